@@ -1,0 +1,267 @@
+//! From journal records to rows: addresses become allocations, totals are checked.
+//!
+//! The same assembler runs in the traced process and in a reader that salvages a journal, so what was
+//! written and what was rescued cannot differ.
+
+use std::collections::BTreeMap;
+
+use crate::batch::{Batch, CodeRow, LabelRow, ModuleRow, Row, StackRow, TextRow, Total};
+use crate::event::{AllocationId, Bytes, Category, Device, EventKind, Micros, TextKind};
+use crate::journal::{Entry, FLAG_DEFERRED, record_kind, unpack_strings};
+
+#[derive(Debug, Clone, Copy)]
+struct Live {
+    bytes: u64,
+    allocation: AllocationId,
+}
+
+#[derive(Debug, Default)]
+struct DeviceState {
+    live: BTreeMap<u64, Live>,
+    /// What our events add up to.
+    allocated: u64,
+    /// torch's total less ours: blocks from before the recording that nothing told us of.
+    unseen: Option<u64>,
+    reserved: u64,
+}
+
+/// Folds records, in the order of their sequence numbers, into batches.
+#[derive(Debug, Default)]
+pub struct Assembler {
+    devices: BTreeMap<Device, DeviceState>,
+    /// Blocks that were let go of while a stream still used them.
+    pending: BTreeMap<(Device, u64), AllocationId>,
+    next_allocation: u32,
+    now: Micros,
+    disagreements: u64,
+    stacks_left_out: u64,
+    batch: Batch,
+}
+
+impl Assembler {
+    /// An assembler that goes on after `allocations` allocations, of which `live` are still there.
+    pub(crate) fn resume(
+        allocations: u32,
+        now: Micros,
+        live: impl Iterator<Item = (Device, u64, u64, AllocationId)>,
+        totals: &[Total],
+    ) -> Self {
+        let mut assembler = Self { next_allocation: allocations, now, ..Self::default() };
+        for (device, addr, bytes, allocation) in live {
+            let state = assembler.devices.entry(device).or_default();
+            state.allocated += bytes;
+            state.live.insert(addr, Live { bytes, allocation });
+        }
+        for total in totals {
+            let state = assembler.devices.entry(total.device).or_default();
+            state.reserved = total.reserved.0;
+            if !total.device.is_cpu() {
+                state.unseen = Some(total.allocated.0.saturating_sub(state.allocated));
+            }
+        }
+        assembler.begin_batch();
+        assembler
+    }
+
+    fn begin_batch(&mut self) -> Batch {
+        let next = Batch { first_allocation: self.next_allocation, start: self.now, ..Batch::default() };
+        std::mem::replace(&mut self.batch, next)
+    }
+
+    /// How many events wait to be taken.
+    pub fn pending_rows(&self) -> usize {
+        self.batch.rows.len()
+    }
+
+    /// What was folded since the last call.
+    pub fn take_batch(&mut self) -> Batch {
+        let mut batch = self.begin_batch();
+        batch.totals = self
+            .devices
+            .iter()
+            .map(|(&device, state)| Total {
+                device,
+                allocated: Bytes(state.allocated + state.unseen.unwrap_or(0)),
+                reserved: Bytes(state.reserved),
+            })
+            .collect();
+        batch.disagreements = self.disagreements;
+        batch.stacks_left_out = self.stacks_left_out;
+        batch
+    }
+
+    /// Folds one record. Its sequence number must be the next one, unless records are missing.
+    pub fn push(&mut self, entry: &Entry) {
+        let record = &entry.record;
+        self.batch.through_seq = record.seq;
+        // Threads may read the clock in another order than the one in which they took their numbers.
+        self.now = self.now.max(Micros(record.time_nanos / 1000));
+        match EventKind::from_number(record.kind) {
+            Some(kind) => self.push_event(kind, entry),
+            None => self.push_definition(entry),
+        }
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "ids and lines were u32 when written")]
+    fn push_definition(&mut self, entry: &Entry) {
+        let record = &entry.record;
+        let id = record.addr as u32;
+        match record.kind {
+            record_kind::CODE => {
+                let [file, name] = unpack_strings(&entry.payload);
+                let first_line = record.requested as u32;
+                self.batch.codes.push(CodeRow { id, first_line, file, name });
+            }
+            record_kind::STACK => self.batch.stacks.push(StackRow {
+                id,
+                parent: record.stack,
+                code: record.bytes as u32,
+                line: record.requested as u32,
+                module: record.allocated as u32,
+                flags: record.reserved as u8,
+            }),
+            record_kind::MODULE => {
+                let [class, name] = unpack_strings(&entry.payload);
+                self.batch.modules.push(ModuleRow { id, root: record.bytes as u32, class, name });
+            }
+            record_kind::LABEL => {
+                let [name, shape, dtype] = unpack_strings(&entry.payload);
+                let category =
+                    Category::from_number(record.bytes as u8).unwrap_or(Category::Other);
+                self.batch.labels.push(LabelRow { id, category, name, shape, dtype });
+            }
+            record_kind::TEXT => {
+                let [text] = unpack_strings(&entry.payload);
+                if let Some(kind) = TextKind::from_number(record.bytes as u8) {
+                    self.batch.texts.push(TextRow { id, kind, text });
+                }
+            }
+            record_kind::STACKS_LEFT_OUT => self.stacks_left_out = record.bytes,
+            _ => {}
+        }
+    }
+
+    fn push_event(&mut self, kind: EventKind, entry: &Entry) {
+        let record = &entry.record;
+        let device = record.device.canonical();
+        let mut row = Row::new(kind, device, entry.thread, self.now);
+        row.stack = record.stack;
+        row.addr = record.addr;
+        row.bytes = record.bytes;
+        row.phase = u32::from(record.phase);
+        row.op = u32::from(record.op);
+        row.stream = record.stream;
+        row.pool = record.pool;
+        row.flags = record.flags;
+        match kind {
+            EventKind::Alloc | EventKind::Base => {
+                if record.requested != 0 {
+                    row.slack = record.bytes.saturating_sub(record.requested);
+                }
+                self.allocate(row);
+                self.check_totals(entry);
+            }
+            EventKind::Free => {
+                self.free(row);
+                self.check_totals(entry);
+            }
+            EventKind::FreeCompleted => {
+                // Only a block that another stream still used is completed later than it is freed.
+                if let Some(allocation) = self.pending.remove(&(device, record.addr)) {
+                    row.allocation = allocation;
+                    row.addr = 0;
+                    self.batch.rows.push(row);
+                }
+            }
+            EventKind::Label => self.label(row),
+            EventKind::Oom
+            | EventKind::SegmentAlloc
+            | EventKind::SegmentFree
+            | EventKind::SegmentMap
+            | EventKind::SegmentUnmap
+            | EventKind::BaseSegment
+            | EventKind::Step
+            | EventKind::Mark
+            | EventKind::PhaseBegin
+            | EventKind::PhaseEnd
+            | EventKind::OptimizerBegin
+            | EventKind::OptimizerEnd
+            | EventKind::FreeUnknown => self.batch.rows.push(row),
+            EventKind::Reserved => {
+                self.devices.entry(device).or_default().reserved = record.bytes;
+                self.batch.rows.push(row);
+            }
+        }
+    }
+
+    fn allocate(&mut self, mut row: Row) {
+        let state = self.devices.entry(row.device).or_default();
+        row.allocation = AllocationId(self.next_allocation);
+        self.next_allocation += 1;
+        let live = Live { bytes: row.bytes, allocation: row.allocation };
+        state.allocated += row.bytes;
+        if let Some(stale) = state.live.insert(row.addr, live) {
+            // The address was handed out again, so it had been let go of where we could not see it.
+            state.allocated = state.allocated.saturating_sub(stale.bytes);
+            let mut freed = Row::new(EventKind::Free, row.device, row.thread, row.time);
+            freed.allocation = stale.allocation;
+            self.batch.rows.push(freed);
+        }
+        self.batch.rows.push(row);
+    }
+
+    fn free(&mut self, mut row: Row) {
+        let state = self.devices.entry(row.device).or_default();
+        if let Some(live) = state.live.remove(&row.addr) {
+            state.allocated = state.allocated.saturating_sub(live.bytes);
+            if row.flags & FLAG_DEFERRED != 0 {
+                self.pending.insert((row.device, row.addr), live.allocation);
+            }
+            row.allocation = live.allocation;
+            row.addr = 0;
+            row.bytes = 0;
+        } else {
+            row.kind = EventKind::FreeUnknown;
+            if let Some(unseen) = &mut state.unseen {
+                *unseen = unseen.saturating_sub(row.bytes);
+            }
+        }
+        row.stack = 0;
+        self.batch.rows.push(row);
+    }
+
+    /// A label belongs to the block that contains its address: a tensor may lie inside a larger block.
+    fn label(&mut self, mut row: Row) {
+        let Some(state) = self.devices.get(&row.device) else { return };
+        let Some((&start, live)) = state.live.range(..=row.addr).next_back() else { return };
+        if row.addr < start + live.bytes.max(1) {
+            row.allocation = live.allocation;
+            row.addr = 0;
+            self.batch.rows.push(row);
+        }
+    }
+
+    fn check_totals(&mut self, entry: &Entry) {
+        let record = &entry.record;
+        let device = record.device.canonical();
+        if device.is_cpu() || record.kind == EventKind::Base as u8 {
+            return;
+        }
+        let state = self.devices.entry(device).or_default();
+        let ours = state.allocated + state.unseen.unwrap_or(0);
+        if ours != record.allocated {
+            if state.unseen.is_some() {
+                self.disagreements += 1;
+            }
+            state.unseen = Some(record.allocated.saturating_sub(state.allocated));
+        } else if state.unseen.is_none() {
+            state.unseen = Some(0);
+        }
+        if state.reserved != record.reserved {
+            state.reserved = record.reserved;
+            let mut row = Row::new(EventKind::Reserved, device, entry.thread, self.now);
+            row.bytes = record.reserved;
+            self.batch.rows.push(row);
+        }
+    }
+}

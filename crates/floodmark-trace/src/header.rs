@@ -1,0 +1,75 @@
+//! What is known of the program and the machine: the first frame of a file, as JSON.
+//!
+//! A header may be written again when more is known (CUDA is initialised late); the last one counts.
+
+use serde::{Deserialize, Serialize};
+
+/// A device that the program could see.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DeviceInfo {
+    /// `cuda:0`.
+    pub device: String,
+    /// What the driver calls it.
+    pub name: String,
+    /// Its memory.
+    pub total_bytes: u64,
+    /// `9.0`.
+    pub compute_capability: String,
+    /// How many multiprocessors it has.
+    pub multiprocessors: u32,
+}
+
+/// Where a recording comes from.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Header {
+    /// The version of floodmark that wrote the file.
+    pub floodmark: String,
+    /// Joins the file to its journal.
+    pub session: String,
+    /// When the recording began, in microseconds since 1970.
+    pub started_unix_micros: u64,
+    /// The traced process.
+    pub pid: u32,
+    /// Its command line.
+    pub command: Vec<String>,
+    /// The machine's name.
+    pub host: String,
+    /// Its rank, under a launcher.
+    pub rank: Option<u32>,
+    /// How many ranks there are.
+    pub world_size: Option<u32>,
+    /// Its rank on this machine.
+    pub local_rank: Option<u32>,
+    /// `3.12.3`.
+    pub python: String,
+    /// `2.11.0+cu130`; empty while torch is not imported.
+    pub torch: String,
+    /// The CUDA version that torch was built with.
+    pub cuda: String,
+    /// The driver's version.
+    pub driver: String,
+    /// `native`, `cudaMallocAsync`, or a pluggable one.
+    pub allocator_backend: String,
+    /// `PYTORCH_CUDA_ALLOC_CONF`, as the program saw it.
+    pub allocator_conf: String,
+    /// The devices.
+    pub devices: Vec<DeviceInfo>,
+    /// What was recorded beyond events: `stacks`, `ops`, ….
+    pub recorded: Vec<String>,
+    /// What could not be recorded, one sentence each.
+    pub not_recorded: Vec<String>,
+    /// Whether blocks from before the recording are in it.
+    pub has_base: bool,
+}
+
+/// How a recording ended: the last frame of a finished file.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Ending {
+    /// Empty when the user or the end of the program stopped it, otherwise why it had to stop.
+    pub reason: String,
+    /// When, in microseconds since the recording began.
+    pub at_micros: u64,
+}

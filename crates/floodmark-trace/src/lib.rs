@@ -1,0 +1,46 @@
+//! What an event is, and how events lie on disk.
+//!
+//! A recording passes through three forms, and this crate owns all of them:
+//!
+//! 1. [`journal`]: fixed-size records that a traced thread writes into a shared mapping. They survive
+//!    the death of the process, because the kernel owns the pages.
+//! 2. [`Batch`]: a stretch of records in order, with addresses turned into allocations. The
+//!    [`Assembler`] makes it, once while the program runs, and once more when a reader finds records
+//!    that the program did not live to write.
+//! 3. [`frame`]: checksummed frames around Arrow messages, appended to the `.flood` file.
+//!
+//! [`Trace`] is what all questions are asked of: immutable, in memory, with dense ids into columns.
+//!
+//! The crate knows nothing of `PyTorch`, opens no path and prints nothing: it is given bytes.
+
+mod assemble;
+mod batch;
+mod columns;
+mod event;
+mod header;
+mod losses;
+mod modules;
+mod read;
+mod trace;
+mod write;
+
+pub mod frame;
+pub mod journal;
+
+pub use assemble::Assembler;
+pub use batch::{Batch, CodeRow, LabelRow, ModuleRow, Row, StackRow, TextRow};
+pub use event::{
+    AllocationId, Bytes, Category, CodeId, Device, DeviceAddr, EventKind, LabelId, Micros, ModuleId,
+    StackId, TextId, TextKind, ThreadId, stack_flags,
+};
+pub use header::{DeviceInfo, Ending, Header};
+pub use losses::{Loss, Losses};
+pub use read::{ReadError, read_trace};
+pub use trace::{Allocation, Code, Event, Label, Module, Oom, Segment, Stack, Subject, Trace};
+pub use write::TraceWriter;
+
+/// What to do about an error, said after it.
+pub trait Hint {
+    /// One sentence that names the way out, where there is one.
+    fn hint(&self) -> Option<&'static str>;
+}

@@ -1,0 +1,126 @@
+//! Which name a module goes by on a stack.
+//!
+//! A module object may have several qualified names (it is shared), or none (nobody could be asked).
+//! The stack decides: the name that continues the name of the module around it is the right one.
+
+use std::collections::BTreeSet;
+
+use hashbrown::HashMap;
+
+use crate::event::{ModuleId, StackId};
+use crate::trace::{Module, Stack};
+
+/// The qualified name of the innermost module, for every stack.
+#[derive(Debug, Default)]
+pub(crate) struct ModulePaths {
+    /// Per stack: 1 + index into `paths`, or 0.
+    of_stack: Vec<u32>,
+    paths: Vec<String>,
+}
+
+impl ModulePaths {
+    pub(crate) fn new(stacks: &[Stack], modules: &[Module]) -> Self {
+        let several_roots = roots_with_children(modules) > 1;
+        let mut result = Self { of_stack: Vec::with_capacity(stacks.len()), paths: Vec::new() };
+        let mut known: HashMap<(u32, ModuleId), u32> = HashMap::new();
+        for stack in stacks {
+            // Callers come first, so the path around this frame is known.
+            let around = result.of_stack.get(stack.parent.index()).copied().unwrap_or(0);
+            let path = if stack.module.0 == 0 {
+                around
+            } else {
+                *known.entry((around, stack.module)).or_insert_with(|| {
+                    let name = result.name(around, stack.module, modules, several_roots);
+                    result.paths.push(name);
+                    u32::try_from(result.paths.len()).unwrap_or(0)
+                })
+            };
+            result.of_stack.push(path);
+        }
+        result
+    }
+
+    pub(crate) fn of_stack(&self, stack: StackId) -> Option<&str> {
+        self.path(*self.of_stack.get(stack.index())?)
+    }
+
+    fn path(&self, number: u32) -> Option<&str> {
+        self.paths.get((number as usize).checked_sub(1)?).map(String::as_str)
+    }
+
+    fn name(&self, around: u32, id: ModuleId, modules: &[Module], several_roots: bool) -> String {
+        let around = self.path(around);
+        let Some(module) = modules.get(id.index()) else { return "?".to_owned() };
+        let mut names = module.names.iter().map(|(root, name)| {
+            let class = modules.get(root.index()).map_or("?", |root| root.class.as_str());
+            match (name.is_empty(), several_roots) {
+                (true, _) => class.to_owned(),
+                (false, true) => format!("{class}.{name}"),
+                (false, false) => name.clone(),
+            }
+        });
+        let continues = |name: &String| {
+            around.is_some_and(|around| {
+                name.strip_prefix(around).is_some_and(|rest| rest.starts_with('.'))
+            })
+        };
+        if let Some(name) = names.clone().find(continues) {
+            return name;
+        }
+        names.next().unwrap_or_else(|| match around {
+            Some(around) => format!("{around}.<{}>", module.class),
+            None => module.class.clone(),
+        })
+    }
+}
+
+fn roots_with_children(modules: &[Module]) -> usize {
+    let roots: BTreeSet<ModuleId> = modules
+        .iter()
+        .flat_map(|module| &module.names)
+        .filter(|(_, name)| !name.is_empty())
+        .map(|&(root, _)| root)
+        .collect();
+    roots.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::CodeId;
+
+    fn frame(parent: u32, module: u32) -> Stack {
+        let parent = StackId(parent);
+        Stack { parent, code: CodeId(1), line: 1, module: ModuleId(module), flags: 0 }
+    }
+
+    fn module(class: &str, names: &[&str]) -> Module {
+        let names = names.iter().map(|name| (ModuleId(1), (*name).to_owned())).collect();
+        Module { class: class.to_owned(), names }
+    }
+
+    #[test]
+    fn a_shared_module_goes_by_the_name_below_its_caller() {
+        let modules = [
+            Module::default(),
+            module("Net", &[""]),
+            module("Block", &["a"]),
+            module("Block", &["b"]),
+            module("Linear", &["a.lin", "b.lin"]),
+            module("Lost", &[]),
+        ];
+        let stacks = [
+            Stack::default(),
+            frame(0, 1),
+            frame(1, 2),
+            frame(1, 3),
+            frame(2, 4),
+            frame(3, 4),
+            frame(3, 0),
+            frame(3, 5),
+        ];
+        let paths = ModulePaths::new(&stacks, &modules);
+        let names: Vec<_> = (0..8).map(|id| paths.of_stack(StackId(id)).unwrap_or("-")).collect();
+        assert_eq!(names, ["-", "Net", "a", "b", "a.lin", "b.lin", "b", "b.<Lost>"]);
+    }
+}

@@ -1,0 +1,261 @@
+//! From bytes to a [`Trace`]: checks everything, keeps what is good, says what is missing.
+
+use crate::assemble::Assembler;
+use crate::batch::{Batch, Total};
+use crate::columns::{TABLES, TableDecoder, resolve};
+use crate::event::{Bytes, Device, Micros};
+use crate::frame::{self, FILE_MAGIC, FORMAT_VERSION, FrameKind, Piece};
+use crate::header::{Ending, Header};
+use crate::journal;
+use crate::losses::Loss;
+use crate::trace::Trace;
+use crate::{AllocationId, Hint};
+
+/// Why a trace could not be read at all. Damage inside a trace is a [`Loss`], not an error.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReadError {
+    /// The file is something else.
+    #[error("not a floodmark trace: it begins with {found:02x?}, not {FILE_MAGIC:02x?}")]
+    NotATrace {
+        /// Its first bytes, at most four.
+        found: Vec<u8>,
+    },
+    /// The file has no byte.
+    #[error("the file is empty")]
+    Empty,
+    /// A newer floodmark wrote it.
+    #[error("trace format {found} is newer than this build, which reads up to {FORMAT_VERSION}")]
+    TooNew {
+        /// Its version.
+        found: u16,
+    },
+    /// Nothing of it is left.
+    #[error("the trace holds no readable header: {damaged_bytes} bytes are damaged")]
+    NoHeader {
+        /// How much of the file is not readable.
+        damaged_bytes: u64,
+    },
+}
+
+impl Hint for ReadError {
+    fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::NotATrace { found } if found.first() == Some(&0x80) => {
+                Some("this looks like a pickle; a torch memory snapshot cannot be read yet")
+            }
+            Self::NotATrace { .. } => Some("record one with `floodmark run script.py`"),
+            Self::Empty => Some("was the program stopped before it began? record it again"),
+            Self::TooNew { .. } => Some("upgrade with `pip install --upgrade floodmark`"),
+            Self::NoHeader { .. } => Some("the beginning of the file is lost; record it again"),
+        }
+    }
+}
+
+/// Reads a file, and the segments of its journal where there are any.
+pub fn read_trace(file: &[u8], journal: &[&[u8]]) -> Result<Trace, ReadError> {
+    check_prelude(file)?;
+    let mut reader = Reader::default();
+    for piece in frame::pieces(file) {
+        match piece {
+            Piece::Frame(frame) => reader.take_frame(frame),
+            Piece::Damaged { offset, bytes } => reader.note_damage(offset, bytes),
+        }
+    }
+    reader.finish(journal)
+}
+
+fn check_prelude(file: &[u8]) -> Result<(), ReadError> {
+    if file.is_empty() {
+        return Err(ReadError::Empty);
+    }
+    if file.len() < frame::PRELUDE_BYTES || file[..4] != FILE_MAGIC {
+        let found = file[..file.len().min(4)].to_vec();
+        return Err(ReadError::NotATrace { found });
+    }
+    let version = u16::from_le_bytes([file[4], file[5]]);
+    if version > FORMAT_VERSION {
+        return Err(ReadError::TooNew { found: version });
+    }
+    Ok(())
+}
+
+#[derive(Debug)]
+struct Reader {
+    trace: Trace,
+    has_header: bool,
+    decoders: [TableDecoder; TABLES.len()],
+    /// What came since the last checkpoint.
+    batch: Batch,
+    next_number: u16,
+    missing_frames: u64,
+    damaged_bytes: u64,
+    first_damage: u64,
+    /// A flush of which a part is lost is not trusted.
+    is_flush_broken: bool,
+}
+
+impl Default for Reader {
+    fn default() -> Self {
+        Self {
+            trace: Trace::default(),
+            has_header: false,
+            decoders: TABLES.map(TableDecoder::new),
+            batch: Batch::default(),
+            next_number: 0,
+            missing_frames: 0,
+            damaged_bytes: 0,
+            first_damage: 0,
+            is_flush_broken: false,
+        }
+    }
+}
+
+impl Reader {
+    fn note_damage(&mut self, offset: u64, bytes: u64) {
+        if self.damaged_bytes == 0 {
+            self.first_damage = offset;
+        }
+        self.damaged_bytes += bytes;
+        self.is_flush_broken = true;
+    }
+
+    fn take_frame(&mut self, frame: frame::Frame<'_>) {
+        let missing = frame.number.wrapping_sub(self.next_number);
+        if missing != 0 {
+            self.missing_frames += u64::from(missing);
+            self.is_flush_broken = true;
+        }
+        self.next_number = frame.number.wrapping_add(1);
+        let Some(kind) = frame.kind else { return };
+        match kind {
+            FrameKind::Header => {
+                if let Ok(header) = serde_json::from_slice::<Header>(frame.payload) {
+                    self.trace.header = header;
+                    self.has_header = true;
+                }
+            }
+            FrameKind::Ending => {
+                self.trace.ending = serde_json::from_slice::<Ending>(frame.payload).ok();
+            }
+            FrameKind::Checkpoint => self.take_checkpoint(frame.payload),
+            FrameKind::Events
+            | FrameKind::Stacks
+            | FrameKind::Codes
+            | FrameKind::Modules
+            | FrameKind::Labels
+            | FrameKind::Texts => {
+                let decoder = TABLES.iter().position(|&table| table == kind);
+                let decoder = &mut self.decoders[decoder.expect("every table has a decoder")];
+                if decoder.decode(frame.payload, &mut self.batch).is_err() {
+                    self.missing_frames += 1;
+                    self.is_flush_broken = true;
+                }
+            }
+        }
+    }
+
+    fn take_checkpoint(&mut self, payload: &[u8]) {
+        let mut batch = std::mem::take(&mut self.batch);
+        let was_broken = std::mem::take(&mut self.is_flush_broken);
+        let Some(rows) = read_checkpoint(payload, &mut batch) else {
+            self.missing_frames += 1;
+            return;
+        };
+        if was_broken && batch.rows.len() != rows as usize {
+            // Definitions are good by themselves; events are not, when some of them are lost.
+            batch.rows.clear();
+            batch.first_allocation = 0;
+        }
+        resolve(&mut batch);
+        self.trace.push(batch);
+    }
+
+    fn finish(mut self, journal: &[&[u8]]) -> Result<Trace, ReadError> {
+        if !self.has_header {
+            return Err(ReadError::NoHeader { damaged_bytes: self.damaged_bytes });
+        }
+        // Definitions of a flush that was not finished are still good; its events are in the journal.
+        let rest = std::mem::take(&mut self.batch);
+        let unfinished_rows = rest.rows.len();
+        self.trace.push_definitions(&rest);
+        let mut losses = Vec::new();
+        let tail_is_cut = self.trace.ending.is_none();
+        if self.missing_frames > 0 {
+            losses.push(Loss::MissingFrames(self.missing_frames));
+        }
+        if self.damaged_bytes > 0 {
+            losses.push(Loss::Damaged { bytes: self.damaged_bytes, first_offset: self.first_damage });
+        }
+        if tail_is_cut {
+            self.salvage(journal, unfinished_rows, &mut losses);
+        }
+        self.trace.complete(losses);
+        Ok(self.trace)
+    }
+
+    /// Takes what the file does not have from the journal.
+    fn salvage(&mut self, journal: &[&[u8]], unfinished_rows: usize, losses: &mut Vec<Loss>) {
+        let session = u64::from_str_radix(&self.trace.header.session, 16).unwrap_or(0);
+        let mut entries = Vec::new();
+        let mut has_journal = false;
+        for segment in journal {
+            if let Some(found) = journal::segment_entries(segment, session) {
+                has_journal = true;
+                entries.extend(found);
+            }
+        }
+        if !has_journal {
+            losses.push(Loss::Unfinished);
+            self.trace.unknown_allocations += unfinished_rows as u64;
+            return;
+        }
+        let through = self.trace.through_seq;
+        entries.retain(|entry| entry.record.seq > through);
+        entries.sort_by_key(|entry| entry.record.seq);
+        entries.dedup_by_key(|entry| entry.record.seq);
+        let now = self.trace.events.last().map_or(Micros(0), |event| event.time);
+        let live = self.trace.allocations.iter().enumerate().filter_map(|(at, allocation)| {
+            let id = AllocationId(u32::try_from(at).ok()?);
+            let is_live = allocation.freed_at.is_none();
+            is_live.then_some((allocation.device, allocation.addr.0, allocation.rounded.0, id))
+        });
+        let made = u32::try_from(self.trace.allocations.len()).unwrap_or(u32::MAX);
+        let mut assembler = Assembler::resume(made, now, live, &self.trace.totals);
+        let mut last = through;
+        let mut in_flight = 0;
+        for entry in &entries {
+            in_flight += entry.record.seq.saturating_sub(last + 1);
+            last = entry.record.seq;
+            assembler.push(entry);
+        }
+        if !entries.is_empty() {
+            losses.push(Loss::Salvaged { events: entries.len() as u64 });
+        }
+        if in_flight > 0 {
+            losses.push(Loss::InFlight(in_flight));
+        }
+        self.trace.push(assembler.take_batch());
+    }
+}
+
+/// Fills in what a checkpoint says, and returns how many rows the flush has.
+#[expect(clippy::cast_possible_wrap, reason = "the bytes of the two i8 are stored as they are")]
+fn read_checkpoint(payload: &[u8], batch: &mut Batch) -> Option<u32> {
+    let u64_at = |at: usize| Some(u64::from_le_bytes(payload.get(at..at + 8)?.try_into().ok()?));
+    let u32_at = |at: usize| Some(u32::from_le_bytes(payload.get(at..at + 4)?.try_into().ok()?));
+    batch.through_seq = u64_at(0)?;
+    batch.start = Micros(u64_at(8)?);
+    batch.disagreements = u64_at(16)?;
+    batch.stacks_left_out = u64_at(24)?;
+    batch.first_allocation = u32_at(32)?;
+    let rows = u32_at(36)?;
+    let totals = u32_at(40)?;
+    for at in 0..totals as usize {
+        let at = 48 + at * 24;
+        let device = Device { kind: *payload.get(at)? as i8, index: *payload.get(at + 1)? as i8 };
+        let (allocated, reserved) = (Bytes(u64_at(at + 8)?), Bytes(u64_at(at + 16)?));
+        batch.totals.push(Total { device, allocated, reserved });
+    }
+    Some(rows)
+}
