@@ -1,1 +1,37 @@
-//! x
+//! Inside the traced process: sees every allocation as it happens.
+//!
+//! torch calls one exported function for every block that it hands out or takes back, through slots of
+//! its shared objects ([`elf`]). [`patch`] puts the functions of [`hooks`] there. A hook notes what
+//! happened in the journal of its thread ([`thread`], [`segments`]), with the Python stack ([`python`],
+//! [`stacks`]) or, in backward, the stack of the forward operator ([`autograd`]). A thread of our own
+//! ([`writer`]) turns the journals into the trace file.
+//!
+//! Nothing here raises into the program, waits for it, takes the GIL on the hot path or keeps a tensor
+//! alive. When something goes wrong, recording stops and says so once; the program goes on.
+
+mod attention;
+mod autograd;
+mod elf;
+mod hooks;
+mod names;
+mod ops;
+mod patch;
+mod python;
+mod recording;
+mod segments;
+mod session;
+mod stacks;
+mod thread;
+mod tracker;
+mod writer;
+
+pub use attention::set_attention_handler;
+pub use patch::Found;
+pub use python::{CodeFacts, Evidence, ProofError, StrFacts, is_proven, prove};
+pub use recording::Options;
+pub use session::{
+    Attached, BaseBlock, LabelledTensor, StartError, attach_tracker, attach_torch, attend, base,
+    begin_phase, define_label, end_phase, forget_module, is_recording, label, mark, name_modules,
+    note_optimizer, start, step, stop, update_header,
+};
+pub use writer::Written;

@@ -1,1 +1,37 @@
-//! x
+//! The boundary: convert, release the GIL, map errors.
+//!
+//! Each function here is: convert in, one call, convert out. What is decided is decided elsewhere.
+#![forbid(unsafe_code)]
+
+mod errors;
+mod program;
+mod recorder;
+mod trace;
+
+use pyo3::prelude::*;
+
+/// What the Python package stands on.
+#[pymodule(gil_used = false)]
+mod _core {
+    #[pymodule_export]
+    use super::errors::FloodmarkError;
+    #[pymodule_export]
+    use super::program::{RunPlan, main};
+    #[pymodule_export]
+    use super::recorder::{
+        attach_torch, attach_tracker, attend, base, begin_phase, define_label, end_phase,
+        forget_module, is_recording, label, mark, name_modules, note_optimizer, prove, start, step,
+        stop, strings_to_prove_with, update_header,
+    };
+    #[pymodule_export]
+    use super::trace::{Report, Trace};
+
+    use pyo3::prelude::*;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+        floodmark_probe::set_attention_handler(super::recorder::attention);
+        Ok(())
+    }
+}

@@ -3,11 +3,12 @@
 //! The same assembler runs in the traced process and in a reader that salvages a journal, so what was
 //! written and what was rescued cannot differ.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::batch::{Batch, CodeRow, LabelRow, ModuleRow, Row, StackRow, TextRow, Total};
 use crate::event::{AllocationId, Bytes, Category, Device, EventKind, Micros, TextKind};
 use crate::journal::{Entry, FLAG_DEFERRED, record_kind, unpack_strings};
+use crate::trace::{Allocation, Subject, Trace};
 
 #[derive(Debug, Clone, Copy)]
 struct Live {
@@ -25,6 +26,21 @@ struct DeviceState {
     reserved: u64,
 }
 
+impl DeviceState {
+    /// Adds a block, and returns the one that was taken to be there until now.
+    fn insert(&mut self, addr: u64, live: Live) -> Option<Live> {
+        let stale = self.live.insert(addr, live);
+        self.allocated = self.allocated.saturating_sub(stale.map_or(0, |stale| stale.bytes));
+        self.allocated = self.allocated.saturating_add(live.bytes);
+        stale
+    }
+
+    /// torch's total, as far as we know it.
+    fn total(&self) -> u64 {
+        self.allocated.saturating_add(self.unseen.unwrap_or(0))
+    }
+}
+
 /// Folds records, in the order of their sequence numbers, into batches.
 #[derive(Debug, Default)]
 pub struct Assembler {
@@ -39,23 +55,23 @@ pub struct Assembler {
 }
 
 impl Assembler {
-    /// An assembler that goes on after `allocations` allocations, of which `live` are still there.
-    pub(crate) fn resume(
-        allocations: u32,
-        now: Micros,
-        live: impl Iterator<Item = (Device, u64, u64, AllocationId)>,
-        totals: &[Total],
-    ) -> Self {
-        let mut assembler = Self { next_allocation: allocations, now, ..Self::default() };
-        for (device, addr, bytes, allocation) in live {
-            let state = assembler.devices.entry(device).or_default();
-            state.allocated += bytes;
-            state.live.insert(addr, Live { bytes, allocation });
+    /// An assembler that goes on where `trace` ends, as the one that wrote it would have.
+    pub(crate) fn resume(trace: &Trace) -> Self {
+        let mut assembler = Self {
+            next_allocation: u32::try_from(trace.allocations.len()).unwrap_or(u32::MAX),
+            now: trace.last_time(),
+            disagreements: trace.disagreements,
+            stacks_left_out: trace.stacks_left_out,
+            ..Self::default()
+        };
+        for (id, allocation) in (0..).map(AllocationId).zip(&trace.allocations) {
+            assembler.resume_allocation(id, allocation, trace);
         }
-        for total in totals {
+        let checked = devices_with_known_total(trace);
+        for total in &trace.totals {
             let state = assembler.devices.entry(total.device).or_default();
             state.reserved = total.reserved.0;
-            if !total.device.is_cpu() {
+            if checked.contains(&total.device) {
                 state.unseen = Some(total.allocated.0.saturating_sub(state.allocated));
             }
         }
@@ -63,8 +79,30 @@ impl Assembler {
         assembler
     }
 
+    fn resume_allocation(&mut self, id: AllocationId, allocation: &Allocation, trace: &Trace) {
+        if allocation.is_lost() {
+            return;
+        }
+        let (device, addr) = (allocation.device, allocation.addr.0);
+        let freed = allocation.freed_at.and_then(|at| trace.events.get(at as usize));
+        match freed.map(|event| event.subject) {
+            None => {
+                let live = Live { bytes: allocation.rounded.0, allocation: id };
+                self.devices.entry(device).or_default().insert(addr, live);
+            }
+            Some(Subject::Free { deferred: true, .. }) if allocation.completed_at.is_none() => {
+                self.pending.insert((device, addr), id);
+            }
+            Some(Subject::Free { deferred: true, .. }) => {
+                self.pending.remove(&(device, addr));
+            }
+            Some(_) => {}
+        }
+    }
+
     fn begin_batch(&mut self) -> Batch {
-        let next = Batch { first_allocation: self.next_allocation, start: self.now, ..Batch::default() };
+        let next =
+            Batch { first_allocation: self.next_allocation, start: self.now, ..Batch::default() };
         std::mem::replace(&mut self.batch, next)
     }
 
@@ -81,7 +119,7 @@ impl Assembler {
             .iter()
             .map(|(&device, state)| Total {
                 device,
-                allocated: Bytes(state.allocated + state.unseen.unwrap_or(0)),
+                allocated: Bytes(state.total()),
                 reserved: Bytes(state.reserved),
             })
             .collect();
@@ -94,8 +132,6 @@ impl Assembler {
     pub fn push(&mut self, entry: &Entry) {
         let record = &entry.record;
         self.batch.through_seq = record.seq;
-        // Threads may read the clock in another order than the one in which they took their numbers.
-        self.now = self.now.max(Micros(record.time_nanos / 1000));
         match EventKind::from_number(record.kind) {
             Some(kind) => self.push_event(kind, entry),
             None => self.push_definition(entry),
@@ -126,8 +162,7 @@ impl Assembler {
             }
             record_kind::LABEL => {
                 let [name, shape, dtype] = unpack_strings(&entry.payload);
-                let category =
-                    Category::from_number(record.bytes as u8).unwrap_or(Category::Other);
+                let category = Category::from_number(record.bytes as u8).unwrap_or(Category::Other);
                 self.batch.labels.push(LabelRow { id, category, name, shape, dtype });
             }
             record_kind::TEXT => {
@@ -144,7 +179,9 @@ impl Assembler {
     fn push_event(&mut self, kind: EventKind, entry: &Entry) {
         let record = &entry.record;
         let device = record.device.canonical();
-        let mut row = Row::new(kind, device, entry.thread, self.now);
+        // Threads may read the clock in another order than the one in which they took their numbers.
+        let time = self.now.max(Micros(record.time_nanos / 1000));
+        let mut row = Row::new(kind, device, entry.thread, time);
         row.stack = record.stack;
         row.addr = record.addr;
         row.bytes = record.bytes;
@@ -161,7 +198,7 @@ impl Assembler {
                 self.allocate(row);
                 self.check_totals(entry);
             }
-            EventKind::Free => {
+            EventKind::Free | EventKind::FreeUnknown => {
                 self.free(row);
                 self.check_totals(entry);
             }
@@ -169,8 +206,8 @@ impl Assembler {
                 // Only a block that another stream still used is completed later than it is freed.
                 if let Some(allocation) = self.pending.remove(&(device, record.addr)) {
                     row.allocation = allocation;
-                    row.addr = 0;
-                    self.batch.rows.push(row);
+                    (row.addr, row.bytes, row.stack) = (0, 0, 0);
+                    self.emit(row);
                 }
             }
             EventKind::Label => self.label(row),
@@ -185,29 +222,32 @@ impl Assembler {
             | EventKind::PhaseBegin
             | EventKind::PhaseEnd
             | EventKind::OptimizerBegin
-            | EventKind::OptimizerEnd
-            | EventKind::FreeUnknown => self.batch.rows.push(row),
+            | EventKind::OptimizerEnd => self.emit(row),
             EventKind::Reserved => {
                 self.devices.entry(device).or_default().reserved = record.bytes;
-                self.batch.rows.push(row);
+                self.emit(row);
             }
         }
     }
 
+    /// Every row goes through here, so that `now` is the time of the last row: a reader that goes on
+    /// from the file knows no other.
+    fn emit(&mut self, row: Row) {
+        self.now = row.time;
+        self.batch.rows.push(row);
+    }
+
     fn allocate(&mut self, mut row: Row) {
-        let state = self.devices.entry(row.device).or_default();
         row.allocation = AllocationId(self.next_allocation);
-        self.next_allocation += 1;
+        self.next_allocation = self.next_allocation.wrapping_add(1);
         let live = Live { bytes: row.bytes, allocation: row.allocation };
-        state.allocated += row.bytes;
-        if let Some(stale) = state.live.insert(row.addr, live) {
+        if let Some(stale) = self.devices.entry(row.device).or_default().insert(row.addr, live) {
             // The address was handed out again, so it had been let go of where we could not see it.
-            state.allocated = state.allocated.saturating_sub(stale.bytes);
             let mut freed = Row::new(EventKind::Free, row.device, row.thread, row.time);
             freed.allocation = stale.allocation;
-            self.batch.rows.push(freed);
+            self.emit(freed);
         }
-        self.batch.rows.push(row);
+        self.emit(row);
     }
 
     fn free(&mut self, mut row: Row) {
@@ -227,17 +267,17 @@ impl Assembler {
             }
         }
         row.stack = 0;
-        self.batch.rows.push(row);
+        self.emit(row);
     }
 
     /// A label belongs to the block that contains its address: a tensor may lie inside a larger block.
     fn label(&mut self, mut row: Row) {
         let Some(state) = self.devices.get(&row.device) else { return };
         let Some((&start, live)) = state.live.range(..=row.addr).next_back() else { return };
-        if row.addr < start + live.bytes.max(1) {
+        if row.addr - start < live.bytes.max(1) {
             row.allocation = live.allocation;
-            row.addr = 0;
-            self.batch.rows.push(row);
+            (row.addr, row.bytes) = (0, 0);
+            self.emit(row);
         }
     }
 
@@ -248,8 +288,7 @@ impl Assembler {
             return;
         }
         let state = self.devices.entry(device).or_default();
-        let ours = state.allocated + state.unseen.unwrap_or(0);
-        if ours != record.allocated {
+        if state.total() != record.allocated {
             if state.unseen.is_some() {
                 self.disagreements += 1;
             }
@@ -261,7 +300,40 @@ impl Assembler {
             state.reserved = record.reserved;
             let mut row = Row::new(EventKind::Reserved, device, entry.thread, self.now);
             row.bytes = record.reserved;
-            self.batch.rows.push(row);
+            self.emit(row);
         }
     }
+}
+
+/// The devices of which torch has told a total: it does so with every block that is handed out or let
+/// go of, and never on the CPU.
+fn devices_with_known_total(trace: &Trace) -> BTreeSet<Device> {
+    let mut devices = BTreeSet::new();
+    for event in &trace.events {
+        let tells = match event.subject {
+            Subject::Alloc(id) => {
+                trace.allocations.get(id.index()).is_some_and(|made| !made.before_recording)
+            }
+            Subject::Free { .. } | Subject::FreeUnknown(_) => true,
+            Subject::FreeCompleted(_)
+            | Subject::SegmentAlloc(_)
+            | Subject::SegmentFree(_)
+            | Subject::SegmentMap(_)
+            | Subject::SegmentUnmap(_)
+            | Subject::BaseSegment(_)
+            | Subject::Oom(_)
+            | Subject::Reserved(_)
+            | Subject::Label { .. }
+            | Subject::Step(_)
+            | Subject::Mark(_)
+            | Subject::PhaseBegin(_)
+            | Subject::PhaseEnd(_)
+            | Subject::OptimizerBegin
+            | Subject::OptimizerEnd => false,
+        };
+        if tells && !event.device.is_cpu() {
+            devices.insert(event.device);
+        }
+    }
+    devices
 }

@@ -22,6 +22,8 @@ pub const FRAME_MAGIC: [u8; 4] = [0xF1, 0x0D, b'F', b'R'];
 pub const FRAME_HEADER_BYTES: usize = 16;
 /// A frame with a longer payload is taken for damage.
 pub const MAX_PAYLOAD_BYTES: usize = 1 << 30;
+/// Bytes whose checksum may be taken in vain while looking for the next frame of a small file.
+const MIN_WASTED_BYTES: usize = 1 << 26;
 
 /// What a frame holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -81,6 +83,10 @@ fn checksum(kind: [u8; 2], number: [u8; 2], payload: &[u8]) -> u32 {
 }
 
 /// Appends a frame to `out`.
+///
+/// # Panics
+///
+/// When the payload is longer than 4 GiB, which no flush comes near.
 pub fn append_frame(out: &mut Vec<u8>, kind: FrameKind, number: u16, payload: &[u8]) {
     let length = u32::try_from(payload.len()).expect("a payload is far below 4 GiB");
     let kind = (kind as u16).to_le_bytes();
@@ -118,9 +124,25 @@ pub enum Piece<'a> {
     },
 }
 
+/// Whether `bytes`, the last of a file, are the beginning of a frame whose rest is not there (yet).
+pub(crate) fn is_cut(bytes: &[u8]) -> bool {
+    let magic = &bytes[..bytes.len().min(FRAME_MAGIC.len())];
+    if !FRAME_MAGIC.starts_with(magic) {
+        return false;
+    }
+    let length = bytes.get(4..8).and_then(|length| length.try_into().ok());
+    let length = length.map_or(0, |length| u32::from_le_bytes(length) as usize);
+    length <= MAX_PAYLOAD_BYTES && bytes.len() < FRAME_HEADER_BYTES + length
+}
+
 /// The pieces of a file, after its prelude, in order.
+///
+/// A file made of nothing but beginnings of frames would have its checksum taken once per beginning:
+/// the work is bounded by a few times the length of the file, and what is beyond it counts as damaged.
 pub fn pieces(file: &[u8]) -> impl Iterator<Item = Piece<'_>> {
     let mut at = PRELUDE_BYTES.min(file.len());
+    let mut wasted = 0_usize;
+    let most_wasted = file.len().saturating_mul(4).saturating_add(MIN_WASTED_BYTES);
     std::iter::from_fn(move || {
         if at >= file.len() {
             return None;
@@ -130,17 +152,15 @@ pub fn pieces(file: &[u8]) -> impl Iterator<Item = Piece<'_>> {
             return Some(Piece::Frame(frame));
         }
         let start = at;
-        at += 1;
-        while at < file.len() {
-            let Some(next) = find_magic(&file[at..]) else {
+        loop {
+            wasted = wasted.saturating_add(payload_at(file, at).map_or(0, <[u8]>::len));
+            at = find_magic(&file[at + 1..]).map_or(file.len(), |next| at + 1 + next);
+            if wasted > most_wasted {
                 at = file.len();
-                break;
-            };
-            at += next;
-            if frame_at(file, at).is_some() {
+            }
+            if at == file.len() || frame_at(file, at).is_some() {
                 break;
             }
-            at += 1;
         }
         Some(Piece::Damaged { offset: start as u64, bytes: (at - start) as u64 })
     })
@@ -150,25 +170,29 @@ fn find_magic(bytes: &[u8]) -> Option<usize> {
     bytes.windows(FRAME_MAGIC.len()).position(|window| window == FRAME_MAGIC)
 }
 
-fn frame_at(file: &[u8], at: usize) -> Option<(Frame<'_>, usize)> {
+/// The payload of what looks like a frame, not checked yet.
+fn payload_at(file: &[u8], at: usize) -> Option<&[u8]> {
     let header = file.get(at..at + FRAME_HEADER_BYTES)?;
-    if header[..4] != FRAME_MAGIC {
-        return None;
-    }
     let length = u32::from_le_bytes(header[4..8].try_into().ok()?) as usize;
-    let crc = u32::from_le_bytes(header[8..12].try_into().ok()?);
-    let kind: [u8; 2] = header[12..14].try_into().ok()?;
-    let number: [u8; 2] = header[14..16].try_into().ok()?;
-    if length > MAX_PAYLOAD_BYTES {
+    if header[..4] != FRAME_MAGIC || length > MAX_PAYLOAD_BYTES {
         return None;
     }
     let start = at + FRAME_HEADER_BYTES;
-    let payload = file.get(start..start + length)?;
+    file.get(start..start + length)
+}
+
+fn frame_at(file: &[u8], at: usize) -> Option<(Frame<'_>, usize)> {
+    let payload = payload_at(file, at)?;
+    let header = file.get(at..at + FRAME_HEADER_BYTES)?;
+    let crc = u32::from_le_bytes(header[8..12].try_into().ok()?);
+    let kind: [u8; 2] = header[12..14].try_into().ok()?;
+    let number: [u8; 2] = header[14..16].try_into().ok()?;
     if checksum(kind, number, payload) != crc {
         return None;
     }
     let kind = FrameKind::from_number(u16::from_le_bytes(kind));
-    Some((Frame { kind, number: u16::from_le_bytes(number), payload }, start + length))
+    let end = at + FRAME_HEADER_BYTES + payload.len();
+    Some((Frame { kind, number: u16::from_le_bytes(number), payload }, end))
 }
 
 #[cfg(test)]
@@ -189,10 +213,7 @@ mod tests {
             found,
             [
                 Piece::Frame(Frame { kind: Some(FrameKind::Header), number: 0, payload: b"first" }),
-                Piece::Damaged {
-                    offset: damaged_at as u64,
-                    bytes: (third_at - damaged_at) as u64
-                },
+                Piece::Damaged { offset: damaged_at as u64, bytes: (third_at - damaged_at) as u64 },
                 Piece::Frame(Frame { kind: Some(FrameKind::Ending), number: 2, payload: b"third" }),
             ]
         );

@@ -209,20 +209,19 @@ pub fn segment_entries(segment: &[u8], session: u64) -> Option<Vec<Entry>> {
 
 /// Appends the records in slots `from..to` of `slots` to `entries`.
 pub fn read_entries(slots: &[u8], from: usize, to: usize, thread: u16, entries: &mut Vec<Entry>) {
-    let to = to.min(slots.len() / SLOT_BYTES);
+    let (slots, _) = slots.as_chunks::<SLOT_BYTES>();
+    let slots = &slots[..to.min(slots.len())];
     let mut at = from;
-    while at < to {
-        let start = at * SLOT_BYTES;
-        let slot = slots[start..start + SLOT_BYTES].try_into().expect("a slot's length");
+    while let Some(slot) = slots.get(at) {
         let record = Record::from_bytes(slot);
         let length = record.payload_bytes as usize;
-        let payload_start = start + SLOT_BYTES;
-        if length > MAX_PAYLOAD_BYTES || at + record.slots() > to {
+        let end = at + record.slots();
+        let Some(payload) = slots.get(at + 1..end).map(<[_]>::as_flattened) else { return };
+        if length > MAX_PAYLOAD_BYTES {
             return;
         }
-        let payload = slots[payload_start..payload_start + length].into();
-        entries.push(Entry { record, thread, payload });
-        at += record.slots();
+        entries.push(Entry { record, thread, payload: payload[..length].into() });
+        at = end;
     }
 }
 
@@ -231,12 +230,22 @@ pub fn pack_strings(strings: &[&str]) -> Vec<u8> {
     let share = MAX_PAYLOAD_BYTES / strings.len().max(1) - 4;
     let mut payload = Vec::with_capacity(strings.iter().map(|s| s.len() + 4).sum());
     for text in strings {
-        let cut = &text[..text.floor_char_boundary(share)];
-        let length = u32::try_from(cut.len()).expect("at most 64 KiB");
+        let cut = cut_at_char(text, share);
+        #[expect(clippy::cast_possible_truncation, reason = "at most 64 KiB")]
+        let length = cut.len() as u32;
         payload.extend_from_slice(&length.to_le_bytes());
         payload.extend_from_slice(cut.as_bytes());
     }
     payload
+}
+
+/// The beginning of `text`: at most so many bytes, and no half character.
+pub(crate) fn cut_at_char(text: &str, most_bytes: usize) -> &str {
+    let mut end = most_bytes.min(text.len());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
 }
 
 /// The strings of a payload; what is missing is empty, what is not UTF-8 is replaced.
@@ -293,7 +302,10 @@ mod tests {
         }
         segment[COMMITTED_OFFSET] = 2;
         let entries = segment_entries(&segment, 7).unwrap();
-        assert_eq!(entries.iter().map(|e| (e.record.seq, e.thread)).collect::<Vec<_>>(), [(1, 3), (2, 3)]);
+        assert_eq!(
+            entries.iter().map(|e| (e.record.seq, e.thread)).collect::<Vec<_>>(),
+            [(1, 3), (2, 3)]
+        );
         assert_eq!(segment_entries(&segment, 8), None);
     }
 }

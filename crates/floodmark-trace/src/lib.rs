@@ -16,9 +16,12 @@
 mod assemble;
 mod batch;
 mod columns;
+mod decode;
 mod event;
+mod grow;
 mod header;
 mod losses;
+mod message;
 mod modules;
 mod read;
 mod trace;
@@ -30,8 +33,8 @@ pub mod journal;
 pub use assemble::Assembler;
 pub use batch::{Batch, CodeRow, LabelRow, ModuleRow, Row, StackRow, TextRow};
 pub use event::{
-    AllocationId, Bytes, Category, CodeId, Device, DeviceAddr, EventKind, LabelId, Micros, ModuleId,
-    StackId, TextId, TextKind, ThreadId, stack_flags,
+    AllocationId, Bytes, Category, CodeId, Device, DeviceAddr, EventKind, LabelId, Micros,
+    ModuleId, StackId, TextId, TextKind, ThreadId, stack_flags,
 };
 pub use header::{DeviceInfo, Ending, Header};
 pub use losses::{Loss, Losses};

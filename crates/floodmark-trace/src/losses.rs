@@ -12,17 +12,28 @@ use serde::{Serialize, Serializer};
 #[non_exhaustive]
 pub enum Loss {
     /// Bytes of the file that could not be read.
-    Damaged { bytes: u64, first_offset: u64 },
+    Damaged {
+        /// How many.
+        bytes: u64,
+        /// Where the first of them is.
+        first_offset: u64,
+    },
     /// Frames that the file should have.
     MissingFrames(u64),
     /// The program ended without finishing the file; the events were taken from its journal.
-    Salvaged { events: u64 },
+    Salvaged {
+        /// How many records were taken.
+        events: u64,
+    },
     /// The program ended without finishing the file, and there is no journal beside it.
     Unfinished,
     /// Records that had begun to be written when the program died.
     InFlight(u64),
     /// Recording stopped before the program did.
-    StoppedEarly { reason: String },
+    StoppedEarly {
+        /// Why.
+        reason: String,
+    },
     /// Events after which our total was not torch's.
     TotalsDisagree(u64),
     /// Allocations without a stack because the recorder's memory limit was reached.
@@ -42,7 +53,7 @@ impl fmt::Display for Loss {
             Self::MissingFrames(frames) => write!(f, "{frames} frames are missing from the file"),
             Self::Salvaged { events } => write!(
                 f,
-                "the program was killed; its last {events} records were taken from the journal, none is missing"
+                "the program was killed; its last {events} records were taken from the journal"
             ),
             Self::Unfinished => write!(
                 f,

@@ -8,7 +8,13 @@ use std::collections::BTreeSet;
 use hashbrown::HashMap;
 
 use crate::event::{ModuleId, StackId};
+use crate::journal::cut_at_char;
 use crate::trace::{Module, Stack};
+
+/// A longer name is cut: modules without names could otherwise call each other to any depth.
+const MAX_PATH_BYTES: usize = 1024;
+/// When all names together are longer, the rest are not made: no program has that many.
+const MAX_TOTAL_BYTES: usize = 1 << 26;
 
 /// The qualified name of the innermost module, for every stack.
 #[derive(Debug, Default)]
@@ -16,12 +22,13 @@ pub(crate) struct ModulePaths {
     /// Per stack: 1 + index into `paths`, or 0.
     of_stack: Vec<u32>,
     paths: Vec<String>,
+    total_bytes: usize,
 }
 
 impl ModulePaths {
     pub(crate) fn new(stacks: &[Stack], modules: &[Module]) -> Self {
         let several_roots = roots_with_children(modules) > 1;
-        let mut result = Self { of_stack: Vec::with_capacity(stacks.len()), paths: Vec::new() };
+        let mut result = Self::default();
         let mut known: HashMap<(u32, ModuleId), u32> = HashMap::new();
         for stack in stacks {
             // Callers come first, so the path around this frame is known.
@@ -31,13 +38,22 @@ impl ModulePaths {
             } else {
                 *known.entry((around, stack.module)).or_insert_with(|| {
                     let name = result.name(around, stack.module, modules, several_roots);
-                    result.paths.push(name);
-                    u32::try_from(result.paths.len()).unwrap_or(0)
+                    result.add(&name)
                 })
             };
             result.of_stack.push(path);
         }
         result
+    }
+
+    fn add(&mut self, name: &str) -> u32 {
+        let name = cut_at_char(name, MAX_PATH_BYTES).to_owned();
+        self.total_bytes += name.len() + size_of::<String>();
+        if self.total_bytes > MAX_TOTAL_BYTES {
+            return 0;
+        }
+        self.paths.push(name);
+        u32::try_from(self.paths.len()).unwrap_or(0)
     }
 
     pub(crate) fn of_stack(&self, stack: StackId) -> Option<&str> {

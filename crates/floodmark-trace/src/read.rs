@@ -1,15 +1,16 @@
 //! From bytes to a [`Trace`]: checks everything, keeps what is good, says what is missing.
 
+use crate::Hint;
 use crate::assemble::Assembler;
 use crate::batch::{Batch, Total};
-use crate::columns::{TABLES, TableDecoder, resolve};
+use crate::columns::TABLES;
+use crate::decode::{TableDecoder, resolve};
 use crate::event::{Bytes, Device, Micros};
 use crate::frame::{self, FILE_MAGIC, FORMAT_VERSION, FrameKind, Piece};
 use crate::header::{Ending, Header};
 use crate::journal;
 use crate::losses::Loss;
 use crate::trace::Trace;
-use crate::{AllocationId, Hint};
 
 /// Why a trace could not be read at all. Damage inside a trace is a [`Loss`], not an error.
 #[derive(Debug, thiserror::Error)]
@@ -55,11 +56,19 @@ impl Hint for ReadError {
 /// Reads a file, and the segments of its journal where there are any.
 pub fn read_trace(file: &[u8], journal: &[&[u8]]) -> Result<Trace, ReadError> {
     check_prelude(file)?;
-    let mut reader = Reader::default();
+    let mut reader = Reader::new(file.len());
     for piece in frame::pieces(file) {
         match piece {
             Piece::Frame(frame) => reader.take_frame(frame),
-            Piece::Damaged { offset, bytes } => reader.note_damage(offset, bytes),
+            Piece::Damaged { offset, bytes } => {
+                let start = usize::try_from(offset).unwrap_or(file.len());
+                let is_last = offset + bytes == file.len() as u64;
+                if is_last && frame::is_cut(&file[start..]) {
+                    reader.is_cut = true;
+                } else {
+                    reader.note_damage(offset, bytes);
+                }
+            }
         }
     }
     reader.finish(journal)
@@ -80,11 +89,19 @@ fn check_prelude(file: &[u8]) -> Result<(), ReadError> {
     Ok(())
 }
 
+/// What a file decompresses to is at most this many times its length, or it was made to fill memory.
+/// Recordings of real programs stay below 30.
+const MAX_EXPANSION: usize = 256;
+/// What the smallest file may decompress to.
+const MIN_BUDGET_BYTES: usize = 1 << 26;
+
 #[derive(Debug)]
 struct Reader {
     trace: Trace,
     has_header: bool,
     decoders: [TableDecoder; TABLES.len()],
+    /// How much more may be decompressed.
+    budget_bytes: usize,
     /// What came since the last checkpoint.
     batch: Batch,
     next_number: u16,
@@ -93,48 +110,62 @@ struct Reader {
     first_damage: u64,
     /// A flush of which a part is lost is not trusted.
     is_flush_broken: bool,
+    /// The file ends inside a frame: it is still being written, or the program died.
+    is_cut: bool,
 }
 
-impl Default for Reader {
-    fn default() -> Self {
+impl Reader {
+    fn new(file_bytes: usize) -> Self {
         Self {
             trace: Trace::default(),
             has_header: false,
             decoders: TABLES.map(TableDecoder::new),
+            budget_bytes: file_bytes.saturating_mul(MAX_EXPANSION).max(MIN_BUDGET_BYTES),
             batch: Batch::default(),
             next_number: 0,
             missing_frames: 0,
             damaged_bytes: 0,
             first_damage: 0,
             is_flush_broken: false,
+            is_cut: false,
         }
     }
-}
 
-impl Reader {
     fn note_damage(&mut self, offset: u64, bytes: u64) {
         if self.damaged_bytes == 0 {
             self.first_damage = offset;
         }
         self.damaged_bytes += bytes;
+        self.break_flush();
+    }
+
+    /// Something is lost here. Events are the last frame before their checkpoint, so events from before
+    /// the gap have lost theirs, and may not be taken for those of the next one.
+    fn break_flush(&mut self) {
         self.is_flush_broken = true;
+        self.batch.rows.clear();
+    }
+
+    fn note_missing(&mut self, frames: u64) {
+        self.missing_frames += frames;
+        self.break_flush();
     }
 
     fn take_frame(&mut self, frame: frame::Frame<'_>) {
         let missing = frame.number.wrapping_sub(self.next_number);
         if missing != 0 {
-            self.missing_frames += u64::from(missing);
-            self.is_flush_broken = true;
+            self.note_missing(u64::from(missing));
         }
         self.next_number = frame.number.wrapping_add(1);
         let Some(kind) = frame.kind else { return };
         match kind {
-            FrameKind::Header => {
-                if let Ok(header) = serde_json::from_slice::<Header>(frame.payload) {
+            FrameKind::Header => match serde_json::from_slice::<Header>(frame.payload) {
+                Ok(header) => {
                     self.trace.header = header;
                     self.has_header = true;
                 }
-            }
+                Err(_) => self.missing_frames += 1,
+            },
             FrameKind::Ending => {
                 self.trace.ending = serde_json::from_slice::<Ending>(frame.payload).ok();
             }
@@ -147,9 +178,9 @@ impl Reader {
             | FrameKind::Texts => {
                 let decoder = TABLES.iter().position(|&table| table == kind);
                 let decoder = &mut self.decoders[decoder.expect("every table has a decoder")];
-                if decoder.decode(frame.payload, &mut self.batch).is_err() {
-                    self.missing_frames += 1;
-                    self.is_flush_broken = true;
+                let budget = &mut self.budget_bytes;
+                if decoder.decode(frame.payload, budget, &mut self.batch).is_err() {
+                    self.note_missing(1);
                 }
             }
         }
@@ -158,15 +189,20 @@ impl Reader {
     fn take_checkpoint(&mut self, payload: &[u8]) {
         let mut batch = std::mem::take(&mut self.batch);
         let was_broken = std::mem::take(&mut self.is_flush_broken);
-        let Some(rows) = read_checkpoint(payload, &mut batch) else {
-            self.missing_frames += 1;
-            return;
-        };
-        if was_broken && batch.rows.len() != rows as usize {
+        let rows = read_checkpoint(payload, &mut batch);
+        if rows.is_none_or(|rows| rows as usize != batch.rows.len()) {
             // Definitions are good by themselves; events are not, when some of them are lost.
             batch.rows.clear();
-            batch.first_allocation = 0;
+            if rows.is_none() || !was_broken {
+                self.missing_frames += 1;
+            }
         }
+        if rows.is_none() {
+            self.trace.push_definitions(batch);
+            return;
+        }
+        // Time does not run backwards, whatever a checkpoint says.
+        batch.start = batch.start.max(self.trace.last_time());
         resolve(&mut batch);
         self.trace.push(batch);
     }
@@ -175,27 +211,33 @@ impl Reader {
         if !self.has_header {
             return Err(ReadError::NoHeader { damaged_bytes: self.damaged_bytes });
         }
+        let is_finished = self.trace.ending.is_some();
         // Definitions of a flush that was not finished are still good; its events are in the journal.
         let rest = std::mem::take(&mut self.batch);
-        let unfinished_rows = rest.rows.len();
-        self.trace.push_definitions(&rest);
+        if !rest.rows.is_empty() {
+            self.is_cut = true;
+        }
+        if self.is_cut && is_finished {
+            self.missing_frames += 1;
+        }
+        self.trace.push_definitions(rest);
         let mut losses = Vec::new();
-        let tail_is_cut = self.trace.ending.is_none();
         if self.missing_frames > 0 {
             losses.push(Loss::MissingFrames(self.missing_frames));
         }
         if self.damaged_bytes > 0 {
-            losses.push(Loss::Damaged { bytes: self.damaged_bytes, first_offset: self.first_damage });
+            let first_offset = self.first_damage;
+            losses.push(Loss::Damaged { bytes: self.damaged_bytes, first_offset });
         }
-        if tail_is_cut {
-            self.salvage(journal, unfinished_rows, &mut losses);
+        if !is_finished {
+            self.salvage(journal, &mut losses);
         }
         self.trace.complete(losses);
         Ok(self.trace)
     }
 
     /// Takes what the file does not have from the journal.
-    fn salvage(&mut self, journal: &[&[u8]], unfinished_rows: usize, losses: &mut Vec<Loss>) {
+    fn salvage(&mut self, journal: &[&[u8]], losses: &mut Vec<Loss>) {
         let session = u64::from_str_radix(&self.trace.header.session, 16).unwrap_or(0);
         let mut entries = Vec::new();
         let mut has_journal = false;
@@ -205,33 +247,25 @@ impl Reader {
                 entries.extend(found);
             }
         }
-        if !has_journal {
-            losses.push(Loss::Unfinished);
-            self.trace.unknown_allocations += unfinished_rows as u64;
-            return;
-        }
         let through = self.trace.through_seq;
         entries.retain(|entry| entry.record.seq > through);
         entries.sort_by_key(|entry| entry.record.seq);
         entries.dedup_by_key(|entry| entry.record.seq);
-        let now = self.trace.events.last().map_or(Micros(0), |event| event.time);
-        let live = self.trace.allocations.iter().enumerate().filter_map(|(at, allocation)| {
-            let id = AllocationId(u32::try_from(at).ok()?);
-            let is_live = allocation.freed_at.is_none();
-            is_live.then_some((allocation.device, allocation.addr.0, allocation.rounded.0, id))
-        });
-        let made = u32::try_from(self.trace.allocations.len()).unwrap_or(u32::MAX);
-        let mut assembler = Assembler::resume(made, now, live, &self.trace.totals);
+        if !has_journal || (entries.is_empty() && self.is_cut) {
+            losses.push(Loss::Unfinished);
+        }
+        if entries.is_empty() {
+            return;
+        }
+        let mut assembler = Assembler::resume(&self.trace);
         let mut last = through;
-        let mut in_flight = 0;
+        let mut in_flight = 0_u64;
         for entry in &entries {
-            in_flight += entry.record.seq.saturating_sub(last + 1);
+            in_flight = in_flight.saturating_add(entry.record.seq - last - 1);
             last = entry.record.seq;
             assembler.push(entry);
         }
-        if !entries.is_empty() {
-            losses.push(Loss::Salvaged { events: entries.len() as u64 });
-        }
+        losses.push(Loss::Salvaged { events: entries.len() as u64 });
         if in_flight > 0 {
             losses.push(Loss::InFlight(in_flight));
         }

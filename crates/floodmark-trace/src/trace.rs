@@ -1,17 +1,18 @@
 //! A recording in memory: immutable, dense, ready for questions.
 
-use crate::batch::{Batch, Row, Total};
+use std::collections::BTreeMap;
+
+use crate::batch::Total;
 use crate::event::{
-    AllocationId, Bytes, Category, CodeId, Device, DeviceAddr, EventKind, LabelId, Micros, ModuleId,
-    StackId, TextId, TextKind, ThreadId,
+    AllocationId, Bytes, Category, CodeId, Device, DeviceAddr, LabelId, Micros, ModuleId, StackId,
+    TextId, TextKind, ThreadId,
 };
 use crate::header::{Ending, Header};
-use crate::journal::{FLAG_BACKWARD, FLAG_DEFERRED};
-use crate::losses::{Loss, Losses};
+use crate::losses::Losses;
 use crate::modules::ModulePaths;
 
-/// A file with more holes in its ids than this was not written by us.
-const MAX_HOLES: usize = 1 << 20;
+/// `made_at` of an allocation whose frame is lost: it was never there.
+pub(crate) const LOST: u32 = u32::MAX;
 
 /// One stay of one storage in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +52,11 @@ pub struct Allocation {
 }
 
 impl Allocation {
+    /// Whether the file does not say what it was: its frame is lost.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.made_at == LOST
+    }
+
     /// Whether it was there right after event number `event`.
     pub fn is_live_after(&self, event: u32) -> bool {
         self.made_at <= event && self.freed_at.is_none_or(|freed| freed > event)
@@ -89,7 +95,12 @@ pub enum Subject {
     /// A block was handed out, or (in the beginning) was there already.
     Alloc(AllocationId),
     /// The program let go of a block. When `deferred`, a stream still uses it.
-    Free { allocation: AllocationId, deferred: bool },
+    Free {
+        /// Which.
+        allocation: AllocationId,
+        /// Whether [`Subject::FreeCompleted`] comes later.
+        deferred: bool,
+    },
     /// The last stream is done with a block.
     FreeCompleted(AllocationId),
     /// A block from before the recording was let go of; 0 bytes when nobody knows how many.
@@ -109,7 +120,12 @@ pub enum Subject {
     /// Reserved bytes are now this many.
     Reserved(Bytes),
     /// The allocation holds a tensor with a name.
-    Label { allocation: AllocationId, label: LabelId },
+    Label {
+        /// Which.
+        allocation: AllocationId,
+        /// Its name.
+        label: LabelId,
+    },
     /// The step with this number ended.
     Step(u32),
     /// The user marked the moment.
@@ -122,6 +138,32 @@ pub enum Subject {
     OptimizerBegin,
     /// An optimizer's `step` ended.
     OptimizerEnd,
+}
+
+impl Subject {
+    /// Whether memory was handed out, let go of or asked for.
+    pub(crate) fn is_about_memory(self) -> bool {
+        match self {
+            Self::Alloc(_)
+            | Self::Free { .. }
+            | Self::FreeCompleted(_)
+            | Self::FreeUnknown(_)
+            | Self::SegmentAlloc(_)
+            | Self::SegmentFree(_)
+            | Self::SegmentMap(_)
+            | Self::SegmentUnmap(_)
+            | Self::BaseSegment(_)
+            | Self::Oom(_)
+            | Self::Reserved(_)
+            | Self::Label { .. } => true,
+            Self::Step(_)
+            | Self::Mark(_)
+            | Self::PhaseBegin(_)
+            | Self::PhaseEnd(_)
+            | Self::OptimizerBegin
+            | Self::OptimizerEnd => false,
+        }
+    }
 }
 
 /// Something that happened.
@@ -212,8 +254,12 @@ pub struct Trace {
     pub(crate) paths: ModulePaths,
     pub(crate) unknown_allocations: u64,
     pub(crate) through_seq: u64,
-    disagreements: u64,
-    stacks_left_out: u64,
+    pub(crate) disagreements: u64,
+    pub(crate) stacks_left_out: u64,
+    /// Entries of dense tables that stand for ids which the file does not define.
+    pub(crate) holes: usize,
+    /// Every device on which something happened, with what nothing tells of.
+    pub(crate) devices: BTreeMap<Device, Bytes>,
 }
 
 impl Trace {
@@ -272,277 +318,25 @@ impl Trace {
         self.texts.get(id.index())?.as_ref().map(|(_, text)| text.as_str())
     }
 
-    /// Every device on which something happened, CPU first.
+    /// Every device on which memory was handed out, let go of or asked for, CPU first.
     pub fn devices(&self) -> Vec<Device> {
-        let mut devices: Vec<Device> = Vec::new();
-        for allocation in &self.allocations {
-            if !devices.contains(&allocation.device) {
-                devices.push(allocation.device);
-            }
-        }
-        devices.sort();
-        devices
+        self.devices.keys().copied().collect()
     }
 
-    /// When the last event happened.
+    /// When the recording ended, or its last event where it did not end.
     pub fn end(&self) -> Micros {
         let ended = self.ending.as_ref().map_or(0, |ending| ending.at_micros);
-        self.events.last().map_or(Micros(0), |event| event.time).max(Micros(ended))
+        self.last_time().max(Micros(ended))
+    }
+
+    /// When the last event happened, whatever the ending says.
+    pub(crate) fn last_time(&self) -> Micros {
+        self.events.last().map_or(Micros(0), |event| event.time)
     }
 
     /// Bytes that were allocated when recording began and that nothing else tells of: torch's total
     /// less what the events add up to.
     pub fn unseen_at_start(&self, device: Device) -> Bytes {
-        let Some(total) = self.totals.iter().find(|total| total.device == device) else {
-            return Bytes(0);
-        };
-        if device.is_cpu() {
-            return Bytes(0);
-        }
-        let mut live = 0_u64;
-        for allocation in &self.allocations {
-            if allocation.device == device && allocation.freed_at.is_none() {
-                live = live.saturating_add(allocation.rounded.0);
-            }
-        }
-        let freed: Bytes = self
-            .events
-            .iter()
-            .filter(|event| event.device == device)
-            .filter_map(|event| match event.subject {
-                Subject::FreeUnknown(bytes) => Some(bytes),
-                _ => None,
-            })
-            .sum();
-        total.allocated.saturating_sub(Bytes(live)) + freed
+        self.devices.get(&device).copied().unwrap_or_default()
     }
-
-    /// Appends a batch. Rows that refer to nothing are counted, not trusted.
-    pub(crate) fn push(&mut self, batch: Batch) {
-        self.push_definitions(&batch);
-        let first = batch.first_allocation as usize;
-        let holes = first.checked_sub(self.allocations.len());
-        if !batch.rows.is_empty() && holes.is_none_or(|holes| holes > MAX_HOLES) {
-            self.unknown_allocations += batch.rows.len() as u64;
-            return;
-        }
-        if !batch.rows.is_empty() {
-            self.allocations.resize(first, lost_allocation());
-        }
-        for row in &batch.rows {
-            self.push_row(row);
-        }
-        self.through_seq = self.through_seq.max(batch.through_seq);
-        self.totals = batch.totals;
-        self.disagreements = batch.disagreements;
-        self.stacks_left_out = batch.stacks_left_out;
-    }
-
-    /// Appends the definitions of a batch, without its events.
-    pub(crate) fn push_definitions(&mut self, batch: &Batch) {
-        for row in &batch.stacks {
-            if let Some(slot) = slot(&mut self.stacks, row.id) {
-                // A caller is always defined before whom it calls; anything else would be a circle.
-                let parent = if row.parent < row.id { row.parent } else { 0 };
-                *slot = Stack {
-                    parent: StackId(parent),
-                    code: CodeId(row.code),
-                    line: row.line,
-                    module: ModuleId(row.module),
-                    flags: row.flags,
-                };
-            }
-        }
-        for row in &batch.codes {
-            if let Some(slot) = slot(&mut self.codes, row.id) {
-                *slot = Code {
-                    file: row.file.clone(),
-                    name: row.name.clone(),
-                    first_line: row.first_line,
-                };
-            }
-        }
-        for row in &batch.modules {
-            if let Some(slot) = slot(&mut self.modules, row.id) {
-                slot.class.clone_from(&row.class);
-                if row.root != 0 {
-                    let name = (ModuleId(row.root), row.name.clone());
-                    if !slot.names.contains(&name) {
-                        slot.names.push(name);
-                    }
-                }
-            }
-        }
-        for row in &batch.labels {
-            if let Some(slot) = slot(&mut self.labels, row.id) {
-                *slot = Some(Label {
-                    category: row.category,
-                    name: row.name.clone(),
-                    shape: row.shape.clone(),
-                    dtype: row.dtype.clone(),
-                });
-            }
-        }
-        for row in &batch.texts {
-            if let Some(slot) = slot(&mut self.texts, row.id) {
-                *slot = Some((row.kind, row.text.clone()));
-            }
-        }
-    }
-
-    fn push_row(&mut self, row: &Row) {
-        let Ok(here) = u32::try_from(self.events.len()) else {
-            self.unknown_allocations += 1;
-            return;
-        };
-        let subject = match row.kind {
-            EventKind::Alloc | EventKind::Base => Subject::Alloc(self.push_allocation(row, here)),
-            EventKind::Free | EventKind::FreeCompleted | EventKind::Label => {
-                let Some(subject) = self.touch_allocation(row, here) else {
-                    self.unknown_allocations += 1;
-                    return;
-                };
-                subject
-            }
-            EventKind::FreeUnknown => Subject::FreeUnknown(Bytes(row.bytes)),
-            EventKind::SegmentAlloc => Subject::SegmentAlloc(self.push_segment(row)),
-            EventKind::SegmentFree => Subject::SegmentFree(self.push_segment(row)),
-            EventKind::SegmentMap => Subject::SegmentMap(self.push_segment(row)),
-            EventKind::SegmentUnmap => Subject::SegmentUnmap(self.push_segment(row)),
-            EventKind::BaseSegment => Subject::BaseSegment(self.push_segment(row)),
-            EventKind::Oom => {
-                self.ooms.push(Oom {
-                    requested: Bytes(row.bytes),
-                    stack: StackId(row.stack),
-                    backward: row.flags & FLAG_BACKWARD != 0,
-                });
-                Subject::Oom(u32::try_from(self.ooms.len() - 1).unwrap_or(u32::MAX))
-            }
-            EventKind::Reserved => Subject::Reserved(Bytes(row.bytes)),
-            EventKind::Step => Subject::Step(row.stack),
-            EventKind::Mark => Subject::Mark(TextId(row.stack)),
-            EventKind::PhaseBegin => Subject::PhaseBegin(TextId(row.stack)),
-            EventKind::PhaseEnd => Subject::PhaseEnd(TextId(row.stack)),
-            EventKind::OptimizerBegin => Subject::OptimizerBegin,
-            EventKind::OptimizerEnd => Subject::OptimizerEnd,
-        };
-        let thread = ThreadId(row.thread);
-        self.events.push(Event { time: row.time, device: row.device, thread, subject });
-    }
-
-    fn push_allocation(&mut self, row: &Row, here: u32) -> AllocationId {
-        let id = AllocationId(u32::try_from(self.allocations.len()).unwrap_or(u32::MAX));
-        self.allocations.push(Allocation {
-            device: row.device,
-            addr: DeviceAddr(row.addr),
-            rounded: Bytes(row.bytes),
-            requested: Bytes(row.bytes.saturating_sub(row.slack)),
-            stack: StackId(row.stack),
-            backward: row.flags & FLAG_BACKWARD != 0,
-            before_recording: row.kind == EventKind::Base,
-            op: TextId(row.op),
-            phase: TextId(row.phase),
-            stream: TextId(u32::from(row.stream)),
-            pool: TextId(u32::from(row.pool)),
-            thread: ThreadId(row.thread),
-            made_at: here,
-            freed_at: None,
-            completed_at: None,
-            label: LabelId(0),
-        });
-        id
-    }
-
-    fn touch_allocation(&mut self, row: &Row, here: u32) -> Option<Subject> {
-        let id = row.allocation;
-        let allocation = self.allocations.get_mut(id.index())?;
-        if allocation.made_at == LOST {
-            return None;
-        }
-        Some(match row.kind {
-            EventKind::Free => {
-                if allocation.freed_at.is_some() {
-                    return None;
-                }
-                allocation.freed_at = Some(here);
-                Subject::Free { allocation: id, deferred: row.flags & FLAG_DEFERRED != 0 }
-            }
-            EventKind::FreeCompleted => {
-                allocation.completed_at = Some(here);
-                Subject::FreeCompleted(id)
-            }
-            _ => {
-                allocation.label = LabelId(row.stack);
-                Subject::Label { allocation: id, label: LabelId(row.stack) }
-            }
-        })
-    }
-
-    fn push_segment(&mut self, row: &Row) -> u32 {
-        self.segments.push(Segment {
-            addr: DeviceAddr(row.addr),
-            bytes: Bytes(row.bytes),
-            stream: TextId(u32::from(row.stream)),
-            pool: TextId(u32::from(row.pool)),
-            stack: StackId(row.stack),
-        });
-        u32::try_from(self.segments.len() - 1).unwrap_or(u32::MAX)
-    }
-
-    /// The last step of reading: what needs all definitions, and what is missing.
-    pub(crate) fn complete(&mut self, mut losses: Vec<Loss>) {
-        self.paths = ModulePaths::new(&self.stacks, &self.modules);
-        if self.disagreements > 0 {
-            losses.push(Loss::TotalsDisagree(self.disagreements));
-        }
-        if self.stacks_left_out > 0 {
-            losses.push(Loss::StacksLeftOut(self.stacks_left_out));
-        }
-        if self.unknown_allocations > 0 {
-            losses.push(Loss::UnknownAllocations(self.unknown_allocations));
-        }
-        if let Some(ending) = &self.ending
-            && !ending.reason.is_empty()
-        {
-            losses.push(Loss::StoppedEarly { reason: ending.reason.clone() });
-        }
-        losses.extend(self.header.not_recorded.iter().cloned().map(Loss::NotRecorded));
-        self.losses = Losses(losses);
-    }
-}
-
-/// `made_at` of an allocation whose frame is lost: it was never there.
-const LOST: u32 = u32::MAX;
-
-fn lost_allocation() -> Allocation {
-    Allocation {
-        device: Device::CPU,
-        addr: DeviceAddr(0),
-        rounded: Bytes(0),
-        requested: Bytes(0),
-        stack: StackId(0),
-        backward: false,
-        before_recording: false,
-        op: TextId(0),
-        phase: TextId(0),
-        stream: TextId(0),
-        pool: TextId(0),
-        thread: ThreadId(0),
-        made_at: LOST,
-        freed_at: Some(0),
-        completed_at: None,
-        label: LabelId(0),
-    }
-}
-
-/// The place of an id in a dense table, which grows to hold it; `None` when that is absurd.
-fn slot<T: Default + Clone>(table: &mut Vec<T>, id: u32) -> Option<&mut T> {
-    let at = id as usize;
-    if at == 0 || at > table.len() + MAX_HOLES {
-        return None;
-    }
-    if at >= table.len() {
-        table.resize(at + 1, T::default());
-    }
-    table.get_mut(at)
 }

@@ -1,1 +1,81 @@
-//! x
+//! The program: what `floodmark …` does on a command line.
+//!
+//! A command is a file: it loads, asks, shows. The answers come from `floodmark-analysis`; here they
+//! become text, HTML, CSV or JSON. This is the only room that knows paths.
+//!
+//! [`main`] is called by the program of this crate, and in process by the Python package. Recording
+//! needs Python, so `floodmark run` comes back as a [`RunPlan`] for the caller to carry out.
+//!
+//! Exit status: 0 done, 1 the input or the question was wrong, 2 we were. stdout is data, stderr is talk.
+
+mod args;
+mod csv;
+mod failure;
+mod html;
+mod info;
+mod open;
+mod print;
+mod report;
+mod run;
+mod sentence;
+mod sheet;
+mod shorten;
+mod table;
+
+use std::ffi::OsString;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use clap::Parser;
+
+pub use html::render_html;
+pub use info::render_summary;
+pub use open::{OpenError, open_trace};
+pub use run::{RunPlan, Target};
+pub use table::render;
+
+/// How a command ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum ExitStatus {
+    /// It did what it was asked.
+    Done = 0,
+    /// The input or the question was wrong.
+    Wrong = 1,
+    /// We were.
+    Failed = 2,
+}
+
+/// What is left to do after [`main`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// Nothing but to exit.
+    Exit(ExitStatus),
+    /// To record a program.
+    Run(RunPlan),
+}
+
+/// Carries out a command line; its first word is the name of the program.
+pub fn main(args: Vec<OsString>) -> Outcome {
+    let cli = match args::Cli::try_parse_from(args) {
+        Ok(cli) => cli,
+        Err(error) => return Outcome::Exit(print::usage(&error)),
+    };
+    // A bug of ours must look like one, also inside somebody's Python process.
+    catch_unwind(AssertUnwindSafe(|| carry_out(cli.command)))
+        .unwrap_or(Outcome::Exit(ExitStatus::Failed))
+}
+
+fn carry_out(command: args::Command) -> Outcome {
+    let text = match command {
+        args::Command::Run(args) => match run::plan(args) {
+            Ok(plan) => return Outcome::Run(plan),
+            Err(error) => Err(error),
+        },
+        args::Command::Info(args) => info::info(&args),
+        args::Command::Report(args) => report::report(&args),
+    };
+    Outcome::Exit(match text {
+        Ok(text) => print::data(&text),
+        Err(error) => print::failure(&error),
+    })
+}

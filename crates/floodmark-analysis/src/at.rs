@@ -1,0 +1,58 @@
+//! Which moment a question is about.
+
+use std::str::FromStr;
+
+use serde::{Serialize, Serializer};
+
+/// Which moment is meant.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub enum At {
+    /// When allocated bytes first reached their maximum.
+    #[default]
+    Peak,
+    /// Right before the last request that could not be met.
+    Oom,
+    /// After the last event.
+    End,
+    /// So many seconds after the recording began.
+    Seconds(f64),
+}
+
+impl At {
+    /// Its name in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Peak => "peak",
+            Self::Oom => "oom",
+            Self::End => "end",
+            Self::Seconds(_) => "time",
+        }
+    }
+}
+
+/// The text names no moment.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("a moment is `peak`, `oom`, `end` or a number of seconds such as `1.25`")]
+pub struct NotAMoment;
+
+impl FromStr for At {
+    type Err = NotAMoment;
+
+    fn from_str(text: &str) -> Result<Self, NotAMoment> {
+        match text {
+            "peak" => Ok(Self::Peak),
+            "oom" => Ok(Self::Oom),
+            "end" => Ok(Self::End),
+            other => match other.parse::<f64>() {
+                Ok(seconds) if seconds.is_finite() && seconds >= 0.0 => Ok(Self::Seconds(seconds)),
+                Ok(_) | Err(_) => Err(NotAMoment),
+            },
+        }
+    }
+}
+
+impl Serialize for At {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}

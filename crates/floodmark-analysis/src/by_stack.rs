@@ -1,0 +1,42 @@
+//! Which call stacks hold the memory.
+
+use floodmark_trace::StackId;
+
+use crate::groups::Live;
+use crate::place::{BEFORE_RECORDING, frame, marked, user_node};
+use crate::row::{Detail, Row};
+
+/// A stack; blocks from before the recording sort first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Key {
+    BeforeRecording,
+    Stack { stack: StackId, backward: bool },
+}
+
+pub(crate) fn rows(live: &Live<'_>, torch_frames: bool) -> Vec<Row> {
+    let trace = live.trace;
+    let groups = live.group_by_with_unseen(Key::BeforeRecording, |_, allocation| {
+        if allocation.before_recording {
+            return Key::BeforeRecording;
+        }
+        Key::Stack { stack: allocation.stack, backward: allocation.backward }
+    });
+    groups
+        .into_iter()
+        .map(|group| match group.key {
+            Key::BeforeRecording => {
+                let detail = Detail::Stack { frames: Vec::new(), module: None, backward: false };
+                group.into_row(BEFORE_RECORDING.to_owned(), detail)
+            }
+            Key::Stack { stack, backward } => {
+                let user = user_node(trace, stack, torch_frames).and_then(|id| frame(trace, id));
+                let place =
+                    user.map_or_else(|| "no Python frame".to_owned(), |frame| frame.to_string());
+                let frames = trace.frames(stack).filter_map(|(id, _)| frame(trace, id)).collect();
+                let module = trace.module_path(stack).map(str::to_owned);
+                let detail = Detail::Stack { frames, module, backward };
+                group.into_row(marked(place, backward), detail)
+            }
+        })
+        .collect()
+}

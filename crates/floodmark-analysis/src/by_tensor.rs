@@ -1,0 +1,67 @@
+//! Every allocation that is there, with its name where it has one.
+
+use floodmark_trace::{AllocationId, Bytes};
+
+use crate::categories::category;
+use crate::context::Context;
+use crate::groups::Live;
+use crate::place::{BEFORE_RECORDING, allocation_location};
+use crate::row::{Detail, Row};
+
+/// The largest first; of the same size, the oldest. Only rows that are shown are put into words.
+pub(crate) fn rows(live: &Live<'_>, context: &Context, top: usize) -> (usize, Vec<Row>) {
+    let mut order: Vec<(Bytes, Option<AllocationId>)> =
+        live.allocations.iter().map(|&id| (live.get(id).rounded, Some(id))).collect();
+    if live.unseen > Bytes(0) {
+        order.push((live.unseen, None));
+    }
+    order.sort_unstable_by(|one, other| (other.0, one.1).cmp(&(one.0, other.1)));
+    let total = order.len();
+    order.truncate(top);
+    let rows = order.into_iter().map(|(bytes, id)| match id {
+        Some(id) => row(live, context, id),
+        None => unseen_row(bytes),
+    });
+    (total, rows.collect())
+}
+
+fn row(live: &Live<'_>, context: &Context, id: AllocationId) -> Row {
+    let allocation = live.get(id);
+    let label = live.trace.label(allocation.label);
+    let known = |text: &String| (!text.is_empty()).then(|| text.clone());
+    let name = label.and_then(|label| known(&label.name));
+    Row {
+        bytes: allocation.rounded,
+        cumulative: Bytes(0),
+        count: 1,
+        median: allocation.rounded,
+        place: name.clone().unwrap_or_else(|| allocation_location(live.trace, allocation)),
+        detail: Detail::Tensor {
+            name,
+            shape: label.and_then(|label| known(&label.shape)),
+            dtype: label.and_then(|label| known(&label.dtype)),
+            category: category(live.trace, context, id).name(),
+            module: live.module(id).map(str::to_owned),
+            step: if allocation.before_recording { None } else { context.step(allocation.made_at) },
+        },
+    }
+}
+
+/// What is known of the bytes that no allocation tells of: that they were there.
+fn unseen_row(bytes: Bytes) -> Row {
+    Row {
+        bytes,
+        cumulative: Bytes(0),
+        count: 0,
+        median: Bytes(0),
+        place: BEFORE_RECORDING.to_owned(),
+        detail: Detail::Tensor {
+            name: None,
+            shape: None,
+            dtype: None,
+            category: floodmark_trace::Category::Other.name(),
+            module: None,
+            step: None,
+        },
+    }
+}

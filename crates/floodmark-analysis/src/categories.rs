@@ -1,0 +1,60 @@
+//! What an allocation is to the program.
+//!
+//! A label, where the recorder found one, is a fact and wins. Otherwise lifetime and place decide, the
+//! first rule that fits:
+//!
+//! - `activation`: made in forward, and still there when the backward pass of the same step made its
+//!   first allocation after it.
+//! - `temporary`: made in forward, backward or optimizer, and let go of in the same stretch of it.
+//! - `input`: made outside, there when the forward of a step began, and let go of in that step or in
+//!   the next one. Without steps nothing is an input.
+//! - `other`: everything else, also what was there before the recording. `parameter`, `buffer`,
+//!   `gradient`, `optimizer state` and `workspace` come from labels alone.
+//!
+//! What is still there at the end of the recording cannot be a temporary or an input: nobody saw it
+//! being let go of.
+
+use floodmark_trace::{Allocation, AllocationId, Category, Trace};
+
+use crate::context::{Context, Phase};
+
+/// The category of an allocation.
+pub fn category(trace: &Trace, context: &Context, id: AllocationId) -> Category {
+    let Some(allocation) = trace.allocations.get(id.index()) else { return Category::Other };
+    if let Some(label) = trace.label(allocation.label) {
+        return label.category;
+    }
+    if allocation.before_recording {
+        return Category::Other;
+    }
+    match context.work(id) {
+        Phase::Forward if is_kept_for_backward(allocation, context) => Category::Activation,
+        Phase::Forward | Phase::Backward | Phase::Optimizer if is_passing(allocation, context) => {
+            Category::Temporary
+        }
+        Phase::Outside if is_fed_to_a_step(allocation, context) => Category::Input,
+        Phase::Forward | Phase::Backward | Phase::Optimizer | Phase::Named(_) | Phase::Outside => {
+            Category::Other
+        }
+    }
+}
+
+fn is_kept_for_backward(allocation: &Allocation, context: &Context) -> bool {
+    context.next_backward(allocation.made_at).is_some_and(|backward| {
+        allocation.is_live_after(backward)
+            && context.step(backward) == context.step(allocation.made_at)
+    })
+}
+
+fn is_passing(allocation: &Allocation, context: &Context) -> bool {
+    allocation.freed_at.is_some_and(|freed| context.is_one_stretch(allocation.made_at, freed))
+}
+
+fn is_fed_to_a_step(allocation: &Allocation, context: &Context) -> bool {
+    let Some(forward) = context.next_forward(allocation.made_at) else { return false };
+    let Some(freed) = allocation.freed_at.filter(|&freed| freed > forward) else { return false };
+    match (context.step(forward), context.step(freed)) {
+        (Some(fed), Some(freed)) => freed <= fed + 1,
+        (None, _) | (_, None) => false,
+    }
+}

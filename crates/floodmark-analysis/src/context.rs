@@ -1,0 +1,272 @@
+//! In which step and phase each allocation was made: one pass over the events.
+//!
+//! Steps are numbered from 0. Where the program says when a step ends (`Step`), that counts; otherwise
+//! each end of an optimizer's `step` does. What comes after the last end belongs to the next step.
+//!
+//! The phase is the user's name where one was open. Otherwise the first rule that fits:
+//!
+//! 1. `optimizer`: an optimizer's `step` is on the stack, or runs on this thread.
+//! 2. `backward`: the backward pass made it.
+//! 3. `forward`: a module is on the stack. Also without a module, when this thread made a forward
+//!    allocation before it in this pass and a backward allocation follows before the optimizer runs or
+//!    the step ends: that is the computation of the loss.
+//! 4. `outside`.
+//!
+//! A *stretch* is a part of the recording in which the program makes allocations of one of the first
+//! three; allocations outside do not interrupt it.
+
+use floodmark_trace::{Allocation, AllocationId, Subject, TextId, ThreadId, Trace, stack_flags};
+
+/// What the program was doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Phase {
+    /// The model, or the loss after it.
+    Forward,
+    /// Autograd.
+    Backward,
+    /// An optimizer's `step`.
+    Optimizer,
+    /// What the user called it.
+    Named(TextId),
+    /// None of these.
+    Outside,
+}
+
+impl Phase {
+    /// Its name, as reports show it.
+    pub fn name(self, trace: &Trace) -> &str {
+        match self {
+            Self::Forward => "forward",
+            Self::Backward => "backward",
+            Self::Optimizer => "optimizer",
+            Self::Named(text) => trace.text(text).unwrap_or("(unnamed phase)"),
+            Self::Outside => "outside",
+        }
+    }
+}
+
+/// Steps, phases and stretches of a trace.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Context {
+    /// The events that end a step.
+    step_ends: Vec<u32>,
+    /// Per allocation; never `Named`.
+    work: Vec<Phase>,
+    /// The events that begin a stretch, or the time between two.
+    stretch_starts: Vec<u32>,
+    /// The backward allocations that begin a stretch.
+    backward_starts: Vec<u32>,
+    /// The first forward allocation of each step that has one.
+    forward_starts: Vec<u32>,
+}
+
+impl Context {
+    /// Reads the events once.
+    pub fn new(trace: &Trace) -> Self {
+        let explicit = trace.events.iter().any(|event| matches!(event.subject, Subject::Step(_)));
+        let mut scan = Scan::new(trace, explicit);
+        for (at, event) in (0_u32..).zip(&trace.events) {
+            match event.subject {
+                Subject::Alloc(id) => scan.allocate(at, id),
+                Subject::OptimizerBegin => scan.begin_optimizer(at, event.thread),
+                Subject::OptimizerEnd => scan.end_optimizer(at, event.thread),
+                Subject::Step(_) => scan.end_step(at),
+                Subject::Free { .. }
+                | Subject::FreeCompleted(_)
+                | Subject::FreeUnknown(_)
+                | Subject::SegmentAlloc(_)
+                | Subject::SegmentFree(_)
+                | Subject::SegmentMap(_)
+                | Subject::SegmentUnmap(_)
+                | Subject::BaseSegment(_)
+                | Subject::Oom(_)
+                | Subject::Reserved(_)
+                | Subject::Label { .. }
+                | Subject::Mark(_)
+                | Subject::PhaseBegin(_)
+                | Subject::PhaseEnd(_) => {}
+            }
+        }
+        scan.context
+    }
+
+    /// The step to which an event belongs; `None` when the trace has no steps.
+    pub fn step(&self, event: u32) -> Option<u32> {
+        let ended = self.step_ends.partition_point(|&end| end < event);
+        (!self.step_ends.is_empty()).then(|| u32::try_from(ended).unwrap_or(u32::MAX))
+    }
+
+    /// How many steps ended.
+    pub fn finished_steps(&self) -> u32 {
+        u32::try_from(self.step_ends.len()).unwrap_or(u32::MAX)
+    }
+
+    /// The phase in which an allocation was made. `None` for one from before the recording.
+    pub fn phase(&self, trace: &Trace, id: AllocationId) -> Option<Phase> {
+        let allocation = trace.allocations.get(id.index())?;
+        if allocation.before_recording {
+            return None;
+        }
+        Some(match allocation.phase {
+            TextId(0) => self.work(id),
+            named => Phase::Named(named),
+        })
+    }
+
+    /// The same without the user's names.
+    pub(crate) fn work(&self, id: AllocationId) -> Phase {
+        self.work.get(id.index()).copied().unwrap_or(Phase::Outside)
+    }
+
+    /// Whether no stretch begins between two events.
+    pub(crate) fn is_one_stretch(&self, from: u32, to: u32) -> bool {
+        let stretch = |event| self.stretch_starts.partition_point(|&start| start <= event);
+        stretch(from) == stretch(to)
+    }
+
+    /// The first backward allocation after a forward one.
+    pub(crate) fn next_backward(&self, event: u32) -> Option<u32> {
+        next(&self.backward_starts, event)
+    }
+
+    /// The next event at which the forward of a step begins.
+    pub(crate) fn next_forward(&self, event: u32) -> Option<u32> {
+        next(&self.forward_starts, event)
+    }
+}
+
+fn next(events: &[u32], after: u32) -> Option<u32> {
+    events.get(events.partition_point(|&event| event <= after)).copied()
+}
+
+/// The state of the one pass.
+struct Scan<'a> {
+    trace: &'a Trace,
+    has_explicit_steps: bool,
+    context: Context,
+    /// The phase of the open stretch.
+    stretch: Option<Phase>,
+    has_forward: bool,
+    /// Per thread: how many optimizers run.
+    optimizers: Vec<u32>,
+    /// Counts forward passes: advances when a backward, an optimizer or a step ends one.
+    pass_number: u32,
+    /// Per thread: the last forward pass in which it took part.
+    took_part: Vec<u32>,
+    /// Allocations that are the loss's, if a backward follows.
+    maybe_loss: Vec<AllocationId>,
+}
+
+impl<'a> Scan<'a> {
+    fn new(trace: &'a Trace, has_explicit_steps: bool) -> Self {
+        let work = vec![Phase::Outside; trace.allocations.len()];
+        Self {
+            trace,
+            has_explicit_steps,
+            context: Context { work, ..Context::default() },
+            stretch: None,
+            has_forward: false,
+            optimizers: Vec::new(),
+            pass_number: 1,
+            took_part: Vec::new(),
+            maybe_loss: Vec::new(),
+        }
+    }
+
+    fn allocate(&mut self, at: u32, id: AllocationId) {
+        let trace = self.trace;
+        let Some(allocation) = trace.allocations.get(id.index()) else { return };
+        if allocation.before_recording {
+            return;
+        }
+        let work = self.work(allocation);
+        self.context.work[id.index()] = work;
+        match work {
+            Phase::Forward => {
+                *slot(&mut self.took_part, allocation.thread) = self.pass_number;
+                if !self.has_forward {
+                    self.has_forward = true;
+                    self.context.forward_starts.push(at);
+                }
+            }
+            Phase::Backward => {
+                for loss in self.maybe_loss.drain(..) {
+                    self.context.work[loss.index()] = Phase::Forward;
+                }
+                self.pass_number += 1;
+            }
+            Phase::Optimizer => self.end_forward(),
+            Phase::Named(_) | Phase::Outside => {
+                if *slot(&mut self.took_part, allocation.thread) == self.pass_number {
+                    self.maybe_loss.push(id);
+                }
+                return;
+            }
+        }
+        self.enter(at, Some(work));
+    }
+
+    fn work(&mut self, allocation: &Allocation) -> Phase {
+        let flags = self.trace.stack(allocation.stack).flags;
+        let is_optimizing = *slot(&mut self.optimizers, allocation.thread) > 0;
+        if is_optimizing || flags & stack_flags::OPTIMIZER != 0 {
+            Phase::Optimizer
+        } else if allocation.backward {
+            Phase::Backward
+        } else if flags & stack_flags::MODULE != 0 {
+            Phase::Forward
+        } else {
+            Phase::Outside
+        }
+    }
+
+    fn enter(&mut self, at: u32, stretch: Option<Phase>) {
+        if self.stretch != stretch {
+            self.stretch = stretch;
+            self.context.stretch_starts.push(at);
+            if stretch == Some(Phase::Backward) {
+                self.context.backward_starts.push(at);
+            }
+        }
+    }
+
+    fn end_forward(&mut self) {
+        self.maybe_loss.clear();
+        self.pass_number += 1;
+    }
+
+    fn begin_optimizer(&mut self, at: u32, thread: ThreadId) {
+        *slot(&mut self.optimizers, thread) += 1;
+        self.end_forward();
+        self.enter(at, Some(Phase::Optimizer));
+    }
+
+    /// An optimizer may call another one's `step`: only the outermost ends the step.
+    fn end_optimizer(&mut self, at: u32, thread: ThreadId) {
+        let running = slot(&mut self.optimizers, thread);
+        *running = running.saturating_sub(1);
+        if *running == 0 {
+            self.enter(at, None);
+            if !self.has_explicit_steps {
+                self.end_step(at);
+            }
+        }
+    }
+
+    fn end_step(&mut self, at: u32) {
+        self.context.step_ends.push(at);
+        self.has_forward = false;
+        // An optimizer that raised never said that it ended.
+        self.optimizers.fill(0);
+        self.end_forward();
+        self.enter(at, None);
+    }
+}
+
+fn slot(per_thread: &mut Vec<u32>, thread: ThreadId) -> &mut u32 {
+    let at = thread.index();
+    if at >= per_thread.len() {
+        per_thread.resize(at + 1, 0);
+    }
+    &mut per_thread[at]
+}

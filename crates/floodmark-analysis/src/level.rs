@@ -1,0 +1,149 @@
+//! How much is allocated on a device, as the events go by.
+//!
+//! Allocated is torch's own total: the live blocks that the trace has seen, and those from before the
+//! recording that nothing tells of, less what was freed of these. The CPU allocator keeps no total, so
+//! there it is the live blocks alone.
+
+use floodmark_trace::{Bytes, Device, Event, Subject, Trace};
+
+/// The totals of one device after some number of events.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Level {
+    device: Device,
+    live: u64,
+    requested: u64,
+    unseen: u64,
+    reserved: Option<u64>,
+}
+
+impl Level {
+    /// Before the first event.
+    pub(crate) fn at_start(trace: &Trace, device: Device) -> Self {
+        let unseen = trace.unseen_at_start(device).0;
+        Self { device, live: 0, requested: 0, unseen, reserved: None }
+    }
+
+    /// After `count` events, and the reserved bytes that were told right after them.
+    pub(crate) fn after(trace: &Trace, device: Device, count: u32) -> Self {
+        let mut level = Self::at_start(trace, device);
+        let count = count as usize;
+        for event in trace.events.iter().take(count) {
+            level.apply(trace, event);
+        }
+        if let Some(event) = trace.events.get(count)
+            && matches!(event.subject, Subject::Reserved(_))
+        {
+            level.apply(trace, event);
+        }
+        level
+    }
+
+    pub(crate) fn device(&self) -> Device {
+        self.device
+    }
+
+    pub(crate) fn allocated(&self) -> Bytes {
+        Bytes(self.live) + Bytes(self.unseen)
+    }
+
+    /// What the program asked for; `None` while blocks are there of which it is not known.
+    pub(crate) fn requested(&self) -> Option<Bytes> {
+        (self.unseen == 0).then_some(Bytes(self.requested))
+    }
+
+    /// Blocks from before the recording that nothing tells of.
+    pub(crate) fn unseen(&self) -> Bytes {
+        Bytes(self.unseen)
+    }
+
+    pub(crate) fn reserved(&self) -> Option<Bytes> {
+        self.reserved.map(Bytes)
+    }
+
+    /// Takes one more event into account; those of other devices change nothing.
+    pub(crate) fn apply(&mut self, trace: &Trace, event: &Event) {
+        if event.device != self.device {
+            return;
+        }
+        match event.subject {
+            Subject::Alloc(id) => {
+                let allocation = &trace.allocations[id.index()];
+                self.live = self.live.saturating_add(allocation.rounded.0);
+                self.requested = self.requested.saturating_add(allocation.requested.0);
+            }
+            Subject::Free { allocation: id, .. } => {
+                let allocation = &trace.allocations[id.index()];
+                self.live = self.live.saturating_sub(allocation.rounded.0);
+                self.requested = self.requested.saturating_sub(allocation.requested.0);
+            }
+            Subject::FreeUnknown(bytes) => self.unseen = self.unseen.saturating_sub(bytes.0),
+            Subject::Reserved(bytes) => self.reserved = Some(bytes.0),
+            Subject::FreeCompleted(_)
+            | Subject::SegmentAlloc(_)
+            | Subject::SegmentFree(_)
+            | Subject::SegmentMap(_)
+            | Subject::SegmentUnmap(_)
+            | Subject::BaseSegment(_)
+            | Subject::Oom(_)
+            | Subject::Label { .. }
+            | Subject::Step(_)
+            | Subject::Mark(_)
+            | Subject::PhaseBegin(_)
+            | Subject::PhaseEnd(_)
+            | Subject::OptimizerBegin
+            | Subject::OptimizerEnd => {}
+        }
+    }
+}
+
+/// The highest point of one device.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Peak {
+    pub(crate) device: Device,
+    pub(crate) allocated: Bytes,
+    /// How many events had happened when it was first reached.
+    pub(crate) after: u32,
+    /// The highest reserved total.
+    pub(crate) reserved: Option<Bytes>,
+    /// What was allocated at the end.
+    pub(crate) end: Bytes,
+    /// How many allocations the recording saw.
+    pub(crate) allocations: u64,
+}
+
+/// The highest point of every device, CPU first: one pass for all.
+pub(crate) fn peaks(trace: &Trace) -> Vec<Peak> {
+    let mut levels: Vec<(Level, Peak)> = trace
+        .devices()
+        .into_iter()
+        .map(|device| {
+            let level = Level::at_start(trace, device);
+            let allocated = level.allocated();
+            let peak = Peak {
+                device,
+                allocated,
+                after: 0,
+                reserved: None,
+                end: allocated,
+                allocations: 0,
+            };
+            (level, peak)
+        })
+        .collect();
+    for (after, event) in (1_u32..).zip(&trace.events) {
+        let Some((level, peak)) = levels.iter_mut().find(|(_, peak)| peak.device == event.device)
+        else {
+            continue;
+        };
+        level.apply(trace, event);
+        if let Subject::Alloc(id) = event.subject {
+            peak.allocations += u64::from(!trace.allocations[id.index()].before_recording);
+        }
+        if level.allocated() > peak.allocated {
+            peak.allocated = level.allocated();
+            peak.after = after;
+        }
+        peak.reserved = peak.reserved.max(level.reserved());
+    }
+    levels.into_iter().map(|(level, peak)| Peak { end: level.allocated(), ..peak }).collect()
+}

@@ -1,0 +1,221 @@
+//! A moment of a device: how much was allocated, and what the program was doing.
+
+use floodmark_trace::{Bytes, Device, Micros, Oom, StackId, Subject, Trace, stack_flags};
+use serde::Serialize;
+
+use crate::at::At;
+use crate::context::{Context, Phase};
+use crate::level::{Level, Peak, peaks};
+use crate::place::location;
+use crate::question_error::QuestionError;
+
+/// A request that could not be met.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Request {
+    /// What was asked for.
+    pub bytes: Bytes,
+    /// The line that asked.
+    #[serde(rename = "where")]
+    pub place: Option<String>,
+}
+
+/// A moment of one device. Its JSON is the `at` of a report, which shows the totals beside it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Moment {
+    /// Which it is; `peak`, `oom`, `end` or `time`.
+    pub what: At,
+    /// Since the recording began.
+    pub seconds: f64,
+    /// The step, where there are steps.
+    pub step: Option<u32>,
+    /// What the program was doing, where that is known.
+    pub phase: Option<String>,
+    /// The innermost module that was running, where that is known.
+    pub module: Option<String>,
+    /// The request that failed; for `oom` alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub request: Option<Request>,
+    /// Whose moment it is.
+    #[serde(skip)]
+    pub device: Device,
+    /// How many events of the trace have happened.
+    #[serde(skip)]
+    pub after: u32,
+    /// torch's total of allocated bytes.
+    #[serde(skip)]
+    pub allocated: Bytes,
+    /// What the program asked for; `None` while blocks are there of which that is not known.
+    #[serde(skip)]
+    pub requested: Option<Bytes>,
+    /// torch's total of reserved bytes; `None` for the CPU.
+    #[serde(skip)]
+    pub reserved: Option<Bytes>,
+    /// The part of `allocated` that was there before the recording and that no block tells of.
+    #[serde(skip)]
+    pub unseen: Bytes,
+}
+
+/// The device that is meant when none is named: where the last request failed when that is the
+/// question, otherwise the one with the highest peak; a CUDA device before the CPU.
+pub fn default_device(trace: &Trace, at: At) -> Result<Device, QuestionError> {
+    if at == At::Oom {
+        return last_oom(trace, None).map(|(_, device, _)| device).ok_or(QuestionError::NoOom);
+    }
+    peaks(trace)
+        .into_iter()
+        .max_by_key(|peak| (!peak.device.is_cpu(), peak.allocated, std::cmp::Reverse(peak.device)))
+        .map(|peak| peak.device)
+        .ok_or(QuestionError::NothingAllocated)
+}
+
+/// Finds a moment of a device.
+pub fn moment(
+    trace: &Trace,
+    context: &Context,
+    device: Device,
+    at: At,
+) -> Result<Moment, QuestionError> {
+    let recorded = trace.devices();
+    if at == At::Oom {
+        return oom_moment(trace, context, device);
+    }
+    if recorded.is_empty() {
+        return Err(QuestionError::NothingAllocated);
+    }
+    if !recorded.contains(&device) {
+        return Err(QuestionError::NoSuchDevice { device, recorded });
+    }
+    let all = u32::try_from(trace.events.len()).unwrap_or(u32::MAX);
+    let (after, time) = match at {
+        At::Peak | At::Oom => {
+            let peak = peaks(trace).into_iter().find(|peak| peak.device == device);
+            return peak
+                .map(|peak| peak_moment(trace, context, &peak))
+                .ok_or(QuestionError::NothingAllocated);
+        }
+        At::End => (all, trace.end()),
+        At::Seconds(seconds) => {
+            let end = trace.end();
+            if seconds > end.as_seconds() {
+                return Err(QuestionError::AfterEnd { seconds, end });
+            }
+            let after = trace.events.partition_point(|event| event.time.as_seconds() <= seconds);
+            let after = after.max(base_events(trace));
+            let time = Micros(micros(seconds));
+            (u32::try_from(after).unwrap_or(u32::MAX), time)
+        }
+    };
+    let level = Level::after(trace, device, after);
+    let mut moment = at_level(context, at, &level, after, time);
+    if let At::Seconds(_) = at {
+        tell_work(trace, context, &mut moment);
+    }
+    Ok(moment)
+}
+
+/// The moment of a peak that is known already.
+pub(crate) fn peak_moment(trace: &Trace, context: &Context, peak: &Peak) -> Moment {
+    let level = Level::after(trace, peak.device, peak.after);
+    let time = event_before(peak.after).map_or(Micros(0), |event| trace.events[event].time);
+    let mut moment = at_level(context, At::Peak, &level, peak.after, time);
+    tell_work(trace, context, &mut moment);
+    moment
+}
+
+fn oom_moment(trace: &Trace, context: &Context, device: Device) -> Result<Moment, QuestionError> {
+    let Some((event, _, oom)) = last_oom(trace, Some(device)) else {
+        let failed = last_oom(trace, None);
+        return Err(failed.map_or(QuestionError::NoOom, |(_, failed, _)| QuestionError::NoOomOn {
+            device,
+            failed,
+        }));
+    };
+    let after = u32::try_from(event).unwrap_or(u32::MAX);
+    let level = Level::after(trace, device, after);
+    let mut moment = at_level(context, At::Oom, &level, after, trace.events[event].time);
+    moment.step = context.step(after);
+    moment.phase = oom_phase(trace, &oom).map(|phase| phase.name(trace).to_owned());
+    moment.module = trace.module_path(oom.stack).map(str::to_owned);
+    let place = location(trace, oom.stack, oom.backward);
+    moment.request = Some(Request { bytes: oom.requested, place });
+    Ok(moment)
+}
+
+fn oom_phase(trace: &Trace, oom: &Oom) -> Option<Phase> {
+    let flags = trace.stack(oom.stack).flags;
+    if flags & stack_flags::OPTIMIZER != 0 {
+        Some(Phase::Optimizer)
+    } else if oom.backward {
+        Some(Phase::Backward)
+    } else if flags & stack_flags::MODULE != 0 {
+        Some(Phase::Forward)
+    } else {
+        (oom.stack != StackId(0)).then_some(Phase::Outside)
+    }
+}
+
+fn last_oom(trace: &Trace, device: Option<Device>) -> Option<(usize, Device, Oom)> {
+    let mut events = trace.events.iter().enumerate().rev();
+    events.find_map(|(at, event)| {
+        let Subject::Oom(oom) = event.subject else { return None };
+        let is_meant = device.is_none_or(|device| device == event.device);
+        is_meant.then_some((at, event.device, *trace.ooms.get(oom as usize)?))
+    })
+}
+
+fn at_level(context: &Context, at: At, level: &Level, after: u32, time: Micros) -> Moment {
+    Moment {
+        what: at,
+        seconds: time.as_seconds(),
+        step: context.step(after.saturating_sub(1)),
+        phase: None,
+        module: None,
+        request: None,
+        device: level.device(),
+        after,
+        allocated: level.allocated(),
+        requested: level.requested(),
+        reserved: level.reserved(),
+        unseen: level.unseen(),
+    }
+}
+
+/// What the program was doing: what made the last allocation on the device, unless that was in another
+/// step.
+fn tell_work(trace: &Trace, context: &Context, moment: &mut Moment) {
+    let past = &trace.events[..moment.after as usize];
+    let last = past.iter().rev().filter(|event| event.device == moment.device).find_map(|event| {
+        let Subject::Alloc(id) = event.subject else { return None };
+        Some(id)
+    });
+    let Some(id) = last else { return };
+    let allocation = &trace.allocations[id.index()];
+    if context.step(allocation.made_at) == moment.step {
+        moment.phase = context.phase(trace, id).map(|phase| phase.name(trace).to_owned());
+        moment.module = trace.module_path(allocation.stack).map(str::to_owned);
+    }
+}
+
+fn event_before(after: u32) -> Option<usize> {
+    after.checked_sub(1).map(|event| event as usize)
+}
+
+/// Blocks from before the recording lie at its beginning: no moment is before them.
+fn base_events(trace: &Trace) -> usize {
+    let is_base = |subject: &Subject| {
+        if let Subject::Alloc(id) = subject {
+            return trace.allocations[id.index()].before_recording;
+        }
+        matches!(subject, Subject::BaseSegment(_))
+    };
+    trace.events.iter().take_while(|event| is_base(&event.subject)).count()
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "checked to be finite, not negative and before the end"
+)]
+fn micros(seconds: f64) -> u64 {
+    (seconds * 1e6).round() as u64
+}

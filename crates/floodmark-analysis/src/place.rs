@@ -1,0 +1,187 @@
+//! Where in the program an allocation was made: frames and lines.
+
+use floodmark_trace::{Allocation, StackId, TextId, Trace, stack_flags};
+use hashbrown::HashMap;
+use serde::Serialize;
+
+/// One frame of a stack.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Frame {
+    /// The file.
+    pub file: String,
+    /// The line.
+    pub line: u32,
+    /// The function.
+    pub function: String,
+}
+
+impl std::fmt::Display for Frame {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{} ({})", self.file, self.line, self.function)
+    }
+}
+
+/// The frame that a node of the call tree is.
+pub(crate) fn frame(trace: &Trace, id: StackId) -> Option<Frame> {
+    let stack = trace.stack(id);
+    let code = trace.code(stack.code)?;
+    Some(Frame { file: code.file.clone(), line: stack.line, function: code.name.clone() })
+}
+
+/// The node that stands for a stack: the innermost that is not torch's or ours, or the innermost when
+/// all are. `None` for a stack without frames.
+pub(crate) fn user_node(trace: &Trace, id: StackId, torch_frames: bool) -> Option<StackId> {
+    let mut frames = trace.frames(id).filter(|(_, stack)| trace.code(stack.code).is_some());
+    let innermost = frames.next()?;
+    if torch_frames || innermost.1.flags & stack_flags::LIBRARY == 0 {
+        return Some(innermost.0);
+    }
+    let user = frames.find(|(_, stack)| stack.flags & stack_flags::LIBRARY == 0);
+    Some(user.map_or(innermost.0, |(node, _)| node))
+}
+
+/// `file:line (function)` of a stack, marked when the backward pass was running.
+pub(crate) fn location(trace: &Trace, id: StackId, backward: bool) -> Option<String> {
+    let frame = frame(trace, user_node(trace, id, false)?)?;
+    Some(marked(frame.to_string(), backward))
+}
+
+/// The same for an allocation, with something to say when it has no frame.
+pub(crate) fn allocation_location(trace: &Trace, allocation: &Allocation) -> String {
+    if allocation.before_recording {
+        return BEFORE_RECORDING.to_owned();
+    }
+    location(trace, allocation.stack, allocation.backward)
+        .unwrap_or_else(|| Line::without_frame(allocation).place(trace))
+}
+
+/// What the row of blocks from before the recording is called.
+pub(crate) const BEFORE_RECORDING: &str = "before recording";
+
+/// Adds what tells a backward allocation from the forward one of the same line.
+pub(crate) fn marked(place: String, backward: bool) -> String {
+    if backward { place + " (backward)" } else { place }
+}
+
+/// A line of the program, or what stands for it where there is none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Line {
+    BeforeRecording,
+    /// The number of the line in [`Lines`].
+    Known {
+        line: u32,
+        backward: bool,
+    },
+    /// No Python frame, but an operator.
+    Op {
+        op: TextId,
+        backward: bool,
+    },
+    /// No Python frame; the thread is all that is known.
+    Thread {
+        thread: u16,
+        backward: bool,
+    },
+}
+
+impl Line {
+    fn without_frame(allocation: &Allocation) -> Self {
+        let backward = allocation.backward;
+        match allocation.op {
+            TextId(0) => Self::Thread { thread: allocation.thread.0, backward },
+            op => Self::Op { op, backward },
+        }
+    }
+
+    pub(crate) fn is_backward(self) -> bool {
+        match self {
+            Self::BeforeRecording => false,
+            Self::Known { backward, .. }
+            | Self::Op { backward, .. }
+            | Self::Thread { backward, .. } => backward,
+        }
+    }
+
+    /// What a line without a frame is called.
+    pub(crate) fn place(self, trace: &Trace) -> String {
+        match self {
+            Self::BeforeRecording => BEFORE_RECORDING.to_owned(),
+            Self::Known { backward, .. } => marked("no Python frame".to_owned(), backward),
+            Self::Op { op, backward } => {
+                let op = trace.text(op).unwrap_or("?");
+                marked(format!("no Python frame: {op}"), backward)
+            }
+            Self::Thread { thread, backward } => {
+                marked(format!("no Python frame: thread {thread}"), backward)
+            }
+        }
+    }
+}
+
+/// Finds the line of an allocation; each stack is walked once.
+pub(crate) struct Lines<'a> {
+    trace: &'a Trace,
+    torch_frames: bool,
+    /// Per stack: 1 + the number of its line, [`NO_LINE`], or 0 while not known.
+    of_stack: Vec<u32>,
+    /// A node for each line.
+    nodes: Vec<StackId>,
+    /// A function may be several code objects; its file, name and line make it one.
+    numbers: HashMap<(&'a str, &'a str, u32), u32>,
+}
+
+const NO_LINE: u32 = u32::MAX;
+
+impl<'a> Lines<'a> {
+    pub(crate) fn new(trace: &'a Trace, torch_frames: bool) -> Self {
+        Self {
+            trace,
+            torch_frames,
+            of_stack: vec![0; trace.stack_count()],
+            nodes: Vec::new(),
+            numbers: HashMap::new(),
+        }
+    }
+
+    pub(crate) fn of(&mut self, allocation: &Allocation) -> Line {
+        if allocation.before_recording {
+            return Line::BeforeRecording;
+        }
+        match self.number(allocation.stack) {
+            Some(line) => Line::Known { line, backward: allocation.backward },
+            None => Line::without_frame(allocation),
+        }
+    }
+
+    /// The frame of a line, where it has one.
+    pub(crate) fn frame(&self, line: Line) -> Option<Frame> {
+        match line {
+            Line::Known { line, .. } => frame(self.trace, *self.nodes.get(line as usize)?),
+            Line::BeforeRecording | Line::Op { .. } | Line::Thread { .. } => None,
+        }
+    }
+
+    fn number(&mut self, stack: StackId) -> Option<u32> {
+        let known = self.of_stack.get(stack.index()).copied()?;
+        let known = if known == 0 {
+            let number = user_node(self.trace, stack, self.torch_frames)
+                .map_or(NO_LINE, |node| self.number_of_node(node) + 1);
+            self.of_stack[stack.index()] = number;
+            number
+        } else {
+            known
+        };
+        (known != NO_LINE).then(|| known - 1)
+    }
+
+    fn number_of_node(&mut self, node: StackId) -> u32 {
+        let stack = self.trace.stack(node);
+        let code = self.trace.code(stack.code);
+        let (file, name) = code.map_or(("", ""), |code| (code.file.as_str(), code.name.as_str()));
+        let next = u32::try_from(self.nodes.len()).expect("a trace has fewer than 2^32 stacks");
+        *self.numbers.entry((file, name, stack.line)).or_insert_with(|| {
+            self.nodes.push(node);
+            next
+        })
+    }
+}

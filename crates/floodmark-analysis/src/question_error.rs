@@ -1,0 +1,67 @@
+//! Why a question has no answer, and which one would.
+
+use std::fmt;
+
+use floodmark_trace::{Device, Hint, Micros};
+
+/// Why a question has no answer.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum QuestionError {
+    /// The trace has no allocation at all.
+    #[error("the trace holds no allocation")]
+    NothingAllocated,
+    /// The trace has nothing of this device.
+    #[error("nothing was recorded on {device}; the trace has {}", Listed(.recorded))]
+    NoSuchDevice {
+        /// The one that was asked for.
+        device: Device,
+        /// Those that are there.
+        recorded: Vec<Device>,
+    },
+    /// Every request was met.
+    #[error("no request failed in this trace")]
+    NoOom,
+    /// Every request on this device was met; others were not.
+    #[error("no request failed on {device}; one failed on {failed}")]
+    NoOomOn {
+        /// The one that was asked for.
+        device: Device,
+        /// The one with the failed request.
+        failed: Device,
+    },
+    /// The recording is shorter.
+    #[error("{seconds} s is after the end of the recording, which is {} s long", .end.as_seconds())]
+    AfterEnd {
+        /// What was asked for.
+        seconds: f64,
+        /// When the recording ended.
+        end: Micros,
+    },
+}
+
+impl Hint for QuestionError {
+    fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::NothingAllocated => {
+                Some("did the program use torch? `floodmark info` says what was recorded")
+            }
+            Self::NoSuchDevice { .. } => Some("choose one of them with `--device`"),
+            Self::NoOom => Some("`--at peak` shows the moment that came nearest to it"),
+            Self::NoOomOn { .. } => Some("choose that one with `--device`"),
+            Self::AfterEnd { .. } => Some("`--at end` shows the last moment"),
+        }
+    }
+}
+
+struct Listed<'a>(&'a [Device]);
+
+impl fmt::Display for Listed<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, device) in self.0.iter().enumerate() {
+            let comma = if at == 0 { "" } else { ", " };
+            write!(f, "{comma}{device}")?;
+        }
+        Ok(())
+    }
+}

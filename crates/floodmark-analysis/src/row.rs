@@ -1,0 +1,135 @@
+//! A row of a report: the numbers that every grouping has, and what is its own.
+
+use std::collections::BTreeMap;
+
+use floodmark_trace::Bytes;
+use serde::Serialize;
+
+use crate::place::Frame;
+
+/// A row.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Row {
+    /// What is allocated. For a module, with the modules inside it.
+    pub bytes: Bytes,
+    /// The bytes of this row and those above it, none counted twice.
+    pub cumulative: Bytes,
+    /// How many allocations.
+    pub count: u64,
+    /// The middle one of their sizes; the larger of two.
+    pub median: Bytes,
+    /// What the row is about, in words.
+    #[serde(rename = "where")]
+    pub place: String,
+    /// What this grouping alone has.
+    #[serde(flatten)]
+    pub detail: Detail,
+}
+
+impl Row {
+    /// What the row adds to the total: `bytes`, but for a module only its own.
+    pub fn own_bytes(&self) -> Bytes {
+        match &self.detail {
+            Detail::Module { own, .. } => *own,
+            Detail::Line { .. }
+            | Detail::Stack { .. }
+            | Detail::Op { .. }
+            | Detail::Phase { .. }
+            | Detail::Category { .. }
+            | Detail::Tensor { .. }
+            | Detail::Step { .. } => self.bytes,
+        }
+    }
+}
+
+/// One of the largest allocations of a category.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Largest {
+    /// Its size.
+    pub bytes: Bytes,
+    /// Its name where it has one, otherwise the line that made it.
+    #[serde(rename = "where")]
+    pub place: String,
+}
+
+/// What a row has beyond its numbers.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum Detail {
+    /// A line of the program.
+    Line {
+        /// The file; none for blocks without a Python frame.
+        file: Option<String>,
+        /// The line.
+        line: Option<u32>,
+        /// The function.
+        function: Option<String>,
+        /// The module, where all allocations of the row have the same.
+        module: Option<String>,
+        /// Whether the backward pass of this line made them.
+        backward: bool,
+    },
+    /// A call stack.
+    Stack {
+        /// Its frames, innermost first.
+        frames: Vec<Frame>,
+        /// The innermost module on it.
+        module: Option<String>,
+        /// Whether the backward pass of this stack made them.
+        backward: bool,
+    },
+    /// A module.
+    Module {
+        /// What the module made itself, without the modules inside it.
+        own: Bytes,
+        /// How many modules are around it.
+        depth: u32,
+        /// Its class; none for a container whose `forward` never ran.
+        class: Option<String>,
+    },
+    /// An operator.
+    Op {
+        /// Its name; none where operators were not recorded.
+        op: Option<String>,
+    },
+    /// A phase.
+    Phase {
+        /// Its name; none for blocks from before the recording.
+        phase: Option<String>,
+    },
+    /// A category.
+    Category {
+        /// Its name.
+        category: &'static str,
+        /// Its three largest allocations.
+        largest: Vec<Largest>,
+    },
+    /// One allocation.
+    Tensor {
+        /// Its qualified name.
+        name: Option<String>,
+        /// Its shape, as Python prints it.
+        shape: Option<String>,
+        /// Its dtype.
+        dtype: Option<String>,
+        /// What it is to the program.
+        category: &'static str,
+        /// The module that made it.
+        module: Option<String>,
+        /// The step in which it was made.
+        step: Option<u32>,
+    },
+    /// A step. The row's `bytes` were made in it and are there at the moment of the report.
+    Step {
+        /// Its number; none for blocks from before the recording.
+        step: Option<u32>,
+        /// The most that was allocated during it.
+        peak: Option<Bytes>,
+        /// What was allocated when it ended.
+        end: Option<Bytes>,
+        /// `end` less that of the step before.
+        growth: Option<i64>,
+        /// The most that was allocated in each phase of it.
+        phases: BTreeMap<String, Bytes>,
+    },
+}

@@ -1,0 +1,180 @@
+//! Steps, phases and categories.
+
+use floodmark_analysis::{Context, category};
+use floodmark_trace::{AllocationId, Trace};
+
+use crate::trace;
+
+/// One line per allocation: size, step, phase, category.
+fn picture(trace: &Trace) -> String {
+    let context = Context::new(trace);
+    let mut text = String::new();
+    for (at, allocation) in (0_u32..).zip(&trace.allocations) {
+        let id = AllocationId(at);
+        let step = context.step(allocation.made_at).map_or("-".into(), |step| step.to_string());
+        let phase = context.phase(trace, id).map_or("-", |phase| phase.name(trace));
+        let category = category(trace, &context, id).name();
+        text += &format!("{} step {step} {phase} {category}\n", allocation.rounded);
+    }
+    text
+}
+
+#[test]
+fn a_training_step_has_its_phases_and_categories() {
+    let trace = trace(
+        "alloc batch    cpu 1KiB at data.py:1
+         alloc hidden   cpu 2KiB at model.py:1 in fc
+         alloc scratch  cpu 3KiB at model.py:2 in fc
+         free scratch
+         alloc loss     cpu 4KiB at train.py:9
+         backward alloc grad    cpu 5KiB at model.py:1 in fc
+         backward alloc passing cpu 6KiB at model.py:1 in fc
+         free passing
+         free hidden
+         free loss
+         optimizer begin
+         alloc state    cpu 7KiB at optim.py:1
+         alloc update   cpu 8KiB at optim.py:2
+         free update
+         optimizer end
+         free batch
+         alloc log      cpu 9KiB at train.py:20",
+    );
+    insta::assert_snapshot!(picture(&trace), @"
+    1.000 KiB step 0 outside input
+    2.000 KiB step 0 forward activation
+    3.000 KiB step 0 forward temporary
+    4.000 KiB step 0 forward activation
+    5.000 KiB step 0 backward other
+    6.000 KiB step 0 backward temporary
+    7.000 KiB step 0 optimizer other
+    8.000 KiB step 0 optimizer temporary
+    9.000 KiB step 1 outside other
+    ");
+}
+
+#[test]
+fn the_loss_is_forward_only_when_a_backward_follows() {
+    let trace = trace(
+        "alloc h1   cpu 1KiB at model.py:1 in fc
+         alloc loss cpu 2KiB at train.py:9
+         backward alloc g cpu 3KiB at model.py:1 in fc
+         alloc log  cpu 4KiB at train.py:12
+         step
+         alloc h2   cpu 5KiB at model.py:1 in fc
+         alloc seen cpu 6KiB at train.py:30
+         step
+         backward alloc late cpu 7KiB at model.py:1 in fc",
+    );
+    insta::assert_snapshot!(picture(&trace), @"
+    1.000 KiB step 0 forward activation
+    2.000 KiB step 0 forward activation
+    3.000 KiB step 0 backward other
+    4.000 KiB step 0 outside other
+    5.000 KiB step 1 forward other
+    6.000 KiB step 1 outside other
+    7.000 KiB step 2 backward other
+    ");
+}
+
+#[test]
+fn another_thread_that_only_loads_data_is_outside() {
+    let trace = trace(
+        "alloc h    cpu 1KiB at model.py:1 in fc
+         alloc next cpu 2KiB at data.py:1 thread 1
+         backward alloc g cpu 3KiB at model.py:1 in fc
+         free h
+         step
+         alloc h2   cpu 1KiB at model.py:1 in fc
+         step
+         free next",
+    );
+    insta::assert_snapshot!(picture(&trace), @"
+    1.000 KiB step 0 forward activation
+    2.000 KiB step 0 outside input
+    3.000 KiB step 0 backward other
+    1.000 KiB step 1 forward other
+    ");
+}
+
+#[test]
+fn a_label_wins_and_a_name_of_the_user_is_the_phase() {
+    let trace = trace(
+        "base old   cuda:0 1KiB
+         base w     cuda:0 2KiB
+         label w parameter fc.weight
+         alloc h    cuda:0 3KiB at model.py:1 in fc phase warmup
+         backward alloc g cuda:0 4KiB at model.py:1 in fc phase warmup
+         label g gradient fc.weight
+         alloc ws   cuda:0 5KiB
+         label ws workspace cublas",
+    );
+    insta::assert_snapshot!(picture(&trace), @"
+    1.000 KiB step - - other
+    2.000 KiB step - - parameter
+    3.000 KiB step - warmup activation
+    4.000 KiB step - warmup gradient
+    5.000 KiB step - outside workspace
+    ");
+}
+
+/// A wrapper may call the optimizer it wraps.
+#[test]
+fn a_nested_optimizer_ends_the_step_once() {
+    let trace = trace(
+        "alloc a cpu 1KiB at x.py:1
+         optimizer begin
+         optimizer begin
+         alloc b cpu 1KiB at x.py:2
+         optimizer end
+         alloc c cpu 1KiB at x.py:3
+         optimizer end
+         alloc d cpu 1KiB at x.py:4
+         alloc e cpu 1KiB at opt.py:1:step",
+    );
+    insta::assert_snapshot!(picture(&trace), @"
+    1.000 KiB step 0 outside other
+    1.000 KiB step 0 optimizer other
+    1.000 KiB step 0 optimizer other
+    1.000 KiB step 1 outside other
+    1.000 KiB step 1 optimizer other
+    ");
+}
+
+#[test]
+fn without_steps_there_is_no_step_and_no_input() {
+    let trace = trace(
+        "alloc x cpu 1KiB at x.py:1
+         alloc h cpu 1KiB at m.py:1 in fc
+         free x",
+    );
+    insta::assert_snapshot!(picture(&trace), @"
+    1.000 KiB step - outside other
+    1.000 KiB step - forward other
+    ");
+}
+
+/// Gradient accumulation: two passes before one optimizer step.
+#[test]
+fn each_pass_of_a_step_has_its_own_activations() {
+    let trace = trace(
+        "alloc h1 cpu 1KiB at m.py:1 in fc
+         backward alloc g1 cpu 2KiB at m.py:1 in fc
+         free h1
+         alloc t2 cpu 3KiB at m.py:1 in fc
+         free t2
+         alloc h2 cpu 4KiB at m.py:2 in fc
+         backward alloc g2 cpu 5KiB at m.py:1 in fc
+         free h2
+         free g2
+         optimizer begin
+         optimizer end",
+    );
+    insta::assert_snapshot!(picture(&trace), @"
+    1.000 KiB step 0 forward activation
+    2.000 KiB step 0 backward other
+    3.000 KiB step 0 forward temporary
+    4.000 KiB step 0 forward activation
+    5.000 KiB step 0 backward temporary
+    ");
+}

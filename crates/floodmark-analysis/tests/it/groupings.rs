@@ -1,0 +1,200 @@
+//! What the rows of a report are.
+
+use floodmark_analysis::{By, Detail, Question, report};
+use serde_json::{Value, json};
+
+use crate::trace;
+
+const TRAINING: &str = "
+    unseen cuda:0 1MiB
+    base old cuda:0 1MiB
+    base w cuda:0 2MiB
+    label w parameter layers.0.fc.weight (4,4) float32
+    alloc state cuda:0 4MiB at opt.py:1
+    label state optimizer-state layers.0.fc.weight.exp_avg
+    alloc a cuda:0 1MiB at model.py:1:f > torch/nn.py:5:linear in layers.0.fc op mm
+    alloc b cuda:0 3MiB at model.py:1:f > torch/nn.py:5:linear in layers.1.fc op mm
+    alloc c cuda:0 2MiB at model.py:1:f > torch/nn.py:5:linear in layers.1 op mm
+    alloc n cuda:0 1MiB op add
+    alloc l cuda:0 512KiB at train.py:7
+    backward alloc g cuda:0 16MiB at model.py:1:f in layers.0.fc op mm
+    label g gradient layers.0.fc.weight (4,4) float32";
+
+/// `bytes cumulative median count where`, in KiB.
+fn table(by: By, top: Option<usize>) -> String {
+    table_of(TRAINING, &Question { by, top, ..Question::default() })
+}
+
+fn table_of(script: &str, question: &Question) -> String {
+    let report = report(&trace(script), question).unwrap();
+    let mut text = format!("{} of {}\n", report.rows.len(), report.total_rows);
+    for row in &report.rows {
+        let [bytes, cumulative, median] =
+            [row.bytes, row.cumulative, row.median].map(|n| n.0 >> 10);
+        text += &format!("{bytes} {cumulative} {median} {} {}", row.count, row.place);
+        if let Detail::Module { own, depth, class } = &row.detail {
+            text += &format!(
+                " | own {} depth {depth} {}",
+                own.0 >> 10,
+                class.as_deref().unwrap_or("-")
+            );
+        }
+        text.push('\n');
+    }
+    text
+}
+
+#[test]
+fn a_line_is_the_users_own_and_backward_goes_to_it() {
+    insta::assert_snapshot!(table(By::Line, None), @"
+    6 of 6
+    16384 16384 16384 1 model.py:1 (f) (backward)
+    6144 22528 2048 3 model.py:1 (f)
+    4096 26624 2048 2 before recording
+    4096 30720 4096 1 opt.py:1 (main)
+    1024 31744 1024 1 no Python frame: add
+    512 32256 512 1 train.py:7 (main)
+    ");
+}
+
+#[test]
+fn a_line_inside_torch_stands_for_itself_when_asked() {
+    let question = Question { torch_frames: true, top: Some(3), ..Question::default() };
+    insta::assert_snapshot!(table_of(TRAINING, &question), @"
+    3 of 6
+    16384 16384 16384 1 model.py:1 (f) (backward)
+    6144 22528 2048 3 torch/nn.py:5 (linear)
+    4096 26624 2048 2 before recording
+    ");
+}
+
+#[test]
+fn modules_are_a_tree_with_own_and_inclusive_bytes() {
+    insta::assert_snapshot!(table(By::Module, None), @"
+    7 of 7
+    28672 0 3072 6 layers | own 0 depth 0 -
+    23552 0 4096 4 layers.0 | own 0 depth 1 -
+    23552 23552 4096 4 layers.0.fc | own 23552 depth 2 Layer
+    5120 25600 3072 2 layers.1 | own 2048 depth 1 Layer
+    3072 28672 3072 1 layers.1.fc | own 3072 depth 2 Layer
+    2048 30720 1024 1 before recording | own 2048 depth 0 -
+    1536 32256 1024 2 (no module) | own 1536 depth 0 -
+    ");
+}
+
+/// What is inside a module is never shown without it.
+#[test]
+fn the_largest_modules_are_still_a_tree() {
+    insta::assert_snapshot!(table(By::Module, Some(3)), @"
+    3 of 7
+    28672 0 3072 6 layers | own 0 depth 0 -
+    23552 0 4096 4 layers.0 | own 0 depth 1 -
+    23552 23552 4096 4 layers.0.fc | own 23552 depth 2 Layer
+    ");
+}
+
+#[test]
+fn stacks_operators_phases_and_categories_have_rows() {
+    insta::assert_snapshot!(table(By::Stack, None), @"
+    8 of 8
+    16384 16384 16384 1 model.py:1 (f) (backward)
+    4096 20480 2048 2 before recording
+    4096 24576 4096 1 opt.py:1 (main)
+    3072 27648 3072 1 model.py:1 (f)
+    2048 29696 2048 1 model.py:1 (f)
+    1024 30720 1024 1 model.py:1 (f)
+    1024 31744 1024 1 no Python frame
+    512 32256 512 1 train.py:7 (main)
+    ");
+    insta::assert_snapshot!(table(By::Op, None), @"
+    4 of 4
+    22528 22528 3072 4 mm
+    4608 27136 4096 2 (operator not recorded)
+    4096 31232 2048 2 before recording
+    1024 32256 1024 1 add
+    ");
+    insta::assert_snapshot!(table(By::Phase, None), @"
+    4 of 4
+    16384 16384 16384 1 backward
+    7680 24064 1024 5 forward
+    4096 28160 2048 2 before recording
+    4096 32256 4096 1 outside
+    ");
+    insta::assert_snapshot!(table(By::Category, None), @"
+    5 of 5
+    16384 16384 16384 1 gradient
+    7680 24064 1024 5 activation
+    4096 28160 4096 1 optimizer state
+    2048 30208 1024 1 other
+    2048 32256 2048 1 parameter
+    ");
+}
+
+#[test]
+fn tensors_have_their_names() {
+    insta::assert_snapshot!(table(By::Tensor, Some(6)), @"
+    6 of 10
+    16384 16384 16384 1 layers.0.fc.weight
+    4096 20480 4096 1 layers.0.fc.weight.exp_avg
+    3072 23552 3072 1 model.py:1 (f)
+    2048 25600 2048 1 layers.0.fc.weight
+    2048 27648 2048 1 model.py:1 (f)
+    1024 28672 0 0 before recording
+    ");
+}
+
+#[test]
+fn all_callers_of_a_line_are_in_its_row() {
+    let script = "alloc a cpu 1KiB at x.py:1 > y.py:3:f
+                  alloc b cpu 3KiB at x.py:2 > y.py:3:f
+                  alloc c cpu 2KiB at x.py:2 > y.py:3:f";
+    insta::assert_snapshot!(table_of(script, &Question::default()), @"
+    1 of 1
+    6 6 2 3 y.py:3 (f)
+    ");
+}
+
+fn first_row(by: By) -> Value {
+    let question = Question { by, top: Some(1), ..Question::default() };
+    let report = serde_json::to_value(report(&trace(TRAINING), &question).unwrap()).unwrap();
+    report["rows"][0].clone()
+}
+
+#[test]
+fn the_json_of_a_row_is_flat() {
+    assert_eq!(
+        first_row(By::Line),
+        json!({"bytes": 16 << 20, "cumulative": 16 << 20, "count": 1, "median": 16 << 20,
+               "where": "model.py:1 (f) (backward)", "file": "model.py", "line": 1, "function": "f",
+               "module": "layers.0.fc", "backward": true})
+    );
+    assert_eq!(
+        first_row(By::Tensor),
+        json!({"bytes": 16 << 20, "cumulative": 16 << 20, "count": 1, "median": 16 << 20,
+               "where": "layers.0.fc.weight", "name": "layers.0.fc.weight", "shape": "(4,4)",
+               "dtype": "float32", "category": "gradient", "module": "layers.0.fc", "step": null})
+    );
+    assert_eq!(
+        first_row(By::Category)["largest"],
+        json!([{"bytes": 16 << 20, "where": "layers.0.fc.weight"}])
+    );
+    assert_eq!(
+        first_row(By::Stack)["frames"],
+        json!([{"file": "model.py", "line": 1, "function": "f"},
+               {"file": "torch/module.py", "line": 9, "function": "_call_impl"}])
+    );
+}
+
+#[test]
+fn the_json_of_a_report_is_the_contract() {
+    let question = Question { top: Some(0), ..Question::default() };
+    let report = serde_json::to_value(report(&trace(TRAINING), &question).unwrap()).unwrap();
+    assert_eq!(
+        report,
+        json!({"floodmark": env!("CARGO_PKG_VERSION"), "format": 1, "device": "cuda:0", "by": "line",
+               "at": {"what": "peak", "seconds": 0.012, "step": null, "phase": "backward",
+                      "module": "layers.0.fc"},
+               "allocated": (31 << 20) + (512 << 10), "reserved": 32 << 20, "requested": null,
+               "losses": [], "total_rows": 6, "rows": []})
+    );
+}

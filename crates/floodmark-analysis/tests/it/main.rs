@@ -1,0 +1,20 @@
+//! Questions, asked of recordings that a script made: script in, answer out.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::format_push_string,
+    reason = "the helpers of tests are tests too"
+)]
+
+mod context;
+mod groupings;
+mod laws;
+mod moments;
+mod script;
+mod speed;
+mod steps;
+
+/// The recording that a script makes.
+fn trace(script: &str) -> floodmark_trace::Trace {
+    floodmark_trace::read_trace(&script::file(script), &[]).unwrap()
+}

@@ -1,0 +1,264 @@
+//! A recording from a few readable lines, written and read by the real code.
+//!
+//! ```text
+//! alloc a cuda:0 4MiB asking 3MiB at train.py:10 in layers.0     `>` leads to an inner frame
+//! backward alloc b cuda:0 1MiB at train.py:10 in layers.0
+//! free a                                                          `free b deferred`: a stream uses it
+//! base w cuda:0 1MiB · unseen cuda:0 1MiB · free-unknown cuda:0 1MiB
+//! label w parameter layers.0.weight (4,4) float32
+//! optimizer begin · optimizer end · step · oom cuda:0 1GiB at train.py:3
+//! ```
+//!
+//! Files below `torch/` are torch's own. Every line takes a millisecond. `reserved` is what is
+//! allocated, rounded up to 2 MiB, and never shrinks.
+
+use std::collections::{BTreeMap, HashMap};
+
+use floodmark_trace::journal::{
+    Entry, FLAG_BACKWARD, FLAG_DEFERRED, Record, pack_strings, record_kind,
+};
+use floodmark_trace::{
+    Assembler, Category, Device, Ending, EventKind, Header, TextKind, TraceWriter, stack_flags,
+};
+
+/// Where every recording of a script comes from.
+pub(crate) fn header() -> Header {
+    Header { session: "1".into(), floodmark: "0.1.0".into(), ..Header::default() }
+}
+
+/// The records that the script makes.
+pub(crate) fn entries(script: &str) -> Vec<Entry> {
+    let mut recorder = Recorder::default();
+    for line in script.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        recorder.record(&line.split_whitespace().collect::<Vec<_>>());
+    }
+    recorder.entries
+}
+
+/// The bytes of the file that they become.
+pub(crate) fn file(script: &str) -> Vec<u8> {
+    let entries = entries(script);
+    let mut assembler = Assembler::default();
+    for entry in &entries {
+        assembler.push(entry);
+    }
+    let mut writer = TraceWriter::new(Vec::new(), &header()).unwrap();
+    writer.write_batch(&assembler.take_batch()).unwrap();
+    let at_micros = entries.last().map_or(0, |entry| entry.record.time_nanos / 1000);
+    writer.finish(&Ending { reason: String::new(), at_micros }).unwrap()
+}
+
+#[derive(Default)]
+struct Totals {
+    allocated: u64,
+    reserved: u64,
+}
+
+#[derive(Default)]
+struct Recorder {
+    entries: Vec<Entry>,
+    lines: u64,
+    next_addr: u64,
+    live: HashMap<String, (Device, u64, u64)>,
+    totals: BTreeMap<Device, Totals>,
+    ids: HashMap<String, u64>,
+}
+
+impl Recorder {
+    fn record(&mut self, words: &[&str]) {
+        self.lines += 1;
+        match words {
+            ["alloc", rest @ ..] => self.alloc(EventKind::Alloc, rest, 0),
+            ["backward", "alloc", rest @ ..] => self.alloc(EventKind::Alloc, rest, FLAG_BACKWARD),
+            ["base", rest @ ..] => self.alloc(EventKind::Base, rest, 0),
+            ["free", name, rest @ ..] => self.free(name, rest == ["deferred"]),
+            ["unseen", device, size] => self.total(device).allocated += parse_size(size),
+            ["free-unknown", device, size] => {
+                let bytes = parse_size(size);
+                self.total(device).allocated -= bytes;
+                let record = Record { bytes, addr: 1, ..new(EventKind::Free, device) };
+                self.push(record, 0, vec![]);
+            }
+            ["label", name, category, label, rest @ ..] => self.label(name, category, label, rest),
+            ["optimizer", "begin"] => self.push(new(EventKind::OptimizerBegin, "cpu"), 0, vec![]),
+            ["optimizer", "end"] => self.push(new(EventKind::OptimizerEnd, "cpu"), 0, vec![]),
+            ["step"] => self.push(new(EventKind::Step, "cpu"), 0, vec![]),
+            ["oom", device, size, rest @ ..] => {
+                let options = Options::of(rest);
+                let stack = self.stack(&options);
+                let record = new(EventKind::Oom, device);
+                self.push(Record { bytes: parse_size(size), stack, ..record }, 0, vec![]);
+            }
+            other => panic!("what does {other:?} mean?"),
+        }
+    }
+
+    fn alloc(&mut self, kind: EventKind, words: &[&str], flags: u8) {
+        let [name, device, size, rest @ ..] = words else { panic!("alloc NAME DEVICE SIZE") };
+        let options = Options::of(rest);
+        let bytes = parse_size(size);
+        let stack = self.stack(&options);
+        let op = options.get("op").map_or(0, |op| self.text(TextKind::Op, op));
+        let phase = options.get("phase").map_or(0, |phase| self.text(TextKind::Phase, phase));
+        let requested = options.get("asking").map_or(0, parse_size);
+        let thread = options.get("thread").map_or(0, |thread| thread.parse().unwrap());
+        self.next_addr += 1 << 40;
+        let addr = self.next_addr;
+        let old = self.live.insert((*name).to_owned(), (device.parse().unwrap(), addr, bytes));
+        assert_eq!(old, None, "{name} is there already");
+        self.total(device).allocated += bytes;
+        let record =
+            Record { flags, stack, addr, bytes, requested, phase, op, ..new(kind, device) };
+        self.push(record, thread, vec![]);
+    }
+
+    fn free(&mut self, name: &str, deferred: bool) {
+        let (device, addr, bytes) = self.live.remove(name).expect("it was allocated");
+        self.totals.get_mut(&device).unwrap().allocated -= bytes;
+        let flags = if deferred { FLAG_DEFERRED } else { 0 };
+        let record = Record { flags, addr, bytes, ..Record::new(EventKind::Free as u8, device) };
+        self.push(record, 0, vec![]);
+    }
+
+    fn label(&mut self, name: &str, category: &str, label: &str, rest: &[&str]) {
+        let (device, addr, _) = self.live[name];
+        let category = Category::ALL.iter().find(|one| one.name().replace(' ', "-") == category);
+        let shape = rest.first().copied().unwrap_or_default();
+        let dtype = rest.get(1).copied().unwrap_or_default();
+        let payload = pack_strings(&[label, shape, dtype]);
+        let category = *category.expect("a category") as u64;
+        let key = format!("label {label} {category}");
+        let id = self.define(record_kind::LABEL, &key, category, payload);
+        let stack = u32::try_from(id).unwrap();
+        let record = Record { addr, stack, ..Record::new(EventKind::Label as u8, device) };
+        self.push(record, 0, vec![]);
+    }
+
+    fn total(&mut self, device: &str) -> &mut Totals {
+        self.totals.entry(device.parse().unwrap()).or_default()
+    }
+
+    fn text(&mut self, kind: TextKind, text: &str) -> u16 {
+        let payload = pack_strings(&[text]);
+        let id = self.define(record_kind::TEXT, &format!("text {text}"), kind as u64, payload);
+        u16::try_from(id).unwrap()
+    }
+
+    /// The stack of `at a.py:1 > b.py:2 in layers.0`: the module's frame is the outermost.
+    fn stack(&mut self, options: &Options<'_>) -> u32 {
+        let mut stack = 0;
+        let mut flags = 0;
+        if let Some(path) = options.get("in") {
+            let root = self.define(record_kind::MODULE, "module", 1, pack_strings(&["Net", ""]));
+            let module = if path == "Net" {
+                root
+            } else {
+                let payload = pack_strings(&["Layer", path]);
+                self.define(record_kind::MODULE, &format!("module {path}"), root, payload)
+            };
+            flags = stack_flags::MODULE;
+            stack = self.node(stack, "torch/module.py:9:_call_impl", module, flags);
+        }
+        for frame in options.get_all("at") {
+            if frame.contains(":step") {
+                flags |= stack_flags::OPTIMIZER;
+            }
+            stack = self.node(stack, frame, 0, flags);
+        }
+        stack
+    }
+
+    fn node(&mut self, parent: u32, frame: &str, module: u64, flags: u8) -> u32 {
+        let mut parts = frame.split(':');
+        let (file, line) = (parts.next().unwrap(), parts.next().expect("FILE:LINE"));
+        let function = parts.next().unwrap_or("main");
+        let library = if file.starts_with("torch/") { stack_flags::LIBRARY } else { 0 };
+        let payload = pack_strings(&[file, function]);
+        let code = self.define(record_kind::CODE, &format!("code {file} {function}"), 0, payload);
+        let key = format!("stack {parent} {frame} {module}");
+        let known = self.ids.len();
+        let addr = self.id("stack", &key);
+        if self.ids.len() > known {
+            let record = Record {
+                addr,
+                stack: parent,
+                bytes: code,
+                requested: line.parse().unwrap(),
+                allocated: module,
+                reserved: u64::from(flags | library),
+                ..Record::new(record_kind::STACK, Device::CPU)
+            };
+            self.push_raw(record, 0, vec![]);
+        }
+        u32::try_from(addr).unwrap()
+    }
+
+    fn define(&mut self, kind: u8, key: &str, bytes: u64, payload: Vec<u8>) -> u64 {
+        let known = self.ids.len();
+        let addr = self.id(key.split(' ').next().unwrap(), key);
+        if self.ids.len() > known {
+            self.push_raw(Record { addr, bytes, ..Record::new(kind, Device::CPU) }, 0, payload);
+        }
+        addr
+    }
+
+    /// Ids are dense from 1 within their kind.
+    fn id(&mut self, kind: &str, key: &str) -> u64 {
+        let next =
+            1 + self.ids.keys().filter(|known| known.split(' ').next() == Some(kind)).count();
+        *self.ids.entry(key.to_owned()).or_insert(next as u64)
+    }
+
+    fn push(&mut self, mut record: Record, thread: u16, payload: Vec<u8>) {
+        let totals = self.totals.entry(record.device).or_default();
+        totals.reserved = totals.reserved.max(totals.allocated.next_multiple_of(2 << 20));
+        record.allocated = totals.allocated;
+        record.reserved = if record.device.is_cpu() { 0 } else { totals.reserved };
+        self.push_raw(record, thread, payload);
+    }
+
+    fn push_raw(&mut self, mut record: Record, thread: u16, payload: Vec<u8>) {
+        record.seq = 1 + self.entries.len() as u64;
+        record.time_nanos = self.lines * 1_000_000;
+        record.payload_bytes = u32::try_from(payload.len()).unwrap();
+        self.entries.push(Entry { record, thread, payload: payload.into() });
+    }
+}
+
+/// What follows the size: pairs of a word and its value.
+struct Options<'a>(Vec<(&'a str, &'a str)>);
+
+impl<'a> Options<'a> {
+    fn of(words: &[&'a str]) -> Self {
+        let mut options = Vec::new();
+        for pair in words.chunks(2) {
+            let [name, value] = pair else { panic!("{pair:?} has no value") };
+            options.push((if *name == ">" { "at" } else { *name }, *value));
+        }
+        Self(options)
+    }
+
+    fn get(&self, name: &str) -> Option<&'a str> {
+        self.get_all(name).next()
+    }
+
+    fn get_all(&self, name: &str) -> impl Iterator<Item = &'a str> {
+        self.0.iter().filter(move |(found, _)| *found == name).map(|(_, value)| *value)
+    }
+}
+
+fn new(kind: EventKind, device: &str) -> Record {
+    Record::new(kind as u8, device.parse().unwrap())
+}
+
+fn parse_size(text: &str) -> u64 {
+    let digits = text.trim_end_matches(char::is_alphabetic);
+    let unit = match &text[digits.len()..] {
+        "B" => 1,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        "GiB" => 1 << 30,
+        other => panic!("{other} is no unit"),
+    };
+    digits.parse::<u64>().unwrap() * unit
+}

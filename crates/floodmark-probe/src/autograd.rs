@@ -1,0 +1,172 @@
+//! Which forward stack a backward allocation belongs to.
+//!
+//! Every node of the autograd graph gets a number from a counter of the thread that makes it. We stand at
+//! that counter ([`crate::hooks::get_and_increment`]) and note the stack under the number. When backward
+//! allocates, torch knows the node that is running; its number and thread lead back to the stack. This is
+//! exact, also for operators that allocate nothing in forward.
+//!
+//! A node's layout (`torch/csrc/autograd/function.h`, same in 2.1 to 2.15): vtable, the two words of
+//! `enable_shared_from_this`, `sequence_nr_` at 24, `topological_nr_` at 32, `has_parent_` at 40,
+//! `thread_id_` at 48.
+
+use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+
+use crate::elf::find_symbol;
+use crate::stacks::Node;
+
+/// How many of a thread's latest nodes are remembered: 8 MiB for each thread that runs forward.
+const REMEMBERED: usize = 1 << 20;
+/// torch numbers its threads from 1 upward.
+const MOST_THREADS: usize = 4096;
+
+const SEQUENCE_OFFSET: usize = 24;
+const THREAD_OFFSET: usize = 48;
+
+/// Per torch thread: the stacks of its latest nodes.
+static RINGS: [AtomicPtr<AtomicU64>; MOST_THREADS] =
+    [const { AtomicPtr::new(std::ptr::null_mut()) }; MOST_THREADS];
+
+static GET_CURRENT_NODE: AtomicUsize = AtomicUsize::new(0);
+static CURRENT_THREAD_ID: AtomicUsize = AtomicUsize::new(0);
+
+/// Looks up torch's functions. Returns whether both are there.
+pub(crate) fn attach() -> bool {
+    let node = find_symbol(c"_ZN5torch8autograd16get_current_nodeEv").unwrap_or(0);
+    let thread = find_symbol(c"_ZN2at14RecordFunction15currentThreadIdEv").unwrap_or(0);
+    GET_CURRENT_NODE.store(node, Ordering::Release);
+    CURRENT_THREAD_ID.store(thread, Ordering::Release);
+    node != 0 && thread != 0
+}
+
+/// torch's number of this thread.
+pub(crate) fn torch_thread() -> Option<usize> {
+    let function = CURRENT_THREAD_ID.load(Ordering::Acquire);
+    if function == 0 {
+        return None;
+    }
+    // SAFETY: `static uint64_t at::RecordFunction::currentThreadId()`.
+    let id = unsafe {
+        std::mem::transmute::<usize, unsafe extern "C-unwind" fn() -> u64>(function)()
+    };
+    usize::try_from(id).ok().filter(|&id| id < MOST_THREADS)
+}
+
+fn ring(thread: usize) -> Option<*mut AtomicU64> {
+    let ring = RINGS[thread].load(Ordering::Acquire);
+    (!ring.is_null()).then_some(ring)
+}
+
+/// Makes the ring of a torch thread; only that thread calls it.
+fn make_ring(thread: usize) -> Option<*mut AtomicU64> {
+    let bytes = REMEMBERED * size_of::<AtomicU64>();
+    // SAFETY: fresh zero pages, touched only as nodes are made; kept for the life of the process, since
+    // backward may run on any thread at any time.
+    let memory = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            bytes,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+            -1,
+            0,
+        )
+    };
+    if memory == libc::MAP_FAILED {
+        return None;
+    }
+    RINGS[thread].store(memory.cast(), Ordering::Release);
+    Some(memory.cast())
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "the low half tells laps of the ring apart")]
+fn place(sequence: u64) -> (usize, u64) {
+    (sequence as usize % REMEMBERED, u64::from(sequence as u32) << 32)
+}
+
+/// Notes that the node with this number was made here.
+pub(crate) fn remember(thread: usize, sequence: u64, node: Node) {
+    let Some(ring) = ring(thread).or_else(|| make_ring(thread)) else { return };
+    let (at, tag) = place(sequence);
+    // Node ids stay far below 2^24: 24 bits of id, 8 of flags.
+    let value = tag | u64::from(node.id) << 8 | u64::from(node.flags);
+    // SAFETY: `at` is below the ring's length, and rings are never unmapped.
+    unsafe { (*ring.add(at)).store(value, Ordering::Release) };
+}
+
+/// The stack under which a node was made.
+fn recall(thread: usize, sequence: u64) -> Option<Node> {
+    let (at, tag) = place(sequence);
+    // SAFETY: as in `remember`.
+    let value = unsafe { (*ring(thread)?.add(at)).load(Ordering::Acquire) };
+    if value & !0xffff_ffff != tag || value == 0 {
+        return None;
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "the fields that `remember` packed")]
+    Some(Node { id: (value as u32) >> 8, flags: value as u8 })
+}
+
+/// Forgets all stacks: their numbers belong to a recording that has ended.
+pub(crate) fn forget_all() {
+    for ring in &RINGS {
+        let ring = ring.load(Ordering::Acquire);
+        if !ring.is_null() {
+            // SAFETY: the mapping is private and anonymous: it reads as zero afterwards.
+            unsafe {
+                let bytes = REMEMBERED * size_of::<AtomicU64>();
+                libc::madvise(ring.cast(), bytes, libc::MADV_DONTNEED);
+            }
+        }
+    }
+}
+
+/// A `std::shared_ptr` as it is returned: through a hidden pointer, since it has a destructor. The tail
+/// makes it too large for registers, so that Rust passes the same hidden pointer.
+#[repr(C)]
+struct ReturnedPointer {
+    object: usize,
+    control: usize,
+    tail: [std::mem::MaybeUninit<usize>; 4],
+}
+
+/// Whether backward runs on this thread, and the forward stack of the node that is running.
+pub(crate) fn running_node() -> Option<Option<Node>> {
+    let function = GET_CURRENT_NODE.load(Ordering::Relaxed);
+    if function == 0 {
+        return None;
+    }
+    // SAFETY: `std::shared_ptr<Node> torch::autograd::get_current_node()`. The engine holds the node while
+    // it runs, so giving our share back by hand never drops it: the use count is the 32-bit word at 8 of
+    // libstdc++'s control block.
+    unsafe {
+        let ReturnedPointer { object: node, control, .. } = std::mem::transmute::<
+            usize,
+            unsafe extern "C-unwind" fn() -> ReturnedPointer,
+        >(function)();
+        if node == 0 {
+            return None;
+        }
+        let sequence = ((node + SEQUENCE_OFFSET) as *const u64).read();
+        let thread = ((node + THREAD_OFFSET) as *const u64).read();
+        if control != 0 {
+            AtomicI32::from_ptr((control + 8) as *mut i32).fetch_sub(1, Ordering::Release);
+        }
+        let thread = usize::try_from(thread).ok().filter(|&id| id < MOST_THREADS);
+        Some(thread.and_then(|thread| recall(thread, sequence)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_is_recalled_until_its_place_is_taken() {
+        let node = Node { id: 70_000, flags: 5 };
+        remember(4000, 7, node);
+        assert_eq!(recall(4000, 7), Some(node));
+        assert_eq!(recall(4000, 8), None);
+        assert_eq!(recall(4000, 7 + REMEMBERED as u64), None);
+        remember(4000, 7 + REMEMBERED as u64, Node { id: 1, flags: 0 });
+        assert_eq!(recall(4000, 7), None);
+    }
+}

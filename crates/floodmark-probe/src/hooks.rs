@@ -1,0 +1,254 @@
+//! What torch calls instead of its own functions while a recording runs.
+//!
+//! Every hook calls the function it stands for, with the same arguments, and hands on its result. The
+//! rest of it happens only while a recording runs, takes no lock that the program could hold, and calls
+//! nothing of torch that could allocate. On CUDA the allocator's lock is held here.
+
+use std::ffi::CStr;
+use std::os::raw::{c_int, c_void};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use floodmark_trace::journal::{FLAG_BACKWARD, FLAG_DEFERRED, Record};
+use floodmark_trace::{Category, Device, EventKind};
+
+use crate::names::label_id;
+use crate::recording::Recording;
+use crate::thread::{IN_CPU_HOOK, Local, with_recording};
+
+/// A function of torch that we stand in for.
+pub(crate) struct Hook {
+    /// Its mangled name.
+    pub(crate) symbol: &'static CStr,
+    /// The function itself.
+    pub(crate) original: AtomicUsize,
+}
+
+macro_rules! hooks {
+    ($($name:ident = $symbol:literal => $replacement:path as $kind:ty;)*) => {
+        $(static $name: Hook = Hook {
+            symbol: $symbol,
+            original: AtomicUsize::new(0),
+        };)*
+        /// Every hook, with the address of its replacement.
+        pub(crate) fn all() -> Vec<(&'static Hook, usize)> {
+            vec![$((&$name, $replacement as $kind as usize)),*]
+        }
+    };
+}
+
+type Report = unsafe extern "C-unwind" fn(*mut c_void, i64, usize, usize, u16);
+type ReportOom = unsafe extern "C-unwind" fn(i64, usize, usize, u16);
+type CpuNew = unsafe extern "C-unwind" fn(*mut c_void, *mut c_void, usize);
+type CpuDelete = unsafe extern "C-unwind" fn(*mut c_void, *mut c_void);
+type CpuOom = unsafe extern "C-unwind" fn(*mut c_void, usize);
+type NextNumber = unsafe extern "C-unwind" fn() -> u64;
+type SetWorkspace = unsafe extern "C-unwind" fn(*mut c_void, *mut c_void, usize) -> c_int;
+
+hooks! {
+    REPORT = c"_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE" => report as Report;
+    REPORT_OOM = c"_ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE" => report_oom as ReportOom;
+    CPU_NEW = c"_ZN3c1025ProfiledCPUMemoryReporter3NewEPvm" => cpu_new as CpuNew;
+    CPU_DELETE = c"_ZN3c1025ProfiledCPUMemoryReporter6DeleteEPv" => cpu_delete as CpuDelete;
+    CPU_OOM = c"_ZN3c1025ProfiledCPUMemoryReporter11OutOfMemoryEm" => cpu_oom as CpuOom;
+    NEXT_NUMBER = c"_ZN2at15sequence_number17get_and_incrementEv" => next_number as NextNumber;
+    SET_WORKSPACE = c"cublasSetWorkspace_v2" => set_workspace as SetWorkspace;
+}
+
+fn device_from(bits: u16) -> Device {
+    let [kind, index] = bits.to_le_bytes();
+    Device { kind: kind.cast_signed(), index: index.cast_signed() }.canonical()
+}
+
+fn record_alloc(recording: &Recording, local: &mut Local, mut record: Record) {
+    let (node, backward) = local.stack(recording);
+    record.stack = node.id;
+    if backward {
+        record.flags |= FLAG_BACKWARD;
+    }
+    local.write(recording, record, &[]);
+}
+
+/// `c10::reportMemoryUsageToProfiler`: every CUDA block, and host memory outside the CPU allocator.
+unsafe extern "C-unwind" fn report(
+    ptr: *mut c_void,
+    size: i64,
+    allocated: usize,
+    reserved: usize,
+    device_bits: u16,
+) {
+    let device = device_from(device_bits);
+    if !(device.is_cpu() && IN_CPU_HOOK.get()) {
+        with_recording(|recording, local| {
+            if !recording.wants(device) {
+                return;
+            }
+            let kind = if size >= 0 { EventKind::Alloc } else { EventKind::Free };
+            let mut record = Record::new(kind as u8, device);
+            record.addr = ptr as u64;
+            record.bytes = size.unsigned_abs();
+            record.allocated = allocated as u64;
+            record.reserved = reserved as u64;
+            let announced = std::mem::take(&mut local.announced);
+            if size >= 0 {
+                if announced.addr == record.addr {
+                    record.requested = announced.requested;
+                    record.stream = announced.stream;
+                    record.pool = announced.pool;
+                }
+                record_alloc(recording, local, record);
+            } else {
+                if announced.freeing == record.addr {
+                    record.flags |= FLAG_DEFERRED;
+                }
+                local.write(recording, record, &[]);
+            }
+        });
+    }
+    // SAFETY: the function we stand for, with its own arguments.
+    unsafe {
+        if let Some(original) = original::<Report>(&REPORT) {
+            original(ptr, size, allocated, reserved, device_bits);
+        }
+    }
+}
+
+/// `c10::reportOutOfMemoryToProfiler`: a CUDA request that could not be met.
+unsafe extern "C-unwind" fn report_oom(
+    size: i64,
+    allocated: usize,
+    reserved: usize,
+    device_bits: u16,
+) {
+    let device = device_from(device_bits);
+    if !(device.is_cpu() && IN_CPU_HOOK.get()) {
+        record_oom(device, size.unsigned_abs(), allocated, reserved);
+    }
+    // SAFETY: the function we stand for, with its own arguments.
+    unsafe {
+        if let Some(original) = original::<ReportOom>(&REPORT_OOM) {
+            original(size, allocated, reserved, device_bits);
+        }
+    }
+}
+
+fn record_oom(device: Device, bytes: u64, allocated: usize, reserved: usize) {
+    with_recording(|recording, local| {
+        if recording.wants(device) {
+            let mut record = Record::new(EventKind::Oom as u8, device);
+            record.bytes = bytes;
+            record.allocated = allocated as u64;
+            record.reserved = reserved as u64;
+            record_alloc(recording, local, record);
+        }
+    });
+}
+
+/// `c10::ProfiledCPUMemoryReporter::New`: the CPU allocator handed out a block.
+///
+/// It is called whether or not a profiler is on. To stand here, and not at the report that it makes when
+/// one is on, spares the program torch's own table of blocks and its warning about blocks that are not in it.
+unsafe extern "C-unwind" fn cpu_new(reporter: *mut c_void, ptr: *mut c_void, bytes: usize) {
+    IN_CPU_HOOK.set(true);
+    // SAFETY: the function we stand for, with its own arguments.
+    unsafe {
+        if let Some(original) = original::<CpuNew>(&CPU_NEW) {
+            original(reporter, ptr, bytes);
+        }
+    }
+    IN_CPU_HOOK.set(false);
+    if bytes == 0 {
+        return;
+    }
+    with_recording(|recording, local| {
+        if recording.options.cpu {
+            let mut record = Record::new(EventKind::Alloc as u8, Device::CPU);
+            record.addr = ptr as u64;
+            record.bytes = bytes as u64;
+            record_alloc(recording, local, record);
+        }
+    });
+}
+
+/// `c10::ProfiledCPUMemoryReporter::Delete`: the CPU allocator is about to free a block.
+unsafe extern "C-unwind" fn cpu_delete(reporter: *mut c_void, ptr: *mut c_void) {
+    with_recording(|recording, local| {
+        if recording.options.cpu {
+            let mut record = Record::new(EventKind::Free as u8, Device::CPU);
+            record.addr = ptr as u64;
+            local.write(recording, record, &[]);
+        }
+    });
+    IN_CPU_HOOK.set(true);
+    // SAFETY: the function we stand for, with its own arguments.
+    unsafe {
+        if let Some(original) = original::<CpuDelete>(&CPU_DELETE) {
+            original(reporter, ptr);
+        }
+    }
+    IN_CPU_HOOK.set(false);
+}
+
+/// `c10::ProfiledCPUMemoryReporter::OutOfMemory`: the system had no memory for the CPU allocator.
+unsafe extern "C-unwind" fn cpu_oom(reporter: *mut c_void, bytes: usize) {
+    record_oom(Device::CPU, bytes as u64, 0, 0);
+    IN_CPU_HOOK.set(true);
+    // SAFETY: the function we stand for, with its own arguments.
+    unsafe {
+        if let Some(original) = original::<CpuOom>(&CPU_OOM) {
+            original(reporter, bytes);
+        }
+    }
+    IN_CPU_HOOK.set(false);
+}
+
+/// `at::sequence_number::get_and_increment`: an autograd node is being made.
+unsafe extern "C-unwind" fn next_number() -> u64 {
+    // SAFETY: the function we stand for.
+    let number = unsafe { original::<NextNumber>(&NEXT_NUMBER).map_or(0, |original| original()) };
+    with_recording(|recording, local| {
+        if recording.options.stacks {
+            local.remember_node(recording, number);
+        }
+    });
+    number
+}
+
+/// `cublasSetWorkspace_v2`: torch gives cuBLAS a block to work in, and keeps it.
+unsafe extern "C-unwind" fn set_workspace(
+    handle: *mut c_void,
+    ptr: *mut c_void,
+    bytes: usize,
+) -> c_int {
+    with_recording(|recording, local| {
+        let text = String::new;
+        let name = "cuBLAS workspace".to_owned();
+        let label = label_id(recording, local, Category::Workspace, name, text(), text());
+        // The block is on whichever device owns the address.
+        for index in 0..16 {
+            let device = Device::cuda(index);
+            if recording.wants(device) {
+                let mut record = Record::new(EventKind::Label as u8, device);
+                record.addr = ptr as u64;
+                record.stack = label;
+                local.write(recording, record, &[]);
+            }
+        }
+    });
+    // SAFETY: the function we stand for, with its own arguments.
+    unsafe {
+        original::<SetWorkspace>(&SET_WORKSPACE).map_or(1, |original| original(handle, ptr, bytes))
+    }
+}
+
+/// The function that a hook stands for.
+///
+/// # Safety
+/// `F` is its type.
+unsafe fn original<F: Copy>(hook: &Hook) -> Option<F> {
+    let address = hook.original.load(Ordering::Acquire);
+    if address == 0 {
+        return None;
+    }
+    // SAFETY: the caller's promise; a function pointer is one word.
+    Some(unsafe { std::mem::transmute_copy::<usize, F>(&address) })
+}

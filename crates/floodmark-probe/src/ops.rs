@@ -1,0 +1,115 @@
+//! Operator names, where asked for.
+//!
+//! torch calls back at the beginning and end of every operator (`at::addGlobalCallback`). That costs
+//! something for every operator, also where nothing is allocated, so it is off unless wanted.
+
+use std::ffi::{CStr, c_char};
+use std::os::raw::c_void;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use floodmark_trace::TextKind;
+
+use crate::elf::find_symbol;
+use crate::names::text_id;
+use crate::thread::with_recording;
+
+/// `at::RecordFunctionCallback`: same fields from 2.1 to 2.15; ten scopes.
+#[repr(C)]
+struct Callback {
+    start: unsafe extern "C-unwind" fn(*mut *mut c_void, *const c_void) -> *mut *mut c_void,
+    end: unsafe extern "C-unwind" fn(*const c_void, *mut c_void),
+    sampling_probability: f64,
+    scopes: [bool; 10],
+    needs_inputs: bool,
+    needs_outputs: bool,
+    needs_ids: bool,
+}
+
+/// Only operators: `RecordScope::FUNCTION`.
+const SCOPES: [bool; 10] = [true, false, false, false, false, false, false, false, false, false];
+
+static HANDLE: AtomicU64 = AtomicU64::new(0);
+static NAME: AtomicUsize = AtomicUsize::new(0);
+
+/// Operators that only make the tensor of the one that called them.
+const MAKERS: [&str; 8] = [
+    "aten::empty",
+    "aten::empty_like",
+    "aten::empty_strided",
+    "aten::new_empty",
+    "aten::new_empty_strided",
+    "aten::resize_",
+    "aten::to",
+    "aten::contiguous",
+];
+
+/// Begins to listen. Returns whether torch has what it takes.
+pub(crate) fn attach() -> bool {
+    if HANDLE.load(Ordering::Acquire) != 0 {
+        return true;
+    }
+    let add = find_symbol(c"_ZN2at17addGlobalCallbackENS_22RecordFunctionCallbackE");
+    let name = find_symbol(c"_ZNK2at14RecordFunction4nameEv");
+    let (Some(add), Some(name)) = (add, name) else { return false };
+    NAME.store(name, Ordering::Release);
+    let callback = Callback {
+        start,
+        end,
+        sampling_probability: 1.0,
+        scopes: SCOPES,
+        needs_inputs: false,
+        needs_outputs: false,
+        needs_ids: false,
+    };
+    // SAFETY: `uint64_t at::addGlobalCallback(RecordFunctionCallback)`: a plain struct by value.
+    let handle = unsafe {
+        std::mem::transmute::<usize, unsafe extern "C-unwind" fn(Callback) -> u64>(add)(callback)
+    };
+    HANDLE.store(handle, Ordering::Release);
+    true
+}
+
+/// Stops listening.
+pub(crate) fn detach() {
+    let handle = HANDLE.swap(0, Ordering::AcqRel);
+    if handle == 0 {
+        return;
+    }
+    if let Some(remove) = find_symbol(c"_ZN2at14removeCallbackEm") {
+        // SAFETY: `void at::removeCallback(uint64_t)`, with a handle that `attach` got.
+        unsafe { std::mem::transmute::<usize, unsafe extern "C-unwind" fn(u64)>(remove)(handle) };
+    }
+}
+
+/// An operator begins. Returns an empty `std::unique_ptr`, through a hidden pointer.
+unsafe extern "C-unwind" fn start(
+    context: *mut *mut c_void,
+    function: *const c_void,
+) -> *mut *mut c_void {
+    // SAFETY: the hidden pointer is the caller's; `const char* at::RecordFunction::name() const`.
+    let name = unsafe {
+        context.write(std::ptr::null_mut());
+        let name = NAME.load(Ordering::Acquire);
+        let name = std::mem::transmute::<
+            usize,
+            unsafe extern "C-unwind" fn(*const c_void) -> *const c_char,
+        >(name)(function);
+        if name.is_null() { c"" } else { CStr::from_ptr(name) }
+    };
+    with_recording(|recording, local| {
+        let name = name.to_str().unwrap_or("");
+        let outer = local.ops.last().copied().unwrap_or(0);
+        let id = if outer != 0 && MAKERS.contains(&name) {
+            outer
+        } else {
+            text_id(recording, local, TextKind::Op, name)
+        };
+        local.ops.push(id);
+    });
+    context
+}
+
+/// An operator ends.
+unsafe extern "C-unwind" fn end(_: *const c_void, _: *mut c_void) {
+    with_recording(|_, local| local.ops.pop());
+}

@@ -1,0 +1,362 @@
+//! Python's stacks, read without the GIL.
+//!
+//! torch releases the GIL before it runs an operator, so at the moment of an allocation this thread does
+//! not hold it. It need not: the frames of a thread cannot change while the thread is inside C++. Only
+//! pointers are read, no reference count is touched.
+//!
+//! [`prove`] must succeed once before [`walk`] is used: it compares what we read of a known stack with
+//! what Python says of it.
+
+mod layout;
+mod lines;
+
+use std::ffi::CStr;
+use std::sync::OnceLock;
+
+pub use layout::{CodeFacts, StrFacts};
+use layout::{CodeLayout, FrameLayout, OWNED_BY_C, StrLayout};
+
+use crate::elf::find_symbol;
+
+/// A deeper stack keeps its innermost frames.
+const DEEPEST: usize = 2048;
+
+/// A frame as it is found: addresses only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RawFrame {
+    pub(crate) code: usize,
+    /// A pointer to the running instruction, or (3.10) its index.
+    pub(crate) instruction: usize,
+    /// The first local: `self` in a method.
+    pub(crate) first_local: usize,
+}
+
+#[derive(Debug)]
+struct Layout {
+    frame: FrameLayout,
+    code: CodeLayout,
+    text: StrLayout,
+}
+
+/// The functions of the interpreter that we call. None of them needs the GIL unless it says so.
+#[derive(Debug)]
+struct Api {
+    this_thread_state: unsafe extern "C" fn() -> usize,
+    add_pending_call: unsafe extern "C" fn(unsafe extern "C" fn(usize) -> i32, usize) -> i32,
+    /// Needs the GIL.
+    interpreter: unsafe extern "C" fn() -> usize,
+    /// Needs the GIL.
+    first_thread: unsafe extern "C" fn(usize) -> usize,
+    /// Needs the GIL.
+    next_thread: unsafe extern "C" fn(usize) -> usize,
+    /// Needs the GIL.
+    keep: unsafe extern "C" fn(usize),
+    /// Needs the GIL.
+    release: unsafe extern "C" fn(usize),
+}
+
+static LAYOUT: OnceLock<Layout> = OnceLock::new();
+static API: OnceLock<Option<Api>> = OnceLock::new();
+
+fn api() -> Option<&'static Api> {
+    fn symbol(name: &CStr) -> Option<usize> {
+        find_symbol(name)
+    }
+    API.get_or_init(|| {
+        // SAFETY: each is a documented function of the C API with the signature of its field, in every
+        // version of CPython from 3.10 on.
+        unsafe {
+            Some(Api {
+                this_thread_state: std::mem::transmute::<usize, unsafe extern "C" fn() -> usize>(
+                    symbol(c"PyGILState_GetThisThreadState")?,
+                ),
+                add_pending_call: std::mem::transmute::<
+                    usize,
+                    unsafe extern "C" fn(unsafe extern "C" fn(usize) -> i32, usize) -> i32,
+                >(symbol(c"Py_AddPendingCall")?),
+                interpreter: std::mem::transmute::<usize, unsafe extern "C" fn() -> usize>(symbol(
+                    c"PyInterpreterState_Get",
+                )?),
+                first_thread: std::mem::transmute::<usize, unsafe extern "C" fn(usize) -> usize>(
+                    symbol(c"PyInterpreterState_ThreadHead")?,
+                ),
+                next_thread: std::mem::transmute::<usize, unsafe extern "C" fn(usize) -> usize>(
+                    symbol(c"PyThreadState_Next")?,
+                ),
+                keep: std::mem::transmute::<usize, unsafe extern "C" fn(usize)>(symbol(
+                    c"Py_IncRef",
+                )?),
+                release: std::mem::transmute::<usize, unsafe extern "C" fn(usize)>(symbol(
+                    c"Py_DecRef",
+                )?),
+            })
+        }
+    })
+    .as_ref()
+}
+
+/// What Python says of the stack that calls [`prove`].
+#[derive(Debug, Clone)]
+pub struct Evidence {
+    /// 12 for Python 3.12.
+    pub minor_version: u32,
+    /// The frames, innermost first: the address of the code object, `f_lasti`, `f_lineno`. The innermost
+    /// one moves on while it collects this: its `f_lasti` is −1 and its line 0, for not known.
+    pub frames: Vec<(usize, i64, u32)>,
+    /// Some code objects, nested ones, from different lines.
+    pub codes: Vec<CodeFacts>,
+    /// Strings of every kind.
+    pub strings: StrFacts,
+}
+
+/// Why stacks cannot be read without the GIL here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ProofError {
+    /// The interpreter does not export what we need.
+    #[error("the interpreter does not export its thread states")]
+    NoApi,
+    /// No layout is known.
+    #[error("the layout of frames in Python 3.{0} is not known")]
+    UnknownVersion(u32),
+    /// Code objects look different.
+    #[error("code objects are not laid out as expected")]
+    CodeLayout,
+    /// Strings look different.
+    #[error("strings are not laid out as expected")]
+    StrLayout,
+    /// The walk gave other frames than Python did.
+    #[error("frame {0} of a known stack was read wrongly")]
+    Frame(usize),
+}
+
+/// Compares a walk of the calling thread with what Python says of it, and keeps the layout if they agree.
+///
+/// Called with the GIL held, from the innermost of `evidence.frames`.
+pub fn prove(evidence: &Evidence) -> Result<(), ProofError> {
+    if LAYOUT.get().is_some() {
+        return Ok(());
+    }
+    let api = api().ok_or(ProofError::NoApi)?;
+    let runtime = find_symbol(c"_PyRuntime");
+    let frame = FrameLayout::of_version(evidence.minor_version, runtime)
+        .ok_or(ProofError::UnknownVersion(evidence.minor_version))?;
+    let mut code = CodeLayout::measure(&evidence.codes).ok_or(ProofError::CodeLayout)?;
+    let text = StrLayout::measure(&evidence.strings).ok_or(ProofError::StrLayout)?;
+    let mut found = Vec::new();
+    // SAFETY: the GIL is held, so the thread state is this thread's, and its frames do not change.
+    unsafe { walk_thread(&frame, (api.this_thread_state)(), &mut found) };
+    for (at, &(addr, last, _)) in evidence.frames.iter().enumerate() {
+        let walked = found.get(at).ok_or(ProofError::Frame(at))?;
+        if walked.code != addr {
+            return Err(ProofError::Frame(at));
+        }
+        let Ok(last) = usize::try_from(last) else { continue };
+        if frame.has_instruction_index {
+            // Python shows the index times two.
+            if walked.instruction * 2 != last {
+                return Err(ProofError::Frame(at));
+            }
+            continue;
+        }
+        let start = walked.instruction.wrapping_sub(last).wrapping_sub(addr);
+        if code.instructions == 0 {
+            code.instructions = start;
+        }
+        if start != code.instructions || start > 1024 {
+            return Err(ProofError::Frame(at));
+        }
+    }
+    if found.len() != evidence.frames.len() {
+        return Err(ProofError::Frame(evidence.frames.len()));
+    }
+    let layout = Layout { frame, code, text };
+    for (at, (frame, &(_, _, line))) in found.iter().zip(&evidence.frames).enumerate() {
+        // SAFETY: the frame is running, so its code object is alive.
+        if line != 0 && unsafe { layout.line(frame) } != line {
+            return Err(ProofError::Frame(at));
+        }
+    }
+    // Another thread may have proved the same meanwhile.
+    let _ = LAYOUT.set(layout);
+    Ok(())
+}
+
+/// Whether [`prove`] has succeeded.
+pub fn is_proven() -> bool {
+    LAYOUT.get().is_some()
+}
+
+/// Appends the frames of a thread, innermost first.
+///
+/// # Safety
+/// `thread` is null or a thread state whose frames do not change during the call: the caller's own, or
+/// any one while the GIL is held.
+unsafe fn walk_thread(layout: &FrameLayout, thread: usize, frames: &mut Vec<RawFrame>) {
+    if thread == 0 {
+        return;
+    }
+    // SAFETY: the caller's promise, and the offsets were proven or are being proven on this stack.
+    unsafe {
+        let mut frame = ((thread + layout.current) as *const usize).read();
+        if let Some(offset) = layout.through_cframe {
+            if frame == 0 {
+                return;
+            }
+            frame = ((frame + offset) as *const usize).read();
+        }
+        while frame != 0 && frames.len() < DEEPEST {
+            let is_c = layout
+                .owner
+                .is_some_and(|owner| ((frame + owner) as *const u8).read() >= OWNED_BY_C);
+            if !is_c {
+                let instruction = if layout.has_instruction_index {
+                    let index = ((frame + layout.instruction) as *const i32).read();
+                    usize::try_from(index).unwrap_or(0)
+                } else {
+                    ((frame + layout.instruction) as *const usize).read()
+                };
+                frames.push(RawFrame {
+                    code: ((frame + layout.code) as *const usize).read() & !layout.tag_mask,
+                    instruction,
+                    first_local: ((frame + layout.locals) as *const usize).read()
+                        & !layout.tag_mask,
+                });
+            }
+            frame = ((frame + layout.previous) as *const usize).read();
+        }
+    }
+}
+
+/// The frames of this thread, innermost first. Empty before [`prove`], or on a thread without Python.
+pub(crate) fn walk(frames: &mut Vec<RawFrame>) {
+    frames.clear();
+    let (Some(layout), Some(api)) = (LAYOUT.get(), api()) else { return };
+    // SAFETY: the state is this thread's own, and this thread is here, not in the interpreter.
+    unsafe { walk_thread(&layout.frame, (api.this_thread_state)(), frames) };
+}
+
+/// Calls `each` with the frames of every Python thread, innermost first. The GIL must be held.
+pub(crate) fn walk_all_threads(mut each: impl FnMut(&[RawFrame])) {
+    let (Some(layout), Some(api)) = (LAYOUT.get(), api()) else { return };
+    let mut frames = Vec::new();
+    // SAFETY: with the GIL held no thread state comes, goes, or changes its frames.
+    unsafe {
+        let mut thread = (api.first_thread)((api.interpreter)());
+        while thread != 0 {
+            frames.clear();
+            walk_thread(&layout.frame, thread, &mut frames);
+            each(&frames);
+            thread = (api.next_thread)(thread);
+        }
+    }
+}
+
+/// What a code object says of itself.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct CodeContents {
+    pub(crate) file: String,
+    pub(crate) name: String,
+    pub(crate) first_line: u32,
+    pub(crate) line_table: Vec<u8>,
+}
+
+impl Layout {
+    /// # Safety
+    /// The code object is alive.
+    unsafe fn line_table(&self, code: usize) -> &[u8] {
+        // SAFETY: the caller's promise; a bytes object has its length at 16 and its data at 32, and
+        // never changes.
+        unsafe {
+            let table = ((code + self.code.line_table) as *const usize).read();
+            let length = ((table + 16) as *const usize).read();
+            std::slice::from_raw_parts((table + 32) as *const u8, length)
+        }
+    }
+
+    /// # Safety
+    /// The frame is running, so its code object is alive.
+    unsafe fn line(&self, frame: &RawFrame) -> u32 {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let table = self.line_table(frame.code);
+            let first = ((frame.code + self.code.first_line) as *const u32).read();
+            let offset = self.offset(frame);
+            if self.frame.has_instruction_index {
+                lines::line_at_310(table, first, offset)
+            } else {
+                lines::line_at(table, first, offset)
+            }
+        }
+    }
+
+    fn offset(&self, frame: &RawFrame) -> usize {
+        if self.frame.has_instruction_index {
+            frame.instruction * 2
+        } else {
+            frame.instruction.saturating_sub(frame.code + self.code.instructions)
+        }
+    }
+}
+
+/// Reads a code object. The frame must be running on this thread, or the GIL must be held.
+pub(crate) fn code_contents(frame: &RawFrame) -> Option<CodeContents> {
+    let layout = LAYOUT.get()?;
+    // SAFETY: the frame holds a reference to its code object, which never changes.
+    unsafe {
+        let word = |offset: usize| ((frame.code + offset) as *const usize).read();
+        Some(CodeContents {
+            file: layout.text.read(word(layout.code.file)),
+            name: layout.text.read(word(layout.code.name)),
+            first_line: ((frame.code + layout.code.first_line) as *const u32).read(),
+            line_table: layout.line_table(frame.code).to_vec(),
+        })
+    }
+}
+
+/// The line that a running frame is at.
+pub(crate) fn line(frame: &RawFrame) -> u32 {
+    // SAFETY: the frame holds a reference to its code object.
+    LAYOUT.get().map_or(0, |layout| unsafe { layout.line(frame) })
+}
+
+/// The instruction as an offset into its code: the same for the same place, wherever the code lies.
+pub(crate) fn instruction_offset(frame: &RawFrame) -> u32 {
+    LAYOUT.get().map_or(0, |layout| u32::try_from(layout.offset(frame)).unwrap_or(u32::MAX))
+}
+
+/// The class of a live object: the address of the type, and its name.
+///
+/// # Safety
+/// `object` is alive.
+pub(crate) unsafe fn class_of(object: usize) -> (usize, String) {
+    // SAFETY: an object has its type at 8; a type has its `tp_name`, a C string, at 24.
+    unsafe {
+        let class = ((object + 8) as *const usize).read();
+        let name = ((class + 24) as *const *const libc::c_char).read();
+        let name = CStr::from_ptr(name).to_string_lossy();
+        (class, name.rsplit('.').next().unwrap_or(&name).to_owned())
+    }
+}
+
+/// Asks the interpreter to call `function` on the main thread, with the GIL, at the next chance.
+pub(crate) fn call_soon(function: unsafe extern "C" fn(usize) -> i32) -> bool {
+    // SAFETY: documented to need neither a thread state nor the GIL.
+    api().is_some_and(|api| unsafe { (api.add_pending_call)(function, 0) } == 0)
+}
+
+/// Takes a reference. The GIL must be held and the object alive.
+pub(crate) fn keep(object: usize) {
+    if let Some(api) = api() {
+        // SAFETY: the caller's promise.
+        unsafe { (api.keep)(object) };
+    }
+}
+
+/// Gives a reference back that [`keep`] took. The GIL must be held.
+pub(crate) fn release(object: usize) {
+    if let Some(api) = api() {
+        // SAFETY: `keep` took it.
+        unsafe { (api.release)(object) };
+    }
+}

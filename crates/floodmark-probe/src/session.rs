@@ -1,0 +1,358 @@
+//! Starting, stopping, and what Python tells a recording.
+
+use std::fs::File;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+
+use floodmark_trace::journal::Record;
+use floodmark_trace::{Category, Device, EventKind, Header, Hint, TextKind};
+use parking_lot::Mutex;
+
+use crate::names::{label_id, text_id};
+use crate::patch::{self, Found};
+use crate::recording::{CURRENT, ENABLED, Options, Recording, monotonic_nanos};
+use crate::segments::Segments;
+use crate::stacks::EPOCH;
+use crate::thread::{forget_after_fork, wait_until_idle, with_recording};
+use crate::writer::{self, Written};
+use crate::{autograd, ops, tracker};
+
+/// Why a recording could not be started.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// One runs already.
+    #[error("a recording is running already in this process")]
+    AlreadyRunning,
+    /// The file could not be made.
+    #[error("failed to create the trace `{}`", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// The journal could not be made.
+    #[error("failed to create the journal `{}`", path.display())]
+    Journal {
+        /// The folder.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl Hint for StartError {
+    fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::AlreadyRunning => Some("stop it first, or give it a name with `floodmark.mark`"),
+            Self::File { .. } => Some("choose another place with `-o`, or `floodmark.trace(path)`"),
+            Self::Journal { source, .. } if source.kind() == io::ErrorKind::AlreadyExists => {
+                Some("another recording writes there, or one was killed: choose another name, or remove the folder")
+            }
+            Self::Journal { .. } => Some("the journal lies beside the trace; choose another place"),
+        }
+    }
+}
+
+struct Running {
+    recording: *mut Recording,
+    stop: Arc<AtomicBool>,
+    writer: JoinHandle<Written>,
+    pid: u32,
+}
+
+// SAFETY: the pointer is used only under the lock.
+unsafe impl Send for Running {}
+
+static RUNNING: Mutex<Option<Running>> = Mutex::new(None);
+static SESSIONS: AtomicU64 = AtomicU64::new(0);
+static FORK_HANDLER: std::sync::Once = std::sync::Once::new();
+
+fn session_id() -> u64 {
+    let count = SESSIONS.fetch_add(1, Ordering::Relaxed);
+    let mixed = monotonic_nanos() ^ (u64::from(std::process::id()) << 40) ^ (count << 20);
+    mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1
+}
+
+/// The folder of a file's journal.
+fn journal_folder(path: &std::path::Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".journal");
+    PathBuf::from(name)
+}
+
+/// Starts to record. torch need not be loaded yet: [`attach_torch`] is called when it is.
+pub fn start(mut options: Options) -> Result<(), StartError> {
+    // In a forked child the lock may be held by a thread that is not here.
+    let Some(mut running) = RUNNING.try_lock() else { return Err(StartError::AlreadyRunning) };
+    match running.take() {
+        Some(own) if own.pid == std::process::id() => {
+            *running = Some(own);
+            return Err(StartError::AlreadyRunning);
+        }
+        // A forked child has its parent's entry, but neither its thread nor its file.
+        inherited => std::mem::forget(inherited),
+    }
+    let path = options.path.clone();
+    let file = File::create(&path)
+        .map_err(|source| StartError::File { path: path.clone(), source })?;
+    let id = session_id();
+    options.header.session = format!("{id:016x}");
+    let folder = journal_folder(&path);
+    let segments = match Segments::create(folder.clone(), id, options.max_memory) {
+        Ok(segments) => segments,
+        Err(source) => {
+            let _ = std::fs::remove_file(&path);
+            return Err(StartError::Journal { path: folder, source });
+        }
+    };
+    FORK_HANDLER.call_once(|| {
+        // SAFETY: registers a function that only stores to atomics.
+        unsafe { libc::pthread_atfork(None, None, Some(in_forked_child)) };
+    });
+    autograd::forget_all();
+    EPOCH.fetch_add(1, Ordering::Release);
+    let recording = Box::into_raw(Box::new(Recording::new(id, options, segments)));
+    let stop = Arc::new(AtomicBool::new(false));
+    let shared = Shared(recording);
+    let told = Arc::clone(&stop);
+    let writer = std::thread::Builder::new().name("floodmark-writer".to_owned()).spawn(move || {
+        let shared = shared;
+        // SAFETY: the recording is freed after this thread has been joined.
+        writer::run(unsafe { &*shared.0 }, file, &told)
+    });
+    let writer = match writer {
+        Ok(writer) => writer,
+        Err(source) => {
+            // SAFETY: nobody else has the pointer yet.
+            let recording = unsafe { Box::from_raw(recording) };
+            recording.segments.remove();
+            return Err(StartError::File { path, source });
+        }
+    };
+    CURRENT.store(recording, Ordering::Release);
+    ENABLED.store(true, Ordering::SeqCst);
+    *running = Some(Running { recording, stop, writer, pid: std::process::id() });
+    Ok(())
+}
+
+struct Shared(*mut Recording);
+
+// SAFETY: `Recording` is Sync; the pointer outlives the thread.
+unsafe impl Send for Shared {}
+
+/// Stops recording, puts torch's slots back and finishes the file. The GIL must be held, so that code
+/// objects can be let go of. `None` when nothing was running.
+pub fn stop() -> Option<Written> {
+    let running = RUNNING.try_lock()?.take()?;
+    if running.pid != std::process::id() {
+        // A forked child has the parent's record of the recording, but neither its thread nor its file.
+        std::mem::forget(running);
+        return None;
+    }
+    ENABLED.store(false, Ordering::SeqCst);
+    patch::remove();
+    ops::detach();
+    let is_idle = wait_until_idle();
+    running.stop.store(true, Ordering::Release);
+    running.writer.thread().unpark();
+    let written = running.writer.join().unwrap_or_else(|_| Written {
+        failure: "the recorder's writer failed: a bug in floodmark".to_owned(),
+        ..Written::default()
+    });
+    // SAFETY: started by `start`, and still there.
+    unsafe { (*running.recording).tree.lock().release_codes() };
+    if is_idle {
+        CURRENT.store(std::ptr::null_mut(), Ordering::Release);
+        // SAFETY: no thread is in a hook, none will enter one, and the writer has ended.
+        drop(unsafe { Box::from_raw(running.recording) });
+    }
+    Some(written)
+}
+
+/// A child of `fork` must not write into its parent's mappings.
+unsafe extern "C" fn in_forked_child() {
+    ENABLED.store(false, Ordering::SeqCst);
+    CURRENT.store(std::ptr::null_mut(), Ordering::Release);
+    forget_after_fork();
+}
+
+/// Whether a recording runs in this process.
+pub fn is_recording() -> bool {
+    ENABLED.load(Ordering::Acquire)
+}
+
+/// What could be attached to torch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Attached {
+    /// Slots that were found.
+    pub found: Found,
+    /// Backward allocations can be tied to forward.
+    pub backward: bool,
+    /// Operators are recorded.
+    pub ops: bool,
+}
+
+/// torch is loaded: puts the hooks in. `folder` is torch's own, whose frames are not the user's.
+pub fn attach_torch(folder: String) -> Option<Attached> {
+    let backward = autograd::attach();
+    let wants_ops = with_recording(|recording, _| {
+        recording.tree.lock().set_library(vec![recording.options.own_folder.clone(), folder]);
+        recording.options.ops
+    })?;
+    let found = patch::install();
+    let ops = wants_ops && ops::attach();
+    Some(Attached { found, backward, ops })
+}
+
+/// CUDA is initialised: asks the native allocator for its events. Returns whether they will come.
+pub fn attach_tracker(has_pools: bool) -> bool {
+    tracker::attach(has_pools)
+}
+
+/// Something was learnt about the program or the machine.
+pub fn update_header(change: impl FnOnce(&mut Header)) {
+    with_recording(|recording, _| {
+        let mut header = recording.header.lock();
+        change(&mut header.0);
+        header.1 = true;
+    });
+}
+
+/// With the GIL held: keeps running code alive, and returns modules that have no name yet, as pairs of
+/// the outermost module around them and themselves.
+pub fn attend() -> Vec<(usize, usize)> {
+    with_recording(|recording, _| {
+        recording.is_attending.store(false, Ordering::Release);
+        recording.tree.lock().attend()
+    })
+    .unwrap_or_default()
+}
+
+/// Names modules below `root`: address, qualified name, class. The GIL is held, all are alive.
+pub fn name_modules(root: usize, named: &[(usize, String, String)]) {
+    with_recording(|recording, local| local.name_modules(recording, root, named));
+}
+
+/// A module that was named is about to die.
+pub fn forget_module(addr: usize) {
+    with_recording(|recording, _| recording.tree.lock().forget_module(addr));
+}
+
+/// The number of a label, for [`label`].
+pub fn define_label(category: Category, name: String, shape: String, dtype: String) -> u32 {
+    with_recording(|recording, local| label_id(recording, local, category, name, shape, dtype))
+        .unwrap_or(0)
+}
+
+/// A tensor whose name is known.
+#[derive(Debug, Clone, Copy)]
+pub struct LabelledTensor {
+    /// Where it is.
+    pub device: Device,
+    /// Its address.
+    pub addr: u64,
+    /// From [`define_label`].
+    pub label: u32,
+}
+
+/// Says what tensors are called.
+pub fn label(tensors: &[LabelledTensor]) {
+    with_recording(|recording, local| {
+        for tensor in tensors {
+            if tensor.addr != 0 && recording.wants(tensor.device.canonical()) {
+                let mut record = Record::new(EventKind::Label as u8, tensor.device.canonical());
+                record.addr = tensor.addr;
+                record.stack = tensor.label;
+                local.write(recording, record, &[]);
+            }
+        }
+    });
+}
+
+/// A block, or a segment, that was there before recording began.
+#[derive(Debug, Clone, Copy)]
+pub struct BaseBlock {
+    /// Where.
+    pub device: Device,
+    /// Its address.
+    pub addr: u64,
+    /// Its size.
+    pub bytes: u64,
+    /// What was asked for; 0 when not known.
+    pub requested: u64,
+    /// A segment, not a block.
+    pub is_segment: bool,
+}
+
+/// Tells of blocks from before.
+pub fn base(blocks: &[BaseBlock]) {
+    with_recording(|recording, local| {
+        for block in blocks {
+            let kind = if block.is_segment { EventKind::BaseSegment } else { EventKind::Base };
+            let device = block.device.canonical();
+            if recording.wants(device) {
+                let mut record = Record::new(kind as u8, device);
+                record.addr = block.addr;
+                record.bytes = block.bytes;
+                record.requested = block.requested;
+                local.write(recording, record, &[]);
+            }
+        }
+    });
+}
+
+fn note(kind: EventKind, number: u32) {
+    with_recording(|recording, local| {
+        let mut record = Record::new(kind as u8, Device::CPU);
+        record.stack = number;
+        local.write(recording, record, &[]);
+    });
+}
+
+/// A step ended.
+pub fn step() {
+    let number = with_recording(|recording, _| recording.steps.fetch_add(1, Ordering::Relaxed));
+    if let Some(number) = number {
+        note(EventKind::Step, number);
+    }
+}
+
+/// The user marks this moment.
+pub fn mark(name: &str) {
+    let id = with_recording(|recording, local| text_id(recording, local, TextKind::Mark, name));
+    if let Some(id) = id {
+        note(EventKind::Mark, u32::from(id));
+    }
+}
+
+/// A named phase begins on this thread.
+pub fn begin_phase(name: &str) {
+    let id = with_recording(|recording, local| {
+        let id = text_id(recording, local, TextKind::Phase, name);
+        local.phases.push(id);
+        id
+    });
+    if let Some(id) = id {
+        note(EventKind::PhaseBegin, u32::from(id));
+    }
+}
+
+/// The innermost named phase of this thread ends.
+pub fn end_phase() {
+    let id = with_recording(|_, local| local.phases.pop()).flatten();
+    if let Some(id) = id {
+        note(EventKind::PhaseEnd, u32::from(id));
+    }
+}
+
+/// An optimizer's `step` begins or ends on this thread.
+pub fn note_optimizer(begins: bool) {
+    note(if begins { EventKind::OptimizerBegin } else { EventKind::OptimizerEnd }, 0);
+}

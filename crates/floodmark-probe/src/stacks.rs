@@ -1,0 +1,390 @@
+//! The call tree: every stack becomes one number.
+//!
+//! Most stacks share their outer frames with the stack before, so a thread compares from the outermost
+//! frame inward with what it saw last, and looks up only what differs.
+//!
+//! A code object is known by its address only once it is pinned: we hold a reference, so the address
+//! cannot come to mean something else. Until then its contents are read and compared each time. The same
+//! holds for modules, whose death is reported to us once they have a name.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use floodmark_trace::journal::{Record, pack_strings, record_kind};
+use floodmark_trace::{Device, stack_flags};
+use hashbrown::HashMap;
+
+use crate::python::{self, CodeContents, RawFrame};
+
+/// Raised whenever an address may have come to mean something else: threads forget their last stack.
+pub(crate) static EPOCH: AtomicU32 = AtomicU32::new(1);
+
+/// What a function is to us.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct CodeRole {
+    /// `nn.Module.__call__`: the first local is the module.
+    calls_module: bool,
+    /// The wrapper around every `Optimizer.step`.
+    is_optimizer: bool,
+    /// The call into the autograd engine: what is inside it runs in backward.
+    is_engine: bool,
+    /// Our own file: not part of the program.
+    is_ours: bool,
+    is_library: bool,
+}
+
+impl CodeRole {
+    fn of(contents: &CodeContents, library: &[String]) -> Self {
+        let (file, name) = (contents.file.as_str(), contents.name.as_str());
+        let method = name.rsplit('.').next().unwrap_or(name);
+        let is_ours = library.first().is_some_and(|ours| file.starts_with(ours.as_str()));
+        Self {
+            calls_module: method == "_wrapped_call_impl" && file.ends_with("torch/nn/modules/module.py"),
+            is_optimizer: method == "wrapper" && file.ends_with("torch/optim/optimizer.py"),
+            is_engine: method == "_engine_run_backward" && file.ends_with("torch/autograd/graph.py"),
+            is_ours,
+            is_library: is_ours
+                || file.starts_with("<frozen ")
+                || library.iter().any(|folder| file.starts_with(folder.as_str())),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct KnownCode {
+    id: u32,
+    role: CodeRole,
+    is_pinned: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct KnownModule {
+    id: u32,
+    class: usize,
+    has_name: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct NodeKey {
+    parent: u32,
+    code: u32,
+    instruction: u32,
+    module: u32,
+}
+
+/// A node with what its frames run through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Node {
+    pub(crate) id: u32,
+    pub(crate) flags: u8,
+}
+
+/// A frame of the stack that a thread saw last.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SeenFrame {
+    raw: RawFrame,
+    node: Node,
+    calls_module: bool,
+    /// Must be looked at again: an address in it is not pinned.
+    is_volatile: bool,
+    /// How many of the frames outside, this one included, are outside the engine; 0 when none is.
+    inside_engine_from: usize,
+}
+
+/// Where definitions go: the journal of the thread that makes them.
+pub(crate) trait Definitions {
+    fn define(&mut self, record: Record, payload: &[u8]);
+}
+
+/// The tables of one recording.
+#[derive(Debug)]
+pub(crate) struct CallTree {
+    codes: HashMap<usize, KnownCode>,
+    code_ids: HashMap<CodeContents, (u32, CodeRole)>,
+    modules: HashMap<usize, KnownModule>,
+    next_module: u32,
+    nodes: HashMap<NodeKey, Node>,
+    most_nodes: usize,
+    /// Folders whose files are not the user's: ours first, then torch.
+    library: Vec<String>,
+    pub(crate) wants_attention: bool,
+    pub(crate) nodes_left_out: u64,
+}
+
+impl CallTree {
+    pub(crate) fn new(max_memory: u64) -> Self {
+        Self {
+            codes: HashMap::new(),
+            code_ids: HashMap::new(),
+            modules: HashMap::new(),
+            next_module: 1,
+            nodes: HashMap::new(),
+            // A node takes about 32 bytes here; half of the limit is for them. `autograd` keeps 24 bits.
+            most_nodes: usize::try_from(max_memory / 64).unwrap_or(0).clamp(1024, (1 << 24) - 1),
+            library: Vec::new(),
+            wants_attention: false,
+            nodes_left_out: 0,
+        }
+    }
+
+    pub(crate) fn set_library(&mut self, folders: Vec<String>) {
+        self.library = folders;
+    }
+
+    fn code(&mut self, frame: &RawFrame, out: &mut impl Definitions) -> KnownCode {
+        if let Some(known) = self.codes.get(&frame.code)
+            && known.is_pinned
+        {
+            return *known;
+        }
+        self.wants_attention = true;
+        let Some(contents) = python::code_contents(frame) else {
+            return KnownCode { id: 0, role: CodeRole::default(), is_pinned: false };
+        };
+        let (id, role) = if let Some(&known) = self.code_ids.get(&contents) {
+            known
+        } else {
+            let id = u32::try_from(self.code_ids.len() + 1).unwrap_or(0);
+            let role = CodeRole::of(&contents, &self.library);
+            let mut record = Record::new(record_kind::CODE, Device::CPU);
+            record.addr = u64::from(id);
+            record.requested = u64::from(contents.first_line);
+            out.define(record, &pack_strings(&[&contents.file, &contents.name]));
+            self.code_ids.insert(contents, (id, role));
+            (id, role)
+        };
+        let known = KnownCode { id, role, is_pinned: false };
+        self.codes.insert(frame.code, known);
+        known
+    }
+
+    /// The module that a frame calls, and whether its address can be trusted from now on.
+    fn module(&mut self, frame: &RawFrame, out: &mut impl Definitions) -> (u32, bool) {
+        if frame.first_local == 0 {
+            return (0, false);
+        }
+        let known = self.modules.get(&frame.first_local).copied();
+        if let Some(known) = known
+            && known.has_name
+        {
+            return (known.id, true);
+        }
+        self.wants_attention = true;
+        // SAFETY: the frame is running and holds a reference to its first local.
+        let (class, name) = unsafe { python::class_of(frame.first_local) };
+        if let Some(known) = known
+            && known.class == class
+        {
+            return (known.id, false);
+        }
+        let id = self.define_module(0, 0, &name, "", out);
+        self.modules.insert(frame.first_local, KnownModule { id, class, has_name: false });
+        (id, false)
+    }
+
+    fn define_module(
+        &mut self,
+        id: u32,
+        root: u32,
+        class: &str,
+        name: &str,
+        out: &mut impl Definitions,
+    ) -> u32 {
+        let id = if id == 0 {
+            self.next_module += 1;
+            self.next_module - 1
+        } else {
+            id
+        };
+        let mut record = Record::new(record_kind::MODULE, Device::CPU);
+        record.addr = u64::from(id);
+        record.bytes = u64::from(root);
+        out.define(record, &pack_strings(&[class, name]));
+        id
+    }
+
+    /// Gives modules their qualified names below `root`: address, name and class of each.
+    ///
+    /// The GIL is held and all of them are alive. The caller reports their death to [`Self::forget_module`].
+    pub(crate) fn name_modules(
+        &mut self,
+        root: usize,
+        named: &[(usize, String, String)],
+        out: &mut impl Definitions,
+    ) {
+        let known = |modules: &HashMap<usize, KnownModule>, addr: &usize| {
+            modules.get(addr).map_or(0, |module| module.id)
+        };
+        let Some((_, _, class)) = named.iter().find(|(addr, _, _)| *addr == root) else { return };
+        let known_root = known(&self.modules, &root);
+        let root_id = if known_root == 0 {
+            self.define_module(0, 0, class, "", out)
+        } else {
+            known_root
+        };
+        for (addr, name, class) in named {
+            let id = if *addr == root { root_id } else { known(&self.modules, addr) };
+            let id = self.define_module(id, root_id, class, name, out);
+            // SAFETY: the caller holds the GIL and a reference to each of them.
+            let (class_addr, _) = unsafe { python::class_of(*addr) };
+            self.modules.insert(*addr, KnownModule { id, class: class_addr, has_name: true });
+        }
+        EPOCH.fetch_add(1, Ordering::Release);
+    }
+
+    /// A module is about to die: its address means nothing any more.
+    pub(crate) fn forget_module(&mut self, addr: usize) {
+        self.modules.remove(&addr);
+        EPOCH.fetch_add(1, Ordering::Release);
+    }
+
+    fn node(&mut self, parent: Node, frame: &RawFrame, out: &mut impl Definitions) -> SeenFrame {
+        let code = self.code(frame, out);
+        let role = code.role;
+        let (module, module_is_stable) =
+            if role.calls_module { self.module(frame, out) } else { (0, true) };
+        let mut seen = SeenFrame {
+            raw: *frame,
+            node: parent,
+            calls_module: role.calls_module,
+            is_volatile: !code.is_pinned || !module_is_stable,
+            inside_engine_from: usize::from(role.is_engine),
+        };
+        if role.is_ours {
+            return seen;
+        }
+        let key = NodeKey {
+            parent: parent.id,
+            code: code.id,
+            instruction: python::instruction_offset(frame),
+            module,
+        };
+        if let Some(&node) = self.nodes.get(&key) {
+            seen.node = node;
+            return seen;
+        }
+        if self.nodes.len() >= self.most_nodes {
+            self.nodes_left_out += 1;
+            return seen;
+        }
+        let mut flags = parent.flags & !stack_flags::LIBRARY;
+        if module != 0 {
+            flags |= stack_flags::MODULE;
+        }
+        if role.is_optimizer {
+            flags |= stack_flags::OPTIMIZER;
+        }
+        if role.is_library {
+            flags |= stack_flags::LIBRARY;
+        }
+        let id = u32::try_from(self.nodes.len() + 1).unwrap_or(0);
+        let mut record = Record::new(record_kind::STACK, Device::CPU);
+        record.addr = u64::from(id);
+        record.stack = parent.id;
+        record.bytes = u64::from(code.id);
+        record.requested = u64::from(python::line(frame));
+        record.allocated = u64::from(module);
+        record.reserved = u64::from(flags);
+        out.define(record, &[]);
+        let node = Node { id, flags };
+        self.nodes.insert(key, node);
+        seen.node = node;
+        seen
+    }
+
+    /// Brings `seen` (outermost first) up to date with `frames` (innermost first).
+    pub(crate) fn extend(
+        &mut self,
+        frames: &[RawFrame],
+        seen: &mut Vec<SeenFrame>,
+        out: &mut impl Definitions,
+    ) {
+        for frame in frames[..frames.len() - seen.len()].iter().rev() {
+            let (parent, engine) = seen
+                .last()
+                .map_or((Node::default(), 0), |outer| (outer.node, outer.inside_engine_from));
+            let mut next = self.node(parent, frame, out);
+            next.inside_engine_from =
+                if next.inside_engine_from == 1 { seen.len() + 1 } else { engine };
+            seen.push(next);
+        }
+    }
+
+    /// The node of Python code that runs inside backward: its frames, below the forward stack.
+    pub(crate) fn below(
+        &mut self,
+        forward: Node,
+        inner: &[SeenFrame],
+        out: &mut impl Definitions,
+    ) -> Node {
+        let mut node = Node { id: forward.id, flags: forward.flags | stack_flags::BACKWARD };
+        for frame in inner {
+            node = self.node(node, &frame.raw, out).node;
+        }
+        node
+    }
+
+    /// Takes references to the code objects that are running anywhere, and returns the modules that run
+    /// without a name, each with the outermost module around it. The GIL is held.
+    pub(crate) fn attend(&mut self) -> Vec<(usize, usize)> {
+        let mut nameless = Vec::new();
+        python::walk_all_threads(|frames| {
+            let mut root = None;
+            for frame in frames.iter().rev() {
+                let Some(known) = self.codes.get_mut(&frame.code) else { continue };
+                if !known.is_pinned {
+                    // What stands at this address now may not be what we read there: look again.
+                    let same = python::code_contents(frame)
+                        .and_then(|contents| self.code_ids.get(&contents))
+                        .is_some_and(|&(id, _)| id == known.id);
+                    if same {
+                        python::keep(frame.code);
+                        known.is_pinned = true;
+                    }
+                }
+                if known.role.calls_module && frame.first_local != 0 {
+                    let root = *root.get_or_insert(frame.first_local);
+                    let module = self.modules.get(&frame.first_local);
+                    if module.is_none_or(|module| !module.has_name) {
+                        nameless.push((root, frame.first_local));
+                    }
+                }
+            }
+        });
+        self.wants_attention = false;
+        EPOCH.fetch_add(1, Ordering::Release);
+        nameless
+    }
+
+    /// Gives the references back. The GIL is held.
+    pub(crate) fn release_codes(&mut self) {
+        let mut pinned: Vec<usize> =
+            self.codes.drain().filter(|(_, code)| code.is_pinned).map(|(addr, _)| addr).collect();
+        pinned.sort_unstable();
+        for addr in pinned {
+            python::release(addr);
+        }
+    }
+}
+
+/// Drops the frames of `seen` that are not the outer frames of `frames`.
+pub(crate) fn keep_common(frames: &[RawFrame], seen: &mut Vec<SeenFrame>) {
+    let common = frames
+        .iter()
+        .rev()
+        .zip(seen.iter())
+        .take_while(|(frame, seen)| {
+            frame.code == seen.raw.code
+                && frame.instruction == seen.raw.instruction
+                && !seen.is_volatile
+                && (!seen.calls_module || frame.first_local == seen.raw.first_local)
+        })
+        .count();
+    seen.truncate(common);
+}
+
+/// The node of a stack, and the frames of it that run inside the autograd engine.
+pub(crate) fn innermost(seen: &[SeenFrame]) -> (Node, &[SeenFrame], bool) {
+    let Some(last) = seen.last() else { return (Node::default(), &[], false) };
+    let inside = &seen[last.inside_engine_from..];
+    (last.node, inside, last.inside_engine_from > 0)
+}

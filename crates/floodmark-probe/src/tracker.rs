@@ -1,0 +1,162 @@
+//! The caching allocator's own events: requested sizes, streams, pools, segments.
+//!
+//! The allocator has a virtual function that takes a callback for all its events. The native
+//! allocator's functions are not exported, but the pluggable allocator's are, with their table: the place
+//! of the function in that table is its place in the native one too. Found this way at run time, it needs
+//! no header and follows the versions (slot 28 in torch 2.4, 44 in 2.11, 50 in 2.15).
+//!
+//! A callback cannot be taken off again, so it is attached once and asks each time whether a recording runs.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use floodmark_trace::journal::Record;
+use floodmark_trace::{Device, EventKind, TextKind};
+
+use crate::elf::{find_symbol, find_symbol_by_prefix};
+use crate::names::handle_id;
+use crate::recording::Recording;
+use crate::thread::{Local, with_recording};
+
+/// `c10::CachingDeviceAllocator::TraceEntry`, as far as its layout is the same from 2.2 to 2.15.
+#[repr(C)]
+struct TraceEntry {
+    action: i32,
+    device: i8,
+    addr: usize,
+    context: [usize; 2],
+    stream: usize,
+    size: usize,
+    /// Two words of pool id from 2.8 on; before, a time.
+    pool: [u64; 2],
+}
+
+/// libstdc++'s `std::function`: storage, a manager, an invoker.
+#[repr(C)]
+struct StdFunction {
+    storage: [usize; 2],
+    manager: unsafe extern "C-unwind" fn(*mut [usize; 2], *const [usize; 2], i32) -> bool,
+    invoker: unsafe extern "C-unwind" fn(*const [usize; 2], *const TraceEntry),
+}
+
+static IS_ATTACHED: AtomicBool = AtomicBool::new(false);
+static HAS_POOLS: AtomicBool = AtomicBool::new(false);
+
+/// Attaches the callback. CUDA must be initialised and the native allocator be in use: otherwise torch
+/// throws. Returns whether the events will come.
+pub(crate) fn attach(has_pools: bool) -> bool {
+    if IS_ATTACHED.load(Ordering::Acquire) {
+        return true;
+    }
+    let Some((allocator, function)) = find_attach() else { return false };
+    HAS_POOLS.store(has_pools, Ordering::Release);
+    let mut callback = StdFunction { storage: [0; 2], manager: manage, invoker: invoke };
+    // SAFETY: `void attachAllocatorTraceTracker(std::function<void(const TraceEntry&)>)`: an object with
+    // a destructor is passed by address. torch copies it through `manage`.
+    unsafe {
+        let attach = std::mem::transmute::<
+            usize,
+            unsafe extern "C-unwind" fn(usize, *mut StdFunction),
+        >(function);
+        attach(allocator, &raw mut callback);
+    }
+    IS_ATTACHED.store(true, Ordering::Release);
+    true
+}
+
+/// The native allocator, and its function that takes a callback.
+fn find_attach() -> Option<(usize, usize)> {
+    const CLASS: &str = "N5torch4cuda22CUDAPluggableAllocator22CUDAPluggableAllocator";
+    let current = find_symbol(c"_ZN3c104cuda20CUDACachingAllocator9allocatorE")?;
+    let table = find_symbol(c"_ZTVN5torch4cuda22CUDAPluggableAllocator22CUDAPluggableAllocatorE")?;
+    let method = format!("_Z{CLASS}27attachAllocatorTraceTrackerE");
+    let method = find_symbol_by_prefix(method.as_bytes())?;
+    // SAFETY: a table of virtual functions has two words before its first one; the search ends at the
+    // function, which is in it, or after more slots than any version has.
+    unsafe {
+        let slot = (0..128).find(|at| ((table + 16) as *const usize).add(*at).read() == method)?;
+        let allocator = (current as *const usize).read();
+        if allocator == 0 {
+            return None;
+        }
+        let native = (allocator as *const usize).read();
+        Some((allocator, (native as *const usize).add(slot).read()))
+    }
+}
+
+/// What libstdc++ asks of a function object: 2 is a copy. There is nothing to destroy.
+unsafe extern "C-unwind" fn manage(to: *mut [usize; 2], from: *const [usize; 2], what: i32) -> bool {
+    if what == 2 {
+        // SAFETY: both are storage of a function object.
+        unsafe { to.write(from.read()) };
+    }
+    false
+}
+
+/// Called on the allocating thread, with the device allocator's lock held.
+unsafe extern "C-unwind" fn invoke(_: *const [usize; 2], entry: *const TraceEntry) {
+    // SAFETY: torch passes a live entry.
+    let entry = unsafe { &*entry };
+    let device = Device::cuda(entry.device);
+    with_recording(|recording, local| {
+        if recording.wants(device) {
+            take(recording, local, device, entry);
+        }
+    });
+}
+
+fn take(recording: &Recording, local: &mut Local, device: Device, entry: &TraceEntry) {
+    let segment = match entry.action {
+        0 => {
+            let (stream, pool) = handles(recording, local, entry);
+            local.announced.addr = entry.addr as u64;
+            local.announced.requested = entry.size as u64;
+            local.announced.stream = stream;
+            local.announced.pool = pool;
+            return;
+        }
+        1 => {
+            local.announced.freeing = entry.addr as u64;
+            return;
+        }
+        2 if local.announced.freeing == entry.addr as u64 => {
+            local.announced.freeing = 0;
+            return;
+        }
+        2 => EventKind::FreeCompleted,
+        3 => EventKind::SegmentAlloc,
+        4 => EventKind::SegmentFree,
+        5 => EventKind::SegmentMap,
+        6 => EventKind::SegmentUnmap,
+        // Snapshots and annotations are other tools'; running out of memory is reported elsewhere.
+        _ => return,
+    };
+    let mut record = Record::new(segment as u8, device);
+    record.addr = entry.addr as u64;
+    record.bytes = entry.size as u64;
+    (record.stream, record.pool) = handles(recording, local, entry);
+    if matches!(segment, EventKind::SegmentAlloc | EventKind::SegmentMap) {
+        record.stack = local.stack(recording).0.id;
+    }
+    local.write(recording, record, &[]);
+}
+
+fn handles(recording: &Recording, local: &mut Local, entry: &TraceEntry) -> (u16, u16) {
+    let stream = entry.stream as u64;
+    let stream =
+        handle_id(recording, local, TextKind::Stream, stream, || format!("0x{:x}", entry.stream));
+    if !HAS_POOLS.load(Ordering::Relaxed) || entry.pool == [0, 0] {
+        return (stream, 0);
+    }
+    let [first, second] = entry.pool;
+    let pool = handle_id(recording, local, TextKind::Pool, first << 32 ^ second, || {
+        format!("({first}, {second})")
+    });
+    (stream, pool)
+}
+
+const _: () = {
+    use std::mem::offset_of;
+    assert!(offset_of!(TraceEntry, device) == 4 && offset_of!(TraceEntry, addr) == 8);
+    assert!(offset_of!(TraceEntry, stream) == 32 && offset_of!(TraceEntry, size) == 40);
+    assert!(offset_of!(TraceEntry, pool) == 48 && size_of::<StdFunction>() == 32);
+};

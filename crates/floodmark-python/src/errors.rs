@@ -1,0 +1,68 @@
+//! Our errors as Python's exceptions: the only place that knows both.
+
+use std::error::Error;
+use std::fmt::Write;
+use std::path::Path;
+
+use floodmark::OpenError;
+use floodmark_analysis::QuestionError;
+use floodmark_probe::StartError;
+use floodmark_trace::Hint;
+use pyo3::exceptions::{PyException, PyFileNotFoundError, PyOSError, PyRuntimeError, PyValueError};
+use pyo3::{PyErr, create_exception};
+
+create_exception!(
+    floodmark._core,
+    FloodmarkError,
+    PyException,
+    "Something that floodmark was asked for cannot be done; the message says why and what to do."
+);
+
+/// The error, its causes and the way out, on one line each.
+fn message(error: &(impl Error + Hint)) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        // Writing to a string does not fail.
+        let _ = write!(text, ": {inner}");
+        cause = inner.source();
+    }
+    if let Some(hint) = error.hint() {
+        let _ = write!(text, "\nhint: {hint}");
+    }
+    text
+}
+
+pub(crate) fn from_open(path: &Path, error: &OpenError) -> PyErr {
+    let text = format!("`{}`: {}", path.display(), message(error));
+    match error {
+        OpenError::Missing => PyFileNotFoundError::new_err(text),
+        // Python's own classes: PermissionError, IsADirectoryError, ….
+        OpenError::Io(source) => match source.raw_os_error() {
+            Some(number) => PyOSError::new_err((number, text)),
+            None => PyOSError::new_err(text),
+        },
+        _ => FloodmarkError::new_err(text),
+    }
+}
+
+pub(crate) fn from_question(error: &QuestionError) -> PyErr {
+    FloodmarkError::new_err(message(error))
+}
+
+pub(crate) fn from_start(error: &StartError) -> PyErr {
+    match error {
+        StartError::AlreadyRunning => PyRuntimeError::new_err(message(error)),
+        StartError::File { source, .. } | StartError::Journal { source, .. } => {
+            match source.raw_os_error() {
+                Some(number) => PyOSError::new_err((number, message(error))),
+                None => PyOSError::new_err(message(error)),
+            }
+        }
+        other => FloodmarkError::new_err(message(other)),
+    }
+}
+
+pub(crate) fn wrong_argument(error: impl Error) -> PyErr {
+    PyValueError::new_err(error.to_string())
+}

@@ -1,0 +1,223 @@
+//! What Python tells a recording, and asks of it.
+
+use std::path::PathBuf;
+
+use floodmark_probe::{
+    BaseBlock, CodeFacts, Evidence, LabelledTensor, Options, StrFacts, Written,
+};
+use floodmark_trace::{Category, Device, Header};
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+
+use crate::errors::{from_start, wrong_argument};
+
+fn header_from(json: &str) -> PyResult<Header> {
+    serde_json::from_str(json).map_err(wrong_argument)
+}
+
+/// Starts to record into `path`. `cuda` has a bit for each ordinal.
+#[pyfunction]
+#[pyo3(signature = (path, *, cpu, cuda, stacks, ops, max_memory, header, own_folder))]
+#[expect(clippy::too_many_arguments, reason = "keywords on the Python side")]
+#[expect(clippy::fn_params_excessive_bools, reason = "keywords on the Python side")]
+pub(crate) fn start(
+    py: Python<'_>,
+    path: PathBuf,
+    cpu: bool,
+    cuda: u64,
+    stacks: bool,
+    ops: bool,
+    max_memory: u64,
+    header: &str,
+    own_folder: String,
+) -> PyResult<()> {
+    let header = header_from(header)?;
+    let options = Options { path, cpu, cuda, stacks, ops, max_memory, header, own_folder };
+    py.detach(|| floodmark_probe::start(options)).map_err(|error| from_start(&error))
+}
+
+/// Stops. Returns bytes written, records, and why it had to stop early; `None` when nothing ran.
+///
+/// Keeps the GIL: code objects are let go of.
+#[pyfunction]
+pub(crate) fn stop() -> Option<(u64, u64, String)> {
+    let Written { bytes, records, failure } = floodmark_probe::stop()?;
+    Some((bytes, records, failure))
+}
+
+/// Whether a recording runs in this process.
+#[pyfunction]
+pub(crate) fn is_recording() -> bool {
+    floodmark_probe::is_recording()
+}
+
+/// torch is imported. Returns whether CUDA blocks, CPU blocks, backward and operators will be seen.
+#[pyfunction]
+pub(crate) fn attach_torch(py: Python<'_>, folder: String) -> Option<(bool, bool, bool, bool)> {
+    let attached = py.detach(|| floodmark_probe::attach_torch(folder))?;
+    let backward = attached.backward && attached.found.autograd;
+    Some((attached.found.reports, attached.found.cpu, backward, attached.ops))
+}
+
+/// CUDA is initialised. Returns whether the caching allocator's own events will be seen.
+#[pyfunction]
+pub(crate) fn attach_tracker(py: Python<'_>, has_pools: bool) -> bool {
+    py.detach(|| floodmark_probe::attach_tracker(has_pools))
+}
+
+/// Replaces what the header says.
+#[pyfunction]
+pub(crate) fn update_header(header: &str) -> PyResult<()> {
+    let new = header_from(header)?;
+    floodmark_probe::update_header(|header| {
+        let session = std::mem::take(&mut header.session);
+        *header = Header { session, ..new };
+    });
+    Ok(())
+}
+
+/// The strings whose addresses `prove` wants, one of each kind.
+#[pyfunction]
+pub(crate) fn strings_to_prove_with() -> (&'static str, &'static str, &'static str, &'static str) {
+    (StrFacts::ASCII, StrFacts::LATIN, StrFacts::TWO, StrFacts::FOUR)
+}
+
+/// Compares our reading of the caller's stack with Python's. Returns why they differ, or `None`.
+#[pyfunction]
+pub(crate) fn prove(
+    minor_version: u32,
+    frames: Vec<(usize, i64, u32)>,
+    codes: Vec<(usize, usize, usize, usize, u32)>,
+    strings: (usize, usize, usize, usize),
+) -> Option<String> {
+    let codes = codes
+        .into_iter()
+        .map(|(addr, file, name, line_table, first_line)| CodeFacts {
+            addr,
+            file,
+            name,
+            line_table,
+            first_line,
+        })
+        .collect();
+    let (ascii, latin, two, four) = strings;
+    let strings = StrFacts { ascii, latin, two, four };
+    let evidence = Evidence { minor_version, frames, codes, strings };
+    floodmark_probe::prove(&evidence).err().map(|error| error.to_string())
+}
+
+/// Called on the main thread with the GIL held, when the probe asked for it.
+pub(crate) fn attention() {
+    // The interpreter may be ending; then nobody needs names any more.
+    let _ = Python::try_attach(|py| {
+        let names = py.import("floodmark._names").and_then(|names| names.call_method0("attend"));
+        // Nothing of ours raises into the program; a model without names still has its classes.
+        drop(names);
+    });
+}
+
+/// Keeps running code alive; returns (outermost module, module) addresses that have no name yet.
+#[pyfunction]
+pub(crate) fn attend() -> Vec<(usize, usize)> {
+    floodmark_probe::attend()
+}
+
+/// Names modules below a root: address, qualified name, class.
+#[pyfunction]
+#[expect(clippy::needless_pass_by_value, reason = "extracted from a Python list")]
+pub(crate) fn name_modules(root: usize, named: Vec<(usize, String, String)>) {
+    floodmark_probe::name_modules(root, &named);
+}
+
+/// A named module is about to die.
+#[pyfunction]
+pub(crate) fn forget_module(addr: usize) {
+    floodmark_probe::forget_module(addr);
+}
+
+/// The number of a label.
+#[pyfunction]
+pub(crate) fn define_label(
+    category: &str,
+    name: String,
+    shape: String,
+    dtype: String,
+) -> PyResult<u32> {
+    let known = Category::ALL.iter().find(|known| known.name() == category);
+    let category =
+        known.ok_or_else(|| PyValueError::new_err(format!("no such category: {category}")))?;
+    Ok(floodmark_probe::define_label(*category, name, shape, dtype))
+}
+
+fn device(kind: &str, index: i32) -> Device {
+    match kind {
+        "cpu" => Device::CPU,
+        _ => Device::cuda(i8::try_from(index).unwrap_or(0)),
+    }
+}
+
+/// Says what tensors are called: device type, device index, address, label.
+#[pyfunction]
+#[expect(clippy::needless_pass_by_value, reason = "extracted from a Python list")]
+pub(crate) fn label(tensors: Vec<(String, i32, u64, u32)>) {
+    let tensors: Vec<LabelledTensor> = tensors
+        .iter()
+        .map(|(kind, index, addr, label)| LabelledTensor {
+            device: device(kind, *index),
+            addr: *addr,
+            label: *label,
+        })
+        .collect();
+    floodmark_probe::label(&tensors);
+}
+
+/// Tells of blocks from before: device type and index, address, size, requested size, is it a segment.
+#[pyfunction]
+#[expect(clippy::needless_pass_by_value, reason = "extracted from a Python list")]
+pub(crate) fn base(blocks: Vec<(String, i32, u64, u64, u64, bool)>) {
+    let blocks: Vec<BaseBlock> = blocks
+        .iter()
+        .map(|(kind, index, addr, bytes, requested, is_segment)| BaseBlock {
+            device: device(kind, *index),
+            addr: *addr,
+            bytes: *bytes,
+            requested: *requested,
+            is_segment: *is_segment,
+        })
+        .collect();
+    floodmark_probe::base(&blocks);
+}
+
+/// A step ended.
+#[pyfunction]
+pub(crate) fn step() {
+    floodmark_probe::step();
+}
+
+/// Marks this moment.
+#[pyfunction]
+pub(crate) fn mark(name: &str) {
+    floodmark_probe::mark(name);
+}
+
+/// A named phase begins on this thread.
+#[pyfunction]
+pub(crate) fn begin_phase(name: &str) -> PyResult<()> {
+    if name.is_empty() {
+        return Err(PyRuntimeError::new_err("a phase needs a name"));
+    }
+    floodmark_probe::begin_phase(name);
+    Ok(())
+}
+
+/// The innermost named phase of this thread ends.
+#[pyfunction]
+pub(crate) fn end_phase() {
+    floodmark_probe::end_phase();
+}
+
+/// An optimizer's step begins or ends on this thread.
+#[pyfunction]
+pub(crate) fn note_optimizer(begins: bool) {
+    floodmark_probe::note_optimizer(begins);
+}

@@ -1,0 +1,120 @@
+//! Traces and reports as Python objects.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, RecordBatch, StringArray, StructArray, UInt64Array};
+use arrow_schema::{DataType, Field, Schema};
+use floodmark_analysis::{Question, report, summary};
+use floodmark_trace::Device;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3_arrow::ffi::{ArrayIterator, to_stream_pycapsule};
+
+use crate::errors::{from_open, from_question, wrong_argument};
+
+/// A trace, open for reading.
+#[pyclass(frozen, module = "floodmark._core")]
+pub(crate) struct Trace(Arc<floodmark_trace::Trace>);
+
+#[pymethods]
+impl Trace {
+    /// Reads a file, and its journal where the program was killed.
+    #[staticmethod]
+    fn open(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
+        let trace = py.detach(|| floodmark::open_trace(&path)).map_err(|e| from_open(&path, &e))?;
+        Ok(Self(Arc::new(trace)))
+    }
+
+    /// Answers a question.
+    #[pyo3(signature = (*, by, at, device, top, torch_frames))]
+    fn report(
+        &self,
+        py: Python<'_>,
+        by: &str,
+        at: &str,
+        device: Option<&str>,
+        top: Option<usize>,
+        torch_frames: bool,
+    ) -> PyResult<Report> {
+        let device = device.map(parse_device).transpose()?;
+        let by = by.parse().map_err(|error: floodmark_analysis::NotAGrouping| wrong_argument(error))?;
+        let at = at.parse().map_err(|error: floodmark_analysis::NotAMoment| wrong_argument(error))?;
+        let question = Question { device, by, at, top, torch_frames };
+        let answer = py.detach(|| report(&self.0, &question)).map_err(|e| from_question(&e))?;
+        Ok(Report(Arc::new(answer)))
+    }
+
+    /// What happened, in numbers, as JSON.
+    fn summary(&self, py: Python<'_>) -> PyResult<String> {
+        py.detach(|| serde_json::to_string(&summary(&self.0))).map_err(wrong_argument)
+    }
+
+    /// The same as a few lines of text.
+    fn summary_text(&self, py: Python<'_>) -> String {
+        py.detach(|| floodmark::render_summary(&summary(&self.0)))
+    }
+
+    /// Where the recording comes from, as JSON.
+    fn header(&self) -> PyResult<String> {
+        serde_json::to_string(&self.0.header).map_err(wrong_argument)
+    }
+}
+
+fn parse_device(text: &str) -> PyResult<Device> {
+    let wrong = |()| PyValueError::new_err(format!("no such device: `{text}`; try `cuda:0` or `cpu`"));
+    text.parse().map_err(wrong)
+}
+
+/// An answer.
+#[pyclass(frozen, module = "floodmark._core")]
+pub(crate) struct Report(Arc<floodmark_analysis::Report>);
+
+#[pymethods]
+impl Report {
+    fn __str__(&self) -> String {
+        floodmark::render(&self.0)
+    }
+
+    fn _repr_html_(&self) -> String {
+        floodmark::render_html(&self.0)
+    }
+
+    /// The documented JSON.
+    fn to_json(&self) -> PyResult<String> {
+        serde_json::to_string(&*self.0).map_err(wrong_argument)
+    }
+
+    /// The rows as an Arrow table, for whoever takes Arrow's C stream.
+    #[pyo3(signature = (requested_schema = None))]
+    fn __arrow_c_stream__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<Bound<'py, pyo3::types::PyCapsule>>,
+    ) -> PyResult<Bound<'py, pyo3::types::PyCapsule>> {
+        let batch = py.detach(|| rows_as_arrow(&self.0)).map_err(wrong_argument)?;
+        let field = Field::new_struct("", batch.schema().fields().clone(), false);
+        let rows: ArrayRef = Arc::new(StructArray::from(batch));
+        let stream = ArrayIterator::new(std::iter::once(Ok(rows)), Arc::new(field));
+        Ok(to_stream_pycapsule(py, Box::new(stream), requested_schema)?)
+    }
+}
+
+fn rows_as_arrow(
+    report: &floodmark_analysis::Report,
+) -> Result<RecordBatch, arrow_schema::ArrowError> {
+    let number = |of: fn(&floodmark_analysis::Row) -> u64| -> ArrayRef {
+        Arc::new(UInt64Array::from_iter_values(report.rows.iter().map(of)))
+    };
+    let places = StringArray::from_iter_values(report.rows.iter().map(|row| row.place.as_str()));
+    let columns: [(&str, DataType, ArrayRef); 5] = [
+        ("bytes", DataType::UInt64, number(|row| row.bytes.0)),
+        ("cumulative", DataType::UInt64, number(|row| row.cumulative.0)),
+        ("count", DataType::UInt64, number(|row| row.count)),
+        ("median", DataType::UInt64, number(|row| row.median.0)),
+        ("where", DataType::Utf8, Arc::new(places)),
+    ];
+    let fields = columns.iter().map(|(name, kind, _)| Field::new(*name, kind.clone(), false));
+    let schema = Schema::new(fields.collect::<Vec<_>>());
+    RecordBatch::try_new(Arc::new(schema), columns.into_iter().map(|(_, _, array)| array).collect())
+}

@@ -1,0 +1,96 @@
+//! Writes the files that fuzzing starts from: small ones, with a few of everything.
+//!
+//! ```text
+//! cargo run -p floodmark-trace --example fuzz_seeds -- fuzz/seeds
+//! ```
+
+use std::error::Error;
+use std::path::PathBuf;
+
+use floodmark_trace::journal::{
+    COMMITTED_OFFSET, Entry, FLAG_DEFERRED, Record, SLOT_BYTES, pack_strings, record_kind,
+    segment_header,
+};
+use floodmark_trace::{Assembler, Device, Ending, EventKind, Header, TraceWriter};
+
+/// What `read_trace` of the fuzz crate takes for the end of a file and the beginning of a segment.
+const BOUNDARY: &[u8] = b"--JRNL--";
+
+fn records() -> Result<Vec<Entry>, Box<dyn Error>> {
+    let mut entries = Vec::new();
+    let gpu = Device::cuda(0);
+    for kind in record_kind::CODE..=record_kind::NOTHING {
+        let mut record = Record::new(kind, Device::CPU);
+        (record.addr, record.bytes, record.requested, record.allocated) = (1, 1, 7, 1);
+        let payload = pack_strings(&["train.py", "forward", "float32"]);
+        entries.push((record, payload));
+    }
+    let event = |kind: EventKind, addr: u64, bytes: u64, allocated: u64| {
+        let mut record = Record::new(kind as u8, gpu);
+        (record.addr, record.bytes, record.stack) = (addr, bytes, 1);
+        (record.allocated, record.reserved) = (allocated, 2 << 20);
+        (record, Vec::new())
+    };
+    entries.push(event(EventKind::Base, 0x1000, 512, 0));
+    entries.push(event(EventKind::Alloc, 0x2000, 1024, 1536));
+    entries.push(event(EventKind::Label, 0x2004, 0, 0));
+    let mut deferred = event(EventKind::Free, 0x1000, 512, 1024);
+    deferred.0.flags = FLAG_DEFERRED;
+    entries.push(deferred);
+    entries.push(event(EventKind::FreeCompleted, 0x1000, 512, 0));
+    for &kind in EventKind::ALL.iter().filter(|&&kind| kind > EventKind::FreeCompleted) {
+        entries.push(event(kind, 0x4000, 4096, 0));
+    }
+    entries.push(event(EventKind::Free, 0x2000, 1024, 0));
+    entries.push(event(EventKind::Free, 0x9000, 64, 0));
+    let mut numbered = Vec::new();
+    for (seq, (mut record, payload)) in (1..).zip(entries) {
+        (record.seq, record.time_nanos) = (seq, seq * 1000);
+        record.payload_bytes = u32::try_from(payload.len())?;
+        numbered.push(Entry { record, thread: 0, payload: payload.into() });
+    }
+    Ok(numbered)
+}
+
+fn file(entries: &[Entry], is_finished: bool) -> Result<Vec<u8>, Box<dyn Error>> {
+    let mut file = Vec::new();
+    let header = Header { session: "1".to_owned(), ..Header::default() };
+    let mut writer = TraceWriter::new(&mut file, &header)?;
+    let mut assembler = Assembler::default();
+    for flush in entries.chunks(15) {
+        for entry in flush {
+            assembler.push(entry);
+        }
+        writer.write_batch(&assembler.take_batch())?;
+    }
+    if is_finished {
+        writer.finish(&Ending::default())?;
+    }
+    Ok(file)
+}
+
+fn segment(entries: &[Entry]) -> Vec<u8> {
+    let mut segment = segment_header(1, 0).to_vec();
+    let slots: usize = entries.iter().map(|entry| entry.record.slots()).sum();
+    segment[COMMITTED_OFFSET..COMMITTED_OFFSET + 8].copy_from_slice(&(slots as u64).to_le_bytes());
+    for entry in entries {
+        segment.extend_from_slice(&entry.record.to_bytes());
+        segment.extend_from_slice(&entry.payload);
+        segment.resize(
+            segment.len() + (entry.record.slots() - 1) * SLOT_BYTES - entry.payload.len(),
+            0,
+        );
+    }
+    segment
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let folder = PathBuf::from(std::env::args().nth(1).ok_or("where to?")?);
+    let entries = records()?;
+    let half = entries.len() / 2;
+    std::fs::write(folder.join("finished"), file(&entries, true)?)?;
+    std::fs::write(folder.join("header_only"), file(&[], true)?)?;
+    let killed = [&file(&entries[..half], false)?, BOUNDARY, &segment(&entries[half..])].concat();
+    std::fs::write(folder.join("killed"), killed)?;
+    Ok(())
+}

@@ -1,0 +1,299 @@
+//! How a [`Trace`] grows while it is read: batch by batch, and nothing in them is trusted.
+
+use std::collections::BTreeMap;
+
+use crate::batch::{Batch, Row};
+use crate::event::{
+    AllocationId, Bytes, CodeId, Device, DeviceAddr, EventKind, LabelId, ModuleId, StackId, TextId,
+    ThreadId,
+};
+use crate::journal::{FLAG_BACKWARD, FLAG_DEFERRED};
+use crate::losses::{Loss, Losses};
+use crate::modules::ModulePaths;
+use crate::trace::{Allocation, Code, Event, LOST, Label, Oom, Segment, Stack, Subject, Trace};
+
+/// A file with more holes in its ids than this, all together, was not written by us.
+const MAX_HOLES: usize = 1 << 21;
+/// A module with more names than this, too.
+const MAX_NAMES: usize = 256;
+
+impl Trace {
+    /// Appends a batch. Rows that refer to nothing are counted, not trusted.
+    pub(crate) fn push(&mut self, mut batch: Batch) {
+        let rows = std::mem::take(&mut batch.rows);
+        if !rows.is_empty() && !self.skip_allocations(batch.first_allocation) {
+            self.unknown_allocations += rows.len() as u64;
+            self.push_definitions(batch);
+            return;
+        }
+        self.events.reserve(rows.len());
+        for row in &rows {
+            self.push_row(row);
+        }
+        self.through_seq = self.through_seq.max(batch.through_seq);
+        self.totals = std::mem::take(&mut batch.totals);
+        self.disagreements = batch.disagreements;
+        self.stacks_left_out = batch.stacks_left_out;
+        self.push_definitions(batch);
+    }
+
+    /// Makes `first` the next allocation; those between are lost. `false` when that makes no sense.
+    fn skip_allocations(&mut self, first: u32) -> bool {
+        let first = first as usize;
+        let Some(holes) = first.checked_sub(self.allocations.len()) else { return false };
+        if self.holes + holes > MAX_HOLES {
+            return false;
+        }
+        self.holes += holes;
+        self.allocations.resize(first, lost_allocation());
+        true
+    }
+
+    /// Appends the definitions of a batch, without its events.
+    pub(crate) fn push_definitions(&mut self, batch: Batch) {
+        let holes = &mut self.holes;
+        for row in batch.stacks {
+            if let Some(slot) = slot(&mut self.stacks, row.id, holes) {
+                // A caller is always defined before whom it calls; anything else would be a circle.
+                let parent = if row.parent < row.id { row.parent } else { 0 };
+                *slot = Stack {
+                    parent: StackId(parent),
+                    code: CodeId(row.code),
+                    line: row.line,
+                    module: ModuleId(row.module),
+                    flags: row.flags,
+                };
+            }
+        }
+        for row in batch.codes {
+            if let Some(slot) = slot(&mut self.codes, row.id, holes) {
+                *slot = Code { file: row.file, name: row.name, first_line: row.first_line };
+            }
+        }
+        for row in batch.modules {
+            if let Some(slot) = slot(&mut self.modules, row.id, holes) {
+                slot.class = row.class;
+                let name = (ModuleId(row.root), row.name);
+                if row.root != 0 && slot.names.len() < MAX_NAMES && !slot.names.contains(&name) {
+                    slot.names.push(name);
+                }
+            }
+        }
+        for row in batch.labels {
+            if let Some(slot) = slot(&mut self.labels, row.id, holes) {
+                let (category, name) = (row.category, row.name);
+                *slot = Some(Label { category, name, shape: row.shape, dtype: row.dtype });
+            }
+        }
+        for row in batch.texts {
+            if let Some(slot) = slot(&mut self.texts, row.id, holes) {
+                *slot = Some((row.kind, row.text));
+            }
+        }
+    }
+
+    fn push_row(&mut self, row: &Row) {
+        let Ok(here) = u32::try_from(self.events.len()) else {
+            self.unknown_allocations += 1;
+            return;
+        };
+        let subject = match row.kind {
+            EventKind::Alloc | EventKind::Base => Subject::Alloc(self.push_allocation(row, here)),
+            EventKind::Free | EventKind::FreeCompleted | EventKind::Label => {
+                let Some(subject) = self.touch_allocation(row, here) else {
+                    self.unknown_allocations += 1;
+                    return;
+                };
+                subject
+            }
+            EventKind::FreeUnknown => Subject::FreeUnknown(Bytes(row.bytes)),
+            EventKind::SegmentAlloc => Subject::SegmentAlloc(self.push_segment(row)),
+            EventKind::SegmentFree => Subject::SegmentFree(self.push_segment(row)),
+            EventKind::SegmentMap => Subject::SegmentMap(self.push_segment(row)),
+            EventKind::SegmentUnmap => Subject::SegmentUnmap(self.push_segment(row)),
+            EventKind::BaseSegment => Subject::BaseSegment(self.push_segment(row)),
+            EventKind::Oom => {
+                self.ooms.push(Oom {
+                    requested: Bytes(row.bytes),
+                    stack: StackId(row.stack),
+                    backward: row.flags & FLAG_BACKWARD != 0,
+                });
+                Subject::Oom(u32::try_from(self.ooms.len() - 1).unwrap_or(u32::MAX))
+            }
+            EventKind::Reserved => Subject::Reserved(Bytes(row.bytes)),
+            EventKind::Step => Subject::Step(row.stack),
+            EventKind::Mark => Subject::Mark(TextId(row.stack)),
+            EventKind::PhaseBegin => Subject::PhaseBegin(TextId(row.stack)),
+            EventKind::PhaseEnd => Subject::PhaseEnd(TextId(row.stack)),
+            EventKind::OptimizerBegin => Subject::OptimizerBegin,
+            EventKind::OptimizerEnd => Subject::OptimizerEnd,
+        };
+        let thread = ThreadId(row.thread);
+        self.events.push(Event { time: row.time, device: row.device, thread, subject });
+    }
+
+    fn push_allocation(&mut self, row: &Row, here: u32) -> AllocationId {
+        let id = AllocationId(u32::try_from(self.allocations.len()).unwrap_or(u32::MAX));
+        self.allocations.push(Allocation {
+            device: row.device,
+            addr: DeviceAddr(row.addr),
+            rounded: Bytes(row.bytes),
+            requested: Bytes(row.bytes.saturating_sub(row.slack)),
+            stack: StackId(row.stack),
+            backward: row.flags & FLAG_BACKWARD != 0,
+            before_recording: row.kind == EventKind::Base,
+            op: TextId(row.op),
+            phase: TextId(row.phase),
+            stream: TextId(u32::from(row.stream)),
+            pool: TextId(u32::from(row.pool)),
+            thread: ThreadId(row.thread),
+            made_at: here,
+            freed_at: None,
+            completed_at: None,
+            label: LabelId(0),
+        });
+        id
+    }
+
+    /// What an event says of an allocation, or `None` when it cannot be true of it.
+    fn touch_allocation(&mut self, row: &Row, here: u32) -> Option<Subject> {
+        let id = row.allocation;
+        let allocation = self.allocations.get_mut(id.index())?;
+        if allocation.is_lost() || allocation.device != row.device {
+            return None;
+        }
+        let is_live = allocation.freed_at.is_none();
+        match row.kind {
+            EventKind::Free if is_live => {
+                allocation.freed_at = Some(here);
+                Some(Subject::Free { allocation: id, deferred: row.flags & FLAG_DEFERRED != 0 })
+            }
+            EventKind::FreeCompleted if !is_live && allocation.completed_at.is_none() => {
+                allocation.completed_at = Some(here);
+                Some(Subject::FreeCompleted(id))
+            }
+            EventKind::Label if is_live => {
+                allocation.label = LabelId(row.stack);
+                Some(Subject::Label { allocation: id, label: LabelId(row.stack) })
+            }
+            _ => None,
+        }
+    }
+
+    fn push_segment(&mut self, row: &Row) -> u32 {
+        self.segments.push(Segment {
+            addr: DeviceAddr(row.addr),
+            bytes: Bytes(row.bytes),
+            stream: TextId(u32::from(row.stream)),
+            pool: TextId(u32::from(row.pool)),
+            stack: StackId(row.stack),
+        });
+        u32::try_from(self.segments.len() - 1).unwrap_or(u32::MAX)
+    }
+
+    /// The last step of reading: what needs all definitions, and what is missing.
+    pub(crate) fn complete(&mut self, mut losses: Vec<Loss>) {
+        self.paths = ModulePaths::new(&self.stacks, &self.modules);
+        self.sum_up_devices();
+        if self.disagreements > 0 {
+            losses.push(Loss::TotalsDisagree(self.disagreements));
+        }
+        if self.stacks_left_out > 0 {
+            losses.push(Loss::StacksLeftOut(self.stacks_left_out));
+        }
+        if self.unknown_allocations > 0 {
+            losses.push(Loss::UnknownAllocations(self.unknown_allocations));
+        }
+        if let Some(ending) = &self.ending
+            && !ending.reason.is_empty()
+        {
+            losses.push(Loss::StoppedEarly { reason: ending.reason.clone() });
+        }
+        losses.extend(self.header.not_recorded.iter().cloned().map(Loss::NotRecorded));
+        self.losses = Losses(losses);
+    }
+
+    /// Which devices there are, and what was on them that nothing tells of: torch's total at the end,
+    /// less what is live then, plus what was let go of without having been seen.
+    fn sum_up_devices(&mut self) {
+        let mut sums: BTreeMap<Device, DeviceSum> = BTreeMap::new();
+        for of_one_device in self.events.chunk_by(|a, b| a.device == b.device) {
+            let mut freed_unseen = Bytes(0);
+            let mut is_about_memory = false;
+            for event in of_one_device {
+                is_about_memory |= event.subject.is_about_memory();
+                if let Subject::FreeUnknown(bytes) = event.subject {
+                    freed_unseen += bytes;
+                }
+            }
+            if is_about_memory && let Some(event) = of_one_device.first() {
+                sums.entry(event.device).or_default().freed_unseen += freed_unseen;
+            }
+        }
+        for allocation in &self.allocations {
+            if allocation.freed_at.is_none() {
+                sums.entry(allocation.device).or_default().live += allocation.rounded;
+            }
+        }
+        for total in &self.totals {
+            if let Some(sum) = sums.get_mut(&total.device) {
+                sum.total = total.allocated;
+            }
+        }
+        let unseen = |(device, sum): (Device, DeviceSum)| {
+            let unseen = sum.total.saturating_sub(sum.live) + sum.freed_unseen;
+            (device, if device.is_cpu() { Bytes(0) } else { unseen })
+        };
+        self.devices = sums.into_iter().map(unseen).collect();
+    }
+}
+
+#[derive(Debug, Default)]
+struct DeviceSum {
+    total: Bytes,
+    live: Bytes,
+    freed_unseen: Bytes,
+}
+
+fn lost_allocation() -> Allocation {
+    Allocation {
+        device: Device::CPU,
+        addr: DeviceAddr(0),
+        rounded: Bytes(0),
+        requested: Bytes(0),
+        stack: StackId(0),
+        backward: false,
+        before_recording: false,
+        op: TextId(0),
+        phase: TextId(0),
+        stream: TextId(0),
+        pool: TextId(0),
+        thread: ThreadId(0),
+        made_at: LOST,
+        freed_at: Some(0),
+        completed_at: None,
+        label: LabelId(0),
+    }
+}
+
+/// The place of an id in a dense table, which grows to hold it; `None` when that is absurd.
+fn slot<'a, T: Default + Clone>(
+    table: &'a mut Vec<T>,
+    id: u32,
+    holes: &mut usize,
+) -> Option<&'a mut T> {
+    let at = id as usize;
+    if at == 0 {
+        return None;
+    }
+    // The table begins with an entry for 0, which is no id.
+    let skipped = at.saturating_sub(table.len().max(1));
+    if *holes + skipped > MAX_HOLES {
+        return None;
+    }
+    *holes += skipped;
+    if at >= table.len() {
+        table.resize(at + 1, T::default());
+    }
+    table.get_mut(at)
+}

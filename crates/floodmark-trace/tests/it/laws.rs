@@ -1,0 +1,192 @@
+//! What holds for every program.
+
+use std::collections::{BTreeMap, HashMap};
+
+use floodmark_trace::journal::Entry;
+use floodmark_trace::{
+    Allocation, AllocationId, Batch, Bytes, Device, DeviceAddr, Event, EventKind, LabelId, Loss,
+    Oom, Row, Segment, StackId, Subject, TextId, ThreadId, read_trace,
+};
+use proptest::prelude::*;
+
+use crate::recording::{UNSEEN, any_program, batches, finished_file, possible_program, record};
+
+proptest! {
+    /// decode ∘ encode = id: what is written is read, row by row.
+    #[test]
+    fn what_is_written_is_read(program in any_program(), flush in 1..40_usize) {
+        let batches = batches(&record(&program), flush);
+        let trace = read_trace(&finished_file(&batches), &[]).unwrap();
+        let expected = Model::of(&batches);
+        prop_assert_eq!(&trace.events, &expected.events);
+        prop_assert_eq!(&trace.allocations, &expected.allocations);
+        prop_assert_eq!(&trace.segments, &expected.segments);
+        prop_assert_eq!(&trace.ooms, &expected.ooms);
+        let is_complete = trace.losses.0.iter().all(
+            |loss| matches!(loss, Loss::TotalsDisagree(_) | Loss::StacksLeftOut(_))
+        );
+        prop_assert!(is_complete, "{:?}", trace.losses);
+    }
+
+    /// Every definition is found under its id; of two with the same id the last one counts.
+    #[test]
+    fn every_definition_is_read(program in any_program(), flush in 1..40_usize) {
+        let batches = batches(&record(&program), flush);
+        let trace = read_trace(&finished_file(&batches), &[]).unwrap();
+        let mut codes = HashMap::new();
+        let mut labels = HashMap::new();
+        let mut texts = HashMap::new();
+        for batch in &batches {
+            codes.extend(batch.codes.iter().map(|row| (row.id, row)));
+            labels.extend(batch.labels.iter().map(|row| (row.id, row)));
+            texts.extend(batch.texts.iter().map(|row| (row.id, row)));
+        }
+        for id in 0..12 {
+            let code = trace.code(floodmark_trace::CodeId(id)).map(|c| (&c.file, &c.name, c.first_line));
+            prop_assert_eq!(code, codes.get(&id).map(|row| (&row.file, &row.name, row.first_line)));
+            let label = trace.label(LabelId(id)).map(|l| (l.category, &l.name, &l.shape, &l.dtype));
+            let row = labels.get(&id).map(|row| (row.category, &row.name, &row.shape, &row.dtype));
+            prop_assert_eq!(label, row);
+            let text = trace.text(TextId(id));
+            prop_assert_eq!(text, texts.get(&id).map(|row| row.text.as_str()));
+        }
+    }
+
+    /// Where torch tells the truth, our totals are its totals, and nothing is said to be missing.
+    #[test]
+    fn totals_are_those_of_a_plain_map(program in possible_program(), flush in 1..40_usize) {
+        let entries = record(&program);
+        let batches = batches(&entries, flush);
+        let trace = read_trace(&finished_file(&batches), &[]).unwrap();
+        let losses = trace.losses.0.iter().filter(|loss| !matches!(loss, Loss::StacksLeftOut(_)));
+        prop_assert_eq!(losses.count(), 0);
+        for (device, sum) in plain_totals(&entries) {
+            let total = trace.totals.iter().find(|total| total.device == device).unwrap();
+            let unseen = if device.is_cpu() { 0 } else { UNSEEN };
+            prop_assert_eq!(total.allocated, Bytes(sum + unseen));
+            prop_assert_eq!(trace.unseen_at_start(device), Bytes(unseen));
+            prop_assert!(trace.devices().contains(&device));
+        }
+    }
+
+    /// A batch is the same however often the assembler is emptied on the way.
+    #[test]
+    fn flushing_changes_nothing(program in any_program(), flush in 1..40_usize) {
+        let entries = record(&program);
+        let rows = |batches: Vec<Batch>| -> Vec<Row> {
+            batches.into_iter().flat_map(|batch| batch.rows).collect()
+        };
+        prop_assert_eq!(rows(batches(&entries, flush)), rows(batches(&entries, usize::MAX)));
+    }
+}
+
+/// What is allocated at the end on every device that handed out a block, by the book.
+fn plain_totals(entries: &[Entry]) -> BTreeMap<Device, u64> {
+    let mut live: HashMap<(Device, u64), u64> = HashMap::new();
+    let mut totals: BTreeMap<Device, u64> = BTreeMap::new();
+    for Entry { record, .. } in entries {
+        if record.kind == EventKind::Alloc as u8 {
+            live.insert((record.device, record.addr), record.bytes);
+            *totals.entry(record.device).or_default() += record.bytes;
+        } else if record.kind == EventKind::Free as u8 {
+            let bytes = live.remove(&(record.device, record.addr)).unwrap();
+            *totals.entry(record.device).or_default() -= bytes;
+        }
+    }
+    totals
+}
+
+/// What a trace must hold, made from rows in the plainest way.
+#[derive(Default)]
+struct Model {
+    events: Vec<Event>,
+    allocations: Vec<Allocation>,
+    segments: Vec<Segment>,
+    ooms: Vec<Oom>,
+}
+
+impl Model {
+    fn of(batches: &[Batch]) -> Self {
+        let mut model = Self::default();
+        for row in batches.iter().flat_map(|batch| &batch.rows) {
+            let subject = model.subject(row);
+            let thread = ThreadId(row.thread);
+            model.events.push(Event { time: row.time, device: row.device, thread, subject });
+        }
+        model
+    }
+
+    fn subject(&mut self, row: &Row) -> Subject {
+        let here = u32::try_from(self.events.len()).unwrap();
+        let at = row.allocation.index();
+        let text = TextId(row.stack);
+        match row.kind {
+            EventKind::Alloc | EventKind::Base => {
+                self.allocations.push(allocation(row, here));
+                Subject::Alloc(AllocationId(u32::try_from(self.allocations.len() - 1).unwrap()))
+            }
+            EventKind::Free => {
+                self.allocations[at].freed_at = Some(here);
+                Subject::Free { allocation: row.allocation, deferred: row.flags & 2 != 0 }
+            }
+            EventKind::FreeCompleted => {
+                self.allocations[at].completed_at = Some(here);
+                Subject::FreeCompleted(row.allocation)
+            }
+            EventKind::Label => {
+                self.allocations[at].label = LabelId(row.stack);
+                Subject::Label { allocation: row.allocation, label: LabelId(row.stack) }
+            }
+            EventKind::FreeUnknown => Subject::FreeUnknown(Bytes(row.bytes)),
+            EventKind::SegmentAlloc => Subject::SegmentAlloc(self.segment(row)),
+            EventKind::SegmentFree => Subject::SegmentFree(self.segment(row)),
+            EventKind::SegmentMap => Subject::SegmentMap(self.segment(row)),
+            EventKind::SegmentUnmap => Subject::SegmentUnmap(self.segment(row)),
+            EventKind::BaseSegment => Subject::BaseSegment(self.segment(row)),
+            EventKind::Oom => {
+                let (requested, stack) = (Bytes(row.bytes), StackId(row.stack));
+                self.ooms.push(Oom { requested, stack, backward: row.flags & 1 != 0 });
+                Subject::Oom(u32::try_from(self.ooms.len() - 1).unwrap())
+            }
+            EventKind::Reserved => Subject::Reserved(Bytes(row.bytes)),
+            EventKind::Step => Subject::Step(row.stack),
+            EventKind::Mark => Subject::Mark(text),
+            EventKind::PhaseBegin => Subject::PhaseBegin(text),
+            EventKind::PhaseEnd => Subject::PhaseEnd(text),
+            EventKind::OptimizerBegin => Subject::OptimizerBegin,
+            EventKind::OptimizerEnd => Subject::OptimizerEnd,
+        }
+    }
+
+    fn segment(&mut self, row: &Row) -> u32 {
+        self.segments.push(Segment {
+            addr: DeviceAddr(row.addr),
+            bytes: Bytes(row.bytes),
+            stream: TextId(row.stream.into()),
+            pool: TextId(row.pool.into()),
+            stack: StackId(row.stack),
+        });
+        u32::try_from(self.segments.len() - 1).unwrap()
+    }
+}
+
+fn allocation(row: &Row, here: u32) -> Allocation {
+    Allocation {
+        device: row.device,
+        addr: DeviceAddr(row.addr),
+        rounded: Bytes(row.bytes),
+        requested: Bytes(row.bytes - row.slack),
+        stack: StackId(row.stack),
+        backward: row.flags & 1 != 0,
+        before_recording: row.kind == EventKind::Base,
+        op: TextId(row.op),
+        phase: TextId(row.phase),
+        stream: TextId(row.stream.into()),
+        pool: TextId(row.pool.into()),
+        thread: ThreadId(row.thread),
+        made_at: here,
+        freed_at: None,
+        completed_at: None,
+        label: LabelId(0),
+    }
+}

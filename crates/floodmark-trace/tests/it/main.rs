@@ -1,0 +1,11 @@
+//! What the file promises: everything comes back, damage is told, and hostile bytes do no harm.
+
+#![expect(clippy::unwrap_used, reason = "in a test, a panic is the message")]
+
+mod damaged;
+mod hostile;
+mod laws;
+mod recording;
+mod salvage;
+mod size;
+mod training_loop;

@@ -1,0 +1,286 @@
+//! Recordings to test with: what a program did, as the records that it would have left.
+//!
+//! A [`Program`] is a list of acts. [`record`] plays them against a toy torch that keeps the totals, and
+//! gives the records; the rest of the file turns records into files and journals.
+
+use std::collections::BTreeMap;
+
+use floodmark_trace::journal::{
+    COMMITTED_OFFSET, Entry, FLAG_BACKWARD, FLAG_DEFERRED, Record, SLOT_BYTES, pack_strings,
+    record_kind, segment_header,
+};
+use floodmark_trace::{
+    Assembler, Batch, Device, Ending, EventKind, Header, Trace, TraceWriter, read_trace,
+};
+use proptest::prelude::*;
+
+pub(crate) const SESSION: u64 = 0xF100D;
+/// On the GPUs, before the recording began.
+pub(crate) const UNSEEN: u64 = 1 << 20;
+
+/// One thing that a program does. Small numbers, so that acts meet each other.
+#[derive(Debug, Clone)]
+pub(crate) enum Act {
+    Alloc {
+        device: u8,
+        place: u8,
+        bytes: u64,
+        slack: u8,
+        backward: bool,
+    },
+    Base {
+        device: u8,
+        place: u8,
+        bytes: u64,
+    },
+    Free {
+        device: u8,
+        place: u8,
+        deferred: bool,
+    },
+    FreeCompleted {
+        device: u8,
+        place: u8,
+    },
+    Label {
+        device: u8,
+        place: u8,
+        inside: u8,
+        label: u8,
+    },
+    Define {
+        kind: u8,
+        id: u8,
+        text: String,
+    },
+    Other {
+        kind: EventKind,
+        device: u8,
+        bytes: u64,
+        number: u8,
+    },
+    /// torch tells another total than its events add up to.
+    Lie {
+        device: u8,
+        place: u8,
+        allocated: u64,
+    },
+}
+
+/// An act, the thread that does it, and how much later its clock stands (or earlier).
+pub(crate) type Program = Vec<(Act, u16, i32)>;
+
+fn act() -> impl Strategy<Value = Act> {
+    let (device, place, bytes) = (0..3_u8, 0..6_u8, prop_oneof![0..5000_u64, Just(1 << 40)]);
+    let other = prop::sample::select(vec![
+        EventKind::SegmentAlloc,
+        EventKind::SegmentFree,
+        EventKind::SegmentMap,
+        EventKind::SegmentUnmap,
+        EventKind::BaseSegment,
+        EventKind::Oom,
+        EventKind::Step,
+        EventKind::Mark,
+        EventKind::PhaseBegin,
+        EventKind::PhaseEnd,
+        EventKind::OptimizerBegin,
+        EventKind::OptimizerEnd,
+    ]);
+    let at = (device.clone(), place);
+    prop_oneof![
+        8 => (at.clone(), bytes.clone(), any::<u8>(), any::<bool>()).prop_map(
+            |((device, place), bytes, slack, backward)| Act::Alloc { device, place, bytes, slack, backward }
+        ),
+        1 => (at.clone(), bytes.clone())
+            .prop_map(|((device, place), bytes)| Act::Base { device, place, bytes }),
+        6 => (at.clone(), any::<bool>())
+            .prop_map(|((device, place), deferred)| Act::Free { device, place, deferred }),
+        3 => at.clone().prop_map(|(device, place)| Act::FreeCompleted { device, place }),
+        3 => (at.clone(), 0..32_u8, 1..9_u8).prop_map(
+            |((device, place), inside, label)| Act::Label { device, place, inside, label }
+        ),
+        3 => (100..107_u8, 1..9_u8, "[a-zß]{0,12}")
+            .prop_map(|(kind, id, text)| Act::Define { kind, id, text }),
+        3 => (other, device, bytes, 1..9_u8).prop_map(
+            |(kind, device, bytes, number)| Act::Other { kind, device, bytes, number }
+        ),
+        1 => (at, 0..9000_u64)
+            .prop_map(|((device, place), allocated)| Act::Lie { device, place, allocated }),
+    ]
+}
+
+/// Any program, however strange: frees of what was never there, addresses handed out twice.
+pub(crate) fn any_program() -> impl Strategy<Value = Program> {
+    prop::collection::vec((act(), 0..3_u16, -2000..9000_i32), 0..80)
+}
+
+/// A program that torch could have run: its totals are true, and a block is freed before it is reused.
+pub(crate) fn possible_program() -> impl Strategy<Value = Program> {
+    any_program().prop_map(|program| {
+        let mut live = std::collections::BTreeSet::new();
+        let is_possible = |(act, ..): &(Act, u16, i32)| match *act {
+            Act::Alloc { device, place, .. } => live.insert((device, place)),
+            Act::Free { device, place, .. } => live.remove(&(device, place)),
+            Act::Base { .. } | Act::Lie { .. } => false,
+            _ => true,
+        };
+        program.into_iter().filter(is_possible).collect()
+    })
+}
+
+fn device(number: u8) -> Device {
+    if number == 0 { Device::CPU } else { Device::cuda(i8::try_from(number).unwrap() - 1) }
+}
+
+fn addr(place: u8) -> u64 {
+    0x7000_0000_0000 + u64::from(place) * 0x1_0000
+}
+
+/// The toy torch: what is allocated where.
+#[derive(Default)]
+struct Torch(BTreeMap<(u8, u8), u64>);
+
+impl Torch {
+    fn allocated(&self, device: u8) -> u64 {
+        let of_device = self.0.iter().filter(|((at, _), _)| *at == device);
+        let unseen = if device == 0 { 0 } else { UNSEEN };
+        of_device.map(|(_, bytes)| bytes).sum::<u64>() + unseen
+    }
+}
+
+/// The records of a program, in order.
+pub(crate) fn record(program: &Program) -> Vec<Entry> {
+    let mut torch = Torch::default();
+    let mut nanos = 0_u64;
+    let mut entries = Vec::new();
+    for (seq, (act, thread, later)) in (1..).zip(program) {
+        nanos = nanos.saturating_add_signed(i64::from(*later));
+        let (mut record, payload) = record_of(act, &mut torch);
+        (record.seq, record.time_nanos) = (seq, nanos);
+        record.payload_bytes = u32::try_from(payload.len()).unwrap();
+        entries.push(Entry { record, thread: *thread, payload: payload.into() });
+    }
+    entries
+}
+
+fn record_of(act: &Act, torch: &mut Torch) -> (Record, Vec<u8>) {
+    let new = |kind: EventKind, at: u8| Record::new(kind as u8, device(at));
+    let mut record = match *act {
+        Act::Alloc { device, place, bytes, slack, backward } => {
+            torch.0.insert((device, place), bytes);
+            let mut record = new(EventKind::Alloc, device);
+            (record.addr, record.bytes) = (addr(place), bytes);
+            record.requested = bytes.saturating_sub(u64::from(slack));
+            record.flags = if backward { FLAG_BACKWARD } else { 0 };
+            (record.stack, record.stream, record.pool) = (u32::from(slack), 3, u16::from(place));
+            (record.phase, record.op) = (u16::from(place), 7);
+            record.allocated = torch.allocated(device);
+            record
+        }
+        Act::Base { device, place, bytes } => {
+            torch.0.insert((device, place), bytes);
+            let mut record = new(EventKind::Base, device);
+            (record.addr, record.bytes) = (addr(place), bytes);
+            record
+        }
+        Act::Free { device, place, deferred } => {
+            torch.0.remove(&(device, place));
+            let mut record = new(EventKind::Free, device);
+            record.addr = addr(place);
+            record.flags = if deferred { FLAG_DEFERRED } else { 0 };
+            record.allocated = torch.allocated(device);
+            record
+        }
+        Act::FreeCompleted { device, place } => {
+            let mut record = new(EventKind::FreeCompleted, device);
+            record.addr = addr(place);
+            record
+        }
+        Act::Label { device, place, inside, label } => {
+            let mut record = new(EventKind::Label, device);
+            record.addr = addr(place) + u64::from(inside);
+            record.stack = u32::from(label);
+            record
+        }
+        Act::Define { kind, id, ref text } => {
+            let mut record = Record::new(kind, Device::CPU);
+            (record.addr, record.stack, record.bytes) = (u64::from(id), u32::from(id) - 1, 1);
+            let named = (record_kind::CODE..=record_kind::TEXT).contains(&kind);
+            let strings: &[&str] = if named { &[text, "second", "third"] } else { &[] };
+            return (record, pack_strings(strings));
+        }
+        Act::Other { kind, device, bytes, number } => {
+            let mut record = new(kind, device);
+            (record.addr, record.bytes, record.stack) = (bytes, bytes, u32::from(number));
+            record
+        }
+        Act::Lie { device, place, allocated } => {
+            torch.0.remove(&(device, place));
+            let mut record = new(EventKind::Free, device);
+            (record.addr, record.allocated, record.reserved) = (addr(place), allocated, 2 << 20);
+            record
+        }
+    };
+    if record.kind <= 2 && !record.device.is_cpu() && record.reserved == 0 {
+        record.reserved = record.allocated.next_multiple_of(2 << 20);
+    }
+    (record, Vec::new())
+}
+
+/// What an assembler makes of the records when it is emptied every `flush` records.
+pub(crate) fn batches(entries: &[Entry], flush: usize) -> Vec<Batch> {
+    let mut assembler = Assembler::default();
+    let fold = |chunk: &[Entry]| {
+        for entry in chunk {
+            assembler.push(entry);
+        }
+        assembler.take_batch()
+    };
+    entries.chunks(flush).map(fold).collect()
+}
+
+pub(crate) fn header() -> Header {
+    let command = vec!["train.py".to_owned()];
+    Header { session: format!("{SESSION:x}"), command, ..Header::default() }
+}
+
+/// A file without an ending, as a killed program leaves it.
+pub(crate) fn unfinished_file(batches: &[Batch]) -> Vec<u8> {
+    let mut file = Vec::new();
+    let mut writer = TraceWriter::new(&mut file, &header()).unwrap();
+    for batch in batches {
+        writer.write_batch(batch).unwrap();
+    }
+    file
+}
+
+/// A whole file.
+pub(crate) fn finished_file(batches: &[Batch]) -> Vec<u8> {
+    let mut writer = TraceWriter::new(Vec::new(), &header()).unwrap();
+    for batch in batches {
+        writer.write_batch(batch).unwrap();
+    }
+    writer.finish(&Ending::default()).unwrap()
+}
+
+/// The segments that the threads of these records have open.
+pub(crate) fn journal(entries: &[Entry]) -> Vec<Vec<u8>> {
+    let mut segments: BTreeMap<u16, Vec<u8>> = BTreeMap::new();
+    for entry in entries {
+        let new = || segment_header(SESSION, entry.thread).to_vec();
+        let segment = segments.entry(entry.thread).or_insert_with(new);
+        segment.extend_from_slice(&entry.record.to_bytes());
+        let mut payload = entry.payload.to_vec();
+        payload.resize(payload.len().next_multiple_of(SLOT_BYTES), 0);
+        segment.extend_from_slice(&payload);
+        let committed = &mut segment[COMMITTED_OFFSET..COMMITTED_OFFSET + 8];
+        let slots = u64::from_le_bytes(committed.try_into().unwrap()) + entry.record.slots() as u64;
+        committed.copy_from_slice(&slots.to_le_bytes());
+    }
+    segments.into_values().collect()
+}
+
+pub(crate) fn read(file: &[u8], journal: &[Vec<u8>]) -> Trace {
+    let segments: Vec<&[u8]> = journal.iter().map(Vec::as_slice).collect();
+    read_trace(file, &segments).unwrap()
+}

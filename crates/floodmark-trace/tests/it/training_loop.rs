@@ -1,0 +1,216 @@
+//! A training loop that never ran: the records that a small model on one GPU would leave.
+//!
+//! What repeats in a real recording repeats here (stacks, sizes, the order of frees), and what varies
+//! there varies here: every step has a batch of another length, times are scattered, the garbage
+//! collector changes the order now and then. The addresses come from a toy cache with one free list per
+//! size, as in the caching allocator.
+
+use std::collections::{BTreeMap, HashMap};
+
+use floodmark_trace::journal::{Entry, FLAG_BACKWARD, Record, pack_strings, record_kind};
+use floodmark_trace::{Assembler, Category, Device, Ending, EventKind, Header, TraceWriter};
+
+/// Allocations of one step; as many frees.
+const BLOCKS_PER_STEP: u64 = 1000;
+/// Lines that allocate.
+const STACKS: u64 = 400;
+/// How deep the call tree is below the line of the script.
+const DEPTH: u64 = 8;
+const GPU: Device = Device::cuda(0);
+
+/// Numbers that look random and are the same every time (`xorshift64*`).
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, below: u64) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) % below
+    }
+}
+
+/// The loop, ready to be asked for its records.
+pub(crate) struct TrainingLoop {
+    dice: Dice,
+    seq: u64,
+    nanos: u64,
+    allocated: u64,
+    reserved: u64,
+    next_addr: u64,
+    cache: HashMap<u64, Vec<u64>>,
+    sizes: BTreeMap<u64, u64>,
+    /// Tokens in the batch of this step.
+    tokens: u64,
+}
+
+impl TrainingLoop {
+    pub(crate) fn new() -> Self {
+        Self {
+            dice: Dice(0x9E37_79B9_7F4A_7C15),
+            seq: 0,
+            nanos: 0,
+            allocated: 0,
+            reserved: 0,
+            next_addr: 0x7F3A_0000_0000,
+            cache: HashMap::new(),
+            sizes: BTreeMap::new(),
+            tokens: 0,
+        }
+    }
+
+    fn record(&mut self, kind: u8, payload: &[u8], fill: impl FnOnce(&mut Record)) -> Entry {
+        self.seq += 1;
+        let mut record = Record::new(kind, GPU);
+        fill(&mut record);
+        record.seq = self.seq;
+        record.time_nanos = self.nanos;
+        record.allocated = if kind < 100 { self.allocated } else { record.allocated };
+        record.reserved = if kind < 100 { self.reserved } else { record.reserved };
+        record.payload_bytes = u32::try_from(payload.len()).unwrap();
+        let thread = u16::from(record.flags & FLAG_BACKWARD != 0);
+        Entry { record, thread, payload: payload.into() }
+    }
+
+    /// Functions, modules and the call tree: a trunk, and one branch per line that allocates.
+    pub(crate) fn definitions(&mut self) -> Vec<Entry> {
+        let mut entries = Vec::new();
+        for id in 1..=STACKS {
+            let file = format!("/home/user/project/model/layer_{}.py", id % 40);
+            let name = format!("Block{id}.forward");
+            let payload = pack_strings(&[&file, &name]);
+            entries.push(self.record(record_kind::CODE, &payload, |r| {
+                (r.addr, r.requested) = (id, 10 + id % 300);
+            }));
+            let payload = pack_strings(&["Linear", &format!("layers.{}.mlp.{id}", id % 12)]);
+            entries.push(self.record(record_kind::MODULE, &payload, |r| {
+                (r.addr, r.bytes) = (id, 1);
+            }));
+        }
+        for id in 1..=DEPTH + STACKS {
+            entries.push(self.record(record_kind::STACK, &[], |r| {
+                r.addr = id;
+                r.stack = u32::try_from((id - 1).min(DEPTH)).unwrap();
+                r.bytes = 1 + id % STACKS;
+                r.requested = 20 + id % 500;
+                r.allocated = id.saturating_sub(DEPTH);
+                r.reserved = 1;
+            }));
+        }
+        for id in 1..=STACKS / 4 {
+            let payload = pack_strings(&[&format!("layers.{id}.weight"), "(768, 768)", "float32"]);
+            entries.push(self.record(record_kind::LABEL, &payload, |r| {
+                (r.addr, r.bytes) = (id, Category::Gradient as u64);
+            }));
+        }
+        entries
+    }
+
+    /// One step: forward makes blocks and lets go of a few, backward lets go of the rest.
+    pub(crate) fn step(&mut self, number: u32) -> Vec<Entry> {
+        let mut entries = Vec::new();
+        let mut live = Vec::new();
+        self.tokens = 32 * (1 + self.dice.roll(32));
+        for block in 0..BLOCKS_PER_STEP {
+            let is_backward = block >= BLOCKS_PER_STEP / 2;
+            let (addr, entry) = self.alloc(block, is_backward);
+            entries.push(entry);
+            live.push(addr);
+            if block % 3 == 0 || is_backward {
+                // Not always the newest one: the garbage collector and other streams see to that.
+                let back = if self.dice.roll(10) == 0 { 1 + self.dice.roll(6) } else { 1 };
+                let at = live.len().saturating_sub(usize::try_from(back).unwrap());
+                let addr = live.remove(at);
+                entries.push(self.free(addr, is_backward));
+            }
+            if is_backward && let Some(addr) = live.pop() {
+                if block % 10 == 0 {
+                    entries.push(self.label(addr, block));
+                }
+                entries.push(self.free(addr, true));
+            }
+        }
+        while let Some(addr) = live.pop() {
+            entries.push(self.free(addr, false));
+        }
+        entries.push(self.record(EventKind::Step as u8, &[], |r| r.stack = number));
+        entries
+    }
+
+    fn pass_time(&mut self, usual_nanos: u64) {
+        let pause = if self.dice.roll(20) == 0 { self.dice.roll(400_000) } else { 0 };
+        self.nanos += usual_nanos / 2 + self.dice.roll(4 * usual_nanos) + pause;
+    }
+
+    fn alloc(&mut self, block: u64, is_backward: bool) -> (u64, Entry) {
+        self.pass_time(8_000);
+        let line = (block * 7) % STACKS;
+        // Half of the lines make what has the length of the batch, half what has that of a weight.
+        let length = if line.is_multiple_of(2) { self.tokens } else { 768 };
+        let mut requested = 4 * length * (1 + line % 24) * (1 + line % 5);
+        if self.dice.roll(20) == 0 {
+            requested += 4 * self.dice.roll(10_000);
+        }
+        let bytes = requested.next_multiple_of(512);
+        let addr = self.cache.get_mut(&bytes).and_then(Vec::pop).unwrap_or_else(|| {
+            self.next_addr += bytes;
+            self.next_addr - bytes
+        });
+        self.reserved =
+            self.reserved.max((self.next_addr - 0x7F3A_0000_0000).next_multiple_of(2 << 20));
+        self.sizes.insert(addr, bytes);
+        self.allocated += bytes;
+        let entry = self.record(EventKind::Alloc as u8, &[], |r| {
+            (r.addr, r.bytes, r.requested) = (addr, bytes, requested);
+            r.stack = u32::try_from(1 + DEPTH + line).unwrap();
+            (r.stream, r.pool) = (1, 2);
+            r.flags = if is_backward { FLAG_BACKWARD } else { 0 };
+        });
+        (addr, entry)
+    }
+
+    fn free(&mut self, addr: u64, is_backward: bool) -> Entry {
+        self.pass_time(4_000);
+        let bytes = self.sizes[&addr];
+        self.allocated -= bytes;
+        self.cache.entry(bytes).or_default().push(addr);
+        self.record(EventKind::Free as u8, &[], |r| {
+            (r.addr, r.bytes) = (addr, bytes);
+            r.flags = if is_backward { FLAG_BACKWARD } else { 0 };
+        })
+    }
+
+    fn label(&mut self, addr: u64, block: u64) -> Entry {
+        self.record(EventKind::Label as u8, &[], |r| {
+            r.addr = addr;
+            r.stack = u32::try_from(1 + block % (STACKS / 4)).unwrap();
+        })
+    }
+}
+
+/// The file of a loop of so many steps, flushed every `flush_rows` events; and how many events it has.
+pub(crate) fn write_loop(steps: u32, flush_rows: usize) -> (Vec<u8>, usize) {
+    let mut training = TrainingLoop::new();
+    let mut assembler = Assembler::default();
+    let header = Header { session: "1".to_owned(), ..Header::default() };
+    let mut writer = TraceWriter::new(Vec::new(), &header).unwrap();
+    let mut events = 0;
+    let mut flush = |assembler: &mut Assembler| {
+        let batch = assembler.take_batch();
+        events += batch.rows.len();
+        writer.write_batch(&batch).unwrap();
+    };
+    for entry in training.definitions() {
+        assembler.push(&entry);
+    }
+    for step in 0..steps {
+        for entry in training.step(step) {
+            assembler.push(&entry);
+            if assembler.pending_rows() >= flush_rows {
+                flush(&mut assembler);
+            }
+        }
+    }
+    flush(&mut assembler);
+    (writer.finish(&Ending::default()).unwrap(), events)
+}

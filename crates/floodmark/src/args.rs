@@ -1,0 +1,164 @@
+//! The words of the command line.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Args, Parser, Subcommand};
+use floodmark_analysis::{At, By};
+use floodmark_trace::Device;
+
+/// Shows how high memory stood in a `PyTorch` program, and what filled it.
+#[derive(Debug, Parser)]
+#[command(name = "floodmark", version, about, max_term_width = 100)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Record a Python program, without changing it
+    Run(RunArgs),
+    /// Say what a trace holds
+    Info(InfoArgs),
+    /// Say what filled a device at a moment
+    Report(ReportArgs),
+}
+
+#[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
+pub(crate) struct RunArgs {
+    /// Where to write the trace
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// Which devices to record: `all`, or names such as `cpu,cuda:0`
+    #[arg(long, default_value = "all", value_parser = parse_devices)]
+    pub(crate) devices: Devices,
+    /// Record no Python stacks
+    #[arg(long)]
+    pub(crate) no_stacks: bool,
+    /// Record the names of operators; costs time for each of them
+    #[arg(long)]
+    pub(crate) ops: bool,
+    /// How much memory the recorder may use
+    #[arg(long, default_value = "256MiB", value_name = "SIZE", value_parser = parse_size)]
+    pub(crate) max_memory: u64,
+    /// Record forked child processes too, each in a file of its own
+    #[arg(long)]
+    pub(crate) follow_fork: bool,
+    /// Replace a trace that exists
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Say nothing at the end
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+    /// Run a module, as `python -m` does: the first word of PROGRAM is its name
+    #[arg(short = 'm', long = "module")]
+    pub(crate) is_module: bool,
+    /// The script or module, then its own arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) program: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct InfoArgs {
+    /// A `.flood` file, or a folder with one per rank
+    pub(crate) trace: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReportArgs {
+    /// A `.flood` file, or a folder with one per rank
+    pub(crate) trace: PathBuf,
+    /// What the rows are
+    #[arg(long, default_value = "line", value_parser = by_parser())]
+    pub(crate) by: By,
+    /// The moment: `peak`, `oom`, `end`, or seconds since the recording began
+    #[arg(long, default_value = "peak", value_name = "MOMENT")]
+    pub(crate) at: At,
+    /// The device; by default the CUDA device with the highest peak, or the CPU where there is none
+    #[arg(long, value_parser = parse_device)]
+    pub(crate) device: Option<Device>,
+    /// The rank, in a folder; by default the one with the highest peak
+    #[arg(long)]
+    pub(crate) rank: Option<u32>,
+    /// How many rows to show; 0 shows all
+    #[arg(long, default_value_t = 25, value_name = "N")]
+    pub(crate) top: usize,
+    /// Let a line inside torch stand for itself, not for the line that called it
+    #[arg(long)]
+    pub(crate) torch_frames: bool,
+    /// Print JSON
+    #[arg(long, conflicts_with = "csv")]
+    pub(crate) json: bool,
+    /// Print comma-separated values
+    #[arg(long)]
+    pub(crate) csv: bool,
+}
+
+/// Which devices are recorded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Devices {
+    All,
+    These(Vec<Device>),
+}
+
+fn by_parser() -> impl TypedValueParser<Value = By> {
+    PossibleValuesParser::new(By::ALL.map(By::name)).try_map(|name| name.parse::<By>())
+}
+
+fn parse_device(text: &str) -> Result<Device, String> {
+    text.parse()
+        .map_err(|()| "a device is `cpu` or a kind and a number such as `cuda:0`".to_owned())
+}
+
+fn parse_devices(text: &str) -> Result<Devices, String> {
+    if text == "all" {
+        return Ok(Devices::All);
+    }
+    text.split(',').map(parse_device).collect::<Result<_, _>>().map(Devices::These)
+}
+
+/// `256MiB`, `1GiB`, `512M`, `100000`: binary units, whatever they are called.
+fn parse_size(text: &str) -> Result<u64, String> {
+    let wrong = || "a size is a number of bytes, or one with a unit such as `256MiB`".to_owned();
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = text[digits.len()..].to_ascii_lowercase();
+    let shift = match unit.trim_end_matches('b').trim_end_matches('i') {
+        "" => 0,
+        "k" => 10,
+        "m" => 20,
+        "g" => 30,
+        "t" => 40,
+        _ => return Err(wrong()),
+    };
+    let number: u64 = digits.trim().parse().map_err(|_| wrong())?;
+    number.checked_mul(1 << shift).ok_or_else(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_size_may_have_a_unit() {
+        let sizes = ["0", "512", "1k", "256MiB", "2GB", "1 TiB"].map(parse_size);
+        assert_eq!(sizes, [Ok(0), Ok(512), Ok(1024), Ok(256 << 20), Ok(2 << 30), Ok(1 << 40)]);
+        for wrong in ["", "MiB", "-1", "1.5GiB", "1XiB", "99999999999T"] {
+            assert!(parse_size(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_follows_the_script_is_its_own() {
+        let words = "floodmark run --ops -m pkg.train --quiet -m x --json";
+        let cli = Cli::try_parse_from(words.split(' ')).unwrap();
+        let Command::Run(run) = cli.command else { panic!("not run") };
+        assert!(run.ops && run.is_module && !run.quiet);
+        assert_eq!(run.program, ["pkg.train", "--quiet", "-m", "x", "--json"]);
+    }
+}

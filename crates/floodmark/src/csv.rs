@@ -1,0 +1,103 @@
+//! A report as comma-separated values (RFC 4180): numbers are plain, what is absent is empty.
+
+use floodmark_analysis::{By, Detail, Report, Row};
+
+/// A header, then one line per row.
+pub(crate) fn render(report: &Report) -> String {
+    let mut header = vec!["bytes", "cumulative", "count", "median", "where"];
+    header.extend(titles(report.by));
+    let mut text = line(header.into_iter().map(str::to_owned));
+    for row in &report.rows {
+        let numbers = [row.bytes.0, row.cumulative.0, row.count, row.median.0];
+        let numbers = numbers.map(|number| number.to_string()).into_iter();
+        text += &line(numbers.chain([row.place.clone()]).chain(values(row)));
+    }
+    text
+}
+
+fn titles(by: By) -> &'static [&'static str] {
+    match by {
+        By::Line => &["file", "line", "function", "module", "backward"],
+        By::Stack => &["frames", "module", "backward"],
+        By::Module => &["own", "depth", "class"],
+        By::Op => &["op"],
+        By::Phase => &["phase"],
+        By::Category => &["category", "largest"],
+        By::Tensor => &["name", "shape", "dtype", "category", "module", "step"],
+        By::Step => &["step", "peak", "end", "growth", "phases"],
+    }
+}
+
+/// One value per title.
+fn values(row: &Row) -> Vec<String> {
+    match &row.detail {
+        Detail::Line { file, line, function, module, backward } => {
+            vec![
+                or_empty(file.as_ref()),
+                or_empty(line.as_ref()),
+                or_empty(function.as_ref()),
+                or_empty(module.as_ref()),
+                backward.to_string(),
+            ]
+        }
+        Detail::Stack { frames, module, backward } => {
+            let frames: Vec<String> = frames.iter().map(ToString::to_string).collect();
+            vec![frames.join(";"), or_empty(module.as_ref()), backward.to_string()]
+        }
+        Detail::Module { own, depth, class } => {
+            vec![own.0.to_string(), depth.to_string(), or_empty(class.as_ref())]
+        }
+        Detail::Op { op } => vec![or_empty(op.as_ref())],
+        Detail::Phase { phase } => vec![or_empty(phase.as_ref())],
+        Detail::Category { category, largest } => {
+            let largest = largest.iter().map(|one| format!("{}={}", one.place, one.bytes.0));
+            vec![(*category).to_owned(), largest.collect::<Vec<_>>().join(";")]
+        }
+        Detail::Tensor { name, shape, dtype, category, module, step } => vec![
+            or_empty(name.as_ref()),
+            or_empty(shape.as_ref()),
+            or_empty(dtype.as_ref()),
+            (*category).to_owned(),
+            or_empty(module.as_ref()),
+            or_empty(step.as_ref()),
+        ],
+        Detail::Step { step, peak, end, growth, phases } => {
+            let phases = phases.iter().map(|(phase, bytes)| format!("{phase}={}", bytes.0));
+            vec![
+                or_empty(step.as_ref()),
+                or_empty(peak.map(|bytes| bytes.0).as_ref()),
+                or_empty(end.map(|bytes| bytes.0).as_ref()),
+                or_empty(growth.as_ref()),
+                phases.collect::<Vec<_>>().join(";"),
+            ]
+        }
+    }
+}
+
+fn or_empty<T: ToString>(value: Option<&T>) -> String {
+    value.map_or_else(String::new, ToString::to_string)
+}
+
+fn line(cells: impl Iterator<Item = String>) -> String {
+    let cells: Vec<String> = cells.map(|cell| quoted(&cell)).collect();
+    cells.join(",") + "\r\n"
+}
+
+fn quoted(cell: &str) -> String {
+    if cell.contains(['"', ',', '\r', '\n']) {
+        format!("\"{}\"", cell.replace('"', "\"\""))
+    } else {
+        cell.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_would_break_a_line_is_quoted() {
+        let cells = ["plain", "a,b", "say \"x\"", ""].map(str::to_owned);
+        assert_eq!(line(cells.into_iter()), "plain,\"a,b\",\"say \"\"x\"\"\",\r\n");
+    }
+}

@@ -1,0 +1,64 @@
+//! What went wrong, as the user sees it: what failed, why, what to do.
+
+use std::fmt::Write;
+
+use anstyle::{AnsiColor, Style};
+use floodmark_analysis::QuestionError;
+use floodmark_trace::{Hint, ReadError};
+
+use crate::open::OpenError;
+
+/// What can be wrong with a command line beyond its grammar.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum Problem {
+    #[error("there is no such file")]
+    NoSuchScript,
+    #[error("the module's name is not valid text")]
+    ModuleNotText,
+    #[error("the folder holds no trace (`*.flood`)")]
+    NoTraces,
+    #[error("the folder has no rank {rank}; it has {present}")]
+    NoSuchRank { rank: u32, present: String },
+    #[error("`--rank` chooses from a folder of traces, and this is a single one")]
+    NotAFolder,
+}
+
+impl Hint for Problem {
+    fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::NoSuchScript => Some("to run a module by its name, use `floodmark run -m NAME`"),
+            Self::NoTraces => Some("record one with `floodmark run script.py`"),
+            Self::NotAFolder => Some("leave `--rank` out"),
+            Self::ModuleNotText | Self::NoSuchRank { .. } => None,
+        }
+    }
+}
+
+const ERROR: Style = AnsiColor::Red.on_default().bold();
+const HINT: Style = AnsiColor::Cyan.on_default().bold();
+
+/// The whole message, with styles that the stream may strip.
+pub(crate) fn message(error: &anyhow::Error) -> String {
+    let mut text = format!("{ERROR}error{ERROR:#}: {error}\n");
+    for cause in error.chain().skip(1) {
+        let _ = writeln!(text, "  Caused by: {cause}");
+    }
+    if let Some(hint) = error.chain().find_map(hint) {
+        let _ = writeln!(text, "\n{HINT}hint{HINT:#}: {hint}");
+    }
+    text
+}
+
+fn hint(error: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
+    if let Some(error) = error.downcast_ref::<ReadError>() {
+        return error.hint();
+    }
+    if let Some(error) = error.downcast_ref::<QuestionError>() {
+        return error.hint();
+    }
+    if let Some(error) = error.downcast_ref::<OpenError>() {
+        return error.hint();
+    }
+    error.downcast_ref::<Problem>()?.hint()
+}

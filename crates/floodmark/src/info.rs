@@ -1,0 +1,135 @@
+//! `floodmark info`: what a trace holds.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use anyhow::Result;
+use floodmark_analysis::{DeviceSummary, Summary, summary};
+
+use crate::args::InfoArgs;
+use crate::open::{open, ranks};
+use crate::sentence;
+
+pub(crate) fn info(args: &InfoArgs) -> Result<String> {
+    let Some(ranks) = ranks(&args.trace)? else {
+        let summary = summary(&open(&args.trace)?);
+        if args.json {
+            return Ok(serde_json::to_string_pretty(&summary)? + "\n");
+        }
+        return Ok(details(&summary, &args.trace));
+    };
+    let mut summaries = Vec::new();
+    for (_, path) in ranks {
+        let summary = summary(&open(&path)?);
+        summaries.push((path, summary));
+    }
+    if args.json {
+        let summaries: Vec<_> = summaries.iter().map(|(_, summary)| summary).collect();
+        return Ok(serde_json::to_string_pretty(&summaries)? + "\n");
+    }
+    let parts: Vec<_> = summaries.iter().map(|(path, summary)| details(summary, path)).collect();
+    Ok(parts.join("\n"))
+}
+
+/// What is said at the end of a run: how much, when, what is missing.
+pub fn render_summary(summary: &Summary) -> String {
+    let mut text = format!("floodmark: {}\n", counts(summary));
+    for device in &summary.devices {
+        let _ = writeln!(text, "  {}", device_line(device));
+    }
+    for loss in &summary.losses.0 {
+        let _ = writeln!(text, "  ! {loss}");
+    }
+    text
+}
+
+fn details(summary: &Summary, path: &Path) -> String {
+    let mut text = format!("{}: {}\n", path.display(), counts(summary));
+    for loss in &summary.losses.0 {
+        let _ = writeln!(text, "! {loss}");
+    }
+    for device in &summary.devices {
+        let _ = writeln!(text, "{}", device_line(device));
+    }
+    for (name, value) in facts(summary) {
+        let _ = writeln!(text, "  {name:<10} {value}");
+    }
+    text
+}
+
+fn counts(summary: &Summary) -> String {
+    let mut text = format!(
+        "{} in {:.3} s, {}",
+        plural(summary.events as u64, "event"),
+        summary.seconds,
+        plural(summary.allocations as u64, "allocation"),
+    );
+    let _ = match summary.steps {
+        0 => Ok(()),
+        steps => write!(text, ", {}", plural(u64::from(steps), "step")),
+    };
+    let _ = write!(text, ", {}", plural(summary.threads as u64, "thread"));
+    if summary.failed_requests > 0 {
+        let failed = plural(summary.failed_requests as u64, "request");
+        let _ = write!(text, "; {failed} could not be met (`--at oom`)");
+    }
+    text
+}
+
+fn device_line(device: &DeviceSummary) -> String {
+    let mut text = sentence::moment(&device.at);
+    let mut of = Vec::new();
+    if let Some(total) = device.total {
+        of.push(format!("of {total}"));
+    }
+    if !device.name.is_empty() {
+        of.push(device.name.clone());
+    }
+    if !of.is_empty() {
+        let _ = write!(text, " ({})", of.join(", "));
+    }
+    text
+}
+
+/// What the header says, as far as it says something.
+fn facts(summary: &Summary) -> Vec<(&'static str, String)> {
+    let header = &summary.header;
+    let rank = match (header.rank, header.world_size) {
+        (Some(rank), Some(size)) => format!("{rank} of {size}"),
+        (Some(rank), None) => rank.to_string(),
+        (None, _) => String::new(),
+    };
+    let cuda = match (header.cuda.as_str(), header.driver.as_str()) {
+        (cuda, "") => cuda.to_owned(),
+        (cuda, driver) => format!("{cuda}, driver {driver}"),
+    };
+    let facts = [
+        ("command", header.command.join(" ")),
+        ("host", header.host.clone()),
+        ("rank", rank),
+        ("python", header.python.clone()),
+        ("torch", header.torch.clone()),
+        ("cuda", cuda),
+        (
+            "allocator",
+            [&*header.allocator_backend, &*header.allocator_conf].join(" ").trim().to_owned(),
+        ),
+        ("recorded", header.recorded.join(", ")),
+        ("by", format!("floodmark {}", header.floodmark)),
+    ];
+    facts.into_iter().filter(|(_, value)| !value.is_empty() && value != "floodmark ").collect()
+}
+
+/// `1,234 events`.
+pub(crate) fn plural(count: u64, noun: &str) -> String {
+    let digits = count.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    let ending = if count == 1 { "" } else { "s" };
+    format!("{text} {noun}{ending}")
+}

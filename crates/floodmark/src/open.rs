@@ -1,0 +1,109 @@
+//! From a path to a trace: a file with its journal, or a folder with one file per rank.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+use anyhow::{Context, Result};
+use floodmark_trace::{Hint, ReadError, Trace, read_trace};
+
+use crate::failure::Problem;
+
+/// Why a file could not be opened as a trace.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// There is nothing.
+    #[error("there is no such file")]
+    Missing,
+    /// The system does not let us read it.
+    #[error(transparent)]
+    Io(io::Error),
+    /// It can be read, and is no trace.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+}
+
+impl From<io::Error> for OpenError {
+    fn from(error: io::Error) -> Self {
+        if error.kind() == io::ErrorKind::NotFound { Self::Missing } else { Self::Io(error) }
+    }
+}
+
+impl Hint for OpenError {
+    fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Missing => Some("record one with `floodmark run -o FILE script.py`"),
+            Self::Io(_) => None,
+            Self::Read(error) => error.hint(),
+        }
+    }
+}
+
+/// Reads a trace, and what a killed program left in the journal beside it.
+pub fn open_trace(path: &Path) -> Result<Trace, OpenError> {
+    // The journal first: what is flushed meanwhile is then in the file, never in neither.
+    let segments = journal(path)?;
+    let file = fs::read(path)?;
+    let segments: Vec<&[u8]> = segments.iter().map(Vec::as_slice).collect();
+    Ok(read_trace(&file, &segments)?)
+}
+
+fn journal(path: &Path) -> io::Result<Vec<Vec<u8>>> {
+    let mut folder = path.as_os_str().to_owned();
+    folder.push(".journal");
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let mut paths = Vec::new();
+    for entry in entries {
+        let path = entry?.path();
+        if path.extension() == Some(OsStr::new("seg")) {
+            paths.push(path);
+        }
+    }
+    paths.sort();
+    let mut segments = Vec::new();
+    for path in paths {
+        match fs::read(path) {
+            Ok(bytes) => segments.push(bytes),
+            // A program that still runs removes what it has flushed.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(segments)
+}
+
+/// The same, with an error that names the path.
+pub(crate) fn open(path: &Path) -> Result<Trace> {
+    open_trace(path).with_context(|| format!("Failed to read `{}`", path.display()))
+}
+
+/// The traces in a folder, each with its rank; `None` when the path is no folder.
+pub(crate) fn ranks(path: &Path) -> Result<Option<Vec<(u32, PathBuf)>>> {
+    if !path.is_dir() {
+        return Ok(None);
+    }
+    let failed = || format!("Failed to read `{}`", path.display());
+    let mut paths = Vec::new();
+    for entry in fs::read_dir(path).with_context(failed)? {
+        let path = entry.with_context(failed)?.path();
+        if path.extension() == Some(OsStr::new("flood")) {
+            paths.push(path);
+        }
+    }
+    if paths.is_empty() {
+        return Err(Problem::NoTraces).with_context(failed);
+    }
+    paths.sort();
+    let ranked = (0_u32..).zip(paths).map(|(at, path)| (rank_of(&path).unwrap_or(at), path));
+    Ok(Some(ranked.collect()))
+}
+
+/// 3 of `rank-0003.flood`.
+fn rank_of(path: &Path) -> Option<u32> {
+    path.file_stem()?.to_str()?.strip_prefix("rank-")?.parse().ok()
+}

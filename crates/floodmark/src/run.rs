@@ -1,0 +1,76 @@
+//! `floodmark run`: what the Python side is to do.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use floodmark_trace::Device;
+
+use crate::args::{Devices, RunArgs};
+use crate::failure::Problem;
+
+/// What is run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Target {
+    /// A file, as `python FILE`.
+    Script(PathBuf),
+    /// A module, as `python -m MODULE`.
+    Module(String),
+}
+
+/// A program to record, and how.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
+pub struct RunPlan {
+    /// What is run.
+    pub target: Target,
+    /// The program's own arguments.
+    pub args: Vec<OsString>,
+    /// Where the trace goes; Python chooses when none is named.
+    pub output: Option<PathBuf>,
+    /// The devices to record; all when `None`.
+    pub devices: Option<Vec<Device>>,
+    /// Whether Python stacks are recorded.
+    pub stacks: bool,
+    /// Whether operators are recorded.
+    pub ops: bool,
+    /// How many bytes the recorder may use.
+    pub max_memory_bytes: u64,
+    /// Whether forked children are recorded.
+    pub follow_fork: bool,
+    /// Whether an existing trace may be replaced.
+    pub force: bool,
+    /// Whether to say nothing at the end.
+    pub quiet: bool,
+}
+
+pub(crate) fn plan(args: RunArgs) -> Result<RunPlan> {
+    let mut program = args.program.into_iter();
+    let name = program.next().context("no program is named")?;
+    let target = if args.is_module {
+        let module = name.into_string().map_err(|_| Problem::ModuleNotText)?;
+        Target::Module(module)
+    } else {
+        let script = PathBuf::from(name);
+        if !script.exists() {
+            let shown = script.display().to_string();
+            return Err(Problem::NoSuchScript).context(format!("Failed to run `{shown}`"));
+        }
+        Target::Script(script)
+    };
+    Ok(RunPlan {
+        target,
+        args: program.collect(),
+        output: args.output,
+        devices: match args.devices {
+            Devices::All => None,
+            Devices::These(devices) => Some(devices),
+        },
+        stacks: !args.no_stacks,
+        ops: args.ops,
+        max_memory_bytes: args.max_memory,
+        follow_fork: args.follow_fork,
+        force: args.force,
+        quiet: args.quiet,
+    })
+}

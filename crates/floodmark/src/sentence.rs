@@ -1,0 +1,48 @@
+//! A moment in one sentence: how much, when, in which step, phase and module.
+
+use std::fmt::Write;
+
+use floodmark_analysis::{At, Moment};
+
+use crate::shorten::shorten;
+
+/// `Peak of cuda:0: 13.54 GiB allocated, 14.20 GiB reserved, at 1.234 s in step 3, backward of mlp`.
+pub(crate) fn moment(moment: &Moment) -> String {
+    let device = moment.device;
+    let mut text = match moment.what {
+        At::Peak => format!("Peak of {device}:"),
+        At::Oom => format!("Out of memory on {device}: {}with", request(moment)),
+        At::End => format!("End on {device}:"),
+        At::Seconds(_) => format!("Moment of {device}:"),
+    };
+    let _ = write!(text, " {} allocated", moment.allocated);
+    if let Some(reserved) = moment.reserved {
+        let _ = write!(text, ", {reserved} reserved");
+    }
+    let _ = write!(text, ", at {:.3} s", moment.seconds);
+    if let Some(step) = moment.step {
+        let _ = write!(text, " in step {step}");
+    }
+    match (moment.phase.as_deref(), &moment.module) {
+        (Some("outside"), _) => text.push_str(", outside the model"),
+        (Some(phase), Some(module)) => {
+            let _ = write!(text, ", {phase} of {module}");
+        }
+        (Some(phase), None) => {
+            let _ = write!(text, ", {phase}");
+        }
+        (None, Some(module)) => {
+            let _ = write!(text, ", in {module}");
+        }
+        (None, None) => {}
+    }
+    text
+}
+
+/// `2.000 GiB asked for at train.py:3 (main), `.
+fn request(moment: &Moment) -> String {
+    let Some(request) = &moment.request else { return String::new() };
+    let place = request.place.as_deref().map(shorten);
+    let place = place.map_or_else(String::new, |place| format!(" at {place}"));
+    format!("{} asked for{place}, ", request.bytes)
+}

@@ -1,0 +1,162 @@
+//! A report as titles and cells, before it becomes text or HTML.
+
+use std::collections::BTreeSet;
+
+use floodmark_analysis::{At, By, Detail, Report, Row};
+use floodmark_trace::Bytes;
+
+use crate::shorten::shorten;
+
+/// On which side the cells of a column line up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Side {
+    Left,
+    Right,
+}
+
+/// A row of cells, and what is said below its last one.
+#[derive(Debug)]
+pub(crate) struct Cells {
+    pub(crate) cells: Vec<String>,
+    pub(crate) below: Vec<String>,
+}
+
+/// Titles and rows.
+#[derive(Debug)]
+pub(crate) struct Sheet {
+    pub(crate) columns: Vec<(String, Side)>,
+    pub(crate) rows: Vec<Cells>,
+}
+
+impl Sheet {
+    pub(crate) fn of(report: &Report) -> Self {
+        let phases = phases(report);
+        let rows = report.rows.iter().map(|row| cells(row, &phases)).collect();
+        Self { columns: columns(report, &phases), rows }
+    }
+}
+
+fn columns(report: &Report, phases: &[String]) -> Vec<(String, Side)> {
+    let number = |title: &str| (title.to_owned(), Side::Right);
+    let word = |title: &str| (title.to_owned(), Side::Left);
+    let usual = |last: &str| {
+        let mut columns: Vec<_> = ["Bytes", "Cumulative", "Median", "Count"].map(number).into();
+        columns.push(word(last));
+        columns
+    };
+    match report.by {
+        By::Line => usual("Location"),
+        By::Stack => usual("Stack, innermost frame first"),
+        By::Op => usual("Operator"),
+        By::Phase => usual("Phase"),
+        By::Category => usual("Category and its largest"),
+        By::Module => {
+            let mut columns: Vec<_> =
+                ["Bytes", "Own", "Cumulative", "Median", "Count"].map(number).into();
+            columns.push(word("Module"));
+            columns
+        }
+        By::Tensor => {
+            let mut columns: Vec<_> = ["Bytes", "Cumulative"].map(number).into();
+            columns.extend(["Category", "Shape", "Dtype", "Name or location"].map(word));
+            columns
+        }
+        By::Step => {
+            let mut columns = vec![word("Step")];
+            columns.extend(["Peak", "End", "Growth"].map(number));
+            columns.extend(phases.iter().map(|phase| number(&capitalised(phase))));
+            let is_peak = report.at.what == At::Peak;
+            columns.push(number(if is_peak { "Of this peak" } else { "Of this moment" }));
+            columns
+        }
+    }
+}
+
+fn cells(row: &Row, phases: &[String]) -> Cells {
+    let place = shorten(&row.place).to_owned();
+    let usual = |last| {
+        let numbers = [row.bytes, row.cumulative, row.median].map(|bytes| bytes.to_string());
+        let [bytes, cumulative, median] = numbers;
+        vec![bytes, cumulative, median, row.count.to_string(), last]
+    };
+    let only = |cells| Cells { cells, below: Vec::new() };
+    match &row.detail {
+        Detail::Line { .. } | Detail::Op { .. } | Detail::Phase { .. } => only(usual(place)),
+        Detail::Stack { frames, backward, .. } => {
+            let mut frames = frames.iter().map(|frame| shorten(&frame.to_string()).to_owned());
+            let mark = if *backward { " (backward)" } else { "" };
+            let innermost = frames.next().map_or(place, |frame| frame + mark);
+            Cells {
+                cells: usual(innermost),
+                below: frames.map(|frame| format!("  {frame}")).collect(),
+            }
+        }
+        Detail::Category { largest, .. } => {
+            let largest = largest.iter();
+            let largest = largest.map(|one| format!("  {:>9} {}", one.bytes, shorten(&one.place)));
+            Cells { cells: usual(place), below: largest.collect() }
+        }
+        Detail::Module { own, depth, class } => {
+            let mut cells = usual(module(&row.place, *depth, class.as_deref()));
+            cells.insert(1, own.to_string());
+            only(cells)
+        }
+        Detail::Tensor { shape, dtype, category, .. } => only(vec![
+            row.bytes.to_string(),
+            row.cumulative.to_string(),
+            (*category).to_owned(),
+            shape.clone().unwrap_or_default(),
+            dtype.clone().unwrap_or_default(),
+            place,
+        ]),
+        Detail::Step { step, peak, end, growth, phases: peaks } => {
+            let shown = |bytes: Option<Bytes>| bytes.map_or_else(String::new, |b| b.to_string());
+            let mut cells = vec![step.map_or(place, |step| step.to_string())];
+            cells.extend([shown(*peak), shown(*end), growth.map_or_else(String::new, signed)]);
+            cells.extend(phases.iter().map(|phase| shown(peaks.get(phase).copied())));
+            cells.push(row.bytes.to_string());
+            only(cells)
+        }
+    }
+}
+
+/// `    mlp (MLP)`: the last part of the path, as deep as it lies.
+fn module(path: &str, depth: u32, class: Option<&str>) -> String {
+    let name = if depth == 0 { path } else { path.rsplit('.').next().unwrap_or(path) };
+    let class = class.filter(|&class| class != name);
+    let class = class.map_or_else(String::new, |class| format!(" ({class})"));
+    format!("{:indent$}{name}{class}", "", indent = 2 * depth as usize)
+}
+
+/// Every phase of a report by step, in the order in which a step has them.
+fn phases(report: &Report) -> Vec<String> {
+    let mut all = BTreeSet::new();
+    for row in &report.rows {
+        if let Detail::Step { phases, .. } = &row.detail {
+            all.extend(phases.keys().cloned());
+        }
+    }
+    let mut phases: Vec<String> = all.into_iter().collect();
+    phases.sort_by_key(|phase| match phase.as_str() {
+        "forward" => 0,
+        "backward" => 1,
+        "optimizer" => 2,
+        "outside" => 4,
+        _ => 3,
+    });
+    phases
+}
+
+fn capitalised(word: &str) -> String {
+    let mut letters = word.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
+fn signed(growth: i64) -> String {
+    let sign = match growth {
+        0 => "",
+        1.. => "+",
+        _ => "−",
+    };
+    format!("{sign}{}", Bytes(growth.unsigned_abs()))
+}

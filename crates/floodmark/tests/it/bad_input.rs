@@ -1,0 +1,212 @@
+//! What failed, why, what to do; exit status 1.
+
+use crate::program::Folder;
+
+fn one_line() -> Folder {
+    Folder::new().with("x.flood", "alloc a cpu 1KiB at a.py:1")
+}
+
+#[test]
+fn a_file_that_is_no_trace_is_told_from_one_that_is_not_there() {
+    let folder = Folder::new().with_bytes("x.flood", b"hello, world");
+    insta::assert_snapshot!(folder.run("report x.flood"), @"
+    exit 1
+    --- stderr
+    error: Failed to read `x.flood`
+      Caused by: not a floodmark trace: it begins with [68, 65, 6c, 6c], not [46, 4c, 4f, 44]
+
+    hint: record one with `floodmark run script.py`
+    ");
+    insta::assert_snapshot!(folder.run("report y.flood"), @"
+    exit 1
+    --- stderr
+    error: Failed to read `y.flood`
+      Caused by: there is no such file
+
+    hint: record one with `floodmark run -o FILE script.py`
+    ");
+    insta::assert_snapshot!(folder.run("info ."), @"
+    exit 1
+    --- stderr
+    error: Failed to read `./x.flood`
+      Caused by: not a floodmark trace: it begins with [68, 65, 6c, 6c], not [46, 4c, 4f, 44]
+
+    hint: record one with `floodmark run script.py`
+    ");
+    let folder = Folder::new().with_bytes("x.flood", b"");
+    insta::assert_snapshot!(folder.run("info x.flood"), @"
+    exit 1
+    --- stderr
+    error: Failed to read `x.flood`
+      Caused by: the file is empty
+
+    hint: was the program stopped before it began? record it again
+    ");
+    let folder = Folder::new();
+    insta::assert_snapshot!(folder.run("report ."), @"
+    exit 1
+    --- stderr
+    error: Failed to read `.`
+      Caused by: the folder holds no trace (`*.flood`)
+
+    hint: record one with `floodmark run script.py`
+    ");
+}
+
+#[test]
+fn a_trace_of_a_newer_floodmark_asks_for_an_upgrade() {
+    let mut bytes = crate::script::file("alloc a cpu 1KiB");
+    bytes[4] = 200;
+    let folder = Folder::new().with_bytes("x.flood", &bytes);
+    insta::assert_snapshot!(folder.run("report x.flood"), @"
+    exit 1
+    --- stderr
+    error: Failed to read `x.flood`
+      Caused by: trace format 200 is newer than this build, which reads up to 1
+
+    hint: upgrade with `pip install --upgrade floodmark`
+    ");
+}
+
+#[test]
+fn a_trace_that_is_cut_says_so_above_its_rows() {
+    let mut bytes = crate::script::file("alloc a cpu 1KiB at a.py:1");
+    bytes.truncate(bytes.len() - 3);
+    let folder = Folder::new().with_bytes("x.flood", &bytes);
+    insta::assert_snapshot!(folder.run("report x.flood"), @"
+    exit 0
+    --- stdout
+    Peak of cpu: 1.000 KiB allocated, at 0.001 s, outside the model
+    ! the recording is not finished: what came after the last flush is not in the file
+        Bytes  Cumulative     Median  Count  Location
+    1.000 KiB   1.000 KiB  1.000 KiB      1  a.py:1 (main)
+    ");
+}
+
+#[test]
+fn a_question_that_makes_no_sense_is_answered_with_what_does() {
+    let folder = one_line();
+    insta::assert_snapshot!(folder.run("report x.flood --device cuda:1"), @"
+    exit 1
+    --- stderr
+    error: Failed to report on `x.flood`
+      Caused by: nothing was recorded on cuda:1; the trace has cpu
+
+    hint: choose one of them with `--device`
+    ");
+    insta::assert_snapshot!(folder.run("report x.flood --device gpu"), @"
+    exit 1
+    --- stderr
+    error: invalid value 'gpu' for '--device <DEVICE>': a device is `cpu` or a kind and a number such as `cuda:0`
+
+    For more information, try '--help'.
+    ");
+    insta::assert_snapshot!(folder.run("report x.flood --at yesterday"), @"
+    exit 1
+    --- stderr
+    error: invalid value 'yesterday' for '--at <MOMENT>': a moment is `peak`, `oom`, `end` or a number of seconds such as `1.25`
+
+    For more information, try '--help'.
+    ");
+    insta::assert_snapshot!(folder.run("report x.flood --at 99"), @"
+    exit 1
+    --- stderr
+    error: Failed to report on `x.flood`
+      Caused by: 99 s is after the end of the recording, which is 0.001 s long
+
+    hint: `--at end` shows the last moment
+    ");
+    insta::assert_snapshot!(folder.run("report x.flood --at oom"), @"
+    exit 1
+    --- stderr
+    error: Failed to report on `x.flood`
+      Caused by: no request failed in this trace
+
+    hint: `--at peak` shows the moment that came nearest to it
+    ");
+    insta::assert_snapshot!(folder.run("report x.flood --by colour"), @"
+    exit 1
+    --- stderr
+    error: invalid value 'colour' for '--by <BY>'
+      [possible values: line, stack, module, op, phase, category, tensor, step]
+
+    For more information, try '--help'.
+    ");
+    insta::assert_snapshot!(folder.run("report x.flood --rank 1"), @"
+    exit 1
+    --- stderr
+    error: Failed to read `x.flood`
+      Caused by: `--rank` chooses from a folder of traces, and this is a single one
+
+    hint: leave `--rank` out
+    ");
+    insta::assert_snapshot!(folder.run("report x.flood --json --csv"), @"
+    exit 1
+    --- stderr
+    error: the argument '--json' cannot be used with '--csv'
+
+    Usage: floodmark report --json <TRACE>
+
+    For more information, try '--help'.
+    ");
+}
+
+#[test]
+fn a_program_that_does_not_exist_is_not_run() {
+    let folder = one_line();
+    insta::assert_snapshot!(folder.run("run missing.py --epochs 3"), @"
+    exit 1
+    --- stderr
+    error: Failed to run `missing.py`
+      Caused by: there is no such file
+
+    hint: to run a module by its name, use `floodmark run -m NAME`
+    ");
+    insta::assert_snapshot!(folder.run("run --max-memory lots x.py"), @"
+    exit 1
+    --- stderr
+    error: invalid value 'lots' for '--max-memory <SIZE>': a size is a number of bytes, or one with a unit such as `256MiB`
+
+    For more information, try '--help'.
+    ");
+    insta::assert_snapshot!(folder.run("run --devices cpu,gpu x.py"), @"
+    exit 1
+    --- stderr
+    error: invalid value 'cpu,gpu' for '--devices <DEVICES>': a device is `cpu` or a kind and a number such as `cuda:0`
+
+    For more information, try '--help'.
+    ");
+}
+
+/// Recording happens in Python; the program only passes the words on.
+#[test]
+fn a_run_is_handed_to_python() {
+    let folder = one_line().with_bytes("train.py", b"");
+    let python = folder.path().join("python3");
+    std::fs::write(&python, "#!/bin/sh\necho python3 \"$@\"\nexit 7\n").unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&python, mode).unwrap();
+    let mut command = folder.command("run -o y.flood train.py --quiet -m x");
+    let output = command.env("PATH", folder.path()).output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(said, "python3 -m floodmark run -o y.flood train.py --quiet -m x\n");
+    assert_eq!(output.status.code(), Some(7));
+
+    let output = folder.command("run train.py").env("PATH", "/nowhere").output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    insta::assert_snapshot!(String::from_utf8(output.stderr).unwrap(), @"
+    error: Failed to start `python3 -m floodmark`
+      Caused by: No such file or directory (os error 2)
+
+    hint: activate the environment into which you installed floodmark with `pip`
+    ");
+}
+
+#[test]
+fn help_is_no_failure() {
+    let folder = Folder::new();
+    for line in ["--help", "--version", "run --help", "report --help", "info --help"] {
+        folder.command(line).assert().success();
+    }
+    folder.command("").assert().code(1);
+}

@@ -1,0 +1,310 @@
+//! What the commands show.
+
+use std::io::Read;
+use std::process::Stdio;
+
+use crate::program::Folder;
+
+const TRAINING: &str = "
+    unseen cuda:0 1MiB
+    base w cuda:0 2MiB
+    label w parameter layers.0.fc.weight (512,1024) float32
+    alloc batch cpu 64KiB at /data/site-packages/loader/fetch.py:3:fetch
+    alloc a cuda:0 4MiB asking 3MiB at model.py:10:forward > torch/nn.py:5:linear in layers.0.fc op mm
+    alloc b cuda:0 6MiB at model.py:10:forward > torch/nn.py:5:linear in layers.1.fc op mm
+    alloc l cuda:0 512B at train.py:7
+    backward alloc g cuda:0 2MiB at model.py:10:forward in layers.0.fc op mm
+    label g gradient layers.0.fc.weight (512,1024) float32
+    free a
+    free b
+    optimizer begin
+    alloc s cuda:0 2MiB at torch/adam.py:3:step
+    label s optimizer-state layers.0.fc.weight.exp_avg (512,1024) float32
+    optimizer end
+    alloc b2 cuda:0 3MiB at model.py:10:forward in layers.1.fc op mm
+    oom cuda:0 1GiB at model.py:12:forward in layers.1.fc
+    optimizer begin
+    optimizer end";
+
+fn training() -> Folder {
+    Folder::new().with("x.flood", TRAINING)
+}
+
+#[test]
+fn a_report_is_the_peak_by_line() {
+    insta::assert_snapshot!(training().run("report x.flood"), @"
+    exit 0
+    --- stdout
+    Peak of cuda:0: 15.00 MiB allocated, 16.00 MiB reserved, at 0.008 s in step 0, backward of layers.0.fc
+        Bytes  Cumulative     Median  Count  Location
+    10.00 MiB   10.00 MiB  6.000 MiB      2  model.py:10 (forward)
+    3.000 MiB   13.00 MiB  2.000 MiB      1  before recording
+    2.000 MiB   15.00 MiB  2.000 MiB      1  model.py:10 (forward) (backward)
+        512 B   15.00 MiB      512 B      1  train.py:7 (main)
+    ");
+}
+
+#[test]
+fn a_report_has_eight_groupings() {
+    let folder = training();
+    insta::assert_snapshot!(folder.stdout("report x.flood --by stack"), @"
+    Peak of cuda:0: 15.00 MiB allocated, 16.00 MiB reserved, at 0.008 s in step 0, backward of layers.0.fc
+        Bytes  Cumulative     Median  Count  Stack, innermost frame first
+    6.000 MiB   6.000 MiB  6.000 MiB      1  torch/nn.py:5 (linear)
+                                               model.py:10 (forward)
+                                               torch/module.py:9 (_call_impl)
+    4.000 MiB   10.00 MiB  4.000 MiB      1  torch/nn.py:5 (linear)
+                                               model.py:10 (forward)
+                                               torch/module.py:9 (_call_impl)
+    3.000 MiB   13.00 MiB  2.000 MiB      1  before recording
+    2.000 MiB   15.00 MiB  2.000 MiB      1  model.py:10 (forward) (backward)
+                                               torch/module.py:9 (_call_impl)
+        512 B   15.00 MiB      512 B      1  train.py:7 (main)
+    ");
+    insta::assert_snapshot!(folder.stdout("report x.flood --by module"), @"
+    Peak of cuda:0: 15.00 MiB allocated, 16.00 MiB reserved, at 0.008 s in step 0, backward of layers.0.fc
+        Bytes        Own  Cumulative     Median  Count  Module
+    14.00 MiB        0 B         0 B  4.000 MiB      4  layers
+    8.000 MiB        0 B         0 B  2.000 MiB      3    0
+    8.000 MiB  8.000 MiB   8.000 MiB  2.000 MiB      3      fc (Layer)
+    6.000 MiB        0 B   8.000 MiB  6.000 MiB      1    1
+    6.000 MiB  6.000 MiB   14.00 MiB  6.000 MiB      1      fc (Layer)
+    1.000 MiB  1.000 MiB   15.00 MiB        0 B      0  before recording
+        512 B      512 B   15.00 MiB      512 B      1  (no module)
+    ");
+    insta::assert_snapshot!(folder.stdout("report x.flood --by op"), @"
+    Peak of cuda:0: 15.00 MiB allocated, 16.00 MiB reserved, at 0.008 s in step 0, backward of layers.0.fc
+        Bytes  Cumulative     Median  Count  Operator
+    12.00 MiB   12.00 MiB  4.000 MiB      3  mm
+    3.000 MiB   15.00 MiB  2.000 MiB      1  before recording
+        512 B   15.00 MiB      512 B      1  (operator not recorded)
+    ");
+    insta::assert_snapshot!(folder.stdout("report x.flood --by phase"), @"
+    Peak of cuda:0: 15.00 MiB allocated, 16.00 MiB reserved, at 0.008 s in step 0, backward of layers.0.fc
+        Bytes  Cumulative     Median  Count  Phase
+    10.00 MiB   10.00 MiB  4.000 MiB      3  forward
+    3.000 MiB   13.00 MiB  2.000 MiB      1  before recording
+    2.000 MiB   15.00 MiB  2.000 MiB      1  backward
+    ");
+    insta::assert_snapshot!(folder.stdout("report x.flood --by category"), @"
+    Peak of cuda:0: 15.00 MiB allocated, 16.00 MiB reserved, at 0.008 s in step 0, backward of layers.0.fc
+        Bytes  Cumulative     Median  Count  Category and its largest
+    10.00 MiB   10.00 MiB  4.000 MiB      3  activation
+                                               6.000 MiB model.py:10 (forward)
+                                               4.000 MiB model.py:10 (forward)
+                                                   512 B train.py:7 (main)
+    2.000 MiB   12.00 MiB  2.000 MiB      1  gradient
+                                               2.000 MiB layers.0.fc.weight
+    2.000 MiB   14.00 MiB  2.000 MiB      1  parameter
+                                               2.000 MiB layers.0.fc.weight
+    1.000 MiB   15.00 MiB        0 B      0  other
+    ");
+    insta::assert_snapshot!(folder.stdout("report x.flood --by tensor"), @"
+    Peak of cuda:0: 15.00 MiB allocated, 16.00 MiB reserved, at 0.008 s in step 0, backward of layers.0.fc
+        Bytes  Cumulative  Category    Shape       Dtype    Name or location
+    6.000 MiB   6.000 MiB  activation                       model.py:10 (forward)
+    4.000 MiB   10.00 MiB  activation                       model.py:10 (forward)
+    2.000 MiB   12.00 MiB  parameter   (512,1024)  float32  layers.0.fc.weight
+    2.000 MiB   14.00 MiB  gradient    (512,1024)  float32  layers.0.fc.weight
+    1.000 MiB   15.00 MiB  other                            before recording
+        512 B   15.00 MiB  activation                       train.py:7 (main)
+    ");
+    insta::assert_snapshot!(folder.stdout("report x.flood --by step"), @"
+    Peak of cuda:0: 15.00 MiB allocated, 16.00 MiB reserved, at 0.008 s in step 0, backward of layers.0.fc
+    Step                   Peak        End      Growth    Forward   Backward  Optimizer  Of this peak
+    before recording                                                                        3.000 MiB
+    0                 15.00 MiB  7.000 MiB              13.00 MiB  15.00 MiB  7.000 MiB     12.00 MiB
+    1                 10.00 MiB  10.00 MiB  +3.000 MiB  10.00 MiB                                 0 B
+    ");
+}
+
+#[test]
+fn a_report_says_what_it_leaves_out() {
+    insta::assert_snapshot!(training().stdout("report x.flood --top 2"), @"
+    Peak of cuda:0: 15.00 MiB allocated, 16.00 MiB reserved, at 0.008 s in step 0, backward of layers.0.fc
+        Bytes  Cumulative     Median  Count  Location
+    10.00 MiB   10.00 MiB  6.000 MiB      2  model.py:10 (forward)
+    3.000 MiB   13.00 MiB  2.000 MiB      1  before recording
+    … and 2 more rows, 2.000 MiB
+    ");
+    insta::assert_snapshot!(training().stdout("report x.flood --by step --top 1"), @"
+    Peak of cuda:0: 15.00 MiB allocated, 16.00 MiB reserved, at 0.008 s in step 0, backward of layers.0.fc
+    Step       Peak        End      Growth    Forward  Of this peak
+    1     10.00 MiB  10.00 MiB  +3.000 MiB  10.00 MiB           0 B
+    … and 2 earlier rows, 15.00 MiB
+    ");
+}
+
+#[test]
+fn a_report_is_of_any_moment_and_device() {
+    let folder = training();
+    insta::assert_snapshot!(folder.stdout("report x.flood --at oom --top 1"), @"
+    Out of memory on cuda:0: 1.000 GiB asked for at model.py:12 (forward), with 10.00 MiB allocated, 16.00 MiB reserved, at 0.017 s in step 1, forward of layers.1.fc
+        Bytes  Cumulative     Median  Count  Location
+    3.000 MiB   3.000 MiB  2.000 MiB      1  before recording
+    … and 4 more rows, 7.000 MiB
+    ");
+    insta::assert_snapshot!(folder.stdout("report x.flood --at end --top 1"), @"
+    End on cuda:0: 10.00 MiB allocated, 16.00 MiB reserved, at 0.019 s in step 1
+        Bytes  Cumulative     Median  Count  Location
+    3.000 MiB   3.000 MiB  2.000 MiB      1  before recording
+    … and 4 more rows, 7.000 MiB
+    ");
+    insta::assert_snapshot!(folder.stdout("report x.flood --at 0.005 --top 1"), @"
+    Moment of cuda:0: 7.000 MiB allocated, 8.000 MiB reserved, at 0.005 s in step 0, forward of layers.0.fc
+        Bytes  Cumulative     Median  Count  Location
+    4.000 MiB   4.000 MiB  4.000 MiB      1  model.py:10 (forward)
+    … and 1 more row, 3.000 MiB
+    ");
+    insta::assert_snapshot!(folder.stdout("report x.flood --device cpu"), @"
+    Peak of cpu: 64.00 KiB allocated, at 0.004 s in step 0, outside the model
+        Bytes  Cumulative     Median  Count  Location
+    64.00 KiB   64.00 KiB  64.00 KiB      1  loader/fetch.py:3 (fetch)
+    ");
+}
+
+#[test]
+fn json_and_csv_have_plain_numbers() {
+    let folder = training();
+    insta::assert_snapshot!(folder.stdout("report x.flood --json --top 1 --at oom"), @r#"
+    {
+      "floodmark": "0.1.0",
+      "format": 1,
+      "device": "cuda:0",
+      "by": "line",
+      "at": {
+        "what": "oom",
+        "seconds": 0.017,
+        "step": 1,
+        "phase": "forward",
+        "module": "layers.1.fc",
+        "request": {
+          "bytes": 1073741824,
+          "where": "model.py:12 (forward)"
+        }
+      },
+      "allocated": 10486272,
+      "reserved": 16777216,
+      "requested": null,
+      "losses": [],
+      "total_rows": 5,
+      "rows": [
+        {
+          "bytes": 3145728,
+          "cumulative": 3145728,
+          "count": 1,
+          "median": 2097152,
+          "where": "before recording",
+          "file": null,
+          "line": null,
+          "function": null,
+          "module": null,
+          "backward": false
+        }
+      ]
+    }
+    "#);
+    let csv = folder.stdout("report x.flood --csv --by tensor --top 2").replace("\r\n", "\n");
+    insta::assert_snapshot!(csv, @"
+    bytes,cumulative,count,median,where,name,shape,dtype,category,module,step
+    6291456,6291456,1,6291456,model.py:10 (forward),,,,activation,layers.1.fc,0
+    4194304,10485760,1,4194304,model.py:10 (forward),,,,activation,layers.0.fc,0
+    ");
+}
+
+/// A table for a machine has as many cells in each line as in the first.
+#[test]
+fn csv_lines_are_as_long_as_their_header() {
+    let folder = Folder::new().with("x.flood", TRAINING.replace("(512,1024)", "()").as_str());
+    for by in ["line", "stack", "module", "op", "phase", "category", "tensor", "step"] {
+        let csv = folder.stdout(&format!("report x.flood --csv --by {by} --top 0"));
+        let cells: Vec<usize> = csv.lines().map(|line| line.split(',').count()).collect();
+        assert!(cells.iter().all(|&count| count == cells[0]), "{csv}");
+    }
+}
+
+#[test]
+fn info_says_what_a_trace_holds() {
+    insta::assert_snapshot!(training().stdout("info x.flood"), @"
+    x.flood: 21 events in 0.019 s, 8 allocations, 2 steps, 1 thread; 1 request could not be met (`--at oom`)
+    Peak of cpu: 64.00 KiB allocated, at 0.004 s in step 0, outside the model
+    Peak of cuda:0: 15.00 MiB allocated, 16.00 MiB reserved, at 0.008 s in step 0, backward of layers.0.fc
+      by         floodmark 0.1.0
+    ");
+    let json: serde_json::Value =
+        serde_json::from_str(&training().stdout("info x.flood --json")).unwrap();
+    assert_eq!(json["devices"][1]["peak"], (15 << 20) + 512);
+    assert_eq!(json["devices"][1]["at"]["phase"], "backward");
+    assert_eq!(json["steps"], 2);
+}
+
+#[test]
+fn a_folder_has_one_trace_per_rank() {
+    let folder = Folder::new()
+        .with("run/rank-0000.flood", "alloc a cuda:0 1KiB at a.py:1")
+        .with("run/rank-0003.flood", "alloc a cuda:3 2KiB at b.py:1")
+        .with_bytes("run/notes.txt", b"not a trace");
+    insta::assert_snapshot!(folder.run("report run"), @"
+    exit 0
+    --- stdout
+    Peak of cuda:3: 2.000 KiB allocated, 2.000 MiB reserved, at 0.001 s, outside the model
+        Bytes  Cumulative     Median  Count  Location
+    2.000 KiB   2.000 KiB  2.000 KiB      1  b.py:1 (main)
+    --- stderr
+    of 2 ranks, rank 3 has the highest peak; `--rank` chooses another
+    ");
+    insta::assert_snapshot!(folder.run("report run --rank 0"), @"
+    exit 0
+    --- stdout
+    Peak of cuda:0: 1.000 KiB allocated, 2.000 MiB reserved, at 0.001 s, outside the model
+        Bytes  Cumulative     Median  Count  Location
+    1.000 KiB   1.000 KiB  1.000 KiB      1  a.py:1 (main)
+    ");
+    insta::assert_snapshot!(folder.run("report run --rank 1"), @"
+    exit 1
+    --- stderr
+    error: Failed to read `run`
+      Caused by: the folder has no rank 1; it has 0, 3
+    ");
+    insta::assert_snapshot!(folder.stdout("info run"), @"
+    run/rank-0000.flood: 2 events in 0.001 s, 1 allocation, 1 thread
+    Peak of cuda:0: 1.000 KiB allocated, 2.000 MiB reserved, at 0.001 s, outside the model
+      by         floodmark 0.1.0
+
+    run/rank-0003.flood: 2 events in 0.001 s, 1 allocation, 1 thread
+    Peak of cuda:3: 2.000 KiB allocated, 2.000 MiB reserved, at 0.001 s, outside the model
+      by         floodmark 0.1.0
+    ");
+}
+
+#[test]
+fn what_a_killed_program_left_is_read_from_its_journal() {
+    let folder = Folder::new().with_killed("x.flood", TRAINING);
+    insta::assert_snapshot!(folder.stdout("report x.flood --top 1"), @"
+    Peak of cuda:0: 15.00 MiB allocated, 16.00 MiB reserved, at 0.008 s in step 0, backward of layers.0.fc
+    ! the program was killed; its last 41 records were taken from the journal
+        Bytes  Cumulative     Median  Count  Location
+    10.00 MiB   10.00 MiB  6.000 MiB      2  model.py:10 (forward)
+    … and 3 more rows, 5.000 MiB
+    ");
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_is_no_failure() {
+    let lines = (0..5000).map(|n| format!("alloc n{n} cpu 1KiB at a.py:{n}"));
+    let script = lines.collect::<Vec<_>>().join("\n");
+    let folder = Folder::new().with("x.flood", &script);
+    let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_floodmark"))
+        .current_dir(folder.path())
+        .args(["report", "x.flood", "--top", "0"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut first = [0; 10];
+    let mut out = child.stdout.take().unwrap();
+    out.read_exact(&mut first).unwrap();
+    drop(out);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), output.stderr), (Some(0), vec![]));
+}

@@ -1,0 +1,13 @@
+//! The real program: exit status, stdout and stderr.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::format_push_string,
+    reason = "the helpers of tests are tests too"
+)]
+
+mod bad_input;
+mod commands;
+mod program;
+#[path = "../../../floodmark-analysis/tests/it/script.rs"]
+mod script;

@@ -1,0 +1,75 @@
+//! Runs the program in a folder of its own.
+
+use std::path::Path;
+
+use assert_cmd::Command;
+use floodmark_trace::TraceWriter;
+use floodmark_trace::journal::{self, COMMITTED_OFFSET, SLOT_BYTES};
+use tempfile::TempDir;
+
+/// A folder with traces in it.
+pub(crate) struct Folder(TempDir);
+
+impl Folder {
+    pub(crate) fn new() -> Self {
+        Self(TempDir::new().unwrap())
+    }
+
+    /// Puts the recording of a script into the folder.
+    pub(crate) fn with(self, name: &str, script: &str) -> Self {
+        self.with_bytes(name, &crate::script::file(script))
+    }
+
+    /// Puts what a program leaves that was killed before it wrote more than the header.
+    pub(crate) fn with_killed(self, name: &str, script: &str) -> Self {
+        let entries = crate::script::entries(script);
+        let mut segment = journal::segment_header(1, 0).to_vec();
+        for entry in &entries {
+            let end = segment.len() + entry.record.slots() * SLOT_BYTES;
+            segment.extend_from_slice(&entry.record.to_bytes());
+            segment.extend_from_slice(&entry.payload);
+            segment.resize(end, 0);
+        }
+        let slots: usize = entries.iter().map(|entry| entry.record.slots()).sum();
+        segment[COMMITTED_OFFSET..][..8].copy_from_slice(&(slots as u64).to_le_bytes());
+        let mut file = Vec::new();
+        TraceWriter::new(&mut file, &crate::script::header()).unwrap();
+        self.with_bytes(name, &file).with_bytes(&format!("{name}.journal/0-0.seg"), &segment)
+    }
+
+    pub(crate) fn with_bytes(self, name: &str, bytes: &[u8]) -> Self {
+        let path = self.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, bytes).unwrap();
+        self
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    /// stdout alone, of a command that must succeed.
+    pub(crate) fn stdout(&self, line: &str) -> String {
+        let output = self.command(line).assert().success().get_output().clone();
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// The exit status, then stdout, then stderr.
+    pub(crate) fn run(&self, line: &str) -> String {
+        let output = self.command(line).output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+        let mut shown = format!("exit {}\n", output.status.code().unwrap());
+        for (name, bytes) in [("stdout", &output.stdout), ("stderr", &output.stderr)] {
+            if !bytes.is_empty() {
+                shown += &format!("--- {name}\n{}", text(bytes));
+            }
+        }
+        shown
+    }
+
+    pub(crate) fn command(&self, line: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_floodmark"));
+        command.current_dir(self.path()).args(line.split_whitespace());
+        command
+    }
+}

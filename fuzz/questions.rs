@@ -1,0 +1,51 @@
+//! What every reader of a trace asks of it, with the answers that must hold.
+
+use floodmark_trace::{StackId, Subject, read_trace};
+
+/// Reads a trace and asks it everything.
+pub fn ask(file: &[u8], journal: &[&[u8]]) {
+    let Ok(trace) = read_trace(file, journal) else { return };
+    for (at, event) in trace.events.iter().enumerate() {
+        match event.subject {
+            Subject::Alloc(id) => {
+                assert_eq!(trace.allocations[id.index()].made_at as usize, at);
+            }
+            Subject::Free { allocation, .. } => {
+                assert_eq!(trace.allocations[allocation.index()].freed_at, Some(at as u32));
+            }
+            Subject::FreeCompleted(id) => {
+                assert_eq!(trace.allocations[id.index()].completed_at, Some(at as u32));
+            }
+            Subject::Label { allocation, label } => {
+                assert!(trace.allocations[allocation.index()].made_at < at as u32);
+                let _ = trace.label(label);
+            }
+            Subject::SegmentAlloc(id)
+            | Subject::SegmentFree(id)
+            | Subject::SegmentMap(id)
+            | Subject::SegmentUnmap(id)
+            | Subject::BaseSegment(id) => assert!((id as usize) < trace.segments.len()),
+            Subject::Oom(id) => assert!((id as usize) < trace.ooms.len()),
+            Subject::Mark(text) | Subject::PhaseBegin(text) | Subject::PhaseEnd(text) => {
+                let _ = trace.text(text);
+            }
+            Subject::FreeUnknown(_)
+            | Subject::Reserved(_)
+            | Subject::Step(_)
+            | Subject::OptimizerBegin
+            | Subject::OptimizerEnd => {}
+        }
+    }
+    assert!(trace.events.windows(2).all(|pair| pair[0].time <= pair[1].time));
+    for id in 0..trace.stack_count().min(1000) {
+        let id = StackId(id as u32);
+        assert!(trace.frames(id).count() <= trace.stack_count());
+        let _ = (trace.module_path(id), trace.module_class(id));
+    }
+    for device in trace.devices() {
+        let _ = trace.unseen_at_start(device);
+    }
+    for loss in &trace.losses.0 {
+        assert!(!loss.to_string().is_empty());
+    }
+}

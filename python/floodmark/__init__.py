@@ -1,0 +1,33 @@
+"""How high memory stood in a PyTorch program, and what filled it.
+
+    import floodmark
+
+    with floodmark.trace("step.flood") as trace:
+        loss = model(batch).loss
+        loss.backward()
+        optimizer.step()
+
+    print(trace.peak().by_line())
+
+Importing floodmark does not import torch and does not initialise CUDA.
+"""
+
+from floodmark._core import FloodmarkError, __version__
+from floodmark._recorder import Recorder, is_recording, mark, phase, start, step, stop, trace
+from floodmark._trace import Moment, Report, Trace
+
+__all__ = [
+    "FloodmarkError",
+    "Moment",
+    "Recorder",
+    "Report",
+    "Trace",
+    "__version__",
+    "is_recording",
+    "mark",
+    "phase",
+    "start",
+    "step",
+    "stop",
+    "trace",
+]

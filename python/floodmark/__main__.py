@@ -1,0 +1,21 @@
+"""`python -m floodmark`: the command line, and the only place where a recorded program is run."""
+
+from __future__ import annotations
+
+import sys
+
+from floodmark import _core
+
+
+def main() -> int:
+    """Do what the command line says; the exit status."""
+    answer = _core.main(["floodmark", *sys.argv[1:]])
+    if isinstance(answer, int):
+        return answer
+    from floodmark._run import run
+
+    return run(answer)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

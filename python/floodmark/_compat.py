@@ -1,0 +1,70 @@
+"""Everything private of torch that we touch, and every question about its version.
+
+| name | what for | seen in |
+|---|---|---|
+| `torch.cuda._lazy_call` | to be called when CUDA is initialised, or at once | 2.1 to 2.15 |
+| `torch.cuda.memory._snapshot` | the blocks that are there before recording | 2.1 to 2.15 |
+| `torch._C._cuda_memorySnapshot` | the same without the history | 2.11 to 2.15 |
+| `torch._C._cuda_getDriverVersion` | the driver's version | 2.1 to 2.15 |
+| `nn.Module.__dict__["_modules"]`, `["_parameters"]`, `["_buffers"]` | names | all |
+| `DTensor._local_tensor` | the storage of a sharded parameter | 2.4 to 2.15 |
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+
+def version(torch: ModuleType) -> tuple[int, int]:
+    """torch's version, as far as we ask for it."""
+    major, minor, *_ = str(torch.__version__).split(".")
+    return int(major), int(minor)
+
+
+def has_pool_ids(torch: ModuleType) -> bool:
+    """Whether the allocator's trace entries carry the pool (2.8 and later)."""
+    return version(torch) >= (2, 8)
+
+
+def when_cuda_is_ready(torch: ModuleType, call: Callable[[], None]) -> None:
+    """Call when CUDA is initialised: at once if it is. Does not initialise it."""
+    if torch.version.cuda is None or not hasattr(torch.cuda, "_lazy_call"):
+        return
+    torch.cuda._lazy_call(call)
+
+
+def driver_version(torch: ModuleType) -> str:
+    """The CUDA version that the driver supports, as `13.0`."""
+    number = int(torch._C._cuda_getDriverVersion())
+    return f"{number // 1000}.{number % 1000 // 10}"
+
+
+def allocator_segments(torch: ModuleType) -> list[dict[str, Any]]:
+    """The caching allocator's segments with their blocks, without copying the history."""
+    if version(torch) >= (2, 11):
+        with contextlib.suppress(Exception):
+            return list(torch._C._cuda_memorySnapshot((0, 0, False))["segments"])
+    return list(torch.cuda.memory._snapshot()["segments"])
+
+
+def children(module: object) -> dict[str, object]:
+    """A module's submodules, without running a line of its own code."""
+    return dict(vars(module).get("_modules") or {})
+
+
+def parameters(module: object) -> dict[str, Any]:
+    """A module's own parameters."""
+    return dict(vars(module).get("_parameters") or {})
+
+
+def buffers(module: object) -> dict[str, Any]:
+    """A module's own buffers."""
+    return dict(vars(module).get("_buffers") or {})
+
+
+def local_part(tensor: Any) -> Any:
+    """The plain tensor that holds a tensor's storage in this process."""
+    return getattr(tensor, "_local_tensor", tensor)

@@ -1,0 +1,82 @@
+"""Tells when torch has been imported, at once or later or never.
+
+Sees: the import system. Knows nothing of torch.
+"""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import sys
+from collections.abc import Callable, Sequence
+from types import ModuleType
+
+
+class _Loader(importlib.abc.Loader):
+    """Does what the module's own loader does, then tells."""
+
+    def __init__(self, loader: importlib.abc.Loader, tell: Callable[[ModuleType], None]) -> None:
+        self._loader = loader
+        self._tell = tell
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        # From here on the module shows its own loader, as if we had not been there.
+        module.__loader__ = self._loader
+        if module.__spec__ is not None:
+            module.__spec__.loader = self._loader
+        self._loader.exec_module(module)
+        self._tell(module)
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    def __init__(self, name: str, tell: Callable[[ModuleType], None]) -> None:
+        self._name = name
+        self._tell = tell
+
+    def find_spec(
+        self,
+        fullname: str,
+        path: Sequence[str] | None,
+        target: ModuleType | None = None,
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname != self._name:
+            return None
+        for finder in sys.meta_path:
+            find = getattr(finder, "find_spec", None)
+            if finder is self or find is None:
+                continue
+            spec: importlib.machinery.ModuleSpec | None = find(fullname, path, target)
+            if spec is not None:
+                if isinstance(spec.loader, importlib.abc.Loader):
+                    spec.loader = _Loader(spec.loader, self._tell)
+                return spec
+        return None
+
+
+class ImportWatch:
+    """Calls `tell` with the module once it is imported; `stop` undoes the watching."""
+
+    def __init__(self, name: str, tell: Callable[[ModuleType], None]) -> None:
+        self._finder: _Finder | None = None
+        module = sys.modules.get(name)
+        # A module that is being imported right now is not ready yet: its spec says so.
+        if module is not None and not getattr(module.__spec__, "_initializing", False):
+            tell(module)
+            return
+
+        def told(module: ModuleType) -> None:
+            self.stop()
+            tell(module)
+
+        self._finder = _Finder(name, told)
+        sys.meta_path.insert(0, self._finder)
+
+    def stop(self) -> None:
+        """Watch no more."""
+        if self._finder in sys.meta_path:
+            sys.meta_path.remove(self._finder)
+        self._finder = None

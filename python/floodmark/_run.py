@@ -1,0 +1,163 @@
+"""`floodmark run`: a program, recorded, as if nobody were there.
+
+The program gets its own `__main__`, `sys.argv` and `sys.path`; its exit status, its output and its
+exceptions are what they would have been. Sees: the command line's plan. Talks to: `_recorder`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import runpy
+import sys
+import types
+from pathlib import Path
+from types import CodeType, TracebackType
+
+from floodmark import _core
+from floodmark._recorder import Recorder, rank_of_process, say
+
+_HERE = str(Path(__file__).parent) + os.sep
+_OUTSIDE = (_HERE, "<frozen runpy>", runpy.__file__)
+
+
+def run(plan: _core.RunPlan) -> int:
+    """Run the program of `plan` under a recorder. Returns only when the program could not be begun."""
+    path = _output_path(plan)
+    if path is None:
+        return 1
+    recorder = Recorder(
+        path,
+        devices=plan.devices,
+        stacks=plan.stacks,
+        ops=plan.ops,
+        max_memory=plan.max_memory,
+        follow_fork=plan.follow_fork,
+    )
+    code = None if plan.script is None else _compile(Path(plan.script))
+    if plan.script is not None and code is None:
+        return 1
+    recorder.start()
+    if recorder.failure:
+        return 1
+    # First in, last out: whatever the program does at its exit is still recorded.
+    atexit.register(_finish, recorder, plan.quiet, os.getpid())
+    try:
+        if plan.script is not None and code is not None:
+            _run_script(Path(plan.script), code, plan.args)
+        else:
+            sys.argv = [str(plan.module), *map(os.fsdecode, plan.args)]
+            sys.path[0] = os.getcwd()
+            runpy.run_module(str(plan.module), run_name="__main__", alter_sys=True)
+    except SystemExit:
+        raise
+    except BaseException:
+        _hide_our_frames()
+        raise
+    return 0
+
+
+def _output_path(plan: _core.RunPlan) -> Path | None:
+    name = Path(plan.script).stem if plan.script is not None else str(plan.module)
+    rank, world_size, _ = rank_of_process()
+    has_ranks = rank is not None and (world_size or 1) > 1
+    suffix = "" if has_ranks else ".flood"
+    path = Path(plan.output) if plan.output is not None else Path(f"floodmark-{name}{suffix}")
+    if has_ranks:
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            print(f"error: Failed to create the folder `{path}`: {error.strerror}", file=sys.stderr)
+            return None
+        path = path / f"rank-{rank:04}.flood"
+    elif plan.output is None and not plan.force:
+        path = _next_free(path)
+    if path.exists() and not plan.force:
+        print(
+            f"error: Failed to record into `{path}`\n  Caused by: the file exists\n\n"
+            "hint: choose another name with `-o`, or replace it with `--force`",
+            file=sys.stderr,
+        )
+        return None
+    if plan.force:
+        _remove_journal(path)
+    return path
+
+
+def _next_free(path: Path) -> Path:
+    number = 2
+    free = path
+    while free.exists():
+        free = path.with_name(f"{path.stem}-{number}{path.suffix}")
+        number += 1
+    return free
+
+
+def _remove_journal(path: Path) -> None:
+    """What an earlier, killed recording of the same name left behind."""
+    folder = path.with_name(path.name + ".journal")
+    if folder.is_dir():
+        for segment in folder.glob("*.seg"):
+            segment.unlink(missing_ok=True)
+        folder.rmdir()
+
+
+def _compile(script: Path) -> CodeType | None:
+    try:
+        source = script.read_bytes()
+    except OSError as error:
+        print(f"error: Failed to read `{script}`: {error.strerror}", file=sys.stderr)
+        return None
+    try:
+        return compile(source, str(script), "exec")
+    except (SyntaxError, ValueError):
+        # Python's own words for it.
+        sys.excepthook(*sys.exc_info())
+        return None
+
+
+def _run_script(script: Path, code: CodeType, args: list[str]) -> None:
+    main = types.ModuleType("__main__")
+    main.__file__ = str(script)
+    main.__builtins__ = __builtins__  # type: ignore[attr-defined]
+    main.__dict__["__cached__"] = None
+    sys.modules["__main__"] = main
+    sys.argv = [str(script), *map(os.fsdecode, args)]
+    sys.path[0] = str(script.resolve().parent)
+    exec(code, main.__dict__)
+
+
+def _hide_our_frames() -> None:
+    """Let the traceback begin where the program does, whoever prints it."""
+    hook = sys.excepthook
+
+    def shown(
+        kind: type[BaseException], error: BaseException, traceback: TracebackType | None
+    ) -> None:
+        while traceback is not None and _is_ours(traceback):
+            traceback = traceback.tb_next
+        hook(kind, error.with_traceback(traceback), traceback)
+
+    sys.excepthook = shown
+
+
+def _is_ours(traceback: TracebackType) -> bool:
+    file = traceback.tb_frame.f_code.co_filename
+    # The program's `floodmark` script and the launcher of `python -m` come before our own frames.
+    return file.startswith(_OUTSIDE) or Path(file).name == "floodmark"
+
+
+def _finish(recorder: Recorder, quiet: bool, pid: int) -> None:
+    if os.getpid() != pid:
+        return
+    recorder.stop()
+    if quiet or recorder.path is None:
+        return
+    try:
+        summary = str(recorder.trace)
+        name = os.path.relpath(recorder.path)
+        for line in summary.splitlines():
+            say(line)
+        say(f"`{name}`: see what filled it with `floodmark report {name}`")
+    except Exception as error:
+        say(f"`{recorder.path}` was written, but could not be read back: {error}")

@@ -1,0 +1,203 @@
+"""Reading traces: questions and answers as Python values.
+
+Talks to: `_core`. The answers are computed there; here they get their Python manners.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from typing import Any
+
+from floodmark import _core
+
+
+class Report:
+    """What filled a device at a moment.
+
+    Prints as a table, iterates as rows (dictionaries), has a length, shows as an HTML table in a
+    notebook, and goes to Arrow, pandas and Polars without passing through Python objects.
+    """
+
+    def __init__(self, core: _core.Report) -> None:
+        self._core = core
+        self._json: dict[str, Any] | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The documented JSON, as a dictionary."""
+        if self._json is None:
+            self._json = json.loads(self._core.to_json())
+        return self._json
+
+    def to_json(self) -> str:
+        """The documented JSON."""
+        return self._core.to_json()
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The rows, largest first."""
+        rows: list[dict[str, Any]] = self.to_dict()["rows"]
+        return rows
+
+    @property
+    def device(self) -> str:
+        """`cuda:0`."""
+        return str(self.to_dict()["device"])
+
+    @property
+    def allocated(self) -> int:
+        """Bytes allocated at the moment: torch's total."""
+        return int(self.to_dict()["allocated"])
+
+    @property
+    def reserved(self) -> int | None:
+        """Bytes that the caching allocator held; None on the CPU."""
+        reserved = self.to_dict()["reserved"]
+        return None if reserved is None else int(reserved)
+
+    @property
+    def losses(self) -> list[str]:
+        """What is missing from the recording; empty when nothing is."""
+        return list(self.to_dict()["losses"])
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, at: int) -> dict[str, Any]:
+        return self.rows[at]
+
+    def __str__(self) -> str:
+        return str(self._core)
+
+    def __repr__(self) -> str:
+        return str(self._core)
+
+    def _repr_html_(self) -> str:
+        return self._core._repr_html_()
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self._core.__arrow_c_stream__(requested_schema)
+
+    def to_arrow(self) -> Any:
+        """The rows as a `pyarrow.Table`."""
+        import pyarrow
+
+        return pyarrow.table(self)
+
+    def to_pandas(self) -> Any:
+        """The rows as a `pandas.DataFrame` (needs pyarrow)."""
+        return self.to_arrow().to_pandas()
+
+    def to_polars(self) -> Any:
+        """The rows as a `polars.DataFrame`."""
+        import polars
+
+        return polars.DataFrame(self)
+
+
+class Moment:
+    """A moment on a device; its methods say what was there."""
+
+    def __init__(self, trace: Trace, at: str, device: str | None) -> None:
+        self._trace = trace
+        self._at = at
+        self._device = device
+
+    def _by(self, by: str, top: int | None, torch_frames: bool = False) -> Report:
+        return self._trace.report(
+            by=by, at=self._at, device=self._device, top=top, torch_frames=torch_frames
+        )
+
+    def by_line(self, *, top: int | None = 25, torch_frames: bool = False) -> Report:
+        """By line of the program; with `torch_frames` a line inside torch stands for itself."""
+        return self._by("line", top, torch_frames)
+
+    def by_stack(self, *, top: int | None = 25) -> Report:
+        """By whole call stack."""
+        return self._by("stack", top)
+
+    def by_module(self, *, top: int | None = None) -> Report:
+        """By module, as a tree."""
+        return self._by("module", top)
+
+    def by_op(self, *, top: int | None = 25) -> Report:
+        """By operator, where operators were recorded."""
+        return self._by("op", top)
+
+    def by_phase(self) -> Report:
+        """By phase: forward, backward, optimizer, or what the user named."""
+        return self._by("phase", None)
+
+    def by_category(self) -> Report:
+        """By category: parameter, gradient, optimizer state, activation, …."""
+        return self._by("category", None)
+
+    def by_tensor(self, *, top: int | None = 25) -> Report:
+        """Allocation by allocation, with names where known."""
+        return self._by("tensor", top)
+
+    def by_step(self) -> Report:
+        """Step by step: peak, end, growth."""
+        return self._by("step", None)
+
+
+class Trace:
+    """A recording, open for questions."""
+
+    def __init__(self, core: _core.Trace) -> None:
+        self._core = core
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> Trace:
+        """Read a `.flood` file, finished or not."""
+        return cls(_core.Trace.open(os.fspath(path)))
+
+    def report(
+        self,
+        *,
+        by: str = "line",
+        at: str | float = "peak",
+        device: str | None = None,
+        top: int | None = 25,
+        torch_frames: bool = False,
+    ) -> Report:
+        """What `floodmark report` prints, as a value."""
+        return Report(
+            self._core.report(
+                by=by, at=str(at), device=device, top=top, torch_frames=torch_frames
+            )
+        )
+
+    def peak(self, device: str | None = None) -> Moment:
+        """The moment at which most was allocated."""
+        return Moment(self, "peak", device)
+
+    def oom(self, device: str | None = None) -> Moment:
+        """The moment at which a request could not be met."""
+        return Moment(self, "oom", device)
+
+    def end(self, device: str | None = None) -> Moment:
+        """The end of the recording."""
+        return Moment(self, "end", device)
+
+    def at(self, seconds: float, device: str | None = None) -> Moment:
+        """So many seconds after the recording began."""
+        return Moment(self, repr(float(seconds)), device)
+
+    def summary(self) -> dict[str, Any]:
+        """Peaks, times and counts."""
+        summary: dict[str, Any] = json.loads(self._core.summary())
+        return summary
+
+    @property
+    def header(self) -> dict[str, Any]:
+        """The program, the machine and the versions."""
+        header: dict[str, Any] = json.loads(self._core.header())
+        return header
+
+    def __str__(self) -> str:
+        return self._core.summary_text()

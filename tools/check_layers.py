@@ -1,0 +1,174 @@
+"""Keeps the arrows between our crates pointing down, and heavy libraries in their rooms.
+
+Sees: what `cargo metadata --no-deps` says, the lints in the manifests, and the sources. Knows
+nothing of what the crates do. Exit status 0 when all is in order, 1 with one line per problem.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+# The drawing of the rooms: a crate may use those on lower floors. The two on the ground floor know
+# nothing of each other, nor does anything know `floodmark-phantom`: it is loaded, not linked.
+FLOORS = {
+    "floodmark-trace": 0,
+    "floodmark-phantom": 0,
+    "floodmark-allocator": 1,
+    "floodmark-snapshot": 1,
+    "floodmark-probe": 1,
+    "floodmark-analysis": 2,
+    "floodmark-export": 3,
+    "floodmark": 4,
+    "floodmark-python": 5,
+}
+LINKED_BY_NOBODY = {"floodmark-phantom"}
+
+# Which crates may use a library. A name that ends in `*` stands for all that begin like it.
+ROOMS = {
+    "arrow-*": {"floodmark-trace", "floodmark-python"},
+    "zstd": {"floodmark-trace"},
+    "pyo3*": {"floodmark-python"},
+    "parquet": {"floodmark-export"},
+    "inferno": {"floodmark-export"},
+    "plotters": {"floodmark-export"},
+    "clap": {"floodmark"},
+    "anyhow": {"floodmark"},
+    "tokio": {"floodmark"},
+    "axum": {"floodmark"},
+}
+
+MAY_BE_UNSAFE = {"floodmark-probe", "floodmark-phantom"}
+# `#![allow(unsafe_code)]` and its like; `#[expect(…, unsafe_code, …)]` too.
+LIFTS_THE_BAN = re.compile(r"#!?\[(?:allow|expect|warn)\([^)]*\bunsafe_code\b")
+
+
+@dataclass(frozen=True)
+class Use:
+    """One crate that names another in its manifest."""
+
+    user: str
+    used: str
+    kind: str
+    """`normal`, `build` or `dev`."""
+
+
+def uses(metadata: dict[str, Any]) -> list[Use]:
+    """Every dependency of every crate of the workspace."""
+    return [
+        Use(package["name"], dependency["name"], dependency["kind"] or "normal")
+        for package in metadata["packages"]
+        for dependency in package["dependencies"]
+    ]
+
+
+def layer_problems(metadata: dict[str, Any]) -> Iterator[str]:
+    """Edges between our crates that do not point down. Tests must not bend them either."""
+    ours = {package["name"] for package in metadata["packages"]}
+    for crate in sorted(ours - FLOORS.keys()):
+        yield (
+            f"`{crate}` has no floor: give it one in FLOORS of tools/check_layers.py, "
+            "and in the drawing of ARCHITECTURE.md"
+        )
+    for use in uses(metadata):
+        if use.user not in FLOORS or use.used not in FLOORS:
+            continue
+        if use.used in LINKED_BY_NOBODY:
+            yield f"`{use.user}` links `{use.used}`, which is a library of its own"
+        elif FLOORS[use.used] >= FLOORS[use.user]:
+            where = "beside" if FLOORS[use.used] == FLOORS[use.user] else "above"
+            yield (
+                f"`{use.user}` (floor {FLOORS[use.user]}) uses `{use.used}` "
+                f"(floor {FLOORS[use.used]}), which stands {where} it"
+            )
+
+
+def room_problems(metadata: dict[str, Any]) -> Iterator[str]:
+    """Heavy libraries outside their rooms. What only tests use is not shipped, and is let pass."""
+    for use in uses(metadata):
+        if use.kind == "dev":
+            continue
+        for pattern, crates in ROOMS.items():
+            if _matches(use.used, pattern) and use.user not in crates:
+                allowed = ", ".join(f"`{crate}`" for crate in sorted(crates))
+                yield f"`{use.user}` uses `{use.used}`, which belongs in {allowed} only"
+
+
+def _matches(name: str, pattern: str) -> bool:
+    if pattern.endswith("*"):
+        return name.startswith(pattern[:-1])
+    return name == pattern
+
+
+def unsafe_problems(metadata: dict[str, Any], root_manifest: str) -> Iterator[str]:
+    """Crates that could hold `unsafe` code and should not."""
+    workspace_level = lint_level(root_manifest, "workspace.lints.rust", "unsafe_code")
+    for package in metadata["packages"]:
+        crate = package["name"]
+        if crate in MAY_BE_UNSAFE:
+            continue
+        manifest = Path(package["manifest_path"])
+        text = manifest.read_text(encoding="utf-8")
+        level = lint_level(text, "lints.rust", "unsafe_code")
+        if level is None and lint_level(text, "lints", "workspace") == "true":
+            level = workspace_level
+        if level not in ("deny", "forbid"):
+            yield f"`{crate}` does not deny `unsafe_code`: add `[lints] workspace = true`"
+        for source in sorted(manifest.parent.rglob("*.rs")):
+            if LIFTS_THE_BAN.search(source.read_text(encoding="utf-8")):
+                where = source.relative_to(manifest.parent)
+                yield f"`{crate}` lifts the ban on `unsafe_code` in {where}"
+
+
+def lint_level(manifest: str, table: str, key: str) -> str | None:
+    """The value of `key` in `[table]`: a word, or the `level` of an inline table.
+
+    Python 3.10 has no TOML reader; our manifests are plain enough for lines.
+    """
+    current = ""
+    for line in manifest.splitlines():
+        line = line.split("#", 1)[0].strip()
+        if line.startswith("["):
+            current = line.strip("[] ")
+        elif current == table:
+            name, _, value = (part.strip() for part in line.partition("="))
+            # `workspace = true` may also be written `lints.workspace = true`, which we do not do.
+            if name == key:
+                level = re.search(r'level\s*=\s*"(\w+)"', value)
+                return level.group(1) if level else value.strip('"')
+    return None
+
+
+def problems(metadata: dict[str, Any], root_manifest: str) -> list[str]:
+    """All that is wrong, one line each."""
+    return [
+        *layer_problems(metadata),
+        *room_problems(metadata),
+        *unsafe_problems(metadata, root_manifest),
+    ]
+
+
+def main() -> int:
+    root = Path(__file__).resolve().parent.parent
+    command = ["cargo", "metadata", "--no-deps", "--format-version", "1", "--offline"]
+    answer = subprocess.run(command, cwd=root, check=False, capture_output=True, text=True)
+    if answer.returncode != 0:
+        print(f"error: `{' '.join(command)}` failed\n{answer.stderr}", file=sys.stderr)
+        return 1
+    metadata = json.loads(answer.stdout)
+    found = problems(metadata, (root / "Cargo.toml").read_text(encoding="utf-8"))
+    for problem in found:
+        print(f"error: {problem}", file=sys.stderr)
+    if not found:
+        print(f"layers: {len(metadata['packages'])} crates, every arrow points down")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

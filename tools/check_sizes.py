@@ -1,0 +1,92 @@
+"""Keeps files short enough to read.
+
+Sees: the files under version control, and how many lines they have. Knows nothing of what is in
+them. Exit status 0 when all are short enough (with a warning for those that grow), 1 when one is
+not.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+SUFFIXES = {".rs", ".py", ".ts"}
+WARN_LINES = 500
+MOST_LINES = 800
+
+# By name, as a whole path or as a pattern of `fnmatch`: what nobody writes or reads line by line.
+EXEMPT = (
+    "*.gen.ts",
+    "*/tests/it/rules.rs",
+)
+
+# Folders that are to stay small in all: a prefix, which lines count, and how many there may be.
+FOLDERS = {("crates/floodmark-python/", ".rs"): 1000}
+
+
+@dataclass
+class Verdict:
+    """What is too long, and what soon will be."""
+
+    errors: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+
+def judge(lines_of: Mapping[str, int]) -> Verdict:
+    """Judges files by their lines."""
+    verdict = Verdict()
+    for path, lines in sorted(lines_of.items()):
+        if Path(path).suffix not in SUFFIXES or is_exempt(path):
+            continue
+        if lines >= MOST_LINES:
+            verdict.errors.append(f"{path} has {lines} lines; fewer than {MOST_LINES} are allowed")
+        elif lines >= WARN_LINES:
+            verdict.warnings.append(f"{path} has {lines} lines; is it one thing?")
+    for (folder, suffix), most in FOLDERS.items():
+        total = sum(
+            lines
+            for path, lines in lines_of.items()
+            if path.startswith(folder) and path.endswith(suffix)
+        )
+        if total > most:
+            verdict.errors.append(
+                f"{folder} has {total} lines of {suffix} in all; {most} are allowed"
+            )
+    return verdict
+
+
+def is_exempt(path: str) -> bool:
+    """Whether nobody reads this file line by line."""
+    return any(fnmatch.fnmatchcase(path, pattern) for pattern in EXEMPT)
+
+
+def tracked_lines(root: Path) -> dict[str, int]:
+    """How many lines each file under version control has; new ones count, ignored ones do not."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=root, check=True, capture_output=True).stdout
+    lines_of = {}
+    for name in filter(None, listed.decode("utf-8").split("\0")):
+        path = root / name
+        if path.suffix in SUFFIXES and path.is_file():
+            lines_of[name] = len(path.read_bytes().splitlines())
+    return lines_of
+
+
+def main() -> int:
+    lines_of = tracked_lines(Path(__file__).resolve().parent.parent)
+    verdict = judge(lines_of)
+    for warning in verdict.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+    for error in verdict.errors:
+        print(f"error: {error}", file=sys.stderr)
+    if not verdict.errors:
+        print(f"sizes: {len(lines_of)} files, all below {MOST_LINES} lines")
+    return 1 if verdict.errors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,142 @@
+"""What `check_layers` must refuse, and what it must let pass."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import check_layers
+import pytest
+
+ROOT_MANIFEST = """
+[workspace.lints.rust]
+unsafe_code = "deny"
+"""
+
+
+def workspace(*crates: tuple[str, list[tuple[str, str | None]]]) -> dict[str, Any]:
+    """What cargo would say of crates with these dependencies, each with its kind."""
+    return {
+        "packages": [
+            {
+                "name": name,
+                "manifest_path": f"/nowhere/{name}/Cargo.toml",
+                "dependencies": [{"name": used, "kind": kind} for used, kind in dependencies],
+            }
+            for name, dependencies in crates
+        ]
+    }
+
+
+def crate_on_disk(folder: Path, name: str, manifest: str, source: str) -> dict[str, Any]:
+    (folder / "src").mkdir()
+    (folder / "Cargo.toml").write_text(manifest)
+    (folder / "src" / "lib.rs").write_text(source)
+    metadata = workspace((name, []))
+    metadata["packages"][0]["manifest_path"] = str(folder / "Cargo.toml")
+    return metadata
+
+
+def test_arrows_that_point_down_are_fine():
+    metadata = workspace(
+        ("floodmark-trace", [("serde", None)]),
+        ("floodmark-analysis", [("floodmark-trace", None)]),
+        ("floodmark", [("floodmark-trace", None), ("floodmark-analysis", None)]),
+        ("floodmark-python", [("floodmark", None), ("floodmark-probe", None)]),
+        ("floodmark-probe", [("floodmark-trace", None)]),
+    )
+    assert list(check_layers.layer_problems(metadata)) == []
+
+
+@pytest.mark.parametrize(
+    ("user", "used", "kind", "where"),
+    [
+        ("floodmark-trace", "floodmark-analysis", None, "above"),
+        ("floodmark-trace", "floodmark-analysis", "dev", "above"),
+        ("floodmark-probe", "floodmark-snapshot", None, "beside"),
+        ("floodmark-analysis", "floodmark", "build", "above"),
+    ],
+)
+def test_an_arrow_that_does_not_point_down_is_refused(user, used, kind, where):
+    metadata = workspace((user, [(used, kind)]), (used, []))
+    (problem,) = check_layers.layer_problems(metadata)
+    assert problem.startswith(f"`{user}`")
+    assert f"uses `{used}`" in problem
+    assert problem.endswith(f"stands {where} it")
+
+
+def test_the_phantom_is_linked_by_nobody():
+    metadata = workspace(("floodmark", [("floodmark-phantom", None)]), ("floodmark-phantom", []))
+    (problem,) = check_layers.layer_problems(metadata)
+    assert "`floodmark-phantom`" in problem
+
+
+def test_a_crate_without_a_floor_is_named():
+    (problem,) = check_layers.layer_problems(workspace(("floodmark-misc", [])))
+    assert problem.startswith("`floodmark-misc` has no floor")
+
+
+@pytest.mark.parametrize(
+    ("user", "library"),
+    [
+        ("floodmark-analysis", "arrow-array"),
+        ("floodmark", "pyo3"),
+        ("floodmark", "pyo3-arrow"),
+        ("floodmark-trace", "anyhow"),
+        ("floodmark-python", "clap"),
+        ("floodmark-analysis", "tokio"),
+    ],
+)
+def test_a_heavy_library_outside_its_room_is_refused(user, library):
+    (problem,) = check_layers.room_problems(workspace((user, [(library, None)])))
+    assert f"`{user}` uses `{library}`" in problem
+
+
+def test_heavy_libraries_in_their_rooms_are_fine():
+    metadata = workspace(
+        ("floodmark-trace", [("arrow-ipc", None), ("zstd", None)]),
+        ("floodmark-python", [("pyo3", None), ("arrow-array", None)]),
+        ("floodmark", [("clap", None), ("anyhow", None), ("axum", None)]),
+        # `arrowhead` only begins like `arrow-`.
+        ("floodmark-analysis", [("arrowhead", None), ("tokio", "dev")]),
+    )
+    assert list(check_layers.room_problems(metadata)) == []
+
+
+def test_a_crate_that_takes_the_lints_of_the_workspace_is_fine(tmp_path):
+    metadata = crate_on_disk(tmp_path, "floodmark-trace", "[lints]\nworkspace = true\n", "")
+    assert list(check_layers.unsafe_problems(metadata, ROOT_MANIFEST)) == []
+
+
+@pytest.mark.parametrize("root", ["", '[workspace.lints.rust]\nunsafe_code = "warn"\n'])
+def test_a_ban_that_the_workspace_does_not_have_is_missed(tmp_path, root):
+    metadata = crate_on_disk(tmp_path, "floodmark-trace", "[lints]\nworkspace = true\n", "")
+    (problem,) = check_layers.unsafe_problems(metadata, root)
+    assert "does not deny `unsafe_code`" in problem
+
+
+def test_a_crate_without_lints_is_refused(tmp_path):
+    metadata = crate_on_disk(tmp_path, "floodmark-trace", "[package]\n", "")
+    (problem,) = check_layers.unsafe_problems(metadata, ROOT_MANIFEST)
+    assert "does not deny `unsafe_code`" in problem
+
+
+def test_a_crate_may_forbid_by_itself(tmp_path):
+    manifest = '[lints.rust]\nunsafe_code = { level = "forbid", priority = 1 }\n'
+    metadata = crate_on_disk(tmp_path, "floodmark-trace", manifest, "")
+    assert list(check_layers.unsafe_problems(metadata, "")) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["#![allow(unsafe_code)]", '#[expect(dead_code, unsafe_code, reason = "…")]\nfn f() {}'],
+)
+def test_a_source_that_lifts_the_ban_is_found(tmp_path, source):
+    metadata = crate_on_disk(tmp_path, "floodmark-trace", "[lints]\nworkspace = true\n", source)
+    (problem,) = check_layers.unsafe_problems(metadata, ROOT_MANIFEST)
+    assert problem.endswith("lib.rs")
+
+
+def test_the_probe_may_be_unsafe(tmp_path):
+    metadata = crate_on_disk(tmp_path, "floodmark-probe", "", "#![allow(unsafe_code)]")
+    assert list(check_layers.unsafe_problems(metadata, "")) == []
