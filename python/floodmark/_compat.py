@@ -5,7 +5,6 @@
 | `torch.cuda._lazy_call` | to be called when CUDA is initialised, or at once | 2.1 to 2.15 |
 | `torch.cuda.memory._snapshot` | the blocks that are there before recording | 2.1 to 2.15 |
 | `torch._C._cuda_memorySnapshot` | the same without the history | 2.11 to 2.15 |
-| `torch._C._cuda_getDriverVersion` | the driver's version | 2.1 to 2.15 |
 | `nn.Module.__dict__["_modules"]`, `["_parameters"]`, `["_buffers"]` | names | all |
 | `DTensor._local_tensor` | the storage of a sharded parameter | 2.4 to 2.15 |
 """
@@ -13,6 +12,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -36,10 +36,14 @@ def when_cuda_is_ready(torch: ModuleType, call: Callable[[], None]) -> None:
     torch.cuda._lazy_call(call)
 
 
-def driver_version(torch: ModuleType) -> str:
-    """The CUDA version that the driver supports, as `13.0`."""
-    number = int(torch._C._cuda_getDriverVersion())
-    return f"{number // 1000}.{number % 1000 // 10}"
+def driver_version() -> str:
+    """The CUDA version that the driver supports, as `13.0`; empty when it cannot be asked."""
+    try:
+        number = ctypes.c_int()
+        ctypes.CDLL("libcuda.so.1").cuDriverGetVersion(ctypes.byref(number))
+    except (OSError, AttributeError):
+        return ""
+    return f"{number.value // 1000}.{number.value % 1000 // 10}"
 
 
 def allocator_segments(torch: ModuleType) -> list[dict[str, Any]]:

@@ -29,9 +29,7 @@ class OptimizerHooks:
 
         self._tensor = torch.Tensor
         self._steps: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
-        self._gradients: WeakKeyDictionary[Any, dict[int, tuple[Any, str, int, int]]] = (
-            WeakKeyDictionary()
-        )
+        self._gradients: WeakKeyDictionary[Any, _Gradients] = WeakKeyDictionary()
         self._handles = [
             optimizers.register_optimizer_step_pre_hook(self._before),
             optimizers.register_optimizer_step_post_hook(self._after),
@@ -58,26 +56,12 @@ class OptimizerHooks:
             _core.note_optimizer(False)
 
     def _label_gradients(self, optimizer: Any) -> None:
-        """Gradients are new in every step, so this is the one part that is done in every step."""
-        known = self._gradients.setdefault(optimizer, {})
-        labels = []
-        for name, parameter in _parameters(optimizer):
-            gradient = parameter.grad
-            if gradient is None:
-                continue
-            cached = known.get(id(parameter))
-            if cached is None:
-                found = label_of(gradient, "gradient", name_of(parameter) or name)
-                if found:
-                    kind, index, _, label = found[0]
-                    local = getattr(gradient, "_local_tensor", None) is not None
-                    known[id(parameter)] = (local, kind, index, label)
-                    labels.extend(found)
-                continue
-            is_sharded, kind, index, label = cached
-            storage = gradient._local_tensor if is_sharded else gradient
-            labels.append((kind, index, storage.data_ptr(), label))
-        _core.label(labels)
+        """Gradients are new in every step: the one part that is done in every step, so it is lean."""
+        gradients = [p.grad for group in optimizer.param_groups for p in group["params"]]
+        known = self._gradients.get(optimizer)
+        if known is None or known.does_not_fit(gradients):
+            known = self._gradients[optimizer] = _Gradients(optimizer)
+        known.place(gradients)
 
     def _label_states(self, optimizer: Any) -> None:
         labels = []
@@ -91,6 +75,39 @@ class OptimizerHooks:
                 if isinstance(value, self._tensor):
                     labels.extend(label_of(value, "optimizer state", f"{qualified}.{key}"))
         _core.label(labels)
+
+
+class _Gradients:
+    """The labels of an optimizer's gradients, in the order of its parameters."""
+
+    def __init__(self, optimizer: Any) -> None:
+        labels = []
+        self._there = []
+        self._is_sharded = False
+        for name, parameter in _parameters(optimizer):
+            found = []
+            if parameter.grad is not None:
+                found = label_of(parameter.grad, "gradient", name_of(parameter) or name)
+                self._is_sharded |= hasattr(parameter.grad, "_local_tensor")
+            kind, index, _, label = found[0] if found else ("cpu", 0, 0, 0)
+            labels.append((kind, index, label))
+            self._there.append(bool(found))
+        self._labels = _core.LabelSet(labels)
+
+    def does_not_fit(self, gradients: list[Any]) -> bool:
+        """Whether parameters came or went, or got a gradient that they did not have before."""
+        if len(gradients) != len(self._there):
+            return True
+        return any(
+            gradient is not None and not there
+            for gradient, there in zip(gradients, self._there, strict=True)
+        )
+
+    def place(self, gradients: list[Any]) -> None:
+        """Tell where the gradients of this step are."""
+        if self._is_sharded:
+            gradients = [getattr(gradient, "_local_tensor", gradient) for gradient in gradients]
+        self._labels.place([0 if g is None else g.data_ptr() for g in gradients])
 
 
 def _parameters(optimizer: Any) -> Iterator[tuple[str, Any]]:

@@ -100,7 +100,6 @@ class _Session:
         rank, world_size, local_rank = rank_of_process()
         self._header: dict[str, Any] = {
             "floodmark": _core.__version__,
-            "started_unix_micros": time.time_ns() // 1000,
             "pid": self.pid,
             "command": list(getattr(sys, "orig_argv", sys.argv)),
             "host": socket.gethostname(),
@@ -167,8 +166,9 @@ class _Session:
         """CUDA is ready. Called by torch: nothing may come out of it."""
         if not _core.is_recording() or self.pid != os.getpid():
             return
-        try:
+        with contextlib.suppress(Exception):
             self._describe_devices(torch)
+        try:
             backend = str(torch.cuda.memory.get_allocator_backend())
             self._header["allocator_backend"] = backend
             if backend != "native":
@@ -188,7 +188,7 @@ class _Session:
             self._update_header()
 
     def _describe_devices(self, torch: ModuleType) -> None:
-        self._header["driver"] = _compat.driver_version(torch)
+        self._header["driver"] = _compat.driver_version()
         devices = []
         for index in range(torch.cuda.device_count()):
             about = torch.cuda.get_device_properties(index)
@@ -261,6 +261,7 @@ class Recorder(ContextDecorator):
         self._follow_fork = follow_fork
         self._session: _Session | None = None
         self._trace: Trace | None = None
+        self._has_begun = False
         self.path: Path | None = None
         self.failure = ""
 
@@ -269,6 +270,7 @@ class Recorder(ContextDecorator):
         global _session
         self.path = (self._given_path or _temporary_path()).absolute()
         self._trace = None
+        self._has_begun = False
         self.failure = ""
         try:
             self._session = _Session(self.path, **self._options)
@@ -276,6 +278,7 @@ class Recorder(ContextDecorator):
             self.failure = str(error)
             say(f"nothing is recorded: {error}")
             return self
+        self._has_begun = True
         _session = self._session
         if self._follow_fork:
             _follow_forks()
@@ -302,11 +305,14 @@ class Recorder(ContextDecorator):
         child = Recorder(path)
         child._options = self._options
         child.start()
-        # Children of `multiprocessing` leave by `os._exit`, past `atexit`, but not past this.
+        atexit.register(child.stop)
+        # Children of `multiprocessing` leave by `os._exit`, past `atexit`, but not past finalizers. They
+        # forget the finalizers that they find when they begin, so ours is made after that.
         from multiprocessing import util
 
-        util.Finalize(None, child.stop, exitpriority=-100)
-        atexit.register(child.stop)
+        util.register_after_fork(
+            child, lambda child: util.Finalize(None, child.stop, exitpriority=-100)
+        )
 
     def __enter__(self) -> Recorder:
         return self.start()
@@ -328,7 +334,8 @@ class Recorder(ContextDecorator):
         """The recording, read back. Stops it if it still runs."""
         self.stop()
         if self._trace is None:
-            if self.path is None or self.failure and not self.path.exists():
+            # What lies there may be another recording.
+            if self.path is None or not self._has_begun:
                 raise _core.FloodmarkError(f"nothing was recorded: {self.failure or 'not started'}")
             self._trace = Trace.open(self.path)
         return self._trace

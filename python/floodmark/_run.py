@@ -34,7 +34,7 @@ def run(plan: _core.RunPlan) -> int:
         max_memory=plan.max_memory,
         follow_fork=plan.follow_fork,
     )
-    code = None if plan.script is None else _compile(Path(plan.script))
+    code = None if plan.script is None else _compile(os.fspath(plan.script))
     if plan.script is not None and code is None:
         return 1
     recorder.start()
@@ -44,7 +44,7 @@ def run(plan: _core.RunPlan) -> int:
     atexit.register(_finish, recorder, plan.quiet, os.getpid())
     try:
         if plan.script is not None and code is not None:
-            _run_script(Path(plan.script), code, plan.args)
+            _run_script(os.fspath(plan.script), code, plan.args)
         else:
             sys.argv = [str(plan.module), *map(os.fsdecode, plan.args)]
             sys.path[0] = os.getcwd()
@@ -102,28 +102,33 @@ def _remove_journal(path: Path) -> None:
         folder.rmdir()
 
 
-def _compile(script: Path) -> CodeType | None:
+def _file_of(script: str) -> str:
+    """The script as Python itself calls it: joined to the folder, not tidied."""
+    return script if os.path.isabs(script) else os.path.join(os.getcwd(), script)
+
+
+def _compile(script: str) -> CodeType | None:
     try:
-        source = script.read_bytes()
+        source = Path(script).read_bytes()
     except OSError as error:
         print(f"error: Failed to read `{script}`: {error.strerror}", file=sys.stderr)
         return None
     try:
-        return compile(source, str(script), "exec")
+        return compile(source, _file_of(script), "exec")
     except (SyntaxError, ValueError):
         # Python's own words for it.
         sys.excepthook(*sys.exc_info())
         return None
 
 
-def _run_script(script: Path, code: CodeType, args: list[str]) -> None:
+def _run_script(script: str, code: CodeType, args: list[str]) -> None:
     main = types.ModuleType("__main__")
-    main.__file__ = str(script)
+    main.__file__ = _file_of(script)
     main.__builtins__ = __builtins__  # type: ignore[attr-defined]
     main.__dict__["__cached__"] = None
     sys.modules["__main__"] = main
-    sys.argv = [str(script), *map(os.fsdecode, args)]
-    sys.path[0] = str(script.resolve().parent)
+    sys.argv = [script, *map(os.fsdecode, args)]
+    sys.path[0] = str(Path(script).resolve().parent)
     exec(code, main.__dict__)
 
 
@@ -157,7 +162,7 @@ def _finish(recorder: Recorder, quiet: bool, pid: int) -> None:
         summary = str(recorder.trace)
         name = os.path.relpath(recorder.path)
         for line in summary.splitlines():
-            say(line)
+            say(line.strip().removeprefix("floodmark: "))
         say(f"`{name}`: see what filled it with `floodmark report {name}`")
     except Exception as error:
         say(f"`{recorder.path}` was written, but could not be read back: {error}")

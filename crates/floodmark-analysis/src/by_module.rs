@@ -132,7 +132,9 @@ impl<'a> Tree<'a> {
         if let Some(&node) = self.by_path.get(path) {
             return node;
         }
-        let parent = parent(path).map(|parent| self.node(parent));
+        let is_module = path != NO_MODULE && path != BEFORE_RECORDING;
+        let around = parent(path).or_else(|| self.trace.root_around(path).filter(|_| is_module));
+        let parent = around.map(|around| self.node(around));
         let depth = parent.map_or(0, |parent| self.nodes[parent].depth + 1);
         let node = self.nodes.len();
         self.nodes.push(Node { path, parent, depth, class: None });

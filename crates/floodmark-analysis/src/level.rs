@@ -71,15 +71,21 @@ impl Level {
                 self.live = self.live.saturating_add(allocation.rounded.0);
                 self.requested = self.requested.saturating_add(allocation.requested.0);
             }
-            Subject::Free { allocation: id, .. } => {
+            Subject::Free { allocation: id, deferred } => {
                 let allocation = &trace.allocations[id.index()];
                 self.live = self.live.saturating_sub(allocation.rounded.0);
+                // torch counts what was asked for until the last stream is done with the block.
+                if !deferred {
+                    self.requested = self.requested.saturating_sub(allocation.requested.0);
+                }
+            }
+            Subject::FreeCompleted(id) => {
+                let allocation = &trace.allocations[id.index()];
                 self.requested = self.requested.saturating_sub(allocation.requested.0);
             }
             Subject::FreeUnknown(bytes) => self.unseen = self.unseen.saturating_sub(bytes.0),
             Subject::Reserved(bytes) => self.reserved = Some(bytes.0),
-            Subject::FreeCompleted(_)
-            | Subject::SegmentAlloc(_)
+            Subject::SegmentAlloc(_)
             | Subject::SegmentFree(_)
             | Subject::SegmentMap(_)
             | Subject::SegmentUnmap(_)

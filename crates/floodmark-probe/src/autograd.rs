@@ -5,9 +5,9 @@
 //! allocates, torch knows the node that is running; its number and thread lead back to the stack. This is
 //! exact, also for operators that allocate nothing in forward.
 //!
-//! A node's layout (`torch/csrc/autograd/function.h`, same in 2.1 to 2.15): vtable, the two words of
-//! `enable_shared_from_this`, `sequence_nr_` at 24, `topological_nr_` at 32, `has_parent_` at 40,
-//! `thread_id_` at 48.
+//! A node's layout (`torch/csrc/autograd/function.h`, later `node.h`): vtable, then its reference counts,
+//! then `sequence_nr_`, `topological_nr_`, `has_parent_`, `thread_id_`, a word each. The counts are the two
+//! words of `enable_shared_from_this` (2.1 to 2.11), or the one of `c10::intrusive_ptr_target` (2.15).
 
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
@@ -19,8 +19,11 @@ const REMEMBERED: usize = 1 << 20;
 /// torch numbers its threads from 1 upward.
 const MOST_THREADS: usize = 4096;
 
-const SEQUENCE_OFFSET: usize = 24;
-const THREAD_OFFSET: usize = 48;
+/// Where `sequence_nr_` lies in a node that is held by `std::shared_ptr`, and by `c10::intrusive_ptr`.
+const SEQUENCE_SHARED: usize = 24;
+const SEQUENCE_INTRUSIVE: usize = 16;
+/// From `sequence_nr_` to `thread_id_`.
+const THREAD_AFTER_SEQUENCE: usize = 24;
 
 /// Per torch thread: the stacks of its latest nodes.
 static RINGS: [AtomicPtr<AtomicU64>; MOST_THREADS] =
@@ -28,11 +31,26 @@ static RINGS: [AtomicPtr<AtomicU64>; MOST_THREADS] =
 
 static GET_CURRENT_NODE: AtomicUsize = AtomicUsize::new(0);
 static CURRENT_THREAD_ID: AtomicUsize = AtomicUsize::new(0);
+/// The offset of `sequence_nr_` in this torch.
+static SEQUENCE_OFFSET: AtomicUsize = AtomicUsize::new(0);
 
-/// Looks up torch's functions. Returns whether both are there.
+/// How this torch holds its nodes: the mangled name of a function that takes a weak pointer to one tells.
+fn sequence_offset() -> Option<usize> {
+    let shared = c"_ZN5torch8autograd4impl20set_grad_accumulatorERKN2at6TensorESt8weak_ptrINS0_4NodeEE";
+    let intrusive = c"_ZN5torch8autograd4impl20set_grad_accumulatorERKN2at6TensorEN3c1018weak_intrusive_ptrINS0_4NodeENS6_6detail34intrusive_target_default_null_typeIS8_EEEE";
+    if find_symbol(shared).is_some() {
+        return Some(SEQUENCE_SHARED);
+    }
+    find_symbol(intrusive).map(|_| SEQUENCE_INTRUSIVE)
+}
+
+/// Looks up torch's functions. Returns whether all are there.
 pub(crate) fn attach() -> bool {
-    let node = find_symbol(c"_ZN5torch8autograd16get_current_nodeEv").unwrap_or(0);
+    let offset = sequence_offset();
+    // Without the layout the function is of no use.
+    let node = offset.and_then(|_| find_symbol(c"_ZN5torch8autograd16get_current_nodeEv")).unwrap_or(0);
     let thread = find_symbol(c"_ZN2at14RecordFunction15currentThreadIdEv").unwrap_or(0);
+    SEQUENCE_OFFSET.store(offset.unwrap_or(0), Ordering::Release);
     GET_CURRENT_NODE.store(node, Ordering::Release);
     CURRENT_THREAD_ID.store(thread, Ordering::Release);
     node != 0 && thread != 0
@@ -119,24 +137,27 @@ pub(crate) fn forget_all() {
     }
 }
 
-/// A `std::shared_ptr` as it is returned: through a hidden pointer, since it has a destructor. The tail
-/// makes it too large for registers, so that Rust passes the same hidden pointer.
+/// A `std::shared_ptr` or `c10::intrusive_ptr` as it is returned: through a hidden pointer, since it has a
+/// destructor. The tail makes it too large for registers, so that Rust passes the same hidden pointer.
 #[repr(C)]
 struct ReturnedPointer {
     object: usize,
-    control: usize,
+    /// Not written by an intrusive pointer.
+    control: std::mem::MaybeUninit<usize>,
     tail: [std::mem::MaybeUninit<usize>; 4],
 }
 
 /// Whether backward runs on this thread, and the forward stack of the node that is running.
 pub(crate) fn running_node() -> Option<Option<Node>> {
-    let function = GET_CURRENT_NODE.load(Ordering::Relaxed);
+    let function = GET_CURRENT_NODE.load(Ordering::Acquire);
     if function == 0 {
         return None;
     }
-    // SAFETY: `std::shared_ptr<Node> torch::autograd::get_current_node()`. The engine holds the node while
-    // it runs, so giving our share back by hand never drops it: the use count is the 32-bit word at 8 of
-    // libstdc++'s control block.
+    let offset = SEQUENCE_OFFSET.load(Ordering::Relaxed);
+    // SAFETY: `std::shared_ptr<Node> torch::autograd::get_current_node()`, or `c10::intrusive_ptr<Node>`:
+    // `attach` has found out which. The engine holds the node twice while it runs (in its task and in the
+    // variable that is read here), so giving our share back by hand never drops it, nor touches the
+    // node's Python object. The count is the 32-bit word at 8 of libstdc++'s control block, or of the node.
     unsafe {
         let ReturnedPointer { object: node, control, .. } = std::mem::transmute::<
             usize,
@@ -145,10 +166,11 @@ pub(crate) fn running_node() -> Option<Option<Node>> {
         if node == 0 {
             return None;
         }
-        let sequence = ((node + SEQUENCE_OFFSET) as *const u64).read();
-        let thread = ((node + THREAD_OFFSET) as *const u64).read();
-        if control != 0 {
-            AtomicI32::from_ptr((control + 8) as *mut i32).fetch_sub(1, Ordering::Release);
+        let sequence = ((node + offset) as *const u64).read();
+        let thread = ((node + offset + THREAD_AFTER_SEQUENCE) as *const u64).read();
+        let counted = if offset == SEQUENCE_INTRUSIVE { node } else { control.assume_init() };
+        if counted != 0 {
+            AtomicI32::from_ptr((counted + 8) as *mut i32).fetch_sub(1, Ordering::Release);
         }
         let thread = usize::try_from(thread).ok().filter(|&id| id < MOST_THREADS);
         Some(thread.and_then(|thread| recall(thread, sequence)))

@@ -13,7 +13,8 @@ use floodmark_trace::{Category, Device, EventKind};
 
 use crate::names::label_id;
 use crate::recording::Recording;
-use crate::thread::{IN_CPU_HOOK, Local, with_recording};
+use crate::thread::{Local, with_recording};
+use crate::tracker;
 
 /// A function of torch that we stand in for.
 pub(crate) struct Hook {
@@ -59,6 +60,12 @@ fn device_from(bits: u16) -> Device {
     Device { kind: kind.cast_signed(), index: index.cast_signed() }.canonical()
 }
 
+/// Whether a report repeats what [`cpu_new`] or [`cpu_delete`] sees: while a profiler is on, the CPU
+/// allocator reports its blocks too. It reserves nothing; whoever else reports host memory does.
+fn is_from_cpu_allocator(device: Device, reserved: usize) -> bool {
+    device.is_cpu() && reserved == 0
+}
+
 fn record_alloc(recording: &Recording, local: &mut Local, mut record: Record) {
     let (node, backward) = local.stack(recording);
     record.stack = node.id;
@@ -77,7 +84,7 @@ unsafe extern "C-unwind" fn report(
     device_bits: u16,
 ) {
     let device = device_from(device_bits);
-    if !(device.is_cpu() && IN_CPU_HOOK.get()) {
+    if !is_from_cpu_allocator(device, reserved) {
         with_recording(|recording, local| {
             if !recording.wants(device) {
                 return;
@@ -88,16 +95,11 @@ unsafe extern "C-unwind" fn report(
             record.bytes = size.unsigned_abs();
             record.allocated = allocated as u64;
             record.reserved = reserved as u64;
-            let announced = std::mem::take(&mut local.announced);
             if size >= 0 {
-                if announced.addr == record.addr {
-                    record.requested = announced.requested;
-                    record.stream = announced.stream;
-                    record.pool = announced.pool;
-                }
+                tracker::complete(recording, local, &mut record);
                 record_alloc(recording, local, record);
             } else {
-                if announced.freeing == record.addr {
+                if tracker::is_deferred(record.addr) {
                     record.flags |= FLAG_DEFERRED;
                 }
                 local.write(recording, record, &[]);
@@ -120,7 +122,7 @@ unsafe extern "C-unwind" fn report_oom(
     device_bits: u16,
 ) {
     let device = device_from(device_bits);
-    if !(device.is_cpu() && IN_CPU_HOOK.get()) {
+    if !device.is_cpu() {
         record_oom(device, size.unsigned_abs(), allocated, reserved);
     }
     // SAFETY: the function we stand for, with its own arguments.
@@ -148,14 +150,12 @@ fn record_oom(device: Device, bytes: u64, allocated: usize, reserved: usize) {
 /// It is called whether or not a profiler is on. To stand here, and not at the report that it makes when
 /// one is on, spares the program torch's own table of blocks and its warning about blocks that are not in it.
 unsafe extern "C-unwind" fn cpu_new(reporter: *mut c_void, ptr: *mut c_void, bytes: usize) {
-    IN_CPU_HOOK.set(true);
     // SAFETY: the function we stand for, with its own arguments.
     unsafe {
         if let Some(original) = original::<CpuNew>(&CPU_NEW) {
             original(reporter, ptr, bytes);
         }
     }
-    IN_CPU_HOOK.set(false);
     if bytes == 0 {
         return;
     }
@@ -178,27 +178,23 @@ unsafe extern "C-unwind" fn cpu_delete(reporter: *mut c_void, ptr: *mut c_void) 
             local.write(recording, record, &[]);
         }
     });
-    IN_CPU_HOOK.set(true);
     // SAFETY: the function we stand for, with its own arguments.
     unsafe {
         if let Some(original) = original::<CpuDelete>(&CPU_DELETE) {
             original(reporter, ptr);
         }
     }
-    IN_CPU_HOOK.set(false);
 }
 
 /// `c10::ProfiledCPUMemoryReporter::OutOfMemory`: the system had no memory for the CPU allocator.
 unsafe extern "C-unwind" fn cpu_oom(reporter: *mut c_void, bytes: usize) {
     record_oom(Device::CPU, bytes as u64, 0, 0);
-    IN_CPU_HOOK.set(true);
     // SAFETY: the function we stand for, with its own arguments.
     unsafe {
         if let Some(original) = original::<CpuOom>(&CPU_OOM) {
             original(reporter, bytes);
         }
     }
-    IN_CPU_HOOK.set(false);
 }
 
 /// `at::sequence_number::get_and_increment`: an autograd node is being made.

@@ -31,7 +31,7 @@ pub use python::{CodeFacts, Evidence, ProofError, StrFacts, is_proven, prove};
 pub use recording::Options;
 pub use session::{
     Attached, BaseBlock, LabelledTensor, StartError, attach_tracker, attach_torch, attend, base,
-    begin_phase, define_label, end_phase, forget_module, is_recording, label, mark, name_modules,
+    begin_phase, define_label, end_phase, forget_module, is_recording, label, label_each, mark, name_modules,
     note_optimizer, start, step, stop, update_header,
 };
 pub use writer::Written;

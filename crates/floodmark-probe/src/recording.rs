@@ -47,13 +47,18 @@ pub(crate) struct Names {
     pub(crate) texts: HashMap<(u8, String), u32>,
 }
 
+/// The one word that all threads write, alone on its cache lines.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Padded(AtomicU64);
+
 /// The state that hooks work on. Lives from start to stop.
 #[derive(Debug)]
 pub(crate) struct Recording {
     pub(crate) id: u64,
     pub(crate) options: Options,
     started_nanos: u64,
-    next_seq: AtomicU64,
+    next_seq: Padded,
     pub(crate) next_thread: AtomicU16,
     pub(crate) segments: Segments,
     pub(crate) tree: Mutex<CallTree>,
@@ -77,14 +82,20 @@ pub(crate) fn monotonic_nanos() -> u64 {
     now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
 }
 
+fn unix_micros() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| u64::try_from(since.as_micros()).unwrap_or(0))
+}
+
 impl Recording {
-    pub(crate) fn new(id: u64, options: Options, segments: Segments) -> Self {
+    pub(crate) fn new(id: u64, mut options: Options, segments: Segments) -> Self {
+        options.header.started_unix_micros = unix_micros();
         let mut tree = CallTree::new(options.max_memory);
         tree.set_library(vec![options.own_folder.clone()]);
         Self {
             id,
             started_nanos: monotonic_nanos(),
-            next_seq: AtomicU64::new(1),
+            next_seq: Padded(AtomicU64::new(1)),
             next_thread: AtomicU16::new(0),
             segments,
             tree: Mutex::new(tree),
@@ -102,12 +113,12 @@ impl Recording {
     }
 
     pub(crate) fn take_seq(&self) -> u64 {
-        self.next_seq.fetch_add(1, Ordering::Relaxed)
+        self.next_seq.0.fetch_add(1, Ordering::Relaxed)
     }
 
     /// How many records were begun.
     pub(crate) fn records(&self) -> u64 {
-        self.next_seq.load(Ordering::Relaxed) - 1
+        self.next_seq.0.load(Ordering::Relaxed) - 1
     }
 
     pub(crate) fn wants(&self, device: Device) -> bool {

@@ -17,7 +17,7 @@ use floodmark_trace::journal::{
 use parking_lot::Mutex;
 
 /// Drained segments that are kept for the next thread or the next lap.
-const KEPT_READY: usize = 4;
+const KEPT_READY: usize = 3;
 
 /// A mapped segment. One thread writes it, the writer thread reads what is committed.
 #[derive(Debug)]
@@ -134,9 +134,9 @@ impl Segments {
         }
     }
 
-    /// Keeps a segment ready, so that no thread of the program has to make one.
+    /// Keeps segments ready, so that no thread of the program has to make one.
     pub(crate) fn prepare(&self) -> io::Result<()> {
-        if self.ready.lock().len() < 2 {
+        while self.ready.lock().len() < KEPT_READY {
             let segment = self.make()?;
             self.ready.lock().push(segment);
         }
@@ -182,6 +182,11 @@ impl Segments {
             }
             addr
         };
+        for page in (0..SEGMENT_BYTES).step_by(4096) {
+            // A page that is first touched inside a hook costs the program more than the record does.
+            // SAFETY: inside the mapping, which is all zero and known to nobody yet.
+            unsafe { addr.cast::<u8>().add(page).write_volatile(0) };
+        }
         self.mapped.fetch_add(1, Ordering::Relaxed);
         Ok(Arc::new(Segment {
             addr: addr.cast(),

@@ -100,16 +100,17 @@ pub fn start(mut options: Options) -> Result<(), StartError> {
         inherited => std::mem::forget(inherited),
     }
     let path = options.path.clone();
-    let file = File::create(&path)
-        .map_err(|source| StartError::File { path: path.clone(), source })?;
     let id = session_id();
     options.header.session = format!("{id:016x}");
     let folder = journal_folder(&path);
-    let segments = match Segments::create(folder.clone(), id, options.max_memory) {
-        Ok(segments) => segments,
+    // The journal first: while it is there, the file is another recording's, and must not be touched.
+    let segments = Segments::create(folder.clone(), id, options.max_memory)
+        .map_err(|source| StartError::Journal { path: folder, source })?;
+    let file = match File::create(&path) {
+        Ok(file) => file,
         Err(source) => {
-            let _ = std::fs::remove_file(&path);
-            return Err(StartError::Journal { path: folder, source });
+            segments.remove();
+            return Err(StartError::File { path, source });
         }
     };
     FORK_HANDLER.call_once(|| {
@@ -264,12 +265,19 @@ pub struct LabelledTensor {
 
 /// Says what tensors are called.
 pub fn label(tensors: &[LabelledTensor]) {
+    for tensor in tensors {
+        label_each(&[(tensor.device.canonical(), tensor.label)], &[tensor.addr]);
+    }
+}
+
+/// Says at which addresses the tensors are that `labels` stand for, in the same order; 0 for none.
+pub fn label_each(labels: &[(Device, u32)], addrs: &[u64]) {
     with_recording(|recording, local| {
-        for tensor in tensors {
-            if tensor.addr != 0 && recording.wants(tensor.device.canonical()) {
-                let mut record = Record::new(EventKind::Label as u8, tensor.device.canonical());
-                record.addr = tensor.addr;
-                record.stack = tensor.label;
+        for (&(device, label), &addr) in labels.iter().zip(addrs) {
+            if addr != 0 && recording.wants(device) {
+                let mut record = Record::new(EventKind::Label as u8, device);
+                record.addr = addr;
+                record.stack = label;
                 local.write(recording, record, &[]);
             }
         }

@@ -20,17 +20,6 @@ use crate::segments::Segment;
 use crate::stacks::{Definitions, EPOCH, Node, SeenFrame, innermost, keep_common};
 use crate::{attention, autograd};
 
-/// What the trace tracker said of the block that is about to be reported.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Announced {
-    pub(crate) addr: u64,
-    pub(crate) requested: u64,
-    pub(crate) stream: u16,
-    pub(crate) pool: u16,
-    /// The block that was let go of, until every stream is done with it.
-    pub(crate) freeing: u64,
-}
-
 /// State that only its own thread touches.
 #[derive(Debug, Default)]
 pub(crate) struct Local {
@@ -42,7 +31,6 @@ pub(crate) struct Local {
     seen: Vec<SeenFrame>,
     epoch: u32,
     torch_thread: Option<usize>,
-    pub(crate) announced: Announced,
     pub(crate) phases: Vec<u16>,
     pub(crate) ops: Vec<u16>,
     /// Streams and pools that have a number, by their handle.
@@ -77,8 +65,6 @@ impl Drop for Owner {
 
 thread_local! {
     static OWNER: Owner = const { Owner(Cell::new(None)) };
-    /// Whether the CPU allocator's own report is being made: it would say the same again.
-    pub(crate) static IN_CPU_HOOK: Cell<bool> = const { Cell::new(false) };
 }
 
 fn new_thread() -> &'static Thread {

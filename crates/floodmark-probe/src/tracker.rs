@@ -7,6 +7,7 @@
 //!
 //! A callback cannot be taken off again, so it is attached once and asks each time whether a recording runs.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use floodmark_trace::journal::Record;
@@ -14,7 +15,7 @@ use floodmark_trace::{Device, EventKind, TextKind};
 
 use crate::elf::{find_symbol, find_symbol_by_prefix};
 use crate::names::handle_id;
-use crate::recording::Recording;
+use crate::recording::{ENABLED, Recording};
 use crate::thread::{Local, with_recording};
 
 /// `c10::CachingDeviceAllocator::TraceEntry`, as far as its layout is the same from 2.2 to 2.15.
@@ -92,34 +93,57 @@ unsafe extern "C-unwind" fn manage(to: *mut [usize; 2], from: *const [usize; 2],
     false
 }
 
-/// Called on the allocating thread, with the device allocator's lock held.
-unsafe extern "C-unwind" fn invoke(_: *const [usize; 2], entry: *const TraceEntry) {
-    // SAFETY: torch passes a live entry.
-    let entry = unsafe { &*entry };
-    let device = Device::cuda(entry.device);
-    with_recording(|recording, local| {
-        if recording.wants(device) {
-            take(recording, local, device, entry);
-        }
-    });
+/// What the allocator said of a block that it is about to report.
+///
+/// The report follows on the same thread, under the same lock, so nothing more than a note is needed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Announced {
+    addr: usize,
+    requested: usize,
+    stream: usize,
+    pool: [u64; 2],
 }
 
-fn take(recording: &Recording, local: &mut Local, device: Device, entry: &TraceEntry) {
-    let segment = match entry.action {
+thread_local! {
+    static ANNOUNCED: Cell<Announced> =
+        const { Cell::new(Announced { addr: 0, requested: 0, stream: 0, pool: [0; 2] }) };
+    /// The block that was let go of, until every stream is done with it.
+    static FREEING: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Adds what was announced of this block to the record of it.
+pub(crate) fn complete(recording: &Recording, local: &mut Local, record: &mut Record) {
+    let announced = ANNOUNCED.get();
+    if announced.addr as u64 == record.addr {
+        record.requested = announced.requested as u64;
+        (record.stream, record.pool) = handles(recording, local, announced.stream, announced.pool);
+    }
+}
+
+/// Whether a block that is being let go of is still in use by some stream.
+pub(crate) fn is_deferred(addr: u64) -> bool {
+    FREEING.replace(0) as u64 == addr
+}
+
+/// Called on the allocating thread, with the device allocator's lock held.
+unsafe extern "C-unwind" fn invoke(_: *const [usize; 2], entry: *const TraceEntry) {
+    if !ENABLED.load(Ordering::Relaxed) {
+        return;
+    }
+    // SAFETY: torch passes a live entry.
+    let entry = unsafe { &*entry };
+    let kind = match entry.action {
         0 => {
-            let (stream, pool) = handles(recording, local, entry);
-            local.announced.addr = entry.addr as u64;
-            local.announced.requested = entry.size as u64;
-            local.announced.stream = stream;
-            local.announced.pool = pool;
+            let TraceEntry { addr, size: requested, stream, pool, .. } = *entry;
+            ANNOUNCED.set(Announced { addr, requested, stream, pool });
             return;
         }
         1 => {
-            local.announced.freeing = entry.addr as u64;
+            FREEING.set(entry.addr);
             return;
         }
-        2 if local.announced.freeing == entry.addr as u64 => {
-            local.announced.freeing = 0;
+        2 if FREEING.get() == entry.addr => {
+            FREEING.set(0);
             return;
         }
         2 => EventKind::FreeCompleted,
@@ -130,28 +154,36 @@ fn take(recording: &Recording, local: &mut Local, device: Device, entry: &TraceE
         // Snapshots and annotations are other tools'; running out of memory is reported elsewhere.
         _ => return,
     };
-    let mut record = Record::new(segment as u8, device);
-    record.addr = entry.addr as u64;
-    record.bytes = entry.size as u64;
-    (record.stream, record.pool) = handles(recording, local, entry);
-    if matches!(segment, EventKind::SegmentAlloc | EventKind::SegmentMap) {
-        record.stack = local.stack(recording).0.id;
-    }
-    local.write(recording, record, &[]);
+    let device = Device::cuda(entry.device);
+    with_recording(|recording, local| {
+        if !recording.wants(device) {
+            return;
+        }
+        let mut record = Record::new(kind as u8, device);
+        record.addr = entry.addr as u64;
+        record.bytes = entry.size as u64;
+        (record.stream, record.pool) = handles(recording, local, entry.stream, entry.pool);
+        if matches!(kind, EventKind::SegmentAlloc | EventKind::SegmentMap) {
+            record.stack = local.stack(recording).0.id;
+        }
+        local.write(recording, record, &[]);
+    });
 }
 
-fn handles(recording: &Recording, local: &mut Local, entry: &TraceEntry) -> (u16, u16) {
-    let stream = entry.stream as u64;
-    let stream =
-        handle_id(recording, local, TextKind::Stream, stream, || format!("0x{:x}", entry.stream));
-    if !HAS_POOLS.load(Ordering::Relaxed) || entry.pool == [0, 0] {
+fn handles(
+    recording: &Recording,
+    local: &mut Local,
+    stream: usize,
+    pool: [u64; 2],
+) -> (u16, u16) {
+    let name = || format!("0x{stream:x}");
+    let stream = handle_id(recording, local, TextKind::Stream, stream as u64, name);
+    if !HAS_POOLS.load(Ordering::Relaxed) || pool == [0, 0] {
         return (stream, 0);
     }
-    let [first, second] = entry.pool;
-    let pool = handle_id(recording, local, TextKind::Pool, first << 32 ^ second, || {
-        format!("({first}, {second})")
-    });
-    (stream, pool)
+    let [first, second] = pool;
+    let name = || format!("({first}, {second})");
+    (stream, handle_id(recording, local, TextKind::Pool, first << 32 ^ second, name))
 }
 
 const _: () = {

@@ -94,7 +94,10 @@ pub(crate) fn run(recording: &Recording, file: File, stop: &AtomicBool) -> Writt
 impl Writer<'_> {
     fn lap(&mut self) -> io::Result<()> {
         patch::follow_new_libraries();
-        self.recording.segments.prepare()?;
+        if let Err(error) = self.recording.segments.prepare() {
+            // What is in the journal already can still be written.
+            self.recording.fail(format!("the journal could not grow: {error}"));
+        }
         self.collect();
         self.fold(false);
         let is_due = self.last_flush.elapsed() >= LONGEST_WAIT;

@@ -19,7 +19,7 @@ mod _core {
     use super::program::{RunPlan, main};
     #[pymodule_export]
     use super::recorder::{
-        attach_torch, attach_tracker, attend, base, begin_phase, define_label, end_phase,
+        LabelSet, attach_torch, attach_tracker, attend, base, begin_phase, define_label, end_phase,
         forget_module, is_recording, label, mark, name_modules, note_optimizer, prove, start, step,
         stop, strings_to_prove_with, update_header,
     };

@@ -71,7 +71,8 @@ pub(crate) fn update_header(header: &str) -> PyResult<()> {
     let new = header_from(header)?;
     floodmark_probe::update_header(|header| {
         let session = std::mem::take(&mut header.session);
-        *header = Header { session, ..new };
+        let started_unix_micros = header.started_unix_micros;
+        *header = Header { session, started_unix_micros, ..new };
     });
     Ok(())
 }
@@ -169,6 +170,26 @@ pub(crate) fn label(tensors: Vec<(String, i32, u64, u32)>) {
         })
         .collect();
     floodmark_probe::label(&tensors);
+}
+
+/// Tensors that are new in every step, with labels that stay: only their addresses are told each time.
+#[pyclass(frozen, module = "floodmark._core")]
+pub(crate) struct LabelSet(Vec<(Device, u32)>);
+
+#[pymethods]
+impl LabelSet {
+    /// Device type, device index and label of each.
+    #[new]
+    #[expect(clippy::needless_pass_by_value, reason = "extracted from a Python list")]
+    fn new(labels: Vec<(String, i32, u32)>) -> Self {
+        Self(labels.iter().map(|(kind, index, label)| (device(kind, *index), *label)).collect())
+    }
+
+    /// Where they are now, in the same order; 0 for one that is not there.
+    #[expect(clippy::needless_pass_by_value, reason = "extracted from a Python list")]
+    fn place(&self, addrs: Vec<u64>) {
+        floodmark_probe::label_each(&self.0, &addrs);
+    }
 }
 
 /// Tells of blocks from before: device type and index, address, size, requested size, is it a segment.

@@ -47,6 +47,8 @@ pub struct Assembler {
     devices: BTreeMap<Device, DeviceState>,
     /// Blocks that were let go of while a stream still used them.
     pending: BTreeMap<(Device, u64), AllocationId>,
+    /// Blocks that were let go of before anything told us of them.
+    freed_unknown: BTreeSet<(Device, u64)>,
     next_allocation: u32,
     now: Micros,
     disagreements: u64,
@@ -62,6 +64,7 @@ impl Assembler {
             now: trace.last_time(),
             disagreements: trace.disagreements,
             stacks_left_out: trace.stacks_left_out,
+            freed_unknown: trace.freed_unknown.clone(),
             ..Self::default()
         };
         for (id, allocation) in (0..).map(AllocationId).zip(&trace.allocations) {
@@ -195,7 +198,9 @@ impl Assembler {
                 if record.requested != 0 {
                     row.slack = record.bytes.saturating_sub(record.requested);
                 }
-                self.allocate(row);
+                if kind == EventKind::Alloc || self.is_news(&row) {
+                    self.allocate(row);
+                }
                 self.check_totals(entry);
             }
             EventKind::Free | EventKind::FreeUnknown => {
@@ -212,17 +217,20 @@ impl Assembler {
             }
             EventKind::Label => self.label(row),
             EventKind::Oom
-            | EventKind::SegmentAlloc
-            | EventKind::SegmentFree
-            | EventKind::SegmentMap
-            | EventKind::SegmentUnmap
-            | EventKind::BaseSegment
             | EventKind::Step
             | EventKind::Mark
             | EventKind::PhaseBegin
             | EventKind::PhaseEnd
             | EventKind::OptimizerBegin
             | EventKind::OptimizerEnd => self.emit(row),
+            EventKind::SegmentAlloc | EventKind::SegmentMap | EventKind::BaseSegment => {
+                self.emit(row);
+                self.reserve(&row, u64::saturating_add);
+            }
+            EventKind::SegmentFree | EventKind::SegmentUnmap => {
+                self.emit(row);
+                self.reserve(&row, u64::saturating_sub);
+            }
             EventKind::Reserved => {
                 self.devices.entry(device).or_default().reserved = record.bytes;
                 self.emit(row);
@@ -235,6 +243,34 @@ impl Assembler {
     fn emit(&mut self, row: Row) {
         self.now = row.time;
         self.batch.rows.push(row);
+    }
+
+    /// A segment came or went: reserved bytes change now, not with the next block that is reported.
+    fn reserve(&mut self, segment: &Row, change: fn(u64, u64) -> u64) {
+        let state = self.devices.entry(segment.device).or_default();
+        // After the first report the total is torch's, which has the segments from before in it.
+        if segment.kind == EventKind::BaseSegment && state.unseen.is_some() {
+            return;
+        }
+        state.reserved = change(state.reserved, segment.bytes);
+        let mut row = Row::new(EventKind::Reserved, segment.device, segment.thread, segment.time);
+        row.bytes = state.reserved;
+        self.emit(row);
+    }
+
+    /// Whether a block from before the recording is one that we do not know: other threads may have let
+    /// go of it, or got it anew, between the beginning of the recording and the list of such blocks.
+    fn is_news(&mut self, row: &Row) -> bool {
+        let state = self.devices.entry(row.device).or_default();
+        if state.live.contains_key(&row.addr)
+            || self.freed_unknown.contains(&(row.device, row.addr))
+        {
+            return false;
+        }
+        if let Some(unseen) = &mut state.unseen {
+            *unseen = unseen.saturating_sub(row.bytes);
+        }
+        true
     }
 
     fn allocate(&mut self, mut row: Row) {
@@ -262,6 +298,7 @@ impl Assembler {
             row.bytes = 0;
         } else {
             row.kind = EventKind::FreeUnknown;
+            self.freed_unknown.insert((row.device, row.addr));
             if let Some(unseen) = &mut state.unseen {
                 *unseen = unseen.saturating_sub(row.bytes);
             }

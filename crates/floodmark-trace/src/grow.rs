@@ -106,7 +106,10 @@ impl Trace {
                 };
                 subject
             }
-            EventKind::FreeUnknown => Subject::FreeUnknown(Bytes(row.bytes)),
+            EventKind::FreeUnknown => {
+                self.freed_unknown.insert((row.device, row.addr));
+                Subject::FreeUnknown(Bytes(row.bytes))
+            }
             EventKind::SegmentAlloc => Subject::SegmentAlloc(self.push_segment(row)),
             EventKind::SegmentFree => Subject::SegmentFree(self.push_segment(row)),
             EventKind::SegmentMap => Subject::SegmentMap(self.push_segment(row)),

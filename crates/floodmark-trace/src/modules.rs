@@ -23,12 +23,23 @@ pub(crate) struct ModulePaths {
     of_stack: Vec<u32>,
     paths: Vec<String>,
     total_bytes: usize,
+    /// The class of the one root that has modules inside it; none when there are several.
+    main_root: Option<String>,
+    /// The classes of all roots.
+    roots: BTreeSet<String>,
 }
 
 impl ModulePaths {
     pub(crate) fn new(stacks: &[Stack], modules: &[Module]) -> Self {
-        let several_roots = roots_with_children(modules) > 1;
-        let mut result = Self::default();
+        let with_children = roots_with_children(modules);
+        let several_roots = with_children.len() > 1;
+        let class = |id: &ModuleId| modules.get(id.index()).map(|module| module.class.clone());
+        let is_root = |module: &&Module| module.names.iter().any(|(_, name)| name.is_empty());
+        let mut result = Self {
+            main_root: with_children.first().filter(|_| !several_roots).and_then(class),
+            roots: modules.iter().filter(is_root).map(|module| module.class.clone()).collect(),
+            ..Self::default()
+        };
         let mut known: HashMap<(u32, ModuleId), u32> = HashMap::new();
         for stack in stacks {
             // Callers come first, so the path around this frame is known.
@@ -58,6 +69,10 @@ impl ModulePaths {
 
     pub(crate) fn of_stack(&self, stack: StackId) -> Option<&str> {
         self.path(*self.of_stack.get(stack.index())?)
+    }
+
+    pub(crate) fn root_around(&self, path: &str) -> Option<&str> {
+        self.main_root.as_deref().filter(|_| !self.roots.contains(path))
     }
 
     fn path(&self, number: u32) -> Option<&str> {
@@ -90,14 +105,13 @@ impl ModulePaths {
     }
 }
 
-fn roots_with_children(modules: &[Module]) -> usize {
-    let roots: BTreeSet<ModuleId> = modules
+fn roots_with_children(modules: &[Module]) -> BTreeSet<ModuleId> {
+    modules
         .iter()
         .flat_map(|module| &module.names)
         .filter(|(_, name)| !name.is_empty())
         .map(|&(root, _)| root)
-        .collect();
-    roots.len()
+        .collect()
 }
 
 #[cfg(test)]

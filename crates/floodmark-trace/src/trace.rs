@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use std::collections::BTreeSet;
+
 use crate::batch::Total;
 use crate::event::{
     AllocationId, Bytes, Category, CodeId, Device, DeviceAddr, LabelId, Micros, ModuleId, StackId,
@@ -254,6 +256,7 @@ pub struct Trace {
     pub(crate) paths: ModulePaths,
     pub(crate) unknown_allocations: u64,
     pub(crate) through_seq: u64,
+    pub(crate) freed_unknown: BTreeSet<(Device, u64)>,
     pub(crate) disagreements: u64,
     pub(crate) stacks_left_out: u64,
     /// Entries of dense tables that stand for ids which the file does not define.
@@ -300,6 +303,12 @@ impl Trace {
     /// The qualified name of the innermost module on a stack.
     pub fn module_path(&self, id: StackId) -> Option<&str> {
         self.paths.of_stack(id)
+    }
+
+    /// The class of the model that a qualified name starts from, where the name does not say it: when the
+    /// program has one model, names are those of `named_modules()`, without the model itself.
+    pub fn root_around(&self, path: &str) -> Option<&str> {
+        self.paths.root_around(path)
     }
 
     /// The class of the innermost module on a stack.

@@ -71,12 +71,13 @@ fn a_line_inside_torch_stands_for_itself_when_asked() {
 #[test]
 fn modules_are_a_tree_with_own_and_inclusive_bytes() {
     insta::assert_snapshot!(table(By::Module, None), @"
-    7 of 7
-    28672 0 3072 6 layers | own 0 depth 0 -
-    23552 0 4096 4 layers.0 | own 0 depth 1 -
-    23552 23552 4096 4 layers.0.fc | own 23552 depth 2 Layer
-    5120 25600 3072 2 layers.1 | own 2048 depth 1 Layer
-    3072 28672 3072 1 layers.1.fc | own 3072 depth 2 Layer
+    8 of 8
+    28672 0 3072 6 Net | own 0 depth 0 -
+    28672 0 3072 6 layers | own 0 depth 1 -
+    23552 0 4096 4 layers.0 | own 0 depth 2 -
+    23552 23552 4096 4 layers.0.fc | own 23552 depth 3 Layer
+    5120 25600 3072 2 layers.1 | own 2048 depth 2 Layer
+    3072 28672 3072 1 layers.1.fc | own 3072 depth 3 Layer
     2048 30720 1024 1 before recording | own 2048 depth 0 -
     1536 32256 1024 2 (no module) | own 1536 depth 0 -
     ");
@@ -86,10 +87,10 @@ fn modules_are_a_tree_with_own_and_inclusive_bytes() {
 #[test]
 fn the_largest_modules_are_still_a_tree() {
     insta::assert_snapshot!(table(By::Module, Some(3)), @"
-    3 of 7
-    28672 0 3072 6 layers | own 0 depth 0 -
-    23552 0 4096 4 layers.0 | own 0 depth 1 -
-    23552 23552 4096 4 layers.0.fc | own 23552 depth 2 Layer
+    3 of 8
+    28672 0 3072 6 Net | own 0 depth 0 -
+    28672 0 3072 6 layers | own 0 depth 1 -
+    23552 0 4096 4 layers.0 | own 0 depth 2 -
     ");
 }
 

@@ -64,11 +64,12 @@ fn a_report_has_eight_groupings() {
     insta::assert_snapshot!(folder.stdout("report x.flood --by module"), @"
     Peak of cuda:0: 15.00 MiB allocated, 16.00 MiB reserved, at 0.008 s in step 0, backward of layers.0.fc
         Bytes        Own  Cumulative     Median  Count  Module
-    14.00 MiB        0 B         0 B  4.000 MiB      4  layers
-    8.000 MiB        0 B         0 B  2.000 MiB      3    0
-    8.000 MiB  8.000 MiB   8.000 MiB  2.000 MiB      3      fc (Layer)
-    6.000 MiB        0 B   8.000 MiB  6.000 MiB      1    1
-    6.000 MiB  6.000 MiB   14.00 MiB  6.000 MiB      1      fc (Layer)
+    14.00 MiB        0 B         0 B  4.000 MiB      4  Net
+    14.00 MiB        0 B         0 B  4.000 MiB      4    layers
+    8.000 MiB        0 B         0 B  2.000 MiB      3      0
+    8.000 MiB  8.000 MiB   8.000 MiB  2.000 MiB      3        fc (Layer)
+    6.000 MiB        0 B   8.000 MiB  6.000 MiB      1      1
+    6.000 MiB  6.000 MiB   14.00 MiB  6.000 MiB      1        fc (Layer)
     1.000 MiB  1.000 MiB   15.00 MiB        0 B      0  before recording
         512 B      512 B   15.00 MiB      512 B      1  (no module)
     ");

@@ -1,0 +1,130 @@
+# What can be done with this checkout. Needs cargo and python3 (3.10 or later); everything else goes into .venv.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-builtin-rules
+
+# Which Python makes .venv.
+PYTHON ?= python3
+# For `make matrix`: a pip requirement such as torch==2.6.0 instead of the usual list.
+export FLOODMARK_TORCH ?=
+# For `make fuzz`: how long each target runs.
+FUZZ_SECONDS ?= 60
+# For `make bench` and `make gpu`: where the results go.
+RESULTS ?= bench/results
+
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+EXTENSION := $(VENV)/.extension
+UNPACKED := $(VENV)/.wheel
+RUST := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
+PYTHON_FRONT := $(wildcard python/floodmark/*.py python/floodmark/*.pyi) pyproject.toml README.md
+CARGO_TESTED := --workspace --exclude floodmark-python
+
+# One Python for all builds of pyo3, so that none undoes another's.
+export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PIP_NO_INPUT := 1
+unexport VIRTUAL_ENV CONDA_PREFIX PYTHONPATH PYTHONHOME
+
+.PHONY: help
+help: ## List the targets
+	@grep -hE '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):.*## (.*)/\1|\2/' \
+		| while IFS='|' read -r name text; do printf '  make %-8s %s\n' "$$name" "$$text"; done
+
+.PHONY: demo
+demo: $(EXTENSION) ## Build all, record a small GPT and show what filled the memory
+	$(BIN)/python examples/demo.py
+
+.PHONY: test
+test: $(EXTENSION) ## Run every test, Rust and Python
+	@if cargo nextest --version >/dev/null 2>&1; then \
+		echo cargo nextest run $(CARGO_TESTED); cargo nextest run $(CARGO_TESTED) --no-fail-fast; \
+		cargo test --doc $(CARGO_TESTED) --quiet; \
+	else \
+		echo cargo test $(CARGO_TESTED); cargo test $(CARGO_TESTED) --no-fail-fast; \
+	fi
+	$(BIN)/python -m pytest
+
+.PHONY: check
+check: $(EXTENSION) ## Check format, lints, types, layers and sizes
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- -D warnings
+	$(BIN)/ruff check . .ci/matrix
+	$(BIN)/ruff format --check . .ci/matrix
+	$(BIN)/mypy --strict
+	MYPYPATH=python $(BIN)/python -m mypy.stubtest floodmark._core
+	$(BIN)/python tools/check_layers.py
+	$(BIN)/python tools/check_sizes.py
+
+.PHONY: ci
+ci: check test ## What must pass before anything is merged: check and test
+
+.PHONY: bench
+bench: $(UNPACKED) $(TARGET)/release/floodmark ## Measure what recording and reporting cost, on the CPU
+	PYTHONPATH=$(UNPACKED) $(BIN)/python bench/import_time.py --results $(RESULTS)
+	PYTHONPATH=$(UNPACKED) $(BIN)/python bench/report.py --program $(TARGET)/release/floodmark --results $(RESULTS)
+	PYTHONPATH=$(UNPACKED) $(BIN)/python bench/overhead.py --device cpu --results $(RESULTS)
+
+.PHONY: gpu
+gpu: $(UNPACKED) ## Check and measure on a CUDA device
+	PYTHONPATH=$(UNPACKED) $(BIN)/python bench/gpu_check.py --results $(RESULTS)
+	PYTHONPATH=$(UNPACKED) $(BIN)/python bench/overhead.py --device cuda --results $(RESULTS)
+
+.PHONY: matrix
+matrix: wheel ## Run the Python tests with old and new versions of torch and Python
+	$(BIN)/python .ci/matrix
+
+.PHONY: wheel
+wheel: $(UNPACKED) ## Build the wheel into dist/
+	@ls -l dist/*.whl
+
+.PHONY: fuzz
+fuzz: ## Fuzz the reader of traces (needs the nightly compiler and cargo-fuzz)
+	@cargo +nightly fuzz --version >/dev/null 2>&1 || { echo 'error: `cargo +nightly fuzz` is missing'; \
+		echo; echo 'hint: `rustup toolchain install nightly`, then `cargo install cargo-fuzz`'; exit 1; } >&2
+	for target in read_trace read_frames; do \
+		mkdir -p fuzz/corpus/$$target; \
+		cargo +nightly fuzz run $$target fuzz/corpus/$$target fuzz/seeds -- \
+			-max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=2048; \
+	done
+
+.PHONY: docs
+docs: $(INSTALLED) ## Build the documentation of the crates into target/doc
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
+
+.PHONY: clean
+clean: ## Remove everything that was built or installed here
+	rm -rf $(VENV) .venvs target dist demo fuzz/target .pytest_cache .mypy_cache .ruff_cache
+	rm -f python/floodmark/_core*.so
+	find python bench examples tools -name __pycache__ -prune -exec rm -rf {} +
+
+# Everything below is a file that says that something was done.
+
+$(INSTALLED): requirements-dev.txt requirements-test.txt
+	@command -v cargo >/dev/null || { echo 'error: cargo is missing; see https://rustup.rs' >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
+		echo 'error: `$(PYTHON)` is older than 3.10; name another with `make PYTHON=python3.12`' >&2; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --progress-bar off --upgrade -r requirements-dev.txt
+	touch $@
+
+# The Python front is used where it lies; only Rust has to be built.
+$(EXTENSION): $(INSTALLED) $(RUST) pyproject.toml
+	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --quiet
+	touch $@
+
+# Measurements use the wheel that users get, not the build that tests use.
+$(UNPACKED): $(INSTALLED) $(RUST) $(PYTHON_FRONT)
+	rm -rf $(UNPACKED) dist/floodmark-*.whl
+	$(BIN)/maturin build --release --quiet --out dist --interpreter $(BIN)/python
+	$(BIN)/python -m zipfile -e dist/floodmark-*.whl $(UNPACKED)
+
+$(TARGET)/release/floodmark: $(RUST)
+	cargo build --release --package floodmark
+	@touch $@

@@ -1,0 +1,269 @@
+"""What recording costs: the same training steps, untraced and under each recorder.
+
+    python bench/overhead.py --device cpu
+    python bench/overhead.py --device cuda
+
+Within one process the recorders take turns, A B C A B C …, each for a few steps; the first steps of
+a turn are not counted, nor are start and stop. Recorders that leave something behind in the process
+(`torch.profiler`) run in a second process with untraced steps of its own to compare with. Every
+figure is a ratio to the untraced steps of the same process; "untraced, again" shows the noise.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import machine
+
+
+@dataclass(frozen=True)
+class Case:
+    """A workload, and how often it runs."""
+
+    name: str
+    batch: int
+    length: int
+    bf16: bool
+    rounds: int
+    warm: int
+    timed: int
+    slow_rounds: int
+    slow_warm: int
+    slow_timed: int
+    budget_percent: float
+
+
+CASES = {
+    "cpu": [Case("CPU, batch 1 × 64", 1, 64, False, 8, 3, 5, 3, 1, 3, 5.0)],
+    "cuda": [
+        Case("CPU-bound, batch 1 × 64", 1, 64, False, 10, 6, 30, 4, 2, 6, 5.0),
+        Case("GPU-bound, batch 16 × 1024, bf16", 16, 1024, True, 7, 4, 12, 3, 2, 5, 0.5),
+    ],
+}
+UNTRACED = "untraced"
+AGAIN = "untraced, again"
+FULL = "floodmark"
+HISTORY_ALL = "memory history, Python stacks, all"
+
+
+def recorders_of(group: str, device: str) -> dict[str, Any]:
+    import recorders
+
+    if group == "slow":
+        return {
+            UNTRACED: recorders.untraced,
+            "torch.profiler, memory and stacks": recorders.profiler,
+            "asking after every operator (MemoryTracker)": recorders.operator_mode,
+        }
+    chosen = {
+        UNTRACED: recorders.untraced,
+        FULL: recorders.floodmark(FULL),
+        "floodmark, no stacks": recorders.floodmark("floodmark, no stacks", stacks=False),
+        AGAIN: recorders.untraced,
+        "floodmark, with ops": recorders.floodmark("floodmark, with ops", ops=True),
+        "asking at every layer (hooks)": recorders.layer_hooks,
+    }
+    if device == "cuda":
+        chosen[HISTORY_ALL] = recorders.history("all")
+        chosen["memory history, Python stacks, alloc"] = recorders.history("alloc")
+    return chosen
+
+
+def measure(case: Case, device: str, group: str, layers: int) -> dict[str, Any]:
+    """Seconds of every timed step of every recorder of the group."""
+    import gpt2
+    import recorders
+
+    training = gpt2.Training(
+        gpt2.Config(layers=layers),
+        batch=case.batch,
+        length=case.length,
+        device=device,
+        bf16=case.bf16,
+    )
+    slow = group == "slow"
+    rounds = case.slow_rounds if slow else case.rounds
+    warm = case.slow_warm if slow else case.warm
+    timed = case.slow_timed if slow else case.timed
+    for _ in range(3):
+        training.step()
+    chosen = recorders_of(group, device)
+    wall: dict[str, list[float]] = {name: [] for name in chosen}
+    cpu: dict[str, list[float]] = {name: [] for name in chosen}
+    for number in range(rounds):
+        print(f"  {case.name}: round {number + 1} of {rounds}", file=sys.stderr)
+        for name, recorder in chosen.items():
+            gc.collect()
+            with recorder(training.model):
+                for _ in range(warm):
+                    training.step()
+                training.wait()
+                for _ in range(timed):
+                    cpu_before, before = time.process_time(), time.perf_counter()
+                    training.step()
+                    training.wait()
+                    wall[name].append(time.perf_counter() - before)
+                    cpu[name].append(time.process_time() - cpu_before)
+            training.wait()
+    return {"wall": wall, "cpu": cpu, "recordings": recorders.last_summary}
+
+
+def percent(traced: float, untraced: float) -> float:
+    return round((traced / untraced - 1) * 100, 2)
+
+
+def compare(measured: dict[str, Any], timed: int) -> list[dict[str, Any]]:
+    """One row for each recorder: its ratios to the untraced steps."""
+    wall, cpu = measured["wall"], measured["cpu"]
+    base = wall[UNTRACED]
+    rows = []
+    for name, seconds in wall.items():
+        # Turn by turn against the untraced turn of the same round: slow drifts cancel out.
+        turns = [
+            percent(
+                statistics.median(seconds[at : at + timed]),
+                statistics.median(base[at : at + timed]),
+            )
+            for at in range(0, len(seconds), timed)
+        ]
+        rows.append(
+            {
+                "recorder": name,
+                "steps": len(seconds),
+                "median_ms": round(statistics.median(seconds) * 1e3, 3),
+                "median_percent": percent(statistics.median(seconds), statistics.median(base)),
+                "min_percent": percent(min(seconds), min(base)),
+                "turns_percent": statistics.median(turns),
+                "cpu_percent": percent(
+                    statistics.median(cpu[name]), statistics.median(cpu[UNTRACED])
+                ),
+                "recording": measured["recordings"].get(name),
+            }
+        )
+    return rows
+
+
+def in_process(
+    case: Case, device: str, group: str, layers: int, threads: int | None
+) -> dict[str, Any]:
+    """The same in a process of its own."""
+    with tempfile.NamedTemporaryFile(suffix=".json") as answer:
+        command = [sys.executable, __file__, "--device", device, "--layers", str(layers)]
+        if threads:
+            command += ["--threads", str(threads)]
+        command += ["--worker", json.dumps([asdict(case), group, answer.name])]
+        subprocess.run(command, check=True)
+        result: dict[str, Any] = json.loads(Path(answer.name).read_text())
+        return result
+
+
+def worker(arguments: str, device: str, layers: int) -> None:
+    fields, group, answer = json.loads(arguments)
+    Path(answer).write_text(json.dumps(measure(Case(**fields), device, group, layers)))
+
+
+def signed(value: float) -> str:
+    return f"{value:+.1f} %"
+
+
+def render(case: Case, rows: list[dict[str, Any]]) -> str:
+    """The table of one case, and what the budget says."""
+    head = ["recorder", "step, ms", "median", "turn by turn", "min/min", "CPU time"]
+    lines = []
+    for row in rows:
+        name = row["recorder"]
+        shown = f"**{name}**" if name == FULL else name
+        cells = ["median_percent", "turns_percent", "min_percent", "cpu_percent"]
+        step = f"{row['median_ms']:.1f}"
+        is_base = name == UNTRACED
+        lines.append([shown, step, *("" if is_base else signed(row[cell]) for cell in cells)])
+    text = f"## {case.name}\n\n{machine.table(head, lines)}\n"
+    full = next(row for row in rows if row["recorder"] == FULL)
+    made = full["recording"]
+    if made and made["steps"]:
+        text += (
+            f"\nfloodmark recorded {made['events'] // made['steps']} events a step, "
+            f"{made['bytes'] / made['events']:.1f} bytes each on disk; losses: "
+            f"{', '.join(made['losses']) or 'none'}.\n"
+        )
+    for sentence, _ in verdicts(case, rows):
+        text += f"\n- {sentence}"
+    return text + "\n"
+
+
+def verdicts(case: Case, rows: list[dict[str, Any]]) -> list[tuple[str, bool]]:
+    """What the budgets say, and whether they are met; undecided where the noise is larger."""
+    by_name = {row["recorder"]: row for row in rows}
+    cost = by_name[FULL]["turns_percent"]
+    noise = abs(by_name[AGAIN]["turns_percent"])
+    found = []
+    limits = [(case.budget_percent, f"at most {signed(case.budget_percent)}")]
+    if HISTORY_ALL in by_name and case.length == 64:
+        third = by_name[HISTORY_ALL]["turns_percent"] / 3
+        limits.append((third, f"a third of torch's own recorder, {signed(third)}"))
+    for limit, text in limits:
+        met = cost <= limit
+        word = "met" if met else "MISSED"
+        if abs(cost - limit) < noise:
+            word += ", but the noise is larger than what decides it"
+        found.append(
+            (f"budget: {text}; measured {signed(cost)} (noise {signed(noise)}): {word}", met)
+        )
+    return found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--layers", type=int, default=12, help="fewer for a quick trial")
+    parser.add_argument("--threads", type=int, help="of torch, on the CPU")
+    parser.add_argument("--rounds", type=int, help="fewer for a quick trial")
+    parser.add_argument("--results", type=Path, help="folder for the results")
+    parser.add_argument("--strict", action="store_true", help="fail when a budget is missed")
+    parser.add_argument("--skip-slow", action="store_true", help="leave out the slow recorders")
+    parser.add_argument("--worker", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.threads:
+        import torch
+
+        torch.set_num_threads(args.threads)
+    if args.worker:
+        worker(args.worker, args.device, args.layers)
+        return 0
+    result: dict[str, Any] = {"machine": machine.describe(), "layers": args.layers, "cases": []}
+    about = machine.sentence(result["machine"])
+    text = (
+        "# What recording costs\n\nTime of a training step of GPT-2 small (AdamW) over the "
+        f"untraced step of the same run.\n\n{about}\n"
+    )
+    missed = 0
+    for case in CASES[args.device]:
+        if args.rounds:
+            case = Case(**{**asdict(case), "rounds": args.rounds, "slow_rounds": args.rounds})
+        fast = in_process(case, args.device, "fast", args.layers, args.threads)
+        rows = compare(fast, case.timed)
+        slow: dict[str, Any] = {}
+        if not args.skip_slow:
+            slow = in_process(case, args.device, "slow", args.layers, args.threads)
+            rows += [row for row in compare(slow, case.slow_timed) if row["recorder"] != UNTRACED]
+        result["cases"].append({"case": asdict(case), "rows": rows, "fast": fast, "slow": slow})
+        shown = render(case, rows)
+        print("\n" + shown)
+        text += "\n" + shown
+        missed += sum(not met for _, met in verdicts(case, rows))
+    machine.write(f"overhead-{args.device}", result, text, args.results)
+    return 1 if missed and args.strict else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

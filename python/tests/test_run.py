@@ -1,0 +1,205 @@
+"""`floodmark run`: the program does what it would have done, and there is a trace."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+import pytest
+
+import floodmark
+
+#: Says everything about how it was started that it can see.
+LOOKING = """
+    import json, os, sys
+    if __name__ == "__main__":
+        import torch
+        kept = torch.ones(1000)
+        here = os.path.dirname(os.path.abspath(__file__))
+        print(json.dumps({
+            "argv": sys.argv,
+            "path0": os.path.realpath(sys.path[0]),
+            "main": sys.modules["__main__"].__dict__ is globals(),
+            "file": __file__,
+            "package": __package__,
+            "docs": __doc__,
+            "spec": __spec__ is None,
+            "here": here,
+            "kept": kept.numel(),
+        }))
+"""
+
+
+def test_a_script_sees_what_it_would_have_seen(programs):
+    script = programs.write(LOOKING, "folder/looking.py")
+    words = ["folder/looking.py", "--flag", "-m", "x", "--", "--quiet", "-o=5", "ü"]
+    plain = programs.python(*words)
+    ours = programs.floodmark("run", "-o", "a.flood", "--quiet", *words)
+    assert ours.stderr == plain.stderr == ""
+    assert json.loads(ours.stdout) == json.loads(plain.stdout)
+    assert ours.returncode == plain.returncode == 0
+    rows = floodmark.Trace.open(programs.folder / "a.flood").peak("cpu").by_line().rows
+    assert any(os.path.samefile(row["file"], script) and row["bytes"] == 4000 for row in rows), rows
+
+
+def test_a_module_sees_what_it_would_have_seen(programs):
+    programs.write("", "package/__init__.py")
+    programs.write(LOOKING, "package/looking.py")
+    words = ["-m", "package.looking", "--flag", "-m", "y"]
+    plain = programs.python(*words)
+    ours = programs.floodmark("run", "-o", "a.flood", "--quiet", *words)
+    assert ours.stderr == plain.stderr == ""
+    assert json.loads(ours.stdout) == json.loads(plain.stdout)
+    missing = programs.floodmark("run", "-m", "no_such_module_here")
+    assert missing.returncode == 1
+    assert "no_such_module_here" in missing.stderr
+
+
+def test_five_lines_at_the_end_say_what_was_recorded(programs):
+    programs.write("import torch\nkept = torch.ones(1 << 20)", "program.py")
+    done = programs.floodmark("run", "program.py")
+    assert done.returncode == 0
+    assert done.stdout == ""
+    lines = done.stderr.splitlines()
+    assert 2 <= len(lines) <= 5, done.stderr
+    assert all(line.startswith("floodmark:") for line in lines)
+    assert "4.000 MiB" in done.stderr
+    assert "floodmark: floodmark:" not in done.stderr
+    assert "floodmark report floodmark-program.flood" in lines[-1]
+    # A second recording takes a new name; one that is named must not be there yet.
+    assert programs.floodmark("run", "-q", "program.py").returncode == 0
+    assert (programs.folder / "floodmark-program-2.flood").exists()
+    again = programs.floodmark("run", "-o", "floodmark-program.flood", "program.py")
+    assert again.returncode == 1
+    assert "--force" in again.stderr
+    forced = programs.floodmark("run", "--force", "-o", "floodmark-program.flood", "program.py")
+    assert forced.returncode == 0
+
+
+def test_torch_may_come_late_or_never(programs):
+    programs.write("print(sum(range(10)))", "never.py")
+    done = programs.floodmark("run", "-o", "never.flood", "never.py")
+    assert done.stdout == "45\n"
+    assert done.returncode == 0
+    assert floodmark.Trace.open(programs.folder / "never.flood").summary()["allocations"] == 0
+    report = programs.floodmark("report", "never.flood")
+    assert report.returncode == 1
+    assert "hint" in report.stderr
+    programs.write(
+        """
+        import sys
+        assert "torch" not in sys.modules
+        def late():
+            import torch
+            return torch.ones(1234)
+        kept = late()
+        """,
+        "late.py",
+    )
+    assert programs.floodmark("run", "-o", "late.flood", "late.py").returncode == 0
+    rows = floodmark.Trace.open(programs.folder / "late.flood").end("cpu").by_line().rows
+    assert [row["function"] for row in rows if row["bytes"] == 4936] == ["late"]
+
+
+def test_a_script_that_cannot_be_run_is_an_error_of_the_user(programs):
+    missing = programs.floodmark("run", "missing.py")
+    assert missing.returncode == 1
+    assert "`missing.py`" in missing.stderr
+    assert "Traceback" not in missing.stderr
+    programs.write("def broken(:\n", "broken.py")
+    plain = programs.python("broken.py")
+    ours = programs.floodmark("run", "broken.py")
+    assert ours.returncode == plain.returncode == 1
+    assert ours.stderr.splitlines()[-1] == plain.stderr.splitlines()[-1]
+    for words in (["run"], ["run", "--devices", "gpu", "x.py"], ["nonsense"], ["report"]):
+        done = programs.floodmark(*words)
+        assert done.returncode == 1, (words, done.stderr)
+        assert "Traceback" not in done.stderr
+    assert not list(programs.folder.glob("*.flood"))
+
+
+def test_ranks_have_files_of_their_own(programs):
+    programs.write("import torch\nkept = torch.ones(100)", "program.py")
+    environment = {"RANK": "3", "WORLD_SIZE": "8", "LOCAL_RANK": "1"}
+    done = programs.floodmark("run", "-o", "ranks", "program.py", env=environment)
+    assert done.returncode == 0
+    header = floodmark.Trace.open(programs.folder / "ranks" / "rank-0003.flood").header
+    assert (header["rank"], header["world_size"], header["local_rank"]) == (3, 8, 1)
+    assert header["torch"]
+    assert "program.py" in header["command"]
+    shown = programs.floodmark("report", "ranks", "--device", "cpu", "--json")
+    assert json.loads(shown.stdout)["device"] == "cpu"
+
+
+def test_spawned_children_and_pickles_of_main_work(programs):
+    script = """
+        import multiprocessing, pickle
+        import torch
+
+        class Mine:
+            size = 7
+
+        def child(queue, mine):
+            queue.put((mine.size, int(torch.ones(3).sum()), __name__))
+
+        if __name__ == "__main__":
+            assert pickle.loads(pickle.dumps(Mine())).size == 7
+            context = multiprocessing.get_context("spawn")
+            queue = context.Queue()
+            process = context.Process(target=child, args=(queue, Mine()))
+            process.start()
+            print(queue.get(timeout=60))
+            process.join()
+            print(process.exitcode)
+    """
+    programs.write(script, "program.py")
+    plain = programs.python("program.py")
+    ours = programs.floodmark("run", "-q", "-o", "a.flood", "program.py")
+    assert plain.stdout == "(7, 3, '__mp_main__')\n0\n"
+    assert ours.stdout == plain.stdout, ours.stderr
+    assert ours.stderr == plain.stderr
+
+
+def test_torchrun_gives_every_rank_its_file(programs):
+    pytest.importorskip("torch.distributed.run")
+    programs.write(
+        """
+        import torch
+        import torch.distributed as dist
+        dist.init_process_group("gloo")
+        rank = dist.get_rank()
+        kept = torch.ones(1000 + rank)
+        dist.all_reduce(kept[:1000])
+        assert kept[0] == 2
+        dist.destroy_process_group()
+        """,
+        "program.py",
+    )
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    ours = ["--no-python", sys.executable, "-m", "floodmark", "run", "-o", "ranks", "program.py"]
+    done = programs.python(*launcher, *ours)
+    assert done.returncode == 0, done.stderr
+    for rank in range(2):
+        trace = floodmark.Trace.open(programs.folder / "ranks" / f"rank-000{rank}.flood")
+        assert trace.header["rank"] == rank
+        sizes = [row["bytes"] for row in trace.peak("cpu").by_tensor()]
+        assert 4 * (1000 + rank) in sizes
+    again = programs.python(*launcher, "-m", "floodmark", "run", "-o", "more", "program.py")
+    assert again.returncode == 0, again.stderr
+    assert len(list((programs.folder / "more").glob("rank-*.flood"))) == 2
+
+
+def test_a_program_that_leaves_without_a_word_has_a_trace(programs):
+    programs.write("import os, torch\nkept = torch.ones(999)\nos._exit(5)", "program.py")
+    done = programs.floodmark("run", "-o", "a.flood", "program.py")
+    assert done.returncode == 5
+    trace = floodmark.Trace.open(programs.folder / "a.flood")
+    assert 3996 in [row["bytes"] for row in trace.end("cpu").by_tensor()]
+
+
+def test_reading_standard_input_works(programs):
+    programs.write("print(input().upper())", "program.py")
+    done = programs.floodmark("run", "-q", "program.py", input="words\n")
+    assert done.stdout == "WORDS\n"
+    assert (programs.folder / "floodmark-program.flood").exists()
