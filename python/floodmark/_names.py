@@ -61,6 +61,7 @@ def name_modules(root: object) -> None:
     """Give `root` and all modules inside it their names, and label their tensors."""
     named: list[tuple[int, str, str]] = []
     labels: list[tuple[str, int, int, int]] = []
+    labelled: set[int] = set()
     visited: set[tuple[int, str]] = set()
     waiting: list[tuple[str, object]] = [("", root)]
     while waiting:
@@ -70,13 +71,15 @@ def name_modules(root: object) -> None:
         visited.add((id(module), prefix))
         named.append((id(module), prefix, type(module).__name__))
         _watch(module)
-        waiting.extend(_inside(prefix, module))
+        # In torch's own order, so that a shared tensor gets the name that torch gives it.
+        waiting.extend(reversed(_inside(prefix, module)))
         for category, tensors in (
             ("parameter", _compat.parameters(module)),
             ("buffer", _compat.buffers(module)),
         ):
             for name, tensor in tensors.items():
-                if tensor is not None:
+                if tensor is not None and id(tensor) not in labelled:
+                    labelled.add(id(tensor))
                     qualified = f"{prefix}.{name}" if prefix else name
                     if category == "parameter":
                         _remember(tensor, qualified)

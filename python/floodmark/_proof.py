@@ -1,10 +1,14 @@
 """The proof that we read Python's frames rightly, before we rely on it.
 
+Where it fails, Python is asked for its frames instead, which is slower. `FLOODMARK_STACKS=slow` asks for
+that way from the start.
+
 Sees: this interpreter. Talks to: `_core.prove`. Knows nothing of torch.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from types import CodeType, FrameType
 
@@ -47,3 +51,16 @@ def prove() -> str | None:
     ascii_, latin, two, four = (id(text) for text in strings)
     codes = [_facts(_first()), _facts(_second()), _facts(prove.__code__)]
     return _core.prove(sys.version_info.minor, frames, codes, (ascii_, latin, two, four))
+
+
+def choose_way() -> tuple[bool, str]:
+    """Whether stacks can be recorded, and what is to be said of it; nothing when all is well."""
+    why = "`FLOODMARK_STACKS=slow` is set"
+    if os.environ.get("FLOODMARK_STACKS") != "slow":
+        found = prove()
+        if found is None:
+            return True, ""
+        why = found
+    if _core.use_slow_stacks():
+        return True, f"stacks are read slowly, and on CUDA only where the GIL is held: {why}"
+    return False, f"Python stacks are not recorded: {why}"

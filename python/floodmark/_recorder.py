@@ -29,7 +29,7 @@ from typing import Any
 from floodmark import _base, _compat, _core, _names
 from floodmark._import_watch import ImportWatch
 from floodmark._optimizers import OptimizerHooks
-from floodmark._proof import prove
+from floodmark._proof import choose_way
 from floodmark._trace import Moment, Report, Trace
 
 _OWN_FOLDER = str(Path(__file__).parent) + os.sep
@@ -93,9 +93,9 @@ class _Session:
         self._watch: ImportWatch | None = None
         self._optimizers: OptimizerHooks | None = None
         not_recorded = []
-        if stacks and (why := prove()) is not None:
-            stacks = False
-            not_recorded.append(f"Python stacks are not recorded: {why}")
+        if stacks:
+            stacks, remark = choose_way()
+            not_recorded.extend([remark] if remark else [])
         self._ops = ops
         rank, world_size, local_rank = rank_of_process()
         self._header: dict[str, Any] = {
@@ -306,8 +306,8 @@ class Recorder(ContextDecorator):
         child._options = self._options
         child.start()
         atexit.register(child.stop)
-        # Children of `multiprocessing` leave by `os._exit`, past `atexit`, but not past finalizers. They
-        # forget the finalizers that they find when they begin, so ours is made after that.
+        # Children of `multiprocessing` leave by `os._exit`, past `atexit`, but not past finalizers.
+        # They forget those that they find when they begin, so ours is made after that.
         from multiprocessing import util
 
         util.register_after_fork(

@@ -104,7 +104,7 @@ def _remove_journal(path: Path) -> None:
 
 def _file_of(script: str) -> str:
     """The script as Python itself calls it: joined to the folder, not tidied."""
-    return script if os.path.isabs(script) else os.path.join(os.getcwd(), script)
+    return os.path.join(os.getcwd(), script)
 
 
 def _compile(script: str) -> CodeType | None:

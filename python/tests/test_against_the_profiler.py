@@ -29,7 +29,7 @@ def profiled(run):
 
 
 def only_pairs(events):
-    """Frees of blocks from before the recording are left out: the profiler does not know their size."""
+    """Without frees of blocks from before: the profiler does not know their size."""
     alive = {}
     kept = []
     for address, size in events:
@@ -110,7 +110,7 @@ def test_every_event_has_the_same_size_in_the_same_order(record, program):
             program()
         seen.append(recorded)
 
-    # Outside ours, the profiler also sees what the recorder itself would allocate on torch's allocators.
+    # Being outside, the profiler also sees what the recorder itself would allocate.
     theirs = only_pairs(profiled(both))
     ours = recorded_by_us(seen[0])
     assert len(theirs) > 10

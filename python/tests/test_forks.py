@@ -53,7 +53,8 @@ def test_a_child_leaves_its_parents_trace_alone(programs):
             process.start()
             process.join()
             assert process.exitcode == 0
-            for batch in DataLoader(Numbers(), batch_size=2, num_workers=2, multiprocessing_context="fork"):
+            workers = {"num_workers": 2, "multiprocessing_context": "fork"}
+            for batch in DataLoader(Numbers(), batch_size=2, **workers):
                 pass
             after = torch.empty(10_001, dtype=torch.uint8)
         print("done")

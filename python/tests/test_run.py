@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -40,7 +40,7 @@ def test_a_script_sees_what_it_would_have_seen(programs):
     assert json.loads(ours.stdout) == json.loads(plain.stdout)
     assert ours.returncode == plain.returncode == 0
     rows = floodmark.Trace.open(programs.folder / "a.flood").peak("cpu").by_line().rows
-    assert any(os.path.samefile(row["file"], script) and row["bytes"] == 4000 for row in rows), rows
+    assert any(Path(row["file"]).samefile(script) and row["bytes"] == 4000 for row in rows), rows
 
 
 def test_a_module_sees_what_it_would_have_seen(programs):

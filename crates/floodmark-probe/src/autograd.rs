@@ -36,7 +36,8 @@ static SEQUENCE_OFFSET: AtomicUsize = AtomicUsize::new(0);
 
 /// How this torch holds its nodes: the mangled name of a function that takes a weak pointer to one tells.
 fn sequence_offset() -> Option<usize> {
-    let shared = c"_ZN5torch8autograd4impl20set_grad_accumulatorERKN2at6TensorESt8weak_ptrINS0_4NodeEE";
+    let shared =
+        c"_ZN5torch8autograd4impl20set_grad_accumulatorERKN2at6TensorESt8weak_ptrINS0_4NodeEE";
     let intrusive = c"_ZN5torch8autograd4impl20set_grad_accumulatorERKN2at6TensorEN3c1018weak_intrusive_ptrINS0_4NodeENS6_6detail34intrusive_target_default_null_typeIS8_EEEE";
     if find_symbol(shared).is_some() {
         return Some(SEQUENCE_SHARED);
@@ -48,7 +49,8 @@ fn sequence_offset() -> Option<usize> {
 pub(crate) fn attach() -> bool {
     let offset = sequence_offset();
     // Without the layout the function is of no use.
-    let node = offset.and_then(|_| find_symbol(c"_ZN5torch8autograd16get_current_nodeEv")).unwrap_or(0);
+    let node =
+        offset.and_then(|_| find_symbol(c"_ZN5torch8autograd16get_current_nodeEv")).unwrap_or(0);
     let thread = find_symbol(c"_ZN2at14RecordFunction15currentThreadIdEv").unwrap_or(0);
     SEQUENCE_OFFSET.store(offset.unwrap_or(0), Ordering::Release);
     GET_CURRENT_NODE.store(node, Ordering::Release);
@@ -63,9 +65,8 @@ pub(crate) fn torch_thread() -> Option<usize> {
         return None;
     }
     // SAFETY: `static uint64_t at::RecordFunction::currentThreadId()`.
-    let id = unsafe {
-        std::mem::transmute::<usize, unsafe extern "C-unwind" fn() -> u64>(function)()
-    };
+    let id =
+        unsafe { std::mem::transmute::<usize, unsafe extern "C-unwind" fn() -> u64>(function)() };
     usize::try_from(id).ok().filter(|&id| id < MOST_THREADS)
 }
 
@@ -147,11 +148,22 @@ struct ReturnedPointer {
     tail: [std::mem::MaybeUninit<usize>; 4],
 }
 
-/// Whether backward runs on this thread, and the forward stack of the node that is running.
-pub(crate) fn running_node() -> Option<Option<Node>> {
+/// What the autograd engine does on a thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Running {
+    /// Nothing: this is forward, or no autograd at all.
+    Nothing,
+    /// The backward of a node that was made under this stack.
+    Backward(Node),
+    /// The backward of a node whose stack is not known.
+    Unknown,
+}
+
+/// What the autograd engine does on this thread.
+pub(crate) fn running_node() -> Running {
     let function = GET_CURRENT_NODE.load(Ordering::Acquire);
     if function == 0 {
-        return None;
+        return Running::Nothing;
     }
     let offset = SEQUENCE_OFFSET.load(Ordering::Relaxed);
     // SAFETY: `std::shared_ptr<Node> torch::autograd::get_current_node()`, or `c10::intrusive_ptr<Node>`:
@@ -164,7 +176,7 @@ pub(crate) fn running_node() -> Option<Option<Node>> {
             unsafe extern "C-unwind" fn() -> ReturnedPointer,
         >(function)();
         if node == 0 {
-            return None;
+            return Running::Nothing;
         }
         let sequence = ((node + offset) as *const u64).read();
         let thread = ((node + offset + THREAD_AFTER_SEQUENCE) as *const u64).read();
@@ -173,7 +185,8 @@ pub(crate) fn running_node() -> Option<Option<Node>> {
             AtomicI32::from_ptr((counted + 8) as *mut i32).fetch_sub(1, Ordering::Release);
         }
         let thread = usize::try_from(thread).ok().filter(|&id| id < MOST_THREADS);
-        Some(thread.and_then(|thread| recall(thread, sequence)))
+        let forward = thread.and_then(|thread| recall(thread, sequence));
+        forward.map_or(Running::Unknown, Running::Backward)
     }
 }
 

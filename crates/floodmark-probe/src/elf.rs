@@ -185,14 +185,15 @@ impl Object {
         }
     }
 
-    /// A defined symbol by its name: DT_GNU_HASH, as the loader does it.
+    /// A defined symbol by its name: `DT_GNU_HASH`, as the loader does it.
     fn lookup(&self, name: &CStr) -> Option<usize> {
         if self.gnu_hash.is_null() {
             return None;
         }
-        let hash = name.to_bytes().iter().fold(5381_u32, |hash, &byte| {
-            hash.wrapping_mul(33).wrapping_add(u32::from(byte))
-        });
+        let hash = name
+            .to_bytes()
+            .iter()
+            .fold(5381_u32, |hash, &byte| hash.wrapping_mul(33).wrapping_add(u32::from(byte)));
         // SAFETY: the layout of DT_GNU_HASH, as in `symbol_count`; a chain ends with an odd word.
         unsafe {
             let [buckets, first, bloom] = [0, 1, 2].map(|at| *self.gnu_hash.add(at));

@@ -67,7 +67,8 @@ fn is_from_cpu_allocator(device: Device, reserved: usize) -> bool {
 }
 
 fn record_alloc(recording: &Recording, local: &mut Local, mut record: Record) {
-    let (node, backward) = local.stack(recording);
+    // Host memory is reported outside every lock.
+    let (node, backward) = local.stack(recording, record.device.is_cpu());
     record.stack = node.id;
     if backward {
         record.flags |= FLAG_BACKWARD;
@@ -96,6 +97,7 @@ unsafe extern "C-unwind" fn report(
             record.allocated = allocated as u64;
             record.reserved = reserved as u64;
             if size >= 0 {
+                local.note_block(device, record.addr);
                 tracker::complete(recording, local, &mut record);
                 record_alloc(recording, local, record);
             } else {
@@ -210,25 +212,26 @@ unsafe extern "C-unwind" fn next_number() -> u64 {
 }
 
 /// `cublasSetWorkspace_v2`: torch gives cuBLAS a block to work in, and keeps it.
+///
+/// torch says it again before every product, so a block that was labelled is not labelled again.
 unsafe extern "C-unwind" fn set_workspace(
     handle: *mut c_void,
     ptr: *mut c_void,
     bytes: usize,
 ) -> c_int {
     with_recording(|recording, local| {
-        let text = String::new;
-        let name = "cuBLAS workspace".to_owned();
-        let label = label_id(recording, local, Category::Workspace, name, text(), text());
-        // The block is on whichever device owns the address.
-        for index in 0..16 {
-            let device = Device::cuda(index);
-            if recording.wants(device) {
-                let mut record = Record::new(EventKind::Label as u8, device);
-                record.addr = ptr as u64;
-                record.stack = label;
-                local.write(recording, record, &[]);
-            }
+        let addr = ptr as u64;
+        let Some(device) = local.last_device else { return };
+        if local.workspaces.contains(&addr) {
+            return;
         }
+        local.workspaces.push(addr);
+        let name = "cuBLAS workspace".to_owned();
+        let (shape, dtype) = (String::new(), String::new());
+        let mut record = Record::new(EventKind::Label as u8, device);
+        record.addr = addr;
+        record.stack = label_id(recording, local, Category::Workspace, name, shape, dtype);
+        local.write(recording, record, &[]);
     });
     // SAFETY: the function we stand for, with its own arguments.
     unsafe {

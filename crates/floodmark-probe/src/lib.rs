@@ -27,11 +27,11 @@ mod writer;
 
 pub use attention::set_attention_handler;
 pub use patch::Found;
-pub use python::{CodeFacts, Evidence, ProofError, StrFacts, is_proven, prove};
+pub use python::{CodeFacts, Evidence, ProofError, StrFacts, is_proven, prove, use_slow_way};
 pub use recording::Options;
 pub use session::{
-    Attached, BaseBlock, LabelledTensor, StartError, attach_tracker, attach_torch, attend, base,
-    begin_phase, define_label, end_phase, forget_module, is_recording, label, label_each, mark, name_modules,
-    note_optimizer, start, step, stop, update_header,
+    Attached, BaseBlock, LabelledTensor, StartError, attach_torch, attach_tracker, attend, base,
+    begin_phase, define_label, end_phase, forget_module, is_recording, label, label_each, mark,
+    name_modules, note_optimizer, start, step, stop, update_header,
 };
 pub use writer::Written;

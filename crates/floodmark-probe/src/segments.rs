@@ -123,7 +123,9 @@ impl Segments {
             fresh: Mutex::new(Vec::new()),
             mapped: AtomicUsize::new(0),
             // A quarter is for segments; tables and batches take the rest.
-            most_mapped: usize::try_from(max_memory / 4 / SEGMENT_BYTES as u64).unwrap_or(64).max(4),
+            most_mapped: usize::try_from(max_memory / 4 / SEGMENT_BYTES as u64)
+                .unwrap_or(64)
+                .max(4),
         };
         match segments.prepare() {
             Ok(()) => Ok(segments),
@@ -166,14 +168,8 @@ impl Segments {
                 return Err(io::Error::from_raw_os_error(failed));
             }
             let access = libc::PROT_READ | libc::PROT_WRITE;
-            let addr = libc::mmap(
-                std::ptr::null_mut(),
-                SEGMENT_BYTES,
-                access,
-                libc::MAP_SHARED,
-                file,
-                0,
-            );
+            let addr =
+                libc::mmap(std::ptr::null_mut(), SEGMENT_BYTES, access, libc::MAP_SHARED, file, 0);
             let error = io::Error::last_os_error();
             libc::close(file);
             if addr == libc::MAP_FAILED {

@@ -52,9 +52,9 @@ impl Hint for StartError {
         match self {
             Self::AlreadyRunning => Some("stop it first, or give it a name with `floodmark.mark`"),
             Self::File { .. } => Some("choose another place with `-o`, or `floodmark.trace(path)`"),
-            Self::Journal { source, .. } if source.kind() == io::ErrorKind::AlreadyExists => {
-                Some("another recording writes there, or one was killed: choose another name, or remove the folder")
-            }
+            Self::Journal { source, .. } if source.kind() == io::ErrorKind::AlreadyExists => Some(
+                "another recording writes there, or one was killed: choose another name, or remove the folder",
+            ),
             Self::Journal { .. } => Some("the journal lies beside the trace; choose another place"),
         }
     }

@@ -20,15 +20,24 @@ pub(crate) static EPOCH: AtomicU32 = AtomicU32::new(1);
 
 /// What a function is to us.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct CodeRole {
+enum Role {
+    /// A function like any other.
+    #[default]
+    Plain,
     /// `nn.Module.__call__`: the first local is the module.
-    calls_module: bool,
+    ModuleCall,
     /// The wrapper around every `Optimizer.step`.
-    is_optimizer: bool,
+    Optimizer,
     /// The call into the autograd engine: what is inside it runs in backward.
-    is_engine: bool,
-    /// Our own file: not part of the program.
-    is_ours: bool,
+    Engine,
+    /// Our own: not part of the program.
+    Ours,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct CodeRole {
+    role: Role,
+    /// torch's own file, or the interpreter's.
     is_library: bool,
 }
 
@@ -36,16 +45,18 @@ impl CodeRole {
     fn of(contents: &CodeContents, library: &[String]) -> Self {
         let (file, name) = (contents.file.as_str(), contents.name.as_str());
         let method = name.rsplit('.').next().unwrap_or(name);
-        let is_ours = library.first().is_some_and(|ours| file.starts_with(ours.as_str()));
-        Self {
-            calls_module: method == "_wrapped_call_impl" && file.ends_with("torch/nn/modules/module.py"),
-            is_optimizer: method == "wrapper" && file.ends_with("torch/optim/optimizer.py"),
-            is_engine: method == "_engine_run_backward" && file.ends_with("torch/autograd/graph.py"),
-            is_ours,
-            is_library: is_ours
-                || file.starts_with("<frozen ")
-                || library.iter().any(|folder| file.starts_with(folder.as_str())),
-        }
+        let role = match method {
+            _ if library.first().is_some_and(|ours| file.starts_with(ours.as_str())) => Role::Ours,
+            "_wrapped_call_impl" if file.ends_with("torch/nn/modules/module.py") => {
+                Role::ModuleCall
+            }
+            "wrapper" if file.ends_with("torch/optim/optimizer.py") => Role::Optimizer,
+            "_engine_run_backward" if file.ends_with("torch/autograd/graph.py") => Role::Engine,
+            _ => Role::Plain,
+        };
+        let is_library = file.starts_with("<frozen ")
+            || library.iter().any(|folder| file.starts_with(folder.as_str()));
+        Self { role, is_library }
     }
 }
 
@@ -216,11 +227,8 @@ impl CallTree {
         };
         let Some((_, _, class)) = named.iter().find(|(addr, _, _)| *addr == root) else { return };
         let known_root = known(&self.modules, &root);
-        let root_id = if known_root == 0 {
-            self.define_module(0, 0, class, "", out)
-        } else {
-            known_root
-        };
+        let root_id =
+            if known_root == 0 { self.define_module(0, 0, class, "", out) } else { known_root };
         for (addr, name, class) in named {
             let id = if *addr == root { root_id } else { known(&self.modules, addr) };
             let id = self.define_module(id, root_id, class, name, out);
@@ -239,17 +247,18 @@ impl CallTree {
 
     fn node(&mut self, parent: Node, frame: &RawFrame, out: &mut impl Definitions) -> SeenFrame {
         let code = self.code(frame, out);
-        let role = code.role;
+        let CodeRole { role, is_library } = code.role;
+        let calls_module = role == Role::ModuleCall;
         let (module, module_is_stable) =
-            if role.calls_module { self.module(frame, out) } else { (0, true) };
+            if calls_module { self.module(frame, out) } else { (0, true) };
         let mut seen = SeenFrame {
             raw: *frame,
             node: parent,
-            calls_module: role.calls_module,
+            calls_module,
             is_volatile: !code.is_pinned || !module_is_stable,
-            inside_engine_from: usize::from(role.is_engine),
+            inside_engine_from: usize::from(role == Role::Engine),
         };
-        if role.is_ours {
+        if role == Role::Ours {
             return seen;
         }
         let key = NodeKey {
@@ -270,10 +279,10 @@ impl CallTree {
         if module != 0 {
             flags |= stack_flags::MODULE;
         }
-        if role.is_optimizer {
+        if role == Role::Optimizer {
             flags |= stack_flags::OPTIMIZER;
         }
-        if role.is_library {
+        if is_library {
             flags |= stack_flags::LIBRARY;
         }
         let id = u32::try_from(self.nodes.len() + 1).unwrap_or(0);
@@ -341,7 +350,7 @@ impl CallTree {
                         known.is_pinned = true;
                     }
                 }
-                if known.role.calls_module && frame.first_local != 0 {
+                if known.role.role == Role::ModuleCall && frame.first_local != 0 {
                     let root = *root.get_or_insert(frame.first_local);
                     let module = self.modules.get(&frame.first_local);
                     if module.is_none_or(|module| !module.has_name) {

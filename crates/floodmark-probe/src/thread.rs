@@ -12,13 +12,14 @@ use floodmark_trace::Device;
 use floodmark_trace::journal::{
     MAX_PAYLOAD_BYTES, Record, SLOT_BYTES, SLOTS_PER_SEGMENT, record_kind,
 };
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
+use crate::attention;
+use crate::autograd::{self, Running};
 use crate::python::{self, RawFrame};
 use crate::recording::{CURRENT, ENABLED, Recording};
 use crate::segments::Segment;
 use crate::stacks::{Definitions, EPOCH, Node, SeenFrame, innermost, keep_common};
-use crate::{attention, autograd};
 
 /// State that only its own thread touches.
 #[derive(Debug, Default)]
@@ -33,6 +34,10 @@ pub(crate) struct Local {
     torch_thread: Option<usize>,
     pub(crate) phases: Vec<u16>,
     pub(crate) ops: Vec<u16>,
+    /// The device of this thread's latest block that is not on the host.
+    pub(crate) last_device: Option<Device>,
+    /// Blocks that this thread has given to cuBLAS.
+    pub(crate) workspaces: Vec<u64>,
     /// Streams and pools that have a number, by their handle.
     pub(crate) handles: Vec<(u8, u64, u16)>,
 }
@@ -92,12 +97,10 @@ pub(crate) fn with_recording<R>(work: impl FnOnce(&Recording, &mut Local) -> R) 
             thread
         })
     });
-    match own {
-        Ok(thread) => thread.enter(work),
-        Err(_) => {
-            let mut ending: MutexGuard<'_, _> = ENDING.lock();
-            ending.get_or_insert_with(new_thread).enter(work)
-        }
+    if let Ok(thread) = own {
+        thread.enter(work)
+    } else {
+        ENDING.lock().get_or_insert_with(new_thread).enter(work)
     }
 }
 
@@ -228,6 +231,14 @@ impl Local {
         self.recording = 0;
     }
 
+    /// This thread got a block: whatever was known of its address is no longer true.
+    pub(crate) fn note_block(&mut self, device: Device, addr: u64) {
+        if !device.is_cpu() {
+            self.last_device = Some(device);
+            self.workspaces.retain(|&known| known != addr);
+        }
+    }
+
     /// Writes a record with what this thread adds to every record.
     pub(crate) fn write(&mut self, recording: &Recording, mut record: Record, payload: &[u8]) {
         record.phase = self.phases.last().copied().unwrap_or(0);
@@ -236,12 +247,7 @@ impl Local {
     }
 
     fn journal<'a>(&'a mut self, recording: &'a Recording) -> Journal<'a> {
-        Journal {
-            recording,
-            number: self.number,
-            segment: &mut self.segment,
-            slot: &mut self.slot,
-        }
+        Journal { recording, number: self.number, segment: &mut self.segment, slot: &mut self.slot }
     }
 
     /// Gives the names of modules to the call tree, through this thread's journal.
@@ -256,12 +262,14 @@ impl Local {
     }
 
     /// The stack of this moment, and whether backward is running.
-    pub(crate) fn stack(&mut self, recording: &Recording) -> (Node, bool) {
+    ///
+    /// `may_wait` says whether the GIL may be waited for, should there be no other way.
+    pub(crate) fn stack(&mut self, recording: &Recording, may_wait: bool) -> (Node, bool) {
         let running = autograd::running_node();
         if !recording.options.stacks {
-            return (Node::default(), running.is_some());
+            return (Node::default(), running != Running::Nothing);
         }
-        python::walk(&mut self.frames);
+        python::walk(may_wait, &mut self.frames);
         let epoch = EPOCH.load(Ordering::Acquire);
         if epoch != self.epoch {
             self.epoch = epoch;
@@ -289,11 +297,12 @@ impl Local {
         }
         let (node, inside, has_engine) = innermost(&self.seen);
         match running {
-            None => (node, false),
-            // The forward stack is not known: a leaf's accumulation, or a graph from before.
-            Some(None) => (if has_engine || !inside.is_empty() { node } else { Node::default() }, true),
-            Some(Some(forward)) if inside.is_empty() => (forward, true),
-            Some(Some(forward)) => {
+            Running::Nothing => (node, false),
+            // A leaf's accumulation, or a graph from before the recording.
+            Running::Unknown if has_engine || !inside.is_empty() => (node, true),
+            Running::Unknown => (Node::default(), true),
+            Running::Backward(forward) if inside.is_empty() => (forward, true),
+            Running::Backward(forward) => {
                 let inside = inside.to_vec();
                 let mut tree = recording.tree.lock();
                 (tree.below(forward, &inside, &mut self.journal(recording)), true)
@@ -308,7 +317,7 @@ impl Local {
             self.torch_thread = autograd::torch_thread();
         }
         let Some(thread) = self.torch_thread else { return };
-        let (node, _) = self.stack(recording);
+        let (node, _) = self.stack(recording, true);
         autograd::remember(thread, sequence, node);
     }
 }

@@ -85,7 +85,11 @@ fn find_attach() -> Option<(usize, usize)> {
 }
 
 /// What libstdc++ asks of a function object: 2 is a copy. There is nothing to destroy.
-unsafe extern "C-unwind" fn manage(to: *mut [usize; 2], from: *const [usize; 2], what: i32) -> bool {
+unsafe extern "C-unwind" fn manage(
+    to: *mut [usize; 2],
+    from: *const [usize; 2],
+    what: i32,
+) -> bool {
     if what == 2 {
         // SAFETY: both are storage of a function object.
         unsafe { to.write(from.read()) };
@@ -164,18 +168,13 @@ unsafe extern "C-unwind" fn invoke(_: *const [usize; 2], entry: *const TraceEntr
         record.bytes = entry.size as u64;
         (record.stream, record.pool) = handles(recording, local, entry.stream, entry.pool);
         if matches!(kind, EventKind::SegmentAlloc | EventKind::SegmentMap) {
-            record.stack = local.stack(recording).0.id;
+            record.stack = local.stack(recording, false).0.id;
         }
         local.write(recording, record, &[]);
     });
 }
 
-fn handles(
-    recording: &Recording,
-    local: &mut Local,
-    stream: usize,
-    pool: [u64; 2],
-) -> (u16, u16) {
+fn handles(recording: &Recording, local: &mut Local, stream: usize, pool: [u64; 2]) -> (u16, u16) {
     let name = || format!("0x{stream:x}");
     let stream = handle_id(recording, local, TextKind::Stream, stream as u64, name);
     if !HAS_POOLS.load(Ordering::Relaxed) || pool == [0, 0] {

@@ -195,16 +195,15 @@ impl Writer<'_> {
         if !is_writable || result.is_err() {
             return written;
         }
-        let ending = Ending {
-            reason: written.failure.clone(),
-            at_micros: self.recording.nanos() / 1000,
-        };
+        let ending =
+            Ending { reason: written.failure.clone(), at_micros: self.recording.nanos() / 1000 };
         match self.file.finish(&ending).and_then(|mut file| file.flush()) {
             Ok(()) => self.recording.segments.remove(),
             Err(error) => written.failure = format!("the trace could not be finished: {error}"),
         }
         if self.handle.metadata().is_ok_and(|file| file.nlink() == 0) {
-            written.failure = "the trace file was removed while it was being written".to_owned();
+            "the trace file was removed while it was being written"
+                .clone_into(&mut written.failure);
         }
         written
     }

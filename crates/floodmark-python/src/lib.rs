@@ -21,7 +21,7 @@ mod _core {
     use super::recorder::{
         LabelSet, attach_torch, attach_tracker, attend, base, begin_phase, define_label, end_phase,
         forget_module, is_recording, label, mark, name_modules, note_optimizer, prove, start, step,
-        stop, strings_to_prove_with, update_header,
+        stop, strings_to_prove_with, update_header, use_slow_stacks,
     };
     #[pymodule_export]
     use super::trace::{Report, Trace};

@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 
 /// What `floodmark run` was asked to do.
 #[pyclass(frozen, get_all, module = "floodmark._core")]
+#[expect(clippy::struct_excessive_bools, reason = "attributes on the Python side")]
 pub(crate) struct RunPlan {
     output: Option<PathBuf>,
     script: Option<PathBuf>,

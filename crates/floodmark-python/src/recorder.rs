@@ -2,9 +2,7 @@
 
 use std::path::PathBuf;
 
-use floodmark_probe::{
-    BaseBlock, CodeFacts, Evidence, LabelledTensor, Options, StrFacts, Written,
-};
+use floodmark_probe::{BaseBlock, CodeFacts, Evidence, LabelledTensor, Options, StrFacts, Written};
 use floodmark_trace::{Category, Device, Header};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -19,7 +17,6 @@ fn header_from(json: &str) -> PyResult<Header> {
 #[pyfunction]
 #[pyo3(signature = (path, *, cpu, cuda, stacks, ops, max_memory, header, own_folder))]
 #[expect(clippy::too_many_arguments, reason = "keywords on the Python side")]
-#[expect(clippy::fn_params_excessive_bools, reason = "keywords on the Python side")]
 pub(crate) fn start(
     py: Python<'_>,
     path: PathBuf,
@@ -105,6 +102,12 @@ pub(crate) fn prove(
     let strings = StrFacts { ascii, latin, two, four };
     let evidence = Evidence { minor_version, frames, codes, strings };
     floodmark_probe::prove(&evidence).err().map(|error| error.to_string())
+}
+
+/// Asks Python for its frames instead of reading them. Returns whether that can be done.
+#[pyfunction]
+pub(crate) fn use_slow_stacks() -> bool {
+    floodmark_probe::use_slow_way()
 }
 
 /// Called on the main thread with the GIL held, when the probe asked for it.

@@ -21,6 +21,7 @@ pub(crate) struct Trace(Arc<floodmark_trace::Trace>);
 impl Trace {
     /// Reads a file, and its journal where the program was killed.
     #[staticmethod]
+    #[expect(clippy::needless_pass_by_value, reason = "extracted from a Python path")]
     fn open(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
         let trace = py.detach(|| floodmark::open_trace(&path)).map_err(|e| from_open(&path, &e))?;
         Ok(Self(Arc::new(trace)))
@@ -38,8 +39,10 @@ impl Trace {
         torch_frames: bool,
     ) -> PyResult<Report> {
         let device = device.map(parse_device).transpose()?;
-        let by = by.parse().map_err(|error: floodmark_analysis::NotAGrouping| wrong_argument(error))?;
-        let at = at.parse().map_err(|error: floodmark_analysis::NotAMoment| wrong_argument(error))?;
+        let by =
+            by.parse().map_err(|error: floodmark_analysis::NotAGrouping| wrong_argument(error))?;
+        let at =
+            at.parse().map_err(|error: floodmark_analysis::NotAMoment| wrong_argument(error))?;
         let question = Question { device, by, at, top, torch_frames };
         let answer = py.detach(|| report(&self.0, &question)).map_err(|e| from_question(&e))?;
         Ok(Report(Arc::new(answer)))
@@ -62,7 +65,8 @@ impl Trace {
 }
 
 fn parse_device(text: &str) -> PyResult<Device> {
-    let wrong = |()| PyValueError::new_err(format!("no such device: `{text}`; try `cuda:0` or `cpu`"));
+    let wrong =
+        |()| PyValueError::new_err(format!("no such device: `{text}`; try `cuda:0` or `cpu`"));
     text.parse().map_err(wrong)
 }
 

@@ -133,7 +133,9 @@ impl CodeLayout {
             unsafe { ((code.addr + at) as *const u32).read() }
         };
         let find = |wanted: fn(&CodeFacts) -> usize| {
-            (16..LIMIT).step_by(8).find(|&at| known.iter().all(|code| word(code, at) == wanted(code)))
+            (16..LIMIT)
+                .step_by(8)
+                .find(|&at| known.iter().all(|code| word(code, at) == wanted(code)))
         };
         // `co_name` and `co_qualname` are the same object for plain functions: the known ones are
         // nested, so they differ.

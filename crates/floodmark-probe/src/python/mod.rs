@@ -5,10 +5,11 @@
 //! pointers are read, no reference count is touched.
 //!
 //! [`prove`] must succeed once before [`walk`] is used: it compares what we read of a known stack with
-//! what Python says of it.
+//! what Python says of it. Where it does not, [`use_slow_way`] asks Python instead.
 
 mod layout;
 mod lines;
+mod slow;
 
 use std::ffi::CStr;
 use std::sync::OnceLock;
@@ -25,7 +26,7 @@ const DEEPEST: usize = 2048;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RawFrame {
     pub(crate) code: usize,
-    /// A pointer to the running instruction, or (3.10) its index.
+    /// A pointer to the running instruction, or (3.10) its index, or (the slow way) its line.
     pub(crate) instruction: usize,
     /// The first local: `self` in a method.
     pub(crate) first_local: usize,
@@ -228,16 +229,33 @@ unsafe fn walk_thread(layout: &FrameLayout, thread: usize, frames: &mut Vec<RawF
     }
 }
 
+/// Asks Python for its frames, under the GIL, instead of reading them. For interpreters that [`prove`] does
+/// not know. Returns whether it can be done.
+pub fn use_slow_way() -> bool {
+    slow::turn_on()
+}
+
 /// The frames of this thread, innermost first. Empty before [`prove`], or on a thread without Python.
-pub(crate) fn walk(frames: &mut Vec<RawFrame>) {
+/// `may_wait` says whether the GIL may be waited for, which only the slow way does.
+pub(crate) fn walk(may_wait: bool, frames: &mut Vec<RawFrame>) {
     frames.clear();
+    if slow::is_on() {
+        return slow::walk(may_wait, frames);
+    }
     let (Some(layout), Some(api)) = (LAYOUT.get(), api()) else { return };
     // SAFETY: the state is this thread's own, and this thread is here, not in the interpreter.
     unsafe { walk_thread(&layout.frame, (api.this_thread_state)(), frames) };
 }
 
 /// Calls `each` with the frames of every Python thread, innermost first. The GIL must be held.
+///
+/// The slow way sees only the calling thread.
 pub(crate) fn walk_all_threads(mut each: impl FnMut(&[RawFrame])) {
+    if slow::is_on() {
+        let mut frames = Vec::new();
+        slow::walk(true, &mut frames);
+        return each(&frames);
+    }
     let (Some(layout), Some(api)) = (LAYOUT.get(), api()) else { return };
     let mut frames = Vec::new();
     // SAFETY: with the GIL held no thread state comes, goes, or changes its frames.
@@ -301,6 +319,9 @@ impl Layout {
 
 /// Reads a code object. The frame must be running on this thread, or the GIL must be held.
 pub(crate) fn code_contents(frame: &RawFrame) -> Option<CodeContents> {
+    if slow::is_on() {
+        return slow::code_contents(frame);
+    }
     let layout = LAYOUT.get()?;
     // SAFETY: the frame holds a reference to its code object, which never changes.
     unsafe {
@@ -316,12 +337,18 @@ pub(crate) fn code_contents(frame: &RawFrame) -> Option<CodeContents> {
 
 /// The line that a running frame is at.
 pub(crate) fn line(frame: &RawFrame) -> u32 {
+    if slow::is_on() {
+        return u32::try_from(frame.instruction).unwrap_or(0);
+    }
     // SAFETY: the frame holds a reference to its code object.
     LAYOUT.get().map_or(0, |layout| unsafe { layout.line(frame) })
 }
 
 /// The instruction as an offset into its code: the same for the same place, wherever the code lies.
 pub(crate) fn instruction_offset(frame: &RawFrame) -> u32 {
+    if slow::is_on() {
+        return u32::try_from(frame.instruction).unwrap_or(0);
+    }
     LAYOUT.get().map_or(0, |layout| u32::try_from(layout.offset(frame)).unwrap_or(u32::MAX))
 }
 
