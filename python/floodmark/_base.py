@@ -1,7 +1,7 @@
 """What was in memory before recording began.
 
-On CUDA the caching allocator tells. On the CPU nobody keeps a list, so we look for the storages of all
-tensors that Python can see; what only C++ holds stays unknown.
+On CUDA the caching allocator tells. On the CPU nobody keeps a list, so we look for the storages
+of all tensors that Python can see; what only C++ holds stays unknown.
 
 Sees: torch's allocator and the garbage collector's list. Keeps no reference.
 """

@@ -1,11 +1,11 @@
 """What modules and tensors are called.
 
 Modules: the probe sees the address of every module whose `forward` runs; here it gets the qualified
-name below the outermost module around it. Tensors: parameters and buffers of named modules, gradients
-and optimizer states of every optimizer that steps, by the address of their storage.
+name below the outermost module around it. Tensors: parameters and buffers of named modules,
+gradients and optimizer states of every optimizer that steps, by the address of their storage.
 
-Sees: `nn.Module` objects and optimizers, only their dictionaries, so that no line of the user's runs.
-Talks to: `_core`. Holds weak references only.
+Sees: `nn.Module` objects and optimizers, only their dictionaries, so that no line of the user's
+runs. Talks to: `_core`. Holds weak references only.
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
 """When optimizers step, and what they keep.
 
-The hooks run once for every `step` of any `torch.optim.Optimizer`. They tell the probe that the phase
-begins and ends, which ends a training step, and label gradients and states by their storages.
+The hooks run once for every `step` of any `torch.optim.Optimizer`. They tell the probe that the
+phase begins and ends, which ends a training step, and label gradients and states by their
+storages.
 
-Sees: torch.optim. Talks to: `_core`, `_names`. Raises nothing: a failure here ends nothing but itself.
+Sees: torch.optim. Talks to: `_core`, `_names`. Raises nothing: a failure here ends nothing but
+itself.
 """
 
 from __future__ import annotations
@@ -56,7 +58,7 @@ class OptimizerHooks:
             _core.note_optimizer(False)
 
     def _label_gradients(self, optimizer: Any) -> None:
-        """Gradients are new in every step: the one part that is done in every step, so it is lean."""
+        """Gradients are new in every step, so this is done in every step, and is lean."""
         gradients = [p.grad for group in optimizer.param_groups for p in group["params"]]
         known = self._gradients.get(optimizer)
         if known is None or known.does_not_fit(gradients):

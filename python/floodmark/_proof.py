@@ -1,7 +1,7 @@
 """The proof that we read Python's frames rightly, before we rely on it.
 
-Where it fails, Python is asked for its frames instead, which is slower. `FLOODMARK_STACKS=slow` asks for
-that way from the start.
+Where it fails, Python is asked for its frames instead, which is slower. `FLOODMARK_STACKS=slow`
+asks for that way from the start.
 
 Sees: this interpreter. Talks to: `_core.prove`. Knows nothing of torch.
 """
@@ -30,7 +30,7 @@ def _second() -> CodeType:
 
 def _facts(code: CodeType) -> tuple[int, int, int, int, int]:
     # The attributes are the very objects that the code object points to.
-    name = code.co_qualname if sys.version_info >= (3, 11) else code.co_name
+    name = getattr(code, "co_qualname", code.co_name)
     return (
         id(code),
         id(code.co_filename),

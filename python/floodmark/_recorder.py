@@ -1,10 +1,11 @@
 """One recording from start to stop.
 
-Opens the probe, tells it of torch when that is imported and of CUDA when that is initialised, and closes
-it. Sees: the process. Talks to: `_core`, `_names`, `_optimizers`. Knows nothing of files' contents.
+Opens the probe, tells it of torch when that is imported and of CUDA when that is initialised, and
+closes it. Sees: the process. Talks to: `_core`, `_names`, `_optimizers`. Knows nothing of files'
+contents.
 
-Nothing here raises into the program once it runs: what cannot be recorded is said once, on stderr and in
-the trace.
+Nothing here raises into the program once it runs: what cannot be recorded is said once, on stderr
+and in the trace.
 """
 
 from __future__ import annotations
@@ -235,8 +236,8 @@ def _temporary_path() -> Path:
 class Recorder(ContextDecorator):
     """A recording that is about to run, runs, or has run.
 
-    As a context manager or a decorator it records what is inside. When it cannot record (the path is
-    not writable, another recording runs) it says so once and the program goes on.
+    As a context manager or a decorator it records what is inside. When it cannot record (the path
+    is not writable, another recording runs) it says so once and the program goes on.
     """
 
     def __init__(
@@ -398,10 +399,10 @@ def trace(
 ) -> Recorder:
     """Record what happens inside a `with` block, or in a decorated function.
 
-    `path` is the trace; without one it is kept only as long as the program runs. `devices` are names
-    such as `"cpu"` or `"cuda:0"`; all by default. `stacks` and `ops` say whether Python stacks and
-    operator names are recorded. `max_memory` limits the recorder's own memory. With `follow_fork` forked
-    children are recorded too, each into its own file.
+    `path` is the trace; without one it is kept only as long as the program runs. `devices` are
+    names such as `"cpu"` or `"cuda:0"`; all by default. `stacks` and `ops` say whether Python
+    stacks and operator names are recorded. `max_memory` limits the recorder's own memory. With
+    `follow_fork` forked children are recorded too, each into its own file.
     """
     return Recorder(
         path,

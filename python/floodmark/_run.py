@@ -22,7 +22,7 @@ _OUTSIDE = (_HERE, "<frozen runpy>", runpy.__file__)
 
 
 def run(plan: _core.RunPlan) -> int:
-    """Run the program of `plan` under a recorder. Returns only when the program could not be begun."""
+    """Run the program of `plan` under a recorder. Returns only when it could not be begun."""
     path = _output_path(plan)
     if path is None:
         return 1

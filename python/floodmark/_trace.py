@@ -167,9 +167,7 @@ class Trace:
     ) -> Report:
         """What `floodmark report` prints, as a value."""
         return Report(
-            self._core.report(
-                by=by, at=str(at), device=device, top=top, torch_frames=torch_frames
-            )
+            self._core.report(by=by, at=str(at), device=device, top=top, torch_frames=torch_frames)
         )
 
     def peak(self, device: str | None = None) -> Moment:

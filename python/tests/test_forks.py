@@ -8,6 +8,9 @@ from flood_file import FloodFile
 
 import floodmark
 
+#: Python 3.12 and later warn of a fork beside any thread, and the recorder's writer is one.
+QUIET = {"PYTHONWARNINGS": "ignore:This process:DeprecationWarning"}
+
 
 def sizes(path):
     return [event.bytes for event in FloodFile(path).allocations()]
@@ -58,7 +61,8 @@ def test_a_child_leaves_its_parents_trace_alone(programs):
                 pass
             after = torch.empty(10_001, dtype=torch.uint8)
         print("done")
-        """
+        """,
+        env=QUIET,
     )
     # Nothing was said, neither here nor in a child.
     assert done.stderr == ""
@@ -95,7 +99,8 @@ def test_a_child_that_is_followed_has_a_file_of_its_own(programs):
                 os._exit(0)
             os.waitpid(killed, 0)
         print(json.dumps([[child.pid for child in children], killed]))
-        """
+        """,
+        env=QUIET,
     )
     children, killed = json.loads(done.stdout)
     assert done.stderr == ""
