@@ -46,7 +46,7 @@ class Case:
 CASES = {
     "cpu": [Case("CPU, batch 1 × 64", 1, 64, False, 8, 3, 5, 3, 1, 3, 5.0)],
     "cuda": [
-        Case("CPU-bound, batch 1 × 64", 1, 64, False, 10, 6, 30, 4, 2, 6, 5.0),
+        Case("CPU-bound, batch 1 × 64", 1, 64, False, 24, 4, 10, 4, 2, 6, 5.0),
         Case("GPU-bound, batch 16 × 1024, bf16", 16, 1024, True, 7, 4, 12, 3, 2, 5, 0.5),
     ],
 }

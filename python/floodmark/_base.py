@@ -9,10 +9,14 @@ Sees: torch's allocator and the garbage collector's list. Keeps no reference.
 from __future__ import annotations
 
 import gc
+import sys
 from types import ModuleType
 from typing import Any
 
 from floodmark import _compat
+
+#: Longer than one look at all objects.
+_LONG_SECONDS = 10.0
 
 #: Device type, index, address, bytes, requested bytes, whether it is a segment.
 Block = tuple[str, int, int, int, int, bool]
@@ -38,12 +42,18 @@ def device_blocks(torch: ModuleType) -> list[Block]:
 
 def host_blocks(torch: ModuleType) -> list[Block]:
     """Storages of all CPU tensors that the garbage collector knows."""
-    tensor = torch.Tensor
+    # By the address of the type: `isinstance`, or a hash, may run a line of the user's.
+    kinds = {id(kind) for kind in _compat.tensor_types(torch)}
     found: dict[int, int] = {}
-    for thing in gc.get_objects():
-        # Not `isinstance`: that may run a line of the user's.
-        if issubclass(type(thing), tensor):
+    # While we look, no other thread may let go of a tensor: torch takes our look for a mistake.
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(_LONG_SECONDS)
+    try:
+        for thing in [thing for thing in gc.get_objects() if id(type(thing)) in kinds]:
+            _compat.own_again(thing)
             _note_storage(thing, found)
+    finally:
+        sys.setswitchinterval(interval)
     return [("cpu", -1, address, size, size, False) for address, size in found.items()]
 
 

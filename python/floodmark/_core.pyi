@@ -3,6 +3,36 @@
 import os
 from typing import final
 
+__all__ = [
+    "FloodmarkError",
+    "RunPlan",
+    "main",
+    "LabelSet",
+    "attach_torch",
+    "attach_tracker",
+    "attend",
+    "base",
+    "begin_phase",
+    "define_label",
+    "end_phase",
+    "forget_module",
+    "is_recording",
+    "label",
+    "mark",
+    "name_modules",
+    "note_optimizer",
+    "prove",
+    "start",
+    "step",
+    "stop",
+    "strings_to_prove_with",
+    "update_header",
+    "use_slow_stacks",
+    "Report",
+    "Trace",
+    "__version__",
+]
+
 __version__: str
 
 class FloodmarkError(Exception): ...

@@ -263,6 +263,7 @@ class Recorder(ContextDecorator):
         self._session: _Session | None = None
         self._trace: Trace | None = None
         self._has_begun = False
+        self._child: Recorder | None = None
         self.path: Path | None = None
         self.failure = ""
 
@@ -306,6 +307,8 @@ class Recorder(ContextDecorator):
         child = Recorder(path)
         child._options = self._options
         child.start()
+        # `atexit` may be cleared, and what follows holds no reference.
+        self._child = child
         atexit.register(child.stop)
         # Children of `multiprocessing` leave by `os._exit`, past `atexit`, but not past finalizers.
         # They forget those that they find when they begin, so ours is made after that.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from flood_file import FloodFile
 from torch import nn
 
 import floodmark
@@ -27,7 +28,7 @@ class Net(nn.Module):
 def trained(tmp_path_factory):
     """Three steps of Adam and of SGD with momentum, without a word to the recorder."""
     folder = tmp_path_factory.mktemp("trained")
-    found = {}
+    found = {"folder": folder}
     makers = {
         "adam": lambda parameters: torch.optim.Adam(parameters, lr=1e-3),
         "sgd": lambda parameters: torch.optim.SGD(parameters, lr=1e-3, momentum=0.9),
@@ -80,21 +81,18 @@ def test_tensors_have_their_qualified_names_shapes_and_dtypes(trained):
 
 def test_activations_are_told_from_temporaries(trained):
     trace = trained["adam"]
+    made = FloodFile(trained["folder"] / "adam.flood").allocations(BATCH * WIDTH * 4)
+    times = sorted({event.micros / 1e6 for event in made})
     peaks = trace.report(by="category", at="peak", device="cpu")
     found = bytes_by(peaks, "category")
     assert found["parameter"] == 2 * WEIGHT
     # What forward keeps for backward: `hidden` of tanh, the output, the loss.
-    moments = [trace.at(seconds, "cpu").by_category() for seconds in times(trace)]
+    moments = [trace.at(seconds, "cpu").by_category() for seconds in times]
     most = max(bytes_by(report, "category").get("activation", 0) for report in moments)
     assert most >= 2 * BATCH * WIDTH * 4
     ends = bytes_by(trace.end("cpu").by_category(), "category")
     assert ends.get("temporary", 0) == 0
     assert ends.get("activation", 0) <= BATCH * WIDTH * 4 + 64
-
-
-def times(trace):
-    seconds = trace.summary()["seconds"]
-    return [seconds * part / 400 for part in range(1, 401)]
 
 
 def test_every_step_has_its_peak_and_its_phases(trained):
