@@ -6,7 +6,6 @@
 | `torch.cuda.memory._snapshot` | the blocks that are there before recording | 2.1 to 2.15 |
 | `torch._C._cuda_memorySnapshot` | the same without the history | 2.11 to 2.15 |
 | `nn.Module.__dict__["_modules"]`, `["_parameters"]`, `["_buffers"]` | names | all |
-| `Tensor._fix_weakref` | a tensor was found where torch does not expect it | 2.1 to 2.15 |
 | `DTensor._local_tensor` | the storage of a sharded parameter | 2.4 to 2.15 |
 """
 
@@ -61,12 +60,6 @@ def tensor_types(torch: ModuleType) -> list[type]:
     for kind in found:
         found.extend(type.__subclasses__(kind))
     return found
-
-
-def own_again(tensor: Any) -> None:
-    """Tell torch that Python holds a tensor again which only C++ held until now."""
-    with contextlib.suppress(Exception):
-        tensor._fix_weakref()
 
 
 def children(module: object) -> dict[str, object]:

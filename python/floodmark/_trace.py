@@ -51,6 +51,12 @@ class Report:
         return int(self.to_dict()["allocated"])
 
     @property
+    def active(self) -> int | None:
+        """Bytes allocated, or let go of but still used by a stream; None on the CPU."""
+        active = self.to_dict()["active"]
+        return None if active is None else int(active)
+
+    @property
     def reserved(self) -> int | None:
         """Bytes that the caching allocator held; None on the CPU."""
         reserved = self.to_dict()["reserved"]

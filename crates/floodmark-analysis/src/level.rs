@@ -12,6 +12,8 @@ pub(crate) struct Level {
     device: Device,
     live: u64,
     requested: u64,
+    /// Let go of by the program, not yet by every stream.
+    awaiting_streams: u64,
     unseen: u64,
     reserved: Option<u64>,
 }
@@ -20,7 +22,7 @@ impl Level {
     /// Before the first event.
     pub(crate) fn at_start(trace: &Trace, device: Device) -> Self {
         let unseen = trace.unseen_at_start(device).0;
-        Self { device, live: 0, requested: 0, unseen, reserved: None }
+        Self { device, live: 0, requested: 0, awaiting_streams: 0, unseen, reserved: None }
     }
 
     /// After `count` events, and the reserved bytes that were told right after them.
@@ -44,6 +46,11 @@ impl Level {
 
     pub(crate) fn allocated(&self) -> Bytes {
         Bytes(self.live) + Bytes(self.unseen)
+    }
+
+    /// torch's active bytes: what is allocated, and what some stream still uses. None on the CPU.
+    pub(crate) fn active(&self) -> Option<Bytes> {
+        (!self.device.is_cpu()).then(|| self.allocated() + Bytes(self.awaiting_streams))
     }
 
     /// What the program asked for; `None` while blocks are there of which it is not known.
@@ -75,12 +82,16 @@ impl Level {
                 let allocation = &trace.allocations[id.index()];
                 self.live = self.live.saturating_sub(allocation.rounded.0);
                 // torch counts what was asked for until the last stream is done with the block.
-                if !deferred {
+                if deferred {
+                    self.awaiting_streams =
+                        self.awaiting_streams.saturating_add(allocation.rounded.0);
+                } else {
                     self.requested = self.requested.saturating_sub(allocation.requested.0);
                 }
             }
             Subject::FreeCompleted(id) => {
                 let allocation = &trace.allocations[id.index()];
+                self.awaiting_streams = self.awaiting_streams.saturating_sub(allocation.rounded.0);
                 self.requested = self.requested.saturating_sub(allocation.requested.0);
             }
             Subject::FreeUnknown(bytes) => self.unseen = self.unseen.saturating_sub(bytes.0),

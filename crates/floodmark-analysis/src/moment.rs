@@ -47,6 +47,9 @@ pub struct Moment {
     /// What the program asked for; `None` while blocks are there of which that is not known.
     #[serde(skip)]
     pub requested: Option<Bytes>,
+    /// torch's total of active bytes; `None` for the CPU.
+    #[serde(skip)]
+    pub active: Option<Bytes>,
     /// torch's total of reserved bytes; `None` for the CPU.
     #[serde(skip)]
     pub reserved: Option<Bytes>,
@@ -175,6 +178,7 @@ fn at_level(context: &Context, at: At, level: &Level, after: u32, time: Micros) 
         after,
         allocated: level.allocated(),
         requested: level.requested(),
+        active: level.active(),
         reserved: level.reserved(),
         unseen: level.unseen(),
     }

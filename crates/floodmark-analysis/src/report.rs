@@ -115,6 +115,8 @@ pub struct Report {
     pub at: Moment,
     /// torch's total of allocated bytes.
     pub allocated: Bytes,
+    /// torch's total of active bytes: allocated, or still used by a stream; none for the CPU.
+    pub active: Option<Bytes>,
     /// torch's total of reserved bytes; none for the CPU.
     pub reserved: Option<Bytes>,
     /// What the program asked for; none while that is not known of some blocks.
@@ -162,6 +164,7 @@ pub fn report(trace: &Trace, question: &Question) -> Result<Report, QuestionErro
         device,
         by: question.by,
         allocated: at.allocated,
+        active: at.active,
         reserved: at.reserved,
         requested: at.requested,
         at,

@@ -195,7 +195,8 @@ fn the_json_of_a_report_is_the_contract() {
         json!({"floodmark": env!("CARGO_PKG_VERSION"), "format": 1, "device": "cuda:0", "by": "line",
                "at": {"what": "peak", "seconds": 0.012, "step": null, "phase": "backward",
                       "module": "layers.0.fc"},
-               "allocated": (31 << 20) + (512 << 10), "reserved": 32 << 20, "requested": null,
+               "allocated": (31 << 20) + (512 << 10), "active": (31 << 20) + (512 << 10),
+               "reserved": 32 << 20, "requested": null,
                "losses": [], "total_rows": 6, "rows": []})
     );
 }

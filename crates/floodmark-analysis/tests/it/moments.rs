@@ -23,6 +23,19 @@ const TRAINING: &str = "
     oom cuda:0 1GiB at train.py:3
     alloc d cuda:0 13MiB at train.py:4";
 
+/// A block that another stream still uses is active and asked for, but no longer allocated.
+#[test]
+fn a_deferred_free_stays_active_until_it_is_completed() {
+    let trace = trace(
+        "alloc a cuda:0 4MiB asking 3MiB at train.py:1
+         alloc b cuda:0 1MiB asking 1MiB at train.py:2
+         free a deferred",
+    );
+    let end = at(&trace, "cuda:0", "end").unwrap();
+    assert_eq!((end.allocated, end.active), (Bytes(1 << 20), Some(Bytes(5 << 20))));
+    assert_eq!(end.requested, Some(Bytes(4 << 20)));
+}
+
 #[test]
 fn the_peak_is_the_first_moment_of_the_maximum() {
     let trace = trace(TRAINING);

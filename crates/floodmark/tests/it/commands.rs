@@ -185,6 +185,7 @@ fn json_and_csv_have_plain_numbers() {
         }
       },
       "allocated": 10486272,
+      "active": 10486272,
       "reserved": 16777216,
       "requested": null,
       "losses": [],
