@@ -116,10 +116,10 @@ $(INSTALLED): requirements-dev.txt requirements-test.txt
 
 # The Python front is used where it lies; only Rust has to be built.
 $(EXTENSION): $(INSTALLED) $(RUST) pyproject.toml
-	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --quiet
+	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --release --quiet
 	touch $@
 
-# Measurements use the wheel that users get, not the build that tests use.
+# Measurements use the wheel that users get, front and all.
 $(UNPACKED): $(INSTALLED) $(RUST) $(PYTHON_FRONT)
 	rm -rf $(UNPACKED) dist/floodmark-*.whl
 	$(BIN)/maturin build --release --quiet --out dist --interpreter $(BIN)/python

@@ -43,9 +43,10 @@ def device_blocks(torch: ModuleType) -> list[Block]:
 def host_blocks(torch: ModuleType) -> list[Block]:
     """Storages of all CPU tensors that the garbage collector knows and Python holds.
 
-    The list of all objects also has tensors that only C++ holds. Another thread may be about to destroy
-    such a one, without the GIL, and to touch it then frees it twice. So where there are other threads, a
-    tensor counts only if some object of Python refers to it, and gradients, which C++ holds, do not count.
+    The list of all objects also has tensors that only C++ holds. Another thread may be about to
+    destroy such a one, without the GIL, and to touch it then frees it twice. So where there are
+    other threads, a tensor counts only if some object of Python refers to it, and gradients, which
+    C++ holds, do not count.
     """
     # By the address of the type: `isinstance`, or a hash, may run a line of the user's.
     kinds = {id(kind) for kind in _compat.tensor_types(torch)}

@@ -5,9 +5,11 @@ from typing import final
 
 __all__ = [
     "FloodmarkError",
-    "RunPlan",
-    "main",
     "LabelSet",
+    "Report",
+    "RunPlan",
+    "Trace",
+    "__version__",
     "attach_torch",
     "attach_tracker",
     "attend",
@@ -18,6 +20,7 @@ __all__ = [
     "forget_module",
     "is_recording",
     "label",
+    "main",
     "mark",
     "name_modules",
     "note_optimizer",
@@ -28,9 +31,6 @@ __all__ = [
     "strings_to_prove_with",
     "update_header",
     "use_slow_stacks",
-    "Report",
-    "Trace",
-    "__version__",
 ]
 
 __version__: str

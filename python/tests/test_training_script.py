@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from conftest import Programs
 from flood_file import FloodFile
+from programs import Programs
 
 import floodmark
 
