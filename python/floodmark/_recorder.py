@@ -91,6 +91,7 @@ class _Session:
         self.pid = os.getpid()
         self.failure = ""
         self._cpu = cpu
+        self._torch_was_there = "torch" in sys.modules
         self._watch: ImportWatch | None = None
         self._optimizers: OptimizerHooks | None = None
         not_recorded = []
@@ -144,8 +145,12 @@ class _Session:
         self._header["torch"] = str(torch.__version__)
         self._header["cuda"] = str(torch.version.cuda or "")
         # Blocks first: whatever is freed from here on must be known.
-        if self._cpu:
-            _core.base(_base.host_blocks(torch))
+        if self._cpu and self._torch_was_there:
+            blocks = _base.host_blocks(torch)
+            if blocks is None:
+                self._not_recorded("CPU blocks from before are not known: other threads were there")
+            else:
+                _core.base(blocks)
         seen = _core.attach_torch(str(Path(str(torch.__file__)).parent) + os.sep)
         if seen is None:
             return

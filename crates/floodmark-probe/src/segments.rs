@@ -127,8 +127,12 @@ impl Segments {
                 .unwrap_or(64)
                 .max(4),
         };
-        match segments.prepare() {
-            Ok(()) => Ok(segments),
+        // One now, to know that it can be done; the writer makes the others.
+        match segments.make() {
+            Ok(first) => {
+                segments.ready.lock().push(first);
+                Ok(segments)
+            }
             Err(error) => {
                 segments.remove();
                 Err(error)

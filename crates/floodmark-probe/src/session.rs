@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use floodmark_trace::journal::Record;
 use floodmark_trace::{Category, Device, EventKind, Header, Hint, TextKind};
@@ -71,6 +72,8 @@ struct Running {
 unsafe impl Send for Running {}
 
 static RUNNING: Mutex<Option<Running>> = Mutex::new(None);
+/// Longer than another thread takes to start, or to learn that it cannot.
+const LONGEST_START: Duration = Duration::from_secs(2);
 static SESSIONS: AtomicU64 = AtomicU64::new(0);
 static FORK_HANDLER: std::sync::Once = std::sync::Once::new();
 
@@ -151,7 +154,10 @@ unsafe impl Send for Shared {}
 /// Stops recording, puts torch's slots back and finishes the file. The GIL must be held, so that code
 /// objects can be let go of. `None` when nothing was running.
 pub fn stop() -> Option<Written> {
-    let running = RUNNING.try_lock()?.take()?;
+    // Held to the end: a recording that started meanwhile would lose its hooks and `CURRENT` to us. Not for
+    // ever, since in a forked child the lock may be held by a thread that is not here.
+    let mut entry = RUNNING.try_lock_for(LONGEST_START)?;
+    let running = entry.take()?;
     if running.pid != std::process::id() {
         // A forked child has the parent's record of the recording, but neither its thread nor its file.
         std::mem::forget(running);

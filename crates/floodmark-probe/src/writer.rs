@@ -55,7 +55,7 @@ struct Writer<'a> {
 /// Runs until `stop` is set and everything is written.
 pub(crate) fn run(recording: &Recording, file: File, stop: &AtomicBool) -> Written {
     // SAFETY: lowers the priority of this thread only: the program comes first.
-    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 10) };
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 5) };
     let started = file.try_clone().and_then(|handle| {
         let header = recording.header.lock().0.clone();
         Ok((TraceWriter::new(file, &header)?, handle))
