@@ -20,6 +20,7 @@ mod python;
 mod recording;
 mod segments;
 mod session;
+mod shortcuts;
 mod stacks;
 mod thread;
 mod tracker;

@@ -16,8 +16,10 @@ use floodmark_trace::journal::{
 };
 use parking_lot::Mutex;
 
-/// Drained segments that are kept for the next thread or the next lap.
-const KEPT_READY: usize = 3;
+/// Segments that are made before anyone asks for them.
+const READY_AHEAD: usize = 3;
+/// Drained segments that are kept, since to make one costs more than to fill it.
+const MOST_READY: usize = 16;
 
 /// A mapped segment. One thread writes it, the writer thread reads what is committed.
 #[derive(Debug)]
@@ -142,7 +144,7 @@ impl Segments {
 
     /// Keeps segments ready, so that no thread of the program has to make one.
     pub(crate) fn prepare(&self) -> io::Result<()> {
-        while self.ready.lock().len() < KEPT_READY {
+        while self.ready.lock().len() < READY_AHEAD {
             let segment = self.make()?;
             self.ready.lock().push(segment);
         }
@@ -224,7 +226,7 @@ impl Segments {
     /// All of it is in the file: keep the segment for later, or remove it.
     pub(crate) fn recycle(&self, segment: Arc<Segment>) {
         let mut ready = self.ready.lock();
-        if ready.len() < KEPT_READY {
+        if ready.len() < MOST_READY {
             // A reader that salvages must not see old records under a new session's eyes.
             segment.commit(0);
             ready.push(segment);

@@ -14,6 +14,7 @@ use floodmark_trace::{Device, stack_flags};
 use hashbrown::HashMap;
 
 use crate::python::{self, CodeContents, RawFrame};
+use crate::shortcuts::Shortcuts;
 
 /// Raised whenever an address may have come to mean something else: threads forget their last stack.
 pub(crate) static EPOCH: AtomicU32 = AtomicU32::new(1);
@@ -92,13 +93,50 @@ pub(crate) struct Node {
 /// A frame of the stack that a thread saw last.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SeenFrame {
-    raw: RawFrame,
-    node: Node,
-    calls_module: bool,
+    pub(crate) raw: RawFrame,
+    pub(crate) node: Node,
+    pub(crate) calls_module: bool,
     /// Must be looked at again: an address in it is not pinned.
-    is_volatile: bool,
+    pub(crate) is_volatile: bool,
+    pub(crate) enters_engine: bool,
     /// How many of the frames outside, this one included, are outside the engine; 0 when none is.
     inside_engine_from: usize,
+}
+
+impl SeenFrame {
+    /// A frame whose addresses are all pinned.
+    pub(crate) fn stable(
+        raw: RawFrame,
+        node: Node,
+        calls_module: bool,
+        enters_engine: bool,
+    ) -> Self {
+        Self { raw, node, calls_module, is_volatile: false, enters_engine, inside_engine_from: 0 }
+    }
+}
+
+/// Puts a frame below those that are there.
+fn push_below(seen: &mut Vec<SeenFrame>, mut next: SeenFrame) {
+    let engine = seen.last().map_or(0, |outer| outer.inside_engine_from);
+    next.inside_engine_from = if next.enters_engine { seen.len() + 1 } else { engine };
+    seen.push(next);
+}
+
+fn innermost_node(seen: &[SeenFrame]) -> Node {
+    seen.last().map_or_else(Node::default, |outer| outer.node)
+}
+
+/// Brings `seen` up to date with `frames` as far as the thread has been there before.
+pub(crate) fn follow(
+    shortcuts: &Shortcuts,
+    epoch: u32,
+    frames: &[RawFrame],
+    seen: &mut Vec<SeenFrame>,
+) {
+    for frame in frames[..frames.len() - seen.len()].iter().rev() {
+        let Some(next) = shortcuts.find(epoch, innermost_node(seen), frame) else { return };
+        push_below(seen, next);
+    }
 }
 
 /// Where definitions go: the journal of the thread that makes them.
@@ -256,7 +294,8 @@ impl CallTree {
             node: parent,
             calls_module,
             is_volatile: !code.is_pinned || !module_is_stable,
-            inside_engine_from: usize::from(role == Role::Engine),
+            enters_engine: role == Role::Engine,
+            inside_engine_from: 0,
         };
         if role == Role::Ours {
             return seen;
@@ -305,16 +344,15 @@ impl CallTree {
         &mut self,
         frames: &[RawFrame],
         seen: &mut Vec<SeenFrame>,
+        shortcuts: &mut Shortcuts,
+        epoch: u32,
         out: &mut impl Definitions,
     ) {
         for frame in frames[..frames.len() - seen.len()].iter().rev() {
-            let (parent, engine) = seen
-                .last()
-                .map_or((Node::default(), 0), |outer| (outer.node, outer.inside_engine_from));
-            let mut next = self.node(parent, frame, out);
-            next.inside_engine_from =
-                if next.inside_engine_from == 1 { seen.len() + 1 } else { engine };
-            seen.push(next);
+            let parent = innermost_node(seen);
+            let next = self.node(parent, frame, out);
+            shortcuts.remember(epoch, parent, &next);
+            push_below(seen, next);
         }
     }
 

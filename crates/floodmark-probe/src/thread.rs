@@ -19,7 +19,8 @@ use crate::autograd::{self, Running};
 use crate::python::{self, RawFrame};
 use crate::recording::{CURRENT, ENABLED, Recording};
 use crate::segments::Segment;
-use crate::stacks::{Definitions, EPOCH, Node, SeenFrame, innermost, keep_common};
+use crate::shortcuts::Shortcuts;
+use crate::stacks::{Definitions, EPOCH, Node, SeenFrame, follow, innermost, keep_common};
 
 /// State that only its own thread touches.
 #[derive(Debug, Default)]
@@ -30,6 +31,7 @@ pub(crate) struct Local {
     slot: usize,
     frames: Vec<RawFrame>,
     seen: Vec<SeenFrame>,
+    shortcuts: Shortcuts,
     epoch: u32,
     torch_thread: Option<usize>,
     pub(crate) phases: Vec<u16>,
@@ -220,6 +222,7 @@ impl Local {
             recording: recording.id,
             number,
             frames: std::mem::take(&mut self.frames),
+            shortcuts: std::mem::take(&mut self.shortcuts),
             ..Self::default()
         };
     }
@@ -276,6 +279,7 @@ impl Local {
             self.seen.clear();
         }
         keep_common(&self.frames, &mut self.seen);
+        follow(&self.shortcuts, epoch, &self.frames, &mut self.seen);
         if self.seen.len() < self.frames.len() {
             let mut journal = Journal {
                 recording,
@@ -285,7 +289,8 @@ impl Local {
             };
             let mut tree = recording.tree.lock();
             let left_out = tree.nodes_left_out;
-            tree.extend(&self.frames, &mut self.seen, &mut journal);
+            let shortcuts = &mut self.shortcuts;
+            tree.extend(&self.frames, &mut self.seen, shortcuts, epoch, &mut journal);
             if tree.nodes_left_out != left_out {
                 let mut record = Record::new(record_kind::STACKS_LEFT_OUT, Device::CPU);
                 record.bytes = tree.nodes_left_out;

@@ -1,0 +1,91 @@
+//! A thread's own short way to nodes of the call tree that it has been to before.
+//!
+//! A training step goes through the same few thousand places again and again. The tree is shared, so a
+//! look into it takes its lock and three tables; a place that is remembered here takes one look and no
+//! lock. Only places whose addresses are pinned are remembered, and only until [`EPOCH`] changes.
+//!
+//! [`EPOCH`]: crate::stacks::EPOCH
+
+use crate::python::RawFrame;
+use crate::stacks::{Node, SeenFrame};
+
+/// A power of two. A place takes 40 bytes.
+const PLACES: usize = 4096;
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Place {
+    code: usize,
+    instruction: usize,
+    module: usize,
+    parent: u32,
+    epoch: u32,
+    node: Node,
+    calls_module: bool,
+    enters_engine: bool,
+}
+
+impl Place {
+    fn is(&self, epoch: u32, parent: u32, frame: &RawFrame) -> bool {
+        self.epoch == epoch
+            && self.parent == parent
+            && self.code == frame.code
+            && self.instruction == frame.instruction
+    }
+}
+
+/// Places by their parent, code and instruction, and where the code calls a module, by the module too.
+#[derive(Debug, Default)]
+pub(crate) struct Shortcuts(Vec<Place>);
+
+fn slot(parent: u32, frame: &RawFrame, module: usize) -> usize {
+    let mixed = (frame.instruction as u64)
+        .wrapping_add((frame.code as u64).rotate_left(23))
+        .wrapping_add((module as u64).rotate_left(41))
+        .wrapping_add(u64::from(parent) << 32)
+        .wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed >> 40) as usize % PLACES
+}
+
+impl Shortcuts {
+    /// The frame below `parent`, if it is remembered.
+    pub(crate) fn find(&self, epoch: u32, parent: Node, frame: &RawFrame) -> Option<SeenFrame> {
+        let mut place = self.0.get(slot(parent.id, frame, 0))?;
+        if !place.is(epoch, parent.id, frame) {
+            return None;
+        }
+        if place.calls_module && place.module != frame.first_local {
+            place = self.0.get(slot(parent.id, frame, frame.first_local))?;
+            if place.module != frame.first_local || !place.is(epoch, parent.id, frame) {
+                return None;
+            }
+        }
+        Some(SeenFrame::stable(*frame, place.node, place.calls_module, place.enters_engine))
+    }
+
+    /// Remembers where a frame below `parent` led to.
+    pub(crate) fn remember(&mut self, epoch: u32, parent: Node, seen: &SeenFrame) {
+        // A node that is its parent was left out of the tree, or is ours: both are rare, and counted.
+        if seen.is_volatile || seen.node == parent {
+            return;
+        }
+        if self.0.is_empty() {
+            self.0.resize(PLACES, Place::default());
+        }
+        let frame = &seen.raw;
+        let calls_module = seen.calls_module;
+        let place = Place {
+            code: frame.code,
+            instruction: frame.instruction,
+            module: if calls_module { frame.first_local } else { 0 },
+            parent: parent.id,
+            epoch,
+            node: seen.node,
+            calls_module,
+            enters_engine: seen.enters_engine,
+        };
+        self.0[slot(parent.id, frame, 0)] = place;
+        if calls_module {
+            self.0[slot(parent.id, frame, frame.first_local)] = place;
+        }
+    }
+}
