@@ -14,7 +14,7 @@
 //! What is still there at the end of the recording cannot be a temporary or an input: nobody saw it
 //! being let go of.
 
-use floodmark_trace::{Allocation, AllocationId, Category, Trace};
+use floodmark_trace::{Allocation, AllocationId, Category, EventNumber, Trace};
 
 use crate::context::{Context, Phase};
 
@@ -47,12 +47,13 @@ fn is_kept_for_backward(allocation: &Allocation, context: &Context) -> bool {
 }
 
 fn is_passing(allocation: &Allocation, context: &Context) -> bool {
-    allocation.freed_at.is_some_and(|freed| context.is_one_stretch(allocation.made_at, freed))
+    allocation.freed_at.is_some_and(|freed| context.is_one_stretch(allocation.made_at, freed.get()))
 }
 
 fn is_fed_to_a_step(allocation: &Allocation, context: &Context) -> bool {
     let Some(forward) = context.next_forward(allocation.made_at) else { return false };
-    let Some(freed) = allocation.freed_at.filter(|&freed| freed > forward) else { return false };
+    let freed = allocation.freed_at.map(EventNumber::get).filter(|&freed| freed > forward);
+    let Some(freed) = freed else { return false };
     match (context.step(forward), context.step(freed)) {
         (Some(fed), Some(freed)) => freed <= fed + 1,
         (None, _) | (_, None) => false,

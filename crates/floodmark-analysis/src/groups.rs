@@ -124,5 +124,5 @@ pub(crate) fn common<T: PartialEq>(mut values: impl Iterator<Item = Option<T>>) 
 }
 
 fn is_live(allocation: &Allocation, after: u32) -> bool {
-    allocation.made_at < after && allocation.freed_at.is_none_or(|freed| freed >= after)
+    allocation.made_at < after && allocation.freed_at.is_none_or(|freed| freed.get() >= after)
 }

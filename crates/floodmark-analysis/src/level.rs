@@ -94,8 +94,10 @@ impl Level {
                 self.awaiting_streams = self.awaiting_streams.saturating_sub(allocation.rounded.0);
                 self.requested = self.requested.saturating_sub(allocation.requested.0);
             }
-            Subject::FreeUnknown(bytes) => self.unseen = self.unseen.saturating_sub(bytes.0),
-            Subject::Reserved(bytes) => self.reserved = Some(bytes.0),
+            Subject::FreeUnknown(bytes) => {
+                self.unseen = self.unseen.saturating_sub(Bytes::from(bytes).0);
+            }
+            Subject::Reserved(bytes) => self.reserved = Some(Bytes::from(bytes).0),
             Subject::SegmentAlloc(_)
             | Subject::SegmentFree(_)
             | Subject::SegmentMap(_)

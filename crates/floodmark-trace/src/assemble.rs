@@ -87,7 +87,7 @@ impl Assembler {
             return;
         }
         let (device, addr) = (allocation.device, allocation.addr.0);
-        let freed = allocation.freed_at.and_then(|at| trace.events.get(at as usize));
+        let freed = allocation.freed_at.and_then(|at| trace.events.get(at.get() as usize));
         match freed.map(|event| event.subject) {
             None => {
                 let live = Live { bytes: allocation.rounded.0, allocation: id };

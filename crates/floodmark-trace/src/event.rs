@@ -4,6 +4,7 @@
 //! defined here, once.
 
 use std::fmt;
+use std::num::NonZeroU32;
 
 use serde::{Serialize, Serializer};
 
@@ -37,6 +38,33 @@ ids! {
     TextId(u32);
     /// A thread of the traced program, numbered in the order in which threads were first seen.
     ThreadId(u16);
+    /// A text that names a stream or a pool: the first 65,535 texts only. `0` means none.
+    HandleId(u16);
+}
+
+impl From<HandleId> for TextId {
+    fn from(handle: HandleId) -> Self {
+        Self(handle.0.into())
+    }
+}
+
+/// The number of an event, one higher inside, so that `Option` of it takes no more room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EventNumber(NonZeroU32);
+
+impl EventNumber {
+    /// The highest there can be.
+    pub const MAX: u32 = u32::MAX - 1;
+
+    /// The event with this number; a number above [`Self::MAX`] stands for that one.
+    pub fn new(number: u32) -> Self {
+        Self(NonZeroU32::MIN.saturating_add(number))
+    }
+
+    /// The number.
+    pub fn get(self) -> u32 {
+        self.0.get() - 1
+    }
 }
 
 /// A number of bytes.
@@ -99,6 +127,25 @@ impl fmt::Display for Bytes {
             1
         };
         f.pad(&format!("{value:.decimals$} {}", UNITS[unit]))
+    }
+}
+
+/// A number of bytes inside an event: in two halves, because an event is small only when nothing in its
+/// subject wants to begin at a multiple of eight.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct EventBytes([u32; 2]);
+
+impl From<Bytes> for EventBytes {
+    #[expect(clippy::cast_possible_truncation, reason = "the halves are cut out on purpose")]
+    fn from(bytes: Bytes) -> Self {
+        Self([bytes.0 as u32, (bytes.0 >> 32) as u32])
+    }
+}
+
+impl From<EventBytes> for Bytes {
+    fn from(bytes: EventBytes) -> Self {
+        let [low, high] = bytes.0;
+        Self(u64::from(low) | u64::from(high) << 32)
     }
 }
 
@@ -327,6 +374,17 @@ mod tests {
             shown,
             ["0 B", "1023 B", "1.000 KiB", "1.500 KiB", "10.00 MiB", "1.000 GiB", "115.0 GiB"]
         );
+    }
+
+    #[test]
+    fn a_number_survives_being_packed() {
+        for number in [0, 1, u32::MAX - 1] {
+            assert_eq!(EventNumber::new(number).get(), number);
+        }
+        assert_eq!(EventNumber::new(u32::MAX).get(), EventNumber::MAX);
+        for bytes in [0, 1, u64::from(u32::MAX), 1 << 32, u64::MAX] {
+            assert_eq!(Bytes::from(EventBytes::from(Bytes(bytes))), Bytes(bytes));
+        }
     }
 
     #[test]

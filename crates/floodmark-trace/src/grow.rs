@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::batch::{Batch, Row};
 use crate::event::{
-    AllocationId, Bytes, CodeId, Device, DeviceAddr, EventKind, LabelId, ModuleId, StackId, TextId,
-    ThreadId,
+    AllocationId, Bytes, CodeId, Device, DeviceAddr, EventKind, EventNumber, HandleId, LabelId,
+    ModuleId, StackId, TextId, ThreadId,
 };
 use crate::journal::{FLAG_BACKWARD, FLAG_DEFERRED};
 use crate::losses::{Loss, Losses};
@@ -92,8 +92,9 @@ impl Trace {
         }
     }
 
-    fn push_row(&mut self, row: &Row) {
-        let Ok(here) = u32::try_from(self.events.len()) else {
+    pub(crate) fn push_row(&mut self, row: &Row) {
+        let here = u32::try_from(self.events.len()).ok().filter(|&here| here < EventNumber::MAX);
+        let Some(here) = here else {
             self.unknown_allocations += 1;
             return;
         };
@@ -108,7 +109,7 @@ impl Trace {
             }
             EventKind::FreeUnknown => {
                 self.freed_unknown.insert((row.device, row.addr));
-                Subject::FreeUnknown(Bytes(row.bytes))
+                Subject::FreeUnknown(Bytes(row.bytes).into())
             }
             EventKind::SegmentAlloc => Subject::SegmentAlloc(self.push_segment(row)),
             EventKind::SegmentFree => Subject::SegmentFree(self.push_segment(row)),
@@ -120,10 +121,11 @@ impl Trace {
                     requested: Bytes(row.bytes),
                     stack: StackId(row.stack),
                     backward: row.flags & FLAG_BACKWARD != 0,
+                    device_free: (row.addr != 0).then_some(Bytes(row.addr)),
                 });
                 Subject::Oom(u32::try_from(self.ooms.len() - 1).unwrap_or(u32::MAX))
             }
-            EventKind::Reserved => Subject::Reserved(Bytes(row.bytes)),
+            EventKind::Reserved => Subject::Reserved(Bytes(row.bytes).into()),
             EventKind::Step => Subject::Step(row.stack),
             EventKind::Mark => Subject::Mark(TextId(row.stack)),
             EventKind::PhaseBegin => Subject::PhaseBegin(TextId(row.stack)),
@@ -147,8 +149,8 @@ impl Trace {
             before_recording: row.kind == EventKind::Base,
             op: TextId(row.op),
             phase: TextId(row.phase),
-            stream: TextId(u32::from(row.stream)),
-            pool: TextId(u32::from(row.pool)),
+            stream: HandleId(row.stream),
+            pool: HandleId(row.pool),
             thread: ThreadId(row.thread),
             made_at: here,
             freed_at: None,
@@ -168,11 +170,11 @@ impl Trace {
         let is_live = allocation.freed_at.is_none();
         match row.kind {
             EventKind::Free if is_live => {
-                allocation.freed_at = Some(here);
+                allocation.freed_at = Some(EventNumber::new(here));
                 Some(Subject::Free { allocation: id, deferred: row.flags & FLAG_DEFERRED != 0 })
             }
             EventKind::FreeCompleted if !is_live && allocation.completed_at.is_none() => {
-                allocation.completed_at = Some(here);
+                allocation.completed_at = Some(EventNumber::new(here));
                 Some(Subject::FreeCompleted(id))
             }
             EventKind::Label if is_live => {
@@ -187,8 +189,8 @@ impl Trace {
         self.segments.push(Segment {
             addr: DeviceAddr(row.addr),
             bytes: Bytes(row.bytes),
-            stream: TextId(u32::from(row.stream)),
-            pool: TextId(u32::from(row.pool)),
+            stream: HandleId(row.stream),
+            pool: HandleId(row.pool),
             stack: StackId(row.stack),
         });
         u32::try_from(self.segments.len() - 1).unwrap_or(u32::MAX)
@@ -218,7 +220,7 @@ impl Trace {
 
     /// Which devices there are, and what was on them that nothing tells of: torch's total at the end,
     /// less what is live then, plus what was let go of without having been seen.
-    fn sum_up_devices(&mut self) {
+    pub(crate) fn sum_up_devices(&mut self) {
         let mut sums: BTreeMap<Device, DeviceSum> = BTreeMap::new();
         for of_one_device in self.events.chunk_by(|a, b| a.device == b.device) {
             let mut freed_unseen = Bytes(0);
@@ -226,7 +228,7 @@ impl Trace {
             for event in of_one_device {
                 is_about_memory |= event.subject.is_about_memory();
                 if let Subject::FreeUnknown(bytes) = event.subject {
-                    freed_unseen += bytes;
+                    freed_unseen += bytes.into();
                 }
             }
             if is_about_memory && let Some(event) = of_one_device.first() {
@@ -269,11 +271,11 @@ fn lost_allocation() -> Allocation {
         before_recording: false,
         op: TextId(0),
         phase: TextId(0),
-        stream: TextId(0),
-        pool: TextId(0),
+        stream: HandleId(0),
+        pool: HandleId(0),
         thread: ThreadId(0),
         made_at: LOST,
-        freed_at: Some(0),
+        freed_at: Some(EventNumber::new(0)),
         completed_at: None,
         label: LabelId(0),
     }

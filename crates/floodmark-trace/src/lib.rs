@@ -15,6 +15,7 @@
 
 mod assemble;
 mod batch;
+mod build;
 mod columns;
 mod decode;
 mod event;
@@ -31,10 +32,11 @@ pub mod frame;
 pub mod journal;
 
 pub use assemble::Assembler;
-pub use batch::{Batch, CodeRow, LabelRow, ModuleRow, Row, StackRow, TextRow};
+pub use batch::{Batch, CodeRow, LabelRow, ModuleRow, Row, StackRow, TextRow, Total};
+pub use build::TraceBuilder;
 pub use event::{
-    AllocationId, Bytes, Category, CodeId, Device, DeviceAddr, EventKind, LabelId, Micros,
-    ModuleId, StackId, TextId, TextKind, ThreadId, stack_flags,
+    AllocationId, Bytes, Category, CodeId, Device, DeviceAddr, EventBytes, EventKind, EventNumber,
+    HandleId, LabelId, Micros, ModuleId, StackId, TextId, TextKind, ThreadId, stack_flags,
 };
 pub use header::{DeviceInfo, Ending, Header};
 pub use losses::{Loss, Losses};

@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 
 use crate::batch::Total;
 use crate::event::{
-    AllocationId, Bytes, Category, CodeId, Device, DeviceAddr, LabelId, Micros, ModuleId, StackId,
-    TextId, TextKind, ThreadId,
+    AllocationId, Bytes, Category, CodeId, Device, DeviceAddr, EventBytes, EventNumber, HandleId,
+    LabelId, Micros, ModuleId, StackId, TextId, TextKind, ThreadId,
 };
 use crate::header::{Ending, Header};
 use crate::losses::Losses;
@@ -38,17 +38,17 @@ pub struct Allocation {
     /// The phase that the user named, where one was open.
     pub phase: TextId,
     /// The stream, where known.
-    pub stream: TextId,
+    pub stream: HandleId,
     /// The pool, where known.
-    pub pool: TextId,
+    pub pool: HandleId,
     /// Who made it.
     pub thread: ThreadId,
     /// The event that made it.
     pub made_at: u32,
     /// The event that let go of it.
-    pub freed_at: Option<u32>,
+    pub freed_at: Option<EventNumber>,
     /// The event at which the last stream was done with it, where that came later.
-    pub completed_at: Option<u32>,
+    pub completed_at: Option<EventNumber>,
     /// The last name it had.
     pub label: LabelId,
 }
@@ -61,7 +61,7 @@ impl Allocation {
 
     /// Whether it was there right after event number `event`.
     pub fn is_live_after(&self, event: u32) -> bool {
-        self.made_at <= event && self.freed_at.is_none_or(|freed| freed > event)
+        self.made_at <= event && self.freed_at.is_none_or(|freed| freed.get() > event)
     }
 }
 
@@ -73,9 +73,9 @@ pub struct Segment {
     /// How long it is.
     pub bytes: Bytes,
     /// The stream it serves, where known.
-    pub stream: TextId,
+    pub stream: HandleId,
     /// The pool it belongs to, where known.
-    pub pool: TextId,
+    pub pool: HandleId,
     /// Who caused it.
     pub stack: StackId,
 }
@@ -89,6 +89,8 @@ pub struct Oom {
     pub stack: StackId,
     /// Whether the backward pass asked.
     pub backward: bool,
+    /// What the driver said was free on the device, where known.
+    pub device_free: Option<Bytes>,
 }
 
 /// What an event is about.
@@ -106,7 +108,7 @@ pub enum Subject {
     /// The last stream is done with a block.
     FreeCompleted(AllocationId),
     /// A block from before the recording was let go of; 0 bytes when nobody knows how many.
-    FreeUnknown(Bytes),
+    FreeUnknown(EventBytes),
     /// The allocator took memory from the driver.
     SegmentAlloc(u32),
     /// The allocator gave memory back.
@@ -120,7 +122,7 @@ pub enum Subject {
     /// A request could not be met: index into [`Trace::ooms`].
     Oom(u32),
     /// Reserved bytes are now this many.
-    Reserved(Bytes),
+    Reserved(EventBytes),
     /// The allocation holds a tensor with a name.
     Label {
         /// Which.
@@ -265,6 +267,9 @@ pub struct Trace {
     pub(crate) devices: BTreeMap<Device, Bytes>,
 }
 
+// A trace of ten million events is held in memory as a whole.
+const _: () = assert!(size_of::<Event>() == 24 && size_of::<Allocation>() == 64);
+
 impl Trace {
     /// A node of the call tree; the empty stack for an id that is not in the file.
     pub fn stack(&self, id: StackId) -> Stack {
@@ -327,6 +332,14 @@ impl Trace {
         self.texts.get(id.index())?.as_ref().map(|(_, text)| text.as_str())
     }
 
+    /// Every text, with what it names.
+    pub fn texts(&self) -> impl Iterator<Item = (TextId, TextKind, &str)> {
+        (0..)
+            .map(TextId)
+            .zip(&self.texts)
+            .filter_map(|(id, text)| text.as_ref().map(|(kind, text)| (id, *kind, text.as_str())))
+    }
+
     /// Every device on which memory was handed out, let go of or asked for, CPU first.
     pub fn devices(&self) -> Vec<Device> {
         self.devices.keys().copied().collect()
@@ -347,5 +360,20 @@ impl Trace {
     /// less what the events add up to.
     pub fn unseen_at_start(&self, device: Device) -> Bytes {
         self.devices.get(&device).copied().unwrap_or_default()
+    }
+
+    /// Says how large the block of an allocation is, for a source that tells only what was requested.
+    /// [`Self::seal`] must be called after the last one.
+    pub fn set_block_bytes(&mut self, id: AllocationId, bytes: Bytes) {
+        if let Some(allocation) = self.allocations.get_mut(id.index())
+            && !allocation.is_lost()
+        {
+            allocation.rounded = bytes.max(allocation.requested);
+        }
+    }
+
+    /// Makes what follows from the sizes of blocks true again.
+    pub fn seal(&mut self) {
+        self.sum_up_devices();
     }
 }

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use floodmark_trace::journal::Entry;
 use floodmark_trace::{
-    Allocation, AllocationId, Batch, Bytes, Device, DeviceAddr, Event, EventKind, LabelId, Loss,
-    Oom, Row, Segment, StackId, Subject, TextId, ThreadId, read_trace,
+    Allocation, AllocationId, Batch, Bytes, Device, DeviceAddr, Event, EventKind, EventNumber,
+    HandleId, LabelId, Loss, Oom, Row, Segment, StackId, Subject, TextId, ThreadId, read_trace,
 };
 use proptest::prelude::*;
 
@@ -126,18 +126,18 @@ impl Model {
                 Subject::Alloc(AllocationId(u32::try_from(self.allocations.len() - 1).unwrap()))
             }
             EventKind::Free => {
-                self.allocations[at].freed_at = Some(here);
+                self.allocations[at].freed_at = Some(EventNumber::new(here));
                 Subject::Free { allocation: row.allocation, deferred: row.flags & 2 != 0 }
             }
             EventKind::FreeCompleted => {
-                self.allocations[at].completed_at = Some(here);
+                self.allocations[at].completed_at = Some(EventNumber::new(here));
                 Subject::FreeCompleted(row.allocation)
             }
             EventKind::Label => {
                 self.allocations[at].label = LabelId(row.stack);
                 Subject::Label { allocation: row.allocation, label: LabelId(row.stack) }
             }
-            EventKind::FreeUnknown => Subject::FreeUnknown(Bytes(row.bytes)),
+            EventKind::FreeUnknown => Subject::FreeUnknown(Bytes(row.bytes).into()),
             EventKind::SegmentAlloc => Subject::SegmentAlloc(self.segment(row)),
             EventKind::SegmentFree => Subject::SegmentFree(self.segment(row)),
             EventKind::SegmentMap => Subject::SegmentMap(self.segment(row)),
@@ -145,10 +145,12 @@ impl Model {
             EventKind::BaseSegment => Subject::BaseSegment(self.segment(row)),
             EventKind::Oom => {
                 let (requested, stack) = (Bytes(row.bytes), StackId(row.stack));
-                self.ooms.push(Oom { requested, stack, backward: row.flags & 1 != 0 });
+                let device_free = (row.addr != 0).then_some(Bytes(row.addr));
+                let backward = row.flags & 1 != 0;
+                self.ooms.push(Oom { requested, stack, backward, device_free });
                 Subject::Oom(u32::try_from(self.ooms.len() - 1).unwrap())
             }
-            EventKind::Reserved => Subject::Reserved(Bytes(row.bytes)),
+            EventKind::Reserved => Subject::Reserved(Bytes(row.bytes).into()),
             EventKind::Step => Subject::Step(row.stack),
             EventKind::Mark => Subject::Mark(text),
             EventKind::PhaseBegin => Subject::PhaseBegin(text),
@@ -162,8 +164,8 @@ impl Model {
         self.segments.push(Segment {
             addr: DeviceAddr(row.addr),
             bytes: Bytes(row.bytes),
-            stream: TextId(row.stream.into()),
-            pool: TextId(row.pool.into()),
+            stream: HandleId(row.stream),
+            pool: HandleId(row.pool),
             stack: StackId(row.stack),
         });
         u32::try_from(self.segments.len() - 1).unwrap()
@@ -181,8 +183,8 @@ fn allocation(row: &Row, here: u32) -> Allocation {
         before_recording: row.kind == EventKind::Base,
         op: TextId(row.op),
         phase: TextId(row.phase),
-        stream: TextId(row.stream.into()),
-        pool: TextId(row.pool.into()),
+        stream: HandleId(row.stream),
+        pool: HandleId(row.pool),
         thread: ThreadId(row.thread),
         made_at: here,
         freed_at: None,
