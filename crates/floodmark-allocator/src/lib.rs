@@ -1,0 +1,34 @@
+//! Memory at a moment: replay what happened, simulate what would have.
+//!
+//! `PyTorch`'s caching allocator, from its rules: which requests share a pool, how they are rounded,
+//! which free block is taken, when it is cut, when memory is taken from the driver and given back. The
+//! version of `PyTorch` is a parameter where versions differ.
+//!
+//! - [`Program`]: what a program asked for, which does not depend on the allocator's settings.
+//! - [`simulate()`]: the same requests under any [`AllocatorConfig`] and [`Limit`].
+//! - [`replay()`]: what the recorded events did, block by block; [`complete()`] takes the sizes of blocks
+//!   from it where a recording has only what was asked for.
+//! - [`Statistics`]: the figures of `torch.cuda.memory_stats()`, from either.
+//!
+//! The crate knows nothing of reports and files.
+
+mod config;
+mod driver;
+mod free_set;
+mod heap;
+mod layout;
+mod program;
+pub mod replay;
+pub mod simulate;
+pub mod sizes;
+mod stats;
+mod version;
+
+pub use config::{AllocatorConfig, ConfigError};
+pub use heap::BlockState;
+pub use layout::{BlockView, Layout, SegmentView};
+pub use program::{Limit, Program, Request};
+pub use replay::{complete, replay};
+pub use simulate::{Failure, Observer, Run, Settings, simulate};
+pub use stats::{PoolStat, Stat, Statistics};
+pub use version::TorchVersion;

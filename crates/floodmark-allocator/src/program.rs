@@ -1,0 +1,362 @@
+//! What a program asked of the allocator on one device: the part of a trace that does not depend on the
+//! allocator's settings.
+//!
+//! Segments are consequences and are left out, but for what only the program can have caused: a call of
+//! `empty_cache`, seen by the segments that it gave back.
+
+use floodmark_trace::{Bytes, Device, HandleId, StackId, Subject, Trace};
+use hashbrown::HashMap;
+
+/// One thing that the program asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Request {
+    /// A block.
+    Alloc {
+        /// Who will have it: the number of the allocation in the trace.
+        owner: u32,
+        /// How much was asked for.
+        bytes: u64,
+        /// On which stream: index into [`Program::streams`].
+        stream: u16,
+        /// From which pool; 0 is the default one.
+        pool: u16,
+    },
+    /// To let go of a block.
+    Free {
+        /// Whose.
+        owner: u32,
+    },
+    /// To let go of a block that another stream still uses.
+    FreeLater {
+        /// Whose.
+        owner: u32,
+    },
+    /// The last stream is done with such a block.
+    Complete {
+        /// Whose.
+        owner: u32,
+    },
+    /// `torch.cuda.empty_cache()`.
+    EmptyCache,
+    /// A block that it did not get.
+    Failed {
+        /// How much was asked for, rounded.
+        bytes: u64,
+        /// On which stream.
+        stream: u16,
+        /// From which pool.
+        pool: u16,
+    },
+}
+
+/// A block that was there before the first request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct BaseBlock {
+    pub(crate) owner: u32,
+    pub(crate) addr: u64,
+    pub(crate) bytes: u64,
+    pub(crate) requested: u64,
+    pub(crate) stream: u16,
+    pub(crate) pool: u16,
+}
+
+/// A segment that was there before the first request, or was taken later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct BaseSegment {
+    pub(crate) addr: u64,
+    pub(crate) bytes: u64,
+    pub(crate) stream: u16,
+    pub(crate) pool: u16,
+}
+
+/// How much memory the program could have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limit {
+    /// That many bytes may be reserved.
+    pub bytes: Bytes,
+    /// Whether it was set by the program (`set_per_process_memory_fraction`), not by the device.
+    pub is_fraction: bool,
+}
+
+/// All requests of a trace on one device, in order.
+#[derive(Debug, Clone, Default)]
+pub struct Program {
+    /// Each with the number of its event.
+    pub requests: Vec<(u32, Request)>,
+    /// Handles of streams, lowest first: the allocator goes through them in this order.
+    pub streams: Vec<u64>,
+    /// How many pools there are, the default one included.
+    pub pools: u16,
+    /// How many owners there are.
+    pub owners: u32,
+    /// The limit that the recording shows it had: nothing less explains what failed and what did not.
+    pub limit: Option<Limit>,
+    /// How often the recording shows that memory was given back to make room.
+    pub retries: u32,
+    pub(crate) base: Vec<BaseBlock>,
+    pub(crate) base_segments: Vec<BaseSegment>,
+    /// Segments as they were taken from the driver: address and size.
+    pub(crate) taken: Vec<(u64, u64)>,
+}
+
+impl Program {
+    /// Reads the requests of one device.
+    pub fn new(trace: &Trace, device: Device) -> Self {
+        let mut reader = Reader::new(trace, device);
+        for (at, event) in (0_u32..).zip(&trace.events) {
+            if event.device == device {
+                reader.read(at, event.subject);
+            }
+        }
+        reader.end_burst(None);
+        let mut program = reader.program;
+        program.owners = u32::try_from(trace.allocations.len()).unwrap_or(u32::MAX);
+        if reader.is_limited {
+            let bytes = Bytes(reader.most_reserved);
+            let free = trace.ooms.iter().find_map(|oom| Some((oom.device_free?, oom.requested)));
+            // The device had room: it was the program that allowed itself no more.
+            let is_fraction = free.is_none_or(|(free, requested)| free >= requested);
+            program.limit = Some(Limit { bytes, is_fraction });
+        }
+        program
+    }
+
+    /// Handles of the streams of a device, lowest first.
+    pub(crate) fn streams_of(trace: &Trace, device: Device) -> Vec<u64> {
+        Reader::new(trace, device).program.streams
+    }
+
+    /// The number of each stream, in the order of handles.
+    pub(crate) fn stream_numbers(trace: &Trace, device: Device) -> HashMap<HandleId, u16> {
+        Reader::new(trace, device).stream_of
+    }
+
+    /// Whether blocks were there before the first request.
+    pub fn has_base(&self) -> bool {
+        !self.base.is_empty() || !self.base_segments.is_empty()
+    }
+
+    /// The same without some of its blocks: neither asked for nor let go of.
+    #[must_use]
+    pub fn without(&self, is_left_out: impl Fn(u32) -> bool) -> Self {
+        let is_kept = |request: &Request| match *request {
+            Request::Alloc { owner, .. }
+            | Request::Free { owner }
+            | Request::FreeLater { owner }
+            | Request::Complete { owner } => !is_left_out(owner),
+            Request::EmptyCache | Request::Failed { .. } => true,
+        };
+        let mut program = self.clone();
+        program.requests.retain(|(_, request)| is_kept(request));
+        program.base.retain(|block| !is_left_out(block.owner));
+        program
+    }
+}
+
+/// Segments that went back to the driver one after another.
+#[derive(Debug, Default)]
+struct Burst {
+    at: u32,
+    count: u32,
+    /// Whether a stack says that the program emptied the cache; `None` without a stack.
+    empties: Option<bool>,
+}
+
+struct Reader<'a> {
+    trace: &'a Trace,
+    device: Device,
+    program: Program,
+    stream_of: HashMap<HandleId, u16>,
+    pool_of: HashMap<HandleId, u16>,
+    empties: HashMap<StackId, bool>,
+    burst: Burst,
+    reserved: u64,
+    most_reserved: u64,
+    is_limited: bool,
+    last: (u16, u16),
+}
+
+impl<'a> Reader<'a> {
+    fn new(trace: &'a Trace, device: Device) -> Self {
+        let mut reader = Self {
+            trace,
+            device,
+            program: Program { pools: 1, ..Program::default() },
+            stream_of: HashMap::new(),
+            pool_of: HashMap::new(),
+            empties: HashMap::new(),
+            burst: Burst::default(),
+            reserved: 0,
+            most_reserved: 0,
+            is_limited: false,
+            last: (0, 0),
+        };
+        reader.number_streams();
+        reader
+    }
+
+    /// Streams are numbered in the order of their handles.
+    fn number_streams(&mut self) {
+        let mut texts: Vec<(u64, HandleId)> = Vec::new();
+        let blocks = self.trace.allocations.iter().filter(|made| made.device == self.device);
+        for text in
+            blocks.map(|made| made.stream).chain(self.trace.segments.iter().map(|s| s.stream))
+        {
+            if self.stream_of.insert(text, 0).is_none() {
+                texts.push((self.trace.text(text.into()).and_then(handle).unwrap_or(0), text));
+            }
+        }
+        texts.sort_unstable();
+        for (handle, text) in texts {
+            if self.program.streams.last() != Some(&handle) {
+                self.program.streams.push(handle);
+            }
+            let number = self.program.streams.len() - 1;
+            self.stream_of.insert(text, u16::try_from(number).unwrap_or(u16::MAX));
+        }
+        if self.program.streams.is_empty() {
+            self.program.streams.push(0);
+        }
+    }
+
+    fn pool(&mut self, text: HandleId) -> u16 {
+        if text == HandleId(0) {
+            return 0;
+        }
+        *self.pool_of.entry(text).or_insert_with(|| {
+            self.program.pools += 1;
+            self.program.pools - 1
+        })
+    }
+
+    fn push(&mut self, at: u32, request: Request) {
+        self.program.requests.push((at, request));
+    }
+
+    fn read(&mut self, at: u32, subject: Subject) {
+        match subject {
+            Subject::Alloc(id) => {
+                self.end_burst(Some(false));
+                let made = &self.trace.allocations[id.index()];
+                let (stream, pool) = (self.stream_of[&made.stream], self.pool(made.pool));
+                if made.before_recording {
+                    self.program.base.push(BaseBlock {
+                        owner: id.0,
+                        addr: made.addr.0,
+                        bytes: made.rounded.0,
+                        requested: made.requested.0,
+                        stream,
+                        pool,
+                    });
+                } else {
+                    self.last = (stream, pool);
+                    let bytes = made.requested.0;
+                    self.push(at, Request::Alloc { owner: id.0, bytes, stream, pool });
+                }
+            }
+            Subject::Free { allocation, deferred } => {
+                self.end_burst(Some(false));
+                let owner = allocation.0;
+                let free =
+                    if deferred { Request::FreeLater { owner } } else { Request::Free { owner } };
+                self.push(at, free);
+            }
+            // Completions between segments that go back belong to the same flush.
+            Subject::FreeCompleted(id) => self.push(at, Request::Complete { owner: id.0 }),
+            Subject::SegmentAlloc(segment) => {
+                self.end_burst(Some(true));
+                let segment = self.segment(segment);
+                self.program.taken.push((segment.addr, segment.bytes));
+                self.reserve(segment.bytes);
+            }
+            Subject::SegmentMap(segment) => {
+                self.end_burst(Some(true));
+                let segment = self.segment(segment);
+                self.reserve(segment.bytes);
+            }
+            Subject::BaseSegment(segment) => {
+                let segment = self.segment(segment);
+                self.program.base_segments.push(segment);
+                self.reserve(segment.bytes);
+            }
+            Subject::SegmentFree(segment) | Subject::SegmentUnmap(segment) => {
+                self.give_back(at, segment);
+            }
+            Subject::Oom(oom) => {
+                self.end_burst(Some(true));
+                self.is_limited = true;
+                let bytes = self.trace.ooms.get(oom as usize).map_or(0, |oom| oom.requested.0);
+                let (stream, pool) = self.last;
+                self.push(at, Request::Failed { bytes, stream, pool });
+            }
+            Subject::FreeUnknown(_)
+            | Subject::Reserved(_)
+            | Subject::Label { .. }
+            | Subject::Step(_)
+            | Subject::Mark(_)
+            | Subject::PhaseBegin(_)
+            | Subject::PhaseEnd(_)
+            | Subject::OptimizerBegin
+            | Subject::OptimizerEnd => {}
+        }
+    }
+
+    fn segment(&mut self, segment: u32) -> BaseSegment {
+        let Some(&segment) = self.trace.segments.get(segment as usize) else {
+            return BaseSegment { addr: 0, bytes: 0, stream: 0, pool: 0 };
+        };
+        let (stream, pool) = (self.stream_of[&segment.stream], self.pool(segment.pool));
+        BaseSegment { addr: segment.addr.0, bytes: segment.bytes.0, stream, pool }
+    }
+
+    fn reserve(&mut self, bytes: u64) {
+        self.reserved += bytes;
+        self.most_reserved = self.most_reserved.max(self.reserved);
+    }
+
+    fn give_back(&mut self, at: u32, segment: u32) {
+        let stack = self.trace.segments.get(segment as usize).map_or(StackId(0), |s| s.stack);
+        let empties = (stack != StackId(0)).then(|| self.is_emptying(stack));
+        if self.burst.count > 0 && self.burst.empties != empties {
+            self.end_burst(None);
+        }
+        if self.burst.count == 0 {
+            self.burst.at = at;
+            self.burst.empties = empties;
+        }
+        self.burst.count += 1;
+        let bytes = self.segment(segment).bytes;
+        self.reserved = self.reserved.saturating_sub(bytes);
+    }
+
+    /// Whether `empty_cache` is on a stack.
+    fn is_emptying(&mut self, stack: StackId) -> bool {
+        let trace = self.trace;
+        *self.empties.entry(stack).or_insert_with(|| {
+            trace.frames(stack).any(|(_, frame)| {
+                let name = trace.code(frame.code).map_or("", |code| code.name.as_str());
+                name == "empty_cache" || name.ends_with(".empty_cache")
+            })
+        })
+    }
+
+    /// Segments went back, and now something else happens: `explains` when it is what room was made for.
+    fn end_burst(&mut self, explains: Option<bool>) {
+        if self.burst.count == 0 {
+            return;
+        }
+        let burst = std::mem::take(&mut self.burst);
+        if burst.empties.unwrap_or(explains != Some(true)) {
+            self.push(burst.at, Request::EmptyCache);
+        } else {
+            self.is_limited = true;
+            self.program.retries += 1;
+        }
+    }
+}
+
+/// The number in `0x7f…`, or in decimal.
+fn handle(text: &str) -> Option<u64> {
+    text.strip_prefix("0x")
+        .map_or_else(|| text.parse().ok(), |hex| u64::from_str_radix(hex, 16).ok())
+}

@@ -1,0 +1,367 @@
+//! What happened: the recorded events, block by block.
+//!
+//! Nothing is decided here but one thing. A recording that has only what was asked for (a torch
+//! snapshot) does not say where a block was cut; the allocator's rule for it does, since the free block
+//! that was there is known.
+
+use std::collections::BTreeMap;
+
+use floodmark_trace::{AllocationId, Bytes, Device, HandleId, Subject, Trace};
+use hashbrown::HashMap;
+
+use crate::config::AllocatorConfig;
+use crate::heap::{Block, BlockId, BlockState, Heap, Index};
+use crate::layout::Layout;
+use crate::program::Program;
+use crate::sizes;
+use crate::stats::Statistics;
+use crate::version::TorchVersion;
+
+/// Where the sizes of blocks come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sizes {
+    /// The recording has them.
+    Recorded,
+    /// From what was asked for, and the free block that was there.
+    Derived,
+}
+
+/// What came out.
+#[derive(Debug, Clone)]
+pub struct Replay {
+    /// The figures of `memory_stats()`.
+    pub stats: Statistics,
+    /// How blocks lie.
+    pub layout: Layout,
+    /// Blocks that lie where no free memory was known, and are therefore not in the layout.
+    pub unplaced: u64,
+}
+
+/// Follows the events of a device, the first `count` of the trace, and tells of each what it led to.
+pub fn replay(
+    trace: &Trace,
+    device: Device,
+    config: &AllocatorConfig,
+    count: u32,
+    after: impl FnMut(u32, &Statistics),
+) -> Replay {
+    let mut follower = Follower::new(trace, device, config, Sizes::Recorded);
+    follower.follow(count, after);
+    let streams = Program::streams_of(trace, device);
+    Replay {
+        stats: follower.heap.stats,
+        layout: Layout::of(&follower.heap, &streams, |_| true),
+        unplaced: follower.unplaced,
+    }
+}
+
+/// Fills in the sizes of blocks where a trace has only what was asked for.
+pub fn complete(trace: &mut Trace) {
+    let version = TorchVersion::last_in(&trace.header.torch).unwrap_or(TorchVersion::CHECKED);
+    let conf = &trace.header.allocator_conf;
+    let config = AllocatorConfig::parse(conf, version)
+        .unwrap_or_else(|_| AllocatorConfig::default_of(version));
+    let mut sizes: Vec<(AllocationId, u64)> = Vec::new();
+    for device in trace.devices() {
+        let mut follower = Follower::new(trace, device, &config, Sizes::Derived);
+        follower.follow(u32::MAX, |_, _| {});
+        sizes.append(&mut follower.sizes);
+    }
+    for (id, bytes) in sizes {
+        trace.set_block_bytes(id, Bytes(bytes));
+    }
+    trace.seal();
+}
+
+/// Free blocks by where they begin: a block is always cut from the front of a free one.
+#[derive(Debug, Clone, Default)]
+struct ByAddress(HashMap<u64, BlockId>);
+
+impl Index for ByAddress {
+    fn insert(&mut self, id: BlockId, block: &Block) {
+        self.0.insert(block.addr, id);
+    }
+
+    fn remove(&mut self, _: BlockId, block: &Block) {
+        self.0.remove(&block.addr);
+    }
+}
+
+struct Follower<'a> {
+    trace: &'a Trace,
+    device: Device,
+    config: &'a AllocatorConfig,
+    sizes_from: Sizes,
+    heap: Heap<ByAddress>,
+    blocks: Vec<BlockId>,
+    sizes: Vec<(AllocationId, u64)>,
+    stream_of: HashMap<HandleId, u16>,
+    pool_of: HashMap<HandleId, u16>,
+    unplaced: u64,
+}
+
+impl<'a> Follower<'a> {
+    fn new(
+        trace: &'a Trace,
+        device: Device,
+        config: &'a AllocatorConfig,
+        sizes_from: Sizes,
+    ) -> Self {
+        Self {
+            trace,
+            device,
+            config,
+            sizes_from,
+            heap: Heap::new(ByAddress::default(), config.max_split),
+            blocks: vec![BlockId::NONE; trace.allocations.len()],
+            sizes: Vec::new(),
+            stream_of: Program::stream_numbers(trace, device),
+            pool_of: HashMap::new(),
+            unplaced: 0,
+        }
+    }
+
+    fn follow(&mut self, count: u32, mut after: impl FnMut(u32, &Statistics)) {
+        self.lay_base();
+        for (at, event) in (0..count).zip(&self.trace.events) {
+            if event.device == self.device {
+                self.apply(event.subject);
+                after(at, &self.heap.stats);
+            }
+        }
+    }
+
+    fn pool(&mut self, text: HandleId) -> u16 {
+        if text == HandleId(0) {
+            return 0;
+        }
+        let next = u16::try_from(self.pool_of.len() + 1).unwrap_or(u16::MAX);
+        *self.pool_of.entry(text).or_insert(next)
+    }
+
+    fn apply(&mut self, subject: Subject) {
+        match subject {
+            Subject::Alloc(id) => self.allocate(id),
+            Subject::Free { allocation, deferred } => self.free(allocation, deferred),
+            Subject::FreeCompleted(id) => {
+                if let Some(block) = self.take(id) {
+                    self.heap.complete(block);
+                }
+            }
+            Subject::SegmentAlloc(segment) => self.add_segment(segment),
+            Subject::SegmentMap(segment) => self.map(segment),
+            Subject::SegmentFree(segment) => self.remove_segment(segment),
+            Subject::SegmentUnmap(segment) => self.unmap(segment),
+            Subject::Oom(_) => self.heap.stats.num_ooms += 1,
+            Subject::BaseSegment(_)
+            | Subject::FreeUnknown(_)
+            | Subject::Reserved(_)
+            | Subject::Label { .. }
+            | Subject::Step(_)
+            | Subject::Mark(_)
+            | Subject::PhaseBegin(_)
+            | Subject::PhaseEnd(_)
+            | Subject::OptimizerBegin
+            | Subject::OptimizerEnd => {}
+        }
+    }
+
+    fn take(&mut self, id: AllocationId) -> Option<BlockId> {
+        std::mem::replace(&mut self.blocks[id.index()], BlockId::NONE).some()
+    }
+
+    fn allocate(&mut self, id: AllocationId) {
+        let made = &self.trace.allocations[id.index()];
+        if made.before_recording {
+            return;
+        }
+        let requested = made.requested.0;
+        let Some(&free) = self.heap.index.0.get(&made.addr.0) else {
+            self.unplaced += 1;
+            return;
+        };
+        let there = *self.heap.block(free);
+        let recorded = made.rounded.0;
+        let rounded = sizes::round(requested, self.config);
+        let cut = match self.sizes_from {
+            Sizes::Recorded => (recorded < there.size).then_some(recorded),
+            Sizes::Derived => self.cuts(&there, rounded).then_some(rounded),
+        };
+        if there.size < rounded.min(recorded) {
+            self.unplaced += 1;
+            return;
+        }
+        self.heap.take_from_index(free);
+        let block = self.heap.allocate(free, cut, requested, id.0);
+        self.blocks[id.index()] = block;
+        if self.sizes_from == Sizes::Derived {
+            self.sizes.push((id, self.heap.block(block).size));
+        }
+    }
+
+    /// `should_split`, with the block's own pool.
+    fn cuts(&self, there: &Block, rounded: u64) -> bool {
+        let Some(rest) = there.size.checked_sub(rounded) else { return false };
+        if there.is_small || there.is_expandable {
+            rest >= sizes::MIN_BLOCK
+        } else {
+            rounded < self.config.max_split && rest > sizes::SMALL_SIZE
+        }
+    }
+
+    fn free(&mut self, id: AllocationId, is_deferred: bool) {
+        if is_deferred {
+            if let Some(block) = self.blocks[id.index()].some() {
+                self.heap.request_free(block);
+            }
+        } else if let Some(block) = self.take(id) {
+            self.heap.request_free(block);
+            self.heap.complete(block);
+        }
+    }
+
+    /// A segment of the trace as one free block.
+    fn block_of(&mut self, segment: u32, is_expandable: bool) -> Option<Block> {
+        let segment = *self.trace.segments.get(segment as usize)?;
+        let stream = self.stream_of.get(&segment.stream).copied().unwrap_or(0);
+        let pool = self.pool(segment.pool);
+        // Segments of small blocks have one size, which no other has. Of expandable ones, the page does.
+        let page = if is_expandable { self.config.large_segment } else { 0 };
+        let is_small =
+            segment.bytes.0 == sizes::SMALL_BUFFER || (page > 0 && segment.bytes.0 % page != 0);
+        let mut block = Block::new(segment.addr.0, segment.bytes.0, stream, pool, is_small);
+        block.is_expandable = is_expandable;
+        (block.size > 0).then_some(block)
+    }
+
+    fn add_segment(&mut self, segment: u32) {
+        let Some(block) = self.block_of(segment, false) else { return };
+        self.heap.count_segment(block.size, block.is_small);
+        let id = self.heap.add(block);
+        self.heap.put_in_index(id);
+    }
+
+    fn remove_segment(&mut self, segment: u32) {
+        let Some(block) = self.block_of(segment, false) else { return };
+        self.heap.discount_segment(block.size, block.is_small);
+        let Some(&id) = self.heap.index.0.get(&block.addr) else { return };
+        if self.heap.block(id).size == block.size && !self.heap.block(id).is_split() {
+            self.heap.take_from_index(id);
+            self.heap.forget(id);
+        }
+    }
+
+    /// An expandable segment grew: the new pages join what they touch.
+    fn map(&mut self, segment: u32) {
+        let Some(mut block) = self.block_of(segment, true) else { return };
+        let touching = |heap: &Heap<ByAddress>, found: &dyn Fn(&Block) -> bool| {
+            let mut ids = heap.ids();
+            ids.find(|&id| heap.block(id).is_expandable && found(heap.block(id)))
+        };
+        let before = touching(&self.heap, &|other| other.end() == block.addr);
+        let behind = touching(&self.heap, &|other| other.addr == block.end());
+        block.prev = before.unwrap_or(BlockId::NONE);
+        block.next = behind.unwrap_or(BlockId::NONE);
+        if let Some(other) = before.or(behind) {
+            block.is_small = self.heap.block(other).is_small;
+        }
+        self.heap.stats.reserved_bytes.increase(block.is_small, block.size);
+        self.heap.stats.num_device_alloc += 1;
+        let id = self.heap.add(block);
+        if let Some(before) = before {
+            self.heap.block_mut(before).next = id;
+        }
+        if let Some(behind) = behind {
+            self.heap.block_mut(behind).prev = id;
+        }
+        self.heap.merge(id);
+        self.heap.put_in_index(id);
+    }
+
+    /// An expandable segment shrank: the pages leave the free block that they are part of.
+    fn unmap(&mut self, segment: u32) {
+        let Some(gone) = self.block_of(segment, true) else { return };
+        let holds = |block: &Block| {
+            block.state == BlockState::Free && block.addr <= gone.addr && block.end() >= gone.end()
+        };
+        let Some(id) = self.heap.ids().find(|&id| holds(self.heap.block(id))) else { return };
+        self.heap.take_from_index(id);
+        let block = *self.heap.block(id);
+        self.heap.stats.reserved_bytes.decrease(block.is_small, gone.size);
+        self.heap.stats.num_device_free += 1;
+        if gone.addr > block.addr {
+            let front = self.heap.split_front(id, gone.addr - block.addr);
+            self.heap.block_mut(front).next = BlockId::NONE;
+            self.heap.put_in_index(front);
+        } else if let Some(before) = block.prev.some() {
+            self.heap.block_mut(before).next = BlockId::NONE;
+        }
+        if gone.end() < block.end() {
+            let rest = self.heap.block_mut(id);
+            rest.addr = gone.end();
+            rest.size = block.end() - gone.end();
+            rest.prev = BlockId::NONE;
+            self.heap.put_in_index(id);
+        } else {
+            if let Some(behind) = block.next.some() {
+                self.heap.block_mut(behind).prev = BlockId::NONE;
+            }
+            self.heap.forget(id);
+        }
+    }
+
+    /// Segments and blocks from before the recording: what no block covers is free.
+    fn lay_base(&mut self) {
+        let trace = self.trace;
+        let mut blocks: BTreeMap<u64, AllocationId> = BTreeMap::new();
+        let mut segments: Vec<u32> = Vec::new();
+        for event in trace.events.iter().filter(|event| event.device == self.device) {
+            match event.subject {
+                Subject::Alloc(id) if trace.allocations[id.index()].before_recording => {
+                    blocks.insert(trace.allocations[id.index()].addr.0, id);
+                }
+                Subject::BaseSegment(segment) => segments.push(segment),
+                _ => {}
+            }
+        }
+        for segment in segments {
+            let is_expandable = self.config.expandable_segments;
+            let Some(block) = self.block_of(segment, is_expandable) else { continue };
+            if is_expandable {
+                self.heap.stats.reserved_bytes.increase(block.is_small, block.size);
+            } else {
+                self.heap.count_segment(block.size, block.is_small);
+            }
+            let inside = blocks.range(block.addr..block.end()).map(|(_, &id)| id);
+            self.lay_segment(block, &inside.collect::<Vec<_>>());
+        }
+    }
+
+    fn lay_segment(&mut self, whole: Block, inside: &[AllocationId]) {
+        let mut rest = self.heap.add(whole);
+        for (at, &id) in inside.iter().enumerate() {
+            let made = &self.trace.allocations[id.index()];
+            let here = *self.heap.block(rest);
+            let room = inside
+                .get(at + 1)
+                .map_or(here.end(), |&next| self.trace.allocations[next.index()].addr.0)
+                - made.addr.0;
+            if made.addr.0 > here.addr {
+                let gap = self.heap.split_front(rest, made.addr.0 - here.addr);
+                self.heap.put_in_index(gap);
+            }
+            let bytes = made.rounded.0.clamp(1, room.max(1));
+            let left = self.heap.block(rest).size;
+            let cut = (bytes < left).then_some(bytes);
+            // `allocate` puts what is left into the index; it is cut further below.
+            let block = self.heap.allocate(rest, cut, made.requested.0, id.0);
+            self.blocks[id.index()] = block;
+            if cut.is_none() {
+                return;
+            }
+            self.heap.take_from_index(rest);
+            rest = self.heap.block(block).next;
+        }
+        self.heap.put_in_index(rest);
+    }
+}

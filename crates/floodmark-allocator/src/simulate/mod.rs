@@ -1,0 +1,255 @@
+//! What would have happened: the requests of a program under other settings.
+//!
+//! One file per part of the allocator, in the order of `malloc` in `CUDACachingAllocator.cpp`:
+//!
+//! - [`search`]: a free block that fits (`get_free_block`, `should_split`).
+//! - [`grow`]: a new segment (`alloc_block`), and the way from a request to a block (`malloc`).
+//! - [`expand`]: segments that grow (`try_allocate_expandable_block`, `map_block`, `unmap_block`).
+//! - [`release`]: memory goes back (`release_cached_blocks`, `garbage_collect_cached_blocks`, …).
+//!
+//! The decisions are made here; what they do to blocks is the business of the heap.
+
+mod expand;
+mod grow;
+mod pools;
+mod release;
+mod search;
+
+use std::collections::VecDeque;
+
+use floodmark_trace::Bytes;
+
+use crate::config::AllocatorConfig;
+use crate::driver::Driver;
+use crate::heap::{Block, BlockId, BlockState, Heap};
+use crate::layout::Layout;
+use crate::program::{Limit, Program, Request};
+use crate::sizes;
+use crate::stats::Statistics;
+use pools::Pools;
+
+/// Under which conditions.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The allocator's settings.
+    pub config: AllocatorConfig,
+    /// How much may be reserved; `None` for as much as it takes.
+    pub limit: Option<Limit>,
+    /// Whether the driver puts segments where it put them in the recording, as long as the same are
+    /// asked for. Otherwise it puts them where drivers are seen to put them.
+    pub uses_recorded_addresses: bool,
+}
+
+/// A request that could not be met.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Failure {
+    /// The event that asked.
+    pub event: u32,
+    /// What it asked for.
+    pub requested: Bytes,
+    /// What the allocator needed from the driver for it.
+    pub segment: Bytes,
+}
+
+/// What came out.
+#[derive(Debug, Clone)]
+pub struct Run {
+    /// The figures of `memory_stats()` at the end.
+    pub stats: Statistics,
+    /// The request at which the program would have died; the run ends there.
+    pub oom: Option<Failure>,
+    /// Requests that failed in the recording and fail here: the program lived on.
+    pub failed_again: Vec<Failure>,
+    /// Requests that failed in the recording and do not fail here, by their events.
+    pub met: Vec<u32>,
+    /// How blocks lie at the end.
+    pub layout: Layout,
+}
+
+/// Watches a simulation.
+pub trait Observer {
+    /// A block was handed out.
+    fn placed(&mut self, _owner: u32, _addr: u64, _bytes: u64) {}
+    /// The last stream is done with a block that had been let go of.
+    fn completed(&mut self, _owner: u32) {}
+    /// Memory was taken from the driver.
+    fn took(&mut self, _addr: u64, _bytes: u64, _maps: bool) {}
+    /// Memory was given back.
+    fn gave_back(&mut self, _addr: u64, _bytes: u64, _maps: bool) {}
+    /// A request failed.
+    fn failed(&mut self, _failure: Failure) {}
+    /// A request was carried out; the figures after it.
+    fn after(&mut self, _event: u32, _stats: &Statistics) {}
+}
+
+impl Observer for () {}
+
+/// Carries out the requests of a program.
+pub fn simulate<O: Observer>(program: &Program, settings: &Settings, observer: &mut O) -> Run {
+    let mut simulator = Simulator::new(program, settings, observer);
+    simulator.lay_base(program);
+    for &(event, request) in &program.requests {
+        if !simulator.carry_out(event, request) {
+            break;
+        }
+        simulator.observer.after(event, &simulator.heap.stats);
+    }
+    simulator.finish(program)
+}
+
+struct Simulator<'a, O> {
+    config: &'a AllocatorConfig,
+    limit: Option<Limit>,
+    heap: Heap<Pools>,
+    driver: Driver,
+    /// The block of each owner.
+    blocks: Vec<BlockId>,
+    /// Owners whose blocks wait for a stream, oldest first.
+    pending: VecDeque<u32>,
+    /// `total_allocated_memory`.
+    reserved: u64,
+    next_age: u32,
+    oom: Option<Failure>,
+    failed_again: Vec<Failure>,
+    met: Vec<u32>,
+    observer: &'a mut O,
+}
+
+/// A request, rounded and with what goes with it.
+#[derive(Debug, Clone, Copy)]
+struct Wanted {
+    requested: u64,
+    size: u64,
+    segment: u64,
+    stream: u16,
+    pool: u16,
+    is_small: bool,
+}
+
+impl<'a, O: Observer> Simulator<'a, O> {
+    fn new(program: &Program, settings: &'a Settings, observer: &'a mut O) -> Self {
+        let config = &settings.config;
+        let pools = Pools::new(program.pools, program.streams.len(), config.version);
+        let recorded = if settings.uses_recorded_addresses { &program.taken[..] } else { &[] };
+        Self {
+            config,
+            limit: settings.limit,
+            heap: Heap::new(pools, config.max_split),
+            driver: Driver::new(recorded.iter().copied()),
+            blocks: vec![BlockId::NONE; program.owners as usize],
+            pending: VecDeque::new(),
+            reserved: 0,
+            next_age: 0,
+            oom: None,
+            failed_again: Vec::new(),
+            met: Vec::new(),
+            observer,
+        }
+    }
+
+    /// Asks again for what was there before the first request, in the order of addresses.
+    fn lay_base(&mut self, program: &Program) {
+        let mut base = program.base.clone();
+        base.sort_by_key(|block| block.addr);
+        for block in base {
+            let wanted = self.wanted(block.requested.max(1), block.stream, block.pool);
+            if let Some(id) = self.malloc(&wanted, block.owner) {
+                self.blocks[block.owner as usize] = id;
+            }
+        }
+    }
+
+    /// Returns whether the program lives on.
+    fn carry_out(&mut self, event: u32, request: Request) -> bool {
+        match request {
+            Request::Alloc { owner, bytes, stream, pool } => {
+                // Nothing is handed out for nothing.
+                if bytes == 0 {
+                    return true;
+                }
+                let wanted = self.wanted(bytes, stream, pool);
+                let Some(id) = self.malloc(&wanted, owner) else {
+                    self.oom = Some(self.fail(event, &wanted));
+                    return false;
+                };
+                self.blocks[owner as usize] = id;
+                let block = self.heap.block(id);
+                self.observer.placed(owner, block.addr, block.size);
+            }
+            Request::Free { owner } => {
+                if let Some(id) = self.take_block(owner) {
+                    self.heap.request_free(id);
+                    self.heap.complete(id);
+                }
+            }
+            Request::FreeLater { owner } => {
+                if let Some(id) = self.blocks[owner as usize].some() {
+                    self.heap.request_free(id);
+                    self.pending.push_back(owner);
+                }
+            }
+            Request::Complete { owner } => {
+                if self.pending.contains(&owner) {
+                    self.pending.retain(|&other| other != owner);
+                    self.complete(owner);
+                }
+            }
+            Request::EmptyCache => self.release_cached_blocks(),
+            Request::Failed { bytes, stream, pool } => {
+                let wanted = self.wanted(bytes, stream, pool);
+                if let Some(id) = self.malloc(&wanted, u32::MAX) {
+                    // What the program would have done with it is not known.
+                    self.met.push(event);
+                    self.heap.request_free(id);
+                    self.heap.complete(id);
+                } else {
+                    let failure = self.fail(event, &wanted);
+                    self.failed_again.push(failure);
+                }
+            }
+        }
+        true
+    }
+
+    fn wanted(&self, requested: u64, stream: u16, pool: u16) -> Wanted {
+        let size = sizes::round(requested.min(sizes::ABSURD), self.config);
+        let segment = sizes::segment_for(size, self.config);
+        Wanted { requested, size, segment, stream, pool, is_small: sizes::is_small(size) }
+    }
+
+    fn fail(&mut self, event: u32, wanted: &Wanted) -> Failure {
+        let (requested, segment) = (Bytes(wanted.requested), Bytes(wanted.segment));
+        let failure = Failure { event, requested, segment };
+        self.observer.failed(failure);
+        failure
+    }
+
+    fn take_block(&mut self, owner: u32) -> Option<BlockId> {
+        std::mem::replace(&mut self.blocks[owner as usize], BlockId::NONE).some()
+    }
+
+    fn complete(&mut self, owner: u32) {
+        if let Some(id) = self.take_block(owner) {
+            self.heap.complete(id);
+            self.observer.completed(owner);
+        }
+    }
+
+    /// The age of a new block or segment.
+    fn new_age(&mut self) -> u32 {
+        self.next_age += 1;
+        self.next_age - 1
+    }
+
+    fn finish(self, program: &Program) -> Run {
+        let is_there = |block: &Block| block.state != BlockState::Unmapped;
+        let layout = Layout::of(&self.heap, &program.streams, is_there);
+        Run {
+            stats: self.heap.stats,
+            oom: self.oom,
+            failed_again: self.failed_again,
+            met: self.met,
+            layout,
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! How requests are rounded, and how large a segment is for them.
+//!
+//! Follows `round_size`, `roundup_power2_next_division` and `get_allocation_size` in
+//! `CUDACachingAllocator.cpp`.
+
+use crate::config::AllocatorConfig;
+
+/// `kMinBlockSize`: the unit of rounding.
+pub const MIN_BLOCK: u64 = 512;
+/// `kSmallSize`: rounded requests up to this come from the small pool.
+pub const SMALL_SIZE: u64 = 1 << 20;
+/// `kSmallBuffer`: a segment for small requests, and a page of a small expandable segment.
+pub const SMALL_BUFFER: u64 = 2 << 20;
+/// `kMinLargeAlloc`: requests from this on get a segment of their own.
+pub const MIN_LARGE_ALLOC: u64 = 10 << 20;
+/// `kRoundLarge`: what such segments are rounded to.
+pub const ROUND_LARGE: u64 = 2 << 20;
+/// `kLargeBuffer`: a segment for requests in between, unless configured.
+pub const LARGE_BUFFER: u64 = 20 << 20;
+/// Requests from this on fail at once.
+pub const ABSURD: u64 = 1 << 60;
+
+/// Whether a rounded request comes from the small pool.
+pub fn is_small(rounded: u64) -> bool {
+    rounded <= SMALL_SIZE
+}
+
+/// What is handed out for a request, before any slack.
+pub fn round(requested: u64, config: &AllocatorConfig) -> u64 {
+    if requested < MIN_BLOCK {
+        return MIN_BLOCK;
+    }
+    let divisions = config.divisions(requested);
+    // Up to 2.3 one division counted as rounding, and rounded nothing at all.
+    let least = u64::from(config.version.is_at_least(2, 4));
+    if divisions > least && requested > MIN_BLOCK * divisions {
+        return round_to_division(requested, divisions);
+    }
+    requested.next_multiple_of(MIN_BLOCK)
+}
+
+fn round_to_division(requested: u64, divisions: u64) -> u64 {
+    if requested.is_power_of_two() || divisions == 1 {
+        return requested;
+    }
+    let floor = 1_u64 << requested.ilog2();
+    let step = floor >> divisions.ilog2();
+    if step == 0 { floor * 2 } else { requested.next_multiple_of(step) }
+}
+
+/// The segment that is taken from the driver for a rounded request.
+pub fn segment_for(rounded: u64, config: &AllocatorConfig) -> u64 {
+    if is_small(rounded) {
+        SMALL_BUFFER
+    } else if rounded < MIN_LARGE_ALLOC {
+        config.large_segment
+    } else {
+        rounded.next_multiple_of(ROUND_LARGE)
+    }
+}
