@@ -31,6 +31,14 @@ pub(crate) fn rows(live: &Live<'_>, top: usize) -> (usize, Vec<Row>) {
     (total, rows)
 }
 
+/// What each module made itself, with the module's path.
+pub(crate) fn own<'a>(live: &Live<'a>) -> Vec<(&'a str, Group<usize>)> {
+    let mut tree = Tree::new(live.trace);
+    let before = tree.node(BEFORE_RECORDING);
+    let groups = live.group_by_with_unseen(before, |_, allocation| tree.node_of(allocation));
+    groups.into_iter().map(|group| (tree.nodes[group.key].path, group)).collect()
+}
+
 #[derive(Debug)]
 struct Node<'a> {
     path: &'a str,

@@ -23,13 +23,8 @@ struct Step {
     phases: BTreeMap<Phase, Bytes>,
 }
 
-pub(crate) fn rows(
-    live: &Live<'_>,
-    context: &Context,
-    device: Device,
-    top: usize,
-) -> (usize, Vec<Row>) {
-    let trace = live.trace;
+pub(crate) fn rows(live: &Live<'_>, context: &Context, top: usize) -> (usize, Vec<Row>) {
+    let (trace, device) = (live.trace, live.device);
     let mut groups = live
         .group_by_with_unseen(Key::BeforeRecording, |_, allocation| {
             if allocation.before_recording {
@@ -125,6 +120,6 @@ fn steps(trace: &Trace, context: &Context, device: Device) -> Vec<Step> {
 }
 
 #[expect(clippy::cast_possible_wrap, reason = "no device has 2^63 bytes")]
-fn difference(later: Bytes, earlier: Bytes) -> i64 {
+pub(crate) fn difference(later: Bytes, earlier: Bytes) -> i64 {
     (later.0 as i64).wrapping_sub(earlier.0 as i64)
 }

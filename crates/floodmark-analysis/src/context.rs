@@ -58,6 +58,8 @@ pub struct Context {
     backward_starts: Vec<u32>,
     /// The first forward allocation of each step that has one.
     forward_starts: Vec<u32>,
+    /// The events at which an optimizer's `step` ended, that of the outermost.
+    optimizer_ends: Vec<u32>,
 }
 
 impl Context {
@@ -127,6 +129,12 @@ impl Context {
     /// The first backward allocation after a forward one.
     pub(crate) fn next_backward(&self, event: u32) -> Option<u32> {
         next(&self.backward_starts, event)
+    }
+
+    /// The last end of an optimizer's `step` before an event.
+    pub(crate) fn last_optimizer_end(&self, before: u32) -> Option<u32> {
+        let ended = self.optimizer_ends.partition_point(|&end| end < before);
+        ended.checked_sub(1).map(|at| self.optimizer_ends[at])
     }
 
     /// The next event at which the forward of a step begins.
@@ -247,6 +255,7 @@ impl<'a> Scan<'a> {
         *running = running.saturating_sub(1);
         if *running == 0 {
             self.enter(at, None);
+            self.context.optimizer_ends.push(at);
             if !self.has_explicit_steps {
                 self.end_step(at);
             }

@@ -1,6 +1,6 @@
 //! Live allocations, sorted into groups.
 
-use floodmark_trace::{Allocation, AllocationId, Bytes, Trace};
+use floodmark_trace::{Allocation, AllocationId, Bytes, Device, Trace};
 
 use crate::moment::Moment;
 use crate::row::{Detail, Row};
@@ -9,6 +9,7 @@ use crate::row::{Detail, Row};
 #[derive(Debug)]
 pub(crate) struct Live<'a> {
     pub(crate) trace: &'a Trace,
+    pub(crate) device: Device,
     pub(crate) allocations: Vec<AllocationId>,
     /// Bytes from before the recording that no allocation tells of.
     pub(crate) unseen: Bytes,
@@ -23,7 +24,7 @@ impl<'a> Live<'a> {
             })
             .map(|(id, _)| AllocationId(id))
             .collect();
-        Self { trace, allocations, unseen: moment.unseen }
+        Self { trace, device: moment.device, allocations, unseen: moment.unseen }
     }
 
     pub(crate) fn get(&self, id: AllocationId) -> &'a Allocation {

@@ -5,13 +5,23 @@
 //! how a table looks.
 //!
 //! - [`report()`]: what filled a device at a moment, grouped [`By`] line, module, tensor, ….
+//! - [`diff()`]: what grew between two traces.
+//! - [`leaks()`]: which lines hold more from step to step.
+//! - [`idle()`], [`stale_gradients()`], [`optimizer_temporaries()`]: what was there at a moment and might
+//!   not have been; with the ids of the allocations, for whoever asks what would be without them.
 //! - [`summary()`]: the whole recording in a few numbers.
 //! - [`Context`]: in which step and phase each allocation was made; [`category`]: what it is.
 //! - [`Moment`]: the levels of a device at its peak, at a failed request, at the end, at a time.
 
+mod align;
 mod at;
+mod avoidable;
 mod context;
+mod diff;
+mod idle;
+mod leaks;
 mod level;
+mod lifetime;
 mod moment;
 mod place;
 mod question_error;
@@ -28,11 +38,17 @@ mod by_stack;
 mod by_step;
 mod by_tensor;
 mod categories;
+mod diff_rows;
 mod groups;
 
+pub use align::Side;
 pub use at::{At, NotAMoment};
+pub use avoidable::{Avoidable, optimizer_temporaries, stale_gradients};
 pub use categories::category;
 pub use context::{Context, Phase};
+pub use diff::{Both, Diff, DiffDetail, DiffError, DiffRow, Limit, Peaks, Total, diff};
+pub use idle::{Idle, IdleLine, idle};
+pub use leaks::{Leak, Leaks, leaks};
 pub use moment::{Moment, Request, default_device, moment};
 pub use place::Frame;
 pub use question_error::QuestionError;

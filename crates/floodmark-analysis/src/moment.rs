@@ -78,16 +78,10 @@ pub fn moment(
     device: Device,
     at: At,
 ) -> Result<Moment, QuestionError> {
-    let recorded = trace.devices();
     if at == At::Oom {
         return oom_moment(trace, context, device);
     }
-    if recorded.is_empty() {
-        return Err(QuestionError::NothingAllocated);
-    }
-    if !recorded.contains(&device) {
-        return Err(QuestionError::NoSuchDevice { device, recorded });
-    }
+    check_device(trace, device)?;
     let all = u32::try_from(trace.events.len()).unwrap_or(u32::MAX);
     let (after, time) = match at {
         At::Peak | At::Oom => {
@@ -114,6 +108,18 @@ pub fn moment(
         tell_work(trace, context, &mut moment);
     }
     Ok(moment)
+}
+
+/// Whether a trace has anything of a device.
+pub(crate) fn check_device(trace: &Trace, device: Device) -> Result<(), QuestionError> {
+    let recorded = trace.devices();
+    if recorded.is_empty() {
+        return Err(QuestionError::NothingAllocated);
+    }
+    if !recorded.contains(&device) {
+        return Err(QuestionError::NoSuchDevice { device, recorded });
+    }
+    Ok(())
 }
 
 /// The moment of a peak that is known already.

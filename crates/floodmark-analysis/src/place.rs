@@ -155,8 +155,13 @@ impl<'a> Lines<'a> {
 
     /// The frame of a line, where it has one.
     pub(crate) fn frame(&self, line: Line) -> Option<Frame> {
+        frame(self.trace, self.node(line)?)
+    }
+
+    /// A node of the call tree that is this line, where it has one.
+    pub(crate) fn node(&self, line: Line) -> Option<StackId> {
         match line {
-            Line::Known { line, .. } => frame(self.trace, *self.nodes.get(line as usize)?),
+            Line::Known { line, .. } => self.nodes.get(line as usize).copied(),
             Line::BeforeRecording | Line::Op { .. } | Line::Thread { .. } => None,
         }
     }

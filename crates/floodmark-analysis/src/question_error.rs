@@ -30,6 +30,16 @@ pub enum QuestionError {
         /// The one with the failed request.
         failed: Device,
     },
+    /// Growth from step to step cannot be told from the first steps' own.
+    #[error(
+        "finished steps in this trace: {finished}; growth from step to step shows from {needed} on"
+    )]
+    TooFewSteps {
+        /// Those that are there.
+        finished: u32,
+        /// How many there must be.
+        needed: u32,
+    },
     /// The recording is shorter.
     #[error("{seconds} s is after the end of the recording, which is {} s long", .end.as_seconds())]
     AfterEnd {
@@ -49,6 +59,9 @@ impl Hint for QuestionError {
             Self::NoSuchDevice { .. } => Some("choose one of them with `--device`"),
             Self::NoOom => Some("`--at peak` shows the moment that came nearest to it"),
             Self::NoOomOn { .. } => Some("choose that one with `--device`"),
+            Self::TooFewSteps { .. } => {
+                Some("record more steps; where no optimizer ends them, `floodmark.step()` does")
+            }
             Self::AfterEnd { .. } => Some("`--at end` shows the last moment"),
         }
     }

@@ -155,7 +155,7 @@ pub fn report(trace: &Trace, question: &Question) -> Result<Report, QuestionErro
         By::Category => largest_first(by_category::rows(&live, &context), top),
         By::Module => by_module::rows(&live, top),
         By::Tensor => by_tensor::rows(&live, &context, top),
-        By::Step => by_step::rows(&live, &context, device, top),
+        By::Step => by_step::rows(&live, &context, top),
     };
     accumulate(&mut rows);
     Ok(Report {

@@ -1,6 +1,6 @@
 //! What is true of every program.
 
-use floodmark_analysis::{At, By, Question, Row, report};
+use floodmark_analysis::{At, By, DiffRow, Question, Row, diff, report};
 use floodmark_trace::Bytes;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -98,6 +98,29 @@ proptest! {
             prop_assert_eq!(part.rows.len(), top.min(whole.rows.len()));
             let shown: Bytes = part.rows.iter().map(Row::own_bytes).sum();
             prop_assert_eq!(part.left_out(), (whole.rows.len() - part.rows.len(), part.allocated.saturating_sub(shown)));
+        }
+    }
+
+    /// However two traces are aligned, the changes of the rows are the change of the total, and the way
+    /// back undoes it.
+    #[test]
+    fn changes_add_up_to_the_change_of_the_total(a in program(), b in program()) {
+        let (one, other) = (trace(&a), trace(&b));
+        for by in By::ALL {
+            for at in [At::Peak, At::End] {
+                let question = Question { by, at, device: Some("cuda:0".parse().unwrap()), ..Question::default() };
+                let there = diff(&one, &other, &question).unwrap();
+                let sum: i64 = there.rows.iter().map(|row| row.change).sum();
+                prop_assert_eq!(sum, there.allocated.change, "{:?}\n{}\n---\n{}", by, a, b);
+                let back = diff(&other, &one, &question).unwrap();
+                let changes = |rows: &[DiffRow], sign: i64| {
+                    let mut all: Vec<i64> = rows.iter().map(|row| sign * row.change).collect();
+                    all.sort_unstable();
+                    all
+                };
+                prop_assert_eq!(changes(&there.rows, 1), changes(&back.rows, -1));
+                prop_assert_eq!(there.unchanged_rows, back.unchanged_rows);
+            }
         }
     }
 }

@@ -6,9 +6,13 @@
     reason = "the helpers of tests are tests too"
 )]
 
+mod avoidable;
 mod context;
+mod diff;
 mod groupings;
+mod idle;
 mod laws;
+mod leaks;
 mod moments;
 mod script;
 mod speed;

@@ -9,7 +9,8 @@
 //! optimizer begin · optimizer end · step · oom cuda:0 1GiB at train.py:3
 //! ```
 //!
-//! Files below `torch/` are torch's own. Every line takes a millisecond. `reserved` is what is
+//! A frame is `FILE:LINE:FUNCTION:DEF`, the last two (the line of `def`) where they matter. Files below
+//! `torch/` are torch's own. Every line takes a millisecond. `reserved` is what is
 //! allocated, rounded up to 2 MiB, and never shrinks.
 
 use std::collections::{BTreeMap, HashMap};
@@ -173,8 +174,8 @@ impl Recorder {
         let (file, line) = (parts.next().unwrap(), parts.next().expect("FILE:LINE"));
         let function = parts.next().unwrap_or("main");
         let library = if file.starts_with("torch/") { stack_flags::LIBRARY } else { 0 };
-        let payload = pack_strings(&[file, function]);
-        let code = self.define(record_kind::CODE, &format!("code {file} {function}"), 0, payload);
+        let first_line = parts.next().map_or(0, |line| line.parse().unwrap());
+        let code = self.code(file, function, first_line);
         let key = format!("stack {parent} {frame} {module}");
         let known = self.ids.len();
         let addr = self.id("stack", &key);
@@ -191,6 +192,17 @@ impl Recorder {
             self.push_raw(record, 0, vec![]);
         }
         u32::try_from(addr).unwrap()
+    }
+
+    fn code(&mut self, file: &str, function: &str, first_line: u64) -> u64 {
+        let known = self.ids.len();
+        let addr = self.id("code", &format!("code {file} {function} {first_line}"));
+        if self.ids.len() > known {
+            let payload = pack_strings(&[file, function]);
+            let record = Record::new(record_kind::CODE, Device::CPU);
+            self.push_raw(Record { addr, requested: first_line, ..record }, 0, payload);
+        }
+        addr
     }
 
     fn define(&mut self, kind: u8, key: &str, bytes: u64, payload: Vec<u8>) -> u64 {

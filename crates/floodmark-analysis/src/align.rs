@@ -1,0 +1,181 @@
+//! What is the same place in two traces, whatever ids and folders they have.
+//!
+//! - A file below `site-packages` or `dist-packages`, or of Python's own library, goes by its path from
+//!   there.
+//! - Every other file is the one with the same path in the other trace. Files that only one trace has are
+//!   paired by how their paths end: the longest ending that exactly one of them has on each side.
+//! - A frame is the same when its file and function are, and it lies as many lines below the function's
+//!   `def`: what changed elsewhere in the file does not matter.
+//!
+//! Addresses are never compared.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use floodmark_trace::{StackId, Trace};
+use hashbrown::HashMap;
+
+/// Which of two traces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// The first one: before.
+    A,
+    /// The second one: after.
+    B,
+}
+
+/// A place that both traces may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Spot(u32);
+
+/// Gives the same [`Spot`] to the same place of two traces.
+pub(crate) struct Aligner<'a> {
+    functions: [Functions<'a>; 2],
+    /// What a file of B is called in A.
+    renamed: BTreeMap<&'a str, &'a str>,
+    /// File, function, which of that name, lines below its `def`.
+    spots: HashMap<(&'a str, &'a str, usize, i64), Spot>,
+}
+
+impl<'a> Aligner<'a> {
+    pub(crate) fn new(a: &'a Trace, b: &'a Trace) -> Self {
+        let functions = [Functions::of(a), Functions::of(b)];
+        let renamed = renamed(functions[0].users_files(), functions[1].users_files());
+        Self { functions, renamed, spots: HashMap::new() }
+    }
+
+    /// The place of a node of the call tree of one trace.
+    pub(crate) fn spot(&mut self, side: Side, trace: &'a Trace, node: StackId) -> Option<Spot> {
+        let stack = trace.stack(node);
+        let code = trace.code(stack.code)?;
+        let functions = match side {
+            Side::A => &self.functions[0],
+            Side::B => &self.functions[1],
+        };
+        let which = functions.which(&code.file, &code.name, code.first_line);
+        let file = library_part(&code.file).unwrap_or(match side {
+            Side::A => &code.file,
+            Side::B => self.renamed.get(code.file.as_str()).copied().unwrap_or(&code.file),
+        });
+        let below = i64::from(stack.line) - i64::from(code.first_line);
+        let next = Spot(u32::try_from(self.spots.len()).unwrap_or(u32::MAX));
+        Some(*self.spots.entry((file, &code.name, which, below)).or_insert(next))
+    }
+}
+
+/// Where the functions of a trace begin.
+struct Functions<'a>(BTreeMap<(&'a str, &'a str), BTreeSet<u32>>);
+
+impl<'a> Functions<'a> {
+    fn of(trace: &'a Trace) -> Self {
+        let nodes = (0..trace.stack_count()).filter_map(|at| u32::try_from(at).ok());
+        let codes: BTreeSet<_> = nodes.map(|at| trace.stack(StackId(at)).code).collect();
+        let mut functions: BTreeMap<_, BTreeSet<u32>> = BTreeMap::new();
+        for code in codes.into_iter().filter_map(|id| trace.code(id)) {
+            let place = (code.file.as_str(), code.name.as_str());
+            functions.entry(place).or_default().insert(code.first_line);
+        }
+        Self(functions)
+    }
+
+    /// Before Python 3.11 every `forward` of a file has the same name: their order tells them apart.
+    fn which(&self, file: &str, name: &str, first_line: u32) -> usize {
+        let lines = self.0.get(&(file, name));
+        lines.map_or(0, |lines| lines.range(..first_line).count())
+    }
+
+    fn users_files(&self) -> BTreeSet<&'a str> {
+        let files = self.0.keys().map(|(file, _)| *file);
+        files.filter(|file| library_part(file).is_none()).collect()
+    }
+}
+
+/// What follows the folder into which packages are installed.
+fn library_part(file: &str) -> Option<&str> {
+    for folder in ["/site-packages/", "/dist-packages/"] {
+        if let Some(at) = file.rfind(folder) {
+            return Some(&file[at + folder.len()..]);
+        }
+    }
+    let (_, below) = file.split_once("/lib/python3.")?;
+    below.split_once('/').map(|(_, below)| below)
+}
+
+/// No path is compared further than this many names.
+const LONGEST_ENDING: usize = 16;
+
+/// What files of B are called in A.
+fn renamed<'a>(mut a: BTreeSet<&'a str>, mut b: BTreeSet<&'a str>) -> BTreeMap<&'a str, &'a str> {
+    let both: Vec<&str> = a.intersection(&b).copied().collect();
+    for file in both {
+        a.remove(file);
+        b.remove(file);
+    }
+    let mut renamed = BTreeMap::new();
+    for names in (1..=LONGEST_ENDING).rev() {
+        let (endings_a, endings_b) = (endings(&a, names), endings(&b, names));
+        for (ending, in_b) in endings_b {
+            if let (Some(in_b), Some(Some(in_a))) = (in_b, endings_a.get(ending)) {
+                a.remove(in_a);
+                b.remove(in_b);
+                renamed.insert(in_b, *in_a);
+            }
+        }
+    }
+    renamed
+}
+
+/// The last `names` names of each path, with the one file that has them; none where several have.
+fn endings<'a>(files: &BTreeSet<&'a str>, names: usize) -> BTreeMap<&'a str, Option<&'a str>> {
+    let mut endings = BTreeMap::new();
+    for &file in files {
+        let Some(ending) = ending(file, names) else { continue };
+        endings.entry(ending).and_modify(|only| *only = None).or_insert(Some(file));
+    }
+    endings
+}
+
+fn ending(file: &str, names: usize) -> Option<&str> {
+    let slash = file.rmatch_indices('/').nth(names - 1).map(|(at, _)| at + 1);
+    let is_whole = file.matches('/').count() + 1 == names;
+    slash.map(|at| &file[at..]).or(is_whole.then_some(file))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn paired(a: &[&'static str], b: &[&'static str]) -> Vec<(&'static str, &'static str)> {
+        renamed(a.iter().copied().collect(), b.iter().copied().collect()).into_iter().collect()
+    }
+
+    #[test]
+    fn a_library_goes_by_its_path_from_where_packages_are() {
+        let parts = [
+            "/venv/lib/python3.12/site-packages/torch/nn.py",
+            "/usr/lib/python3/dist-packages/numpy/a.py",
+            "/usr/lib/python3.10/threading.py",
+            "/home/ada/train.py",
+            "train.py",
+        ]
+        .map(library_part);
+        let expected = [Some("torch/nn.py"), Some("numpy/a.py"), Some("threading.py"), None, None];
+        assert_eq!(parts, expected);
+    }
+
+    #[test]
+    fn files_are_paired_by_the_longest_ending_that_is_theirs_alone() {
+        assert_eq!(
+            paired(
+                &["/a/p/train.py", "/a/p/x/net.py", "/a/p/y/net.py", "/same.py"],
+                &["/b/q/train.py", "/b/q/x/net.py", "/b/q/y/net.py", "/same.py"],
+            ),
+            [
+                ("/b/q/train.py", "/a/p/train.py"),
+                ("/b/q/x/net.py", "/a/p/x/net.py"),
+                ("/b/q/y/net.py", "/a/p/y/net.py"),
+            ]
+        );
+        assert_eq!(paired(&["train.py"], &["/b/train.py"]), [("/b/train.py", "train.py")]);
+        assert_eq!(paired(&["/a/x/net.py", "/a/y/net.py"], &["/b/z/net.py"]), []);
+    }
+}
