@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
-use floodmark_analysis::{At, By};
-use floodmark_trace::Device;
+use floodmark_analysis::{At, By, Limit};
+use floodmark_trace::{Bytes, Device};
 
 /// Shows how high memory stood in a `PyTorch` program, and what filled it.
 #[derive(Debug, Parser)]
@@ -24,6 +24,10 @@ pub(crate) enum Command {
     Info(InfoArgs),
     /// Say what filled a device at a moment
     Report(ReportArgs),
+    /// Say what grew between two traces
+    Diff(DiffArgs),
+    /// Say which lines hold more from step to step
+    Leaks(LeaksArgs),
 }
 
 #[derive(Debug, Args)]
@@ -100,6 +104,59 @@ pub(crate) struct ReportArgs {
     pub(crate) csv: bool,
 }
 
+#[derive(Debug, Args)]
+pub(crate) struct DiffArgs {
+    /// The trace before: a `.flood` file, or a folder with one per rank
+    pub(crate) a: PathBuf,
+    /// The trace after
+    pub(crate) b: PathBuf,
+    /// What the rows are
+    #[arg(long, default_value = "line", value_parser = by_parser())]
+    pub(crate) by: By,
+    /// The moment: `peak`, `oom`, `end`, or seconds since the recording began
+    #[arg(long, default_value = "peak", value_name = "MOMENT")]
+    pub(crate) at: At,
+    /// The device; by default that of A with the highest peak, a CUDA device before the CPU
+    #[arg(long, value_parser = parse_device)]
+    pub(crate) device: Option<Device>,
+    /// The rank, in folders; by default the one with the highest peak in A
+    #[arg(long)]
+    pub(crate) rank: Option<u32>,
+    /// How many rows to show; 0 shows all
+    #[arg(long, default_value_t = 25, value_name = "N")]
+    pub(crate) top: usize,
+    /// Let a line inside torch stand for itself, not for the line that called it
+    #[arg(long)]
+    pub(crate) torch_frames: bool,
+    /// End with exit status 1 when the peak, allocated or reserved, grew by more: `5%` or `200MiB`
+    #[arg(long, value_name = "LIMIT", value_parser = parse_limit)]
+    pub(crate) fail_above: Option<Limit>,
+    /// Print JSON
+    #[arg(long, conflicts_with = "csv")]
+    pub(crate) json: bool,
+    /// Print comma-separated values
+    #[arg(long)]
+    pub(crate) csv: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LeaksArgs {
+    /// A `.flood` file, or a folder with one per rank
+    pub(crate) trace: PathBuf,
+    /// The device; by default the CUDA device with the highest peak, or the CPU where there is none
+    #[arg(long, value_parser = parse_device)]
+    pub(crate) device: Option<Device>,
+    /// The rank, in a folder; by default the one with the highest peak
+    #[arg(long)]
+    pub(crate) rank: Option<u32>,
+    /// How many rows to show; 0 shows all
+    #[arg(long, default_value_t = 25, value_name = "N")]
+    pub(crate) top: usize,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
 /// Which devices are recorded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Devices {
@@ -140,6 +197,16 @@ fn parse_size(text: &str) -> Result<u64, String> {
     number.checked_mul(1 << shift).ok_or_else(wrong)
 }
 
+/// `5%`, `0.5 %` or a size.
+fn parse_limit(text: &str) -> Result<Limit, String> {
+    let wrong = || "a limit is a percentage such as `5%` or a size such as `200MiB`".to_owned();
+    let Some(percent) = text.strip_suffix('%') else {
+        return parse_size(text).map(|bytes| Limit::Bytes(Bytes(bytes))).map_err(|_| wrong());
+    };
+    let percent: f64 = percent.trim().parse().map_err(|_| wrong())?;
+    if percent.is_finite() && percent >= 0.0 { Ok(Limit::Percent(percent)) } else { Err(wrong()) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -150,6 +217,17 @@ mod tests {
         assert_eq!(sizes, [Ok(0), Ok(512), Ok(1024), Ok(256 << 20), Ok(2 << 30), Ok(1 << 40)]);
         for wrong in ["", "MiB", "-1", "1.5GiB", "1XiB", "99999999999T"] {
             assert!(parse_size(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_limit_is_a_percentage_or_a_size() {
+        let limits = ["5%", "0.5 %", "0", "200MiB"].map(|text| parse_limit(text).unwrap());
+        let [five, half, none, size] = limits;
+        assert_eq!([five, half], [Limit::Percent(5.0), Limit::Percent(0.5)]);
+        assert_eq!([none, size], [Limit::Bytes(Bytes(0)), Limit::Bytes(Bytes(200 << 20))]);
+        for wrong in ["", "%", "-5%", "nan%", "inf%", "5 percent"] {
+            assert!(parse_limit(wrong).is_err(), "{wrong}");
         }
     }
 

@@ -1,6 +1,6 @@
-//! A report as comma-separated values (RFC 4180): numbers are plain, what is absent is empty.
+//! An answer as comma-separated values (RFC 4180): numbers are plain, what is absent is empty.
 
-use floodmark_analysis::{By, Detail, Report, Row};
+use floodmark_analysis::{By, Detail, Diff, DiffDetail, Frame, Report, Row};
 
 /// A header, then one line per row.
 pub(crate) fn render(report: &Report) -> String {
@@ -13,6 +13,45 @@ pub(crate) fn render(report: &Report) -> String {
         text += &line(numbers.chain([row.place.clone()]).chain(values(row)));
     }
     text
+}
+
+/// The same of a diff.
+pub(crate) fn render_diff(diff: &Diff) -> String {
+    let mut header = vec!["change", "a", "b", "count_a", "count_b", "where"];
+    header.extend(match diff.by {
+        By::Line => &["file", "line", "function", "backward"][..],
+        By::Stack => &["frames", "backward"],
+        By::Tensor => &["name", "shape", "dtype", "category"],
+        By::Module | By::Op | By::Phase | By::Category | By::Step => &[],
+    });
+    let mut text = line(header.into_iter().map(str::to_owned));
+    for row in &diff.rows {
+        let mut cells = vec![row.change.to_string()];
+        cells.extend([row.a.0, row.b.0, row.count_a, row.count_b].map(|cell| cell.to_string()));
+        cells.push(row.place.clone());
+        match &row.detail {
+            DiffDetail::Line { file, line, function, backward } => cells.extend([
+                or_empty(file.as_ref()),
+                or_empty(line.as_ref()),
+                or_empty(function.as_ref()),
+                backward.to_string(),
+            ]),
+            DiffDetail::Stack { frames, backward } => {
+                cells.extend([joined(frames), backward.to_string()]);
+            }
+            DiffDetail::Tensor { name, shape, dtype, category } => {
+                cells.extend([name, shape, dtype].map(|cell| or_empty(cell.as_ref())));
+                cells.push((*category).to_owned());
+            }
+            DiffDetail::Named {} => {}
+        }
+        text += &line(cells.into_iter());
+    }
+    text
+}
+
+fn joined(frames: &[Frame]) -> String {
+    frames.iter().map(ToString::to_string).collect::<Vec<_>>().join(";")
 }
 
 fn titles(by: By) -> &'static [&'static str] {
@@ -41,8 +80,7 @@ fn values(row: &Row) -> Vec<String> {
             ]
         }
         Detail::Stack { frames, module, backward } => {
-            let frames: Vec<String> = frames.iter().map(ToString::to_string).collect();
-            vec![frames.join(";"), or_empty(module.as_ref()), backward.to_string()]
+            vec![joined(frames), or_empty(module.as_ref()), backward.to_string()]
         }
         Detail::Module { own, depth, class } => {
             vec![own.0.to_string(), depth.to_string(), or_empty(class.as_ref())]

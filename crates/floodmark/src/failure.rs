@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use anstyle::{AnsiColor, Style};
 use floodmark_analysis::QuestionError;
-use floodmark_trace::{Hint, ReadError};
+use floodmark_trace::{Device, Hint, ReadError};
 
 use crate::open::OpenError;
 
@@ -22,6 +22,8 @@ pub(crate) enum Problem {
     NoSuchRank { rank: u32, present: String },
     #[error("`--rank` chooses from a folder of traces, and this is a single one")]
     NotAFolder,
+    #[error("the peak of {device} grew by more than {limit}: {above}")]
+    GrewAbove { device: Device, limit: String, above: String },
 }
 
 impl Hint for Problem {
@@ -30,7 +32,7 @@ impl Hint for Problem {
             Self::NoSuchScript => Some("to run a module by its name, use `floodmark run -m NAME`"),
             Self::NoTraces => Some("record one with `floodmark run script.py`"),
             Self::NotAFolder => Some("leave `--rank` out"),
-            Self::ModuleNotText | Self::NoSuchRank { .. } => None,
+            Self::ModuleNotText | Self::NoSuchRank { .. } | Self::GrewAbove { .. } => None,
         }
     }
 }

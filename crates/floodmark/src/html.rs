@@ -1,35 +1,40 @@
-//! A report as an HTML table, for notebooks.
+//! An answer as an HTML table, for notebooks.
 
 use std::fmt::Write;
 
-use floodmark_analysis::Report;
-
-use crate::sentence;
+use crate::page::Page;
 use crate::sheet::{Cells, Sheet, Side};
-use crate::table::left_out;
 
-/// The HTML of a report: one element, with nothing that runs or loads.
-pub fn render_html(report: &Report) -> String {
-    let sheet = Sheet::of(report);
+/// The HTML of an answer: one element, with nothing that runs or loads.
+pub fn render_html(answer: impl Into<Page>) -> String {
+    let page = answer.into();
     let mut html = String::from("<div class=\"floodmark\">");
-    let _ = write!(html, "<p>{}</p>", escaped(&sentence::moment(&report.at)));
-    for loss in &report.losses.0 {
-        let _ = write!(html, "<p><strong>!</strong> {}</p>", escaped(&loss.to_string()));
+    for sentence in &page.above {
+        let _ = write!(html, "<p>{}</p>", escaped(sentence));
     }
+    for loss in &page.losses {
+        let _ = write!(html, "<p><strong>!</strong> {}</p>", escaped(loss));
+    }
+    if let Some(sheet) = &page.sheet {
+        write_sheet(&mut html, sheet);
+    }
+    for rest in &page.below {
+        let _ = write!(html, "<p>{}</p>", escaped(rest));
+    }
+    html.push_str("</div>");
+    html
+}
+
+fn write_sheet(html: &mut String, sheet: &Sheet) {
     html.push_str("<table><thead><tr>");
     for (title, side) in &sheet.columns {
         let _ = write!(html, "<th{}>{}</th>", style(*side), escaped(title));
     }
     html.push_str("</tr></thead><tbody>");
     for row in &sheet.rows {
-        write_row(&mut html, &sheet, row);
+        write_row(html, sheet, row);
     }
     html.push_str("</tbody></table>");
-    if let Some(rest) = left_out(report) {
-        let _ = write!(html, "<p>{}</p>", escaped(&rest));
-    }
-    html.push_str("</div>");
-    html
 }
 
 fn write_row(html: &mut String, sheet: &Sheet, row: &Cells) {

@@ -6,14 +6,19 @@
 //! [`main`] is called by the program of this crate, and in process by the Python package. Recording
 //! needs Python, so `floodmark run` comes back as a [`RunPlan`] for the caller to carry out.
 //!
-//! Exit status: 0 done, 1 the input or the question was wrong, 2 we were. stdout is data, stderr is talk.
+//! Exit status: 0 done; 1 the input or the question was wrong, or a limit that was set is passed; 2 we were
+//! wrong. stdout is data, stderr is talk.
 
 mod args;
+mod choose;
 mod csv;
+mod diff;
 mod failure;
 mod html;
 mod info;
+mod leaks;
 mod open;
+mod page;
 mod print;
 mod report;
 mod run;
@@ -30,6 +35,7 @@ use clap::Parser;
 pub use html::render_html;
 pub use info::render_summary;
 pub use open::{OpenError, open_trace};
+pub use page::Page;
 pub use run::{RunPlan, Target};
 pub use table::render;
 
@@ -39,7 +45,7 @@ pub use table::render;
 pub enum ExitStatus {
     /// It did what it was asked.
     Done = 0,
-    /// The input or the question was wrong.
+    /// The input or the question was wrong, or a limit that the user set is passed.
     Wrong = 1,
     /// We were.
     Failed = 2,
@@ -65,17 +71,37 @@ pub fn main(args: Vec<OsString>) -> Outcome {
         .unwrap_or(Outcome::Exit(ExitStatus::Failed))
 }
 
+/// What a command has to say.
+#[derive(Debug)]
+struct Said {
+    /// For stdout.
+    text: String,
+    /// Why the exit status is not 0 although there is an answer.
+    objection: Option<anyhow::Error>,
+}
+
+impl From<String> for Said {
+    fn from(text: String) -> Self {
+        Self { text, objection: None }
+    }
+}
+
 fn carry_out(command: args::Command) -> Outcome {
-    let text = match command {
+    let said = match command {
         args::Command::Run(args) => match run::plan(args) {
             Ok(plan) => return Outcome::Run(plan),
             Err(error) => Err(error),
         },
-        args::Command::Info(args) => info::info(&args),
-        args::Command::Report(args) => report::report(&args),
+        args::Command::Info(args) => info::info(&args).map(Said::from),
+        args::Command::Report(args) => report::report(&args).map(Said::from),
+        args::Command::Diff(args) => diff::diff(&args),
+        args::Command::Leaks(args) => leaks::leaks(&args).map(Said::from),
     };
-    Outcome::Exit(match text {
-        Ok(text) => print::data(&text),
+    Outcome::Exit(match said {
+        Ok(said) => match (print::data(&said.text), said.objection) {
+            (ExitStatus::Done, Some(objection)) => print::failure(&objection),
+            (status, _) => status,
+        },
         Err(error) => print::failure(&error),
     })
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use floodmark_analysis::{At, Moment};
+use floodmark_analysis::{At, Limit, Moment};
 
 use crate::shorten::shorten;
 
@@ -19,7 +19,12 @@ pub(crate) fn moment(moment: &Moment) -> String {
     if let Some(reserved) = moment.reserved {
         let _ = write!(text, ", {reserved} reserved");
     }
-    let _ = write!(text, ", at {:.3} s", moment.seconds);
+    text + ", " + &when(moment)
+}
+
+/// `at 1.234 s in step 3, backward of mlp`.
+pub(crate) fn when(moment: &Moment) -> String {
+    let mut text = format!("at {:.3} s", moment.seconds);
     if let Some(step) = moment.step {
         let _ = write!(text, " in step {step}");
     }
@@ -40,9 +45,23 @@ pub(crate) fn moment(moment: &Moment) -> String {
 }
 
 /// `2.000 GiB asked for at train.py:3 (main), `.
-fn request(moment: &Moment) -> String {
+pub(crate) fn request(moment: &Moment) -> String {
     let Some(request) = &moment.request else { return String::new() };
     let place = request.place.as_deref().map(shorten);
     let place = place.map_or_else(String::new, |place| format!(" at {place}"));
     format!("{} asked for{place}, ", request.bytes)
+}
+
+/// `+14.3 %`.
+pub(crate) fn percent(percent: f64) -> String {
+    let sign = if percent < 0.0 { "−" } else { "+" };
+    format!("{sign}{:.1} %", percent.abs())
+}
+
+/// `5 %` or `200.0 MiB`.
+pub(crate) fn limit(limit: Limit) -> String {
+    match limit {
+        Limit::Percent(percent) => format!("{percent} %"),
+        Limit::Bytes(bytes) => bytes.to_string(),
+    }
 }

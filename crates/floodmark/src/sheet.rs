@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use floodmark_analysis::{At, By, Detail, Report, Row};
+use floodmark_analysis::{At, By, Detail, Frame, Report, Row};
 use floodmark_trace::Bytes;
 
 use crate::shorten::shorten;
@@ -34,6 +34,16 @@ impl Sheet {
         let rows = report.rows.iter().map(|row| cells(row, &phases)).collect();
         Self { columns: columns(report, &phases), rows }
     }
+}
+
+/// Columns of numbers.
+pub(crate) fn numbers(titles: &[&str]) -> Vec<(String, Side)> {
+    titles.iter().map(|&title| (title.to_owned(), Side::Right)).collect()
+}
+
+/// Columns of words.
+pub(crate) fn words(titles: &[&str]) -> Vec<(String, Side)> {
+    titles.iter().map(|&title| (title.to_owned(), Side::Left)).collect()
 }
 
 fn columns(report: &Report, phases: &[String]) -> Vec<(String, Side)> {
@@ -83,13 +93,8 @@ fn cells(row: &Row, phases: &[String]) -> Cells {
     match &row.detail {
         Detail::Line { .. } | Detail::Op { .. } | Detail::Phase { .. } => only(usual(place)),
         Detail::Stack { frames, backward, .. } => {
-            let mut frames = frames.iter().map(|frame| shorten(&frame.to_string()).to_owned());
-            let mark = if *backward { " (backward)" } else { "" };
-            let innermost = frames.next().map_or(place, |frame| frame + mark);
-            Cells {
-                cells: usual(innermost),
-                below: frames.map(|frame| format!("  {frame}")).collect(),
-            }
+            let (innermost, below) = frames_below(frames, *backward, place);
+            Cells { cells: usual(innermost), below }
         }
         Detail::Category { largest, .. } => {
             let largest = largest.iter();
@@ -118,6 +123,18 @@ fn cells(row: &Row, phases: &[String]) -> Cells {
             only(cells)
         }
     }
+}
+
+/// The innermost frame of a stack, or `place` where it has none, and the frames to show below it.
+pub(crate) fn frames_below(
+    frames: &[Frame],
+    backward: bool,
+    place: String,
+) -> (String, Vec<String>) {
+    let mut frames = frames.iter().map(|frame| shorten(&frame.to_string()).to_owned());
+    let mark = if backward { " (backward)" } else { "" };
+    let innermost = frames.next().map_or(place, |frame| frame + mark);
+    (innermost, frames.map(|frame| format!("  {frame}")).collect())
 }
 
 /// `    mlp (MLP)`: the last part of the path, as deep as it lies.
@@ -152,11 +169,12 @@ fn capitalised(word: &str) -> String {
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
-fn signed(growth: i64) -> String {
-    let sign = match growth {
+/// `+1.500 GiB`, `−512 B`, `0 B`.
+pub(crate) fn signed(change: i64) -> String {
+    let sign = match change {
         0 => "",
         1.. => "+",
         _ => "−",
     };
-    format!("{sign}{}", Bytes(growth.unsigned_abs()))
+    format!("{sign}{}", Bytes(change.unsigned_abs()))
 }

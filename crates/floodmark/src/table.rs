@@ -1,31 +1,27 @@
-//! A report as a text table.
+//! An answer as a text table.
 
 use std::fmt::Write;
 
-use floodmark_analysis::{By, Report};
-
-use crate::info::plural;
-use crate::sentence;
+use crate::page::Page;
 use crate::sheet::{Cells, Sheet, Side};
 
-/// The text of a report: a sentence, what is missing, the rows, what was left out.
-pub fn render(report: &Report) -> String {
-    let mut text = sentence::moment(&report.at) + "\n";
-    for loss in &report.losses.0 {
+/// The text of an answer: a sentence, what is missing, the rows, what was left out.
+pub fn render(answer: impl Into<Page>) -> String {
+    let page = answer.into();
+    let mut text = String::new();
+    for sentence in &page.above {
+        let _ = writeln!(text, "{sentence}");
+    }
+    for loss in &page.losses {
         let _ = writeln!(text, "! {loss}");
     }
-    lay_out(&Sheet::of(report), &mut text);
-    if let Some(rest) = left_out(report) {
+    if let Some(sheet) = &page.sheet {
+        lay_out(sheet, &mut text);
+    }
+    for rest in &page.below {
         let _ = writeln!(text, "{rest}");
     }
     text
-}
-
-/// `… and 75 more rows, 1.200 GiB`.
-pub(crate) fn left_out(report: &Report) -> Option<String> {
-    let (rows, bytes) = report.left_out();
-    let kind = if report.by == By::Step { "earlier row" } else { "more row" };
-    (rows > 0).then(|| format!("… and {}, {bytes}", plural(rows as u64, kind)))
 }
 
 fn lay_out(sheet: &Sheet, text: &mut String) {

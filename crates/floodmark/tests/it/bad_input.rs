@@ -205,7 +205,15 @@ fn a_run_is_handed_to_python() {
 #[test]
 fn help_is_no_failure() {
     let folder = Folder::new();
-    for line in ["--help", "--version", "run --help", "report --help", "info --help"] {
+    for line in [
+        "--help",
+        "--version",
+        "run --help",
+        "report --help",
+        "info --help",
+        "diff --help",
+        "leaks --help",
+    ] {
         folder.command(line).assert().success();
     }
     folder.command("").assert().code(1);

@@ -8,6 +8,8 @@
 
 mod bad_input;
 mod commands;
+mod diff;
+mod leaks;
 mod program;
 #[path = "../../../floodmark-analysis/tests/it/script.rs"]
 mod script;
