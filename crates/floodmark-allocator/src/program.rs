@@ -203,7 +203,10 @@ impl<'a> Reader<'a> {
             blocks.map(|made| made.stream).chain(self.trace.segments.iter().map(|s| s.stream))
         {
             if self.stream_of.insert(text, 0).is_none() {
-                texts.push((self.trace.text(text.into()).and_then(handle).unwrap_or(0), text));
+                texts.push((
+                    self.trace.text(text.into()).and_then(stream_handle).unwrap_or(0),
+                    text,
+                ));
             }
         }
         texts.sort_unstable();
@@ -355,8 +358,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The number in `0x7f…`, or in decimal.
-fn handle(text: &str) -> Option<u64> {
+/// The handle of a stream from its text in a trace: `0x7f…`, or in decimal.
+pub fn stream_handle(text: &str) -> Option<u64> {
     text.strip_prefix("0x")
         .map_or_else(|| text.parse().ok(), |hex| u64::from_str_radix(hex, 16).ok())
 }

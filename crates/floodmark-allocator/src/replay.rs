@@ -37,13 +37,29 @@ pub struct Replay {
     pub unplaced: u64,
 }
 
+/// The memory right after an event.
+#[derive(Debug)]
+pub struct Now<'a>(&'a Heap<ByAddress>);
+
+impl Now<'_> {
+    /// The figures of `memory_stats()`.
+    pub fn stats(&self) -> &Statistics {
+        &self.0.stats
+    }
+
+    /// Sizes of all free blocks, in no order.
+    pub fn free(&self) -> impl Iterator<Item = Bytes> + '_ {
+        self.0.index.0.values().map(|&id| Bytes(self.0.block(id).size))
+    }
+}
+
 /// Follows the events of a device, the first `count` of the trace, and tells of each what it led to.
 pub fn replay(
     trace: &Trace,
     device: Device,
     config: &AllocatorConfig,
     count: u32,
-    after: impl FnMut(u32, &Statistics),
+    after: impl FnMut(u32, Now<'_>),
 ) -> Replay {
     let mut follower = Follower::new(trace, device, config, Sizes::Recorded);
     follower.follow(count, after);
@@ -121,12 +137,12 @@ impl<'a> Follower<'a> {
         }
     }
 
-    fn follow(&mut self, count: u32, mut after: impl FnMut(u32, &Statistics)) {
+    fn follow(&mut self, count: u32, mut after: impl FnMut(u32, Now<'_>)) {
         self.lay_base();
         for (at, event) in (0..count).zip(&self.trace.events) {
             if event.device == self.device {
                 self.apply(event.subject);
-                after(at, &self.heap.stats);
+                after(at, Now(&self.heap));
             }
         }
     }

@@ -70,9 +70,12 @@ pub fn stale_gradients(trace: &Trace, context: &Context, moment: &Moment) -> Avo
 /// temporaries of `foreach` implementations are the most of it.
 pub fn optimizer_temporaries(trace: &Trace, context: &Context, moment: &Moment) -> Avoidable {
     let live = Live::at(trace, moment);
-    Avoidable::of(&live, |id| {
-        context.work(id) == Phase::Optimizer && category(trace, context, id) == Category::Temporary
-    })
+    Avoidable::of(&live, |id| is_optimizer_temporary(trace, context, id))
+}
+
+/// Whether an optimizer's `step` made an allocation and let go of it.
+pub(crate) fn is_optimizer_temporary(trace: &Trace, context: &Context, id: AllocationId) -> bool {
+    context.work(id) == Phase::Optimizer && category(trace, context, id) == Category::Temporary
 }
 
 /// What was made after one event and before another.

@@ -98,6 +98,11 @@ impl Context {
         (!self.step_ends.is_empty()).then(|| u32::try_from(ended).unwrap_or(u32::MAX))
     }
 
+    /// The events that end a step.
+    pub(crate) fn step_ends(&self) -> &[u32] {
+        &self.step_ends
+    }
+
     /// How many steps ended.
     pub fn finished_steps(&self) -> u32 {
         u32::try_from(self.step_ends.len()).unwrap_or(u32::MAX)

@@ -208,6 +208,9 @@ impl Hint for DiffError {
 pub fn diff(a: &Trace, b: &Trace, question: &Question) -> Result<Diff, DiffError> {
     let in_a = |source| DiffError { side: Side::A, source };
     let in_b = |source| DiffError { side: Side::B, source };
+    if question.by == By::Segment {
+        return Err(in_a(QuestionError::SegmentsDiffer));
+    }
     let device = match question.device {
         Some(device) => device.canonical(),
         None => default_device(a, question.at).map_err(in_a)?,

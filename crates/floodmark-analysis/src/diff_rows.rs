@@ -50,6 +50,8 @@ pub(crate) fn parts<'a>(
             let (_, rows) = by_step::rows(live, context, usize::MAX);
             rows.into_iter().map(named_row).collect()
         }
+        // `diff` refuses it: segments have nothing but an address.
+        By::Segment => Vec::new(),
     }
 }
 

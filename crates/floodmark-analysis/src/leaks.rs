@@ -58,6 +58,9 @@ pub struct Leak {
     pub backward: bool,
     /// The stack of the newest block, innermost frame first.
     pub frames: Vec<Frame>,
+    /// What it gained and still holds, oldest first.
+    #[serde(skip)]
+    pub allocations: Vec<AllocationId>,
 }
 
 /// The answer. Its JSON is a contract, as that of a [`Report`](crate::Report).
@@ -246,6 +249,7 @@ fn leak(
         module,
         backward,
         frames,
+        allocations: gained,
     }
 }
 

@@ -5,6 +5,7 @@
 //! there it is the live blocks alone.
 
 use floodmark_trace::{Bytes, Device, Event, Subject, Trace};
+use hashbrown::HashSet;
 
 /// The totals of one device after some number of events.
 #[derive(Debug, Clone, Copy)]
@@ -165,4 +166,22 @@ pub(crate) fn peaks(trace: &Trace) -> Vec<Peak> {
         peak.reserved = peak.reserved.max(level.reserved());
     }
     levels.into_iter().map(|(level, peak)| Peak { end: level.allocated(), ..peak }).collect()
+}
+
+/// The most that would have been allocated on a device without some allocations.
+pub(crate) fn peak_without(trace: &Trace, device: Device, left_out: &HashSet<u32>) -> Bytes {
+    let mut level = Level::at_start(trace, device);
+    let mut peak = level.allocated();
+    for event in &trace.events {
+        let about = match event.subject {
+            Subject::Alloc(id) | Subject::FreeCompleted(id) => Some(id),
+            Subject::Free { allocation, .. } => Some(allocation),
+            _ => None,
+        };
+        if about.is_none_or(|id| !left_out.contains(&id.0)) {
+            level.apply(trace, event);
+            peak = peak.max(level.allocated());
+        }
+    }
+    peak
 }

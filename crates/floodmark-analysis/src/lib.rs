@@ -13,20 +13,24 @@
 //! - [`Context`]: in which step and phase each allocation was made; [`category`]: what it is.
 //! - [`Moment`]: the levels of a device at its peak, at a failed request, at the end, at a time.
 
+mod advice;
 mod align;
 mod at;
 mod avoidable;
 mod context;
 mod diff;
+mod fragmentation;
 mod idle;
 mod leaks;
 mod level;
 mod lifetime;
 mod moment;
+mod oom;
 mod place;
 mod question_error;
 mod report;
 mod row;
+mod simulation;
 mod summary;
 
 mod by_category;
@@ -34,6 +38,7 @@ mod by_line;
 mod by_module;
 mod by_op;
 mod by_phase;
+mod by_segment;
 mod by_stack;
 mod by_step;
 mod by_tensor;
@@ -41,17 +46,24 @@ mod categories;
 mod diff_rows;
 mod groups;
 
+pub use advice::{Advice, AdviceKind, AdviceReport, advise};
 pub use align::Side;
 pub use at::{At, NotAMoment};
 pub use avoidable::{Avoidable, optimizer_temporaries, stale_gradients};
 pub use categories::category;
 pub use context::{Context, Phase};
 pub use diff::{Both, Diff, DiffDetail, DiffError, DiffRow, Limit, Peaks, Total, diff};
+pub use fragmentation::{Fragmentation, FragmentationAt, FragmentationReport};
 pub use idle::{Idle, IdleLine, idle};
 pub use leaks::{Leak, Leaks, leaks};
 pub use moment::{Moment, Request, default_device, moment};
+pub use oom::{OomClass, OomReport, Proof, oom};
 pub use place::Frame;
 pub use question_error::QuestionError;
 pub use report::{By, FORMAT, NotAGrouping, Question, Report, report};
 pub use row::{Detail, Largest, Row};
+pub use simulation::{
+    FailedRequest, RecordedRun, SimulatedRun, Simulation, SimulationError, SimulationQuestion,
+    simulation,
+};
 pub use summary::{DeviceSummary, Summary, summary};

@@ -19,6 +19,12 @@ pub enum QuestionError {
         /// Those that are there.
         recorded: Vec<Device>,
     },
+    /// The allocator of the device tells nothing of segments.
+    #[error("the trace does not tell what torch took from the driver")]
+    NoSegments,
+    /// Segments of two traces have nothing in common.
+    #[error("two traces cannot be compared by segment: addresses mean nothing in the other one")]
+    SegmentsDiffer,
     /// Every request was met.
     #[error("no request failed in this trace")]
     NoOom,
@@ -55,6 +61,10 @@ impl Hint for QuestionError {
         match self {
             Self::NothingAllocated => {
                 Some("did the program use torch? `floodmark info` says what was recorded")
+            }
+            Self::SegmentsDiffer => Some("compare by `line`, `module` or `category`"),
+            Self::NoSegments => {
+                Some("the CPU has no segments; choose a CUDA device with `--device`")
             }
             Self::NoSuchDevice { .. } => Some("choose one of them with `--device`"),
             Self::NoOom => Some("`--at peak` shows the moment that came nearest to it"),

@@ -2,16 +2,21 @@
 
 use std::str::FromStr;
 
+use floodmark_allocator::Layout;
 use floodmark_trace::{Bytes, Device, Losses, Trace};
 use serde::{Serialize, Serializer};
 
 use crate::at::At;
 use crate::context::Context;
+use crate::fragmentation::{FragmentationReport, fragmentation};
 use crate::groups::Live;
 use crate::moment::{Moment, default_device, moment};
 use crate::question_error::QuestionError;
 use crate::row::Row;
-use crate::{by_category, by_line, by_module, by_op, by_phase, by_stack, by_step, by_tensor};
+use crate::simulation::Bench;
+use crate::{
+    by_category, by_line, by_module, by_op, by_phase, by_segment, by_stack, by_step, by_tensor,
+};
 
 /// The version of the JSON that a [`Report`] becomes.
 pub const FORMAT: u32 = 1;
@@ -36,11 +41,13 @@ pub enum By {
     Tensor,
     /// Training steps.
     Step,
+    /// What torch took from the driver.
+    Segment,
 }
 
 impl By {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Line,
         Self::Stack,
         Self::Module,
@@ -49,6 +56,7 @@ impl By {
         Self::Category,
         Self::Tensor,
         Self::Step,
+        Self::Segment,
     ];
 
     /// Its name on the command line and in JSON.
@@ -62,13 +70,16 @@ impl By {
             Self::Category => "category",
             Self::Tensor => "tensor",
             Self::Step => "step",
+            Self::Segment => "segment",
         }
     }
 }
 
 /// The text names no grouping.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("a report is by `line`, `stack`, `module`, `op`, `phase`, `category`, `tensor` or `step`")]
+#[error(
+    "a report is by `line`, `stack`, `module`, `op`, `phase`, `category`, `tensor`, `step` or `segment`"
+)]
 pub struct NotAGrouping;
 
 impl FromStr for By {
@@ -123,6 +134,9 @@ pub struct Report {
     pub requested: Option<Bytes>,
     /// What is missing from the recording.
     pub losses: Losses,
+    /// Memory that is of no use, in a report by segment.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fragmentation: Option<FragmentationReport>,
     /// How many rows there are, those left out included.
     pub total_rows: usize,
     /// The rows.
@@ -147,6 +161,7 @@ pub fn report(trace: &Trace, question: &Question) -> Result<Report, QuestionErro
     let at = moment(trace, &context, device, question.at)?;
     let live = Live::at(trace, &at);
     let top = question.top.unwrap_or(usize::MAX);
+    let mut found = None;
     let (total_rows, mut rows) = match question.by {
         By::Line => largest_first(by_line::rows(&live, question.torch_frames), top),
         By::Stack => largest_first(by_stack::rows(&live, question.torch_frames), top),
@@ -156,6 +171,11 @@ pub fn report(trace: &Trace, question: &Question) -> Result<Report, QuestionErro
         By::Module => by_module::rows(&live, top),
         By::Tensor => by_tensor::rows(&live, &context, top),
         By::Step => by_step::rows(&live, &context, top),
+        By::Segment => {
+            let (numbers, layout) = segments(trace, &context, device, &at)?;
+            found = Some(numbers);
+            by_segment::rows(&layout, top)
+        }
     };
     accumulate(&mut rows);
     Ok(Report {
@@ -169,9 +189,20 @@ pub fn report(trace: &Trace, question: &Question) -> Result<Report, QuestionErro
         requested: at.requested,
         at,
         losses: trace.losses.clone(),
+        fragmentation: found,
         total_rows,
         rows,
     })
+}
+
+fn segments(
+    trace: &Trace,
+    context: &Context,
+    device: Device,
+    at: &Moment,
+) -> Result<(FragmentationReport, Layout), QuestionError> {
+    let bench = Bench::new(trace, Some(device), None).map_err(|_| QuestionError::NoSegments)?;
+    Ok(fragmentation(trace, context, device, &bench.config(), at.after))
 }
 
 fn largest_first(mut rows: Vec<Row>, top: usize) -> (usize, Vec<Row>) {

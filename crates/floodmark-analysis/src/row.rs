@@ -37,7 +37,8 @@ impl Row {
             | Detail::Phase { .. }
             | Detail::Category { .. }
             | Detail::Tensor { .. }
-            | Detail::Step { .. } => self.bytes,
+            | Detail::Step { .. }
+            | Detail::Segment { .. } => self.bytes,
         }
     }
 }
@@ -118,6 +119,21 @@ pub enum Detail {
         module: Option<String>,
         /// The step in which it was made.
         step: Option<u32>,
+    },
+    /// A stretch of memory from the driver. The row's `bytes` are allocated in it.
+    Segment {
+        /// Where it begins.
+        addr: u64,
+        /// How long it is.
+        segment: Bytes,
+        /// Let go of, and still used by a stream.
+        pending: Bytes,
+        /// Free.
+        free: Bytes,
+        /// The largest free piece.
+        largest_free: Bytes,
+        /// A picture: `█` allocated, `▒` pending, `·` free.
+        picture: String,
     },
     /// A step. The row's `bytes` were made in it and are there at the moment of the report.
     Step {

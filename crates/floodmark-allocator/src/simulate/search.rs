@@ -46,12 +46,7 @@ impl<O: Observer> Simulator<'_, O> {
 
     /// A free block before unmapped space is left alone while a slightly larger enclosed one is there:
     /// goes on while the next block, with the space behind it, is smaller.
-    fn avoid_the_growing_end(
-        &self,
-        wanted: &Wanted,
-        mut place: Place,
-        mut id: BlockId,
-    ) -> BlockId {
+    fn avoid_the_growing_end(&self, wanted: &Wanted, mut place: Place, mut id: BlockId) -> BlockId {
         let pool = self.heap.index.pool(wanted.pool, wanted.is_small);
         let free = &pool.free[usize::from(wanted.stream)];
         while self.heap.block(id).is_expandable {
