@@ -33,7 +33,8 @@ LINKED_BY_NOBODY = {"floodmark-phantom"}
 # Which crates may use a library. A name that ends in `*` stands for all that begin like it.
 ROOMS = {
     "arrow-*": {"floodmark-trace", "floodmark-python"},
-    "zstd": {"floodmark-trace"},
+    "flate2": {"floodmark-snapshot"},
+    "zstd": {"floodmark-snapshot", "floodmark-trace"},
     "pyo3*": {"floodmark-python"},
     "parquet": {"floodmark-export"},
     "inferno": {"floodmark-export"},

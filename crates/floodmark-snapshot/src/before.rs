@@ -1,0 +1,229 @@
+//! What was there before the history began: the end of the story, told backwards.
+//!
+//! The history is a ring, so it has nearly always lost its beginning. But the segments and blocks at the end
+//! are known. What is there at the end and was not made in the history was there before it; so was what was
+//! let go of without having been made.
+
+use std::collections::BTreeMap;
+
+use hashbrown::{HashMap, HashSet};
+
+use crate::parts::{Block, Segment, State};
+use crate::tape::{Action, Entry, Reel, Tape};
+
+/// Every block is a multiple of this: `kMinBlockSize` of the caching allocator.
+const BLOCK_BYTES: u64 = 512;
+
+/// The least that the allocator hands out for a request. What it really handed out is not in the history.
+pub(crate) fn rounded(requested: u64) -> u64 {
+    requested.max(1).checked_next_multiple_of(BLOCK_BYTES).unwrap_or(requested)
+}
+
+/// A block from before.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BaseBlock {
+    pub(crate) addr: u64,
+    pub(crate) bytes: u64,
+    pub(crate) requested: u64,
+    pub(crate) stream: u64,
+    pub(crate) pool: Option<u32>,
+    pub(crate) stack: u32,
+}
+
+/// A stretch of a segment from before.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Stretch {
+    pub(crate) bytes: u64,
+    pub(crate) stream: u64,
+    pub(crate) pool: Option<u32>,
+    pub(crate) stack: u32,
+}
+
+/// The beginning of one device, and how much follows.
+#[derive(Debug, Default)]
+pub(crate) struct Before {
+    pub(crate) blocks: Vec<BaseBlock>,
+    pub(crate) segments: BTreeMap<u64, Stretch>,
+    pub(crate) allocations: usize,
+    /// In the order in which they were met.
+    pub(crate) streams: Vec<u64>,
+    known_streams: HashSet<u64>,
+}
+
+/// The device as it was at the end.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AtEnd<'a> {
+    /// In the order of their addresses.
+    pub(crate) segments: &'a [Segment],
+    pub(crate) blocks: &'a [Block],
+}
+
+impl<'a> AtEnd<'a> {
+    /// The segment around an address.
+    pub(crate) fn segment_of(&self, addr: u64) -> Option<&'a Segment> {
+        let after = self.segments.partition_point(|segment| segment.addr <= addr);
+        let segment = self.segments.get(after.checked_sub(1)?)?;
+        (addr - segment.addr < segment.bytes).then_some(segment)
+    }
+
+    /// The blocks of a segment.
+    pub(crate) fn blocks_of(&self, segment: &Segment) -> &'a [Block] {
+        let range = segment.blocks.first as usize..segment.blocks.end as usize;
+        self.blocks.get(range).unwrap_or_default()
+    }
+}
+
+/// Reads the history of a device and finds what was there before it.
+pub(crate) fn look_back(tape: &mut Tape, reel: Option<Reel>, end: AtEnd<'_>) -> Before {
+    let mut before = Before::default();
+    let mut seen = Seen::default();
+    if let Some(mut reel) = reel {
+        while let Some(entry) = tape.next(&mut reel, false) {
+            seen.look_at(&entry, &mut before, end);
+        }
+    }
+    for segment in end.segments {
+        before.note_stream(segment.stream);
+        before.add_survivors(segment, end.blocks_of(segment), &seen);
+        before.add(segment.addr, Stretch {
+            bytes: segment.bytes,
+            stream: segment.stream,
+            pool: segment.pool,
+            stack: segment.stack,
+        });
+    }
+    for entry in seen.segment_events.iter().rev() {
+        match entry.action {
+            Action::SegmentAlloc | Action::SegmentMap => before.remove(entry.addr, entry.size),
+            _ => before.add(entry.addr, Stretch {
+                bytes: entry.size,
+                stream: entry.around.stream,
+                pool: entry.around.pool.checked_sub(1),
+                stack: 0,
+            }),
+        }
+    }
+    before.blocks.sort_by_key(|block| block.addr);
+    before
+}
+
+/// What the history says of addresses.
+#[derive(Debug, Default)]
+struct Seen {
+    live: HashMap<u64, ()>,
+    freed_first: HashSet<u64>,
+    segment_events: Vec<Entry>,
+}
+
+impl Seen {
+    fn look_at(&mut self, entry: &Entry, before: &mut Before, end: AtEnd<'_>) {
+        before.note_stream(entry.around.stream);
+        match entry.action {
+            Action::Alloc => {
+                self.live.insert(entry.addr, ());
+                before.allocations += 1;
+            }
+            Action::FreeRequested => {
+                if self.live.remove(&entry.addr).is_none() && self.freed_first.insert(entry.addr) {
+                    let around = end.segment_of(entry.addr);
+                    before.blocks.push(BaseBlock {
+                        addr: entry.addr,
+                        bytes: rounded(entry.size),
+                        requested: entry.size,
+                        stream: entry.around.stream,
+                        pool: entry
+                            .around
+                            .pool
+                            .checked_sub(1)
+                            .or_else(|| around.and_then(|segment| segment.pool)),
+                        stack: 0,
+                    });
+                }
+            }
+            Action::SegmentAlloc
+            | Action::SegmentFree
+            | Action::SegmentMap
+            | Action::SegmentUnmap => self.segment_events.push(*entry),
+            Action::FreeCompleted | Action::Oom | Action::Annotate => {}
+        }
+    }
+}
+
+impl Before {
+    fn note_stream(&mut self, stream: u64) {
+        if self.streams.first() != Some(&stream) && self.known_streams.insert(stream) {
+            self.streams.push(stream);
+        }
+    }
+
+    /// Blocks that are there at the end and were not made in the history.
+    fn add_survivors(&mut self, segment: &Segment, blocks: &[Block], seen: &Seen) {
+        for block in blocks {
+            let is_news = block.state == State::Allocated
+                && !seen.live.contains_key(&block.addr)
+                && !seen.freed_first.contains(&block.addr);
+            if is_news {
+                self.blocks.push(BaseBlock {
+                    addr: block.addr,
+                    bytes: block.size,
+                    requested: block.requested,
+                    stream: segment.stream,
+                    pool: segment.pool,
+                    stack: block.stack,
+                });
+            }
+        }
+    }
+
+    fn add(&mut self, addr: u64, stretch: Stretch) {
+        if stretch.bytes == 0 {
+            return;
+        }
+        self.remove(addr, stretch.bytes);
+        self.segments.insert(addr, stretch);
+    }
+
+    /// Takes a stretch out of what is there, be it a whole segment or a part of one.
+    fn remove(&mut self, addr: u64, bytes: u64) {
+        let end = addr.saturating_add(bytes);
+        let reaches_in = self.segments.range(..addr).next_back().filter(|&(&start, stretch)| {
+            start.saturating_add(stretch.bytes) > addr
+        });
+        let first = reaches_in.map_or(addr, |(&start, _)| start);
+        let touched: Vec<u64> = self.segments.range(first..end).map(|(&start, _)| start).collect();
+        for start in touched {
+            let Some(stretch) = self.segments.remove(&start) else { continue };
+            let stretch_end = start.saturating_add(stretch.bytes);
+            if start < addr {
+                self.segments.insert(start, Stretch { bytes: addr - start, ..stretch });
+            }
+            if stretch_end > end {
+                self.segments.insert(end, Stretch { bytes: stretch_end - end, ..stretch });
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_is_taken_out_of_a_segment() {
+        let stretch = |bytes| Stretch { bytes, stream: 0, pool: None, stack: 0 };
+        let mut before = Before::default();
+        before.add(1000, stretch(100));
+        before.add(2000, stretch(100));
+        before.remove(1020, 30);
+        before.remove(1990, 20);
+        before.remove(5000, 1);
+        let left: Vec<_> = before.segments.iter().map(|(&at, left)| (at, left.bytes)).collect();
+        assert_eq!(left, [(1000, 20), (1050, 50), (2010, 90)]);
+    }
+
+    #[test]
+    fn a_request_is_rounded_as_the_allocator_does() {
+        assert_eq!([0, 1, 512, 513].map(rounded), [512, 512, 512, 1024]);
+        assert_eq!(rounded(u64::MAX), u64::MAX);
+    }
+}

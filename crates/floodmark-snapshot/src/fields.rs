@@ -1,0 +1,82 @@
+//! The items of one dict: a place for every key that we know, the rest is let go of.
+
+use crate::value::{ListOf, Range, Value};
+use crate::words::{self, KEYS, Word};
+
+/// Values by key.
+#[derive(Debug)]
+pub(crate) struct Fields {
+    /// One bit a key. Values without their bit are left from another dict.
+    present: u64,
+    values: [Value; KEYS],
+}
+
+impl Fields {
+    pub(crate) fn new() -> Self {
+        Self { present: 0, values: [Value::Opaque; KEYS] }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.present = 0;
+    }
+
+    #[inline]
+    pub(crate) fn set(&mut self, key: Word, value: Value) {
+        if let Some(slot) = self.values.get_mut(key as usize) {
+            *slot = value;
+            self.present |= 1 << key;
+        }
+    }
+
+    /// One bit for each key that is there.
+    pub(crate) fn present(&self) -> u64 {
+        self.present
+    }
+
+    pub(crate) fn has(&self, key: Word) -> bool {
+        self.present >> key & 1 == 1
+    }
+
+    fn get(&self, key: Word) -> Value {
+        if self.has(key) { self.values[key as usize] } else { Value::Opaque }
+    }
+
+    /// A number that cannot be negative; 0 when there is none.
+    pub(crate) fn number(&self, key: Word) -> u64 {
+        let Value::Int(number) = self.get(key) else { return 0 };
+        u64::try_from(number).unwrap_or(0)
+    }
+
+    /// A text; the empty one when there is none.
+    pub(crate) fn word(&self, key: Word) -> Word {
+        let Value::Word(word) = self.get(key) else { return words::EMPTY };
+        word
+    }
+
+    pub(crate) fn pool(&self, key: Word) -> Option<u32> {
+        let Value::Pool(pool) = self.get(key) else { return None };
+        Some(pool)
+    }
+
+    /// The call stack; the empty one when there is none.
+    pub(crate) fn stack(&self) -> u32 {
+        let Value::Stack(stack) = self.get(words::FRAMES) else { return 0 };
+        stack
+    }
+
+    pub(crate) fn list(&self, key: Word, of: ListOf) -> Option<Range> {
+        match self.get(key) {
+            Value::List(kind, range) if kind == of => Some(range),
+            _ => None,
+        }
+    }
+
+    /// Whether there is something in the list of this key. A list of empty lists counts as empty.
+    pub(crate) fn is_filled(&self, key: Word) -> bool {
+        match self.get(key) {
+            Value::List(ListOf::Traces, _) | Value::Opaque | Value::Stack(0) => false,
+            Value::List(..) | Value::Event(_) => true,
+            _ => false,
+        }
+    }
+}

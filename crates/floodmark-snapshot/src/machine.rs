@@ -1,0 +1,493 @@
+//! The pickle machine: reads opcodes of protocols 0 to 5, as data.
+//!
+//! No opcode can run code: those that ask Python to import or call something are errors. Nothing becomes a
+//! tree of objects: what a dict is, is known when its items are set, and then it is one small
+//! [`Value`]. `pickletools.py` of CPython is the reference for the opcodes.
+
+use crate::error::SnapshotError;
+use crate::memo::Memo;
+use crate::open::Open;
+use crate::opcode::{self as op, name};
+use crate::parts::Parts;
+use crate::source::Source;
+use crate::value::Value;
+
+/// More values than this at once are in no snapshot: the C++ pickler lists all events of a device.
+const MOST_VALUES: usize = 1 << 25;
+/// Lists and dicts inside each other.
+const MOST_MARKS: usize = 1 << 12;
+const NEWEST_PROTOCOL: u8 = 5;
+
+/// Runs one pickle.
+pub(crate) struct Machine<S> {
+    source: S,
+    stack: Vec<Value>,
+    /// Heights of the stack.
+    marks: Vec<usize>,
+    memo: Memo,
+    open: Open,
+    parts: Parts,
+    /// The opcode that runs, and where it is.
+    opcode: u8,
+    offset: u64,
+}
+
+impl<S: Source> Machine<S> {
+    pub(crate) fn new(source: S) -> Self {
+        Self {
+            source,
+            stack: Vec::new(),
+            marks: Vec::new(),
+            memo: Memo::default(),
+            open: Open::default(),
+            parts: Parts::new(),
+            opcode: 0,
+            offset: 0,
+        }
+    }
+
+    /// Reads to the end of the pickle: what it holds, and of what that consists.
+    pub(crate) fn run(mut self) -> Result<(Value, Parts), SnapshotError> {
+        loop {
+            self.offset = self.source.offset();
+            self.opcode = self.source.byte()?;
+            if self.opcode == op::STOP {
+                let top = self.pop()?;
+                let value = self.close(top)?;
+                return Ok((value, self.parts));
+            }
+            self.step()?;
+        }
+    }
+
+    #[inline]
+    fn step(&mut self) -> Result<(), SnapshotError> {
+        match self.opcode {
+            op::LONG_BINGET => {
+                let index = u32::from_le_bytes(self.source.array()?);
+                self.get(index)
+            }
+            op::BINGET => {
+                let index = self.source.byte()?;
+                self.get(index.into())
+            }
+            op::MEMOIZE => self.put(self.memo.next_index()),
+            op::LONG1 => {
+                let length = self.source.byte()?;
+                self.long(length.into())
+            }
+            op::MARK => self.mark(),
+            op::BININT1 => {
+                let number = self.source.byte()?;
+                self.push(Value::Int(number.into()))
+            }
+            op::BININT => {
+                let number = i32::from_le_bytes(self.source.array()?);
+                self.push(Value::Int(number.into()))
+            }
+            op::BININT2 => {
+                let number = u16::from_le_bytes(self.source.array()?);
+                self.push(Value::Int(number.into()))
+            }
+            op::SHORT_BINUNICODE => {
+                let length = self.source.byte()?;
+                self.text(length.into())
+            }
+            op::EMPTY_DICT => {
+                let dict = self.open.dict(self.offset)?;
+                self.push(dict)
+            }
+            op::EMPTY_LIST => {
+                let list = self.open.list(self.offset)?;
+                self.push(list)
+            }
+            op::SETITEMS => self.set_items(),
+            op::APPENDS => self.append_items(),
+            _ => self.seldom(),
+        }
+    }
+
+    /// Opcodes that a snapshot has a few of.
+    fn seldom(&mut self) -> Result<(), SnapshotError> {
+        match self.opcode {
+            op::NONE | op::EMPTY_SET => self.push(Value::Opaque),
+            op::NEWTRUE => self.push(Value::Int(1)),
+            op::NEWFALSE => self.push(Value::Int(0)),
+            op::EMPTY_TUPLE => self.push(Value::Stack(0)),
+            op::TUPLE1 => self.tuple(1),
+            op::TUPLE2 => self.tuple(2),
+            op::TUPLE3 => self.tuple(3),
+            op::TUPLE => {
+                let base = self.pop_mark()?;
+                self.tuple(self.stack.len() - base)
+            }
+            op::APPEND => self.append_item(),
+            op::SETITEM => self.set_item(),
+            op::LIST => self.list_of_items(),
+            op::DICT => self.dict_of_items(),
+            op::FROZENSET | op::ADDITEMS => {
+                let base = self.pop_mark()?;
+                self.drop_above(base)?;
+                if self.opcode == op::FROZENSET { self.push(Value::Opaque) } else { Ok(()) }
+            }
+            op::POP => self.pop_item(),
+            op::POP_MARK => {
+                let base = self.pop_mark()?;
+                self.drop_above(base)
+            }
+            op::DUP => {
+                let top = *self.stack.last().ok_or_else(|| self.underflow())?;
+                self.push(shared(top))
+            }
+            op::BINPUT => {
+                let index = self.source.byte()?;
+                self.put(index.into())
+            }
+            op::LONG_BINPUT => {
+                let index = u32::from_le_bytes(self.source.array()?);
+                self.put(index)
+            }
+            op::LONG4 => {
+                let length = i32::from_le_bytes(self.source.array()?);
+                let length = u64::try_from(length).map_err(|_| self.bad_argument())?;
+                self.long(length)
+            }
+            op::BINFLOAT => self.skip_value(8),
+            op::PROTO => self.protocol(),
+            // How a pickle is cut into frames changes nothing: what is in them follows.
+            op::FRAME => self.source.take(8).map(|_| ()),
+            _ => self.texts_and_bytes(),
+        }
+    }
+
+    fn texts_and_bytes(&mut self) -> Result<(), SnapshotError> {
+        match self.opcode {
+            op::BINUNICODE => {
+                let length = self.length4()?;
+                self.text(length)
+            }
+            op::BINUNICODE8 => {
+                let length = self.length8()?;
+                self.text(length)
+            }
+            // Python 2 wrote its texts like this.
+            op::SHORT_BINSTRING => {
+                let length = self.source.byte()?;
+                self.python2_text(length.into())
+            }
+            op::BINSTRING => {
+                let length = i32::from_le_bytes(self.source.array()?);
+                let length = u64::try_from(length).map_err(|_| self.bad_argument())?;
+                self.python2_text(length)
+            }
+            op::SHORT_BINBYTES => {
+                let length = self.source.byte()?;
+                self.skip_value(length.into())
+            }
+            op::BINBYTES => {
+                let length = self.length4()?;
+                self.skip_value(length)
+            }
+            op::BINBYTES8 => {
+                let length = self.length8()?;
+                self.skip_value(length)
+            }
+            op::INT | op::LONG | op::FLOAT | op::STRING | op::UNICODE | op::GET | op::PUT => {
+                self.line()
+            }
+            byte => Err(match op::runs_code(byte) {
+                Some(opcode) => SnapshotError::AsksToRunCode { opcode, offset: self.offset },
+                None => SnapshotError::UnknownOpcode { byte, offset: self.offset },
+            }),
+        }
+    }
+
+    /// Opcodes of protocol 0: their argument is the rest of the line.
+    fn line(&mut self) -> Result<(), SnapshotError> {
+        let bad = self.bad_argument();
+        let line = self.source.line()?;
+        let Ok(line) = std::str::from_utf8(line) else { return Err(bad) };
+        let line = line.strip_suffix('\r').unwrap_or(line);
+        let value = match self.opcode {
+            op::INT | op::LONG => {
+                let digits = line.strip_suffix('L').unwrap_or(line);
+                op::decimal(digits).ok_or(bad)?
+            }
+            op::FLOAT => line.parse::<f64>().map(|_| Value::Opaque).map_err(|_| bad)?,
+            op::STRING => Value::Word(self.parts.words.intern(op::quoted(line).ok_or(bad)?)),
+            op::UNICODE => Value::Word(self.parts.words.intern(&op::unescaped(line))),
+            op::GET => {
+                let index = line.parse().map_err(|_| bad)?;
+                return self.get(index);
+            }
+            _ => {
+                let index = line.parse().map_err(|_| bad)?;
+                return self.put(index);
+            }
+        };
+        self.push(value)
+    }
+
+    fn protocol(&mut self) -> Result<(), SnapshotError> {
+        match self.source.byte()? {
+            protocol if protocol > NEWEST_PROTOCOL => Err(SnapshotError::UnknownProtocol(protocol)),
+            _ => Ok(()),
+        }
+    }
+
+    fn length4(&mut self) -> Result<u64, SnapshotError> {
+        Ok(u32::from_le_bytes(self.source.array()?).into())
+    }
+
+    fn length8(&mut self) -> Result<u64, SnapshotError> {
+        Ok(u64::from_le_bytes(self.source.array()?))
+    }
+
+    /// A whole number of any length. Those that do not fit 64 bits are nothing that torch writes.
+    #[inline]
+    fn long(&mut self, length: u64) -> Result<(), SnapshotError> {
+        let bytes = self.source.take(length)?;
+        let value = op::little_endian(bytes).map_or(Value::Opaque, Value::Int);
+        self.push(value)
+    }
+
+    #[inline]
+    fn text(&mut self, length: u64) -> Result<(), SnapshotError> {
+        let bad = (name(self.opcode), self.offset);
+        let bytes = self.source.take(length)?;
+        let word = match std::str::from_utf8(bytes) {
+            Ok(text) => self.parts.words.intern(text),
+            // Python writes half a surrogate pair, of which file names may consist, as three bytes.
+            Err(_) if op::is_utf8_with_surrogates(bytes) => {
+                self.parts.words.intern(&String::from_utf8_lossy(bytes))
+            }
+            Err(_) => return Err(SnapshotError::BadArgument { opcode: bad.0, offset: bad.1 }),
+        };
+        self.push(Value::Word(word))
+    }
+
+    fn python2_text(&mut self, length: u64) -> Result<(), SnapshotError> {
+        let text = String::from_utf8_lossy(self.source.take(length)?);
+        let word = self.parts.words.intern(&text);
+        self.push(Value::Word(word))
+    }
+
+    fn skip_value(&mut self, length: u64) -> Result<(), SnapshotError> {
+        self.source.take(length)?;
+        self.push(Value::Opaque)
+    }
+
+    #[inline]
+    fn push(&mut self, value: Value) -> Result<(), SnapshotError> {
+        if self.stack.len() >= MOST_VALUES {
+            return Err(SnapshotError::TooDeep { offset: self.offset });
+        }
+        self.stack.push(value);
+        Ok(())
+    }
+
+    /// The value on top, which must lie above the last mark.
+    #[inline]
+    fn pop(&mut self) -> Result<Value, SnapshotError> {
+        if self.marks.last().is_some_and(|&mark| self.stack.len() <= mark) {
+            return Err(self.underflow());
+        }
+        self.stack.pop().ok_or_else(|| self.underflow())
+    }
+
+    fn mark(&mut self) -> Result<(), SnapshotError> {
+        if self.marks.len() >= MOST_MARKS {
+            return Err(SnapshotError::TooDeep { offset: self.offset });
+        }
+        self.marks.push(self.stack.len());
+        Ok(())
+    }
+
+    #[inline]
+    fn pop_mark(&mut self) -> Result<usize, SnapshotError> {
+        let base = self.marks.pop().ok_or_else(|| self.underflow())?;
+        if base <= self.stack.len() { Ok(base) } else { Err(self.underflow()) }
+    }
+
+    fn drop_above(&mut self, base: usize) -> Result<(), SnapshotError> {
+        while self.stack.len() > base {
+            let value = self.pop()?;
+            self.close(value)?;
+        }
+        Ok(())
+    }
+
+    fn pop_item(&mut self) -> Result<(), SnapshotError> {
+        // A mark may be what lies on top.
+        if self.marks.last() == Some(&self.stack.len()) {
+            self.marks.pop();
+            return Ok(());
+        }
+        let value = self.pop()?;
+        self.close(value).map(|_| ())
+    }
+
+    #[inline]
+    fn get(&mut self, index: u32) -> Result<(), SnapshotError> {
+        let Some(value) = self.memo.get(index) else {
+            return Err(SnapshotError::MissingMemo { index: index.into(), offset: self.offset });
+        };
+        self.push(value)
+    }
+
+    #[inline]
+    fn put(&mut self, index: u32) -> Result<(), SnapshotError> {
+        let top = *self.stack.last().ok_or_else(|| self.underflow())?;
+        self.open.remember(top, index);
+        self.memo.put(index, shared(top));
+        Ok(())
+    }
+
+    /// What a value is now that nothing will be added to it.
+    #[inline]
+    fn close(&mut self, value: Value) -> Result<Value, SnapshotError> {
+        match value {
+            Value::OpenDict(_) | Value::OpenList(_) => {
+                Ok(self.open.close(value, &mut self.parts, &mut self.memo))
+            }
+            closed => Ok(closed),
+        }
+    }
+
+    fn tuple(&mut self, length: usize) -> Result<(), SnapshotError> {
+        let mut last_two = [Value::Opaque; 2];
+        for at in 0..length {
+            let value = self.pop()?;
+            let value = self.close(value)?;
+            if let Some(slot) = last_two.get_mut(at) {
+                *slot = value;
+            }
+        }
+        let value = match (length, last_two) {
+            (0, _) => Value::Stack(0),
+            (2, [Value::Int(second), Value::Int(first)]) => self.parts.pool((first, second)),
+            _ => Value::Opaque,
+        };
+        self.push(value)
+    }
+
+    fn append_item(&mut self) -> Result<(), SnapshotError> {
+        let value = self.pop()?;
+        let value = self.close(value)?;
+        let target = *self.stack.last().ok_or_else(|| self.underflow())?;
+        self.append(target, value)
+    }
+
+    #[inline]
+    fn append_items(&mut self) -> Result<(), SnapshotError> {
+        let base = self.pop_mark()?;
+        let target = base.checked_sub(1).and_then(|at| self.stack.get(at)).copied();
+        let target = target.ok_or_else(|| self.underflow())?;
+        for at in base..self.stack.len() {
+            let value = self.close(self.stack[at])?;
+            self.append(target, value)?;
+        }
+        self.stack.truncate(base);
+        Ok(())
+    }
+
+    #[inline]
+    fn append(&mut self, target: Value, value: Value) -> Result<(), SnapshotError> {
+        match target {
+            Value::OpenList(list) => {
+                self.open.append(list, value, &mut self.parts);
+                Ok(())
+            }
+            // The same list, met again while it is being made: nothing that torch writes.
+            Value::Opaque => Ok(()),
+            _ => Err(self.bad_argument()),
+        }
+    }
+
+    fn list_of_items(&mut self) -> Result<(), SnapshotError> {
+        let base = self.pop_mark()?;
+        let list = self.open.list(self.offset)?;
+        for at in base..self.stack.len() {
+            let value = self.close(self.stack[at])?;
+            self.append(list, value)?;
+        }
+        self.stack.truncate(base);
+        self.push(list)
+    }
+
+    fn set_item(&mut self) -> Result<(), SnapshotError> {
+        let value = self.pop()?;
+        let value = self.close(value)?;
+        let key = self.pop()?;
+        let key = self.close(key)?;
+        let target = *self.stack.last().ok_or_else(|| self.underflow())?;
+        self.set(target, key, value)
+    }
+
+    /// Sets all items of a dict, with which it is whole: picklers set them at once.
+    #[inline]
+    fn set_items(&mut self) -> Result<(), SnapshotError> {
+        let base = self.pop_mark()?;
+        let target = base.checked_sub(1).and_then(|at| self.stack.get(at)).copied();
+        let target = target.ok_or_else(|| self.underflow())?;
+        self.set_above(base, target)?;
+        let whole = self.close(target)?;
+        if let Some(last) = self.stack.last_mut() {
+            *last = whole;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn set_above(&mut self, base: usize, target: Value) -> Result<(), SnapshotError> {
+        if (self.stack.len() - base) % 2 == 1 {
+            return Err(self.underflow());
+        }
+        for at in (base..self.stack.len()).step_by(2) {
+            let (key, value) = (self.stack[at], self.stack[at + 1]);
+            let key = self.close(key)?;
+            let value = self.close(value)?;
+            self.set(target, key, value)?;
+        }
+        self.stack.truncate(base);
+        Ok(())
+    }
+
+    #[inline]
+    fn set(&mut self, target: Value, key: Value, value: Value) -> Result<(), SnapshotError> {
+        match (target, key) {
+            (Value::OpenDict(dict), Value::Word(key)) => {
+                self.open.set(dict, key, value);
+                Ok(())
+            }
+            (Value::OpenDict(_) | Value::Opaque, _) => Ok(()),
+            _ => Err(self.bad_argument()),
+        }
+    }
+
+    fn dict_of_items(&mut self) -> Result<(), SnapshotError> {
+        let base = self.pop_mark()?;
+        let dict = self.open.dict(self.offset)?;
+        self.set_above(base, dict)?;
+        self.push(dict)
+    }
+
+    #[cold]
+    fn underflow(&self) -> SnapshotError {
+        SnapshotError::StackUnderflow { opcode: name(self.opcode), offset: self.offset }
+    }
+
+    #[cold]
+    fn bad_argument(&self) -> SnapshotError {
+        SnapshotError::BadArgument { opcode: name(self.opcode), offset: self.offset }
+    }
+}
+
+/// A second reference to the same thing. One that is still being made has one owner only, so that a
+/// thing inside itself cannot be closed twice.
+fn shared(value: Value) -> Value {
+    match value {
+        Value::OpenDict(_) | Value::OpenList(_) => Value::Opaque,
+        whole => whole,
+    }
+}

@@ -1,0 +1,73 @@
+//! What a pickle remembers, four bytes each: a real file remembers a million things and asks for a
+//! hundred of them.
+
+use std::collections::BTreeMap;
+
+use crate::value::Value;
+
+const KIND_BITS: u32 = 3;
+const OPAQUE: u32 = 0;
+const WORD: u32 = 1;
+const FRAME: u32 = 2;
+const STACK: u32 = 3;
+const POOL: u32 = 4;
+
+/// Values by the numbers that a pickle gives them.
+#[derive(Debug, Default)]
+pub(crate) struct Memo {
+    /// Numbers that came in order, as all picklers give them.
+    dense: Vec<u32>,
+    /// Any other.
+    sparse: BTreeMap<u32, u32>,
+}
+
+impl Memo {
+    /// The number that comes next.
+    pub(crate) fn next_index(&self) -> u32 {
+        u32::try_from(self.dense.len() + self.sparse.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Remembers a value.
+    #[inline]
+    pub(crate) fn put(&mut self, index: u32, value: Value) {
+        let packed = pack(value);
+        let at = index as usize;
+        if at == self.dense.len() {
+            self.dense.push(packed);
+        } else if let Some(slot) = self.dense.get_mut(at) {
+            *slot = packed;
+        } else {
+            self.sparse.insert(index, packed);
+        }
+    }
+
+    /// What was remembered.
+    #[inline]
+    pub(crate) fn get(&self, index: u32) -> Option<Value> {
+        let packed = self.dense.get(index as usize).or_else(|| self.sparse.get(&index));
+        packed.map(|&packed| unpack(packed))
+    }
+}
+
+/// Only what real snapshots ask for again keeps its meaning.
+fn pack(value: Value) -> u32 {
+    let (kind, number) = match value {
+        Value::Word(word) => (WORD, word),
+        Value::Frame(frame) => (FRAME, frame),
+        Value::Stack(stack) => (STACK, stack),
+        Value::Pool(pool) => (POOL, pool),
+        _ => return OPAQUE,
+    };
+    if number >> (32 - KIND_BITS) == 0 { number << KIND_BITS | kind } else { OPAQUE }
+}
+
+fn unpack(packed: u32) -> Value {
+    let number = packed >> KIND_BITS;
+    match packed & ((1 << KIND_BITS) - 1) {
+        WORD => Value::Word(number),
+        FRAME => Value::Frame(number),
+        STACK => Value::Stack(number),
+        POOL => Value::Pool(number),
+        _ => Value::Opaque,
+    }
+}

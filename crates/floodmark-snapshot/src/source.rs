@@ -1,0 +1,168 @@
+//! Where the bytes of a pickle come from: memory, or a decompressor that is asked as they are needed.
+//!
+//! A length in a file is a claim. No buffer grows before the bytes that it is for have come.
+
+use std::io::Read;
+
+use crate::error::SnapshotError;
+
+/// Bytes, one after the other.
+pub(crate) trait Source {
+    /// How many bytes were taken.
+    fn offset(&self) -> u64;
+
+    /// The next bytes, as many as asked for.
+    fn take(&mut self, count: u64) -> Result<&[u8], SnapshotError>;
+
+    /// The next byte.
+    fn byte(&mut self) -> Result<u8, SnapshotError>;
+
+    /// The bytes up to the end of the line, without it.
+    fn line(&mut self) -> Result<&[u8], SnapshotError>;
+
+    /// The next `N` bytes.
+    #[inline]
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], SnapshotError> {
+        let mut array = [0; N];
+        array.copy_from_slice(self.take(N as u64)?);
+        Ok(array)
+    }
+}
+
+/// Bytes that are in memory as a whole.
+#[derive(Debug)]
+pub(crate) struct Slice<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Slice<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes, at: 0 }
+    }
+
+    fn truncated(&self) -> SnapshotError {
+        SnapshotError::Truncated { offset: self.bytes.len() as u64 }
+    }
+}
+
+impl Source for Slice<'_> {
+    fn offset(&self) -> u64 {
+        self.at as u64
+    }
+
+    #[inline]
+    fn take(&mut self, count: u64) -> Result<&[u8], SnapshotError> {
+        let taken = usize::try_from(count)
+            .ok()
+            .and_then(|count| self.bytes.get(self.at..)?.get(..count))
+            .ok_or_else(|| self.truncated())?;
+        self.at += taken.len();
+        Ok(taken)
+    }
+
+    #[inline]
+    fn byte(&mut self) -> Result<u8, SnapshotError> {
+        let byte = *self.bytes.get(self.at).ok_or_else(|| self.truncated())?;
+        self.at += 1;
+        Ok(byte)
+    }
+
+    fn line(&mut self) -> Result<&[u8], SnapshotError> {
+        let rest = self.bytes.get(self.at..).unwrap_or_default();
+        let end = rest.iter().position(|&byte| byte == b'\n').ok_or_else(|| self.truncated())?;
+        self.at += end + 1;
+        Ok(&rest[..end])
+    }
+}
+
+/// How much is asked of a reader at once.
+const STEP_BYTES: usize = 1 << 16;
+
+/// Bytes that a reader hands out.
+pub(crate) struct Stream<R> {
+    reader: R,
+    buffer: Vec<u8>,
+    at: usize,
+    /// Bytes that were handed out and are not in the buffer any more.
+    gone: u64,
+}
+
+impl<R: Read> Stream<R> {
+    pub(crate) fn new(reader: R) -> Self {
+        Self { reader, buffer: Vec::new(), at: 0, gone: 0 }
+    }
+
+    /// Reads on; `false` at the end.
+    fn more(&mut self) -> Result<bool, SnapshotError> {
+        if self.at >= STEP_BYTES {
+            self.buffer.drain(..self.at);
+            self.gone += self.at as u64;
+            self.at = 0;
+        }
+        let before = self.buffer.len();
+        self.buffer.resize(before + STEP_BYTES, 0);
+        loop {
+            match self.reader.read(&mut self.buffer[before..]) {
+                Ok(count) => {
+                    self.buffer.truncate(before + count);
+                    return Ok(count > 0);
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(SnapshotError::Compression(error)),
+            }
+        }
+    }
+
+    #[cold]
+    fn fill(&mut self, count: u64) -> Result<(), SnapshotError> {
+        while ((self.buffer.len() - self.at) as u64) < count {
+            if !self.more()? {
+                return Err(self.truncated());
+            }
+        }
+        Ok(())
+    }
+
+    fn truncated(&self) -> SnapshotError {
+        SnapshotError::Truncated { offset: self.gone + self.buffer.len() as u64 }
+    }
+}
+
+impl<R: Read> Source for Stream<R> {
+    fn offset(&self) -> u64 {
+        self.gone + self.at as u64
+    }
+
+    fn take(&mut self, count: u64) -> Result<&[u8], SnapshotError> {
+        if ((self.buffer.len() - self.at) as u64) < count {
+            self.fill(count)?;
+        }
+        let taken = usize::try_from(count)
+            .ok()
+            .and_then(|count| self.buffer.get(self.at..)?.get(..count))
+            .ok_or(SnapshotError::Truncated { offset: self.gone })?;
+        self.at += taken.len();
+        Ok(taken)
+    }
+
+    fn byte(&mut self) -> Result<u8, SnapshotError> {
+        self.array().map(|[byte]| byte)
+    }
+
+    fn line(&mut self) -> Result<&[u8], SnapshotError> {
+        let mut looked_at = 0;
+        loop {
+            let rest = &self.buffer[self.at..];
+            if let Some(end) = rest[looked_at..].iter().position(|&byte| byte == b'\n') {
+                let start = self.at;
+                self.at += looked_at + end + 1;
+                return Ok(&self.buffer[start..self.at - 1]);
+            }
+            looked_at = rest.len();
+            if !self.more()? {
+                return Err(self.truncated());
+            }
+        }
+    }
+}

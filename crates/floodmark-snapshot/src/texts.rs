@@ -1,0 +1,67 @@
+//! Streams, pools, phases and operators: numbers for texts.
+
+use floodmark_trace::{TextKind, TextRow};
+use hashbrown::HashMap;
+
+use crate::words::{Word, Words};
+
+/// Texts of a trace that is being made.
+#[derive(Debug, Default)]
+pub(crate) struct Texts {
+    pub(crate) rows: Vec<TextRow>,
+    streams: HashMap<u64, u16>,
+    pools: HashMap<u32, u16>,
+    words: HashMap<(TextKind, Word), u32>,
+    last_stream: Option<(u64, u16)>,
+}
+
+impl Texts {
+    fn add(&mut self, kind: TextKind, text: String) -> u32 {
+        let id = u32::try_from(self.rows.len() + 1).unwrap_or(0);
+        self.rows.push(TextRow { id, kind, text });
+        id
+    }
+
+    /// Makes a stream known. Streams and pools come before all other texts: their numbers are 16 bits.
+    pub(crate) fn add_stream(&mut self, stream: u64) {
+        if !self.streams.contains_key(&stream) && self.rows.len() < usize::from(u16::MAX) {
+            let id = self.add(TextKind::Stream, format!("0x{stream:x}"));
+            self.streams.insert(stream, u16::try_from(id).unwrap_or(0));
+        }
+    }
+
+    /// Makes all pools known. The default one, `(0, 0)`, has no name.
+    pub(crate) fn add_pools(&mut self, pools: &[(i64, i64)]) {
+        for (number, &(first, second)) in (0..).zip(pools) {
+            if (first, second) != (0, 0) && self.rows.len() < usize::from(u16::MAX) {
+                let id = self.add(TextKind::Pool, format!("({first}, {second})"));
+                self.pools.insert(number, u16::try_from(id).unwrap_or(0));
+            }
+        }
+    }
+
+    pub(crate) fn stream(&mut self, stream: u64) -> u16 {
+        if let Some((last, id)) = self.last_stream
+            && last == stream
+        {
+            return id;
+        }
+        let id = self.streams.get(&stream).copied().unwrap_or(0);
+        self.last_stream = Some((stream, id));
+        id
+    }
+
+    pub(crate) fn pool(&self, pool: Option<u32>) -> u16 {
+        pool.and_then(|pool| self.pools.get(&pool)).copied().unwrap_or(0)
+    }
+
+    /// The number of a text that is a word of the file.
+    pub(crate) fn word(&mut self, kind: TextKind, word: Word, words: &Words) -> u32 {
+        if let Some(&id) = self.words.get(&(kind, word)) {
+            return id;
+        }
+        let id = self.add(kind, words.get(word).to_owned());
+        self.words.insert((kind, word), id);
+        id
+    }
+}

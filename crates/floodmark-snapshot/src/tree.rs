@@ -1,0 +1,105 @@
+//! Frames and lists of frames, each once, as a call tree.
+//!
+//! Torch repeats one list for a million events, so a list is looked up as a whole first, and walked frame by
+//! frame only when it is new.
+
+use hashbrown::{HashMap, HashTable};
+
+use crate::words::{Word, finish_hash, hash_step};
+
+/// A frame: a function and the line that ran.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Frame {
+    pub(crate) file: Word,
+    pub(crate) name: Word,
+    pub(crate) line: u32,
+}
+
+/// A frame with its callers.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Node {
+    /// 0 at the outermost frame.
+    pub(crate) parent: u32,
+    pub(crate) frame: u32,
+    depth: u32,
+}
+
+/// All call stacks.
+#[derive(Debug)]
+pub(crate) struct Tree {
+    pub(crate) frames: Vec<Frame>,
+    by_frame: HashMap<Frame, u32>,
+    /// Node 0 is the empty stack.
+    pub(crate) nodes: Vec<Node>,
+    children: HashMap<(u32, u32), u32>,
+    lists: HashTable<(u64, u32)>,
+}
+
+impl Tree {
+    pub(crate) fn new() -> Self {
+        Self {
+            frames: Vec::new(),
+            by_frame: HashMap::new(),
+            nodes: vec![Node { parent: 0, frame: 0, depth: 0 }],
+            children: HashMap::new(),
+            lists: HashTable::new(),
+        }
+    }
+
+    pub(crate) fn frame(&mut self, frame: Frame) -> u32 {
+        *self.by_frame.entry(frame).or_insert_with(|| {
+            self.frames.push(frame);
+            u32::try_from(self.frames.len() - 1).unwrap_or(0)
+        })
+    }
+
+    /// The node of a list of frames, innermost first.
+    pub(crate) fn stack(&mut self, list: &[u32]) -> u32 {
+        if list.is_empty() {
+            return 0;
+        }
+        let hash = finish_hash(list.iter().fold(0, |hash, &frame| hash_step(hash, frame.into())));
+        let is_list = |&(_, node): &(u64, u32)| self.is_list(node, list);
+        if let Some(&(_, node)) = self.lists.find(hash, is_list) {
+            return node;
+        }
+        let node = list.iter().rev().fold(0, |parent, &frame| self.child(parent, frame));
+        self.lists.insert_unique(hash, (hash, node), |&(hash, _)| hash);
+        node
+    }
+
+    fn is_list(&self, node: u32, list: &[u32]) -> bool {
+        let mut here = self.nodes[node as usize];
+        here.depth as usize == list.len()
+            && list.iter().all(|&frame| {
+                let is_same = here.frame == frame;
+                here = self.nodes[here.parent as usize];
+                is_same
+            })
+    }
+
+    fn child(&mut self, parent: u32, frame: u32) -> u32 {
+        *self.children.entry((parent, frame)).or_insert_with(|| {
+            let depth = self.nodes[parent as usize].depth + 1;
+            self.nodes.push(Node { parent, frame, depth });
+            u32::try_from(self.nodes.len() - 1).unwrap_or(0)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_share_their_callers() {
+        let mut tree = Tree::new();
+        let [a, b, c] = [1, 2, 3].map(|line| tree.frame(Frame { file: 1, name: 2, line }));
+        let (inner, outer) = (tree.stack(&[a, b, c]), tree.stack(&[b, c]));
+        assert_eq!(tree.nodes[inner as usize].parent, outer);
+        assert_eq!(tree.stack(&[a, b, c]), inner);
+        assert_eq!(tree.stack(&[]), 0);
+        assert_ne!(tree.stack(&[a, c]), inner);
+        assert_eq!(tree.nodes.len(), 5);
+    }
+}

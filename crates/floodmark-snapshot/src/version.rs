@@ -1,0 +1,139 @@
+//! Which torch wrote a snapshot: it does not say, but each version added keys.
+
+use crate::words::{self, Word};
+
+/// What was seen that tells versions apart.
+#[derive(Debug, Default)]
+pub(crate) struct Facts {
+    top: u64,
+    settings: Option<u64>,
+    segment: Option<u64>,
+    /// Keys that every event had, and keys that some had.
+    events: Option<(u64, u64)>,
+    pub(crate) has_annotate: bool,
+    /// Events with an `action` that no torch up to 2.15 writes.
+    pub(crate) unknown_actions: u64,
+    /// Microseconds since 1970; 0 when no event has a time.
+    pub(crate) first_time: u64,
+}
+
+/// Where a key is, and since which minor version of torch 2 it always is there.
+const SINCE: [(Place, Word, u32); 10] = [
+    (Place::Segment, words::SEGMENT_POOL_ID, 1),
+    (Place::Event, words::TIME_US, 2),
+    (Place::Top, words::ALLOCATOR_SETTINGS, 3),
+    (Place::Top, words::EXTERNAL_ANNOTATIONS, 5),
+    (Place::Event, words::COMPILE_CONTEXT, 8),
+    (Place::Settings, words::STREAM_REUSE, 9),
+    (Place::Event, words::USER_METADATA, 10),
+    (Place::Event, words::POOL_ID, 12),
+    (Place::Settings, words::MAX_CACHED_SIZE, 13),
+    (Place::Top, words::HOST_SEGMENTS, 14),
+];
+
+/// Keys of events that are there only sometimes: they say "since", never "before".
+const SOMETIMES_SINCE: [(Word, u32); 2] =
+    [(words::FORWARD_FRAMES, 11), (words::INTERNAL_METADATA, 15)];
+
+/// The newest version that we know.
+const NEWEST: u32 = 15;
+
+#[derive(Debug, Clone, Copy)]
+enum Place {
+    Top,
+    Settings,
+    Segment,
+    Event,
+}
+
+impl Facts {
+    pub(crate) fn see_top(&mut self, present: u64) {
+        self.top = present;
+    }
+
+    pub(crate) fn see_settings(&mut self, present: u64) {
+        self.settings = Some(present);
+    }
+
+    pub(crate) fn see_segment(&mut self, present: u64) {
+        self.segment = Some(self.segment.unwrap_or(0) | present);
+    }
+
+    #[inline]
+    pub(crate) fn see_event(&mut self, present: u64) {
+        let (every, some) = self.events.unwrap_or((u64::MAX, 0));
+        self.events = Some((every & present, some | present));
+    }
+
+    /// Whether events have times.
+    pub(crate) fn has_times(&self) -> bool {
+        self.events.is_none_or(|(_, some)| some >> words::TIME_US & 1 == 1)
+    }
+
+    /// Whether some event has a list of frames.
+    pub(crate) fn has_frames(&self) -> bool {
+        self.events.is_some_and(|(_, some)| some >> words::FRAMES & 1 == 1)
+    }
+
+    /// `2.10 to 2.11`, `2.15 or newer`; empty when nothing tells.
+    pub(crate) fn torch(&self) -> String {
+        let (mut oldest, mut newest) = (0, NEWEST);
+        let mut is_known = false;
+        for (place, key, since) in SINCE {
+            let present = match place {
+                Place::Top => (self.top != 0).then_some(self.top),
+                Place::Settings => self.settings,
+                Place::Segment => self.segment,
+                Place::Event => self.events.map(|(_, some)| some),
+            };
+            let Some(present) = present else { continue };
+            is_known = true;
+            if present >> key & 1 == 1 {
+                oldest = oldest.max(since);
+            } else {
+                newest = newest.min(since - 1);
+            }
+        }
+        for (key, since) in SOMETIMES_SINCE {
+            if self.events.is_some_and(|(_, some)| some >> key & 1 == 1) {
+                oldest = oldest.max(since);
+            }
+        }
+        if self.has_annotate {
+            oldest = oldest.max(14);
+        }
+        match (is_known, oldest.cmp(&newest)) {
+            (false, _) => String::new(),
+            (true, _) if oldest >= NEWEST => format!("2.{oldest} or newer"),
+            (true, std::cmp::Ordering::Less) => format!("2.{oldest} to 2.{newest}"),
+            // Keys that contradict each other come from other programs; the newest key counts.
+            (true, _) => format!("2.{oldest}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys(keys: &[Word]) -> u64 {
+        keys.iter().fold(0, |all, &key| all | 1 << key)
+    }
+
+    #[test]
+    fn keys_tell_the_version() {
+        let mut facts = Facts::default();
+        assert_eq!(facts.torch(), "");
+        facts.see_top(keys(&[words::SEGMENTS, words::DEVICE_TRACES]));
+        assert_eq!(facts.torch(), "2.0 to 2.2");
+        facts.see_event(keys(&[words::ACTION, words::TIME_US]));
+        assert_eq!(facts.torch(), "2.2");
+        let top = [words::SEGMENTS, words::ALLOCATOR_SETTINGS, words::EXTERNAL_ANNOTATIONS];
+        facts.see_top(keys(&top));
+        assert_eq!(facts.torch(), "2.5 to 2.7");
+        facts.see_event(keys(&[words::TIME_US, words::COMPILE_CONTEXT, words::USER_METADATA]));
+        assert_eq!(facts.torch(), "2.10 to 2.11");
+        facts.see_event(keys(&[words::POOL_ID, words::INTERNAL_METADATA]));
+        assert_eq!(facts.torch(), "2.15 or newer");
+    }
+}
