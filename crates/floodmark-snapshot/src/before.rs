@@ -48,6 +48,8 @@ pub(crate) struct Before {
     /// In the order in which they were met.
     pub(crate) streams: Vec<u64>,
     known_streams: HashSet<u64>,
+    /// For segments at the end: how many others the history gives back that lay at the same addresses.
+    pub(crate) earlier: HashMap<u64, u32>,
 }
 
 /// The device as it was at the end.
@@ -103,6 +105,12 @@ pub(crate) fn look_back(tape: &mut Tape, reel: Option<Reel>, end: AtEnd<'_>) -> 
             }),
         }
     }
+    for block in &mut before.blocks {
+        let around = end.segment_of(block.addr);
+        if around.is_some_and(|segment| before.earlier.contains_key(&segment.addr)) {
+            block.pool = None;
+        }
+    }
     before.blocks.sort_by_key(|block| block.addr);
     before
 }
@@ -143,7 +151,13 @@ impl Seen {
             Action::SegmentAlloc
             | Action::SegmentFree
             | Action::SegmentMap
-            | Action::SegmentUnmap => self.segment_events.push(*entry),
+            | Action::SegmentUnmap => {
+                self.segment_events.push(*entry);
+                let around = end.segment_of(entry.addr);
+                if let Some(segment) = around.filter(|_| entry.action == Action::SegmentFree) {
+                    *before.earlier.entry(segment.addr).or_default() += 1;
+                }
+            }
             Action::FreeCompleted | Action::Oom | Action::Annotate => {}
         }
     }

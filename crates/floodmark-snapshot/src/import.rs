@@ -355,6 +355,9 @@ impl Import<'_> {
         };
         (row.addr, row.bytes) = (entry.addr, entry.size);
         row.pool = self.texts.pool(history.pool_of(entry));
+        if entry.action == Action::SegmentFree {
+            history.note_given_back(entry);
+        }
         self.builder.push(&row);
         self.tell_reserved(history, row.time);
     }
@@ -409,12 +412,30 @@ impl DeviceHistory {
         std::mem::replace(&mut self.next, next)
     }
 
-    /// The pool of an event. Before torch 2.12 only the segments at the end tell.
+    /// The pool of an event. Before torch 2.12 only the segments at the end tell; those that lay at the
+    /// same addresses earlier may have belonged to another.
     fn pool_of(&self, entry: &Entry) -> Option<u32> {
         entry.around.pool.checked_sub(1).or_else(|| {
-            let segments: &[Segment] = if self.has_pools { &self.segments } else { &[] };
-            AtEnd { segments, blocks: &[] }.segment_of(entry.addr)?.pool
+            let segment = self.segment_of(entry).filter(|_| self.has_pools)?;
+            let is_it = !self.before.earlier.contains_key(&segment.addr);
+            segment.pool.filter(|_| is_it)
         })
+    }
+
+    /// The segment at the end that has the address of an event.
+    fn segment_of(&self, entry: &Entry) -> Option<&Segment> {
+        AtEnd { segments: &self.segments, blocks: &[] }.segment_of(entry.addr)
+    }
+
+    /// A segment went back: the next one at its addresses may be the last.
+    fn note_given_back(&mut self, entry: &Entry) {
+        let Some(addr) = self.segment_of(entry).map(|segment| segment.addr) else { return };
+        if let Some(left) = self.before.earlier.get_mut(&addr) {
+            *left -= 1;
+            if *left == 0 {
+                self.before.earlier.remove(&addr);
+            }
+        }
     }
 
     fn total(&self, blocks: &[Block]) -> Total {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
+use floodmark_allocator::TorchVersion;
 use floodmark_analysis::{At, By, Limit};
 use floodmark_trace::{Bytes, Device};
 
@@ -24,6 +25,12 @@ pub(crate) enum Command {
     Info(InfoArgs),
     /// Say what filled a device at a moment
     Report(ReportArgs),
+    /// Say what other allocator settings, or another card, would have done to the same program
+    Simulate(SimulateArgs),
+    /// Say why a request could not be met
+    Oom(OomArgs),
+    /// Say what to change, with the bytes that each change saves
+    Advise(AdviseArgs),
     /// Say what grew between two traces
     Diff(DiffArgs),
     /// Say which lines hold more from step to step
@@ -67,7 +74,7 @@ pub(crate) struct RunArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct InfoArgs {
-    /// A `.flood` file, or a folder with one per rank
+    /// A `.flood` file, a torch memory snapshot, or a folder with one per rank
     pub(crate) trace: PathBuf,
     /// Print JSON
     #[arg(long)]
@@ -76,7 +83,7 @@ pub(crate) struct InfoArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ReportArgs {
-    /// A `.flood` file, or a folder with one per rank
+    /// A `.flood` file, a torch memory snapshot, or a folder with one per rank
     pub(crate) trace: PathBuf,
     /// What the rows are
     #[arg(long, default_value = "line", value_parser = by_parser())]
@@ -106,7 +113,7 @@ pub(crate) struct ReportArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct DiffArgs {
-    /// The trace before: a `.flood` file, or a folder with one per rank
+    /// The trace before: a `.flood` file, a torch memory snapshot, or a folder with one per rank
     pub(crate) a: PathBuf,
     /// The trace after
     pub(crate) b: PathBuf,
@@ -141,7 +148,7 @@ pub(crate) struct DiffArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct LeaksArgs {
-    /// A `.flood` file, or a folder with one per rank
+    /// A `.flood` file, a torch memory snapshot, or a folder with one per rank
     pub(crate) trace: PathBuf,
     /// The device; by default the CUDA device with the highest peak, or the CPU where there is none
     #[arg(long, value_parser = parse_device)]
@@ -152,6 +159,66 @@ pub(crate) struct LeaksArgs {
     /// How many rows to show; 0 shows all
     #[arg(long, default_value_t = 25, value_name = "N")]
     pub(crate) top: usize,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SimulateArgs {
+    /// A `.flood` file, a torch memory snapshot, or a folder with one per rank
+    pub(crate) trace: PathBuf,
+    /// Settings to try, as PYTORCH_CUDA_ALLOC_CONF has them; can be given several times
+    #[arg(long, value_name = "CONF", allow_hyphen_values = true)]
+    pub(crate) alloc_conf: Vec<String>,
+    /// How much torch may reserve, as if the card had no more: `24GiB`
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub(crate) memory: Option<u64>,
+    /// Try a set of settings that often help, and name the best
+    #[arg(long)]
+    pub(crate) sweep: bool,
+    /// Whose rules: a version of torch such as `2.11`; by default the one that recorded
+    #[arg(long, value_name = "VERSION", value_parser = parse_torch)]
+    pub(crate) torch: Option<TorchVersion>,
+    /// The device; by default the CUDA device with the highest peak
+    #[arg(long, value_parser = parse_device)]
+    pub(crate) device: Option<Device>,
+    /// The rank, in a folder; by default the one with the highest peak
+    #[arg(long)]
+    pub(crate) rank: Option<u32>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct OomArgs {
+    /// A `.flood` file, a torch memory snapshot, or a folder with one per rank
+    pub(crate) trace: PathBuf,
+    /// The device; by default the one whose request failed
+    #[arg(long, value_parser = parse_device)]
+    pub(crate) device: Option<Device>,
+    /// The rank, in a folder; by default one that ran out of memory
+    #[arg(long)]
+    pub(crate) rank: Option<u32>,
+    /// How many lines and modules to show
+    #[arg(long, default_value_t = 10, value_name = "N")]
+    pub(crate) top: usize,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AdviseArgs {
+    /// A `.flood` file, a torch memory snapshot, or a folder with one per rank
+    pub(crate) trace: PathBuf,
+    /// The device; by default the CUDA device with the highest peak, or the CPU where there is none
+    #[arg(long, value_parser = parse_device)]
+    pub(crate) device: Option<Device>,
+    /// The rank, in a folder; by default the one with the highest peak
+    #[arg(long)]
+    pub(crate) rank: Option<u32>,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -171,6 +238,10 @@ fn by_parser() -> impl TypedValueParser<Value = By> {
 fn parse_device(text: &str) -> Result<Device, String> {
     text.parse()
         .map_err(|()| "a device is `cpu` or a kind and a number such as `cuda:0`".to_owned())
+}
+
+fn parse_torch(text: &str) -> Result<TorchVersion, String> {
+    text.parse().map_err(|()| "a version of torch is two numbers such as `2.11`".to_owned())
 }
 
 fn parse_devices(text: &str) -> Result<Devices, String> {

@@ -22,7 +22,7 @@ pub(crate) fn render_diff(diff: &Diff) -> String {
         By::Line => &["file", "line", "function", "backward"][..],
         By::Stack => &["frames", "backward"],
         By::Tensor => &["name", "shape", "dtype", "category"],
-        By::Module | By::Op | By::Phase | By::Category | By::Step => &[],
+        By::Module | By::Op | By::Phase | By::Category | By::Step | By::Segment => &[],
     });
     let mut text = line(header.into_iter().map(str::to_owned));
     for row in &diff.rows {
@@ -64,6 +64,7 @@ fn titles(by: By) -> &'static [&'static str] {
         By::Category => &["category", "largest"],
         By::Tensor => &["name", "shape", "dtype", "category", "module", "step"],
         By::Step => &["step", "peak", "end", "growth", "phases"],
+        By::Segment => &["addr", "segment", "pending", "free", "largest_free", "picture"],
     }
 }
 
@@ -99,6 +100,11 @@ fn values(row: &Row) -> Vec<String> {
             or_empty(module.as_ref()),
             or_empty(step.as_ref()),
         ],
+        Detail::Segment { addr, segment, pending, free, largest_free, picture } => {
+            let numbers = [*addr, segment.0, pending.0, free.0, largest_free.0];
+            let numbers = numbers.map(|number| number.to_string()).into_iter();
+            numbers.chain([picture.clone()]).collect()
+        }
         Detail::Step { step, peak, end, growth, phases } => {
             let phases = phases.iter().map(|(phase, bytes)| format!("{phase}={}", bytes.0));
             vec![

@@ -120,6 +120,7 @@ fn rows(diff: &Diff) -> Sheet {
         By::Category => &["Category"],
         By::Tensor => &["Category", "Shape", "Name or location"],
         By::Step => &["Step"],
+        By::Segment => &["Segment"],
     }));
     Sheet { columns, rows: diff.rows.iter().map(cells).collect() }
 }

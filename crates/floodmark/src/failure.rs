@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use anstyle::{AnsiColor, Style};
-use floodmark_analysis::QuestionError;
+use floodmark_analysis::{QuestionError, SimulationError};
 use floodmark_trace::{Device, Hint, ReadError};
 
 use crate::open::OpenError;
@@ -60,6 +60,9 @@ fn hint(error: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
         return error.hint();
     }
     if let Some(error) = error.downcast_ref::<OpenError>() {
+        return error.hint();
+    }
+    if let Some(error) = error.downcast_ref::<SimulationError>() {
         return error.hint();
     }
     error.downcast_ref::<Problem>()?.hint()

@@ -9,6 +9,7 @@
 //! Exit status: 0 done; 1 the input or the question was wrong, or a limit that was set is passed; 2 we were
 //! wrong. stdout is data, stderr is talk.
 
+mod advise;
 mod args;
 mod choose;
 mod csv;
@@ -17,6 +18,7 @@ mod failure;
 mod html;
 mod info;
 mod leaks;
+mod oom;
 mod open;
 mod page;
 mod print;
@@ -25,6 +27,7 @@ mod run;
 mod sentence;
 mod sheet;
 mod shorten;
+mod simulate;
 mod table;
 
 use std::ffi::OsString;
@@ -95,6 +98,9 @@ fn carry_out(command: args::Command) -> Outcome {
         args::Command::Info(args) => info::info(&args).map(Said::from),
         args::Command::Report(args) => report::report(&args).map(Said::from),
         args::Command::Diff(args) => diff::diff(&args),
+        args::Command::Simulate(args) => simulate::simulate(&args).map(Said::from),
+        args::Command::Oom(args) => oom::oom(&args).map(Said::from),
+        args::Command::Advise(args) => advise::advise(&args).map(Said::from),
         args::Command::Leaks(args) => leaks::leaks(&args).map(Said::from),
     };
     Outcome::Exit(match said {

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use anyhow::{Context, Result};
+use floodmark_allocator::complete;
+use floodmark_snapshot::{SnapshotError, is_snapshot, read_snapshot};
 use floodmark_trace::{Hint, ReadError, Trace, read_trace};
 
 use crate::failure::Problem;
@@ -22,6 +24,9 @@ pub enum OpenError {
     /// It can be read, and is no trace.
     #[error(transparent)]
     Read(#[from] ReadError),
+    /// It is a pickle, and no memory snapshot.
+    #[error(transparent)]
+    Snapshot(#[from] SnapshotError),
 }
 
 impl From<io::Error> for OpenError {
@@ -36,6 +41,7 @@ impl Hint for OpenError {
             Self::Missing => Some("record one with `floodmark run -o FILE script.py`"),
             Self::Io(_) => None,
             Self::Read(error) => error.hint(),
+            Self::Snapshot(error) => error.hint(),
         }
     }
 }
@@ -45,6 +51,12 @@ pub fn open_trace(path: &Path) -> Result<Trace, OpenError> {
     // The journal first: what is flushed meanwhile is then in the file, never in neither.
     let segments = journal(path)?;
     let file = fs::read(path)?;
+    if is_snapshot(&file) {
+        let mut trace = read_snapshot(&file)?;
+        // A snapshot tells what was asked for, not what was handed out.
+        complete(&mut trace);
+        return Ok(trace);
+    }
     let segments: Vec<&[u8]> = segments.iter().map(Vec::as_slice).collect();
     Ok(read_trace(&file, &segments)?)
 }
@@ -91,7 +103,7 @@ pub(crate) fn ranks(path: &Path) -> Result<Option<Vec<(u32, PathBuf)>>> {
     let mut paths = Vec::new();
     for entry in fs::read_dir(path).with_context(failed)? {
         let path = entry.with_context(failed)?.path();
-        if path.extension() == Some(OsStr::new("flood")) {
+        if is_named_like_a_trace(&path) {
             paths.push(path);
         }
     }
@@ -101,6 +113,13 @@ pub(crate) fn ranks(path: &Path) -> Result<Option<Vec<(u32, PathBuf)>>> {
     paths.sort();
     let ranked = (0_u32..).zip(paths).map(|(at, path)| (rank_of(&path).unwrap_or(at), path));
     Ok(Some(ranked.collect()))
+}
+
+/// `x.flood`, or what people call torch's snapshots.
+fn is_named_like_a_trace(path: &Path) -> bool {
+    let Some(name) = path.file_name().and_then(OsStr::to_str) else { return false };
+    let packed = name.strip_suffix(".gz").or_else(|| name.strip_suffix(".zst")).unwrap_or(name);
+    [".flood", ".pickle", ".pkl"].iter().any(|ending| packed.ends_with(ending))
 }
 
 /// 3 of `rank-0003.flood`.

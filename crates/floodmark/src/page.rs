@@ -22,12 +22,45 @@ pub struct Page {
 impl From<&Report> for Page {
     fn from(report: &Report) -> Self {
         Self {
-            above: vec![sentence::moment(&report.at)],
+            above: std::iter::once(sentence::moment(&report.at))
+                .chain(fragmentation(report))
+                .collect(),
             losses: report.losses.0.iter().map(ToString::to_string).collect(),
             sheet: Some(Sheet::of(report)),
             below: left_out(report).into_iter().collect(),
         }
     }
+}
+
+/// The three numbers of fragmentation, and the plain ratio beside them; then how they went.
+fn fragmentation(report: &Report) -> Vec<String> {
+    let Some(found) = &report.fragmentation else { return Vec::new() };
+    let now = &found.at;
+    let mut sentences = vec![format!(
+        "Of no use: {} by rounding inside blocks, {} free in split segments, {} free in pieces smaller than the largest \
+         request ({}); {} free in {}, the largest {}; {:.1} % of what is reserved is not allocated",
+        now.rounding,
+        now.split,
+        now.unusable,
+        found.largest_request,
+        now.free,
+        plural(now.pieces, "piece"),
+        now.largest_free,
+        now.ratio * 100.0,
+    )];
+    let over_time = found.over_time.iter().map(|at| at.now.free);
+    if let (Some(least), Some(most)) = (over_time.clone().min(), over_time.max()) {
+        let moments = plural(found.over_time.len() as u64, "moment");
+        let worst = found.over_time.iter().max_by_key(|at| at.now.unusable);
+        let worst = worst.map_or_else(String::new, |at| {
+            let when = at
+                .step
+                .map_or(format!("{:.3} s", at.seconds), |step| format!("the end of step {step}"));
+            format!("; most in pieces too small at {when}: {}", at.now.unusable)
+        });
+        sentences.push(format!("Over time, at {moments}: {least} to {most} free{worst}"));
+    }
+    sentences
 }
 
 /// `… and 75 more rows, 1.200 GiB`.

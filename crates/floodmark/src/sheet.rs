@@ -79,6 +79,11 @@ fn columns(report: &Report, phases: &[String]) -> Vec<(String, Side)> {
             columns.push(number(if is_peak { "Of this peak" } else { "Of this moment" }));
             columns
         }
+        By::Segment => {
+            let mut columns = numbers(&["Segment", "Allocated", "Free", "Largest free", "Blocks"]);
+            columns.extend(words(&["█ allocated ▒ pending · free", "Address"]));
+            columns
+        }
     }
 }
 
@@ -112,6 +117,15 @@ fn cells(row: &Row, phases: &[String]) -> Cells {
             (*category).to_owned(),
             shape.clone().unwrap_or_default(),
             dtype.clone().unwrap_or_default(),
+            place,
+        ]),
+        Detail::Segment { segment, free, largest_free, picture, .. } => only(vec![
+            segment.to_string(),
+            row.bytes.to_string(),
+            free.to_string(),
+            largest_free.to_string(),
+            row.count.to_string(),
+            picture.clone(),
             place,
         ]),
         Detail::Step { step, peak, end, growth, phases: peaks } => {

@@ -1,0 +1,66 @@
+//! `floodmark advise`: what to change, with the bytes that each change saves.
+
+use anyhow::{Context, Result};
+use floodmark_analysis::{Advice, AdviceReport, At, advise as ask};
+
+use crate::args::AdviseArgs;
+use crate::choose::{Chosen, Wanted, choose};
+use crate::page::Page;
+use crate::sheet::{self, Cells, Sheet};
+use crate::shorten::shorten;
+use crate::table;
+
+pub(crate) fn advise(args: &AdviseArgs) -> Result<String> {
+    let wanted = Wanted { rank: args.rank, device: args.device, at: At::Peak };
+    let Chosen { path, trace, .. } = choose(&args.trace, wanted)?;
+    let found = ask(&trace, args.device)
+        .with_context(|| format!("Failed to advise on `{}`", path.display()))?;
+    if args.json {
+        return Ok(serde_json::to_string_pretty(&found)? + "\n");
+    }
+    Ok(table::render(&found))
+}
+
+impl From<&AdviceReport> for Page {
+    fn from(found: &AdviceReport) -> Self {
+        let mut losses: Vec<String> = found.losses.0.iter().map(ToString::to_string).collect();
+        if found.is_reproduced == Some(false) {
+            losses.push(
+                "the simulation does not come to what was recorded: figures may be off".to_owned(),
+            );
+        }
+        let below = found.notes.iter().map(|note| format!("Looked at: {note}"));
+        Self {
+            above: vec![summary(found)],
+            losses,
+            sheet: (!found.advice.is_empty()).then(|| rows(found)),
+            below: below.collect(),
+        }
+    }
+}
+
+fn summary(found: &AdviceReport) -> String {
+    let reserved = found.peak_reserved.map(|reserved| format!(", {reserved} reserved"));
+    let what = match found.advice.len() {
+        0 => "nothing was found that would save memory".to_owned(),
+        1 => "one change would save memory".to_owned(),
+        count => format!("{count} changes would save memory, each by itself"),
+    };
+    let reserved = reserved.unwrap_or_default();
+    format!("Peak of {}: {} allocated{reserved}; {what}", found.device, found.peak_allocated)
+}
+
+fn rows(found: &AdviceReport) -> Sheet {
+    let mut titles = vec!["Saves allocated"];
+    titles.extend(found.peak_reserved.map(|_| "Saves reserved"));
+    let mut columns = sheet::numbers(&titles);
+    columns.extend(sheet::words(&["Finding, and what to do"]));
+    Sheet { columns, rows: found.advice.iter().map(cells).collect() }
+}
+
+fn cells(advice: &Advice) -> Cells {
+    let mut cells = vec![advice.saves_allocated.to_string()];
+    cells.extend(advice.saves_reserved.map(|saved| saved.to_string()));
+    cells.push(shorten(&advice.finding).to_owned());
+    Cells { cells, below: vec![format!("  {}", advice.change)] }
+}

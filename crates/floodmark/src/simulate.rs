@@ -1,0 +1,121 @@
+//! `floodmark simulate`: what other allocator settings, or another card, would have done.
+
+use anyhow::{Context, Result};
+use floodmark_analysis::{
+    At, FailedRequest, SimulatedRun, Simulation, SimulationQuestion, simulation,
+};
+use floodmark_trace::Bytes;
+
+use crate::args::SimulateArgs;
+use crate::choose::{Chosen, Wanted, choose};
+use crate::page::Page;
+use crate::sheet::{self, Cells, Sheet};
+use crate::table;
+
+pub(crate) fn simulate(args: &SimulateArgs) -> Result<String> {
+    let wanted = Wanted { rank: args.rank, device: args.device, at: At::Peak };
+    let Chosen { path, trace, .. } = choose(&args.trace, wanted)?;
+    let question = SimulationQuestion {
+        device: args.device,
+        alloc_confs: args.alloc_conf.clone(),
+        memory: args.memory.map(Bytes),
+        torch: args.torch,
+        sweeps: args.sweep,
+    };
+    let found = simulation(&trace, &question)
+        .with_context(|| format!("Failed to simulate `{}`", path.display()))?;
+    if args.json {
+        return Ok(serde_json::to_string_pretty(&found)? + "\n");
+    }
+    Ok(table::render(&found))
+}
+
+impl From<&Simulation> for Page {
+    fn from(found: &Simulation) -> Self {
+        let mut losses: Vec<String> = found.losses.0.iter().map(ToString::to_string).collect();
+        if !found.is_reproduced {
+            losses.push(
+                "under its own settings the simulation does not come to what was recorded: other figures may be off \
+                 as well"
+                    .to_owned(),
+            );
+        }
+        Self {
+            above: vec![summary(found)],
+            losses,
+            sheet: Some(rows(found)),
+            below: best(found).into_iter().collect(),
+        }
+    }
+}
+
+fn summary(found: &Simulation) -> String {
+    let check = if found.is_reproduced { "; they reproduce the recording" } else { "" };
+    let Simulation { device, torch, .. } = found;
+    format!("The same requests on {device}, by the rules of torch {torch}{check}")
+}
+
+fn rows(found: &Simulation) -> Sheet {
+    let mut columns = sheet::words(&["PYTORCH_CUDA_ALLOC_CONF"]);
+    columns.extend(sheet::numbers(&["Memory", "Allocated", "Reserved", "Waste", "Retries"]));
+    columns.extend(sheet::words(&["Runs out"]));
+    let recorded = &found.recorded;
+    let as_run = SimulatedRun {
+        alloc_conf: recorded.alloc_conf.clone(),
+        memory: recorded.memory,
+        peak_allocated: recorded.peak_allocated,
+        peak_reserved: recorded.peak_reserved,
+        waste: recorded.peak_reserved.saturating_sub(recorded.peak_allocated),
+        retries: recorded.retries,
+        oom: recorded.oom.clone(),
+    };
+    let mut rows = vec![cells(&as_run, "recorded: ")];
+    rows.extend(found.runs.iter().map(|run| cells(run, "")));
+    Sheet { columns, rows }
+}
+
+fn cells(run: &SimulatedRun, before: &str) -> Cells {
+    let conf = if run.alloc_conf.is_empty() { "(default)" } else { &run.alloc_conf };
+    let memory = run.memory.map_or_else(|| "no limit".to_owned(), |memory| memory.to_string());
+    Cells {
+        cells: vec![
+            format!("{before}{conf}"),
+            memory,
+            run.peak_allocated.to_string(),
+            run.peak_reserved.to_string(),
+            run.waste.to_string(),
+            run.retries.to_string(),
+            run.oom.as_ref().map_or_else(|| "no".to_owned(), failed),
+        ],
+        below: Vec::new(),
+    }
+}
+
+fn failed(oom: &FailedRequest) -> String {
+    format!("{:.3} s, at {} (event {})", oom.seconds, oom.requested, oom.event)
+}
+
+/// What to paste into the shell.
+fn best(found: &Simulation) -> Vec<String> {
+    if found.runs.len() < 2 {
+        return Vec::new();
+    }
+    let Some(best) = found.best.map(|at| &found.runs[at]) else {
+        return vec!["All of them run out of memory.".to_owned()];
+    };
+    let recorded = found.recorded.peak_reserved;
+    let saved = recorded.saturating_sub(best.peak_reserved);
+    let line = match best.alloc_conf.as_str() {
+        conf if conf == found.recorded.alloc_conf && found.recorded.oom.is_none() => {
+            return vec!["Best: what was recorded; nothing that was tried needs less.".to_owned()];
+        }
+        "" => "unset PYTORCH_CUDA_ALLOC_CONF".to_owned(),
+        conf => format!("export PYTORCH_CUDA_ALLOC_CONF={conf}"),
+    };
+    let what = if saved > Bytes(0) {
+        format!("{saved} less reserved than recorded")
+    } else {
+        format!("{} reserved, and no request fails", best.peak_reserved)
+    };
+    vec![format!("Best: {what}, with"), format!("  {line}")]
+}
