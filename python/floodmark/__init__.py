@@ -14,10 +14,12 @@ Importing floodmark does not import torch and does not initialise CUDA.
 
 from floodmark._core import FloodmarkError, __version__
 from floodmark._recorder import Recorder, is_recording, mark, phase, start, step, stop, trace
-from floodmark._trace import Moment, Report, Trace
+from floodmark._trace import Diff, Leaks, Moment, Report, Trace
 
 __all__ = [
+    "Diff",
     "FloodmarkError",
+    "Leaks",
     "Moment",
     "Recorder",
     "Report",

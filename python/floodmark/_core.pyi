@@ -4,8 +4,10 @@ import os
 from typing import final
 
 __all__ = [
+    "Diff",
     "FloodmarkError",
     "LabelSet",
+    "Leaks",
     "Report",
     "RunPlan",
     "Trace",
@@ -74,6 +76,16 @@ class Report:
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
 
 @final
+class Diff:
+    def to_json(self) -> str: ...
+    def _repr_html_(self) -> str: ...
+
+@final
+class Leaks:
+    def to_json(self) -> str: ...
+    def _repr_html_(self) -> str: ...
+
+@final
 class Trace:
     @staticmethod
     def open(path: str | os.PathLike[str]) -> Trace: ...
@@ -86,6 +98,17 @@ class Trace:
         top: int | None,
         torch_frames: bool,
     ) -> Report: ...
+    def diff(
+        self,
+        other: Trace,
+        *,
+        by: str,
+        at: str,
+        device: str | None,
+        top: int | None,
+        torch_frames: bool,
+    ) -> Diff: ...
+    def leaks(self, *, device: str | None, top: int | None) -> Leaks: ...
     def summary(self) -> str: ...
     def summary_text(self) -> str: ...
     def header(self) -> str: ...

@@ -13,26 +13,26 @@ from typing import Any
 from floodmark import _core
 
 
-class Report:
-    """What filled a device at a moment.
+class Answer:
+    """An answer with rows.
 
-    Prints as a table, iterates as rows (dictionaries), has a length, shows as an HTML table in a
-    notebook, and goes to Arrow, pandas and Polars without passing through Python objects.
+    Prints as a table, iterates as rows (dictionaries), has a length, and shows as an HTML table in
+    a notebook.
     """
 
-    def __init__(self, core: _core.Report) -> None:
-        self._core = core
+    def __init__(self, core: _core.Report | _core.Diff | _core.Leaks) -> None:
+        self._answer = core
         self._json: dict[str, Any] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The documented JSON, as a dictionary."""
         if self._json is None:
-            self._json = json.loads(self._core.to_json())
+            self._json = json.loads(self._answer.to_json())
         return self._json
 
     def to_json(self) -> str:
         """The documented JSON."""
-        return self._core.to_json()
+        return self._answer.to_json()
 
     @property
     def rows(self) -> list[dict[str, Any]]:
@@ -44,6 +44,35 @@ class Report:
     def device(self) -> str:
         """`cuda:0`."""
         return str(self.to_dict()["device"])
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, at: int) -> dict[str, Any]:
+        return self.rows[at]
+
+    def __str__(self) -> str:
+        return str(self._answer)
+
+    def __repr__(self) -> str:
+        return str(self._answer)
+
+    def _repr_html_(self) -> str:
+        return self._answer._repr_html_()
+
+
+class Report(Answer):
+    """What filled a device at a moment.
+
+    Goes to Arrow, pandas and Polars without passing through Python objects.
+    """
+
+    def __init__(self, core: _core.Report) -> None:
+        super().__init__(core)
+        self._report = core
 
     @property
     def allocated(self) -> int:
@@ -67,26 +96,8 @@ class Report:
         """What is missing from the recording; empty when nothing is."""
         return list(self.to_dict()["losses"])
 
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        return iter(self.rows)
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __getitem__(self, at: int) -> dict[str, Any]:
-        return self.rows[at]
-
-    def __str__(self) -> str:
-        return str(self._core)
-
-    def __repr__(self) -> str:
-        return str(self._core)
-
-    def _repr_html_(self) -> str:
-        return self._core._repr_html_()
-
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        return self._core.__arrow_c_stream__(requested_schema)
+        return self._report.__arrow_c_stream__(requested_schema)
 
     def to_arrow(self) -> Any:
         """The rows as a `pyarrow.Table`."""
@@ -103,6 +114,31 @@ class Report:
         import polars
 
         return polars.DataFrame(self)
+
+
+class Diff(Answer):
+    """What grew from one trace to another: rows that changed, the largest change first."""
+
+    @property
+    def allocated(self) -> dict[str, Any]:
+        """torch's totals at the two moments: `a`, `b`, their `change` and the same in `percent`."""
+        allocated: dict[str, Any] = self.to_dict()["allocated"]
+        return allocated
+
+    @property
+    def peaks(self) -> dict[str, Any]:
+        """The same of the highest `allocated` and `reserved` totals, whatever the moments are."""
+        peaks: dict[str, Any] = self.to_dict()["peaks"]
+        return peaks
+
+
+class Leaks(Answer):
+    """Which lines hold more from step to step; empty when none does."""
+
+    @property
+    def growth(self) -> int:
+        """Bytes that all lines together hold more than when the first step ended."""
+        return int(self.to_dict()["growth"])
 
 
 class Moment:
@@ -175,6 +211,27 @@ class Trace:
         return Report(
             self._core.report(by=by, at=str(at), device=device, top=top, torch_frames=torch_frames)
         )
+
+    def diff(
+        self,
+        other: Trace,
+        *,
+        by: str = "line",
+        at: str | float = "peak",
+        device: str | None = None,
+        top: int | None = 25,
+        torch_frames: bool = False,
+    ) -> Diff:
+        """What `floodmark diff` prints, as a value: what grew from this trace to `other`."""
+        return Diff(
+            self._core.diff(
+                other._core, by=by, at=str(at), device=device, top=top, torch_frames=torch_frames
+            )
+        )
+
+    def leaks(self, *, device: str | None = None, top: int | None = 25) -> Leaks:
+        """What `floodmark leaks` prints, as a value: which lines hold more from step to step."""
+        return Leaks(self._core.leaks(device=device, top=top))
 
     def peak(self, device: str | None = None) -> Moment:
         """The moment at which most was allocated."""

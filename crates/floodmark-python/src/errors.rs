@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use floodmark::OpenError;
-use floodmark_analysis::QuestionError;
+use floodmark_analysis::{DiffError, QuestionError};
 use floodmark_probe::StartError;
 use floodmark_trace::Hint;
 use pyo3::exceptions::{PyException, PyFileNotFoundError, PyOSError, PyRuntimeError, PyValueError};
@@ -47,6 +47,10 @@ pub(crate) fn from_open(path: &Path, error: &OpenError) -> PyErr {
 }
 
 pub(crate) fn from_question(error: &QuestionError) -> PyErr {
+    FloodmarkError::new_err(message(error))
+}
+
+pub(crate) fn from_diff(error: &DiffError) -> PyErr {
     FloodmarkError::new_err(message(error))
 }
 

@@ -3,6 +3,7 @@
 //! Each function here is: convert in, one call, convert out. What is decided is decided elsewhere.
 #![forbid(unsafe_code)]
 
+mod answers;
 mod errors;
 mod program;
 mod recorder;
@@ -13,6 +14,8 @@ use pyo3::prelude::*;
 /// What the Python package stands on.
 #[pymodule(gil_used = false)]
 mod _core {
+    #[pymodule_export]
+    use super::answers::{Diff, Leaks};
     #[pymodule_export]
     use super::errors::FloodmarkError;
     #[pymodule_export]

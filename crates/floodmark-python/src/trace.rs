@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch, StringArray, StructArray, UInt64Array};
 use arrow_schema::{DataType, Field, Schema};
-use floodmark_analysis::{Question, report, summary};
+use floodmark_analysis::{Question, diff, leaks, report, summary};
 use floodmark_trace::Device;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3_arrow::ffi::{ArrayIterator, to_stream_pycapsule};
 
-use crate::errors::{from_open, from_question, wrong_argument};
+use crate::answers::{Diff, Leaks};
+use crate::errors::{from_diff, from_open, from_question, wrong_argument};
 
 /// A trace, open for reading.
 #[pyclass(frozen, module = "floodmark._core")]
@@ -38,14 +39,36 @@ impl Trace {
         top: Option<usize>,
         torch_frames: bool,
     ) -> PyResult<Report> {
-        let device = device.map(parse_device).transpose()?;
-        let by =
-            by.parse().map_err(|error: floodmark_analysis::NotAGrouping| wrong_argument(error))?;
-        let at =
-            at.parse().map_err(|error: floodmark_analysis::NotAMoment| wrong_argument(error))?;
-        let question = Question { device, by, at, top, torch_frames };
+        let question = question(by, at, device, top, torch_frames)?;
         let answer = py.detach(|| report(&self.0, &question)).map_err(|e| from_question(&e))?;
         Ok(Report(Arc::new(answer)))
+    }
+
+    /// Says what grew from this trace to another.
+    #[pyo3(signature = (other, *, by, at, device, top, torch_frames))]
+    #[expect(clippy::too_many_arguments, reason = "each is a keyword on the Python side")]
+    fn diff(
+        &self,
+        py: Python<'_>,
+        other: &Bound<'_, Self>,
+        by: &str,
+        at: &str,
+        device: Option<&str>,
+        top: Option<usize>,
+        torch_frames: bool,
+    ) -> PyResult<Diff> {
+        let question = question(by, at, device, top, torch_frames)?;
+        let other = Arc::clone(&other.get().0);
+        let answer = py.detach(|| diff(&self.0, &other, &question)).map_err(|e| from_diff(&e))?;
+        Ok(Diff(answer))
+    }
+
+    /// Says which lines hold more from step to step.
+    #[pyo3(signature = (*, device, top))]
+    fn leaks(&self, py: Python<'_>, device: Option<&str>, top: Option<usize>) -> PyResult<Leaks> {
+        let device = device.map(parse_device).transpose()?;
+        let answer = py.detach(|| leaks(&self.0, device, top)).map_err(|e| from_question(&e))?;
+        Ok(Leaks(answer))
     }
 
     /// What happened, in numbers, as JSON.
@@ -64,6 +87,19 @@ impl Trace {
     }
 }
 
+fn question(
+    by: &str,
+    at: &str,
+    device: Option<&str>,
+    top: Option<usize>,
+    torch_frames: bool,
+) -> PyResult<Question> {
+    let device = device.map(parse_device).transpose()?;
+    let by = by.parse().map_err(|error: floodmark_analysis::NotAGrouping| wrong_argument(error))?;
+    let at = at.parse().map_err(|error: floodmark_analysis::NotAMoment| wrong_argument(error))?;
+    Ok(Question { device, by, at, top, torch_frames })
+}
+
 fn parse_device(text: &str) -> PyResult<Device> {
     let wrong =
         |()| PyValueError::new_err(format!("no such device: `{text}`; try `cuda:0` or `cpu`"));
@@ -77,11 +113,11 @@ pub(crate) struct Report(Arc<floodmark_analysis::Report>);
 #[pymethods]
 impl Report {
     fn __str__(&self) -> String {
-        floodmark::render(&self.0)
+        floodmark::render(&*self.0)
     }
 
     fn _repr_html_(&self) -> String {
-        floodmark::render_html(&self.0)
+        floodmark::render_html(&*self.0)
     }
 
     /// The documented JSON.
