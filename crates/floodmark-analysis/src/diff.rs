@@ -182,8 +182,9 @@ pub struct Diff {
 impl Diff {
     /// How many changed rows were left out, and what they changed.
     pub fn left_out(&self) -> (usize, i64) {
-        let shown: i64 = self.rows.iter().map(|row| row.change).sum();
-        (self.total_rows.saturating_sub(self.rows.len()), self.allocated.change - shown)
+        let shown = self.rows.iter().map(|row| row.change).fold(0, i64::wrapping_add);
+        let rest = self.allocated.change.wrapping_sub(shown);
+        (self.total_rows.saturating_sub(self.rows.len()), rest)
     }
 }
 

@@ -91,10 +91,11 @@ fn row(
         Some(frame) => marked(frame.to_string(), made_by.is_backward()),
         None => made_by.place(live.trace),
     };
-    let members = group.members.iter().map(|&id| live.get(id));
-    let lived: u128 = members
-        .map(|allocation| u128::from(allocation.rounded.0) * u128::from(times.lived(allocation)))
-        .sum();
+    let lived = group.members.iter().fold(0_u128, |lived, &id| {
+        let allocation = live.get(id);
+        let own = u128::from(allocation.rounded.0) * u128::from(times.lived(allocation));
+        lived.saturating_add(own)
+    });
     let all = u128::from(group.bytes.0) * u128::from(times.end);
     IdleLine {
         bytes: group.bytes,

@@ -2,14 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use floodmark_analysis::{By, Question, report};
+use floodmark_analysis::{By, Question, diff, leaks, report};
 
 use crate::trace;
 
 /// The budget is for a release build: `cargo test --release -- --ignored`.
 #[test]
 #[ignore = "takes seconds, and means something in a release build alone"]
-fn a_report_on_a_million_events_takes_a_tenth_of_a_second() {
+fn an_answer_on_a_million_events_takes_a_tenth_of_a_second() {
     let mut script = String::new();
     for step in 0..500 {
         for n in 0..498 {
@@ -34,6 +34,12 @@ fn a_report_on_a_million_events_takes_a_tenth_of_a_second() {
         report(&trace, &question).unwrap();
         slow.push((by, begin.elapsed()));
     }
+    let begin = Instant::now();
+    leaks(&trace, None, None).unwrap();
+    assert!(begin.elapsed() < Duration::from_millis(150), "leaks: {:?}", begin.elapsed());
+    let begin = Instant::now();
+    diff(&trace, &trace, &Question::default()).unwrap();
+    assert!(begin.elapsed() < Duration::from_millis(300), "diff: {:?}", begin.elapsed());
     let limit = Duration::from_millis(150);
     assert!(slow.iter().all(|(_, took)| *took < limit), "{slow:?}");
 }
