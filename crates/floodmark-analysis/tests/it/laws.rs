@@ -1,11 +1,11 @@
 //! What is true of every program.
 
-use floodmark_analysis::{At, By, DiffRow, Question, Row, diff, report};
+use floodmark_analysis::{At, DiffRow, Question, Row, diff, report};
 use floodmark_trace::Bytes;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use crate::trace;
+use crate::{groupings, trace};
 
 /// The text of a script that makes sense: what is freed was allocated, and only once.
 fn program() -> impl Strategy<Value = String> {
@@ -64,7 +64,7 @@ proptest! {
         let end = trace.end().as_seconds();
         let moments = [At::Peak, At::End, At::Seconds(end * f64::from(at) / 8.0)];
         for device in trace.devices() {
-            for by in By::ALL {
+            for by in groupings() {
                 for at in moments {
                     let question = Question { device: Some(device), by, at, ..Question::default() };
                     let report = report(&trace, &question).unwrap();
@@ -92,7 +92,7 @@ proptest! {
     #[test]
     fn what_is_left_out_is_told(script in program(), top in 0..6_usize) {
         let trace = trace(&script);
-        for by in By::ALL {
+        for by in groupings() {
             let whole = report(&trace, &Question { by, ..Question::default() }).unwrap();
             let part = report(&trace, &Question { by, top: Some(top), ..Question::default() }).unwrap();
             prop_assert_eq!(part.rows.len(), top.min(whole.rows.len()));
@@ -106,7 +106,7 @@ proptest! {
     #[test]
     fn changes_add_up_to_the_change_of_the_total(a in program(), b in program()) {
         let (one, other) = (trace(&a), trace(&b));
-        for by in By::ALL {
+        for by in groupings() {
             for at in [At::Peak, At::End] {
                 let question = Question { by, at, device: Some("cuda:0".parse().unwrap()), ..Question::default() };
                 let there = diff(&one, &other, &question).unwrap();

@@ -22,3 +22,9 @@ mod steps;
 fn trace(script: &str) -> floodmark_trace::Trace {
     floodmark_trace::read_trace(&script::file(script), &[]).unwrap()
 }
+
+/// The groupings of what is allocated; segments are what is reserved.
+fn groupings() -> impl Iterator<Item = floodmark_analysis::By> {
+    use floodmark_analysis::By;
+    By::ALL.into_iter().filter(|&by| by != By::Segment)
+}

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use floodmark_analysis::{By, Question, diff, leaks, report};
+use floodmark_analysis::{Question, diff, leaks, report};
 
-use crate::trace;
+use crate::{groupings, trace};
 
 /// The budget is for a release build: `cargo test --release -- --ignored`.
 #[test]
@@ -28,7 +28,7 @@ fn an_answer_on_a_million_events_takes_a_tenth_of_a_second() {
     let trace = trace(&script);
     assert!(trace.events.len() > 990_000, "{}", trace.events.len());
     let mut slow = Vec::new();
-    for by in By::ALL {
+    for by in groupings() {
         let question = Question { by, top: Some(25), ..Question::default() };
         let begin = Instant::now();
         report(&trace, &question).unwrap();
