@@ -110,6 +110,7 @@ struct Follower<'a> {
     sizes_from: Sizes,
     heap: Heap<ByAddress>,
     blocks: Vec<BlockId>,
+    /// Those that are not what was recorded.
     sizes: Vec<(AllocationId, u64)>,
     stream_of: HashMap<HandleId, u16>,
     pool_of: HashMap<HandleId, u16>,
@@ -210,8 +211,9 @@ impl<'a> Follower<'a> {
         self.heap.take_from_index(free);
         let block = self.heap.allocate(free, cut, requested, id.0);
         self.blocks[id.index()] = block;
-        if self.sizes_from == Sizes::Derived {
-            self.sizes.push((id, self.heap.block(block).size));
+        let size = self.heap.block(block).size;
+        if self.sizes_from == Sizes::Derived && size != recorded {
+            self.sizes.push((id, size));
         }
     }
 

@@ -142,6 +142,7 @@ fn record_oom(device: Device, bytes: u64, allocated: usize, reserved: usize) {
             record.bytes = bytes;
             record.allocated = allocated as u64;
             record.reserved = reserved as u64;
+            record.addr = if device.is_cpu() { 0 } else { tracker::take_device_free() };
             record_alloc(recording, local, record);
         }
     });

@@ -113,6 +113,8 @@ thread_local! {
         const { Cell::new(Announced { addr: 0, requested: 0, stream: 0, pool: [0; 2] }) };
     /// The block that was let go of, until every stream is done with it.
     static FREEING: Cell<usize> = const { Cell::new(0) };
+    /// What the driver had left when a request failed.
+    static DEVICE_FREE: Cell<u64> = const { Cell::new(0) };
 }
 
 /// Adds what was announced of this block to the record of it.
@@ -122,6 +124,11 @@ pub(crate) fn complete(recording: &Recording, local: &mut Local, record: &mut Re
         record.requested = announced.requested as u64;
         (record.stream, record.pool) = handles(recording, local, announced.stream, announced.pool);
     }
+}
+
+/// What the driver had left when the request failed that is being reported; 0 when nobody said.
+pub(crate) fn take_device_free() -> u64 {
+    DEVICE_FREE.take()
 }
 
 /// Whether a block that is being let go of is still in use by some stream.
@@ -155,7 +162,12 @@ unsafe extern "C-unwind" fn invoke(_: *const [usize; 2], entry: *const TraceEntr
         4 => EventKind::SegmentFree,
         5 => EventKind::SegmentMap,
         6 => EventKind::SegmentUnmap,
-        // Snapshots and annotations are other tools'; running out of memory is reported elsewhere.
+        // Running out of memory is reported right after this; what the driver has left, only here.
+        8 => {
+            DEVICE_FREE.set(entry.addr as u64);
+            return;
+        }
+        // Snapshots and annotations are other tools'.
         _ => return,
     };
     let device = Device::cuda(entry.device);
@@ -167,7 +179,8 @@ unsafe extern "C-unwind" fn invoke(_: *const [usize; 2], entry: *const TraceEntr
         record.addr = entry.addr as u64;
         record.bytes = entry.size as u64;
         (record.stream, record.pool) = handles(recording, local, entry.stream, entry.pool);
-        if matches!(kind, EventKind::SegmentAlloc | EventKind::SegmentMap) {
+        // Who gives memory back tells whether the program emptied the cache, or torch made room.
+        if kind != EventKind::FreeCompleted {
             record.stack = local.stack(recording, false).0.id;
         }
         local.write(recording, record, &[]);
