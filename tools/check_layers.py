@@ -40,6 +40,7 @@ ROOMS = {
     "inferno": {"floodmark-export"},
     "plotters": {"floodmark-export"},
     "clap": {"floodmark"},
+    "indicatif": {"floodmark"},
     "anyhow": {"floodmark"},
     "tokio": {"floodmark"},
     "axum": {"floodmark"},

@@ -64,6 +64,6 @@ pub use report::{By, FORMAT, NotAGrouping, Question, Report, report};
 pub use row::{Detail, Largest, Row};
 pub use simulation::{
     FailedRequest, RecordedRun, SimulatedRun, Simulation, SimulationError, SimulationQuestion,
-    simulation,
+    simulation, simulation_with,
 };
 pub use summary::{DeviceSummary, Summary, summary};

@@ -120,6 +120,15 @@ pub fn simulation(
     trace: &Trace,
     question: &SimulationQuestion,
 ) -> Result<Simulation, SimulationError> {
+    simulation_with(trace, question, |_, _| {})
+}
+
+/// The same, and tells how many of how many settings are done.
+pub fn simulation_with(
+    trace: &Trace,
+    question: &SimulationQuestion,
+    mut tell: impl FnMut(usize, usize),
+) -> Result<Simulation, SimulationError> {
     let bench = Bench::new(trace, question.device, question.torch)?;
     let recorded = bench.recorded(trace);
     let mut confs = question.alloc_confs.clone();
@@ -137,7 +146,8 @@ pub fn simulation(
     let limit = question.memory.map(|bytes| Limit { bytes, is_fraction: true });
     let limit = limit.or(bench.program.limit);
     let mut runs = Vec::new();
-    for conf in &confs {
+    for (done, conf) in confs.iter().enumerate() {
+        tell(done, confs.len());
         let config = AllocatorConfig::parse(conf, bench.version)?;
         let run = bench.run(&bench.program, config, limit)?;
         runs.push(bench.simulated(trace, conf, limit, &run));

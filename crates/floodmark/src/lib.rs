@@ -22,6 +22,7 @@ mod oom;
 mod open;
 mod page;
 mod print;
+mod progress;
 mod report;
 mod run;
 mod sentence;

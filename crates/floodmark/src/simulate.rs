@@ -2,13 +2,14 @@
 
 use anyhow::{Context, Result};
 use floodmark_analysis::{
-    At, FailedRequest, SimulatedRun, Simulation, SimulationQuestion, simulation,
+    At, FailedRequest, SimulatedRun, Simulation, SimulationQuestion, simulation_with,
 };
 use floodmark_trace::Bytes;
 
 use crate::args::SimulateArgs;
 use crate::choose::{Chosen, Wanted, choose};
 use crate::page::Page;
+use crate::progress::Progress;
 use crate::sheet::{self, Cells, Sheet};
 use crate::table;
 
@@ -22,7 +23,9 @@ pub(crate) fn simulate(args: &SimulateArgs) -> Result<String> {
         torch: args.torch,
         sweeps: args.sweep,
     };
-    let found = simulation(&trace, &question)
+    let progress = Progress::new("Simulating".to_owned(), 100);
+    let tell = |done: usize, all: usize| progress.at((100 * done / all.max(1)) as u64);
+    let found = simulation_with(&trace, &question, tell)
         .with_context(|| format!("Failed to simulate `{}`", path.display()))?;
     if args.json {
         return Ok(serde_json::to_string_pretty(&found)? + "\n");

@@ -1,0 +1,39 @@
+//! How far something is, on stderr: for who looks at a terminal and has waited for a second.
+
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// Nobody wants to see a bar that is gone at once.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// What is being done, and how much of it is done.
+#[derive(Debug)]
+pub(crate) struct Progress(ProgressBar);
+
+impl Progress {
+    /// Begins something of which `total` parts are to be done.
+    pub(crate) fn new(what: String, total: u64) -> Self {
+        let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::hidden());
+        let style = ProgressStyle::with_template("{msg} {bar:32} {percent:>3} %, {elapsed}");
+        Self(
+            bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+                .with_message(what),
+        )
+    }
+
+    /// So much is done.
+    pub(crate) fn at(&self, done: u64) {
+        if self.0.is_hidden() && self.0.elapsed() >= PATIENCE {
+            // Draws nothing where stderr is not a terminal.
+            self.0.set_draw_target(ProgressDrawTarget::stderr());
+        }
+        self.0.set_position(done);
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}
