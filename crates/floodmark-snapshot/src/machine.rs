@@ -52,8 +52,7 @@ impl<S: Source> Machine<S> {
             self.offset = self.source.offset();
             self.opcode = self.source.byte()?;
             if self.opcode == op::STOP {
-                let top = self.pop()?;
-                let value = self.close(top)?;
+                let value = self.pop_whole()?;
                 return Ok((value, self.parts));
             }
             self.step()?;
@@ -63,10 +62,20 @@ impl<S: Source> Machine<S> {
     #[inline]
     fn step(&mut self) -> Result<(), SnapshotError> {
         match self.opcode {
-            op::LONG_BINGET => {
+            // Frames of a stack, dozens of them one after the other, and keys of dicts.
+            op::LONG_BINGET => loop {
                 let index = u32::from_le_bytes(self.source.array()?);
-                self.get(index)
-            }
+                match self.memo.get(index) {
+                    Some(Value::Word(word)) => self.push(Value::Word(word))?,
+                    Some(Value::Frame(frame)) => self.push(Value::Frame(frame))?,
+                    _ => self.get(index)?,
+                }
+                if self.source.peek() != Some(op::LONG_BINGET) {
+                    return Ok(());
+                }
+                self.offset = self.source.offset();
+                self.source.byte()?;
+            },
             op::BINGET => {
                 let index = self.source.byte()?;
                 self.get(index.into())
@@ -94,12 +103,12 @@ impl<S: Source> Machine<S> {
                 self.text(length.into())
             }
             op::EMPTY_DICT => {
-                let dict = self.open.dict(self.offset)?;
-                self.push(dict)
+                let dict = self.open.dict().ok_or_else(|| self.too_deep())?;
+                self.push(Value::OpenDict(dict))
             }
             op::EMPTY_LIST => {
-                let list = self.open.list(self.offset)?;
-                self.push(list)
+                let list = self.open.list().ok_or_else(|| self.too_deep())?;
+                self.push(Value::OpenList(list))
             }
             op::SETITEMS => self.set_items(),
             op::APPENDS => self.append_items(),
@@ -246,14 +255,22 @@ impl<S: Source> Machine<S> {
     /// A whole number of any length. Those that do not fit 64 bits are nothing that torch writes.
     #[inline]
     fn long(&mut self, length: u64) -> Result<(), SnapshotError> {
-        let bytes = self.source.take(length)?;
-        let value = op::little_endian(bytes).map_or(Value::Opaque, Value::Int);
-        self.push(value)
+        if let Some(at_hand) = self.source.peek_eight()
+            && let 1..=8 = length
+        {
+            // The sign is that of the last byte: what lies above it is shifted out and back.
+            let above = 64 - 8 * length;
+            self.source.take(length)?;
+            return self.push(Value::Int(i64::from_le_bytes(at_hand) << above >> above));
+        }
+        match op::little_endian(self.source.take(length)?) {
+            Some(number) => self.push(Value::Int(number)),
+            None => self.push(Value::Opaque),
+        }
     }
 
     #[inline]
     fn text(&mut self, length: u64) -> Result<(), SnapshotError> {
-        let bad = (name(self.opcode), self.offset);
         let bytes = self.source.take(length)?;
         let word = match std::str::from_utf8(bytes) {
             Ok(text) => self.parts.words.intern(text),
@@ -261,7 +278,7 @@ impl<S: Source> Machine<S> {
             Err(_) if op::is_utf8_with_surrogates(bytes) => {
                 self.parts.words.intern(&String::from_utf8_lossy(bytes))
             }
-            Err(_) => return Err(SnapshotError::BadArgument { opcode: bad.0, offset: bad.1 }),
+            Err(_) => return Err(self.bad_argument()),
         };
         self.push(Value::Word(word))
     }
@@ -280,7 +297,7 @@ impl<S: Source> Machine<S> {
     #[inline]
     fn push(&mut self, value: Value) -> Result<(), SnapshotError> {
         if self.stack.len() >= MOST_VALUES {
-            return Err(SnapshotError::TooDeep { offset: self.offset });
+            return Err(self.too_deep());
         }
         self.stack.push(value);
         Ok(())
@@ -297,7 +314,7 @@ impl<S: Source> Machine<S> {
 
     fn mark(&mut self) -> Result<(), SnapshotError> {
         if self.marks.len() >= MOST_MARKS {
-            return Err(SnapshotError::TooDeep { offset: self.offset });
+            return Err(self.too_deep());
         }
         self.marks.push(self.stack.len());
         Ok(())
@@ -311,8 +328,7 @@ impl<S: Source> Machine<S> {
 
     fn drop_above(&mut self, base: usize) -> Result<(), SnapshotError> {
         while self.stack.len() > base {
-            let value = self.pop()?;
-            self.close(value)?;
+            self.pop_whole()?;
         }
         Ok(())
     }
@@ -323,42 +339,46 @@ impl<S: Source> Machine<S> {
             self.marks.pop();
             return Ok(());
         }
-        let value = self.pop()?;
-        self.close(value).map(|_| ())
+        self.pop_whole().map(|_| ())
     }
 
     #[inline]
     fn get(&mut self, index: u32) -> Result<(), SnapshotError> {
-        let Some(value) = self.memo.get(index) else {
-            return Err(SnapshotError::MissingMemo { index: index.into(), offset: self.offset });
-        };
-        self.push(value)
+        // Each kind is pushed by itself: a value that goes through memory first is slow to read back.
+        match self.memo.get(index) {
+            Some(Value::Frame(frame)) => self.push(Value::Frame(frame)),
+            Some(Value::Word(word)) => self.push(Value::Word(word)),
+            Some(Value::Stack(stack)) => self.push(Value::Stack(stack)),
+            Some(value) => self.push(value),
+            None => Err(self.missing_memo(index)),
+        }
     }
 
     #[inline]
     fn put(&mut self, index: u32) -> Result<(), SnapshotError> {
-        let top = *self.stack.last().ok_or_else(|| self.underflow())?;
-        self.open.remember(top, index);
-        self.memo.put(index, shared(top));
+        match self.stack.last() {
+            Some(&top @ (Value::OpenDict(_) | Value::OpenList(_))) => {
+                self.open.remember(top, index);
+                self.memo.put(index, Value::Opaque);
+            }
+            Some(Value::Word(word)) => self.memo.put(index, Value::Word(*word)),
+            Some(&whole) => self.memo.put(index, whole),
+            None => return Err(self.underflow()),
+        }
         Ok(())
     }
 
-    /// What a value is now that nothing will be added to it.
-    #[inline]
-    fn close(&mut self, value: Value) -> Result<Value, SnapshotError> {
-        match value {
-            Value::OpenDict(_) | Value::OpenList(_) => {
-                Ok(self.open.close(value, &mut self.parts, &mut self.memo))
-            }
-            closed => Ok(closed),
-        }
+    /// The value on top, to which nothing will be added.
+    fn pop_whole(&mut self) -> Result<Value, SnapshotError> {
+        let mut value = self.pop()?;
+        self.open.close(&mut value, &mut self.parts, &mut self.memo);
+        Ok(value)
     }
 
     fn tuple(&mut self, length: usize) -> Result<(), SnapshotError> {
         let mut last_two = [Value::Opaque; 2];
         for at in 0..length {
-            let value = self.pop()?;
-            let value = self.close(value)?;
+            let value = self.pop_whole()?;
             if let Some(slot) = last_two.get_mut(at) {
                 *slot = value;
             }
@@ -372,8 +392,7 @@ impl<S: Source> Machine<S> {
     }
 
     fn append_item(&mut self) -> Result<(), SnapshotError> {
-        let value = self.pop()?;
-        let value = self.close(value)?;
+        let value = self.pop_whole()?;
         let target = *self.stack.last().ok_or_else(|| self.underflow())?;
         self.append(target, value)
     }
@@ -383,22 +402,40 @@ impl<S: Source> Machine<S> {
         let base = self.pop_mark()?;
         let target = base.checked_sub(1).and_then(|at| self.stack.get(at)).copied();
         let target = target.ok_or_else(|| self.underflow())?;
-        for at in base..self.stack.len() {
-            let value = self.close(self.stack[at])?;
-            self.append(target, value)?;
+        self.close_above(base);
+        self.append_above(base, target)
+    }
+
+    /// Makes everything whole that lies above a height.
+    #[inline]
+    fn close_above(&mut self, base: usize) {
+        for value in self.stack.iter_mut().skip(base) {
+            if let Value::OpenDict(_) | Value::OpenList(_) = value {
+                self.open.close(value, &mut self.parts, &mut self.memo);
+            }
+        }
+    }
+
+    #[inline]
+    fn append_above(&mut self, base: usize, target: Value) -> Result<(), SnapshotError> {
+        match target {
+            Value::OpenList(list) => {
+                self.open.append_all(list, &self.stack[base..], &mut self.parts);
+            }
+            // The same list, met again while it is being made: nothing that torch writes.
+            Value::Opaque => {}
+            _ => return Err(self.bad_argument()),
         }
         self.stack.truncate(base);
         Ok(())
     }
 
-    #[inline]
     fn append(&mut self, target: Value, value: Value) -> Result<(), SnapshotError> {
         match target {
             Value::OpenList(list) => {
-                self.open.append(list, value, &mut self.parts);
+                self.open.append_all(list, &[value], &mut self.parts);
                 Ok(())
             }
-            // The same list, met again while it is being made: nothing that torch writes.
             Value::Opaque => Ok(()),
             _ => Err(self.bad_argument()),
         }
@@ -406,20 +443,15 @@ impl<S: Source> Machine<S> {
 
     fn list_of_items(&mut self) -> Result<(), SnapshotError> {
         let base = self.pop_mark()?;
-        let list = self.open.list(self.offset)?;
-        for at in base..self.stack.len() {
-            let value = self.close(self.stack[at])?;
-            self.append(list, value)?;
-        }
-        self.stack.truncate(base);
+        let list = Value::OpenList(self.open.list().ok_or_else(|| self.too_deep())?);
+        self.close_above(base);
+        self.append_above(base, list)?;
         self.push(list)
     }
 
     fn set_item(&mut self) -> Result<(), SnapshotError> {
-        let value = self.pop()?;
-        let value = self.close(value)?;
-        let key = self.pop()?;
-        let key = self.close(key)?;
+        let value = self.pop_whole()?;
+        let key = self.pop_whole()?;
         let target = *self.stack.last().ok_or_else(|| self.underflow())?;
         self.set(target, key, value)
     }
@@ -431,9 +463,8 @@ impl<S: Source> Machine<S> {
         let target = base.checked_sub(1).and_then(|at| self.stack.get(at)).copied();
         let target = target.ok_or_else(|| self.underflow())?;
         self.set_above(base, target)?;
-        let whole = self.close(target)?;
-        if let Some(last) = self.stack.last_mut() {
-            *last = whole;
+        if let Some(whole) = self.stack.last_mut() {
+            self.open.close(whole, &mut self.parts, &mut self.memo);
         }
         Ok(())
     }
@@ -443,33 +474,42 @@ impl<S: Source> Machine<S> {
         if (self.stack.len() - base) % 2 == 1 {
             return Err(self.underflow());
         }
-        for at in (base..self.stack.len()).step_by(2) {
-            let (key, value) = (self.stack[at], self.stack[at + 1]);
-            let key = self.close(key)?;
-            let value = self.close(value)?;
-            self.set(target, key, value)?;
+        self.close_above(base);
+        match target {
+            Value::OpenDict(dict) => self.open.set_all(dict, &self.stack[base..]),
+            Value::Opaque => {}
+            _ => return Err(self.bad_argument()),
         }
         self.stack.truncate(base);
         Ok(())
     }
 
-    #[inline]
     fn set(&mut self, target: Value, key: Value, value: Value) -> Result<(), SnapshotError> {
         match (target, key) {
-            (Value::OpenDict(dict), Value::Word(key)) => {
-                self.open.set(dict, key, value);
+            (Value::OpenDict(dict), _) => {
+                self.open.set_all(dict, &[key, value]);
                 Ok(())
             }
-            (Value::OpenDict(_) | Value::Opaque, _) => Ok(()),
+            (Value::Opaque, _) => Ok(()),
             _ => Err(self.bad_argument()),
         }
     }
 
     fn dict_of_items(&mut self) -> Result<(), SnapshotError> {
         let base = self.pop_mark()?;
-        let dict = self.open.dict(self.offset)?;
+        let dict = Value::OpenDict(self.open.dict().ok_or_else(|| self.too_deep())?);
         self.set_above(base, dict)?;
         self.push(dict)
+    }
+
+    #[cold]
+    fn missing_memo(&self, index: u32) -> SnapshotError {
+        SnapshotError::MissingMemo { index: index.into(), offset: self.offset }
+    }
+
+    #[cold]
+    fn too_deep(&self) -> SnapshotError {
+        SnapshotError::TooDeep { offset: self.offset }
     }
 
     #[cold]

@@ -50,6 +50,7 @@ impl Memo {
 }
 
 /// Only what real snapshots ask for again keeps its meaning.
+#[inline]
 fn pack(value: Value) -> u32 {
     let (kind, number) = match value {
         Value::Word(word) => (WORD, word),
@@ -61,6 +62,7 @@ fn pack(value: Value) -> u32 {
     if number >> (32 - KIND_BITS) == 0 { number << KIND_BITS | kind } else { OPAQUE }
 }
 
+#[inline]
 fn unpack(packed: u32) -> Value {
     let number = packed >> KIND_BITS;
     match packed & ((1 << KIND_BITS) - 1) {

@@ -2,12 +2,11 @@
 //!
 //! There are as many at once as are inside each other, so their places are used again and again.
 
-use crate::error::SnapshotError;
 use crate::fields::Fields;
 use crate::memo::Memo;
-use crate::parts::Parts;
+use crate::parts::{NOT_ON_TAPE, Parts};
 use crate::value::{ListOf, Range, Value};
-use crate::words::Word;
+use crate::words;
 
 /// More at once are in no snapshot.
 const MOST_OPEN: usize = 1 << 12;
@@ -43,34 +42,34 @@ pub(crate) struct Open {
 }
 
 impl Open {
+    /// A new dict; `None` when there are too many.
     #[inline]
-    pub(crate) fn dict(&mut self, offset: u64) -> Result<Value, SnapshotError> {
+    pub(crate) fn dict(&mut self) -> Option<u32> {
         if let Some(slot) = self.free_dicts.pop() {
-            return Ok(Value::OpenDict(slot));
+            return Some(slot);
         }
         if self.dicts.len() >= MOST_OPEN {
-            return Err(SnapshotError::TooDeep { offset });
+            return None;
         }
         self.dicts.push(Dict { fields: Fields::new(), memo: None });
-        Ok(Value::OpenDict(u32::try_from(self.dicts.len() - 1).unwrap_or(0)))
+        u32::try_from(self.dicts.len() - 1).ok()
     }
 
+    /// A new list; `None` when there are too many.
     #[inline]
-    pub(crate) fn list(&mut self, offset: u64) -> Result<Value, SnapshotError> {
+    pub(crate) fn list(&mut self) -> Option<u32> {
         let slot = match self.free_lists.pop() {
             Some(slot) => slot,
-            None if self.lists.len() >= MOST_OPEN => {
-                return Err(SnapshotError::TooDeep { offset });
-            }
+            None if self.lists.len() >= MOST_OPEN => return None,
             None => {
                 self.lists.push(List::default());
-                u32::try_from(self.lists.len() - 1).unwrap_or(0)
+                u32::try_from(self.lists.len() - 1).ok()?
             }
         };
         self.serial += 1;
         self.lists[slot as usize].serial = self.serial;
         self.order.push(slot);
-        Ok(Value::OpenList(slot))
+        Some(slot)
     }
 
     /// Notes under which number the memo has something that is open.
@@ -83,86 +82,104 @@ impl Open {
         }
     }
 
+    /// Sets items: a key, its value, the next key, and so on. Keys that are no texts are passed over.
     #[inline]
-    pub(crate) fn set(&mut self, dict: u32, key: Word, value: Value) {
-        self.dicts[dict as usize].fields.set(key, value);
-    }
-
-    /// What a dict or list is, now that it is whole. Whoever asks the memo for it gets that too.
-    pub(crate) fn close(&mut self, value: Value, parts: &mut Parts, memo: &mut Memo) -> Value {
-        let (whole, index) = match value {
-            Value::OpenDict(slot) => self.close_dict(slot, parts),
-            Value::OpenList(slot) => self.close_list(slot, parts),
-            whole => (whole, None),
-        };
-        if let Some(index) = index {
-            memo.put(index, whole);
+    pub(crate) fn set_all(&mut self, dict: u32, items: &[Value]) {
+        let fields = &mut self.dicts[dict as usize].fields;
+        for [key, value] in items.as_chunks().0 {
+            if let Value::Word(key) = *key {
+                fields.set(key, *value);
+            }
         }
-        whole
     }
 
-    fn close_dict(&mut self, slot: u32, parts: &mut Parts) -> (Value, Option<u32>) {
+    /// Makes of a dict or list what it is, now that it is whole. Whoever asks the memo for it gets that
+    /// too.
+    pub(crate) fn close(&mut self, value: &mut Value, parts: &mut Parts, memo: &mut Memo) {
+        match *value {
+            Value::OpenDict(slot) => self.close_dict(slot, value, parts, memo),
+            Value::OpenList(slot) => self.close_list(slot, value, parts, memo),
+            _ => {}
+        }
+    }
+
+    fn close_dict(&mut self, slot: u32, value: &mut Value, parts: &mut Parts, memo: &mut Memo) {
         let around = self.order.last().map_or(0, |&list| self.lists[list as usize].serial);
         let dict = &mut self.dicts[slot as usize];
-        let whole = parts.recognise(&dict.fields, around);
+        let index = dict.memo.take();
+        if dict.fields.has(words::ACTION) {
+            // Most dicts are events. Nobody asks the memo for one again.
+            *value = Value::Event(parts.event(&dict.fields, around));
+        } else {
+            *value = parts.recognise(&dict.fields);
+            if let Some(index) = index {
+                memo.put(index, *value);
+            }
+        }
         dict.fields.clear();
         self.free_dicts.push(slot);
-        (whole, dict.memo.take())
     }
 
-    fn close_list(&mut self, slot: u32, parts: &mut Parts) -> (Value, Option<u32>) {
+    fn close_list(&mut self, slot: u32, value: &mut Value, parts: &mut Parts, memo: &mut Memo) {
         // The list that is closed is nearly always the innermost one.
         if let Some(at) = self.order.iter().rposition(|&open| open == slot) {
             self.order.remove(at);
         }
         let list = &mut self.lists[slot as usize];
-        let whole = match list.of {
-            ListOf::Nothing => Value::Stack(0),
-            ListOf::Frames => Value::Stack(parts.tree.stack(&list.frames)),
-            ListOf::Traces => {
+        let stack = match list.of {
+            ListOf::Nothing => Some(0),
+            ListOf::Frames => Some(parts.tree.stack(&list.frames)),
+            _ => None,
+        };
+        if let (Some(stack), Some(index)) = (stack, list.memo.take()) {
+            memo.put(index, Value::Stack(stack));
+        }
+        *value = match (stack, list.of) {
+            (Some(stack), _) => Value::Stack(stack),
+            (None, ListOf::Traces) => {
                 parts.traces.push(std::mem::take(&mut list.traces));
                 let at = u32::try_from(parts.traces.len() - 1).unwrap_or(0);
                 Value::List(ListOf::Traces, Range { first: at, end: at + 1 })
             }
-            of => Value::List(of, list.range),
+            (None, of) => Value::List(of, list.range),
         };
         list.of = ListOf::Nothing;
         list.frames.clear();
         self.free_lists.push(slot);
-        (whole, list.memo.take())
     }
 
+    /// Appends items. What has no place in such a list is counted.
     #[inline]
-    pub(crate) fn append(&mut self, list: u32, value: Value, parts: &mut Parts) {
+    pub(crate) fn append_all(&mut self, list: u32, items: &[Value], parts: &mut Parts) {
         let list = &mut self.lists[list as usize];
-        let is_in_place = match value {
-            Value::Frame(frame) => {
-                let fits = list.holds(ListOf::Frames);
-                if fits {
-                    list.frames.push(frame);
-                }
-                fits
+        for &item in items {
+            match item {
+                Value::Frame(frame) if list.holds(ListOf::Frames) => list.frames.push(frame),
+                item => parts.out_of_place += u64::from(!list.append(item)),
             }
-            // Nothing that happened to memory.
-            Value::Event(u32::MAX) => list.holds(ListOf::Events),
-            Value::Event(number) => list.extend(ListOf::Events, number),
-            Value::Block(number) => list.extend(ListOf::Blocks, number),
-            Value::Segment(number) => list.extend(ListOf::Segments, number),
-            Value::Annotation(number) => list.extend(ListOf::Annotations, number),
-            Value::History(number) => list.extend(ListOf::Histories, number),
-            Value::Stack(0) => list.trace(Range::default()),
-            Value::List(ListOf::Events, events) => list.trace(events),
-            // `forward_frames` is a list of texts.
-            Value::Word(_) => true,
-            _ => false,
-        };
-        if !is_in_place {
-            parts.out_of_place += 1;
         }
     }
 }
 
 impl List {
+    /// Adds something that is no frame; `false` when it has no place here.
+    fn append(&mut self, item: Value) -> bool {
+        match item {
+            // Nothing that happened to memory.
+            Value::Event(NOT_ON_TAPE) => self.holds(ListOf::Events),
+            Value::Event(number) => self.extend(ListOf::Events, number),
+            Value::Block(number) => self.extend(ListOf::Blocks, number),
+            Value::Segment(number) => self.extend(ListOf::Segments, number),
+            Value::Annotation(number) => self.extend(ListOf::Annotations, number),
+            Value::History(number) => self.extend(ListOf::Histories, number),
+            Value::Stack(0) => self.trace(Range::default()),
+            Value::List(ListOf::Events, events) => self.trace(events),
+            // `forward_frames` is a list of texts.
+            Value::Word(_) => true,
+            _ => false,
+        }
+    }
+
     /// Whether something of this kind may be in the list: all are of the kind of the first one.
     #[inline]
     fn holds(&mut self, of: ListOf) -> bool {

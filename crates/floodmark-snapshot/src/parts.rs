@@ -9,6 +9,9 @@ use crate::value::{ListOf, Range, Value};
 use crate::version::Facts;
 use crate::words::{self, Word, Words};
 
+/// The number of an event that says nothing of memory.
+pub(crate) const NOT_ON_TAPE: u32 = u32::MAX;
+
 /// What a block was doing when the snapshot was taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
@@ -107,11 +110,9 @@ impl Parts {
         }))
     }
 
-    /// What a dict is, told by the keys that only one kind of dict has. `list` is the list it is in.
-    pub(crate) fn recognise(&mut self, fields: &Fields, list: u64) -> Value {
-        if fields.has(words::ACTION) {
-            self.event(fields, list)
-        } else if fields.has(words::FILENAME) {
+    /// What a dict is that is no event, told by the keys that only one kind of dict has.
+    pub(crate) fn recognise(&mut self, fields: &Fields) -> Value {
+        if fields.has(words::FILENAME) {
             self.frame(fields)
         } else if fields.has(words::TOTAL_SIZE) {
             self.segment(fields)
@@ -131,7 +132,8 @@ impl Parts {
         }
     }
 
-    fn event(&mut self, fields: &Fields, list: u64) -> Value {
+    /// Puts an event on the tape and returns its number there. `list` is the list that it is in.
+    pub(crate) fn event(&mut self, fields: &Fields, list: u64) -> u32 {
         self.facts.see_event(fields.present());
         let action = match fields.word(words::ACTION) {
             words::ALLOC => Action::Alloc,
@@ -146,10 +148,10 @@ impl Parts {
                 self.facts.has_annotate = true;
                 Action::Annotate
             }
-            words::SNAPSHOT => return Value::Event(u32::MAX),
+            words::SNAPSHOT => return NOT_ON_TAPE,
             _ => {
                 self.facts.unknown_actions += 1;
-                return Value::Event(u32::MAX);
+                return NOT_ON_TAPE;
             }
         };
         let tells_stack = !matches!(action, Action::FreeRequested | Action::FreeCompleted);
@@ -174,7 +176,7 @@ impl Parts {
             (0, time) => time,
             (first, time) => first.min(time),
         };
-        Value::Event(self.tape.push(list, &entry))
+        self.tape.push(list, &entry)
     }
 
     fn frame(&mut self, fields: &Fields) -> Value {

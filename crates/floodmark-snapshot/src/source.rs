@@ -17,6 +17,12 @@ pub(crate) trait Source {
     /// The next byte.
     fn byte(&mut self) -> Result<u8, SnapshotError>;
 
+    /// The byte that comes next, where it is at hand.
+    fn peek(&self) -> Option<u8>;
+
+    /// The eight bytes that come next, where they are at hand.
+    fn peek_eight(&self) -> Option<[u8; 8]>;
+
     /// The bytes up to the end of the line, without it.
     fn line(&mut self) -> Result<&[u8], SnapshotError>;
 
@@ -66,6 +72,16 @@ impl Source for Slice<'_> {
         let byte = *self.bytes.get(self.at).ok_or_else(|| self.truncated())?;
         self.at += 1;
         Ok(byte)
+    }
+
+    #[inline]
+    fn peek(&self) -> Option<u8> {
+        self.bytes.get(self.at).copied()
+    }
+
+    #[inline]
+    fn peek_eight(&self) -> Option<[u8; 8]> {
+        self.bytes.get(self.at..)?.first_chunk().copied()
     }
 
     fn line(&mut self) -> Result<&[u8], SnapshotError> {
@@ -148,6 +164,16 @@ impl<R: Read> Source for Stream<R> {
 
     fn byte(&mut self) -> Result<u8, SnapshotError> {
         self.array().map(|[byte]| byte)
+    }
+
+    #[inline]
+    fn peek(&self) -> Option<u8> {
+        self.buffer.get(self.at).copied()
+    }
+
+    #[inline]
+    fn peek_eight(&self) -> Option<[u8; 8]> {
+        self.buffer.get(self.at..)?.first_chunk().copied()
     }
 
     fn line(&mut self) -> Result<&[u8], SnapshotError> {

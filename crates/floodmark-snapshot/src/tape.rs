@@ -66,8 +66,8 @@ const TIME_FALLS: u16 = 1 << 6;
 const NEW_AROUND: u16 = 1 << 7;
 const HAS_STACK: u16 = 1 << 8;
 
-/// Pieces this long are given back as they are read.
-const CHUNK_BYTES: usize = 1 << 15;
+/// Pieces this long are given back as they are read: long enough for the system to get them back at once.
+const CHUNK_BYTES: usize = 1 << 18;
 /// No entry is longer.
 const MOST_ENTRY_BYTES: usize = 96;
 
@@ -197,20 +197,22 @@ impl State {
         for (is_set, flag) in flags {
             tag |= if is_set { flag } else { 0 };
         }
-        out.extend_from_slice(&tag.to_le_bytes());
+        let mut bytes = [0; MOST_ENTRY_BYTES];
+        bytes[..2].copy_from_slice(&tag.to_le_bytes());
         // Blocks begin at multiples of 512: what is turned to the top is zero.
-        write_number(out, addr.rotate_right(9));
-        write_number(out, time);
-        write_number(out, entry.size);
+        let mut end = write_number(&mut bytes, 2, addr.rotate_right(9));
+        end = write_number(&mut bytes, end, time);
+        end = write_number(&mut bytes, end, entry.size);
         if entry.stack != 0 {
-            write_number(out, entry.stack.into());
+            end = write_number(&mut bytes, end, entry.stack.into());
         }
         if entry.around != self.around {
             let Circumstances { stream, pool, compile, user } = entry.around;
             for number in [stream, pool.into(), compile.into(), user.into()] {
-                write_number(out, number);
+                end = write_number(&mut bytes, end, number);
             }
         }
+        out.extend_from_slice(&bytes[..end]);
         *self = Self { addr: entry.addr, time: entry.time, around: entry.around };
     }
 
@@ -252,13 +254,16 @@ fn apply(before: u64, difference: u64, falls: bool) -> u64 {
     if falls { before.wrapping_sub(difference) } else { before.wrapping_add(difference) }
 }
 
+/// Writes a number, seven bits a byte, and returns where the next one goes.
 #[inline]
-fn write_number(out: &mut Vec<u8>, mut number: u64) {
+fn write_number(out: &mut [u8; MOST_ENTRY_BYTES], mut at: usize, mut number: u64) -> usize {
     while number >= 0x80 {
-        out.push(number.to_le_bytes()[0] | 0x80);
+        out[at] = number.to_le_bytes()[0] | 0x80;
         number >>= 7;
+        at += 1;
     }
-    out.push(number.to_le_bytes()[0]);
+    out[at] = number.to_le_bytes()[0];
+    at + 1
 }
 
 #[inline]
