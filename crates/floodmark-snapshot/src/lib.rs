@@ -19,6 +19,7 @@ mod annotations;
 mod before;
 mod derive;
 mod error;
+mod fast;
 mod fields;
 mod import;
 mod machine;

@@ -20,13 +20,13 @@ const NEWEST_PROTOCOL: u8 = 5;
 
 /// Runs one pickle.
 pub(crate) struct Machine<S> {
-    source: S,
+    pub(crate) source: S,
     stack: Vec<Value>,
     /// Heights of the stack.
     marks: Vec<usize>,
-    memo: Memo,
-    open: Open,
-    parts: Parts,
+    pub(crate) memo: Memo,
+    pub(crate) open: Open,
+    pub(crate) parts: Parts,
     /// The opcode that runs, and where it is.
     opcode: u8,
     offset: u64,
@@ -62,20 +62,10 @@ impl<S: Source> Machine<S> {
     #[inline]
     fn step(&mut self) -> Result<(), SnapshotError> {
         match self.opcode {
-            // Frames of a stack, dozens of them one after the other, and keys of dicts.
-            op::LONG_BINGET => loop {
+            op::LONG_BINGET => {
                 let index = u32::from_le_bytes(self.source.array()?);
-                match self.memo.get(index) {
-                    Some(Value::Word(word)) => self.push(Value::Word(word))?,
-                    Some(Value::Frame(frame)) => self.push(Value::Frame(frame))?,
-                    _ => self.get(index)?,
-                }
-                if self.source.peek() != Some(op::LONG_BINGET) {
-                    return Ok(());
-                }
-                self.offset = self.source.offset();
-                self.source.byte()?;
-            },
+                self.get(index)
+            }
             op::BINGET => {
                 let index = self.source.byte()?;
                 self.get(index.into())
@@ -255,14 +245,6 @@ impl<S: Source> Machine<S> {
     /// A whole number of any length. Those that do not fit 64 bits are nothing that torch writes.
     #[inline]
     fn long(&mut self, length: u64) -> Result<(), SnapshotError> {
-        if let Some(at_hand) = self.source.peek_eight()
-            && let 1..=8 = length
-        {
-            // The sign is that of the last byte: what lies above it is shifted out and back.
-            let above = 64 - 8 * length;
-            self.source.take(length)?;
-            return self.push(Value::Int(i64::from_le_bytes(at_hand) << above >> above));
-        }
         match op::little_endian(self.source.take(length)?) {
             Some(number) => self.push(Value::Int(number)),
             None => self.push(Value::Opaque),
@@ -317,6 +299,11 @@ impl<S: Source> Machine<S> {
             return Err(self.too_deep());
         }
         self.marks.push(self.stack.len());
+        match self.stack.last() {
+            Some(&Value::OpenDict(dict)) => self.simple_items(dict),
+            Some(&Value::OpenList(list)) => self.simple_frames(list),
+            _ => {}
+        }
         Ok(())
     }
 

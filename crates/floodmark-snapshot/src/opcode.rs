@@ -68,6 +68,13 @@ pub(crate) fn little_endian(bytes: &[u8]) -> Option<i64> {
     fits.then_some(number)
 }
 
+/// The lowest bytes of a number, with the sign of the last of them. `length` is 1 to 8.
+#[inline]
+pub(crate) fn sign_of_last_byte(number: i64, length: u32) -> i64 {
+    let above = 64 - 8 * length;
+    number << above >> above
+}
+
 /// A number in decimal digits. `None` when it is none.
 pub(crate) fn decimal(text: &str) -> Option<Value> {
     match text {

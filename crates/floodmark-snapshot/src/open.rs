@@ -82,6 +82,23 @@ impl Open {
         }
     }
 
+    /// The items of a dict.
+    #[inline]
+    pub(crate) fn fields(&mut self, dict: u32) -> &mut Fields {
+        &mut self.dicts[dict as usize].fields
+    }
+
+    /// Appends a frame; `false` when the list holds other things.
+    #[inline]
+    pub(crate) fn append_frame(&mut self, list: u32, frame: u32) -> bool {
+        let list = &mut self.lists[list as usize];
+        let fits = list.holds(ListOf::Frames);
+        if fits {
+            list.frames.push(frame);
+        }
+        fits
+    }
+
     /// Sets items: a key, its value, the next key, and so on. Keys that are no texts are passed over.
     #[inline]
     pub(crate) fn set_all(&mut self, dict: u32, items: &[Value]) {

@@ -17,11 +17,11 @@ pub(crate) trait Source {
     /// The next byte.
     fn byte(&mut self) -> Result<u8, SnapshotError>;
 
-    /// The byte that comes next, where it is at hand.
-    fn peek(&self) -> Option<u8>;
+    /// Bytes that come next and are there already: perhaps not all.
+    fn at_hand(&self) -> &[u8];
 
-    /// The eight bytes that come next, where they are at hand.
-    fn peek_eight(&self) -> Option<[u8; 8]>;
+    /// Passes over bytes that are at hand.
+    fn skip(&mut self, count: usize);
 
     /// The bytes up to the end of the line, without it.
     fn line(&mut self) -> Result<&[u8], SnapshotError>;
@@ -75,13 +75,13 @@ impl Source for Slice<'_> {
     }
 
     #[inline]
-    fn peek(&self) -> Option<u8> {
-        self.bytes.get(self.at).copied()
+    fn at_hand(&self) -> &[u8] {
+        self.bytes.get(self.at..).unwrap_or_default()
     }
 
     #[inline]
-    fn peek_eight(&self) -> Option<[u8; 8]> {
-        self.bytes.get(self.at..)?.first_chunk().copied()
+    fn skip(&mut self, count: usize) {
+        self.at = self.at.saturating_add(count).min(self.bytes.len());
     }
 
     fn line(&mut self) -> Result<&[u8], SnapshotError> {
@@ -167,13 +167,13 @@ impl<R: Read> Source for Stream<R> {
     }
 
     #[inline]
-    fn peek(&self) -> Option<u8> {
-        self.buffer.get(self.at).copied()
+    fn at_hand(&self) -> &[u8] {
+        self.buffer.get(self.at..).unwrap_or_default()
     }
 
     #[inline]
-    fn peek_eight(&self) -> Option<[u8; 8]> {
-        self.buffer.get(self.at..)?.first_chunk().copied()
+    fn skip(&mut self, count: usize) {
+        self.at = self.at.saturating_add(count).min(self.buffer.len());
     }
 
     fn line(&mut self) -> Result<&[u8], SnapshotError> {

@@ -1,0 +1,104 @@
+//! The opcodes of which most of a snapshot consists, read without the stack.
+//!
+//! Items of a dict that are numbers, short texts or things from the memo go straight to their places, and so
+//! do frames of a list. Everything else is left to the machine, which goes on where this stops; with a
+//! snapshot of torch it would have done the same, in more steps.
+
+use crate::machine::Machine;
+use crate::opcode as op;
+use crate::source::Source;
+use crate::value::Value;
+use crate::words::{self, KEYS, Word};
+
+/// No key with its value is longer here. Fewer bytes at hand are left to the machine.
+const MOST_ITEM_BYTES: usize = 32;
+/// The longest text that is read here.
+const MOST_TEXT_BYTES: usize = 16;
+
+impl<S: Source> Machine<S> {
+    /// Sets items of a dict, as far as they are simple.
+    pub(crate) fn simple_items(&mut self, dict: u32) {
+        while let Some(bytes) = self.source.at_hand().first_chunk::<MOST_ITEM_BYTES>() {
+            let Some((index, key_bytes)) = memo_reference(bytes) else { return };
+            let Some(Value::Word(key)) = self.memo.get(index) else { return };
+            let Some((opcode, rest)) = bytes[key_bytes..].split_first() else { return };
+            if !is_simple(key) {
+                return;
+            }
+            let fields = self.open.fields(dict);
+            let length = match (*opcode, rest) {
+                (op::BININT1, &[number, ..]) => {
+                    fields.set(key, Value::Int(number.into()));
+                    2
+                }
+                (op::BININT2, &[low, high, ..]) => {
+                    fields.set(key, Value::Int(u16::from_le_bytes([low, high]).into()));
+                    3
+                }
+                (op::BININT, &[a, b, c, d, ..]) => {
+                    fields.set(key, Value::Int(i32::from_le_bytes([a, b, c, d]).into()));
+                    5
+                }
+                (op::LONG1, &[length @ 1..=8, a, b, c, d, e, f, g, h, ..]) => {
+                    let number = i64::from_le_bytes([a, b, c, d, e, f, g, h]);
+                    fields.set(key, Value::Int(op::sign_of_last_byte(number, length.into())));
+                    2 + usize::from(length)
+                }
+                (op::BINGET | op::LONG_BINGET, _) => {
+                    let Some((index, length)) = memo_reference(&bytes[key_bytes..]) else { return };
+                    match self.memo.get(index) {
+                        Some(Value::Word(word)) => fields.set(key, Value::Word(word)),
+                        Some(Value::Stack(stack)) => fields.set(key, Value::Stack(stack)),
+                        Some(value) => fields.set(key, value),
+                        None => return,
+                    }
+                    length
+                }
+                (op::SHORT_BINUNICODE, &[length, ref text @ ..]) => {
+                    let length = usize::from(length);
+                    let Some((text, [op::MEMOIZE, ..])) = text.split_at_checked(length) else {
+                        return;
+                    };
+                    let Ok(text) = std::str::from_utf8(text) else { return };
+                    if length > MOST_TEXT_BYTES {
+                        return;
+                    }
+                    let word = self.parts.words.intern(text);
+                    fields.set(key, Value::Word(word));
+                    self.memo.put(self.memo.next_index(), Value::Word(word));
+                    3 + length
+                }
+                _ => return,
+            };
+            self.source.skip(key_bytes + length);
+        }
+    }
+
+    /// Appends frames from the memo to a list.
+    pub(crate) fn simple_frames(&mut self, list: u32) {
+        while let Some((index, length)) = memo_reference(self.source.at_hand()) {
+            let Some(Value::Frame(frame)) = self.memo.get(index) else { return };
+            if !self.open.append_frame(list, frame) {
+                return;
+            }
+            self.source.skip(length);
+        }
+    }
+}
+
+/// Whether torch puts one number or one text under a key. Under others there may be tuples, whose first
+/// element looks like a value.
+#[inline]
+fn is_simple(key: Word) -> bool {
+    (key as usize) < KEYS && !matches!(key, words::POOL_ID | words::SEGMENT_POOL_ID)
+}
+
+/// The number of a memo, and how many bytes say it.
+#[inline]
+fn memo_reference(bytes: &[u8]) -> Option<(u32, usize)> {
+    match *bytes {
+        [op::LONG_BINGET, a, b, c, d, ..] => Some((u32::from_le_bytes([a, b, c, d]), 5)),
+        [op::BINGET, index, ..] => Some((index.into(), 2)),
+        _ => None,
+    }
+}
