@@ -2,7 +2,7 @@
 //!
 //! `cargo run --release -p floodmark-snapshot --example time_import -- snapshot.pickle`
 
-#![expect(clippy::print_stdout, clippy::disallowed_methods, reason = "a program of its own")]
+#![expect(clippy::print_stdout, reason = "a program of its own")]
 
 use std::time::Instant;
 

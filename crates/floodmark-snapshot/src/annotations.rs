@@ -38,9 +38,12 @@ impl Annotations {
     ) -> Option<(u64, Row)> {
         loop {
             let next = *self.left.last()?;
-            let is_due = time.is_none_or(|time| {
-                if next.is_start { next.time <= time } else { next.time < time }
-            });
+            let is_due =
+                time.is_none_or(
+                    |time| {
+                        if next.is_start { next.time <= time } else { next.time < time }
+                    },
+                );
             if !is_due {
                 return None;
             }
@@ -56,8 +59,7 @@ impl Annotations {
         let row = |kind| Row::new(kind, Device::CPU, 0, Micros(0));
         let text = words.get(name);
         if text.starts_with("Optimizer.step#") {
-            let kind =
-                if is_start { EventKind::OptimizerBegin } else { EventKind::OptimizerEnd };
+            let kind = if is_start { EventKind::OptimizerBegin } else { EventKind::OptimizerEnd };
             return Some(row(kind));
         }
         if let Some(number) = text.strip_prefix("ProfilerStep#") {

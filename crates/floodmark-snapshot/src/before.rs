@@ -4,11 +4,10 @@
 //! are known. What is there at the end and was not made in the history was there before it; so was what was
 //! let go of without having been made.
 
-use std::collections::BTreeMap;
-
 use hashbrown::{HashMap, HashSet};
 
 use crate::parts::{Block, Segment, State};
+use crate::ranges::Ranges;
 use crate::tape::{Action, Entry, Reel, Tape};
 
 /// Every block is a multiple of this: `kMinBlockSize` of the caching allocator.
@@ -30,20 +29,19 @@ pub(crate) struct BaseBlock {
     pub(crate) stack: u32,
 }
 
-/// A stretch of a segment from before.
+/// What is known of a stretch of a segment from before.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Stretch {
-    pub(crate) bytes: u64,
     pub(crate) stream: u64,
     pub(crate) pool: Option<u32>,
     pub(crate) stack: u32,
 }
 
 /// The beginning of one device, and how much follows.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Before {
     pub(crate) blocks: Vec<BaseBlock>,
-    pub(crate) segments: BTreeMap<u64, Stretch>,
+    pub(crate) segments: Ranges<Stretch>,
     pub(crate) allocations: usize,
     /// In the order in which they were met.
     pub(crate) streams: Vec<u64>,
@@ -77,7 +75,13 @@ impl<'a> AtEnd<'a> {
 
 /// Reads the history of a device and finds what was there before it.
 pub(crate) fn look_back(tape: &mut Tape, reel: Option<Reel>, end: AtEnd<'_>) -> Before {
-    let mut before = Before::default();
+    let mut before = Before {
+        blocks: Vec::new(),
+        segments: Ranges::new(),
+        allocations: 0,
+        streams: Vec::new(),
+        known_streams: HashSet::new(),
+    };
     let mut seen = Seen::default();
     if let Some(mut reel) = reel {
         while let Some(entry) = tape.next(&mut reel, false) {
@@ -87,22 +91,18 @@ pub(crate) fn look_back(tape: &mut Tape, reel: Option<Reel>, end: AtEnd<'_>) -> 
     for segment in end.segments {
         before.note_stream(segment.stream);
         before.add_survivors(segment, end.blocks_of(segment), &seen);
-        before.add(segment.addr, Stretch {
-            bytes: segment.bytes,
-            stream: segment.stream,
-            pool: segment.pool,
-            stack: segment.stack,
-        });
+        let Segment { addr, bytes, stream, pool, stack, .. } = *segment;
+        before.segments.add(addr, bytes, Stretch { stream, pool, stack });
     }
     for entry in seen.segment_events.iter().rev() {
         match entry.action {
-            Action::SegmentAlloc | Action::SegmentMap => before.remove(entry.addr, entry.size),
-            _ => before.add(entry.addr, Stretch {
-                bytes: entry.size,
-                stream: entry.around.stream,
-                pool: entry.around.pool.checked_sub(1),
-                stack: 0,
-            }),
+            Action::SegmentAlloc | Action::SegmentMap => {
+                before.segments.remove(entry.addr, entry.size);
+            }
+            _ => {
+                let (stream, pool) = (entry.around.stream, entry.around.pool.checked_sub(1));
+                before.segments.add(entry.addr, entry.size, Stretch { stream, pool, stack: 0 });
+            }
         }
     }
     for block in &mut before.blocks {
@@ -188,52 +188,11 @@ impl Before {
             }
         }
     }
-
-    fn add(&mut self, addr: u64, stretch: Stretch) {
-        if stretch.bytes == 0 {
-            return;
-        }
-        self.remove(addr, stretch.bytes);
-        self.segments.insert(addr, stretch);
-    }
-
-    /// Takes a stretch out of what is there, be it a whole segment or a part of one.
-    fn remove(&mut self, addr: u64, bytes: u64) {
-        let end = addr.saturating_add(bytes);
-        let reaches_in = self.segments.range(..addr).next_back().filter(|&(&start, stretch)| {
-            start.saturating_add(stretch.bytes) > addr
-        });
-        let first = reaches_in.map_or(addr, |(&start, _)| start);
-        let touched: Vec<u64> = self.segments.range(first..end).map(|(&start, _)| start).collect();
-        for start in touched {
-            let Some(stretch) = self.segments.remove(&start) else { continue };
-            let stretch_end = start.saturating_add(stretch.bytes);
-            if start < addr {
-                self.segments.insert(start, Stretch { bytes: addr - start, ..stretch });
-            }
-            if stretch_end > end {
-                self.segments.insert(end, Stretch { bytes: stretch_end - end, ..stretch });
-            }
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_part_is_taken_out_of_a_segment() {
-        let stretch = |bytes| Stretch { bytes, stream: 0, pool: None, stack: 0 };
-        let mut before = Before::default();
-        before.add(1000, stretch(100));
-        before.add(2000, stretch(100));
-        before.remove(1020, 30);
-        before.remove(1990, 20);
-        before.remove(5000, 1);
-        let left: Vec<_> = before.segments.iter().map(|(&at, left)| (at, left.bytes)).collect();
-        assert_eq!(left, [(1000, 20), (1050, 50), (2010, 90)]);
-    }
 
     #[test]
     fn a_request_is_rounded_as_the_allocator_does() {

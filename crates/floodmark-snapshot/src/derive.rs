@@ -66,7 +66,8 @@ pub(crate) fn derive(tree: &Tree, words: &Words) -> Derived {
             continue;
         };
         let above = parent.checked_sub(1).and_then(|at| stacks.get(at)).copied();
-        let above_calls = above.is_some_and(|_| traits[tree.nodes[parent].frame as usize].calls_module);
+        let above_calls =
+            above.is_some_and(|_| traits[tree.nodes[parent].frame as usize].calls_module);
         let mut module = 0;
         if above_calls && !own.calls_module {
             module = modules.enter(module_of[parent], frame, caller_of[parent], words);
@@ -157,7 +158,9 @@ fn is_backward(in_torch: Option<&str>, name: &str) -> bool {
             matches!(name, "_engine_run_backward" | "backward" | "grad")
         }
         // The engine itself, where C++ frames were recorded.
-        _ => name.contains("autograd::Engine::") || name.contains("autograd::python::PythonEngine::"),
+        _ => {
+            name.contains("autograd::Engine::") || name.contains("autograd::python::PythonEngine::")
+        }
     }
 }
 

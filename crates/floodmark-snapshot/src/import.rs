@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use floodmark_trace::journal::{FLAG_BACKWARD, FLAG_DEFERRED};
 use floodmark_trace::{
-    AllocationId, Batch, Bytes, Category, Device, Ending, EventKind, Header, LabelRow, Loss, Micros,
-    Row, TextKind, Total, Trace, TraceBuilder,
+    AllocationId, Batch, Bytes, Category, Device, Ending, EventKind, Header, LabelRow, Loss,
+    Micros, Row, TextKind, Total, Trace, TraceBuilder,
 };
 use hashbrown::HashMap;
 
@@ -97,7 +97,9 @@ fn devices(parts: &mut Parts, segments: Range, traces: &[Range]) -> Vec<DeviceHi
             segments.sort_by_key(|segment| segment.addr);
             let reel = tape.reel(events.first..events.end);
             let before = look_back(tape, reel.clone(), AtEnd { segments: &segments, blocks });
-            let is_other = |segment: &Segment| segment.pool.is_some_and(|pool| Some(pool as usize) != default_pool);
+            let is_other = |segment: &Segment| {
+                segment.pool.is_some_and(|pool| Some(pool as usize) != default_pool)
+            };
             DeviceHistory {
                 device: Device::cuda(device),
                 has_pools: segments.iter().any(is_other),
@@ -175,7 +177,8 @@ fn losses(value: Value, segments: Option<Range>, parts: &Parts) -> Vec<Loss> {
         losses.push(Loss::NotRecorded(what));
     }
     if parts.out_of_place > 0 {
-        let what = format!("{} things of the pickle are where torch puts others", parts.out_of_place);
+        let what =
+            format!("{} things of the pickle are where torch puts others", parts.out_of_place);
         losses.push(Loss::NotRecorded(what));
     }
     losses
@@ -227,13 +230,13 @@ impl Import<'_> {
                     history.live.insert(block.addr, id);
                 }
             }
-            for (addr, segment) in std::mem::take(&mut history.before.segments) {
+            for (addr, bytes, segment) in history.before.segments.iter() {
                 let mut row = Row::new(EventKind::BaseSegment, history.device, 0, Micros(0));
-                (row.addr, row.bytes, row.stack) = (addr, segment.bytes, segment.stack);
+                (row.addr, row.bytes, row.stack) = (addr, bytes, segment.stack);
                 row.stream = self.texts.stream(segment.stream);
                 row.pool = self.texts.pool(segment.pool);
                 self.builder.push(&row);
-                history.reserved = history.reserved.saturating_add(segment.bytes);
+                history.reserved = history.reserved.saturating_add(bytes);
             }
         }
         // After all of them, so that what was before is one stretch.

@@ -16,6 +16,7 @@
 //! nothing and must never panic.
 
 mod annotations;
+mod at_end;
 mod before;
 mod derive;
 mod error;
@@ -27,6 +28,8 @@ mod memo;
 mod opcode;
 mod open;
 mod parts;
+mod pickler;
+mod ranges;
 mod read;
 mod source;
 mod tape;
@@ -35,6 +38,8 @@ mod tree;
 mod value;
 mod version;
 mod words;
+mod write;
 
 pub use error::SnapshotError;
 pub use read::{is_snapshot, read_snapshot};
+pub use write::write_snapshot;

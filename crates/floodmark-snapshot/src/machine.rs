@@ -6,8 +6,8 @@
 
 use crate::error::SnapshotError;
 use crate::memo::Memo;
-use crate::open::Open;
 use crate::opcode::{self as op, name};
+use crate::open::Open;
 use crate::parts::Parts;
 use crate::source::Source;
 use crate::value::Value;

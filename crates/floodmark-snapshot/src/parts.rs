@@ -256,9 +256,9 @@ impl Parts {
         let traces = fields.list(words::DEVICE_TRACES, ListOf::Traces);
         let host = [words::HOST_SEGMENTS, words::HOST_TRACES];
         self.top = Top {
-            segments: fields.has(words::SEGMENTS).then(|| {
-                fields.list(words::SEGMENTS, ListOf::Segments).unwrap_or_default()
-            }),
+            segments: fields
+                .has(words::SEGMENTS)
+                .then(|| fields.list(words::SEGMENTS, ListOf::Segments).unwrap_or_default()),
             traces: traces.map(|range| range.first),
             annotations: fields
                 .list(words::EXTERNAL_ANNOTATIONS, ListOf::Annotations)

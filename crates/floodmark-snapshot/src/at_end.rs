@@ -1,0 +1,196 @@
+//! The segments and blocks of a device at the end of a trace.
+
+use floodmark_trace::{Allocation, Device, Segment, StackId, Subject, Trace};
+
+use crate::ranges::Ranges;
+
+/// A block at the end.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct EndBlock {
+    pub(crate) addr: u64,
+    pub(crate) bytes: u64,
+    pub(crate) requested: u64,
+    pub(crate) stack: StackId,
+    pub(crate) state: &'static str,
+}
+
+/// What is known of a segment at the end.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct About {
+    pub(crate) stream: u64,
+    pub(crate) pool: (u64, u64),
+    pub(crate) stack: StackId,
+    pub(crate) is_expandable: bool,
+}
+
+/// A segment at the end, with blocks from its first byte to its last.
+#[derive(Debug, Clone)]
+pub(crate) struct EndSegment {
+    pub(crate) addr: u64,
+    pub(crate) bytes: u64,
+    pub(crate) about: About,
+    pub(crate) blocks: Vec<EndBlock>,
+}
+
+pub(crate) const ALLOCATED: &str = "active_allocated";
+pub(crate) const PENDING_FREE: &str = "active_pending_free";
+pub(crate) const INACTIVE: &str = "inactive";
+
+/// The segments of a device after the last event, in the order of their addresses.
+pub(crate) fn segments_at_end(trace: &Trace, device: Device) -> Vec<EndSegment> {
+    let mut blocks = blocks_at_end(trace, device);
+    blocks.sort_by_key(|block| block.addr);
+    let mut segments = reserved_at_end(trace, device);
+    segments = join(segments, &blocks);
+    add_segments_around(&mut segments, &blocks);
+    for segment in &mut segments {
+        fill(segment, &blocks);
+    }
+    segments
+}
+
+fn blocks_at_end(trace: &Trace, device: Device) -> Vec<EndBlock> {
+    let block = |allocation: &Allocation| {
+        let freed = allocation.freed_at.and_then(|at| trace.events.get(at.get() as usize));
+        let state = match freed.map(|event| event.subject) {
+            None => ALLOCATED,
+            Some(Subject::Free { deferred: true, .. }) if allocation.completed_at.is_none() => {
+                PENDING_FREE
+            }
+            Some(_) => return None,
+        };
+        Some(EndBlock {
+            addr: allocation.addr.0,
+            bytes: allocation.rounded.0,
+            requested: allocation.requested.0,
+            stack: allocation.stack,
+            state,
+        })
+    };
+    let of_device = trace.allocations.iter().filter(|allocation| allocation.device == device);
+    of_device.filter_map(block).collect()
+}
+
+fn reserved_at_end(trace: &Trace, device: Device) -> Vec<EndSegment> {
+    let mut ranges: Ranges<About> = Ranges::new();
+    for event in trace.events.iter().filter(|event| event.device == device) {
+        let (index, is_expandable, comes) = match event.subject {
+            Subject::BaseSegment(index) | Subject::SegmentAlloc(index) => (index, false, true),
+            Subject::SegmentMap(index) => (index, true, true),
+            Subject::SegmentFree(index) | Subject::SegmentUnmap(index) => (index, false, false),
+            _ => continue,
+        };
+        let Some(segment) = trace.segments.get(index as usize) else { continue };
+        if comes {
+            let about = About { is_expandable, ..about(trace, segment) };
+            ranges.add(segment.addr.0, segment.bytes.0, about);
+        } else {
+            ranges.remove(segment.addr.0, segment.bytes.0);
+        }
+    }
+    let segment = |(addr, bytes, about)| EndSegment { addr, bytes, about, blocks: Vec::new() };
+    ranges.iter().map(segment).collect()
+}
+
+fn about(trace: &Trace, segment: &Segment) -> About {
+    About {
+        stream: stream_number(trace.text(segment.stream.into())),
+        pool: pool_numbers(trace.text(segment.pool.into())),
+        stack: segment.stack,
+        is_expandable: false,
+    }
+}
+
+/// The parts of an expandable segment are one segment: those that grew, and those that a block spans.
+fn join(parts: Vec<EndSegment>, blocks: &[EndBlock]) -> Vec<EndSegment> {
+    let mut joined: Vec<EndSegment> = Vec::with_capacity(parts.len());
+    for part in parts {
+        if let Some(before) = joined.last_mut() {
+            let at = blocks.partition_point(|block| block.addr < part.addr);
+            let spans = at
+                .checked_sub(1)
+                .and_then(|at| blocks.get(at))
+                .is_some_and(|block| block.addr.saturating_add(block.bytes) > part.addr);
+            let grew = part.about.is_expandable || before.about.is_expandable;
+            let is_same =
+                before.about.stream == part.about.stream && before.about.pool == part.about.pool;
+            if before.addr.saturating_add(before.bytes) == part.addr && is_same && (grew || spans) {
+                before.bytes = before.bytes.saturating_add(part.bytes);
+                before.about.is_expandable = true;
+                continue;
+            }
+        }
+        joined.push(part);
+    }
+    joined
+}
+
+/// Blocks that lie in no segment, as all do on the CPU, get segments of their own: one a stretch.
+fn add_segments_around(segments: &mut Vec<EndSegment>, blocks: &[EndBlock]) {
+    let known = segments.len();
+    for block in blocks {
+        let after = segments[..known].partition_point(|segment| segment.addr <= block.addr);
+        let around = after.checked_sub(1).and_then(|at| segments.get(at));
+        if around.is_some_and(|segment| block.addr - segment.addr < segment.bytes) {
+            continue;
+        }
+        let end = block.addr.saturating_add(block.bytes);
+        match segments.get_mut(known..).and_then(<[_]>::last_mut) {
+            Some(last) if last.addr.saturating_add(last.bytes) >= block.addr => {
+                last.bytes = last.bytes.max(end - last.addr);
+            }
+            _ => segments.push(EndSegment {
+                addr: block.addr,
+                bytes: block.bytes,
+                about: About::default(),
+                blocks: Vec::new(),
+            }),
+        }
+    }
+    segments.sort_by_key(|segment| segment.addr);
+}
+
+/// Puts blocks into their segment, and inactive ones between them.
+fn fill(segment: &mut EndSegment, blocks: &[EndBlock]) {
+    let end = segment.addr.saturating_add(segment.bytes);
+    let first = blocks.partition_point(|block| block.addr < segment.addr);
+    let last = blocks.partition_point(|block| block.addr < end);
+    let mut at = segment.addr;
+    let gap = |addr: u64, bytes: u64| EndBlock {
+        addr,
+        bytes,
+        requested: 0,
+        stack: StackId(0),
+        state: INACTIVE,
+    };
+    let inside = blocks.get(first..last).unwrap_or_default();
+    for (number, block) in inside.iter().enumerate() {
+        if block.addr > at {
+            segment.blocks.push(gap(at, block.addr - at));
+        }
+        // Sizes that are not known for certain must not run into the next block.
+        let limit = inside.get(number + 1).map_or(end, |next| next.addr);
+        let bytes = block.bytes.min(limit - block.addr);
+        if bytes > 0 {
+            segment.blocks.push(EndBlock { bytes, ..*block });
+            at = block.addr + bytes;
+        }
+    }
+    if at < end {
+        segment.blocks.push(gap(at, end - at));
+    }
+}
+
+/// The handle that a stream's text stands for.
+pub(crate) fn stream_number(text: Option<&str>) -> u64 {
+    let digits = text.and_then(|text| text.strip_prefix("0x"));
+    digits.and_then(|digits| u64::from_str_radix(digits, 16).ok()).unwrap_or(0)
+}
+
+/// The id that a pool's text stands for.
+pub(crate) fn pool_numbers(text: Option<&str>) -> (u64, u64) {
+    let inside = text.and_then(|text| text.strip_prefix('(')?.strip_suffix(')'));
+    let numbers = inside.and_then(|inside| inside.split_once(", "));
+    let parse = |(first, second): (&str, &str)| Some((first.parse().ok()?, second.parse().ok()?));
+    numbers.and_then(parse).unwrap_or_default()
+}

@@ -1,0 +1,78 @@
+//! Stretches of addresses: what is added, less what is taken out.
+
+use std::collections::BTreeMap;
+
+/// Stretches that do not overlap, each with something said of it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Ranges<T> {
+    /// Start, then length.
+    by_start: BTreeMap<u64, (u64, T)>,
+}
+
+impl<T: Copy> Ranges<T> {
+    pub(crate) fn new() -> Self {
+        Self { by_start: BTreeMap::new() }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.by_start.len()
+    }
+
+    /// Start, length and what is said of it, in the order of addresses.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, u64, T)> {
+        self.by_start.iter().map(|(&start, &(bytes, what))| (start, bytes, what))
+    }
+
+    /// Adds a stretch. What was there before gives way.
+    pub(crate) fn add(&mut self, addr: u64, bytes: u64, what: T) {
+        if bytes > 0 {
+            self.remove(addr, bytes);
+            self.by_start.insert(addr, (bytes, what));
+        }
+    }
+
+    /// Takes a stretch out, be it a whole one, a part of one, or parts of several.
+    pub(crate) fn remove(&mut self, addr: u64, bytes: u64) {
+        let end = addr.saturating_add(bytes);
+        let reaches_in =
+            |&(&start, &(bytes, _)): &(&u64, &(u64, T))| start.saturating_add(bytes) > addr;
+        let before = self.by_start.range(..addr).next_back().filter(reaches_in);
+        let first = before.map_or(addr, |(&start, _)| start);
+        if first >= end {
+            return;
+        }
+        let touched: Vec<u64> = self.by_start.range(first..end).map(|(&start, _)| start).collect();
+        for start in touched {
+            let Some((bytes, what)) = self.by_start.remove(&start) else { continue };
+            let its_end = start.saturating_add(bytes);
+            if start < addr {
+                self.by_start.insert(start, (addr - start, what));
+            }
+            if its_end > end {
+                self.by_start.insert(end, (its_end - end, what));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_is_taken_out() {
+        let mut ranges = Ranges::new();
+        ranges.add(1000, 100, 'a');
+        ranges.add(2000, 100, 'b');
+        ranges.add(3000, 0, 'c');
+        ranges.remove(1020, 30);
+        ranges.remove(1990, 20);
+        ranges.remove(5000, 1);
+        ranges.remove(5000, 0);
+        let left: Vec<_> = ranges.iter().collect();
+        assert_eq!(left, [(1000, 20, 'a'), (1050, 50, 'a'), (2010, 90, 'b')]);
+        ranges.add(1010, 45, 'd');
+        let left: Vec<_> = ranges.iter().take(3).collect();
+        assert_eq!(left, [(1000, 10, 'a'), (1010, 45, 'd'), (1055, 45, 'a')]);
+    }
+}

@@ -1,0 +1,385 @@
+//! A trace as a snapshot that torch's own viewers read.
+
+use std::io::{self, Write};
+
+use floodmark_trace::{
+    Allocation, Bytes, CodeId, Device, Event, HandleId, Oom, Segment, StackId, Subject, TextId,
+    Trace,
+};
+use hashbrown::HashMap;
+
+use crate::at_end::{
+    ALLOCATED, EndBlock, EndSegment, INACTIVE, pool_numbers, segments_at_end, stream_number,
+};
+use crate::pickler::Pickler;
+
+/// Segments for small blocks are this long: `kSmallBuffer` of the caching allocator.
+const SMALL_SEGMENT_BYTES: u64 = 2 << 20;
+
+/// Writes a trace, or what happened on one device of it, as a snapshot of torch: a pickle that
+/// `torch/cuda/_memory_viz.py` and [`crate::read_snapshot`] read.
+///
+/// A CUDA device keeps its place in `device_traces`; others, such as the CPU, come after the last of them.
+/// Blocks that lie in no segment get one segment a stretch. Names of tensors have no place in a snapshot.
+pub fn write_snapshot(trace: &Trace, only: Option<Device>, out: &mut impl Write) -> io::Result<()> {
+    let places = places(trace, only);
+    let has_pools = trace.allocations.iter().any(|allocation| allocation.pool.0 != 0);
+    let pickler = Pickler::new(out);
+    let mut writer =
+        Writer { trace, pickler, frames: HashMap::new(), stacks: HashMap::new(), has_pools };
+    writer.snapshot(&places)?;
+    writer.pickler.finish()
+}
+
+/// Which device is at which place of `device_traces`.
+fn places(trace: &Trace, only: Option<Device>) -> Vec<Option<Device>> {
+    let devices =
+        trace.devices().into_iter().filter(|&device| only.is_none_or(|only| only == device));
+    let (cuda, others): (Vec<Device>, Vec<Device>) =
+        devices.partition(|device| device.kind == Device::cuda(0).kind && device.index >= 0);
+    let mut places = Vec::new();
+    for device in cuda {
+        let at = usize::try_from(device.index).unwrap_or(0);
+        if places.len() <= at {
+            places.resize(at + 1, None);
+        }
+        places[at] = Some(device);
+    }
+    places.extend(others.into_iter().map(Some));
+    places
+}
+
+struct Writer<'a, W> {
+    trace: &'a Trace,
+    pickler: Pickler<'a, W>,
+    /// What was written before, by its number in the memo.
+    frames: HashMap<(CodeId, u32), u32>,
+    stacks: HashMap<StackId, u32>,
+    has_pools: bool,
+}
+
+/// What all events have.
+struct About<'a> {
+    action: &'a str,
+    addr: u64,
+    bytes: Bytes,
+    time: u64,
+    stream: HandleId,
+    pool: HandleId,
+    op: TextId,
+    user: TextId,
+    /// `None` where nobody looked for a stack.
+    stack: Option<StackId>,
+}
+
+impl<W: Write> Writer<'_, W> {
+    fn snapshot(&mut self, places: &[Option<Device>]) -> io::Result<()> {
+        self.dict(|this| {
+            this.pickler.text("segments");
+            this.list(|this| {
+                for (place, device) in (0..).zip(places) {
+                    let Some(device) = *device else { continue };
+                    for segment in segments_at_end(this.trace, device) {
+                        this.segment(place, &segment)?;
+                    }
+                }
+                Ok(())
+            })?;
+            this.pickler.text("device_traces");
+            this.list(|this| {
+                places.iter().try_for_each(|&device| this.list(|this| this.events(device)))
+            })?;
+            this.pickler.text("allocator_settings");
+            this.settings()?;
+            this.pickler.text("external_annotations");
+            this.list(Self::annotations)
+        })
+    }
+
+    fn dict(&mut self, items: impl FnOnce(&mut Self) -> io::Result<()>) -> io::Result<()> {
+        self.pickler.begin_dict();
+        items(self)?;
+        self.pickler.end_dict()
+    }
+
+    fn list(&mut self, items: impl FnOnce(&mut Self) -> io::Result<()>) -> io::Result<()> {
+        self.pickler.begin_list();
+        items(self)?;
+        self.pickler.end_list()
+    }
+
+    fn item(&mut self, key: &str, number: u64) {
+        self.pickler.text(key);
+        self.pickler.number(number);
+    }
+
+    fn text_item(&mut self, key: &str, text: &str) {
+        self.pickler.text(key);
+        self.pickler.text(text);
+    }
+
+    fn settings(&mut self) -> io::Result<()> {
+        let conf = self.trace.header.allocator_conf.as_str();
+        self.dict(|this| {
+            this.text_item("PYTORCH_CUDA_ALLOC_CONF", conf);
+            this.pickler.text("max_split_size");
+            this.pickler.minus_one();
+            this.pickler.text("garbage_collection_threshold");
+            this.pickler.float(0.0);
+            this.pickler.text("expandable_segments");
+            this.pickler.boolean(conf.contains("expandable_segments:True"));
+            Ok(())
+        })
+    }
+
+    fn segment(&mut self, place: u64, segment: &EndSegment) -> io::Result<()> {
+        let sum = |is_counted: fn(&EndBlock) -> bool, bytes: fn(&EndBlock) -> u64| {
+            let counted = segment.blocks.iter().filter(|block| is_counted(block));
+            counted.map(|block| Bytes(bytes(block))).sum::<Bytes>().0
+        };
+        let is_active = |block: &EndBlock| block.state != INACTIVE;
+        let kind = if segment.bytes > SMALL_SEGMENT_BYTES { "large" } else { "small" };
+        self.dict(|this| {
+            this.item("device", place);
+            this.item("address", segment.addr);
+            this.item("total_size", segment.bytes);
+            this.item("allocated_size", sum(|block| block.state == ALLOCATED, |block| block.bytes));
+            this.item("active_size", sum(is_active, |block| block.bytes));
+            this.item("requested_size", sum(is_active, |block| block.requested));
+            this.item("stream", segment.about.stream);
+            this.text_item("segment_type", kind);
+            this.pickler.text("segment_pool_id");
+            this.pickler.pair(segment.about.pool);
+            this.pickler.text("is_expandable");
+            this.pickler.boolean(segment.about.is_expandable);
+            this.pickler.text("frames");
+            this.stack(segment.about.stack)?;
+            this.pickler.text("blocks");
+            this.list(|this| segment.blocks.iter().try_for_each(|block| this.block(block)))
+        })
+    }
+
+    fn block(&mut self, block: &EndBlock) -> io::Result<()> {
+        self.dict(|this| {
+            this.item("address", block.addr);
+            this.item("size", block.bytes);
+            this.item("requested_size", block.requested);
+            this.text_item("state", block.state);
+            this.pickler.text("frames");
+            this.stack(block.stack)
+        })
+    }
+
+    /// A list of frames, innermost first; each list and each frame is written once.
+    fn stack(&mut self, id: StackId) -> io::Result<()> {
+        if let Some(&known) = self.stacks.get(&id) {
+            self.pickler.recall(known);
+            return Ok(());
+        }
+        self.pickler.begin_list();
+        // Remembered at its end: nothing inside it refers to it.
+        for (_, frame) in self.trace.frames(id) {
+            self.frame(frame.code, frame.line)?;
+        }
+        self.pickler.end_list()?;
+        let number = self.pickler.remember();
+        self.stacks.insert(id, number);
+        Ok(())
+    }
+
+    fn frame(&mut self, id: CodeId, line: u32) -> io::Result<()> {
+        if let Some(&known) = self.frames.get(&(id, line)) {
+            self.pickler.recall(known);
+            return Ok(());
+        }
+        let code = self.trace.code(id);
+        let (name, file) = code.map_or(("?", "?"), |code| (code.name.as_str(), code.file.as_str()));
+        self.dict(|this| {
+            this.text_item("name", name);
+            this.text_item("filename", file);
+            this.item("line", line.into());
+            Ok(())
+        })?;
+        let number = self.pickler.remember();
+        self.frames.insert((id, line), number);
+        Ok(())
+    }
+
+    fn time(&self, event: &Event) -> u64 {
+        // 0 would be no time at all.
+        self.trace.header.started_unix_micros.max(1).saturating_add(event.time.0)
+    }
+
+    fn events(&mut self, device: Option<Device>) -> io::Result<()> {
+        let trace = self.trace;
+        let mut phases: Vec<TextId> = Vec::new();
+        for event in &trace.events {
+            match event.subject {
+                Subject::PhaseBegin(phase) => phases.push(phase),
+                Subject::PhaseEnd(phase) => {
+                    if let Some(at) = phases.iter().rposition(|&open| open == phase) {
+                        phases.remove(at);
+                    }
+                }
+                _ if Some(event.device) == device => {
+                    self.event(event, phases.last().copied().unwrap_or_default())?;
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn event(&mut self, event: &Event, open_phase: TextId) -> io::Result<()> {
+        let trace = self.trace;
+        let allocation = |id: floodmark_trace::AllocationId| trace.allocations.get(id.index());
+        let segment = |index: u32| trace.segments.get(index as usize);
+        match event.subject {
+            Subject::Alloc(id) => match allocation(id) {
+                Some(made) if !made.before_recording => self.alloc(event, made, open_phase),
+                _ => Ok(()),
+            },
+            Subject::Free { allocation: id, deferred } => {
+                let Some(freed) = allocation(id) else { return Ok(()) };
+                self.free(event, freed, "free_requested")?;
+                if deferred { Ok(()) } else { self.free(event, freed, "free_completed") }
+            }
+            Subject::FreeCompleted(id) => {
+                allocation(id).map_or(Ok(()), |freed| self.free(event, freed, "free_completed"))
+            }
+            Subject::SegmentAlloc(at) => self.segment_event(event, segment(at), "segment_alloc"),
+            Subject::SegmentFree(at) => self.segment_event(event, segment(at), "segment_free"),
+            Subject::SegmentMap(at) => self.segment_event(event, segment(at), "segment_map"),
+            Subject::SegmentUnmap(at) => self.segment_event(event, segment(at), "segment_unmap"),
+            Subject::Oom(at) => match trace.ooms.get(at as usize) {
+                Some(oom) => self.oom(event, oom),
+                None => Ok(()),
+            },
+            // Nobody knows the address of the first; the others have no place in a snapshot.
+            Subject::FreeUnknown(_)
+            | Subject::BaseSegment(_)
+            | Subject::Reserved(_)
+            | Subject::Label { .. }
+            | Subject::Step(_)
+            | Subject::Mark(_)
+            | Subject::PhaseBegin(_)
+            | Subject::PhaseEnd(_)
+            | Subject::OptimizerBegin
+            | Subject::OptimizerEnd => Ok(()),
+        }
+    }
+
+    fn alloc(&mut self, event: &Event, made: &Allocation, open_phase: TextId) -> io::Result<()> {
+        self.write_event(&About {
+            action: "alloc",
+            addr: made.addr.0,
+            bytes: made.requested,
+            time: self.time(event),
+            stream: made.stream,
+            pool: made.pool,
+            op: made.op,
+            user: if made.phase == open_phase { TextId(0) } else { made.phase },
+            stack: shown(made.stack, made.backward),
+        })
+    }
+
+    fn free(&mut self, event: &Event, freed: &Allocation, action: &str) -> io::Result<()> {
+        self.write_event(&About {
+            action,
+            addr: freed.addr.0,
+            bytes: freed.requested,
+            time: self.time(event),
+            stream: freed.stream,
+            pool: freed.pool,
+            op: TextId(0),
+            user: TextId(0),
+            stack: None,
+        })
+    }
+
+    fn segment_event(
+        &mut self,
+        event: &Event,
+        segment: Option<&Segment>,
+        action: &str,
+    ) -> io::Result<()> {
+        let Some(segment) = segment else { return Ok(()) };
+        self.write_event(&About {
+            action,
+            addr: segment.addr.0,
+            bytes: segment.bytes,
+            time: self.time(event),
+            stream: segment.stream,
+            pool: segment.pool,
+            op: TextId(0),
+            user: TextId(0),
+            stack: shown(segment.stack, false),
+        })
+    }
+
+    fn oom(&mut self, event: &Event, oom: &Oom) -> io::Result<()> {
+        self.write_event(&About {
+            action: "oom",
+            addr: oom.device_free.unwrap_or_default().0,
+            bytes: oom.requested,
+            time: self.time(event),
+            stream: HandleId(0),
+            pool: HandleId(0),
+            op: TextId(0),
+            user: TextId(0),
+            stack: shown(oom.stack, oom.backward),
+        })
+    }
+
+    fn write_event(&mut self, about: &About<'_>) -> io::Result<()> {
+        let trace = self.trace;
+        let addr = if about.action == "oom" { "device_free" } else { "addr" };
+        self.dict(|this| {
+            this.text_item("action", about.action);
+            this.item(addr, about.addr);
+            this.item("size", about.bytes.0);
+            this.item("stream", stream_number(trace.text(about.stream.into())));
+            this.item("time_us", about.time);
+            this.text_item("compile_context", trace.text(about.op).unwrap_or("N/A"));
+            this.text_item("user_metadata", trace.text(about.user).unwrap_or_default());
+            if this.has_pools {
+                this.pickler.text("pool_id");
+                this.pickler.pair(pool_numbers(trace.text(about.pool.into())));
+            }
+            let Some(stack) = about.stack else { return Ok(()) };
+            this.pickler.text("frames");
+            this.stack(stack)
+        })
+    }
+
+    fn annotations(&mut self) -> io::Result<()> {
+        let trace = self.trace;
+        for event in &trace.events {
+            let (stage, name) = match event.subject {
+                Subject::PhaseBegin(phase) => {
+                    ("START", trace.text(phase).unwrap_or("?").to_owned())
+                }
+                Subject::PhaseEnd(phase) => ("END", trace.text(phase).unwrap_or("?").to_owned()),
+                Subject::OptimizerBegin => ("START", "Optimizer.step#step".to_owned()),
+                Subject::OptimizerEnd => ("END", "Optimizer.step#step".to_owned()),
+                Subject::Step(number) => ("END", format!("ProfilerStep#{number}")),
+                _ => continue,
+            };
+            let time = self.time(event);
+            self.dict(|this| {
+                this.text_item("stage", stage);
+                this.text_item("name", &name);
+                this.item("device", 0);
+                this.item("time_us", time);
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// The stack as torch would show it: threads of the backward pass have an empty one, and where nobody looked
+/// there is none.
+fn shown(stack: StackId, backward: bool) -> Option<StackId> {
+    (stack.0 != 0 || backward).then_some(stack)
+}

@@ -1,0 +1,215 @@
+//! What torch wrote before, what its C++ pickler writes, and what only looks like a snapshot.
+
+use std::io::Write;
+
+use floodmark_snapshot::{SnapshotError, is_snapshot, read_snapshot};
+use floodmark_trace::{Device, Hint, Trace};
+
+use crate::python::{Py, dict, text};
+use crate::sample::{BASE, assert_is_sample, event, frame, segment, segments, snapshot, story};
+
+fn losses(trace: &Trace) -> String {
+    let losses: Vec<String> = trace.losses.0.iter().map(ToString::to_string).collect();
+    losses.join("\n")
+}
+
+#[test]
+fn every_pickler_tells_the_same() {
+    let snapshot = snapshot();
+    for pickle in [snapshot.protocol_4(), snapshot.cpp(), snapshot.protocol_0()] {
+        assert!(is_snapshot(&pickle));
+        assert_is_sample(&read_snapshot(&pickle).unwrap());
+    }
+}
+
+#[test]
+fn compressed_files_are_read_as_they_are() {
+    let pickle = snapshot().protocol_4();
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(&pickle).unwrap();
+    let gzip = gzip.finish().unwrap();
+    let zstd = zstd::stream::encode_all(pickle.as_slice(), 3).unwrap();
+    for compressed in [&gzip, &zstd] {
+        assert!(is_snapshot(compressed));
+        assert_is_sample(&read_snapshot(compressed).unwrap());
+        assert!(read_snapshot(&compressed[..compressed.len() - 20]).is_err());
+    }
+    let mut other = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    other.write_all(b"a letter").unwrap();
+    let other = other.finish().unwrap();
+    assert!(!is_snapshot(&other));
+    assert!(matches!(read_snapshot(&other), Err(SnapshotError::UnknownOpcode { .. })));
+}
+
+#[test]
+fn what_is_lost_with_old_versions_is_said() {
+    let old = snapshot().without(&[
+        "time_us",
+        "compile_context",
+        "user_metadata",
+        "allocator_settings",
+        "external_annotations",
+    ]);
+    let trace = read_snapshot(&old.protocol_4()).unwrap();
+    assert_eq!(trace.header.torch, "2.1");
+    assert!(losses(&trace).contains("the snapshot has no times"));
+    assert!(losses(&trace).contains("derived from stack frames"));
+    let times: Vec<u64> =
+        trace.events.iter().map(|event| event.time.0).filter(|&time| time > 0).collect();
+    assert!(times.is_sorted() && times.last() > Some(&5), "{times:?}");
+    let without_stacks = read_snapshot(&old.without(&["frames"]).protocol_4()).unwrap();
+    assert!(losses(&without_stacks).contains("the snapshot has no stacks"));
+    assert!(without_stacks.allocations.iter().all(|made| !made.backward && made.stack.0 == 0));
+}
+
+/// Torch 2.0: blocks have no address but a history, the newest user first.
+#[test]
+fn blocks_of_torch_2_0_follow_each_other() {
+    let history = |size, line| {
+        let frames = Py::List(vec![frame("train.py", "main", line)]);
+        dict([("addr", Py::Int(0)), ("real_size", Py::Int(size)), ("frames", frames)])
+    };
+    let block = |size, state, history| {
+        let block = dict([("size", Py::Int(size)), ("state", text(state))]);
+        if let Some(history) = history { block.with("history", Py::List(history)) } else { block }
+    };
+    let blocks = vec![
+        block(512, "active_allocated", Some(vec![history(300, 1), history(500, 2)])),
+        block(1024, "inactive", Some(vec![history(900, 3)])),
+        block(2048, "active_allocated", None),
+    ];
+    let segment = segment(BASE, 3584, 0, blocks).without(&["segment_pool_id", "is_expandable"]);
+    let events = Py::List(vec![event("free_requested", BASE + 512, 900, 0).without(&[
+        "time_us",
+        "compile_context",
+        "user_metadata",
+    ])]);
+    let old =
+        dict([("segments", Py::List(vec![segment])), ("device_traces", Py::List(vec![events]))]);
+    let trace = read_snapshot(&old.cpp()).unwrap();
+    assert_eq!(
+        story(&trace),
+        [
+            "0 base 0 300/512",
+            "0 base 512 900/1024",
+            "0 base 1536 2048/2048",
+            "0 base_segment 0 3584",
+            "0 reserved 3584",
+            "1 free 512 900/1024 deferred",
+        ]
+    );
+    assert_eq!(trace.header.torch, "2.0");
+    let (_, frame) = trace.frames(trace.allocations[0].stack).next().unwrap();
+    assert_eq!(frame.line, 1);
+}
+
+#[test]
+fn a_list_of_segments_has_no_history() {
+    for pickle in [segments().protocol_4(), segments().protocol_0(), segments().cpp()] {
+        let trace = read_snapshot(&pickle).unwrap();
+        assert_eq!(
+            story(&trace),
+            [
+                "0 base 0 1000/1024",
+                "0 base 1024 1400/1536",
+                "0 base 20971520 15000000/20971520",
+                "0 base_segment 0 2097152",
+                "0 base_segment 20971520 20971520",
+                "0 reserved 23068672",
+            ]
+        );
+        assert!(losses(&trace).contains("_record_memory_history"), "{}", losses(&trace));
+    }
+}
+
+#[test]
+fn newer_keys_are_understood() {
+    let pool = || Py::Tuple(vec![Py::Int(3), Py::Int(1)]);
+    let alloc = event("alloc", BASE, 100, 0).with("pool_id", pool());
+    let mut named = event("annotate", BASE, 100, 1).without(&["user_metadata"]);
+    named = named.with("user_metadata", text("kv cache")).with("pool_id", pool());
+    let mut tagged =
+        event("alloc", BASE + 512, 100, 2).without(&["user_metadata", "compile_context"]);
+    tagged = tagged.with("user_metadata", text("prefill")).with("pool_id", pool());
+    tagged = tagged.with("compile_context", text("Torch-Compiled Region: 0/1"));
+    tagged = tagged.with("forward_frames", Py::List(vec![text("a"), text("b")]));
+    let odd = event("teleport", BASE, 1, 3).with("pool_id", pool());
+    let new = snapshot().without(&["device_traces", "segments", "external_annotations"]);
+    let new = new.with("segments", Py::List(vec![]));
+    let new = new.with(
+        "device_traces",
+        Py::List(vec![Py::List(vec![]), Py::List(vec![alloc, named, tagged, odd])]),
+    );
+    let new = new.with("host_segments", segments()).with("host_traces", Py::List(vec![]));
+    let trace = read_snapshot(&new.protocol_4()).unwrap();
+    assert_eq!(
+        story(&trace),
+        ["0 alloc 0 100/512 - -", "1 label 0 100/512 kv cache", "2 alloc 512 100/512 - prefill",]
+    );
+    assert_eq!(trace.devices(), [Device::cuda(1)]);
+    let tagged = &trace.allocations[1];
+    assert_eq!(trace.text(tagged.pool.into()), Some("(3, 1)"));
+    assert_eq!(trace.text(tagged.op), Some("Torch-Compiled Region: 0/1"));
+    assert!(losses(&trace).contains("1 events are of kinds that are not known"));
+    assert!(losses(&trace).contains("pinned host memory"));
+}
+
+#[test]
+fn two_devices_are_told_in_the_order_of_time() {
+    let first = vec![event("alloc", BASE, 1, 0), event("alloc", BASE + 512, 2, 10)];
+    let second = vec![event("alloc", BASE, 3, 5), event("alloc", BASE + 512, 4, 15)];
+    let both = dict([
+        ("segments", Py::List(vec![])),
+        ("device_traces", Py::List(vec![Py::List(first), Py::List(second)])),
+    ]);
+    let trace = read_snapshot(&both.protocol_4()).unwrap();
+    let sizes: Vec<_> =
+        trace.allocations.iter().map(|made| (made.device.index, made.requested.0)).collect();
+    assert_eq!(sizes, [(0, 1), (1, 3), (0, 2), (1, 4)]);
+}
+
+#[test]
+fn an_address_that_is_handed_out_twice_was_let_go_of_between() {
+    let events = vec![
+        event("alloc", BASE, 1, 0),
+        event("alloc", BASE, 2, 1),
+        event("free_requested", BASE, 2, 2),
+        event("free_completed", BASE, 2, 2),
+        event("free_requested", BASE, 9, 3),
+    ];
+    let twice =
+        dict([("segments", Py::List(vec![])), ("device_traces", Py::List(vec![Py::List(events)]))]);
+    let trace = read_snapshot(&twice.protocol_4()).unwrap();
+    assert_eq!(
+        story(&trace)[..5],
+        [
+            "0 base 0 9/512",
+            "0 free 0 9/512",
+            "0 alloc 0 1/512 - -",
+            "1 free 0 1/512",
+            "1 alloc 0 2/512 - -",
+        ]
+    );
+}
+
+#[test]
+fn what_is_no_snapshot_is_refused_with_a_way_out() {
+    let other = dict([("model", text("weights")), ("step", Py::Int(3))]);
+    let cases: [(&[u8], &str); 7] = [
+        (&other.protocol_4(), "this is a pickle of something else, not of a memory snapshot"),
+        (
+            &Py::List(vec![]).protocol_4(),
+            "this is a pickle of an empty list, not of a memory snapshot",
+        ),
+        (&Py::None.protocol_4(), "this is a pickle of something else, not of a memory snapshot"),
+        (b"PK\x03\x04...", "this is a zip file, as `torch.save` writes, not a memory snapshot"),
+        (b"FLOD\x01\0\0\0", "this is a floodmark trace, not a memory snapshot"),
+        (b"", "this is an empty file, not a memory snapshot"),
+        (b"hello", "this is something else, not a memory snapshot"),
+    ];
+    for (bytes, message) in cases {
+        let error = read_snapshot(bytes).unwrap_err();
+        assert_eq!(error.to_string(), message);
+        assert!(error.hint().is_some());
+    }
+}

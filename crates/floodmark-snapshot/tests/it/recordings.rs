@@ -1,0 +1,137 @@
+//! Recordings of real programs, against the figures that torch itself had when they ended.
+
+use std::io::Read;
+use std::path::Path;
+
+use floodmark_snapshot::read_snapshot;
+use floodmark_trace::{Bytes, Device, Subject, Trace, stack_flags};
+use serde_json::Value;
+
+pub(crate) const ALL: [&str; 7] = [
+    "lstm",
+    "neumf",
+    "resnet18_fp32",
+    "default-graph",
+    "default-oom",
+    "default-streams",
+    "expandable-oom",
+];
+
+/// A file of `fixtures/snapshots`.
+pub(crate) fn file(name: &str) -> Vec<u8> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/snapshots");
+    std::fs::read(folder.join(name)).unwrap()
+}
+
+/// A recording, without the compression around it.
+pub(crate) fn pickle(name: &str) -> Vec<u8> {
+    let mut pickle = Vec::new();
+    let file = file(&format!("{name}.pickle.gz"));
+    flate2::read::GzDecoder::new(file.as_slice()).read_to_end(&mut pickle).unwrap();
+    pickle
+}
+
+pub(crate) fn trace(name: &str) -> Trace {
+    read_snapshot(&file(&format!("{name}.pickle.gz"))).unwrap()
+}
+
+fn truth(name: &str) -> Value {
+    serde_json::from_slice(&file(&format!("{name}.json"))).unwrap()
+}
+
+fn count(trace: &Trace, is_one: fn(Subject) -> bool) -> u64 {
+    trace.events.iter().filter(|event| is_one(event.subject)).count() as u64
+}
+
+/// Reserved bytes after the last event that tells of them.
+fn last_reserved(trace: &Trace) -> u64 {
+    let told = |event: &floodmark_trace::Event| match event.subject {
+        Subject::Reserved(bytes) => Some(Bytes::from(bytes).0),
+        _ => None,
+    };
+    trace.events.iter().rev().find_map(told).unwrap_or(0)
+}
+
+#[test]
+fn totals_at_the_end_are_those_of_torch() {
+    for name in ALL {
+        let (trace, truth) = (trace(name), truth(name));
+        let stats = &truth["stats"];
+        let figure =
+            |model: &str, stat: &str| truth[model].as_u64().or(stats[stat].as_u64()).unwrap();
+        let [total] = trace.totals.as_slice() else { panic!("{name} has one device") };
+        let allocated = figure("allocated", "allocated_bytes.all.current");
+        assert_eq!(total.allocated.0, allocated, "{name}");
+        assert_eq!(total.reserved.0, figure("reserved", "reserved_bytes.all.current"), "{name}");
+        assert_eq!(last_reserved(&trace), total.reserved.0, "{name}");
+        let live: u64 = trace
+            .allocations
+            .iter()
+            .filter(|made| made.freed_at.is_none())
+            .map(|made| made.rounded.0)
+            .sum();
+        assert_eq!(live, allocated, "{name}");
+        assert_eq!(trace.unseen_at_start(Device::cuda(0)).0, 0, "{name}");
+    }
+}
+
+#[test]
+fn every_event_of_torch_is_there() {
+    for name in ["default-graph", "default-oom", "default-streams", "expandable-oom"] {
+        let (trace, truth) = (trace(name), truth(name));
+        let stat = |name: &str| truth["stats"][name].as_u64().unwrap();
+        assert_eq!(trace.allocations.len() as u64, stat("allocation.all.allocated"), "{name}");
+        let freed = trace.allocations.iter().filter(|made| made.freed_at.is_some()).count();
+        assert_eq!(freed as u64, stat("allocation.all.freed"), "{name}");
+        let requested: u64 = trace.allocations.iter().map(|made| made.requested.0).sum();
+        assert_eq!(requested, stat("requested_bytes.all.allocated"), "{name}");
+        let taken = |subject| matches!(subject, Subject::SegmentAlloc(_) | Subject::SegmentMap(_));
+        assert_eq!(count(&trace, taken), stat("num_device_alloc"), "{name}");
+        let given = |subject| matches!(subject, Subject::SegmentFree(_) | Subject::SegmentUnmap(_));
+        assert_eq!(count(&trace, given), stat("num_device_free"), "{name}");
+        assert_eq!(trace.ooms.len() as u64, stat("num_ooms"), "{name}");
+        let base = |subject| matches!(subject, Subject::BaseSegment(_));
+        assert_eq!(count(&trace, base), 0, "{name} was recorded from the beginning");
+    }
+}
+
+#[test]
+fn the_driver_said_how_much_was_free() {
+    let oom = trace("default-oom").ooms[0];
+    assert_eq!(oom.requested, Bytes(262_144_000));
+    assert!(oom.device_free.unwrap() > Bytes(100 << 30));
+}
+
+/// The side stream of this program makes blocks wait for it.
+#[test]
+fn streams_and_pools_have_names() {
+    let streams = trace("default-streams");
+    let deferred = |subject| matches!(subject, Subject::Free { deferred: true, .. });
+    let completed = |subject| matches!(subject, Subject::FreeCompleted(_));
+    assert!(count(&streams, deferred) > 0);
+    assert_eq!(count(&streams, deferred), count(&streams, completed));
+    let graph = trace("default-graph");
+    let names = |of: fn(&floodmark_trace::Allocation) -> floodmark_trace::HandleId| {
+        let ids: std::collections::BTreeSet<_> = graph.allocations.iter().map(of).collect();
+        let names = ids.into_iter().map(|id| graph.text(id.into()).unwrap_or("-").to_owned());
+        names.collect::<Vec<_>>()
+    };
+    assert_eq!(names(|made| made.stream), ["0x0", "0x260a1220", "0x26a45540"]);
+    assert_eq!(names(|made| made.pool), ["-", "(1, 0)"]);
+}
+
+#[test]
+fn modules_optimizers_and_backward_are_derived() {
+    let trace = trace("resnet18_fp32");
+    let paths: std::collections::BTreeSet<&str> =
+        trace.allocations.iter().filter_map(|made| trace.module_path(made.stack)).collect();
+    assert!(paths.iter().any(|path| path.contains("conv:")), "{paths:?}");
+    let backward = trace.allocations.iter().filter(|made| made.backward).count();
+    assert!(backward > trace.allocations.len() / 10, "{backward}");
+    let in_optimizer = |made: &&floodmark_trace::Allocation| {
+        trace.stack(made.stack).flags & stack_flags::OPTIMIZER != 0
+    };
+    assert!(trace.allocations.iter().filter(in_optimizer).count() > 10);
+    assert_eq!(count(&trace, |subject| subject == Subject::OptimizerEnd), 3);
+    assert_eq!(trace.header.torch, "2.10 to 2.11");
+}
