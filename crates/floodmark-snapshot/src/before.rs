@@ -81,6 +81,7 @@ pub(crate) fn look_back(tape: &mut Tape, reel: Option<Reel>, end: AtEnd<'_>) -> 
         allocations: 0,
         streams: Vec::new(),
         known_streams: HashSet::new(),
+        earlier: HashMap::new(),
     };
     let mut seen = Seen::default();
     if let Some(mut reel) = reel {

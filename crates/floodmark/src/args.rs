@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use floodmark_allocator::TorchVersion;
 use floodmark_analysis::{At, By, Limit};
 use floodmark_trace::{Bytes, Device};
@@ -25,6 +25,8 @@ pub(crate) enum Command {
     Info(InfoArgs),
     /// Say what filled a device at a moment
     Report(ReportArgs),
+    /// Write a trace in the format of another tool
+    Export(ExportArgs),
     /// Say what other allocator settings, or another card, would have done to the same program
     Simulate(SimulateArgs),
     /// Say why a request could not be met
@@ -162,6 +164,43 @@ pub(crate) struct LeaksArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// A format of another tool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// A memory snapshot of torch, for its `_memory_viz.py` and <https://pytorch.org/memory_viz>
+    TorchSnapshot,
+}
+
+impl Format {
+    /// Who reads it.
+    pub(crate) fn reader(self) -> &'static str {
+        match self {
+            Self::TorchSnapshot => "see it with `python -m torch.cuda._memory_viz trace_plot FILE`",
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExportArgs {
+    /// A `.flood` file, a torch memory snapshot, or a folder with one per rank
+    pub(crate) trace: PathBuf,
+    /// The format
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) to: Format,
+    /// Where to write it; by default beside the trace
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// Only this device
+    #[arg(long, value_parser = parse_device)]
+    pub(crate) device: Option<Device>,
+    /// The rank, in a folder; by default the one with the highest peak
+    #[arg(long)]
+    pub(crate) rank: Option<u32>,
+    /// Replace a file that exists
+    #[arg(long)]
+    pub(crate) force: bool,
 }
 
 #[derive(Debug, Args)]

@@ -20,6 +20,8 @@ pub(crate) enum Problem {
     NoTraces,
     #[error("the folder has no rank {rank}; it has {present}")]
     NoSuchRank { rank: u32, present: String },
+    #[error("the file exists")]
+    OutputExists,
     #[error("`--rank` chooses from a folder of traces, and this is a single one")]
     NotAFolder,
     #[error("the peak of {device} grew by more than {limit}: {above}")]
@@ -31,6 +33,7 @@ impl Hint for Problem {
         match self {
             Self::NoSuchScript => Some("to run a module by its name, use `floodmark run -m NAME`"),
             Self::NoTraces => Some("record one with `floodmark run script.py`"),
+            Self::OutputExists => Some("choose another with `-o`, or replace it with `--force`"),
             Self::NotAFolder => Some("leave `--rank` out"),
             Self::ModuleNotText | Self::NoSuchRank { .. } | Self::GrewAbove { .. } => None,
         }

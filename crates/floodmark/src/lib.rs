@@ -14,6 +14,7 @@ mod args;
 mod choose;
 mod csv;
 mod diff;
+mod export;
 mod failure;
 mod html;
 mod info;
@@ -99,6 +100,7 @@ fn carry_out(command: args::Command) -> Outcome {
         args::Command::Info(args) => info::info(&args).map(Said::from),
         args::Command::Report(args) => report::report(&args).map(Said::from),
         args::Command::Diff(args) => diff::diff(&args),
+        args::Command::Export(args) => export::export(&args).map(Said::from),
         args::Command::Simulate(args) => simulate::simulate(&args).map(Said::from),
         args::Command::Oom(args) => oom::oom(&args).map(Said::from),
         args::Command::Advise(args) => advise::advise(&args).map(Said::from),

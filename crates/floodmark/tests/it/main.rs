@@ -9,6 +9,7 @@
 mod bad_input;
 mod commands;
 mod diff;
+mod export;
 mod leaks;
 mod program;
 #[path = "../../../floodmark-analysis/tests/it/script.rs"]

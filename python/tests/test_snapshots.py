@@ -1,0 +1,69 @@
+"""Traces as torch's snapshots: what torch's own viewer makes of them."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+import torch
+from torch import nn
+from torch.cuda import _memory_viz
+
+import floodmark
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    """A CPU recording, and the snapshot that became of it."""
+    folder = tmp_path_factory.mktemp("snapshot")
+    with floodmark.trace(folder / "x.flood", devices=["cpu"]):
+        model = nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 8))
+        optimizer = torch.optim.AdamW(model.parameters())
+        for _ in range(3):
+            model(torch.randn(32, 64)).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    command = [sys.executable, "-m", "floodmark", "export", "x.flood", "--to", "torch-snapshot"]
+    subprocess.run(command, cwd=folder, check=True)
+    with (folder / "x.snapshot.pickle").open("rb") as file:
+        return folder, pickle.load(file)
+
+
+def test_every_event_is_in_the_snapshot(exported):
+    folder, snapshot = exported
+    trace = floodmark.Trace.open(folder / "x.flood")
+    again = floodmark.Trace.open(folder / "x.snapshot.pickle")
+    actions = Counter(event["action"] for event in snapshot["device_traces"][0])
+    assert actions["alloc"] > 50
+    assert actions["free_requested"] == actions["free_completed"] > 40
+    before = trace.peak("cpu").by_line(top=None)
+    after = again.peak("cuda:0").by_line(top=None)
+    assert after.to_dict()["allocated"] == before.to_dict()["allocated"] > 0
+    assert sum(row["count"] for row in after) == sum(row["count"] for row in before)
+
+
+def test_torch_reads_it(exported):
+    _, snapshot = exported
+    text = _memory_viz.trace(snapshot)
+    assert text.count("= ") >= len(snapshot["segments"])
+    assert "Active Memory Timeline" in _memory_viz.trace_plot(snapshot)
+    assert len(_memory_viz.segsum(snapshot).splitlines()) > 2
+    live = [block for segment in snapshot["segments"] for block in segment["blocks"]]
+    live = [block for block in live if block["state"] == "active_allocated"]
+    assert live and all("frames" in block for block in live)
+
+
+def test_stacks_are_shared_not_repeated(exported):
+    folder, snapshot = exported
+    events = snapshot["device_traces"][0]
+    stacks = {id(event["frames"]) for event in events if event.get("frames")}
+    assert len(stacks) < len(events) / 4
+    assert any(
+        frame["filename"].endswith("test_snapshots.py")
+        for event in events
+        for frame in event.get("frames", [])
+    )
+    assert (folder / "x.snapshot.pickle").stat().st_size < 200 * len(events)
