@@ -41,7 +41,8 @@ def test_every_event_is_in_the_snapshot(exported):
     assert actions["free_requested"] == actions["free_completed"] > 40
     before = trace.peak("cpu").by_line(top=None)
     after = again.peak("cuda:0").by_line(top=None)
-    assert after.to_dict()["allocated"] == before.to_dict()["allocated"] > 0
+    # Read as a CUDA device, whose blocks are rounded.
+    assert after.to_dict()["requested"] == before.to_dict()["allocated"] > 0
     assert sum(row["count"] for row in after) == sum(row["count"] for row in before)
 
 
@@ -53,7 +54,8 @@ def test_torch_reads_it(exported):
     assert len(_memory_viz.segsum(snapshot).splitlines()) > 2
     live = [block for segment in snapshot["segments"] for block in segment["blocks"]]
     live = [block for block in live if block["state"] == "active_allocated"]
-    assert live and all("frames" in block for block in live)
+    assert live
+    assert all("frames" in block for block in live)
 
 
 def test_stacks_are_shared_not_repeated(exported):
