@@ -1,7 +1,7 @@
 //! Modules, optimizers and the backward pass, as far as frames of a stack tell of them.
 //!
-//! A snapshot knows functions and lines, no objects. A frame that `nn.Module._call_impl` calls is a module's
-//! `forward`; it is named after its file and the line that calls it, so modules that one line of a loop
+//! A snapshot knows functions and lines, no objects. The `forward` that `nn.Module._call_impl` leads to is a
+//! module's; it is named after its file and the line that calls it, so modules that one line of a loop
 //! calls are one.
 
 use floodmark_trace::{Batch, CodeRow, ModuleRow, StackRow, stack_flags};
@@ -27,10 +27,11 @@ pub(crate) struct Derived {
 #[derive(Debug, Clone, Copy, Default)]
 struct Trait {
     code: u32,
-    is_library: bool,
+    /// Of [`stack_flags`], those that the frame itself gives a stack.
+    flags: u8,
     /// `_call_impl` or `_wrapped_call_impl`.
     calls_module: bool,
-    is_optimizer: bool,
+    is_forward: bool,
     is_backward: bool,
 }
 
@@ -48,60 +49,65 @@ struct Modules {
     rows: Vec<ModuleRow>,
 }
 
+/// What is known of a stack beside its row.
+#[derive(Debug, Clone, Copy, Default)]
+struct Known {
+    flags: u8,
+    /// The innermost module.
+    module: u32,
+    /// Code and line of the innermost frame that is not the machinery of a call.
+    caller: (u32, u32),
+    /// Whether a module was called, and its `forward` is still to come: decorators may lie between.
+    awaits_forward: bool,
+}
+
 /// Makes rows of all stacks.
 pub(crate) fn derive(tree: &Tree, words: &Words) -> Derived {
     let mut codes = Codes::default();
     let traits: Vec<Trait> = tree.frames.iter().map(|frame| codes.look_at(frame, words)).collect();
     let mut modules = Modules { all: vec![Module::default()], ..Modules::default() };
     let mut stacks: Vec<StackRow> = Vec::with_capacity(tree.nodes.len());
-    // Per node: the module around it, and the frame that last was not the machinery of a call.
-    let mut module_of = vec![0_u32];
-    let mut caller_of = vec![None];
+    // Callers come before whom they call.
+    let mut known = vec![Known::default()];
     let mut is_backward = vec![false];
     for (id, node) in (1..).zip(tree.nodes.iter().skip(1)) {
-        let parent = node.parent as usize;
-        let (Some(frame), Some(&own)) =
-            (tree.frames.get(node.frame as usize), traits.get(node.frame as usize))
-        else {
-            continue;
+        let above = known[node.parent as usize];
+        let (frame, own) = (tree.frames[node.frame as usize], traits[node.frame as usize]);
+        let module = if above.awaits_forward && own.is_forward {
+            modules.enter(above.module, &frame, above.caller, words)
+        } else {
+            0
         };
-        let above = parent.checked_sub(1).and_then(|at| stacks.get(at)).copied();
-        let above_calls =
-            above.is_some_and(|_| traits[tree.nodes[parent].frame as usize].calls_module);
-        let mut module = 0;
-        if above_calls && !own.calls_module {
-            module = modules.enter(module_of[parent], frame, caller_of[parent], words);
-        }
-        let inherited = above.map_or(0, |above| above.flags & !stack_flags::LIBRARY);
-        let mut flags = inherited;
-        for (is_set, flag) in [
-            (own.is_library, stack_flags::LIBRARY),
-            (own.is_optimizer, stack_flags::OPTIMIZER),
-            (module != 0, stack_flags::MODULE),
-        ] {
-            flags |= if is_set { flag } else { 0 };
-        }
-        let (code, line) = (own.code, frame.line);
-        stacks.push(StackRow { id, parent: node.parent, code, line, module, flags });
-        module_of.push(if module == 0 { module_of[parent] } else { module });
-        let caller = if own.calls_module { caller_of[parent] } else { Some((own.code, line)) };
-        caller_of.push(caller);
-        is_backward.push(is_backward[parent] || own.is_backward);
+        let awaits_forward = own.calls_module || above.awaits_forward && !own.is_forward;
+        let inherited = above.flags & !stack_flags::LIBRARY;
+        let flags = inherited | own.flags | flag(module != 0, stack_flags::MODULE);
+        let (parent, code, line) = (node.parent, own.code, frame.line);
+        stacks.push(StackRow { id, parent, code, line, module, flags });
+        known.push(Known {
+            flags,
+            module: if module == 0 { above.module } else { module },
+            caller: if awaits_forward { above.caller } else { (code, line) },
+            awaits_forward,
+        });
+        is_backward.push(is_backward[node.parent as usize] || own.is_backward);
     }
     let batch = Batch { stacks, codes: codes.rows, modules: modules.rows, ..Batch::default() };
     Derived { batch, is_backward }
 }
 
+fn flag(is_set: bool, flag: u8) -> u8 {
+    if is_set { flag } else { 0 }
+}
+
 impl Modules {
-    /// The module whose `forward` is this frame, called from `caller` inside the module `around`.
+    /// The module whose `forward` is this frame, called from this line inside the module `around`.
     fn enter(
         &mut self,
         around: u32,
         forward: &Frame,
-        caller: Option<(u32, u32)>,
+        (code, line): (u32, u32),
         words: &Words,
     ) -> u32 {
-        let (code, line) = caller.unwrap_or_default();
         let key = (around, forward.file, code, line);
         if let Some(&known) = self.known.get(&key) {
             return known;
@@ -140,12 +146,17 @@ impl Codes {
             next
         });
         let in_torch = in_torch(file);
+        let is_library = in_torch.is_some() || is_native(file);
+        let is_optimizer =
+            name == "step" && in_torch.is_some_and(|file| file.starts_with("optim/"));
+        let flags =
+            flag(is_library, stack_flags::LIBRARY) | flag(is_optimizer, stack_flags::OPTIMIZER);
         Trait {
             code,
-            is_library: in_torch.is_some() || is_native(file),
+            flags,
             calls_module: in_torch == Some("nn/modules/module.py")
                 && matches!(name, "_call_impl" | "_wrapped_call_impl" | "inner"),
-            is_optimizer: name == "step" && in_torch.is_some_and(|file| file.starts_with("optim/")),
+            is_forward: name == "forward" || name.ends_with(".forward"),
             is_backward: is_backward(in_torch, name),
         }
     }

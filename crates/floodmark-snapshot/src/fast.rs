@@ -35,12 +35,14 @@ impl<S: Source> Machine<S> {
                     fields.set(key, Value::Int(u16::from_le_bytes([low, high]).into()));
                     3
                 }
-                (op::BININT, &[a, b, c, d, ..]) => {
-                    fields.set(key, Value::Int(i32::from_le_bytes([a, b, c, d]).into()));
+                (op::BININT, number) => {
+                    let Some(&number) = number.first_chunk() else { return };
+                    fields.set(key, Value::Int(i32::from_le_bytes(number).into()));
                     5
                 }
-                (op::LONG1, &[length @ 1..=8, a, b, c, d, e, f, g, h, ..]) => {
-                    let number = i64::from_le_bytes([a, b, c, d, e, f, g, h]);
+                (op::LONG1, &[length @ 1..=8, ref number @ ..]) => {
+                    let Some(&number) = number.first_chunk() else { return };
+                    let number = i64::from_le_bytes(number);
                     fields.set(key, Value::Int(op::sign_of_last_byte(number, length.into())));
                     2 + usize::from(length)
                 }

@@ -18,6 +18,7 @@
 mod annotations;
 mod at_end;
 mod before;
+mod containers;
 mod derive;
 mod error;
 mod fast;

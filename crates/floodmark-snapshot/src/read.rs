@@ -11,6 +11,7 @@ use crate::source::{Slice, Stream};
 
 const GZIP: &[u8] = &[0x1f, 0x8b];
 const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
+const DAMAGED: &str = "a damaged file";
 const ZIP: &[u8] = b"PK\x03\x04";
 
 /// What a file is, by its first bytes.
@@ -25,18 +26,10 @@ enum Kind {
 /// Whether a file with these first bytes (a few hundred are enough) is to be read with [`read_snapshot`]:
 /// it is a pickle, or a compressed one.
 pub fn is_snapshot(first_bytes: &[u8]) -> bool {
-    let mut start = [0; 2];
     let kind = match kind(first_bytes) {
-        Kind::Gzip => {
-            let read = flate2::read::MultiGzDecoder::new(first_bytes).read_exact(&mut start);
-            read.map_or(Kind::Other(""), |()| self::kind(&start))
-        }
-        Kind::Zstd => {
-            let read = zstd::stream::read::Decoder::with_buffer(first_bytes)
-                .and_then(|mut decoder| decoder.read_exact(&mut start));
-            read.map_or(Kind::Other(""), |()| self::kind(&start))
-        }
-        other => other,
+        Kind::Gzip => kind_inside(gunzip(first_bytes)),
+        Kind::Zstd => unzstd(first_bytes).map_or(Kind::Other(DAMAGED), kind_inside),
+        outside => outside,
     };
     kind == Kind::Pickle
 }
@@ -45,14 +38,45 @@ pub fn is_snapshot(first_bytes: &[u8]) -> bool {
 pub fn read_snapshot(bytes: &[u8]) -> Result<Trace, SnapshotError> {
     let (value, parts) = match kind(bytes) {
         Kind::Pickle => Machine::new(Slice::new(bytes)).run()?,
-        Kind::Gzip => Machine::new(Stream::new(flate2::read::MultiGzDecoder::new(bytes))).run()?,
+        Kind::Gzip => {
+            refuse_other(kind_inside(gunzip(bytes)))?;
+            Machine::new(Stream::new(gunzip(bytes))).run()?
+        }
         Kind::Zstd => {
-            let decoder = zstd::stream::read::Decoder::with_buffer(bytes);
-            Machine::new(Stream::new(decoder.map_err(SnapshotError::Compression)?)).run()?
+            let decoder = || unzstd(bytes).map_err(SnapshotError::Compression);
+            refuse_other(kind_inside(decoder()?))?;
+            Machine::new(Stream::new(decoder()?)).run()?
         }
         Kind::Other(found) => return Err(SnapshotError::NotAPickle { found }),
     };
     import(value, parts)
+}
+
+fn gunzip(bytes: &[u8]) -> impl Read {
+    flate2::read::MultiGzDecoder::new(bytes)
+}
+
+fn unzstd(bytes: &[u8]) -> std::io::Result<impl Read> {
+    zstd::stream::read::Decoder::with_buffer(bytes)
+}
+
+/// What a compressed file holds.
+fn kind_inside(decoder: impl Read) -> Kind {
+    let mut start = Vec::new();
+    let read = decoder.take(8).read_to_end(&mut start);
+    match kind(&start) {
+        Kind::Other(_) if read.is_err() => Kind::Other(DAMAGED),
+        Kind::Gzip | Kind::Zstd => Kind::Other("a file that was compressed twice"),
+        inside => inside,
+    }
+}
+
+fn refuse_other(kind: Kind) -> Result<(), SnapshotError> {
+    match kind {
+        // Damage is met again, and reported, when the whole is read.
+        Kind::Other(found) if found != DAMAGED => Err(SnapshotError::NotAPickle { found }),
+        _ => Ok(()),
+    }
 }
 
 fn kind(bytes: &[u8]) -> Kind {
@@ -62,10 +86,8 @@ fn kind(bytes: &[u8]) -> Kind {
         _ if bytes.starts_with(ZSTD) => Kind::Zstd,
         _ if bytes.starts_with(ZIP) => Kind::Other("a zip file, as `torch.save` writes"),
         _ if bytes.starts_with(&floodmark_trace::frame::FILE_MAGIC) => Kind::Other(FLOOD),
-        [0x80, 0..=5, ..] => Kind::Pickle,
         // Protocols 0 and 1 begin with their first opcode: a dict or a list.
-        [b'}' | b']', ..] => Kind::Pickle,
-        [b'(', b'd' | b'l', ..] => Kind::Pickle,
+        [0x80, 0..=5, ..] | [b'}' | b']', ..] | [b'(', b'd' | b'l', ..] => Kind::Pickle,
         _ => Kind::Other("something else"),
     }
 }

@@ -38,7 +38,7 @@ fn compressed_files_are_read_as_they_are() {
     other.write_all(b"a letter").unwrap();
     let other = other.finish().unwrap();
     assert!(!is_snapshot(&other));
-    assert!(matches!(read_snapshot(&other), Err(SnapshotError::UnknownOpcode { .. })));
+    assert!(matches!(read_snapshot(&other), Err(SnapshotError::NotAPickle { .. })));
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Snapshots: real ones, old ones, hostile ones.
 
+#![expect(clippy::unwrap_used, reason = "in a test, a panic is the message")]
+
 mod damaged;
 mod formats;
 mod hostile;

@@ -136,7 +136,7 @@ fn opcodes_that_could_run_code_are_named() {
         let error = reserved(&with_size(value)).unwrap_err();
         let SnapshotError::AsksToRunCode { opcode, offset } = error else { panic!("{error:?}") };
         assert_eq!(opcode, name);
-        assert!(offset >= 50, "{name} at {offset}");
+        assert!(offset >= 42, "{name} at {offset}");
     }
 }
 
@@ -148,20 +148,20 @@ fn a_lone_surrogate_is_a_text() {
 #[test]
 fn what_makes_no_sense_is_named() {
     let cases: [(&[u8], &str); 14] = [
-        (b"\xff", "byte 52 is no pickle opcode: 0xff"),
+        (b"\xff", "byte 42 is no pickle opcode: 0xff"),
         (b"\x80\x09", "pickle protocol 9 is not known"),
-        (b"Iseven\n", "opcode INT at byte 52 has an argument that makes no sense"),
-        (b"Lseven\n", "opcode LONG at byte 52 has an argument that makes no sense"),
-        (b"Fseven\n", "opcode FLOAT at byte 52 has an argument that makes no sense"),
-        (b"Sseven\n", "opcode STRING at byte 52 has an argument that makes no sense"),
-        (b"gseven\n", "opcode GET at byte 52 has an argument that makes no sense"),
-        (b"\x8c\x01\xff", "opcode SHORT_BINUNICODE at byte 52 has an argument that makes no sense"),
-        (b"\x8b\xff\xff\xff\xff", "opcode LONG4 at byte 52 has an argument that makes no sense"),
-        (b"T\xff\xff\xff\xff", "opcode BINSTRING at byte 52 has an argument that makes no sense"),
-        (b"h\x09", "byte 52 refers to memo 9, which holds nothing"),
-        (b"(a", "opcode APPEND at byte 53 needs values that are not there"),
-        (b"K\x01K\x02a", "opcode APPEND at byte 56 has an argument that makes no sense"),
-        (b"K\x01K\x02K\x03s", "opcode SETITEM at byte 58 has an argument that makes no sense"),
+        (b"Iseven\n", "opcode INT at byte 42 has an argument that makes no sense"),
+        (b"Lseven\n", "opcode LONG at byte 42 has an argument that makes no sense"),
+        (b"Fseven\n", "opcode FLOAT at byte 42 has an argument that makes no sense"),
+        (b"Sseven\n", "opcode STRING at byte 42 has an argument that makes no sense"),
+        (b"gseven\n", "opcode GET at byte 42 has an argument that makes no sense"),
+        (b"\x8c\x01\xff", "opcode SHORT_BINUNICODE at byte 42 has an argument that makes no sense"),
+        (b"\x8b\xff\xff\xff\xff", "opcode LONG4 at byte 42 has an argument that makes no sense"),
+        (b"T\xff\xff\xff\xff", "opcode BINSTRING at byte 42 has an argument that makes no sense"),
+        (b"h\x09", "byte 42 refers to memo 9, which holds nothing"),
+        (b"(a", "opcode APPEND at byte 43 needs values that are not there"),
+        (b"K\x01K\x02a", "opcode APPEND at byte 46 has an argument that makes no sense"),
+        (b"K\x01K\x02K\x03s", "opcode SETITEM at byte 48 has an argument that makes no sense"),
     ];
     for (value, message) in cases {
         assert_eq!(reserved(&with_size(value)).unwrap_err().to_string(), message);

@@ -75,7 +75,7 @@ impl Py {
         match self {
             Py::None => out.push(b'N'),
             Py::Bool(is_true) => out.push(if *is_true { 0x88 } else { 0x89 }),
-            Py::Int(number) => how.number(out, *number),
+            Py::Int(value) => number(out, *value),
             Py::Float(number) => {
                 out.push(b'G');
                 out.extend_from_slice(&number.to_be_bytes());
@@ -83,12 +83,16 @@ impl Py {
             Py::Text(text) => how.text(out, text),
             Py::List(items) => {
                 out.extend_from_slice(b"](");
-                items.iter().for_each(|item| item.write(out, how));
+                for item in items {
+                    item.write(out, how);
+                }
                 out.push(b'e');
             }
             Py::Tuple(items) => {
                 out.push(b'(');
-                items.iter().for_each(|item| item.write(out, how));
+                for item in items {
+                    item.write(out, how);
+                }
                 out.push(b't');
             }
             Py::Dict(items) => {
@@ -129,7 +133,9 @@ impl Py {
             }
             Py::Tuple(items) => {
                 out.push(b'(');
-                items.iter().for_each(|item| item.write_text(out, memo));
+                for item in items {
+                    item.write_text(out, memo);
+                }
                 out.push(b't');
                 put(out, memo);
             }
@@ -153,21 +159,6 @@ struct Binary {
 }
 
 impl Binary {
-    fn number(&self, out: &mut Vec<u8>, number: i64) {
-        if let Ok(byte) = u8::try_from(number) {
-            out.extend_from_slice(&[b'K', byte]);
-        } else if let Ok(short) = u16::try_from(number) {
-            out.push(b'M');
-            out.extend_from_slice(&short.to_le_bytes());
-        } else if let Ok(int) = i32::try_from(number) {
-            out.push(b'J');
-            out.extend_from_slice(&int.to_le_bytes());
-        } else {
-            out.extend_from_slice(&[0x8a, 8]);
-            out.extend_from_slice(&number.to_le_bytes());
-        }
-    }
-
     fn text(&mut self, out: &mut Vec<u8>, text: &str) {
         let Some(memo) = &mut self.memo else {
             out.extend_from_slice(&[0x8c, u8::try_from(text.len()).unwrap()]);
@@ -187,14 +178,28 @@ impl Binary {
                 out.extend_from_slice(&u32::try_from(text.len()).unwrap().to_le_bytes());
                 out.extend_from_slice(text.as_bytes());
                 memo.push(text.to_owned());
-                match short {
-                    Ok(short) => out.extend_from_slice(&[b'q', short]),
-                    Err(_) => {
-                        out.push(b'r');
-                        out.extend_from_slice(&number.to_le_bytes());
-                    }
+                if let Ok(short) = short {
+                    out.extend_from_slice(&[b'q', short]);
+                } else {
+                    out.push(b'r');
+                    out.extend_from_slice(&number.to_le_bytes());
                 }
             }
         }
+    }
+}
+
+fn number(out: &mut Vec<u8>, number: i64) {
+    if let Ok(byte) = u8::try_from(number) {
+        out.extend_from_slice(&[b'K', byte]);
+    } else if let Ok(short) = u16::try_from(number) {
+        out.push(b'M');
+        out.extend_from_slice(&short.to_le_bytes());
+    } else if let Ok(int) = i32::try_from(number) {
+        out.push(b'J');
+        out.extend_from_slice(&int.to_le_bytes());
+    } else {
+        out.extend_from_slice(&[0x8a, 8]);
+        out.extend_from_slice(&number.to_le_bytes());
     }
 }

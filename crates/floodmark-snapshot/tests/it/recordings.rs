@@ -109,14 +109,15 @@ fn streams_and_pools_have_names() {
     let deferred = |subject| matches!(subject, Subject::Free { deferred: true, .. });
     let completed = |subject| matches!(subject, Subject::FreeCompleted(_));
     assert!(count(&streams, deferred) > 0);
-    assert_eq!(count(&streams, deferred), count(&streams, completed));
+    // Four blocks still waited when the recording ended: they are `active_pending_free`.
+    assert_eq!(count(&streams, deferred), count(&streams, completed) + 4);
     let graph = trace("default-graph");
     let names = |of: fn(&floodmark_trace::Allocation) -> floodmark_trace::HandleId| {
         let ids: std::collections::BTreeSet<_> = graph.allocations.iter().map(of).collect();
         let names = ids.into_iter().map(|id| graph.text(id.into()).unwrap_or("-").to_owned());
         names.collect::<Vec<_>>()
     };
-    assert_eq!(names(|made| made.stream), ["0x0", "0x260a1220", "0x26a45540"]);
+    assert_eq!(names(|made| made.stream), ["0x0", "0x260a0720", "0x26a44340"]);
     assert_eq!(names(|made| made.pool), ["-", "(1, 0)"]);
 }
 
@@ -128,10 +129,11 @@ fn modules_optimizers_and_backward_are_derived() {
     assert!(paths.iter().any(|path| path.contains("conv:")), "{paths:?}");
     let backward = trace.allocations.iter().filter(|made| made.backward).count();
     assert!(backward > trace.allocations.len() / 10, "{backward}");
+    assert_eq!(trace.header.torch, "2.10 to 2.11");
+    assert_eq!(count(&trace, |subject| subject == Subject::OptimizerEnd), 3);
+    let trace = self::trace("lstm");
     let in_optimizer = |made: &&floodmark_trace::Allocation| {
         trace.stack(made.stack).flags & stack_flags::OPTIMIZER != 0
     };
     assert!(trace.allocations.iter().filter(in_optimizer).count() > 10);
-    assert_eq!(count(&trace, |subject| subject == Subject::OptimizerEnd), 3);
-    assert_eq!(trace.header.torch, "2.10 to 2.11");
 }

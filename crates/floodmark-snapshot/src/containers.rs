@@ -1,0 +1,135 @@
+//! Opcodes that put values into tuples, lists and dicts.
+
+use crate::error::SnapshotError;
+use crate::machine::Machine;
+use crate::source::Source;
+use crate::value::Value;
+
+impl<S: Source> Machine<S> {
+    pub(crate) fn tuple(&mut self, length: usize) -> Result<(), SnapshotError> {
+        let mut last_two = [Value::Opaque; 2];
+        for at in 0..length {
+            let value = self.pop_whole()?;
+            if let Some(slot) = last_two.get_mut(at) {
+                *slot = value;
+            }
+        }
+        let value = match (length, last_two) {
+            (0, _) => Value::Stack(0),
+            (2, [Value::Int(second), Value::Int(first)]) => self.parts.pool((first, second)),
+            _ => Value::Opaque,
+        };
+        self.push(value)
+    }
+
+    pub(crate) fn append_item(&mut self) -> Result<(), SnapshotError> {
+        let value = self.pop_whole()?;
+        let target = *self.stack.last().ok_or_else(|| self.underflow())?;
+        self.append(target, value)
+    }
+
+    #[inline]
+    pub(crate) fn append_items(&mut self) -> Result<(), SnapshotError> {
+        let base = self.pop_mark()?;
+        let target = base.checked_sub(1).and_then(|at| self.stack.get(at)).copied();
+        let target = target.ok_or_else(|| self.underflow())?;
+        self.close_above(base);
+        self.append_above(base, target)
+    }
+
+    /// Makes everything whole that lies above a height.
+    #[inline]
+    fn close_above(&mut self, base: usize) {
+        for value in self.stack.iter_mut().skip(base) {
+            if let Value::OpenDict(_) | Value::OpenList(_) = value {
+                self.open.close(value, &mut self.parts, &mut self.memo);
+            }
+        }
+    }
+
+    #[inline]
+    fn append_above(&mut self, base: usize, target: Value) -> Result<(), SnapshotError> {
+        match target {
+            Value::OpenList(list) => {
+                self.open.append_all(list, &self.stack[base..], &mut self.parts);
+            }
+            // The same list, met again while it is being made: nothing that torch writes.
+            Value::Opaque => {}
+            _ => return Err(self.bad_argument()),
+        }
+        self.stack.truncate(base);
+        Ok(())
+    }
+
+    fn append(&mut self, target: Value, value: Value) -> Result<(), SnapshotError> {
+        match target {
+            Value::OpenList(list) => {
+                self.open.append_all(list, &[value], &mut self.parts);
+                Ok(())
+            }
+            Value::Opaque => Ok(()),
+            _ => Err(self.bad_argument()),
+        }
+    }
+
+    pub(crate) fn list_of_items(&mut self) -> Result<(), SnapshotError> {
+        let base = self.pop_mark()?;
+        let list = Value::OpenList(self.open.list().ok_or_else(|| self.too_deep())?);
+        self.close_above(base);
+        self.append_above(base, list)?;
+        self.push(list)
+    }
+
+    pub(crate) fn set_item(&mut self) -> Result<(), SnapshotError> {
+        let value = self.pop_whole()?;
+        let key = self.pop_whole()?;
+        let target = *self.stack.last().ok_or_else(|| self.underflow())?;
+        self.set(target, key, value)
+    }
+
+    /// Sets all items of a dict, with which it is whole: picklers set them at once.
+    #[inline]
+    pub(crate) fn set_items(&mut self) -> Result<(), SnapshotError> {
+        let base = self.pop_mark()?;
+        let target = base.checked_sub(1).and_then(|at| self.stack.get(at)).copied();
+        let target = target.ok_or_else(|| self.underflow())?;
+        self.set_above(base, target)?;
+        if let Some(whole) = self.stack.last_mut() {
+            self.open.close(whole, &mut self.parts, &mut self.memo);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn set_above(&mut self, base: usize, target: Value) -> Result<(), SnapshotError> {
+        if (self.stack.len() - base) % 2 == 1 {
+            return Err(self.underflow());
+        }
+        self.close_above(base);
+        match target {
+            Value::OpenDict(dict) => self.open.set_all(dict, &self.stack[base..]),
+            Value::Opaque => {}
+            _ => return Err(self.bad_argument()),
+        }
+        self.stack.truncate(base);
+        Ok(())
+    }
+
+    fn set(&mut self, target: Value, key: Value, value: Value) -> Result<(), SnapshotError> {
+        match (target, key) {
+            (Value::OpenDict(dict), _) => {
+                self.open.set_all(dict, &[key, value]);
+                Ok(())
+            }
+            (Value::Opaque, _) => Ok(()),
+            _ => Err(self.bad_argument()),
+        }
+    }
+
+    pub(crate) fn dict_of_items(&mut self) -> Result<(), SnapshotError> {
+        let base = self.pop_mark()?;
+        let dict = Value::OpenDict(self.open.dict().ok_or_else(|| self.too_deep())?);
+        self.set_above(base, dict)?;
+        self.push(dict)
+    }
+}
