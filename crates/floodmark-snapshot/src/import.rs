@@ -419,7 +419,10 @@ impl DeviceHistory {
     /// same addresses earlier may have belonged to another.
     fn pool_of(&self, entry: &Entry) -> Option<u32> {
         entry.around.pool.checked_sub(1).or_else(|| {
-            let segment = self.segment_of(entry).filter(|_| self.has_pools)?;
+            if !self.has_pools {
+                return None;
+            }
+            let segment = self.segment_of(entry)?;
             let is_it = !self.before.earlier.contains_key(&segment.addr);
             segment.pool.filter(|_| is_it)
         })

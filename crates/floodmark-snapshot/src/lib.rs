@@ -42,5 +42,5 @@ mod words;
 mod write;
 
 pub use error::SnapshotError;
-pub use read::{is_snapshot, read_snapshot};
+pub use read::{is_snapshot, read_snapshot, read_snapshot_from};
 pub use write::write_snapshot;

@@ -7,7 +7,9 @@ use floodmark_trace::Trace;
 use crate::error::{FLOOD, SnapshotError};
 use crate::import::import;
 use crate::machine::Machine;
+use crate::parts::Parts;
 use crate::source::{Slice, Stream};
+use crate::value::Value;
 
 const GZIP: &[u8] = &[0x1f, 0x8b];
 const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
@@ -50,6 +52,35 @@ pub fn read_snapshot(bytes: &[u8]) -> Result<Trace, SnapshotError> {
         Kind::Other(found) => return Err(SnapshotError::NotAPickle { found }),
     };
     import(value, parts)
+}
+
+/// The same from a reader: of what it hands out, no more than a part is held at a time.
+pub fn read_snapshot_from(reader: impl Read) -> Result<Trace, SnapshotError> {
+    let (start, reader) = peek(reader).map_err(SnapshotError::Compression)?;
+    let (value, parts) = match kind(&start) {
+        Kind::Pickle => Machine::new(Stream::new(reader)).run()?,
+        Kind::Gzip => run_inside(flate2::read::MultiGzDecoder::new(reader))?,
+        Kind::Zstd => {
+            let decoder = zstd::stream::read::Decoder::new(reader);
+            run_inside(decoder.map_err(SnapshotError::Compression)?)?
+        }
+        Kind::Other(found) => return Err(SnapshotError::NotAPickle { found }),
+    };
+    import(value, parts)
+}
+
+/// Runs what a decompressor hands out.
+fn run_inside(decoder: impl Read) -> Result<(Value, Parts), SnapshotError> {
+    let (start, decoder) = peek(decoder).map_err(SnapshotError::Compression)?;
+    refuse_other(kind_inside(&start[..]))?;
+    Machine::new(Stream::new(decoder)).run()
+}
+
+/// The first bytes of a reader, and a reader that begins with them.
+fn peek<R: Read>(mut reader: R) -> std::io::Result<(Vec<u8>, impl Read)> {
+    let mut start = Vec::new();
+    reader.by_ref().take(8).read_to_end(&mut start)?;
+    Ok((start.clone(), std::io::Cursor::new(start).chain(reader)))
 }
 
 fn gunzip(bytes: &[u8]) -> impl Read {

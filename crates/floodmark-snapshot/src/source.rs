@@ -93,35 +93,37 @@ impl Source for Slice<'_> {
 }
 
 /// How much is asked of a reader at once.
-const STEP_BYTES: usize = 1 << 16;
+const STEP_BYTES: usize = 1 << 17;
 
 /// Bytes that a reader hands out.
 pub(crate) struct Stream<R> {
     reader: R,
+    /// Bytes from `at` to `end` have been read and not been handed out.
     buffer: Vec<u8>,
     at: usize,
+    end: usize,
     /// Bytes that were handed out and are not in the buffer any more.
     gone: u64,
 }
 
 impl<R: Read> Stream<R> {
     pub(crate) fn new(reader: R) -> Self {
-        Self { reader, buffer: Vec::new(), at: 0, gone: 0 }
+        Self { reader, buffer: vec![0; 2 * STEP_BYTES], at: 0, end: 0, gone: 0 }
     }
 
     /// Reads on; `false` at the end.
     fn more(&mut self) -> Result<bool, SnapshotError> {
-        if self.at >= STEP_BYTES {
-            self.buffer.drain(..self.at);
-            self.gone += self.at as u64;
-            self.at = 0;
+        self.buffer.copy_within(self.at..self.end, 0);
+        self.gone += self.at as u64;
+        (self.at, self.end) = (0, self.end - self.at);
+        // What is asked for is longer than the buffer, and so much of it has come already.
+        if self.end + STEP_BYTES > self.buffer.len() {
+            self.buffer.resize(self.end * 2 + STEP_BYTES, 0);
         }
-        let before = self.buffer.len();
-        self.buffer.resize(before + STEP_BYTES, 0);
         loop {
-            match self.reader.read(&mut self.buffer[before..]) {
+            match self.reader.read(&mut self.buffer[self.end..]) {
                 Ok(count) => {
-                    self.buffer.truncate(before + count);
+                    self.end += count;
                     return Ok(count > 0);
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
@@ -132,7 +134,7 @@ impl<R: Read> Stream<R> {
 
     #[cold]
     fn fill(&mut self, count: u64) -> Result<(), SnapshotError> {
-        while ((self.buffer.len() - self.at) as u64) < count {
+        while ((self.end - self.at) as u64) < count {
             if !self.more()? {
                 return Err(self.truncated());
             }
@@ -141,7 +143,7 @@ impl<R: Read> Stream<R> {
     }
 
     fn truncated(&self) -> SnapshotError {
-        SnapshotError::Truncated { offset: self.gone + self.buffer.len() as u64 }
+        SnapshotError::Truncated { offset: self.gone + self.end as u64 }
     }
 }
 
@@ -150,36 +152,43 @@ impl<R: Read> Source for Stream<R> {
         self.gone + self.at as u64
     }
 
+    #[inline]
     fn take(&mut self, count: u64) -> Result<&[u8], SnapshotError> {
-        if ((self.buffer.len() - self.at) as u64) < count {
+        if ((self.end - self.at) as u64) < count {
             self.fill(count)?;
         }
         let taken = usize::try_from(count)
             .ok()
-            .and_then(|count| self.buffer.get(self.at..)?.get(..count))
+            .and_then(|count| self.buffer.get(self.at..self.end)?.get(..count))
             .ok_or(SnapshotError::Truncated { offset: self.gone })?;
         self.at += taken.len();
         Ok(taken)
     }
 
+    #[inline]
     fn byte(&mut self) -> Result<u8, SnapshotError> {
-        self.array().map(|[byte]| byte)
+        if self.at >= self.end {
+            self.fill(1)?;
+        }
+        let byte = self.buffer[self.at];
+        self.at += 1;
+        Ok(byte)
     }
 
     #[inline]
     fn at_hand(&self) -> &[u8] {
-        self.buffer.get(self.at..).unwrap_or_default()
+        self.buffer.get(self.at..self.end).unwrap_or_default()
     }
 
     #[inline]
     fn skip(&mut self, count: usize) {
-        self.at = self.at.saturating_add(count).min(self.buffer.len());
+        self.at = self.at.saturating_add(count).min(self.end);
     }
 
     fn line(&mut self) -> Result<&[u8], SnapshotError> {
         let mut looked_at = 0;
         loop {
-            let rest = &self.buffer[self.at..];
+            let rest = &self.buffer[self.at..self.end];
             if let Some(end) = rest[looked_at..].iter().position(|&byte| byte == b'\n') {
                 let start = self.at;
                 self.at += looked_at + end + 1;

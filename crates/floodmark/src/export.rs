@@ -58,7 +58,8 @@ fn beside(path: &Path, format: Format) -> PathBuf {
         Format::TorchSnapshot => "snapshot.pickle",
     };
     let mut stem = path.to_owned();
-    let is_ending = |part: &OsStr| ["flood", "pickle", "pkl", "gz", "zst"].iter().any(|&e| part == e);
+    let is_ending =
+        |part: &OsStr| ["flood", "pickle", "pkl", "gz", "zst"].iter().any(|&e| part == e);
     while stem.extension().is_some_and(is_ending) {
         stem.set_extension("");
     }

@@ -1,15 +1,17 @@
 //! From a path to a trace: a file with its journal, or a folder with one file per rank.
 
 use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::{self, Read, Seek};
 use std::path::{Path, PathBuf};
-use std::{fs, io};
 
 use anyhow::{Context, Result};
 use floodmark_allocator::complete;
-use floodmark_snapshot::{SnapshotError, is_snapshot, read_snapshot};
+use floodmark_snapshot::{SnapshotError, is_snapshot, read_snapshot_from};
 use floodmark_trace::{Hint, ReadError, Trace, read_trace};
 
 use crate::failure::Problem;
+use crate::progress::Progress;
 
 /// Why a file could not be opened as a trace.
 #[derive(Debug, thiserror::Error)]
@@ -50,15 +52,48 @@ impl Hint for OpenError {
 pub fn open_trace(path: &Path) -> Result<Trace, OpenError> {
     // The journal first: what is flushed meanwhile is then in the file, never in neither.
     let segments = journal(path)?;
-    let file = fs::read(path)?;
-    if is_snapshot(&file) {
-        let mut trace = read_snapshot(&file)?;
-        // A snapshot tells what was asked for, not what was handed out.
-        complete(&mut trace);
-        return Ok(trace);
+    if let Some(snapshot) = open_snapshot(path)? {
+        return Ok(snapshot);
     }
+    let file = fs::read(path)?;
     let segments: Vec<&[u8]> = segments.iter().map(Vec::as_slice).collect();
     Ok(read_trace(&file, &segments)?)
+}
+
+/// A torch snapshot; `None` when the file is none.
+fn open_snapshot(path: &Path) -> Result<Option<Trace>, OpenError> {
+    let mut file = File::open(path)?;
+    let mut start = Vec::new();
+    file.by_ref().take(PEEKED_BYTES).read_to_end(&mut start)?;
+    if !is_snapshot(&start) {
+        return Ok(None);
+    }
+    file.rewind()?;
+    let bytes = file.metadata()?.len();
+    let progress = Progress::new(format!("Reading `{}`", path.display()), bytes);
+    let mut trace = read_snapshot_from(Watched { file, done: 0, progress })?;
+    // A snapshot tells what was asked for, not what was handed out.
+    complete(&mut trace);
+    Ok(Some(trace))
+}
+
+/// Enough to know what a file is.
+const PEEKED_BYTES: u64 = 4096;
+
+/// A file, and how much of it has been read.
+struct Watched {
+    file: File,
+    done: u64,
+    progress: Progress,
+}
+
+impl Read for Watched {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.file.read(buffer)?;
+        self.done += count as u64;
+        self.progress.at(self.done);
+        Ok(count)
+    }
 }
 
 fn journal(path: &Path) -> io::Result<Vec<Vec<u8>>> {
