@@ -216,7 +216,7 @@ fn base_events(trace: &Trace) -> usize {
         if let Subject::Alloc(id) = subject {
             return trace.allocations[id.index()].before_recording;
         }
-        matches!(subject, Subject::BaseSegment(_))
+        matches!(subject, Subject::BaseSegment(_) | Subject::Reserved(_))
     };
     trace.events.iter().take_while(|event| is_base(&event.subject)).count()
 }

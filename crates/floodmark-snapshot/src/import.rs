@@ -220,6 +220,17 @@ struct Import<'a> {
 impl Import<'_> {
     fn tell_what_was_before(&mut self, devices: &mut [DeviceHistory]) {
         for history in devices.iter_mut() {
+            for (addr, bytes, segment) in history.before.segments.iter() {
+                let mut row = Row::new(EventKind::BaseSegment, history.device, 0, Micros(0));
+                (row.addr, row.bytes, row.stack) = (addr, bytes, segment.stack);
+                row.stream = self.texts.stream(segment.stream);
+                row.pool = self.texts.pool(segment.pool);
+                self.builder.push(&row);
+                history.reserved = history.reserved.saturating_add(bytes);
+            }
+            if history.reserved > 0 {
+                self.tell_reserved(history, Micros(0));
+            }
             for block in std::mem::take(&mut history.before.blocks) {
                 let mut row = Row::new(EventKind::Base, history.device, 0, Micros(0));
                 (row.addr, row.bytes, row.stack) = (block.addr, block.bytes, block.stack);
@@ -230,18 +241,6 @@ impl Import<'_> {
                     history.live.insert(block.addr, id);
                 }
             }
-            for (addr, bytes, segment) in history.before.segments.iter() {
-                let mut row = Row::new(EventKind::BaseSegment, history.device, 0, Micros(0));
-                (row.addr, row.bytes, row.stack) = (addr, bytes, segment.stack);
-                row.stream = self.texts.stream(segment.stream);
-                row.pool = self.texts.pool(segment.pool);
-                self.builder.push(&row);
-                history.reserved = history.reserved.saturating_add(bytes);
-            }
-        }
-        // After all of them, so that what was before is one stretch.
-        for history in devices.iter().filter(|history| history.reserved > 0) {
-            self.tell_reserved(history, Micros(0));
         }
     }
 

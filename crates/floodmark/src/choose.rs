@@ -59,9 +59,9 @@ fn highest(ranks: Vec<(u32, PathBuf)>, wanted: Wanted) -> Result<Chosen> {
             best = Some((weight, rank, path, trace));
         }
     }
-    let (_, rank, path, trace) = best.ok_or(Problem::NoTraces)?;
+    let ((has_failed, ..), rank, path, trace) = best.ok_or(Problem::NoTraces)?;
     if count > 1 {
-        let what = if wanted.at == At::Oom { "ran out of memory" } else { "has the highest peak" };
+        let what = if has_failed { "ran out of memory" } else { "has the highest peak" };
         print::talk(&format!("of {count} ranks, rank {rank} {what}; `--rank` chooses another\n"));
     }
     Ok(Chosen { path, rank: Some(rank), trace })

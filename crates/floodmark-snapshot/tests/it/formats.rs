@@ -110,12 +110,12 @@ fn a_list_of_segments_has_no_history() {
         assert_eq!(
             story(&trace),
             [
-                "0 base 0 1000/1024",
-                "0 base 1024 1400/1536",
-                "0 base 20971520 15000000/20971520",
                 "0 base_segment 0 2097152",
                 "0 base_segment 20971520 20971520",
                 "0 reserved 23068672",
+                "0 base 0 1000/1024",
+                "0 base 1024 1400/1536",
+                "0 base 20971520 15000000/20971520",
             ]
         );
         assert!(losses(&trace).contains("_record_memory_history"), "{}", losses(&trace));
