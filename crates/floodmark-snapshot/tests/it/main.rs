@@ -8,5 +8,6 @@ mod hostile;
 mod opcodes;
 mod python;
 mod recordings;
+mod ring;
 mod round_trip;
 mod sample;
