@@ -84,12 +84,13 @@ wheel: $(UNPACKED) ## Build the wheel into dist/
 	@ls -l dist/*.whl
 
 .PHONY: fuzz
-fuzz: ## Fuzz the reader of traces (needs the nightly compiler and cargo-fuzz)
+fuzz: ## Fuzz the readers of traces and snapshots (needs the nightly compiler and cargo-fuzz)
 	@cargo +nightly fuzz --version >/dev/null 2>&1 || { echo 'error: `cargo +nightly fuzz` is missing'; \
 		echo; echo 'hint: `rustup toolchain install nightly`, then `cargo install cargo-fuzz`'; exit 1; } >&2
-	for target in read_trace read_frames; do \
+	for target in read_trace read_frames read_snapshot; do \
 		mkdir -p fuzz/corpus/$$target; \
-		cargo +nightly fuzz run $$target fuzz/corpus/$$target fuzz/seeds -- \
+		case $$target in read_snapshot) seeds=fuzz/seeds_snapshot ;; *) seeds=fuzz/seeds ;; esac; \
+		cargo +nightly fuzz run $$target fuzz/corpus/$$target $$seeds -- \
 			-max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=2048; \
 	done
 

@@ -1,20 +1,19 @@
 //! What every reader of a trace asks of it, with the answers that must hold.
 
-use floodmark_trace::{StackId, Subject, read_trace};
+use floodmark_trace::{EventNumber, StackId, Subject, Trace};
 
-/// Reads a trace and asks it everything.
-pub fn ask(file: &[u8], journal: &[&[u8]]) {
-    let Ok(trace) = read_trace(file, journal) else { return };
+/// Asks a trace everything.
+pub fn ask(trace: &Trace) {
     for (at, event) in trace.events.iter().enumerate() {
         match event.subject {
             Subject::Alloc(id) => {
                 assert_eq!(trace.allocations[id.index()].made_at as usize, at);
             }
             Subject::Free { allocation, .. } => {
-                assert_eq!(trace.allocations[allocation.index()].freed_at, Some(at as u32));
+                assert_eq!(trace.allocations[allocation.index()].freed_at, Some(EventNumber::new(at as u32)));
             }
             Subject::FreeCompleted(id) => {
-                assert_eq!(trace.allocations[id.index()].completed_at, Some(at as u32));
+                assert_eq!(trace.allocations[id.index()].completed_at, Some(EventNumber::new(at as u32)));
             }
             Subject::Label { allocation, label } => {
                 assert!(trace.allocations[allocation.index()].made_at < at as u32);

@@ -25,7 +25,9 @@ fuzz_target!(|bytes: &[u8]| {
         committed.fill(0xFF);
     }
     segment.extend_from_slice(rest);
-    questions::ask(&file, &[&segment]);
+    if let Ok(trace) = floodmark_trace::read_trace(&file, &[&segment]) {
+        questions::ask(&trace);
+    }
 });
 
 /// The file that `bytes` might have been, and what is left of them.

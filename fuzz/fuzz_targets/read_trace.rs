@@ -26,5 +26,7 @@ fn parts(mut bytes: &[u8]) -> Vec<&[u8]> {
 
 fuzz_target!(|bytes: &[u8]| {
     let parts = parts(bytes);
-    questions::ask(parts[0], &parts[1..]);
+    if let Ok(trace) = floodmark_trace::read_trace(parts[0], &parts[1..]) {
+        questions::ask(&trace);
+    }
 });
