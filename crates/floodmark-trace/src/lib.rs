@@ -9,7 +9,8 @@
 //!    that the program did not live to write.
 //! 3. [`frame`]: checksummed frames around Arrow messages, appended to the `.flood` file.
 //!
-//! [`Trace`] is what all questions are asked of: immutable, in memory, with dense ids into columns.
+//! [`Trace`] is what all questions are asked of: immutable, in memory, with dense ids into columns. What is
+//! not a `.flood` file becomes one through a [`TraceBuilder`].
 //!
 //! The crate knows nothing of `PyTorch`, opens no path and prints nothing: it is given bytes.
 
