@@ -73,6 +73,12 @@ pub enum SnapshotError {
         /// What it seems to be.
         found: &'static str,
     },
+    /// A small file that becomes a huge one.
+    #[error("the file decompresses to more than {limit} bytes")]
+    TooLarge {
+        /// The most that a file of this size may become.
+        limit: u64,
+    },
     /// The compressed file around the pickle is damaged or cut.
     #[error("the file cannot be decompressed")]
     Compression(#[source] std::io::Error),
@@ -92,6 +98,7 @@ impl Hint for SnapshotError {
             Self::Truncated { .. } | Self::Compression(_) => {
                 "the file is not complete: copy it again, or let the program finish writing it"
             }
+            Self::TooLarge { .. } => "decompress it first, if you trust it",
             Self::UnknownOpcode { .. }
             | Self::UnknownProtocol(_)
             | Self::BadArgument { .. }

@@ -13,7 +13,7 @@ use crate::source::Source;
 use crate::value::Value;
 
 /// More values than this at once are in no snapshot: the C++ pickler lists all events of a device.
-const MOST_VALUES: usize = 1 << 25;
+const MOST_VALUES: usize = 1 << 24;
 /// Lists and dicts inside each other.
 const MOST_MARKS: usize = 1 << 12;
 const NEWEST_PROTOCOL: u8 = 5;

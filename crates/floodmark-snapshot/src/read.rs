@@ -42,27 +42,27 @@ pub fn read_snapshot(bytes: &[u8]) -> Result<Trace, SnapshotError> {
         Kind::Pickle => Machine::new(Slice::new(bytes)).run()?,
         Kind::Gzip => {
             refuse_other(kind_inside(gunzip(bytes)))?;
-            Machine::new(Stream::new(gunzip(bytes))).run()?
+            Machine::new(Stream::new(gunzip(bytes), bytes.len() as u64)).run()?
         }
         Kind::Zstd => {
             let decoder = || unzstd(bytes).map_err(SnapshotError::Compression);
             refuse_other(kind_inside(decoder()?))?;
-            Machine::new(Stream::new(decoder()?)).run()?
+            Machine::new(Stream::new(decoder()?, bytes.len() as u64)).run()?
         }
         Kind::Other(found) => return Err(SnapshotError::NotAPickle { found }),
     };
     import(value, parts)
 }
 
-/// The same from a reader: of what it hands out, no more than a part is held at a time.
-pub fn read_snapshot_from(reader: impl Read) -> Result<Trace, SnapshotError> {
+/// The same from a reader of `bytes` bytes: of what it hands out, no more than a part is held at a time.
+pub fn read_snapshot_from(reader: impl Read, bytes: u64) -> Result<Trace, SnapshotError> {
     let (start, reader) = peek(reader).map_err(SnapshotError::Compression)?;
     let (value, parts) = match kind(&start) {
-        Kind::Pickle => Machine::new(Stream::new(reader)).run()?,
-        Kind::Gzip => run_inside(flate2::read::MultiGzDecoder::new(reader))?,
+        Kind::Pickle => Machine::new(Stream::new(reader, bytes)).run()?,
+        Kind::Gzip => run_inside(flate2::read::MultiGzDecoder::new(reader), bytes)?,
         Kind::Zstd => {
             let decoder = zstd::stream::read::Decoder::new(reader);
-            run_inside(decoder.map_err(SnapshotError::Compression)?)?
+            run_inside(decoder.map_err(SnapshotError::Compression)?, bytes)?
         }
         Kind::Other(found) => return Err(SnapshotError::NotAPickle { found }),
     };
@@ -70,10 +70,10 @@ pub fn read_snapshot_from(reader: impl Read) -> Result<Trace, SnapshotError> {
 }
 
 /// Runs what a decompressor hands out.
-fn run_inside(decoder: impl Read) -> Result<(Value, Parts), SnapshotError> {
+fn run_inside(decoder: impl Read, bytes: u64) -> Result<(Value, Parts), SnapshotError> {
     let (start, decoder) = peek(decoder).map_err(SnapshotError::Compression)?;
     refuse_other(kind_inside(&start[..]))?;
-    Machine::new(Stream::new(decoder)).run()
+    Machine::new(Stream::new(decoder, bytes)).run()
 }
 
 /// The first bytes of a reader, and a reader that begins with them.

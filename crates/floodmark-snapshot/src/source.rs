@@ -92,6 +92,10 @@ impl Source for Slice<'_> {
     }
 }
 
+/// Snapshots decompress to about fifteen times their size.
+const MOST_RATIO: u64 = 256;
+/// What any file may decompress to.
+const ALWAYS_ALLOWED_BYTES: u64 = 1 << 26;
 /// How much is asked of a reader at once.
 const STEP_BYTES: usize = 1 << 17;
 
@@ -104,11 +108,15 @@ pub(crate) struct Stream<R> {
     end: usize,
     /// Bytes that were handed out and are not in the buffer any more.
     gone: u64,
+    /// The most bytes that the reader may hand out.
+    limit: u64,
 }
 
 impl<R: Read> Stream<R> {
-    pub(crate) fn new(reader: R) -> Self {
-        Self { reader, buffer: vec![0; 2 * STEP_BYTES], at: 0, end: 0, gone: 0 }
+    /// Reads what a file of `compressed` bytes holds.
+    pub(crate) fn new(reader: R, compressed: u64) -> Self {
+        let limit = MOST_RATIO.saturating_mul(compressed).max(ALWAYS_ALLOWED_BYTES);
+        Self { reader, buffer: vec![0; 2 * STEP_BYTES], at: 0, end: 0, gone: 0, limit }
     }
 
     /// Reads on; `false` at the end.
@@ -119,6 +127,9 @@ impl<R: Read> Stream<R> {
         // What is asked for is longer than the buffer, and so much of it has come already.
         if self.end + STEP_BYTES > self.buffer.len() {
             self.buffer.resize(self.end * 2 + STEP_BYTES, 0);
+        }
+        if self.gone + self.end as u64 > self.limit {
+            return Err(SnapshotError::TooLarge { limit: self.limit });
         }
         loop {
             match self.reader.read(&mut self.buffer[self.end..]) {

@@ -71,7 +71,7 @@ fn open_snapshot(path: &Path) -> Result<Option<Trace>, OpenError> {
     file.rewind()?;
     let bytes = file.metadata()?.len();
     let progress = Progress::new(format!("Reading `{}`", path.display()), bytes);
-    let mut trace = read_snapshot_from(Watched { file, done: 0, progress })?;
+    let mut trace = read_snapshot_from(Watched { file, done: 0, progress }, bytes)?;
     // A snapshot tells what was asked for, not what was handed out.
     complete(&mut trace);
     Ok(Some(trace))

@@ -29,6 +29,24 @@ fn nesting_has_an_end() {
     assert!(matches!(read_snapshot(&tuples), Err(SnapshotError::NotASnapshot { .. })));
 }
 
+/// A few kilobytes that would become a pickle of a hundred megabytes.
+#[test]
+fn a_small_file_does_not_become_a_huge_one() {
+    let block = vec![0; 1 << 20];
+    let mut pickle = vec![0x80, 4];
+    for _ in 0..100 {
+        pickle.extend_from_slice(b"B\0\0\x10\0");
+        pickle.extend_from_slice(&block);
+        pickle.push(b'0');
+    }
+    pickle.extend_from_slice(b"N.");
+    assert!(matches!(read_snapshot(&pickle), Err(SnapshotError::NotASnapshot { .. })));
+    let bomb = zstd::stream::encode_all(pickle.as_slice(), 1).unwrap();
+    assert!(bomb.len() < 1 << 16);
+    let error = read_snapshot(&bomb).unwrap_err();
+    assert!(matches!(error, SnapshotError::TooLarge { limit: 0x400_0000 }), "{error:?}");
+}
+
 #[test]
 fn a_memo_number_out_of_order_reserves_nothing() {
     let mut pickle = b"\x80\x04".to_vec();
