@@ -5,7 +5,7 @@
 
 use hashbrown::{HashMap, HashTable};
 
-use crate::words::{Word, finish_hash, hash_step};
+use crate::words::{Word, finish_hash, hash_step, random_seed};
 
 /// A frame: a function and the line that ran.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -33,6 +33,8 @@ pub(crate) struct Tree {
     pub(crate) nodes: Vec<Node>,
     children: HashMap<(u32, u32), u32>,
     lists: HashTable<(u64, u32)>,
+    /// What hashes of lists begin with.
+    seed: u64,
 }
 
 impl Tree {
@@ -43,6 +45,7 @@ impl Tree {
             nodes: vec![Node { parent: 0, frame: 0, depth: 0 }],
             children: HashMap::new(),
             lists: HashTable::new(),
+            seed: random_seed(),
         }
     }
 
@@ -58,7 +61,8 @@ impl Tree {
         if list.is_empty() {
             return 0;
         }
-        let hash = finish_hash(list.iter().fold(0, |hash, &frame| hash_step(hash, frame.into())));
+        let hash =
+            finish_hash(list.iter().fold(self.seed, |hash, &frame| hash_step(hash, frame.into())));
         let is_list = |&(_, node): &(u64, u32)| self.is_list(node, list);
         if let Some(&(_, node)) = self.lists.find(hash, is_list) {
             return node;

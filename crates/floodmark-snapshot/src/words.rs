@@ -1,5 +1,7 @@
 //! The texts of a snapshot, each kept once, and those that mean something to us.
 
+use std::hash::{BuildHasher, RandomState};
+
 use hashbrown::HashTable;
 
 /// A text: those of [`KNOWN`] come first, at their own place.
@@ -101,6 +103,8 @@ pub(crate) struct Words {
     by_text: HashTable<Word>,
     /// The last texts that were asked for, by hash: most are asked for again and again.
     recent: [Word; 64],
+    /// What hashes begin with.
+    seed: u64,
 }
 
 impl Words {
@@ -110,6 +114,7 @@ impl Words {
             ends: Vec::new(),
             by_text: HashTable::new(),
             recent: [0; 64],
+            seed: random_seed(),
         };
         for text in KNOWN {
             words.intern(text);
@@ -119,7 +124,7 @@ impl Words {
 
     /// The number of a text.
     pub(crate) fn intern(&mut self, text: &str) -> Word {
-        let hash = hash_bytes(text.as_bytes());
+        let hash = hash_bytes(self.seed, text.as_bytes());
         let recent = (hash >> 58) as usize;
         if let Some(&word) = self.recent.get(recent)
             && !self.ends.is_empty()
@@ -139,9 +144,9 @@ impl Words {
         let word = u32::try_from(self.ends.len()).unwrap_or(EMPTY);
         self.text.push_str(text);
         self.ends.push(self.text.len());
-        let (all, ends) = (&self.text, &self.ends);
+        let (all, ends, seed) = (&self.text, &self.ends, self.seed);
         self.by_text
-            .insert_unique(hash, word, |&word| hash_bytes(slice(all, ends, word).as_bytes()));
+            .insert_unique(hash, word, |&word| hash_bytes(seed, slice(all, ends, word).as_bytes()));
         word
     }
 
@@ -162,9 +167,14 @@ pub(crate) fn hash_step(hash: u64, word: u64) -> u64 {
     (hash.rotate_left(5) ^ word).wrapping_mul(0x517c_c1b7_2722_0a95)
 }
 
-fn hash_bytes(bytes: &[u8]) -> u64 {
+/// Another one for every reader: nobody can write a file whose texts all have the same hash.
+pub(crate) fn random_seed() -> u64 {
+    RandomState::new().hash_one(0)
+}
+
+fn hash_bytes(seed: u64, bytes: &[u8]) -> u64 {
     let (chunks, rest) = bytes.as_chunks::<8>();
-    let mut hash = bytes.len() as u64;
+    let mut hash = seed ^ bytes.len() as u64;
     for chunk in chunks {
         hash = hash_step(hash, u64::from_le_bytes(*chunk));
     }
