@@ -61,11 +61,16 @@ impl<S: Source> Machine<S> {
                     let Some((text, [op::MEMOIZE, ..])) = text.split_at_checked(length) else {
                         return;
                     };
-                    let Ok(text) = std::str::from_utf8(text) else { return };
                     if length > MOST_TEXT_BYTES {
                         return;
                     }
-                    let word = self.parts.words.intern(text);
+                    // Torch writes this anew for every event.
+                    let word = if text == b"N/A" {
+                        words::NOT_COMPILED
+                    } else {
+                        let Ok(text) = std::str::from_utf8(text) else { return };
+                        self.parts.words.intern(text)
+                    };
                     fields.set(key, Value::Word(word));
                     self.memo.put(self.memo.next_index(), Value::Word(word));
                     3 + length
