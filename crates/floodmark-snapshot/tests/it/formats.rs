@@ -90,11 +90,11 @@ fn blocks_of_torch_2_0_follow_each_other() {
     assert_eq!(
         story(&trace),
         [
+            "0 base_segment 0 3584",
+            "0 reserved 3584",
             "0 base 0 300/512",
             "0 base 512 900/1024",
             "0 base 1536 2048/2048",
-            "0 base_segment 0 3584",
-            "0 reserved 3584",
             "1 free 512 900/1024 deferred",
         ]
     );

@@ -205,11 +205,11 @@ pub(crate) fn story(trace: &Trace) -> Vec<String> {
 
 /// The story of [`snapshot`].
 pub(crate) const STORY: &[&str] = &[
-    "0 base 0 1000/1024",
-    "0 base 4096 700/1024",
     "0 base_segment 0 2097152",
     "0 base_segment 62914560 2097152",
     "0 reserved 4194304",
+    "0 base 0 1000/1024",
+    "0 base 4096 700/1024",
     "0 free 4096 700/1024",
     "5 phase_begin warm up",
     "10 segment_alloc 20971520 20971520",
