@@ -71,12 +71,8 @@ impl Fields {
         }
     }
 
-    /// Whether there is something in the list of this key. A list of empty lists counts as empty.
+    /// Whether there is something in the list of this key. A list of lists counts as empty.
     pub(crate) fn is_filled(&self, key: Word) -> bool {
-        match self.get(key) {
-            Value::List(ListOf::Traces, _) | Value::Opaque | Value::Stack(0) => false,
-            Value::List(..) | Value::Event(_) => true,
-            _ => false,
-        }
+        matches!(self.get(key), Value::List(of, _) if of != ListOf::Traces)
     }
 }
