@@ -6,6 +6,7 @@
     reason = "the helpers of tests are tests too"
 )]
 
+mod against_torch;
 mod bad_input;
 mod commands;
 mod diff;
