@@ -112,6 +112,22 @@ impl AllocatorConfig {
         Ok(config)
     }
 
+    /// Reads the settings of a recording: what they say of pinned host memory, and what this version or
+    /// this model does not know, is passed over.
+    pub fn of_recording(text: &str, version: TorchVersion) -> Self {
+        let text: String = text.split_whitespace().collect();
+        let mut config = Self::default_of(version);
+        let is_first = |key: &str| key == "large_segment_size_mb";
+        let mut options = options(&text).unwrap_or_default();
+        options.sort_by_key(|(key, _)| !is_first(key));
+        for (key, value) in options {
+            // An option that is refused leaves everything as it was.
+            let _ = config.set(key, value);
+        }
+        config.text = text;
+        config
+    }
+
     /// The text that it was read from.
     pub fn text(&self) -> &str {
         &self.text
@@ -288,6 +304,15 @@ mod tests {
             TorchVersion::new(2, 9),
         );
         assert_eq!(old.expect("valid").divisions(1 << 30), 8);
+    }
+
+    #[test]
+    fn what_a_recording_says_of_other_memory_is_passed_over() {
+        let text = "pinned_use_background_threads:True, max_split_size_mb:64,made_up:1";
+        let config = AllocatorConfig::of_recording(text, TorchVersion::CHECKED);
+        assert_eq!(config.max_split, 64 * MIB);
+        let nothing = AllocatorConfig::of_recording("not even options", TorchVersion::CHECKED);
+        assert_eq!(nothing.max_split, u64::MAX);
     }
 
     #[test]

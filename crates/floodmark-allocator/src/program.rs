@@ -286,7 +286,10 @@ impl<'a> Reader<'a> {
                 self.give_back(at, segment);
             }
             Subject::Oom(oom) => {
+                // A request fails only after everything was given back, be it nothing.
+                let retries = self.program.retries + 1;
                 self.end_burst(Some(true));
+                self.program.retries = retries;
                 self.is_limited = true;
                 let bytes = self.trace.ooms.get(oom as usize).map_or(0, |oom| oom.requested.0);
                 let (stream, pool) = self.last;

@@ -74,9 +74,7 @@ pub fn replay(
 /// Fills in the sizes of blocks where a trace has only what was asked for.
 pub fn complete(trace: &mut Trace) {
     let version = TorchVersion::last_in(&trace.header.torch).unwrap_or(TorchVersion::CHECKED);
-    let conf = &trace.header.allocator_conf;
-    let config = AllocatorConfig::parse(conf, version)
-        .unwrap_or_else(|_| AllocatorConfig::default_of(version));
+    let config = AllocatorConfig::of_recording(&trace.header.allocator_conf, version);
     let mut sizes: Vec<(AllocationId, u64)> = Vec::new();
     for device in trace.devices() {
         let mut follower = Follower::new(trace, device, &config, Sizes::Derived);

@@ -69,10 +69,12 @@ pub struct AdviceReport {
     pub format: u32,
     /// Of which device.
     pub device: Device,
-    /// The most that was allocated.
+    /// The most that was allocated; where a request failed, what it would have been had it been met.
     pub peak_allocated: Bytes,
-    /// The most that was reserved; none without a caching allocator.
+    /// The most that was reserved, in the same way; none without a caching allocator.
     pub peak_reserved: Option<Bytes>,
+    /// How many requests failed in the recording.
+    pub failed_requests: usize,
     /// Whether the simulation comes to what was recorded; none when nothing could be simulated.
     pub is_reproduced: Option<bool>,
     /// What was looked into and is in order, or could not be.
@@ -95,6 +97,10 @@ pub fn advise(trace: &Trace, device: Option<Device>) -> Result<AdviceReport, Que
     adviser.leaks();
     adviser.idle();
     adviser.avoidable()?;
+    let failed = |event: &&floodmark_trace::Event| {
+        event.device == device && matches!(event.subject, floodmark_trace::Subject::Oom(_))
+    };
+    let failed_requests = trace.events.iter().filter(failed).count();
     let Adviser { peak, bench, is_reproduced, mut advice, notes, .. } = adviser;
     advice.sort_by_key(|one| {
         std::cmp::Reverse(one.saves_allocated.max(one.saves_reserved.unwrap_or_default()))
@@ -105,6 +111,7 @@ pub fn advise(trace: &Trace, device: Option<Device>) -> Result<AdviceReport, Que
         device,
         peak_allocated: peak.0,
         peak_reserved: bench.is_some().then_some(peak.1),
+        failed_requests,
         is_reproduced,
         notes,
         advice,
@@ -150,13 +157,8 @@ impl<'a> Adviser<'a> {
             return (peak_without(self.trace, self.device, left_out), Bytes(0));
         };
         let edited: Program = bench.program.without(|owner| left_out.contains(&owner));
-        match bench.run(&edited, bench.config(), None) {
-            Ok(run) => {
-                let stats = run.stats;
-                (Bytes(stats.allocated_bytes.all.peak), Bytes(stats.reserved_bytes.all.peak))
-            }
-            Err(_) => self.peak,
-        }
+        let stats = bench.run(&edited, bench.config(), None).stats;
+        (Bytes(stats.allocated_bytes.all.peak), Bytes(stats.reserved_bytes.all.peak))
     }
 
     fn is_worth_it(&self, saved: (Bytes, Bytes)) -> bool {
@@ -227,7 +229,7 @@ impl<'a> Adviser<'a> {
         let cure = if found.recorded.oom.is_some() { ", and no request fails" } else { "" };
         let waste = self.peak.1.saturating_sub(self.peak.0);
         let finding = format!(
-            "{waste} are reserved at the peak and not allocated; other settings need less{cure}"
+            "{waste} more are reserved than allocated at the most; other settings need less{cure}"
         );
         if !self.add(AdviceKind::AllocatorSettings, finding, &change, after) {
             self.notes.push("no setting of the allocator that was tried saves anything".to_owned());
@@ -262,9 +264,13 @@ impl<'a> Adviser<'a> {
             if said == MOST_LINES || stays.iter().any(|category| category.name() == line.category) {
                 continue;
             }
+            let what = match line.category {
+                other if other == Category::Other.name() => String::new(),
+                category => format!(" ({category})"),
+            };
             let finding = format!(
-                "{} holds {} of {} through the peak, made long before and let go of long after",
-                line.place, line.bytes, line.category
+                "{} holds {}{what} through the peak: made long before it, let go of long after or never",
+                line.place, line.bytes
             );
             let change = if line.category == Category::OptimizerState.name() {
                 "keep it in host memory between steps, shard it, or use an optimizer with less state"

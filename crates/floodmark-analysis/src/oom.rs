@@ -3,8 +3,8 @@
 //! The memory at that moment is replayed block by block. The class is the first of these that holds:
 //!
 //! 1. *pending frees*: what the program has let go of, and a stream still uses, would have been enough.
-//! 2. *another pool*: free memory of another pool or stream would have been enough, and what was free
-//!    where the request could use it was not.
+//! 2. *another pool*: all that was free would have been enough, but too little of it was where the request
+//!    could use it: in its own pool, on its own stream.
 //! 3. *fragmentation*: what was free where the request could use it would have been enough, in one piece.
 //! 4. *outside torch*: without what others hold on the device it would have fit.
 //! 5. *capacity*: it is simply too much.
@@ -66,20 +66,24 @@ pub struct OomReport {
     pub at: Moment,
     /// Why.
     pub class: OomClass,
-    /// What torch had to take from the driver for the request.
-    pub segment: Bytes,
+    /// What torch had to take from the driver for the request; none for the CPU.
+    pub segment: Option<Bytes>,
     /// How much could be reserved, where the recording shows it.
     pub limit: Option<Bytes>,
+    /// Whether the program allowed itself no more than that: the device had room.
+    pub is_own_limit: bool,
     /// The memory of the device, where known.
     pub total: Option<Bytes>,
     /// What the driver had left, where known.
     pub device_free: Option<Bytes>,
     /// What others hold on the device, the CUDA context included, where known.
     pub outside: Option<Bytes>,
-    /// torch's reserved bytes.
-    pub reserved: Bytes,
+    /// torch's reserved bytes; none for the CPU.
+    pub reserved: Option<Bytes>,
     /// torch's allocated bytes.
     pub allocated: Bytes,
+    /// Whether the trace tells how blocks lie. Without it nothing is known of free pieces.
+    pub is_replayed: bool,
     /// Let go of, and still used by a stream.
     pub pending: Bytes,
     /// Reserved and free, all together.
@@ -90,6 +94,8 @@ pub struct OomReport {
     pub largest_free: Bytes,
     /// Free in the pool and on the stream of the request.
     pub usable_free: Bytes,
+    /// In how many pieces.
+    pub usable_pieces: u64,
     /// The largest piece of these.
     pub largest_usable: Bytes,
     /// The least that would have been needed beyond what could be reserved; none when that is not known.
@@ -109,7 +115,11 @@ const TRIED: [&str; 3] =
     ["expandable_segments:True", "max_split_size_mb:128", "garbage_collection_threshold:0.8"];
 
 /// Explains the last request that failed.
-pub fn oom(trace: &Trace, device: Option<Device>, top: usize) -> Result<OomReport, QuestionError> {
+pub fn oom(
+    trace: &Trace,
+    device: Option<Device>,
+    top: Option<usize>,
+) -> Result<OomReport, QuestionError> {
     let device = match device {
         Some(device) => device.canonical(),
         None => default_device(trace, At::Oom)?,
@@ -117,8 +127,7 @@ pub fn oom(trace: &Trace, device: Option<Device>, top: usize) -> Result<OomRepor
     let context = Context::new(trace);
     let at = moment(trace, &context, device, At::Oom)?;
     let rows = |by| -> Result<Vec<Row>, QuestionError> {
-        let question =
-            Question { device: Some(device), by, at: At::Oom, top: Some(top), torch_frames: false };
+        let question = Question { device: Some(device), by, at: At::Oom, top, torch_frames: false };
         report(trace, &question).map(|Report { rows, .. }| rows)
     };
     let (lines, modules) = (rows(By::Line)?, rows(By::Module)?);
@@ -129,7 +138,9 @@ pub fn oom(trace: &Trace, device: Option<Device>, top: usize) -> Result<OomRepor
     );
     let replayed = replay(trace, device, &config, at.after, |_, _| {});
     let request = Wanted::new(trace, &at, &config);
-    let found = Found::new(&replayed.layout, &request);
+    let is_replayed = bench.is_some();
+    let found =
+        if is_replayed { Found::new(&replayed.layout, &request) } else { Found::from_totals(&at) };
     let limit = bench.as_ref().and_then(|bench| bench.program.limit);
     let device_free = trace.events.get(at.after as usize).and_then(|event| match event.subject {
         Subject::Oom(oom) => trace.ooms.get(oom as usize)?.device_free,
@@ -138,8 +149,8 @@ pub fn oom(trace: &Trace, device: Option<Device>, top: usize) -> Result<OomRepor
     let shown = device.to_string();
     let info = trace.header.devices.iter().find(|info| info.device == shown);
     let total = info.map(|info| Bytes(info.total_bytes)).filter(|total| total.0 > 0);
-    let reserved = at.reserved.unwrap_or_default();
-    let outside = total.zip(device_free).map(|(total, free)| total.saturating_sub(reserved + free));
+    let held = at.reserved.unwrap_or_default();
+    let outside = total.zip(device_free).map(|(total, free)| total.saturating_sub(held + free));
     let needed =
         bench.as_ref().zip(limit).and_then(|(bench, limit)| needed(bench, limit, at.after));
     let proofs = bench
@@ -151,18 +162,21 @@ pub fn oom(trace: &Trace, device: Option<Device>, top: usize) -> Result<OomRepor
         format: FORMAT,
         device,
         class: class(&found, &request, outside, limit),
-        segment: Bytes(request.segment),
+        segment: (!device.is_cpu()).then_some(Bytes(request.segment)),
         limit: limit.map(|limit| limit.bytes),
+        is_own_limit: limit.is_some_and(|limit| limit.is_fraction) && device_free.is_some(),
         total,
         device_free,
         outside,
-        reserved,
+        reserved: at.reserved,
         allocated: at.allocated,
+        is_replayed,
         pending: Bytes(found.pending),
         free: Bytes(found.free),
         free_pieces: found.pieces,
         largest_free: replayed.layout.largest_free(),
         usable_free: Bytes(found.usable),
+        usable_pieces: found.usable_pieces,
         largest_usable: Bytes(found.largest_usable),
         needed,
         proofs,
@@ -216,11 +230,19 @@ struct Found {
     free: u64,
     pieces: u64,
     usable: u64,
+    usable_pieces: u64,
     largest_usable: u64,
-    largest_elsewhere: u64,
 }
 
 impl Found {
+    /// Without segments: that which is reserved and not active is free, nobody knows where.
+    fn from_totals(at: &Moment) -> Self {
+        let active = at.active.unwrap_or(at.allocated);
+        let free = at.reserved.map_or(0, |reserved| reserved.saturating_sub(active).0);
+        let pending = active.saturating_sub(at.allocated).0;
+        Self { pending, free, usable: free, ..Self::default() }
+    }
+
     fn new(layout: &Layout, request: &Wanted) -> Self {
         let mut found = Self::default();
         for segment in &layout.segments {
@@ -234,9 +256,8 @@ impl Found {
                         found.pieces += 1;
                         if can_use {
                             found.usable += bytes;
+                            found.usable_pieces += 1;
                             found.largest_usable = found.largest_usable.max(bytes);
-                        } else {
-                            found.largest_elsewhere = found.largest_elsewhere.max(bytes);
                         }
                     }
                     BlockState::Allocated | BlockState::Unmapped => {}
@@ -272,7 +293,7 @@ fn class(
 }
 
 fn fits(bench: &Bench, config: AllocatorConfig, limit: Limit, event: u32) -> bool {
-    bench.run(&bench.program, config, Some(limit)).is_ok_and(|run| run.met.contains(&event))
+    bench.run(&bench.program, config, Some(limit)).met.contains(&event)
 }
 
 /// The least that must be added for the request to be met, to 2 MiB.

@@ -140,17 +140,25 @@ pub fn simulation_with(
                 .filter(|conf| !question.alloc_confs.contains(conf)),
         );
     }
-    if confs.is_empty() {
-        confs.push(recorded.alloc_conf.clone());
+    let mut configs = Vec::new();
+    for conf in &confs {
+        configs.push(AllocatorConfig::parse(conf, bench.version)?);
+    }
+    if configs.is_empty() {
+        configs.push(bench.config());
     }
     let limit = question.memory.map(|bytes| Limit { bytes, is_fraction: true });
     let limit = limit.or(bench.program.limit);
     let mut runs = Vec::new();
-    for (done, conf) in confs.iter().enumerate() {
-        tell(done, confs.len());
-        let config = AllocatorConfig::parse(conf, bench.version)?;
-        let run = bench.run(&bench.program, config, limit)?;
-        runs.push(bench.simulated(trace, conf, limit, &run));
+    let all = configs.len();
+    for (done, config) in configs.into_iter().enumerate() {
+        tell(done, all);
+        // What the recording shows is the limit itself, not what a fraction is taken of.
+        let is_own = config == bench.config() && question.memory.is_none();
+        let limit = if is_own { limit } else { bench.limit(&config, limit)? };
+        let conf = config.text().to_owned();
+        let run = bench.run(&bench.program, config, limit);
+        runs.push(simulated(trace, conf, limit, &run));
     }
     let best = (runs.len() > 1).then(|| best_of(&runs)).flatten();
     Ok(Simulation {
@@ -164,6 +172,25 @@ pub fn simulation_with(
         best,
         losses: trace.losses.clone(),
     })
+}
+
+fn simulated(trace: &Trace, alloc_conf: String, limit: Option<Limit>, run: &Run) -> SimulatedRun {
+    let allocated = Bytes(run.stats.allocated_bytes.all.peak);
+    let reserved = Bytes(run.stats.reserved_bytes.all.peak);
+    let failure = run.failed_again.first().copied().or(run.oom);
+    SimulatedRun {
+        alloc_conf,
+        memory: limit.map(|limit| limit.bytes),
+        peak_allocated: allocated,
+        peak_reserved: reserved,
+        waste: reserved.saturating_sub(allocated),
+        retries: run.stats.num_alloc_retries,
+        oom: failure.map(|failure| FailedRequest {
+            event: failure.event,
+            seconds: trace.events[failure.event as usize].time.as_seconds(),
+            requested: failure.requested,
+        }),
+    }
 }
 
 fn best_of(runs: &[SimulatedRun]) -> Option<usize> {
@@ -247,33 +274,39 @@ impl Bench {
 
     /// The settings of the recording, as far as they can be simulated.
     pub(crate) fn config(&self) -> AllocatorConfig {
-        AllocatorConfig::parse(&self.conf, self.version)
-            .unwrap_or_else(|_| AllocatorConfig::default_of(self.version))
+        AllocatorConfig::of_recording(&self.conf, self.version)
     }
 
+    /// How much may be reserved: `per_process_memory_fraction` takes its part of the limit, or of the device.
     #[expect(
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         reason = "PyTorch computes the limit in floating point too"
     )]
+    pub(crate) fn limit(
+        &self,
+        config: &AllocatorConfig,
+        limit: Option<Limit>,
+    ) -> Result<Option<Limit>, SimulationError> {
+        let Some(fraction) = config.fraction.filter(|&fraction| fraction < 1.0) else {
+            return Ok(limit);
+        };
+        let known = limit.map(|limit| limit.bytes.0).or(self.total);
+        let of = known.ok_or(SimulationError::FractionOfNothing)?;
+        Ok(Some(Limit { bytes: Bytes((fraction * of as f64) as u64), is_fraction: true }))
+    }
+
     pub(crate) fn run(
         &self,
         program: &Program,
         config: AllocatorConfig,
         limit: Option<Limit>,
-    ) -> Result<Run, SimulationError> {
-        let mut limit = limit;
-        if let Some(fraction) = config.fraction.filter(|&fraction| fraction < 1.0) {
-            let known = limit.map(|limit| limit.bytes.0).or(self.total);
-            let of = known.ok_or(SimulationError::FractionOfNothing)?;
-            let bytes = Bytes((fraction * of as f64) as u64);
-            limit = Some(Limit { bytes, is_fraction: true });
-        }
+    ) -> Run {
         // Where the settings are those of the recording, segments are put where they were.
         let uses_recorded_addresses = config == self.config();
         let settings = Settings { config, limit, uses_recorded_addresses };
-        Ok(simulate(program, &settings, &mut ()))
+        simulate(program, &settings, &mut ())
     }
 
     pub(crate) fn recorded(&self, trace: &Trace) -> RecordedRun {
@@ -302,33 +335,10 @@ impl Bench {
     /// Whether the rules come to what was recorded.
     pub(crate) fn reproduces(&self, recorded: &RecordedRun) -> bool {
         let run = self.run(&self.program, self.config(), self.program.limit);
-        run.is_ok_and(|run| {
-            run.oom.is_none() && run.stats.reserved_bytes.all.peak == recorded.peak_reserved.0
-        })
-    }
-
-    fn simulated(
-        &self,
-        trace: &Trace,
-        conf: &str,
-        limit: Option<Limit>,
-        run: &Run,
-    ) -> SimulatedRun {
-        let allocated = Bytes(run.stats.allocated_bytes.all.peak);
-        let reserved = Bytes(run.stats.reserved_bytes.all.peak);
-        let failure = run.failed_again.first().copied().or(run.oom);
-        SimulatedRun {
-            alloc_conf: conf.to_owned(),
-            memory: limit.map(|limit| limit.bytes),
-            peak_allocated: allocated,
-            peak_reserved: reserved,
-            waste: reserved.saturating_sub(allocated),
-            retries: run.stats.num_alloc_retries,
-            oom: failure.map(|failure| FailedRequest {
-                event: failure.event,
-                seconds: trace.events[failure.event as usize].time.as_seconds(),
-                requested: failure.requested,
-            }),
-        }
+        let stats = &run.stats;
+        run.oom.is_none()
+            && run.met.is_empty()
+            && stats.reserved_bytes.all.peak == recorded.peak_reserved.0
+            && stats.allocated_bytes.all.peak == recorded.peak_allocated.0
     }
 }

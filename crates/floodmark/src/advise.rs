@@ -10,6 +10,9 @@ use crate::sheet::{self, Cells, Sheet};
 use crate::shorten::shorten;
 use crate::table;
 
+/// With the columns before it, 100 characters.
+const WIDTH: usize = 67;
+
 pub(crate) fn advise(args: &AdviseArgs) -> Result<String> {
     let wanted = Wanted { rank: args.rank, device: args.device, at: At::Peak };
     let Chosen { path, trace, .. } = choose(&args.trace, wanted)?;
@@ -26,14 +29,15 @@ impl From<&AdviceReport> for Page {
         let mut losses: Vec<String> = found.losses.0.iter().map(ToString::to_string).collect();
         if found.is_reproduced == Some(false) {
             losses.push(
-                "the simulation does not come to what was recorded: figures may be off".to_owned(),
+                "the simulation does not come to what was recorded: the figures may be off"
+                    .to_owned(),
             );
         }
-        let below = found.notes.iter().map(|note| format!("Looked at: {note}"));
+        let below = found.notes.iter().map(|note| format!("Note: {note}"));
         Self {
             above: vec![summary(found)],
             losses,
-            sheet: (!found.advice.is_empty()).then(|| rows(found)),
+            sheets: (!found.advice.is_empty()).then(|| rows(found)).into_iter().collect(),
             below: below.collect(),
         }
     }
@@ -47,7 +51,12 @@ fn summary(found: &AdviceReport) -> String {
         count => format!("{count} changes would save memory, each by itself"),
     };
     let reserved = reserved.unwrap_or_default();
-    format!("Peak of {}: {} allocated{reserved}; {what}", found.device, found.peak_allocated)
+    let met = match found.failed_requests {
+        0 => "",
+        1 => ", had the failed request been met",
+        _ => ", had the failed requests been met",
+    };
+    format!("Peak of {}{met}: {} allocated{reserved}; {what}", found.device, found.peak_allocated)
 }
 
 fn rows(found: &AdviceReport) -> Sheet {
@@ -61,6 +70,28 @@ fn rows(found: &AdviceReport) -> Sheet {
 fn cells(advice: &Advice) -> Cells {
     let mut cells = vec![advice.saves_allocated.to_string()];
     cells.extend(advice.saves_reserved.map(|saved| saved.to_string()));
-    cells.push(shorten(&advice.finding).to_owned());
-    Cells { cells, below: vec![format!("  {}", advice.change)] }
+    let mut finding = wrap(shorten(&advice.finding), "", "").into_iter();
+    cells.extend(finding.next());
+    let below = finding.chain(wrap(&advice.change, "→ ", "  ")).collect();
+    Cells { cells, below }
+}
+
+/// Lines of at most [`WIDTH`] characters, if words allow it.
+fn wrap(text: &str, first: &str, next: &str) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut line = first.to_owned();
+    let mut is_empty = true;
+    for word in text.split(' ') {
+        if !is_empty && line.chars().count() + 1 + word.chars().count() > WIDTH {
+            lines.push(std::mem::replace(&mut line, next.to_owned()));
+            is_empty = true;
+        }
+        if !is_empty {
+            line.push(' ');
+        }
+        line.push_str(word);
+        is_empty = false;
+    }
+    lines.push(line);
+    lines
 }

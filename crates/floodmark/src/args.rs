@@ -240,7 +240,7 @@ pub(crate) struct OomArgs {
     /// The rank, in a folder; by default one that ran out of memory
     #[arg(long)]
     pub(crate) rank: Option<u32>,
-    /// How many lines and modules to show
+    /// How many lines and modules to show; 0 shows all
     #[arg(long, default_value_t = 10, value_name = "N")]
     pub(crate) top: usize,
     /// Print JSON

@@ -70,7 +70,7 @@ impl From<&Diff> for Page {
         Self {
             above,
             losses: losses.collect(),
-            sheet: (!diff.rows.is_empty()).then(|| rows(diff)),
+            sheets: (!diff.rows.is_empty()).then(|| rows(diff)).into_iter().collect(),
             below: left_out(diff),
         }
     }

@@ -15,7 +15,7 @@ pub fn render_html(answer: impl Into<Page>) -> String {
     for loss in &page.losses {
         let _ = write!(html, "<p><strong>!</strong> {}</p>", escaped(loss));
     }
-    if let Some(sheet) = &page.sheet {
+    for sheet in &page.sheets {
         write_sheet(&mut html, sheet);
     }
     for rest in &page.below {

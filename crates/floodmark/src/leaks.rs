@@ -31,7 +31,7 @@ impl From<&Leaks> for Page {
         Self {
             above: vec![summary(leaks)],
             losses: leaks.losses.0.iter().map(ToString::to_string).collect(),
-            sheet: (!leaks.rows.is_empty()).then(|| rows(leaks)),
+            sheets: (!leaks.rows.is_empty()).then(|| rows(leaks)).into_iter().collect(),
             below: left_out(leaks).into_iter().collect(),
         }
     }

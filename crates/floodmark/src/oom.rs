@@ -1,113 +1,147 @@
 //! `floodmark oom`: why a request could not be met.
 
-use std::fmt::Write;
-
 use anyhow::{Context, Result};
-use floodmark_analysis::{At, OomClass, OomReport, Proof, Row, oom as ask};
+use floodmark_analysis::{At, Detail, OomClass, OomReport, Proof, Row, oom as ask};
 use floodmark_trace::Bytes;
 
 use crate::args::OomArgs;
 use crate::choose::{Chosen, Wanted, choose};
 use crate::info::plural;
+use crate::page::Page;
 use crate::sentence;
+use crate::sheet::{self, Cells, Sheet};
 use crate::shorten::shorten;
+use crate::table;
 
 pub(crate) fn oom(args: &OomArgs) -> Result<String> {
     let wanted = Wanted { rank: args.rank, device: args.device, at: At::Oom };
     let Chosen { path, trace, .. } = choose(&args.trace, wanted)?;
-    let found = ask(&trace, args.device, args.top)
+    let found = ask(&trace, args.device, (args.top > 0).then_some(args.top))
         .with_context(|| format!("Failed to explain `{}`", path.display()))?;
     if args.json {
         return Ok(serde_json::to_string_pretty(&found)? + "\n");
     }
-    Ok(render(&found))
+    Ok(table::render(&found))
 }
 
-fn render(found: &OomReport) -> String {
-    let mut text = sentence::moment(&found.at) + "\n";
-    for loss in &found.losses.0 {
-        let _ = writeln!(text, "! {loss}");
-    }
-    let _ = writeln!(text, "\nWhy: {}\n", why(found));
-    for (name, bytes, remark) in facts(found) {
-        let _ = writeln!(text, "{bytes:>12}  {name}{remark}");
-    }
-    if !found.proofs.is_empty() {
-        let _ = writeln!(text, "\nProof, by simulating the same requests:");
-        for proof in &found.proofs {
-            let _ = writeln!(text, "  {}", proved(proof));
+impl From<&OomReport> for Page {
+    fn from(found: &OomReport) -> Self {
+        let mut above = vec![sentence::moment(&found.at), format!("Why: {}", why(found))];
+        above.extend(whose_limit(found));
+        let mut losses: Vec<String> = found.losses.0.iter().map(ToString::to_string).collect();
+        if !found.is_replayed && !found.device.is_cpu() {
+            losses.push("the trace does not tell how blocks lie in what torch reserved".to_owned());
         }
+        let sheets = [
+            sheet(sheet::numbers(&["Bytes"]), "What there was", facts(found)),
+            sheet(
+                sheet::words(&["Fits"]),
+                "By simulating the same requests",
+                found.proofs.iter().map(proved).collect(),
+            ),
+            sheet(sheet::numbers(&["Bytes"]), "Who held it, by line", holders(&found.lines)),
+            sheet(sheet::numbers(&["Bytes"]), "Who held it, by module", holders(&found.modules)),
+        ];
+        Self { above, losses, sheets: sheets.into_iter().flatten().collect(), below: Vec::new() }
     }
-    holders(&mut text, "Who held it, by line:", &found.lines);
-    holders(&mut text, "Who held it, by module:", &found.modules);
-    text
 }
 
 fn why(found: &OomReport) -> String {
+    let OomReport { allocated, free, usable_free, largest_usable, pending, .. } = found;
     let request = found.at.request.as_ref().map_or(Bytes(0), |request| request.bytes);
     match found.class {
+        OomClass::Capacity if found.device.is_cpu() => {
+            format!(
+                "capacity. {allocated} are allocated, and the system does not give {request} more"
+            )
+        }
         OomClass::Capacity => format!(
-            "true capacity. {} are allocated, and {request} more do not fit; what is free would not be enough either.",
-            found.allocated
+            "capacity. {allocated} are allocated, and the {free} that are free would not do for {request} more"
         ),
+        OomClass::Fragmentation if !found.is_replayed => {
+            format!(
+                "fragmentation. {free} are reserved and free, but not in one piece of {request}"
+            )
+        }
         OomClass::Fragmentation => format!(
-            "fragmentation. {} are free where the request could use them, but in pieces: the largest is {}.",
-            found.usable_free, found.largest_usable
+            "fragmentation. {usable_free} are free where the request could use them, but in pieces; the largest has \
+             {largest_usable}"
         ),
         OomClass::OtherPool => format!(
-            "stranded memory. {} are free, but only {} of them in the pool and on the stream of the request.",
-            found.free, found.usable_free
+            "stranded memory. {free} are free, but only {usable_free} of them in the pool and on the stream of the \
+             request"
         ),
-        OomClass::PendingFrees => format!(
-            "pending frees. The program has let go of {} that another stream still uses.",
-            found.pending
-        ),
+        OomClass::PendingFrees => {
+            format!("pending frees. The program has let go of {pending} that a stream still uses")
+        }
         OomClass::OutsideTorch => format!(
-            "memory outside torch. {} of the device are held by others: the CUDA context, libraries, other processes.",
+            "memory outside torch. {} of the device are held by the CUDA context, by libraries or by other processes",
             found.outside.unwrap_or_default()
         ),
     }
 }
 
-fn facts(found: &OomReport) -> Vec<(&'static str, String, String)> {
+/// A device with room is no contradiction when the program allowed itself less.
+fn whose_limit(found: &OomReport) -> Option<String> {
+    let free = found.device_free.filter(|_| found.is_own_limit)?;
+    Some(format!(
+        "The device had {free} left: the program allowed itself no more (`set_per_process_memory_fraction`)"
+    ))
+}
+
+fn sheet(
+    mut columns: Vec<(String, sheet::Side)>,
+    title: &str,
+    rows: Vec<[String; 2]>,
+) -> Option<Sheet> {
+    columns.extend(sheet::words(&[title]));
+    let rows: Vec<Cells> =
+        rows.into_iter().map(|cells| Cells { cells: cells.into(), below: Vec::new() }).collect();
+    (!rows.is_empty()).then_some(Sheet { columns, rows })
+}
+
+fn facts(found: &OomReport) -> Vec<[String; 2]> {
     let mut facts = Vec::new();
-    let mut push = |name, bytes: Option<Bytes>, remark: String| {
-        if let Some(bytes) = bytes {
-            facts.push((name, bytes.to_string(), remark));
-        }
+    let mut push = |bytes: Option<Bytes>, what: String| {
+        facts.extend(bytes.map(|bytes| [bytes.to_string(), what]));
     };
-    push("memory of the device", found.total, String::new());
-    push("torch could reserve", found.limit, " (as the recording shows)".to_owned());
-    push("free on the device", found.device_free, String::new());
-    push("held outside torch", found.outside, String::new());
-    push("reserved", Some(found.reserved), String::new());
-    push("allocated", Some(found.allocated), String::new());
-    if found.pending > Bytes(0) {
-        push("let go of, still used by a stream", Some(found.pending), String::new());
+    push(found.total, "memory of the device".into());
+    push(found.limit, "the most that torch could reserve, as far as the recording shows".into());
+    push(found.device_free, "free on the device".into());
+    push(found.outside, "held outside torch".into());
+    push(found.reserved, "reserved by torch".into());
+    push(Some(found.allocated), "allocated".into());
+    let pending = Some(found.pending).filter(|&bytes| bytes > Bytes(0));
+    push(pending, "let go of, still used by a stream".into());
+    if found.is_replayed {
+        let pieces = |count: u64, largest: Bytes| match count {
+            0 => String::new(),
+            1 => ", in 1 piece".to_owned(),
+            many => format!(", in {}, the largest {largest}", plural(many, "piece")),
+        };
+        let all = pieces(found.free_pieces, found.largest_free);
+        push(Some(found.free), format!("reserved and free{all}"));
+        let usable = pieces(found.usable_pieces, found.largest_usable);
+        push(Some(found.usable_free), format!("of these where the request could use them{usable}"));
     }
-    let pieces =
-        format!(", in {}, the largest {}", plural(found.free_pieces, "piece"), found.largest_free);
-    push("reserved and free", Some(found.free), pieces);
-    let usable = format!(", the largest {}", found.largest_usable);
-    push("of these where the request could use them", Some(found.usable_free), usable);
-    push("torch had to take from the driver for it", Some(found.segment), String::new());
+    push(found.segment, "torch asked the driver for, to meet the request".into());
     facts
 }
 
-fn proved(proof: &Proof) -> String {
-    let would = if proof.fits { "would have fit" } else { "would not have fit" };
-    if proof.more > Bytes(0) {
-        return format!("{would} with {} more", proof.more);
-    }
-    format!("{would} with {}", proof.alloc_conf)
+fn proved(proof: &Proof) -> [String; 2] {
+    let fits = if proof.fits { "yes" } else { "no" };
+    let with = match (proof.more, proof.alloc_conf.as_str()) {
+        (Bytes(0), conf) => format!("with {conf}"),
+        (more, _) => format!("with {more} more memory"),
+    };
+    [fits.to_owned(), with]
 }
 
-fn holders(text: &mut String, title: &str, rows: &[Row]) {
-    if rows.is_empty() {
-        return;
-    }
-    let _ = writeln!(text, "\n{title}");
-    for row in rows {
-        let _ = writeln!(text, "{:>12}  {}", row.bytes.to_string(), shorten(&row.place));
-    }
+/// Modules lie as deep as they do in a report by module.
+fn holders(rows: &[Row]) -> Vec<[String; 2]> {
+    let place = |row: &Row| match &row.detail {
+        Detail::Module { depth, class, .. } => sheet::module(&row.place, *depth, class.as_deref()),
+        _ => shorten(&row.place).to_owned(),
+    };
+    rows.iter().map(|row| [row.bytes.to_string(), place(row)]).collect()
 }

@@ -13,8 +13,8 @@ pub struct Page {
     pub(crate) above: Vec<String>,
     /// What is missing from the recording.
     pub(crate) losses: Vec<String>,
-    /// The rows; none where an answer without rows needs no titles.
-    pub(crate) sheet: Option<Sheet>,
+    /// The rows; none where an answer without rows needs no titles, several where it has parts.
+    pub(crate) sheets: Vec<Sheet>,
     /// What was left out.
     pub(crate) below: Vec<String>,
 }
@@ -26,7 +26,7 @@ impl From<&Report> for Page {
                 .chain(fragmentation(report))
                 .collect(),
             losses: report.losses.0.iter().map(ToString::to_string).collect(),
-            sheet: Some(Sheet::of(report)),
+            sheets: vec![Sheet::of(report)],
             below: left_out(report).into_iter().collect(),
         }
     }
@@ -36,18 +36,22 @@ impl From<&Report> for Page {
 fn fragmentation(report: &Report) -> Vec<String> {
     let Some(found) = &report.fragmentation else { return Vec::new() };
     let now = &found.at;
-    let mut sentences = vec![format!(
-        "Of no use: {} by rounding inside blocks, {} free in split segments, {} free in pieces smaller than the largest \
-         request ({}); {} free in {}, the largest {}; {:.1} % of what is reserved is not allocated",
-        now.rounding,
-        now.split,
-        now.unusable,
-        found.largest_request,
-        now.free,
-        plural(now.pieces, "piece"),
-        now.largest_free,
-        now.ratio * 100.0,
-    )];
+    let pieces = match now.pieces {
+        0 => "nothing is free".to_owned(),
+        1 => format!("{} free in 1 piece", now.free),
+        many => {
+            let (many, largest) = (plural(many, "piece"), now.largest_free);
+            format!("{} free in {many}, the largest {largest}", now.free)
+        }
+    };
+    let mut sentences = vec![
+        format!("Reserved: {:.1} % are not allocated; {pieces}", now.ratio * 100.0),
+        format!(
+            "Of no use: {} by rounding inside blocks, {} free in split segments, {} free in pieces below the \
+             largest request ({})",
+            now.rounding, now.split, now.unusable, found.largest_request,
+        ),
+    ];
     let over_time = found.over_time.iter().map(|at| at.now.free);
     if let (Some(least), Some(most)) = (over_time.clone().min(), over_time.max()) {
         let moments = plural(found.over_time.len() as u64, "moment");
@@ -56,7 +60,7 @@ fn fragmentation(report: &Report) -> Vec<String> {
             let when = at
                 .step
                 .map_or(format!("{:.3} s", at.seconds), |step| format!("the end of step {step}"));
-            format!("; most in pieces too small at {when}: {}", at.now.unusable)
+            format!(", the most in pieces below the largest request at {when}: {}", at.now.unusable)
         });
         sentences.push(format!("Over time, at {moments}: {least} to {most} free{worst}"));
     }

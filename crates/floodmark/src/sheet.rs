@@ -152,7 +152,7 @@ pub(crate) fn frames_below(
 }
 
 /// `    mlp (MLP)`: the last part of the path, as deep as it lies.
-fn module(path: &str, depth: u32, class: Option<&str>) -> String {
+pub(crate) fn module(path: &str, depth: u32, class: Option<&str>) -> String {
     let name = if depth == 0 { path } else { path.rsplit('.').next().unwrap_or(path) };
     let class = class.filter(|&class| class != name);
     let class = class.map_or_else(String::new, |class| format!(" ({class})"));

@@ -38,15 +38,15 @@ impl From<&Simulation> for Page {
         let mut losses: Vec<String> = found.losses.0.iter().map(ToString::to_string).collect();
         if !found.is_reproduced {
             losses.push(
-                "under its own settings the simulation does not come to what was recorded: other figures may be off \
-                 as well"
+                "under its own settings the simulation does not come to what was recorded: the other figures may be \
+                 off too"
                     .to_owned(),
             );
         }
         Self {
             above: vec![summary(found)],
             losses,
-            sheet: Some(rows(found)),
+            sheets: vec![rows(found)],
             below: best(found).into_iter().collect(),
         }
     }
@@ -95,7 +95,7 @@ fn cells(run: &SimulatedRun, before: &str) -> Cells {
 }
 
 fn failed(oom: &FailedRequest) -> String {
-    format!("{:.3} s, at {} (event {})", oom.seconds, oom.requested, oom.event)
+    format!("at {:.3} s, for {}", oom.seconds, oom.requested)
 }
 
 /// What to paste into the shell.
@@ -106,16 +106,18 @@ fn best(found: &Simulation) -> Vec<String> {
     let Some(best) = found.best.map(|at| &found.runs[at]) else {
         return vec!["All of them run out of memory.".to_owned()];
     };
-    let recorded = found.recorded.peak_reserved;
-    let saved = recorded.saturating_sub(best.peak_reserved);
+    let recorded = &found.recorded;
+    if best.alloc_conf == recorded.alloc_conf && recorded.oom.is_none() {
+        return vec![
+            "Best: the settings of the recording; none that was tried needs less.".to_owned(),
+        ];
+    }
     let line = match best.alloc_conf.as_str() {
-        conf if conf == found.recorded.alloc_conf && found.recorded.oom.is_none() => {
-            return vec!["Best: what was recorded; nothing that was tried needs less.".to_owned()];
-        }
         "" => "unset PYTORCH_CUDA_ALLOC_CONF".to_owned(),
         conf => format!("export PYTORCH_CUDA_ALLOC_CONF={conf}"),
     };
-    let what = if saved > Bytes(0) {
+    let saved = recorded.peak_reserved.saturating_sub(best.peak_reserved);
+    let what = if saved > Bytes(0) && recorded.oom.is_none() {
         format!("{saved} less reserved than recorded")
     } else {
         format!("{} reserved, and no request fails", best.peak_reserved)

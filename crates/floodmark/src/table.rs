@@ -15,7 +15,10 @@ pub fn render(answer: impl Into<Page>) -> String {
     for loss in &page.losses {
         let _ = writeln!(text, "! {loss}");
     }
-    if let Some(sheet) = &page.sheet {
+    for sheet in &page.sheets {
+        if page.sheets.len() > 1 {
+            text.push('\n');
+        }
         lay_out(sheet, &mut text);
     }
     for rest in &page.below {

@@ -287,6 +287,8 @@ fn a_simulation_counts_what_memory_stats_counts() {
     for recording in allocator() {
         let (run, _) = as_recorded(&recording);
         let name = &recording.name;
+        let retries = Program::new(&recording.trace, GPU).retries;
+        assert_eq!(u64::from(retries), run.stats.num_alloc_retries, "{name}: as the events show");
         let flat: HashMap<String, u64> = run.stats.flat().into_iter().collect();
         let stats = recording.truth["stats"].as_object().unwrap();
         assert_eq!(stats.len(), 41, "{name}");
