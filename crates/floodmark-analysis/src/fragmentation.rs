@@ -69,27 +69,31 @@ pub(crate) fn fragmentation(
     let largest = trace.allocations.iter().filter(|made| made.device == device);
     let largest = largest.map(|made| made.requested).max().unwrap_or_default();
     let layout = replay(trace, device, config, after, |_, _| {}).layout;
-    let moments = moments(trace, context);
+    let moments = moments(trace, context, device);
     let mut wanted = moments.iter().peekable();
     let mut over_time = Vec::new();
-    let mut push = |at: u32, now: &Now<'_>| {
-        while let Some(&&(event, step)) = wanted.peek() {
-            if event > at {
-                return;
-            }
-            wanted.next();
-            let seconds = trace.events[event as usize].time.as_seconds();
-            over_time.push(FragmentationAt { step, seconds, now: of_now(now, largest) });
+    replay(trace, device, config, u32::MAX, |at, now| {
+        while let Some(moment) = wanted.next_if(|moment| moment.last <= at) {
+            let seconds = trace.events[moment.event as usize].time.as_seconds();
+            let now = of_now(&now, largest);
+            over_time.push(FragmentationAt { step: moment.step, seconds, now });
         }
-    };
-    replay(trace, device, config, u32::MAX, |at, now| push(at, &now));
+    });
     let report =
         FragmentationReport { largest_request: largest, at: of(&layout, largest), over_time };
     (report, layout)
 }
 
-/// The ends of steps, or some times; not too many.
-fn moments(trace: &Trace, context: &Context) -> Vec<(u32, Option<u32>)> {
+/// A moment at which the numbers are wanted.
+struct Wanted {
+    event: u32,
+    /// The last event up to it that changes something on the device.
+    last: u32,
+    step: Option<u32>,
+}
+
+/// The ends of steps, or some times; not too many, and none before something is there.
+fn moments(trace: &Trace, context: &Context, device: Device) -> Vec<Wanted> {
     let ends: Vec<(u32, Option<u32>)> =
         (0_u32..).zip(context.step_ends()).map(|(step, &end)| (end, Some(step))).collect();
     let events = trace.events.len();
@@ -100,7 +104,16 @@ fn moments(trace: &Trace, context: &Context) -> Vec<(u32, Option<u32>)> {
         ends
     };
     let every = all.len().div_ceil(MOST_MOMENTS).max(1);
-    all.into_iter().step_by(every).collect()
+    let mut events = (0_u32..).zip(&trace.events).peekable();
+    let mut last = None;
+    let mut wanted = Vec::new();
+    for (event, step) in all.into_iter().step_by(every) {
+        while let Some((at, seen)) = events.next_if(|(at, _)| *at <= event) {
+            last = if seen.device == device { Some(at) } else { last };
+        }
+        wanted.extend(last.map(|last| Wanted { event, last, step }));
+    }
+    wanted
 }
 
 fn of_now(now: &Now<'_>, largest_request: Bytes) -> Fragmentation {

@@ -6,15 +6,19 @@
     reason = "the helpers of tests are tests too"
 )]
 
+mod advice;
 mod avoidable;
 mod context;
 mod diff;
+mod fragmentation;
 mod groupings;
 mod idle;
 mod laws;
 mod leaks;
 mod moments;
+mod oom;
 mod script;
+mod simulation;
 mod speed;
 mod steps;
 

@@ -6,12 +6,13 @@
 //! free a                                                          `free b deferred`: a stream uses it
 //! base w cuda:0 1MiB · unseen cuda:0 1MiB · free-unknown cuda:0 1MiB
 //! label w parameter layers.0.weight (4,4) float32
-//! optimizer begin · optimizer end · step · oom cuda:0 1GiB at train.py:3
+//! optimizer begin · optimizer end · step · oom cuda:0 1GiB at train.py:3 left 512MiB
+//! segment S cuda:0 20MiB stream 7 · alloc c cuda:0 8MiB on S+4MiB stream 7 · free-segment S · complete b
 //! ```
 //!
 //! A frame is `FILE:LINE:FUNCTION:DEF`, the last two (the line of `def`) where they matter. Files below
-//! `torch/` are torch's own. Every line takes a millisecond. `reserved` is what is
-//! allocated, rounded up to 2 MiB, and never shrinks.
+//! `torch/` are torch's own. Every line takes a millisecond. `reserved` is the sum of the segments; where a
+//! script names none, what is allocated, rounded up to 2 MiB, and never shrinks.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -53,6 +54,7 @@ pub(crate) fn file(script: &str) -> Vec<u8> {
 struct Totals {
     allocated: u64,
     reserved: u64,
+    has_segments: bool,
 }
 
 #[derive(Default)]
@@ -61,6 +63,8 @@ struct Recorder {
     lines: u64,
     next_addr: u64,
     live: HashMap<String, (Device, u64, u64)>,
+    awaited: HashMap<String, (Device, u64)>,
+    segments: HashMap<String, (Device, u64, u64)>,
     totals: BTreeMap<Device, Totals>,
     ids: HashMap<String, u64>,
 }
@@ -87,8 +91,31 @@ impl Recorder {
             ["oom", device, size, rest @ ..] => {
                 let options = Options::of(rest);
                 let stack = self.stack(&options);
+                let addr = options.get("left").map_or(0, parse_size);
                 let record = new(EventKind::Oom, device);
-                self.push(Record { bytes: parse_size(size), stack, ..record }, 0, vec![]);
+                self.push(Record { bytes: parse_size(size), stack, addr, ..record }, 0, vec![]);
+            }
+            ["segment", name, device, size, rest @ ..] => {
+                let options = Options::of(rest);
+                let (addr, bytes) = (self.new_addr(), parse_size(size));
+                self.segments.insert((*name).to_owned(), (device.parse().unwrap(), addr, bytes));
+                let total = self.total(device);
+                total.has_segments = true;
+                total.reserved += bytes;
+                let (stream, pool) = (self.stream(&options), self.pool(&options));
+                let record = new(EventKind::SegmentAlloc, device);
+                self.push(Record { addr, bytes, stream, pool, ..record }, 0, vec![]);
+            }
+            ["free-segment", name] => {
+                let (device, addr, bytes) = self.segments.remove(*name).expect("it was taken");
+                self.totals.get_mut(&device).unwrap().reserved -= bytes;
+                let record = Record::new(EventKind::SegmentFree as u8, device);
+                self.push(Record { addr, bytes, ..record }, 0, vec![]);
+            }
+            ["complete", name] => {
+                let (device, addr) = self.awaited.remove(*name).expect("a stream uses it");
+                let record = Record::new(EventKind::FreeCompleted as u8, device);
+                self.push(Record { addr, ..record }, 0, vec![]);
             }
             other => panic!("what does {other:?} mean?"),
         }
@@ -103,19 +130,56 @@ impl Recorder {
         let phase = options.get("phase").map_or(0, |phase| self.text(TextKind::Phase, phase));
         let requested = options.get("asking").map_or(0, parse_size);
         let thread = options.get("thread").map_or(0, |thread| thread.parse().unwrap());
-        self.next_addr += 1 << 40;
-        let addr = self.next_addr;
+        let addr = match options.get("on") {
+            Some(place) => self.place(place),
+            None => self.new_addr(),
+        };
+        let (stream, pool) = (self.stream(&options), self.pool(&options));
         let old = self.live.insert((*name).to_owned(), (device.parse().unwrap(), addr, bytes));
         assert_eq!(old, None, "{name} is there already");
         self.total(device).allocated += bytes;
-        let record =
-            Record { flags, stack, addr, bytes, requested, phase, op, ..new(kind, device) };
+        let record = Record {
+            flags,
+            stack,
+            addr,
+            bytes,
+            requested,
+            phase,
+            op,
+            stream,
+            pool,
+            ..new(kind, device)
+        };
         self.push(record, thread, vec![]);
+    }
+
+    fn new_addr(&mut self) -> u64 {
+        self.next_addr += 1 << 40;
+        self.next_addr
+    }
+
+    /// `S+4MiB`: so far into the segment S.
+    fn place(&self, place: &str) -> u64 {
+        let (segment, offset) = place.split_once('+').unwrap_or((place, "0B"));
+        self.segments[segment].1 + parse_size(offset)
+    }
+
+    fn stream(&mut self, options: &Options<'_>) -> u16 {
+        let stream = options.get("stream").map(|number| format!("0x{number}"));
+        stream.map_or(0, |stream| self.text(TextKind::Stream, &stream))
+    }
+
+    fn pool(&mut self, options: &Options<'_>) -> u16 {
+        let pool = options.get("pool").map(|number| format!("(0, {number})"));
+        pool.map_or(0, |pool| self.text(TextKind::Pool, &pool))
     }
 
     fn free(&mut self, name: &str, deferred: bool) {
         let (device, addr, bytes) = self.live.remove(name).expect("it was allocated");
         self.totals.get_mut(&device).unwrap().allocated -= bytes;
+        if deferred {
+            self.awaited.insert(name.to_owned(), (device, addr));
+        }
         let flags = if deferred { FLAG_DEFERRED } else { 0 };
         let record = Record { flags, addr, bytes, ..Record::new(EventKind::Free as u8, device) };
         self.push(record, 0, vec![]);
@@ -223,7 +287,9 @@ impl Recorder {
 
     fn push(&mut self, mut record: Record, thread: u16, payload: Vec<u8>) {
         let totals = self.totals.entry(record.device).or_default();
-        totals.reserved = totals.reserved.max(totals.allocated.next_multiple_of(2 << 20));
+        if !totals.has_segments {
+            totals.reserved = totals.reserved.max(totals.allocated.next_multiple_of(2 << 20));
+        }
         record.allocated = totals.allocated;
         record.reserved = if record.device.is_cpu() { 0 } else { totals.reserved };
         self.push_raw(record, thread, payload);

@@ -1,0 +1,148 @@
+//! What to change: the bytes that each change saves, by arithmetic.
+
+use floodmark_analysis::{Advice, AdviceKind, AdviceReport, advise};
+use floodmark_trace::Bytes;
+
+use crate::simulation::SPREAD;
+use crate::trace;
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+
+fn ask(script: &str) -> AdviceReport {
+    advise(&trace(script), None).unwrap()
+}
+
+/// The only advice of a kind.
+fn only(found: &AdviceReport, kind: AdviceKind) -> &Advice {
+    let mut all = found.advice.iter().filter(|advice| advice.kind == kind);
+    let one = all.next().unwrap_or_else(|| panic!("no {kind:?} in {found:?}"));
+    assert_eq!(all.next(), None);
+    one
+}
+
+/// What it saves, allocated and reserved, and what is left of both.
+fn figures(advice: &Advice) -> [Option<Bytes>; 4] {
+    let Advice { saves_allocated, saves_reserved, peak_allocated, peak_reserved, .. } = advice;
+    [Some(*saves_allocated), *saves_reserved, Some(*peak_allocated), *peak_reserved]
+}
+
+#[test]
+fn other_settings_save_what_they_reserve_less() {
+    let found = ask(SPREAD);
+    assert_eq!(found.is_reproduced, Some(true));
+    assert_eq!(
+        (found.peak_allocated, found.peak_reserved),
+        (Bytes(40 * MIB), Some(Bytes(56 * MIB)))
+    );
+    let advice = only(&found, AdviceKind::AllocatorSettings);
+    let mib = [0, 16, 40, 40].map(|mib| Some(Bytes(mib * MIB)));
+    assert_eq!(figures(advice), mib);
+    assert_eq!(advice.change, "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True");
+    assert_eq!(found.notes, ["too few steps to look for leaks"]);
+}
+
+#[test]
+fn a_failure_is_counted_as_if_it_had_been_met() {
+    let found = ask(&format!("{SPREAD}\n oom cuda:0 32MiB"));
+    assert_eq!(found.failed_requests, 1);
+    assert_eq!(
+        (found.peak_allocated, found.peak_reserved),
+        (Bytes(72 * MIB), Some(Bytes(88 * MIB)))
+    );
+    // Expandable segments reserve 80 MiB for it, which is more than the recording could have.
+    let settings = AdviceKind::AllocatorSettings;
+    assert!(found.advice.iter().all(|advice| advice.kind != settings), "{found:?}");
+    assert_eq!(found.notes[0], "no setting of the allocator that was tried avoids the failure");
+}
+
+#[test]
+fn a_leak_saves_all_that_it_gained() {
+    let mut script = "segment H cuda:0 16MiB\n".to_owned();
+    for n in 0..6 {
+        script += &format!(
+            "alloc h{n} cuda:0 16MiB on H at m.py:1 in fc
+             segment K{n} cuda:0 12MiB
+             alloc k{n} cuda:0 12MiB on K{n} at train.py:9
+             free h{n}
+             optimizer begin
+             optimizer end
+             "
+        );
+    }
+    let found = ask(&script);
+    assert_eq!(found.peak_allocated, Bytes((16 + 6 * 12) * MIB));
+    let advice = only(&found, AdviceKind::Leak);
+    // The first step may keep its own.
+    let mib = [5 * 12, 5 * 12, 16 + 12, 16 + 12].map(|mib| Some(Bytes(mib * MIB)));
+    assert_eq!(figures(advice), mib);
+    let finding = "train.py:9 (main) keeps 12.00 MiB more in every step since step 1";
+    assert_eq!(advice.finding, finding);
+}
+
+#[test]
+fn what_lies_idle_saves_itself() {
+    let pause = "alloc p cuda:0 1KiB on S at p.py:1\nfree p\n".repeat(20);
+    let found = ask(&format!(
+        "segment S cuda:0 2MiB
+         segment T cuda:0 40MiB
+         alloc table cuda:0 40MiB on T at t.py:1
+         {pause}
+         segment P cuda:0 12MiB
+         alloc peak cuda:0 12MiB on P at t.py:5
+         free peak
+         {pause}
+         free table"
+    ));
+    let advice = only(&found, AdviceKind::Idle);
+    let mib = [40, 40, 12, 14].map(|mib| Some(Bytes(mib * MIB)));
+    assert_eq!(figures(advice), mib);
+    assert!(advice.finding.starts_with("t.py:1 (main) holds 40.00 MiB through the peak"));
+}
+
+/// A step whose gradients stay; no segments are recorded, so nothing is said of reserved bytes.
+const STEP: &str = "
+    alloc h0 cuda:0 1KiB at m.py:1 in fc
+    backward alloc gb cuda:0 2KiB at m.py:2 in out
+    label gb gradient out.weight
+    backward alloc ga cuda:0 4KiB at m.py:1 in fc
+    label ga gradient fc.weight
+    free h0
+    optimizer begin
+    alloc state cuda:0 1KiB at o.py:1:step
+    label state optimizer-state fc.weight.exp_avg
+    optimizer end
+    ";
+
+#[test]
+fn gradients_that_nobody_reads_save_themselves() {
+    let found = ask(&format!("{STEP}\nalloc h1 cuda:0 64KiB at m.py:1 in fc\nfree ga\nfree gb"));
+    let advice = only(&found, AdviceKind::StaleGradients);
+    let [saved, left] = [6, 65].map(|kib| Some(Bytes(kib * KIB)));
+    assert_eq!(figures(advice), [saved, None, left, None]);
+}
+
+#[test]
+fn temporaries_of_all_optimizer_steps_are_left_out() {
+    let step = |n: u32, kib: u32| {
+        format!(
+            "optimizer begin
+             alloc t{n} cuda:0 {kib}KiB at o.py:2:step
+             free t{n}
+             optimizer end
+             "
+        )
+    };
+    let found = ask(&format!("{STEP}{}{}", step(0, 60), step(1, 64)));
+    let advice = only(&found, AdviceKind::OptimizerTemporaries);
+    // Without those of the other step too: else its 60 KiB would be the peak.
+    let [saved, left] = [64, 7].map(|kib| Some(Bytes(kib * KIB)));
+    assert_eq!(figures(advice), [saved, None, left, None]);
+}
+
+#[test]
+fn the_cpu_has_no_settings_to_change() {
+    let found = ask("alloc a cpu 1MiB at t.py:1\nfree a");
+    assert_eq!((found.peak_reserved, found.is_reproduced), (None, None));
+    assert_eq!(found.notes[0], "cpu has no caching allocator whose settings could be changed");
+}
