@@ -17,10 +17,12 @@ pub(crate) const ALL: [&str; 7] = [
     "expandable-oom",
 ];
 
-/// A file of `fixtures/snapshots`.
+/// A file of `fixtures/recordings`, whichever of its folders it is in.
 pub(crate) fn file(name: &str) -> Vec<u8> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/snapshots");
-    std::fs::read(folder.join(name)).unwrap()
+    let all = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/recordings");
+    let mut paths = ["allocator", "ring", "zoo"].iter().map(|folder| all.join(folder).join(name));
+    let path = paths.find(|path| path.exists()).expect(name);
+    std::fs::read(path).unwrap()
 }
 
 /// A recording, without the compression around it.
