@@ -12,17 +12,21 @@
 Importing floodmark does not import torch and does not initialise CUDA.
 """
 
-from floodmark._core import FloodmarkError, __version__
+from floodmark._core import FloodmarkError, SnapshotError, __version__
 from floodmark._recorder import Recorder, is_recording, mark, phase, start, step, stop, trace
-from floodmark._trace import Diff, Leaks, Moment, Report, Trace
+from floodmark._trace import Advice, Diff, Leaks, Moment, Oom, Report, Simulation, Trace
 
 __all__ = [
+    "Advice",
     "Diff",
     "FloodmarkError",
     "Leaks",
     "Moment",
+    "Oom",
     "Recorder",
     "Report",
+    "Simulation",
+    "SnapshotError",
     "Trace",
     "__version__",
     "is_recording",

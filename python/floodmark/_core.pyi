@@ -4,12 +4,16 @@ import os
 from typing import final
 
 __all__ = [
+    "Advice",
     "Diff",
     "FloodmarkError",
     "LabelSet",
     "Leaks",
+    "Oom",
     "Report",
     "RunPlan",
+    "Simulation",
+    "SnapshotError",
     "Trace",
     "__version__",
     "attach_torch",
@@ -38,6 +42,7 @@ __all__ = [
 __version__: str
 
 class FloodmarkError(Exception): ...
+class SnapshotError(FloodmarkError): ...
 
 @final
 class RunPlan:
@@ -86,6 +91,21 @@ class Leaks:
     def _repr_html_(self) -> str: ...
 
 @final
+class Simulation:
+    def to_json(self) -> str: ...
+    def _repr_html_(self) -> str: ...
+
+@final
+class Oom:
+    def to_json(self) -> str: ...
+    def _repr_html_(self) -> str: ...
+
+@final
+class Advice:
+    def to_json(self) -> str: ...
+    def _repr_html_(self) -> str: ...
+
+@final
 class Trace:
     @staticmethod
     def open(path: str | os.PathLike[str]) -> Trace: ...
@@ -109,6 +129,17 @@ class Trace:
         torch_frames: bool,
     ) -> Diff: ...
     def leaks(self, *, device: str | None, top: int | None) -> Leaks: ...
+    def simulate(
+        self,
+        *,
+        alloc_confs: list[str],
+        memory: int | None,
+        torch: str | None,
+        sweep: bool,
+        device: str | None,
+    ) -> Simulation: ...
+    def oom(self, *, device: str | None, top: int | None) -> Oom: ...
+    def advise(self, *, device: str | None) -> Advice: ...
     def summary(self) -> str: ...
     def summary_text(self) -> str: ...
     def header(self) -> str: ...

@@ -31,7 +31,7 @@ from floodmark import _base, _compat, _core, _names
 from floodmark._import_watch import ImportWatch
 from floodmark._optimizers import OptimizerHooks
 from floodmark._proof import choose_way
-from floodmark._trace import Moment, Report, Trace
+from floodmark._trace import Moment, Oom, Report, Trace
 
 _OWN_FOLDER = str(Path(__file__).parent) + os.sep
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
@@ -353,9 +353,9 @@ class Recorder(ContextDecorator):
         """The moment at which most was allocated."""
         return self.trace.peak(device)
 
-    def oom(self, device: str | None = None) -> Moment:
-        """The moment at which a request could not be met."""
-        return self.trace.oom(device)
+    def oom(self, device: str | None = None, top: int | None = 10) -> Oom:
+        """Why a request could not be met, and the moment at which that was."""
+        return self.trace.oom(device, top)
 
     def end(self, device: str | None = None) -> Moment:
         """The end of the recording."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from floodmark import _core
@@ -20,7 +20,18 @@ class Answer:
     a notebook.
     """
 
-    def __init__(self, core: _core.Report | _core.Diff | _core.Leaks) -> None:
+    # Which entry of the JSON has the rows.
+    _rows = "rows"
+
+    def __init__(
+        self,
+        core: _core.Report
+        | _core.Diff
+        | _core.Leaks
+        | _core.Simulation
+        | _core.Oom
+        | _core.Advice,
+    ) -> None:
         self._answer = core
         self._json: dict[str, Any] | None = None
 
@@ -36,8 +47,8 @@ class Answer:
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """The rows, largest first."""
-        rows: list[dict[str, Any]] = self.to_dict()["rows"]
+        """The rows, in the order in which they print."""
+        rows: list[dict[str, Any]] = self.to_dict()[self._rows]
         return rows
 
     @property
@@ -141,6 +152,40 @@ class Leaks(Answer):
         return int(self.to_dict()["growth"])
 
 
+class Simulation(Answer):
+    """What other allocator settings, or another card, would have done: a row for each setting."""
+
+    _rows = "runs"
+
+    @property
+    def recorded(self) -> dict[str, Any]:
+        """What was recorded, as a row."""
+        recorded: dict[str, Any] = self.to_dict()["recorded"]
+        return recorded
+
+    @property
+    def is_reproduced(self) -> bool:
+        """Whether the rules come to what was recorded, under its own settings."""
+        return bool(self.to_dict()["is_reproduced"])
+
+    @property
+    def best(self) -> dict[str, Any] | None:
+        """The row that reserves least and does not fail; None when one was asked for, or all fail."""
+        best = self.to_dict()["best"]
+        return None if best is None else self.rows[best]
+
+
+class Advice(Answer):
+    """What to change: a row for each change, with the bytes that it saves by itself."""
+
+    _rows = "advice"
+
+    @property
+    def notes(self) -> list[str]:
+        """What was looked into and is in order, or could not be."""
+        return list(self.to_dict()["notes"])
+
+
 class Moment:
     """A moment on a device; its methods say what was there."""
 
@@ -186,6 +231,30 @@ class Moment:
         """Step by step: peak, end, growth."""
         return self._by("step", None)
 
+    def by_segment(self, *, top: int | None = 25) -> Report:
+        """By segment: how blocks lie in what torch took from the driver, and what is of no use."""
+        return self._by("segment", top)
+
+
+class Oom(Answer, Moment):
+    """Why a request could not be met; as a moment, what was there. Its rows are who held it, by line."""
+
+    _rows = "lines"
+
+    def __init__(self, core: _core.Oom, trace: Trace, device: str | None) -> None:
+        Answer.__init__(self, core)
+        Moment.__init__(self, trace, "oom", device)
+
+    @property
+    def why(self) -> str:
+        """`capacity`, `fragmentation`, `other_pool`, `pending_frees` or `outside_torch`."""
+        return str(self.to_dict()["class"])
+
+    @property
+    def requested(self) -> int:
+        """Bytes that were asked for."""
+        return int(self.to_dict()["at"]["request"]["bytes"])
+
 
 class Trace:
     """A recording, open for questions."""
@@ -195,7 +264,7 @@ class Trace:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Trace:
-        """Read a `.flood` file, finished or not."""
+        """Read a `.flood` file, finished or not, or a torch memory snapshot, also a packed one."""
         return cls(_core.Trace.open(os.fspath(path)))
 
     def report(
@@ -237,9 +306,38 @@ class Trace:
         """The moment at which most was allocated."""
         return Moment(self, "peak", device)
 
-    def oom(self, device: str | None = None) -> Moment:
-        """The moment at which a request could not be met."""
-        return Moment(self, "oom", device)
+    def oom(self, device: str | None = None, top: int | None = 10) -> Oom:
+        """What `floodmark oom` prints, as a value: why a request could not be met.
+
+        It is also the moment at which that was.
+        """
+        return Oom(self._core.oom(device=device, top=top), self, device)
+
+    def simulate(
+        self,
+        alloc_conf: str | Sequence[str] | None = None,
+        *,
+        memory: int | None = None,
+        torch: str | None = None,
+        sweep: bool = False,
+        device: str | None = None,
+    ) -> Simulation:
+        """What `floodmark simulate` prints, as a value: the same requests under other settings.
+
+        `alloc_conf` is what PYTORCH_CUDA_ALLOC_CONF would hold, or several of these; `memory` how
+        many bytes torch may reserve; `torch` whose rules, such as "2.11"; with `sweep` settings are
+        tried that often help.
+        """
+        confs = [alloc_conf] if isinstance(alloc_conf, str) else list(alloc_conf or [])
+        return Simulation(
+            self._core.simulate(
+                alloc_confs=confs, memory=memory, torch=torch, sweep=sweep, device=device
+            )
+        )
+
+    def advise(self, device: str | None = None) -> Advice:
+        """What `floodmark advise` prints, as a value: changes, with the bytes that each saves."""
+        return Advice(self._core.advise(device=device))
 
     def end(self, device: str | None = None) -> Moment:
         """The end of the recording."""

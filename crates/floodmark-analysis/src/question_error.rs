@@ -67,7 +67,9 @@ impl Hint for QuestionError {
                 Some("the CPU has no segments; choose a CUDA device with `--device`")
             }
             Self::NoSuchDevice { .. } => Some("choose one of them with `--device`"),
-            Self::NoOom => Some("`--at peak` shows the moment that came nearest to it"),
+            Self::NoOom => {
+                Some("`floodmark report --at peak` shows the moment that came nearest to it")
+            }
             Self::NoOomOn { .. } => Some("choose that one with `--device`"),
             Self::TooFewSteps { .. } => {
                 Some("record more steps; where no optimizer ends them, `floodmark.step()` does")

@@ -225,7 +225,9 @@ impl floodmark_trace::Hint for SimulationError {
         match self {
             Self::Question(error) => error.hint(),
             Self::Config(error) => error.hint(),
-            Self::NoAllocator(_) => Some("choose a CUDA device with `--device`"),
+            Self::NoAllocator(_) => {
+                Some("only what lies on a CUDA device is; `--device` chooses one")
+            }
             Self::NoSegments => {
                 Some("it was recorded with an allocator that does not say so; see `floodmark info`")
             }

@@ -4,42 +4,41 @@ use pyo3::prelude::*;
 
 use crate::errors::wrong_argument;
 
-/// What grew between two traces.
-#[pyclass(frozen, module = "floodmark._core")]
-pub(crate) struct Diff(pub(crate) floodmark_analysis::Diff);
+macro_rules! answers {
+    ($($(#[$doc:meta])* $name:ident($answer:ty);)*) => {
+        $(
+            $(#[$doc])*
+            #[pyclass(frozen, module = "floodmark._core")]
+            pub(crate) struct $name(pub(crate) $answer);
 
-#[pymethods]
-impl Diff {
-    fn __str__(&self) -> String {
-        floodmark::render(&self.0)
-    }
+            #[pymethods]
+            impl $name {
+                fn __str__(&self) -> String {
+                    floodmark::render(&self.0)
+                }
 
-    fn _repr_html_(&self) -> String {
-        floodmark::render_html(&self.0)
-    }
+                fn _repr_html_(&self) -> String {
+                    floodmark::render_html(&self.0)
+                }
 
-    /// The documented JSON.
-    fn to_json(&self) -> PyResult<String> {
-        serde_json::to_string(&self.0).map_err(wrong_argument)
-    }
+                /// The documented JSON.
+                fn to_json(&self) -> PyResult<String> {
+                    serde_json::to_string(&self.0).map_err(wrong_argument)
+                }
+            }
+        )*
+    };
 }
 
-/// What grows from step to step.
-#[pyclass(frozen, module = "floodmark._core")]
-pub(crate) struct Leaks(pub(crate) floodmark_analysis::Leaks);
-
-#[pymethods]
-impl Leaks {
-    fn __str__(&self) -> String {
-        floodmark::render(&self.0)
-    }
-
-    fn _repr_html_(&self) -> String {
-        floodmark::render_html(&self.0)
-    }
-
-    /// The documented JSON.
-    fn to_json(&self) -> PyResult<String> {
-        serde_json::to_string(&self.0).map_err(wrong_argument)
-    }
+answers! {
+    /// What grew between two traces.
+    Diff(floodmark_analysis::Diff);
+    /// What grows from step to step.
+    Leaks(floodmark_analysis::Leaks);
+    /// What other settings would have done.
+    Simulation(floodmark_analysis::Simulation);
+    /// Why a request could not be met.
+    Oom(floodmark_analysis::OomReport);
+    /// What to change.
+    Advice(floodmark_analysis::AdviceReport);
 }

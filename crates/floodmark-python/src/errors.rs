@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use floodmark::OpenError;
-use floodmark_analysis::{DiffError, QuestionError};
+use floodmark_analysis::{DiffError, QuestionError, SimulationError};
 use floodmark_probe::StartError;
 use floodmark_trace::Hint;
 use pyo3::exceptions::{PyException, PyFileNotFoundError, PyOSError, PyRuntimeError, PyValueError};
@@ -16,6 +16,13 @@ create_exception!(
     FloodmarkError,
     PyException,
     "Something that floodmark was asked for cannot be done; the message says why and what to do."
+);
+
+create_exception!(
+    floodmark._core,
+    SnapshotError,
+    FloodmarkError,
+    "A file looks like a pickle and cannot be read as a torch memory snapshot."
 );
 
 /// The error, its causes and the way out, on one line each.
@@ -42,7 +49,15 @@ pub(crate) fn from_open(path: &Path, error: &OpenError) -> PyErr {
             Some(number) => PyOSError::new_err((number, text)),
             None => PyOSError::new_err(text),
         },
+        OpenError::Snapshot(_) => SnapshotError::new_err(text),
         _ => FloodmarkError::new_err(text),
+    }
+}
+
+pub(crate) fn from_simulation(error: &SimulationError) -> PyErr {
+    match error {
+        SimulationError::Config(_) => PyValueError::new_err(message(error)),
+        _ => FloodmarkError::new_err(message(error)),
     }
 }
 

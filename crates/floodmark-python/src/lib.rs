@@ -15,9 +15,9 @@ use pyo3::prelude::*;
 #[pymodule(gil_used = false)]
 mod _core {
     #[pymodule_export]
-    use super::answers::{Diff, Leaks};
+    use super::answers::{Advice, Diff, Leaks, Oom, Simulation};
     #[pymodule_export]
-    use super::errors::FloodmarkError;
+    use super::errors::{FloodmarkError, SnapshotError};
     #[pymodule_export]
     use super::program::{RunPlan, main};
     #[pymodule_export]

@@ -5,14 +5,17 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch, StringArray, StructArray, UInt64Array};
 use arrow_schema::{DataType, Field, Schema};
-use floodmark_analysis::{Question, diff, leaks, report, summary};
-use floodmark_trace::Device;
+use floodmark_allocator::TorchVersion;
+use floodmark_analysis::{
+    Question, SimulationQuestion, advise, diff, leaks, oom, report, simulation, summary,
+};
+use floodmark_trace::{Bytes, Device};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3_arrow::ffi::{ArrayIterator, to_stream_pycapsule};
 
-use crate::answers::{Diff, Leaks};
-use crate::errors::{from_diff, from_open, from_question, wrong_argument};
+use crate::answers::{Advice, Diff, Leaks, Oom, Simulation};
+use crate::errors::{from_diff, from_open, from_question, from_simulation, wrong_argument};
 
 /// A trace, open for reading.
 #[pyclass(frozen, module = "floodmark._core")]
@@ -71,6 +74,44 @@ impl Trace {
         Ok(Leaks(answer))
     }
 
+    /// Says what other allocator settings, or another card, would have done.
+    #[pyo3(signature = (*, alloc_confs, memory, torch, sweep, device))]
+    fn simulate(
+        &self,
+        py: Python<'_>,
+        alloc_confs: Vec<String>,
+        memory: Option<u64>,
+        torch: Option<&str>,
+        sweep: bool,
+        device: Option<&str>,
+    ) -> PyResult<Simulation> {
+        let question = SimulationQuestion {
+            device: device.map(parse_device).transpose()?,
+            alloc_confs,
+            memory: memory.map(Bytes),
+            torch: torch.map(parse_torch).transpose()?,
+            sweeps: sweep,
+        };
+        let answer = py.detach(|| simulation(&self.0, &question));
+        Ok(Simulation(answer.map_err(|e| from_simulation(&e))?))
+    }
+
+    /// Says why a request could not be met.
+    #[pyo3(signature = (*, device, top))]
+    fn oom(&self, py: Python<'_>, device: Option<&str>, top: Option<usize>) -> PyResult<Oom> {
+        let device = device.map(parse_device).transpose()?;
+        let answer = py.detach(|| oom(&self.0, device, top)).map_err(|e| from_question(&e))?;
+        Ok(Oom(answer))
+    }
+
+    /// Says what to change.
+    #[pyo3(signature = (*, device))]
+    fn advise(&self, py: Python<'_>, device: Option<&str>) -> PyResult<Advice> {
+        let device = device.map(parse_device).transpose()?;
+        let answer = py.detach(|| advise(&self.0, device)).map_err(|e| from_question(&e))?;
+        Ok(Advice(answer))
+    }
+
     /// What happened, in numbers, as JSON.
     fn summary(&self, py: Python<'_>) -> PyResult<String> {
         py.detach(|| serde_json::to_string(&summary(&self.0))).map_err(wrong_argument)
@@ -103,6 +144,11 @@ fn question(
 fn parse_device(text: &str) -> PyResult<Device> {
     let wrong =
         |()| PyValueError::new_err(format!("no such device: `{text}`; try `cuda:0` or `cpu`"));
+    text.parse().map_err(wrong)
+}
+
+fn parse_torch(text: &str) -> PyResult<TorchVersion> {
+    let wrong = |()| PyValueError::new_err(format!("no version of torch: `{text}`; try `2.11`"));
     text.parse().map_err(wrong)
 }
 

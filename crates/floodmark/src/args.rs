@@ -207,7 +207,7 @@ pub(crate) struct ExportArgs {
 pub(crate) struct SimulateArgs {
     /// A `.flood` file, a torch memory snapshot, or a folder with one per rank
     pub(crate) trace: PathBuf,
-    /// Settings to try, as PYTORCH_CUDA_ALLOC_CONF has them; can be given several times
+    /// Settings to try, as `PYTORCH_CUDA_ALLOC_CONF` has them; can be given several times
     #[arg(long, value_name = "CONF", allow_hyphen_values = true)]
     pub(crate) alloc_conf: Vec<String>,
     /// How much torch may reserve, as if the card had no more: `24GiB`

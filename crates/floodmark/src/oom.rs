@@ -67,6 +67,9 @@ fn why(found: &OomReport) -> String {
             "fragmentation. {usable_free} are free where the request could use them, but in pieces; the largest has \
              {largest_usable}"
         ),
+        OomClass::OtherPool if *usable_free == Bytes(0) => format!(
+            "stranded memory. {free} are free, but none of it in the pool and on the stream of the request"
+        ),
         OomClass::OtherPool => format!(
             "stranded memory. {free} are free, but only {usable_free} of them in the pool and on the stream of the \
              request"

@@ -39,7 +39,7 @@ fn rounding_splitting_and_uselessness_are_told_apart() {
     assert_eq!(unusable, Bytes(8 * MIB + 2 * MIB - 512));
     assert_eq!((free, pieces), (Bytes(22 * MIB - 512), 3));
     assert_eq!((largest_free, found.at.reserved), (Bytes(12 * MIB), Bytes(34 * MIB)));
-    let allocated = 12.0 + 512.0 / (1 << 20) as f64;
+    let allocated = 12.0 + 1.0 / 2048.0;
     assert!((found.at.ratio - (1.0 - allocated / 34.0)).abs() < 1e-12, "{}", found.at.ratio);
 }
 

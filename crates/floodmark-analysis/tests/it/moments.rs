@@ -98,7 +98,7 @@ fn a_question_without_an_answer_says_why() {
         errors.iter().map(|error| format!("{error} | {}", error.hint().unwrap_or("-"))).collect();
     insta::assert_snapshot!(told.join("\n"), @"
     nothing was recorded on cuda:1; the trace has cpu | choose one of them with `--device`
-    no request failed in this trace | `--at peak` shows the moment that came nearest to it
+    no request failed in this trace | `floodmark report --at peak` shows the moment that came nearest to it
     7.5 s is after the end of the recording, which is 0.001 s long | `--at end` shows the last moment
     the trace holds no allocation | did the program use torch? `floodmark info` says what was recorded
     no request failed on cpu; one failed on cuda:0 | choose that one with `--device`

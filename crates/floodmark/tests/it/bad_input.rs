@@ -122,7 +122,7 @@ fn a_question_that_makes_no_sense_is_answered_with_what_does() {
     error: Failed to report on `x.flood`
       Caused by: no request failed in this trace
 
-    hint: `--at peak` shows the moment that came nearest to it
+    hint: `floodmark report --at peak` shows the moment that came nearest to it
     ");
     insta::assert_snapshot!(folder.run("report x.flood --by colour"), @"
     exit 1

@@ -306,7 +306,7 @@ fn what_cannot_be_compared_is_said() {
       Caused by: `a.flood` has no answer
       Caused by: no request failed in this trace
 
-    hint: `--at peak` shows the moment that came nearest to it
+    hint: `floodmark report --at peak` shows the moment that came nearest to it
     ");
     insta::assert_snapshot!(folder.run("diff a.flood c.flood"), @"
     exit 1

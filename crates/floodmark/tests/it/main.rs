@@ -6,12 +6,16 @@
     reason = "the helpers of tests are tests too"
 )]
 
+mod advise;
 mod against_torch;
 mod bad_input;
 mod commands;
 mod diff;
 mod export;
 mod leaks;
+mod oom;
 mod program;
 #[path = "../../../floodmark-analysis/tests/it/script.rs"]
 mod script;
+mod simulate;
+mod snapshots;

@@ -44,6 +44,12 @@ impl Folder {
         self
     }
 
+    /// Puts a recording of a GPU into the folder: a path below `fixtures/recordings`.
+    pub(crate) fn with_recording(self, name: &str, recording: &str) -> Self {
+        let recordings = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/recordings");
+        self.with_bytes(name, &std::fs::read(Path::new(recordings).join(recording)).unwrap())
+    }
+
     pub(crate) fn path(&self) -> &Path {
         self.0.path()
     }

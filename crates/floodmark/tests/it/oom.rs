@@ -1,0 +1,344 @@
+//! `floodmark oom`.
+
+use crate::program::Folder;
+
+const SPLIT: &str = "
+    segment A cuda:0 20MiB
+    alloc a cuda:0 8MiB on A at model.py:3:forward in layers.0.fc
+    alloc b cuda:0 8MiB on A+8MiB at model.py:3:forward in layers.0.fc
+    segment B cuda:0 20MiB
+    alloc c cuda:0 8MiB on B at train.py:5
+    oom cuda:0 16MiB at train.py:6";
+
+fn folder() -> Folder {
+    Folder::new()
+        .with("split.flood", SPLIT)
+        .with(
+            "stream.flood",
+            "segment S cuda:0 20MiB stream 7
+             alloc s cuda:0 8MiB on S stream 7
+             segment A cuda:0 12MiB
+             alloc a cuda:0 12MiB on A
+             oom cuda:0 12MiB",
+        )
+        .with(
+            "pending.flood",
+            "segment A cuda:0 12MiB
+             alloc a cuda:0 12MiB on A
+             free a deferred
+             oom cuda:0 12MiB left 1MiB",
+        )
+        .with("bare.flood", "alloc a cuda:0 6MiB\nfree a\nalloc b cuda:0 2MiB\noom cuda:0 3MiB")
+        .with("cpu.flood", "alloc a cpu 6MiB at train.py:2\noom cpu 3MiB at train.py:3")
+        .with("fine.flood", "alloc a cuda:0 6MiB")
+        .with_recording("oom.pickle.gz", "allocator/default-oom.pickle.gz")
+}
+
+#[test]
+fn a_failure_is_explained_with_proof() {
+    let folder = folder();
+    insta::assert_snapshot!(folder.run("oom split.flood"), @"
+    exit 0
+    --- stdout
+    Out of memory on cuda:0: 16.00 MiB asked for at train.py:6 (main), with 24.00 MiB allocated, 40.00 MiB reserved, at 0.006 s, outside the model
+    Why: fragmentation. 16.00 MiB are free where the request could use them, but in pieces; the largest has 12.00 MiB
+
+        Bytes  What there was
+    40.00 MiB  the most that torch could reserve, as far as the recording shows
+    40.00 MiB  reserved by torch
+    24.00 MiB  allocated
+    16.00 MiB  reserved and free, in 2 pieces, the largest 12.00 MiB
+    16.00 MiB  of these where the request could use them, in 2 pieces, the largest 12.00 MiB
+    16.00 MiB  torch asked the driver for, to meet the request
+
+    Fits  By simulating the same requests
+    yes   with expandable_segments:True
+    no    with max_split_size_mb:128
+    no    with garbage_collection_threshold:0.8
+    yes   with 16.00 MiB more memory
+
+        Bytes  Who held it, by line
+    16.00 MiB  model.py:3 (forward)
+    8.000 MiB  train.py:5 (main)
+
+        Bytes  Who held it, by module
+    16.00 MiB  Net
+    16.00 MiB    layers
+    16.00 MiB      0
+    16.00 MiB        fc (Layer)
+    8.000 MiB  (no module)
+    ");
+    insta::assert_snapshot!(folder.run("oom oom.pickle.gz"), @"
+    exit 0
+    --- stdout
+    Out of memory on cuda:0: 250.0 MiB asked for, with 1.741 GiB allocated, 1.809 GiB reserved, at 4.923 s in step 4, backward
+    Why: capacity. 1.741 GiB are allocated, and the 69.35 MiB that are free would not do for 250.0 MiB more
+    The device had 137.2 GiB left: the program allowed itself no more (`set_per_process_memory_fraction`)
+    ! modules, phases and backward are derived from stack frames: a snapshot does not tell them
+
+        Bytes  What there was
+    1.990 GiB  the most that torch could reserve, as far as the recording shows
+    137.2 GiB  free on the device
+    1.809 GiB  reserved by torch
+    1.741 GiB  allocated
+    69.35 MiB  reserved and free, in 26 pieces, the largest 26.00 MiB
+    66.00 MiB  of these where the request could use them, in 20 pieces, the largest 26.00 MiB
+    250.0 MiB  torch asked the driver for, to meet the request
+
+    Fits  By simulating the same requests
+    no    with expandable_segments:True
+    no    with max_split_size_mb:128
+    no    with garbage_collection_threshold:0.8
+    yes   with 64.00 MiB more memory
+
+        Bytes  Who held it, by line
+    578.8 MiB  zoo/alloc_runs.py:25 (forward)
+    444.6 MiB  zoo/alloc_runs.py:48 (<module>)
+    282.0 MiB  no Python frame: thread 0 (backward)
+    255.0 MiB  zoo/alloc_runs.py:43 (<module>)
+    222.3 MiB  zoo/alloc_runs.py:26 (<module>)
+    16.00 KiB  zoo/alloc_runs.py:42 (<module>)
+        512 B  zoo/alloc_runs.py:43 (<module>) (backward)
+
+        Bytes  Who held it, by module
+    1.171 GiB  (no module)
+    583.8 MiB  container
+    578.8 MiB    alloc_runs:253 (alloc_runs)
+    256.0 MiB      container:25
+    128.0 MiB        activation:253 (activation)
+    128.0 MiB        linear:253 (linear)
+    225.5 MiB      activation:25 (activation)
+    32.25 MiB      normalization:25 (normalization)
+    5.000 MiB    sparse:253 (sparse)
+    ");
+    insta::assert_snapshot!(folder.run("oom oom.pickle.gz --top 2"), @"
+    exit 0
+    --- stdout
+    Out of memory on cuda:0: 250.0 MiB asked for, with 1.741 GiB allocated, 1.809 GiB reserved, at 4.923 s in step 4, backward
+    Why: capacity. 1.741 GiB are allocated, and the 69.35 MiB that are free would not do for 250.0 MiB more
+    The device had 137.2 GiB left: the program allowed itself no more (`set_per_process_memory_fraction`)
+    ! modules, phases and backward are derived from stack frames: a snapshot does not tell them
+
+        Bytes  What there was
+    1.990 GiB  the most that torch could reserve, as far as the recording shows
+    137.2 GiB  free on the device
+    1.809 GiB  reserved by torch
+    1.741 GiB  allocated
+    69.35 MiB  reserved and free, in 26 pieces, the largest 26.00 MiB
+    66.00 MiB  of these where the request could use them, in 20 pieces, the largest 26.00 MiB
+    250.0 MiB  torch asked the driver for, to meet the request
+
+    Fits  By simulating the same requests
+    no    with expandable_segments:True
+    no    with max_split_size_mb:128
+    no    with garbage_collection_threshold:0.8
+    yes   with 64.00 MiB more memory
+
+        Bytes  Who held it, by line
+    578.8 MiB  zoo/alloc_runs.py:25 (forward)
+    444.6 MiB  zoo/alloc_runs.py:48 (<module>)
+
+        Bytes  Who held it, by module
+    1.171 GiB  (no module)
+    583.8 MiB  container
+    ");
+}
+
+#[test]
+fn every_reason_has_its_words() {
+    let folder = folder();
+    insta::assert_snapshot!(folder.run("oom stream.flood --top 1"), @"
+    exit 0
+    --- stdout
+    Out of memory on cuda:0: 12.00 MiB asked for, with 20.00 MiB allocated, 32.00 MiB reserved, at 0.005 s
+    Why: stranded memory. 12.00 MiB are free, but none of it in the pool and on the stream of the request
+
+        Bytes  What there was
+    32.00 MiB  the most that torch could reserve, as far as the recording shows
+    32.00 MiB  reserved by torch
+    20.00 MiB  allocated
+    12.00 MiB  reserved and free, in 1 piece
+          0 B  of these where the request could use them
+    12.00 MiB  torch asked the driver for, to meet the request
+
+    Fits  By simulating the same requests
+    no    with expandable_segments:True
+    no    with max_split_size_mb:128
+    no    with garbage_collection_threshold:0.8
+    yes   with 12.00 MiB more memory
+
+        Bytes  Who held it, by line
+    20.00 MiB  no Python frame: thread 0
+
+        Bytes  Who held it, by module
+    20.00 MiB  (no module)
+    ");
+    insta::assert_snapshot!(folder.run("oom pending.flood --top 1"), @"
+    exit 0
+    --- stdout
+    Out of memory on cuda:0: 12.00 MiB asked for, with 0 B allocated, 12.00 MiB reserved, at 0.004 s
+    Why: pending frees. The program has let go of 12.00 MiB that a stream still uses
+
+        Bytes  What there was
+    12.00 MiB  the most that torch could reserve, as far as the recording shows
+    1.000 MiB  free on the device
+    12.00 MiB  reserved by torch
+          0 B  allocated
+    12.00 MiB  let go of, still used by a stream
+          0 B  reserved and free
+          0 B  of these where the request could use them
+    12.00 MiB  torch asked the driver for, to meet the request
+
+    Fits  By simulating the same requests
+    no    with expandable_segments:True
+    yes   with max_split_size_mb:128
+    yes   with garbage_collection_threshold:0.8
+    yes   with 2.000 MiB more memory
+    ");
+    insta::assert_snapshot!(folder.run("oom bare.flood --top 1"), @"
+    exit 0
+    --- stdout
+    Out of memory on cuda:0: 3.000 MiB asked for, with 2.000 MiB allocated, 6.000 MiB reserved, at 0.004 s
+    Why: fragmentation. 4.000 MiB are reserved and free, but not in one piece of 3.000 MiB
+    ! the trace does not tell how blocks lie in what torch reserved
+
+        Bytes  What there was
+    6.000 MiB  reserved by torch
+    2.000 MiB  allocated
+    20.00 MiB  torch asked the driver for, to meet the request
+
+        Bytes  Who held it, by line
+    2.000 MiB  no Python frame: thread 0
+
+        Bytes  Who held it, by module
+    2.000 MiB  (no module)
+    ");
+    insta::assert_snapshot!(folder.run("oom cpu.flood --top 1"), @"
+    exit 0
+    --- stdout
+    Out of memory on cpu: 3.000 MiB asked for at train.py:3 (main), with 6.000 MiB allocated, at 0.002 s, outside the model
+    Why: capacity. 6.000 MiB are allocated, and the system does not give 3.000 MiB more
+
+        Bytes  What there was
+    6.000 MiB  allocated
+
+        Bytes  Who held it, by line
+    6.000 MiB  train.py:2 (main)
+
+        Bytes  Who held it, by module
+    6.000 MiB  (no module)
+    ");
+}
+
+#[test]
+fn the_json_of_an_explanation_is_the_contract() {
+    let folder = folder();
+    insta::assert_snapshot!(folder.run("oom split.flood --top 1 --json"), @r#"
+    exit 0
+    --- stdout
+    {
+      "floodmark": "0.1.0",
+      "format": 1,
+      "device": "cuda:0",
+      "at": {
+        "what": "oom",
+        "seconds": 0.006,
+        "step": null,
+        "phase": "outside",
+        "module": null,
+        "request": {
+          "bytes": 16777216,
+          "where": "train.py:6 (main)"
+        }
+      },
+      "class": "fragmentation",
+      "segment": 16777216,
+      "limit": 41943040,
+      "is_own_limit": false,
+      "total": null,
+      "device_free": null,
+      "outside": null,
+      "reserved": 41943040,
+      "allocated": 25165824,
+      "is_replayed": true,
+      "pending": 0,
+      "free": 16777216,
+      "free_pieces": 2,
+      "largest_free": 12582912,
+      "usable_free": 16777216,
+      "usable_pieces": 2,
+      "largest_usable": 12582912,
+      "needed": 16777216,
+      "proofs": [
+        {
+          "alloc_conf": "expandable_segments:True",
+          "more": 0,
+          "fits": true
+        },
+        {
+          "alloc_conf": "max_split_size_mb:128",
+          "more": 0,
+          "fits": false
+        },
+        {
+          "alloc_conf": "garbage_collection_threshold:0.8",
+          "more": 0,
+          "fits": false
+        },
+        {
+          "alloc_conf": "",
+          "more": 16777216,
+          "fits": true
+        }
+      ],
+      "lines": [
+        {
+          "bytes": 16777216,
+          "cumulative": 16777216,
+          "count": 2,
+          "median": 8388608,
+          "where": "model.py:3 (forward)",
+          "file": "model.py",
+          "line": 3,
+          "function": "forward",
+          "module": "layers.0.fc",
+          "backward": false
+        }
+      ],
+      "modules": [
+        {
+          "bytes": 16777216,
+          "cumulative": 0,
+          "count": 2,
+          "median": 8388608,
+          "where": "Net",
+          "own": 0,
+          "depth": 0,
+          "class": null
+        }
+      ],
+      "losses": []
+    }
+    "#);
+}
+
+#[test]
+fn where_nothing_failed_there_is_nothing_to_explain() {
+    let folder = folder();
+    insta::assert_snapshot!(folder.run("oom fine.flood"), @"
+    exit 1
+    --- stderr
+    error: Failed to explain `fine.flood`
+      Caused by: no request failed in this trace
+
+    hint: `floodmark report --at peak` shows the moment that came nearest to it
+    ");
+    insta::assert_snapshot!(folder.run("oom split.flood --device cpu"), @"
+    exit 1
+    --- stderr
+    error: Failed to explain `split.flood`
+      Caused by: no request failed on cpu; one failed on cuda:0
+
+    hint: choose that one with `--device`
+    ");
+}
