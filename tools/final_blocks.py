@@ -2,9 +2,9 @@
 
 Usage: python tools/final_blocks.py fixtures/recordings/*/*.pickle.gz
 
-Beside each snapshot `NAME.blocks` is written, for tests that compare a replay with what torch itself
-found: a line `segment ADDRESS BYTES STREAM TYPE` and below it `ADDRESS BYTES STATE` of its blocks.
-It unpickles, so it is for our own recordings only.
+Beside each snapshot `NAME.blocks` is written, for tests that compare a replay with what torch
+itself found: a line `segment ADDRESS BYTES STREAM TYPE` and below it `ADDRESS BYTES STATE` of its
+blocks. It unpickles, so it is for our own recordings only.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ def main() -> None:
         for segment in sorted(snapshot["segments"], key=lambda segment: segment["address"]):
             kind = segment["segment_type"]
             stream = segment["stream"]
-            lines.append(f"segment {segment['address']:x} {segment['total_size']} {stream:x} {kind}")
+            lines.append(
+                f"segment {segment['address']:x} {segment['total_size']} {stream:x} {kind}"
+            )
             for block in segment["blocks"]:
                 lines.append(f"{block['address']:x} {block['size']} {STATES[block['state']]}")
         path.with_name(path.name.removesuffix(".pickle.gz") + ".blocks").write_text(

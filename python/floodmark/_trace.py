@@ -25,12 +25,7 @@ class Answer:
 
     def __init__(
         self,
-        core: _core.Report
-        | _core.Diff
-        | _core.Leaks
-        | _core.Simulation
-        | _core.Oom
-        | _core.Advice,
+        core: _core.Report | _core.Diff | _core.Leaks | _core.Simulation | _core.Oom | _core.Advice,
     ) -> None:
         self._answer = core
         self._json: dict[str, Any] | None = None
@@ -170,7 +165,7 @@ class Simulation(Answer):
 
     @property
     def best(self) -> dict[str, Any] | None:
-        """The row that reserves least and does not fail; None when one was asked for, or all fail."""
+        """The row that reserves least and does not fail; None of one row, or when all fail."""
         best = self.to_dict()["best"]
         return None if best is None else self.rows[best]
 
@@ -237,7 +232,7 @@ class Moment:
 
 
 class Oom(Answer, Moment):
-    """Why a request could not be met; as a moment, what was there. Its rows are who held it, by line."""
+    """Why a request could not be met; as a moment, what was there. Rows: who held it, by line."""
 
     _rows = "lines"
 
