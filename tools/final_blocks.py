@@ -1,6 +1,6 @@
 """Write how blocks lie at the end of a torch memory snapshot, as plain text.
 
-Usage: python tools/final_blocks.py fixtures/recordings/*/*.pickle.gz
+Usage: python tools/final_blocks.py fixtures/recordings/{allocator,zoo}/*.pickle.gz
 
 Beside each snapshot `NAME.blocks` is written, for tests that compare a replay with what torch
 itself found: a line `segment ADDRESS BYTES STREAM TYPE` and below it `ADDRESS BYTES STATE` of its
