@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use floodmark_snapshot::{SnapshotError, is_snapshot, read_snapshot};
+use floodmark_snapshot::{SnapshotError, is_snapshot, read_snapshot, read_snapshot_from};
 use floodmark_trace::{Device, Hint, Trace};
 
 use crate::python::{Py, dict, text};
@@ -211,5 +211,33 @@ fn what_is_no_snapshot_is_refused_with_a_way_out() {
         let error = read_snapshot(bytes).unwrap_err();
         assert_eq!(error.to_string(), message);
         assert!(error.hint().is_some());
+    }
+}
+
+/// Hands out a few bytes at a time.
+struct Trickle<'a>(&'a [u8], usize);
+
+impl std::io::Read for Trickle<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let count = self.1.min(self.0.len()).min(buffer.len());
+        buffer[..count].copy_from_slice(&self.0[..count]);
+        self.0 = &self.0[count..];
+        Ok(count)
+    }
+}
+
+#[test]
+fn a_reader_tells_what_the_bytes_tell() {
+    for name in ["lstm.pickle.gz", "default-oom.pickle.gz"] {
+        let packed = crate::recordings::file(name);
+        let plain = crate::recordings::pickle(name.trim_end_matches(".pickle.gz"));
+        let expected = story(&read_snapshot(&plain).unwrap());
+        for (bytes, step) in [(&packed, 1), (&packed, 4096), (&plain, 13), (&plain, 1 << 20)] {
+            let trace = read_snapshot_from(Trickle(bytes, step), bytes.len() as u64).unwrap();
+            assert_eq!(story(&trace), expected, "{name}, {step} bytes at a time");
+        }
+        let cut = &plain[..plain.len() / 2];
+        let error = read_snapshot_from(Trickle(cut, 999), cut.len() as u64).unwrap_err();
+        assert_eq!(error.to_string(), read_snapshot(cut).unwrap_err().to_string());
     }
 }
