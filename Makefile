@@ -65,9 +65,11 @@ check: $(EXTENSION) ## Check format, lints, types, layers and sizes
 ci: check test ## What must pass before anything is merged: check and test
 
 .PHONY: bench
-bench: $(UNPACKED) $(TARGET)/release/floodmark ## Measure what recording and reporting cost, on the CPU
+bench: $(UNPACKED) $(TARGET)/release/floodmark $(TARGET)/release/examples/rates ## Measure what recording, reading and reporting cost, on the CPU
 	PYTHONPATH=$(UNPACKED) $(BIN)/python bench/import_time.py --results $(RESULTS)
 	PYTHONPATH=$(UNPACKED) $(BIN)/python bench/report.py --program $(TARGET)/release/floodmark --results $(RESULTS)
+	PYTHONPATH=$(UNPACKED) $(BIN)/python bench/snapshot.py --program $(TARGET)/release/floodmark \
+		--rates $(TARGET)/release/examples/rates --results $(RESULTS)
 	PYTHONPATH=$(UNPACKED) $(BIN)/python bench/overhead.py --device cpu --results $(RESULTS)
 
 .PHONY: gpu
@@ -125,6 +127,10 @@ $(UNPACKED): $(INSTALLED) $(RUST) $(PYTHON_FRONT)
 	rm -rf $(UNPACKED) dist/floodmark-*.whl
 	$(BIN)/maturin build --release --quiet --out dist --interpreter $(BIN)/python
 	$(BIN)/python -m zipfile -e dist/floodmark-*.whl $(UNPACKED)
+
+$(TARGET)/release/examples/rates: $(RUST)
+	cargo build --release --package floodmark --example rates
+	@touch $@
 
 $(TARGET)/release/floodmark: $(RUST)
 	cargo build --release --package floodmark
