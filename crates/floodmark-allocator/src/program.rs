@@ -198,11 +198,12 @@ impl<'a> Reader<'a> {
     /// Streams are numbered in the order of their handles.
     fn number_streams(&mut self) {
         let mut texts: Vec<(u64, HandleId)> = Vec::new();
+        let mut last = None;
         let blocks = self.trace.allocations.iter().filter(|made| made.device == self.device);
-        for text in
-            blocks.map(|made| made.stream).chain(self.trace.segments.iter().map(|s| s.stream))
-        {
-            if self.stream_of.insert(text, 0).is_none() {
+        let segments = self.trace.segments.iter().map(|segment| segment.stream);
+        for text in blocks.map(|made| made.stream).chain(segments) {
+            // Most come one after another.
+            if last.replace(text) != Some(text) && self.stream_of.insert(text, 0).is_none() {
                 texts.push((
                     self.trace.text(text.into()).and_then(stream_handle).unwrap_or(0),
                     text,

@@ -191,13 +191,20 @@ impl<'a> Follower<'a> {
             return;
         }
         let requested = made.requested.0;
+        let recorded = made.rounded.0;
+        let rounded = sizes::round(requested, self.config);
+        if self.sizes_from == Sizes::Derived && sizes::is_small(rounded) {
+            // Small blocks are cut to the last 512 bytes: their places do not matter.
+            if rounded != recorded {
+                self.sizes.push((id, rounded));
+            }
+            return;
+        }
         let Some(&free) = self.heap.index.0.get(&made.addr.0) else {
             self.unplaced += 1;
             return;
         };
         let there = *self.heap.block(free);
-        let recorded = made.rounded.0;
-        let rounded = sizes::round(requested, self.config);
         let cut = match self.sizes_from {
             Sizes::Recorded => (recorded < there.size).then_some(recorded),
             Sizes::Derived => self.cuts(&there, rounded).then_some(rounded),
