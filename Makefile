@@ -68,8 +68,7 @@ ci: check test ## What must pass before anything is merged: check and test
 bench: $(UNPACKED) $(TARGET)/release/floodmark $(TARGET)/release/examples/rates ## Measure what recording, reading and reporting cost, on the CPU
 	PYTHONPATH=$(UNPACKED) $(BIN)/python bench/import_time.py --results $(RESULTS)
 	PYTHONPATH=$(UNPACKED) $(BIN)/python bench/report.py --program $(TARGET)/release/floodmark --results $(RESULTS)
-	PYTHONPATH=$(UNPACKED) $(BIN)/python bench/snapshot.py --program $(TARGET)/release/floodmark \
-		--rates $(TARGET)/release/examples/rates --results $(RESULTS)
+	PYTHONPATH=$(UNPACKED) $(BIN)/python bench/snapshot.py --rates $(TARGET)/release/examples/rates --results $(RESULTS)
 	PYTHONPATH=$(UNPACKED) $(BIN)/python bench/overhead.py --device cpu --results $(RESULTS)
 
 .PHONY: gpu

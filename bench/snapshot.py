@@ -1,7 +1,6 @@
 """Reading torch's snapshots: time and memory beside `pickle.load`; replay and simulation.
 
-    python bench/snapshot.py --program target/release/floodmark \\
-        --rates target/release/examples/rates
+    python bench/snapshot.py --rates target/release/examples/rates
 
 Two files: a recording of GPT-2 on an H200 with 300,000 events, and one of at least 500 MB that is
 made of it by going through the same steps again and again. Each is loaded by CPython's `pickle`,
@@ -93,28 +92,15 @@ def measure(path: Path, times: int) -> dict[str, float]:
     return {"floodmark": ours, "pickle": theirs, "pickle_without_gc": without_gc}
 
 
-def memory(program: Path, path: Path) -> int:
-    """The most memory that the program has while it opens a file."""
-    probe = (
-        "import resource, subprocess, sys;"
-        "subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL);"
-        "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
-    )
-    command = [sys.executable, "-c", probe, str(program), "info", str(path)]
-    return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout) * 1024
-
-
-def look_at(
-    name: str, path: Path, args: argparse.Namespace, base: int, times: int
-) -> dict[str, Any]:
+def look_at(name: str, path: Path, args: argparse.Namespace, times: int) -> dict[str, Any]:
     print(f"  {name}", file=sys.stderr)
     command = [sys.executable, __file__, "--worker", str(path), "--times", str(times)]
     answer = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     seconds = json.loads(answer)
     rates = subprocess.run([args.rates, path], check=True, capture_output=True, text=True).stdout
     size = path.stat().st_size
-    # The program itself is not counted. The file's own bytes are not held, so none are taken off.
-    beyond = memory(args.program, path) - base
+    # The file's own bytes are not held, so none are taken off.
+    beyond = json.loads(rates)["open_memory"]
     return {
         "name": name,
         "bytes": size,
@@ -177,7 +163,6 @@ def render(rows: list[dict[str, Any]], about: str) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--program", type=Path, help="the native program")
     parser.add_argument("--rates", type=Path, help="the example `rates`")
     parser.add_argument("--results", type=Path, help="folder for the results")
     parser.add_argument("--small", action="store_true", help="leave out the large file")
@@ -190,14 +175,11 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="floodmark-bench-") as folder:
         path = Path(folder) / "recording.pickle"
         path.write_bytes(gzip.decompress(RECORDING.read_bytes()))
-        tiny = Path(folder) / "tiny.pickle"
-        tiny.write_bytes(pickle.dumps({"segments": [], "device_traces": [[]]}))
-        base = memory(args.program, tiny)
-        rows = [look_at("300,000 events, H200", path, args, base, 5)]
+        rows = [look_at("300,000 events, H200", path, args, 5)]
         if not args.small:
             large = Path(folder) / "large.pickle"
             make_large(path, large)
-            rows.append(look_at("the same steps many times over", large, args, base, 1))
+            rows.append(look_at("the same steps many times over", large, args, 1))
     about = machine.describe()
     text = render(rows, machine.sentence(about))
     print(text)

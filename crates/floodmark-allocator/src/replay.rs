@@ -107,7 +107,8 @@ struct Follower<'a> {
     config: &'a AllocatorConfig,
     sizes_from: Sizes,
     heap: Heap<ByAddress>,
-    blocks: Vec<BlockId>,
+    /// Those that are there: far fewer than ever were.
+    blocks: HashMap<AllocationId, BlockId>,
     /// Those that are not what was recorded.
     sizes: Vec<(AllocationId, u64)>,
     stream_of: HashMap<HandleId, u16>,
@@ -128,7 +129,7 @@ impl<'a> Follower<'a> {
             config,
             sizes_from,
             heap: Heap::new(ByAddress::default(), config.max_split),
-            blocks: vec![BlockId::NONE; trace.allocations.len()],
+            blocks: HashMap::new(),
             sizes: Vec::new(),
             stream_of: Program::stream_numbers(trace, device),
             pool_of: HashMap::new(),
@@ -182,7 +183,7 @@ impl<'a> Follower<'a> {
     }
 
     fn take(&mut self, id: AllocationId) -> Option<BlockId> {
-        std::mem::replace(&mut self.blocks[id.index()], BlockId::NONE).some()
+        self.blocks.remove(&id)
     }
 
     fn allocate(&mut self, id: AllocationId) {
@@ -215,7 +216,7 @@ impl<'a> Follower<'a> {
         }
         self.heap.take_from_index(free);
         let block = self.heap.allocate(free, cut, requested, id.0);
-        self.blocks[id.index()] = block;
+        self.blocks.insert(id, block);
         let size = self.heap.block(block).size;
         if self.sizes_from == Sizes::Derived && size != recorded {
             self.sizes.push((id, size));
@@ -234,7 +235,7 @@ impl<'a> Follower<'a> {
 
     fn free(&mut self, id: AllocationId, is_deferred: bool) {
         if is_deferred {
-            if let Some(block) = self.blocks[id.index()].some() {
+            if let Some(&block) = self.blocks.get(&id) {
                 self.heap.request_free(block);
             }
         } else if let Some(block) = self.take(id) {
@@ -378,7 +379,7 @@ impl<'a> Follower<'a> {
             let cut = (bytes < left).then_some(bytes);
             // `allocate` puts what is left into the index; it is cut further below.
             let block = self.heap.allocate(rest, cut, made.requested.0, id.0);
-            self.blocks[id.index()] = block;
+            self.blocks.insert(id, block);
             if cut.is_none() {
                 return;
             }

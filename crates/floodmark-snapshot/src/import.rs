@@ -388,7 +388,6 @@ impl Import<'_> {
         self.builder.define(Batch { texts, labels, ..Batch::default() });
         let totals = devices.iter().map(|history| history.total(blocks)).collect();
         let ending = Ending { reason: String::new(), at_micros: self.clock.now };
-        let mut trace = self.builder.finish(totals, ending, losses);
         for history in devices {
             let end = AtEnd { segments: &history.segments, blocks };
             for block in history.segments.iter().flat_map(|segment| end.blocks_of(segment)) {
@@ -398,12 +397,11 @@ impl Import<'_> {
                     State::Inactive => None,
                 };
                 if let Some(&owner) = owner {
-                    trace.set_block_bytes(owner, Bytes(block.size));
+                    self.builder.set_block_bytes(owner, Bytes(block.size));
                 }
             }
         }
-        trace.seal();
-        trace
+        self.builder.finish(totals, ending, losses)
     }
 }
 

@@ -1,7 +1,7 @@
 //! How a trace is made from something else than a `.flood` file: row by row, straight into its columns.
 
 use crate::batch::{Batch, Row, Total};
-use crate::event::{AllocationId, EventKind};
+use crate::event::{AllocationId, Bytes, EventKind};
 use crate::header::{Ending, Header};
 use crate::losses::Loss;
 use crate::trace::Trace;
@@ -35,6 +35,11 @@ impl TraceBuilder {
         let next = u32::try_from(self.trace.allocations.len()).ok().map(AllocationId);
         self.trace.push_row(row);
         next.filter(|_| matches!(row.kind, EventKind::Alloc | EventKind::Base))
+    }
+
+    /// Says how large the block of an allocation is, once that is known.
+    pub fn set_block_bytes(&mut self, id: AllocationId, bytes: Bytes) {
+        self.trace.set_block_bytes(id, bytes);
     }
 
     /// The trace so far, for those who look up what they have said.

@@ -221,6 +221,7 @@ impl Trace {
     /// Which devices there are, and what was on them that nothing tells of: torch's total at the end,
     /// less what is live then, plus what was let go of without having been seen.
     pub(crate) fn sum_up_devices(&mut self) {
+        self.is_unsealed = false;
         let mut sums: BTreeMap<Device, DeviceSum> = BTreeMap::new();
         for of_one_device in self.events.chunk_by(|a, b| a.device == b.device) {
             let mut freed_unseen = Bytes(0);

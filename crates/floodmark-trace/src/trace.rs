@@ -261,6 +261,8 @@ pub struct Trace {
     pub(crate) freed_unknown: BTreeSet<(Device, u64)>,
     pub(crate) disagreements: u64,
     pub(crate) stacks_left_out: u64,
+    /// Whether the size of a block changed since the devices were summed up.
+    pub(crate) is_unsealed: bool,
     /// Entries of dense tables that stand for ids which the file does not define.
     pub(crate) holes: usize,
     /// Every device on which something happened, with what nothing tells of.
@@ -368,12 +370,17 @@ impl Trace {
         if let Some(allocation) = self.allocations.get_mut(id.index())
             && !allocation.is_lost()
         {
-            allocation.rounded = bytes.max(allocation.requested);
+            let bytes = bytes.max(allocation.requested);
+            // Of what was let go of, no total speaks.
+            self.is_unsealed |= allocation.freed_at.is_none() && allocation.rounded != bytes;
+            allocation.rounded = bytes;
         }
     }
 
     /// Makes what follows from the sizes of blocks true again.
     pub fn seal(&mut self) {
-        self.sum_up_devices();
+        if std::mem::take(&mut self.is_unsealed) {
+            self.sum_up_devices();
+        }
     }
 }

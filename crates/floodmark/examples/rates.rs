@@ -19,10 +19,22 @@ fn best<T>(mut work: impl FnMut() -> T) -> f64 {
     tries.fold(f64::INFINITY, f64::min)
 }
 
+/// Bytes that the system says this process has, or had at most.
+fn status(line: &str) -> Result<u64> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let found = status.lines().find_map(|text| text.strip_prefix(line)?.split_whitespace().next());
+    let kib: u64 = found.with_context(|| format!("Failed to find `{line}`"))?.parse()?;
+    Ok(kib * 1024)
+}
+
 #[expect(clippy::cast_precision_loss, reason = "a rate has a few digits")]
 fn main() -> Result<()> {
     let path = std::env::args_os().nth(1).context("Failed to find the name of a trace")?;
     let path = Path::new(&path);
+    let before = status("VmRSS:")?;
+    let first = floodmark::open_trace(path)?;
+    let memory = status("VmHWM:")?.saturating_sub(before);
+    drop(first);
     let open = best(|| floodmark::open_trace(path));
     let trace = floodmark::open_trace(path)?;
     let device = default_device(&trace, At::Peak)?;
@@ -42,6 +54,7 @@ fn main() -> Result<()> {
         "events": trace.events.len(),
         "requests": program.requests.len(),
         "open_seconds": open,
+        "open_memory": memory,
         "replay_per_second": rate(replayed),
         "requests_read_per_second": rate(read),
         "simulate_per_second": rate(simulated[0]),
