@@ -208,7 +208,10 @@ impl<'a> Follower<'a> {
         let there = *self.heap.block(free);
         let cut = match self.sizes_from {
             Sizes::Recorded => (recorded < there.size).then_some(recorded),
-            Sizes::Derived => self.cuts(&there, rounded).then_some(rounded),
+            Sizes::Derived => {
+                let is_fine = there.is_small || there.is_expandable;
+                sizes::should_split(there.size, rounded, is_fine, self.config).then_some(rounded)
+            }
         };
         if there.size < rounded.min(recorded) {
             self.unplaced += 1;
@@ -220,16 +223,6 @@ impl<'a> Follower<'a> {
         let size = self.heap.block(block).size;
         if self.sizes_from == Sizes::Derived && size != recorded {
             self.sizes.push((id, size));
-        }
-    }
-
-    /// `should_split`, with the block's own pool.
-    fn cuts(&self, there: &Block, rounded: u64) -> bool {
-        let Some(rest) = there.size.checked_sub(rounded) else { return false };
-        if there.is_small || there.is_expandable {
-            rest >= sizes::MIN_BLOCK
-        } else {
-            rounded < self.config.max_split && rest > sizes::SMALL_SIZE
         }
     }
 

@@ -1,6 +1,6 @@
 //! How requests are rounded, and how large a segment is for them.
 //!
-//! Follows `round_size`, `roundup_power2_next_division` and `get_allocation_size` in
+//! Follows `round_size`, `roundup_power2_next_division`, `get_allocation_size` and `should_split` in
 //! `CUDACachingAllocator.cpp`.
 
 use crate::config::AllocatorConfig;
@@ -57,4 +57,18 @@ pub fn segment_for(rounded: u64, config: &AllocatorConfig) -> u64 {
     } else {
         rounded.next_multiple_of(ROUND_LARGE)
     }
+}
+
+/// Whether a free block is cut to hand out its first `rounded` bytes.
+///
+/// Small and expandable blocks (`is_fine`) share to the last 512 bytes; other large ones only while more
+/// than 1 MiB is left over.
+pub(crate) fn should_split(
+    block: u64,
+    rounded: u64,
+    is_fine: bool,
+    config: &AllocatorConfig,
+) -> bool {
+    let Some(rest) = block.checked_sub(rounded) else { return false };
+    if is_fine { rest >= MIN_BLOCK } else { rounded < config.max_split && rest > SMALL_SIZE }
 }

@@ -14,7 +14,9 @@ impl<O: Observer> Simulator<'_, O> {
             return None;
         };
         let size = self.heap.block(id).size;
-        let cut = self.should_split(size, wanted).then_some(wanted.size);
+        let is_fine = wanted.is_small || self.config.expandable_segments;
+        let cut =
+            sizes::should_split(size, wanted.size, is_fine, self.config).then_some(wanted.size);
         let taken = self.heap.allocate(id, cut, wanted.requested, owner);
         if cut.is_some() && self.config.version == crate::TorchVersion::new(2, 12) {
             // The front is a new object there, the rest keeps the old one's age.

@@ -2,7 +2,7 @@
 //!
 //! One file per part of the allocator, in the order of `malloc` in `CUDACachingAllocator.cpp`:
 //!
-//! - [`search`]: a free block that fits (`get_free_block`, `should_split`).
+//! - [`search`]: a free block that fits (`get_free_block`).
 //! - [`grow`]: a new segment (`alloc_block`), and the way from a request to a block (`malloc`).
 //! - [`expand`]: segments that grow (`try_allocate_expandable_block`, `map_block`, `unmap_block`).
 //! - [`release`]: memory goes back (`release_cached_blocks`, `garbage_collect_cached_blocks`, …).

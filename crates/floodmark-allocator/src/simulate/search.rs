@@ -1,8 +1,7 @@
-//! A free block that fits, and whether it is cut.
+//! A free block that fits.
 
 use crate::free_set::Place;
 use crate::heap::{BlockId, BlockState};
-use crate::sizes::{MIN_BLOCK, SMALL_SIZE};
 
 use super::{Observer, Simulator, Wanted};
 
@@ -65,16 +64,5 @@ impl<O: Observer> Simulator<'_, O> {
         let behind = block.next.some().map(|next| self.heap.block(next));
         let space = behind.filter(|next| next.state == BlockState::Unmapped);
         block.size + space.map_or(0, |space| space.size)
-    }
-
-    /// Follows `should_split`: small blocks share to the last 512 bytes; large ones only while more
-    /// than 1 MiB is left over.
-    pub(super) fn should_split(&self, block: u64, wanted: &Wanted) -> bool {
-        let rest = block - wanted.size;
-        if wanted.is_small || self.config.expandable_segments {
-            rest >= MIN_BLOCK
-        } else {
-            wanted.size < self.config.max_split && rest > SMALL_SIZE
-        }
     }
 }
