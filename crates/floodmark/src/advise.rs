@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 use floodmark_analysis::{Advice, AdviceReport, At, advise as ask};
 
 use crate::args::AdviseArgs;
-use crate::choose::{Chosen, Wanted, choose};
+use crate::choose::{Chosen, choose_source};
 use crate::page::Page;
 use crate::sheet::{self, Cells, Sheet};
 use crate::shorten::shorten;
@@ -14,9 +14,8 @@ use crate::table;
 const WIDTH: usize = 67;
 
 pub(crate) fn advise(args: &AdviseArgs) -> Result<String> {
-    let wanted = Wanted { rank: args.rank, device: args.device, at: At::Peak };
-    let Chosen { path, trace, .. } = choose(&args.trace, wanted)?;
-    let found = ask(&trace, args.device)
+    let Chosen { path, trace, .. } = choose_source(&args.source, At::Peak)?;
+    let found = ask(&trace, args.source.device)
         .with_context(|| format!("Failed to advise on `{}`", path.display()))?;
     if args.json {
         return Ok(serde_json::to_string_pretty(&found)? + "\n");

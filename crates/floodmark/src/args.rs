@@ -83,22 +83,29 @@ pub(crate) struct InfoArgs {
     pub(crate) json: bool,
 }
 
+/// Which trace is asked, and of which device.
 #[derive(Debug, Args)]
-pub(crate) struct ReportArgs {
+pub(crate) struct Source {
     /// A `.flood` file, a torch memory snapshot, or a folder with one per rank
     pub(crate) trace: PathBuf,
-    /// What the rows are
-    #[arg(long, default_value = "line", value_parser = by_parser())]
-    pub(crate) by: By,
-    /// The moment: `peak`, `oom`, `end`, or seconds since the recording began
-    #[arg(long, default_value = "peak", value_name = "MOMENT")]
-    pub(crate) at: At,
     /// The device; by default the CUDA device with the highest peak, or the CPU where there is none
     #[arg(long, value_parser = parse_device)]
     pub(crate) device: Option<Device>,
     /// The rank, in a folder; by default the one with the highest peak
     #[arg(long)]
     pub(crate) rank: Option<u32>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReportArgs {
+    #[command(flatten)]
+    pub(crate) source: Source,
+    /// What the rows are
+    #[arg(long, default_value = "line", value_parser = by_parser())]
+    pub(crate) by: By,
+    /// The moment: `peak`, `oom`, `end`, or seconds since the recording began
+    #[arg(long, default_value = "peak", value_name = "MOMENT")]
+    pub(crate) at: At,
     /// How many rows to show; 0 shows all
     #[arg(long, default_value_t = 25, value_name = "N")]
     pub(crate) top: usize,
@@ -150,14 +157,8 @@ pub(crate) struct DiffArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct LeaksArgs {
-    /// A `.flood` file, a torch memory snapshot, or a folder with one per rank
-    pub(crate) trace: PathBuf,
-    /// The device; by default the CUDA device with the highest peak, or the CPU where there is none
-    #[arg(long, value_parser = parse_device)]
-    pub(crate) device: Option<Device>,
-    /// The rank, in a folder; by default the one with the highest peak
-    #[arg(long)]
-    pub(crate) rank: Option<u32>,
+    #[command(flatten)]
+    pub(crate) source: Source,
     /// How many rows to show; 0 shows all
     #[arg(long, default_value_t = 25, value_name = "N")]
     pub(crate) top: usize,
@@ -205,8 +206,8 @@ pub(crate) struct ExportArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct SimulateArgs {
-    /// A `.flood` file, a torch memory snapshot, or a folder with one per rank
-    pub(crate) trace: PathBuf,
+    #[command(flatten)]
+    pub(crate) source: Source,
     /// Settings to try, as `PYTORCH_CUDA_ALLOC_CONF` has them; can be given several times
     #[arg(long, value_name = "CONF", allow_hyphen_values = true)]
     pub(crate) alloc_conf: Vec<String>,
@@ -219,12 +220,6 @@ pub(crate) struct SimulateArgs {
     /// Whose rules: a version of torch such as `2.11`; by default the one that recorded
     #[arg(long, value_name = "VERSION", value_parser = parse_torch)]
     pub(crate) torch: Option<TorchVersion>,
-    /// The device; by default the CUDA device with the highest peak
-    #[arg(long, value_parser = parse_device)]
-    pub(crate) device: Option<Device>,
-    /// The rank, in a folder; by default the one with the highest peak
-    #[arg(long)]
-    pub(crate) rank: Option<u32>,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -250,14 +245,8 @@ pub(crate) struct OomArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct AdviseArgs {
-    /// A `.flood` file, a torch memory snapshot, or a folder with one per rank
-    pub(crate) trace: PathBuf,
-    /// The device; by default the CUDA device with the highest peak, or the CPU where there is none
-    #[arg(long, value_parser = parse_device)]
-    pub(crate) device: Option<Device>,
-    /// The rank, in a folder; by default the one with the highest peak
-    #[arg(long)]
-    pub(crate) rank: Option<u32>,
+    #[command(flatten)]
+    pub(crate) source: Source,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -6,6 +6,7 @@ use anyhow::{Context, Result};
 use floodmark_analysis::{At, Summary, summary};
 use floodmark_trace::{Bytes, Device, Trace};
 
+use crate::args::Source;
 use crate::failure::Problem;
 use crate::open::{open, ranks};
 use crate::print;
@@ -25,6 +26,11 @@ pub(crate) struct Chosen {
     /// Its rank, in a folder.
     pub(crate) rank: Option<u32>,
     pub(crate) trace: Trace,
+}
+
+/// Opens the trace that a command names.
+pub(crate) fn choose_source(source: &Source, at: At) -> Result<Chosen> {
+    choose(&source.trace, Wanted { rank: source.rank, device: source.device, at })
 }
 
 /// Opens the trace that a path means.

@@ -5,7 +5,7 @@ use floodmark_analysis::{At, Leak, Leaks, leaks as ask};
 use floodmark_trace::Bytes;
 
 use crate::args::LeaksArgs;
-use crate::choose::{Chosen, Wanted, choose};
+use crate::choose::{Chosen, choose_source};
 use crate::info::plural;
 use crate::page::Page;
 use crate::sheet::{self, Cells, Sheet, signed};
@@ -16,9 +16,8 @@ use crate::table;
 const FRAMES: usize = 6;
 
 pub(crate) fn leaks(args: &LeaksArgs) -> Result<String> {
-    let wanted = Wanted { rank: args.rank, device: args.device, at: At::Peak };
-    let Chosen { path, trace, .. } = choose(&args.trace, wanted)?;
-    let leaks = ask(&trace, args.device, (args.top > 0).then_some(args.top))
+    let Chosen { path, trace, .. } = choose_source(&args.source, At::Peak)?;
+    let leaks = ask(&trace, args.source.device, (args.top > 0).then_some(args.top))
         .with_context(|| format!("Failed to look for leaks in `{}`", path.display()))?;
     if args.json {
         return Ok(serde_json::to_string_pretty(&leaks)? + "\n");

@@ -4,14 +4,13 @@ use anyhow::{Context, Result};
 use floodmark_analysis::{Question, report as ask};
 
 use crate::args::ReportArgs;
-use crate::choose::{Chosen, Wanted, choose};
+use crate::choose::{Chosen, choose_source};
 use crate::{csv, table};
 
 pub(crate) fn report(args: &ReportArgs) -> Result<String> {
-    let wanted = Wanted { rank: args.rank, device: args.device, at: args.at };
-    let Chosen { path, trace, .. } = choose(&args.trace, wanted)?;
+    let Chosen { path, trace, .. } = choose_source(&args.source, args.at)?;
     let question = Question {
-        device: args.device,
+        device: args.source.device,
         by: args.by,
         at: args.at,
         top: (args.top > 0).then_some(args.top),

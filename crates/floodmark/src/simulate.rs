@@ -7,17 +7,16 @@ use floodmark_analysis::{
 use floodmark_trace::Bytes;
 
 use crate::args::SimulateArgs;
-use crate::choose::{Chosen, Wanted, choose};
+use crate::choose::{Chosen, choose_source};
 use crate::page::Page;
 use crate::progress::Progress;
 use crate::sheet::{self, Cells, Sheet};
 use crate::table;
 
 pub(crate) fn simulate(args: &SimulateArgs) -> Result<String> {
-    let wanted = Wanted { rank: args.rank, device: args.device, at: At::Peak };
-    let Chosen { path, trace, .. } = choose(&args.trace, wanted)?;
+    let Chosen { path, trace, .. } = choose_source(&args.source, At::Peak)?;
     let question = SimulationQuestion {
-        device: args.device,
+        device: args.source.device,
         alloc_confs: args.alloc_conf.clone(),
         memory: args.memory.map(Bytes),
         torch: args.torch,
