@@ -30,6 +30,7 @@ __all__ = [
     "mark",
     "name_modules",
     "note_optimizer",
+    "phantom_image",
     "prove",
     "start",
     "step",
@@ -143,6 +144,9 @@ class Trace:
     def summary(self) -> str: ...
     def summary_text(self) -> str: ...
     def header(self) -> str: ...
+
+def phantom_image() -> bytes:
+    """The bytes of the phantom GPU's library, to be loaded before torch is."""
 
 def main(args: list[str]) -> int | RunPlan: ...
 def start(

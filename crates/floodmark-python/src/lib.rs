@@ -5,6 +5,7 @@
 
 mod answers;
 mod errors;
+mod phantom;
 mod program;
 mod recorder;
 mod trace;
@@ -18,6 +19,8 @@ mod _core {
     use super::answers::{Advice, Diff, Leaks, Oom, Simulation};
     #[pymodule_export]
     use super::errors::{FloodmarkError, SnapshotError};
+    #[pymodule_export]
+    use super::phantom::phantom_image;
     #[pymodule_export]
     use super::program::{RunPlan, main};
     #[pymodule_export]

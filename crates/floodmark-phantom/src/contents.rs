@@ -1,0 +1,181 @@
+//! Which bytes of the devices have a value, and how sure it is.
+//!
+//! Kernels do not run, so most of what a program would compute has no value. What was copied in, set or
+//! worked out on the host (by our Python front, for operators on integers) has one, and lies where the
+//! device's address says. This file keeps which bytes those are, as ranges that do not overlap.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// How sure the value of a byte is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(i32)]
+pub(crate) enum Surety {
+    /// There is none; it reads as zero.
+    Nothing = 0,
+    /// It rests on floating-point numbers that were taken to be zero, on random numbers, or on what other
+    /// ranks would have sent.
+    Assumed = 1,
+    /// It is what a real device would hold.
+    Known = 2,
+}
+
+impl Surety {
+    pub(crate) fn from_number(number: i32) -> Self {
+        match number {
+            2 => Self::Known,
+            1 => Self::Assumed,
+            _ => Self::Nothing,
+        }
+    }
+}
+
+/// Ranges of bytes that have a value: start, and end with surety.
+#[derive(Debug, Default)]
+pub(crate) struct Contents {
+    ranges: BTreeMap<u64, (u64, Surety)>,
+}
+
+static CONTENTS: Mutex<Contents> = Mutex::new(Contents { ranges: BTreeMap::new() });
+
+/// The contents of all devices.
+pub(crate) fn contents() -> MutexGuard<'static, Contents> {
+    CONTENTS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Contents {
+    /// From now on these bytes have a value of that surety.
+    pub(crate) fn set(&mut self, addr: u64, length: u64, surety: Surety) {
+        self.forget(addr, length);
+        if length == 0 || surety == Surety::Nothing {
+            return;
+        }
+        let (mut start, mut end) = (addr, addr + length);
+        if let Some((&before, &(to, same))) = self.ranges.range(..addr).next_back()
+            && to == addr
+            && same == surety
+        {
+            start = before;
+        }
+        if let Some(&(to, same)) = self.ranges.get(&end)
+            && same == surety
+        {
+            self.ranges.remove(&end);
+            end = to;
+        }
+        self.ranges.insert(start, (end, surety));
+    }
+
+    /// From now on these bytes have none.
+    pub(crate) fn forget(&mut self, addr: u64, length: u64) {
+        if length == 0 || self.ranges.is_empty() {
+            return;
+        }
+        let end = addr + length;
+        if let Some((&before, &(to, surety))) = self.ranges.range(..addr).next_back()
+            && to > addr
+        {
+            self.ranges.insert(before, (addr, surety));
+            if to > end {
+                self.ranges.insert(end, (to, surety));
+                return;
+            }
+        }
+        while let Some((&start, &(to, surety))) = self.ranges.range(addr..end).next() {
+            self.ranges.remove(&start);
+            if to > end {
+                self.ranges.insert(end, (to, surety));
+            }
+        }
+    }
+
+    /// How sure all of these bytes are: the least sure one counts.
+    pub(crate) fn surety(&self, addr: u64, length: u64) -> Surety {
+        let (mut at, end) = (addr, addr + length);
+        let mut least = Surety::Known;
+        while at < end {
+            match self.ranges.range(..=at).next_back() {
+                Some((_, &(to, surety))) if to > at => {
+                    least = least.min(surety);
+                    at = to;
+                }
+                _ => return Surety::Nothing,
+            }
+        }
+        least
+    }
+
+    /// The pieces of a range that have a value: start, length, surety.
+    pub(crate) fn pieces(&self, addr: u64, length: u64) -> Vec<(u64, u64, Surety)> {
+        let end = addr + length;
+        let first = self.ranges.range(..addr).next_back();
+        first
+            .into_iter()
+            .chain(self.ranges.range(addr..end))
+            .filter_map(|(&start, &(to, surety))| {
+                let (start, to) = (start.max(addr), to.min(end));
+                (start < to).then(|| (start, to - start, surety))
+            })
+            .collect()
+    }
+
+    /// How many ranges there are.
+    #[cfg(test)]
+    fn count(&self) -> usize {
+        self.ranges.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Surety::{Assumed, Known, Nothing};
+
+    #[test]
+    fn the_least_sure_byte_counts() {
+        let mut contents = Contents::default();
+        contents.set(100, 50, Known);
+        contents.set(150, 50, Assumed);
+        assert_eq!(contents.surety(100, 50), Known);
+        assert_eq!(contents.surety(100, 100), Assumed);
+        assert_eq!(contents.surety(100, 101), Nothing);
+        assert_eq!(contents.surety(99, 2), Nothing);
+        assert_eq!(contents.surety(120, 0), Known);
+    }
+
+    #[test]
+    fn ranges_of_one_surety_that_touch_are_one() {
+        let mut contents = Contents::default();
+        contents.set(0, 8, Known);
+        contents.set(16, 8, Known);
+        contents.set(8, 8, Known);
+        assert_eq!(contents.count(), 1);
+        contents.set(4, 8, Assumed);
+        assert_eq!(contents.pieces(0, 24), [(0, 4, Known), (4, 8, Assumed), (12, 12, Known)]);
+    }
+
+    /// Against an array of bytes, with every short range of a small space.
+    #[test]
+    fn ranges_say_what_an_array_would() {
+        let mut contents = Contents::default();
+        let mut bytes = [Nothing; 40];
+        let mut seed = 7_u64;
+        let mut random = move |below: u64| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (seed >> 33) % below
+        };
+        for _ in 0..3000 {
+            let (start, length) = (random(36), 1 + random(4));
+            let surety = Surety::from_number(i32::try_from(random(3)).expect("it is small"));
+            contents.set(start, length, surety);
+            for at in start..start + length {
+                bytes[usize::try_from(at).expect("it is small")] = surety;
+            }
+            for (at, &byte) in bytes.iter().enumerate() {
+                assert_eq!(contents.surety(at as u64, 1), byte);
+            }
+            let all: u64 = contents.pieces(0, 40).iter().map(|piece| piece.1).sum();
+            assert_eq!(all, bytes.iter().filter(|&&byte| byte != Nothing).count() as u64);
+        }
+    }
+}

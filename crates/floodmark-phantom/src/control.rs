@@ -1,0 +1,80 @@
+//! What our own Python calls, by name.
+
+use std::ffi::{CStr, c_char, c_int};
+
+use crate::contents::{Surety, contents};
+use crate::machine::{self, machine};
+use crate::settings::Settings;
+use crate::{answer, stand_ins, unsupported};
+
+/// Starts the machine and claims the names of CUDA's libraries. Zero, or an error in `error`.
+///
+/// # Safety
+/// `settings` ends with a zero; `error` has `room` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn floodmark_phantom_start(
+    settings: *const c_char,
+    error: *mut c_char,
+    room: usize,
+) -> c_int {
+    // SAFETY: by this function's contract.
+    let text = unsafe { CStr::from_ptr(settings) }.to_string_lossy();
+    let started = Settings::parse(&text).and_then(machine::start).and_then(|()| stand_ins::load());
+    match started {
+        Ok(()) => 0,
+        Err(message) => {
+            // SAFETY: by this function's contract.
+            unsafe { put_text(error, room, &message) };
+            1
+        }
+    }
+}
+
+/// Writes what was refused and what could not be answered, one fact a line; gives the length it needs.
+///
+/// # Safety
+/// `to` has `room` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn floodmark_phantom_account(to: *mut c_char, room: usize) -> usize {
+    let (reads, bytes) = answer::unanswered();
+    let mut account = unsupported::account();
+    account += &format!("reads unanswered {reads} {bytes}\n");
+    for device in 0..machine().map_or(0, super::machine::Machine::device_count) {
+        let Some(memory) = machine().and_then(|machine| machine.memory(device)) else { continue };
+        let (capacity, free, peak) = (memory.capacity(), memory.free_bytes(), memory.peak());
+        account += &format!("device {device} {capacity} {free} {peak}\n");
+    }
+    // SAFETY: by this function's contract.
+    unsafe { put_text(to, room, &account) };
+    account.len() + 1
+}
+
+/// How sure these bytes are: 0 nothing, 1 assumed, 2 known.
+#[unsafe(no_mangle)]
+pub extern "C" fn floodmark_phantom_surety(addr: u64, length: u64) -> c_int {
+    contents().surety(addr, length) as c_int
+}
+
+/// These bytes have a value from now on, of that surety; 0 forgets them.
+#[unsafe(no_mangle)]
+pub extern "C" fn floodmark_phantom_set(addr: u64, length: u64, surety: c_int) {
+    contents().set(addr, length, Surety::from_number(surety));
+}
+
+/// Numbers that this thread reads and nobody knows are `value` from now on; or zero again.
+#[unsafe(no_mangle)]
+pub extern "C" fn floodmark_phantom_answer(is_given: c_int, value: i64) {
+    answer::give((is_given != 0).then_some(value));
+}
+
+unsafe fn put_text(to: *mut c_char, room: usize, text: &str) {
+    if room == 0 || to.is_null() {
+        return;
+    }
+    let length = text.len().min(room - 1);
+    // SAFETY: the caller says that there are `room` bytes.
+    unsafe {
+        std::ptr::copy_nonoverlapping(text.as_ptr().cast(), to, length);
+        to.add(length).write(0);
+    }
+}

@@ -1,0 +1,50 @@
+//! Functions of the driver by name, and its errors in words.
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+
+use crate::runtime::{SUCCESS, driver_function, error_words, put};
+
+const NOT_FOUND: i32 = 500;
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuGetProcAddress(
+    name: *const c_char,
+    function: *mut *mut c_void,
+    _version: c_int,
+    _flags: u64,
+) -> i32 {
+    // SAFETY: the caller's name ends with a zero, by CUDA's contract.
+    let found = driver_function(unsafe { CStr::from_ptr(name) });
+    // SAFETY: the caller's pointer, by CUDA's contract.
+    unsafe { put(function, found) };
+    if found.is_null() { NOT_FOUND } else { SUCCESS }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuGetProcAddress_v2(
+    name: *const c_char,
+    function: *mut *mut c_void,
+    version: c_int,
+    flags: u64,
+    result: *mut c_int,
+) -> i32 {
+    // SAFETY: the same contract.
+    let status = unsafe { cuGetProcAddress(name, function, version, flags) };
+    // SAFETY: the caller's pointer, by CUDA's contract.
+    unsafe { put(result, c_int::from(status != SUCCESS)) };
+    status
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuGetErrorString(error: c_int, text: *mut *const c_char) -> i32 {
+    // SAFETY: the caller's pointer, by CUDA's contract.
+    unsafe { put(text, error_words(error).1.as_ptr()) };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuGetErrorName(error: c_int, text: *mut *const c_char) -> i32 {
+    // SAFETY: the caller's pointer, by CUDA's contract.
+    unsafe { put(text, error_words(error).0.as_ptr()) };
+    SUCCESS
+}

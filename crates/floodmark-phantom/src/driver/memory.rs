@@ -1,0 +1,184 @@
+//! Memory, as the driver gives it: the runtime's, under other names.
+
+use std::ffi::{c_int, c_uint, c_void};
+
+use crate::machine::{HostKind, Place, current_device, machine};
+use crate::runtime::{
+    INVALID_VALUE, OUT_OF_MEMORY, SUCCESS, allocate, allocate_host, free_host, put, release,
+};
+use crate::streams::note_work;
+use crate::transfer;
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuMemAlloc_v2(to: *mut u64, bytes: usize) -> i32 {
+    match allocate(current_device(), bytes as u64) {
+        // SAFETY: the caller's pointer, by CUDA's contract.
+        Some(addr) => unsafe {
+            put(to, addr);
+            SUCCESS
+        },
+        None => OUT_OF_MEMORY,
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuMemFree_v2(addr: u64) -> i32 {
+    if addr == 0 || release(addr) { SUCCESS } else { INVALID_VALUE }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) -> i32 {
+    let Some(machine) = machine() else { return INVALID_VALUE };
+    let Some(memory) = machine.memory(current_device()) else { return INVALID_VALUE };
+    // SAFETY: the caller's pointers, by CUDA's contract.
+    unsafe {
+        put(free, usize::try_from(memory.free_bytes()).unwrap_or(usize::MAX));
+        put(total, usize::try_from(machine.settings.memory).unwrap_or(usize::MAX));
+    }
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuMemHostAlloc(to: *mut u64, bytes: usize, _flags: c_uint) -> i32 {
+    match allocate_host(bytes, HostKind::Allocated) {
+        // SAFETY: the caller's pointer, by CUDA's contract.
+        Some(addr) => unsafe {
+            put(to, addr);
+            SUCCESS
+        },
+        None => OUT_OF_MEMORY,
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuMemAllocHost_v2(to: *mut u64, bytes: usize) -> i32 {
+    // SAFETY: the same contract.
+    unsafe { cuMemHostAlloc(to, bytes, 0) }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuMemFreeHost(addr: u64) -> i32 {
+    if free_host(addr, HostKind::Allocated) { SUCCESS } else { INVALID_VALUE }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuMemHostGetDevicePointer_v2(to: *mut u64, addr: u64, _f: c_uint) -> i32 {
+    // SAFETY: the caller's pointer, by CUDA's contract.
+    unsafe { put(to, addr) };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuMemGetAddressRange_v2(start: *mut u64, bytes: *mut usize, addr: u64) -> i32 {
+    let block = machine().and_then(|machine| {
+        let device = machine.device_of(addr)?;
+        machine.memory(device)?.block_of(addr)
+    });
+    let Some((found, length)) = block else { return INVALID_VALUE };
+    // SAFETY: the caller's pointers, by CUDA's contract.
+    unsafe {
+        put(start, found);
+        put(bytes, usize::try_from(length).unwrap_or(usize::MAX));
+    }
+    SUCCESS
+}
+
+/// What an address is: context, kind of memory, pointers, number, device.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuPointerGetAttribute(to: *mut c_void, which: c_int, addr: u64) -> i32 {
+    let Some(machine) = machine() else { return INVALID_VALUE };
+    let place = machine.place_of(addr);
+    let device = match place {
+        Place::Device(device) => c_int::try_from(device).unwrap_or(0),
+        Place::Host(block) => block.device,
+        Place::Other => return INVALID_VALUE,
+    };
+    let is_device = matches!(place, Place::Device(_));
+    // SAFETY: the caller's memory is as large as the attribute that it asks for.
+    unsafe {
+        match which {
+            1 => put(to.cast::<u64>(), 0x5000 + u64::try_from(device).unwrap_or(0) * 64),
+            2 => put(to.cast::<c_uint>(), if is_device { 2 } else { 1 }),
+            3 | 4 => put(to.cast::<u64>(), addr),
+            6 => put(to.cast::<c_int>(), 0),
+            7 => put(to.cast::<u64>(), addr >> 9),
+            8 => put(to.cast::<c_uint>(), 0),
+            9 => put(to.cast::<c_int>(), device),
+            11 => put(to.cast::<u64>(), start_of(addr).unwrap_or(addr)),
+            _ => return INVALID_VALUE,
+        }
+    }
+    SUCCESS
+}
+
+fn start_of(addr: u64) -> Option<u64> {
+    let machine = machine()?;
+    let device = machine.device_of(addr)?;
+    Some(machine.memory(device)?.block_of(addr)?.0)
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuMemcpy(to: u64, from: u64, bytes: usize) -> i32 {
+    // SAFETY: the caller's memory, by CUDA's contract.
+    unsafe { transfer::copy(to, from, bytes as u64) };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuMemcpyAsync(to: u64, from: u64, bytes: usize, stream: u64) -> i32 {
+    note_work(stream);
+    // SAFETY: the same contract.
+    unsafe { cuMemcpy(to, from, bytes) }
+}
+
+/// Copies whose names say the sides; the addresses say them too.
+macro_rules! copies {
+    ($($plain:ident, $async:ident;)*) => {$(
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $plain(to: u64, from: u64, bytes: usize) -> i32 {
+            // SAFETY: the same contract.
+            unsafe { cuMemcpy(to, from, bytes) }
+        }
+
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $async(to: u64, from: u64, bytes: usize, stream: u64) -> i32 {
+            // SAFETY: the same contract.
+            unsafe { cuMemcpyAsync(to, from, bytes, stream) }
+        }
+    )*};
+}
+
+copies! {
+    cuMemcpyHtoD_v2, cuMemcpyHtoDAsync_v2;
+    cuMemcpyDtoH_v2, cuMemcpyDtoHAsync_v2;
+    cuMemcpyDtoD_v2, cuMemcpyDtoDAsync_v2;
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuMemsetD8_v2(to: u64, value: u8, count: usize) -> i32 {
+    transfer::fill(to, value, count as u64);
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuMemsetD8Async(to: u64, value: u8, count: usize, stream: u64) -> i32 {
+    note_work(stream);
+    cuMemsetD8_v2(to, value, count)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuMemsetD32_v2(to: u64, value: u32, count: usize) -> i32 {
+    let bytes = value.to_le_bytes();
+    if bytes.iter().all(|&byte| byte == bytes[0]) {
+        transfer::fill(to, bytes[0], count as u64 * 4);
+    } else {
+        crate::contents::contents().forget(to, count as u64 * 4);
+    }
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuMemsetD32Async(to: u64, value: u32, count: usize, stream: u64) -> i32 {
+    note_work(stream);
+    cuMemsetD32_v2(to, value, count)
+}

@@ -1,0 +1,9 @@
+//! CUDA's driver, as `libcuda` has it.
+
+mod context;
+mod device;
+mod entry;
+mod kernel;
+mod memory;
+mod stream;
+mod virtual_memory;

@@ -1,0 +1,174 @@
+//! Addresses and memory apart from each other, as expandable segments use them.
+
+use std::collections::HashMap;
+use std::ffi::{c_int, c_void};
+use std::sync::{Mutex, PoisonError};
+
+use crate::machine::{current_device, machine};
+use crate::memory::{PAGE, reserve};
+use crate::runtime::{INVALID_VALUE, OUT_OF_MEMORY, SUCCESS, forget, put};
+use crate::streams::new_handle;
+
+/// Memory without an address.
+#[derive(Debug, Clone, Copy)]
+struct Piece {
+    device: usize,
+    bytes: u64,
+    /// How often it is mapped, and whether its handle is held.
+    maps: u32,
+    is_held: bool,
+}
+
+#[derive(Debug, Default)]
+struct Pieces {
+    pieces: HashMap<u64, Piece>,
+    /// Which piece is mapped at an address, and how long it is there.
+    mapped: HashMap<u64, (u64, u64)>,
+}
+
+static PIECES: Mutex<Option<Pieces>> = Mutex::new(None);
+
+fn with<T>(f: impl FnOnce(&mut Pieces) -> T) -> T {
+    let mut guard = PIECES.lock().unwrap_or_else(PoisonError::into_inner);
+    f(guard.get_or_insert_default())
+}
+
+impl Pieces {
+    /// Gives the memory back when nobody has it any more.
+    fn let_go(&mut self, handle: u64) {
+        let is_unused = |piece: &&Piece| piece.maps == 0 && !piece.is_held;
+        if let Some(&piece) = self.pieces.get(&handle).filter(is_unused) {
+            self.pieces.remove(&handle);
+            if let Some(mut memory) = machine().and_then(|machine| machine.memory(piece.device)) {
+                memory.untake(piece.bytes);
+            }
+        }
+    }
+}
+
+/// `CUmemAllocationProp`, as far as it is looked at.
+#[repr(C)]
+struct Properties {
+    kind: c_int,
+    handle_types: c_int,
+    location_kind: c_int,
+    location_id: c_int,
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuMemGetAllocationGranularity(
+    bytes: *mut usize,
+    _properties: *const Properties,
+    _option: c_int,
+) -> i32 {
+    // SAFETY: the caller's pointer, by CUDA's contract.
+    unsafe { put(bytes, usize::try_from(PAGE).unwrap_or(0)) };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuMemAddressReserve(
+    to: *mut u64,
+    bytes: usize,
+    alignment: usize,
+    _addr: u64,
+    _flags: u64,
+) -> i32 {
+    let Some(machine) = machine() else { return INVALID_VALUE };
+    let Some(addr) = reserve(bytes as u64, (alignment as u64).max(PAGE)) else {
+        return OUT_OF_MEMORY;
+    };
+    machine.reserved().insert(addr, (bytes as u64, current_device()));
+    // SAFETY: the caller's pointer, by CUDA's contract.
+    unsafe { put(to, addr) };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuMemAddressFree(addr: u64, _bytes: usize) -> i32 {
+    let Some(machine) = machine() else { return INVALID_VALUE };
+    let Some((bytes, _)) = machine.reserved().remove(&addr) else { return INVALID_VALUE };
+    forget(addr, bytes);
+    let Ok(bytes) = usize::try_from(bytes) else { return INVALID_VALUE };
+    // SAFETY: the range was mapped by `reserve` and nobody is told of it any more.
+    unsafe { libc::munmap(addr as *mut c_void, bytes) };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuMemCreate(
+    handle: *mut u64,
+    bytes: usize,
+    properties: *const Properties,
+    _flags: u64,
+) -> i32 {
+    // SAFETY: the caller's struct begins with these fields.
+    let id = unsafe { (*properties).location_id };
+    let Some(machine) = machine() else { return INVALID_VALUE };
+    let device = usize::try_from(id).unwrap_or(0);
+    let bytes = (bytes as u64).next_multiple_of(PAGE);
+    let Some(mut memory) = machine.memory(device) else { return INVALID_VALUE };
+    if !memory.take(bytes) {
+        return OUT_OF_MEMORY;
+    }
+    let made = new_handle();
+    with(|all| all.pieces.insert(made, Piece { device, bytes, maps: 0, is_held: true }));
+    // SAFETY: the caller's pointer, by CUDA's contract.
+    unsafe { put(handle, made) };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuMemRelease(handle: u64) -> i32 {
+    with(|all| {
+        let Some(piece) = all.pieces.get_mut(&handle) else { return INVALID_VALUE };
+        piece.is_held = false;
+        all.let_go(handle);
+        SUCCESS
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuMemMap(addr: u64, bytes: usize, _offset: usize, handle: u64, _flags: u64) -> i32 {
+    with(|all| {
+        let Some(piece) = all.pieces.get_mut(&handle) else { return INVALID_VALUE };
+        piece.maps += 1;
+        all.mapped.insert(addr, (handle, bytes as u64));
+        SUCCESS
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuMemUnmap(addr: u64, bytes: usize) -> i32 {
+    let end = addr + bytes as u64;
+    with(|all| {
+        let mut at = addr;
+        while at < end {
+            let Some((handle, length)) = all.mapped.remove(&at) else { return INVALID_VALUE };
+            if let Some(piece) = all.pieces.get_mut(&handle) {
+                piece.maps -= 1;
+            }
+            all.let_go(handle);
+            at += length;
+        }
+        forget(addr, bytes as u64);
+        SUCCESS
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuMemSetAccess(_addr: u64, _bytes: usize, _access: *const c_void, _n: usize) -> i32 {
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuMemRetainAllocationHandle(handle: *mut u64, addr: u64) -> i32 {
+    match with(|all| all.mapped.get(&addr).copied()) {
+        // SAFETY: the caller's pointer, by CUDA's contract.
+        Some((found, _)) => unsafe {
+            put(handle, found);
+            SUCCESS
+        },
+        None => INVALID_VALUE,
+    }
+}

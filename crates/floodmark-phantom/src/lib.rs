@@ -1,0 +1,37 @@
+//! A CUDA device that is not there.
+//!
+//! This library has the entry points of CUDA's runtime, driver and math libraries under their own names.
+//! Loaded before torch, with its symbols visible to all, it is what torch's CUDA code calls: the real
+//! caching allocator and the real host code of every operator run, and where work would be handed to a
+//! device, nothing happens. So memory is what it would be on a machine with that device, to the byte,
+//! and results are void.
+//!
+//! - [`settings`] is the device that is to be played; [`machine`] has the devices and their memory.
+//! - [`memory`] hands out addresses up to a capacity; [`contents`] knows which bytes have a value.
+//! - [`runtime`], [`driver`] and a file for each library answer calls. What they do not know is refused
+//!   by name ([`unsupported`]), never answered with a success that would change what is allocated.
+//! - [`stand_ins`] claims the file names of CUDA's libraries; [`control`] is what our own Python calls.
+//!
+//! It knows nothing of traces, and nothing links it.
+
+#![allow(non_snake_case, reason = "the names of entry points are CUDA's")]
+
+mod answer;
+mod contents;
+mod control;
+mod cublas;
+mod driver;
+mod machine;
+mod memory;
+mod nvml;
+mod runtime;
+mod settings;
+mod stand_ins;
+mod streams;
+mod transfer;
+mod unsupported;
+
+/// Entry points that `build.rs` made: names that no file here defines.
+mod entry_points {
+    include!(concat!(env!("OUT_DIR"), "/entry_points.rs"));
+}

@@ -1,0 +1,130 @@
+//! The machine that is played: its devices, and what of the host's memory they know.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use crate::memory::Memory;
+use crate::settings::Settings;
+
+/// All devices. There is one machine in a process, and it does not change.
+#[derive(Debug)]
+pub(crate) struct Machine {
+    pub(crate) settings: Settings,
+    devices: Vec<Mutex<Memory>>,
+    /// Host memory that devices may reach, by address.
+    host: Mutex<BTreeMap<u64, HostBlock>>,
+    /// Address space that the program reserved, by address: length and device.
+    reserved: Mutex<BTreeMap<u64, (u64, usize)>>,
+}
+
+/// A stretch of host memory that devices may reach.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct HostBlock {
+    pub(crate) bytes: u64,
+    pub(crate) kind: HostKind,
+    pub(crate) device: i32,
+}
+
+/// How it came to be so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum HostKind {
+    /// `cudaHostAlloc`: it is ours.
+    Allocated,
+    /// `cudaHostRegister`: it is the program's.
+    Registered,
+    /// `cudaMallocManaged`: it is ours, and may be on either side.
+    Managed,
+}
+
+/// What an address is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Place {
+    /// Of a device.
+    Device(usize),
+    /// Of the host, known to the devices.
+    Host(HostBlock),
+    /// Of the host, or of nobody.
+    Other,
+}
+
+static MACHINE: OnceLock<Machine> = OnceLock::new();
+
+thread_local! {
+    static CURRENT: Cell<usize> = const { Cell::new(0) };
+}
+
+/// The machine, once it was started.
+pub(crate) fn machine() -> Option<&'static Machine> {
+    MACHINE.get()
+}
+
+/// Starts the machine. It cannot be started twice.
+pub(crate) fn start(settings: Settings) -> Result<(), String> {
+    let usable = settings.memory - settings.context;
+    let devices: Option<Vec<_>> =
+        (0..settings.devices).map(|_| Some(Mutex::new(Memory::new(usable)?))).collect();
+    let devices = devices.ok_or("the system refuses address space")?;
+    let (host, reserved) = (Mutex::default(), Mutex::default());
+    let machine = Machine { settings, devices, host, reserved };
+    MACHINE.set(machine).map_err(|_| "a phantom GPU is there already".to_owned())
+}
+
+/// The device that calls of this thread are about.
+pub(crate) fn current_device() -> usize {
+    CURRENT.get()
+}
+
+/// Chooses it; `false` when there is none of that number.
+pub(crate) fn set_current_device(device: i32) -> bool {
+    let count = machine().map_or(0, |machine| machine.devices.len());
+    let chosen = usize::try_from(device).ok().filter(|&device| device < count);
+    if let Some(device) = chosen {
+        CURRENT.set(device);
+    }
+    chosen.is_some()
+}
+
+impl Machine {
+    pub(crate) fn device_count(&self) -> usize {
+        self.devices.len()
+    }
+
+    /// The memory of a device.
+    pub(crate) fn memory(&self, device: usize) -> Option<MutexGuard<'_, Memory>> {
+        Some(locked(self.devices.get(device)?))
+    }
+
+    pub(crate) fn host(&self) -> MutexGuard<'_, BTreeMap<u64, HostBlock>> {
+        locked(&self.host)
+    }
+
+    pub(crate) fn reserved(&self) -> MutexGuard<'_, BTreeMap<u64, (u64, usize)>> {
+        locked(&self.reserved)
+    }
+
+    /// Whether the address belongs to a device, and to which.
+    pub(crate) fn device_of(&self, addr: u64) -> Option<usize> {
+        let own = self.devices.iter().position(|memory| locked(memory).contains(addr));
+        own.or_else(|| {
+            let reserved = self.reserved();
+            let (&start, &(length, device)) = reserved.range(..=addr).next_back()?;
+            (addr < start + length).then_some(device)
+        })
+    }
+
+    pub(crate) fn place_of(&self, addr: u64) -> Place {
+        if let Some(device) = self.device_of(addr) {
+            return Place::Device(device);
+        }
+        let host = self.host();
+        match host.range(..=addr).next_back() {
+            Some((&start, block)) if addr < start + block.bytes.max(1) => Place::Host(*block),
+            _ => Place::Other,
+        }
+    }
+}
+
+fn locked<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
+    lock.lock().unwrap_or_else(PoisonError::into_inner)
+}

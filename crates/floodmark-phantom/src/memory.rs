@@ -1,0 +1,228 @@
+//! Addresses that lie in no device, and how many may be handed out.
+//!
+//! Every device has a stretch of the process's address space, backed by nothing: pages come into being
+//! only where a value is kept (`contents.rs`). Where blocks are put follows what a driver was seen to do:
+//! ranges of 32 MiB, downwards; in them, the lowest hole that is long enough. It matters, since torch's
+//! allocator prefers the lowest of equal blocks.
+
+use std::collections::BTreeMap;
+use std::ptr;
+
+/// The driver takes address space in ranges of this size.
+const RANGE: u64 = 32 << 20;
+/// Blocks of at least this size lie on pages of their own; smaller ones share pages.
+const OWN_PAGES: u64 = 1 << 20;
+/// The size of those pages.
+pub(crate) const PAGE: u64 = 2 << 20;
+/// The alignment of every address.
+const ALIGNMENT: u64 = 512;
+
+/// The memory of one device.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    start: u64,
+    end: u64,
+    /// Below this nothing was ever handed out.
+    lowest: u64,
+    holes: BTreeMap<u64, u64>,
+    blocks: BTreeMap<u64, Block>,
+    capacity: u64,
+    used: u64,
+    peak: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Block {
+    /// What was asked for.
+    bytes: u64,
+    /// How much address space it takes, and how much of the capacity.
+    taken: u64,
+}
+
+impl Memory {
+    /// Address space for a device of `capacity` bytes. `None` when the system refuses.
+    pub(crate) fn new(capacity: u64) -> Option<Self> {
+        // Four times as much as fits: address space is not given back in the order that would keep it whole.
+        let length = (capacity.max(1 << 36) * 4).next_multiple_of(RANGE);
+        let start = reserve(length, RANGE)?;
+        let end = start + length;
+        let (holes, blocks) = (BTreeMap::new(), BTreeMap::new());
+        Some(Self { start, end, lowest: end, holes, blocks, capacity, used: 0, peak: 0 })
+    }
+
+    /// Whether the address is one of this device's own stretch.
+    pub(crate) fn contains(&self, addr: u64) -> bool {
+        (self.start..self.end).contains(&addr)
+    }
+
+    /// `cudaMalloc`: an address, or nothing when the device is full.
+    pub(crate) fn allocate(&mut self, bytes: u64) -> Option<u64> {
+        let unit = if bytes >= OWN_PAGES { PAGE } else { ALIGNMENT };
+        let taken = bytes.max(1).checked_next_multiple_of(unit)?;
+        if taken > self.free_bytes() {
+            return None;
+        }
+        let addr = self.place(taken)?;
+        self.blocks.insert(addr, Block { bytes, taken });
+        self.charge(taken);
+        Some(addr)
+    }
+
+    /// `cudaFree`: how many bytes were asked for at that address, or nothing when it was not handed out.
+    pub(crate) fn release(&mut self, addr: u64) -> Option<u64> {
+        let block = self.blocks.remove(&addr)?;
+        self.give_back(addr, block.taken);
+        self.used -= block.taken;
+        Some(block.bytes)
+    }
+
+    /// Memory without an address of this stretch: of a pool, or mapped by the program.
+    pub(crate) fn take(&mut self, bytes: u64) -> bool {
+        let fits = bytes <= self.free_bytes();
+        if fits {
+            self.charge(bytes);
+        }
+        fits
+    }
+
+    /// Gives back what [`Memory::take`] took.
+    pub(crate) fn untake(&mut self, bytes: u64) {
+        self.used = self.used.saturating_sub(bytes);
+    }
+
+    /// The block that an address lies in: its start and how long it was asked to be.
+    pub(crate) fn block_of(&self, addr: u64) -> Option<(u64, u64)> {
+        let (&start, block) = self.blocks.range(..=addr).next_back()?;
+        (addr < start + block.taken).then_some((start, block.bytes))
+    }
+
+    pub(crate) fn free_bytes(&self) -> u64 {
+        self.capacity.saturating_sub(self.used)
+    }
+
+    pub(crate) fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    pub(crate) fn peak(&self) -> u64 {
+        self.peak
+    }
+
+    fn charge(&mut self, bytes: u64) {
+        self.used += bytes;
+        self.peak = self.peak.max(self.used);
+    }
+
+    fn place(&mut self, taken: u64) -> Option<u64> {
+        let hole = self.holes.iter().find(|&(_, &length)| length >= taken);
+        let (addr, length) = if let Some((&addr, &length)) = hole {
+            self.holes.remove(&addr);
+            (addr, length)
+        } else {
+            let length = taken.next_multiple_of(RANGE);
+            let addr = self.lowest.checked_sub(length).filter(|&addr| addr >= self.start)?;
+            self.lowest = addr;
+            (addr, length)
+        };
+        if length > taken {
+            self.holes.insert(addr + taken, length - taken);
+        }
+        Some(addr)
+    }
+
+    fn give_back(&mut self, addr: u64, taken: u64) {
+        let (mut addr, mut length) = (addr, taken);
+        if let Some(next) = self.holes.remove(&(addr + length)) {
+            length += next;
+        }
+        if let Some((&before, &size)) = self.holes.range(..addr).next_back()
+            && before + size == addr
+        {
+            self.holes.remove(&before);
+            (addr, length) = (before, length + size);
+        }
+        self.holes.insert(addr, length);
+    }
+}
+
+/// Address space of that length, backed by nothing until it is written to.
+pub(crate) fn reserve(length: u64, alignment: u64) -> Option<u64> {
+    let whole = usize::try_from(length.checked_add(alignment)?).ok()?;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: a new mapping at an address of the system's choice takes nothing from anyone.
+    let start = unsafe { libc::mmap(ptr::null_mut(), whole, access, flags, -1, 0) };
+    if start == libc::MAP_FAILED {
+        return None;
+    }
+    // SAFETY: the range was just mapped; it is left out of core files, which it would fill.
+    unsafe { libc::madvise(start, whole, libc::MADV_DONTDUMP) };
+    Some((start as u64).next_multiple_of(alignment))
+}
+
+/// Lets the system have the pages of a range back; it reads as zeros afterwards.
+pub(crate) fn discard(addr: u64, length: u64) {
+    let (from, to) = (addr.next_multiple_of(4096), (addr + length) & !4095);
+    if from < to {
+        let length = usize::try_from(to - from).unwrap_or(0);
+        // SAFETY: the caller owns the range, which is private anonymous memory.
+        unsafe { libc::madvise(from as *mut libc::c_void, length, libc::MADV_DONTNEED) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn memory(capacity: u64) -> Memory {
+        Memory::new(capacity).expect("there is address space")
+    }
+
+    #[test]
+    fn blocks_go_downwards_in_ranges_and_upwards_in_them() {
+        let mut memory = memory(1 << 30);
+        let first = memory.allocate(2 << 20).expect("there is room");
+        let second = memory.allocate(20 << 20).expect("there is room");
+        let third = memory.allocate(20 << 20).expect("there is room");
+        assert_eq!(second, first + (2 << 20));
+        assert_eq!(third, first - (32 << 20));
+    }
+
+    #[test]
+    fn the_lowest_hole_is_used_first() {
+        let mut memory = memory(1 << 30);
+        let blocks: Vec<u64> =
+            (0..4).map(|_| memory.allocate(32 << 20).expect("there is room")).collect();
+        memory.release(blocks[0]);
+        memory.release(blocks[3]);
+        assert_eq!(memory.allocate(32 << 20), Some(blocks[3]));
+    }
+
+    #[test]
+    fn a_full_device_says_so_and_has_room_again_after_a_release() {
+        let mut memory = memory(64 << 20);
+        let block = memory.allocate(60 << 20).expect("there is room");
+        assert_eq!(memory.allocate(6 << 20), None);
+        assert_eq!(memory.release(block), Some(60 << 20));
+        assert!(memory.allocate(64 << 20).is_some());
+        assert_eq!(memory.free_bytes(), 0);
+        assert_eq!(memory.peak(), 64 << 20);
+    }
+
+    #[test]
+    fn an_address_that_was_not_handed_out_is_not_released() {
+        let mut memory = memory(64 << 20);
+        let block = memory.allocate(4096).expect("there is room");
+        assert_eq!(memory.release(block + 512), None);
+        assert_eq!(memory.release(block), Some(4096));
+        assert_eq!(memory.release(block), None);
+    }
+
+    #[test]
+    fn a_request_of_any_size_is_answered() {
+        let mut memory = memory(64 << 20);
+        assert_eq!(memory.allocate(u64::MAX), None);
+        assert_eq!(memory.allocate(u64::MAX - 4096), None);
+        assert!(memory.allocate(0).is_some());
+    }
+}

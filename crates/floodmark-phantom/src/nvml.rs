@@ -1,0 +1,169 @@
+//! The management library: how many devices there are, and their names.
+
+use std::ffi::{CStr, c_char, c_int, c_uint};
+
+use crate::machine::machine;
+use crate::runtime::put;
+
+const SUCCESS: i32 = 0;
+const INVALID_ARGUMENT: i32 = 2;
+const INSUFFICIENT_SIZE: i32 = 7;
+
+/// The handle of a device.
+fn handle_of(device: usize) -> u64 {
+    0x6000 + device as u64 * 64
+}
+
+fn device_of(handle: u64) -> Option<usize> {
+    let device = usize::try_from(handle.checked_sub(0x6000)? / 64).ok()?;
+    (device < machine()?.device_count()).then_some(device)
+}
+
+unsafe fn put_text(to: *mut c_char, room: c_uint, text: &str) -> i32 {
+    let Ok(room) = usize::try_from(room) else { return INVALID_ARGUMENT };
+    if room <= text.len() {
+        return INSUFFICIENT_SIZE;
+    }
+    // SAFETY: the caller's buffer has `room` bytes; the text and a zero are no more.
+    unsafe {
+        std::ptr::copy_nonoverlapping(text.as_ptr().cast(), to, text.len());
+        to.add(text.len()).write(0);
+    }
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn nvmlInit() -> i32 {
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn nvmlInit_v2() -> i32 {
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn nvmlInitWithFlags(_flags: c_uint) -> i32 {
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn nvmlShutdown() -> i32 {
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn nvmlErrorString(status: c_int) -> *const c_char {
+    let words: &CStr = match status {
+        0 => c"Success",
+        2 => c"Invalid Argument",
+        3 => c"Not Supported on the phantom GPU",
+        _ => c"Unknown Error",
+    };
+    words.as_ptr()
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvmlSystemGetDriverVersion(text: *mut c_char, room: c_uint) -> i32 {
+    // SAFETY: the caller's buffer, by the library's contract.
+    unsafe { put_text(text, room, "580.0 (phantom)") }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvmlSystemGetCudaDriverVersion_v2(version: *mut c_int) -> i32 {
+    // SAFETY: the caller's pointer, by the library's contract.
+    unsafe { put(version, crate::runtime::version()) };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvmlDeviceGetCount_v2(count: *mut c_uint) -> i32 {
+    let found = machine().map_or(0, super::machine::Machine::device_count);
+    // SAFETY: the caller's pointer, by the library's contract.
+    unsafe { put(count, c_uint::try_from(found).unwrap_or(0)) };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvmlDeviceGetHandleByIndex_v2(index: c_uint, handle: *mut u64) -> i32 {
+    let found = handle_of(index as usize);
+    if device_of(found).is_none() {
+        return INVALID_ARGUMENT;
+    }
+    // SAFETY: the caller's pointer, by the library's contract.
+    unsafe { put(handle, found) };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvmlDeviceGetHandleByPciBusId_v2(
+    text: *const c_char,
+    handle: *mut u64,
+) -> i32 {
+    // SAFETY: the caller's text ends with a zero, by the library's contract.
+    let text = unsafe { CStr::from_ptr(text) }.to_string_lossy();
+    let bus = text.split(':').nth(1).and_then(|bus| c_uint::from_str_radix(bus, 16).ok());
+    let Some(index) = bus.and_then(|bus| bus.checked_sub(1)) else { return INVALID_ARGUMENT };
+    // SAFETY: the same contract.
+    unsafe { nvmlDeviceGetHandleByIndex_v2(index, handle) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvmlDeviceGetIndex(handle: u64, index: *mut c_uint) -> i32 {
+    let Some(device) = device_of(handle) else { return INVALID_ARGUMENT };
+    // SAFETY: the caller's pointer, by the library's contract.
+    unsafe { put(index, c_uint::try_from(device).unwrap_or(0)) };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvmlDeviceGetName(handle: u64, text: *mut c_char, room: c_uint) -> i32 {
+    let (Some(machine), Some(_)) = (machine(), device_of(handle)) else { return INVALID_ARGUMENT };
+    // SAFETY: the caller's buffer, by the library's contract.
+    unsafe { put_text(text, room, &machine.settings.name) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvmlDeviceGetUUID(handle: u64, text: *mut c_char, room: c_uint) -> i32 {
+    let Some(device) = device_of(handle) else { return INVALID_ARGUMENT };
+    let uuid = format!("GPU-7068616e-746f-6d00-0000-{device:012}");
+    // SAFETY: the caller's buffer, by the library's contract.
+    unsafe { put_text(text, room, &uuid) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvmlDeviceGetCudaComputeCapability(
+    handle: u64,
+    major: *mut c_int,
+    minor: *mut c_int,
+) -> i32 {
+    let (Some(machine), Some(_)) = (machine(), device_of(handle)) else { return INVALID_ARGUMENT };
+    // SAFETY: the caller's pointers, by the library's contract.
+    unsafe {
+        put(major, machine.settings.capability.0);
+        put(minor, machine.settings.capability.1);
+    }
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvmlDeviceGetMemoryInfo(handle: u64, info: *mut [u64; 3]) -> i32 {
+    let (Some(machine), Some(device)) = (machine(), device_of(handle)) else {
+        return INVALID_ARGUMENT;
+    };
+    let (total, free) =
+        (machine.settings.memory, machine.memory(device).map_or(0, |m| m.free_bytes()));
+    // SAFETY: the caller's struct is three numbers: total, free, used.
+    unsafe { put(info, [total, free, total - free]) };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvmlDeviceGetMigMode(_h: u64, now: *mut c_uint, later: *mut c_uint) -> i32 {
+    // SAFETY: the caller's pointers, by the library's contract.
+    unsafe {
+        put(now, 0);
+        put(later, 0);
+    }
+    SUCCESS
+}

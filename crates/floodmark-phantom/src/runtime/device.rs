@@ -1,0 +1,187 @@
+//! Devices: how many, which one, what they are like.
+
+use std::ffi::{CStr, c_char, c_int, c_uint};
+
+use super::{
+    INVALID_DEVICE, INVALID_VALUE, NO_DEVICE, SUCCESS, attribute, put, said,
+    version as cuda_version,
+};
+use crate::machine::{current_device, machine, set_current_device};
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cudaGetDeviceCount(count: *mut c_int) -> i32 {
+    let found = machine().map_or(0, super::super::machine::Machine::device_count);
+    // SAFETY: the caller's pointer, by CUDA's contract.
+    unsafe { put(count, c_int::try_from(found).unwrap_or(c_int::MAX)) };
+    if found == 0 { said(NO_DEVICE) } else { SUCCESS }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cudaGetDevice(device: *mut c_int) -> i32 {
+    // SAFETY: the caller's pointer, by CUDA's contract.
+    unsafe { put(device, c_int::try_from(current_device()).unwrap_or(0)) };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cudaSetDevice(device: c_int) -> i32 {
+    if set_current_device(device) { SUCCESS } else { said(INVALID_DEVICE) }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cudaInitDevice(device: c_int, _device_flags: c_uint, _flags: c_uint) -> i32 {
+    cudaSetDevice(device)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cudaSetDeviceFlags(_flags: c_uint) -> i32 {
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cudaGetDeviceFlags(flags: *mut c_uint) -> i32 {
+    // SAFETY: the caller's pointer, by CUDA's contract.
+    unsafe { put(flags, 0) };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cudaSetValidDevices(_devices: *const c_int, _count: c_int) -> i32 {
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cudaDeviceSynchronize() -> i32 {
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cudaDeviceReset() -> i32 {
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cudaDeviceGetAttribute(value: *mut c_int, which: c_int, device: c_int) -> i32 {
+    match attribute(which, device) {
+        // SAFETY: the caller's pointer, by CUDA's contract.
+        Some(found) => unsafe {
+            put(value, found);
+            SUCCESS
+        },
+        None => said(INVALID_VALUE),
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cudaDeviceGetPCIBusId(text: *mut c_char, length: c_int, device: c_int) -> i32 {
+    let id = format!("0000:{:02x}:00.0\0", device + 1);
+    if usize::try_from(length).unwrap_or(0) < id.len() || text.is_null() {
+        return said(INVALID_VALUE);
+    }
+    // SAFETY: the caller's buffer has `length` bytes, which is enough.
+    unsafe { std::ptr::copy_nonoverlapping(id.as_ptr().cast(), text, id.len()) };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cudaDeviceGetByPCIBusId(device: *mut c_int, text: *const c_char) -> i32 {
+    // SAFETY: the caller's text ends with a zero, by CUDA's contract.
+    let text = unsafe { CStr::from_ptr(text) }.to_string_lossy();
+    let bus = text.split(':').nth(1).and_then(|bus| c_int::from_str_radix(bus, 16).ok());
+    let found = bus.map(|bus| bus - 1).filter(|&device| attribute(75, device).is_some());
+    match found {
+        // SAFETY: the caller's pointer, by CUDA's contract.
+        Some(found) => unsafe {
+            put(device, found);
+            SUCCESS
+        },
+        None => said(INVALID_VALUE),
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cudaDeviceGetStreamPriorityRange(least: *mut c_int, most: *mut c_int) -> i32 {
+    // SAFETY: the caller's pointers, by CUDA's contract.
+    unsafe {
+        put(least, 0);
+        put(most, -5);
+    }
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cudaDeviceGetLimit(value: *mut usize, which: c_int) -> i32 {
+    let limit = match which {
+        0 => 1024,    // stack of a thread
+        1 => 1 << 20, // what kernels print
+        2 => 8 << 20, // heap of kernels
+        _ => 0,
+    };
+    // SAFETY: the caller's pointer, by CUDA's contract.
+    unsafe { put(value, limit) };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cudaDeviceSetLimit(_which: c_int, _value: usize) -> i32 {
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cudaDeviceSetCacheConfig(_config: c_int) -> i32 {
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cudaDeviceCanAccessPeer(can: *mut c_int, device: c_int, peer: c_int) -> i32 {
+    // SAFETY: the caller's pointer, by CUDA's contract.
+    unsafe { put(can, c_int::from(device != peer)) };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cudaDeviceEnablePeerAccess(peer: c_int, _flags: c_uint) -> i32 {
+    if attribute(75, peer).is_some() { SUCCESS } else { said(INVALID_DEVICE) }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cudaDeviceDisablePeerAccess(_peer: c_int) -> i32 {
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cudaDeviceGetP2PAttribute(
+    value: *mut c_int,
+    which: c_int,
+    _from: c_int,
+    _to: c_int,
+) -> i32 {
+    // Rank of the link's speed, access, native atomics, arrays.
+    // SAFETY: the caller's pointer, by CUDA's contract.
+    unsafe { put(value, c_int::from(which != 1)) };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cudaRuntimeGetVersion(version: *mut c_int) -> i32 {
+    // SAFETY: the caller's pointer, by CUDA's contract.
+    unsafe { put(version, cuda_version()) };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cudaDriverGetVersion(version: *mut c_int) -> i32 {
+    // SAFETY: the caller's pointer, by CUDA's contract.
+    unsafe { put(version, cuda_version()) };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cudaProfilerStart() -> i32 {
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cudaProfilerStop() -> i32 {
+    SUCCESS
+}

@@ -1,0 +1,172 @@
+//! Captures and graphs. A graph does nothing when it is launched: only the memory that was allocated while
+//! it was captured matters, and torch keeps that in a pool of its own.
+
+use std::ffi::{c_char, c_int, c_uint, c_void};
+
+use super::{ILLEGAL_STATE, INVALID_VALUE, SUCCESS, put, said};
+use crate::streams::{Graph, new_handle, note_work, with};
+
+const NOT_CAPTURING: c_int = 0;
+const CAPTURING: c_int = 1;
+
+#[unsafe(no_mangle)]
+extern "C" fn cudaStreamBeginCapture(stream: u64, _mode: c_int) -> i32 {
+    match with(|streams| streams.begin_capture(stream)) {
+        Some(_) => SUCCESS,
+        None => said(ILLEGAL_STATE),
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cudaStreamEndCapture(stream: u64, graph: *mut u64) -> i32 {
+    match with(|streams| streams.end_capture(stream)) {
+        // SAFETY: the caller's pointer, by CUDA's contract.
+        Some(found) => unsafe {
+            put(graph, found);
+            SUCCESS
+        },
+        None => said(ILLEGAL_STATE),
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cudaStreamIsCapturing(stream: u64, status: *mut c_int) -> i32 {
+    let capture = with(|streams| streams.capture_of(stream));
+    // SAFETY: the caller's pointer, by CUDA's contract.
+    unsafe { put(status, if capture.is_some() { CAPTURING } else { NOT_CAPTURING }) };
+    SUCCESS
+}
+
+/// CUDA 12 has five results, CUDA 13 one more in the middle; torch asks for the first two, and sets the
+/// others to null or does not pass them.
+unsafe fn capture_info(stream: u64, status: *mut c_int, id: *mut u64) -> i32 {
+    let capture = with(|streams| streams.capture_of(stream));
+    // SAFETY: the caller's pointers, by CUDA's contract.
+    unsafe {
+        put(status, if capture.is_some() { CAPTURING } else { NOT_CAPTURING });
+        put(id, capture.unwrap_or(0));
+    }
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cudaStreamGetCaptureInfo(
+    stream: u64,
+    status: *mut c_int,
+    id: *mut u64,
+) -> i32 {
+    // SAFETY: the same contract.
+    unsafe { capture_info(stream, status, id) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cudaStreamGetCaptureInfo_v2(
+    stream: u64,
+    status: *mut c_int,
+    id: *mut u64,
+    graph: *mut u64,
+    dependencies: *mut *const c_void,
+    count: *mut usize,
+) -> i32 {
+    // SAFETY: the caller's pointers, by CUDA's contract.
+    unsafe {
+        put(graph, 0);
+        put(dependencies, std::ptr::null());
+        put(count, 0);
+        capture_info(stream, status, id)
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cudaThreadExchangeStreamCaptureMode(mode: *mut c_int) -> i32 {
+    // SAFETY: the caller's pointer, by CUDA's contract.
+    unsafe { put(mode, 0) };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cudaGraphCreate(to: *mut u64, _flags: c_uint) -> i32 {
+    // SAFETY: the caller's pointer, by CUDA's contract.
+    unsafe { put(to, with(|streams| streams.create_graph(Graph::default()))) };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cudaGraphDestroy(graph: u64) -> i32 {
+    with(|streams| streams.destroy_graph(graph));
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cudaGraphGetNodes(graph: u64, nodes: *mut u64, count: *mut usize) -> i32 {
+    let Some(graph) = with(|streams| streams.graph(graph)) else { return said(INVALID_VALUE) };
+    let all = usize::try_from(graph.nodes).unwrap_or(usize::MAX);
+    // SAFETY: the caller's pointers, by CUDA's contract: `count` is how many fit where nodes are wanted.
+    unsafe {
+        if !nodes.is_null() && !count.is_null() {
+            for at in 0..all.min(count.read()) {
+                nodes.add(at).write(new_handle());
+            }
+        }
+        put(count, all);
+    }
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cudaGraphInstantiate(to: *mut u64, _graph: u64, _flags: u64) -> i32 {
+    // SAFETY: the caller's pointer, by CUDA's contract.
+    unsafe { put(to, new_handle()) };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cudaGraphInstantiateWithFlags(to: *mut u64, graph: u64, flags: u64) -> i32 {
+    // SAFETY: the same contract.
+    unsafe { cudaGraphInstantiate(to, graph, flags) }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cudaGraphExecDestroy(_exec: u64) -> i32 {
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cudaGraphUpload(_exec: u64, _stream: u64) -> i32 {
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cudaGraphLaunch(_exec: u64, stream: u64) -> i32 {
+    note_work(stream);
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cudaGraphDebugDotPrint(_graph: u64, _path: *const c_char, _flags: c_uint) -> i32 {
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cudaUserObjectCreate(
+    to: *mut u64,
+    _object: *mut c_void,
+    _destroy: *const c_void,
+    _count: c_uint,
+    _flags: c_uint,
+) -> i32 {
+    // What it keeps alive stays so for the life of the process.
+    // SAFETY: the caller's pointer, by CUDA's contract.
+    unsafe { put(to, new_handle()) };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cudaUserObjectRelease(_object: u64, _count: c_uint) -> i32 {
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cudaGraphRetainUserObject(_g: u64, _object: u64, _n: c_uint, _flags: c_uint) -> i32 {
+    SUCCESS
+}

@@ -1,0 +1,167 @@
+//! Streams and events.
+
+use std::ffi::{c_int, c_uint, c_void};
+
+use super::{INVALID_VALUE, SUCCESS, put, said};
+use crate::machine::current_device;
+use crate::streams::{note_work, with};
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cudaStreamCreate(to: *mut u64) -> i32 {
+    // SAFETY: the same contract.
+    unsafe { cudaStreamCreateWithPriority(to, 0, 0) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cudaStreamCreateWithFlags(to: *mut u64, flags: c_uint) -> i32 {
+    // SAFETY: the same contract.
+    unsafe { cudaStreamCreateWithPriority(to, flags, 0) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cudaStreamCreateWithPriority(
+    to: *mut u64,
+    flags: c_uint,
+    priority: c_int,
+) -> i32 {
+    let stream = with(|streams| streams.create_stream(current_device(), priority, flags));
+    // SAFETY: the caller's pointer, by CUDA's contract.
+    unsafe { put(to, stream) };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cudaStreamDestroy(stream: u64) -> i32 {
+    with(|streams| streams.destroy_stream(stream));
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cudaStreamSynchronize(_stream: u64) -> i32 {
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cudaStreamQuery(_stream: u64) -> i32 {
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cudaStreamWaitEvent(stream: u64, event: u64, _flags: c_uint) -> i32 {
+    with(|streams| streams.wait(stream, event));
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cudaStreamGetPriority(stream: u64, priority: *mut c_int) -> i32 {
+    let found = with(|streams| streams.stream(stream).map_or(0, |stream| stream.priority));
+    // SAFETY: the caller's pointer, by CUDA's contract.
+    unsafe { put(priority, found) };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cudaStreamGetFlags(stream: u64, flags: *mut c_uint) -> i32 {
+    let found = with(|streams| streams.stream(stream).map_or(0, |stream| stream.flags));
+    // SAFETY: the caller's pointer, by CUDA's contract.
+    unsafe { put(flags, found) };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cudaStreamGetDevice(stream: u64, device: *mut c_int) -> i32 {
+    let found = with(|streams| streams.stream(stream).map(|stream| stream.device));
+    // SAFETY: the caller's pointer, by CUDA's contract.
+    unsafe { put(device, c_int::try_from(found.unwrap_or_else(current_device)).unwrap_or(0)) };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cudaStreamGetId(stream: u64, id: *mut u64) -> i32 {
+    // SAFETY: the caller's pointer, by CUDA's contract.
+    unsafe { put(id, stream / 64) };
+    SUCCESS
+}
+
+/// Work of the host: it is its turn at once.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cudaLaunchHostFunc(
+    stream: u64,
+    function: Option<extern "C" fn(*mut c_void)>,
+    data: *mut c_void,
+) -> i32 {
+    note_work(stream);
+    let Some(function) = function else { return said(INVALID_VALUE) };
+    if with(|streams| streams.capture_of(stream)).is_none() {
+        function(data);
+    }
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cudaStreamAddCallback(
+    stream: u64,
+    function: Option<extern "C" fn(u64, c_int, *mut c_void)>,
+    data: *mut c_void,
+    _flags: c_uint,
+) -> i32 {
+    let Some(function) = function else { return said(INVALID_VALUE) };
+    function(stream, SUCCESS, data);
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cudaEventCreate(to: *mut u64) -> i32 {
+    // SAFETY: the caller's pointer, by CUDA's contract.
+    unsafe { put(to, with(crate::streams::Streams::create_event)) };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cudaEventCreateWithFlags(to: *mut u64, _flags: c_uint) -> i32 {
+    // SAFETY: the same contract.
+    unsafe { cudaEventCreate(to) }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cudaEventDestroy(event: u64) -> i32 {
+    with(|streams| streams.destroy_event(event));
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cudaEventRecord(event: u64, stream: u64) -> i32 {
+    with(|streams| streams.record(event, stream));
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cudaEventRecordWithFlags(event: u64, stream: u64, _flags: c_uint) -> i32 {
+    cudaEventRecord(event, stream)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cudaEventQuery(_event: u64) -> i32 {
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cudaEventSynchronize(_event: u64) -> i32 {
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cudaEventElapsedTime(ms: *mut f32, from: u64, to: u64) -> i32 {
+    let times =
+        with(|streams| Some((streams.event(from)?.recorded?, streams.event(to)?.recorded?)));
+    let Some((from, to)) = times else { return said(INVALID_VALUE) };
+    // SAFETY: the caller's pointer, by CUDA's contract.
+    unsafe { put(ms, to.saturating_duration_since(from).as_secs_f32() * 1e3) };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cudaEventElapsedTime_v2(ms: *mut f32, from: u64, to: u64) -> i32 {
+    // SAFETY: the same contract.
+    unsafe { cudaEventElapsedTime(ms, from, to) }
+}

@@ -1,0 +1,163 @@
+//! Libraries by the names of CUDA's, with nothing in them.
+//!
+//! A library that needs `libcublas.so.13`, or opens it by that name, is content with any loaded object
+//! that says it is called so. Such an object is a few hundred bytes: its name, and that it needs this
+//! library, where its symbols are found. So the real libraries (gigabytes) are never read, and those that
+//! would look for a driver find this one. They are made in memory; nothing is written to disk.
+
+use std::ffi::{CString, c_void};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+/// The names, of CUDA 12 and 13. NVRTC is not among them: it is a compiler, and works without a device.
+const NAMES: [&str; 19] = [
+    "libcuda.so.1",
+    "libnvidia-ml.so.1",
+    "libcudart.so.12",
+    "libcudart.so.13",
+    "libcublas.so.12",
+    "libcublas.so.13",
+    "libcublasLt.so.12",
+    "libcublasLt.so.13",
+    "libcudnn.so.9",
+    "libnccl.so.2",
+    "libcusparse.so.12",
+    "libcusparseLt.so.0",
+    "libcusolver.so.11",
+    "libcusolver.so.12",
+    "libcusolverMg.so.11",
+    "libcusolverMg.so.12",
+    "libcufft.so.11",
+    "libcufft.so.12",
+    "libcurand.so.10",
+];
+const OWN_NAME: &str = "libfloodmark_phantom.so";
+
+/// Loads a stand-in for each name.
+pub(crate) fn load() -> Result<(), String> {
+    // The loader knows objects by their paths, which are numbers of descriptors: all stay open until
+    // the last one is loaded, so that no number comes twice.
+    let open: Result<Vec<OwnedFd>, String> = NAMES.iter().map(|name| load_one(name)).collect();
+    open.map(drop)
+}
+
+fn load_one(name: &str) -> Result<OwnedFd, String> {
+    let failed = || format!("the stand-in for `{name}` cannot be loaded");
+    let label = CString::new(name).map_err(|_| failed())?;
+    // SAFETY: the name ends with a zero.
+    let fd = unsafe { libc::memfd_create(label.as_ptr(), libc::MFD_CLOEXEC) };
+    if fd < 0 {
+        return Err(failed());
+    }
+    // SAFETY: the descriptor was just made and is nobody else's.
+    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    let object = shared_object(name);
+    // SAFETY: the bytes are there for the length that is given.
+    let written = unsafe { libc::write(fd.as_raw_fd(), object.as_ptr().cast(), object.len()) };
+    if usize::try_from(written) != Ok(object.len()) {
+        return Err(failed());
+    }
+    let path = CString::new(format!("/proc/self/fd/{}", fd.as_raw_fd())).map_err(|_| failed())?;
+    let flags = libc::RTLD_NOW | libc::RTLD_GLOBAL | libc::RTLD_NODELETE;
+    // SAFETY: the object has no code and no initialisers.
+    let handle = unsafe { libc::dlopen(path.as_ptr(), flags) };
+    if handle.is_null() { Err(failed()) } else { Ok(fd) }
+}
+
+/// A symbol of this library.
+pub(crate) fn own_symbol(name: &str) -> *mut c_void {
+    let (Ok(library), Ok(name)) = (CString::new(OWN_NAME), CString::new(name)) else {
+        return std::ptr::null_mut();
+    };
+    // SAFETY: the library is loaded, since this is a part of it; nothing is run by asking for it again.
+    unsafe {
+        let handle = libc::dlopen(library.as_ptr(), libc::RTLD_NOW | libc::RTLD_NOLOAD);
+        if handle.is_null() { handle } else { libc::dlsym(handle, name.as_ptr()) }
+    }
+}
+
+const HEADER: usize = 64;
+const PROGRAM_HEADERS: usize = 3 * 56;
+
+/// A shared object of that name that needs this library and has nothing else.
+fn shared_object(name: &str) -> Vec<u8> {
+    let strings = format!("\0{name}\0{OWN_NAME}\0");
+    let strings_at = HEADER + PROGRAM_HEADERS;
+    let symbols_at = (strings_at + strings.len()).next_multiple_of(8);
+    let hash_at = symbols_at + 24;
+    let dynamic_at = hash_at + 16;
+    let dynamic: [(u64, usize); 8] = [
+        (14, 1),             // its own name
+        (1, 2 + name.len()), // what it needs
+        (5, strings_at),
+        (10, strings.len()),
+        (6, symbols_at),
+        (11, 24),
+        (4, hash_at),
+        (0, 0),
+    ];
+    let length = dynamic_at + dynamic.len() * 16;
+    let mut object = Vec::with_capacity(length);
+    header(&mut object);
+    program_header(&mut object, 1, 6, 0, length, 4096);
+    program_header(&mut object, 2, 6, dynamic_at, dynamic.len() * 16, 8);
+    // A stack that is not executable: without this the loader would make it so.
+    program_header(&mut object, 0x6474_e551, 6, 0, 0, 16);
+    object.extend_from_slice(strings.as_bytes());
+    object.resize(hash_at, 0);
+    for number in [1_u32, 1, 0, 0] {
+        object.extend_from_slice(&number.to_le_bytes());
+    }
+    for (tag, value) in dynamic {
+        object.extend_from_slice(&tag.to_le_bytes());
+        object.extend_from_slice(&(value as u64).to_le_bytes());
+    }
+    object
+}
+
+fn header(object: &mut Vec<u8>) {
+    let machine: u16 = if cfg!(target_arch = "aarch64") { 183 } else { 62 };
+    object.extend_from_slice(b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0");
+    object.extend_from_slice(&3_u16.to_le_bytes());
+    object.extend_from_slice(&machine.to_le_bytes());
+    object.extend_from_slice(&1_u32.to_le_bytes());
+    for number in [0, HEADER as u64, 0] {
+        object.extend_from_slice(&number.to_le_bytes());
+    }
+    object.extend_from_slice(&0_u32.to_le_bytes());
+    for number in [64_u16, 56, 3, 64, 0, 0] {
+        object.extend_from_slice(&number.to_le_bytes());
+    }
+}
+
+fn program_header(
+    object: &mut Vec<u8>,
+    kind: u32,
+    flags: u32,
+    at: usize,
+    length: usize,
+    align: u64,
+) {
+    object.extend_from_slice(&kind.to_le_bytes());
+    object.extend_from_slice(&flags.to_le_bytes());
+    for number in [at, at, at, length, length] {
+        object.extend_from_slice(&(number as u64).to_le_bytes());
+    }
+    object.extend_from_slice(&align.to_le_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stand_in_is_as_long_as_its_headers_say() {
+        let object = shared_object("libcublas.so.13");
+        assert_eq!(&object[..4], b"\x7fELF");
+        let at = |offset: usize| {
+            let bytes = object[offset..offset + 8].try_into().expect("there are eight bytes");
+            usize::try_from(u64::from_le_bytes(bytes)).expect("it is small")
+        };
+        assert_eq!(at(HEADER + 32), object.len(), "what is loaded");
+        assert_eq!(at(HEADER + 56 + 8) + at(HEADER + 56 + 32), object.len(), "where it ends");
+    }
+}

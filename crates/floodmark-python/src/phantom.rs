@@ -1,0 +1,12 @@
+//! The phantom GPU's library, which travels inside this one.
+
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+static IMAGE: &[u8] = include_bytes!(env!("FLOODMARK_PHANTOM"));
+
+/// The bytes of the library, to be loaded before torch is.
+#[pyfunction]
+pub(crate) fn phantom_image(py: Python<'_>) -> Bound<'_, PyBytes> {
+    PyBytes::new(py, IMAGE)
+}

@@ -1,0 +1,135 @@
+"""A GPU that is not there, for a process that has not loaded torch yet.
+
+`load` puts the library of `floodmark-phantom` in front of CUDA's: its symbols are visible to all
+that is loaded afterwards. Sees: the settings, as text lines. Knows nothing of recordings.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+import tempfile
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from floodmark import _core
+
+
+class PhantomError(_core.FloodmarkError):
+    """A phantom GPU cannot be made here, or not any more."""
+
+
+_loaded: Phantom | None = None
+
+
+class Phantom:
+    """The phantom GPU of this process."""
+
+    def __init__(self, library: ctypes.CDLL, settings: dict[str, str], folder: str) -> None:
+        self.settings = settings
+        self.folder = folder
+        self.values: Any = None
+        self._library = library
+        library.floodmark_phantom_account.restype = ctypes.c_size_t
+        library.floodmark_phantom_account.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
+        library.floodmark_phantom_surety.argtypes = [ctypes.c_uint64, ctypes.c_uint64]
+        library.floodmark_phantom_set.argtypes = [ctypes.c_uint64, ctypes.c_uint64, ctypes.c_int]
+        library.floodmark_phantom_set.restype = None
+        library.floodmark_phantom_answer.argtypes = [ctypes.c_int, ctypes.c_int64]
+        library.floodmark_phantom_answer.restype = None
+
+    @property
+    def library(self) -> ctypes.CDLL:
+        """The library, for what asks it often."""
+        return self._library
+
+    def account(self) -> dict[str, list[dict[str, Any]]]:
+        """What the phantom could not do, and what it was asked for and did not know."""
+        size = 1 << 16
+        while True:
+            buffer = ctypes.create_string_buffer(size)
+            needed = self._library.floodmark_phantom_account(buffer, size)
+            if needed <= size:
+                break
+            size = needed
+        account: dict[str, list[dict[str, Any]]] = {"unsupported": [], "reads": [], "devices": []}
+        context = int(self.settings.get("context", 0))
+        for line in buffer.value.decode().splitlines():
+            kind, *facts = line.split()
+            if kind == "device":
+                _, capacity, _free, peak = map(int, facts)
+                device = {"capacity": capacity + context, "context": context}
+                account["devices"].append(device | {"peak_driver_bytes": peak})
+            elif kind != "reads":
+                name, count = facts
+                account["unsupported"].append({"library": kind, "name": name, "count": int(count)})
+        if self.values is not None:
+            account["reads"] = self.values.reads()
+        return account
+
+
+def loaded() -> Phantom | None:
+    """The phantom GPU of this process, if there is one."""
+    return _loaded
+
+
+def load(settings: str) -> Phantom:
+    """Make the machine of `settings` (lines `key=value`) the one that torch will find."""
+    global _loaded
+    pairs = dict(line.split("=", 1) for line in settings.splitlines() if line.strip())
+    if _loaded is not None:
+        raise PhantomError("there is a phantom GPU in this process already")
+    if "torch" in sys.modules:
+        raise PhantomError(
+            "torch was imported before the phantom GPU was there\n\n"
+            "hint: make the phantom GPU first, or use `floodmark estimate`"
+        )
+    if sys.platform != "linux":
+        raise PhantomError("a phantom GPU needs Linux")
+    pairs.setdefault("cuda", _cuda_version())
+    folder = tempfile.mkdtemp(prefix="floodmark-phantom-")
+    _loaded = Phantom(_start_library(pairs), pairs, folder)
+    _prepare_environment(folder)
+    return _loaded
+
+
+def _start_library(settings: dict[str, str]) -> ctypes.CDLL:
+    """Load the library from memory, with its symbols visible to all that comes after it."""
+    descriptor = os.memfd_create("libfloodmark_phantom.so")
+    try:
+        with open(descriptor, "wb", closefd=False) as file:
+            file.write(_core.phantom_image())
+        library = ctypes.CDLL(f"/proc/self/fd/{descriptor}", mode=ctypes.RTLD_GLOBAL)
+        error = ctypes.create_string_buffer(512)
+        text = "\n".join(f"{key}={value}" for key, value in settings.items())
+        # The stand-ins that this loads are known by numbers of descriptors, too: ours stays open.
+        if library.floodmark_phantom_start(text.encode(), error, len(error)):
+            raise PhantomError(f"the phantom GPU could not be made: {error.value.decode()}")
+        return library
+    finally:
+        os.close(descriptor)
+
+
+def _cuda_version() -> str:
+    """The CUDA that torch was built with, as 13000 for 13.0, without importing torch."""
+    spec = find_spec("torch")
+    if spec is None or spec.origin is None:
+        raise PhantomError("torch is not installed\n\nhint: `pip install torch`")
+    facts: dict[str, Any] = {}
+    exec(Path(spec.origin).with_name("version.py").read_text(), facts)
+    if not facts.get("cuda"):
+        raise PhantomError(
+            f"torch {facts.get('__version__', '')} was built without CUDA\n\n"
+            "hint: a phantom GPU needs the CUDA build of torch (on Linux, the one of PyPI)"
+        )
+    major, minor, *_ = str(facts["cuda"]).split(".")
+    return str(int(major) * 1000 + int(minor) * 10)
+
+
+def _prepare_environment(folder: str) -> None:
+    """Keep what compilers cache in a folder of our own: it is of no use on a real GPU."""
+    os.environ.pop("CUDA_VISIBLE_DEVICES", None)
+    os.environ["TRITON_CACHE_DIR"] = os.path.join(folder, "triton")
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.path.join(folder, "inductor")
