@@ -7,6 +7,7 @@ __all__ = [
     "Advice",
     "Diff",
     "FloodmarkError",
+    "Functions",
     "LabelSet",
     "Leaks",
     "Oom",
@@ -69,6 +70,22 @@ class RunPlan:
     def quiet(self) -> bool: ...
     @property
     def force(self) -> bool: ...
+
+@final
+class Functions:
+    """Stands where torch looks for a mode's `__torch_function__`."""
+
+    def __new__(
+        cls, values: object, tensor: type, parameter: type, getter: type, floats: list[object]
+    ) -> Functions: ...
+    def __call__(
+        self,
+        _mode: object,
+        func: object,
+        types: object,
+        args: tuple[object, ...],
+        kwargs: dict[str, object] | None = None,
+    ) -> object: ...
 
 @final
 class LabelSet:

@@ -19,9 +19,15 @@ pub(crate) fn give(answer: Option<i64>) {
     ANSWER.set(answer);
 }
 
-/// The answer to a read of that many bytes, where one was given.
+/// The answer to a read of that many bytes, where one was given. A single byte is a truth value that the
+/// operator checks its operands with: it is true, as its result on the host shows.
 pub(crate) fn given(length: u64) -> Option<[u8; 8]> {
-    ANSWER.get().filter(|_| length == 4 || length == 8).map(i64::to_le_bytes)
+    let answer = ANSWER.get()?;
+    match length {
+        1 => Some(1_i64.to_le_bytes()),
+        4 | 8 => Some(answer.to_le_bytes()),
+        _ => None,
+    }
 }
 
 /// Counts a read that nobody could answer.

@@ -10,6 +10,7 @@
 //! - [`memory`] hands out addresses up to a capacity; [`contents`] knows which bytes have a value.
 //! - [`runtime`], [`driver`] and a file for each library answer calls. What they do not know is refused
 //!   by name ([`unsupported`]), never answered with a success that would change what is allocated.
+//! - [`reuse`] sees when torch hands memory out again, so that no old value is taken for a new one.
 //! - [`stand_ins`] claims the file names of CUDA's libraries; [`control`] is what our own Python calls.
 //!
 //! It knows nothing of traces, and nothing links it.
@@ -24,6 +25,7 @@ mod driver;
 mod machine;
 mod memory;
 mod nvml;
+mod reuse;
 mod runtime;
 mod settings;
 mod stand_ins;

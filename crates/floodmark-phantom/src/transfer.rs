@@ -82,14 +82,15 @@ unsafe fn copy_in(to: u64, from: u64, length: u64) {
 }
 
 unsafe fn copy_out(to: u64, from: u64, length: u64) {
+    // It comes first: an operator's own memory may lie where a value was before.
+    if let Some(answer) = answer::given(length) {
+        // SAFETY: the answer has eight bytes, and the target at least as many as are copied.
+        return unsafe { copy_bytes(to, answer.as_ptr() as u64, length) };
+    }
     let contents = contents();
     if contents.surety(from, length) != Surety::Nothing {
         // SAFETY: the caller's contract for the target; the source is a device's, with a value in it.
         return unsafe { copy_bytes(to, from, length) };
-    }
-    if let Some(answer) = answer::given(length) {
-        // SAFETY: the answer has eight bytes, and the target at least as many as are copied.
-        return unsafe { copy_bytes(to, answer.as_ptr() as u64, length) };
     }
     answer::note_unanswered(length);
     let Ok(bytes) = usize::try_from(length) else { return };

@@ -5,6 +5,7 @@
 
 mod answers;
 mod errors;
+mod functions;
 mod phantom;
 mod program;
 mod recorder;
@@ -19,6 +20,8 @@ mod _core {
     use super::answers::{Advice, Diff, Leaks, Oom, Simulation};
     #[pymodule_export]
     use super::errors::{FloodmarkError, SnapshotError};
+    #[pymodule_export]
+    use super::functions::Functions;
     #[pymodule_export]
     use super::phantom::phantom_image;
     #[pymodule_export]

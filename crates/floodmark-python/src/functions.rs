@@ -1,0 +1,217 @@
+//! Every call of torch that a program on a phantom GPU makes passes here; few are looked at.
+//!
+//! torch calls `Functions` where a mode's `__torch_function__` would be called. It is native so that no Python
+//! frame of ours lies on the stack while torch allocates, and so that calls on floating-point data, which
+//! are nearly all, lose little. What is to be done about values is decided in Python (`_values.py`).
+//!
+//! It stands at torch's functions and not at its operators (`__torch_dispatch__`): while any mode of that
+//! kind is active, torch's own derivative formulas and its choice of attention kernels take other ways,
+//! and allocate differently.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PyTuple};
+
+/// What a function is, as `_values.classify` numbers it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// Its results lie in its arguments, or are nobody's business: it is run, and no more.
+    Through,
+    /// Its arguments and results are looked at.
+    Look,
+    /// It writes to an argument: `_values` is told, whatever the data are.
+    Write,
+    /// It reads values: `_values` is told before and after.
+    Read,
+}
+
+/// A float tensor of at most so many numbers may have a value that is worth keeping.
+const SMALL: usize = 1024;
+
+struct Function {
+    kind: Kind,
+    /// Kept, so that the address by which it is found stays its own.
+    _itself: Py<PyAny>,
+}
+
+/// Stands where torch looks for a mode's `__torch_function__`.
+#[pyclass(frozen, module = "floodmark._core")]
+pub(crate) struct Functions {
+    values: Py<PyAny>,
+    tensor: Py<PyAny>,
+    parameter: Py<PyAny>,
+    /// What reads an attribute: made anew for each call.
+    getter: Py<PyAny>,
+    /// The floating-point types.
+    floats: Vec<usize>,
+    known: Mutex<HashMap<usize, Function>>,
+}
+
+#[pymethods]
+impl Functions {
+    #[new]
+    fn new(
+        values: Py<PyAny>,
+        tensor: Py<PyAny>,
+        parameter: Py<PyAny>,
+        getter: Py<PyAny>,
+        floats: &Bound<'_, PyList>,
+    ) -> Self {
+        let floats = floats.iter().map(|dtype| dtype.as_ptr() as usize).collect();
+        Self { values, tensor, parameter, getter, floats, known: Mutex::default() }
+    }
+
+    /// Called by torch for every function of its own.
+    #[pyo3(signature = (_mode, func, types, args, kwargs=None))]
+    fn __call__<'py>(
+        &self,
+        py: Python<'py>,
+        _mode: &Bound<'py, PyAny>,
+        func: &Bound<'py, PyAny>,
+        types: &Bound<'py, PyAny>,
+        args: &Bound<'py, PyTuple>,
+        kwargs: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let kind = self.kind(func)?;
+        if kind == Kind::Through || !self.are_plain(types)? {
+            return func.call(args, kwargs);
+        }
+        let values = self.values.bind(py);
+        if kind == Kind::Read {
+            if !self.has_device(args.as_any())? {
+                return func.call(args, kwargs);
+            }
+            let answer = values.call_method1(intern!(py, "before"), (func, args, kwargs))?;
+            if !answer.is_none() {
+                return answer.get_item(0);
+            }
+            let out = func.call(args, kwargs);
+            values.call_method0(intern!(py, "end_of_read"))?;
+            return values.call_method1(intern!(py, "after"), (func, args, kwargs, out?));
+        }
+        let out = func.call(args, kwargs)?;
+        let is_seen = (kind == Kind::Write && self.has_device(args.as_any())?)
+            || self.has_value(args.as_any())?
+            || kwargs
+                .is_some_and(|kwargs| self.has_value(kwargs.values().as_any()).unwrap_or(true))
+            || self.has_value(&out)?
+            || (!self.has_device(args.as_any())? && self.has_device(&out)? && is_small(&out))
+            || self.leaves_the_device(&out, args)?;
+        if is_seen {
+            return values.call_method1(intern!(py, "after"), (func, args, kwargs, out));
+        }
+        Ok(out)
+    }
+}
+
+impl Functions {
+    fn kind(&self, func: &Bound<'_, PyAny>) -> PyResult<Kind> {
+        if func.get_type().is(&self.getter) {
+            return Ok(Kind::Through);
+        }
+        let key = func.as_ptr() as usize;
+        let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(function) = known().get(&key) {
+            return Ok(function.kind);
+        }
+        let py = func.py();
+        let number: u8 =
+            self.values.bind(py).call_method1(intern!(py, "classify"), (func,))?.extract()?;
+        let kind = match number {
+            0 => Kind::Through,
+            1 => Kind::Look,
+            2 => Kind::Write,
+            _ => Kind::Read,
+        };
+        known().insert(key, Function { kind, _itself: func.clone().unbind() });
+        Ok(kind)
+    }
+
+    /// Whether no subclass of tensors is among the arguments: those take themselves apart.
+    fn are_plain(&self, types: &Bound<'_, PyAny>) -> PyResult<bool> {
+        if types.len()? == 0 {
+            return Ok(true);
+        }
+        for kind in types.try_iter()? {
+            let kind = kind?;
+            if !kind.is(&self.tensor) && !kind.is(&self.parameter) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn is_tensor(&self, value: &Bound<'_, PyAny>) -> bool {
+        let kind = value.get_type();
+        kind.is(&self.tensor) || kind.is(&self.parameter)
+    }
+
+    /// Whether any tensor in the value, or in its lists, is as `is_so` says.
+    fn any_tensor<'py>(
+        &self,
+        value: &Bound<'py, PyAny>,
+        is_so: &impl Fn(&Bound<'py, PyAny>) -> PyResult<bool>,
+    ) -> PyResult<bool> {
+        if self.is_tensor(value) {
+            return is_so(value);
+        }
+        if let Ok(items) = value.cast::<PyTuple>() {
+            return items
+                .iter()
+                .try_fold(false, |found, item| Ok(found || self.any_tensor(&item, is_so)?));
+        }
+        if let Ok(items) = value.cast::<PyList>() {
+            return items
+                .iter()
+                .try_fold(false, |found, item| Ok(found || self.any_tensor(&item, is_so)?));
+        }
+        Ok(false)
+    }
+
+    fn has_device(&self, value: &Bound<'_, PyAny>) -> PyResult<bool> {
+        self.any_tensor(value, &is_on_device)
+    }
+
+    /// Whether a tensor among these could have a value: integers, truth values, and few floats.
+    fn has_value(&self, value: &Bound<'_, PyAny>) -> PyResult<bool> {
+        self.any_tensor(value, &|tensor| {
+            if !is_on_device(tensor)? {
+                return Ok(false);
+            }
+            let py = tensor.py();
+            let dtype = tensor.getattr(intern!(py, "dtype"))?.as_ptr() as usize;
+            if !self.floats.contains(&dtype) {
+                return Ok(true);
+            }
+            let count: usize = tensor.call_method0(intern!(py, "numel"))?.extract()?;
+            Ok(count <= SMALL
+                && self
+                    .values
+                    .bind(py)
+                    .call_method1(intern!(py, "is_kept"), (tensor,))?
+                    .is_truthy()?)
+        })
+    }
+
+    /// Whether something of a device was copied to the host.
+    fn leaves_the_device(
+        &self,
+        out: &Bound<'_, PyAny>,
+        args: &Bound<'_, PyTuple>,
+    ) -> PyResult<bool> {
+        Ok(self.is_tensor(out) && !is_on_device(out)? && self.has_device(args.as_any())?)
+    }
+}
+
+fn is_on_device(tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
+    tensor.getattr(intern!(tensor.py(), "is_cuda"))?.is_truthy()
+}
+
+/// Whether a new tensor is so small that it may be worth a value.
+fn is_small(out: &Bound<'_, PyAny>) -> bool {
+    let count = out.call_method0(intern!(out.py(), "numel"));
+    count.and_then(|count| count.extract::<usize>()).is_ok_and(|count| count <= SMALL)
+}

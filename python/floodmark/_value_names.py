@@ -1,0 +1,50 @@
+"""Functions of torch by what they do to values, by name.
+
+A function that is in none of these sets makes its results from its arguments. Knows nothing else.
+"""
+
+#: Functions that only look at a tensor, or give a view of it.
+LOOKS = {
+    "__get__", "__hash__", "__len__", "__iter__", "__dir__", "__repr__", "__format__",
+    "__reduce_ex__", "__deepcopy__", "__setstate__", "size", "dim", "ndimension", "stride",
+    "numel", "nelement", "element_size", "storage_offset", "data_ptr", "is_contiguous",
+    "is_floating_point", "is_complex", "get_device", "view", "view_as", "expand", "expand_as",
+    "permute", "transpose", "t", "squeeze", "unsqueeze", "detach", "unbind", "chunk", "split",
+    "split_with_sizes", "select", "narrow", "unfold", "as_strided", "swapaxes", "swapdims",
+    "movedim", "diagonal", "requires_grad_", "retain_grad", "register_hook", "backward",
+    "untyped_storage", "storage", "has_names", "is_pinned", "record_stream", "is_shared",
+    "share_memory_", "broadcast_tensors", "tensor_split", "result_type", "can_cast",
+    "promote_types", "is_same_size", "is_set_to", "is_inference",
+    "register_post_accumulate_grad_hook", "detach_", "numpy", "__array__", "grad",
+    "get_rng_state",
+}  # fmt: skip
+#: Functions that give a number to Python.
+NUMBERS = {
+    "item", "tolist", "__bool__", "__int__", "__float__", "__index__", "__complex__",
+    "__contains__", "is_nonzero", "equal", "allclose",
+}  # fmt: skip
+#: Functions that need a number in the middle to know how much to allocate.
+COUNTS = {
+    "nonzero", "argwhere", "masked_select", "unique", "_unique2", "_unique", "unique_dim",
+    "unique_consecutive", "_unique_impl", "_unique_consecutive_impl", "_return_output",
+    "repeat_interleave", "bincount", "one_hot", "__getitem__", "__setitem__", "index_put",
+    "index_put_", "where",
+}  # fmt: skip
+#: In those, what is read is the largest index and not how many there are.
+LARGEST = {
+    "bincount", "one_hot",
+}  # fmt: skip
+#: Functions that copy.
+COPIES = {
+    "to", "cpu", "cuda", "copy_", "clone", "contiguous", "type", "float", "half", "bfloat16",
+}  # fmt: skip
+#: Functions that set all of what they write to, so that what was there before does not matter.
+OVERWRITES = {
+    "copy_", "fill_", "zero_", "random_", "bernoulli_", "set_", "normal_", "uniform_",
+}  # fmt: skip
+#: Functions that give random numbers.
+RANDOM = {
+    "randint", "randint_like", "randperm", "random_", "bernoulli", "bernoulli_", "multinomial",
+    "poisson", "geometric_", "rand", "randn", "rand_like", "randn_like", "normal", "normal_",
+    "uniform_", "exponential_", "cauchy_", "log_normal_", "dropout", "rrelu",
+}  # fmt: skip
