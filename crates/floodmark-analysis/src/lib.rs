@@ -7,6 +7,7 @@
 //! - [`report()`]: what filled a device at a moment, grouped [`By`] line, module, tensor, ….
 //! - [`diff()`]: what grew between two traces.
 //! - [`leaks()`]: which lines hold more from step to step.
+//! - [`estimate()`]: whether a program fits on the card that it was not run on.
 //! - [`idle()`], [`stale_gradients()`], [`optimizer_temporaries()`]: what was there at a moment and might
 //!   not have been; with the ids of the allocations, for whoever asks what would be without them.
 //! - [`summary()`]: the whole recording in a few numbers.
@@ -19,6 +20,7 @@ mod at;
 mod avoidable;
 mod context;
 mod diff;
+mod estimate;
 mod fragmentation;
 mod idle;
 mod leaks;
@@ -53,6 +55,7 @@ pub use avoidable::{Avoidable, optimizer_temporaries, stale_gradients};
 pub use categories::category;
 pub use context::{Context, Phase};
 pub use diff::{Both, Diff, DiffDetail, DiffError, DiffRow, Limit, Peaks, Total, diff};
+pub use estimate::{DeviceEstimate, Estimate, estimate};
 pub use fragmentation::{Fragmentation, FragmentationAt, FragmentationReport};
 pub use idle::{Idle, IdleLine, idle};
 pub use leaks::{Leak, Leaks, leaks};

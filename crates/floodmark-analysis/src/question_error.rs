@@ -36,6 +36,9 @@ pub enum QuestionError {
         /// The one with the failed request.
         failed: Device,
     },
+    /// The recording is of a real device.
+    #[error("the trace is no estimate: its devices were there")]
+    NoPhantom,
     /// Growth from step to step cannot be told from the first steps' own.
     #[error(
         "finished steps in this trace: {finished}; growth from step to step shows from {needed} on"
@@ -71,6 +74,7 @@ impl Hint for QuestionError {
                 Some("`floodmark report --at peak` shows the moment that came nearest to it")
             }
             Self::NoOomOn { .. } => Some("choose that one with `--device`"),
+            Self::NoPhantom => Some("`floodmark info` says what a recording holds"),
             Self::TooFewSteps { .. } => {
                 Some("record more steps; where no optimizer ends them, `floodmark.step()` does")
             }

@@ -4,6 +4,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::phantom::Phantom;
+
 /// A device that the program could see.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -62,6 +64,9 @@ pub struct Header {
     pub not_recorded: Vec<String>,
     /// Whether blocks from before the recording are in it.
     pub has_base: bool,
+    /// The GPU that was played, where none was there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub phantom: Option<Phantom>,
 }
 
 /// How a recording ended: the last frame of a finished file.

@@ -10,6 +10,7 @@ mod advice;
 mod avoidable;
 mod context;
 mod diff;
+mod estimate;
 mod fragmentation;
 mod groupings;
 mod idle;

@@ -1,0 +1,167 @@
+//! Whether a program fits on a card, from its recording on a phantom of it.
+//!
+//! A program fits when every request was met. What it needs of a device is the most that was taken from
+//! the driver, by torch or by others, and the context. Of a device that ran out only a lower bound is
+//! known: what was reserved when the request failed, and the segment that torch asked for.
+
+use floodmark_trace::{
+    Bytes, Device, Losses, Phantom, PhantomEnd, PhantomRead, Subject, Trace, UnsupportedCall,
+};
+use serde::Serialize;
+
+use crate::at::At;
+use crate::moment::Moment;
+use crate::oom::oom;
+use crate::question_error::QuestionError;
+use crate::report::{By, FORMAT, Question, report};
+use crate::row::Row;
+use crate::summary::{DeviceSummary, summary};
+
+/// The answer. Its JSON is a contract, as that of a [`Report`](crate::Report).
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Estimate {
+    /// The version of floodmark that answers.
+    pub floodmark: &'static str,
+    /// [`FORMAT`].
+    pub format: u32,
+    /// Whether every request was met; none when the program failed for another reason.
+    pub fits: Option<bool>,
+    /// The card's profile.
+    pub gpu: String,
+    /// Whether that profile was compared with the card itself.
+    pub is_checked: bool,
+    /// How the program ended.
+    pub ended: PhantomEnd,
+    /// What it died of; empty when it did not.
+    pub error: String,
+    /// Which rank this is, of how many.
+    pub rank: Option<u32>,
+    /// How many ranks there are.
+    pub world_size: Option<u32>,
+    /// How many steps ended.
+    pub steps: u32,
+    /// The highest of all devices.
+    pub peak_allocated: Bytes,
+    /// The highest of all devices.
+    pub peak_reserved: Bytes,
+    /// Every device that was used.
+    pub devices: Vec<DeviceEstimate>,
+    /// Values that were read back and were not known.
+    pub reads: Vec<PhantomRead>,
+    /// Calls that were refused.
+    pub unsupported: Vec<UnsupportedCall>,
+    /// What is missing from the recording.
+    pub losses: Losses,
+}
+
+/// What a program needs of one device.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct DeviceEstimate {
+    /// Which.
+    pub device: Device,
+    /// What the driver calls it.
+    pub name: String,
+    /// Its memory.
+    pub capacity: Bytes,
+    /// The most that torch had allocated.
+    pub peak_allocated: Bytes,
+    /// The most that torch had reserved.
+    pub peak_reserved: Bytes,
+    /// What others took from the driver beyond that.
+    pub outside: Bytes,
+    /// What the context and the libraries take.
+    pub context: Bytes,
+    /// All of these together.
+    pub needed: Bytes,
+    /// Whether more is needed than `needed`: a request failed, and nobody knows what would have followed.
+    pub is_lower_bound: bool,
+    /// What is left of the capacity.
+    pub headroom: Bytes,
+    /// The moment of the highest allocation.
+    pub at: Moment,
+    /// The last request that failed.
+    pub failed: Option<Moment>,
+    /// What filled it at that moment, by category.
+    pub categories: Vec<Row>,
+}
+
+/// Says whether a program fits.
+pub fn estimate(trace: &Trace) -> Result<Estimate, QuestionError> {
+    let phantom = trace.header.phantom.as_ref().ok_or(QuestionError::NoPhantom)?;
+    let found = summary(trace);
+    let used = found.devices.iter().filter(|device| !device.device.is_cpu());
+    let devices = used
+        .map(|device| one(trace, phantom, device))
+        .collect::<Result<Vec<_>, QuestionError>>()?;
+    let ran_out = phantom.ended == PhantomEnd::OutOfMemory
+        || devices.iter().any(|device| device.failed.is_some());
+    let is_whole = matches!(phantom.ended, PhantomEnd::Done | PhantomEnd::Steps);
+    let highest = |of: fn(&DeviceEstimate) -> Bytes| devices.iter().map(of).max();
+    Ok(Estimate {
+        floodmark: env!("CARGO_PKG_VERSION"),
+        format: FORMAT,
+        fits: (ran_out || is_whole).then_some(!ran_out),
+        gpu: phantom.gpu.clone(),
+        is_checked: phantom.is_checked,
+        ended: phantom.ended,
+        error: phantom.error.clone(),
+        rank: trace.header.rank,
+        world_size: trace.header.world_size,
+        steps: found.steps,
+        peak_allocated: highest(|device| device.peak_allocated).unwrap_or_default(),
+        peak_reserved: highest(|device| device.peak_reserved).unwrap_or_default(),
+        devices,
+        reads: phantom.reads.clone(),
+        unsupported: phantom.unsupported.clone(),
+        losses: found.losses,
+    })
+}
+
+fn one(
+    trace: &Trace,
+    phantom: &Phantom,
+    found: &DeviceSummary,
+) -> Result<DeviceEstimate, QuestionError> {
+    let device = found.device;
+    let about = phantom.devices.get(usize::try_from(device.index).unwrap_or(0));
+    let about = about.cloned().unwrap_or_default();
+    let (capacity, context) = (Bytes(about.capacity), Bytes(about.context));
+    let question = Question {
+        device: Some(device),
+        by: By::Category,
+        at: At::Peak,
+        top: None,
+        torch_frames: false,
+    };
+    let peak_reserved = found.reserved_peak.unwrap_or_default();
+    let outside = Bytes(about.peak_driver_bytes).saturating_sub(peak_reserved);
+    let mut needed = peak_reserved + outside + context;
+    let failed = if has_failed(trace, device) {
+        let failed = oom(trace, Some(device), Some(0))?;
+        let asked = failed.reserved.unwrap_or_default() + failed.segment.unwrap_or_default();
+        needed = needed.max(asked + outside + context);
+        Some(failed.at)
+    } else {
+        None
+    };
+    Ok(DeviceEstimate {
+        device,
+        name: found.name.clone(),
+        capacity,
+        peak_allocated: found.peak,
+        peak_reserved,
+        outside,
+        context,
+        needed,
+        is_lower_bound: failed.is_some(),
+        headroom: capacity.saturating_sub(needed),
+        at: found.at.clone(),
+        failed,
+        categories: report(trace, &question)?.rows,
+    })
+}
+
+fn has_failed(trace: &Trace, device: Device) -> bool {
+    let mut failed = trace.events.iter().filter(|event| matches!(event.subject, Subject::Oom(_)));
+    failed.any(|event| event.device == device)
+}
