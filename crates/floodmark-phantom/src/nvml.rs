@@ -167,3 +167,70 @@ unsafe extern "C" fn nvmlDeviceGetMigMode(_h: u64, now: *mut c_uint, later: *mut
     }
     SUCCESS
 }
+
+/// A process that uses a device, in the first version of the struct.
+#[repr(C)]
+struct Process {
+    pid: c_uint,
+    used: u64,
+}
+
+/// The same in the versions 2 and 3.
+#[repr(C)]
+struct ProcessOfInstance {
+    process: Process,
+    instances: [c_uint; 2],
+}
+
+/// What this process uses of a device: it is the only one there. torch names it when memory runs out.
+fn this_process(handle: u64) -> Option<Process> {
+    let (machine, device) = (machine()?, device_of(handle)?);
+    let free = machine.memory(device)?.free_bytes();
+    Some(Process { pid: std::process::id(), used: machine.settings.memory - free })
+}
+
+/// One entry for a caller's list that has room for `*count`.
+unsafe fn put_only<T>(count: *mut c_uint, list: *mut T, only: T) -> i32 {
+    // SAFETY: the caller's pointers, by the library's contract: `list` has room for `*count`.
+    unsafe {
+        let room = count.read();
+        put(count, 1);
+        if room == 0 {
+            return INSUFFICIENT_SIZE;
+        }
+        put(list, only);
+    }
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvmlDeviceGetComputeRunningProcesses(
+    handle: u64,
+    count: *mut c_uint,
+    list: *mut Process,
+) -> i32 {
+    let Some(process) = this_process(handle) else { return INVALID_ARGUMENT };
+    // SAFETY: the caller's pointers, by the library's contract.
+    unsafe { put_only(count, list, process) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvmlDeviceGetComputeRunningProcesses_v2(
+    handle: u64,
+    count: *mut c_uint,
+    list: *mut ProcessOfInstance,
+) -> i32 {
+    let Some(process) = this_process(handle) else { return INVALID_ARGUMENT };
+    // SAFETY: the caller's pointers, by the library's contract. An instance of all ones is none.
+    unsafe { put_only(count, list, ProcessOfInstance { process, instances: [c_uint::MAX; 2] }) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvmlDeviceGetComputeRunningProcesses_v3(
+    handle: u64,
+    count: *mut c_uint,
+    list: *mut ProcessOfInstance,
+) -> i32 {
+    // SAFETY: the same function under a newer name.
+    unsafe { nvmlDeviceGetComputeRunningProcesses_v2(handle, count, list) }
+}
