@@ -45,7 +45,9 @@ class _Finder(importlib.abc.MetaPathFinder):
     ) -> importlib.machinery.ModuleSpec | None:
         if fullname != self._name:
             return None
-        for finder in sys.meta_path:
+        # Only those behind us: another watch asks the others too, and would ask us again.
+        behind = sys.meta_path.index(self) + 1 if self in sys.meta_path else 0
+        for finder in sys.meta_path[behind:]:
             find = getattr(finder, "find_spec", None)
             if finder is self or find is None:
                 continue
