@@ -12,17 +12,20 @@
 Importing floodmark does not import torch and does not initialise CUDA.
 """
 
-from floodmark._core import FloodmarkError, SnapshotError, __version__
+from floodmark._core import FloodmarkError, PhantomError, SnapshotError, __version__
+from floodmark._played import phantom
 from floodmark._recorder import Recorder, is_recording, mark, phase, start, step, stop, trace
-from floodmark._trace import Advice, Diff, Leaks, Moment, Oom, Report, Simulation, Trace
+from floodmark._trace import Advice, Diff, Estimate, Leaks, Moment, Oom, Report, Simulation, Trace
 
 __all__ = [
     "Advice",
     "Diff",
+    "Estimate",
     "FloodmarkError",
     "Leaks",
     "Moment",
     "Oom",
+    "PhantomError",
     "Recorder",
     "Report",
     "Simulation",
@@ -31,6 +34,7 @@ __all__ = [
     "__version__",
     "is_recording",
     "mark",
+    "phantom",
     "phase",
     "start",
     "step",

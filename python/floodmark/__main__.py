@@ -9,9 +9,13 @@ from floodmark import _core
 
 def main() -> int:
     """Do what the command line says; the exit status."""
-    answer = _core.main(["floodmark", *sys.argv[1:]])
+    answer = _core.main(["floodmark", *sys.argv[1:]], sys.executable or "python3")
     if isinstance(answer, int):
         return answer
+    if isinstance(answer, _core.EstimatePlan):
+        from floodmark._estimate import estimate
+
+        return estimate(answer)
     from floodmark._run import run
 
     return run(answer)

@@ -15,11 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from floodmark import _core
-
-
-class PhantomError(_core.FloodmarkError):
-    """A phantom GPU cannot be made here, or not any more."""
-
+from floodmark._core import PhantomError
 
 _loaded: Phantom | None = None
 

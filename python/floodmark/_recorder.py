@@ -27,7 +27,7 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any
 
-from floodmark import _base, _compat, _core, _names
+from floodmark import _base, _compat, _core, _names, _played
 from floodmark._import_watch import ImportWatch
 from floodmark._optimizers import OptimizerHooks
 from floodmark._proof import choose_way
@@ -114,6 +114,8 @@ class _Session:
             "recorded": ["stacks"] if stacks else [],
             "not_recorded": not_recorded,
         }
+        # Also of a program that is killed: nobody may take its figures for a real card's.
+        self._tell_of_phantom(is_over=False)
         _core.start(
             os.fspath(path),
             cpu=cpu,
@@ -128,6 +130,11 @@ class _Session:
 
     def _update_header(self) -> None:
         _core.update_header(json.dumps(self._header))
+
+    def _tell_of_phantom(self, *, is_over: bool) -> None:
+        played = _played.played()
+        if played is not None:
+            self._header["phantom"] = played.about(is_over=is_over)
 
     def _not_recorded(self, what: str) -> None:
         self._header["not_recorded"].append(what)
@@ -216,6 +223,9 @@ class _Session:
                 self._watch.stop()
             if self._optimizers is not None:
                 self._optimizers.remove()
+        with contextlib.suppress(Exception):
+            self._tell_of_phantom(is_over=True)
+            self._update_header()
         written = _core.stop()
         with contextlib.suppress(Exception):
             _names.forget_all()

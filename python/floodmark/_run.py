@@ -23,38 +23,61 @@ _OUTSIDE = (_HERE, "<frozen runpy>", runpy.__file__)
 
 def run(plan: _core.RunPlan) -> int:
     """Run the program of `plan` under a recorder. Returns only when it could not be begun."""
-    path = _output_path(plan)
-    if path is None:
-        return 1
-    recorder = Recorder(
-        path,
-        devices=plan.devices,
-        stacks=plan.stacks,
-        ops=plan.ops,
-        max_memory=plan.max_memory,
-        follow_fork=plan.follow_fork,
-    )
-    code = None if plan.script is None else _compile(os.fspath(plan.script))
-    if plan.script is not None and code is None:
-        return 1
-    recorder.start()
-    if recorder.failure:
+    program = Program.of(plan)
+    if program is None or not program.start():
         return 1
     # First in, last out: whatever the program does at its exit is still recorded.
-    atexit.register(_finish, recorder, plan.quiet, os.getpid())
-    try:
-        if plan.script is not None and code is not None:
-            _run_script(os.fspath(plan.script), code, plan.args)
-        else:
-            sys.argv = [str(plan.module), *map(os.fsdecode, plan.args)]
-            sys.path[0] = os.getcwd()
-            runpy.run_module(str(plan.module), run_name="__main__", alter_sys=True)
-    except SystemExit:
-        raise
-    except BaseException:
-        _hide_our_frames()
-        raise
+    atexit.register(_finish, program.recorder, plan.quiet, os.getpid())
+    program.run()
     return 0
+
+
+class Program:
+    """A program that can be begun, and its recorder."""
+
+    def __init__(self, plan: _core.RunPlan, path: Path, code: CodeType | None) -> None:
+        self._plan = plan
+        self._code = code
+        self.recorder = Recorder(
+            path,
+            devices=plan.devices,
+            stacks=plan.stacks,
+            ops=plan.ops,
+            max_memory=plan.max_memory,
+            follow_fork=plan.follow_fork,
+        )
+
+    @classmethod
+    def of(cls, plan: _core.RunPlan) -> Program | None:
+        """The program of a plan; what is wrong with it has been said where there is none."""
+        path = _output_path(plan)
+        if path is None:
+            return None
+        code = None if plan.script is None else _compile(os.fspath(plan.script))
+        if plan.script is not None and code is None:
+            return None
+        return cls(plan, path, code)
+
+    def start(self) -> bool:
+        """Begin to record; whether that could be done."""
+        self.recorder.start()
+        return not self.recorder.failure
+
+    def run(self) -> None:
+        """Run it; what it raises is raised."""
+        plan = self._plan
+        try:
+            if plan.script is not None and self._code is not None:
+                _run_script(os.fspath(plan.script), self._code, plan.args)
+            else:
+                sys.argv = [str(plan.module), *map(os.fsdecode, plan.args)]
+                sys.path[0] = os.getcwd()
+                runpy.run_module(str(plan.module), run_name="__main__", alter_sys=True)
+        except SystemExit:
+            raise
+        except BaseException:
+            _hide_our_frames()
+            raise
 
 
 def _output_path(plan: _core.RunPlan) -> Path | None:

@@ -25,7 +25,13 @@ class Answer:
 
     def __init__(
         self,
-        core: _core.Report | _core.Diff | _core.Leaks | _core.Simulation | _core.Oom | _core.Advice,
+        core: _core.Report
+        | _core.Diff
+        | _core.Leaks
+        | _core.Simulation
+        | _core.Oom
+        | _core.Advice
+        | _core.Estimate,
     ) -> None:
         self._answer = core
         self._json: dict[str, Any] | None = None
@@ -181,6 +187,33 @@ class Advice(Answer):
         return list(self.to_dict()["notes"])
 
 
+class Estimate(Answer):
+    """Whether a program fits on the card that it was not run on: a row for each device."""
+
+    _rows = "devices"
+
+    @property
+    def fits(self) -> bool | None:
+        """Whether every request was met; None when the program failed for another reason."""
+        fits: bool | None = self.to_dict()["fits"]
+        return fits
+
+    @property
+    def device(self) -> str:
+        """The device that needs most."""
+        return str(max(self.rows, key=lambda row: int(row["needed"]))["device"])
+
+    @property
+    def peak_allocated(self) -> int:
+        """The most that torch had allocated on a device."""
+        return int(self.to_dict()["peak_allocated"])
+
+    @property
+    def peak_reserved(self) -> int:
+        """The most that torch had reserved on a device."""
+        return int(self.to_dict()["peak_reserved"])
+
+
 class Moment:
     """A moment on a device; its methods say what was there."""
 
@@ -333,6 +366,10 @@ class Trace:
     def advise(self, device: str | None = None) -> Advice:
         """What `floodmark advise` prints, as a value: changes, with the bytes that each saves."""
         return Advice(self._core.advise(device=device))
+
+    def estimate(self) -> Estimate:
+        """What `floodmark estimate` prints at its end, as a value."""
+        return Estimate(self._core.estimate())
 
     def end(self, device: str | None = None) -> Moment:
         """The end of the recording."""

@@ -41,4 +41,6 @@ answers! {
     Oom(floodmark_analysis::OomReport);
     /// What to change.
     Advice(floodmark_analysis::AdviceReport);
+    /// Whether a program fits.
+    Estimate(floodmark_analysis::Estimate);
 }

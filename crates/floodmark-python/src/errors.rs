@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fmt::Write;
 use std::path::Path;
 
-use floodmark::OpenError;
+use floodmark::{GpuError, OpenError};
 use floodmark_analysis::{DiffError, QuestionError, SimulationError};
 use floodmark_probe::StartError;
 use floodmark_trace::Hint;
@@ -23,6 +23,13 @@ create_exception!(
     SnapshotError,
     FloodmarkError,
     "A file looks like a pickle and cannot be read as a torch memory snapshot."
+);
+
+create_exception!(
+    floodmark._core,
+    PhantomError,
+    FloodmarkError,
+    "A GPU that is not there cannot be played in this process; the message says why and what to do."
 );
 
 /// The error, its causes and the way out, on one line each.
@@ -59,6 +66,10 @@ pub(crate) fn from_simulation(error: &SimulationError) -> PyErr {
         SimulationError::Config(_) => PyValueError::new_err(message(error)),
         _ => FloodmarkError::new_err(message(error)),
     }
+}
+
+pub(crate) fn from_gpu(error: &GpuError) -> PyErr {
+    PhantomError::new_err(message(error))
 }
 
 pub(crate) fn from_question(error: &QuestionError) -> PyErr {

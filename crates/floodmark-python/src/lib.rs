@@ -17,15 +17,15 @@ use pyo3::prelude::*;
 #[pymodule(gil_used = false)]
 mod _core {
     #[pymodule_export]
-    use super::answers::{Advice, Diff, Leaks, Oom, Simulation};
+    use super::answers::{Advice, Diff, Estimate, Leaks, Oom, Simulation};
     #[pymodule_export]
-    use super::errors::{FloodmarkError, SnapshotError};
+    use super::errors::{FloodmarkError, PhantomError, SnapshotError};
     #[pymodule_export]
     use super::functions::Functions;
     #[pymodule_export]
     use super::phantom::phantom_image;
     #[pymodule_export]
-    use super::program::{RunPlan, main};
+    use super::program::{EstimatePlan, PhantomMachine, RunPlan, main};
     #[pymodule_export]
     use super::recorder::{
         LabelSet, attach_torch, attach_tracker, attend, base, begin_phase, define_label, end_phase,

@@ -4,7 +4,10 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use floodmark::{Outcome, Target};
+use floodmark_trace::Bytes;
 use pyo3::prelude::*;
+
+use crate::errors::from_gpu;
 
 /// What `floodmark run` was asked to do.
 #[pyclass(frozen, get_all, module = "floodmark._core")]
@@ -23,31 +26,93 @@ pub(crate) struct RunPlan {
     force: bool,
 }
 
+impl From<floodmark::RunPlan> for RunPlan {
+    fn from(plan: floodmark::RunPlan) -> Self {
+        let (script, module) = match plan.target {
+            Target::Script(path) => (Some(path), None),
+            Target::Module(name) => (None, Some(name)),
+        };
+        Self {
+            output: plan.output,
+            script,
+            module,
+            args: plan.args,
+            devices: plan.devices.map(|all| all.iter().map(ToString::to_string).collect()),
+            stacks: plan.stacks,
+            ops: plan.ops,
+            max_memory: plan.max_memory_bytes,
+            follow_fork: plan.follow_fork,
+            quiet: plan.quiet,
+            force: plan.force,
+        }
+    }
+}
+
+/// A machine with GPUs that are not there.
+#[pyclass(frozen, get_all, module = "floodmark._core")]
+pub(crate) struct PhantomMachine {
+    gpu: String,
+    name: String,
+    is_checked: bool,
+    memory: u64,
+    context: u64,
+    gpus: u32,
+    rank: Option<u32>,
+    world: Option<u32>,
+    settings: String,
+}
+
+impl From<floodmark::PhantomMachine> for PhantomMachine {
+    fn from(machine: floodmark::PhantomMachine) -> Self {
+        Self {
+            settings: machine.settings(),
+            gpu: machine.gpu,
+            name: machine.profile.name,
+            is_checked: machine.profile.checked,
+            memory: machine.profile.memory,
+            context: machine.profile.context,
+            gpus: machine.gpus,
+            rank: machine.ranks.map(|(rank, _)| rank),
+            world: machine.ranks.map(|(_, world)| world),
+        }
+    }
+}
+
+#[pymethods]
+impl PhantomMachine {
+    /// Finds the card of a name, or of a TOML file.
+    #[new]
+    #[pyo3(signature = (gpu, *, memory = None, gpus = 1))]
+    fn new(gpu: &str, memory: Option<u64>, gpus: u32) -> PyResult<Self> {
+        let machine = floodmark::PhantomMachine::new(gpu, memory.map(Bytes), gpus);
+        machine.map(Self::from).map_err(|error| from_gpu(&error))
+    }
+}
+
+/// What `floodmark estimate` was asked to do.
+#[pyclass(frozen, get_all, module = "floodmark._core")]
+pub(crate) struct EstimatePlan {
+    run: Py<RunPlan>,
+    machine: Py<PhantomMachine>,
+    steps: Option<u32>,
+    json: bool,
+}
+
 /// Runs a command. Returns its exit status, or what is left to do.
 #[pyfunction]
-pub(crate) fn main(py: Python<'_>, args: Vec<OsString>) -> PyResult<Py<PyAny>> {
-    let plan = match py.detach(|| floodmark::main(args)) {
-        Outcome::Exit(status) => {
-            return Ok((status as u8).into_pyobject(py)?.into_any().unbind());
+#[expect(clippy::needless_pass_by_value, reason = "extracted from a Python string")]
+pub(crate) fn main(py: Python<'_>, args: Vec<OsString>, python: OsString) -> PyResult<Py<PyAny>> {
+    Ok(match py.detach(|| floodmark::main(args, &python)) {
+        Outcome::Exit(status) => (status as u8).into_pyobject(py)?.into_any().unbind(),
+        Outcome::Run(plan) => Py::new(py, RunPlan::from(plan))?.into_any(),
+        Outcome::Estimate(plan) => {
+            let plan = EstimatePlan {
+                run: Py::new(py, RunPlan::from(plan.run))?,
+                machine: Py::new(py, PhantomMachine::from(plan.machine))?,
+                steps: plan.steps,
+                json: plan.json,
+            };
+            Py::new(py, plan)?.into_any()
         }
-        Outcome::Run(plan) => plan,
-    };
-    let (script, module) = match plan.target {
-        Target::Script(path) => (Some(path), None),
-        Target::Module(name) => (None, Some(name)),
-    };
-    let plan = RunPlan {
-        output: plan.output,
-        script,
-        module,
-        args: plan.args,
-        devices: plan.devices.map(|all| all.iter().map(ToString::to_string).collect()),
-        stacks: plan.stacks,
-        ops: plan.ops,
-        max_memory: plan.max_memory_bytes,
-        follow_fork: plan.follow_fork,
-        quiet: plan.quiet,
-        force: plan.force,
-    };
-    Ok(Py::new(py, plan)?.into_any())
+    })
 }

@@ -7,14 +7,14 @@ use arrow_array::{ArrayRef, RecordBatch, StringArray, StructArray, UInt64Array};
 use arrow_schema::{DataType, Field, Schema};
 use floodmark_allocator::TorchVersion;
 use floodmark_analysis::{
-    Question, SimulationQuestion, advise, diff, leaks, oom, report, simulation, summary,
+    Question, SimulationQuestion, advise, diff, estimate, leaks, oom, report, simulation, summary,
 };
 use floodmark_trace::{Bytes, Device};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3_arrow::ffi::{ArrayIterator, to_stream_pycapsule};
 
-use crate::answers::{Advice, Diff, Leaks, Oom, Simulation};
+use crate::answers::{Advice, Diff, Estimate, Leaks, Oom, Simulation};
 use crate::errors::{from_diff, from_open, from_question, from_simulation, wrong_argument};
 
 /// A trace, open for reading.
@@ -110,6 +110,12 @@ impl Trace {
         let device = device.map(parse_device).transpose()?;
         let answer = py.detach(|| advise(&self.0, device)).map_err(|e| from_question(&e))?;
         Ok(Advice(answer))
+    }
+
+    /// Says whether the program fits on the card that it was not run on.
+    fn estimate(&self, py: Python<'_>) -> PyResult<Estimate> {
+        let answer = py.detach(|| estimate(&self.0)).map_err(|e| from_question(&e))?;
+        Ok(Estimate(answer))
     }
 
     /// What happened, in numbers, as JSON.

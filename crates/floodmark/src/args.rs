@@ -9,6 +9,8 @@ use floodmark_allocator::TorchVersion;
 use floodmark_analysis::{At, By, Limit};
 use floodmark_trace::{Bytes, Device};
 
+pub(crate) use crate::args_estimate::{EstimateArgs, FitArgs, GpusArgs, PhantomArgs};
+
 /// Shows how high memory stood in a `PyTorch` program, and what filled it.
 #[derive(Debug, Parser)]
 #[command(name = "floodmark", version, about, max_term_width = 100)]
@@ -21,6 +23,12 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Record a Python program, without changing it
     Run(RunArgs),
+    /// Run a program on a GPU that is not there, and say whether it fits
+    Estimate(EstimateArgs),
+    /// Say with which value a program just fits on a GPU that is not there
+    Fit(FitArgs),
+    /// List the GPUs that `estimate` and `fit` know
+    Gpus(GpusArgs),
     /// Say what a trace holds
     Info(InfoArgs),
     /// Say what filled a device at a moment
@@ -280,7 +288,7 @@ fn parse_devices(text: &str) -> Result<Devices, String> {
 }
 
 /// `256MiB`, `1GiB`, `512M`, `100000`: binary units, whatever they are called.
-fn parse_size(text: &str) -> Result<u64, String> {
+pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
     let wrong = || "a size is a number of bytes, or one with a unit such as `256MiB`".to_owned();
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = text[digits.len()..].to_ascii_lowercase();

@@ -6,6 +6,7 @@ use anstyle::{AnsiColor, Style};
 use floodmark_analysis::{QuestionError, SimulationError};
 use floodmark_trace::{Device, Hint, ReadError};
 
+use crate::gpu::GpuError;
 use crate::open::OpenError;
 
 /// What can be wrong with a command line beyond its grammar.
@@ -24,6 +25,14 @@ pub(crate) enum Problem {
     OutputExists,
     #[error("`--rank` chooses from a folder of traces, and this is a single one")]
     NotAFolder,
+    #[error("rank {rank} is not one of {world}")]
+    NoSuchRankOf { rank: u32, world: u32 },
+    #[error("`{placeholder}` stands nowhere in the program's arguments or in `--env`")]
+    NothingVaries { placeholder: String },
+    #[error("the program failed with {name} = {value}{}", .tail)]
+    TryFailed { name: String, value: u64, tail: String },
+    #[error("nothing fits: {name} = {value} is the smallest that was asked about")]
+    NothingFits { name: String, value: u64 },
     #[error("the peak of {device} grew by more than {limit}: {above}")]
     GrewAbove { device: Device, limit: String, above: String },
 }
@@ -35,6 +44,14 @@ impl Hint for Problem {
             Self::NoTraces => Some("record one with `floodmark run script.py`"),
             Self::OutputExists => Some("choose another with `-o`, or replace it with `--force`"),
             Self::NotAFolder => Some("leave `--rank` out"),
+            Self::NoSuchRankOf { .. } => Some("ranks are counted from 0"),
+            Self::NothingVaries { .. } => {
+                Some("write it where the value goes: `train.py --batch {BATCH}`")
+            }
+            Self::TryFailed { .. } => Some("`floodmark estimate` with this value shows all of it"),
+            Self::NothingFits { .. } => {
+                Some("begin lower, or choose another card (`floodmark gpus`)")
+            }
             Self::ModuleNotText | Self::NoSuchRank { .. } | Self::GrewAbove { .. } => None,
         }
     }
@@ -66,6 +83,9 @@ fn hint(error: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
         return error.hint();
     }
     if let Some(error) = error.downcast_ref::<SimulationError>() {
+        return error.hint();
+    }
+    if let Some(error) = error.downcast_ref::<GpuError>() {
         return error.hint();
     }
     error.downcast_ref::<Problem>()?.hint()

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use floodmark_analysis::{DeviceSummary, Summary, summary};
+use floodmark_trace::Phantom;
 
 use crate::args::InfoArgs;
 use crate::open::{open, ranks};
@@ -104,6 +105,7 @@ fn facts(summary: &Summary) -> Vec<(&'static str, String)> {
         (cuda, driver) => format!("{cuda}, driver {driver}"),
     };
     let facts = [
+        ("phantom", header.phantom.as_ref().map_or_else(String::new, phantom)),
         ("command", header.command.join(" ")),
         ("host", header.host.clone()),
         ("rank", rank),
@@ -118,6 +120,18 @@ fn facts(summary: &Summary) -> Vec<(&'static str, String)> {
         ("by", format!("floodmark {}", header.floodmark)),
     ];
     facts.into_iter().filter(|(_, value)| !value.is_empty() && value != "floodmark ").collect()
+}
+
+/// What a recording without a card rests on.
+fn phantom(about: &Phantom) -> String {
+    let reads: u64 = about.reads.iter().map(|read| read.count).sum();
+    let refused: u64 = about.unsupported.iter().map(|call| call.count).sum();
+    format!(
+        "{}, a GPU that was not there: results are void; {} of an unknown value, {} refused",
+        about.gpu,
+        plural(reads, "read"),
+        plural(refused, "call"),
+    )
 }
 
 /// `1,234 events`.

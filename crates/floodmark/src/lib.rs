@@ -4,21 +4,28 @@
 //! become text, HTML, CSV or JSON. This is the only room that knows paths.
 //!
 //! [`main`] is called by the program of this crate, and in process by the Python package. Recording
-//! needs Python, so `floodmark run` comes back as a [`RunPlan`] for the caller to carry out.
+//! needs Python, so `floodmark run` comes back as a [`RunPlan`] for the caller to carry out, and `floodmark
+//! estimate` as an [`EstimatePlan`].
 //!
 //! Exit status: 0 done; 1 the input or the question was wrong, or a limit that was set is passed; 2 we were
 //! wrong. stdout is data, stderr is talk.
 
 mod advise;
 mod args;
+mod args_estimate;
 mod choose;
 mod csv;
 mod diff;
+mod estimate;
 mod export;
 mod failure;
+mod fit;
+mod gpu;
+mod gpus;
 mod html;
 mod info;
 mod leaks;
+mod machine;
 mod oom;
 mod open;
 mod page;
@@ -26,19 +33,24 @@ mod print;
 mod progress;
 mod report;
 mod run;
+mod search;
 mod sentence;
 mod sheet;
 mod shorten;
 mod simulate;
 mod table;
+mod vary;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use clap::Parser;
 
+pub use estimate::EstimatePlan;
+pub use gpu::{GpuError, GpuProfile};
 pub use html::render_html;
 pub use info::render_summary;
+pub use machine::PhantomMachine;
 pub use open::{OpenError, open_trace};
 pub use page::Page;
 pub use run::{RunPlan, Target};
@@ -63,16 +75,19 @@ pub enum Outcome {
     Exit(ExitStatus),
     /// To record a program.
     Run(RunPlan),
+    /// To record a program on a phantom GPU.
+    Estimate(Box<EstimatePlan>),
 }
 
-/// Carries out a command line; its first word is the name of the program.
-pub fn main(args: Vec<OsString>) -> Outcome {
+/// Carries out a command line; its first word is the name of the program. `python` is the interpreter into
+/// which floodmark is installed: `fit` runs programs with it.
+pub fn main(args: Vec<OsString>, python: &OsStr) -> Outcome {
     let cli = match args::Cli::try_parse_from(args) {
         Ok(cli) => cli,
         Err(error) => return Outcome::Exit(print::usage(&error)),
     };
     // A bug of ours must look like one, also inside somebody's Python process.
-    catch_unwind(AssertUnwindSafe(|| carry_out(cli.command)))
+    catch_unwind(AssertUnwindSafe(|| carry_out(cli.command, python)))
         .unwrap_or(Outcome::Exit(ExitStatus::Failed))
 }
 
@@ -91,12 +106,18 @@ impl From<String> for Said {
     }
 }
 
-fn carry_out(command: args::Command) -> Outcome {
+fn carry_out(command: args::Command, python: &OsStr) -> Outcome {
     let said = match command {
         args::Command::Run(args) => match run::plan(args) {
             Ok(plan) => return Outcome::Run(plan),
             Err(error) => Err(error),
         },
+        args::Command::Estimate(args) => match estimate::plan(args) {
+            Ok(plan) => return Outcome::Estimate(Box::new(plan)),
+            Err(error) => Err(error),
+        },
+        args::Command::Fit(args) => fit::fit(&args, python),
+        args::Command::Gpus(args) => gpus::gpus(&args).map(Said::from),
         args::Command::Info(args) => info::info(&args).map(Said::from),
         args::Command::Report(args) => report::report(&args).map(Said::from),
         args::Command::Diff(args) => diff::diff(&args),

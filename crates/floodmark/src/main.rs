@@ -1,24 +1,27 @@
 //! The program `floodmark`. All it adds to the library is a process.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
 use floodmark::{ExitStatus, Outcome};
 
+/// The interpreter of the environment that is active.
+const PYTHON: &str = "python3";
+
 fn main() -> ExitCode {
     let args: Vec<OsString> = std::env::args_os().collect();
-    let status = match floodmark::main(args.clone()) {
+    let status = match floodmark::main(args.clone(), OsStr::new(PYTHON)) {
         Outcome::Exit(status) => status,
-        Outcome::Run(_) => run_in_python(&args[1..]),
+        Outcome::Run(_) | Outcome::Estimate(_) => run_in_python(&args[1..]),
     };
     ExitCode::from(status as u8)
 }
 
 /// Recording happens inside Python: the same words, said to the package. Returns only on failure.
 fn run_in_python(args: &[OsString]) -> ExitStatus {
-    let error = Command::new("python3").args(["-m", "floodmark"]).args(args).exec();
+    let error = Command::new(PYTHON).args(["-m", "floodmark"]).args(args).exec();
     let _ = writeln!(
         anstream::stderr(),
         "error: Failed to start `python3 -m floodmark`\n  Caused by: {error}\n\n\

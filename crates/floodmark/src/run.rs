@@ -45,22 +45,10 @@ pub struct RunPlan {
 }
 
 pub(crate) fn plan(args: RunArgs) -> Result<RunPlan> {
-    let mut program = args.program.into_iter();
-    let name = program.next().context("no program is named")?;
-    let target = if args.is_module {
-        let module = name.into_string().map_err(|_| Problem::ModuleNotText)?;
-        Target::Module(module)
-    } else {
-        let script = PathBuf::from(name);
-        if !script.exists() {
-            let shown = script.display().to_string();
-            return Err(Problem::NoSuchScript).context(format!("Failed to run `{shown}`"));
-        }
-        Target::Script(script)
-    };
+    let (target, words) = target(args.program, args.is_module)?;
     Ok(RunPlan {
         target,
-        args: program.collect(),
+        args: words,
         output: args.output,
         devices: match args.devices {
             Devices::All => None,
@@ -73,4 +61,20 @@ pub(crate) fn plan(args: RunArgs) -> Result<RunPlan> {
         force: args.force,
         quiet: args.quiet,
     })
+}
+
+/// What is run, and its own arguments.
+pub(crate) fn target(program: Vec<OsString>, is_module: bool) -> Result<(Target, Vec<OsString>)> {
+    let mut program = program.into_iter();
+    let name = program.next().context("no program is named")?;
+    if is_module {
+        let module = name.into_string().map_err(|_| Problem::ModuleNotText)?;
+        return Ok((Target::Module(module), program.collect()));
+    }
+    let script = PathBuf::from(name);
+    if !script.exists() {
+        let shown = script.display().to_string();
+        return Err(Problem::NoSuchScript).context(format!("Failed to run `{shown}`"));
+    }
+    Ok((Target::Script(script), program.collect()))
 }

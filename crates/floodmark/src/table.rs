@@ -21,6 +21,9 @@ pub fn render(answer: impl Into<Page>) -> String {
         }
         lay_out(sheet, &mut text);
     }
+    if page.sheets.len() > 1 && !page.below.is_empty() {
+        text.push('\n');
+    }
     for rest in &page.below {
         let _ = writeln!(text, "{rest}");
     }

@@ -14,6 +14,7 @@ mod diff;
 mod export;
 mod leaks;
 mod oom;
+mod phantom;
 mod program;
 #[path = "../../../floodmark-analysis/tests/it/script.rs"]
 mod script;

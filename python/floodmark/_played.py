@@ -1,0 +1,126 @@
+"""The GPU that is played in this process, where one is.
+
+A phantom is loaded before torch and stays: CUDA begins once in a process. Sees: the machine that
+the core describes. Talks to: `_phantom`, which loads it. Knows nothing of programs and tests.
+"""
+
+from __future__ import annotations
+
+import os
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from floodmark import _core
+
+if TYPE_CHECKING:
+    from floodmark._phantom import Phantom
+
+
+class Played:
+    """A machine that is played, and how the program on it went."""
+
+    def __init__(self, machine: _core.PhantomMachine, phantom: Phantom) -> None:
+        self.machine = machine
+        self.phantom = phantom
+        #: `done`, `steps`, `out_of_memory`, `failed`; `unknown` while it runs.
+        self.ended = "unknown"
+        self.error = ""
+
+    def about(self, *, is_over: bool) -> dict[str, Any]:
+        """What a trace says of it."""
+        account: dict[str, Any] = self.phantom.account()
+        ended = "done" if is_over and self.ended == "unknown" else self.ended
+        return {
+            "gpu": self.machine.gpu,
+            "is_checked": self.machine.is_checked,
+            "ended": ended,
+            "error": self.error,
+            "devices": account.get("devices", []),
+            "reads": [_as_text(read) for read in account.get("reads", [])],
+            "unsupported": account.get("unsupported", []),
+        }
+
+
+def _as_text(read: dict[str, Any]) -> dict[str, Any]:
+    """What was answered may be a number; a trace has it as text."""
+    return {**read, "answered": str(read.get("answered", ""))}
+
+
+_now: Played | None = None
+
+
+def played() -> Played | None:
+    """What is played now."""
+    return _now
+
+
+def play(machine: _core.PhantomMachine) -> Played:
+    """Load the phantom, or go on with the same one."""
+    global _now
+    if _now is not None:
+        if _now.machine.settings != machine.settings:
+            raise _core.PhantomError(
+                f"a phantom of {_now.machine.name} is there already, and CUDA begins once in a "
+                "process\nhint: use one GPU in a process, or another process for another GPU"
+            )
+        return _now
+    from floodmark import _phantom
+
+    _now = Played(machine, _phantom.load(machine.settings))
+    return _now
+
+
+class phantom:
+    """Play a GPU that is not there, in a process that has not imported torch.
+
+        with floodmark.phantom("h100", memory="24GiB"):
+            import torch
+
+    Memory is what it would be on that card; results are void. CUDA cannot be given back: the
+    phantom stays until the process ends, also after the block.
+    """
+
+    def __init__(
+        self,
+        gpu: str | os.PathLike[str] = "h200",
+        *,
+        memory: int | str | None = None,
+        gpus: int = 1,
+    ) -> None:
+        # Only a number is asked of the recorder, and it asks for this module in turn.
+        from floodmark._recorder import parse_bytes
+
+        size = None if memory is None else parse_bytes(memory)
+        self._machine = _core.PhantomMachine(os.fspath(gpu), memory=size, gpus=gpus)
+
+    def __enter__(self) -> phantom:
+        play(self._machine)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        return None
+
+    @property
+    def name(self) -> str:
+        """What the driver of a real one calls it."""
+        return self._machine.name
+
+    @property
+    def memory(self) -> int:
+        """Its memory, in bytes."""
+        return self._machine.memory
+
+    @property
+    def context(self) -> int:
+        """What the CUDA context takes of it, in bytes."""
+        return self._machine.context
+
+    @property
+    def is_checked(self) -> bool:
+        """Whether its profile was compared with the card itself."""
+        return self._machine.is_checked

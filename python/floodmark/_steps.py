@@ -1,0 +1,125 @@
+"""How many optimizer steps a program has made, and its end after enough of them.
+
+Sees: torch's global optimizer hooks. Talks to: who wants to be told. Knows nothing of traces.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+#: A program that catches our exit goes on to the next step; so often it may.
+_MOST_EXITS = 3
+
+#: A line on a terminal is not written more often than this.
+_SECONDS_BETWEEN = 0.1
+
+
+class EnoughSteps(SystemExit):
+    """Ends the program as `sys.exit(0)` would.
+
+    `except Exception` does not catch it, `finally` and `with` run, handlers of `atexit` run, and
+    all that lets `SystemExit` pass (launchers, trainers, `multiprocessing`) lets this pass.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(0)
+
+
+class StepWatch:
+    """Counts steps; one that is made inside another counts with it."""
+
+    def __init__(self, limit: int | None, tell: Callable[[ModuleType, int], None]) -> None:
+        self._limit = limit
+        self._tell = tell
+        self._torch: ModuleType | None = None
+        self._running: list[int] = []
+        self._exits = 0
+        self.count = 0
+
+    def attach(self, torch: ModuleType) -> None:
+        """torch is imported: listen to every optimizer."""
+        from torch.optim import optimizer as optimizers
+
+        self._torch = torch
+        optimizers.register_optimizer_step_pre_hook(self._before)
+        optimizers.register_optimizer_step_post_hook(self._after)
+
+    def _before(self, optimizer: Any, *_: object) -> None:
+        # One that raised in its last step never said that it ended.
+        self._leave(id(optimizer))
+        self._running.append(id(optimizer))
+
+    def _after(self, optimizer: Any, *_: object) -> None:
+        self._leave(id(optimizer))
+        if self._running:
+            return
+        self.count += 1
+        if self._torch is not None:
+            with contextlib.suppress(Exception):
+                self._tell(self._torch, self.count)
+        if self._limit is not None and self.count >= self._limit:
+            self._end()
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the program was told to end."""
+        return self._exits > 0
+
+    def _leave(self, optimizer: int) -> None:
+        if optimizer in self._running:
+            del self._running[self._running.index(optimizer) :]
+
+    def _end(self) -> None:
+        self._exits += 1
+        if self._exits > _MOST_EXITS:
+            # The program catches everything. What must still be done is done, then it ends.
+            atexit._run_exitfuncs()
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(0)
+        raise EnoughSteps
+
+
+class Progress:
+    """Says on stderr how far the program is: in place on a terminal, now and then elsewhere."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self.quiet = quiet
+        self._peak = 0
+        self._said = 0.0
+        self._has_line = False
+        try:
+            self._is_terminal = sys.stderr.isatty()
+        except (AttributeError, ValueError):
+            self._is_terminal = False
+
+    def tell(self, torch: ModuleType, step: int) -> None:
+        """A step ended."""
+        if self.quiet or not torch.cuda.is_initialized():
+            return
+        devices = range(torch.cuda.device_count())
+        peaks = [torch.cuda.max_memory_allocated(device) for device in devices]
+        self._peak = max(self._peak, *peaks)
+        line = f"floodmark: step {step}, peak {self._peak / (1 << 30):.3f} GiB so far"
+        if not self._is_terminal:
+            if step & (step - 1) == 0:
+                print(line, file=sys.stderr)
+            return
+        now = time.monotonic()
+        if now - self._said >= _SECONDS_BETWEEN:
+            self._said = now
+            self._has_line = True
+            print(f"\r{line}\x1b[K", end="", file=sys.stderr, flush=True)
+
+    def close(self) -> None:
+        """Leave no half line behind."""
+        if self._has_line:
+            with contextlib.suppress(Exception):
+                print("\r\x1b[K", end="", file=sys.stderr, flush=True)
