@@ -1,0 +1,274 @@
+"""Memory tests without a GPU: the fixture `phantom_gpu` and the marker `gpu_memory`.
+
+    @pytest.mark.gpu_memory(limit="20GiB", gpu="rtx4090")
+    def test_a_step_fits(): ...
+
+CUDA begins once in a process, so each such test runs in a process of its own, in which the phantom
+is loaded before anything else (`_pytest_child`); its reports come back as if it had run here.
+
+Sees: pytest. Talks to: `_pytest_child`, by its environment and a file. Imports nothing of torch: a
+test run that asks for no phantom pays for no more than `import floodmark`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from floodmark._played import phantom
+
+#: Tells the child what to play and where to report.
+VARIABLE = "FLOODMARK_PYTEST_PHANTOM"
+
+_MARK = "gpu_memory"
+_FIXTURE = "phantom_gpu"
+_KEYWORDS = frozenset({"limit", "gpu", "gpus", "memory", "of"})
+_MEASURES = ("allocated", "reserved", "needed")
+
+#: Options that say which tests run, where, and what is written: the parent's alone.
+_OF_THE_PARENT = {
+    "basetemp",
+    "capture",
+    "collectonly",
+    "dist",
+    "failedfirst",
+    "htmlpath",
+    "keyword",
+    "lf",
+    "log_file",
+    "looponfail",
+    "markexpr",
+    "maxfail",
+    "no_cov",
+    "numprocesses",
+    "report_log",
+    "stepwise",
+    "usepdb",
+    "verbose",
+    "xmlpath",
+}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    about = "The GPU that is played where no marker names one."
+    parser.addini("phantom_gpu", about, default="h200")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers",
+        "gpu_memory(limit=None, gpu=None, gpus=1, memory=None, of='allocated'): run on a GPU that "
+        "is not there, and fail when the peak on a device is above the limit",
+    )
+    if VARIABLE in os.environ:
+        config.pluginmanager.register(_Child(config, json.loads(os.environ[VARIABLE])), _Child.NAME)
+
+
+class Wanted:
+    """What a test asks for."""
+
+    def __init__(self, item: pytest.Item) -> None:
+        mark = item.get_closest_marker(_MARK)
+        given: dict[str, Any] = dict(mark.kwargs) if mark is not None else {}
+        if mark is not None and (mark.args or not _KEYWORDS.issuperset(given)):
+            raise pytest.UsageError(
+                f"`{_MARK}` takes keywords alone: {', '.join(sorted(_KEYWORDS))}"
+            )
+        self.gpu = os.fspath(given.get("gpu") or item.config.getini("phantom_gpu"))
+        self.gpus = int(given.get("gpus", 1))
+        self.memory: int | str | None = given.get("memory")
+        self.limit: int | str | None = given.get("limit")
+        self.of = str(given.get("of", "allocated"))
+        if self.of not in _MEASURES:
+            raise pytest.UsageError(f"`{_MARK}(of=…)` is one of {', '.join(_MEASURES)}")
+
+    @staticmethod
+    def by(item: pytest.Item) -> bool:
+        """Whether a test asks for anything."""
+        names = getattr(item, "fixturenames", ())
+        return _FIXTURE in names or item.get_closest_marker(_MARK) is not None
+
+
+@pytest.fixture
+def phantom_gpu(request: pytest.FixtureRequest) -> phantom:
+    """The GPU that is played: `name`, `memory`, `context`, `is_checked`."""
+    child = request.config.pluginmanager.get_plugin(_Child.NAME)
+    if child is None:
+        pytest.fail("`phantom_gpu` cannot be asked for while a test runs: name it as an argument")
+    gpu: phantom = child.gpu
+    return gpu
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> object:
+    """Run a test that asks for a phantom elsewhere."""
+    if VARIABLE in os.environ or not Wanted.by(item):
+        return None
+    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    for report in _reports_from_child(item):
+        item.ihook.pytest_runtest_logreport(report=report)
+    _tear_down(item, nextitem)
+    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+    return True
+
+
+def _tear_down(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Let go of what earlier tests kept for this one, and the next one does not want."""
+    session: Any = item.session
+    call = pytest.CallInfo.from_call(
+        lambda: session._setupstate.teardown_exact(nextitem), when="teardown"
+    )
+    if call.excinfo is not None:
+        report = item.ihook.pytest_runtest_makereport(item=item, call=call)
+        item.ihook.pytest_runtest_logreport(report=report)
+
+
+def _reports_from_child(item: pytest.Item) -> Iterator[pytest.TestReport]:
+    try:
+        wanted = Wanted(item)
+    except pytest.UsageError as error:
+        yield _failed(item, str(error))
+        return
+    config = item.config
+    with tempfile.TemporaryDirectory(prefix="floodmark-pytest-") as folder:
+        told = {**vars(wanted), "folder": folder, "options": _options(config)}
+        environment = {**os.environ, VARIABLE: json.dumps(told)}
+        command = [sys.executable, "-m", "floodmark._pytest_child", *_words(item)]
+        done = subprocess.run(
+            command,
+            env=environment,
+            cwd=config.invocation_params.dir,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+        )
+        path = Path(folder) / "reports"
+        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    phases = []
+    for line in lines:
+        report = config.hook.pytest_report_from_serializable(config=config, data=json.loads(line))
+        # Pytest means tuples where JSON has lists.
+        report.location = tuple(report.location)
+        report.user_properties = [tuple(pair) for pair in report.user_properties]
+        if isinstance(report.longrepr, list):
+            report.longrepr = tuple(report.longrepr)
+        phases.append(report.when)
+        yield report
+    if "teardown" not in phases:
+        how = f"status {done.returncode}" if done.returncode >= 0 else f"signal {-done.returncode}"
+        yield _failed(item, f"the process of this test ended with {how}\n{done.stdout}")
+
+
+def _failed(item: pytest.Item, why: str) -> pytest.TestReport:
+    return pytest.TestReport(
+        nodeid=item.nodeid,
+        location=item.location,
+        keywords=dict.fromkeys(item.keywords, 1),
+        outcome="failed",
+        longrepr=why,
+        when="call",
+    )
+
+
+def _words(item: pytest.Item) -> list[str]:
+    """The command line under which the child finds the same test."""
+    config = item.config
+    words = ["-q", "-p", "no:cacheprovider", "--rootdir", str(config.rootpath)]
+    if config.inipath is not None:
+        words += ["-c", str(config.inipath)]
+    for plugin in config.getoption("plugins", None) or []:
+        words += ["-p", str(plugin)]
+    if __name__ not in (config.getoption("plugins", None) or []):
+        words += ["-p", __name__]
+    for setting in config.getoption("override_ini", None) or []:
+        words += ["-o", str(setting)]
+    # Ids are counted from the root; words are paths from where pytest was started.
+    file, _, rest = item.nodeid.partition("::")
+    return [*words, f"{config.rootpath / file}::{rest}"]
+
+
+def _options(config: pytest.Config) -> dict[str, Any]:
+    """Options of plugins and conftests, as far as they can be told."""
+    options = {}
+    for key, value in vars(config.option).items():
+        if key not in _OF_THE_PARENT and isinstance(value, str | int | float | bool | None):
+            options[key] = value
+    return options
+
+
+class _Child:
+    """In the child: plays, watches, and writes down every report."""
+
+    NAME = "floodmark-child"
+
+    def __init__(self, config: pytest.Config, told: dict[str, Any]) -> None:
+        from floodmark._played import phantom
+
+        self._config = config
+        self._told = told
+        self._folder = Path(told["folder"])
+        # Loaded before pytest was: this is the same one again.
+        self.gpu = phantom(told["gpu"], memory=told["memory"], gpus=told["gpus"]).__enter__()
+        for key, value in told["options"].items():
+            if hasattr(config.option, key):
+                setattr(config.option, key, value)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self) -> Generator[None, object, object]:
+        """Record all of the test, its fixtures included."""
+        from floodmark._recorder import Recorder
+
+        self._recorder = Recorder(self._folder / "test.flood", devices="cuda").start()
+        try:
+            return (yield)
+        finally:
+            self._recorder.stop()
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """A test that passed and is above its limit has failed."""
+        report = yield
+        if call.when == "call" and report.passed and self._told["limit"] is not None:
+            why = self._why_above()
+            if why:
+                report.outcome = "failed"
+                report.longrepr = why
+        return report
+
+    def _why_above(self) -> str:
+        from floodmark._recorder import parse_bytes
+
+        trace = self._recorder.trace
+        of, limit = self._told["of"], parse_bytes(self._told["limit"])
+        rows = trace.estimate().rows
+        key = of if of == "needed" else f"peak_{of}"
+        for row in rows:
+            if row[key] > limit:
+                device = row["device"]
+                peak = f"{row[key]:,} B ({row[key] / (1 << 30):.3f} GiB)"
+                what = "needed" if of == "needed" else of
+                return (
+                    f"{peak} {what} on {device} of {self.gpu.name} (phantom), above the limit of "
+                    f"{self._told['limit']}\n\n{trace.peak(device).by_line(top=10)}"
+                )
+        return ""
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """For the parent."""
+        config = self._config
+        data = config.hook.pytest_report_to_serializable(config=config, report=report)
+        with (self._folder / "reports").open("a", encoding="utf-8") as file:
+            file.write(json.dumps(data) + "\n")
