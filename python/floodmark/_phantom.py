@@ -85,6 +85,7 @@ def load(settings: str) -> Phantom:
     if sys.platform != "linux":
         raise PhantomError("a phantom GPU needs Linux")
     pairs.setdefault("cuda", _cuda_version())
+    pairs.setdefault("cudnn", _cudnn_library())
     folder = tempfile.mkdtemp(prefix="floodmark-phantom-")
     _loaded = Phantom(_start_library(pairs), pairs, folder)
     _prepare_environment(folder)
@@ -122,6 +123,18 @@ def _cuda_version() -> str:
         )
     major, minor, *_ = str(facts["cuda"]).split(".")
     return str(int(major) * 1000 + int(minor) * 10)
+
+
+def _cudnn_library() -> str:
+    """The part of the real cuDNN that plans; by its name alone where torch's own is not found."""
+    name = "libcudnn_graph.so.9"
+    folders = [os.path.join(sys.prefix, "lib")]
+    for package, inside in (("torch", "lib"), ("nvidia", "cudnn/lib")):
+        spec = find_spec(package)
+        places = spec.submodule_search_locations if spec else None
+        folders[:0] = [os.path.join(place, inside) for place in places or ()]
+    paths = [os.path.join(folder, name) for folder in folders]
+    return next((path for path in paths if os.path.exists(path)), name)
 
 
 def _prepare_environment(folder: str) -> None:

@@ -21,6 +21,7 @@ mod answer;
 mod contents;
 mod control;
 mod cublas;
+mod cudnn;
 mod driver;
 mod machine;
 mod memory;

@@ -25,6 +25,8 @@ pub(crate) struct Settings {
     pub(crate) bus_width: i32,
     /// The version of CUDA that runtime and driver are, as 13000 for 13.0.
     pub(crate) cuda: i32,
+    /// The file of the real cuDNN's graph library; empty where there is none.
+    pub(crate) cudnn: String,
     /// How many ranks a communicator may have, and which one this process is.
     pub(crate) world: i32,
     pub(crate) rank: i32,
@@ -61,6 +63,7 @@ impl Settings {
             memory_clock_khz: number(&values, "memory_clock_khz", Some(1_500_000))?,
             bus_width: number(&values, "bus_width", Some(256))?,
             cuda: number(&values, "cuda", Some(13_000))?,
+            cudnn: values.get("cudnn").copied().unwrap_or_default().to_owned(),
             world: number(&values, "world", Some(1))?,
             rank: number(&values, "rank", Some(0))?,
         };

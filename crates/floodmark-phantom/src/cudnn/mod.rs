@@ -1,0 +1,99 @@
+//! cuDNN.
+//!
+//! Operations that are described as graphs (convolutions, attention) are planned by the real library
+//! ([`library`], [`graph`]): their workspaces are cuDNN's own. The older calls ([`rnn`], [`norm`],
+//! [`ctc`]) need a device in the real library, so their sizes are models, each with what it rests on.
+
+mod ctc;
+mod graph;
+mod library;
+mod norm;
+mod rnn;
+mod tensors;
+mod unplanned;
+
+use std::ffi::{c_char, c_int, c_void};
+
+use crate::runtime::put;
+use library::library;
+
+pub(crate) const SUCCESS: i32 = 0;
+pub(crate) const BAD_PARAM: i32 = 2000;
+pub(crate) const NOT_SUPPORTED: i32 = 3000;
+
+/// What a handle is here: the stream that it works on.
+#[derive(Debug)]
+struct Handle {
+    stream: *mut c_void,
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cudnnCreate(handle: *mut *mut Handle) -> i32 {
+    let made = Box::into_raw(Box::new(Handle { stream: std::ptr::null_mut() }));
+    // SAFETY: the caller's pointer, by cuDNN's contract.
+    unsafe { put(handle, made) };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cudnnDestroy(handle: *mut Handle) -> i32 {
+    if !handle.is_null() {
+        // SAFETY: it came from `cudnnCreate`, and is given back once.
+        drop(unsafe { Box::from_raw(handle) });
+    }
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cudnnSetStream(handle: *mut Handle, stream: *mut c_void) -> i32 {
+    // SAFETY: the caller's handle, by cuDNN's contract.
+    match unsafe { handle.as_mut() } {
+        Some(handle) => {
+            handle.stream = stream;
+            SUCCESS
+        }
+        None => BAD_PARAM,
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cudnnGetStream(handle: *mut Handle, stream: *mut *mut c_void) -> i32 {
+    // SAFETY: the caller's handle and pointer, by cuDNN's contract.
+    unsafe {
+        let Some(handle) = handle.as_ref() else { return BAD_PARAM };
+        put(stream, handle.stream);
+    }
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cudnnGetVersion() -> usize {
+    // SAFETY: it takes no arguments.
+    library().map_or(0, |library| unsafe { (library.version)() })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cudnnGetCudartVersion() -> usize {
+    // SAFETY: it takes no arguments.
+    library().map_or(0, |library| unsafe { (library.runtime_version)() })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cudnnGetProperty(which: c_int, value: *mut c_int) -> i32 {
+    // SAFETY: the caller's pointer, by cuDNN's contract.
+    library().map_or(NOT_SUPPORTED, |library| unsafe { (library.property)(which, value) })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cudnnGetErrorString(status: i32) -> *const c_char {
+    // SAFETY: it takes a number.
+    library().map_or(c"no cuDNN".as_ptr(), |library| unsafe { (library.error_text)(status) })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cudnnGetLastErrorString(text: *mut c_char, room: usize) {
+    if let Some(library) = library() {
+        // SAFETY: the caller's buffer, by cuDNN's contract.
+        unsafe { (library.last_error_text)(text, room) };
+    }
+}

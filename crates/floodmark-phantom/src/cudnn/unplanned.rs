@@ -1,0 +1,65 @@
+//! Descriptors of our own, for a cuDNN that cannot plan without a device.
+//!
+//! Every graph has one plan, and it takes no workspace. How often one was asked for is told with what
+//! was refused, since the estimate is too low by what the real plans would take.
+
+use std::ffi::{c_int, c_void};
+
+use super::library::Descriptor;
+use super::tensors::take_back;
+use super::{BAD_PARAM, SUCCESS};
+use crate::runtime::put;
+use crate::unsupported::refuse;
+
+const RESULTS_OF_HEURISTICS: c_int = 202;
+const WORKSPACE_OF_CONFIGURATION: c_int = 303;
+const WORKSPACE_OF_PLAN: c_int = 402;
+const TYPE_NUMBER: c_int = 3;
+
+/// Makes a descriptor of any kind.
+///
+/// # Safety
+/// The pointer is null or can be written to.
+pub(super) unsafe fn create(to: *mut Descriptor) -> i32 {
+    // A byte of its own, so that each has an address of its own.
+    // SAFETY: by this function's contract.
+    unsafe { put(to, Box::into_raw(Box::new(0_u8)).cast()) };
+    SUCCESS
+}
+
+/// Takes a descriptor back.
+///
+/// # Safety
+/// It came from [`create`], and is not used again.
+pub(super) unsafe fn destroy(descriptor: Descriptor) -> i32 {
+    // SAFETY: by this function's contract.
+    unsafe { take_back(descriptor.cast::<u8>()) }
+}
+
+/// Answers what is asked of heuristics and plans: one, without workspace; and nothing else.
+///
+/// # Safety
+/// `count` and `values` are null or can be written to.
+pub(super) unsafe fn get(
+    attribute: c_int,
+    kind: c_int,
+    room: i64,
+    count: *mut i64,
+    values: *mut c_void,
+) -> i32 {
+    // SAFETY: by this function's contract; a number has eight bytes.
+    unsafe {
+        match attribute {
+            // The caller made the descriptors that it wants filled.
+            RESULTS_OF_HEURISTICS => put(count, 1),
+            WORKSPACE_OF_PLAN | WORKSPACE_OF_CONFIGURATION if kind == TYPE_NUMBER && room > 0 => {
+                refuse("cudnn", "workspace", 0);
+                put(count, 1);
+                put(values.cast::<i64>(), 0);
+            }
+            _ if room < 0 => return BAD_PARAM,
+            _ => put(count, 0),
+        }
+    }
+    SUCCESS
+}
