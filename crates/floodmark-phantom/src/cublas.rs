@@ -5,30 +5,8 @@
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
+use crate::calls::{creates, does_nothing, version_part};
 use crate::runtime::{SUCCESS, put, version as cuda_version};
-use crate::streams::new_handle;
-
-/// Makes functions that give a handle.
-macro_rules! creates {
-    ($($name:ident),* $(,)?) => {$(
-        #[unsafe(no_mangle)]
-        unsafe extern "C" fn $name(to: *mut u64) -> i32 {
-            // SAFETY: the caller's pointer, by the library's contract.
-            unsafe { put(to, new_handle()) };
-            SUCCESS
-        }
-    )*};
-}
-
-/// Makes functions that have nothing to do.
-macro_rules! does_nothing {
-    ($($name:ident),* $(,)?) => {$(
-        #[unsafe(no_mangle)]
-        extern "C" fn $name() -> i32 {
-            SUCCESS
-        }
-    )*};
-}
 
 creates! {
     cublasCreate_v2, cublasLtCreate, cublasLtMatmulDescCreate, cublasLtMatrixLayoutCreate,
@@ -60,12 +38,7 @@ unsafe extern "C" fn cublasGetVersion_v2(_handle: u64, version: *mut c_int) -> i
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cublasGetProperty(which: c_int, value: *mut c_int) -> i32 {
-    let version = library_version();
-    let found = match which {
-        0 => version / 10_000,
-        1 => version / 100 % 100,
-        _ => version % 100,
-    };
+    let found = version_part(library_version(), which);
     // SAFETY: the caller's pointer, by the library's contract.
     unsafe { put(value, found) };
     SUCCESS

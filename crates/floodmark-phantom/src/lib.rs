@@ -18,10 +18,15 @@
 #![allow(non_snake_case, reason = "the names of entry points are CUDA's")]
 
 mod answer;
+mod calls;
 mod contents;
 mod control;
 mod cublas;
+mod cublas_host;
 mod cudnn;
+mod cufft;
+mod cusolver;
+mod cusparse;
 mod driver;
 mod machine;
 mod memory;
