@@ -6,10 +6,12 @@ that is loaded afterwards. Sees: the settings, as text lines. Knows nothing of r
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import sys
 import tempfile
+from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -35,6 +37,8 @@ class Phantom:
         library.floodmark_phantom_set.restype = None
         library.floodmark_phantom_answer.argtypes = [ctypes.c_int, ctypes.c_int64]
         library.floodmark_phantom_answer.restype = None
+        library.floodmark_phantom_group_size.argtypes = [ctypes.c_int, ctypes.c_uint64]
+        library.floodmark_phantom_group_size.restype = None
 
     @property
     def library(self) -> ctypes.CDLL:
@@ -86,6 +90,8 @@ def load(settings: str) -> Phantom:
         raise PhantomError("a phantom GPU needs Linux")
     pairs.setdefault("cuda", _cuda_version())
     pairs.setdefault("cudnn", _cudnn_library())
+    if nccl := _nccl_version():
+        pairs.setdefault("nccl", nccl)
     folder = tempfile.mkdtemp(prefix="floodmark-phantom-")
     _loaded = Phantom(_start_library(pairs), pairs, folder)
     _prepare_environment(folder)
@@ -135,6 +141,15 @@ def _cudnn_library() -> str:
         folders[:0] = [os.path.join(place, inside) for place in places or ()]
     paths = [os.path.join(folder, name) for folder in folders]
     return next((path for path in paths if os.path.exists(path)), name)
+
+
+def _nccl_version() -> str:
+    """The NCCL that was installed with torch, as 22809 for 2.28.9; empty when there is none."""
+    for name in ("nvidia-nccl-cu13", "nvidia-nccl-cu12", "nvidia-nccl-cu11"):
+        with contextlib.suppress(PackageNotFoundError, ValueError):
+            major, minor, patch = map(int, version(name).split(".")[:3])
+            return str(major * 10_000 + minor * 100 + patch)
+    return ""
 
 
 def _prepare_environment(folder: str) -> None:

@@ -30,6 +30,7 @@ mod cusparse;
 mod driver;
 mod machine;
 mod memory;
+mod nccl;
 mod nvml;
 mod reuse;
 mod runtime;

@@ -30,6 +30,8 @@ pub(crate) struct Settings {
     /// How many ranks a communicator may have, and which one this process is.
     pub(crate) world: i32,
     pub(crate) rank: i32,
+    /// The version of NCCL that is played, as 22809 for 2.28.9.
+    pub(crate) nccl: i32,
 }
 
 impl Settings {
@@ -66,6 +68,7 @@ impl Settings {
             cudnn: values.get("cudnn").copied().unwrap_or_default().to_owned(),
             world: number(&values, "world", Some(1))?,
             rank: number(&values, "rank", Some(0))?,
+            nccl: number(&values, "nccl", Some(22_809))?,
         };
         if settings.devices == 0 || settings.devices > 64 {
             return Err(format!("`devices={}`: 1 to 64 are possible", settings.devices));

@@ -1,0 +1,109 @@
+//! NCCL, with a world of any size in one process.
+//!
+//! No other rank is there. A communicator knows how many ranks it has and which one this process is; a
+//! collective brings what the others would send if each of them held what this one holds
+//! ([`exchange`]). So counts, shapes and flags that are the same on all ranks come out right, and are
+//! marked as assumed; where there is no value, the receiver has none afterwards.
+//!
+//! What NCCL itself takes of a device (buffers of its channels, by topology and version) is left out: it is
+//! not in torch's allocator, and no measurement of it is at hand.
+
+mod collectives;
+mod communicators;
+mod exchange;
+mod pairs;
+
+use std::ffi::{CStr, c_char, c_int};
+
+use crate::machine::{current_device, machine};
+use crate::memory::PAGE;
+use crate::runtime::{allocate, put, release};
+use crate::streams::new_handle;
+
+const SUCCESS: i32 = 0;
+const UNHANDLED_CUDA_ERROR: i32 = 1;
+const INVALID_ARGUMENT: i32 = 4;
+const INVALID_USAGE: i32 = 5;
+
+/// Longest name of a rendezvous.
+const UNIQUE_ID_BYTES: usize = 128;
+
+/// `ncclUniqueId`.
+#[repr(C)]
+struct UniqueId([u8; UNIQUE_ID_BYTES]);
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ncclGetVersion(version: *mut c_int) -> i32 {
+    // SAFETY: the caller's pointer, by NCCL's contract.
+    unsafe { put(version, machine().map_or(0, |machine| machine.settings.nccl)) };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ncclGetUniqueId(id: *mut UniqueId) -> i32 {
+    let mut bytes = [0; UNIQUE_ID_BYTES];
+    bytes[..8].copy_from_slice(&new_handle().to_le_bytes());
+    // SAFETY: the caller's pointer, by NCCL's contract.
+    unsafe { put(id, UniqueId(bytes)) };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ncclGetErrorString(status: c_int) -> *const c_char {
+    let words: &CStr = match status {
+        0 => c"no error",
+        1 => c"unhandled cuda error",
+        2 => c"unhandled system error",
+        3 => c"internal error",
+        4 => c"invalid argument",
+        5 => c"invalid usage, or not supported on the phantom GPU",
+        6 => c"remote process exited or there was a network error",
+        7 => c"NCCL operation in progress",
+        _ => c"unknown result code",
+    };
+    words.as_ptr()
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ncclGetLastError(_communicator: u64) -> *const c_char {
+    c"".as_ptr()
+}
+
+/// Memory that other ranks may reach: whole pages, outside torch's allocator unless torch asks for it.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ncclMemAlloc(to: *mut u64, bytes: usize) -> i32 {
+    let taken = (bytes as u64).max(1).checked_next_multiple_of(PAGE);
+    match taken.and_then(|taken| allocate(current_device(), taken)) {
+        // SAFETY: the caller's pointer, by NCCL's contract.
+        Some(addr) => unsafe {
+            put(to, addr);
+            SUCCESS
+        },
+        None => UNHANDLED_CUDA_ERROR,
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ncclMemFree(addr: u64) -> i32 {
+    if addr == 0 || release(addr) { SUCCESS } else { INVALID_ARGUMENT }
+}
+
+/// Only its size, magic number and version come before what is asked for.
+#[repr(C)]
+struct SimulationInfo {
+    size: usize,
+    magic: u32,
+    version: u32,
+    estimated_time: f32,
+}
+
+/// How long a group would take is not known here: no time at all.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ncclGroupSimulateEnd(info: *mut SimulationInfo) -> i32 {
+    // SAFETY: the caller's struct, by NCCL's contract.
+    if let Some(info) = unsafe { info.as_mut() } {
+        info.estimated_time = 0.0;
+    }
+    pairs::drop_group();
+    SUCCESS
+}

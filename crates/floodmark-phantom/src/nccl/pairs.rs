@@ -1,0 +1,185 @@
+//! Sending and receiving between two ranks.
+//!
+//! In a group, what we send to a rank is taken for what that rank sends to us, when both have the same
+//! length: so an exchange of sizes or shapes in both directions has values. A message that only comes has none.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::ffi::c_int;
+
+use super::communicators::find;
+use super::exchange::{Kind, bring};
+use super::{INVALID_ARGUMENT, INVALID_USAGE, SUCCESS};
+use crate::contents::{Surety, contents};
+use crate::streams::note_work;
+
+/// A message of a group: between whom, and where it lies.
+#[derive(Debug, Clone, Copy)]
+struct Message {
+    communicator: u64,
+    peer: c_int,
+    addr: u64,
+    bytes: u64,
+    most_bytes: u64,
+}
+
+/// The group that this thread has begun.
+#[derive(Debug, Default)]
+struct Group {
+    depth: u32,
+    sent: Vec<Message>,
+    received: Vec<Message>,
+}
+
+thread_local! {
+    static GROUP: RefCell<Group> = RefCell::default();
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ncclGroupStart() -> i32 {
+    GROUP.with_borrow_mut(|group| group.depth += 1);
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ncclGroupEnd() -> i32 {
+    GROUP.with_borrow_mut(|group| {
+        let Some(depth) = group.depth.checked_sub(1) else { return INVALID_USAGE };
+        group.depth = depth;
+        if depth == 0 {
+            deliver(&std::mem::take(group));
+        }
+        SUCCESS
+    })
+}
+
+/// Ends a group whose messages are not to be sent.
+pub(super) fn drop_group() {
+    GROUP.take();
+}
+
+fn message(
+    addr: u64,
+    count: usize,
+    kind: c_int,
+    peer: c_int,
+    communicator: u64,
+) -> Option<Message> {
+    let (world, kind) = (find(communicator)?, Kind::from_number(kind)?);
+    let bytes = (count as u64).checked_mul(kind.bytes())?;
+    let is_there = u64::try_from(peer).is_ok_and(|peer| peer < world.ranks);
+    let most_bytes = kind.most_bytes();
+    is_there.then_some(Message { communicator, peer, addr, bytes, most_bytes })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ncclSend(
+    from: u64,
+    count: usize,
+    kind: c_int,
+    peer: c_int,
+    communicator: u64,
+    stream: u64,
+) -> i32 {
+    note_work(stream);
+    let Some(message) = message(from, count, kind, peer, communicator) else {
+        return INVALID_ARGUMENT;
+    };
+    GROUP.with_borrow_mut(|group| {
+        if group.depth > 0 {
+            group.sent.push(message);
+        }
+    });
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ncclRecv(
+    to: u64,
+    count: usize,
+    kind: c_int,
+    peer: c_int,
+    communicator: u64,
+    stream: u64,
+) -> i32 {
+    note_work(stream);
+    let Some(message) = message(to, count, kind, peer, communicator) else {
+        return INVALID_ARGUMENT;
+    };
+    GROUP.with_borrow_mut(|group| {
+        if group.depth > 0 {
+            group.received.push(message);
+        } else {
+            contents().forget(message.addr, message.bytes);
+        }
+    });
+    SUCCESS
+}
+
+/// The first message that comes from a rank is the first that went to it, and so on.
+fn deliver(group: &Group) {
+    let mut sent: HashMap<(u64, c_int), std::collections::VecDeque<Message>> = HashMap::new();
+    for message in &group.sent {
+        sent.entry((message.communicator, message.peer)).or_default().push_back(*message);
+    }
+    let mut contents = contents();
+    for message in &group.received {
+        let other = sent
+            .get_mut(&(message.communicator, message.peer))
+            .and_then(std::collections::VecDeque::pop_front)
+            .filter(|other| other.bytes == message.bytes && message.bytes <= message.most_bytes);
+        match other {
+            Some(other) => {
+                bring(&mut contents, message.addr, other.addr, message.bytes, Surety::Assumed);
+            }
+            None => contents.forget(message.addr, message.bytes),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::communicators::made;
+    use super::*;
+
+    const I64: c_int = 4;
+
+    #[test]
+    fn an_exchange_brings_what_was_sent() {
+        let world = made(4, 1);
+        let (out, back) = ([11_i64, 12, 13], [0_i64; 3]);
+        let (from, to) = (out.as_ptr() as u64, back.as_ptr() as u64);
+        contents().set(from, 24, Surety::Known);
+        contents().set(to, 24, Surety::Known);
+        assert_eq!(ncclGroupStart(), SUCCESS);
+        assert_eq!(ncclSend(from, 1, I64, 0, world, 0), SUCCESS);
+        assert_eq!(ncclSend(from + 8, 2, I64, 2, world, 0), SUCCESS);
+        assert_eq!(ncclRecv(to + 16, 1, I64, 2, world, 0), SUCCESS);
+        assert_eq!(ncclRecv(to, 1, I64, 0, world, 0), SUCCESS);
+        assert_eq!(ncclRecv(to + 8, 1, I64, 3, world, 0), SUCCESS);
+        assert_eq!(ncclGroupEnd(), SUCCESS);
+        // SAFETY: the array is there; it was written through its address.
+        assert_eq!(unsafe { (to as *const i64).read_volatile() }, 11);
+        let surety = |at: u64| contents().surety(to + at * 8, 8);
+        let found = [surety(0), surety(1), surety(2)];
+        // From rank 3 came what we never sent; rank 2 got more than it sends.
+        assert_eq!(found, [Surety::Assumed, Surety::Nothing, Surety::Nothing]);
+        contents().forget(from, 24);
+        contents().forget(to, 24);
+    }
+
+    #[test]
+    fn a_message_that_only_comes_has_no_value() {
+        let (world, number) = (made(2, 0), [5_i64]);
+        let to = number.as_ptr() as u64;
+        contents().set(to, 8, Surety::Known);
+        assert_eq!(ncclRecv(to, 1, I64, 1, world, 0), SUCCESS);
+        assert_eq!(contents().surety(to, 8), Surety::Nothing);
+        assert_eq!(ncclRecv(to, 1, I64, 2, world, 0), INVALID_ARGUMENT, "there is no rank 2");
+    }
+
+    #[test]
+    fn a_group_that_was_not_begun_cannot_end() {
+        assert_eq!(ncclGroupEnd(), INVALID_USAGE);
+    }
+}
