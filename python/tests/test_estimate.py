@@ -223,24 +223,22 @@ def test_the_block_in_python_and_what_cannot_be(programs):
 
 @pytest.mark.slow
 def test_fit_finds_what_a_linear_search_finds(training):
-    card = ["--gpu", "t4", "--memory", "1300MiB"]
-    done = training.floodmark(
-        "fit", "--json", *card, "--vary", "BATCH=1..16", "train.py", "--batch", "{BATCH}"
-    )
+    card = ["--gpu", "t4", "--memory", "900MiB"]
+    program = ["train.py", "--batch", "{BATCH}"]
+    done = training.floodmark("fit", "--json", *card, "--vary", "BATCH=1..8", *program, timeout=600)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     fits = [
         batch
-        for batch in range(1, 17)
+        for batch in range(1, 9)
         if estimate(training, *card, "--steps", "2", "train.py", "--batch", str(batch))[1]["fits"]
     ]
     assert found["largest"] == max(fits)
     assert fits == list(range(1, len(fits) + 1))
-    assert 1 < len(fits) < 16
+    assert 1 < len(fits) < 8
     assert found["not_monotone"] == []
     values = [tried["value"] for tried in found["tries"]]
     assert values == sorted(values)
-    assert len(values) < 10
     assert not list(training.folder.glob("try*"))
 
 
@@ -256,7 +254,7 @@ def test_fit_takes_the_environment_and_tells_of_failures(programs):
         "by_env.py",
     )
     words = ["fit", "--gpu", "t4", "--env", "BATCH={BATCH}", "--vary"]
-    good = programs.floodmark(*words, "BATCH=8,14,20", "by_env.py")
+    good = programs.floodmark(*words, "BATCH=8,14,20", "by_env.py", timeout=600)
     assert good.returncode == 0, good.stderr
     assert good.stdout.startswith("BATCH = 14 is the largest that fits on Tesla T4\n"), good.stdout
     bad = programs.floodmark(*words, "BATCH=3", "by_env.py")

@@ -59,6 +59,7 @@ pub(crate) struct PhantomMachine {
     gpus: u32,
     rank: Option<u32>,
     world: Option<u32>,
+    answers: Vec<String>,
     settings: String,
 }
 
@@ -74,6 +75,7 @@ impl From<floodmark::PhantomMachine> for PhantomMachine {
             gpus: machine.gpus,
             rank: machine.ranks.map(|(rank, _)| rank),
             world: machine.ranks.map(|(_, world)| world),
+            answers: machine.answers,
         }
     }
 }

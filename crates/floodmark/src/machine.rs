@@ -70,8 +70,8 @@ impl PhantomMachine {
             // Writing to a string does not fail.
             let _ = writeln!(text, "{key}={number}");
         }
-        for answer in &self.answers {
-            let _ = writeln!(text, "answer={answer}");
+        for (at, answer) in self.answers.iter().enumerate() {
+            let _ = writeln!(text, "answer.{at}={answer}");
         }
         text
     }
@@ -95,7 +95,7 @@ mod tests {
         has("world=16");
         has("capability=7.5");
         has("shared_per_block_optin=65536");
-        has("answer=a.py:3=1");
+        has("answer.0=a.py:3=1");
     }
 
     #[test]
