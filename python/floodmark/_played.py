@@ -64,9 +64,14 @@ def play(machine: _core.PhantomMachine) -> Played:
                 "process\nhint: use one GPU in a process, or another process for another GPU"
             )
         return _now
-    from floodmark import _phantom
+    # Not before they are needed: a program that only reads traces never is.
+    from floodmark import _phantom, _values, _world
 
-    _now = Played(machine, _phantom.load(machine.settings))
+    phantom = _phantom.load(machine.settings)
+    _values.install(phantom, _values.answers_in(phantom.settings))
+    if machine.world is not None:
+        _world.install(phantom)
+    _now = Played(machine, phantom)
     return _now
 
 

@@ -431,6 +431,17 @@ def _count_in(name: str, result: Any) -> int:
     return int(first.shape[0])
 
 
+def answers_in(settings: dict[str, str]) -> dict[tuple[str, int], float]:
+    """The answers that the user gave, by file and line, from settings `answer.0=FILE:LINE=VALUE`."""
+    found = {}
+    for key, text in settings.items():
+        if key.startswith("answer."):
+            place, _, value = text.rpartition("=")
+            file, _, line = place.rpartition(":")
+            found[file, int(line)] = float(value)
+    return found
+
+
 def install(phantom: Phantom, answers: dict[tuple[str, int], float] | None = None) -> None:
     """Follow the values of this process, from the moment torch is imported."""
 

@@ -122,9 +122,7 @@ class _Host(_Groups):
             arguments["tensor"].copy_(shares[self.rank(arguments)])
 
     def all_to_all(self, arguments: Arguments) -> None:
-        pairs = zip(
-            arguments["output_tensor_list"], arguments["input_tensor_list"], strict=False
-        )
+        pairs = zip(arguments["output_tensor_list"], arguments["input_tensor_list"], strict=False)
         for output, given in pairs:
             if _is_host(output) and output.shape == given.shape:
                 output.copy_(given)
