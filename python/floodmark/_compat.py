@@ -6,6 +6,10 @@
 | `torch.cuda.memory._snapshot` | the blocks that are there before recording | 2.1 to 2.15 |
 | `torch._C._cuda_memorySnapshot` | the same without the history | 2.11 to 2.15 |
 | `nn.Module.__dict__["_modules"]`, `["_parameters"]`, `["_buffers"]` | names | all |
+| `torch.overrides._push_mode`, `_pop_mode` | a mode below all others | 2.4 to 2.15 |
+| `torch._C._len_torch_function_stack` | the same | 2.4 to 2.15 |
+| `_TorchDynamoContext.enter_exit_hooks` | no mode in compiled code | 2.4 to 2.15 |
+| `threading.Thread._bootstrap_inner` | a mode in new threads | Python 3.10 to 3.14 |
 | `DTensor._local_tensor` | the storage of a sharded parameter | 2.4 to 2.15 |
 """
 
@@ -80,3 +84,18 @@ def buffers(module: object) -> dict[str, Any]:
 def local_part(tensor: Any) -> Any:
     """The plain tensor that holds a tensor's storage in this process."""
     return getattr(tensor, "_local_tensor", tensor)
+
+
+def function_modes(torch: ModuleType) -> list[Any]:
+    """Take all modes of this thread off; the outermost is the last."""
+    from torch.overrides import _pop_mode
+
+    return [_pop_mode() for _ in range(torch._C._len_torch_function_stack())]
+
+
+def set_function_modes(modes: list[Any]) -> None:
+    """Put modes on, the outermost of which is the last."""
+    from torch.overrides import _push_mode
+
+    for mode in reversed(modes):
+        _push_mode(mode)

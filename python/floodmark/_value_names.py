@@ -3,7 +3,7 @@
 A function that is in none of these sets makes its results from its arguments. Knows nothing else.
 """
 
-#: Functions that only look at a tensor, or give a view of it.
+#: Functions that only look at a tensor, give a view of it, or leave its contents unset.
 LOOKS = {
     "__get__", "__hash__", "__len__", "__iter__", "__dir__", "__repr__", "__format__",
     "__reduce_ex__", "__deepcopy__", "__setstate__", "size", "dim", "ndimension", "stride",
@@ -17,6 +17,8 @@ LOOKS = {
     "promote_types", "is_same_size", "is_set_to", "is_inference",
     "register_post_accumulate_grad_hook", "detach_", "numpy", "__array__", "grad",
     "get_rng_state",
+    "empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted",
+    "resize_", "resize_as_", "set_",
 }  # fmt: skip
 #: Functions that give a number to Python.
 NUMBERS = {
@@ -40,7 +42,7 @@ COPIES = {
 }  # fmt: skip
 #: Functions that set all of what they write to, so that what was there before does not matter.
 OVERWRITES = {
-    "copy_", "fill_", "zero_", "random_", "bernoulli_", "set_", "normal_", "uniform_",
+    "copy_", "fill_", "zero_", "random_", "bernoulli_", "normal_", "uniform_",
 }  # fmt: skip
 #: Functions that give random numbers.
 RANDOM = {

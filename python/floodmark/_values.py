@@ -17,12 +17,12 @@ import ctypes
 import sys
 import threading
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any
 
-from floodmark import _core
+from floodmark import _compat, _core
 from floodmark import _value_names as names
 from floodmark._import_watch import ImportWatch
 from floodmark._phantom import Phantom
@@ -432,7 +432,7 @@ def _count_in(name: str, result: Any) -> int:
 
 
 def answers_in(settings: dict[str, str]) -> dict[tuple[str, int], float]:
-    """The answers that the user gave, by file and line, from settings `answer.0=FILE:LINE=VALUE`."""
+    """The answers that the user gave, by file and line: settings `answer.0=FILE:LINE=VALUE`."""
     found = {}
     for key, text in settings.items():
         if key.startswith("answer."):
@@ -462,12 +462,38 @@ def install(phantom: Phantom, answers: dict[tuple[str, int], float] | None = Non
         def enter() -> None:
             mode = FollowValues()
             mode.__torch_function__ = types.MethodType(functions, mode)
-            mode.__enter__()
+            modes = _compat.function_modes(torch)
+            _compat.set_function_modes([*modes, mode])
+
+        def leave() -> Callable[[], None]:
+            """Follow nothing until the result is called: compiled code has no calls to follow."""
+            modes = _compat.function_modes(torch)
+            others = [mode for mode in modes if not isinstance(mode, FollowValues)]
+            _compat.set_function_modes(others)
+            return enter if len(others) < len(modes) else _do_nothing
 
         enter()
         _enter_in_threads(enter)
+        ImportWatch("torch._dynamo.eval_frame", lambda module: _leave_when_compiled(module, leave))
 
     ImportWatch("torch", begin)
+
+
+def _do_nothing() -> None:
+    return None
+
+
+def _leave_when_compiled(eval_frame: ModuleType, leave: Callable[[], Callable[[], None]]) -> None:
+    """Dynamo would take our mode for a part of the program, and break its graphs at every call."""
+    context = eval_frame._TorchDynamoContext
+    init = context.__init__
+
+    def begun(self: Any, *args: Any, **kwargs: Any) -> None:
+        init(self, *args, **kwargs)
+        with contextlib.suppress(AttributeError):
+            self.enter_exit_hooks.append(leave)
+
+    context.__init__ = begun
 
 
 def _enter_in_threads(enter: Any) -> None:

@@ -1,0 +1,192 @@
+"""Values on a phantom GPU: what a program reads back, and what is said about it.
+
+Each test runs a program of its own: CUDA begins once in a process.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+pytestmark = pytest.mark.skipif(torch.version.cuda is None, reason="torch has no CUDA in it")
+
+BEGIN = """
+import json, floodmark
+with floodmark.phantom("h200"):
+    import torch
+cuda = torch.device("cuda")
+"""
+END = """
+from floodmark import _played
+reads = _played.played().phantom.account()["reads"]
+print(json.dumps([found, [[r["line"], r["op"], r["count"], r["answered"]] for r in reads]]))
+"""
+
+
+def run(tmp_path: Path, code: str) -> tuple[list[object], list[list[object]]]:
+    """What the program found, and what it read that was not known."""
+    path = tmp_path / "program.py"
+    path.write_text(BEGIN + code + END)
+    done = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-3000:]
+    found, reads = json.loads(done.stdout.splitlines()[-1])
+    return found, reads
+
+
+#: Each gives the same on a phantom and on the host; none may count as a guess.
+INTEGERS = """
+a = torch.arange(12, device=D)
+m = a % 3 == 0
+x = torch.tensor([[1, 2, 3], [4, 5, 6]], device=D)
+y = torch.zeros(6, dtype=torch.long, device=D)
+y[2] = 7; y[3:5] += 2; y[m[:6]] = 9
+z = torch.empty(4, dtype=torch.int32, device=D).fill_(3); z.mul_(a[:4].int())
+w = torch.zeros(3, 4, dtype=torch.long, device=D); w[:, 1] = 5; w[1].copy_(a[:4])
+found = [
+    a.tolist(), (a * 2 + 1).sum().item(), bool((a > 4).any()), int(a.max()), float(a[3]),
+    a[m].tolist(), m.nonzero().flatten().tolist(), torch.masked_select(a, ~m).tolist(),
+    torch.where(m)[0].tolist(), torch.where(m, a, -a).tolist(), m.sum().item(),
+    x.t().contiguous().tolist(), x[:, 1].tolist(), x.to(torch.int16).cpu().tolist(),
+    x.t().tolist(), x.view(-1).flip(0).tolist(), x.to("cpu", torch.int32).tolist(),
+    y.tolist(), z.tolist(), w.tolist(), torch.cumsum(a, 0).tolist(),
+    torch.cat([a, y]).tolist(), torch.stack([x, x]).shape, torch.roll(a, 2).tolist(),
+    [t.tolist() for t in torch.unique(a // 4, return_counts=True)],
+    torch.repeat_interleave(a[:3], a[1:4]).tolist(), torch.bincount(a // 2).tolist(),
+    torch.nn.functional.one_hot(a[:4]).tolist(), torch.searchsorted(a, a[3:5]).tolist(),
+    torch.equal(a, a.clone()), torch.equal(a, a + 1), 3 in a, [int(i) for i in a[:3]],
+    torch.sort(-a)[1].tolist(), torch.topk(a, 2).indices.tolist(), a.argmax().item(),
+    torch.tril(torch.ones(3, 3, dtype=torch.bool, device=D)).tolist(),
+    torch.gather(x, 1, torch.tensor([[2], [0]], device=D)).tolist(),
+    y.index_fill(0, a[:1], 4).tolist(), y.scatter(0, a[:2], 1).tolist(), (a & 3).tolist(),
+    torch.full((2,), 3, device=D).tolist(), torch.tensor([1.5, -2.0], device=D).tolist(),
+    (torch.tensor([1.5, -2.0], device=D) * 2).tolist(), torch.ones(3, device=D).sum().item(),
+]
+"""
+
+
+def test_integers_have_the_values_that_they_have_on_the_host(tmp_path: Path) -> None:
+    found, reads = run(tmp_path, INTEGERS.replace("D)", "cuda)"))
+    names: dict[str, object] = {}
+    exec("import torch\n" + INTEGERS.replace("D)", "'cpu')"), names)
+    assert found == json.loads(json.dumps(names["found"]))
+    assert reads == []
+
+
+def test_floats_are_zero_unless_they_were_copied_in(tmp_path: Path) -> None:
+    found, reads = run(
+        tmp_path,
+        """
+x = torch.randn(64, 64)
+there = x.to(cuda)
+found = [
+    bool((there.cpu() == x).all()), bool((there[3:5].cpu() == x[3:5]).all()),
+    (there @ there).sum().item(), bool(torch.isfinite(there @ there).all()),
+    there.add_(there @ there).cpu().abs().sum().item(),
+]
+""",
+    )
+    assert found == [True, True, 0.0, True, 0.0]
+    assert len(reads) == 3
+    assert [read[1] for read in reads].count("cpu") == 1
+
+
+def test_a_read_is_listed_with_its_line_and_count(tmp_path: Path) -> None:
+    found, reads = run(
+        tmp_path,
+        """
+loss = torch.randn(8, device=cuda).mean()
+found = []
+for _ in range(3):
+    found.append(loss.item())
+found.append(len(torch.randn(10, device=cuda).nonzero()))
+""",
+    )
+    assert found == [0.0, 0.0, 0.0, 0]
+    assert [read[1:] for read in reads] == [["item", 3, "0"], ["nonzero", 1, "0 rows"]]
+    assert reads[0][0] == BEGIN.count("\n") + 5
+
+
+def test_memory_that_is_handed_out_again_has_no_old_value(tmp_path: Path) -> None:
+    found, _ = run(
+        tmp_path,
+        """
+known = torch.full((16,), 7, device=cuda)
+place = known.data_ptr()
+del known
+weight = torch.nn.Parameter(torch.empty(4, 4, device=cuda))
+(torch.randn(2, 4, device=cuda) @ weight).sum().backward()
+fresh = torch.empty(16, dtype=torch.long, device=cuda)
+found = [weight.grad.norm().item(), fresh.sum().item()]
+""",
+    )
+    assert found == [0.0, 0]
+
+
+def test_random_numbers_of_the_host_stay_what_they_were(tmp_path: Path) -> None:
+    found, reads = run(
+        tmp_path,
+        """
+torch.manual_seed(3)
+alone = torch.rand(2).tolist()
+torch.manual_seed(3)
+drawn = torch.randint(5, 9, (100,), device=cuda).tolist()
+found = [alone == torch.rand(2).tolist(), min(drawn) >= 5, max(drawn) < 9, len(set(drawn)) > 1]
+found += [sorted(torch.randperm(5, device=cuda).tolist())]
+""",
+    )
+    assert found == [True, True, True, True, [0, 1, 2, 3, 4]]
+    assert len(reads) == 2, "random numbers are not what a GPU would draw"
+
+
+def test_values_are_followed_on_threads(tmp_path: Path) -> None:
+    found, reads = run(
+        tmp_path,
+        """
+import threading
+found = []
+thread = threading.Thread(target=lambda: found.extend((torch.arange(4, device=cuda) * 3).tolist()))
+thread.start(); thread.join()
+""",
+    )
+    assert (found, reads) == ([0, 3, 6, 9], [])
+
+
+def test_no_tensor_is_kept_alive(tmp_path: Path) -> None:
+    found, _ = run(
+        tmp_path,
+        """
+import gc
+gc.disable()
+def work():
+    a = torch.arange(1000, device=cuda)
+    b = a[a % 2 == 0] + 1
+    b[3] = 4
+    return b.sum().item()
+work()
+before = torch.cuda.memory_allocated()
+for _ in range(10):
+    work()
+found = [torch.cuda.memory_allocated() - before]
+""",
+    )
+    assert found == [0]
+
+
+def test_compiled_code_is_not_broken_into_pieces(tmp_path: Path) -> None:
+    found, _ = run(
+        tmp_path,
+        """
+import torch._dynamo.utils as utils
+model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.GELU(), torch.nn.Linear(8, 8)).cuda()
+compiled = torch.compile(model, backend="aot_eager")
+compiled(torch.randn(2, 8, device=cuda)).sum().backward()
+found = [len(utils.counters["graph_break"]), utils.counters["stats"]["unique_graphs"]]
+found += [torch.arange(3, device=cuda).tolist()]
+""",
+    )
+    assert found == [0, 1, [0, 1, 2]]
