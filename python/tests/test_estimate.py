@@ -109,6 +109,31 @@ def test_a_program_that_dies_of_something_else_leaves_the_question_open(programs
     assert found["error"] == "exit status 3"
 
 
+def test_values_that_are_not_known_are_listed_and_can_be_told(programs):
+    programs.write(
+        """
+        import torch
+        known = torch.arange(5, device="cuda")
+        assert known.sum().item() == 10
+        unknown = torch.randn(8, device="cuda").matmul(torch.randn(8, 8, device="cuda"))
+        for _ in range(3):
+            large = unknown.mean().item() > 0.5
+        kept = torch.empty((64 if large else 1) << 20, device="cuda")
+        """,
+        "branch.py",
+    )
+    _, found = estimate(programs, "branch.py")
+    [read] = found["reads"]
+    assert (read["line"], read["count"], read["function"]) == (7, 3, "<module>")
+    assert found["peak_allocated"] < 64 * MIB
+    _, found = estimate(programs, "--answer", "branch.py:7=0.75", "branch.py")
+    assert "0.75" in found["reads"][0]["answered"]
+    assert found["peak_allocated"] > 256 * MIB
+    text = programs.floodmark("estimate", "branch.py").stdout
+    assert "branch.py:7 (<module>)" in text
+    assert "--answer FILE:LINE=VALUE" in text
+
+
 def test_steps_end_the_program_as_an_exit_would(training):
     done, found = estimate(training, "--steps", "2", "train.py", "--steps", "100")
     assert done.returncode == 0, done.stderr
