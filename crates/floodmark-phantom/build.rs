@@ -10,10 +10,11 @@ use std::path::{Path, PathBuf};
 use std::{env, fs};
 
 /// A file of names, and what its library answers when it does not support a call.
-const LIBRARIES: [(&str, i32); 12] = [
+const LIBRARIES: [(&str, i32); 13] = [
     ("cudart", 801),
     ("driver", 801),
     ("nvml", 3),
+    ("cupti", 27),
     ("cublas", 15),
     ("cublaslt", 15),
     ("cudnn", 3000),

@@ -25,6 +25,7 @@ mod cublas;
 mod cublas_host;
 mod cudnn;
 mod cufft;
+mod cupti;
 mod cusolver;
 mod cusparse;
 mod driver;

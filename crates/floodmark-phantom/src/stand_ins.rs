@@ -9,9 +9,11 @@ use std::ffi::{CString, c_void};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 /// The names, of CUDA 12 and 13. NVRTC is not among them: it is a compiler, and works without a device.
-const NAMES: [&str; 19] = [
+const NAMES: [&str; 21] = [
     "libcuda.so.1",
     "libnvidia-ml.so.1",
+    "libcupti.so.12",
+    "libcupti.so.13",
     "libcudart.so.12",
     "libcudart.so.13",
     "libcublas.so.12",

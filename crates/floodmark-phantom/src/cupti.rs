@@ -1,0 +1,29 @@
+//! CUPTI, which watches a device at work: there is none to watch.
+//!
+//! The real one asks the driver for tables that only a real driver has, and some versions do not survive
+//! that there are none. Here all but its version and its words are refused, which profilers take as "no
+//! activities of a device"; what happens on the host is still recorded.
+
+use std::ffi::{c_char, c_int};
+
+use crate::runtime::{SUCCESS, put, version as cuda_version};
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuptiGetVersion(version: *mut u32) -> i32 {
+    let found = if cuda_version() >= 13_000 { 130_000 } else { 18 };
+    // SAFETY: the caller's pointer, by the library's contract.
+    unsafe { put(version, found) };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuptiGetResultString(status: c_int, text: *mut *const c_char) -> i32 {
+    let words = if status == SUCCESS {
+        c"CUPTI_SUCCESS"
+    } else {
+        c"CUPTI_ERROR_NOT_SUPPORTED (by the phantom GPU)"
+    };
+    // SAFETY: the caller's pointer, by the library's contract.
+    unsafe { put(text, words.as_ptr()) };
+    SUCCESS
+}
