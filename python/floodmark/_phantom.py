@@ -140,7 +140,7 @@ def _cudnn_library() -> str:
         places = spec.submodule_search_locations if spec else None
         folders[:0] = [os.path.join(place, inside) for place in places or ()]
     paths = [os.path.join(folder, name) for folder in folders]
-    return next((path for path in paths if os.path.exists(path)), name)
+    return next((path for path in paths if Path(path).exists()), name)
 
 
 def _nccl_version() -> str:
