@@ -1,6 +1,6 @@
 //! Streams, events and captures: everything is ready at once, but who captures what is kept.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -35,6 +35,8 @@ pub(crate) struct Streams {
     events: HashMap<u64, Event>,
     graphs: HashMap<u64, Graph>,
     captures: BTreeMap<CaptureId, u64>,
+    /// Captures in which something was called that a capture does not allow.
+    broken: BTreeSet<CaptureId>,
 }
 
 static STREAMS: Mutex<Option<Streams>> = Mutex::new(None);
@@ -136,6 +138,18 @@ impl Streams {
         Some(self.create_graph(Graph { nodes }))
     }
 
+    /// Somebody waits for a stream: while it captures, that is not allowed, and breaks the capture.
+    pub(crate) fn may_wait_for(&mut self, stream: u64) -> bool {
+        let capture = self.capture_of(stream);
+        self.broken.extend(capture);
+        capture.is_none()
+    }
+
+    /// Whether the capture of a stream was broken; it is not asked about again.
+    pub(crate) fn take_broken(&mut self, stream: u64) -> bool {
+        self.capture_of(stream).is_some_and(|capture| self.broken.remove(&capture))
+    }
+
     pub(crate) fn create_graph(&mut self, graph: Graph) -> u64 {
         let handle = new_handle();
         self.graphs.insert(handle, graph);
@@ -154,6 +168,17 @@ impl Streams {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn waiting_for_a_stream_breaks_its_capture() {
+        let mut streams = Streams::default();
+        let (main, other) = (streams.create_stream(0, 0, 1), streams.create_stream(0, 0, 1));
+        streams.begin_capture(main).expect("it does not capture yet");
+        assert!(streams.may_wait_for(other) && !streams.take_broken(main));
+        assert!(!streams.may_wait_for(main));
+        assert!(streams.take_broken(main));
+        assert!(streams.end_capture(main).is_some() && streams.may_wait_for(main));
+    }
 
     #[test]
     fn a_stream_joins_a_capture_by_its_event_and_leaves_with_it() {

@@ -44,6 +44,10 @@ pub(crate) fn words(error: i32) -> (&'static CStr, &'static CStr) {
             c"cudaErrorStreamCaptureUnsupported",
             c"operation not permitted when stream is capturing",
         ),
+        901 => (
+            c"cudaErrorStreamCaptureInvalidated",
+            c"operation failed due to a previous error during capture",
+        ),
         _ => (c"cudaErrorUnknown", c"unknown error"),
     }
 }

@@ -1,10 +1,19 @@
 //! Captures and graphs. A graph does nothing when it is launched: only the memory that was allocated while
 //! it was captured matters, and torch keeps that in a pool of its own.
 
-use std::ffi::{c_char, c_int, c_uint, c_void};
+use std::cell::Cell;
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
-use super::{ILLEGAL_STATE, INVALID_VALUE, SUCCESS, put, said};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
+use super::{CAPTURE_INVALIDATED, ILLEGAL_STATE, INVALID_VALUE, SUCCESS, put, said};
 use crate::streams::{Graph, new_handle, note_work, with};
+
+thread_local! {
+    /// What this thread lets a capture forbid: kept, for whoever asks for it back.
+    static MODE: Cell<c_int> = const { Cell::new(0) };
+}
 
 const NOT_CAPTURING: c_int = 0;
 const CAPTURING: c_int = 1;
@@ -19,7 +28,15 @@ extern "C" fn cudaStreamBeginCapture(stream: u64, _mode: c_int) -> i32 {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cudaStreamEndCapture(stream: u64, graph: *mut u64) -> i32 {
-    match with(|streams| streams.end_capture(stream)) {
+    let (is_broken, ended) =
+        with(|streams| (streams.take_broken(stream), streams.end_capture(stream)));
+    match ended {
+        Some(made) if is_broken => {
+            with(|streams| streams.destroy_graph(made));
+            // SAFETY: the caller's pointer, by CUDA's contract.
+            unsafe { put(graph, 0) };
+            said(CAPTURE_INVALIDATED)
+        }
         // SAFETY: the caller's pointer, by CUDA's contract.
         Some(found) => unsafe {
             put(graph, found);
@@ -79,8 +96,11 @@ unsafe extern "C" fn cudaStreamGetCaptureInfo_v2(
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cudaThreadExchangeStreamCaptureMode(mode: *mut c_int) -> i32 {
+    if mode.is_null() {
+        return said(INVALID_VALUE);
+    }
     // SAFETY: the caller's pointer, by CUDA's contract.
-    unsafe { put(mode, 0) };
+    unsafe { mode.write(MODE.replace(mode.read())) };
     SUCCESS
 }
 
@@ -143,8 +163,18 @@ extern "C" fn cudaGraphLaunch(_exec: u64, stream: u64) -> i32 {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn cudaGraphDebugDotPrint(_graph: u64, _path: *const c_char, _flags: c_uint) -> i32 {
-    SUCCESS
+unsafe extern "C" fn cudaGraphDebugDotPrint(graph: u64, path: *const c_char, _f: c_uint) -> i32 {
+    let Some(graph) = with(|streams| streams.graph(graph)) else { return said(INVALID_VALUE) };
+    // SAFETY: the caller's path ends with a zero, by CUDA's contract.
+    let path = unsafe { CStr::from_ptr(path) };
+    let mut text = "digraph phantom {\n".to_owned();
+    for node in 0..graph.nodes {
+        text += &format!("  node{node};\n");
+    }
+    match std::fs::write(OsStr::from_bytes(path.to_bytes()), text + "}\n") {
+        Ok(()) => SUCCESS,
+        Err(_) => said(INVALID_VALUE),
+    }
 }
 
 #[unsafe(no_mangle)]

@@ -26,6 +26,8 @@ pub(crate) const NO_DEVICE: i32 = 100;
 pub(crate) const INVALID_DEVICE: i32 = 101;
 pub(crate) const NOT_REGISTERED: i32 = 713;
 pub(crate) const ILLEGAL_STATE: i32 = 401;
+pub(crate) const CAPTURE_UNSUPPORTED: i32 = 900;
+pub(crate) const CAPTURE_INVALIDATED: i32 = 901;
 
 /// The version of CUDA that is played.
 pub(crate) fn version() -> i32 {

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 
-use super::{INVALID_VALUE, SUCCESS, put, said};
+use super::{CAPTURE_UNSUPPORTED, INVALID_VALUE, SUCCESS, put, said};
 use crate::machine::current_device;
 use crate::streams::{note_work, with};
 
@@ -37,13 +37,13 @@ extern "C" fn cudaStreamDestroy(stream: u64) -> i32 {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn cudaStreamSynchronize(_stream: u64) -> i32 {
-    SUCCESS
+extern "C" fn cudaStreamSynchronize(stream: u64) -> i32 {
+    if with(|streams| streams.may_wait_for(stream)) { SUCCESS } else { said(CAPTURE_UNSUPPORTED) }
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn cudaStreamQuery(_stream: u64) -> i32 {
-    SUCCESS
+extern "C" fn cudaStreamQuery(stream: u64) -> i32 {
+    cudaStreamSynchronize(stream)
 }
 
 #[unsafe(no_mangle)]
