@@ -6,9 +6,11 @@ that is loaded afterwards. Sees: the settings, as text lines. Knows nothing of r
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes
 import os
+import shutil
 import sys
 import tempfile
 from importlib.metadata import PackageNotFoundError, version
@@ -93,6 +95,7 @@ def load(settings: str) -> Phantom:
     if nccl := _nccl_version():
         pairs.setdefault("nccl", nccl)
     folder = tempfile.mkdtemp(prefix="floodmark-phantom-")
+    atexit.register(_remove, folder, os.getpid())
     _loaded = Phantom(_start_library(pairs), pairs, folder)
     _prepare_environment(folder)
     return _loaded
@@ -153,7 +156,22 @@ def _nccl_version() -> str:
 
 
 def _prepare_environment(folder: str) -> None:
-    """Keep what compilers cache in a folder of our own: it is of no use on a real GPU."""
+    """Show compilers the phantom, and keep what they cache apart: it is void on a real GPU."""
     os.environ.pop("CUDA_VISIBLE_DEVICES", None)
     os.environ["TRITON_CACHE_DIR"] = os.path.join(folder, "triton")
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.path.join(folder, "inductor")
+    os.environ["PYTORCH_KERNEL_CACHE_PATH"] = os.path.join(folder, "kernels")
+    os.mkdir(os.environ["PYTORCH_KERNEL_CACHE_PATH"])
+    # Triton links what launches its kernels against the driver that it finds here.
+    driver = Path(folder, "libcuda.so.1")
+    driver.write_bytes(_core.phantom_image())
+    Path(folder, "libcuda.so").symlink_to(driver.name)
+    os.environ["TRITON_LIBCUDA_PATH"] = folder
+    # Other processes have no phantom, and the pool of compilers may wait for minutes at its end.
+    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
+
+
+def _remove(folder: str, owner: int) -> None:
+    """At the end of the process that made it; forked ones leave it to that one."""
+    if os.getpid() == owner:
+        shutil.rmtree(folder, ignore_errors=True)
