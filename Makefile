@@ -76,6 +76,10 @@ gpu: $(UNPACKED) ## Check and measure on a CUDA device
 	PYTHONPATH=$(UNPACKED) $(BIN)/python bench/gpu_check.py --results $(RESULTS)
 	PYTHONPATH=$(UNPACKED) $(BIN)/python bench/overhead.py --device cuda --results $(RESULTS)
 
+.PHONY: phantom-matrix
+phantom-matrix: $(UNPACKED) ## Run training scripts of many libraries on a GPU that is not there
+	$(BIN)/python bench/phantom_matrix.py --floodmark $(UNPACKED) --results $(RESULTS)
+
 .PHONY: matrix
 matrix: wheel ## Run the Python tests with old and new versions of torch and Python
 	$(BIN)/python .ci/matrix

@@ -22,13 +22,8 @@ def describe() -> dict[str, Any]:
 
     import floodmark
 
-    about: dict[str, Any] = {
-        "date": datetime.date.today().isoformat(),
-        "cpu": _cpu(),
-        "cores": os.cpu_count(),
+    about = describe_host() | {
         "torch_threads": torch.get_num_threads(),
-        "system": f"{platform.system()} {platform.release().split('-')[0]}",
-        "python": platform.python_version(),
         "torch": torch.__version__,
         "floodmark": floodmark.__version__,
     }
@@ -36,6 +31,17 @@ def describe() -> dict[str, Any]:
         about["gpu"] = torch.cuda.get_device_name(0)
         about["cuda"] = torch.version.cuda
     return about
+
+
+def describe_host() -> dict[str, Any]:
+    """The machine alone."""
+    return {
+        "date": datetime.date.today().isoformat(),
+        "cpu": _cpu(),
+        "cores": os.cpu_count(),
+        "system": f"{platform.system()} {platform.release().split('-')[0]}",
+        "python": platform.python_version(),
+    }
 
 
 def _cpu() -> str:

@@ -33,8 +33,13 @@ def main():
     data = TensorDataset(torch.randn(512, 3, 64, 64), torch.randint(0, 10, (512,)))
     with tempfile.TemporaryDirectory() as folder:
         trainer = lightning.Trainer(
-            accelerator="gpu", devices=1, precision="bf16-mixed", max_epochs=1, logger=False,
-            default_root_dir=folder, enable_checkpointing=True,
+            accelerator="gpu",
+            devices=1,
+            precision="bf16-mixed",
+            max_epochs=1,
+            logger=False,
+            default_root_dir=folder,
+            enable_checkpointing=True,
         )
         trainer.fit(Classifier(), DataLoader(data, batch_size=64), DataLoader(data, batch_size=64))
 

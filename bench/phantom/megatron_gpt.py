@@ -5,8 +5,11 @@ from functools import partial
 
 import torch
 from megatron.core import parallel_state, tensor_parallel
-from megatron.core.distributed import DistributedDataParallel, DistributedDataParallelConfig
-from megatron.core.distributed import finalize_model_grads
+from megatron.core.distributed import (
+    DistributedDataParallel,
+    DistributedDataParallelConfig,
+    finalize_model_grads,
+)
 from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
 from megatron.core.models.gpt.gpt_model import GPTModel
 from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer
@@ -19,13 +22,21 @@ SEQUENCE, MICRO_BATCH, MICRO_BATCHES, VOCABULARY = 1024, 1, 8, 50304
 
 def build():
     config = TransformerConfig(
-        num_layers=16, hidden_size=1024, num_attention_heads=16, bf16=True,
-        params_dtype=torch.bfloat16, pipeline_dtype=torch.bfloat16,
-        tensor_model_parallel_size=2, pipeline_model_parallel_size=2,
+        num_layers=16,
+        hidden_size=1024,
+        num_attention_heads=16,
+        bf16=True,
+        params_dtype=torch.bfloat16,
+        pipeline_dtype=torch.bfloat16,
+        tensor_model_parallel_size=2,
+        pipeline_model_parallel_size=2,
         finalize_model_grads_func=finalize_model_grads,
     )
     model = GPTModel(
-        config, get_gpt_layer_local_spec(), VOCABULARY, SEQUENCE,
+        config,
+        get_gpt_layer_local_spec(),
+        VOCABULARY,
+        SEQUENCE,
         pre_process=parallel_state.is_pipeline_first_stage(),
         post_process=parallel_state.is_pipeline_last_stage(),
         share_embeddings_and_output_weights=False,
@@ -66,9 +77,13 @@ def main():
         model.zero_grad_buffer()
         optimizer.zero_grad()
         run(
-            forward_step_func=forward_step, data_iterator=batches(), model=[model],
-            num_microbatches=MICRO_BATCHES, seq_length=SEQUENCE,
-            micro_batch_size=MICRO_BATCH, forward_only=False,
+            forward_step_func=forward_step,
+            data_iterator=batches(),
+            model=[model],
+            num_microbatches=MICRO_BATCHES,
+            seq_length=SEQUENCE,
+            micro_batch_size=MICRO_BATCH,
+            forward_only=False,
         )
         optimizer.step()
     torch.distributed.destroy_process_group()

@@ -7,14 +7,20 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 def main():
     config = LlamaConfig(
-        hidden_size=2048, intermediate_size=5632, num_hidden_layers=22, num_attention_heads=32,
-        num_key_value_heads=4, vocab_size=32000,
+        hidden_size=2048,
+        intermediate_size=5632,
+        num_hidden_layers=22,
+        num_attention_heads=32,
+        num_key_value_heads=4,
+        vocab_size=32000,
     )
     with torch.device("cuda"):
         model = LlamaForCausalLM(config).to(torch.bfloat16)
     model.gradient_checkpointing_enable()
     model.enable_input_require_grads()
-    lora = LoraConfig(r=16, lora_alpha=32, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM")
+    lora = LoraConfig(
+        r=16, lora_alpha=32, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM"
+    )
     model = get_peft_model(model, lora)
     model.print_trainable_parameters()
     model.train()

@@ -1,7 +1,7 @@
 """A world of any size in one process: this process is rank r of N, and the others are not there.
 
-`install` sets what a launcher would set and waits for `torch.distributed` to be imported. Groups for
-CUDA are torch's own, on the phantom's NCCL; those for the host are torch's fake ones. Sees: the
+`install` sets what a launcher would set and waits for `torch.distributed` to be imported. Groups
+for CUDA are torch's own, on the phantom's NCCL; those for the host are torch's fake ones. Sees: the
 settings of a phantom. Knows nothing of what is trained.
 """
 
@@ -165,7 +165,7 @@ class World:
         return self.rank, self.size
 
     def _wrap_helper(self) -> None:
-        """Groups are made in one place: there, backends of the host become ours, but keep their names."""
+        """Where all groups are made, backends of the host become ours, but keep their names."""
         c10d = self._c10d
         original = c10d._new_process_group_helper
         signature = inspect.signature(original)
@@ -271,7 +271,7 @@ class _Finished:
     def pids(self) -> list[int]:
         return []
 
-    def join(self, timeout: float | None = None, grace_period: float | None = None) -> bool:
+    def join(self, *_args: Any, **_kwargs: Any) -> bool:
         return True
 
 

@@ -168,7 +168,8 @@ class _Objects(_Groups):
             return call()
         sender = arguments.get("src", arguments.get("group_src"))
         raise RuntimeError(
-            f"rank {self.c10d.get_rank()} waits for objects of rank {sender}, which is not there\n\n"
+            f"rank {self.c10d.get_rank()} waits for objects of rank {sender}, which is not there"
+            "\n\n"
             "hint: in a pipeline, give `PipelineStage` its `input_args` and `output_args`"
         )
 

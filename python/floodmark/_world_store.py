@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from datetime import timedelta
 from typing import Any
 
 # Where ranks agree on a communicator they exchange this many bytes; what they are does not matter.
@@ -78,7 +77,7 @@ def store_class(base: Any, rank: int, world: int, note: Callable[[str], None]) -
         def queue_push(self, key: str, value: str | bytes) -> None:
             self._queues.setdefault(key, []).append(_bytes(value))
 
-        def queue_pop(self, key: str, block: bool = True) -> bytes:
+        def queue_pop(self, key: str, *_args: Any, **_kwargs: Any) -> bytes:
             queue = self._queues.get(key)
             return queue.pop(0) if queue else self.get(key)
 
@@ -88,10 +87,10 @@ def store_class(base: Any, rank: int, world: int, note: Callable[[str], None]) -
         def list_keys(self) -> list[str]:
             return [*self._values, *self._counts]
 
-        def wait(self, keys: Sequence[str], timeout: timedelta | None = None) -> None:
+        def wait(self, *_args: Any, **_kwargs: Any) -> None:
             """Every other rank has been there already."""
 
-        def check(self, keys: Sequence[str]) -> bool:
+        def check(self, _keys: Sequence[str]) -> bool:
             return True
 
         def delete_key(self, key: str) -> bool:
