@@ -3,6 +3,11 @@
 //! Since 9.8 cuDNN can plan without a device ("deviceless ahead-of-time compilation" in its manual): a
 //! descriptor of the device's properties takes the place of a handle. So its own heuristics choose the
 //! kernels here, and its own plans say how much workspace they need.
+//!
+//! Attention's workspaces were those of an H200 to the byte. Many of its convolutions' were not: there
+//! cuDNN 9.19 took other plans, or split them otherwise. Without a device the kernels for 9.0 refuse a
+//! target of more than 18 multiprocessors, whatever the description says, which may be why; it is not
+//! established, nor is the version of cuDNN that the recordings were made with.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::sync::OnceLock;
