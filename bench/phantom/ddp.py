@@ -6,7 +6,18 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+from torch.utils.data import DataLoader, Dataset, DistributedSampler
+
+
+class Sequences(Dataset):
+    def __init__(self, count):
+        self.count = count
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, index):
+        return torch.randn(128, 1024, generator=torch.Generator().manual_seed(index))
 
 
 def main():
@@ -18,11 +29,11 @@ def main():
         nn.TransformerEncoder(layer, 12, enable_nested_tensor=False), device_ids=[device.index]
     )
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
-    data = TensorDataset(torch.randn(64 * dist.get_world_size(), 128, 1024))
+    data = Sequences(64 * dist.get_world_size())
     sampler = DistributedSampler(data)
     for epoch in range(2):
         sampler.set_epoch(epoch)
-        for (batch,) in DataLoader(data, batch_size=16, sampler=sampler):
+        for batch in DataLoader(data, batch_size=16, sampler=sampler):
             loss = model(batch.to(device)).square().mean()
             loss.backward()
             optimizer.step()

@@ -7,6 +7,7 @@ On a device that is the phantom's business. Here are tensors of the host and Pyt
 from __future__ import annotations
 
 import inspect
+import threading
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
@@ -39,20 +40,31 @@ def _wrap(
     if function is None:
         return
     signature = inspect.signature(function)
+    # A mode of `__torch_function__` calls by name what it was called for: once is enough.
+    running = threading.local()
+
+    def call(arguments: Arguments, original: Callable[[], Any]) -> Any:
+        if instead is not None:
+            return instead(original, arguments)
+        result = original()
+        if after is not None and not c10d._rank_not_in_group(arguments.get("group")):
+            after(arguments)
+        return result
 
     @wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
+        if getattr(running, "is_here", False):
+            return function(*args, **kwargs)
         try:
             bound = signature.bind(*args, **kwargs)
         except TypeError:
             return function(*args, **kwargs)
         bound.apply_defaults()
-        if instead is not None:
-            return instead(lambda: function(*args, **kwargs), bound.arguments)
-        result = function(*args, **kwargs)
-        if after is not None and c10d._rank_not_in_group(bound.arguments.get("group")) is False:
-            after(bound.arguments)
-        return result
+        running.is_here = True
+        try:
+            return call(bound.arguments, lambda: function(*args, **kwargs))
+        finally:
+            running.is_here = False
 
     setattr(c10d, name, wrapper)
 

@@ -138,15 +138,21 @@ fn reduce_one(addr: u64, kind: Kind, reduction: Reduction, ranks: u64) -> bool {
         Kind::Float32 if reduction == Reduction::Sum => {
             let at = addr as *mut f32;
             // SAFETY: the same; a number of torch is aligned, but nothing depends on it.
-            unsafe { at.write_unaligned(at.read_unaligned() * ranks as f32) };
+            unsafe { at.write_unaligned(at.read_unaligned() * count_of(ranks)) };
             true
         }
         Kind::Float64 if reduction == Reduction::Sum => {
             let at = addr as *mut f64;
             // SAFETY: the same.
-            unsafe { at.write_unaligned(at.read_unaligned() * ranks as f64) };
+            unsafe { at.write_unaligned(at.read_unaligned() * f64::from(count_of(ranks))) };
             true
         }
         Kind::Float32 | Kind::Float64 | Kind::ShortFloat(_) => false,
     }
+}
+
+/// How many ranks there are; a world has fewer than 2^24, so it is exact.
+#[expect(clippy::cast_precision_loss, reason = "there are not so many ranks")]
+fn count_of(ranks: u64) -> f32 {
+    ranks as f32
 }
