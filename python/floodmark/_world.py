@@ -13,7 +13,7 @@ import inspect
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
 from types import ModuleType
 from typing import Any
@@ -175,7 +175,8 @@ class World:
             bound = signature.bind(*args, **kwargs)
             asked = bound.arguments["backend"]
             bound.arguments["backend"] = c10d.Backend(_host_replaced(str(asked)))
-            made = original(*bound.args, **bound.kwargs)
+            with self._split_of(bound.arguments["global_ranks_in_group"]):
+                made = original(*bound.args, **bound.kwargs)
             group = made[0] if isinstance(made, tuple) else made
             if group in c10d._world.pg_map:
                 _, prefix_store = c10d._world.pg_map[group]
@@ -185,16 +186,25 @@ class World:
 
         c10d._new_process_group_helper = helper
 
-    def _wrap_splits(self) -> None:
+    @contextlib.contextmanager
+    def _split_of(self, ranks: Sequence[int]) -> Iterator[None]:
         """NCCL learns from the other ranks how large a split is; here it must be told."""
         tell = self._library.floodmark_phantom_group_size
+        tell(-1, len(ranks))
+        try:
+            yield
+        finally:
+            tell(-1, 0)
+
+    def _wrap_splits(self) -> None:
+        """A split that is made when it is first used is known by its color."""
         color = getattr(self._c10d, "_process_group_color", None)
         if color is not None:
 
             @wraps(color)
             def process_group_color(ranks: list[int]) -> int:
                 found = int(color(ranks))
-                tell(found, len(ranks))
+                self._library.floodmark_phantom_group_size(found, len(ranks))
                 return found
 
             self._c10d._process_group_color = process_group_color
@@ -206,10 +216,9 @@ class World:
             def split_group(*args: Any, **kwargs: Any) -> Any:
                 given = signature.bind(*args, **kwargs).arguments
                 rank = self._c10d.get_rank(given.get("parent_pg"))
-                for ranks in given.get("split_ranks") or ():
-                    if rank in ranks:
-                        tell(-1, len(ranks))
-                return split(*args, **kwargs)
+                groups = [ranks for ranks in given.get("split_ranks") or () if rank in ranks]
+                with self._split_of(groups[0] if groups else ()):
+                    return split(*args, **kwargs)
 
             self._c10d.split_group = split_group
 

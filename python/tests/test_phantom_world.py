@@ -183,9 +183,10 @@ def test_a_rank_keeps_what_is_its_share(programs):
     assert replica["kept"] == 12 * parameters
     assert 0 <= replica["now"] - 16 * parameters < 80 << 20, "workspaces of cuBLAS"
     assert shard["kept"] == 12 * parameters // 64
-    # torch's own stand-in for a group, which moves nothing, needs as much.
+    # torch's own stand-in for a group, which moves nothing, needs as much in a step.
     other = facts["torchs_fake"]
-    assert shard == other
+    assert shard["peak"] - shard["now"] == other["peak"] - other["now"]
+    assert shard["kept"] == other["kept"]
     assert facts["group"] == [3, 4, 4], "a group of four counts four"
     assert facts["stage"] == [512, 512]
     assert "hint: in a pipeline, give `PipelineStage`" in facts["error"]

@@ -69,14 +69,15 @@ unsafe fn create_checked(to: *mut u64, ranks: c_int, rank: c_int) -> i32 {
     }
 }
 
-/// How many ranks the group of a coming split has: that with this color, or the next one for -1.
+/// How many ranks the group of a coming split has: that with this color, or, for -1, one whose color
+/// nobody told, until 0 is told.
 ///
 /// NCCL learns it from the other ranks; here the Python front knows.
 #[unsafe(no_mangle)]
 pub extern "C" fn floodmark_phantom_group_size(color: c_int, ranks: u64) {
     let mut registry = registry();
     if color == NO_COLOR {
-        registry.next_size = Some(ranks);
+        registry.next_size = (ranks > 0).then_some(ranks);
     } else {
         registry.sizes.insert(color, ranks);
     }
@@ -151,8 +152,8 @@ unsafe extern "C" fn ncclCommSplit(
         return SUCCESS;
     }
     let size = {
-        let mut registry = registry();
-        registry.next_size.take().or_else(|| registry.sizes.get(&color).copied())
+        let registry = registry();
+        registry.sizes.get(&color).copied().or(registry.next_size)
     };
     let Some(ranks) = size else {
         return refuse("nccl", "ncclCommSplit", super::INVALID_USAGE);
@@ -323,8 +324,13 @@ mod tests {
         };
         assert_eq!(split(77, &raw mut child), super::super::INVALID_USAGE, "nobody told its size");
         floodmark_phantom_group_size(77, 8);
+        floodmark_phantom_group_size(NO_COLOR, 16);
         assert_eq!(split(77, &raw mut child), SUCCESS);
         assert_eq!(facts(child), (8, 1));
+        assert_eq!(split(78, &raw mut child), SUCCESS);
+        assert_eq!(facts(child), (16, 1), "the size for colors that nobody told");
+        floodmark_phantom_group_size(NO_COLOR, 0);
+        assert_eq!(split(78, &raw mut child), super::super::INVALID_USAGE);
         assert_eq!(split(NO_COLOR, &raw mut child), SUCCESS);
         assert_eq!(child, 0, "a rank without color is in no group");
     }
