@@ -1,9 +1,9 @@
 """Is a phantom H200 what a real one is? Measures models on both and compares.
 
-On a machine with an H200: `python bench/phantom_h200.py --measure FILE`. On any other, with the same
-versions of torch and the models: `python bench/phantom_h200.py --compare FILE --results FOLDER`. Each
-case runs in a process of its own, three steps; compared are all sizes of allocations in their order,
-by torch's own history, and the peaks of allocated and of reserved bytes.
+On a machine with an H200: `python bench/phantom_h200.py --measure FILE`. On any other, with the
+same versions of torch and the models: `python bench/phantom_h200.py --compare FILE`. Each case runs
+in a process of its own, three steps; compared are all sizes of allocations in their order, by
+torch's own history, and the peaks of allocated and of reserved bytes.
 """
 
 from __future__ import annotations
@@ -106,9 +106,9 @@ def compare(truth: dict[str, Any], results: Path, only: str) -> None:
     lines = [
         "# A phantom H200 against a real one",
         "",
-        f"Real: {truth['device']}, torch {truth['torch']}, Python {truth['python']}. Phantom: the",
-        f"same torch, Python {platform.python_version()}, a machine without a GPU. Three steps each,",
-        "a process each; `bench/phantom_h200.py`. After a peak: how far the phantom is off.",
+        f"Real: {truth['device']}, torch {truth['torch']}, Python {truth['python']}.",
+        f"Phantom: the same torch, Python {platform.python_version()}, no GPU.",
+        "Three steps each, a process each; `bench/phantom_h200.py`. After a peak: how far the phantom is off.",
         "",
         f"{exact} of {len(rows)} cases allocate the same sizes in the same order.",
         "",

@@ -1,14 +1,15 @@
 """Models that no rule of the phantom was made with, for `phantom_h200.py`.
 
-Each case builds `(model, step)` on CUDA; `step()` is one training step, or one of inference. They are
-chosen to differ: convolutions of all kinds, attention with masks and without, experts that read
-their routing back, recurrent nets, autocast, checkpoints, compiled optimizers, sparse gradients.
+Each case builds `(model, step)` on CUDA; `step()` is one training step, or one of inference. They
+are chosen to differ: convolutions of all kinds, attention with masks and without, experts that read
+their routing back, recurrent nets, autocast, checkpoints, sparse gradients.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -133,7 +134,7 @@ class UNet(nn.Module):
     def __init__(self, widths: tuple[int, ...] = (32, 64, 128, 256)) -> None:
         super().__init__()
         self.first = nn.Conv2d(3, widths[0], 3, padding=1)
-        pairs = list(zip(widths[:-1], widths[1:], strict=True))
+        pairs = list(pairwise(widths))
         self.down = nn.ModuleList(self.block(a, b, 2) for a, b in pairs)
         self.up = nn.ModuleList(nn.ConvTranspose2d(b, a, 4, 2, 1) for a, b in reversed(pairs))
         self.mix = nn.ModuleList(self.block(2 * a, a, 1) for a, _ in reversed(pairs))

@@ -161,7 +161,7 @@ def _prepare_environment(folder: str) -> None:
     os.environ["TRITON_CACHE_DIR"] = os.path.join(folder, "triton")
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.path.join(folder, "inductor")
     os.environ["PYTORCH_KERNEL_CACHE_PATH"] = os.path.join(folder, "kernels")
-    os.mkdir(os.environ["PYTORCH_KERNEL_CACHE_PATH"])
+    Path(os.environ["PYTORCH_KERNEL_CACHE_PATH"]).mkdir()
     # Triton links what launches its kernels against the driver that it finds here.
     driver = Path(folder, "libcuda.so.1")
     driver.write_bytes(_core.phantom_image())
