@@ -65,10 +65,10 @@ def play(machine: _core.PhantomMachine) -> Played:
             )
         return _now
     # Not before they are needed: a program that only reads traces never is.
-    from floodmark import _phantom, _values, _world
+    from floodmark import _follow, _phantom, _world
 
     phantom = _phantom.load(machine.settings)
-    _values.install(phantom, _values.answers_in(phantom.settings))
+    _follow.install(phantom, _follow.answers_in(phantom.settings))
     if machine.world is not None:
         _world.install(phantom)
     _now = Played(machine, phantom)

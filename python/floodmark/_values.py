@@ -15,16 +15,12 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import sys
-import threading
-import types
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any
 
-from floodmark import _compat, _core
 from floodmark import _value_names as names
-from floodmark._import_watch import ImportWatch
 from floodmark._phantom import Phantom
 
 #: How sure a value is; the phantom's library has the same numbers.
@@ -429,82 +425,3 @@ def _count_in(name: str, result: Any) -> int:
     if name in names.LARGEST:
         return max(int(first.shape[-1]) - 1, 0)
     return int(first.shape[0])
-
-
-def answers_in(settings: dict[str, str]) -> dict[tuple[str, int], float]:
-    """The answers that the user gave, by file and line: settings `answer.0=FILE:LINE=VALUE`."""
-    found = {}
-    for key, text in settings.items():
-        if key.startswith("answer."):
-            place, _, value = text.rpartition("=")
-            file, _, line = place.rpartition(":")
-            found[file, int(line)] = float(value)
-    return found
-
-
-def install(phantom: Phantom, answers: dict[tuple[str, int], float] | None = None) -> None:
-    """Follow the values of this process, from the moment torch is imported."""
-
-    def begin(torch: ModuleType) -> None:
-        from torch.overrides import TorchFunctionMode
-
-        values = Values(phantom, torch, answers or {})
-        phantom.values = values
-        kinds = [v for v in vars(torch).values() if isinstance(v, torch.dtype)]
-        floats = [kind for kind in kinds if kind.is_floating_point or kind.is_complex]
-        functions = _core.Functions(
-            values, torch.Tensor, torch.nn.Parameter, types.MethodWrapperType, floats
-        )
-
-        class FollowValues(TorchFunctionMode):  # type: ignore[misc]
-            """Every call of torch that the program makes passes here."""
-
-        def enter() -> None:
-            mode = FollowValues()
-            mode.__torch_function__ = types.MethodType(functions, mode)
-            modes = _compat.function_modes(torch)
-            _compat.set_function_modes([*modes, mode])
-
-        def leave() -> Callable[[], None]:
-            """Follow nothing until the result is called: compiled code has no calls to follow."""
-            modes = _compat.function_modes(torch)
-            others = [mode for mode in modes if not isinstance(mode, FollowValues)]
-            _compat.set_function_modes(others)
-            return enter if len(others) < len(modes) else _do_nothing
-
-        enter()
-        _enter_in_threads(enter)
-        ImportWatch("torch._dynamo.eval_frame", lambda module: _leave_when_compiled(module, leave))
-
-    ImportWatch("torch", begin)
-
-
-def _do_nothing() -> None:
-    return None
-
-
-def _leave_when_compiled(eval_frame: ModuleType, leave: Callable[[], Callable[[], None]]) -> None:
-    """Dynamo would take our mode for a part of the program, and break its graphs at every call."""
-    context = eval_frame._TorchDynamoContext
-    init = context.__init__
-
-    def begun(self: Any, *args: Any, **kwargs: Any) -> None:
-        init(self, *args, **kwargs)
-        with contextlib.suppress(AttributeError):
-            self.enter_exit_hooks.append(leave)
-
-    context.__init__ = begun
-
-
-def _enter_in_threads(enter: Any) -> None:
-    """Threads that the program starts begin without a mode: give them one."""
-    bootstrap = getattr(threading.Thread, "_bootstrap_inner", None)
-    if bootstrap is None:
-        return
-
-    def begun(thread: threading.Thread) -> None:
-        with contextlib.suppress(Exception):
-            enter()
-        bootstrap(thread)
-
-    threading.Thread._bootstrap_inner = begun  # type: ignore[attr-defined]

@@ -31,12 +31,6 @@ enum Kind {
 /// A float tensor of at most so many numbers may have a value that is worth keeping.
 const SMALL: usize = 1024;
 
-struct Function {
-    kind: Kind,
-    /// Kept, so that the address by which it is found stays its own.
-    _itself: Py<PyAny>,
-}
-
 /// Stands where torch looks for a mode's `__torch_function__`.
 #[pyclass(frozen, module = "floodmark._core")]
 pub(crate) struct Functions {
@@ -47,7 +41,8 @@ pub(crate) struct Functions {
     getter: Py<PyAny>,
     /// The floating-point types.
     floats: Vec<usize>,
-    known: Mutex<HashMap<usize, Function>>,
+    /// Functions that were met. They are held, so that the address by which one is found stays its own.
+    known: Mutex<HashMap<usize, (Kind, Py<PyAny>)>>,
 }
 
 #[pymethods]
@@ -99,7 +94,8 @@ impl Functions {
                 .is_some_and(|kwargs| self.has_value(kwargs.values().as_any()).unwrap_or(true))
             || self.has_value(&out)?
             || (!self.has_device(args.as_any())? && self.has_device(&out)? && is_small(&out))
-            || self.leaves_the_device(&out, args)?;
+            // Something of a device was copied to the host.
+            || (self.is_tensor(&out) && !is_on_device(&out)? && self.has_device(args.as_any())?);
         if is_seen {
             return values.call_method1(intern!(py, "after"), (func, args, kwargs, out));
         }
@@ -114,8 +110,8 @@ impl Functions {
         }
         let key = func.as_ptr() as usize;
         let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(function) = known().get(&key) {
-            return Ok(function.kind);
+        if let Some(&(kind, _)) = known().get(&key) {
+            return Ok(kind);
         }
         let py = func.py();
         let number: u8 =
@@ -126,15 +122,12 @@ impl Functions {
             2 => Kind::Write,
             _ => Kind::Read,
         };
-        known().insert(key, Function { kind, _itself: func.clone().unbind() });
+        known().insert(key, (kind, func.clone().unbind()));
         Ok(kind)
     }
 
     /// Whether no subclass of tensors is among the arguments: those take themselves apart.
     fn are_plain(&self, types: &Bound<'_, PyAny>) -> PyResult<bool> {
-        if types.len()? == 0 {
-            return Ok(true);
-        }
         for kind in types.try_iter()? {
             let kind = kind?;
             if !kind.is(&self.tensor) && !kind.is(&self.parameter) {
@@ -158,15 +151,12 @@ impl Functions {
         if self.is_tensor(value) {
             return is_so(value);
         }
-        if let Ok(items) = value.cast::<PyTuple>() {
-            return items
-                .iter()
-                .try_fold(false, |found, item| Ok(found || self.any_tensor(&item, is_so)?));
-        }
-        if let Ok(items) = value.cast::<PyList>() {
-            return items
-                .iter()
-                .try_fold(false, |found, item| Ok(found || self.any_tensor(&item, is_so)?));
+        if value.is_instance_of::<PyTuple>() || value.is_instance_of::<PyList>() {
+            for item in value.try_iter()? {
+                if self.any_tensor(&item?, is_so)? {
+                    return Ok(true);
+                }
+            }
         }
         Ok(false)
     }
@@ -194,15 +184,6 @@ impl Functions {
                     .call_method1(intern!(py, "is_kept"), (tensor,))?
                     .is_truthy()?)
         })
-    }
-
-    /// Whether something of a device was copied to the host.
-    fn leaves_the_device(
-        &self,
-        out: &Bound<'_, PyAny>,
-        args: &Bound<'_, PyTuple>,
-    ) -> PyResult<bool> {
-        Ok(self.is_tensor(out) && !is_on_device(out)? && self.has_device(args.as_any())?)
     }
 }
 

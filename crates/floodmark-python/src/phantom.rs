@@ -3,10 +3,8 @@
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-static IMAGE: &[u8] = include_bytes!(env!("FLOODMARK_PHANTOM"));
-
 /// The bytes of the library, to be loaded before torch is.
 #[pyfunction]
 pub(crate) fn phantom_image(py: Python<'_>) -> Bound<'_, PyBytes> {
-    PyBytes::new(py, IMAGE)
+    PyBytes::new(py, include_bytes!(env!("FLOODMARK_PHANTOM")))
 }
