@@ -1,4 +1,4 @@
-"""Puts the following of values into a process: below all modes, on all threads, not in compiled code.
+"""Puts the following of values into a process: below all modes, on all threads.
 
 Sees: torch as it is imported. Talks to: `_values`, through `_core.Functions`.
 """
