@@ -48,3 +48,24 @@ unsafe extern "C" fn cuGetErrorName(error: c_int, text: *mut *const c_char) -> i
     unsafe { put(text, error_words(error).0.as_ptr()) };
     SUCCESS
 }
+
+/// Tables of functions that NVIDIA's own libraries share. There are none, and they go on without.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuGetExportTable(table: *mut *const c_void, _id: *const c_void) -> i32 {
+    // SAFETY: the caller's pointer, by CUDA's contract.
+    unsafe { put(table, std::ptr::null()) };
+    NOT_FOUND
+}
+
+/// Who wants to be told of errors: there are none to tell of.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuLogsRegisterCallback(_told: u64, _data: u64, handle: *mut u64) -> i32 {
+    // SAFETY: the caller's pointer, by CUDA's contract.
+    unsafe { put(handle, crate::streams::new_handle()) };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuLogsUnregisterCallback(_handle: u64) -> i32 {
+    SUCCESS
+}

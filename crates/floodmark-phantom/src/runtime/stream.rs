@@ -6,6 +6,9 @@ use super::{CAPTURE_UNSUPPORTED, INVALID_VALUE, SUCCESS, put, said};
 use crate::machine::current_device;
 use crate::streams::{note_work, with};
 
+/// What events of a device can tell apart. Programs divide by what they measured.
+const LEAST_MS: f32 = 5e-4;
+
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cudaStreamCreate(to: *mut u64) -> i32 {
     // SAFETY: the same contract.
@@ -156,7 +159,7 @@ unsafe extern "C" fn cudaEventElapsedTime(ms: *mut f32, from: u64, to: u64) -> i
         with(|streams| Some((streams.event(from)?.recorded?, streams.event(to)?.recorded?)));
     let Some((from, to)) = times else { return said(INVALID_VALUE) };
     // SAFETY: the caller's pointer, by CUDA's contract.
-    unsafe { put(ms, to.saturating_duration_since(from).as_secs_f32() * 1e3) };
+    unsafe { put(ms, (to.saturating_duration_since(from).as_secs_f32() * 1e3).max(LEAST_MS)) };
     SUCCESS
 }
 
