@@ -65,7 +65,7 @@ def run(op: Any, sample: Any) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ..
     loss = [leaf.abs().sum() for leaf in leaves if leaf.requires_grad]
     if loss:
         torch.stack([part.to(torch.float32) for part in loss]).sum().backward()
-    given = [leaf for leaf in tree_leaves((sample.input, sample.args, sample.kwargs))]
+    given = tree_leaves((sample.input, sample.args, sample.kwargs))
     grads = [leaf.grad for leaf in given if isinstance(leaf, torch.Tensor) and leaf.is_leaf]
     return described(result), described([grad for grad in grads if grad is not None])
 
@@ -133,6 +133,7 @@ def child(first: int, last: int, most: int, only: str) -> None:
 
     with floodmark.phantom("h200"):
         import torch
+
         from floodmark import _phantom
 
         warnings.simplefilter("ignore")
@@ -259,7 +260,8 @@ def main() -> None:
     parser.add_argument("-o", "--output", type=Path, default=HERE / "results" / "phantom-ops.md")
     options = parser.parse_args()
     if options.child:
-        return child(*options.child, options.samples, options.only)
+        child(*options.child, options.samples, options.only)
+        return
     count = sum(options.only in op.formatted_name for op in database())
     children = Children(options.samples, options.only)
     at = 0

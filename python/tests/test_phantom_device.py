@@ -82,8 +82,10 @@ found["cudnn"] = torch.backends.cudnn.version()
 def test_linear_algebra_sparse_products_and_transforms_run(tmp_path: Path) -> None:
     found, refused = run(tmp_path, LIBRARIES)
     assert refused == []
-    assert found["cholesky"] == [4, 32, 32] and found["large qr"] == [600, 600]
-    assert found["csr @ dense"] == [8, 3] and found["csr @ csr"] == found["csr + csr"] == 8
+    assert found["cholesky"] == [4, 32, 32]
+    assert found["large qr"] == [600, 600]
+    assert found["csr @ dense"] == [8, 3]
+    assert found["csr @ csr"] == found["csr + csr"] == 8
     spectrum = 4 * 24001 * 8
     assert found["rfft"] == [4, 24001]
     assert 2 * spectrum <= found["rfft peak"] < 2 * spectrum + 4096, "the result and its copy"
@@ -130,9 +132,11 @@ found["after"] = torch.cuda.is_current_stream_capturing()
 def test_graphs_keep_pools_of_their_own(tmp_path: Path) -> None:
     found, refused = run(tmp_path, GRAPHS)
     assert refused == []
-    assert found["pools"] == [True, False] and found["shared"]
+    assert found["pools"] == [True, False]
+    assert found["shared"]
     assert all(count >= 1 for count in found["own"])
-    assert "capture" in found["wait"] and found["after"] is False
+    assert "capture" in found["wait"]
+    assert found["after"] is False
 
 
 MEMORY = """
@@ -159,10 +163,13 @@ def test_a_full_device_ends_in_torchs_own_error(tmp_path: Path, conf: str) -> No
     found, refused = run(tmp_path, MEMORY, memory="2GiB", conf=conf)
     assert [name for name in refused if name != "nvmlDeviceGetGpuFabricInfoV"] == []
     free, total = found["info"]
-    assert total == 2 << 30 and free < total
+    assert total == 2 << 30
+    assert free < total
     assert found["blocks"] == free // (300 * MIB)
-    assert "300.00 MiB" in found["error"] and "2.00 GiB" in found["error"]
-    assert found["again"] >= 700 * MIB and found["summary"]
+    assert "300.00 MiB" in found["error"]
+    assert "2.00 GiB" in found["error"]
+    assert found["again"] >= 700 * MIB
+    assert found["summary"]
 
 
 PLACES = """
@@ -198,9 +205,11 @@ except RuntimeError as error:
 
 def test_memory_of_every_kind_is_where_it_belongs(tmp_path: Path) -> None:
     found, refused = run(tmp_path, PLACES, gpus=2)
-    assert found["peer"] == [[1, 2, 3], 512, 512] and found["access"]
+    assert found["peer"] == [[1, 2, 3], 512, 512]
+    assert found["access"]
     assert found["pinned"] == [True, False, [1.0] * 10]
-    assert found["managed"] == [0, 0] and found["fraction"]
+    assert found["managed"] == [0, 0]
+    assert found["fraction"]
     assert found.get("pool", [20 * MIB]) == [20 * MIB]
     assert "not supported on the phantom GPU" in found["ipc"]
     assert refused == ["cudaIpcGetMemHandle"]
@@ -226,9 +235,11 @@ found["device"] = [properties.name, properties.multi_processor_count]
 
 def test_profilers_and_histories_see_the_host(tmp_path: Path) -> None:
     found, refused = run(tmp_path, WATCHED)
-    assert found["profiled"] == ["aten::mm"] and found["elapsed"] > 0
+    assert found["profiled"] == ["aten::mm"]
+    assert found["elapsed"] > 0
     assert "alloc" in found["history"]
-    assert "phantom" in found["device"][0] and found["device"][1] == 132
+    assert "phantom" in found["device"][0]
+    assert found["device"][1] == 132
     assert all(name.startswith("cupti") for name in refused)
 
 
@@ -253,7 +264,8 @@ found["peak"] = [torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserv
 
 def test_a_step_takes_the_same_memory_in_every_run(tmp_path: Path) -> None:
     first, refused = run(tmp_path, STEP)
-    assert refused == [] and first["peak"][0] > 0
+    assert refused == []
+    assert first["peak"][0] > 0
     assert run(tmp_path, STEP)[0] == first
 
 
@@ -282,5 +294,7 @@ found["graphs"] = counters["stats"]["unique_graphs"]
 )
 def test_triton_and_inductor_compile_and_launch(tmp_path: Path) -> None:
     found, refused = run(tmp_path, COMPILED)
-    assert refused == [] and found["registers"] > 0
-    assert found["grad"] == [1000] and found["graphs"] == 1
+    assert refused == []
+    assert found["registers"] > 0
+    assert found["grad"] == [1000]
+    assert found["graphs"] == 1
