@@ -4,6 +4,7 @@ use std::ffi::c_int;
 
 use super::communicators::{Communicator, find};
 use super::exchange::{Kind, Reduction, bring, reduce};
+use super::groups::{Broadcast, broadcast};
 use super::{INVALID_ARGUMENT, SUCCESS};
 use crate::contents::{Contents, Surety, contents};
 use crate::runtime::put;
@@ -92,7 +93,6 @@ extern "C" fn ncclReduce(
     SUCCESS
 }
 
-/// What the root sends is what we hold already.
 #[unsafe(no_mangle)]
 extern "C" fn ncclBroadcast(
     from: u64,
@@ -104,12 +104,14 @@ extern "C" fn ncclBroadcast(
     stream: u64,
 ) -> i32 {
     let Some(call) = Call::read(communicator, count, kind, stream) else { return INVALID_ARGUMENT };
-    let mut contents = contents();
-    if !call.is_root(root) {
-        call.take(&mut contents, to, to, call.bytes, Surety::Assumed);
-    } else if from != to {
-        call.take(&mut contents, from, to, call.bytes, Surety::Known);
-    }
+    broadcast(Broadcast {
+        communicator,
+        is_ours: call.is_root(root),
+        from,
+        to,
+        bytes: call.bytes,
+        most_bytes: call.kind.most_bytes(),
+    });
     SUCCESS
 }
 

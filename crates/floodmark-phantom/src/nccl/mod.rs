@@ -11,7 +11,7 @@
 mod collectives;
 mod communicators;
 mod exchange;
-mod pairs;
+mod groups;
 
 use std::ffi::{CStr, c_char, c_int};
 
@@ -104,6 +104,6 @@ unsafe extern "C" fn ncclGroupSimulateEnd(info: *mut SimulationInfo) -> i32 {
     if let Some(info) = unsafe { info.as_mut() } {
         info.estimated_time = 0.0;
     }
-    pairs::drop_group();
+    groups::drop_group();
     SUCCESS
 }

@@ -1,16 +1,17 @@
-//! Sending and receiving between two ranks.
+//! Calls that belong together, and messages between two ranks.
 //!
 //! In a group, what we send to a rank is taken for what that rank sends to us, when both have the same
-//! length: so an exchange of sizes or shapes in both directions has values. A message that only comes has none.
+//! length: so an exchange of sizes or shapes in both directions has values. A message that only comes has
+//! none. Where every rank broadcasts its share, the group is a gather, and all shares are ours.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::ffi::c_int;
 
 use super::communicators::find;
 use super::exchange::{Kind, bring};
 use super::{INVALID_ARGUMENT, INVALID_USAGE, SUCCESS};
-use crate::contents::{Surety, contents};
+use crate::contents::{Contents, Surety, contents};
 use crate::streams::note_work;
 
 /// A message of a group: between whom, and where it lies.
@@ -29,6 +30,18 @@ struct Group {
     depth: u32,
     sent: Vec<Message>,
     received: Vec<Message>,
+    broadcasts: Vec<Broadcast>,
+}
+
+/// A broadcast: who sends, and from where to where.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Broadcast {
+    pub(super) communicator: u64,
+    pub(super) is_ours: bool,
+    pub(super) from: u64,
+    pub(super) to: u64,
+    pub(super) bytes: u64,
+    pub(super) most_bytes: u64,
 }
 
 thread_local! {
@@ -116,17 +129,59 @@ extern "C" fn ncclRecv(
     SUCCESS
 }
 
+/// Does it at once, or with the group that this thread has begun.
+pub(super) fn broadcast(broadcast: Broadcast) {
+    GROUP.with_borrow_mut(|group| {
+        if group.depth > 0 {
+            group.broadcasts.push(broadcast);
+        } else {
+            bring_broadcast(&mut contents(), broadcast);
+        }
+    });
+}
+
+/// What another rank sends is what we hold already.
+fn bring_broadcast(contents: &mut Contents, broadcast: Broadcast) {
+    let Broadcast { is_ours, from, to, bytes, most_bytes, .. } = broadcast;
+    if bytes > most_bytes {
+        contents.forget(to, bytes);
+    } else if !is_ours {
+        bring(contents, to, to, bytes, Surety::Assumed);
+    } else if from != to {
+        bring(contents, to, from, bytes, Surety::Known);
+    }
+}
+
+/// Where our share goes elsewhere, shares of the same length that come from others are like it.
+fn finish_broadcasts(contents: &mut Contents, broadcasts: &[Broadcast]) {
+    for &one in broadcasts {
+        let own = broadcasts.iter().find(|own| {
+            own.is_ours
+                && own.communicator == one.communicator
+                && own.from != own.to
+                && own.bytes == one.bytes
+        });
+        match own {
+            Some(own) if !one.is_ours && one.bytes <= one.most_bytes => {
+                bring(contents, one.to, own.from, one.bytes, Surety::Assumed);
+            }
+            _ => bring_broadcast(contents, one),
+        }
+    }
+}
+
 /// The first message that comes from a rank is the first that went to it, and so on.
 fn deliver(group: &Group) {
-    let mut sent: HashMap<(u64, c_int), std::collections::VecDeque<Message>> = HashMap::new();
+    let mut sent: HashMap<(u64, c_int), VecDeque<Message>> = HashMap::new();
     for message in &group.sent {
         sent.entry((message.communicator, message.peer)).or_default().push_back(*message);
     }
     let mut contents = contents();
+    finish_broadcasts(&mut contents, &group.broadcasts);
     for message in &group.received {
         let other = sent
             .get_mut(&(message.communicator, message.peer))
-            .and_then(std::collections::VecDeque::pop_front)
+            .and_then(VecDeque::pop_front)
             .filter(|other| other.bytes == message.bytes && message.bytes <= message.most_bytes);
         match other {
             Some(other) => {
@@ -176,6 +231,33 @@ mod tests {
         assert_eq!(ncclRecv(to, 1, I64, 1, world, 0), SUCCESS);
         assert_eq!(contents().surety(to, 8), Surety::Nothing);
         assert_eq!(ncclRecv(to, 1, I64, 2, world, 0), INVALID_ARGUMENT, "there is no rank 2");
+    }
+
+    #[test]
+    fn a_share_that_every_rank_broadcasts_is_ours() {
+        let (world, share, all) = (made(3, 1), [7_i64], [0_i64; 3]);
+        let (from, to) = (share.as_ptr() as u64, all.as_ptr() as u64);
+        contents().set(from, 8, Surety::Known);
+        let message = |rank: u64, is_ours| Broadcast {
+            communicator: world,
+            is_ours,
+            from: if is_ours { from } else { to + rank * 8 },
+            to: to + rank * 8,
+            bytes: 8,
+            most_bytes: 64,
+        };
+        assert_eq!(ncclGroupStart(), SUCCESS);
+        broadcast(message(0, false));
+        broadcast(message(1, true));
+        broadcast(message(2, false));
+        assert_eq!(contents().surety(to, 8), Surety::Nothing, "the group has not ended");
+        assert_eq!(ncclGroupEnd(), SUCCESS);
+        // SAFETY: the array is there; it was written through its address.
+        let found = unsafe { (to as *const [i64; 3]).read_volatile() };
+        assert_eq!(found, [7, 7, 7]);
+        assert_eq!(contents().surety(to, 24), Surety::Assumed);
+        contents().forget(from, 8);
+        contents().forget(to, 24);
     }
 
     #[test]
