@@ -1,10 +1,10 @@
 //! Every call of torch that a program on a phantom GPU makes passes here; few are looked at.
 //!
 //! torch calls `Functions` where a mode's `__torch_function__` would be called. It is native so that no Python
-//! frame of ours lies on the stack while torch allocates, and so that calls on floating-point data, which
-//! are nearly all, lose little. What is to be done about values is decided in Python (`_values.py`). It stands at torch's functions and not at its operators (`__torch_dispatch__`): while any mode of that
-//! kind is active, torch's own derivative formulas and its choice of attention kernels take other ways,
-//! and allocate differently.
+//! frame of ours lies on the stack while torch allocates, and so that calls on floats, nearly all, lose
+//! little. What is to be done about values is decided in Python (`_values.py`). It stands at functions and
+//! not at operators (`__torch_dispatch__`): under a mode of that kind torch's own derivative formulas and its
+//! choice of attention kernels take other ways, and allocate differently.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
