@@ -36,6 +36,16 @@ COUNTS = {
 LARGEST = {
     "bincount", "one_hot",
 }  # fmt: skip
+#: Functions that ask the device whether their operands are fit, and raise when they are not: what
+#: is answered to each question, in bits, so that they are.
+CHECKED = {
+    "normal": -1,
+    "segment_reduce": -1, "_segment_reduce": -1,
+    # All elements are finite; none of the matrices gave an error.
+    "eig": 0b01, "eigvals": 0b01, "linalg_eig": 0b01, "linalg_eigvals": 0b01,
+    # No element is below zero; the sum is not zero.
+    "multinomial": 0b01,
+}  # fmt: skip
 #: Functions that copy.
 COPIES = {
     "to", "cpu", "cuda", "copy_", "clone", "contiguous", "type", "float", "half", "bfloat16",

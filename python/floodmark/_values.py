@@ -61,10 +61,11 @@ class Values:
     def classify(self, func: Any) -> int:
         """What is to be done about a function of torch."""
         name = getattr(func, "__name__", "")
-        if name in names.NUMBERS or name in names.COUNTS:
+        if name in names.NUMBERS or name in names.COUNTS or name in names.CHECKED:
             return _READ
-        if name in names.LOOKS or name.startswith(
-            ("is_", "has_", "_is_", "get_", "register_", "_dim")
+        if name in names.LOOKS or (
+            name.startswith(("is_", "has_", "_is_", "get_", "register_", "_dim"))
+            and name not in ("_is_all_true", "_is_any_true")
         ):
             return _THROUGH
         return _WRITE if _writes(name) else _LOOK
@@ -101,11 +102,17 @@ class Values:
 
     def _before(self, func: Any, args: Any, kwargs: Any) -> tuple[Any] | None:
         name = func.__name__
+        if name in names.CHECKED:
+            self._answer(2, names.CHECKED[name])
+            return None
         source = args[0]
         if name in names.NUMBERS:
             if name in ("equal", "allclose", "__contains__"):
                 return None
-            return self._read(name, source, int(self._surety(*_region(source))))
+            surety = int(self._surety(*_region(source)))
+            if name == "__bool__" and surety < KNOWN and _is_validation():
+                return (True,)
+            return self._read(name, source, surety)
         if name in ("__getitem__", "__setitem__", "index_put", "index_put_"):
             masks = [i for i in _tensors(args[1]) if i.dtype in self._masks and i.is_cuda]
             if not masks:
@@ -334,6 +341,16 @@ class Values:
         if surety == NOTHING:
             return "False" if tensor.dtype == self._torch.bool else "0"
         return str(self._alias(tensor, _region(tensor)).reshape(-1)[0].item())
+
+
+def _is_validation() -> bool:
+    """Whether torch's distributions ask if their parameters are fit: to zeros, few are."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename == __file__:
+        frame = frame.f_back
+    return frame is not None and frame.f_code.co_filename.endswith(
+        "torch/distributions/distribution.py"
+    )
 
 
 class _Move:

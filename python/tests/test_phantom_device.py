@@ -78,6 +78,28 @@ found["rfft peak"] = torch.cuda.max_memory_allocated() - before
 found["cudnn"] = torch.backends.cudnn.version()
 """
 
+DISTRIBUTIONS = """
+x = torch.randn(4, 4, device="cuda", requires_grad=True)
+scale = torch.nn.functional.softplus(x)
+found["normal"] = list(torch.normal(x.detach(), scale.detach()).shape)
+normal = torch.distributions.Normal(x, scale)
+normal.log_prob(normal.rsample()).sum().backward()
+found["sample"] = list(normal.sample((3,)).shape)
+found["category"] = list(torch.distributions.Categorical(logits=x).sample().shape)
+found["multinomial"] = list(torch.multinomial(scale.detach(), 2).shape)
+found["eig"] = [list(part.shape) for part in torch.linalg.eig(x.detach())]
+"""
+
+
+def test_operands_that_were_not_computed_are_taken_to_be_fit(tmp_path: Path) -> None:
+    found, refused = run(tmp_path, DISTRIBUTIONS)
+    assert refused == []
+    assert found["normal"] == [4, 4]
+    assert found["sample"] == [3, 4, 4]
+    assert found["category"] == [4]
+    assert found["multinomial"] == [4, 2]
+    assert found["eig"] == [[4], [4, 4]]
+
 
 def test_linear_algebra_sparse_products_and_transforms_run(tmp_path: Path) -> None:
     found, refused = run(tmp_path, LIBRARIES)

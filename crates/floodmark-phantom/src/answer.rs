@@ -7,25 +7,37 @@
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// What is answered to reads of a thread.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Answer {
+    /// A number that the operator needs. A single byte is a truth value that it checks its operands with:
+    /// it is true, as the operator's result on the host shows.
+    Number(i64),
+    /// Truth values alone, one bit for each read, the lowest first.
+    Checks(u64),
+}
+
 thread_local! {
-    static ANSWER: Cell<Option<i64>> = const { Cell::new(None) };
+    static ANSWER: Cell<Option<Answer>> = const { Cell::new(None) };
 }
 
 static READS: AtomicU64 = AtomicU64::new(0);
 static BYTES: AtomicU64 = AtomicU64::new(0);
 
-/// From now on, numbers that this thread reads and nobody knows are this one.
-pub(crate) fn give(answer: Option<i64>) {
+/// From now on, what this thread reads and nobody knows is this.
+pub(crate) fn give(answer: Option<Answer>) {
     ANSWER.set(answer);
 }
 
-/// The answer to a read of that many bytes, where one was given. A single byte is a truth value that the
-/// operator checks its operands with: it is true, as its result on the host shows.
+/// The answer to a read of that many bytes, where one was given.
 pub(crate) fn given(length: u64) -> Option<[u8; 8]> {
-    let answer = ANSWER.get()?;
-    match length {
-        1 => Some(1_i64.to_le_bytes()),
-        4 | 8 => Some(answer.to_le_bytes()),
+    match (ANSWER.get()?, length) {
+        (Answer::Number(_), 1) => Some(1_i64.to_le_bytes()),
+        (Answer::Number(number), 4 | 8) => Some(number.to_le_bytes()),
+        (Answer::Checks(bits), 1) => {
+            ANSWER.set(Some(Answer::Checks(bits >> 1)));
+            Some((bits & 1).to_le_bytes())
+        }
         _ => None,
     }
 }
@@ -39,4 +51,20 @@ pub(crate) fn note_unanswered(length: u64) {
 /// How many reads could not be answered, and of how many bytes.
 pub(crate) fn unanswered() -> (u64, u64) {
     (READS.load(Ordering::Relaxed), BYTES.load(Ordering::Relaxed))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn checks_are_answered_one_after_the_other() {
+        give(Some(Answer::Checks(0b01)));
+        let byte = || given(1).map(|bytes| bytes[0]);
+        assert_eq!((byte(), given(8), byte()), (Some(1), None, Some(0)));
+        give(Some(Answer::Number(7)));
+        assert_eq!((byte(), given(4).map(|bytes| bytes[0])), (Some(1), Some(7)));
+        give(None);
+        assert_eq!(given(4), None);
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::ffi::{CStr, c_char, c_int};
 
+use crate::answer::Answer;
 use crate::contents::{Surety, contents};
 use crate::machine::{self, machine};
 use crate::settings::Settings;
@@ -61,10 +62,15 @@ pub extern "C" fn floodmark_phantom_set(addr: u64, length: u64, surety: c_int) {
     contents().set(addr, length, Surety::from_number(surety));
 }
 
-/// Numbers that this thread reads and nobody knows are `value` from now on; or zero again.
+/// What this thread reads and nobody knows is from now on: 0 zero, 1 the number `value`, 2 truth values, the
+/// bits of `value`.
 #[unsafe(no_mangle)]
-pub extern "C" fn floodmark_phantom_answer(is_given: c_int, value: i64) {
-    answer::give((is_given != 0).then_some(value));
+pub extern "C" fn floodmark_phantom_answer(kind: c_int, value: i64) {
+    answer::give(match kind {
+        1 => Some(Answer::Number(value)),
+        2 => Some(Answer::Checks(value.cast_unsigned())),
+        _ => None,
+    });
 }
 
 unsafe fn put_text(to: *mut c_char, room: usize, text: &str) {
