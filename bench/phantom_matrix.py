@@ -170,11 +170,19 @@ def gib(size: int) -> str:
     return f"{size / (1 << 30):.3f}"
 
 
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}" + ("" if count == 1 else "s")
+
+
 def as_row(found: dict[str, Any]) -> list[str]:
     world = "" if found["world"] is None else f"{found['rank']:,} of {found['world']:,}"
     ended = "yes" if found["ended"] == "done" else f"**{found['ended']}**"
     count = sum(read["count"] for read in found["reads"])
-    rests = f"{count:,} reads in {len(found['reads'])} lines" if count else "nothing"
+    rests = (
+        f"{_counted(count, 'read')} in {_counted(len(found['reads']), 'line')}"
+        if count
+        else "nothing"
+    )
     return [
         f"{found['what']} (`{found['script']}`)",
         world,

@@ -10,7 +10,7 @@
 | `torch._C._len_torch_function_stack` | the same | 2.4 to 2.15 |
 | `_TorchDynamoContext.enter_exit_hooks` | no mode in compiled code | 2.4 to 2.15 |
 | `threading.Thread._bootstrap_inner` | a mode in new threads | Python 3.10 to 3.14 |
-| `distributed_c10d._new_process_group_helper`, `._world` | groups as a rank of a world | 2.4 to 2.15 |
+| `distributed_c10d._new_process_group_helper`, `._world` | a rank of a world | 2.4 to 2.15 |
 | `distributed_c10d._process_group_color`, `._rank_not_in_group` | the same | 2.4 to 2.15 |
 | `distributed_c10d._create_process_group_wrapper` | the same | 2.4 to 2.15 |
 | `ProcessGroup._wait_for_pending_works`, `FakeProcessGroup` | the same | 2.4 to 2.15 |

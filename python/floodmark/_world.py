@@ -49,6 +49,7 @@ class World:
         self.size = int(phantom.settings.get("world", 1))
         self.devices = int(phantom.settings.get("devices", 1))
         self._notes: dict[str, int] = {}
+        self._has_said_one = False
         self._library = phantom.library
         self._c10d: Any = None
         self._watches: list[ImportWatch] = []
@@ -66,6 +67,14 @@ class World:
         if what not in self._notes:
             print(f"floodmark: {what}", file=sys.stderr)
         self.note(what)
+
+    def _say_first(self, what: str) -> None:
+        """Say the first of many that are alike; all are remembered."""
+        if self._has_said_one:
+            self.note(what)
+        else:
+            self._has_said_one = True
+            self.say(what)
 
     def start(self) -> None:
         """Set the environment, and wait for what is to be changed."""
@@ -103,7 +112,7 @@ class World:
     def _change_groups(self, c10d: ModuleType) -> None:
         self._c10d = c10d
         bindings: Any = sys.modules["torch._C._distributed_c10d"]
-        store = store_class(bindings.Store, self.rank, self.size, self.note)
+        store = store_class(bindings.Store, self.rank, self.size, self._say_first)
         self._change_stores(bindings, store)
         self._register_host_backend(bindings)
         self._wrap_init(store)
@@ -112,7 +121,7 @@ class World:
         wrapper = "_create_process_group_wrapper"
         if hasattr(c10d, wrapper):
             setattr(c10d, wrapper, lambda wrapped_pg, **_: wrapped_pg)
-        _world_collectives.wrap_all(c10d, self.note)
+        _world_collectives.wrap_all(c10d, self.say)
 
     def _change_stores(self, bindings: Any, store: Any) -> None:
         """Whoever makes a store that would reach over to other processes gets one of ours."""

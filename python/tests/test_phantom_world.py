@@ -80,6 +80,10 @@ COLLECTIVES = """
     store.set(f"of/{rank}", "mine")
     store.wait(["of/5"])
     facts["store"] = store.get("of/5").decode()
+    facts["unknown"] = store.get("who").decode()
+    sent = [rank]
+    dist.broadcast_object_list(sent, src=0)
+    facts["sent"] = sent
     tell(**facts)
     # Nobody destroys the groups.
 """
@@ -87,7 +91,7 @@ COLLECTIVES = """
 
 def test_the_last_of_a_thousand_ranks_talks_to_nobody(programs):
     before = time.monotonic()
-    facts, found, _ = as_rank(programs, 1023, 1024, COLLECTIVES)
+    facts, found, words = as_rank(programs, 1023, 1024, COLLECTIVES)
     assert time.monotonic() - before < 60
     assert (found["rank"], found["world_size"]) == (1023, 1024)
     assert (facts["rank"], facts["world"]) == (1023, 1024)
@@ -99,6 +103,10 @@ def test_the_last_of_a_thousand_ranks_talks_to_nobody(programs):
     assert facts["backends"] == ["cpu:gloo,cuda:nccl", "gloo"]
     assert facts["mesh"] == [[127, 7], 8]
     assert facts["store"] == "mine"
+    # What another rank alone can know is said.
+    assert (facts["unknown"], facts["sent"]) == ("0", [1023])
+    assert "the store's `who`, which another rank would set, was taken to be 0" in words
+    assert "objects that another rank would have broadcast were left as they were" in words
 
 
 PARALLEL = """
