@@ -34,7 +34,7 @@ unexport VIRTUAL_ENV CONDA_PREFIX PYTHONPATH PYTHONHOME
 .PHONY: help
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):.*## (.*)/\1|\2/' \
-		| while IFS='|' read -r name text; do printf '  make %-8s %s\n' "$$name" "$$text"; done
+		| while IFS='|' read -r name text; do printf '  make %-14s %s\n' "$$name" "$$text"; done
 
 .PHONY: demo
 demo: $(EXTENSION) ## Build all, record a small GPT and show what filled the memory
@@ -79,6 +79,10 @@ gpu: $(UNPACKED) ## Check and measure on a CUDA device
 .PHONY: phantom-matrix
 phantom-matrix: $(UNPACKED) ## Run training scripts of many libraries on a GPU that is not there
 	$(BIN)/python bench/phantom_matrix.py --floodmark $(UNPACKED) --results $(RESULTS)
+
+.PHONY: phantom-cost
+phantom-cost: $(UNPACKED) ## Measure what estimates of large models cost
+	PYTHONPATH=$(UNPACKED) $(BIN)/python bench/phantom_cost.py --floodmark $(UNPACKED) --results $(RESULTS)
 
 .PHONY: matrix
 matrix: wheel ## Run the Python tests with old and new versions of torch and Python
