@@ -83,7 +83,8 @@ def main() -> int:
     text = (
         f"# What an estimate costs\n\n{machine.sentence(about)}. A phantom H200; bf16, AdamW, "
         "batch 1, 2,048 tokens (FSDP2: 4,096 and checkpoints). Budgets: a step within 1 s, a "
-        f"run with its imports within 30 s, 4 GB of host memory. {said}\n\n{machine.table(head, lines)}\n"
+        f"run with its imports within 30 s, 4 GB of host memory. {said}\n\n"
+        f"{machine.table(head, lines)}\n"
     )
     rows = [dict(zip(head, cells, strict=True)) for cells in lines]
     machine.write("phantom-cost", {"machine": about, "rows": rows}, text, args.results)
