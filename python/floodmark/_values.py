@@ -49,7 +49,8 @@ class Values:
         self._answers = answers
         self._reads: dict[tuple[str, int, str], dict[str, Any]] = {}
         self._masks = (torch.bool, torch.uint8)
-        self._generator_state: Any = None
+        # Always the same, so that two estimates of one program are.
+        self._generator_state = torch.Generator().manual_seed(0).get_state()
         self._skipped = (str(Path(str(torch.__file__)).parent), str(Path(__file__).parent))
 
     def reads(self) -> list[dict[str, Any]]:
@@ -284,8 +285,7 @@ class Values:
     def _own_random_numbers(self) -> Iterator[None]:
         """Random numbers of our own: the program's on the host stay what they would have been."""
         theirs = self._torch.get_rng_state()
-        if self._generator_state is not None:
-            self._torch.set_rng_state(self._generator_state)
+        self._torch.set_rng_state(self._generator_state)
         try:
             yield
         finally:
