@@ -147,7 +147,7 @@ pub fn simulation_with(
     if configs.is_empty() {
         configs.push(bench.config());
     }
-    let limit = question.memory.map(|bytes| Limit { bytes, is_fraction: true });
+    let limit = question.memory.map(|bytes| Limit { bytes, is_fraction: false });
     let limit = limit.or(bench.program.limit);
     let mut runs = Vec::new();
     let all = configs.len();
