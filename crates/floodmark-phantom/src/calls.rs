@@ -24,7 +24,19 @@ macro_rules! does_nothing {
     )*};
 }
 
-pub(crate) use {creates, does_nothing};
+/// Makes the driver's functions that are the runtime's under other names.
+macro_rules! same_as_runtime {
+    ($($name:ident($($argument:ident: $kind:ty),*) = $runtime:path;)*) => {$(
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name($($argument: $kind),*) -> i32 {
+            // SAFETY: the contract of the two is the same.
+            #[allow(unused_unsafe, reason = "some of the runtime's functions are safe")]
+            unsafe { $runtime($($argument),*) }
+        }
+    )*};
+}
+
+pub(crate) use {creates, does_nothing, same_as_runtime};
 
 /// A part of a version that is written as 12 03 02: major, minor or patch.
 pub(crate) fn version_part(version: c_int, which: c_int) -> c_int {

@@ -74,12 +74,24 @@ pub(crate) struct RunArgs {
     /// Say nothing at the end
     #[arg(short, long)]
     pub(crate) quiet: bool,
+    #[command(flatten)]
+    pub(crate) program: ProgramArgs,
+}
+
+/// The program that a command runs. It comes last, and everything after it is its own.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ProgramArgs {
     /// Run a module, as `python -m` does: the first word of PROGRAM is its name
     #[arg(short = 'm', long = "module")]
     pub(crate) is_module: bool,
     /// The script or module, then its own arguments
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
-    pub(crate) program: Vec<OsString>,
+    #[arg(
+        required = true,
+        value_name = "PROGRAM",
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
+    pub(crate) words: Vec<OsString>,
 }
 
 #[derive(Debug, Args)]
@@ -352,7 +364,7 @@ mod tests {
         let words = "floodmark run --ops -m pkg.train --quiet -m x --json";
         let cli = Cli::try_parse_from(words.split(' ')).unwrap();
         let Command::Run(run) = cli.command else { panic!("not run") };
-        assert!(run.ops && run.is_module && !run.quiet);
-        assert_eq!(run.program, ["pkg.train", "--quiet", "-m", "x", "--json"]);
+        assert!(run.ops && run.program.is_module && !run.quiet);
+        assert_eq!(run.program.words, ["pkg.train", "--quiet", "-m", "x", "--json"]);
     }
 }

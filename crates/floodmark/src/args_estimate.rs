@@ -1,11 +1,10 @@
 //! The words of the commands about a GPU that is not there.
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::args::parse_size;
+use crate::args::{ProgramArgs, parse_size};
 use crate::vary::{Setting, Vary};
 
 #[derive(Debug, Args)]
@@ -44,7 +43,6 @@ pub(crate) struct PhantomArgs {
 }
 
 #[derive(Debug, Args)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct EstimateArgs {
     #[command(flatten)]
     pub(crate) phantom: PhantomArgs,
@@ -60,12 +58,8 @@ pub(crate) struct EstimateArgs {
     /// Do not tell how far it is
     #[arg(short, long)]
     pub(crate) quiet: bool,
-    /// Run a module, as `python -m` does: the first word of PROGRAM is its name
-    #[arg(short = 'm', long = "module")]
-    pub(crate) is_module: bool,
-    /// The script or module, then its own arguments
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
-    pub(crate) program: Vec<OsString>,
+    #[command(flatten)]
+    pub(crate) program: ProgramArgs,
 }
 
 #[derive(Debug, Args)]
@@ -81,12 +75,9 @@ pub(crate) struct FitArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
-    /// Run a module, as `python -m` does: the first word of PROGRAM is its name
-    #[arg(short = 'm', long = "module")]
-    pub(crate) is_module: bool,
-    /// The script or module, then its own arguments, with `{NAME}` where the value goes
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
-    pub(crate) program: Vec<OsString>,
+    /// The value goes where `{NAME}` stands in the words of the program.
+    #[command(flatten)]
+    pub(crate) program: ProgramArgs,
 }
 
 /// `train.py:12=1`: checked here, carried out by the phantom.

@@ -35,7 +35,7 @@ pub struct EstimatePlan {
 
 pub(crate) fn plan(args: EstimateArgs) -> Result<EstimatePlan> {
     let machine = machine(&args.phantom)?;
-    let (target, words) = run::target(args.program, args.is_module)?;
+    let (target, words) = run::target(args.program)?;
     Ok(EstimatePlan {
         run: RunPlan {
             target,

@@ -61,7 +61,7 @@ impl Tried for Try {
 
 pub(crate) fn fit(args: &FitArgs, python: &OsStr) -> Result<Said> {
     let machine = machine(&args.phantom)?;
-    run::target(args.program.clone(), args.is_module)?;
+    run::target(args.program.clone())?;
     check_placeholder(args)?;
     let folder = tempfile::Builder::new()
         .prefix("floodmark-")
@@ -101,7 +101,7 @@ pub(crate) fn fit(args: &FitArgs, python: &OsStr) -> Result<Said> {
 
 fn check_placeholder(args: &FitArgs) -> Result<()> {
     let placeholder = args.vary.placeholder();
-    let words = args.program.iter().filter_map(|word| word.to_str());
+    let words = args.program.words.iter().filter_map(|word| word.to_str());
     let mut all = words.chain(args.environment.iter().map(|setting| &*setting.value));
     if all.any(|text| text.contains(&placeholder)) {
         return Ok(());
@@ -157,14 +157,14 @@ fn command(args: &FitArgs, python: &OsStr, folder: &Path, value: u64) -> Command
     for answer in &phantom.answers {
         command.args(["--answer", answer]);
     }
-    if args.is_module {
+    if args.program.is_module {
         command.arg("-m");
     }
     let put = |word: &OsString| match word.to_str() {
         Some(text) => OsString::from(args.vary.put(text, value)),
         None => word.clone(),
     };
-    command.args(args.program.iter().map(put));
+    command.args(args.program.words.iter().map(put));
     for setting in &args.environment {
         command.env(&setting.key, args.vary.put(&setting.value, value));
     }

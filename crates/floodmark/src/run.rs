@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use floodmark_trace::Device;
 
-use crate::args::{Devices, RunArgs};
+use crate::args::{Devices, ProgramArgs, RunArgs};
 use crate::failure::Problem;
 
 /// What is run.
@@ -45,7 +45,7 @@ pub struct RunPlan {
 }
 
 pub(crate) fn plan(args: RunArgs) -> Result<RunPlan> {
-    let (target, words) = target(args.program, args.is_module)?;
+    let (target, words) = target(args.program)?;
     Ok(RunPlan {
         target,
         args: words,
@@ -64,17 +64,17 @@ pub(crate) fn plan(args: RunArgs) -> Result<RunPlan> {
 }
 
 /// What is run, and its own arguments.
-pub(crate) fn target(program: Vec<OsString>, is_module: bool) -> Result<(Target, Vec<OsString>)> {
-    let mut program = program.into_iter();
-    let name = program.next().context("no program is named")?;
-    if is_module {
+pub(crate) fn target(program: ProgramArgs) -> Result<(Target, Vec<OsString>)> {
+    let mut words = program.words.into_iter();
+    let name = words.next().context("no program is named")?;
+    if program.is_module {
         let module = name.into_string().map_err(|_| Problem::ModuleNotText)?;
-        return Ok((Target::Module(module), program.collect()));
+        return Ok((Target::Module(module), words.collect()));
     }
     let script = PathBuf::from(name);
     if !script.exists() {
         let shown = script.display().to_string();
         return Err(Problem::NoSuchScript).context(format!("Failed to run `{shown}`"));
     }
-    Ok((Target::Script(script), program.collect()))
+    Ok((Target::Script(script), words.collect()))
 }

@@ -4,21 +4,15 @@ use std::ffi::{c_int, c_uint, c_void};
 
 use crate::machine::{HostKind, Place, current_device, machine};
 use crate::runtime::{
-    INVALID_VALUE, OUT_OF_MEMORY, SUCCESS, allocate, allocate_host, free_host, put, release,
+    INVALID_VALUE, SUCCESS, allocate, allocate_host, free_host, give, put, release,
 };
 use crate::streams::note_work;
 use crate::transfer;
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuMemAlloc_v2(to: *mut u64, bytes: usize) -> i32 {
-    match allocate(current_device(), bytes as u64) {
-        // SAFETY: the caller's pointer, by CUDA's contract.
-        Some(addr) => unsafe {
-            put(to, addr);
-            SUCCESS
-        },
-        None => OUT_OF_MEMORY,
-    }
+    // SAFETY: the caller's pointer, by CUDA's contract.
+    unsafe { give(to, allocate(current_device(), bytes as u64)) }
 }
 
 #[unsafe(no_mangle)]
@@ -40,14 +34,8 @@ unsafe extern "C" fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) -> i32
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuMemHostAlloc(to: *mut u64, bytes: usize, _flags: c_uint) -> i32 {
-    match allocate_host(bytes, HostKind::Allocated) {
-        // SAFETY: the caller's pointer, by CUDA's contract.
-        Some(addr) => unsafe {
-            put(to, addr);
-            SUCCESS
-        },
-        None => OUT_OF_MEMORY,
-    }
+    // SAFETY: the caller's pointer, by CUDA's contract.
+    unsafe { give(to, allocate_host(bytes, HostKind::Allocated)) }
 }
 
 #[unsafe(no_mangle)]

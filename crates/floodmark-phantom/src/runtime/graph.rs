@@ -47,7 +47,7 @@ unsafe extern "C" fn cudaStreamEndCapture(stream: u64, graph: *mut u64) -> i32 {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn cudaStreamIsCapturing(stream: u64, status: *mut c_int) -> i32 {
+pub(crate) unsafe extern "C" fn cudaStreamIsCapturing(stream: u64, status: *mut c_int) -> i32 {
     let capture = with(|streams| streams.capture_of(stream));
     // SAFETY: the caller's pointer, by CUDA's contract.
     unsafe { put(status, if capture.is_some() { CAPTURING } else { NOT_CAPTURING }) };

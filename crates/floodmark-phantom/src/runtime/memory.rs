@@ -34,6 +34,17 @@ pub(crate) fn forget(addr: u64, bytes: u64) {
     }
 }
 
+/// Stores an address where the caller wants it, or says that there is no memory.
+///
+/// # Safety
+/// The pointer is null or can be written to.
+pub(crate) unsafe fn give(to: *mut u64, addr: Option<u64>) -> i32 {
+    let Some(addr) = addr else { return said(OUT_OF_MEMORY) };
+    // SAFETY: by this function's contract.
+    unsafe { put(to, addr) };
+    SUCCESS
+}
+
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cudaMalloc(to: *mut u64, bytes: usize) -> i32 {
     if to.is_null() {
@@ -98,14 +109,8 @@ pub(crate) fn free_host(addr: u64, kind: HostKind) -> bool {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cudaHostAlloc(to: *mut u64, bytes: usize, _flags: c_uint) -> i32 {
-    match allocate_host(bytes, HostKind::Allocated) {
-        // SAFETY: the caller's pointer, by CUDA's contract.
-        Some(addr) => unsafe {
-            put(to, addr);
-            SUCCESS
-        },
-        None => said(OUT_OF_MEMORY),
-    }
+    // SAFETY: the caller's pointer, by CUDA's contract.
+    unsafe { give(to, allocate_host(bytes, HostKind::Allocated)) }
 }
 
 #[unsafe(no_mangle)]
@@ -150,14 +155,8 @@ unsafe extern "C" fn cudaHostGetFlags(flags: *mut c_uint, _addr: u64) -> i32 {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cudaMallocManaged(to: *mut u64, bytes: usize, _flags: c_uint) -> i32 {
-    match allocate_host(bytes, HostKind::Managed) {
-        // SAFETY: the caller's pointer, by CUDA's contract.
-        Some(addr) => unsafe {
-            put(to, addr);
-            SUCCESS
-        },
-        None => said(OUT_OF_MEMORY),
-    }
+    // SAFETY: the caller's pointer, by CUDA's contract.
+    unsafe { give(to, allocate_host(bytes, HostKind::Managed)) }
 }
 
 #[unsafe(no_mangle)]

@@ -4,18 +4,18 @@ mod attributes;
 mod device;
 mod entry;
 mod errors;
-mod graph;
+pub(crate) mod graph;
 mod launch;
 mod memory;
 mod pools;
 mod properties;
-mod stream;
+pub(crate) mod stream;
 
 pub(crate) use attributes::attribute;
 pub(crate) use entry::driver_function;
 pub(crate) use errors::words as error_words;
 pub(crate) use launch::active_blocks;
-pub(crate) use memory::{allocate, allocate_host, forget, free_host, release};
+pub(crate) use memory::{allocate, allocate_host, forget, free_host, give, release};
 
 use std::cell::Cell;
 

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::ffi::c_int;
 use std::sync::{Mutex, PoisonError};
 
-use super::memory::{allocate, release};
-use super::{INVALID_VALUE, OUT_OF_MEMORY, SUCCESS, put, said};
+use super::memory::{allocate, give, release};
+use super::{INVALID_VALUE, SUCCESS, put, said};
 use crate::machine::current_device;
 use crate::streams::{new_handle, note_work};
 
@@ -92,14 +92,8 @@ unsafe extern "C" fn cudaMallocFromPoolAsync(
     stream: u64,
 ) -> i32 {
     note_work(stream);
-    match with(|pools| pools.allocate(pool, bytes as u64)) {
-        // SAFETY: the caller's pointer, by CUDA's contract.
-        Some(addr) => unsafe {
-            put(to, addr);
-            SUCCESS
-        },
-        None => said(OUT_OF_MEMORY),
-    }
+    // SAFETY: the caller's pointer, by CUDA's contract.
+    unsafe { give(to, with(|pools| pools.allocate(pool, bytes as u64))) }
 }
 
 #[unsafe(no_mangle)]

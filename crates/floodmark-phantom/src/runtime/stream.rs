@@ -16,13 +16,13 @@ unsafe extern "C" fn cudaStreamCreate(to: *mut u64) -> i32 {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn cudaStreamCreateWithFlags(to: *mut u64, flags: c_uint) -> i32 {
+pub(crate) unsafe extern "C" fn cudaStreamCreateWithFlags(to: *mut u64, flags: c_uint) -> i32 {
     // SAFETY: the same contract.
     unsafe { cudaStreamCreateWithPriority(to, flags, 0) }
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn cudaStreamCreateWithPriority(
+pub(crate) unsafe extern "C" fn cudaStreamCreateWithPriority(
     to: *mut u64,
     flags: c_uint,
     priority: c_int,
@@ -34,23 +34,23 @@ unsafe extern "C" fn cudaStreamCreateWithPriority(
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn cudaStreamDestroy(stream: u64) -> i32 {
+pub(crate) extern "C" fn cudaStreamDestroy(stream: u64) -> i32 {
     with(|streams| streams.destroy_stream(stream));
     SUCCESS
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn cudaStreamSynchronize(stream: u64) -> i32 {
+pub(crate) extern "C" fn cudaStreamSynchronize(stream: u64) -> i32 {
     if with(|streams| streams.may_wait_for(stream)) { SUCCESS } else { said(CAPTURE_UNSUPPORTED) }
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn cudaStreamQuery(stream: u64) -> i32 {
+pub(crate) extern "C" fn cudaStreamQuery(stream: u64) -> i32 {
     cudaStreamSynchronize(stream)
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn cudaStreamWaitEvent(stream: u64, event: u64, _flags: c_uint) -> i32 {
+pub(crate) extern "C" fn cudaStreamWaitEvent(stream: u64, event: u64, _flags: c_uint) -> i32 {
     with(|streams| streams.wait(stream, event));
     SUCCESS
 }
@@ -121,19 +121,19 @@ unsafe extern "C" fn cudaEventCreate(to: *mut u64) -> i32 {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn cudaEventCreateWithFlags(to: *mut u64, _flags: c_uint) -> i32 {
+pub(crate) unsafe extern "C" fn cudaEventCreateWithFlags(to: *mut u64, _flags: c_uint) -> i32 {
     // SAFETY: the same contract.
     unsafe { cudaEventCreate(to) }
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn cudaEventDestroy(event: u64) -> i32 {
+pub(crate) extern "C" fn cudaEventDestroy(event: u64) -> i32 {
     with(|streams| streams.destroy_event(event));
     SUCCESS
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn cudaEventRecord(event: u64, stream: u64) -> i32 {
+pub(crate) extern "C" fn cudaEventRecord(event: u64, stream: u64) -> i32 {
     with(|streams| streams.record(event, stream));
     SUCCESS
 }
@@ -144,12 +144,12 @@ extern "C" fn cudaEventRecordWithFlags(event: u64, stream: u64, _flags: c_uint) 
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn cudaEventQuery(_event: u64) -> i32 {
+pub(crate) extern "C" fn cudaEventQuery(_event: u64) -> i32 {
     SUCCESS
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn cudaEventSynchronize(_event: u64) -> i32 {
+pub(crate) extern "C" fn cudaEventSynchronize(_event: u64) -> i32 {
     SUCCESS
 }
 
