@@ -1,0 +1,10 @@
+"""Other tools' names for what floodmark measures.
+
+One small module for each tool: a program that used the tool changes the line that imports it, and
+nothing else. Names, arguments, defaults and what is printed are the tool's; the numbers are
+floodmark's, from the one recorder. Importing this package imports none of the modules.
+
+| module | instead of |
+|---|---|
+| `floodmark.compat.pytorch_mem_tracer` | `import pytorch_mem_tracer` |
+"""
