@@ -21,6 +21,9 @@ from typing import Any
 from floodmark import _core
 from floodmark._core import PhantomError
 
+#: How the names of temporary folders begin; the number of their process follows.
+_FOLDER = "floodmark-phantom-"
+
 _loaded: Phantom | None = None
 
 
@@ -94,7 +97,8 @@ def load(settings: str) -> Phantom:
     pairs.setdefault("cudnn", _cudnn_library())
     if nccl := _nccl_version():
         pairs.setdefault("nccl", nccl)
-    folder = tempfile.mkdtemp(prefix="floodmark-phantom-")
+    _remove_orphans()
+    folder = tempfile.mkdtemp(prefix=f"{_FOLDER}{os.getpid()}-")
     atexit.register(_remove, folder, os.getpid())
     _loaded = Phantom(_start_library(pairs), pairs, folder)
     _prepare_environment(folder)
@@ -169,6 +173,15 @@ def _prepare_environment(folder: str) -> None:
     os.environ["TRITON_LIBCUDA_PATH"] = folder
     # Other processes have no phantom, and the pool of compilers may wait for minutes at its end.
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
+
+
+def _remove_orphans() -> None:
+    """Folders of processes that were killed, and could not remove them."""
+    for left in Path(tempfile.gettempdir()).glob(f"{_FOLDER}[0-9]*-*"):
+        owner = left.name.removeprefix(_FOLDER).partition("-")[0]
+        if owner.isdigit() and not Path("/proc", owner).exists():
+            # Another user's cannot be removed, and are not ours to remove.
+            shutil.rmtree(left, ignore_errors=True)
 
 
 def _remove(folder: str, owner: int) -> None:

@@ -5,6 +5,7 @@ Each test runs a program of its own: CUDA begins once in a process.
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import shutil
@@ -321,3 +322,15 @@ def test_triton_and_inductor_compile_and_launch(tmp_path: Path) -> None:
     assert found["registers"] > 0
     assert found["grad"] == [1000]
     assert found["graphs"] == 1
+
+
+def test_folders_of_killed_processes_are_removed(tmp_path: Path) -> None:
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    begin = "import floodmark, os\nwith floodmark.phantom('h200'):\n    pass\n"
+    for end in ("os.kill(os.getpid(), 9)", "print(os.listdir(os.environ['TMPDIR']))"):
+        done = subprocess.run(
+            [sys.executable, "-c", begin + end], env=environment, capture_output=True, text=True
+        )
+    assert done.returncode == 0, done.stderr
+    assert len(ast.literal_eval(done.stdout)) == 1, "its own, and none of the one that was killed"
+    assert list(tmp_path.iterdir()) == []
