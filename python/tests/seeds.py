@@ -30,3 +30,27 @@ def without_cuda(code: str) -> str:
         .replace("torch.cuda.synchronize()", "None")
         .replace('"cuda:0"', '"cpu"')
     )
+
+
+#: `profiled(run)`: the highest stand and the sum of what `run` allocates on the CPU, as torch's
+#: profiler tells it.
+PROFILED = """
+from torch.profiler import ProfilerActivity, profile
+
+def profiled(run):
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+        run()
+    waiting = list(profiler.profiler.kineto_results.experimental_event_tree())
+    found = []
+    while waiting:
+        event = waiting.pop()
+        waiting.extend(event.children)
+        if event.tag.name == "Allocation":
+            found.append((event.start_time_ns, event.extra_fields.alloc_size))
+    total = peak = now = 0
+    for _, size in sorted(found, key=lambda event: event[0]):
+        now += size
+        peak = max(peak, now)
+        total += max(size, 0)
+    return peak, total
+"""

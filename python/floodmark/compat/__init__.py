@@ -7,4 +7,5 @@ floodmark's, from the one recorder. Importing this package imports none of the m
 | module | instead of |
 |---|---|
 | `floodmark.compat.pytorch_mem_tracer` | `import pytorch_mem_tracer` |
+| `floodmark.compat.pytorch_mem_profiler` | `from pytorch_mem_profiler import *` |
 """
