@@ -15,6 +15,8 @@
 | `distributed_c10d._create_process_group_wrapper` | the same | 2.4 to 2.15 |
 | `ProcessGroup._wait_for_pending_works`, `FakeProcessGroup` | the same | 2.4 to 2.15 |
 | `DTensor._local_tensor` | the storage of a sharded parameter | 2.4 to 2.15 |
+| `torch.autograd._get_sequence_nr` | the module of a backward operator; not named without it | 2.11 |
+| `torch._C._current_autograd_node`, `Node._sequence_nr` | the same | 2.11 |
 """
 
 from __future__ import annotations
@@ -103,3 +105,21 @@ def set_function_modes(modes: list[Any]) -> None:
 
     for mode in reversed(modes):
         _push_mode(mode)
+
+
+def sequence_number(torch: ModuleType) -> int | None:
+    """The number that the next autograd node of this thread gets; None where torch has no name."""
+    ask = getattr(torch.autograd, "_get_sequence_nr", None)
+    return None if ask is None else int(ask())
+
+
+def backward_node(torch: ModuleType) -> Any:
+    """The autograd node that this thread runs; None outside of a backward pass."""
+    ask = getattr(torch._C, "_current_autograd_node", None)
+    return None if ask is None else ask()
+
+
+def sequence_number_of(node: Any) -> int | None:
+    """The number that an autograd node got when it was made."""
+    ask = getattr(node, "_sequence_nr", None)
+    return None if ask is None else int(ask())
