@@ -15,7 +15,7 @@
 | `distributed_c10d._create_process_group_wrapper` | the same | 2.4 to 2.15 |
 | `ProcessGroup._wait_for_pending_works`, `FakeProcessGroup` | the same | 2.4 to 2.15 |
 | `DTensor._local_tensor` | the storage of a sharded parameter | 2.4 to 2.15 |
-| `torch.autograd._get_sequence_nr` | the module of a backward operator; not named without it | 2.11 |
+| `torch.autograd._get_sequence_nr` | the module of a backward operator | 2.11 |
 | `torch._C._current_autograd_node`, `Node._sequence_nr` | the same | 2.11 |
 """
 
