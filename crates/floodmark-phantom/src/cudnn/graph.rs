@@ -8,10 +8,11 @@ use std::ffi::{c_int, c_void};
 use std::sync::{Mutex, PoisonError};
 
 use super::library::{Descriptor, Library, library};
-use super::{NOT_SUPPORTED, SUCCESS, unplanned};
+use super::{NOT_SUPPORTED, SUCCESS, splits, unplanned};
 use crate::machine::machine;
 
 const HANDLE_OF_PLAN: c_int = 400;
+const WORKSPACE_OF_PLAN: c_int = 402;
 const HANDLE_OF_GRAPH: c_int = 800;
 const ID_OF_DEVICE: c_int = 2700;
 const HANDLE_OF_DEVICE: c_int = 2701;
@@ -95,8 +96,33 @@ unsafe extern "C" fn cudnnBackendGetAttribute(
     unsafe {
         planner().map_or_else(
             || unplanned::get(attribute, kind, room, count, values),
-            |library| (library.get)(descriptor, attribute, kind, room, count, values),
+            |library| {
+                let status = (library.get)(descriptor, attribute, kind, room, count, values);
+                if (status, attribute) == (SUCCESS, WORKSPACE_OF_PLAN) && room > 0 {
+                    correct(library, descriptor, values.cast());
+                }
+                status
+            },
         )
+    }
+}
+
+/// Corrects the workspace of a plan for the device's number of multiprocessors.
+///
+/// # Safety
+/// The pointer is null or to a number.
+unsafe fn correct(library: &Library, plan: Descriptor, workspace: *mut i64) {
+    // SAFETY: by this function's contract.
+    let Some(workspace) = (unsafe { workspace.as_mut() }) else { return };
+    let Some(settings) = machine().map(|machine| &machine.settings) else { return };
+    let numbers = (u64::try_from(*workspace), u64::try_from(settings.multiprocessors));
+    let (Ok(planned), Ok(multiprocessors)) = numbers else { return };
+    if settings.capability != splits::CAPABILITY {
+        return;
+    }
+    if let Some(text) = library.plan_as_text(plan) {
+        let bytes = splits::on_device(&text, planned, multiprocessors);
+        *workspace = i64::try_from(bytes).unwrap_or(i64::MAX);
     }
 }
 

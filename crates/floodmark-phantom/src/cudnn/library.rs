@@ -4,10 +4,9 @@
 //! descriptor of the device's properties takes the place of a handle. So its own heuristics choose the
 //! kernels here, and its own plans say how much workspace they need.
 //!
-//! Attention's workspaces were those of an H200 to the byte. Many of its convolutions' were not: there
-//! cuDNN 9.19 took other plans, or split them otherwise. Without a device the kernels for 9.0 refuse a
-//! target of more than 18 multiprocessors, whatever the description says, which may be why; it is not
-//! established, nor is the version of cuDNN that the recordings were made with.
+//! Attention's workspaces were those of an H200 to the byte. Many of its convolutions' were not: without a
+//! device the kernels of cuDNN 9.19 for 9.0 refuse a target of more than 18 multiprocessors, whatever the
+//! description says, and plan for as many. [`super::splits`] takes them to the device's own number.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::sync::OnceLock;
@@ -25,6 +24,7 @@ type Set = unsafe extern "C" fn(Descriptor, c_int, c_int, i64, *const c_void) ->
 type Get = unsafe extern "C" fn(Descriptor, c_int, c_int, i64, *mut i64, *mut c_void) -> i32;
 
 const DEVICE_PROPERTIES: c_int = 38;
+const PLAN_AS_JSON: c_int = 405;
 const PROPERTIES_AS_JSON: c_int = 2702;
 const TYPE_DESCRIPTOR: c_int = 15;
 const TYPE_CHARACTERS: c_int = 24;
@@ -80,6 +80,23 @@ impl Library {
                 text.as_ptr().cast(),
             )
         }
+    }
+
+    /// A plan in the form that cuDNN writes and reads.
+    pub(super) fn plan_as_text(&self, plan: Descriptor) -> Option<String> {
+        let get = |room: i64, to: *mut c_void| {
+            let mut count = 0;
+            // SAFETY: the library writes no more bytes than there is room for, and their count.
+            let status = unsafe {
+                (self.get)(plan, PLAN_AS_JSON, TYPE_CHARACTERS, room, &raw mut count, to)
+            };
+            (status == SUCCESS).then_some(count)
+        };
+        let length = get(0, std::ptr::null_mut())?;
+        let mut text = vec![0_u8; usize::try_from(length).ok()?];
+        get(length, text.as_mut_ptr().cast())?;
+        let text = String::from_utf8(text).ok()?;
+        Some(text.trim_end_matches('\0').to_owned())
     }
 
     fn describe(&self, settings: &Settings) -> Option<usize> {

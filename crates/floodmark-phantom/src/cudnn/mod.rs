@@ -1,14 +1,17 @@
 //! cuDNN.
 //!
 //! Operations that are described as graphs (convolutions, attention) are planned by the real library
-//! ([`library`], [`graph`]): their workspaces are cuDNN's own. The older calls ([`rnn`], [`norm`],
+//! ([`library`], [`graph`]): their workspaces are cuDNN's own, for the device's number of multiprocessors
+//! where it planned for another ([`splits`]). The older calls ([`rnn`], [`norm`],
 //! [`ctc`]) need a device in the real library, so their sizes are models, each with what it rests on.
 
 mod ctc;
 mod graph;
 mod library;
 mod norm;
+mod plan;
 mod rnn;
+mod splits;
 mod tensors;
 mod unplanned;
 
