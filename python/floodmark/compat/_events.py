@@ -31,6 +31,13 @@ def events_of(path: os.PathLike[str], device: str) -> list[dict[str, Any]]:
     `size` is what was asked for. `action` is `alloc`, `free_requested`, `free_completed`,
     `segment_alloc`, `segment_free`, `segment_map`, `segment_unmap`, `oom` or `snapshot`.
     """
+    return history_of(path, device)[0]
+
+
+def history_of(
+    path: os.PathLike[str], device: str
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The events, and the beginnings and ends of phases (`stage`, `name`, `time_us`)."""
     with tempfile.TemporaryDirectory(prefix="floodmark-") as folder:
         written = Path(folder, "events.pickle")
         words = ["export", os.fspath(path), "--to", "torch-snapshot", "--device", device]
@@ -49,4 +56,5 @@ def events_of(path: os.PathLike[str], device: str) -> list[dict[str, Any]]:
             raise FloodmarkError(done.stderr.strip())
         with open(written, "rb") as file:
             found = _Data(file).load()
-    return [entry for trace in found["device_traces"] for entry in trace]
+    events = [entry for trace in found["device_traces"] for entry in trace]
+    return events, list(found["external_annotations"])
