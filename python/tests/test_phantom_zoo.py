@@ -40,8 +40,8 @@ pytestmark = [
     ),
 ]
 
-#: Every number is the recorded one. ResNet-18 has convolutions whose workspaces cuDNN plans for fewer
-#: multiprocessors, and the phantom corrects.
+#: Every number is the recorded one. ResNet-18 has convolutions whose workspaces cuDNN plans for
+#: fewer multiprocessors, and the phantom corrects.
 EXACT = [
     "neumf",
     "gpt2_small_fp32",
