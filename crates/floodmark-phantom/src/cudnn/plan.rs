@@ -12,15 +12,13 @@ pub(super) enum Direction {
     Filter,
 }
 
-/// One convolution, without groups.
+/// One convolution of floats of 32 bits, without groups.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Convolution {
     pub(super) direction: Direction,
     pub(super) input: Vec<u64>,
     pub(super) filter: Vec<u64>,
     pub(super) output: Vec<u64>,
-    /// Bytes of one number.
-    pub(super) number: u64,
     /// Whether it steps over more than one place at a time.
     pub(super) strided: bool,
 }
@@ -86,24 +84,20 @@ fn convolution(graph: &Value) -> Option<Convolution> {
         _ => return None,
     };
     let [input, filter, output] = names.map(|name| tensor(graph, node.get(name)?));
-    let ((input, number), (filter, _), (output, _)) = (input?, filter?, output?);
+    let (input, filter, output) = (input?, filter?, output?);
     let strided = numbers(node.get("stride")?)?.iter().any(|&stride| stride != 1);
     let grouped = input.get(1)? != filter.get(1)?;
-    (!grouped).then_some(Convolution { direction, input, filter, output, number, strided })
+    (!grouped).then_some(Convolution { direction, input, filter, output, strided })
 }
 
-/// A tensor's sizes, and the bytes of one number.
-fn tensor(graph: &Value, name: &Value) -> Option<(Vec<u64>, u64)> {
+/// The sizes of a tensor of floats.
+fn tensor(graph: &Value, name: &Value) -> Option<Vec<u64>> {
     let tensors = graph.get("tensors")?.as_array()?;
     let tensor = tensors.iter().find(|tensor| tensor.get("name") == Some(name))?;
-    let number = match tensor.get("dataType")?.as_str()? {
-        "CUDNN_DATA_FLOAT" => 4,
-        "CUDNN_DATA_HALF" | "CUDNN_DATA_BFLOAT16" => 2,
-        _ => return None,
-    };
     let sizes = numbers(tensor.get("dim")?)?;
+    let floats = tensor.get("dataType")?.as_str()? == "CUDNN_DATA_FLOAT";
     let whole = sizes.len() > 2 && sizes.iter().all(|&size| size > 0);
-    whole.then_some((sizes, number))
+    (floats && whole).then_some(sizes)
 }
 
 fn numbers(values: &Value) -> Option<Vec<u64>> {
@@ -133,7 +127,6 @@ mod tests {
             input: vec![32, 64, 56, 56],
             filter: vec![128, 64, 3, 3],
             output: vec![32, 128, 28, 28],
-            number: 4,
             strided: true,
         };
         let choices = Choices { tile: 1, cluster: (1, 2), may_split: true };
@@ -148,7 +141,7 @@ mod tests {
             ("\"CUDNN_KNOB_TYPE_TILE_CGA_M\":1,", ""),
             ("[128,64,3,3]", "[128,2,3,3]"),
             ("CONVOLUTION_BACKWARD_FILTER", "MATMUL"),
-            ("CUDNN_DATA_FLOAT", "CUDNN_DATA_INT8"),
+            ("CUDNN_DATA_FLOAT", "CUDNN_DATA_BFLOAT16"),
             ("\"X\":\"120\"", "\"X\":\"7\""),
         ];
         for (from, to) in other {
