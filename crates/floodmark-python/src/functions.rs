@@ -68,13 +68,14 @@ impl Functions {
         args: &Bound<'py, PyTuple>,
         kwargs: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let kind = self.kind(func)?;
-        if kind == Kind::Through || !self.are_plain(types)? {
+        // What goes wrong in looking is not the program's business: then it is not looked at.
+        let kind = self.kind(func).unwrap_or(Kind::Through);
+        if kind == Kind::Through || !self.are_plain(types).unwrap_or(false) {
             return func.call(args, kwargs);
         }
         let values = self.values.bind(py);
         if kind == Kind::Read {
-            if !self.has_device(args.as_any())? {
+            if !self.has_device(args.as_any()).unwrap_or(false) {
                 return func.call(args, kwargs);
             }
             let answer = values.call_method1(intern!(py, "before"), (func, args, kwargs))?;
@@ -86,15 +87,17 @@ impl Functions {
             return values.call_method1(intern!(py, "after"), (func, args, kwargs, out?));
         }
         let out = func.call(args, kwargs)?;
-        let is_seen = (kind == Kind::Write && self.has_device(args.as_any())?)
-            || self.has_value(args.as_any())?
-            || kwargs
-                .is_some_and(|kwargs| self.has_value(kwargs.values().as_any()).unwrap_or(true))
-            || self.has_value(&out)?
-            || (!self.has_device(args.as_any())? && self.has_device(&out)? && is_small(&out))
-            // Something of a device was copied to the host.
-            || (self.is_tensor(&out) && !is_on_device(&out)? && self.has_device(args.as_any())?);
-        if is_seen {
+        let (all, named) = (args.as_any(), kwargs.map(PyDictMethods::values));
+        let look = || -> PyResult<bool> {
+            Ok((kind == Kind::Write && self.has_device(all)?)
+                || self.has_value(all)?
+                || named.as_ref().map_or(Ok(false), |named| self.has_value(named.as_any()))?
+                || self.has_value(&out)?
+                || (!self.has_device(all)? && self.has_device(&out)? && is_small(&out))
+                // Something of a device was copied to the host.
+                || (self.is_tensor(&out) && !is_on_device(&out)? && self.has_device(all)?))
+        };
+        if look().unwrap_or(false) {
             return values.call_method1(intern!(py, "after"), (func, args, kwargs, out));
         }
         Ok(out)
@@ -126,17 +129,14 @@ impl Functions {
 
     /// Whether no subclass of tensors is among the arguments: those take themselves apart.
     fn are_plain(&self, types: &Bound<'_, PyAny>) -> PyResult<bool> {
-        for kind in types.try_iter()? {
-            let kind = kind?;
-            if !kind.is(&self.tensor) && !kind.is(&self.parameter) {
-                return Ok(false);
-            }
-        }
-        Ok(true)
+        types.try_iter()?.try_fold(true, |so_far, kind| Ok(so_far && self.is_plain(&kind?)))
     }
 
     fn is_tensor(&self, value: &Bound<'_, PyAny>) -> bool {
-        let kind = value.get_type();
+        self.is_plain(&value.get_type())
+    }
+
+    fn is_plain(&self, kind: &Bound<'_, PyAny>) -> bool {
         kind.is(&self.tensor) || kind.is(&self.parameter)
     }
 
