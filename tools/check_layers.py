@@ -24,6 +24,7 @@ FLOORS = {
     "floodmark-snapshot": 1,
     "floodmark-probe": 1,
     "floodmark-analysis": 2,
+    "floodmark-fake": 2,
     "floodmark-export": 3,
     "floodmark": 4,
     "floodmark-python": 5,

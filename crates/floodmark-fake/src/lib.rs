@@ -1,0 +1,16 @@
+//! What a program of fake tensors would hold: its storages, on an allocator that is simulated.
+//!
+//! Fake tensors have shapes and no data, and need no GPU. Whoever stands at torch's operators tells of the
+//! storages that come and go; here each gets a block of a simulated caching allocator, and the recorder is
+//! told of it as torch would have told it. What the trace then says of lines, modules and phases is the
+//! recorder's, as always.
+//!
+//! - [`Call`]: an operator's call, as far as it matters for memory.
+//! - [`hidden`]: what kernels take for themselves, which no tensor shows.
+//!
+//! The crate knows no Python object and no file.
+
+mod call;
+pub mod hidden;
+
+pub use call::{Call, DType, Machine, TensorInfo, Value};

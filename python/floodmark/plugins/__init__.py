@@ -1,0 +1,135 @@
+"""Plugins: what a library needs in order to run under an estimate.
+
+A plugin is a context manager. It is entered before the block of an estimate and left after it, also
+when the block raises; what it patched is then as it was. `docs/guides/plugins.md` shows how to
+write one. Sees: which libraries are installed. Knows nothing of memory.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from importlib.metadata import entry_points
+from types import ModuleType, TracebackType
+from typing import Any, ClassVar
+
+from floodmark._import_watch import ImportWatch
+
+#: Where other packages name theirs: `name = "package.module:Class"`.
+ENTRY_POINTS = "floodmark.plugins"
+
+#: Ours: the module of each is imported when its library is installed.
+_OURS: tuple[str, ...] = ()
+
+_MISSING = object()
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a plugin may want to know of the estimate that it serves."""
+
+    engine: str
+    """`fake` or `phantom`."""
+    gpus: int = 1
+    world: int | None = None
+    rank: int | None = None
+    notes: list[str] = field(default_factory=list)
+    """What is assumed or left out: the estimate says it."""
+    operators: dict[Any, Callable[..., Any]] = field(default_factory=dict)
+    """With the engine `fake`: what answers for an operator (an `OpOverload`) instead of torch. It
+    is called as `answer(func, args, kwargs)` outside our mode and inside torch's fake mode."""
+
+
+class Plugin:
+    """The base of every plugin: say what it is for in the class, patch in `attach`."""
+
+    #: What it is called, in `without=` and in the account of an estimate.
+    name: ClassVar[str]
+    #: The module whose import calls `attach`. A library that is not installed is skipped.
+    library: ClassVar[str]
+    #: With which engines it is needed.
+    engines: ClassVar[frozenset[str]] = frozenset({"fake"})
+
+    def __init__(self, setting: Setting) -> None:
+        self.setting = setting
+        self._undo: list[Callable[[], None]] = []
+        self._watches: list[ImportWatch] = []
+
+    @classmethod
+    def is_installed(cls) -> bool:
+        """Whether its library could be imported; it is not imported here."""
+        top = cls.library.partition(".")[0]
+        try:
+            return importlib.util.find_spec(top) is not None
+        except (ImportError, ValueError):
+            return False
+
+    def attach(self, library: ModuleType) -> None:
+        """The library is there: patch it, with `replace` and `on_exit`."""
+        raise NotImplementedError
+
+    def replace(self, owner: Any, name: str, value: Any) -> Any:
+        """Put `value` at `owner.name` until the end; returns what was there, or None."""
+        own = vars(owner).get(name, _MISSING)
+        before = getattr(owner, name, None)
+        setattr(owner, name, value)
+
+        def restore() -> None:
+            if own is _MISSING:
+                delattr(owner, name)
+            else:
+                setattr(owner, name, own)
+
+        self._undo.append(restore)
+        return before
+
+    def on_exit(self, undo: Callable[[], None]) -> None:
+        """Call `undo` at the end; the last one first."""
+        self._undo.append(undo)
+
+    def when_imported(self, module: str, attach: Callable[[ModuleType], None]) -> None:
+        """Call `attach` once `module` is imported, now or later."""
+        self._watches.append(ImportWatch(module, attach))
+
+    def __enter__(self) -> Plugin:
+        self.when_imported(self.library, self.attach)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        for watch in self._watches:
+            watch.stop()
+        self._watches.clear()
+        failure: Exception | None = None
+        while self._undo:
+            try:
+                self._undo.pop()()
+            except Exception as caught:
+                # The others are undone all the same.
+                failure = failure or caught
+        if failure is not None and error is None:
+            raise failure
+
+
+def known(engine: str, without: Iterable[str] = ()) -> list[type[Plugin]]:
+    """The plugins for `engine` whose libraries are installed, ours first."""
+    left_out = set(without)
+    found: dict[str, type[Plugin]] = {}
+    for place in _OURS:
+        module, _, name = place.partition(":")
+        plugin = getattr(importlib.import_module(module), name)
+        found[plugin.name] = plugin
+    for point in entry_points(group=ENTRY_POINTS):
+        plugin = point.load()
+        found[plugin.name] = plugin
+    return [
+        plugin
+        for plugin in found.values()
+        if engine in plugin.engines and plugin.name not in left_out and plugin.is_installed()
+    ]
