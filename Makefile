@@ -23,7 +23,7 @@ EXTENSION := $(VENV)/.extension
 UNPACKED := $(VENV)/.wheel
 RUST := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 PYTHON_FRONT := $(wildcard python/floodmark/*.py python/floodmark/compat/*.py python/floodmark/plugins/*.py python/floodmark/*.pyi) pyproject.toml README.md
-CARGO_TESTED := --workspace --exclude floodmark-python
+CARGO_TESTED := --workspace --exclude floodmark-python --exclude floodmark-modes
 
 # One Python for all builds of pyo3, so that none undoes another's.
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python

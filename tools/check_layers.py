@@ -26,6 +26,7 @@ FLOORS = {
     "floodmark-analysis": 2,
     "floodmark-fake": 2,
     "floodmark-export": 3,
+    "floodmark-modes": 3,
     "floodmark": 4,
     "floodmark-python": 5,
 }
@@ -36,7 +37,7 @@ ROOMS = {
     "arrow-*": {"floodmark-trace", "floodmark-python"},
     "flate2": {"floodmark-snapshot"},
     "zstd": {"floodmark-snapshot", "floodmark-trace"},
-    "pyo3*": {"floodmark-python"},
+    "pyo3*": {"floodmark-modes", "floodmark-python"},
     "parquet": {"floodmark-export"},
     "inferno": {"floodmark-export"},
     "plotters": {"floodmark-export"},

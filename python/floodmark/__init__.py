@@ -13,6 +13,7 @@ Importing floodmark does not import torch and does not initialise CUDA.
 """
 
 from floodmark._core import FloodmarkError, PhantomError, SnapshotError, __version__
+from floodmark._estimating import estimate
 from floodmark._played import phantom
 from floodmark._recorder import Recorder, is_recording, mark, phase, start, step, stop, trace
 from floodmark._trace import Advice, Diff, Estimate, Leaks, Moment, Oom, Report, Simulation, Trace
@@ -32,6 +33,7 @@ __all__ = [
     "SnapshotError",
     "Trace",
     "__version__",
+    "estimate",
     "is_recording",
     "mark",
     "phantom",

@@ -13,6 +13,7 @@ __all__ = [
     "LabelSet",
     "Leaks",
     "Oom",
+    "Operators",
     "PhantomError",
     "PhantomMachine",
     "Report",
@@ -93,8 +94,50 @@ class Functions:
     ) -> object: ...
 
 @final
+class Operators:
+    """Stands where torch looks for a mode's `__torch_dispatch__`."""
+
+    def __new__(
+        cls,
+        front: object,
+        fake_tensor: type,
+        reference: type,
+        dtypes: list[tuple[object, str, int]],
+        *,
+        torch: tuple[int, int],
+        capability: int,
+        multiprocessors: int,
+        capacity: int | None,
+        config: str,
+    ) -> Operators: ...
+    def __call__(
+        self,
+        _mode: object,
+        func: object,
+        types: tuple[type, ...],
+        args: tuple[object, ...],
+        kwargs: dict[str, object] | None = None,
+    ) -> object: ...
+    def resized(self, storage: object) -> None: ...
+    def adopt(self, tensor: object, op: str) -> None: ...
+    def address(self, storage: int) -> int: ...
+    def level(self, device: object) -> tuple[int, int, int, int]: ...
+    def reset_peaks(self) -> None: ...
+    def empty_cache(self) -> None: ...
+    def forget(self) -> None: ...
+    def close(self) -> None: ...
+
+@final
 class PhantomMachine:
-    def __new__(cls, gpu: str, *, memory: int | None = None, gpus: int = 1) -> PhantomMachine: ...
+    def __new__(
+        cls,
+        gpu: str,
+        *,
+        memory: int | None = None,
+        gpus: int = 1,
+        ranks: tuple[int, int] | None = None,
+        answers: list[str] = ...,
+    ) -> PhantomMachine: ...
     @property
     def gpu(self) -> str: ...
     @property
@@ -219,6 +262,7 @@ def start(
     cuda: int,
     stacks: bool,
     ops: bool,
+    is_told: bool,
     max_memory: int,
     header: str,
     own_folder: str,

@@ -11,11 +11,11 @@ import os
 import socket
 import sys
 
-from floodmark import _core, _played
+from floodmark import _core, _endings, _played
 from floodmark._import_watch import ImportWatch
 from floodmark._recorder import Recorder, say
 from floodmark._run import Program
-from floodmark._steps import EnoughSteps, Progress, StepWatch
+from floodmark._steps import Progress, StepWatch
 
 
 def estimate(plan: _core.EstimatePlan) -> int:
@@ -44,7 +44,7 @@ def estimate(plan: _core.EstimatePlan) -> int:
     try:
         program.run()
     except BaseException as error:
-        played.ended, played.error = _ending(error)
+        played.ended, played.error = _endings.of(error)
         raise
     played.ended = "done"
     return 0
@@ -78,24 +78,6 @@ def _take_stdout() -> int | None:
     except (OSError, ValueError, AttributeError):
         return None
     return answer
-
-
-def _ending(error: BaseException) -> tuple[str, str]:
-    """How a program that raised ended, and what it died of."""
-    if isinstance(error, EnoughSteps):
-        return "steps", ""
-    if isinstance(error, SystemExit):
-        if error.code in (None, 0):
-            return "done", ""
-        return "failed", f"exit status {error.code}"
-    lines = str(error).splitlines() or [""]
-    text = f"{type(error).__name__}: {lines[0]}".removesuffix(": ")
-    cause: BaseException | None = error
-    while cause is not None:
-        if type(cause).__name__ == "OutOfMemoryError":
-            return "out_of_memory", text
-        cause = cause.__cause__ or cause.__context__
-    return "failed", text
 
 
 def _finish(

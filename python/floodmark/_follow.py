@@ -18,17 +18,6 @@ from floodmark._phantom import Phantom
 from floodmark._values import Values
 
 
-def answers_in(settings: dict[str, str]) -> dict[tuple[str, int], float]:
-    """The answers that the user gave, by file and line: settings `answer.0=FILE:LINE=VALUE`."""
-    found = {}
-    for key, text in settings.items():
-        if key.startswith("answer."):
-            place, _, value = text.rpartition("=")
-            file, _, line = place.rpartition(":")
-            found[file, int(line)] = float(value)
-    return found
-
-
 def install(phantom: Phantom, answers: dict[tuple[str, int], float] | None = None) -> None:
     """Follow the values of this process, from the moment torch is imported."""
 

@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from floodmark import _core
+from floodmark import _core, _names
 from floodmark._names import label_of, name_of
 
 #: States are made in the first step and stay where they are; the second catches those made late.
@@ -109,7 +109,8 @@ class _Gradients:
         """Tell where the gradients of this step are."""
         if self._is_sharded:
             gradients = [getattr(gradient, "_local_tensor", gradient) for gradient in gradients]
-        self._labels.place([0 if g is None else g.data_ptr() for g in gradients])
+        address_of = _names.address_of
+        self._labels.place([0 if g is None else address_of(g) for g in gradients])
 
 
 def _parameters(optimizer: Any) -> Iterator[tuple[str, Any]]:

@@ -31,6 +31,7 @@ class Played:
         account: dict[str, Any] = self.phantom.account()
         ended = "done" if is_over and self.ended == "unknown" else self.ended
         return {
+            "engine": "phantom",
             "gpu": self.machine.gpu,
             "is_checked": self.machine.is_checked,
             "ended": ended,
@@ -65,10 +66,10 @@ def play(machine: _core.PhantomMachine) -> Played:
             )
         return _now
     # Not before they are needed: a program that only reads traces never is.
-    from floodmark import _follow, _phantom, _world
+    from floodmark import _answers, _follow, _phantom, _world
 
     phantom = _phantom.load(machine.settings)
-    _follow.install(phantom, _follow.answers_in(phantom.settings))
+    _follow.install(phantom, _answers.answers_in(phantom.settings))
     if machine.world is not None:
         _world.install(phantom)
     _now = Played(machine, phantom)

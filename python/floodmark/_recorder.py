@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from contextlib import ContextDecorator, contextmanager
 from pathlib import Path
 from types import ModuleType, TracebackType
-from typing import Any
+from typing import Any, Protocol
 
 from floodmark import _base, _compat, _core, _names, _played
 from floodmark._import_watch import ImportWatch
@@ -81,16 +81,34 @@ def rank_of_process() -> tuple[int | None, int | None, int | None]:
     return number("RANK"), number("WORLD_SIZE"), number("LOCAL_RANK")
 
 
+class Account(Protocol):
+    """What stands for a GPU that is not there, and tells of blocks instead of torch."""
+
+    def about(self, *, is_over: bool) -> dict[str, Any]:
+        """What a trace says of it."""
+
+    def devices(self) -> list[dict[str, Any]]:
+        """The devices, as a header has them."""
+
+
 class _Session:
     """What is undone when recording stops."""
 
     def __init__(
-        self, path: Path, cpu: bool, cuda: int, stacks: bool, ops: bool, max_memory: int
+        self,
+        path: Path,
+        cpu: bool,
+        cuda: int,
+        stacks: bool,
+        ops: bool,
+        max_memory: int,
+        told_by: Account | None = None,
     ) -> None:
         self.path = path
         self.pid = os.getpid()
         self.failure = ""
         self._cpu = cpu
+        self._told_by = told_by
         self._torch_was_there = "torch" in sys.modules
         self._watch: ImportWatch | None = None
         self._optimizers: OptimizerHooks | None = None
@@ -98,7 +116,7 @@ class _Session:
         if stacks:
             stacks, remark = choose_way()
             not_recorded.extend([remark] if remark else [])
-        self._ops = ops
+        self._ops = ops and told_by is None
         rank, world_size, local_rank = rank_of_process()
         self._header: dict[str, Any] = {
             "floodmark": _core.__version__,
@@ -114,6 +132,10 @@ class _Session:
             "recorded": ["stacks"] if stacks else [],
             "not_recorded": not_recorded,
         }
+        if told_by is not None:
+            self._header["recorded"] += ["ops", "segments"]
+            self._header["allocator_backend"] = "native"
+            self._header["devices"] = told_by.devices()
         # Also of a program that is killed: nobody may take its figures for a real card's.
         self._tell_of_phantom(is_over=False)
         _core.start(
@@ -121,7 +143,8 @@ class _Session:
             cpu=cpu,
             cuda=cuda,
             stacks=stacks,
-            ops=ops,
+            ops=self._ops,
+            is_told=told_by is not None,
             max_memory=max_memory,
             header=json.dumps(self._header),
             own_folder=_OWN_FOLDER,
@@ -132,7 +155,7 @@ class _Session:
         _core.update_header(json.dumps(self._header))
 
     def _tell_of_phantom(self, *, is_over: bool) -> None:
-        played = _played.played()
+        played = self._told_by or _played.played()
         if played is not None:
             self._header["phantom"] = played.about(is_over=is_over)
 
@@ -152,7 +175,7 @@ class _Session:
         self._header["torch"] = str(torch.__version__)
         self._header["cuda"] = str(torch.version.cuda or "")
         # Blocks first: whatever is freed from here on must be known.
-        if self._cpu and self._torch_was_there:
+        if self._cpu and self._torch_was_there and self._told_by is None:
             blocks = _base.host_blocks(torch)
             if blocks is None:
                 self._not_recorded("CPU blocks from before are not known: other threads were there")
@@ -162,6 +185,8 @@ class _Session:
         if seen is None:
             return
         reports, cpu, backward, ops = seen
+        if self._told_by is not None:
+            reports, cpu = True, True
         if not reports:
             self._not_recorded("CUDA allocations are not seen: this build of torch does not report")
         if self._cpu and not cpu:
@@ -173,7 +198,8 @@ class _Session:
         if ops:
             self._header["recorded"].append("ops")
         self._optimizers = OptimizerHooks(torch)
-        _compat.when_cuda_is_ready(torch, lambda: self._attach_cuda(torch))
+        if self._told_by is None:
+            _compat.when_cuda_is_ready(torch, lambda: self._attach_cuda(torch))
 
     def _attach_cuda(self, torch: ModuleType) -> None:
         """CUDA is ready. Called by torch: nothing may come out of it."""
@@ -264,6 +290,7 @@ class Recorder(ContextDecorator):
         ops: bool = False,
         max_memory: int | str = "256MiB",
         follow_fork: bool = False,
+        told_by: Account | None = None,
     ) -> None:
         cpu, cuda = parse_devices(devices)
         self._given_path = None if path is None else Path(path)
@@ -273,6 +300,7 @@ class Recorder(ContextDecorator):
             "stacks": stacks,
             "ops": ops,
             "max_memory": parse_bytes(max_memory),
+            "told_by": told_by,
         }
         self._follow_fork = follow_fork
         self._session: _Session | None = None

@@ -21,6 +21,7 @@ from types import FrameType, ModuleType
 from typing import Any
 
 from floodmark import _value_names as names
+from floodmark._answers import given_at
 from floodmark._phantom import Phantom
 
 #: How sure a value is; the phantom's library has the same numbers.
@@ -303,7 +304,7 @@ class Values:
             file = frame.f_code.co_filename
             if not file.startswith(self._skipped) and not file.startswith("<"):
                 here = here or frame
-                given = given or self._given_at(file, frame.f_lineno)
+                given = given or given_at(self._answers, file, frame.f_lineno)
             frame = frame.f_back
         if surety == KNOWN and given is None:
             return None
@@ -330,12 +331,6 @@ class Values:
         if kind == self._torch.bool:
             return (bool(given),)
         return (float(given) if kind.is_floating_point else int(given),)
-
-    def _given_at(self, file: str, line: int) -> float | None:
-        for (name, number), value in self._answers.items():
-            if number == line and (file == name or file.endswith("/" + name.lstrip("./"))):
-                return value
-        return None
 
     def _value_of(self, tensor: Any, surety: int) -> str:
         if surety == NOTHING:

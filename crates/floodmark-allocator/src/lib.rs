@@ -6,6 +6,7 @@
 //!
 //! - [`Program`]: what a program asked for, which does not depend on the allocator's settings.
 //! - [`simulate()`]: the same requests under any [`AllocatorConfig`] and [`Limit`].
+//! - [`Online`]: the same, one request at a time.
 //! - [`replay()`]: what the recorded events did, block by block; [`complete()`] takes the sizes of blocks
 //!   from it where a recording has only what was asked for.
 //! - [`Statistics`]: the figures of `torch.cuda.memory_stats()`, from either.
@@ -29,6 +30,6 @@ pub use heap::BlockState;
 pub use layout::{BlockView, Layout, SegmentView};
 pub use program::{Limit, Program, Request, stream_handle};
 pub use replay::{Now, Replay, complete, replay};
-pub use simulate::{Failure, Observer, Run, Settings, simulate};
+pub use simulate::{Failure, Observer, Online, Placed, Run, Settings, simulate};
 pub use stats::{PoolStat, Stat, Statistics};
 pub use version::TorchVersion;

@@ -50,6 +50,13 @@ impl PoolStat {
         self.part(is_small).decrease(by);
     }
 
+    /// From here on the peak is what is reached from here on.
+    pub(crate) fn reset_peaks(&mut self) {
+        for stat in [&mut self.all, &mut self.small_pool, &mut self.large_pool] {
+            stat.peak = stat.current;
+        }
+    }
+
     /// A net change: one amount, up or down.
     pub(crate) fn change(&mut self, is_small: bool, by: i64) {
         if by >= 0 {

@@ -5,7 +5,8 @@
 //! known: what was reserved when the request failed, and the segment that torch asked for.
 
 use floodmark_trace::{
-    Bytes, Device, Losses, Phantom, PhantomEnd, PhantomRead, Subject, Trace, UnsupportedCall,
+    Bytes, Device, Engine, Losses, Phantom, PhantomEnd, PhantomRead, Subject, Trace,
+    UnsupportedCall,
 };
 use serde::Serialize;
 
@@ -26,6 +27,8 @@ pub struct Estimate {
     pub format: u32,
     /// Whether every request was met; none when the program failed for another reason.
     pub fits: Option<bool>,
+    /// How the GPU was played.
+    pub engine: Engine,
     /// The card's profile.
     pub gpu: String,
     /// Whether that profile was compared with the card itself.
@@ -50,6 +53,8 @@ pub struct Estimate {
     pub reads: Vec<PhantomRead>,
     /// Calls that were refused.
     pub unsupported: Vec<UnsupportedCall>,
+    /// What is assumed or left out.
+    pub notes: Vec<String>,
     /// What is missing from the recording.
     pub losses: Losses,
 }
@@ -101,6 +106,7 @@ pub fn estimate(trace: &Trace) -> Result<Estimate, QuestionError> {
         floodmark: env!("CARGO_PKG_VERSION"),
         format: FORMAT,
         fits: (ran_out || is_whole).then_some(!ran_out),
+        engine: phantom.engine,
         gpu: phantom.gpu.clone(),
         is_checked: phantom.is_checked,
         ended: phantom.ended,
@@ -113,6 +119,7 @@ pub fn estimate(trace: &Trace) -> Result<Estimate, QuestionError> {
         devices,
         reads: phantom.reads.clone(),
         unsupported: phantom.unsupported.clone(),
+        notes: phantom.notes.clone(),
         losses: found.losses,
     })
 }

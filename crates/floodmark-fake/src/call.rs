@@ -103,7 +103,7 @@ pub enum Value {
 }
 
 /// What the GPU and torch are.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Machine {
     /// torch's version: major and minor.
     pub torch: (u32, u32),

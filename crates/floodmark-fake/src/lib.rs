@@ -5,6 +5,7 @@
 //! told of it as torch would have told it. What the trace then says of lines, modules and phases is the
 //! recorder's, as always.
 //!
+//! - [`Memory`]: which storages live, and their blocks.
 //! - [`Call`]: an operator's call, as far as it matters for memory.
 //! - [`hidden`]: what kernels take for themselves, which no tensor shows.
 //!
@@ -12,5 +13,7 @@
 
 mod call;
 pub mod hidden;
+mod memory;
 
 pub use call::{Call, DType, Machine, TensorInfo, Value};
+pub use memory::{CallFacts, Held, Level, Memory, OutOfMemory};

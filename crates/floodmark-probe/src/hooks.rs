@@ -66,7 +66,7 @@ fn is_from_cpu_allocator(device: Device, reserved: usize) -> bool {
     device.is_cpu() && reserved == 0
 }
 
-fn record_alloc(recording: &Recording, local: &mut Local, mut record: Record) {
+pub(crate) fn record_alloc(recording: &Recording, local: &mut Local, mut record: Record) {
     // Host memory is reported outside every lock.
     let (node, backward) = local.stack(recording, record.device.is_cpu());
     record.stack = node.id;
@@ -87,7 +87,7 @@ unsafe extern "C-unwind" fn report(
     let device = device_from(device_bits);
     if !is_from_cpu_allocator(device, reserved) {
         with_recording(|recording, local| {
-            if !recording.wants(device) {
+            if !recording.hears(device) {
                 return;
             }
             let kind = if size >= 0 { EventKind::Alloc } else { EventKind::Free };
@@ -137,7 +137,7 @@ unsafe extern "C-unwind" fn report_oom(
 
 fn record_oom(device: Device, bytes: u64, allocated: usize, reserved: usize) {
     with_recording(|recording, local| {
-        if recording.wants(device) {
+        if recording.hears(device) {
             let mut record = Record::new(EventKind::Oom as u8, device);
             record.bytes = bytes;
             record.allocated = allocated as u64;
@@ -163,7 +163,7 @@ unsafe extern "C-unwind" fn cpu_new(reporter: *mut c_void, ptr: *mut c_void, byt
         return;
     }
     with_recording(|recording, local| {
-        if recording.options.cpu {
+        if recording.hears(Device::CPU) {
             let mut record = Record::new(EventKind::Alloc as u8, Device::CPU);
             record.addr = ptr as u64;
             record.bytes = bytes as u64;
@@ -175,7 +175,7 @@ unsafe extern "C-unwind" fn cpu_new(reporter: *mut c_void, ptr: *mut c_void, byt
 /// `c10::ProfiledCPUMemoryReporter::Delete`: the CPU allocator is about to free a block.
 unsafe extern "C-unwind" fn cpu_delete(reporter: *mut c_void, ptr: *mut c_void) {
     with_recording(|recording, local| {
-        if recording.options.cpu {
+        if recording.hears(Device::CPU) {
             let mut record = Record::new(EventKind::Free as u8, Device::CPU);
             record.addr = ptr as u64;
             local.write(recording, record, &[]);

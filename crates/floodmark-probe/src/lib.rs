@@ -23,16 +23,18 @@ mod session;
 mod shortcuts;
 mod stacks;
 mod thread;
+mod told;
 mod tracker;
 mod writer;
 
 pub use attention::set_attention_handler;
 pub use patch::Found;
 pub use python::{CodeFacts, Evidence, ProofError, StrFacts, is_proven, prove, use_slow_way};
-pub use recording::Options;
+pub use recording::{Options, Source};
 pub use session::{
     Attached, BaseBlock, LabelledTensor, StartError, attach_torch, attach_tracker, attend, base,
     begin_phase, define_label, end_phase, forget_module, is_recording, label, label_each, mark,
     name_modules, note_optimizer, start, step, stop, update_header,
 };
+pub use told::{SegmentChange, Told, is_backward, tell_alloc, tell_free, tell_oom, tell_segment};
 pub use writer::Written;

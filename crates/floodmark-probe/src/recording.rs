@@ -10,6 +10,16 @@ use parking_lot::Mutex;
 use crate::segments::Segments;
 use crate::stacks::CallTree;
 
+/// Who tells of blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// torch reports them.
+    Torch,
+    /// Whoever knows what torch would have ([`crate::tell_alloc`]); what torch itself allocates meanwhile is
+    /// not looked at.
+    Told,
+}
+
 /// What to record.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -23,6 +33,8 @@ pub struct Options {
     pub stacks: bool,
     /// The operator of every allocation.
     pub ops: bool,
+    /// Who tells of blocks.
+    pub source: Source,
     /// How much memory the recorder may take.
     pub max_memory: u64,
     /// Where the recording comes from.
@@ -123,6 +135,11 @@ impl Recording {
 
     pub(crate) fn wants(&self, device: Device) -> bool {
         self.options.wants(device)
+    }
+
+    /// Whether what torch reports of a device is to be recorded.
+    pub(crate) fn hears(&self, device: Device) -> bool {
+        self.options.source == Source::Torch && self.wants(device)
     }
 
     /// Recording cannot go on. The program does not notice; the reason is told when recording ends.

@@ -5,7 +5,6 @@
 
 mod answers;
 mod errors;
-mod functions;
 mod phantom;
 mod program;
 mod recorder;
@@ -21,8 +20,6 @@ mod _core {
     #[pymodule_export]
     use super::errors::{FloodmarkError, PhantomError, SnapshotError};
     #[pymodule_export]
-    use super::functions::Functions;
-    #[pymodule_export]
     use super::phantom::phantom_image;
     #[pymodule_export]
     use super::program::{EstimatePlan, PhantomMachine, RunPlan, main};
@@ -34,6 +31,8 @@ mod _core {
     };
     #[pymodule_export]
     use super::trace::{Report, Trace};
+    #[pymodule_export]
+    use floodmark_modes::{Functions, Operators};
 
     use pyo3::prelude::*;
 

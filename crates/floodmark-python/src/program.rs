@@ -84,10 +84,17 @@ impl From<floodmark::PhantomMachine> for PhantomMachine {
 impl PhantomMachine {
     /// Finds the card of a name, or of a TOML file.
     #[new]
-    #[pyo3(signature = (gpu, *, memory = None, gpus = 1))]
-    fn new(gpu: &str, memory: Option<u64>, gpus: u32) -> PyResult<Self> {
+    #[pyo3(signature = (gpu, *, memory = None, gpus = 1, ranks = None, answers = Vec::new()))]
+    fn new(
+        gpu: &str,
+        memory: Option<u64>,
+        gpus: u32,
+        ranks: Option<(u32, u32)>,
+        answers: Vec<String>,
+    ) -> PyResult<Self> {
         let machine = floodmark::PhantomMachine::new(gpu, memory.map(Bytes), gpus);
-        machine.map(Self::from).map_err(|error| from_gpu(&error))
+        let machine = machine.map_err(|error| from_gpu(&error))?;
+        Ok(Self::from(floodmark::PhantomMachine { ranks, answers, ..machine }))
     }
 }
 

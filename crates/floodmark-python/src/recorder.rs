@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use floodmark_probe::{BaseBlock, CodeFacts, Evidence, LabelledTensor, Options, StrFacts, Written};
+use floodmark_probe::{
+    BaseBlock, CodeFacts, Evidence, LabelledTensor, Options, Source, StrFacts, Written,
+};
 use floodmark_trace::{Category, Device, Header};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -15,7 +17,7 @@ fn header_from(json: &str) -> PyResult<Header> {
 
 /// Starts to record into `path`. `cuda` has a bit for each ordinal.
 #[pyfunction]
-#[pyo3(signature = (path, *, cpu, cuda, stacks, ops, max_memory, header, own_folder))]
+#[pyo3(signature = (path, *, cpu, cuda, stacks, ops, is_told, max_memory, header, own_folder))]
 #[expect(clippy::too_many_arguments, reason = "keywords on the Python side")]
 pub(crate) fn start(
     py: Python<'_>,
@@ -24,12 +26,14 @@ pub(crate) fn start(
     cuda: u64,
     stacks: bool,
     ops: bool,
+    is_told: bool,
     max_memory: u64,
     header: &str,
     own_folder: String,
 ) -> PyResult<()> {
     let header = header_from(header)?;
-    let options = Options { path, cpu, cuda, stacks, ops, max_memory, header, own_folder };
+    let source = if is_told { Source::Told } else { Source::Torch };
+    let options = Options { path, cpu, cuda, stacks, ops, source, max_memory, header, own_folder };
     py.detach(|| floodmark_probe::start(options)).map_err(|error| from_start(&error))
 }
 

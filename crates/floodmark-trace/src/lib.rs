@@ -42,7 +42,7 @@ pub use event::{
 };
 pub use header::{DeviceInfo, Ending, Header};
 pub use losses::{Loss, Losses};
-pub use phantom::{Phantom, PhantomDevice, PhantomEnd, PhantomRead, UnsupportedCall};
+pub use phantom::{Engine, Phantom, PhantomDevice, PhantomEnd, PhantomRead, UnsupportedCall};
 pub use read::{ReadError, read_trace};
 pub use trace::{Allocation, Code, Event, Label, Module, Oom, Segment, Stack, Subject, Trace};
 pub use write::TraceWriter;

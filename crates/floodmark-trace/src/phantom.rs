@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Phantom {
+    /// How it was played.
+    pub engine: Engine,
     /// Which card was played: the name of its profile.
     pub gpu: String,
     /// Whether that profile was compared with the card itself.
@@ -23,6 +25,19 @@ pub struct Phantom {
     pub reads: Vec<PhantomRead>,
     /// Calls that the phantom refused.
     pub unsupported: Vec<UnsupportedCall>,
+    /// What is assumed or left out, one sentence each.
+    pub notes: Vec<String>,
+}
+
+/// How a GPU that is not there is played.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Engine {
+    /// torch's own host code and allocator, on a library that answers for CUDA's.
+    #[default]
+    Phantom,
+    /// Fake tensors, which have shapes and no data, on a simulated allocator.
+    Fake,
 }
 
 /// How a program on a phantom ended.

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use floodmark_analysis::{DeviceEstimate, Estimate};
-use floodmark_trace::{Bytes, PhantomEnd, PhantomRead};
+use floodmark_trace::{Bytes, Engine, PhantomEnd, PhantomRead};
 
 use crate::args::{EstimateArgs, PhantomArgs};
 use crate::failure::Problem;
@@ -196,7 +196,18 @@ fn unsupported(found: &Estimate) -> Sheet {
 
 /// What the estimate rests on.
 fn rests_on(found: &Estimate) -> Vec<String> {
-    let mut below = Vec::new();
+    let mut below = vec![
+        match found.engine {
+            Engine::Phantom => {
+                "Engine `phantom`: torch's own host code and allocator ran, kernels did not"
+            }
+            Engine::Fake => {
+                "Engine `fake`: shapes of tensors were followed, and the allocator is simulated"
+            }
+        }
+        .to_owned(),
+    ];
+    below.extend(found.notes.iter().cloned());
     if found.reads.is_empty() {
         below.push("No value was read back that was not known".to_owned());
     } else {

@@ -6,7 +6,7 @@ use crate::sizes::SMALL_BUFFER;
 
 use super::{Observer, Simulator, Wanted};
 
-impl<O: Observer> Simulator<'_, O> {
+impl<O: Observer> Simulator<O> {
     fn page(&self, is_small: bool) -> u64 {
         if is_small { SMALL_BUFFER } else { self.config.large_segment }
     }

@@ -5,7 +5,7 @@ use crate::sizes;
 
 use super::{Observer, Simulator, Wanted};
 
-impl<O: Observer> Simulator<'_, O> {
+impl<O: Observer> Simulator<O> {
     /// Follows `malloc`. The cache is searched once: what is given back to make room is not looked at.
     pub(super) fn malloc(&mut self, wanted: &Wanted, owner: u32) -> Option<BlockId> {
         let found = self.get_free_block(wanted).or_else(|| self.find_room(wanted));
@@ -16,7 +16,7 @@ impl<O: Observer> Simulator<'_, O> {
         let size = self.heap.block(id).size;
         let is_fine = wanted.is_small || self.config.expandable_segments;
         let cut =
-            sizes::should_split(size, wanted.size, is_fine, self.config).then_some(wanted.size);
+            sizes::should_split(size, wanted.size, is_fine, &self.config).then_some(wanted.size);
         let taken = self.heap.allocate(id, cut, wanted.requested, owner);
         if cut.is_some() && self.config.version == crate::TorchVersion::new(2, 12) {
             // The front is a new object there, the rest keeps the old one's age.

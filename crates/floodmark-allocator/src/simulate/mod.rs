@@ -5,12 +5,14 @@
 //! - [`search`]: a free block that fits (`get_free_block`).
 //! - [`grow`]: a new segment (`alloc_block`), and the way from a request to a block (`malloc`).
 //! - [`expand`]: segments that grow (`try_allocate_expandable_block`, `map_block`, `unmap_block`).
+//! - [`online`]: one request at a time, for whoever does not know them beforehand.
 //! - [`release`]: memory goes back (`release_cached_blocks`, `garbage_collect_cached_blocks`, …).
 //!
 //! The decisions are made here; what they do to blocks is the business of the heap.
 
 mod expand;
 mod grow;
+mod online;
 mod pools;
 mod release;
 mod search;
@@ -27,6 +29,8 @@ use crate::program::{Limit, Program, Request};
 use crate::sizes;
 use crate::stats::Statistics;
 use pools::Pools;
+
+pub use online::{Online, Placed};
 
 /// Under which conditions.
 #[derive(Debug, Clone)]
@@ -84,6 +88,27 @@ pub trait Observer {
 
 impl Observer for () {}
 
+impl<O: Observer> Observer for &mut O {
+    fn placed(&mut self, owner: u32, addr: u64, bytes: u64) {
+        (**self).placed(owner, addr, bytes);
+    }
+    fn completed(&mut self, owner: u32) {
+        (**self).completed(owner);
+    }
+    fn took(&mut self, addr: u64, bytes: u64, maps: bool) {
+        (**self).took(addr, bytes, maps);
+    }
+    fn gave_back(&mut self, addr: u64, bytes: u64, maps: bool) {
+        (**self).gave_back(addr, bytes, maps);
+    }
+    fn failed(&mut self, failure: Failure) {
+        (**self).failed(failure);
+    }
+    fn after(&mut self, event: u32, stats: &Statistics) {
+        (**self).after(event, stats);
+    }
+}
+
 /// Carries out the requests of a program.
 pub fn simulate<O: Observer>(program: &Program, settings: &Settings, observer: &mut O) -> Run {
     let mut simulator = Simulator::new(program, settings, observer);
@@ -97,8 +122,9 @@ pub fn simulate<O: Observer>(program: &Program, settings: &Settings, observer: &
     simulator.finish(program)
 }
 
-struct Simulator<'a, O> {
-    config: &'a AllocatorConfig,
+#[derive(Debug)]
+struct Simulator<O> {
+    config: AllocatorConfig,
     limit: Option<Limit>,
     heap: Heap<Pools>,
     driver: Driver,
@@ -112,7 +138,7 @@ struct Simulator<'a, O> {
     oom: Option<Failure>,
     failed_again: Vec<Failure>,
     met: Vec<u32>,
-    observer: &'a mut O,
+    observer: O,
 }
 
 /// A request, rounded and with what goes with it.
@@ -126,15 +152,15 @@ struct Wanted {
     is_small: bool,
 }
 
-impl<'a, O: Observer> Simulator<'a, O> {
-    fn new(program: &Program, settings: &'a Settings, observer: &'a mut O) -> Self {
-        let config = &settings.config;
+impl<O: Observer> Simulator<O> {
+    fn new(program: &Program, settings: &Settings, observer: O) -> Self {
+        let config = settings.config.clone();
         let pools = Pools::new(program.pools, program.streams.len(), config.version);
         let recorded = if settings.uses_recorded_addresses { &program.taken[..] } else { &[] };
         Self {
-            config,
             limit: settings.limit,
             heap: Heap::new(pools, config.max_split),
+            config,
             driver: Driver::new(recorded.iter().copied()),
             blocks: vec![BlockId::NONE; program.owners as usize],
             pending: VecDeque::new(),
@@ -212,8 +238,8 @@ impl<'a, O: Observer> Simulator<'a, O> {
     }
 
     fn wanted(&self, requested: u64, stream: u16, pool: u16) -> Wanted {
-        let size = sizes::round(requested.min(sizes::ABSURD), self.config);
-        let segment = sizes::segment_for(size, self.config);
+        let size = sizes::round(requested.min(sizes::ABSURD), &self.config);
+        let segment = sizes::segment_for(size, &self.config);
         Wanted { requested, size, segment, stream, pool, is_small: sizes::is_small(size) }
     }
 

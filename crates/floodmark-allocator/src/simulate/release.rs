@@ -8,7 +8,7 @@ use crate::heap::BlockId;
 
 use super::{Observer, Simulator, Wanted};
 
-impl<O: Observer> Simulator<'_, O> {
+impl<O: Observer> Simulator<O> {
     /// Follows `release_block`: a block that is a whole segment. It leaves its pool.
     fn release_block(&mut self, id: BlockId) {
         self.heap.take_from_index(id);

@@ -5,7 +5,7 @@ use crate::heap::{BlockId, BlockState};
 
 use super::{Observer, Simulator, Wanted};
 
-impl<O: Observer> Simulator<'_, O> {
+impl<O: Observer> Simulator<O> {
     /// Whether `garbage_collection_threshold` does anything: it needs a limit of the program's own.
     pub(super) fn collects_garbage(&self) -> bool {
         self.config.gc_threshold > 0.0 && self.limit.is_some_and(|limit| limit.is_fraction)

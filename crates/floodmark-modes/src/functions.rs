@@ -31,7 +31,8 @@ const SMALL: usize = 1024;
 
 /// Stands where torch looks for a mode's `__torch_function__`.
 #[pyclass(frozen, module = "floodmark._core")]
-pub(crate) struct Functions {
+#[derive(Debug)]
+pub struct Functions {
     values: Py<PyAny>,
     tensor: Py<PyAny>,
     parameter: Py<PyAny>,

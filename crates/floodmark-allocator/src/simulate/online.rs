@@ -1,0 +1,118 @@
+//! One request at a time: an allocator for whoever does not know the requests beforehand.
+
+use crate::heap::BlockId;
+use crate::program::Program;
+use crate::stats::Statistics;
+
+use super::{Failure, Observer, Settings, Simulator};
+
+/// A block that was handed out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Placed {
+    /// By what it is given back.
+    pub owner: u32,
+    /// Where it is.
+    pub addr: u64,
+    /// How large it is: what was asked for, rounded up.
+    pub bytes: u64,
+}
+
+/// The allocator of one device, with one stream and no pools but the default one.
+#[derive(Debug)]
+pub struct Online<O> {
+    simulator: Simulator<O>,
+    /// Owners that gave their blocks back.
+    free: Vec<u32>,
+    requests: u32,
+}
+
+impl<O: Observer> Online<O> {
+    /// An allocator that holds nothing yet.
+    pub fn new(settings: &Settings, observer: O) -> Self {
+        let program = Program { streams: vec![0], pools: 1, ..Program::default() };
+        let simulator = Simulator::new(&program, settings, observer);
+        Self { simulator, free: Vec::new(), requests: 0 }
+    }
+
+    /// Hands out a block.
+    pub fn alloc(&mut self, bytes: u64) -> Result<Placed, Failure> {
+        self.requests = self.requests.wrapping_add(1);
+        let wanted = self.simulator.wanted(bytes.max(1), 0, 0);
+        let owner = self.free.pop().unwrap_or_else(|| {
+            self.simulator.blocks.push(BlockId::NONE);
+            u32::try_from(self.simulator.blocks.len() - 1).unwrap_or(u32::MAX)
+        });
+        let Some(id) = self.simulator.malloc(&wanted, owner) else {
+            self.free.push(owner);
+            return Err(self.simulator.fail(self.requests, &wanted));
+        };
+        self.simulator.blocks[owner as usize] = id;
+        let block = self.simulator.heap.block(id);
+        Ok(Placed { owner, addr: block.addr, bytes: block.size })
+    }
+
+    /// Takes a block back.
+    pub fn free(&mut self, owner: u32) {
+        if let Some(id) = self.simulator.take_block(owner) {
+            self.simulator.heap.request_free(id);
+            self.simulator.heap.complete(id);
+            self.free.push(owner);
+        }
+    }
+
+    /// `torch.cuda.empty_cache()`.
+    pub fn empty_cache(&mut self) {
+        self.simulator.release_cached_blocks();
+    }
+
+    /// The figures of `memory_stats()`.
+    pub fn stats(&self) -> &Statistics {
+        &self.simulator.heap.stats
+    }
+
+    /// `torch.cuda.reset_peak_memory_stats()`, for the figures that are asked for here.
+    pub fn reset_peaks(&mut self) {
+        let stats = &mut self.simulator.heap.stats;
+        stats.allocated_bytes.reset_peaks();
+        stats.reserved_bytes.reset_peaks();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::AllocatorConfig;
+    use crate::program::Limit;
+    use crate::version::TorchVersion;
+    use floodmark_trace::Bytes;
+
+    fn settings(limit: Option<u64>) -> Settings {
+        let limit = limit.map(|bytes| Limit { bytes: Bytes(bytes), is_fraction: false });
+        Settings {
+            config: AllocatorConfig::default_of(TorchVersion::new(2, 11)),
+            limit,
+            uses_recorded_addresses: false,
+        }
+    }
+
+    #[test]
+    fn a_block_that_was_given_back_is_handed_out_again() {
+        let mut allocator = Online::new(&settings(None), ());
+        let first = allocator.alloc(1000).unwrap();
+        assert_eq!(first.bytes, 1024);
+        allocator.free(first.owner);
+        let again = allocator.alloc(900).unwrap();
+        assert_eq!((again.addr, again.owner), (first.addr, first.owner));
+        assert_eq!(allocator.stats().reserved_bytes.all.current, 2 << 20);
+    }
+
+    #[test]
+    fn what_does_not_fit_fails_and_leaves_the_rest_as_it_was() {
+        let mut allocator = Online::new(&settings(Some(64 << 20)), ());
+        let held = allocator.alloc(40 << 20).unwrap();
+        let failure = allocator.alloc(40 << 20).unwrap_err();
+        assert_eq!(failure.requested, Bytes(40 << 20));
+        allocator.free(held.owner);
+        assert!(allocator.alloc(40 << 20).is_ok());
+    }
+}

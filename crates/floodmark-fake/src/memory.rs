@@ -1,0 +1,368 @@
+//! Which storages live, and the blocks that they have.
+//!
+//! A storage on a CUDA device has a block of that device's simulated allocator, one on the host has its
+//! bytes. Every change is told to the recorder as torch would have reported it.
+
+use floodmark_allocator::{AllocatorConfig, Limit, Observer, Online, Settings};
+use floodmark_probe::{SegmentChange, Told, tell_alloc, tell_free, tell_oom, tell_segment};
+use floodmark_trace::{Bytes, Device};
+use hashbrown::HashMap;
+
+use crate::call::{Call, Machine};
+use crate::hidden::{self, Hidden, Stays};
+
+/// A request that did not fit on a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OutOfMemory {
+    /// Where.
+    pub device: Device,
+    /// What was asked for.
+    pub requested: u64,
+    /// The device's memory that torch may have.
+    pub capacity: u64,
+    /// What was allocated.
+    pub allocated: u64,
+    /// What was reserved.
+    pub reserved: u64,
+}
+
+/// What a device holds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Level {
+    /// Allocated now.
+    pub allocated: u64,
+    /// The most that was allocated.
+    pub peak_allocated: u64,
+    /// Reserved now.
+    pub reserved: u64,
+    /// The most that was reserved.
+    pub peak_reserved: u64,
+}
+
+/// The allocators of all devices, and who has their blocks.
+#[derive(Debug)]
+pub struct Memory {
+    machine: Machine,
+    settings: Settings,
+    devices: Vec<Option<Online<Segments>>>,
+    host: Host,
+    storages: HashMap<usize, Storage>,
+    /// Workspaces that libraries keep: by device, what it is for, and whether backward has it.
+    kept: HashMap<(Device, &'static str, bool), u64>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Storage {
+    device: Device,
+    bytes: u64,
+    block: Option<Block>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Block {
+    owner: u32,
+    addr: u64,
+    bytes: u64,
+}
+
+/// Tells the recorder of segments.
+#[derive(Debug)]
+struct Segments(Device);
+
+impl Observer for Segments {
+    fn took(&mut self, addr: u64, bytes: u64, maps: bool) {
+        let change = if maps { SegmentChange::Mapped } else { SegmentChange::Taken };
+        tell_segment(self.0, change, addr, bytes);
+    }
+
+    fn gave_back(&mut self, addr: u64, bytes: u64, maps: bool) {
+        let change = if maps { SegmentChange::Unmapped } else { SegmentChange::GivenBack };
+        tell_segment(self.0, change, addr, bytes);
+    }
+}
+
+/// The host: every block is as large as it was asked for.
+#[derive(Debug, Default)]
+struct Host {
+    level: Level,
+    next_addr: u64,
+}
+
+impl Host {
+    fn alloc(&mut self, bytes: u64) -> Block {
+        self.next_addr += 64;
+        let addr = self.next_addr;
+        self.next_addr += bytes.next_multiple_of(64);
+        self.level.allocated += bytes;
+        self.level.peak_allocated = self.level.peak_allocated.max(self.level.allocated);
+        Block { owner: 0, addr, bytes }
+    }
+}
+
+impl Memory {
+    /// Empty devices, each with so much memory for torch; `None` for as much as it takes.
+    pub fn new(machine: Machine, config: AllocatorConfig, capacity: Option<u64>) -> Self {
+        let limit = capacity.map(|bytes| Limit { bytes: Bytes(bytes), is_fraction: false });
+        Self {
+            machine,
+            settings: Settings { config, limit, uses_recorded_addresses: false },
+            devices: Vec::new(),
+            host: Host::default(),
+            storages: HashMap::new(),
+            kept: HashMap::new(),
+        }
+    }
+
+    /// Whether this storage is known, and how large it was when it was last looked at.
+    pub fn bytes_of(&self, storage: usize) -> Option<u64> {
+        self.storages.get(&storage).map(|storage| storage.bytes)
+    }
+
+    /// The device of a storage that is known.
+    pub fn device_of(&self, storage: usize) -> Option<Device> {
+        self.storages.get(&storage).map(|storage| storage.device)
+    }
+
+    /// Where a storage would lie; 0 when it has no block.
+    pub fn address_of(&self, storage: usize) -> u64 {
+        self.storages.get(&storage).and_then(|storage| storage.block).map_or(0, |block| block.addr)
+    }
+
+    /// What a device holds.
+    pub fn level(&self, device: Device) -> Level {
+        if device.is_cpu() {
+            return self.host.level;
+        }
+        let Some(allocator) = self.devices.get(index_of(device)).and_then(Option::as_ref) else {
+            return Level::default();
+        };
+        let (allocated, reserved) =
+            (allocator.stats().allocated_bytes.all, allocator.stats().reserved_bytes.all);
+        Level {
+            allocated: allocated.current,
+            peak_allocated: allocated.peak,
+            reserved: reserved.current,
+            peak_reserved: reserved.peak,
+        }
+    }
+
+    /// A storage is new, or has another size than before: it gets a block for its bytes.
+    ///
+    /// As in torch, what grows has its old block until it has the new one.
+    pub fn place(
+        &mut self,
+        storage: usize,
+        device: Device,
+        bytes: u64,
+        op: &str,
+    ) -> Result<(), OutOfMemory> {
+        let before = self.storages.get(&storage).copied();
+        if before.is_some_and(|before| before.bytes == bytes) {
+            return Ok(());
+        }
+        let block = if bytes == 0 { None } else { Some(self.alloc(device, bytes, op, None)?) };
+        self.storages.insert(storage, Storage { device, bytes, block });
+        if let Some(Storage { device, block: Some(block), .. }) = before {
+            self.free(device, block);
+        }
+        Ok(())
+    }
+
+    /// A storage died.
+    pub fn remove(&mut self, storage: usize) {
+        if let Some(Storage { device, block: Some(block), .. }) = self.storages.remove(&storage) {
+            self.free(device, block);
+        }
+    }
+
+    /// What a call takes beside its results: to be given back with [`Self::give_back`] once the results
+    /// have their blocks.
+    pub fn take_hidden(
+        &mut self,
+        call: &CallFacts<'_>,
+        device: Device,
+    ) -> Result<Held, OutOfMemory> {
+        let CallFacts { op, args, results, is_backward } = *call;
+        let machine = self.machine;
+        let call = Call { op, args, results, is_backward, machine: &machine };
+        let mut held = Held { device, blocks: Vec::new() };
+        for Hidden { what, bytes, stays } in hidden::hidden(&call) {
+            match stays {
+                Stays::Thread => {
+                    let key = (device, what, call.is_backward);
+                    if self.kept.get(&key).is_none_or(|&kept| kept < bytes) {
+                        self.alloc(device, bytes, call.op, Some(what))?;
+                        self.kept.insert(key, bytes);
+                    }
+                }
+                Stays::Call => {
+                    held.blocks.push(self.alloc(device, bytes, call.op, Some(what))?);
+                }
+            }
+        }
+        Ok(held)
+    }
+
+    /// A call is over.
+    pub fn give_back(&mut self, held: Held) {
+        for block in held.blocks {
+            self.free(held.device, block);
+        }
+    }
+
+    /// `torch.cuda.reset_peak_memory_stats()`.
+    pub fn reset_peaks(&mut self) {
+        self.host.level.peak_allocated = self.host.level.allocated;
+        for allocator in self.devices.iter_mut().flatten() {
+            allocator.reset_peaks();
+        }
+    }
+
+    /// `torch.cuda.empty_cache()`.
+    pub fn empty_cache(&mut self) {
+        for allocator in self.devices.iter_mut().flatten() {
+            allocator.empty_cache();
+        }
+    }
+
+    fn told(&self, device: Device, block: Block, requested: u64) -> Told {
+        let mut told = Told {
+            device,
+            addr: block.addr,
+            bytes: block.bytes,
+            requested,
+            allocated: 0,
+            reserved: 0,
+        };
+        // The host allocator reports no totals.
+        if !device.is_cpu() {
+            let level = self.level(device);
+            (told.allocated, told.reserved) = (level.allocated, level.reserved);
+        }
+        told
+    }
+
+    fn alloc(
+        &mut self,
+        device: Device,
+        bytes: u64,
+        op: &str,
+        workspace: Option<&str>,
+    ) -> Result<Block, OutOfMemory> {
+        let block = if device.is_cpu() {
+            self.host.alloc(bytes)
+        } else {
+            match self.allocator(device).alloc(bytes) {
+                Ok(placed) => Block { owner: placed.owner, addr: placed.addr, bytes: placed.bytes },
+                Err(_) => return Err(self.fail(device, bytes)),
+            }
+        };
+        tell_alloc(&self.told(device, block, bytes), op, workspace);
+        Ok(block)
+    }
+
+    fn free(&mut self, device: Device, block: Block) {
+        if device.is_cpu() {
+            self.host.level.allocated -= block.bytes;
+        } else {
+            self.allocator(device).free(block.owner);
+        }
+        tell_free(&self.told(device, block, 0));
+    }
+
+    fn fail(&mut self, device: Device, requested: u64) -> OutOfMemory {
+        let level = self.level(device);
+        let capacity = self.settings.limit.map_or(u64::MAX, |limit| limit.bytes.0);
+        let nothing = Block { owner: 0, addr: 0, bytes: 0 };
+        let told = self.told(device, nothing, requested);
+        tell_oom(&told, capacity.saturating_sub(level.reserved));
+        let Level { allocated, reserved, .. } = level;
+        OutOfMemory { device, requested, capacity, allocated, reserved }
+    }
+
+    fn allocator(&mut self, device: Device) -> &mut Online<Segments> {
+        let index = index_of(device);
+        if index >= self.devices.len() {
+            self.devices.resize_with(index + 1, || None);
+        }
+        self.devices[index]
+            .get_or_insert_with(|| Online::new(&self.settings, Segments(device.canonical())))
+    }
+}
+
+/// A call as the caller knows it; the machine is the memory's own.
+#[derive(Debug, Clone, Copy)]
+pub struct CallFacts<'a> {
+    /// See [`Call::op`].
+    pub op: &'a str,
+    /// See [`Call::args`].
+    pub args: &'a [crate::Value],
+    /// See [`Call::results`].
+    pub results: &'a [crate::Value],
+    /// See [`Call::is_backward`].
+    pub is_backward: bool,
+}
+
+/// What a call holds until it returns.
+#[derive(Debug)]
+pub struct Held {
+    device: Device,
+    blocks: Vec<Block>,
+}
+
+fn index_of(device: Device) -> usize {
+    usize::try_from(device.index).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use floodmark_allocator::TorchVersion;
+
+    const GPU: Device = Device::cuda(0);
+
+    fn memory(capacity: Option<u64>) -> Memory {
+        let machine = Machine { torch: (2, 11), capability: 90, multiprocessors: 132 };
+        Memory::new(machine, AllocatorConfig::default_of(TorchVersion::new(2, 11)), capacity)
+    }
+
+    #[test]
+    fn a_storage_is_rounded_as_the_allocator_rounds() {
+        let mut memory = memory(None);
+        memory.place(1, GPU, 1000, "aten::empty").unwrap();
+        assert_eq!(memory.level(GPU).allocated, 1024);
+        memory.place(2, Device::CPU, 1000, "aten::empty").unwrap();
+        assert_eq!(memory.level(Device::CPU).allocated, 1000);
+    }
+
+    #[test]
+    fn a_storage_that_shrinks_to_nothing_has_no_block_until_it_grows_again() {
+        let mut memory = memory(None);
+        memory.place(1, GPU, 4 << 20, "aten::empty").unwrap();
+        memory.place(1, GPU, 0, "resize").unwrap();
+        assert_eq!((memory.level(GPU).allocated, memory.address_of(1)), (0, 0));
+        memory.place(1, GPU, 8 << 20, "resize").unwrap();
+        assert_eq!(memory.level(GPU).allocated, 8 << 20);
+        assert_eq!(memory.bytes_of(1), Some(8 << 20));
+    }
+
+    #[test]
+    fn what_grows_has_both_blocks_for_a_moment() {
+        let mut memory = memory(None);
+        memory.place(1, GPU, 4 << 20, "aten::empty").unwrap();
+        memory.place(1, GPU, 8 << 20, "aten::resize_").unwrap();
+        let level = memory.level(GPU);
+        assert_eq!((level.allocated, level.peak_allocated), (8 << 20, 12 << 20));
+    }
+
+    #[test]
+    fn a_request_beyond_the_capacity_fails_and_changes_nothing() {
+        let mut memory = memory(Some(64 << 20));
+        memory.place(1, GPU, 40 << 20, "aten::empty").unwrap();
+        let error = memory.place(2, GPU, 40 << 20, "aten::empty").unwrap_err();
+        assert_eq!((error.requested, error.allocated), (40 << 20, 40 << 20));
+        assert_eq!(memory.bytes_of(2), None);
+        memory.remove(1);
+        memory.place(2, GPU, 40 << 20, "aten::empty").unwrap();
+    }
+}

@@ -1,0 +1,343 @@
+//! Every operator that a program of fake tensors calls passes here: its results are looked at.
+//!
+//! torch calls `Operators` where a mode's `__torch_dispatch__` would be called. Below it lies torch's own
+//! `FakeTensorMode`, which knows the shapes. Storages are known by the address of their C++ object, and a weak
+//! reference says when one dies. What operators are and what answers for them instead of torch is
+//! told by `_fake.py`.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use floodmark_allocator::{AllocatorConfig, TorchVersion};
+use floodmark_fake::{CallFacts, Level, Machine, Memory, OutOfMemory, hidden};
+use floodmark_trace::Device;
+use pyo3::exceptions::PyValueError;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+
+use crate::values::{Reader, device_from, device_of};
+
+/// What an operator is, as `_fake.py` numbers it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// Its results may have new storages.
+    Plain,
+    /// Its results lie in its arguments.
+    View,
+    /// It may change the size of an argument's storage.
+    Resize,
+    /// It asks where a tensor lies.
+    Device,
+}
+
+#[derive(Debug)]
+struct Operator {
+    /// `aten::add.Tensor`.
+    name: String,
+    kind: Kind,
+    /// The names of its arguments.
+    names: Vec<String>,
+    /// Whether its kernel takes memory beside its results.
+    has_rule: bool,
+    /// What answers instead of torch.
+    answer: Option<Py<PyAny>>,
+    /// Held, so that the address by which the operator is found stays its own.
+    _func: Py<PyAny>,
+}
+
+/// Stands where torch looks for a mode's `__torch_dispatch__`.
+#[pyclass(frozen, module = "floodmark._core")]
+#[derive(Debug)]
+pub struct Operators {
+    memory: Mutex<Memory>,
+    reader: Reader,
+    /// `_fake.Front`: `describe(func)`, `is_foreign(type)`, `out_of_memory(...)`.
+    front: Py<PyAny>,
+    /// `weakref.ref`.
+    reference: Py<PyAny>,
+    known: Mutex<HashMap<usize, Arc<Operator>>>,
+    /// Types of arguments, and whether they unwrap to tensors of their own.
+    types: Mutex<HashMap<usize, (bool, Py<PyAny>)>>,
+    /// Weak references to storages: dropped with their storage.
+    watched: Mutex<HashMap<usize, Py<PyAny>>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[pymethods]
+impl Operators {
+    /// `torch` is its version, `capacity` what torch may have of each device (none for no limit).
+    #[new]
+    #[pyo3(signature = (front, fake_tensor, reference, dtypes, *, torch, capability, multiprocessors, capacity, config))]
+    #[expect(clippy::too_many_arguments, reason = "keywords on the Python side")]
+    #[expect(clippy::needless_pass_by_value, reason = "extracted from a Python list")]
+    fn new(
+        front: Py<PyAny>,
+        fake_tensor: Py<PyAny>,
+        reference: Py<PyAny>,
+        dtypes: Vec<(Bound<'_, PyAny>, String, u8)>,
+        torch: (u32, u32),
+        capability: u32,
+        multiprocessors: u32,
+        capacity: Option<u64>,
+        config: &str,
+    ) -> PyResult<Self> {
+        let version = TorchVersion::new(torch.0, torch.1);
+        let config = AllocatorConfig::parse(config, version)
+            .map_err(|error| PyValueError::new_err(error.to_string()))?;
+        let machine = Machine { torch, capability, multiprocessors };
+        Ok(Self {
+            memory: Mutex::new(Memory::new(machine, config, capacity)),
+            reader: Reader::new(fake_tensor, &dtypes),
+            front,
+            reference,
+            known: Mutex::default(),
+            types: Mutex::default(),
+            watched: Mutex::default(),
+        })
+    }
+
+    /// Called by torch for every operator.
+    #[pyo3(signature = (_mode, func, types, args, kwargs=None))]
+    fn __call__<'py>(
+        this: &Bound<'py, Self>,
+        _mode: &Bound<'py, PyAny>,
+        func: &Bound<'py, PyAny>,
+        types: &Bound<'py, PyTuple>,
+        args: &Bound<'py, PyTuple>,
+        kwargs: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = this.py();
+        let own = this.get();
+        if own.has_foreign(types)? {
+            // A tensor that is made of others asks again for those.
+            return Ok(py.NotImplemented().into_bound(py));
+        }
+        let operator = own.operator(func)?;
+        if operator.kind == Kind::Device {
+            return args.get_item(0)?.getattr(intern!(py, "fake_device"));
+        }
+        let result = match &operator.answer {
+            Some(answer) => answer.bind(py).call1((func, args, kwargs))?,
+            None => func.call(args, kwargs)?,
+        };
+        if operator.kind != Kind::View {
+            own.look(this, &operator, args, kwargs, &result)?;
+        }
+        Ok(result)
+    }
+
+    /// A storage was resized without an operator.
+    fn resized(this: &Bound<'_, Self>, storage: &Bound<'_, PyAny>) -> PyResult<()> {
+        let own = this.get();
+        let (key, bytes) = storage_facts(storage)?;
+        let mut memory = lock(&own.memory);
+        let Some(device) = memory.device_of(key) else { return Ok(()) };
+        let placed = memory.place(key, device, bytes, "resize_");
+        drop(memory);
+        placed.map_err(|error| own.raise(storage.py(), &error))
+    }
+
+    /// A tensor that no operator made: a storage from elsewhere.
+    fn adopt(this: &Bound<'_, Self>, tensor: &Bound<'_, PyAny>, op: &str) -> PyResult<()> {
+        let own = this.get();
+        let placed = own.place(this, tensor, op);
+        placed?.map_err(|error| own.raise(tensor.py(), &error))
+    }
+
+    /// Where a storage would lie, by the address of its C++ object; 0 when nowhere.
+    fn address(&self, storage: usize) -> u64 {
+        lock(&self.memory).address_of(storage)
+    }
+
+    /// Allocated, its peak, reserved, its peak, on a `torch.device`.
+    fn level(&self, device: &Bound<'_, PyAny>) -> PyResult<(u64, u64, u64, u64)> {
+        let device = device_from(device)
+            .ok_or_else(|| PyValueError::new_err("memory is counted on `cpu` and `cuda`"))?;
+        let Level { allocated, peak_allocated, reserved, peak_reserved } =
+            lock(&self.memory).level(device);
+        Ok((allocated, peak_allocated, reserved, peak_reserved))
+    }
+
+    /// `torch.cuda.reset_peak_memory_stats()`.
+    fn reset_peaks(&self) {
+        lock(&self.memory).reset_peaks();
+    }
+
+    /// `torch.cuda.empty_cache()`.
+    fn empty_cache(&self) {
+        lock(&self.memory).empty_cache();
+    }
+
+    /// Operators are asked about again: something else answers for one.
+    fn forget(&self) {
+        // Dropped outside the lock: what goes may call Python.
+        let known = std::mem::take(&mut *lock(&self.known));
+        drop(known);
+    }
+
+    /// Storages are watched no more.
+    fn close(&self) {
+        let watched = std::mem::take(&mut *lock(&self.watched));
+        drop(watched);
+    }
+}
+
+impl Operators {
+    fn has_foreign(&self, types: &Bound<'_, PyTuple>) -> PyResult<bool> {
+        for kind in types {
+            let key = kind.as_ptr() as usize;
+            let known = lock(&self.types).get(&key).map(|(is_foreign, _)| *is_foreign);
+            let is_foreign = if let Some(known) = known {
+                known
+            } else {
+                let front = self.front.bind(types.py());
+                let answer = front.call_method1(intern!(types.py(), "is_foreign"), (&kind,))?;
+                let answer = answer.extract()?;
+                lock(&self.types).insert(key, (answer, kind.unbind()));
+                answer
+            };
+            if is_foreign {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn operator(&self, func: &Bound<'_, PyAny>) -> PyResult<Arc<Operator>> {
+        let key = func.as_ptr() as usize;
+        if let Some(known) = lock(&self.known).get(&key) {
+            return Ok(Arc::clone(known));
+        }
+        let py = func.py();
+        let (name, kind, names, answer): (String, u8, Vec<String>, Option<Py<PyAny>>) =
+            self.front.bind(py).call_method1(intern!(py, "describe"), (func,))?.extract()?;
+        let kind = match kind {
+            1 => Kind::View,
+            2 => Kind::Resize,
+            3 => Kind::Device,
+            _ => Kind::Plain,
+        };
+        let has_rule = hidden::has_rule(&name);
+        let func = func.clone().unbind();
+        let operator = Arc::new(Operator { name, kind, names, has_rule, answer, _func: func });
+        lock(&self.known).insert(key, Arc::clone(&operator));
+        Ok(operator)
+    }
+
+    /// Gives blocks to what a call made.
+    fn look(
+        &self,
+        this: &Bound<'_, Self>,
+        operator: &Operator,
+        args: &Bound<'_, PyTuple>,
+        kwargs: Option<&Bound<'_, PyDict>>,
+        result: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let py = this.py();
+        let mut tensors = Vec::new();
+        self.reader.each_tensor(result, &mut tensors);
+        if operator.kind == Kind::Resize {
+            self.reader.each_tensor(args.as_any(), &mut tensors);
+            if let Some(kwargs) = kwargs {
+                self.reader.each_tensor(kwargs.values().as_any(), &mut tensors);
+            }
+        }
+        let mut held = None;
+        if operator.has_rule
+            && let Some(device) = self.gpu_of(args, &tensors)
+        {
+            let call = CallFacts {
+                op: &operator.name,
+                args: &self.reader.arguments(&operator.names, args, kwargs),
+                results: &self.reader.results(result),
+                is_backward: floodmark_probe::is_backward(),
+            };
+            let taken = lock(&self.memory).take_hidden(&call, device);
+            held = Some(taken.map_err(|error| self.raise(py, &error))?);
+        }
+        let mut failed = None;
+        for tensor in &tensors {
+            // One without a storage (sparse, or of a kind of its own) is made of others, which have one.
+            if let Ok(Err(error)) = self.place(this, tensor, &operator.name) {
+                failed = Some(error);
+            }
+        }
+        if let Some(held) = held {
+            lock(&self.memory).give_back(held);
+        }
+        failed.map_or(Ok(()), |error| Err(self.raise(py, &error)))
+    }
+
+    /// The GPU on which a call ran.
+    fn gpu_of(&self, args: &Bound<'_, PyTuple>, results: &[Bound<'_, PyAny>]) -> Option<Device> {
+        let is_gpu = |device: &Device| !device.is_cpu();
+        let mut tensors = Vec::new();
+        results.iter().find_map(|tensor| device_of(tensor).filter(is_gpu)).or_else(|| {
+            self.reader.each_tensor(args.as_any(), &mut tensors);
+            tensors.iter().find_map(|tensor| device_of(tensor).filter(is_gpu))
+        })
+    }
+
+    /// Gives a tensor's storage a block for its size, and watches it.
+    fn place(
+        &self,
+        this: &Bound<'_, Self>,
+        tensor: &Bound<'_, PyAny>,
+        op: &str,
+    ) -> PyResult<Result<(), OutOfMemory>> {
+        let py = this.py();
+        let Some(device) = device_of(tensor) else { return Ok(Ok(())) };
+        let storage = tensor.call_method0(intern!(py, "untyped_storage"))?;
+        let (key, bytes) = storage_facts(&storage)?;
+        let mut memory = lock(&self.memory);
+        let is_new = memory.bytes_of(key).is_none();
+        let placed = memory.place(key, device, bytes, op);
+        drop(memory);
+        if is_new && placed.is_ok() {
+            let gone = Bound::new(py, Gone { operators: this.clone().unbind(), key })?;
+            let reference = self.reference.bind(py).call1((storage, gone))?.unbind();
+            let before = lock(&self.watched).insert(key, reference);
+            drop(before);
+        }
+        Ok(placed)
+    }
+
+    fn raise(&self, py: Python<'_>, error: &OutOfMemory) -> PyErr {
+        let OutOfMemory { device, requested, capacity, allocated, reserved } = *error;
+        let facts = (device.index, requested, capacity, allocated, reserved);
+        let raised = self.front.bind(py).call_method1(intern!(py, "out_of_memory"), facts);
+        match raised {
+            Ok(raised) => PyErr::from_value(raised),
+            Err(failed) => failed,
+        }
+    }
+}
+
+/// The address of a storage's C++ object, and its bytes.
+fn storage_facts(storage: &Bound<'_, PyAny>) -> PyResult<(usize, u64)> {
+    let py = storage.py();
+    let key = storage.getattr(intern!(py, "_cdata"))?.extract()?;
+    let bytes = storage.call_method0(intern!(py, "nbytes"))?.extract()?;
+    Ok((key, bytes))
+}
+
+/// Called when a storage dies.
+#[pyclass(frozen, module = "floodmark._core")]
+struct Gone {
+    operators: Py<Operators>,
+    key: usize,
+}
+
+#[pymethods]
+impl Gone {
+    fn __call__(&self, _reference: &Bound<'_, PyAny>) {
+        let operators = self.operators.get();
+        lock(&operators.memory).remove(self.key);
+        let reference = lock(&operators.watched).remove(&self.key);
+        drop(reference);
+    }
+}

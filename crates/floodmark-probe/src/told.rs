@@ -1,0 +1,132 @@
+//! Blocks that torch does not have, told of by whoever knows what it would have had.
+//!
+//! The record is the one that a hook would have made, with the stack, the backward pass and the phase of
+//! this moment.
+
+use floodmark_trace::journal::Record;
+use floodmark_trace::{Category, Device, EventKind, TextKind};
+
+use crate::autograd::{self, Running};
+use crate::hooks::record_alloc;
+use crate::names::{handle_id, label_id, text_id};
+use crate::thread::with_recording;
+
+/// Whether the backward pass runs on this thread.
+pub fn is_backward() -> bool {
+    autograd::running_node() != Running::Nothing
+}
+
+/// A block, and what torch would say of the device after it.
+#[derive(Debug, Clone, Copy)]
+pub struct Told {
+    /// Where.
+    pub device: Device,
+    /// Its address.
+    pub addr: u64,
+    /// Its size.
+    pub bytes: u64,
+    /// What was asked for.
+    pub requested: u64,
+    /// All that is allocated on the device then; 0 for the host.
+    pub allocated: u64,
+    /// All that is reserved on the device then; 0 for the host.
+    pub reserved: u64,
+}
+
+/// A block was handed out, for this operator; a library's own block has a name.
+pub fn tell_alloc(told: &Told, op: &str, workspace: Option<&str>) {
+    with_recording(|recording, local| {
+        let device = told.device.canonical();
+        if !recording.wants(device) {
+            return;
+        }
+        let mut record = Record::new(EventKind::Alloc as u8, device);
+        record.addr = told.addr;
+        record.bytes = told.bytes;
+        record.requested = told.requested;
+        record.allocated = told.allocated;
+        record.reserved = told.reserved;
+        if !device.is_cpu() {
+            let default = || "0x0".to_owned();
+            record.stream = handle_id(recording, local, TextKind::Stream, 0, default);
+        }
+        local.note_block(device, told.addr);
+        let op = text_id(recording, local, TextKind::Op, op);
+        local.ops.push(op);
+        record_alloc(recording, local, record);
+        local.ops.pop();
+        if let Some(name) = workspace {
+            let (shape, dtype) = (String::new(), String::new());
+            let mut record = Record::new(EventKind::Label as u8, device);
+            record.addr = told.addr;
+            record.stack =
+                label_id(recording, local, Category::Workspace, name.to_owned(), shape, dtype);
+            local.write(recording, record, &[]);
+        }
+    });
+}
+
+/// A block was given back; `told` has the totals after it.
+pub fn tell_free(told: &Told) {
+    with_recording(|recording, local| {
+        let device = told.device.canonical();
+        if recording.wants(device) {
+            let mut record = Record::new(EventKind::Free as u8, device);
+            record.addr = told.addr;
+            record.bytes = told.bytes;
+            record.allocated = told.allocated;
+            record.reserved = told.reserved;
+            local.write(recording, record, &[]);
+        }
+    });
+}
+
+/// What happened to a segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SegmentChange {
+    /// Taken from the driver.
+    Taken,
+    /// Given back to it.
+    GivenBack,
+    /// An expandable one grew.
+    Mapped,
+    /// An expandable one shrank.
+    Unmapped,
+}
+
+/// A segment came, went, grew or shrank.
+pub fn tell_segment(device: Device, change: SegmentChange, addr: u64, bytes: u64) {
+    let kind = match change {
+        SegmentChange::Taken => EventKind::SegmentAlloc,
+        SegmentChange::GivenBack => EventKind::SegmentFree,
+        SegmentChange::Mapped => EventKind::SegmentMap,
+        SegmentChange::Unmapped => EventKind::SegmentUnmap,
+    };
+    with_recording(|recording, local| {
+        let device = device.canonical();
+        if recording.wants(device) {
+            let mut record = Record::new(kind as u8, device);
+            record.addr = addr;
+            record.bytes = bytes;
+            let default = || "0x0".to_owned();
+            record.stream = handle_id(recording, local, TextKind::Stream, 0, default);
+            record.stack = local.stack(recording, false).0.id;
+            local.write(recording, record, &[]);
+        }
+    });
+}
+
+/// A request could not be met; `told` has what was asked for and the totals, `device_free` what is left.
+pub fn tell_oom(told: &Told, device_free: u64) {
+    with_recording(|recording, local| {
+        let device = told.device.canonical();
+        if recording.wants(device) {
+            let mut record = Record::new(EventKind::Oom as u8, device);
+            record.bytes = told.requested;
+            record.allocated = told.allocated;
+            record.reserved = told.reserved;
+            record.addr = device_free;
+            record_alloc(recording, local, record);
+        }
+    });
+}

@@ -1,0 +1,26 @@
+"""How a program on a GPU that is not there ended, from what it raised.
+
+Sees: an exception. Knows nothing of who ran the program.
+"""
+
+from __future__ import annotations
+
+from floodmark._steps import EnoughSteps
+
+
+def of(error: BaseException) -> tuple[str, str]:
+    """How a program that raised ended, and what it died of."""
+    if isinstance(error, EnoughSteps):
+        return "steps", ""
+    if isinstance(error, SystemExit):
+        if error.code in (None, 0):
+            return "done", ""
+        return "failed", f"exit status {error.code}"
+    lines = str(error).splitlines() or [""]
+    text = f"{type(error).__name__}: {lines[0]}".removesuffix(": ")
+    cause: BaseException | None = error
+    while cause is not None:
+        if type(cause).__name__ == "OutOfMemoryError":
+            return "out_of_memory", text
+        cause = cause.__cause__ or cause.__context__
+    return "failed", text

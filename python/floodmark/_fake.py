@@ -1,0 +1,159 @@
+"""A program of fake tensors: shapes and no data, on a GPU that need not be there.
+
+torch's own `FakeTensorMode` works out shapes. Above it stands `_core.Operators`, which looks at
+what every operator made and tells the recorder. Sees: torch. Talks to: `_core`, `_names`. Counts
+nothing itself.
+"""
+
+from __future__ import annotations
+
+import types
+import weakref
+from collections.abc import Callable
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Any
+
+from floodmark import _core, _names
+
+#: What an operator is, for `_core.Operators`.
+_PLAIN, _VIEW, _RESIZE, _DEVICE = range(4)
+
+#: They say that their result lies in their argument, a real tensor: the fake one is new.
+_LIFTING = frozenset({"lift", "lift_fresh", "lift_fresh_copy"})
+
+#: Operators that may change the size of an argument's storage, beside those with an `out`.
+_RESIZING = frozenset({"resize_", "resize_as_", "set_", "resize_storage_bytes_", "_resize_output_"})
+
+
+class Front:
+    """What `_core.Operators` asks about operators."""
+
+    def __init__(self, torch: Any, answers: dict[Any, Callable[..., Any]]) -> None:
+        self._torch = torch
+        self.answers = answers
+        self._fake_tensor = torch._subclasses.FakeTensor
+        self._where = torch.ops.prim.device.default
+
+    def describe(self, func: Any) -> tuple[str, int, list[str], Callable[..., Any] | None]:
+        """Its name, what it is, the names of its arguments, and what answers instead of it."""
+        schema = getattr(func, "_schema", None)
+        if schema is None:
+            return str(func), _PLAIN, [], self.answers.get(func)
+        name = schema.name + (f".{schema.overload_name}" if schema.overload_name else "")
+        kind = _PLAIN
+        plain = schema.name.partition("::")[2]
+        if func is self._where:
+            kind = _DEVICE
+        elif plain in _RESIZING or any(argument.is_out for argument in schema.arguments):
+            kind = _RESIZE
+        elif plain not in _LIFTING and _is_view(schema):
+            kind = _VIEW
+        names = [argument.name for argument in schema.arguments]
+        return name, kind, names, self.answers.get(func)
+
+    def is_foreign(self, kind: type) -> bool:
+        """Whether tensors of this type are made of others, which are met one by one."""
+        if issubclass(kind, self._fake_tensor):
+            return False
+        return hasattr(kind, "__tensor_flatten__")
+
+    def out_of_memory(
+        self, index: int, requested: int, capacity: int, allocated: int, reserved: int
+    ) -> BaseException:
+        """What torch would raise."""
+        kind = getattr(self._torch, "OutOfMemoryError", None)
+        kind = kind or self._torch.cuda.OutOfMemoryError
+        error: BaseException = kind(
+            f"CUDA out of memory. Tried to allocate {_mib(requested)}. GPU {index} has "
+            f"{_mib(capacity)} for torch, of which {_mib(reserved)} is reserved and "
+            f"{_mib(allocated)} allocated (an estimate with fake tensors)."
+        )
+        return error
+
+
+def _mib(size: int) -> str:
+    return f"{size / (1 << 20):.2f} MiB"
+
+
+def _is_view(schema: Any) -> bool:
+    """Whether all that it returns lies in what it was given, and is not written to."""
+    returns = schema.returns
+    if not returns:
+        return False
+    alias = [value.alias_info for value in returns]
+    return all(info is not None and not info.is_write for info in alias)
+
+
+class Engine:
+    """Fake tensors from `__enter__` to `__exit__`."""
+
+    def __init__(
+        self,
+        torch: Any,
+        *,
+        capability: tuple[int, int],
+        multiprocessors: int,
+        capacity: int | None,
+        answers: dict[Any, Callable[..., Any]],
+        config: str,
+    ) -> None:
+        from torch._subclasses import FakeTensor, FakeTensorMode
+
+        self._torch = torch
+        self._stack = ExitStack()
+        # Real tensors from before the block may be used inside it.
+        self.fake = FakeTensorMode(allow_non_fake_inputs=True)
+        dtypes = {v: k for k, v in vars(torch).items() if isinstance(v, torch.dtype)}
+        major, minor = (int(part) for part in torch.__version__.split(".")[:2])
+        self.operators = _core.Operators(
+            Front(torch, answers),
+            FakeTensor,
+            weakref.ref,
+            [(dtype, str(dtype).removeprefix("torch."), dtype.itemsize) for dtype in dtypes],
+            torch=(major, minor),
+            capability=capability[0] * 10 + capability[1],
+            multiprocessors=multiprocessors,
+            capacity=capacity,
+            config=config,
+        )
+
+    def __enter__(self) -> Engine:
+        from torch.utils._python_dispatch import TorchDispatchMode
+
+        class Watch(TorchDispatchMode):  # type: ignore[misc]
+            """Every operator of the block passes here."""
+
+            @classmethod
+            def _should_skip_dynamo(cls) -> bool:
+                return False
+
+        mode = Watch()
+        # A native method: no frame of ours lies on the stack.
+        mode.__torch_dispatch__ = types.MethodType(self.operators, mode)
+        self._stack.enter_context(_names.addresses(self.address_of))
+        self._stack.enter_context(self.fake)
+        self._stack.enter_context(mode)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._stack.close()
+
+    def close(self) -> None:
+        """Watch no more: what dies from now on is not seen."""
+        self.operators.close()
+
+    def address_of(self, tensor: Any) -> int:
+        """Where a fake tensor would begin; 0 when it is nowhere."""
+        storage = tensor.untyped_storage()
+        address = self.operators.address(storage._cdata)
+        return address and address + int(tensor.storage_offset()) * tensor.element_size()
+
+    def level(self, device: Any) -> tuple[int, int, int, int]:
+        """Allocated, its peak, reserved and its peak on a device."""
+        return self.operators.level(self._torch.device(device))

@@ -1,0 +1,152 @@
+"""A block of a program with fake tensors, from its beginning to its end.
+
+Sees: the machine that is played. Talks to: `_fake`, the plugins, and the phantom's library, which
+answers torch's questions about devices where torch was built with CUDA.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Any
+
+from floodmark import _core, _endings, _fake_gpu, _phantom, plugins
+from floodmark._answers import answers_in
+from floodmark.plugins import Setting
+
+
+class FakeBlock:
+    """What is entered with the block, and what a trace says of it."""
+
+    def __init__(
+        self, machine: _core.PhantomMachine, without: Iterable[str], *, is_bounded: bool = True
+    ) -> None:
+        self._machine = machine
+        self._without = tuple(without)
+        self._is_bounded = is_bounded
+        self._settings = dict(
+            line.split("=", 1) for line in machine.settings.splitlines() if "=" in line
+        )
+        self._stack = ExitStack()
+        self._reads: Any = None
+        self.engine: Any = None
+        self.setting = Setting(
+            engine="fake",
+            gpus=machine.gpus,
+            world=machine.world,
+            rank=machine.rank,
+            notes=[
+                "Kernels' own memory is modelled (workspaces, buffers); what has no rule is missing"
+            ],
+        )
+        self._ended, self._error = "unknown", ""
+        self._is_shimmed = False
+
+    def before_torch(self) -> None:
+        """Let a build of torch with CUDA find the devices; others are told of them in Python."""
+        loaded = _phantom.loaded()
+        if loaded is not None:
+            self._is_shimmed = True
+            return
+        # A build without CUDA, another system, or a real GPU in use: Python answers.
+        with contextlib.suppress(_core.PhantomError):
+            _phantom.load(self._machine.settings)
+            self._is_shimmed = True
+
+    def __enter__(self) -> FakeBlock:
+        import torch
+
+        from floodmark._fake import Engine
+        from floodmark._fake_torch import Torch
+        from floodmark._fake_values import Reads
+
+        with self._stack:
+            self._reads = Reads(torch, answers_in(self._settings))
+            answers = _Answers(self._reads.operators())
+            object.__setattr__(self.setting, "operators", answers)
+            major, minor = self._settings["capability"].split(".")
+            self.engine = Engine(
+                torch,
+                capability=(int(major), int(minor)),
+                multiprocessors=int(self._settings["multiprocessors"]),
+                capacity=self._capacity() if self._is_bounded else None,
+                answers=answers,
+                config=_fake_gpu.allocator_config(),
+            )
+            answers.changed = self.engine.operators.forget
+            self._stack.callback(self.engine.close)
+            self._stack.enter_context(Torch(self.setting, self.engine))
+            if not self._is_shimmed:
+                self._stack.enter_context(_fake_gpu.Devices(self.setting, self._settings))
+            for plugin in plugins.known("fake", self._without):
+                self._stack.enter_context(plugin(self.setting))
+            self._stack.enter_context(self.engine)
+            self._stack = self._stack.pop_all()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._stack.close()
+
+    def end(self, error: BaseException | None) -> None:
+        """How the block ended."""
+        self._ended, self._error = ("done", "") if error is None else _endings.of(error)
+
+    def level(self, device: str) -> tuple[int, int, int, int]:
+        """Allocated, its peak, reserved and its peak on a device."""
+        found: tuple[int, int, int, int] = self.engine.level(device)
+        return found
+
+    def about(self, *, is_over: bool) -> dict[str, Any]:
+        """What a trace says of it."""
+        context = self._machine.context
+        devices = []
+        for index in range(self._machine.gpus if self.engine is not None else 0):
+            peak = self.level(f"cuda:{index}")[3]
+            about = {"capacity": self._machine.memory, "context": context}
+            devices.append(about | {"peak_driver_bytes": peak})
+        ended = "done" if is_over and self._ended == "unknown" else self._ended
+        return {
+            "engine": "fake",
+            "gpu": self._machine.gpu,
+            "is_checked": self._machine.is_checked,
+            "ended": ended,
+            "error": self._error,
+            "devices": devices,
+            "reads": [] if self._reads is None else self._reads.reads(),
+            "unsupported": [],
+            "notes": self.setting.notes,
+        }
+
+    def devices(self) -> list[dict[str, Any]]:
+        """The devices, as a header has them."""
+        return [
+            {
+                "device": f"cuda:{index}",
+                "name": self._settings["name"],
+                "total_bytes": self._machine.memory,
+                "compute_capability": self._settings["capability"],
+                "multiprocessors": int(self._settings["multiprocessors"]),
+            }
+            for index in range(self._machine.gpus)
+        ]
+
+    def _capacity(self) -> int:
+        return self._machine.memory - self._machine.context
+
+
+class _Answers(dict[Any, Callable[..., Any]]):
+    """What answers for operators; a change is told."""
+
+    changed: Callable[[], None] | None = None
+
+    def __setitem__(self, func: Any, answer: Callable[..., Any]) -> None:
+        super().__setitem__(func, answer)
+        if self.changed is not None:
+            self.changed()

@@ -1,0 +1,182 @@
+"""What torch itself needs in order to train with fake tensors, as a plugin like any other.
+
+Sees: torch. Talks to: the engine, for what memory there is. Undoes itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from functools import partial
+from types import ModuleType
+from typing import Any
+
+from floodmark._fake import Engine
+from floodmark.plugins import Plugin, Setting
+
+
+class Torch(Plugin):
+    """Patches torch for the time of a block of fake tensors."""
+
+    name = "torch"
+    library = "torch"
+
+    def __init__(self, setting: Setting, engine: Engine) -> None:
+        super().__init__(setting)
+        self._engine = engine
+
+    def attach(self, torch: ModuleType) -> None:
+        """Patch it."""
+        self._take_foreach_ways(torch)
+        self._let_modules_be_moved()
+        self._watch_storages(torch)
+        self._answer_for_memory(torch)
+        self._keep_data_real(torch)
+        self._run_backward_here(torch)
+        self._accumulate_in_place(torch)
+
+    def _take_foreach_ways(self, torch: Any) -> None:
+        """On a GPU optimizers and clipping work on lists; they ask for types that they know."""
+        from torch.optim import optimizer as optimizers
+        from torch.utils import _foreach_utils as foreach
+
+        fake = torch._subclasses.FakeTensor
+        lists = [getattr(optimizers, "_foreach_supported_types", None)]
+        lists.append(getattr(foreach, "_foreach_supported_types", None))
+        for known in {id(known): known for known in lists if isinstance(known, list)}.values():
+            known.append(fake)
+            self.on_exit(partial(known.remove, fake))
+
+    def _let_modules_be_moved(self) -> None:
+        """`Module.to` swaps tensors, which none may watch weakly; torch's converter does."""
+        converter: Any = self._engine.fake.fake_tensor_converter
+        remember = converter.set_tensor_memo
+
+        def remember_real(tensor: Any, fake: Any) -> None:
+            # Results of kernels come from `meta`, and nobody asks for them again.
+            if tensor.device.type != "meta":
+                remember(tensor, fake)
+
+        # An attribute of this one converter, which is ours and goes with the block.
+        converter.set_tensor_memo = remember_real
+
+    def _watch_storages(self, torch: Any) -> None:
+        """A storage may be resized without an operator: FSDP does it for every unshard."""
+        resize = torch.UntypedStorage.resize_
+        operators = self._engine.operators
+
+        def resized(storage: Any, size: int) -> Any:
+            result = resize(storage, size)
+            operators.resized(storage)
+            return result
+
+        self.replace(torch.UntypedStorage, "resize_", resized)
+
+    def _answer_for_memory(self, torch: Any) -> None:
+        """What a program asks of torch's allocator is known here, not there."""
+        engine = self._engine
+        cuda = torch.cuda
+
+        def device_of(device: Any) -> Any:
+            if device is None:
+                return torch.device("cuda", cuda.current_device())
+            return torch.device("cuda", device) if isinstance(device, int) else device
+
+        def level(at: int) -> Callable[..., int]:
+            return lambda device=None: engine.level(device_of(device))[at]
+
+        def reset(_device: Any = None) -> None:
+            engine.operators.reset_peaks()
+
+        def empty() -> None:
+            engine.operators.empty_cache()
+
+        answers: dict[str, Callable[..., Any]] = {
+            "memory_allocated": level(0),
+            "max_memory_allocated": level(1),
+            "memory_reserved": level(2),
+            "max_memory_reserved": level(3),
+            "reset_peak_memory_stats": reset,
+            "reset_max_memory_allocated": reset,
+            "empty_cache": empty,
+        }
+        for name, answer in answers.items():
+            for owner in (cuda, cuda.memory):
+                if hasattr(owner, name):
+                    self.replace(owner, name, answer)
+
+    def _keep_data_real(self, torch: Any) -> None:
+        """Data are loaded as always; what a loader gives becomes fake."""
+        from torch.utils import data
+
+        engine = self._engine
+        iterate = data.DataLoader.__iter__
+
+        def iterated(loader: Any) -> Iterator[Any]:
+            with _real():
+                batches = iterate(loader)
+            while True:
+                try:
+                    with _real():
+                        batch = next(batches)
+                except StopIteration:
+                    return
+                yield _fake(torch, engine, batch)
+
+        self.replace(data.DataLoader, "__iter__", iterated)
+
+    def _run_backward_here(self, torch: Any) -> None:
+        """On this thread: others need a device's guard, which only a build with CUDA has."""
+        before = torch.autograd.is_multithreading_enabled()
+        torch._C._set_multithreading_enabled(False)
+        self.on_exit(lambda: torch._C._set_multithreading_enabled(before))
+
+    def _accumulate_in_place(self, torch: Any) -> None:
+        """Autograd adds to a gradient in place, but not to one of a kind of its own."""
+        add = torch.ops.aten.add.Tensor
+        add_in_place = torch.ops.aten.add_.Tensor
+        graph_task = torch._C._current_graph_task_id
+        running = torch._C._current_autograd_node
+
+        def accumulate(func: Any, args: Any, kwargs: Any) -> Any:
+            if graph_task() == -1 or kwargs or len(args) != 2:
+                return func(*args, **kwargs or {})
+            node = running()
+            if node is not None and "AccumulateGrad" not in node.name():
+                return func(*args)
+            one, other = args
+            if not isinstance(other, torch.Tensor) or one.shape != other.shape:
+                return func(*args)
+            if one.dtype != other.dtype:
+                return func(*args)
+            add_in_place(one, other)
+            return one
+
+        self.setting.operators[add] = accumulate
+
+
+@contextlib.contextmanager
+def _real() -> Iterator[None]:
+    """Outside all modes."""
+    from torch.utils import _python_dispatch as dispatch
+
+    with dispatch._disable_current_modes():
+        yield
+
+
+def _fake(torch: Any, engine: Engine, value: Any) -> Any:
+    """What a loader gave, with fake tensors for real ones."""
+    from torch.utils._pytree import tree_map
+
+    def one(leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor) or isinstance(leaf, torch._subclasses.FakeTensor):
+            return leaf
+        tensor = engine.fake.from_tensor(leaf)
+        engine.operators.adopt(tensor, "DataLoader")
+        return tensor
+
+    mapped = tree_map(one, value)
+    # A mapping of its own kind (a tokenizer's batch) is a leaf for torch.
+    if mapped is value and hasattr(value, "data") and isinstance(value.data, dict):
+        value.data = tree_map(one, value.data)
+    return mapped
