@@ -29,17 +29,22 @@ _RESIZING = frozenset({"resize_", "resize_as_", "set_", "resize_storage_bytes_",
 class Front:
     """What `_core.Operators` asks about operators."""
 
-    def __init__(self, torch: Any, answers: dict[Any, Callable[..., Any]]) -> None:
+    def __init__(
+        self, torch: Any, answers: dict[Any, Callable[..., Any]], follow: Callable[..., None]
+    ) -> None:
         self._torch = torch
         self.answers = answers
+        #: Called after an operator that made or wrote what may have a known value.
+        self.follow = follow
         self._fake_tensor = torch._subclasses.FakeTensor
         self._where = torch.ops.prim.device.default
 
-    def describe(self, func: Any) -> tuple[str, int, list[str], Callable[..., Any] | None]:
-        """Its name, what it is, the names of its arguments, and what answers instead of it."""
+    def describe(self, func: Any) -> tuple[str, int, bool, list[str], Callable[..., Any] | None]:
+        """Its name, what it is, whether it writes and returns nothing, the names of its arguments,
+        and what answers instead of it."""
         schema = getattr(func, "_schema", None)
         if schema is None:
-            return str(func), _PLAIN, [], self.answers.get(func)
+            return str(func), _PLAIN, False, [], self.answers.get(func)
         name = schema.name + (f".{schema.overload_name}" if schema.overload_name else "")
         kind = _PLAIN
         plain = schema.name.partition("::")[2]
@@ -50,7 +55,8 @@ class Front:
         elif plain not in _LIFTING and _is_view(schema):
             kind = _VIEW
         names = [argument.name for argument in schema.arguments]
-        return name, kind, names, self.answers.get(func)
+        is_mute = schema.is_mutable and not schema.returns
+        return name, kind, is_mute, names, self.answers.get(func)
 
     def is_foreign(self, kind: type) -> bool:
         """Whether tensors of this type are made of others, which are met one by one."""
@@ -96,6 +102,7 @@ class Engine:
         multiprocessors: int,
         capacity: int | None,
         answers: dict[Any, Callable[..., Any]],
+        follow: Callable[..., None],
         config: str,
     ) -> None:
         from torch._subclasses import FakeTensor, FakeTensorMode
@@ -107,7 +114,7 @@ class Engine:
         dtypes = {v: k for k, v in vars(torch).items() if isinstance(v, torch.dtype)}
         major, minor = (int(part) for part in torch.__version__.split(".")[:2])
         self.operators = _core.Operators(
-            Front(torch, answers),
+            Front(torch, answers, follow),
             FakeTensor,
             weakref.ref,
             [(dtype, str(dtype).removeprefix("torch."), dtype.itemsize) for dtype in dtypes],

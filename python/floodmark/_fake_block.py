@@ -59,11 +59,13 @@ class FakeBlock:
         import torch
 
         from floodmark._fake import Engine
+        from floodmark._fake_follow import Follow
         from floodmark._fake_torch import Torch
         from floodmark._fake_values import Reads
 
         with self._stack:
-            self._reads = Reads(torch, answers_in(self._settings))
+            follow = Follow(torch)
+            self._reads = Reads(torch, follow, answers_in(self._settings))
             answers = _Answers(self._reads.operators())
             object.__setattr__(self.setting, "operators", answers)
             major, minor = self._settings["capability"].split(".")
@@ -73,11 +75,12 @@ class FakeBlock:
                 multiprocessors=int(self._settings["multiprocessors"]),
                 capacity=self._capacity() if self._is_bounded else None,
                 answers=answers,
+                follow=follow.after,
                 config=_fake_gpu.allocator_config(),
             )
             answers.changed = self.engine.operators.forget
             self._stack.callback(self.engine.close)
-            self._stack.enter_context(Torch(self.setting, self.engine))
+            self._stack.enter_context(Torch(self.setting, self.engine, follow))
             if not self._is_shimmed:
                 self._stack.enter_context(_fake_gpu.Devices(self.setting, self._settings))
             for plugin in plugins.known("fake", self._without):

@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from floodmark._fake import Engine
+from floodmark._fake_follow import Follow
 from floodmark.plugins import Plugin, Setting
 
 
@@ -21,9 +22,10 @@ class Torch(Plugin):
     name = "torch"
     library = "torch"
 
-    def __init__(self, setting: Setting, engine: Engine) -> None:
+    def __init__(self, setting: Setting, engine: Engine, follow: Follow) -> None:
         super().__init__(setting)
         self._engine = engine
+        self._follow = follow
 
     def attach(self, torch: ModuleType) -> None:
         """Patch it."""
@@ -109,7 +111,7 @@ class Torch(Plugin):
         """Data are loaded as always; what a loader gives becomes fake."""
         from torch.utils import data
 
-        engine = self._engine
+        engine, follow = self._engine, self._follow
         iterate = data.DataLoader.__iter__
 
         def iterated(loader: Any) -> Iterator[Any]:
@@ -121,7 +123,7 @@ class Torch(Plugin):
                         batch = next(batches)
                 except StopIteration:
                     return
-                yield _fake(torch, engine, batch)
+                yield _fake(torch, engine, follow, batch)
 
         self.replace(data.DataLoader, "__iter__", iterated)
 
@@ -164,7 +166,7 @@ def _real() -> Iterator[None]:
         yield
 
 
-def _fake(torch: Any, engine: Engine, value: Any) -> Any:
+def _fake(torch: Any, engine: Engine, follow: Follow, value: Any) -> Any:
     """What a loader gave, with fake tensors for real ones."""
     from torch.utils._pytree import tree_map
 
@@ -173,6 +175,7 @@ def _fake(torch: Any, engine: Engine, value: Any) -> Any:
             return leaf
         tensor = engine.fake.from_tensor(leaf)
         engine.operators.adopt(tensor, "DataLoader")
+        follow.give(tensor, leaf)
         return tensor
 
     mapped = tree_map(one, value)

@@ -15,6 +15,7 @@ from types import FrameType
 from typing import Any
 
 from floodmark._answers import given_at
+from floodmark._fake_follow import Follow
 
 _OURS = str(Path(__file__).parent) + os.sep
 
@@ -25,8 +26,9 @@ _ROWS = "all rows"
 class Reads:
     """Answers for the operators that read values, and the places that asked."""
 
-    def __init__(self, torch: Any, answers: dict[tuple[str, int], float]) -> None:
+    def __init__(self, torch: Any, follow: Follow, answers: dict[tuple[str, int], float]) -> None:
         self._torch = torch
+        self._value_of = follow.value_of
         self._given = answers
         self._places: dict[tuple[str, int, str], dict[str, Any]] = {}
         self._skipped = (_OURS, str(Path(torch.__file__).parent) + os.sep, "<")
@@ -60,22 +62,28 @@ class Reads:
 
     def _scalar(self, func: Any, args: Any, kwargs: Any) -> Any:
         tensor = args[0]
-        for known in ("constant", "item_memo"):
-            value = getattr(tensor, known, None)
-            if value is not None:
-                return value.item() if hasattr(value, "item") else value
+        given = self._given_here()
+        known = self._value_of(tensor)
+        if given is None and known is not None:
+            return self._real_item(known)
         kind = tensor.dtype
-        value = 0.0 if self._given_here() is None else self._given_here()
+        value = given or 0.0
         if kind == self._torch.bool:
             answer: Any = bool(value)
         elif kind.is_complex:
-            answer = complex(value or 0.0)
+            answer = complex(value)
         elif kind.is_floating_point:
-            answer = float(value or 0.0)
+            answer = float(value)
         else:
-            answer = int(value or 0)
+            answer = int(value)
         self._note("item", str(answer))
         return answer
+
+    def _real_item(self, value: Any) -> Any:
+        from torch.utils import _python_dispatch as dispatch
+
+        with dispatch._disable_current_modes():
+            return value.item()
 
     def _equal(self, func: Any, args: Any, kwargs: Any) -> bool:
         one, other = args
@@ -88,8 +96,14 @@ class Reads:
 
     # Rows.
 
-    def _rows(self, op: str, most: int) -> int:
+    def _rows(self, op: str, most: int, mask: Any = None) -> int:
         given = self._given_here()
+        known = None if mask is None else self._value_of(mask)
+        if given is None and known is not None:
+            from torch.utils import _python_dispatch as dispatch
+
+            with dispatch._disable_current_modes():
+                return int(known.count_nonzero())
         if given is None:
             self._note(op, f"{most} ({_ROWS})")
             return most
@@ -99,7 +113,7 @@ class Reads:
 
     def _nonzero(self, func: Any, args: Any, kwargs: Any) -> Any:
         tensor = args[0]
-        rows = self._rows("nonzero", tensor.numel())
+        rows = self._rows("nonzero", tensor.numel(), tensor)
         return tensor.new_empty((rows, tensor.dim()), dtype=self._torch.int64)
 
     def _masked_select(self, func: Any, args: Any, kwargs: Any) -> Any:
@@ -108,7 +122,8 @@ class Reads:
         count = 1
         for size in shape:
             count *= size
-        return tensor.new_empty((self._rows("masked_select", count),))
+        same = mask if mask.numel() == count else None
+        return tensor.new_empty((self._rows("masked_select", count, same),))
 
     def _index(self, func: Any, args: Any, kwargs: Any) -> Any:
         tensor, indices = args
@@ -120,7 +135,7 @@ class Reads:
             if index is None or index.dtype not in masks:
                 plain.append(index)
                 continue
-            rows = self._rows("mask", index.numel())
+            rows = self._rows("mask", index.numel(), index)
             column = index.new_empty((rows,), dtype=self._torch.int64)
             plain.extend(column for _ in range(index.dim()))
         return func(tensor, plain)

@@ -38,6 +38,8 @@ struct Operator {
     kind: Kind,
     /// The names of its arguments.
     names: Vec<String>,
+    /// It writes to its arguments and returns nothing.
+    is_mute: bool,
     /// Whether its kernel takes memory beside its results.
     has_rule: bool,
     /// What answers instead of torch.
@@ -52,7 +54,7 @@ struct Operator {
 pub struct Operators {
     memory: Mutex<Memory>,
     reader: Reader,
-    /// `_fake.Front`: `describe(func)`, `is_foreign(type)`, `out_of_memory(...)`.
+    /// `_fake.Front`: `describe`, `is_foreign`, `out_of_memory`, `follow`.
     front: Py<PyAny>,
     /// `weakref.ref`.
     reference: Py<PyAny>,
@@ -126,6 +128,12 @@ impl Operators {
         };
         if operator.kind != Kind::View {
             own.look(this, &operator, args, kwargs, &result)?;
+        }
+        if operator.is_mute || own.reader.has_small(&result) {
+            let follow = intern!(py, "follow");
+            // What goes wrong in following a value is not the program's business: it is not known then.
+            let followed = own.front.bind(py).call_method1(follow, (func, args, kwargs, &result));
+            drop(followed);
         }
         Ok(result)
     }
@@ -213,8 +221,10 @@ impl Operators {
             return Ok(Arc::clone(known));
         }
         let py = func.py();
-        let (name, kind, names, answer): (String, u8, Vec<String>, Option<Py<PyAny>>) =
-            self.front.bind(py).call_method1(intern!(py, "describe"), (func,))?.extract()?;
+        let described = self.front.bind(py).call_method1(intern!(py, "describe"), (func,))?;
+        let (name, kind, is_mute, names, answer): (_, u8, _, _, Option<Py<PyAny>>) =
+            described.extract()?;
+        let name: String = name;
         let kind = match kind {
             1 => Kind::View,
             2 => Kind::Resize,
@@ -223,7 +233,8 @@ impl Operators {
         };
         let has_rule = hidden::has_rule(&name);
         let func = func.clone().unbind();
-        let operator = Arc::new(Operator { name, kind, names, has_rule, answer, _func: func });
+        let operator =
+            Arc::new(Operator { name, kind, names, is_mute, has_rule, answer, _func: func });
         lock(&self.known).insert(key, Arc::clone(&operator));
         Ok(operator)
     }

@@ -6,6 +6,9 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyTuple};
 
+/// A float tensor of at most so many numbers may have a value that is worth keeping.
+const FEW: u64 = 1024;
+
 /// Reads torch's objects.
 #[derive(Debug)]
 pub(crate) struct Reader {
@@ -59,6 +62,30 @@ impl Reader {
                 self.each_tensor(&item, found);
             }
         }
+    }
+
+    /// Whether a result may have a value that is worth following: whole numbers, or few of any kind.
+    pub(crate) fn has_small(&self, object: &Bound<'_, PyAny>) -> bool {
+        if self.is_tensor(object) {
+            let py = object.py();
+            let numel = || object.call_method0(intern!(py, "numel"))?.extract::<u64>();
+            return !self.is_float(object) || numel().is_ok_and(|count| count <= FEW);
+        }
+        match (object.cast::<PyTuple>(), object.cast::<PyList>()) {
+            (Ok(items), _) => items.iter().any(|item| self.has_small(&item)),
+            (_, Ok(items)) => items.iter().any(|item| self.has_small(&item)),
+            _ => false,
+        }
+    }
+
+    fn is_float(&self, tensor: &Bound<'_, PyAny>) -> bool {
+        let Ok(dtype) = tensor.getattr(intern!(tensor.py(), "dtype")) else { return true };
+        let dtype = dtype.as_ptr() as usize;
+        let found = self.dtypes.iter().find(|(address, _)| *address == dtype);
+        !found.is_some_and(|(_, dtype)| {
+            use DType::{Bool, I8, I16, I32, I64, U8};
+            matches!(dtype, Bool | U8 | I8 | I16 | I32 | I64)
+        })
     }
 
     /// Arguments in the order of the schema's names.
