@@ -18,7 +18,11 @@ fn header_from(json: &str) -> PyResult<Header> {
 /// Starts to record into `path`. `cuda` has a bit for each ordinal.
 #[pyfunction]
 #[pyo3(signature = (path, *, cpu, cuda, stacks, ops, is_told, max_memory, header, own_folder))]
-#[expect(clippy::too_many_arguments, reason = "keywords on the Python side")]
+#[expect(
+    clippy::too_many_arguments,
+    clippy::fn_params_excessive_bools,
+    reason = "keywords on the Python side"
+)]
 pub(crate) fn start(
     py: Python<'_>,
     path: PathBuf,
