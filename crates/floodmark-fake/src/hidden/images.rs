@@ -1,0 +1,93 @@
+//! Operators on images: gradients that must lie as the input does, columns, Fourier transforms.
+
+use super::{Needs, Rule, Stays};
+use crate::call::{Call, TensorInfo};
+
+pub(super) fn rule(op: &str) -> Option<Rule> {
+    match op {
+        "max_pool2d_with_indices_backward" | "avg_pool2d_backward" => Some(pool_backward),
+        "im2col" => Some(im2col),
+        "col2im" => Some(col2im),
+        "_fft_r2c" | "_fft_c2r" | "_fft_c2c" => Some(fft),
+        _ => None,
+    }
+}
+
+/// Whether channels move fastest, by strides alone as torch decides it: a window of one place may be either.
+pub(super) fn is_channels_last(tensor: &TensorInfo) -> bool {
+    let rank = tensor.sizes.len();
+    if !(4..=5).contains(&rank) {
+        return false;
+    }
+    let mut least = 0;
+    for at in [1].into_iter().chain((2..rank).rev()).chain([0]) {
+        let (size, stride) = (tensor.sizes[at], tensor.strides[at]);
+        if size == 0 || stride < least || (at == 0 && least == tensor.strides[1]) {
+            return false;
+        }
+        least = stride * size.max(1);
+    }
+    true
+}
+
+/// Gradient, input.
+fn pool_backward(call: &Call<'_>, needs: &mut Needs) {
+    let (Some(grad), Some(input)) = (call.tensor(0), call.tensor(1)) else { return };
+    let lies_alike =
+        if is_channels_last(input) { is_channels_last(grad) } else { grad.is_contiguous() };
+    if !lies_alike {
+        needs.call("the gradient, laid out as the input", grad.bytes());
+    }
+}
+
+fn im2col(call: &Call<'_>, needs: &mut Needs) {
+    if let Some(input) = call.tensor(0) {
+        needs.call("the input", input.bytes());
+    }
+}
+
+/// The result is cut out of a storage as large as the columns.
+fn col2im(call: &Call<'_>, needs: &mut Needs) {
+    if let Some(columns) = call.tensor(0) {
+        needs.push("room as large as the columns", columns.bytes(), Stays::Result(0));
+    }
+}
+
+/// cuFFT's workspace, taken as large as the complex side.
+fn fft(call: &Call<'_>, needs: &mut Needs) {
+    let (Some(input), Some(result)) = (call.tensor(0), call.result(0)) else { return };
+    let bytes = input.bytes().max(result.bytes());
+    let copies = if call.op == "aten::_fft_c2r" { 2 } else { 1 };
+    needs.call("cuFFT workspace", bytes * copies);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::made::{Made, cuda, strided};
+    use super::*;
+    use crate::call::DType;
+
+    #[test]
+    fn channels_may_move_fastest() {
+        assert!(is_channels_last(&strided(DType::F32, &[32, 64, 8, 8], &[4096, 1, 512, 64])));
+        assert!(is_channels_last(&strided(DType::F32, &[32, 64, 1, 1], &[64, 1, 64, 64])));
+        assert!(!is_channels_last(&cuda(DType::F32, &[32, 64, 8, 8])));
+        assert!(!is_channels_last(&cuda(DType::F32, &[32, 64, 1, 1])));
+    }
+
+    #[test]
+    fn a_gradient_follows_the_input() {
+        let input = strided(DType::F32, &[32, 64, 112, 112], &[802_816, 1, 7168, 64]);
+        let grad = cuda(DType::F32, &[32, 64, 56, 56]);
+        let made = Made::new("aten::avg_pool2d_backward", vec![grad.into(), input.into()]);
+        assert_eq!(made.most(), 25_690_112);
+    }
+
+    #[test]
+    fn a_real_transform_works_on_the_complex_side() {
+        let args = vec![cuda(DType::F32, &[64, 256, 256]).into()];
+        let mut made = Made::new("aten::_fft_r2c", args);
+        made.results = vec![cuda(DType::Other(8), &[64, 256, 129]).into()];
+        assert_eq!(made.most(), 16_908_288);
+    }
+}

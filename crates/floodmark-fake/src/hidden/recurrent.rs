@@ -1,0 +1,146 @@
+//! Recurrent nets: cuDNN's workspace, and the reserve that it keeps for backward.
+//!
+//! The sizes follow a model that fits a recording of an LSTM on an H200; of other cells it is a guess.
+
+use super::{Needs, Rule, Stays};
+use crate::call::{Call, Value};
+
+const LSTM: i64 = 2;
+const GRU: i64 = 3;
+const STEPS_AT_ONCE: u64 = 10;
+const ROUNDING: u64 = 512;
+
+pub(super) fn rule(op: &str) -> Option<Rule> {
+    match op {
+        "_cudnn_rnn" => Some(forward),
+        "_cudnn_rnn_backward" => Some(backward),
+        _ => None,
+    }
+}
+
+/// A network and its batch, in numbers.
+struct Network {
+    gates: u64,
+    beside_gates: u64,
+    layers: u64,
+    directions: u64,
+    /// Of one state of all steps and samples.
+    state_bytes: u64,
+    step_bytes: u64,
+    state_numbers: u64,
+    has_dropout: bool,
+    is_training: bool,
+}
+
+impl Network {
+    /// From the arguments, of which the mode is at `mode` and what follows it has one order.
+    fn new(call: &Call<'_>, mode: usize) -> Option<Self> {
+        let int = |at: usize| match call.args.get(at) {
+            Some(Value::Int(number)) => Some(*number),
+            _ => None,
+        };
+        let is_set = |at: usize| matches!(call.args.get(at), Some(Value::Bool(true)));
+        let input = call.tensor(0)?;
+        let (cell, hidden) = (int(mode)?, int(mode + 1)?.unsigned_abs());
+        let &[first, second, _] = input.sizes.as_slice() else { return None };
+        let (batch, steps) = if is_set(mode + 4) { (first, second) } else { (second, first) };
+        let step_bytes = batch * hidden * input.dtype.bytes();
+        Some(Self {
+            gates: if cell == LSTM {
+                4
+            } else if cell == GRU {
+                3
+            } else {
+                1
+            },
+            beside_gates: u64::from(cell == LSTM || cell == GRU),
+            layers: int(mode + 3)?.unsigned_abs(),
+            directions: 1 + u64::from(is_set(mode + 7)),
+            state_bytes: steps * step_bytes,
+            step_bytes,
+            state_numbers: steps * batch * hidden,
+            has_dropout: matches!(call.args.get(mode + 5), Some(Value::Float(dropout)) if *dropout > 0.0),
+            is_training: is_set(mode + 6),
+        })
+    }
+
+    fn between(&self) -> u64 {
+        self.layers.saturating_sub(1) * self.directions
+    }
+
+    fn workspace_bytes(&self) -> u64 {
+        let layers = self.layers * self.directions;
+        let at_once = if self.is_training { layers } else { self.directions };
+        let passed_on = self.state_bytes * self.directions.min(self.between());
+        self.state_bytes * at_once * self.gates
+            + passed_on
+            + STEPS_AT_ONCE * layers * self.step_bytes
+            + ROUNDING
+    }
+
+    fn reserve_bytes(&self) -> u64 {
+        if !self.is_training {
+            return 0;
+        }
+        let layers = self.layers * self.directions;
+        let kept = self.state_bytes * (layers * (self.gates + self.beside_gates) + self.between());
+        let dropped = self.between() * self.state_numbers / 8 + ROUNDING / 2;
+        kept + if self.has_dropout && self.between() > 0 { dropped } else { 0 }
+    }
+}
+
+/// Steps come first inside: a batch that comes first is copied.
+fn forward(call: &Call<'_>, needs: &mut Needs) {
+    let (Some(network), Some(input)) = (Network::new(call, 6), call.tensor(0)) else { return };
+    if matches!(call.args.get(10), Some(Value::Bool(true))) {
+        needs.call("the input, steps first", input.bytes());
+    }
+    needs.call("cuDNN workspace", network.workspace_bytes());
+    needs.push("cuDNN reserve", network.reserve_bytes(), Stays::Result(3));
+}
+
+fn backward(call: &Call<'_>, needs: &mut Needs) {
+    let (Some(network), Some(input)) = (Network::new(call, 10), call.tensor(0)) else { return };
+    let mut copies = 0;
+    if matches!(call.args.get(14), Some(Value::Bool(true))) {
+        copies = input.bytes() + call.tensor(6).map_or(0, |output| output.bytes());
+    }
+    needs.call("input and output, steps first", copies);
+    needs.call("cuDNN workspace", network.workspace_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::made::{Made, cuda};
+    use super::*;
+    use crate::call::DType;
+
+    fn forward(cell: i64, is_both_ways: bool) -> (u64, u64) {
+        let input = cuda(DType::F32, &[32, 256, 512]).into();
+        let mut args =
+            vec![input, Value::Other, Value::Int(4), Value::None, Value::None, Value::None];
+        args.extend([Value::Int(cell), Value::Int(512), Value::Int(0), Value::Int(2)]);
+        args.extend([
+            Value::Bool(true),
+            Value::Float(0.1),
+            Value::Bool(true),
+            Value::Bool(is_both_ways),
+        ]);
+        let found = Made::new("aten::_cudnn_rnn", args).hidden();
+        let of =
+            |stays| found.iter().filter(|part| part.stays == stays).map(|part| part.bytes).sum();
+        (of(Stays::Call), of(Stays::Result(3)))
+    }
+
+    #[test]
+    fn an_lstm_keeps_its_gates() {
+        assert_eq!(forward(LSTM, false), (16_777_216 + 152_306_176, 185_073_920));
+        assert_eq!(forward(LSTM, true), (16_777_216 + 304_611_840, 370_147_584));
+    }
+
+    #[test]
+    fn other_cells_have_fewer() {
+        assert_eq!(forward(GRU, false), (16_777_216 + 118_751_744, 151_519_488));
+        assert_eq!(forward(1, false), (16_777_216 + 51_642_880, 50_856_192));
+    }
+}

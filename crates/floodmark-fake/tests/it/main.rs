@@ -1,0 +1,4 @@
+//! Rules for hidden memory against what torch took.
+
+mod against_torch;
+mod recorded;
