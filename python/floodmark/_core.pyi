@@ -109,6 +109,7 @@ class Operators:
         multiprocessors: int,
         capacity: int | None,
         config: str,
+        cublas: str | None,
     ) -> Operators: ...
     def __call__(
         self,

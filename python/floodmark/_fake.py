@@ -7,6 +7,7 @@ nothing itself.
 
 from __future__ import annotations
 
+import os
 import types
 import weakref
 from collections.abc import Callable
@@ -123,6 +124,7 @@ class Engine:
             multiprocessors=multiprocessors,
             capacity=capacity,
             config=config,
+            cublas=os.environ.get("CUBLAS_WORKSPACE_CONFIG"),
         )
 
     def __enter__(self) -> Engine:

@@ -156,11 +156,26 @@ impl Memory {
         bytes: u64,
         op: &str,
     ) -> Result<(), OutOfMemory> {
+        self.place_as(storage, device, bytes, bytes, op)
+    }
+
+    /// The same for a storage whose real one has `real_bytes`.
+    pub fn place_as(
+        &mut self,
+        storage: usize,
+        device: Device,
+        bytes: u64,
+        real_bytes: u64,
+        op: &str,
+    ) -> Result<(), OutOfMemory> {
         let before = self.storages.get(&storage).copied();
         if before.is_some_and(|before| before.bytes == bytes) {
             return Ok(());
         }
-        let block = if bytes == 0 { None } else { Some(self.alloc(device, bytes, op, None)?) };
+        let block = match real_bytes {
+            0 => None,
+            real_bytes => Some(self.alloc(device, real_bytes, op, None)?),
+        };
         self.storages.insert(storage, Storage { device, bytes, block });
         if let Some(Storage { device, block: Some(block), .. }) = before {
             self.free(device, block);
@@ -185,9 +200,12 @@ impl Memory {
         let CallFacts { op, args, results, is_backward } = *call;
         let machine = self.machine;
         let call = Call { op, args, results, is_backward, machine: &machine };
-        let mut held = Held { device, blocks: Vec::new() };
+        let mut held =
+            Held { device, blocks: Vec::new(), moments: Vec::new(), results: Vec::new() };
         for Hidden { what, bytes, stays } in hidden::hidden(&call) {
             match stays {
+                Stays::Moment => held.moments.push((what, bytes)),
+                Stays::Result(at) => held.results.push((at, bytes)),
                 Stays::Thread => {
                     let key = (device, what, call.is_backward);
                     if self.kept.get(&key).is_none_or(|&kept| kept < bytes) {
@@ -203,11 +221,21 @@ impl Memory {
         Ok(held)
     }
 
-    /// A call is over.
-    pub fn give_back(&mut self, held: Held) {
+    /// The results of a call have their blocks: its last moments pass, and it is over.
+    pub fn give_back(&mut self, held: Held, op: &str) -> Result<(), OutOfMemory> {
+        let mut passed = Ok(());
+        for (what, bytes) in held.moments {
+            passed = self.alloc(held.device, bytes, op, Some(what)).map(|block| {
+                self.free(held.device, block);
+            });
+            if passed.is_err() {
+                break;
+            }
+        }
         for block in held.blocks {
             self.free(held.device, block);
         }
+        passed
     }
 
     /// `torch.cuda.reset_peak_memory_stats()`.
@@ -308,6 +336,17 @@ pub struct CallFacts<'a> {
 pub struct Held {
     device: Device,
     blocks: Vec<Block>,
+    /// Taken one after the other, at the end.
+    moments: Vec<(&'static str, u64)>,
+    /// Results whose storage is larger than it seems: which, and its bytes.
+    results: Vec<(usize, u64)>,
+}
+
+impl Held {
+    /// The bytes of a result's storage, where they are not those that its fake tensor shows.
+    pub fn bytes_of_result(&self, at: usize) -> Option<u64> {
+        self.results.iter().find(|(result, _)| *result == at).map(|(_, bytes)| *bytes)
+    }
 }
 
 fn index_of(device: Device) -> usize {
@@ -322,7 +361,12 @@ mod tests {
     const GPU: Device = Device::cuda(0);
 
     fn memory(capacity: Option<u64>) -> Memory {
-        let machine = Machine { torch: (2, 11), capability: 90, multiprocessors: 132 };
+        let machine = Machine {
+            torch: (2, 11),
+            capability: 90,
+            multiprocessors: 132,
+            cublas_workspace: None,
+        };
         Memory::new(machine, AllocatorConfig::default_of(TorchVersion::new(2, 11)), capacity)
     }
 

@@ -73,7 +73,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Operators {
     /// `torch` is its version, `capacity` what torch may have of each device (none for no limit).
     #[new]
-    #[pyo3(signature = (front, fake_tensor, reference, dtypes, *, torch, capability, multiprocessors, capacity, config))]
+    #[pyo3(signature = (front, fake_tensor, reference, dtypes, *, torch, capability, multiprocessors, capacity, config, cublas))]
     #[expect(clippy::too_many_arguments, reason = "keywords on the Python side")]
     #[expect(clippy::needless_pass_by_value, reason = "extracted from a Python list")]
     fn new(
@@ -86,11 +86,13 @@ impl Operators {
         multiprocessors: u32,
         capacity: Option<u64>,
         config: &str,
+        cublas: Option<&str>,
     ) -> PyResult<Self> {
         let version = TorchVersion::new(torch.0, torch.1);
         let config = AllocatorConfig::parse(config, version)
             .map_err(|error| PyValueError::new_err(error.to_string()))?;
-        let machine = Machine { torch, capability, multiprocessors };
+        let cublas_workspace = cublas.and_then(hidden::workspace_bytes);
+        let machine = Machine { torch, capability, multiprocessors, cublas_workspace };
         Ok(Self {
             memory: Mutex::new(Memory::new(machine, config, capacity)),
             reader: Reader::new(fake_tensor, &dtypes),
@@ -152,7 +154,7 @@ impl Operators {
     /// A tensor that no operator made: a storage from elsewhere.
     fn adopt(this: &Bound<'_, Self>, tensor: &Bound<'_, PyAny>, op: &str) -> PyResult<()> {
         let own = this.get();
-        let placed = own.place(this, tensor, op);
+        let placed = own.place(this, tensor, None, op);
         placed?.map_err(|error| own.raise(tensor.py(), &error))
     }
 
@@ -270,17 +272,19 @@ impl Operators {
             let taken = lock(&self.memory).take_hidden(&call, device);
             held = Some(taken.map_err(|error| self.raise(py, &error))?);
         }
-        let mut failed = None;
+        let mut placed = Ok(());
         for tensor in &tensors {
+            let at = held.as_ref().and_then(|_| position(result, tensor));
+            let real_bytes = at.zip(held.as_ref()).and_then(|(at, held)| held.bytes_of_result(at));
             // One without a storage (sparse, or of a kind of its own) is made of others, which have one.
-            if let Ok(Err(error)) = self.place(this, tensor, &operator.name) {
-                failed = Some(error);
+            if let Ok(Err(error)) = self.place(this, tensor, real_bytes, &operator.name) {
+                placed = Err(error);
             }
         }
         if let Some(held) = held {
-            lock(&self.memory).give_back(held);
+            placed = placed.and(lock(&self.memory).give_back(held, &operator.name));
         }
-        failed.map_or(Ok(()), |error| Err(self.raise(py, &error)))
+        placed.map_err(|error| self.raise(py, &error))
     }
 
     /// The GPU on which a call ran.
@@ -298,6 +302,7 @@ impl Operators {
         &self,
         this: &Bound<'_, Self>,
         tensor: &Bound<'_, PyAny>,
+        real_bytes: Option<u64>,
         op: &str,
     ) -> PyResult<Result<(), OutOfMemory>> {
         let py = this.py();
@@ -306,7 +311,7 @@ impl Operators {
         let (key, bytes) = storage_facts(&storage)?;
         let mut memory = lock(&self.memory);
         let is_new = memory.bytes_of(key).is_none();
-        let placed = memory.place(key, device, bytes, op);
+        let placed = memory.place_as(key, device, bytes, real_bytes.unwrap_or(bytes), op);
         drop(memory);
         if is_new && placed.is_ok() {
             let gone = Bound::new(py, Gone { operators: this.clone().unbind(), key })?;
@@ -325,6 +330,14 @@ impl Operators {
             Ok(raised) => PyErr::from_value(raised),
             Err(failed) => failed,
         }
+    }
+}
+
+/// Which of an operator's results a tensor is.
+fn position(result: &Bound<'_, PyAny>, tensor: &Bound<'_, PyAny>) -> Option<usize> {
+    match result.cast::<PyTuple>() {
+        Ok(results) => results.iter().position(|result| result.is(tensor)),
+        Err(_) => result.is(tensor).then_some(0),
     }
 }
 

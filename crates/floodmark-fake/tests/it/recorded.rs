@@ -48,8 +48,10 @@ impl Recorded {
     /// The peak that the rules give, with the results as fake tensors have them.
     pub(crate) fn expected(&self, machine: &Machine) -> u64 {
         let parts = self.hidden(machine);
-        let larger: u64 = parts.iter().filter(|part| matches!(part.stays, Stays::Result(_))).map(block).sum();
-        let rounded: Vec<Hidden> = parts.iter().map(|part| Hidden { bytes: block(part), ..*part }).collect();
+        let larger: u64 =
+            parts.iter().filter(|part| matches!(part.stays, Stays::Result(_))).map(block).sum();
+        let rounded: Vec<Hidden> =
+            parts.iter().map(|part| Hidden { bytes: block(part), ..*part }).collect();
         peak_bytes(&rounded, self.plain + larger)
     }
 }
@@ -85,10 +87,18 @@ fn value(json: &Json) -> Value {
 
 fn tensor(json: &Json) -> TensorInfo {
     let numbers = |at: usize| -> Vec<u64> {
-        json[at].as_array().map(|list| list.iter().filter_map(Json::as_u64).collect()).unwrap_or_default()
+        json[at]
+            .as_array()
+            .map(|list| list.iter().filter_map(Json::as_u64).collect())
+            .unwrap_or_default()
     };
     let device = if json[3] == "cuda" { Device::cuda(0) } else { Device::CPU };
-    TensorInfo { device, dtype: dtype(json[0].as_str().unwrap_or("")), sizes: numbers(1), strides: numbers(2) }
+    TensorInfo {
+        device,
+        dtype: dtype(json[0].as_str().unwrap_or("")),
+        sizes: numbers(1),
+        strides: numbers(2),
+    }
 }
 
 fn dtype(name: &str) -> DType {
