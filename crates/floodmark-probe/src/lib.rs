@@ -12,6 +12,7 @@
 mod attention;
 mod autograd;
 mod elf;
+mod ended_steps;
 mod hooks;
 mod names;
 mod ops;
@@ -33,8 +34,8 @@ pub use python::{CodeFacts, Evidence, ProofError, StrFacts, is_proven, prove, us
 pub use recording::{Options, Source};
 pub use session::{
     Attached, BaseBlock, LabelledTensor, StartError, attach_torch, attach_tracker, attend, base,
-    begin_phase, define_label, end_phase, forget_module, is_recording, label, label_each, mark,
-    name_modules, note_optimizer, start, step, stop, update_header,
+    begin_phase, define_label, end_phase, ended_steps, forget_module, is_recording, label,
+    label_each, mark, name_modules, note_optimizer, start, step, stop, update_header,
 };
 pub use told::{SegmentChange, Told, is_backward, tell_alloc, tell_free, tell_oom, tell_segment};
 pub use writer::Written;

@@ -1,12 +1,14 @@
 //! One recording: what all hooks share while it runs.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use floodmark_trace::{Device, Header};
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 
+use crate::ended_steps::EndedSteps;
 use crate::segments::Segments;
 use crate::stacks::CallTree;
 
@@ -77,6 +79,8 @@ pub(crate) struct Recording {
     pub(crate) names: Mutex<Names>,
     pub(crate) is_attending: AtomicBool,
     pub(crate) steps: AtomicU32,
+    /// Outlives the recording in the hands of whoever waits for it.
+    pub(crate) ended_steps: Arc<EndedSteps>,
     pub(crate) failure: Mutex<Option<String>>,
     /// The header, and whether it changed since it was written.
     pub(crate) header: Mutex<(Header, bool)>,
@@ -114,6 +118,7 @@ impl Recording {
             names: Mutex::new(Names::default()),
             is_attending: AtomicBool::new(false),
             steps: AtomicU32::new(0),
+            ended_steps: Arc::default(),
             failure: Mutex::new(None),
             header: Mutex::new((options.header.clone(), false)),
             options,

@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use floodmark_trace::journal::Record;
-use floodmark_trace::{Category, Device, EventKind, Header, Hint, TextKind};
+use floodmark_trace::{Category, Device, EventKind, Header, Hint, StepTotals, TextKind};
 use parking_lot::Mutex;
 
 use crate::names::{label_id, text_id};
@@ -330,12 +330,27 @@ fn note(kind: EventKind, number: u32) {
     });
 }
 
-/// A step ended.
-pub fn step() {
-    let number = with_recording(|recording, _| recording.steps.fetch_add(1, Ordering::Relaxed));
-    if let Some(number) = number {
-        note(EventKind::Step, number);
+/// A step ended. Returns its number; `None` when nothing is recorded.
+pub fn step() -> Option<u32> {
+    let number = with_recording(|recording, _| recording.steps.fetch_add(1, Ordering::Relaxed))?;
+    note(EventKind::Step, number);
+    Some(number)
+}
+
+/// The totals of the steps that ended, from `first` on, as far as they are known: the writer is one lap
+/// behind. With a wait, it is woken, and has so long to catch up.
+pub fn ended_steps(first: u32, wait_millis: u64) -> Vec<StepTotals> {
+    let found = with_recording(|recording, _| {
+        (recording.steps.load(Ordering::Relaxed), Arc::clone(&recording.ended_steps))
+    });
+    let Some((told, ended)) = found else { return Vec::new() };
+    if wait_millis > 0 && told > first {
+        if let Some(Some(running)) = RUNNING.try_lock().as_deref() {
+            running.writer.thread().unpark();
+        }
+        ended.wait_for(told - 1, Duration::from_millis(wait_millis));
     }
+    ended.from(first)
 }
 
 /// The user marks this moment.

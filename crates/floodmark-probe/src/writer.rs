@@ -145,6 +145,7 @@ impl Writer<'_> {
             }
         }
         self.waiting.drain(..folded);
+        self.recording.ended_steps.add(&self.assembler.take_ended_steps());
     }
 
     fn flush(&mut self) -> io::Result<()> {

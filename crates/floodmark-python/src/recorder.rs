@@ -2,11 +2,9 @@
 
 use std::path::PathBuf;
 
-use floodmark_probe::{
-    BaseBlock, CodeFacts, Evidence, LabelledTensor, Options, Source, StrFacts, Written,
-};
+use floodmark_probe::{BaseBlock, CodeFacts, Evidence, LabelledTensor, Options, Source, StrFacts};
 use floodmark_trace::{Category, Device, Header};
-use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::errors::{from_start, wrong_argument};
@@ -46,8 +44,7 @@ pub(crate) fn start(
 /// Keeps the GIL: code objects are let go of.
 #[pyfunction]
 pub(crate) fn stop() -> Option<(u64, u64, String)> {
-    let Written { bytes, records, failure } = floodmark_probe::stop()?;
-    Some((bytes, records, failure))
+    floodmark_probe::stop().map(|written| (written.bytes, written.records, written.failure))
 }
 
 /// Whether a recording runs in this process.
@@ -170,14 +167,12 @@ fn device(kind: &str, index: i32) -> Device {
 
 /// Says what tensors are called: device type, device index, address, label.
 #[pyfunction]
-#[expect(clippy::needless_pass_by_value, reason = "extracted from a Python list")]
 pub(crate) fn label(tensors: Vec<(String, i32, u64, u32)>) {
     let tensors: Vec<LabelledTensor> = tensors
-        .iter()
-        .map(|(kind, index, addr, label)| LabelledTensor {
-            device: device(kind, *index),
-            addr: *addr,
-            label: *label,
+        .into_iter()
+        .map(|(kind, index, addr, label)| {
+            let device = device(&kind, index);
+            LabelledTensor { device, addr, label }
         })
         .collect();
     floodmark_probe::label(&tensors);
@@ -220,10 +215,17 @@ pub(crate) fn base(blocks: Vec<(String, i32, u64, u64, u64, bool)>) {
     floodmark_probe::base(&blocks);
 }
 
-/// A step ended.
+/// A step ended. Returns its number; `None` when nothing is recorded.
 #[pyfunction]
-pub(crate) fn step() {
-    floodmark_probe::step();
+pub(crate) fn step() -> Option<u32> {
+    floodmark_probe::step()
+}
+
+/// The totals of steps that ended, as JSON. The last one has so long to become known.
+#[pyfunction]
+pub(crate) fn ended_steps(py: Python<'_>, first: u32, wait_millis: u64) -> PyResult<String> {
+    let steps = py.detach(|| floodmark_probe::ended_steps(first, wait_millis));
+    serde_json::to_string(&steps).map_err(wrong_argument)
 }
 
 /// Marks this moment.
@@ -234,12 +236,8 @@ pub(crate) fn mark(name: &str) {
 
 /// A named phase begins on this thread.
 #[pyfunction]
-pub(crate) fn begin_phase(name: &str) -> PyResult<()> {
-    if name.is_empty() {
-        return Err(PyRuntimeError::new_err("a phase needs a name"));
-    }
+pub(crate) fn begin_phase(name: &str) {
     floodmark_probe::begin_phase(name);
-    Ok(())
 }
 
 /// The innermost named phase of this thread ends.

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::batch::{Batch, CodeRow, LabelRow, ModuleRow, Row, StackRow, TextRow, Total};
 use crate::event::{AllocationId, Bytes, Category, Device, EventKind, Micros, TextKind};
 use crate::journal::{Entry, FLAG_DEFERRED, record_kind, unpack_strings};
+use crate::step_totals::StepTotals;
 use crate::trace::{Allocation, Subject, Trace};
 
 #[derive(Debug, Clone, Copy)]
@@ -24,6 +25,9 @@ struct DeviceState {
     /// torch's total less ours: blocks from before the recording that nothing told us of.
     unseen: Option<u64>,
     reserved: u64,
+    /// The highest totals since the last step ended.
+    peak: u64,
+    reserved_peak: u64,
 }
 
 impl DeviceState {
@@ -38,6 +42,24 @@ impl DeviceState {
     /// torch's total, as far as we know it.
     fn total(&self) -> u64 {
         self.allocated.saturating_add(self.unseen.unwrap_or(0))
+    }
+
+    fn note_height(&mut self) {
+        self.peak = self.peak.max(self.total());
+        self.reserved_peak = self.reserved_peak.max(self.reserved);
+    }
+
+    /// The figures of the step that ends; the next one begins where it stands.
+    fn end_step(&mut self, step: u32, device: Device) -> StepTotals {
+        let (end, reserved) = (self.total(), self.reserved);
+        StepTotals {
+            step,
+            device,
+            peak: Bytes(std::mem::replace(&mut self.peak, end).max(end)),
+            end: Bytes(end),
+            reserved_peak: Bytes(std::mem::replace(&mut self.reserved_peak, reserved)),
+            reserved: Bytes(reserved),
+        }
     }
 }
 
@@ -54,6 +76,7 @@ pub struct Assembler {
     disagreements: u64,
     stacks_left_out: u64,
     batch: Batch,
+    ended_steps: Vec<StepTotals>,
 }
 
 impl Assembler {
@@ -129,6 +152,11 @@ impl Assembler {
         batch.disagreements = self.disagreements;
         batch.stacks_left_out = self.stacks_left_out;
         batch
+    }
+
+    /// The steps that ended since the last call, a row for each device that was seen until then.
+    pub fn take_ended_steps(&mut self) -> Vec<StepTotals> {
+        std::mem::take(&mut self.ended_steps)
     }
 
     /// Folds one record. Its sequence number must be the next one, unless records are missing.
@@ -216,8 +244,13 @@ impl Assembler {
                 }
             }
             EventKind::Label => self.label(row),
+            EventKind::Step => {
+                let ended = self.devices.iter_mut();
+                self.ended_steps
+                    .extend(ended.map(|(&device, state)| state.end_step(record.stack, device)));
+                self.emit(row);
+            }
             EventKind::Oom
-            | EventKind::Step
             | EventKind::Mark
             | EventKind::PhaseBegin
             | EventKind::PhaseEnd
@@ -235,6 +268,9 @@ impl Assembler {
                 self.devices.entry(device).or_default().reserved = record.bytes;
                 self.emit(row);
             }
+        }
+        if let Some(state) = self.devices.get_mut(&device) {
+            state.note_height();
         }
     }
 

@@ -27,6 +27,7 @@ mod message;
 mod modules;
 mod phantom;
 mod read;
+mod step_totals;
 mod trace;
 mod write;
 
@@ -44,6 +45,7 @@ pub use header::{DeviceInfo, Ending, Header};
 pub use losses::{Loss, Losses};
 pub use phantom::{Engine, Phantom, PhantomDevice, PhantomEnd, PhantomRead, UnsupportedCall};
 pub use read::{ReadError, read_trace};
+pub use step_totals::StepTotals;
 pub use trace::{Allocation, Code, Event, Label, Module, Oom, Segment, Stack, Subject, Trace};
 pub use write::TraceWriter;
 

@@ -8,4 +8,5 @@ mod laws;
 mod recording;
 mod salvage;
 mod size;
+mod step_totals;
 mod training_loop;
