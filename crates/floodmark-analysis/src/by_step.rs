@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use floodmark_trace::{Bytes, Device, Subject, Trace};
 
+use crate::categories::categories_after;
 use crate::context::{Context, Phase};
 use crate::groups::{Group, Live};
 use crate::level::Level;
@@ -20,7 +21,11 @@ struct Step {
     peak: Bytes,
     end: Bytes,
     growth: Option<i64>,
+    reserved: Option<Bytes>,
     phases: BTreeMap<Phase, Bytes>,
+    /// How many events had happened when the peak was first reached.
+    peak_after: u32,
+    categories: BTreeMap<&'static str, Bytes>,
 }
 
 pub(crate) fn rows(live: &Live<'_>, context: &Context, top: usize) -> (usize, Vec<Row>) {
@@ -60,8 +65,15 @@ fn row_without_step(group: Group<Key>) -> Row {
         Key::BeforeRecording => BEFORE_RECORDING,
         Key::NoSteps | Key::Step(_) => "(no steps recorded)",
     };
-    let phases = BTreeMap::new();
-    let detail = Detail::Step { step: None, peak: None, end: None, growth: None, phases };
+    let detail = Detail::Step {
+        step: None,
+        peak: None,
+        end: None,
+        growth: None,
+        reserved: None,
+        phases: BTreeMap::new(),
+        categories: BTreeMap::new(),
+    };
     group.into_row(place.to_owned(), detail)
 }
 
@@ -72,7 +84,9 @@ fn row(trace: &Trace, number: u32, step: Step, group: Option<Group<Key>>) -> Row
         peak: Some(step.peak),
         end: Some(step.end),
         growth: step.growth,
+        reserved: step.reserved,
         phases: phases.map(|(phase, bytes)| (phase.name(trace).to_owned(), bytes)).collect(),
+        categories: step.categories,
     };
     let empty =
         || Group { key: Key::Step(number), members: vec![], bytes: Bytes(0), median: Bytes(0) };
@@ -92,7 +106,8 @@ fn steps(trace: &Trace, context: &Context, device: Device) -> Vec<Step> {
         let number = context.step(at).unwrap_or(0) as usize;
         while steps.len() <= number {
             let end = level.allocated();
-            steps.push(Step { peak: end, end, ..Step::default() });
+            let reserved = level.reserved();
+            steps.push(Step { peak: end, end, reserved, peak_after: at, ..Step::default() });
             is_last_used = false;
         }
         if event.device != device {
@@ -101,7 +116,10 @@ fn steps(trace: &Trace, context: &Context, device: Device) -> Vec<Step> {
         level.apply(trace, event);
         let step = &mut steps[number];
         step.end = level.allocated();
-        step.peak = step.peak.max(step.end);
+        step.reserved = level.reserved();
+        if step.end > step.peak {
+            (step.peak, step.peak_after) = (step.end, at + 1);
+        }
         if let Subject::Alloc(id) = event.subject
             && let Some(phase) = context.phase(trace, id)
         {
@@ -115,6 +133,10 @@ fn steps(trace: &Trace, context: &Context, device: Device) -> Vec<Step> {
     }
     for at in 1..steps.len() {
         steps[at].growth = Some(difference(steps[at].end, steps[at - 1].end));
+    }
+    let peaks: Vec<u32> = steps.iter().map(|step| step.peak_after).collect();
+    for (step, found) in steps.iter_mut().zip(categories_after(trace, context, device, &peaks)) {
+        step.categories = found;
     }
     steps
 }

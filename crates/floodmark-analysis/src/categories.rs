@@ -14,9 +14,14 @@
 //! What is still there at the end of the recording cannot be a temporary or an input: nobody saw it
 //! being let go of.
 
-use floodmark_trace::{Allocation, AllocationId, Category, EventNumber, Trace};
+use std::collections::BTreeMap;
+
+use floodmark_trace::{
+    Allocation, AllocationId, Bytes, Category, Device, EventNumber, Subject, Trace,
+};
 
 use crate::context::{Context, Phase};
+use crate::level::Level;
 
 /// The category of an allocation.
 pub fn category(trace: &Trace, context: &Context, id: AllocationId) -> Category {
@@ -58,4 +63,48 @@ fn is_fed_to_a_step(allocation: &Allocation, context: &Context) -> bool {
         (Some(fed), Some(freed)) => freed <= fed + 1,
         (None, _) | (_, None) => false,
     }
+}
+
+/// What was allocated, by category, after so many events; the counts must not fall. One pass for all.
+pub(crate) fn categories_after(
+    trace: &Trace,
+    context: &Context,
+    device: Device,
+    counts: &[u32],
+) -> Vec<BTreeMap<&'static str, Bytes>> {
+    let mut level = Level::at_start(trace, device);
+    let mut bytes: BTreeMap<Category, u64> = BTreeMap::new();
+    let mut events = trace.events.iter();
+    let mut done = 0;
+    let mut found = Vec::with_capacity(counts.len());
+    for &count in counts {
+        for event in events.by_ref().take(count.saturating_sub(done) as usize) {
+            level.apply(trace, event);
+            if event.device != device {
+                continue;
+            }
+            if let Subject::Alloc(id) | Subject::Free { allocation: id, .. } = event.subject {
+                let rounded = trace.allocations[id.index()].rounded.0;
+                let sum = bytes.entry(category(trace, context, id)).or_default();
+                *sum = match event.subject {
+                    Subject::Alloc(_) => sum.saturating_add(rounded),
+                    _ => sum.saturating_sub(rounded),
+                };
+            }
+        }
+        done = done.max(count);
+        found.push(with_unseen(&bytes, level.unseen()));
+    }
+    found
+}
+
+/// Categories that have something; what no block tells of is `other`.
+fn with_unseen(bytes: &BTreeMap<Category, u64>, unseen: Bytes) -> BTreeMap<&'static str, Bytes> {
+    let seen = bytes.iter().filter(|&(_, &bytes)| bytes > 0);
+    let mut named: BTreeMap<_, _> =
+        seen.map(|(category, &bytes)| (category.name(), Bytes(bytes))).collect();
+    if unseen > Bytes(0) {
+        *named.entry(Category::Other.name()).or_default() += unseen;
+    }
+    named
 }

@@ -145,7 +145,11 @@ pub enum Detail {
         end: Option<Bytes>,
         /// `end` less that of the step before.
         growth: Option<i64>,
+        /// What was reserved when it ended; none on the CPU.
+        reserved: Option<Bytes>,
         /// The most that was allocated in each phase of it.
         phases: BTreeMap<String, Bytes>,
+        /// What its peak was made of, by category.
+        categories: BTreeMap<&'static str, Bytes>,
     },
 }

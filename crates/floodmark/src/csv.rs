@@ -105,7 +105,7 @@ fn values(row: &Row) -> Vec<String> {
             let numbers = numbers.map(|number| number.to_string()).into_iter();
             numbers.chain([picture.clone()]).collect()
         }
-        Detail::Step { step, peak, end, growth, phases } => {
+        Detail::Step { step, peak, end, growth, phases, .. } => {
             let phases = phases.iter().map(|(phase, bytes)| format!("{phase}={}", bytes.0));
             vec![
                 or_empty(step.as_ref()),

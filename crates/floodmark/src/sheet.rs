@@ -128,7 +128,7 @@ fn cells(row: &Row, phases: &[String]) -> Cells {
             picture.clone(),
             place,
         ]),
-        Detail::Step { step, peak, end, growth, phases: peaks } => {
+        Detail::Step { step, peak, end, growth, phases: peaks, .. } => {
             let shown = |bytes: Option<Bytes>| bytes.map_or_else(String::new, |b| b.to_string());
             let mut cells = vec![step.map_or(place, |step| step.to_string())];
             cells.extend([shown(*peak), shown(*end), growth.map_or_else(String::new, signed)]);

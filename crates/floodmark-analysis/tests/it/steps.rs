@@ -57,3 +57,34 @@ fn a_step_has_peak_end_and_growth() {
 fn when_not_all_steps_are_shown_the_last_ones_are() {
     insta::assert_snapshot!(table(Some(1)), @"step 2: made 0 peak Some(4) end Some(4) growth Some(1024) [outside 4]");
 }
+
+#[test]
+fn the_categories_of_a_step_are_those_of_its_peak() {
+    let trace = trace(THREE_STEPS);
+    let by_step = report(&trace, &Question { by: By::Step, ..Question::default() }).unwrap();
+    let by_category =
+        report(&trace, &Question { by: By::Category, ..Question::default() }).unwrap();
+    let at_peak: Vec<_> =
+        by_category.rows.iter().map(|row| (row.place.as_str(), row.bytes)).collect();
+    let mut text = String::new();
+    for row in &by_step.rows {
+        let Detail::Step { step, peak, categories, .. } = &row.detail else { panic!("no step") };
+        if peak.is_some() {
+            assert_eq!(Some(categories.values().copied().sum()), *peak);
+        }
+        if *step == by_category.at.step {
+            let mut of_step: Vec<_> =
+                categories.iter().map(|(&name, &bytes)| (name, bytes)).collect();
+            of_step.sort_by_key(|&(name, _)| at_peak.iter().position(|&(place, _)| place == name));
+            assert_eq!(of_step, at_peak);
+        }
+        let kib = categories.iter().map(|(name, bytes)| format!("{name} {}", bytes.0 >> 10));
+        text += &format!("{}: {}\n", row.place, kib.collect::<Vec<_>>().join(", "));
+    }
+    insta::assert_snapshot!(text, @"
+    before recording: 
+    step 0: activation 4, other 3
+    step 1: other 3, temporary 4
+    step 2: other 4
+    ");
+}
