@@ -22,7 +22,7 @@ INSTALLED := $(VENV)/.installed
 EXTENSION := $(VENV)/.extension
 UNPACKED := $(VENV)/.wheel
 RUST := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
-PYTHON_FRONT := $(wildcard python/floodmark/*.py python/floodmark/compat/*.py python/floodmark/plugins/*.py python/floodmark/*.pyi) pyproject.toml README.md
+PYTHON_FRONT := $(wildcard python/floodmark/*.py python/floodmark/compat/*.py python/floodmark/integrations/*.py python/floodmark/plugins/*.py python/floodmark/*.pyi) pyproject.toml README.md
 CARGO_TESTED := --workspace --exclude floodmark-python --exclude floodmark-modes
 
 # One Python for all builds of pyo3, so that none undoes another's.

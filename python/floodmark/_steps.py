@@ -40,6 +40,7 @@ class StepWatch:
         self._tell = tell
         self._torch: ModuleType | None = None
         self._running: list[int] = []
+        self._handles: list[Any] = []
         self._exits = 0
         self.count = 0
 
@@ -48,8 +49,16 @@ class StepWatch:
         from torch.optim import optimizer as optimizers
 
         self._torch = torch
-        optimizers.register_optimizer_step_pre_hook(self._before)
-        optimizers.register_optimizer_step_post_hook(self._after)
+        self._handles += [
+            optimizers.register_optimizer_step_pre_hook(self._before),
+            optimizers.register_optimizer_step_post_hook(self._after),
+        ]
+
+    def detach(self) -> None:
+        """Listen no more."""
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
 
     def _before(self, optimizer: Any, *_: object) -> None:
         # One that raised in its last step never said that it ended.
