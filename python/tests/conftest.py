@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from flood_file import FloodFile
+from integrated import Loops
 from programs import Programs
 
 import floodmark
@@ -51,3 +52,8 @@ def record(tmp_path: Path) -> Callable[..., object]:
 @pytest.fixture
 def programs(tmp_path: Path) -> Programs:
     return Programs(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def loops(tmp_path_factory: pytest.TempPathFactory) -> Loops:
+    return Loops(tmp_path_factory.mktemp("loops"))
