@@ -116,7 +116,7 @@ class Operators:
         self,
         _mode: object,
         func: object,
-        types: tuple[type, ...],
+        types: object,
         args: tuple[object, ...],
         kwargs: dict[str, object] | None = None,
     ) -> object: ...

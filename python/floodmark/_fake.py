@@ -131,7 +131,9 @@ class Engine:
         from torch.utils._python_dispatch import TorchDispatchMode
 
         class Watch(TorchDispatchMode):  # type: ignore[misc]
-            """Every operator of the block passes here."""
+            """Every operator of the block passes here, also those that take functions."""
+
+            supports_higher_order_operators = True
 
             @classmethod
             def _should_skip_dynamo(cls) -> bool:

@@ -60,19 +60,22 @@ class FakeBlock:
 
         from floodmark._fake import Engine
         from floodmark._fake_follow import Follow
+        from floodmark._fake_operators import Shapes
         from floodmark._fake_torch import Torch
         from floodmark._fake_values import Reads
 
         with self._stack:
             follow = Follow(torch)
             self._reads = Reads(torch, follow, answers_in(self._settings))
-            answers = _Answers(self._reads.operators())
+            multiprocessors = int(self._settings["multiprocessors"])
+            shapes = Shapes(torch, follow, multiprocessors)
+            answers = _Answers(self._reads.operators() | shapes.operators())
             object.__setattr__(self.setting, "operators", answers)
             major, minor = self._settings["capability"].split(".")
             self.engine = Engine(
                 torch,
                 capability=(int(major), int(minor)),
-                multiprocessors=int(self._settings["multiprocessors"]),
+                multiprocessors=multiprocessors,
                 capacity=self._capacity() if self._is_bounded else None,
                 answers=answers,
                 follow=follow.after,

@@ -73,6 +73,9 @@ class Torch(Plugin):
             return result
 
         self.replace(torch.UntypedStorage, "resize_", resized)
+        # Recurrent modules look whether their weights lie in one piece.
+        address_of = self._engine.address_of
+        self.replace(torch._subclasses.FakeTensor, "data_ptr", lambda fake: address_of(fake))
 
     def _answer_for_memory(self, torch: Any) -> None:
         """What a program asks of torch's allocator is known here, not there."""

@@ -110,7 +110,7 @@ impl Operators {
         this: &Bound<'py, Self>,
         _mode: &Bound<'py, PyAny>,
         func: &Bound<'py, PyAny>,
-        types: &Bound<'py, PyTuple>,
+        types: &Bound<'py, PyAny>,
         args: &Bound<'py, PyTuple>,
         kwargs: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
@@ -197,8 +197,9 @@ impl Operators {
 }
 
 impl Operators {
-    fn has_foreign(&self, types: &Bound<'_, PyTuple>) -> PyResult<bool> {
-        for kind in types {
+    fn has_foreign(&self, types: &Bound<'_, PyAny>) -> PyResult<bool> {
+        for kind in types.try_iter()? {
+            let kind = kind?;
             let key = kind.as_ptr() as usize;
             let known = lock(&self.types).get(&key).map(|(is_foreign, _)| *is_foreign);
             let is_foreign = if let Some(known) = known {
