@@ -19,7 +19,8 @@ from typing import Any
 # nothing of each other, nor does anything know `floodmark-phantom`: it is loaded, not linked.
 FLOORS = {
     "floodmark-trace": 0,
-    "floodmark-phantom": 0,
+    "floodmark-slots": 0,
+    "floodmark-phantom": 1,
     "floodmark-allocator": 1,
     "floodmark-snapshot": 1,
     "floodmark-probe": 1,
@@ -48,7 +49,7 @@ ROOMS = {
     "axum": {"floodmark"},
 }
 
-MAY_BE_UNSAFE = {"floodmark-probe", "floodmark-phantom"}
+MAY_BE_UNSAFE = {"floodmark-probe", "floodmark-phantom", "floodmark-slots"}
 # `#![allow(unsafe_code)]` and its like; `#[expect(…, unsafe_code, …)]` too.
 LIFTS_THE_BAN = re.compile(r"#!?\[(?:allow|expect|warn)\([^)]*\bunsafe_code\b")
 

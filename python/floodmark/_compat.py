@@ -15,6 +15,9 @@
 | `distributed_c10d._create_process_group_wrapper` | the same | 2.4 to 2.15 |
 | `ProcessGroup._wait_for_pending_works`, `FakeProcessGroup` | the same | 2.4 to 2.15 |
 | `DTensor._local_tensor` | the storage of a sharded parameter | 2.4 to 2.15 |
+| `torch._C._cuda_getDeviceCount` | whether a phantom is found | 2.4 to 2.15 |
+| `torch._inductor.config.compile_threads` | no pool of compilers | 2.4 to 2.15 |
+| `torch.utils._triton`, what it remembers | a device that came later | 2.4 to 2.15 |
 | `torch.autograd._get_sequence_nr` | the module of a backward operator | 2.11 |
 | `torch._C._current_autograd_node`, `Node._sequence_nr` | the same | 2.11 |
 """
@@ -23,6 +26,8 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import os
+import sys
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -54,6 +59,37 @@ def driver_version() -> str:
     except (OSError, AttributeError):
         return ""
     return f"{number.value // 1000}.{number.value % 1000 // 10}"
+
+
+def is_cuda_used(torch: ModuleType) -> bool:
+    """Whether this process has begun to use CUDA, through torch or otherwise."""
+    if torch.cuda.is_initialized():
+        return True
+    with contextlib.suppress(OSError):
+        # Only what is loaded already: the driver is, as soon as somebody looks for a device.
+        ctypes.CDLL("libcuda.so.1", mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
+        return True
+    return False
+
+
+def device_count(torch: ModuleType) -> int:
+    """How many devices torch finds, without initialising CUDA."""
+    return int(torch._C._cuda_getDeviceCount())
+
+
+def forget_devices() -> None:
+    """Let torch look again, where it remembers that there was no device."""
+    for value in list(vars(sys.modules.get("torch.utils._triton", os)).values()):
+        forget = getattr(value, "cache_clear", None)
+        if forget is not None:
+            forget()
+
+
+def compile_in_this_process() -> None:
+    """Have inductor start no processes; where it is not imported yet, its environment says so."""
+    config = sys.modules.get("torch._inductor.config")
+    if config is not None:
+        config.compile_threads = 1
 
 
 def allocator_segments(torch: ModuleType) -> list[dict[str, Any]]:

@@ -1,7 +1,8 @@
-"""A GPU that is not there, for a process that has not loaded torch yet.
+"""A GPU that is not there, for a process that has not used another one yet.
 
 `load` puts the library of `floodmark-phantom` in front of CUDA's: its symbols are visible to all
-that is loaded afterwards. Sees: the settings, as text lines. Knows nothing of recordings.
+that is loaded afterwards, and where torch is loaded already, what it calls is changed. Sees: the
+settings, as text lines. Knows nothing of recordings.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ import tempfile
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
-from floodmark import _core
+from floodmark import _compat, _core
 from floodmark._core import PhantomError
 
 #: How the names of temporary folders begin; the number of their process follows.
@@ -86,40 +88,70 @@ def load(settings: str) -> Phantom:
     pairs = dict(line.split("=", 1) for line in settings.splitlines() if line.strip())
     if _loaded is not None:
         raise PhantomError("there is a phantom GPU in this process already")
-    if "torch" in sys.modules:
-        raise PhantomError(
-            "torch was imported before the phantom GPU was there\n\n"
-            "hint: make the phantom GPU first, or use `floodmark estimate`"
-        )
     if sys.platform != "linux":
         raise PhantomError("a phantom GPU needs Linux")
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        _refuse_what_has_begun(torch)
     pairs.setdefault("cuda", _cuda_version())
     pairs.setdefault("cudnn", _cudnn_library())
     if nccl := _nccl_version():
         pairs.setdefault("nccl", nccl)
+    library = _start_library(pairs, torch)
     _remove_orphans()
     folder = tempfile.mkdtemp(prefix=f"{_FOLDER}{os.getpid()}-")
     atexit.register(_remove, folder, os.getpid())
-    _loaded = Phantom(_start_library(pairs), pairs, folder)
+    _loaded = Phantom(library, pairs, folder)
     _prepare_environment(folder)
     return _loaded
 
 
-def _start_library(settings: dict[str, str]) -> ctypes.CDLL:
+def _refuse_what_has_begun(torch: ModuleType) -> None:
+    """CUDA begins once in a process, and a recording has found its places already."""
+    if _compat.is_cuda_used(torch):
+        raise PhantomError(
+            "this process uses a GPU already, and CUDA begins once in a process\n\n"
+            "hint: make the phantom GPU first, or use `floodmark estimate`"
+        )
+    if _core.is_recording():
+        raise PhantomError(
+            "a recording runs, and torch was imported before the phantom GPU was there\n\n"
+            "hint: stop the recording first, or make the phantom GPU before it"
+        )
+
+
+def _start_library(settings: dict[str, str], torch: ModuleType | None) -> ctypes.CDLL:
     """Load the library from memory, with its symbols visible to all that comes after it."""
     descriptor = os.memfd_create("libfloodmark_phantom.so")
     try:
         with open(descriptor, "wb", closefd=False) as file:
             file.write(_core.phantom_image())
-        library = ctypes.CDLL(f"/proc/self/fd/{descriptor}", mode=ctypes.RTLD_GLOBAL)
+        path = f"/proc/self/fd/{descriptor}"
+        library = ctypes.CDLL(path)
         error = ctypes.create_string_buffer(512)
         text = "\n".join(f"{key}={value}" for key, value in settings.items())
-        # The stand-ins that this loads are known by numbers of descriptors, too: ours stays open.
         if library.floodmark_phantom_start(text.encode(), error, len(error)):
+            raise PhantomError(f"the phantom GPU could not be made: {error.value.decode()}")
+        if torch is not None:
+            _take_over(library, torch, int(settings.get("devices", 1)))
+        # Until here nobody sees it.
+        ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
+        if library.floodmark_phantom_claim(error, len(error)):
             raise PhantomError(f"the phantom GPU could not be made: {error.value.decode()}")
         return library
     finally:
         os.close(descriptor)
+
+
+def _take_over(library: ctypes.CDLL, torch: ModuleType, devices: int) -> None:
+    """Take CUDA's place in what is loaded; where torch does not find the device, undo it."""
+    is_ours = library.floodmark_phantom_take_over()
+    if not is_ours or _compat.device_count(torch) != devices:
+        library.floodmark_phantom_give_back()
+        raise PhantomError(
+            "torch was imported before the phantom GPU was there, and this build of torch does not "
+            "let it in any more\n\nhint: make the phantom GPU first, or use `floodmark estimate`"
+        )
 
 
 def _cuda_version() -> str:
@@ -172,7 +204,9 @@ def _prepare_environment(folder: str) -> None:
     Path(folder, "libcuda.so").symlink_to(driver.name)
     os.environ["TRITON_LIBCUDA_PATH"] = folder
     # Other processes have no phantom, and the pool of compilers may wait for minutes at its end.
-    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
+    if "TORCHINDUCTOR_COMPILE_THREADS" not in os.environ:
+        os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
+        _compat.compile_in_this_process()
 
 
 def _remove_orphans() -> None:

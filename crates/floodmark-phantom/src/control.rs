@@ -6,9 +6,9 @@ use crate::answer::Answer;
 use crate::contents::{Surety, contents};
 use crate::machine::{self, machine};
 use crate::settings::Settings;
-use crate::{answer, stand_ins, unsupported};
+use crate::{answer, late, stand_ins, unsupported};
 
-/// Starts the machine and claims the names of CUDA's libraries. Zero, or an error in `error`.
+/// Starts the machine. Zero, or an error in `error`.
 ///
 /// # Safety
 /// `settings` ends with a zero; `error` has `room` bytes.
@@ -20,11 +20,37 @@ pub unsafe extern "C" fn floodmark_phantom_start(
 ) -> c_int {
     // SAFETY: by this function's contract.
     let text = unsafe { CStr::from_ptr(settings) }.to_string_lossy();
-    let started = Settings::parse(&text).and_then(machine::start).and_then(|()| stand_ins::load());
-    match started {
+    // SAFETY: by this function's contract.
+    unsafe { outcome(Settings::parse(&text).and_then(machine::start), error, room) }
+}
+
+/// Claims the names of CUDA's libraries, those that no loaded object has. Zero, or an error in `error`.
+///
+/// # Safety
+/// `error` has `room` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn floodmark_phantom_claim(error: *mut c_char, room: usize) -> c_int {
+    // SAFETY: by this function's contract.
+    unsafe { outcome(stand_ins::load().and_then(|()| late::watch()), error, room) }
+}
+
+/// Takes the place of CUDA in what is loaded already. One when memory will be asked of this library.
+#[unsafe(no_mangle)]
+pub extern "C" fn floodmark_phantom_take_over() -> c_int {
+    c_int::from(late::take_over())
+}
+
+/// Undoes it.
+#[unsafe(no_mangle)]
+pub extern "C" fn floodmark_phantom_give_back() {
+    late::give_back();
+}
+
+unsafe fn outcome(of: Result<(), String>, error: *mut c_char, room: usize) -> c_int {
+    match of {
         Ok(()) => 0,
         Err(message) => {
-            // SAFETY: by this function's contract.
+            // SAFETY: by the caller's contract.
             unsafe { put_text(error, room, &message) };
             1
         }

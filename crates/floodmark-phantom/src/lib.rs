@@ -1,7 +1,7 @@
 //! A CUDA device that is not there.
 //!
 //! This library has the entry points of CUDA's runtime, driver and math libraries under their own names.
-//! Loaded before torch, with its symbols visible to all, it is what torch's CUDA code calls: the real
+//! Loaded with its symbols visible to all, it is what torch's CUDA code calls: the real
 //! caching allocator and the real host code of every operator run, and where work would be handed to a
 //! device, nothing happens. So memory is what it would be on a machine with that device, to the byte,
 //! and results are void.
@@ -11,7 +11,8 @@
 //! - [`runtime`], [`driver`] and a file for each library answer calls. What they do not know is refused
 //!   by name ([`unsupported`]), never answered with a success that would change what is allocated.
 //! - [`reuse`] sees when torch hands memory out again, so that no old value is taken for a new one.
-//! - [`stand_ins`] claims the file names of CUDA's libraries; [`control`] is what our own Python calls.
+//! - [`stand_ins`] claims the file names of CUDA's libraries; [`late`] takes their place where they are
+//!   loaded already; [`control`] is what our own Python calls.
 //!
 //! It knows nothing of traces, and nothing links it.
 
@@ -29,6 +30,7 @@ mod cupti;
 mod cusolver;
 mod cusparse;
 mod driver;
+mod late;
 mod machine;
 mod memory;
 mod nccl;

@@ -7,6 +7,7 @@
 
 use std::ffi::{CString, c_void};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The names, of CUDA 12 and 13. NVRTC is not among them: it is a compiler, and works without a device.
 const NAMES: [&str; 21] = [
@@ -34,15 +35,33 @@ const NAMES: [&str; 21] = [
 ];
 const OWN_NAME: &str = "libfloodmark_phantom.so";
 
-/// Loads a stand-in for each name.
+/// Loads a stand-in for each name that no loaded object has.
 pub(crate) fn load() -> Result<(), String> {
-    // The loader knows objects by their paths, which are numbers of descriptors: all stay open until
-    // the last one is loaded, so that no number comes twice.
-    let open: Result<Vec<OwnedFd>, String> = NAMES.iter().map(|name| load_one(name)).collect();
-    open.map(drop)
+    NAMES.iter().filter(|name| !is_loaded(name)).try_for_each(|name| load_one(name).map(drop))
 }
 
-fn load_one(name: &str) -> Result<OwnedFd, String> {
+/// Whether an object of that name is one of the libraries that this one answers for, or a part of one:
+/// `libcudnn_graph.so.9`, `libcusparseLt-0123.so.0`.
+pub(crate) fn is_of_cuda(soname: &str) -> bool {
+    NAMES.iter().any(|name| {
+        let stem = name.split('.').next().unwrap_or(name);
+        // Wheels that carry a library put a number into its name; only cuDNN is in parts.
+        let is_end = |rest: &str| {
+            rest.starts_with(['.', '-']) || (stem == "libcudnn" && rest.starts_with('_'))
+        };
+        soname.strip_prefix(stem).is_some_and(is_end)
+    })
+}
+
+fn is_loaded(name: &str) -> bool {
+    let Ok(name) = CString::new(name) else { return false };
+    // SAFETY: nothing is loaded or run by asking.
+    unsafe { !libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD).is_null() }
+}
+
+/// Loads one, and gives its handle. It stays for ever.
+pub(crate) fn load_one(name: &str) -> Result<*mut c_void, String> {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
     let failed = || format!("the stand-in for `{name}` cannot be loaded");
     let label = CString::new(name).map_err(|_| failed())?;
     // SAFETY: the name ends with a zero.
@@ -58,11 +77,19 @@ fn load_one(name: &str) -> Result<OwnedFd, String> {
     if usize::try_from(written) != Ok(object.len()) {
         return Err(failed());
     }
-    let path = CString::new(format!("/proc/self/fd/{}", fd.as_raw_fd())).map_err(|_| failed())?;
+    let path = path_of(fd.as_raw_fd(), COUNT.fetch_add(1, Ordering::Relaxed));
+    let path = CString::new(path).map_err(|_| failed())?;
     let flags = libc::RTLD_NOW | libc::RTLD_GLOBAL | libc::RTLD_NODELETE;
     // SAFETY: the object has no code and no initialisers.
     let handle = unsafe { libc::dlopen(path.as_ptr(), flags) };
-    if handle.is_null() { Err(failed()) } else { Ok(fd) }
+    if handle.is_null() { Err(failed()) } else { Ok(handle) }
+}
+
+/// A path to a descriptor by which no other object was loaded. The loader takes two of the same path for
+/// the same object, and numbers of descriptors come again: the slashes are the number of this one.
+fn path_of(fd: i32, number: u32) -> String {
+    let bits = (0..u32::BITS).map(|bit| if number >> bit & 1 == 1 { "//." } else { "/." });
+    format!("/proc/self{}/fd/{fd}", bits.collect::<String>())
 }
 
 /// A symbol of this library.
@@ -150,6 +177,22 @@ fn program_header(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn parts_of_cudas_libraries_are_told_from_those_of_others() {
+        for name in ["libcudart.so.13", "libcudnn_graph.so.9", "libcusparseLt-f80c68d1.so.0"] {
+            assert!(is_of_cuda(name), "{name}");
+        }
+        for name in ["libtorch_cuda.so", "libc10_cuda.so", "libcuda_mine.so", "libnvrtc.so.13"] {
+            assert!(!is_of_cuda(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn no_two_objects_have_the_same_path() {
+        assert_ne!(path_of(5, 0), path_of(5, 1));
+        assert!(path_of(5, 6).ends_with("/fd/5"));
+    }
 
     #[test]
     fn a_stand_in_is_as_long_as_its_headers_say() {

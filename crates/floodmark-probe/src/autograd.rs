@@ -11,8 +11,8 @@
 
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
-use crate::elf::find_symbol;
 use crate::stacks::Node;
+use floodmark_slots::find_symbol;
 
 /// How many of a thread's latest nodes are remembered: 8 MiB for each thread that runs forward.
 const REMEMBERED: usize = 1 << 20;

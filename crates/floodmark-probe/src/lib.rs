@@ -1,7 +1,7 @@
 //! Inside the traced process: sees every allocation as it happens.
 //!
 //! torch calls one exported function for every block that it hands out or takes back, through slots of
-//! its shared objects ([`elf`]). [`patch`] puts the functions of [`hooks`] there. A hook notes what
+//! its shared objects (`floodmark-slots`). [`patch`] puts the functions of [`hooks`] there. A hook notes what
 //! happened in the journal of its thread ([`thread`], [`segments`]), with the Python stack ([`python`],
 //! [`stacks`]) or, in backward, the stack of the forward operator ([`autograd`]). A thread of our own
 //! ([`writer`]) turns the journals into the trace file.
@@ -11,7 +11,6 @@
 
 mod attention;
 mod autograd;
-mod elf;
 mod ended_steps;
 mod hooks;
 mod names;

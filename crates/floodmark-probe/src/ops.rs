@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use floodmark_trace::TextKind;
 
-use crate::elf::find_symbol;
 use crate::names::text_id;
 use crate::thread::with_recording;
+use floodmark_slots::find_symbol;
 
 /// `at::RecordFunctionCallback`: same fields from 2.1 to 2.15; ten scopes.
 #[repr(C)]

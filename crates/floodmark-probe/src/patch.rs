@@ -3,10 +3,10 @@
 use std::ffi::CStr;
 use std::sync::atomic::Ordering;
 
+use floodmark_slots::{self as slots, Object, Slot};
 use parking_lot::Mutex;
 
-use crate::elf::{self, Slot};
-use crate::hooks;
+use crate::hooks::{self, Hook};
 
 #[derive(Debug, Default)]
 struct Patched {
@@ -56,7 +56,8 @@ pub(crate) fn remove() {
         if let Some(&(_, before)) = before
             && replacements.contains(&now)
         {
-            elf::store(slot.at, before);
+            // SAFETY: the same.
+            unsafe { slots::store(slot.at, before) };
         }
     }
 }
@@ -65,7 +66,7 @@ pub(crate) fn remove() {
 pub(crate) fn follow_new_libraries() {
     if let Some(mut patched) = PATCHED.try_lock()
         && patched.is_on
-        && patched.load_count != elf::load_count()
+        && patched.load_count != slots::load_count()
     {
         patched.install();
     }
@@ -73,11 +74,11 @@ pub(crate) fn follow_new_libraries() {
 
 impl Patched {
     fn find(&mut self) {
-        let count = elf::load_count();
+        let count = slots::load_count();
         if self.load_count != count {
             let hooks = hooks::all();
             let names: Vec<&CStr> = hooks.iter().map(|(hook, _)| hook.symbol).collect();
-            self.slots = elf::find_slots(&names);
+            self.slots = slots::find_slots(&names);
             self.load_count = count;
         }
     }
@@ -85,17 +86,22 @@ impl Patched {
     fn install(&mut self) -> Found {
         self.find();
         let hooks = hooks::all();
+        let objects = slots::objects();
+        for (name, (hook, replacement)) in hooks.iter().enumerate() {
+            let slots = self.slots.iter().filter(|slot| slot.name == name);
+            settle_original(hook, *replacement, slots, &objects);
+        }
         let mut installed = [false; 16];
         for slot in &self.slots {
             let (hook, replacement) = hooks[slot.name];
             if hook.original.load(Ordering::Acquire) == 0 {
-                let Some(original) = elf::find_symbol(hook.symbol) else { continue };
-                hook.original.store(original, Ordering::Release);
+                continue;
             }
             // SAFETY: the slot belongs to an object that is loaded now.
             let now = unsafe { slot.at.read() };
             if now != replacement {
-                if !elf::store(slot.at, replacement) {
+                // SAFETY: the same.
+                if !unsafe { slots::store(slot.at, replacement) } {
                     continue;
                 }
                 self.old.retain(|(at, _)| *at != slot.at as usize);
@@ -104,5 +110,32 @@ impl Patched {
             installed[slot.name] = true;
         }
         Found { reports: installed[0], cpu: installed[2] && installed[3], autograd: installed[5] }
+    }
+}
+
+/// Finds the function that a hook stands for: what another has put into a slot before us, or else what
+/// the loader finds by its name. Whoever came first since the last recording is met at the next one.
+fn settle_original<'a>(
+    hook: &Hook,
+    replacement: usize,
+    slots: impl Iterator<Item = &'a Slot>,
+    objects: &[Object],
+) {
+    let found = slots::find_symbol(hook.symbol);
+    let mut others = slots
+        // SAFETY: the slot belongs to an object that is loaded now.
+        .map(|slot| (slot.at as usize, unsafe { slot.at.read() }))
+        .filter(|(_, now)| *now != replacement)
+        .peekable();
+    if others.peek().is_none() {
+        return;
+    }
+    // A slot that was not used yet leads back into its own object, which then asks the loader.
+    let owner = |addr: usize| objects.iter().position(|object| object.contains(addr));
+    let in_front = others
+        .filter(|(_, now)| Some(*now) != found)
+        .find(|(at, now)| owner(*now).is_some_and(|object| Some(object) != owner(*at)));
+    if let Some(original) = in_front.map(|(_, now)| now).or(found) {
+        hook.original.store(original, Ordering::Release);
     }
 }

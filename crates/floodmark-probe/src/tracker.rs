@@ -13,10 +13,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use floodmark_trace::journal::Record;
 use floodmark_trace::{Device, EventKind, TextKind};
 
-use crate::elf::{find_symbol, find_symbol_by_prefix};
 use crate::names::handle_id;
 use crate::recording::{ENABLED, Recording};
 use crate::thread::{Local, with_recording};
+use floodmark_slots::{find_symbol, find_symbol_by_prefix};
 
 /// `c10::CachingDeviceAllocator::TraceEntry`, as far as its layout is the same from 2.2 to 2.15.
 #[repr(C)]

@@ -17,7 +17,7 @@ use std::sync::OnceLock;
 pub use layout::{CodeFacts, StrFacts};
 use layout::{CodeLayout, FrameLayout, OWNED_BY_C, StrLayout};
 
-use crate::elf::find_symbol;
+use floodmark_slots::find_symbol;
 
 /// A deeper stack keeps its innermost frames.
 const DEEPEST: usize = 2048;

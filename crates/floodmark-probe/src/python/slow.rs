@@ -12,7 +12,7 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 
 use super::{CodeContents, DEEPEST, RawFrame};
-use crate::elf::find_symbol;
+use floodmark_slots::find_symbol;
 
 static IS_ON: AtomicBool = AtomicBool::new(false);
 static API: OnceLock<Option<Api>> = OnceLock::new();

@@ -5,7 +5,8 @@
 //! slot redirects every call that this object makes, in all threads, and storing the old one back undoes
 //! it. No code is changed.
 //!
-//! Reads what the dynamic loader mapped, so all addresses come from the loader itself.
+//! Reads what the dynamic loader mapped, so all addresses come from the loader itself. Knows nothing of
+//! whose functions are put where, and why: `floodmark-probe` listens there, `floodmark-phantom` answers.
 
 use std::ffi::CStr;
 use std::os::raw::{c_int, c_void};
@@ -20,6 +21,7 @@ const DT_STRTAB: i64 = 5;
 const DT_SYMTAB: i64 = 6;
 const DT_RELA: i64 = 7;
 const DT_RELASZ: i64 = 8;
+const DT_SONAME: i64 = 14;
 const DT_JMPREL: i64 = 23;
 const DT_GNU_HASH: i64 = 0x6fff_fef5;
 
@@ -48,17 +50,21 @@ struct Rela {
 
 /// A place from which an object calls a function by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Slot {
+pub struct Slot {
     /// Which of the names it is for.
-    pub(crate) name: usize,
+    pub name: usize,
     /// The slot itself.
-    pub(crate) at: *mut usize,
+    pub at: *mut usize,
 }
 
-/// A loaded object with what its dynamic section points to.
-#[derive(Clone, Copy)]
-struct Object {
+/// A loaded object with what its dynamic section points to. It is valid as long as the object is loaded.
+#[derive(Debug, Clone, Copy)]
+pub struct Object {
     base: usize,
+    /// Where its memory ends.
+    end: usize,
+    /// Where in `strings` its name is; zero when it has none.
+    soname: usize,
     symbols: *const Sym,
     strings: *const i8,
     relocations: [(*const Rela, usize); 2],
@@ -66,7 +72,7 @@ struct Object {
 }
 
 /// How often objects were loaded so far: a new number means that slots may have appeared.
-pub(crate) fn load_count() -> u64 {
+pub fn load_count() -> u64 {
     extern "C" fn first(info: *mut libc::dl_phdr_info, _: usize, out: *mut c_void) -> c_int {
         // SAFETY: the loader passes a valid record, and `out` is the u64 below.
         unsafe { *out.cast::<u64>() = (*info).dlpi_adds };
@@ -78,7 +84,8 @@ pub(crate) fn load_count() -> u64 {
     count
 }
 
-fn objects() -> Vec<Object> {
+/// All objects that are loaded now.
+pub fn objects() -> Vec<Object> {
     extern "C" fn each(info: *mut libc::dl_phdr_info, _: usize, out: *mut c_void) -> c_int {
         // SAFETY: the loader passes a valid record; `out` is the vector below, borrowed for the call.
         let (info, objects) = unsafe { (&*info, &mut *out.cast::<Vec<Object>>()) };
@@ -99,7 +106,7 @@ fn read_object(info: &libc::dl_phdr_info) -> Option<Object> {
     let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
     let dynamic = headers.iter().find(|header| header.p_type == libc::PT_DYNAMIC)?;
     let mut entry = (base + usize::try_from(dynamic.p_vaddr).ok()?) as *const Dyn;
-    let (mut symbols, mut strings, mut hash) = (0, 0, 0);
+    let (mut symbols, mut strings, mut hash, mut soname) = (0, 0, 0, 0);
     let (mut plt, mut plt_bytes, mut rela, mut rela_bytes) = (0, 0, 0, 0);
     loop {
         // SAFETY: the dynamic section ends with a null tag.
@@ -108,6 +115,7 @@ fn read_object(info: &libc::dl_phdr_info) -> Option<Object> {
             0 => break,
             DT_STRTAB => strings = value,
             DT_SYMTAB => symbols = value,
+            DT_SONAME => soname = value,
             DT_GNU_HASH => hash = value,
             DT_JMPREL => plt = value,
             DT_PLTRELSZ => plt_bytes = value,
@@ -125,6 +133,8 @@ fn read_object(info: &libc::dl_phdr_info) -> Option<Object> {
     let entries = |bytes: usize| bytes / size_of::<Rela>();
     Some(Object {
         base,
+        end: base + end_of(headers),
+        soname,
         symbols: symbols as *const Sym,
         strings: strings as *const i8,
         relocations: [
@@ -135,7 +145,33 @@ fn read_object(info: &libc::dl_phdr_info) -> Option<Object> {
     })
 }
 
+/// Where the last loaded part ends, from the base.
+fn end_of(headers: &[libc::Elf64_Phdr]) -> usize {
+    let loaded = headers.iter().filter(|header| header.p_type == libc::PT_LOAD);
+    let end = loaded.map(|header| header.p_vaddr + header.p_memsz).max().unwrap_or(0);
+    usize::try_from(end).unwrap_or(0)
+}
+
 impl Object {
+    /// The name by which others need it; empty when it has none.
+    pub fn soname(&self) -> &CStr {
+        if self.soname == 0 {
+            return c"";
+        }
+        // SAFETY: the dynamic section says that its name is there in the string table.
+        unsafe { CStr::from_ptr(self.strings.add(self.soname).cast()) }
+    }
+
+    /// Whether the address is a part of it.
+    pub fn contains(&self, addr: usize) -> bool {
+        (self.base..self.end).contains(&addr)
+    }
+
+    /// What tells it from others, also from one that is loaded in its place later.
+    pub fn identity(&self) -> (usize, usize) {
+        (self.base, self.strings as usize)
+    }
+
     fn symbol_name(&self, symbol: usize) -> &CStr {
         // SAFETY: relocations and hash chains name symbols of this table, whose names are in this
         // string table; the loader relied on the same.
@@ -145,19 +181,16 @@ impl Object {
         }
     }
 
-    fn slots(&self, names: &[&CStr], found: &mut Vec<Slot>) {
+    /// Tells of each slot, and which function it is for.
+    pub fn each_slot(&self, mut tell: impl FnMut(&CStr, *mut usize)) {
         for (first, count) in self.relocations {
             for at in 0..count {
                 // SAFETY: the dynamic section says how many relocations there are.
                 let relocation = unsafe { &*first.add(at) };
                 #[expect(clippy::cast_possible_truncation, reason = "the two halves of r_info")]
                 let (kind, symbol) = (relocation.info as u32, (relocation.info >> 32) as usize);
-                if !SLOT_RELOCATIONS.contains(&kind) || symbol == 0 {
-                    continue;
-                }
-                let name = self.symbol_name(symbol);
-                if let Some(name) = names.iter().position(|wanted| *wanted == name) {
-                    found.push(Slot { name, at: (self.base + relocation.offset) as *mut usize });
+                if SLOT_RELOCATIONS.contains(&kind) && symbol != 0 {
+                    tell(self.symbol_name(symbol), (self.base + relocation.offset) as *mut usize);
                 }
             }
         }
@@ -186,7 +219,7 @@ impl Object {
     }
 
     /// A defined symbol by its name: `DT_GNU_HASH`, as the loader does it.
-    fn lookup(&self, name: &CStr) -> Option<usize> {
+    pub fn lookup(&self, name: &CStr) -> Option<usize> {
         if self.gnu_hash.is_null() {
             return None;
         }
@@ -232,16 +265,20 @@ impl Object {
 }
 
 /// Every slot in every loaded object for one of these names.
-pub(crate) fn find_slots(names: &[&CStr]) -> Vec<Slot> {
+pub fn find_slots(names: &[&CStr]) -> Vec<Slot> {
     let mut found = Vec::new();
     for object in objects() {
-        object.slots(names, &mut found);
+        object.each_slot(|name, at| {
+            if let Some(name) = names.iter().position(|wanted| *wanted == name) {
+                found.push(Slot { name, at });
+            }
+        });
     }
     found
 }
 
 /// The address of a symbol that some loaded object defines, also when it was loaded privately.
-pub(crate) fn find_symbol(name: &CStr) -> Option<usize> {
+pub fn find_symbol(name: &CStr) -> Option<usize> {
     // SAFETY: a lookup by name in the objects that are visible to all.
     let visible = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
     if !visible.is_null() {
@@ -251,12 +288,15 @@ pub(crate) fn find_symbol(name: &CStr) -> Option<usize> {
 }
 
 /// The address of the first symbol whose name begins so.
-pub(crate) fn find_symbol_by_prefix(prefix: &[u8]) -> Option<usize> {
+pub fn find_symbol_by_prefix(prefix: &[u8]) -> Option<usize> {
     objects().iter().find_map(|object| object.defined(|name| name.to_bytes().starts_with(prefix)))
 }
 
 /// Stores `value` in a slot. Returns whether it could.
-pub(crate) fn store(slot: *mut usize, value: usize) -> bool {
+///
+/// # Safety
+/// The slot was found here, and its object is still loaded.
+pub unsafe fn store(slot: *mut usize, value: usize) -> bool {
     // SAFETY: a slot of a loaded object is a mapped, aligned word. It may be read-only after relocation,
     // so its page is made writable first; it stays so, as the loader leaves other slots.
     unsafe {
@@ -299,11 +339,13 @@ mod tests {
         // SAFETY: slots are mapped words.
         let old: Vec<usize> = slots.iter().map(|slot| unsafe { slot.at.read() }).collect();
         for slot in &slots {
-            assert!(store(slot.at, answer as *const () as usize));
+            // SAFETY: nothing was unloaded since.
+            assert!(unsafe { store(slot.at, answer as *const () as usize) });
         }
         let during = ask();
         for (slot, old) in slots.iter().zip(old) {
-            assert!(store(slot.at, old));
+            // SAFETY: nothing was unloaded since.
+            assert!(unsafe { store(slot.at, old) });
         }
         assert_eq!((during, ask()), (42, before));
     }
