@@ -31,6 +31,8 @@ fn main() {
     println!("cargo::rerun-if-changed=symbols");
     // The stand-ins for CUDA's libraries name this one as what they need.
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libfloodmark_phantom.so");
+    // Its functions call each other, also where CUDA's of the same names were loaded before it.
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-Bsymbolic");
     let mut defined = HashSet::new();
     defined_in(Path::new("src"), &mut defined);
     let mut code = String::new();

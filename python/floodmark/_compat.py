@@ -17,7 +17,7 @@
 | `DTensor._local_tensor` | the storage of a sharded parameter | 2.4 to 2.15 |
 | `torch._C._cuda_getDeviceCount` | whether a phantom is found | 2.4 to 2.15 |
 | `torch._inductor.config.compile_threads` | no pool of compilers | 2.4 to 2.15 |
-| `torch.utils._triton`, what it remembers | a device that came later | 2.4 to 2.15 |
+| `torch.utils._triton`, `torch._C._cudart` | a device that came later | 2.4 to 2.15 |
 | `torch.autograd._get_sequence_nr` | the module of a backward operator | 2.11 |
 | `torch._C._current_autograd_node`, `Node._sequence_nr` | the same | 2.11 |
 """
@@ -77,12 +77,16 @@ def device_count(torch: ModuleType) -> int:
     return int(torch._C._cuda_getDeviceCount())
 
 
-def forget_devices() -> None:
-    """Let torch look again, where it remembers that there was no device."""
+def forget_that_there_was_none(torch: ModuleType) -> None:
+    """A device has come: undo what torch's Python found when there was none."""
     for value in list(vars(sys.modules.get("torch.utils._triton", os)).values()):
         forget = getattr(value, "cache_clear", None)
         if forget is not None:
             forget()
+    # These two were taken for good when torch was imported, and ask the real library.
+    runtime = torch._C._cudart
+    for name in ("cudaProfilerStart", "cudaProfilerStop"):
+        setattr(runtime, name, lambda: runtime.cudaError.success)
 
 
 def compile_in_this_process() -> None:

@@ -152,6 +152,7 @@ def _take_over(library: ctypes.CDLL, torch: ModuleType, devices: int) -> None:
             "torch was imported before the phantom GPU was there, and this build of torch does not "
             "let it in any more\n\nhint: make the phantom GPU first, or use `floodmark estimate`"
         )
+    _compat.forget_that_there_was_none(torch)
 
 
 def _cuda_version() -> str:

@@ -1,7 +1,7 @@
 """The GPU that is played in this process, where one is.
 
-A phantom is loaded before torch and stays: CUDA begins once in a process. Sees: the machine that
-the core describes. Talks to: `_phantom`, which loads it. Knows nothing of programs and tests.
+A phantom is loaded before CUDA is used and stays: CUDA begins once in a process. Sees: the machine
+that the core describes. Talks to: `_phantom`, which loads it. Knows nothing of programs and tests.
 """
 
 from __future__ import annotations
@@ -68,6 +68,8 @@ def play(machine: _core.PhantomMachine) -> Played:
     # Not before they are needed: a program that only reads traces never is.
     from floodmark import _answers, _follow, _phantom, _world
 
+    if machine.world is not None:
+        _world.refuse_what_has_begun()
     phantom = _phantom.load(machine.settings)
     _follow.install(phantom, _answers.answers_in(phantom.settings))
     if machine.world is not None:
@@ -77,13 +79,13 @@ def play(machine: _core.PhantomMachine) -> Played:
 
 
 class phantom:
-    """Play a GPU that is not there, in a process that has not imported torch.
+    """Play a GPU that is not there, in a process that has not used one.
 
         with floodmark.phantom("h100", memory="24GiB"):
-            import torch
+            model = Model().cuda()
 
-    Memory is what it would be on that card; results are void. CUDA cannot be given back: the
-    phantom stays until the process ends, also after the block.
+    torch may be imported before or after. Memory is what it would be on that card; results are
+    void. CUDA cannot be given back: the phantom stays until the process ends, also after the block.
     """
 
     def __init__(

@@ -19,7 +19,9 @@ from types import ModuleType
 from typing import Any
 
 from floodmark import _world_collectives
+from floodmark._core import PhantomError
 from floodmark._import_watch import ImportWatch
+from floodmark._late import everywhere
 from floodmark._world_store import store_class
 
 # The name under which torch knows the groups that stand in for those of the host.
@@ -82,8 +84,8 @@ class World:
         for name, value in self._launched().items():
             os.environ.setdefault(name, value)
         self._watches = [
-            ImportWatch("torch.distributed.distributed_c10d", self._change_groups),
-            ImportWatch("torch.multiprocessing.spawn", self._change_spawn),
+            ImportWatch("torch.distributed.distributed_c10d", everywhere(self._change_groups)),
+            ImportWatch("torch.multiprocessing.spawn", everywhere(self._change_spawn)),
             ImportWatch("torch.optim.optimizer", self._watch_steps),
         ]
         atexit.register(self._leave)
@@ -112,6 +114,8 @@ class World:
     def _change_groups(self, c10d: ModuleType) -> None:
         self._c10d = c10d
         bindings: Any = sys.modules["torch._C._distributed_c10d"]
+        # It was read when torch.distributed was imported, which may have been before us.
+        bindings.set_debug_level_from_env()
         store = store_class(bindings.Store, self.rank, self.size, self._say_first)
         self._change_stores(bindings, store)
         self._register_host_backend(bindings)
@@ -303,6 +307,16 @@ def _host_replaced(backend: str) -> str:
         device + colon + (_HOST_BACKEND if name in _REPLACED else name)
         for device, colon, name in parts
     )
+
+
+def refuse_what_has_begun() -> None:
+    """A process that is a rank of a world cannot become one of another."""
+    c10d: Any = sys.modules.get("torch.distributed.distributed_c10d")
+    if c10d is not None and c10d.is_initialized():
+        raise PhantomError(
+            "torch.distributed was initialised before the world was there\n\n"
+            "hint: call `torch.distributed.destroy_process_group()` first"
+        )
 
 
 def install(phantom: Any) -> World:
