@@ -8,6 +8,9 @@ use parking_lot::Mutex;
 
 use crate::hooks::{self, Hook};
 
+/// The name of the library that plays a GPU.
+const PHANTOM: &CStr = c"libfloodmark_phantom.so";
+
 #[derive(Debug, Default)]
 struct Patched {
     /// The slots of all objects, as of `load_count`.
@@ -113,29 +116,24 @@ impl Patched {
     }
 }
 
-/// Finds the function that a hook stands for: what another has put into a slot before us, or else what
-/// the loader finds by its name. Whoever came first since the last recording is met at the next one.
+/// Finds the function that a hook stands for: the phantom's, where slots lead to it, or else what the
+/// loader finds by its name. A phantom may have come since the last recording.
 fn settle_original<'a>(
     hook: &Hook,
     replacement: usize,
     slots: impl Iterator<Item = &'a Slot>,
     objects: &[Object],
 ) {
-    let found = slots::find_symbol(hook.symbol);
-    let mut others = slots
-        // SAFETY: the slot belongs to an object that is loaded now.
-        .map(|slot| (slot.at as usize, unsafe { slot.at.read() }))
-        .filter(|(_, now)| *now != replacement)
-        .peekable();
-    if others.peek().is_none() {
+    // SAFETY: the slots belong to objects that are loaded now.
+    let standing: Vec<usize> = slots.map(|slot| unsafe { slot.at.read() }).collect();
+    if standing.iter().all(|&now| now == replacement) {
         return;
     }
-    // A slot that was not used yet leads back into its own object, which then asks the loader.
-    let owner = |addr: usize| objects.iter().position(|object| object.contains(addr));
-    let in_front = others
-        .filter(|(_, now)| Some(*now) != found)
-        .find(|(at, now)| owner(*now).is_some_and(|object| Some(object) != owner(*at)));
-    if let Some(original) = in_front.map(|(_, now)| now).or(found) {
+    // Where CUDA's libraries were loaded before it, the loader finds theirs first.
+    let phantom = objects.iter().find(|object| object.soname() == PHANTOM);
+    let phantoms = phantom.and_then(|object| object.lookup(hook.symbol));
+    let in_front = phantoms.filter(|function| standing.contains(function));
+    if let Some(original) = in_front.or_else(|| slots::find_symbol(hook.symbol)) {
         hook.original.store(original, Ordering::Release);
     }
 }
