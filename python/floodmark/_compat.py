@@ -91,7 +91,7 @@ def forget_that_there_was_none(torch: ModuleType) -> None:
 
 def compile_in_this_process() -> None:
     """Have inductor start no processes; where it is not imported yet, its environment says so."""
-    config = sys.modules.get("torch._inductor.config")
+    config: Any = sys.modules.get("torch._inductor.config")
     if config is not None:
         config.compile_threads = 1
 

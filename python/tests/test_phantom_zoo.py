@@ -65,11 +65,11 @@ def recorded(name: str) -> tuple[dict[str, Any], list[int]]:
     return figures, sizes
 
 
-def estimated(name: str, first: int) -> dict[str, Any]:
+def estimated(name: str, first: int, how: str = "--phantom") -> dict[str, Any]:
     """The same on a phantom."""
     script = FIXTURES / "zoo" / "measure.py"
     done = subprocess.run(
-        [sys.executable, str(script), name, str(first), "--phantom"],
+        [sys.executable, str(script), name, str(first), how],
         capture_output=True,
         text=True,
         timeout=600,
@@ -79,11 +79,11 @@ def estimated(name: str, first: int) -> dict[str, Any]:
     return result
 
 
-def both(name: str) -> tuple[dict[str, Any], list[int], dict[str, Any]]:
+def both(name: str, how: str = "--phantom") -> tuple[dict[str, Any], list[int], dict[str, Any]]:
     truth, sizes = recorded(name)
     # On the recording's machine a library allocated a number when it was imported.
     first = sizes[0] if sizes[0] <= 4 else 0
-    return truth, sizes, estimated(name, first)
+    return truth, sizes, estimated(name, first, how)
 
 
 def peak(figures: dict[str, Any]) -> int:
@@ -98,6 +98,14 @@ def test_every_allocation_and_every_figure_is_the_recorded_one(name: str) -> Non
     assert found["steps"] == truth["steps"]
     for figure in ("built", "reserved", "allocated"):
         assert found[figure] == truth[figure], figure
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["gpt2_small_fp32", "llama1b_bf16", "resnet18_fp32", "lstm"])
+def test_they_are_also_on_a_phantom_that_came_after_torch(name: str) -> None:
+    truth, sizes, found = both(name, "--late")
+    assert found["sizes"] == sizes
+    assert found["steps"] == truth["steps"]
 
 
 def test_with_autocast_every_allocation_is_the_recorded_one() -> None:
