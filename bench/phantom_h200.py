@@ -1,9 +1,10 @@
-"""Is a phantom H200 what a real one is? Measures models on both and compares.
+"""Is an H200 that is not there what a real one is? Measures models on both and compares.
 
 On a machine with an H200: `python bench/phantom_h200.py --measure FILE`. On any other, with the
 same versions of torch and the models: `python bench/phantom_h200.py --compare FILE`. Each case runs
 in a process of its own, three steps; compared are all sizes of allocations in their order, by
-torch's own history, and the peaks of allocated and of reserved bytes.
+torch's own history, and the peaks of allocated and of reserved bytes. With `--engine fake` the
+estimates are those of fake tensors, and their peaks are compared.
 """
 
 from __future__ import annotations
@@ -62,6 +63,32 @@ def measure_one(name: str, is_phantom: bool) -> dict[str, Any]:
         result["reads"] = len(account.get("reads", []))
         result["refused"] = [call["name"] for call in account.get("unsupported", [])]
     return result
+
+
+def estimate_one(name: str) -> dict[str, Any]:
+    """In this process: three steps of a case with fake tensors."""
+    import floodmark
+
+    before = time.perf_counter()
+    with floodmark.estimate(engine="fake", gpu="h200") as est:
+        import torch
+
+        sys.path.insert(0, str(HERE))
+        import phantom_models
+
+        torch.manual_seed(0)
+        _kept, step = phantom_models.CASES[name]()
+        for _ in range(3):
+            step()
+        _, peak_allocated, _, peak_reserved = est.level("cuda")
+    return {
+        "sizes": [],
+        "peak_allocated": peak_allocated,
+        "peak_reserved": peak_reserved,
+        "seconds": time.perf_counter() - before,
+        "reads": len(json.loads(est.estimate.to_json())["reads"]),
+        "refused": [],
+    }
 
 
 def measure(name: str, *flags: str) -> dict[str, Any]:

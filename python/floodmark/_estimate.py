@@ -1,7 +1,8 @@
 """`floodmark estimate`: a program on a GPU that is not there, and whether it fits.
 
 The program runs as under `floodmark run`. What it prints goes to stderr: its results are void, and
-stdout has the estimate alone. Sees: the command line's plan. Talks to: `_run`, `_played`, `_steps`.
+stdout has the estimate alone. Sees: the command line's plan. Talks to: `_run`, the
+blocks of both engines, `_steps`.
 """
 
 from __future__ import annotations
@@ -11,43 +12,64 @@ import os
 import socket
 import sys
 
-from floodmark import _core, _endings, _played
+from floodmark import _core
+from floodmark._fake_block import FakeBlock
 from floodmark._import_watch import ImportWatch
+from floodmark._phantom_block import PhantomBlock
 from floodmark._recorder import Recorder, say
 from floodmark._run import Program
 from floodmark._steps import Progress, StepWatch
 
 
 def estimate(plan: _core.EstimatePlan) -> int:
-    """Run the program of `plan` on a phantom. Returns only when it could not be begun."""
+    """Run the program of `plan` on a GPU that is played. Returns only when it cannot be begun."""
     machine = plan.machine
     _set_ranks(machine)
-    program = Program.of(plan.run)
-    if program is None:
-        return 1
     try:
-        played = _played.play(machine)
+        block = _block_of(plan)
     except _core.PhantomError as error:
         print(f"error: Failed to play a GPU\n  Caused by: {error}", file=sys.stderr)
         return 1
+    is_fake = isinstance(block, FakeBlock)
+    program = Program.of(plan.run, block if isinstance(block, FakeBlock) else None)
+    if program is None:
+        return 1
     cards = "a phantom" if machine.gpus == 1 else f"{machine.gpus} phantoms"
-    say(f"{machine.name} is {cards}: memory is counted as on a real one, results are void")
+    tensors = ", tensors are fake" if is_fake else ""
+    say(f"{machine.name} is {cards}{tensors}: memory is counted as on a real one, results are void")
     if not program.start():
         return 1
     answer = _take_stdout()
     progress = Progress(quiet=plan.run.quiet)
     watch = StepWatch(plan.steps, progress.tell)
     # First in, last out: whatever the program does at its exit is still recorded.
-    atexit.register(_finish, program.recorder, watch, progress, answer, plan.json, os.getpid())
+    atexit.register(
+        _finish, program.recorder, block, watch, progress, answer, plan.json, os.getpid()
+    )
     # After the recorder, whose own hooks then come first.
     ImportWatch("torch", watch.attach)
     try:
-        program.run()
+        with block:
+            program.run()
     except BaseException as error:
-        played.ended, played.error = _endings.of(error)
+        block.end(error)
         raise
-    played.ended = "done"
+    block.end(None)
     return 0
+
+
+def _block_of(plan: _core.EstimatePlan) -> PhantomBlock | FakeBlock:
+    """What plays the GPU: the phantom where it can, unless the user says otherwise."""
+    if plan.engine != "fake":
+        try:
+            return PhantomBlock(plan.machine, ())
+        except _core.PhantomError as error:
+            if plan.engine is not None:
+                raise
+            say(f"fake tensors instead of a phantom: {str(error).splitlines()[0]}")
+    block = FakeBlock(plan.machine, ())
+    block.before_torch()
+    return block
 
 
 def _set_ranks(machine: _core.PhantomMachine) -> None:
@@ -82,6 +104,7 @@ def _take_stdout() -> int | None:
 
 def _finish(
     recorder: Recorder,
+    block: PhantomBlock | FakeBlock,
     watch: StepWatch,
     progress: Progress,
     answer: int | None,
@@ -91,9 +114,8 @@ def _finish(
     if os.getpid() != pid:
         return
     progress.close()
-    played = _played.played()
-    if played is not None and played.ended == "unknown" and watch.has_ended:
-        played.ended = "steps"
+    if watch.has_ended:
+        block.end_by_steps()
     recorder.stop()
     if recorder.path is None:
         return

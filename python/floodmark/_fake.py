@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Any
 
 from floodmark import _core, _names
+from floodmark._fake_kernels import Kernels
 
 #: What an operator is, for `_core.Operators`.
 _PLAIN, _VIEW, _RESIZE, _DEVICE = range(4)
@@ -31,12 +32,17 @@ class Front:
     """What `_core.Operators` asks about operators."""
 
     def __init__(
-        self, torch: Any, answers: dict[Any, Callable[..., Any]], follow: Callable[..., None]
+        self,
+        torch: Any,
+        answers: dict[Any, Callable[..., Any]],
+        follow: Callable[..., None],
+        kernels: Kernels | None,
     ) -> None:
         self._torch = torch
         self.answers = answers
         #: Called after an operator that made or wrote what may have a known value.
         self.follow = follow
+        self._kernels = kernels
         self._fake_tensor = torch._subclasses.FakeTensor
         self._where = torch.ops.prim.device.default
 
@@ -58,6 +64,14 @@ class Front:
         names = [argument.name for argument in schema.arguments]
         is_mute = schema.is_mutable and not schema.returns
         return name, kind, is_mute, names, self.answers.get(func)
+
+    def are_asked(self, func: Any) -> bool:
+        """Whether `own_bytes` knows what this operator's kernel takes for itself."""
+        return self._kernels is not None and self._kernels.are_asked(func)
+
+    def own_bytes(self, func: Any, args: Any, kwargs: Any) -> int | None:
+        """What a call's kernel takes for itself; None where the rules know it better."""
+        return None if self._kernels is None else self._kernels.bytes_of(func, args, kwargs)
 
     def is_foreign(self, kind: type) -> bool:
         """Whether tensors of this type are made of others, which are met one by one."""
@@ -104,6 +118,7 @@ class Engine:
         capacity: int | None,
         answers: dict[Any, Callable[..., Any]],
         follow: Callable[..., None],
+        kernels: Kernels | None,
         config: str,
     ) -> None:
         from torch._subclasses import FakeTensor, FakeTensorMode
@@ -115,7 +130,7 @@ class Engine:
         dtypes = {v: k for k, v in vars(torch).items() if isinstance(v, torch.dtype)}
         major, minor = (int(part) for part in torch.__version__.split(".")[:2])
         self.operators = _core.Operators(
-            Front(torch, answers, follow),
+            Front(torch, answers, follow, kernels),
             FakeTensor,
             weakref.ref,
             [(dtype, str(dtype).removeprefix("torch."), dtype.itemsize) for dtype in dtypes],

@@ -46,8 +46,7 @@ class FakeBlock:
 
     def before_torch(self) -> None:
         """Let a build of torch with CUDA find the devices; others are told of them in Python."""
-        loaded = _phantom.loaded()
-        if loaded is not None:
+        if _phantom.loaded() is not None:
             self._is_shimmed = True
             return
         # A build without CUDA, another system, or a real GPU in use: Python answers.
@@ -60,6 +59,7 @@ class FakeBlock:
 
         from floodmark._fake import Engine
         from floodmark._fake_follow import Follow
+        from floodmark._fake_kernels import Kernels
         from floodmark._fake_operators import Shapes
         from floodmark._fake_torch import Torch
         from floodmark._fake_values import Reads
@@ -79,12 +79,15 @@ class FakeBlock:
                 capacity=self._capacity() if self._is_bounded else None,
                 answers=answers,
                 follow=follow.after,
+                kernels=Kernels(torch) if self._is_shimmed else None,
                 config=_fake_gpu.allocator_config(),
             )
             answers.changed = self.engine.operators.forget
             self._stack.callback(self.engine.close)
             self._stack.enter_context(Torch(self.setting, self.engine, follow))
-            if not self._is_shimmed:
+            if self._is_shimmed:
+                self._stack.enter_context(_fake_gpu.shown(torch))
+            else:
                 self._stack.enter_context(_fake_gpu.Devices(self.setting, self._settings))
             for plugin in plugins.known("fake", self._without):
                 self._stack.enter_context(plugin(self.setting))
@@ -103,6 +106,11 @@ class FakeBlock:
     def end(self, error: BaseException | None) -> None:
         """How the block ended."""
         self._ended, self._error = ("done", "") if error is None else _endings.of(error)
+
+    def end_by_steps(self) -> None:
+        """It was stopped after enough steps, and nothing else is known of its end."""
+        if self._ended == "unknown":
+            self._ended = "steps"
 
     def level(self, device: str) -> tuple[int, int, int, int]:
         """Allocated, its peak, reserved and its peak on a device."""

@@ -82,6 +82,14 @@ def loaded() -> Phantom | None:
     return _loaded
 
 
+def loaded_with(settings: str) -> Phantom | None:
+    """The phantom GPU of this process, if it has these settings."""
+    pairs = dict(line.split("=", 1) for line in settings.splitlines() if line.strip())
+    if _loaded is not None and pairs.items() <= _loaded.settings.items():
+        return _loaded
+    return None
+
+
 def load(settings: str) -> Phantom:
     """Make the machine of `settings` (lines `key=value`) the one that torch will find."""
     global _loaded

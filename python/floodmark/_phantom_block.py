@@ -44,6 +44,11 @@ class PhantomBlock:
         played = self._played
         played.ended, played.error = ("done", "") if error is None else _endings.of(error)
 
+    def end_by_steps(self) -> None:
+        """It was stopped after enough steps, and nothing else is known of its end."""
+        if self._played.ended == "unknown":
+            self._played.ended = "steps"
+
     def level(self, device: str) -> tuple[int, int, int, int]:
         """Allocated, its peak, reserved and its peak on a device."""
         from torch import cuda

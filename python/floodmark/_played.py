@@ -66,11 +66,13 @@ def play(machine: _core.PhantomMachine) -> Played:
             )
         return _now
     # Not before they are needed: a program that only reads traces never is.
-    from floodmark import _answers, _follow, _phantom, _world
+    from floodmark import _answers, _fake_gpu, _follow, _phantom, _world
 
     if machine.world is not None:
         _world.refuse_what_has_begun()
-    phantom = _phantom.load(machine.settings)
+    # Fake tensors may have loaded it, for its answers about devices alone.
+    phantom = _phantom.loaded_with(machine.settings) or _phantom.load(machine.settings)
+    _fake_gpu.show()
     _follow.install(phantom, _answers.answers_in(phantom.settings))
     if machine.world is not None:
         _world.install(phantom)

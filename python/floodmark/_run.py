@@ -15,7 +15,7 @@ from pathlib import Path
 from types import CodeType, TracebackType
 
 from floodmark import _core
-from floodmark._recorder import Recorder, rank_of_process, say
+from floodmark._recorder import Account, Recorder, rank_of_process, say
 
 _HERE = str(Path(__file__).parent) + os.sep
 _OUTSIDE = (_HERE, "<frozen runpy>", runpy.__file__)
@@ -35,7 +35,13 @@ def run(plan: _core.RunPlan) -> int:
 class Program:
     """A program that can be begun, and its recorder."""
 
-    def __init__(self, plan: _core.RunPlan, path: Path, code: CodeType | None) -> None:
+    def __init__(
+        self,
+        plan: _core.RunPlan,
+        path: Path,
+        code: CodeType | None,
+        told_by: Account | None = None,
+    ) -> None:
         self._plan = plan
         self._code = code
         self.recorder = Recorder(
@@ -45,10 +51,11 @@ class Program:
             ops=plan.ops,
             max_memory=plan.max_memory,
             follow_fork=plan.follow_fork,
+            told_by=told_by,
         )
 
     @classmethod
-    def of(cls, plan: _core.RunPlan) -> Program | None:
+    def of(cls, plan: _core.RunPlan, told_by: Account | None = None) -> Program | None:
         """The program of a plan; what is wrong with it has been said where there is none."""
         path = _output_path(plan)
         if path is None:
@@ -56,7 +63,7 @@ class Program:
         code = None if plan.script is None else _compile(os.fspath(plan.script))
         if plan.script is not None and code is None:
             return None
-        return cls(plan, path, code)
+        return cls(plan, path, code, told_by)
 
     def start(self) -> bool:
         """Begin to record; whether that could be done."""

@@ -191,10 +191,12 @@ impl Memory {
     }
 
     /// What a call takes beside its results: to be given back with [`Self::give_back`] once the results
-    /// have their blocks.
+    /// have their blocks. Where the kernel's own host code could be asked, `own_bytes` is its answer for what
+    /// does not outlive the call; the rest follows the rules.
     pub fn take_hidden(
         &mut self,
         call: &CallFacts<'_>,
+        own_bytes: Option<u64>,
         device: Device,
     ) -> Result<Held, OutOfMemory> {
         let CallFacts { op, args, results, is_backward } = *call;
@@ -202,8 +204,12 @@ impl Memory {
         let call = Call { op, args, results, is_backward, machine: &machine };
         let mut held =
             Held { device, blocks: Vec::new(), moments: Vec::new(), results: Vec::new() };
+        if let Some(bytes) = own_bytes.filter(|bytes| *bytes > 0) {
+            held.moments.push(("kernel's own", bytes));
+        }
         for Hidden { what, bytes, stays } in hidden::hidden(&call) {
             match stays {
+                Stays::Moment | Stays::Call if own_bytes.is_some() => {}
                 Stays::Moment => held.moments.push((what, bytes)),
                 Stays::Result(at) => held.results.push((at, bytes)),
                 Stays::Thread => {

@@ -40,12 +40,14 @@ struct Operator {
     names: Vec<String>,
     /// It writes to its arguments and returns nothing.
     is_mute: bool,
-    /// Whether its kernel takes memory beside its results.
+    /// Whether `front` can say what its kernel takes beside its results.
+    is_asked: bool,
+    /// Whether its kernel takes memory beside its results, by a rule.
     has_rule: bool,
     /// What answers instead of torch.
     answer: Option<Py<PyAny>>,
     /// Held, so that the address by which the operator is found stays its own.
-    _func: Py<PyAny>,
+    func: Py<PyAny>,
 }
 
 /// Stands where torch looks for a mode's `__torch_dispatch__`.
@@ -234,10 +236,12 @@ impl Operators {
             3 => Kind::Device,
             _ => Kind::Plain,
         };
+        let is_asked =
+            self.front.bind(py).call_method1(intern!(py, "are_asked"), (func,))?.extract()?;
         let has_rule = hidden::has_rule(&name);
         let func = func.clone().unbind();
         let operator =
-            Arc::new(Operator { name, kind, names, is_mute, has_rule, answer, _func: func });
+            Arc::new(Operator { name, kind, names, is_mute, is_asked, has_rule, answer, func });
         lock(&self.known).insert(key, Arc::clone(&operator));
         Ok(operator)
     }
@@ -261,7 +265,7 @@ impl Operators {
             }
         }
         let mut held = None;
-        if operator.has_rule
+        if (operator.has_rule || operator.is_asked)
             && let Some(device) = self.gpu_of(args, &tensors)
         {
             let call = CallFacts {
@@ -270,7 +274,9 @@ impl Operators {
                 results: &self.reader.results(result),
                 is_backward: floodmark_probe::is_backward(),
             };
-            let taken = lock(&self.memory).take_hidden(&call, device);
+            let own_bytes =
+                if operator.is_asked { self.own_bytes(operator, args, kwargs) } else { None };
+            let taken = lock(&self.memory).take_hidden(&call, own_bytes, device);
             held = Some(taken.map_err(|error| self.raise(py, &error))?);
         }
         let mut placed = Ok(());
@@ -286,6 +292,19 @@ impl Operators {
             placed = placed.and(lock(&self.memory).give_back(held, &operator.name));
         }
         placed.map_err(|error| self.raise(py, &error))
+    }
+
+    /// What a kernel's own host code says that it takes.
+    fn own_bytes(
+        &self,
+        operator: &Operator,
+        args: &Bound<'_, PyTuple>,
+        kwargs: Option<&Bound<'_, PyDict>>,
+    ) -> Option<u64> {
+        let py = args.py();
+        let front = self.front.bind(py);
+        let told = front.call_method1(intern!(py, "own_bytes"), (&operator.func, args, kwargs));
+        told.ok()?.extract().ok()?
     }
 
     /// The GPU on which a call ran.

@@ -102,6 +102,7 @@ impl PhantomMachine {
 #[pyclass(frozen, get_all, module = "floodmark._core")]
 pub(crate) struct EstimatePlan {
     run: Py<RunPlan>,
+    engine: Option<&'static str>,
     machine: Py<PhantomMachine>,
     steps: Option<u32>,
     json: bool,
@@ -117,6 +118,7 @@ pub(crate) fn main(py: Python<'_>, args: Vec<OsString>, python: OsString) -> PyR
         Outcome::Estimate(plan) => {
             let plan = EstimatePlan {
                 run: Py::new(py, RunPlan::from(plan.run))?,
+                engine: plan.engine,
                 machine: Py::new(py, PhantomMachine::from(plan.machine))?,
                 steps: plan.steps,
                 json: plan.json,

@@ -9,7 +9,7 @@ use floodmark_allocator::TorchVersion;
 use floodmark_analysis::{At, By, Limit};
 use floodmark_trace::{Bytes, Device};
 
-pub(crate) use crate::args_estimate::{EstimateArgs, FitArgs, GpusArgs, PhantomArgs};
+pub(crate) use crate::args_estimate::{EngineName, EstimateArgs, FitArgs, GpusArgs, PhantomArgs};
 
 /// Shows how high memory stood in a `PyTorch` program, and what filled it.
 #[derive(Debug, Parser)]

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use crate::args::{ProgramArgs, parse_size};
 use crate::vary::{Setting, Vary};
@@ -16,9 +16,29 @@ pub(crate) struct GpusArgs {
     pub(crate) json: bool,
 }
 
+/// How a GPU is played.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum EngineName {
+    Phantom,
+    Fake,
+}
+
+impl EngineName {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Phantom => "phantom",
+            Self::Fake => "fake",
+        }
+    }
+}
+
 /// Which machine is played, and for how long.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct PhantomArgs {
+    /// How it is played: `phantom` (torch's own host code, exact, needs torch's CUDA build) or `fake` (fake
+    /// tensors, any build); by default the phantom where torch was built with CUDA
+    #[arg(long, value_name = "ENGINE")]
+    pub(crate) engine: Option<EngineName>,
     /// The card: a name from `floodmark gpus`, or a TOML file
     #[arg(long, default_value = "h200", value_name = "NAME")]
     pub(crate) gpu: String,

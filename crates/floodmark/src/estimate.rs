@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 use floodmark_analysis::{DeviceEstimate, Estimate};
 use floodmark_trace::{Bytes, Engine, PhantomEnd, PhantomRead};
 
-use crate::args::{EstimateArgs, PhantomArgs};
+use crate::args::{EngineName, EstimateArgs, PhantomArgs};
 use crate::failure::Problem;
 use crate::info::plural;
 use crate::machine::PhantomMachine;
@@ -25,6 +25,8 @@ const USUAL_GPUS: u32 = 8;
 pub struct EstimatePlan {
     /// The program, and how it is recorded.
     pub run: RunPlan,
+    /// How it is played: `phantom` or `fake`; none for what can be had.
+    pub engine: Option<&'static str>,
     /// The machine that is played.
     pub machine: PhantomMachine,
     /// After how many optimizer steps the program is ended.
@@ -49,6 +51,7 @@ pub(crate) fn plan(args: EstimateArgs) -> Result<EstimatePlan> {
             force: args.force,
             quiet: args.quiet,
         },
+        engine: args.phantom.engine.map(EngineName::name),
         machine,
         steps: args.phantom.steps,
         json: args.json,

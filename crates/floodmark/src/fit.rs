@@ -139,6 +139,9 @@ fn command(args: &FitArgs, python: &OsStr, folder: &Path, value: u64) -> Command
     command.args(["-m", "floodmark", "estimate", "--json", "--quiet", "--force"]);
     command.arg("--output").arg(folder.join("try.flood"));
     command.args(["--gpu", &phantom.gpu]);
+    if let Some(engine) = phantom.engine {
+        command.args(["--engine", engine.name()]);
+    }
     let steps = Some(phantom.steps.unwrap_or(USUAL_STEPS));
     let numbers = [
         ("--gpus", phantom.gpus),
