@@ -49,7 +49,10 @@ def expanded(result: torch.Tensor) -> None:
 def products() -> Iterator[Case]:
     for t in TYPES:
         yield "mm", lambda t=t: back(real(2048, 1024, dtype=t) @ real(1024, 2048, dtype=t))
-        yield "mm expanded", lambda t=t: expanded(real(2048, 1024, dtype=t) @ real(1024, 512, dtype=t))
+        yield (
+            "mm expanded",
+            lambda t=t: expanded(real(2048, 1024, dtype=t) @ real(1024, 512, dtype=t)),
+        )
         yield (
             "mm strided",
             lambda t=t: back(real(2048, 2048, dtype=t)[::2, ::2] @ real(1024, 512, dtype=t)),
@@ -58,7 +61,9 @@ def products() -> Iterator[Case]:
             yield (
                 "linear",
                 lambda t=t, end=end: end(
-                    F.linear(real(8, 1024, 768, dtype=t), real(3072, 768, dtype=t), real(3072, dtype=t))
+                    F.linear(
+                        real(8, 1024, 768, dtype=t), real(3072, 768, dtype=t), real(3072, dtype=t)
+                    )
                 ),
             )
             yield (
@@ -71,7 +76,9 @@ def products() -> Iterator[Case]:
             "baddbmm",
             lambda t=t: back(
                 torch.baddbmm(
-                    real(16, 512, 512, dtype=t), real(16, 512, 64, dtype=t), real(16, 64, 512, dtype=t)
+                    real(16, 512, 512, dtype=t),
+                    real(16, 512, 64, dtype=t),
+                    real(16, 64, 512, dtype=t),
                 )
             ),
         )
@@ -187,7 +194,9 @@ def losses() -> Iterator[Case]:
     for t in TYPES:
         yield (
             "cross entropy",
-            lambda t=t: F.cross_entropy(real(8192, 50_257, dtype=t), whole(50_257, 8192)).backward(),
+            lambda t=t: F.cross_entropy(
+                real(8192, 50_257, dtype=t), whole(50_257, 8192)
+            ).backward(),
         )
         for end in (back, expanded):
             yield "softmax", lambda t=t, end=end: end(F.softmax(real(64, 1024, 512, dtype=t), -1))
@@ -243,7 +252,14 @@ def reductions() -> Iterator[Case]:
 
 def sorting() -> Iterator[Case]:
     for t in TYPES:
-        for sizes in ((1 << 22,), (2048, 4096), (32_768, 128), (1 << 19, 16), (64, 1 << 16), (8, 65_536)):
+        for sizes in (
+            (1 << 22,),
+            (2048, 4096),
+            (32_768, 128),
+            (1 << 19, 16),
+            (64, 1 << 16),
+            (8, 65_536),
+        ):
             one = lambda t=t, s=sizes: real(*s, dtype=t, grad=False)  # noqa: E731
             yield "sort", lambda one=one: torch.sort(one())
             yield "argsort", lambda one=one: torch.argsort(one(), dim=0, stable=True)
@@ -273,17 +289,24 @@ def indexing() -> Iterator[Case]:
             "index select",
             lambda t=t: back(real(100_000, 256, dtype=t).index_select(0, whole(100_000, 65_536))),
         )
-        yield "gather", lambda t=t: back(real(4096, 4096, dtype=t).gather(1, whole(4096, 4096, 128)))
+        yield (
+            "gather",
+            lambda t=t: back(real(4096, 4096, dtype=t).gather(1, whole(4096, 4096, 128))),
+        )
         yield (
             "scatter add",
             lambda t=t: back(
-                real(4096, 4096, dtype=t).scatter_add(0, whole(4096, 128, 4096), real(128, 4096, dtype=t))
+                real(4096, 4096, dtype=t).scatter_add(
+                    0, whole(4096, 128, 4096), real(128, 4096, dtype=t)
+                )
             ),
         )
         yield (
             "index add",
             lambda t=t: back(
-                real(8192, 1024, dtype=t).index_add(0, whole(8192, 16_384), real(16_384, 1024, dtype=t))
+                real(8192, 1024, dtype=t).index_add(
+                    0, whole(8192, 16_384), real(16_384, 1024, dtype=t)
+                )
             ),
         )
         yield (
@@ -302,7 +325,10 @@ def images() -> Iterator[Case]:
             yield "avg pool", lambda one=one: expanded(F.avg_pool2d(one(), 3, 2, 1))
             yield "adaptive pool", lambda one=one: back(F.adaptive_avg_pool2d(one(), 7))
             for mode in ("nearest", "bilinear"):
-                yield mode, lambda one=one, m=mode: back(F.interpolate(one(), scale_factor=2, mode=m))
+                yield (
+                    mode,
+                    lambda one=one, m=mode: back(F.interpolate(one(), scale_factor=2, mode=m)),
+                )
         yield "pad", lambda t=t: back(F.pad(real(16, 64, 64, 64, dtype=t), (1, 1, 1, 1), "reflect"))
         yield "unfold", lambda t=t: back(F.unfold(real(16, 64, 64, 64, dtype=t), 3))
         yield (

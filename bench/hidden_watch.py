@@ -90,9 +90,7 @@ class Watch(TorchDispatchMode):
         self.calls: list[dict[str, Any]] = []
         self._with_fake = with_fake
 
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         given = arguments(func, args, kwargs)
         fake = fake_results(func, args, kwargs) if self._with_fake else None
@@ -104,13 +102,14 @@ class Watch(TorchDispatchMode):
             "op": name_of(func),
             "backward": torch._C._current_autograd_node() is not None,
             "args": given,
-            "results": results_as_json(result),
+            "results": results_as_json(result if fake is None else fake),
         }
         call |= told_apart(events, result)
         real = storages(result)
-        call["plain"] = plain_bytes(int(call["made"]), fake, real)
-        if fake is not None and fake != real:
-            call["fake"] = [fake, real]
+        shown = real if fake is None else storages(fake)
+        call["plain"] = plain_bytes(int(call["made"]), shown, real)
+        if shown != real:
+            call["fake"] = [shown, real]
         self.calls.append(call)
         return result
 
@@ -170,15 +169,15 @@ def storages(result: Any) -> list[Any]:
     return rows
 
 
-def plain_bytes(made: int, fake: list[Any] | None, real: list[Any]) -> int:
+def plain_bytes(made: int, fake: list[Any], real: list[Any]) -> int:
     """What the results would take if their storages were those of fake tensors."""
-    if fake is None or made == 0:
+    if made == 0:
         return made
     sizes = [sum(rounded(row[3]) for row in rows) for rows in (fake, real)]
     return max(made + sizes[0] - sizes[1], 0)
 
 
-def fake_results(func: Any, args: Any, kwargs: Any) -> list[Any] | None:
+def fake_results(func: Any, args: Any, kwargs: Any) -> Any:
     """What fake tensors would give for the same call; `None` where they cannot say."""
     from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -188,6 +187,6 @@ def fake_results(func: Any, args: Any, kwargs: Any) -> list[Any] | None:
             torch.Tensor, lambda tensor: mode.from_tensor(tensor), (args, kwargs)
         )
         with mode:
-            return storages(func(*fake_args, **fake_kwargs))
+            return func(*fake_args, **fake_kwargs)
     except Exception:
         return None

@@ -2,7 +2,7 @@
 //!
 //! Plans are cuDNN's own and not all are like this; `bench/results/fake-hidden.md` says how far off this is.
 
-use super::images::is_channels_last;
+use super::images::{is_channels_last, lies_channels_last};
 use super::reduce::Reduction;
 use super::{Needs, Rule};
 use crate::call::{Call, DType, TensorInfo, Value};
@@ -12,6 +12,9 @@ const FULL_CHANNELS: u64 = 8;
 /// So few channels have kernels of their own, as long as the window is small.
 const FEW_CHANNELS: u64 = 4;
 const SMALL_WINDOW: u64 = 16;
+/// Parts of a weight's gradient in fp32, which blocks add up by themselves, take no more than this.
+const MOST_PARTS: u64 = 8 << 20;
+const MANY_PIXELS: u64 = 784;
 
 pub(super) fn rule(op: &str) -> Option<Rule> {
     match op {
@@ -131,35 +134,55 @@ impl<'a> Convolution<'a> {
 
     /// For the gradient of the weight.
     fn weight_bytes(&self) -> u64 {
-        if self.groups != 1 || self.output.sizes[1] == 1 || self.cuts_few_patches() {
+        if self.output.sizes[1] == 1 || self.cuts_few_patches() {
             return 0;
+        }
+        if self.groups != 1 {
+            return self.weight_bytes_of_channels();
         }
         if self.is_channels_last {
             return if self.fills_up() { self.filled() } else { 0 };
         }
-        if self.has_few_channels()
-            && self.window() <= SMALL_WINDOW
-            && self.input.dtype == DType::F32
-        {
+        if self.has_few_channels() && self.window() <= SMALL_WINDOW && self.is_f32() {
             return 0;
         }
-        if self.is_product() && self.pixels().is_multiple_of(4) {
+        if self.is_product() && self.pixels().is_multiple_of(4) && !self.is_narrow() {
             let of_samples = self.input.sizes[0] * self.weight.numel() * 4;
             return of_samples.min(self.copies());
         }
-        self.copies()
+        self.copies() + if self.is_f32() { MOST_PARTS.min(14 * self.weight.bytes()) } else { 0 }
     }
 
-    /// A copy of a tensor that does not lie as the others do.
-    fn copy(&self, needs: &mut Needs, what: &'static str, tensor: &TensorInfo) {
+    /// Channels by themselves: only with channels last cuDNN takes anything.
+    fn weight_bytes_of_channels(&self) -> u64 {
+        if !self.is_channels_last || self.groups.unsigned_abs() != self.input.sizes[1] {
+            0
+        } else if !self.is_f32() {
+            256 * self.weight.numel() * 4
+        } else if self.pixels() >= MANY_PIXELS {
+            8 * self.input.bytes()
+        } else {
+            0
+        }
+    }
+
+    fn is_f32(&self) -> bool {
+        self.input.dtype == DType::F32
+    }
+
+    /// In fp32, a side of few channels is not multiplied as it lies.
+    fn is_narrow(&self) -> bool {
+        self.is_f32() && self.input.sizes[1].min(self.output.sizes[1]) <= 32
+    }
+
+    /// The bytes of a copy of a tensor that does not lie as the others do.
+    fn copy_bytes(&self, tensor: &TensorInfo) -> u64 {
         let lies_right = if self.is_channels_last && tensor.sizes[1] > 1 {
-            is_channels_last(tensor)
+            lies_channels_last(tensor)
         } else {
             tensor.is_contiguous()
         };
-        if !lies_right {
-            needs.call(what, tensor.bytes());
-        }
+        if lies_right { 0 } else { tensor.bytes() }
     }
 }
 
@@ -171,8 +194,8 @@ fn forward(call: &Call<'_>, needs: &mut Needs) {
         return;
     };
     let Some(convolution) = Convolution::new(input, weight, output, call, 3) else { return };
-    convolution.copy(needs, "the input, laid out as the weight", input);
-    convolution.copy(needs, "the weight, laid out as the input", weight);
+    needs.call("the input, laid out as the weight", convolution.copy_bytes(input));
+    needs.call("the weight, laid out as the input", convolution.copy_bytes(weight));
     needs.moment("cuDNN workspace", convolution.forward_bytes());
 }
 
@@ -185,13 +208,13 @@ fn backward(call: &Call<'_>, needs: &mut Needs) {
     let Some(convolution) = Convolution::new(input, weight, grad, call, 4) else { return };
     let Some(Value::Bools(mask)) = call.args.get(10) else { return };
     let is_asked = |at: usize| mask.get(at).copied().unwrap_or(false);
-    convolution.copy(needs, "the gradient, laid out as the input", grad);
+    let of_grad = convolution.copy_bytes(grad);
     if is_asked(0) {
-        needs.moment("cuDNN workspace", convolution.forward_bytes());
+        needs.moment("for the gradient of the input", of_grad + convolution.forward_bytes());
     }
     if is_asked(1) {
-        convolution.copy(needs, "the input, laid out as the weight", input);
-        needs.moment("cuDNN workspace", convolution.weight_bytes());
+        let copies = of_grad + convolution.copy_bytes(input);
+        needs.moment("for the gradient of the weight", copies + convolution.weight_bytes());
     }
     if is_asked(2) {
         let dims: Vec<i64> = (0..).take(grad.sizes.len()).filter(|&dim| dim != 1).collect();

@@ -10,12 +10,17 @@ pub(super) fn rule(op: &str) -> Option<Rule> {
     (op == "_foreach_norm" || op == "_foreach_max").then_some(norm as Rule)
 }
 
-/// A number for each chunk of the largest tensor, for every tensor.
+/// A number for each chunk of the largest tensor, for every tensor; from torch 2.15 for each chunk alone.
 fn norm(call: &Call<'_>, needs: &mut Needs) {
     let Some(Value::Tensors(tensors)) = call.args.first() else { return };
-    let chunks = tensors.iter().map(|tensor| tensor.numel().div_ceil(CHUNK)).max().unwrap_or(0);
+    let chunks = tensors.iter().map(|tensor| tensor.numel().div_ceil(CHUNK));
+    let numbers = if call.machine.torch < (2, 15) {
+        tensors.len() as u64 * chunks.max().unwrap_or(0)
+    } else {
+        chunks.sum()
+    };
     let bytes = tensors.first().map_or(4, |tensor| tensor.dtype.bytes().max(4));
-    needs.call("norms of chunks", tensors.len() as u64 * chunks * bytes);
+    needs.call("norms of chunks", numbers * bytes);
 }
 
 #[cfg(test)]

@@ -41,20 +41,20 @@ fn vectors(call: &Call<'_>, needs: &mut Needs) {
 fn addmm(call: &Call<'_>, needs: &mut Needs) {
     operand(needs, call.tensor(1));
     operand(needs, call.tensor(2));
-    workspace(call.machine, needs);
-    if call.tensor(0).is_some_and(adds_a_row) && call.tensor(2).is_some_and(|b| b.sizes.len() == 2)
-    {
-        lt_workspace(call.machine, needs);
+    let is_matrix = call.tensor(2).is_some_and(|tensor| tensor.sizes.len() == 2);
+    if is_matrix && call.tensor(0).is_some_and(is_row) {
+        lt_workspaces(call.machine, needs);
+    } else {
+        workspace(call.machine, needs);
     }
 }
 
-fn adds_a_row(bias: &TensorInfo) -> bool {
+fn is_row(bias: &TensorInfo) -> bool {
     bias.sizes.len() == 1 && bias.is_contiguous()
 }
 
 fn scaled(call: &Call<'_>, needs: &mut Needs) {
-    workspace(call.machine, needs);
-    lt_workspace(call.machine, needs);
+    lt_workspaces(call.machine, needs);
 }
 
 /// A copy of an operand where neither of its last two dimensions is a row that cuBLAS can step along.
@@ -81,13 +81,14 @@ pub(super) fn workspace(machine: &Machine, needs: &mut Needs) {
     needs.push("cuBLAS workspace", cublas_bytes(machine), stays);
 }
 
-/// cuBLASLt's own: torch before 2.9 takes it for each call, and since 2.12 lets it use cuBLAS's.
-fn lt_workspace(machine: &Machine, needs: &mut Needs) {
-    match machine.torch {
-        (2, 0..=8) => needs.call("cuBLASLt workspace", MIB),
-        (2, 9..=11) => needs.push("cuBLASLt workspace", MIB, Stays::Thread),
-        _ => {}
+/// cuBLASLt has a workspace of its own: for each call in torch before 2.9 and from 2.15, else for each thread.
+/// Before 2.15 the handle of cuBLAS, which is asked for too, brings its workspace.
+fn lt_workspaces(machine: &Machine, needs: &mut Needs) {
+    if machine.torch < (2, 15) {
+        workspace(machine, needs);
     }
+    let is_kept = (2, 9) <= machine.torch && machine.torch < (2, 15);
+    needs.push("cuBLASLt workspace", MIB, if is_kept { Stays::Thread } else { Stays::Call });
 }
 
 fn cublas_bytes(machine: &Machine) -> u64 {
@@ -142,6 +143,20 @@ mod tests {
         let mut made = Made::new("aten::mm", vec![cuda(DType::F32, &[512, 512]).into(); 2]);
         made.machine.torch = (2, 15);
         assert_eq!(made.most(), 33_554_432);
+    }
+
+    #[test]
+    fn a_bias_is_added_by_cublas_lt() {
+        let of = |torch| {
+            let (row, matrix) = (cuda(DType::F32, &[64]), cuda(DType::F32, &[64, 64]));
+            let mut made =
+                Made::new("aten::addmm", vec![row.into(), matrix.clone().into(), matrix.into()]);
+            made.machine.torch = torch;
+            made.hidden().iter().map(|part| (part.bytes, part.stays)).collect::<Vec<_>>()
+        };
+        assert_eq!(of((2, 4)), [(32 * MIB, Stays::Thread), (MIB, Stays::Call)]);
+        assert_eq!(of((2, 11)), [(32 * MIB, Stays::Thread), (MIB, Stays::Thread)]);
+        assert_eq!(of((2, 15)), [(MIB, Stays::Call)]);
     }
 
     #[test]

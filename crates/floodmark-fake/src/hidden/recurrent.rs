@@ -3,7 +3,7 @@
 //! The sizes follow a model that fits a recording of an LSTM on an H200; of other cells it is a guess.
 
 use super::{Needs, Rule, Stays};
-use crate::call::{Call, Value};
+use crate::call::{Call, TensorInfo, Value};
 
 const LSTM: i64 = 2;
 const GRU: i64 = 3;
@@ -39,7 +39,7 @@ impl Network {
             Some(Value::Int(number)) => Some(*number),
             _ => None,
         };
-        let is_set = |at: usize| matches!(call.args.get(at), Some(Value::Bool(true)));
+        let is_set = |at: usize| is_set(call, at);
         let input = call.tensor(0)?;
         let (cell, hidden) = (int(mode)?, int(mode + 1)?.unsigned_abs());
         let &[first, second, _] = input.sizes.as_slice() else { return None };
@@ -89,24 +89,50 @@ impl Network {
     }
 }
 
-/// Steps come first inside: a batch that comes first is copied.
-fn forward(call: &Call<'_>, needs: &mut Needs) {
-    let (Some(network), Some(input)) = (Network::new(call, 6), call.tensor(0)) else { return };
-    if matches!(call.args.get(10), Some(Value::Bool(true))) {
-        needs.call("the input, steps first", input.bytes());
+/// Steps come first inside: a copy of what does not lie so, where the batch comes first.
+fn steps_first(tensor: Option<&TensorInfo>, is_batch_first: bool) -> u64 {
+    let Some(tensor) = tensor.filter(|tensor| is_batch_first && tensor.sizes.len() == 3) else {
+        return 0;
+    };
+    let swap = |of: &[u64]| vec![of[1], of[0], of[2]];
+    let (sizes, strides) = (swap(&tensor.sizes), swap(&tensor.strides));
+    if (TensorInfo { sizes, strides, ..tensor.clone() }).is_contiguous() {
+        0
+    } else {
+        tensor.bytes()
     }
+}
+
+fn is_set(call: &Call<'_>, at: usize) -> bool {
+    matches!(call.args.get(at), Some(Value::Bool(true)))
+}
+
+fn forward(call: &Call<'_>, needs: &mut Needs) {
+    let Some(network) = Network::new(call, 6) else { return };
+    needs.call("the input, steps first", steps_first(call.tensor(0), is_set(call, 10)));
     needs.call("cuDNN workspace", network.workspace_bytes());
+    if matches!(call.args.get(3), Some(Value::None) | None) {
+        needs.push("weights in one piece", weight_bytes(call), Stays::Result(4));
+    }
     needs.push("cuDNN reserve", network.reserve_bytes(), Stays::Result(3));
 }
 
 fn backward(call: &Call<'_>, needs: &mut Needs) {
-    let (Some(network), Some(input)) = (Network::new(call, 10), call.tensor(0)) else { return };
-    let mut copies = 0;
-    if matches!(call.args.get(14), Some(Value::Bool(true))) {
-        copies = input.bytes() + call.tensor(6).map_or(0, |output| output.bytes());
+    let Some(network) = Network::new(call, 10) else { return };
+    let copy = |at: usize| steps_first(call.tensor(at), is_set(call, 14));
+    let (input, output, grad) = (copy(0), copy(6), copy(7));
+    // The gradient of the input is there before that of the weights is made, which counts from the start.
+    let early =
+        (input + output + grad + network.workspace_bytes()).saturating_sub(weight_bytes(call));
+    needs.moment("for the gradient of the input", early);
+    needs.moment("for the gradients of weights", input + output + network.workspace_bytes());
+}
+
+fn weight_bytes(call: &Call<'_>) -> u64 {
+    match call.args.get(1) {
+        Some(Value::Tensors(weights)) => weights.iter().map(TensorInfo::bytes).sum(),
+        _ => 0,
     }
-    needs.call("input and output, steps first", copies);
-    needs.call("cuDNN workspace", network.workspace_bytes());
 }
 
 #[cfg(test)]

@@ -5,6 +5,8 @@ use crate::call::{Call, TensorInfo, Value};
 
 /// Slices up to this length are sorted in place by a block each.
 const SMALL_SLICE: u64 = 4096;
+/// Slices of this length keep a GPU busy, one after the other.
+const LARGE_SLICE: u64 = 1_000_000;
 
 pub(super) fn rule(op: &str) -> Option<Rule> {
     match op {
@@ -57,7 +59,7 @@ fn sort_along(needs: &mut Needs, input: &TensorInfo, dim: i64) {
     if at + 1 != rank.cast_signed() as i64 {
         needs.call("keys, values and indices along the dimension", count * (2 * key + 8));
     }
-    if slices <= 16 {
+    if slices == 1 || slice >= LARGE_SLICE {
         needs.call("indices", slice * 8);
         needs.moment("a radix sort", whole_radix(slice, key));
     } else if slices < 128 {
@@ -124,8 +126,8 @@ fn unique(call: &Call<'_>, needs: &mut Needs) {
     let sorted = (count * key).next_multiple_of(256);
     if is_asked(2) || is_asked(3) {
         needs.call("the sorted input and where it was", sorted + count * 8);
-        // It is done before the results are made, which count for as much.
-        let results: u64 = call.results.len() as u64 * count * 8;
+        // It is done before the results are made, which are as long as the input at first.
+        let results = count * (key + 8 * u64::from(is_asked(2)) + 8 * u64::from(is_asked(3)));
         needs.moment("a radix sort", (count * 8 + whole_radix(count, key)).saturating_sub(results));
     } else {
         needs.call("the sorted input", sorted);
@@ -182,6 +184,7 @@ mod tests {
         );
         let copies = 2 * 33_554_432 + 67_108_864;
         assert_eq!(sorted(DType::F32, &[65_536, 128], 0), copies + 67_108_864 + 100_663_551);
+        assert_eq!(sorted(DType::I32, &[64, 16_384], 1), 2 * 8_388_608 + 4_194_304 + 12_792_319);
         let copies = 2 * 67_108_864 + 134_217_728;
         assert_eq!(sorted(DType::F32, &[1 << 20, 16], 0), copies + 8_388_608 + 12_792_319);
     }

@@ -16,10 +16,6 @@ pub(crate) struct Recorded {
     pub(crate) results: Vec<Value>,
     /// The most at one moment of what the call took, without what stays beside the results.
     pub(crate) peak: u64,
-    /// What the results took.
-    pub(crate) made: u64,
-    /// What stayed beside the results.
-    pub(crate) kept: Vec<u64>,
     /// What the results' storages would take if they were as large as their sizes say.
     pub(crate) plain: u64,
 }
@@ -28,15 +24,13 @@ impl Recorded {
     pub(crate) fn parse(line: &str) -> Option<Self> {
         let json: Json = serde_json::from_str(line).ok()?;
         let values = |key: &str| json[key].as_array().map(|list| list.iter().map(value).collect());
-        let kept: Vec<u64> = json["kept"].as_array()?.iter().filter_map(Json::as_u64).collect();
+        let kept: u64 = json["kept"].as_array()?.iter().filter_map(Json::as_u64).sum();
         Some(Self {
             op: json["op"].as_str()?.to_owned(),
             args: values("args")?,
             results: values("results")?,
-            peak: json["peak"].as_u64()? - kept.iter().sum::<u64>(),
-            made: json["made"].as_u64()?,
+            peak: json["peak"].as_u64()? - kept,
             plain: json["plain"].as_u64()?,
-            kept,
         })
     }
 
@@ -48,11 +42,20 @@ impl Recorded {
     /// The peak that the rules give, with the results as fake tensors have them.
     pub(crate) fn expected(&self, machine: &Machine) -> u64 {
         let parts = self.hidden(machine);
-        let larger: u64 =
-            parts.iter().filter(|part| matches!(part.stays, Stays::Result(_))).map(block).sum();
+        let larger: u64 = parts.iter().map(|part| self.larger(part)).sum();
         let rounded: Vec<Hidden> =
             parts.iter().map(|part| Hidden { bytes: block(part), ..*part }).collect();
         peak_bytes(&rounded, self.plain + larger)
+    }
+
+    /// By how much a result is larger than its sizes say.
+    fn larger(&self, part: &Hidden) -> u64 {
+        let Stays::Result(at) = part.stays else { return 0 };
+        let own = match self.results.get(at) {
+            Some(Value::Tensor(tensor)) => tensor.bytes().next_multiple_of(BLOCK),
+            _ => 0,
+        };
+        block(part).saturating_sub(own)
     }
 }
 
