@@ -97,9 +97,11 @@ def asked(calls: list[dict[str, Any]]) -> list[tuple[int, int, int]]:
     command = ["cargo", "run", "-q", "-p", "floodmark-fake", "--example", "hidden"]
     lines = "".join(json.dumps(call) + "\n" for call in calls)
     done = subprocess.run(command, input=lines, capture_output=True, text=True, check=True)
-    found = [int(line) for line in done.stdout.splitlines()]
-    peaks = [(call["peak"] - sum(call["kept"]), call["made"]) for call in calls]
-    return [(by_rule, *real) for by_rule, real in zip(found, peaks, strict=True)]
+    peaks = [line.split() for line in done.stdout.splitlines()]
+    return [
+        (int(found), int(peak), call["made"])
+        for (found, peak), call in zip(peaks, calls, strict=True)
+    ]
 
 
 def table(calls: list[dict[str, Any]], answers: list[tuple[int, int, int]]) -> str:

@@ -1,5 +1,5 @@
 //! What the rules say of calls that were recorded: a line of JSON each on stdin, the
-//! peak of each on stdout. For `bench/fake_hidden.py`.
+//! peak of each on stdout, by the rules and as it was. For `bench/fake_hidden.py`.
 
 #![expect(clippy::print_stdout, reason = "it is what the program is for")]
 
@@ -11,7 +11,8 @@ mod recorded;
 fn main() {
     let machine = recorded::h200();
     for line in std::io::stdin().lock().lines().map_while(Result::ok) {
-        let found = recorded::Recorded::parse(&line).map_or(0, |call| call.expected(&machine));
-        println!("{found}");
+        let found = recorded::Recorded::parse(&line);
+        let (found, peak) = found.map_or((0, 0), |call| (call.expected(&machine), call.peak));
+        println!("{found} {peak}");
     }
 }

@@ -15,6 +15,8 @@ const SMALL_WINDOW: u64 = 16;
 /// Parts of a weight's gradient in fp32, which blocks add up by themselves, take no more than this.
 const MOST_PARTS: u64 = 8 << 20;
 const MANY_PIXELS: u64 = 784;
+const HALF_CHANNELS: u64 = 64;
+const SMALL_IMAGE: u64 = 112 * 112;
 
 pub(super) fn rule(op: &str) -> Option<Rule> {
     match op {
@@ -111,21 +113,44 @@ impl<'a> Convolution<'a> {
     }
 
     fn forward_bytes(&self) -> u64 {
-        let is_plain = self.groups != 1 || self.output.sizes[1] == 1;
-        if is_plain {
+        let bytes = self.gradient_bytes();
+        if self.is_channels_last || bytes == 0 {
+            bytes
+        } else if self.skips_places() {
+            0
+        } else if self.writes_in_place() {
+            self.input.bytes() + self.weight.bytes()
+        } else {
+            bytes
+        }
+    }
+
+    /// For the gradient of the input.
+    fn gradient_bytes(&self) -> u64 {
+        if self.groups != 1 || self.output.sizes[1] == 1 {
             return 0;
         }
         if self.is_channels_last {
             return if self.fills_up() { self.filled() } else { 0 };
         }
         let has_own_kernel = self.has_few_channels() && self.window() <= SMALL_WINDOW;
-        if has_own_kernel
-            || self.cuts_few_patches()
-            || (self.is_product() && self.pixels().is_multiple_of(4))
-        {
-            return 0;
+        let is_plain_product = self.is_product() && self.pixels().is_multiple_of(4);
+        if has_own_kernel || self.cuts_few_patches() || is_plain_product {
+            0
+        } else {
+            self.copies()
         }
-        self.copies()
+    }
+
+    /// In fp32 some kernels for 64 channels write the output as it is to lie.
+    fn writes_in_place(&self) -> bool {
+        let is_small = self.output.sizes[1] > HALF_CHANNELS || self.pixels() <= SMALL_IMAGE;
+        self.is_f32() && !self.is_transposed && self.input.sizes[1] == HALF_CHANNELS && is_small
+    }
+
+    /// Nothing where a place is used alone and 64 channels are given.
+    fn skips_places(&self) -> bool {
+        self.window() == 1 && self.input.sizes[1] == HALF_CHANNELS
     }
 
     fn cuts_few_patches(&self) -> bool {
@@ -210,7 +235,7 @@ fn backward(call: &Call<'_>, needs: &mut Needs) {
     let is_asked = |at: usize| mask.get(at).copied().unwrap_or(false);
     let of_grad = convolution.copy_bytes(grad);
     if is_asked(0) {
-        needs.moment("for the gradient of the input", of_grad + convolution.forward_bytes());
+        needs.moment("for the gradient of the input", of_grad + convolution.gradient_bytes());
     }
     if is_asked(1) {
         let copies = of_grad + convolution.copy_bytes(input);
@@ -254,6 +279,13 @@ mod tests {
         is_about(forward(DType::BF16, &[8, 128, 256, 256], 64, 3, 1), 201_474_195);
         is_about(forward(DType::F32, &[8, 64, 256, 256], 64, 3, 1), 268_583_059);
         is_about(forward(DType::F32, &[32, 3, 224, 224], 64, 7, 2), 122_065_680);
+    }
+
+    #[test]
+    fn some_kernels_write_the_output_in_place() {
+        is_about(forward(DType::F32, &[32, 64, 56, 56], 64, 3, 1), 25_837_584);
+        is_about(forward(DType::F32, &[8, 64, 128, 128], 128, 3, 1), 33_849_360);
+        assert_eq!(forward(DType::F32, &[32, 64, 56, 56], 128, 1, 2), 0);
     }
 
     #[test]

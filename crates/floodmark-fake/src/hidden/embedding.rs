@@ -2,12 +2,16 @@
 
 use super::sorting::radix_pairs;
 use super::{Needs, Rule};
-use crate::call::{Call, Value};
+use crate::call::{Call, TensorInfo, Value};
 
 /// Up to so many indices no sort is worth it.
 const FEW: u64 = 3072;
 /// The rows that one thread adds up.
 const ROWS_OF_A_PART: u64 = 10;
+/// A table of few rows, each used often, is added to at once: torch 2.11 and later. Between the sizes that
+/// were tried, the bounds are a guess.
+const FEW_ROWS: u64 = 512;
+const USES_OF_FEW_ROWS: u64 = 32;
 
 pub(super) fn rule(op: &str) -> Option<Rule> {
     match op {
@@ -24,10 +28,10 @@ fn dense(call: &Call<'_>, needs: &mut Needs) {
         return;
     };
     needs.contiguous("the gradient, its rows side by side", Some(grad));
+    needs.contiguous("the indices, side by side", Some(indices));
     let counts_uses = matches!(call.args.get(4), Some(Value::Bool(true)));
-    let Some(&width) = grad.sizes.last() else { return };
     if indices.numel() > FEW || counts_uses {
-        by_segments(needs, indices.numel(), indices.dtype.bytes(), rows.unsigned_abs(), width);
+        Segments::new(grad, indices, rows).add(needs, call.machine.torch >= (2, 11));
     }
 }
 
@@ -39,24 +43,50 @@ fn bag(call: &Call<'_>, needs: &mut Needs) {
     else {
         return;
     };
-    if matches!(call.args.get(at + 2), Some(&Value::Int(MAX))) {
-        return;
+    if !matches!(call.args.get(at + 2), Some(&Value::Int(MAX))) {
+        Segments::new(grad, indices, rows).add(needs, false);
     }
-    let Some(&width) = grad.sizes.last() else { return };
-    by_segments(needs, indices.numel(), indices.dtype.bytes(), rows.unsigned_abs(), width);
 }
 
-/// Segments are runs of equal indices. How many there are is not known on the host: there is room for most.
-fn by_segments(needs: &mut Needs, count: u64, index_bytes: u64, rows: u64, width: u64) {
-    needs.call("sorted indices, and where they were", 2 * count * index_bytes);
-    let sort = radix_pairs(count, index_bytes, index_bytes, index_bytes * 8);
-    let segments = count.min(rows);
-    let parts = count / ROWS_OF_A_PART + segments;
-    let tables = (count + 2 * segments + parts) * index_bytes;
-    let sums = parts * width * 4;
-    // The sort is over before the result is made, which no moment says: it counts where it is the larger.
-    needs.moment("a radix sort of indices", (count * index_bytes + sort).min(tables + sums));
-    needs.moment("segments and the sums of their parts", tables + sums);
+/// Runs of equal indices. How many there are is not known on the host: there is room for most.
+struct Segments {
+    count: u64,
+    index_bytes: u64,
+    rows: u64,
+    width: u64,
+    element_bytes: u64,
+}
+
+impl Segments {
+    fn new(grad: &TensorInfo, indices: &TensorInfo, rows: i64) -> Self {
+        Self {
+            count: indices.numel(),
+            index_bytes: indices.dtype.bytes(),
+            rows: rows.unsigned_abs(),
+            width: grad.sizes.last().copied().unwrap_or(0),
+            element_bytes: grad.dtype.bytes(),
+        }
+    }
+
+    fn add(&self, needs: &mut Needs, knows_few_rows: bool) {
+        let (count, bytes) = (self.count, self.index_bytes);
+        needs.call("sorted indices, and where they were", 2 * count * bytes);
+        let sort = count * bytes + radix_pairs(count, bytes, bytes, bytes * 8);
+        // It is over before the result is made.
+        let result = self.rows * self.width * self.element_bytes;
+        needs.moment("a radix sort of indices", sort.saturating_sub(result));
+        let segments = count.min(self.rows);
+        let parts = count / ROWS_OF_A_PART + segments;
+        let mut tables = (count + 2 * segments + parts) * bytes;
+        let sums =
+            if knows_few_rows && self.rows <= FEW_ROWS && count >= USES_OF_FEW_ROWS * self.rows {
+                tables += parts * bytes;
+                if self.element_bytes < 4 { self.rows * self.width * 4 } else { 0 }
+            } else {
+                parts * self.width * 4
+            };
+        needs.moment("segments and the sums of their parts", tables + sums);
+    }
 }
 
 #[cfg(test)]
@@ -85,6 +115,16 @@ mod tests {
         assert_eq!(dense(DType::BF16, 8192, 50_257, 768), tables + 27_681_792);
         let tables = 3 * 2_097_152 + 2 * 1_026_048 + 1_235_760;
         assert_eq!(dense(DType::F32, 262_144, 128_256, 2048), tables + 1_265_418_240);
+    }
+
+    #[test]
+    fn few_rows_are_added_to_at_once() {
+        let tables = 3 * 32_768 + 2 * 800 + 2 * 4072;
+        assert_eq!(dense(DType::BF16, 4096, 100, 768), tables + 307_200);
+        assert_eq!(
+            dense(DType::F32, 65_536, 600, 256),
+            3 * 524_288 + 2 * 4800 + 57_224 + 7_324_672
+        );
     }
 
     #[test]

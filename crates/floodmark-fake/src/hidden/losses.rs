@@ -8,6 +8,7 @@ const NONE: i64 = 0;
 pub(super) fn rule(op: &str) -> Option<Rule> {
     match op {
         "_softmax_backward_data" => Some(softmax_backward),
+        "_safe_softmax" => Some(safe_softmax),
         "mse_loss" | "smooth_l1_loss" => Some(reduced_in_place),
         "binary_cross_entropy_with_logits" => Some(cross_entropy_with_logits),
         "_cudnn_ctc_loss" => Some(ctc),
@@ -19,6 +20,13 @@ pub(super) fn rule(op: &str) -> Option<Rule> {
 fn softmax_backward(call: &Call<'_>, needs: &mut Needs) {
     if let Some(grad) = call.tensor(0) {
         needs.call("the gradient times the output", grad.bytes());
+    }
+}
+
+/// Whether each element is masked.
+fn safe_softmax(call: &Call<'_>, needs: &mut Needs) {
+    if let Some(input) = call.tensor(0) {
+        needs.call("which elements are masked", input.numel());
     }
 }
 
@@ -66,6 +74,12 @@ mod tests {
         let what = "the loss of each element";
         let kept = Hidden { what, bytes: 33_554_432, stays: Stays::Result(0) };
         assert_eq!(made.hidden(), [kept, Hidden { stays: Stays::Call, ..kept }]);
+    }
+
+    #[test]
+    fn a_safe_softmax_looks_for_masked_rows() {
+        let args = vec![cuda(DType::F32, &[16, 8, 256, 256]).into()];
+        assert_eq!(Made::new("aten::_safe_softmax", args).most(), 8_388_608);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Norms: inputs and gradients that must lie side by side, and sums over many rows in two passes.
 
+use super::images::is_channels_last;
 use super::reduce::Reduction;
 use super::{Needs, Rule};
 use crate::call::{Call, TensorInfo, Value};
@@ -8,6 +9,7 @@ pub(super) fn rule(op: &str) -> Option<Rule> {
     match op {
         "native_layer_norm" | "_fused_rms_norm" => Some(forward),
         "native_group_norm" => Some(group),
+        "native_batch_norm" | "_native_batch_norm_legit" => Some(batch),
         "native_layer_norm_backward" => Some(layer_backward),
         "_fused_rms_norm_backward" => Some(rms_backward),
         "native_group_norm_backward" => Some(group_backward),
@@ -28,6 +30,22 @@ fn group(call: &Call<'_>, needs: &mut Needs) {
 fn group_backward(call: &Call<'_>, needs: &mut Needs) {
     copies(call, needs);
     needs.moment("sums of channels", 3 * 4 * channels(call, 5));
+}
+
+/// Means of parts of the places, where channels move fastest and the kernel is torch's own.
+fn batch(call: &Call<'_>, needs: &mut Needs) {
+    let Some(input) = call.tensor(0) else { return };
+    let is_own = match input.sizes.len() {
+        2 => true,
+        4 | 5 => is_channels_last(input) && input.dtype.bytes() == 2,
+        _ => false,
+    };
+    let is_training = matches!(call.args.get(5), Some(Value::Bool(true)));
+    if is_own && is_training {
+        let channels = input.sizes[1].max(1);
+        let blocks = (input.numel() / channels).div_ceil(256).min(128);
+        needs.moment("means of parts", 4 * 4 * channels * blocks);
+    }
 }
 
 /// Samples times channels, which stand side by side among the arguments.
@@ -120,6 +138,21 @@ mod tests {
     fn an_expanded_gradient_is_copied() {
         let grad = strided(DType::BF16, &[8192, 768], &[0, 0]);
         assert_eq!(layer(DType::BF16, 8192, 768, Some(grad)), 12_582_912);
+    }
+
+    #[test]
+    fn channels_that_move_fastest_have_means_of_parts() {
+        let of = |input: TensorInfo| {
+            let mut args = vec![Value::None; 5];
+            args.insert(0, input.into());
+            args[5] = Value::Bool(true);
+            Made::new("aten::native_batch_norm", args).most()
+        };
+        assert_eq!(of(cuda(DType::F32, &[8192, 512])), 262_144);
+        let last = |sizes: &[u64], strides: &[u64]| of(strided(DType::BF16, sizes, strides));
+        assert_eq!(last(&[64, 512, 28, 28], &[401_408, 1, 14_336, 512]), 1_048_576);
+        assert_eq!(last(&[64, 2048, 7, 7], &[100_352, 1, 14_336, 2048]), 425_984);
+        assert_eq!(of(cuda(DType::BF16, &[64, 512, 28, 28])), 0);
     }
 
     #[test]

@@ -41,19 +41,19 @@ impl Network {
         };
         let is_set = |at: usize| is_set(call, at);
         let input = call.tensor(0)?;
-        let (cell, hidden) = (int(mode)?, int(mode + 1)?.unsigned_abs());
+        let (kind, hidden) = (int(mode)?, int(mode + 1)?.unsigned_abs());
         let &[first, second, _] = input.sizes.as_slice() else { return None };
         let (batch, steps) = if is_set(mode + 4) { (first, second) } else { (second, first) };
         let step_bytes = batch * hidden * input.dtype.bytes();
         Some(Self {
-            gates: if cell == LSTM {
+            gates: if kind == LSTM {
                 4
-            } else if cell == GRU {
+            } else if kind == GRU {
                 3
             } else {
                 1
             },
-            beside_gates: u64::from(cell == LSTM || cell == GRU),
+            beside_gates: u64::from(kind == LSTM || kind == GRU),
             layers: int(mode + 3)?.unsigned_abs(),
             directions: 1 + u64::from(is_set(mode + 7)),
             state_bytes: steps * step_bytes,

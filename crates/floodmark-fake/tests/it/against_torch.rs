@@ -11,7 +11,7 @@ fn is_a_guess(op: &str) -> bool {
 }
 
 fn calls() -> Vec<Recorded> {
-    CALLS.lines().map(|line| Recorded::parse(line).unwrap()).collect()
+    CALLS.lines().map(|line| Recorded::parse(line).expect("the fixture is whole")).collect()
 }
 
 #[test]
@@ -35,7 +35,7 @@ fn convolutions_come_near() {
         off += call.expected(&machine).abs_diff(call.peak);
         whole += call.peak;
     }
-    assert!(whole > 0 && off * 100 < whole * 15, "off by {off} of {whole} bytes");
+    assert!(whole > 0 && off * 100 < whole * 5, "off by {off} of {whole} bytes");
 }
 
 #[test]
