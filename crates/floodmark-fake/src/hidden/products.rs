@@ -11,7 +11,8 @@ pub(super) fn rule(op: &str) -> Option<Rule> {
         "bmm" => Some(bmm),
         "addmm" | "addmm_" | "_addmm_activation" | "addmv" | "addmv_" => Some(addmm),
         "baddbmm" | "baddbmm_" | "addbmm" | "addbmm_" => Some(baddbmm),
-        "mv" | "dot" | "vdot" | "addr" => Some(vectors),
+        "linear" => Some(linear),
+        "matmul" | "mv" | "dot" | "vdot" | "addr" => Some(vectors),
         "_scaled_mm" => Some(scaled),
         _ => None,
     }
@@ -35,6 +36,15 @@ fn baddbmm(call: &Call<'_>, needs: &mut Needs) {
 
 fn vectors(call: &Call<'_>, needs: &mut Needs) {
     workspace(call.machine, needs);
+}
+
+/// Whole in inference mode, where nothing takes it apart: input, weight, bias.
+fn linear(call: &Call<'_>, needs: &mut Needs) {
+    if call.tensor(2).is_some_and(is_row) {
+        lt_workspaces(call.machine, needs);
+    } else {
+        workspace(call.machine, needs);
+    }
 }
 
 /// A bias of one dimension is added by cuBLASLt.
@@ -157,6 +167,15 @@ mod tests {
         assert_eq!(of((2, 4)), [(32 * MIB, Stays::Thread), (MIB, Stays::Call)]);
         assert_eq!(of((2, 11)), [(32 * MIB, Stays::Thread), (MIB, Stays::Thread)]);
         assert_eq!(of((2, 15)), [(MIB, Stays::Call)]);
+    }
+
+    #[test]
+    fn a_whole_linear_has_workspaces_too() {
+        let matrix = cuda(DType::F32, &[64, 64]);
+        let args = vec![matrix.clone().into(), matrix.into(), cuda(DType::F32, &[64]).into()];
+        let found: Vec<u64> =
+            Made::new("aten::linear", args).hidden().iter().map(|part| part.bytes).collect();
+        assert_eq!(found, [32 * MIB, MIB]);
     }
 
     #[test]

@@ -10,8 +10,14 @@ const MOST_THREADS: u64 = 512;
 const WARP: u64 = 32;
 const FEWEST_VALUES: u64 = 16;
 const MOST_VALUES: u64 = 256;
-/// Of a multiprocessor: 7.5, 8.6 and 8.9 have fewer.
-const RESIDENT_THREADS: u64 = 2048;
+/// The threads that a multiprocessor holds, by its compute capability.
+fn resident_threads(capability: u32) -> u64 {
+    match capability {
+        75 => 1024,
+        86..=89 | 120.. => 1536,
+        _ => 2048,
+    }
+}
 
 /// A reduction of a tensor over some of its dimensions.
 #[derive(Debug)]
@@ -127,7 +133,7 @@ impl Plan {
         let values = self.inputs.div_ceil(step_in);
         step_out = step_out.max(1);
         let grid = (self.outputs / self.vector).div_ceil(step_out);
-        let blocks = RESIDENT_THREADS / (self.width * self.height);
+        let blocks = resident_threads(machine.capability) / (self.width * self.height);
         let target = u64::from(machine.multiprocessors) * blocks;
         if values < MOST_VALUES || grid > target {
             return 0;
@@ -176,6 +182,14 @@ mod tests {
     fn rows_need_none() {
         assert_eq!(buffer(&cuda(DType::F32, &[8192, 768]), &[1], 4), 0);
         assert_eq!(buffer(&cuda(DType::F32, &[64, 1 << 22]), &[1], 4), 8192);
+    }
+
+    #[test]
+    fn a_smaller_multiprocessor_holds_fewer_threads() {
+        let input = cuda(DType::F32, &[8192, 768]);
+        let small = Machine { capability: 75, multiprocessors: 40, ..h200() };
+        let found = Reduction { input: &input, dims: &[], carried: 4 }.buffer_bytes(&small);
+        assert_eq!(found, 4 * 80);
     }
 
     #[test]
