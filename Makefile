@@ -76,6 +76,10 @@ gpu: $(UNPACKED) ## Check and measure on a CUDA device
 	PYTHONPATH=$(UNPACKED) $(BIN)/python bench/gpu_check.py --results $(RESULTS)
 	PYTHONPATH=$(UNPACKED) $(BIN)/python bench/overhead.py --device cuda --results $(RESULTS)
 
+.PHONY: fake-hidden
+fake-hidden: $(UNPACKED) ## Compare what kernels take inside, on a GPU that is not there, with the rules for fake tensors
+	PYTHONPATH=$(UNPACKED) $(BIN)/python bench/fake_hidden.py
+
 .PHONY: phantom-matrix
 phantom-matrix: $(UNPACKED) ## Run training scripts of many libraries on a GPU that is not there
 	$(BIN)/python bench/phantom_matrix.py --floodmark $(UNPACKED) --results $(RESULTS)

@@ -16,7 +16,7 @@ const SMALL_WINDOW: u64 = 16;
 const MOST_PARTS: u64 = 8 << 20;
 const MANY_PIXELS: u64 = 784;
 const HALF_CHANNELS: u64 = 64;
-const SMALL_IMAGE: u64 = 112 * 112;
+const FEW_PLACES: u64 = 150_000;
 
 pub(super) fn rule(op: &str) -> Option<Rule> {
     match op {
@@ -144,8 +144,9 @@ impl<'a> Convolution<'a> {
 
     /// In fp32 some kernels for 64 channels write the output as it is to lie.
     fn writes_in_place(&self) -> bool {
-        let is_small = self.output.sizes[1] > HALF_CHANNELS || self.pixels() <= SMALL_IMAGE;
-        self.is_f32() && !self.is_transposed && self.input.sizes[1] == HALF_CHANNELS && is_small
+        let fits = self.output.sizes[1] > HALF_CHANNELS
+            || self.input.sizes[0] * self.pixels() <= FEW_PLACES;
+        self.is_f32() && !self.is_transposed && self.input.sizes[1] == HALF_CHANNELS && fits
     }
 
     /// Nothing where a place is used alone and 64 channels are given.
@@ -195,9 +196,9 @@ impl<'a> Convolution<'a> {
         self.input.dtype == DType::F32
     }
 
-    /// In fp32, a side of few channels is not multiplied as it lies.
+    /// In fp32, an input of few channels is not multiplied as it lies.
     fn is_narrow(&self) -> bool {
-        self.is_f32() && self.input.sizes[1].min(self.output.sizes[1]) <= 32
+        self.is_f32() && self.input.sizes[1] <= 32
     }
 
     /// The bytes of a copy of a tensor that does not lie as the others do.
