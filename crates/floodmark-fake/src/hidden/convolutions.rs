@@ -1,6 +1,9 @@
 //! Convolutions: cuDNN works with channels last, and takes copies of what lies otherwise.
 //!
-//! Plans are cuDNN's own and not all are like this; `bench/results/fake-hidden.md` says how far off this is.
+//! Plans are cuDNN's own and not all are like this; `bench/results/fake-hidden.md` says how far off this is on
+//! the networks on which the constants here were chosen. On others the bytes off, of all that convolutions took
+//! inside, were: ResNet-34 1 % in bf16 and 11 % in fp32, a U-Net of 96 channels 1 % and 3 %, DenseNet-121 in fp32
+//! 28 %, ResNeXt-50 in bf16 49 % (groups), ConvNeXt-S in bf16 73 % (channels by themselves).
 
 use super::images::{is_channels_last, lies_channels_last};
 use super::reduce::Reduction;

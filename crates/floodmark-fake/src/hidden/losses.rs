@@ -11,7 +11,6 @@ pub(super) fn rule(op: &str) -> Option<Rule> {
         "_safe_softmax" => Some(safe_softmax),
         "mse_loss" | "smooth_l1_loss" => Some(reduced_in_place),
         "binary_cross_entropy_with_logits" => Some(cross_entropy_with_logits),
-        "_cudnn_ctc_loss" => Some(ctc),
         _ => None,
     }
 }
@@ -45,13 +44,6 @@ fn cross_entropy_with_logits(call: &Call<'_>, needs: &mut Needs) {
     let Some(input) = call.tensor(0) else { return };
     let is_reduced = !matches!(call.args.get(4), Some(Value::Int(NONE)));
     needs.call("parts of the loss of each element", input.bytes() * (1 + u64::from(is_reduced)));
-}
-
-/// Probabilities of twice the labels and their blanks.
-fn ctc(call: &Call<'_>, needs: &mut Needs) {
-    if let Some(input) = call.tensor(0) {
-        needs.call("cuDNN workspace", input.bytes() * 17);
-    }
 }
 
 #[cfg(test)]
