@@ -36,12 +36,10 @@ LINKED_BY_NOBODY = {"floodmark-phantom"}
 # Which crates may use a library. A name that ends in `*` stands for all that begin like it.
 ROOMS = {
     "arrow-*": {"floodmark-trace", "floodmark-python"},
-    "flate2": {"floodmark-snapshot"},
+    "flate2": {"floodmark-snapshot", "floodmark-export"},
     "zstd": {"floodmark-snapshot", "floodmark-trace"},
     "pyo3*": {"floodmark-modes", "floodmark-python"},
     "parquet": {"floodmark-export"},
-    "inferno": {"floodmark-export"},
-    "plotters": {"floodmark-export"},
     "clap": {"floodmark"},
     "indicatif": {"floodmark"},
     "anyhow": {"floodmark"},

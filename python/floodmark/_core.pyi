@@ -28,6 +28,7 @@ __all__ = [
     "base",
     "begin_phase",
     "define_label",
+    "draw",
     "end_phase",
     "ended_steps",
     "forget_module",
@@ -251,6 +252,16 @@ class Trace:
     def oom(self, *, device: str | None, top: int | None) -> Oom: ...
     def advise(self, *, device: str | None) -> Advice: ...
     def estimate(self) -> Estimate: ...
+    def export(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        to: str | None = None,
+        device: str | None = None,
+        layers: str | None = None,
+        max_events: int | None = None,
+        fragmentation: bool = True,
+    ) -> bytes | None: ...
     def summary(self) -> str: ...
     def summary_text(self) -> str: ...
     def header(self) -> str: ...
@@ -259,6 +270,7 @@ def phantom_image() -> bytes:
     """The bytes of the phantom GPU's library, to be loaded before torch is."""
 
 def main(args: list[str], python: str) -> int | RunPlan | EstimatePlan: ...
+def draw(chart: str, to: str) -> bytes: ...
 def start(
     path: str | os.PathLike[str],
     *,

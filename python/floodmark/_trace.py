@@ -371,6 +371,22 @@ class Trace:
         """What `floodmark estimate` prints at its end, as a value."""
         return Estimate(self._core.estimate())
 
+    def export(
+        self,
+        path: str | os.PathLike[str],
+        to: str | None = None,
+        *,
+        device: str | None = None,
+        max_events: int | None = None,
+    ) -> None:
+        """What `floodmark export` writes: the trace in the format of another tool.
+
+        `to` is "speedscope", "timeline", "svg", "png", "csv", "csv-steps", "collapsed",
+        "flamegraph" or "torch-snapshot"; it may be left out where the name of the file tells it:
+        `.svg`, `.png`, `.csv`, `.speedscope.json`, `.flamegraph.svg`, ….
+        """
+        self._core.export(os.fspath(path), to=to, device=device, max_events=max_events)
+
     def end(self, device: str | None = None) -> Moment:
         """The end of the recording."""
         return Moment(self, "end", device)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import re
-from importlib.util import find_spec
+import struct
 
 import pytest
 import torch
@@ -41,18 +41,22 @@ def example() -> str:
     lines = re.findall(r"^ +>>> ?(.*)$", text, re.MULTILINE)
     assert lines[-1] == "mem_tracker.show_traces()"
     assert len(lines) == 14
-    # Drawing has its own tests.
-    return "\n".join(lines[:-1]) + "\n"
+    return "\n".join(lines) + "\n"
 
 
 def tracked(programs, start: str, which: str, code: str | None = None) -> tuple[dict, list[str]]:
-    source = start + which + MODEL + (code or example()) + TELL
+    code = code or example()
+    if which == ORIGINAL:
+        # It draws with matplotlib.
+        code = code.replace("mem_tracker.show_traces()", "")
+    source = start + which + MODEL + code + TELL
     done = programs.run(source)
     return json.loads(done.stderr.splitlines()[-1]), done.stdout.splitlines()
 
 
 def read(lines: list[str]) -> dict[str, float]:
     """A printed summary, in the original's layout."""
+    lines = [line for line in lines if not line.startswith("wrote `")]
     assert lines[0] == lines[-1] == RULE
     assert re.fullmatch(r"The number of alloc retries are: \d+", lines[1])
     assert re.fullmatch(r"Top \d+ ops that generates memory are:", lines[2])
@@ -135,6 +139,7 @@ base = sum(t.untyped_storage().nbytes() for t in [*net.parameters(), input])
 print((base + profiled(step)[0]) / 2**20)
 """
     ours, lines = tracked(programs, ON_THE_CPU + PROFILED, IMPORT, without_cuda(example()) + after)
+    assert sum(line.startswith("wrote") for line in lines) == 4
     assert len(read(lines[:-1])) == 20
     levels = [level for _, level in ours["allocated"]]
     # After an operator its own temporaries are gone: the profiler may have seen a little more.
@@ -188,31 +193,37 @@ def test_a_file_that_is_not_data_is_refused_and_not_run(tmp_path, monkeypatch, c
     assert not (tmp_path / "ran").exists()
 
 
-def test_drawing_without_matplotlib_says_what_to_do(programs):
-    source = "import sys\nsys.modules['matplotlib'] = None\n" + IMPORT
-    done = programs.python("-c", source + "MemoryTracker().show_traces()")
-    assert done.returncode == 1
-    assert "pip install matplotlib" in done.stderr
+PICTURES = ["memory", "allocated_memory", "active_memory", "reserved_memory"]
 
 
-@pytest.mark.skipif(find_spec("matplotlib") is None, reason="needs matplotlib")
-def test_the_whole_example_draws_four_figures(programs):
-    code = without_cuda(example()) + "import matplotlib\nmatplotlib.use('Agg')\n"
-    code += "mem_tracker.show_traces()\nimport matplotlib.pyplot as plt\n"
-    code += """
-figures = [plt.figure(number).axes[0] for number in plt.get_fignums()]
-print([[line.get_label() for line in figure.lines] for figure in figures])
-assert list(figures[1].lines[0].get_ydata()) == [
-    level for _, level in mem_tracker.memories_allocated.values()
-]
-"""
-    _, lines = tracked(programs, ON_THE_CPU, IMPORT, code)
-    markers = ["fw_start", "fw_bw_boundary"]
-    kinds = ["allocated_memory", "active_memory", "reserved_memory"]
-    assert json.loads(lines[-1].replace("'", '"')) == [
-        kinds + markers,
-        *([kind, *markers] for kind in kinds),
-    ]
+def size_of(png: bytes) -> tuple[int, int]:
+    assert png.startswith(b"\x89PNG\r\n\x1a\n")
+    assert png.endswith(b"IEND\xaeB`\x82")
+    return struct.unpack(">II", png[16:24])
+
+
+def test_the_whole_example_draws_four_pictures(programs):
+    _, lines = tracked(programs, ON_THE_CPU, IMPORT, without_cuda(example()))
+    wrote = [line.split("`")[1] for line in lines if line.startswith("wrote")]
+    assert wrote == [f"memory_tracker.{name}.png" for name in PICTURES]
+    pictures = [(programs.folder / name).read_bytes() for name in wrote]
+    assert {size_of(picture) for picture in pictures} == {(2200, 1080)}
+    # All together have a legend of three; each alone has its own.
+    assert len(set(pictures)) == 4
+
+
+def test_pictures_of_a_file_lie_beside_it(tmp_path, capsys):
+    network = torch.nn.Linear(4, 4)
+    tracker = MemoryTracker()
+    tracker.start_monitor(network)
+    network(torch.randn(2, 4))
+    tracker.stop()
+    tracker.save_stats(tmp_path / "stats.pickle")
+    other = MemoryTracker()
+    other.show_traces(tmp_path / "stats.pickle")
+    assert other.memories_allocated == tracker.memories_allocated
+    found = {path.name for path in tmp_path.iterdir()}
+    assert found == {"stats.pickle", *(f"stats.{name}.png" for name in PICTURES)}
 
 
 def test_start_and_stop_come_in_pairs():

@@ -7,6 +7,8 @@
 use floodmark_trace::{Bytes, Device, Event, Subject, Trace};
 use hashbrown::HashSet;
 
+use crate::curve::Levels;
+
 /// The totals of one device after some number of events.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Level {
@@ -66,6 +68,12 @@ impl Level {
 
     pub(crate) fn reserved(&self) -> Option<Bytes> {
         self.reserved.map(Bytes)
+    }
+
+    /// The totals, as they are shown.
+    pub(crate) fn levels(&self, seconds: f64) -> Levels {
+        let (allocated, active, reserved) = (self.allocated(), self.active(), self.reserved());
+        Levels { seconds, allocated, active, reserved }
     }
 
     /// Takes one more event into account; those of other devices change nothing.

@@ -10,6 +10,7 @@
 //! - [`estimate()`]: whether a program fits on the card that it was not run on.
 //! - [`idle()`], [`stale_gradients()`], [`optimizer_temporaries()`]: what was there at a moment and might
 //!   not have been; with the ids of the allocations, for whoever asks what would be without them.
+//! - [`layers()`]: what each layer of a model did to memory; [`curve()`]: how the levels moved.
 //! - [`summary()`]: the whole recording in a few numbers.
 //! - [`Context`]: in which step and phase each allocation was made; [`category`]: what it is.
 //! - [`Moment`]: the levels of a device at its peak, at a failed request, at the end, at a time.
@@ -19,10 +20,13 @@ mod align;
 mod at;
 mod avoidable;
 mod context;
+mod curve;
 mod diff;
 mod estimate;
 mod fragmentation;
 mod idle;
+mod layer_runs;
+mod layers;
 mod leaks;
 mod level;
 mod lifetime;
@@ -54,10 +58,12 @@ pub use at::{At, NotAMoment};
 pub use avoidable::{Avoidable, optimizer_temporaries, stale_gradients};
 pub use categories::category;
 pub use context::{Context, Phase};
+pub use curve::{Curve, Levels, Marker, MarkerKind, Stretch, curve, levels, levels_at_steps};
 pub use diff::{Both, Diff, DiffDetail, DiffError, DiffRow, Limit, Peaks, Total, diff};
 pub use estimate::{DeviceEstimate, Estimate, estimate};
 pub use fragmentation::{Fragmentation, FragmentationAt, FragmentationReport};
 pub use idle::{Idle, IdleLine, idle};
+pub use layers::{Layer, LayerEvent, LayerEventKind, LayerQuestion, LayerSource, Layers, layers};
 pub use leaks::{Leak, Leaks, leaks};
 pub use moment::{Moment, Request, default_device, moment};
 pub use oom::{OomClass, OomReport, Proof, oom};

@@ -211,7 +211,7 @@ fn event_before(after: u32) -> Option<usize> {
 }
 
 /// Blocks from before the recording lie at its beginning: no moment is before them.
-fn base_events(trace: &Trace) -> usize {
+pub(crate) fn base_events(trace: &Trace) -> usize {
     let is_base = |subject: &Subject| {
         if let Subject::Alloc(id) = subject {
             return trace.allocations[id.index()].before_recording;

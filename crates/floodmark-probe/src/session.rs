@@ -269,6 +269,13 @@ pub struct LabelledTensor {
     pub label: u32,
 }
 
+/// Device type, device index, address, label.
+impl From<(String, i32, u64, u32)> for LabelledTensor {
+    fn from((kind, index, addr, label): (String, i32, u64, u32)) -> Self {
+        Self { device: Device::of_torch(&kind, index), addr, label }
+    }
+}
+
 /// Says what tensors are called.
 pub fn label(tensors: &[LabelledTensor]) {
     for tensor in tensors {
@@ -303,6 +310,14 @@ pub struct BaseBlock {
     pub requested: u64,
     /// A segment, not a block.
     pub is_segment: bool,
+}
+
+/// Device type, device index, address, size, requested size, is it a segment.
+impl From<(String, i32, u64, u64, u64, bool)> for BaseBlock {
+    fn from(told: (String, i32, u64, u64, u64, bool)) -> Self {
+        let (kind, index, addr, bytes, requested, is_segment) = told;
+        Self { device: Device::of_torch(&kind, index), addr, bytes, requested, is_segment }
+    }
 }
 
 /// Tells of blocks from before.

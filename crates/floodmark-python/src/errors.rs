@@ -4,8 +4,8 @@ use std::error::Error;
 use std::fmt::Write;
 use std::path::Path;
 
-use floodmark::{GpuError, OpenError};
-use floodmark_analysis::{DiffError, QuestionError, SimulationError};
+use floodmark::{ExportError, GpuError, OpenError};
+use floodmark_analysis::SimulationError;
 use floodmark_probe::StartError;
 use floodmark_trace::Hint;
 use pyo3::exceptions::{PyException, PyFileNotFoundError, PyOSError, PyRuntimeError, PyValueError};
@@ -51,11 +51,7 @@ pub(crate) fn from_open(path: &Path, error: &OpenError) -> PyErr {
     let text = format!("`{}`: {}", path.display(), message(error));
     match error {
         OpenError::Missing => PyFileNotFoundError::new_err(text),
-        // Python's own classes: PermissionError, IsADirectoryError, ….
-        OpenError::Io(source) => match source.raw_os_error() {
-            Some(number) => PyOSError::new_err((number, text)),
-            None => PyOSError::new_err(text),
-        },
+        OpenError::Io(source) => from_os(source, text),
         OpenError::Snapshot(_) => SnapshotError::new_err(text),
         _ => FloodmarkError::new_err(text),
     }
@@ -64,7 +60,7 @@ pub(crate) fn from_open(path: &Path, error: &OpenError) -> PyErr {
 pub(crate) fn from_simulation(error: &SimulationError) -> PyErr {
     match error {
         SimulationError::Config(_) => PyValueError::new_err(message(error)),
-        _ => FloodmarkError::new_err(message(error)),
+        _ => from_ours(error),
     }
 }
 
@@ -72,24 +68,33 @@ pub(crate) fn from_gpu(error: &GpuError) -> PyErr {
     PhantomError::new_err(message(error))
 }
 
-pub(crate) fn from_question(error: &QuestionError) -> PyErr {
+/// What is none of Python's own.
+pub(crate) fn from_ours(error: &(impl Error + Hint)) -> PyErr {
     FloodmarkError::new_err(message(error))
 }
 
-pub(crate) fn from_diff(error: &DiffError) -> PyErr {
-    FloodmarkError::new_err(message(error))
+pub(crate) fn from_export(error: &ExportError) -> PyErr {
+    match error {
+        ExportError::Io(source) => from_os(source, message(error)),
+        _ => from_ours(error),
+    }
+}
+
+/// Python's own classes: `PermissionError`, `IsADirectoryError`, ….
+fn from_os(source: &std::io::Error, text: String) -> PyErr {
+    match source.raw_os_error() {
+        Some(number) => PyOSError::new_err((number, text)),
+        None => PyOSError::new_err(text),
+    }
 }
 
 pub(crate) fn from_start(error: &StartError) -> PyErr {
     match error {
         StartError::AlreadyRunning => PyRuntimeError::new_err(message(error)),
         StartError::File { source, .. } | StartError::Journal { source, .. } => {
-            match source.raw_os_error() {
-                Some(number) => PyOSError::new_err((number, message(error))),
-                None => PyOSError::new_err(message(error)),
-            }
+            from_os(source, message(error))
         }
-        other => FloodmarkError::new_err(message(other)),
+        other => from_ours(other),
     }
 }
 

@@ -30,7 +30,7 @@ mod _core {
         start, step, stop, strings_to_prove_with, update_header, use_slow_stacks,
     };
     #[pymodule_export]
-    use super::trace::{Report, Trace};
+    use super::trace::{Report, Trace, draw};
     #[pymodule_export]
     use floodmark_modes::{Functions, Operators};
 

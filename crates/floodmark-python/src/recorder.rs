@@ -93,16 +93,7 @@ pub(crate) fn prove(
     codes: Vec<(usize, usize, usize, usize, u32)>,
     strings: (usize, usize, usize, usize),
 ) -> Option<String> {
-    let codes = codes
-        .into_iter()
-        .map(|(addr, file, name, line_table, first_line)| CodeFacts {
-            addr,
-            file,
-            name,
-            line_table,
-            first_line,
-        })
-        .collect();
+    let codes = codes.into_iter().map(CodeFacts::from).collect();
     let (ascii, latin, two, four) = strings;
     let strings = StrFacts { ascii, latin, two, four };
     let evidence = Evidence { minor_version, frames, codes, strings };
@@ -158,23 +149,10 @@ pub(crate) fn define_label(
     Ok(floodmark_probe::define_label(*category, name, shape, dtype))
 }
 
-fn device(kind: &str, index: i32) -> Device {
-    match kind {
-        "cpu" => Device::CPU,
-        _ => Device::cuda(i8::try_from(index).unwrap_or(0)),
-    }
-}
-
 /// Says what tensors are called: device type, device index, address, label.
 #[pyfunction]
 pub(crate) fn label(tensors: Vec<(String, i32, u64, u32)>) {
-    let tensors: Vec<LabelledTensor> = tensors
-        .into_iter()
-        .map(|(kind, index, addr, label)| {
-            let device = device(&kind, index);
-            LabelledTensor { device, addr, label }
-        })
-        .collect();
+    let tensors: Vec<_> = tensors.into_iter().map(LabelledTensor::from).collect();
     floodmark_probe::label(&tensors);
 }
 
@@ -188,7 +166,9 @@ impl LabelSet {
     #[new]
     #[expect(clippy::needless_pass_by_value, reason = "extracted from a Python list")]
     fn new(labels: Vec<(String, i32, u32)>) -> Self {
-        Self(labels.iter().map(|(kind, index, label)| (device(kind, *index), *label)).collect())
+        let placed =
+            labels.iter().map(|(kind, index, label)| (Device::of_torch(kind, *index), *label));
+        Self(placed.collect())
     }
 
     /// Where they are now, in the same order; 0 for one that is not there.
@@ -200,18 +180,8 @@ impl LabelSet {
 
 /// Tells of blocks from before: device type and index, address, size, requested size, is it a segment.
 #[pyfunction]
-#[expect(clippy::needless_pass_by_value, reason = "extracted from a Python list")]
 pub(crate) fn base(blocks: Vec<(String, i32, u64, u64, u64, bool)>) {
-    let blocks: Vec<BaseBlock> = blocks
-        .iter()
-        .map(|(kind, index, addr, bytes, requested, is_segment)| BaseBlock {
-            device: device(kind, *index),
-            addr: *addr,
-            bytes: *bytes,
-            requested: *requested,
-            is_segment: *is_segment,
-        })
-        .collect();
+    let blocks: Vec<_> = blocks.into_iter().map(BaseBlock::from).collect();
     floodmark_probe::base(&blocks);
 }
 

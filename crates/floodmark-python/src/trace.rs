@@ -1,13 +1,15 @@
 //! Traces and reports as Python objects.
 
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch, StringArray, StructArray, UInt64Array};
 use arrow_schema::{DataType, Field, Schema};
-use floodmark_allocator::TorchVersion;
+use floodmark::{ExportOptions, Format, export_trace};
 use floodmark_analysis::{
-    Question, SimulationQuestion, advise, diff, estimate, leaks, oom, report, simulation, summary,
+    LayerSource, Question, SimulationQuestion, advise, diff, estimate, leaks, oom, report,
+    simulation, summary,
 };
 use floodmark_trace::{Bytes, Device};
 use pyo3::exceptions::PyValueError;
@@ -15,7 +17,7 @@ use pyo3::prelude::*;
 use pyo3_arrow::ffi::{ArrayIterator, to_stream_pycapsule};
 
 use crate::answers::{Advice, Diff, Estimate, Leaks, Oom, Simulation};
-use crate::errors::{from_diff, from_open, from_question, from_simulation, wrong_argument};
+use crate::errors::{from_export, from_open, from_ours, from_simulation, wrong_argument};
 
 /// A trace, open for reading.
 #[pyclass(frozen, module = "floodmark._core")]
@@ -43,7 +45,7 @@ impl Trace {
         torch_frames: bool,
     ) -> PyResult<Report> {
         let question = question(by, at, device, top, torch_frames)?;
-        let answer = py.detach(|| report(&self.0, &question)).map_err(|e| from_question(&e))?;
+        let answer = py.detach(|| report(&self.0, &question)).map_err(|e| from_ours(&e))?;
         Ok(Report(Arc::new(answer)))
     }
 
@@ -62,7 +64,7 @@ impl Trace {
     ) -> PyResult<Diff> {
         let question = question(by, at, device, top, torch_frames)?;
         let other = Arc::clone(&other.get().0);
-        let answer = py.detach(|| diff(&self.0, &other, &question)).map_err(|e| from_diff(&e))?;
+        let answer = py.detach(|| diff(&self.0, &other, &question)).map_err(|e| from_ours(&e))?;
         Ok(Diff(answer))
     }
 
@@ -70,7 +72,7 @@ impl Trace {
     #[pyo3(signature = (*, device, top))]
     fn leaks(&self, py: Python<'_>, device: Option<&str>, top: Option<usize>) -> PyResult<Leaks> {
         let device = device.map(parse_device).transpose()?;
-        let answer = py.detach(|| leaks(&self.0, device, top)).map_err(|e| from_question(&e))?;
+        let answer = py.detach(|| leaks(&self.0, device, top)).map_err(|e| from_ours(&e))?;
         Ok(Leaks(answer))
     }
 
@@ -89,7 +91,7 @@ impl Trace {
             device: device.map(parse_device).transpose()?,
             alloc_confs,
             memory: memory.map(Bytes),
-            torch: torch.map(parse_torch).transpose()?,
+            torch: torch.map(|text| parse(text, "no version of torch", "`2.11`")).transpose()?,
             sweeps: sweep,
         };
         let answer = py.detach(|| simulation(&self.0, &question));
@@ -100,7 +102,7 @@ impl Trace {
     #[pyo3(signature = (*, device, top))]
     fn oom(&self, py: Python<'_>, device: Option<&str>, top: Option<usize>) -> PyResult<Oom> {
         let device = device.map(parse_device).transpose()?;
-        let answer = py.detach(|| oom(&self.0, device, top)).map_err(|e| from_question(&e))?;
+        let answer = py.detach(|| oom(&self.0, device, top)).map_err(|e| from_ours(&e))?;
         Ok(Oom(answer))
     }
 
@@ -108,14 +110,35 @@ impl Trace {
     #[pyo3(signature = (*, device))]
     fn advise(&self, py: Python<'_>, device: Option<&str>) -> PyResult<Advice> {
         let device = device.map(parse_device).transpose()?;
-        let answer = py.detach(|| advise(&self.0, device)).map_err(|e| from_question(&e))?;
+        let answer = py.detach(|| advise(&self.0, device)).map_err(|e| from_ours(&e))?;
         Ok(Advice(answer))
     }
 
     /// Says whether the program fits on the card that it was not run on.
     fn estimate(&self, py: Python<'_>) -> PyResult<Estimate> {
-        let answer = py.detach(|| estimate(&self.0)).map_err(|e| from_question(&e))?;
+        let answer = py.detach(|| estimate(&self.0)).map_err(|e| from_ours(&e))?;
         Ok(Estimate(answer))
+    }
+
+    /// Writes it in the format of another tool; without a path, the bytes come back.
+    #[pyo3(signature = (path=None, *, to=None, device=None, layers=None, max_events=None, fragmentation=true))]
+    #[expect(clippy::too_many_arguments, reason = "each is a keyword on the Python side")]
+    fn export(
+        &self,
+        py: Python<'_>,
+        path: Option<PathBuf>,
+        to: Option<&str>,
+        device: Option<&str>,
+        layers: Option<String>,
+        max_events: Option<usize>,
+        fragmentation: bool,
+    ) -> PyResult<Option<Vec<u8>>> {
+        let format = Format::choose(to, path.as_deref()).map_err(wrong_argument)?;
+        let device = device.map(parse_device).transpose()?;
+        let layers = layers.map_or_else(LayerSource::default, LayerSource::Phases);
+        let options = ExportOptions { device, layers, max_events, fragmentation };
+        py.detach(|| export_trace(&self.0, format, &options, path.as_deref()))
+            .map_err(|error| from_export(&error))
     }
 
     /// What happened, in numbers, as JSON.
@@ -148,14 +171,18 @@ fn question(
 }
 
 fn parse_device(text: &str) -> PyResult<Device> {
-    let wrong =
-        |()| PyValueError::new_err(format!("no such device: `{text}`; try `cuda:0` or `cpu`"));
-    text.parse().map_err(wrong)
+    parse(text, "no such device", "`cuda:0` or `cpu`")
 }
 
-fn parse_torch(text: &str) -> PyResult<TorchVersion> {
-    let wrong = |()| PyValueError::new_err(format!("no version of torch: `{text}`; try `2.11`"));
-    text.parse().map_err(wrong)
+fn parse<T: FromStr>(text: &str, wrong: &str, right: &str) -> PyResult<T> {
+    let error = |_| PyValueError::new_err(format!("{wrong}: `{text}`; try {right}"));
+    text.parse().map_err(error)
+}
+
+/// Draws a chart that is described in JSON, as `png` or `svg`.
+#[pyfunction]
+pub(crate) fn draw(py: Python<'_>, chart: &str, to: &str) -> PyResult<Vec<u8>> {
+    py.detach(|| floodmark::draw(chart, to)).map_err(wrong_argument)
 }
 
 /// An answer.

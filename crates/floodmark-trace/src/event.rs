@@ -188,6 +188,11 @@ impl Device {
         self.kind == 0
     }
 
+    /// The device of a type and index as torch's Python has them: the CPU, or else a CUDA device.
+    pub fn of_torch(kind: &str, index: i32) -> Self {
+        if kind == "cpu" { Self::CPU } else { Self::cuda(i8::try_from(index).unwrap_or(0)) }
+    }
+
     /// The same device under the one index that we store: the CPU is always −1.
     #[must_use]
     pub fn canonical(self) -> Self {

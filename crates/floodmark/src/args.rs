@@ -4,10 +4,12 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand};
 use floodmark_allocator::TorchVersion;
 use floodmark_analysis::{At, By, Limit};
 use floodmark_trace::{Bytes, Device};
+
+use crate::format::Format;
 
 pub(crate) use crate::args_estimate::{EngineName, EstimateArgs, FitArgs, GpusArgs, PhantomArgs};
 
@@ -187,28 +189,12 @@ pub(crate) struct LeaksArgs {
     pub(crate) json: bool,
 }
 
-/// A format of another tool.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
-    /// A memory snapshot of torch, for its `_memory_viz.py` and <https://pytorch.org/memory_viz>
-    TorchSnapshot,
-}
-
-impl Format {
-    /// Who reads it.
-    pub(crate) fn reader(self) -> &'static str {
-        match self {
-            Self::TorchSnapshot => "see it with `python -m torch.cuda._memory_viz trace_plot FILE`",
-        }
-    }
-}
-
 #[derive(Debug, Args)]
 pub(crate) struct ExportArgs {
     /// A `.flood` file, a torch memory snapshot, or a folder with one per rank
     pub(crate) trace: PathBuf,
     /// The format
-    #[arg(long, value_name = "FORMAT")]
+    #[arg(long, value_name = "FORMAT", value_enum)]
     pub(crate) to: Format,
     /// Where to write it; by default beside the trace
     #[arg(short, long, value_name = "FILE")]

@@ -1,18 +1,19 @@
 //! `floodmark export`: a trace in the format of another tool.
 
 use std::ffi::OsStr;
-use std::fs::OpenOptions;
+use std::fs::{self, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use floodmark_analysis::At;
-use floodmark_snapshot::write_snapshot;
+use floodmark_export::{ExportError, Options};
 use floodmark_trace::{Device, Trace};
 
-use crate::args::{ExportArgs, Format};
+use crate::args::ExportArgs;
 use crate::choose::{Chosen, Wanted, choose};
 use crate::failure::Problem;
+use crate::format::Format;
 use crate::info::plural;
 use crate::print;
 
@@ -23,23 +24,45 @@ pub(crate) fn export(args: &ExportArgs) -> Result<String> {
         .with_context(|| format!("Failed to export `{}`", path.display()))?;
     let to = args.output.clone().unwrap_or_else(|| beside(&path, args.to));
     let failed = || format!("Failed to write `{}`", to.display());
-    let mut options = OpenOptions::new();
+    let mut opening = OpenOptions::new();
     // What is there is not ours to throw away.
-    options.write(true).create_new(!args.force).create(true).truncate(true);
-    let file = match options.open(&to) {
+    opening.write(true).create_new(!args.force).create(true).truncate(true);
+    let file = match opening.open(&to) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             return Err(Problem::OutputExists).with_context(failed);
         }
         file => file.with_context(failed)?,
     };
     let mut file = BufWriter::new(file);
-    let written = match args.to {
-        Format::TorchSnapshot => write_snapshot(&trace, args.device, &mut file),
-    };
-    written.and_then(|()| file.flush()).with_context(failed)?;
+    let options = Options { device: args.device, ..Options::default() };
+    let written = args.to.write(&trace, &options, &mut file);
+    if let Err(error) = written.and_then(|()| Ok(file.flush()?)) {
+        drop(file);
+        // Half a file looks like a whole one; that it cannot be removed is the lesser problem.
+        let _ = fs::remove_file(&to);
+        return Err(error).with_context(failed);
+    }
     let allocations = plural(trace.allocations.len() as u64, "allocation");
     print::talk(&format!("wrote {allocations} to `{}`; {}\n", to.display(), args.to.reader()));
     Ok(String::new())
+}
+
+/// Writes a trace into a file, or gives back its bytes where none is named.
+pub fn export_trace(
+    trace: &Trace,
+    format: Format,
+    options: &Options,
+    path: Option<&Path>,
+) -> Result<Option<Vec<u8>>, ExportError> {
+    let Some(path) = path else {
+        let mut bytes = Vec::new();
+        format.write(trace, options, &mut bytes)?;
+        return Ok(Some(bytes));
+    };
+    let mut file = BufWriter::new(fs::File::create(path)?);
+    format.write(trace, options, &mut file)?;
+    file.flush()?;
+    Ok(None)
 }
 
 fn check_device(trace: &Trace, device: Option<Device>) -> Result<()> {
@@ -54,9 +77,6 @@ fn check_device(trace: &Trace, device: Option<Device>) -> Result<()> {
 
 /// `train.flood` becomes `train.snapshot.pickle`.
 fn beside(path: &Path, format: Format) -> PathBuf {
-    let ending = match format {
-        Format::TorchSnapshot => "snapshot.pickle",
-    };
     let mut stem = path.to_owned();
     let is_ending =
         |part: &OsStr| ["flood", "pickle", "pkl", "gz", "zst"].iter().any(|&e| part == e);
@@ -65,6 +85,6 @@ fn beside(path: &Path, format: Format) -> PathBuf {
     }
     let mut name = stem.into_os_string();
     name.push(".");
-    name.push(ending);
+    name.push(format.ending());
     PathBuf::from(name)
 }

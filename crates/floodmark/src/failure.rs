@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use anstyle::{AnsiColor, Style};
 use floodmark_analysis::{QuestionError, SimulationError};
+use floodmark_export::ExportError;
 use floodmark_trace::{Device, Hint, ReadError};
 
 use crate::gpu::GpuError;
@@ -77,6 +78,9 @@ fn hint(error: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
         return error.hint();
     }
     if let Some(error) = error.downcast_ref::<QuestionError>() {
+        return error.hint();
+    }
+    if let Some(error) = error.downcast_ref::<ExportError>() {
         return error.hint();
     }
     if let Some(error) = error.downcast_ref::<OpenError>() {

@@ -20,6 +20,7 @@ mod estimate;
 mod export;
 mod failure;
 mod fit;
+mod format;
 mod gpu;
 mod gpus;
 mod html;
@@ -47,6 +48,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use clap::Parser;
 
 pub use estimate::EstimatePlan;
+pub use export::export_trace;
+pub use floodmark_export::{ExportError, Options as ExportOptions};
+pub use format::{Format, NotAFormat, draw};
 pub use gpu::{GpuError, GpuProfile};
 pub use html::render_html;
 pub use info::render_summary;

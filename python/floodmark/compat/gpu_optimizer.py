@@ -22,10 +22,8 @@ What differs, and why it is better:
 - The CPU too: `device="cpu"`, and by itself where there is no CUDA. It caches nothing, so what is
   reserved is what is allocated, and nothing is fragmented.
 
-Levels are exact where a layer begins or ends, and so are peaks. Between two boundaries the level
-of an `alloc` or `free` event on CUDA counts blocks as multiples of 512 bytes; where the allocator
-hands out a larger block whole, it is that much too low until the next boundary. When layers run on
-several threads at once, what the others do in the meantime counts for a layer too.
+Every level is torch's own total. When layers run on several threads at once, a layer counts the
+allocations of its own thread; how high the device stood is everybody's.
 """
 
 from __future__ import annotations
@@ -36,17 +34,17 @@ import threading
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Optional
 
-from floodmark import _recorder
-from floodmark._core import __version__
-from floodmark.compat._layers import LayerWatch, Timeline, Visit
+from floodmark import _core, _recorder
 
 __all__ = ["LayerMemoryStats", "MemoryEvent", "MemoryTracer"]
 
 _MB = 1024**2
+#: In the recording a layer is a phase of this name.
+_LAYER = "floodmark layer "
 _SUMMARY_ROWS = 10
 
 
@@ -90,7 +88,9 @@ class MemoryTracer:
         self.enable_fragmentation = enable_fragmentation_tracking
         self._lock = threading.RLock()
         self._is_tracing = False
-        self._recorded: tuple[_recorder.Recorder, LayerWatch, str] | None = None
+        self._recorded: _recorder.Recorder | None = None
+        self._read: _core.Trace | None = None
+        self._present = self.device
         self._events: deque[MemoryEvent] = deque(maxlen=max_events)
         self._stats: dict[str, LayerMemoryStats] = {}
         self._peaks = (0, 0)
@@ -104,19 +104,18 @@ class MemoryTracer:
                 raise RuntimeError("this tracer traces already: one trace at a time")
             self._is_tracing = True
             self._forget()
-        device = self._present_device()
-        recorder = _recorder.trace(devices=[device], stacks=False).start()
+        self._present = self._present_device()
+        recorder = _recorder.trace(devices=[self._present], stacks=False).start()
         # A recording that somebody else began gets no marks of ours.
-        watch = None if recorder.failure else LayerWatch(model)
+        hooks = [] if recorder.failure else _mark_layers(model)
         try:
             yield self
         finally:
-            if watch is not None:
-                watch.remove()
+            for hook in hooks:
+                hook.remove()
             recorder.stop()
             with self._lock:
-                if watch is not None:
-                    self._recorded = (recorder, watch, device)
+                self._recorded = recorder if hooks else None
                 self._is_tracing = False
 
     @property
@@ -142,50 +141,40 @@ class MemoryTracer:
 
     def export_flame_graph(self, output_path: str | os.PathLike[str]) -> None:
         """Write what each layer allocated as a flame graph for https://www.speedscope.app/."""
-        frames: dict[str, int] = {}
-        samples: list[list[int]] = []
-        weights: list[int] = []
-        for event in self.events:
-            if event.event_type == "alloc":
-                stack = _around(event.layer_name)
-                samples.append([frames.setdefault(name, len(frames)) for name in stack])
-                weights.append(event.size_bytes)
-        profile = {
-            "type": "sampled",
-            "name": "Allocated by layer",
-            "unit": "bytes",
-            "startValue": 0,
-            "endValue": sum(weights),
-            "samples": samples,
-            "weights": weights,
-        }
-        written = {
-            "$schema": "https://www.speedscope.app/file-format-schema.json",
-            "shared": {"frames": [{"name": name} for name in frames]},
-            "profiles": [profile],
-            "name": "floodmark",
-            "activeProfileIndex": 0,
-            "exporter": f"floodmark {__version__}",
-        }
-        print(f"wrote `{_write(output_path, written)}`; drop it on https://www.speedscope.app/")
+        written = self._export(output_path, "speedscope")
+        if written is not None:
+            print(f"wrote `{written}`; drop it on https://www.speedscope.app/")
 
     def export_timeline(self, output_path: str | os.PathLike[str]) -> None:
         """Write events, statistics of layers and a summary as JSON."""
+        written = self._export(output_path, "timeline")
+        if written is not None:
+            print(f"wrote `{written}`")
+
+    def _export(self, path: str | os.PathLike[str], to: str) -> Path | None:
         with self._lock:
-            events, stats = self.events, self.get_layer_stats()
-            written = {
-                "events": [asdict(event) for event in events],
-                "layer_stats": {name: asdict(each) for name, each in stats.items()},
-                "summary": {
-                    "total_events": len(events),
-                    "total_layers": len(stats),
-                    "peak_allocated_mb": self._peaks[0] / _MB,
-                    "peak_reserved_mb": self._peaks[1] / _MB,
-                    "avg_fragmentation": self._average_fragmentation(),
-                    "losses": self._losses,
-                },
-            }
-        print(f"wrote `{_write(output_path, written)}`")
+            self._settle()
+            if self._read is None:
+                print("nothing was traced")
+                return None
+            target = Path(path)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            self._written(to, target)
+            return target
+
+    def _written(self, to: str, path: Path | None = None) -> bytes:
+        assert self._read is not None
+        return (
+            self._read.export(
+                path,
+                to=to,
+                device=self._present,
+                layers=_LAYER,
+                max_events=self.max_events,
+                fragmentation=self.enable_fragmentation,
+            )
+            or b""
+        )
 
     def print_summary(self) -> None:
         """Print the peaks, then the layers with the highest ones."""
@@ -214,12 +203,9 @@ class MemoryTracer:
             return self.device if ":" in self.device else f"cuda:{torch.cuda.current_device()}"
         return "cpu"
 
-    def _average_fragmentation(self) -> float:
-        ratios = [event.fragmentation_ratio for event in self._events]
-        return sum(ratios) / len(ratios) if ratios else 0.0
-
     def _forget(self) -> None:
         self._drop_recording()
+        self._read = None
         self._events.clear()
         self._stats = {}
         self._peaks = (0, 0)
@@ -227,60 +213,46 @@ class MemoryTracer:
 
     def _drop_recording(self) -> None:
         recorded, self._recorded = self._recorded, None
-        if recorded is not None and recorded[0].path is not None:
+        if recorded is not None and recorded.path is not None:
             with suppress(OSError):
-                recorded[0].path.unlink()
+                recorded.path.unlink()
 
     def _settle(self) -> None:
-        """Work out what was recorded, when somebody first asks: tracing itself stays cheap."""
+        """Ask what was recorded, when somebody first wants to know: tracing itself stays cheap."""
         if self._recorded is None:
             return
-        timeline = Timeline(*self._recorded)
+        trace = self._recorded.trace
         self._drop_recording()
-        self._peaks = (timeline.peak_allocated, timeline.peak_reserved)
-        self._losses = timeline.losses
-        kept = self.enable_fragmentation
-        self._events.extend(
-            MemoryEvent(
-                each.seconds,
-                each.kind,
-                each.size,
-                each.layer,
-                each.allocated,
-                each.reserved,
-                each.ratio if kept else 0.0,
-            )
-            for each in timeline.moments
-        )
-        runs: dict[str, list[Visit]] = {}
-        for visit in timeline.visits:
-            runs.setdefault(visit.layer, []).append(visit)
-        self._stats = {name: _stats_of(name, visits, kept) for name, visits in runs.items()}
+        found = trace.summary()
+        self._losses = list(found["losses"])
+        if self._present not in [each["device"] for each in found["devices"]]:
+            return
+        self._read = trace._core
+        told = json.loads(self._written("timeline"))
+        self._events.extend(MemoryEvent(**event) for event in told["events"])
+        self._stats = {
+            name: LayerMemoryStats(**stats) for name, stats in told["layer_stats"].items()
+        }
+        summary = told["summary"]
+        self._peaks = (summary["peak_allocated_bytes"], summary["peak_reserved_bytes"])
 
 
-def _stats_of(name: str, visits: list[Visit], with_fragmentation: bool) -> LayerMemoryStats:
-    ratios = [ratio for visit in visits for ratio in visit.ratios] if with_fragmentation else []
-    return LayerMemoryStats(
-        layer_name=name,
-        peak_allocated=max(visit.peak_allocated for visit in visits),
-        peak_reserved=max(visit.peak_reserved for visit in visits),
-        total_allocations=sum(visit.allocations for visit in visits),
-        total_deallocations=sum(visit.frees for visit in visits),
-        avg_fragmentation=sum(ratios) / len(ratios) if ratios else 0.0,
-        duration_ms=sum(visit.ended - visit.began for visit in visits) * 1000,
-    )
+def _mark_layers(model: Any) -> list[Any]:
+    """Hooks that tell the recording where layers begin and end."""
+    named = [(name, module) for name, module in model.named_modules() if name]
+    hooks = []
+    for name, module in named or [(type(model).__name__, model)]:
+        hooks.append(module.register_forward_pre_hook(_begin(name)))
+        hooks.append(module.register_forward_hook(_end, always_call=True))
+    return hooks
 
 
-def _around(layer: str | None) -> list[str]:
-    """A layer and those around it, outermost first."""
-    if layer is None:
-        return ["(outside)"]
-    parts = layer.split(".")
-    return [".".join(parts[: at + 1]) for at in range(len(parts))]
+def _begin(name: str) -> Any:
+    def begin(*_: object) -> None:
+        _core.begin_phase(f"{_LAYER}{name}")
+
+    return begin
 
 
-def _write(path: str | os.PathLike[str], content: dict[str, Any]) -> Path:
-    target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(json.dumps(content))
-    return target
+def _end(*_: object) -> None:
+    _core.end_phase()

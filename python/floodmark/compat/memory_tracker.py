@@ -15,8 +15,10 @@ What differs, and why it is better:
   (`layer.backward.mm.default_3`), by autograd's own numbers. The original gives them the module
   that ran forward last.
 - After a module an operator belongs to the module around it again.
-- The CPU too, from a recording of floodmark's. It caches nothing: active and reserved are what is
-  allocated, and the numbers are there after `stop`. For a model on CUDA they are torch's counters.
+- The numbers are of floodmark's recording, and there after `stop`: no counter is read after every
+  operator. On CUDA they are torch's own totals. The CPU too: it caches nothing, so active and
+  reserved are what is allocated.
+- `show_traces` draws into files and needs no matplotlib.
 - `load` runs nothing that a file says. Files go both ways between this and the original.
 - `summary` also works after `load`, where the original prints nothing.
 - The root module gets no attribute, and hooks go away also when a forward pass raised.
@@ -24,12 +26,15 @@ What differs, and why it is better:
 
 from __future__ import annotations
 
+import csv
+import json
 import os
 import threading
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable
 from itertools import chain, pairwise
+from pathlib import Path
 from typing import Any
 
 from floodmark import _compat, _core, _recorder
@@ -97,37 +102,45 @@ class MemoryTracker:
         print("------------------------------------------------")
 
     def show_traces(self, path: str | os.PathLike[str] = "") -> None:
-        """Draw four figures with matplotlib: all together, then each. With `path`, of a file."""
-        try:
-            import matplotlib.pyplot as plt
-        except ImportError as error:
-            raise ImportError(
-                "show_traces() draws with matplotlib, which is not installed: "
-                "`pip install matplotlib`, or take the numbers from memories_allocated"
-            ) from error
+        """Draw four pictures, all together and then each, and say where they are.
+
+        With `path`, of a file of `save_stats`, and beside it; otherwise in this folder.
+        """
         if path != "":
             self.load(path)
+        beside = Path(path or "memory_tracker").with_suffix("")
         series = {
-            "allocated_memory": [level for _, level in self.memories_allocated.values()],
-            "active_memory": [level for _, level in self.memories_active.values()],
-            "reserved_memory": [level for _, level in self.memories_reserved.values()],
+            "allocated_memory": self.memories_allocated,
+            "active_memory": self.memories_active,
+            "reserved_memory": self.memories_reserved,
         }
-        self._draw(plt, series)
+        self._draw(series, f"{beside}.memory.png")
         for name, levels in series.items():
-            self._draw(plt, {name: levels})
+            self._draw({name: levels}, f"{beside}.{name}.png")
 
-    def _draw(self, plt: Any, series: dict[str, list[float]]) -> None:
-        levels = list(chain.from_iterable(series.values()))
-        ends = [min(levels, default=0.0) * 0.999, max(levels, default=0.0) * 1.001]
-        plt.figure()
-        for name, line in series.items():
-            plt.plot(list(range(len(line))), line, label=name)
-        plt.xlabel("# Operator Calls")
-        plt.ylabel("Memory (MB)")
-        for name, at in self._markers.items():
-            style = "r" if name == "fw_bw_boundary" else "k-"
-            plt.plot([at, at], ends, style, lw=2, label=name)
-        plt.legend()
+    def _draw(self, series: dict[str, dict[int, tuple[str, float]]], path: str) -> None:
+        # The last line lies on top of the others.
+        lines = [
+            {
+                "name": name,
+                "points": [[at, level * BYTES_PER_MB] for at, (_, level) in levels.items()],
+            }
+            for name, levels in reversed(series.items())
+        ]
+        marks = [
+            {"at": at, "name": name, "emphasis": "strong" if "boundary" in name else "plain"}
+            for name, at in self._markers.items()
+        ]
+        chart = {
+            "title": "Memory after every operator",
+            "subtitle": f"{len(self.memories_allocated)} operator calls",
+            "across": "count",
+            "across_name": "# Operator Calls",
+            "series": lines,
+            "marks": marks,
+        }
+        Path(path).write_bytes(_core.draw(json.dumps(chart), "png"))
+        print(f"wrote `{path}`")
 
     def save_stats(self, path: str | os.PathLike[str]) -> None:
         """Write the numbers to a file, for this `load` and the original's."""
@@ -161,16 +174,14 @@ class _Run:
         self._markers = markers
         self._calls: dict[str, int] = defaultdict(int)
         self._places = _Places(torch, root)
-        self._counted: list[tuple[int, int, int]] = []
         self._lock = threading.Lock()
         self._device = _device_of(torch, root)
-        self._recorder: _recorder.Recorder | None = None
-        if self._device.type == "cuda":
+        self._is_cuda = self._device.type == "cuda"
+        if self._is_cuda:
             torch.cuda.empty_cache()
-        else:
-            self._recorder = _recorder.trace(devices="cpu", stacks=False).start()
-            if self._recorder.failure:
-                raise _core.FloodmarkError(f"nothing is tracked: {self._recorder.failure}")
+        self._recorder = _recorder.trace(devices=[self._device_name()], stacks=False).start()
+        if self._recorder.failure:
+            raise _core.FloodmarkError(f"nothing is tracked: {self._recorder.failure}")
         self._hooks: list[Any] = []
         for name, module in root.named_modules():
             before, after = self._around(name, module is root)
@@ -178,6 +189,12 @@ class _Run:
             self._hooks.append(module.register_forward_hook(after, always_call=True))
         self._mode = _mode(self._after_operator)
         self._mode.__enter__()
+
+    def _device_name(self) -> str:
+        if not self._is_cuda:
+            return "cpu"
+        index = self._device.index
+        return f"cuda:{self._torch.cuda.current_device() if index is None else index}"
 
     def _around(self, name: str, is_root: bool) -> tuple[Callable[..., None], Callable[..., None]]:
         def before(*_: object) -> None:
@@ -197,34 +214,33 @@ class _Run:
         with self._lock:
             self.names.append(f"{place}.{operator}_{self._calls[operator]}")
             self._calls[operator] += 1
-            if self._recorder is not None:
-                # The trace says what was there when this step ended.
-                _core.step()
-                return
-            stats = self._torch.cuda.memory_stats(self._device)
-            kinds = ("allocated_bytes", "active_bytes", "reserved_bytes")
-            allocated, active, reserved = (stats[f"{kind}.all.current"] for kind in kinds)
-            self._counted.append((allocated, active, reserved))
+            # The trace says what was there when this step ended.
+            _core.step()
 
     def stop(self) -> int:
         """Take everything off; how often the allocator had to try again."""
         self._mode.__exit__(None, None, None)
         for hook in self._hooks:
             hook.remove()
-        if self._recorder is not None:
-            self._recorder.stop()
+        self._recorder.stop()
+        if not self._is_cuda:
             return 0
+        # torch counts them, and tells nobody when one happens.
         return int(self._torch.cuda.memory_stats(self._device).get("num_alloc_retries", 0))
 
     def levels(self) -> list[tuple[int, int, int]]:
         """Bytes allocated, active and reserved after each operator."""
-        if self._recorder is None:
-            return self._counted
         if not self.names:
             return []
-        steps = self._recorder.report(by="step", device="cpu", top=None)
-        ends = {row["step"]: int(row["end"]) for row in steps if row["step"] is not None}
-        return [(ends[at],) * 3 for at in range(len(self.names))]
+        core = self._recorder.trace._core
+        written = core.export(to="csv-steps", device=self._device_name())
+        found = []
+        for row in csv.DictReader((written or b"").decode().splitlines()):
+            allocated = int(row["allocated"])
+            found.append(
+                (allocated, int(row["active"] or allocated), int(row["reserved"] or allocated))
+            )
+        return found[: len(self.names)]
 
 
 class _Places:

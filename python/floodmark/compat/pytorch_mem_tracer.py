@@ -16,18 +16,18 @@ What differs, and why it is better:
 - No line is stepped. The stack is read when something is allocated, so a section may be long.
 - Allocations of the backward pass stand at the forward line that caused them, marked `backward`;
   they come from threads without Python lines: the original gives them to the line that ran last.
-- What was there before `start_tracing` is `untraced`, also without `switch_allocator`.
+- What was there before `start_tracing` is `untraced`, also without `switch_allocator`. `Total mem
+  allocated` is that and all that was handed out since.
 - The CPU is traced where there is no CUDA. `report_stats` takes a `device`.
 """
 
 from __future__ import annotations
 
+import json
 import os
-import sys
 from typing import Any
 
 from floodmark import _core, _recorder
-from floodmark.compat._events import events_of
 
 __all__ = ["report_stats", "start_tracing", "stop_tracing", "switch_allocator"]
 
@@ -35,15 +35,10 @@ _UNITS = ("B", "KB", "MB", "GB", "TB")
 _UNTRACED = "before recording"
 
 _recording: _recorder.Recorder | None = None
-#: All that torch handed out of each CUDA device: when counting began, and when tracing ended.
-_counted_from: dict[str, int] = {}
-_counted_to: dict[str, int] = {}
 
 
 def switch_allocator() -> None:
-    """Begin to count. No allocator is switched: torch's own stays, and is what is measured."""
-    _counted_from.clear()
-    _counted_from.update(_handed_out())
+    """Do nothing. No allocator is switched: torch's own stays, and is what is measured."""
 
 
 def start_tracing() -> None:
@@ -51,16 +46,13 @@ def start_tracing() -> None:
     global _recording
     if _recording is not None:
         _recording.stop()
-    _counted_to.clear()
     _recording = _recorder.trace().start()
 
 
 def stop_tracing() -> None:
     """Stop tracing."""
-    if _recording is None:
-        return
-    _recording.stop()
-    _counted_to.update(_handed_out())
+    if _recording is not None:
+        _recording.stop()
 
 
 def report_stats(device: str | None = None) -> None:
@@ -83,25 +75,11 @@ def report_stats(device: str | None = None) -> None:
         print(*sizes, row["count"], _location(row), sep="  ")
 
 
-def _handed_out() -> dict[str, int]:
-    """How much torch has handed out of each CUDA device so far. Does not initialise CUDA."""
-    torch = sys.modules.get("torch")
-    if torch is None or not torch.cuda.is_initialized():
-        return {}
-    return {
-        f"cuda:{number}": int(torch.cuda.memory_stats(number)["allocated_bytes.all.allocated"])
-        for number in range(torch.cuda.device_count())
-    }
-
-
 def _total(recording: _recorder.Recorder, device: str) -> int:
-    if device in _counted_to:
-        return _counted_to[device] - _counted_from.get(device, 0)
-    # torch does not count what the CPU hands out: what was there, and what the trace saw.
-    assert recording.path is not None
-    events = events_of(recording.path, device)
-    made = sum(int(event["size"]) for event in events if event["action"] == "alloc")
-    return recording.at(0, device).by_phase().allocated + made
+    """What was there when tracing began, and all that was handed out since."""
+    written = recording.trace._core.export(to="timeline", device=device, max_events=0)
+    summary = json.loads(written or b"")["summary"]
+    return int(summary["at_start_bytes"]) + int(summary["handed_out_bytes"])
 
 
 def _readable(count: int) -> str:

@@ -6,7 +6,7 @@
 //! free a                                                          `free b deferred`: a stream uses it
 //! base w cuda:0 1MiB · unseen cuda:0 1MiB · free-unknown cuda:0 1MiB
 //! label w parameter layers.0.weight (4,4) float32
-//! optimizer begin · optimizer end · step · oom cuda:0 1GiB at train.py:3 left 512MiB
+//! phase begin eval · phase end · optimizer begin · optimizer end · step · oom cuda:0 1GiB at train.py:3 left 512MiB
 //! segment S cuda:0 20MiB stream 7 · alloc c cuda:0 8MiB on S+4MiB stream 7 · free-segment S · complete b
 //! ```
 //!
@@ -87,6 +87,11 @@ impl Recorder {
             ["label", name, category, label, rest @ ..] => self.label(name, category, label, rest),
             ["optimizer", "begin"] => self.push(new(EventKind::OptimizerBegin, "cpu"), 0, vec![]),
             ["optimizer", "end"] => self.push(new(EventKind::OptimizerEnd, "cpu"), 0, vec![]),
+            ["phase", "begin", name @ ..] => {
+                let stack = u32::from(self.text(TextKind::Phase, &name.join(" ")));
+                self.push(Record { stack, ..new(EventKind::PhaseBegin, "cpu") }, 0, vec![]);
+            }
+            ["phase", "end"] => self.push(new(EventKind::PhaseEnd, "cpu"), 0, vec![]),
             ["step"] => self.push(new(EventKind::Step, "cpu"), 0, vec![]),
             ["oom", device, size, rest @ ..] => {
                 let options = Options::of(rest);

@@ -120,6 +120,14 @@ pub struct CodeFacts {
     pub first_line: u32,
 }
 
+/// In the order of the fields.
+impl From<(usize, usize, usize, usize, u32)> for CodeFacts {
+    fn from(told: (usize, usize, usize, usize, u32)) -> Self {
+        let (addr, file, name, line_table, first_line) = told;
+        Self { addr, file, name, line_table, first_line }
+    }
+}
+
 impl CodeLayout {
     /// Finds the offsets at which all of `known` have what Python says they have.
     pub(crate) fn measure(known: &[CodeFacts]) -> Option<Self> {

@@ -1,0 +1,29 @@
+//! Collapsed stacks: a line for each stack at the peak, its frames from the outermost on, and its bytes.
+//!
+//! The format of Brendan Gregg's `stackcollapse` scripts, which every flame graph tool reads.
+
+use std::io::Write;
+
+use floodmark_trace::Trace;
+
+use crate::options::{ExportError, Options};
+use crate::stacks::at_peak;
+
+/// Writes what each stack held at the peak.
+pub fn write_collapsed(
+    trace: &Trace,
+    options: &Options,
+    out: &mut impl Write,
+) -> Result<(), ExportError> {
+    let (_, held) = at_peak(trace, options)?;
+    for stack in held {
+        let frames: Vec<String> = stack.frames.iter().map(|place| plain(&place.label())).collect();
+        writeln!(out, "{} {}", frames.join(";"), stack.bytes)?;
+    }
+    Ok(())
+}
+
+/// What separates frames and lines cannot be in a frame.
+fn plain(label: &str) -> String {
+    label.replace(';', ":").replace(['\n', '\r'], " ")
+}

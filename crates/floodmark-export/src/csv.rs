@@ -1,0 +1,182 @@
+//! Comma-separated values (RFC 4180): every event, or a row for each step. Numbers are plain bytes and seconds; what is not
+//! known is empty.
+
+use std::io::Write;
+
+use floodmark_analysis::{
+    At, By, Context, Detail, Question, QuestionError, default_device, levels, levels_at_steps,
+    report,
+};
+use floodmark_trace::{Allocation, AllocationId, Bytes, Device, Event, Subject, Trace};
+
+use crate::options::{ExportError, Options};
+
+const EVENT_COLUMNS: &str = "event,seconds,device,kind,bytes,requested,allocated,active,reserved,step,phase,category,name,module,op,backward,file,line,function";
+
+/// Writes every event of one device, or of all, with the levels of its device after it.
+pub fn write_csv(
+    trace: &Trace,
+    options: &Options,
+    out: &mut impl Write,
+) -> Result<(), ExportError> {
+    let recorded = trace.devices();
+    let devices = match options.device.map(Device::canonical) {
+        None if recorded.is_empty() => return Err(QuestionError::NothingAllocated.into()),
+        None => recorded,
+        Some(device) if recorded.contains(&device) => vec![device],
+        Some(device) => return Err(QuestionError::NoSuchDevice { device, recorded }.into()),
+    };
+    let context = Context::new(trace);
+    write!(out, "{EVENT_COLUMNS}\r\n")?;
+    let mut following: Vec<_> = devices.iter().map(|&device| levels(trace, device)).collect();
+    let skipped =
+        trace.events.len() - options.max_events.unwrap_or(usize::MAX).min(trace.events.len());
+    for (at, event) in trace.events.iter().enumerate() {
+        let now: Vec<_> = following.iter_mut().map(Iterator::next).collect();
+        let Some(place) = devices.iter().position(|&device| device == event.device) else {
+            continue;
+        };
+        let Some((_, now)) = now[place].filter(|_| at >= skipped) else { continue };
+        let Some(told) = Told::of(trace, &context, event) else { continue };
+        let number = u32::try_from(at).unwrap_or(u32::MAX);
+        let mut cells = vec![at.to_string(), seconds(now.seconds), event.device.to_string()];
+        cells.extend([told.kind.to_owned(), told.bytes.to_string(), told.requested]);
+        cells.extend([Some(now.allocated), now.active, now.reserved].map(bytes));
+        cells.push(context.step(number).map_or_else(String::new, |step| step.to_string()));
+        cells.extend(told.rest);
+        row(out, &cells)?;
+    }
+    Ok(())
+}
+
+/// What an event of a device says of itself.
+struct Told {
+    kind: &'static str,
+    bytes: u64,
+    requested: String,
+    /// From `phase` on.
+    rest: Vec<String>,
+}
+
+impl Told {
+    fn of(trace: &Trace, context: &Context, event: &Event) -> Option<Self> {
+        let plain = |kind, bytes: u64| {
+            let rest = vec![String::new(); 9];
+            Some(Self { kind, bytes, requested: String::new(), rest })
+        };
+        let segment = |at: u32| trace.segments.get(at as usize).map_or(0, |found| found.bytes.0);
+        match event.subject {
+            Subject::Alloc(id) => {
+                let allocation = &trace.allocations[id.index()];
+                let kind = if allocation.before_recording { "before recording" } else { "alloc" };
+                Some(Self::about(trace, context, kind, id, allocation))
+            }
+            Subject::Free { allocation: id, .. } => {
+                let allocation = &trace.allocations[id.index()];
+                Some(Self::about(trace, context, "free", id, allocation))
+            }
+            Subject::FreeCompleted(id) => {
+                let allocation = &trace.allocations[id.index()];
+                Some(Self::about(trace, context, "free_completed", id, allocation))
+            }
+            Subject::FreeUnknown(bytes) => plain("free_unknown", Bytes::from(bytes).0),
+            Subject::SegmentAlloc(at) => plain("segment_alloc", segment(at)),
+            Subject::SegmentFree(at) => plain("segment_free", segment(at)),
+            Subject::SegmentMap(at) => plain("segment_map", segment(at)),
+            Subject::SegmentUnmap(at) => plain("segment_unmap", segment(at)),
+            Subject::BaseSegment(at) => plain("segment before recording", segment(at)),
+            Subject::Oom(at) => {
+                plain("oom", trace.ooms.get(at as usize).map_or(0, |oom| oom.requested.0))
+            }
+            // What they tell is in the columns of other events.
+            Subject::Reserved(_)
+            | Subject::Label { .. }
+            | Subject::Step(_)
+            | Subject::Mark(_)
+            | Subject::PhaseBegin(_)
+            | Subject::PhaseEnd(_)
+            | Subject::OptimizerBegin
+            | Subject::OptimizerEnd => None,
+        }
+    }
+
+    fn about(
+        trace: &Trace,
+        context: &Context,
+        kind: &'static str,
+        id: AllocationId,
+        allocation: &Allocation,
+    ) -> Self {
+        let phase = context.phase(trace, id).map_or("", |phase| phase.name(trace));
+        let category = floodmark_analysis::category(trace, context, id).name();
+        let name = trace.label(allocation.label).map_or("", |label| label.name.as_str());
+        let module = trace.module_path(allocation.stack).unwrap_or("");
+        let op = trace.text(allocation.op).unwrap_or("");
+        let innermost = trace
+            .frames(allocation.stack)
+            .find_map(|(_, frame)| trace.code(frame.code).map(|code| (frame.line, code)));
+        let (line, file, function) = innermost.map_or_else(
+            || (String::new(), "", ""),
+            |(line, code)| (line.to_string(), code.file.as_str(), code.name.as_str()),
+        );
+        let backward = if allocation.backward { "true" } else { "false" };
+        let rest = [phase, category, name, module, op, backward, file, &line, function];
+        Self {
+            kind,
+            bytes: allocation.rounded.0,
+            requested: allocation.requested.0.to_string(),
+            rest: rest.map(str::to_owned).into(),
+        }
+    }
+}
+
+/// Writes a row for each step of a device: how high it stood, and where it ended.
+pub fn write_steps_csv(
+    trace: &Trace,
+    options: &Options,
+    out: &mut impl Write,
+) -> Result<(), ExportError> {
+    let device = match options.device {
+        Some(device) => device.canonical(),
+        None => default_device(trace, At::Peak)?,
+    };
+    let question = Question { device: Some(device), by: By::Step, ..Question::default() };
+    let ends = levels_at_steps(trace, Some(device))?;
+    write!(out, "step,ended_seconds,device,peak,allocated,active,reserved,growth,phases\r\n")?;
+    for found in report(trace, &question)?.rows {
+        let Detail::Step { step: Some(step), peak, end, growth, phases } = found.detail else {
+            continue;
+        };
+        let ended = ends.get(step as usize);
+        let mut cells = vec![step.to_string()];
+        cells.push(ended.map_or_else(String::new, |levels| seconds(levels.seconds)));
+        cells.extend([device.to_string(), bytes(peak), bytes(end)]);
+        cells.extend([ended.and_then(|at| at.active), ended.and_then(|at| at.reserved)].map(bytes));
+        cells.push(growth.map_or_else(String::new, |growth| growth.to_string()));
+        let phases = phases.iter().map(|(phase, bytes)| format!("{phase}={}", bytes.0));
+        cells.push(phases.collect::<Vec<_>>().join(";"));
+        row(out, &cells)?;
+    }
+    Ok(())
+}
+
+fn bytes(value: Option<Bytes>) -> String {
+    value.map_or_else(String::new, |bytes| bytes.0.to_string())
+}
+
+fn seconds(value: f64) -> String {
+    format!("{value:.6}")
+}
+
+fn row(out: &mut impl Write, cells: &[String]) -> Result<(), ExportError> {
+    for (at, cell) in cells.iter().enumerate() {
+        let comma = if at == 0 { "" } else { "," };
+        if cell.contains(['"', ',', '\r', '\n']) {
+            write!(out, "{comma}\"{}\"", cell.replace('"', "\"\""))?;
+        } else {
+            write!(out, "{comma}{cell}")?;
+        }
+    }
+    write!(out, "\r\n")?;
+    Ok(())
+}

@@ -1,0 +1,48 @@
+//! Traces and answers in the formats of other tools: one file per format.
+//!
+//! Every format is a function `write_…(trace, options, out)`: a [`Trace`](floodmark_trace::Trace) and the answers of
+//! `floodmark-analysis` go in, bytes come out. Nothing here opens a path, prints, or decides anything about memory: a number
+//! that no answer has belongs in `floodmark-analysis`.
+//!
+//! | format | function | read by |
+//! |---|---|---|
+//! | speedscope | [`write_speedscope`] | <https://www.speedscope.app/> |
+//! | timeline | [`write_timeline`] | whatever reads JSON |
+//! | SVG, PNG | [`write_svg`], [`write_png`] | browsers, documents |
+//! | CSV | [`write_csv`], [`write_steps_csv`] | spreadsheets, pandas |
+//! | collapsed stacks | [`write_collapsed`] | every flame graph tool |
+//! | flame graph | [`write_flamegraph`] | browsers |
+//!
+//! # Why pictures are drawn here
+//!
+//! A [`Chart`] is laid out once, into a handful of shapes (`scene.rs`), which `svg.rs` writes down and `raster.rs` draws. The
+//! libraries of the field do one of the two well: those that draw text into pixels carry a font of several hundred
+//! kilobytes or look for one on the machine, and the same chart comes out of their two back ends with other
+//! sizes. Lines, rectangles and an alphabet of strokes (`font.rs`) are all that a chart of memory needs; they add a few
+//! kilobytes to the wheel, nothing to what must be built, and every machine draws the same picture. Flame graphs are
+//! nested rectangles, so they are written here too; the usual library for them has a licence of its own.
+
+mod chart;
+mod collapsed;
+mod csv;
+mod flamegraph;
+mod font;
+mod options;
+mod plot;
+mod png;
+mod raster;
+mod scene;
+mod speedscope;
+mod stacks;
+mod svg;
+mod ticks;
+mod timeline;
+
+pub use chart::{Band, Chart, Emphasis, Mark, Quantity, Series};
+pub use collapsed::write_collapsed;
+pub use csv::{write_csv, write_steps_csv};
+pub use flamegraph::write_flamegraph;
+pub use options::{ExportError, Options};
+pub use plot::{chart_of, write_chart_png, write_chart_svg, write_png, write_svg};
+pub use speedscope::write_speedscope;
+pub use timeline::write_timeline;

@@ -1,0 +1,212 @@
+//! Profiles for <https://www.speedscope.app/>, by its published schema: `file-format-schema.json`.
+//!
+//! For each device two profiles, both in bytes: what each stack held at the peak, and what each stack allocated, in the
+//! order of time (speedscope's *Time Order*). Where layers were marked instead of stacks, one profile: what each layer
+//! allocated, in the order of time.
+
+use std::io::{self, Write};
+
+use floodmark_analysis::{
+    LayerEventKind, LayerQuestion, LayerSource, QuestionError, default_device, layers,
+};
+use floodmark_trace::{Allocation, Device, StackId, Subject, Trace};
+use hashbrown::HashMap;
+use serde::Serialize;
+
+use crate::options::{ExportError, Options};
+use crate::stacks::{BACKWARD, Place, at_peak};
+
+#[derive(Serialize)]
+struct File {
+    #[serde(rename = "$schema")]
+    schema: &'static str,
+    shared: Shared,
+    profiles: Vec<Profile>,
+    name: String,
+    #[serde(rename = "activeProfileIndex")]
+    active: usize,
+    exporter: String,
+}
+
+#[derive(Serialize)]
+struct Shared {
+    frames: Vec<Frame>,
+}
+
+#[derive(Serialize)]
+struct Frame {
+    name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line: Option<u32>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Profile {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    name: String,
+    unit: &'static str,
+    start_value: u64,
+    end_value: u64,
+    samples: Vec<Vec<u32>>,
+    weights: Vec<u64>,
+}
+
+impl Profile {
+    fn new(name: String, samples: Vec<Vec<u32>>, weights: Vec<u64>) -> Self {
+        let end_value = weights.iter().sum();
+        Self { kind: "sampled", name, unit: "bytes", start_value: 0, end_value, samples, weights }
+    }
+}
+
+/// Each frame once.
+#[derive(Default)]
+struct Frames {
+    frames: Vec<Frame>,
+    numbers: HashMap<Place, u32>,
+    /// The frames of each stack that was met.
+    stacks: HashMap<StackId, Vec<u32>>,
+}
+
+impl Frames {
+    fn number(&mut self, place: &Place) -> u32 {
+        if let Some(&known) = self.numbers.get(place) {
+            return known;
+        }
+        let next = u32::try_from(self.frames.len()).unwrap_or(u32::MAX);
+        self.frames.push(match place {
+            Place::Known { function, file, line } => {
+                // The schema counts lines from 1; 0 is a line that nobody knows.
+                let line = Some(*line).filter(|&line| line > 0);
+                Frame { name: function.clone(), file: Some(file.clone()), line }
+            }
+            Place::Words(words) => Frame { name: words.clone(), file: None, line: None },
+        });
+        self.numbers.insert(place.clone(), next);
+        next
+    }
+
+    fn sample(&mut self, trace: &Trace, allocation: &Allocation) -> Vec<u32> {
+        let mut sample = match self.stacks.get(&allocation.stack) {
+            Some(known) => known.clone(),
+            None => self.stack(trace, allocation.stack),
+        };
+        if allocation.backward {
+            sample.push(self.number(&Place::Words(BACKWARD.to_owned())));
+        }
+        sample
+    }
+
+    fn stack(&mut self, trace: &Trace, stack: StackId) -> Vec<u32> {
+        let mut sample = Vec::new();
+        for (_, node) in trace.frames(stack) {
+            if let Some(code) = trace.code(node.code) {
+                let (function, file) = (code.name.clone(), code.file.clone());
+                sample.push(self.number(&Place::Known { function, file, line: node.line }));
+            }
+        }
+        if sample.is_empty() {
+            sample.push(self.number(&Place::Words("no Python frame".to_owned())));
+        }
+        sample.reverse();
+        self.stacks.insert(stack, sample.clone());
+        sample
+    }
+}
+
+/// Writes what stacks held at the peak, and allocated over time.
+pub fn write_speedscope(
+    trace: &Trace,
+    options: &Options,
+    out: &mut impl Write,
+) -> Result<(), ExportError> {
+    let mut frames = Frames::default();
+    let mut profiles = Vec::new();
+    let chosen = match options.device {
+        Some(device) => device.canonical(),
+        None => default_device(trace, floodmark_analysis::At::Peak)?,
+    };
+    let mut active = 0;
+    if let LayerSource::Phases(_) = options.layers {
+        profiles.push(by_layer(trace, options, &mut frames)?);
+    } else {
+        for device in trace.devices() {
+            if device == chosen {
+                active = profiles.len();
+            } else if options.device.is_some() {
+                continue;
+            }
+            profiles.push(peak(trace, device, &mut frames)?);
+            profiles.push(over_time(trace, device, options.max_events, &mut frames));
+        }
+    }
+    if profiles.is_empty() {
+        let recorded = trace.devices();
+        return Err(QuestionError::NoSuchDevice { device: chosen, recorded }.into());
+    }
+    let file = File {
+        schema: "https://www.speedscope.app/file-format-schema.json",
+        shared: Shared { frames: frames.frames },
+        profiles,
+        name: "floodmark".to_owned(),
+        active,
+        exporter: concat!("floodmark ", env!("CARGO_PKG_VERSION")).to_owned(),
+    };
+    serde_json::to_writer(out, &file).map_err(io::Error::from)?;
+    Ok(())
+}
+
+fn peak(trace: &Trace, device: Device, frames: &mut Frames) -> Result<Profile, ExportError> {
+    let options = Options { device: Some(device), ..Options::default() };
+    let (_, held) = at_peak(trace, &options)?;
+    let weights = held.iter().map(|stack| stack.bytes).collect();
+    let samples = held
+        .iter()
+        .map(|stack| stack.frames.iter().map(|place| frames.number(place)).collect())
+        .collect();
+    Ok(Profile::new(format!("{device}: held at the peak"), samples, weights))
+}
+
+fn over_time(trace: &Trace, device: Device, most: Option<usize>, frames: &mut Frames) -> Profile {
+    let made: Vec<&Allocation> = trace
+        .events
+        .iter()
+        .filter(|event| event.device == device)
+        .filter_map(|event| match event.subject {
+            Subject::Alloc(id) => Some(&trace.allocations[id.index()]),
+            _ => None,
+        })
+        .filter(|allocation| !allocation.before_recording && allocation.rounded.0 > 0)
+        .collect();
+    let made = &made[made.len() - most.unwrap_or(usize::MAX).min(made.len())..];
+    let samples = made.iter().map(|allocation| frames.sample(trace, allocation)).collect();
+    let weights = made.iter().map(|allocation| allocation.rounded.0).collect();
+    Profile::new(format!("{device}: allocated, over time"), samples, weights)
+}
+
+fn by_layer(trace: &Trace, options: &Options, frames: &mut Frames) -> Result<Profile, ExportError> {
+    let question = LayerQuestion {
+        device: options.device,
+        source: options.layers.clone(),
+        events: options.max_events,
+    };
+    let found = layers(trace, &question)?;
+    let (mut samples, mut weights) = (Vec::new(), Vec::new());
+    for event in found.events.iter().filter(|event| event.kind == LayerEventKind::Alloc) {
+        let layer = event.layer.map(|layer| found.layers[layer as usize].name.as_str());
+        samples.push(around(layer).map(|name| frames.number(&Place::Words(name))).collect());
+        weights.push(event.bytes.0);
+    }
+    Ok(Profile::new("Allocated by layer".to_owned(), samples, weights))
+}
+
+/// A layer after those around it: `a`, `a.b`, `a.b.c`.
+fn around(layer: Option<&str>) -> impl Iterator<Item = String> {
+    let layer = layer.unwrap_or("(outside)").to_owned();
+    let ends: Vec<usize> =
+        layer.match_indices('.').map(|(at, _)| at).chain([layer.len()]).collect();
+    ends.into_iter().map(move |end| layer[..end].to_owned())
+}

@@ -1,0 +1,75 @@
+//! What was there at the peak, by call stack: what flame graphs of every kind show.
+
+use floodmark_analysis::{At, By, Detail, Frame, Question, QuestionError, report};
+use floodmark_trace::{Device, Trace};
+
+use crate::options::Options;
+
+/// A stack, outermost frame first, and what it held.
+pub(crate) struct Held {
+    pub(crate) frames: Vec<Place>,
+    pub(crate) bytes: u64,
+}
+
+/// A frame, or what stands for one.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Place {
+    Known { function: String, file: String, line: u32 },
+    Words(String),
+}
+
+impl Place {
+    /// `forward (model.py:12)`: the last two parts of the path are enough to find it.
+    pub(crate) fn label(&self) -> String {
+        match self {
+            Self::Known { function, file, line } => {
+                let parts: Vec<&str> = file.rsplitn(3, ['/', '\\']).collect();
+                let short = match parts[..] {
+                    [name, folder, _] => format!("{folder}/{name}"),
+                    _ => file.clone(),
+                };
+                format!("{function} ({short}:{line})")
+            }
+            Self::Words(words) => words.clone(),
+        }
+    }
+}
+
+/// The frame of a stack below which the backward pass of it is.
+pub(crate) const BACKWARD: &str = "(backward)";
+
+/// The device, and what each stack held on it at the peak, largest first. The bytes add up to the peak.
+pub(crate) fn at_peak(
+    trace: &Trace,
+    options: &Options,
+) -> Result<(Device, Vec<Held>), QuestionError> {
+    let question = Question {
+        device: options.device,
+        by: By::Stack,
+        at: At::Peak,
+        top: None,
+        torch_frames: true,
+    };
+    let report = report(trace, &question)?;
+    let rows = report.rows.into_iter().filter(|row| row.bytes.0 > 0);
+    let held = rows.map(|row| {
+        let (found, backward) = match row.detail {
+            Detail::Stack { frames, backward, .. } => (frames, backward),
+            _ => (Vec::new(), false),
+        };
+        Held { frames: places(found, backward, row.place), bytes: row.bytes.0 }
+    });
+    Ok((report.device, held.collect()))
+}
+
+/// Frames, innermost first, as places, outermost first; `words` when there are none.
+fn places(frames: Vec<Frame>, backward: bool, words: String) -> Vec<Place> {
+    if frames.is_empty() {
+        return vec![Place::Words(words)];
+    }
+    let known = frames.into_iter().rev().map(|frame| {
+        let Frame { file, line, function } = frame;
+        Place::Known { function, file, line }
+    });
+    known.chain(backward.then(|| Place::Words(BACKWARD.to_owned()))).collect()
+}

@@ -1,0 +1,86 @@
+//! Round numbers along an axis.
+
+/// A few round values from 0 to at least `most`, and what they are called.
+pub(crate) fn ticks(most: f64, count: u32, unit: Unit) -> Vec<(f64, String)> {
+    let (name, size) = unit.fitting(most);
+    let step = round_up(most / size / f64::from(count.max(1)), unit.least());
+    let decimals = decimals(step);
+    (0..)
+        .map(|at| f64::from(at) * step)
+        .take_while(|value| *value <= most / size * 1.000_001)
+        .map(|value| (value * size, format!("{value:.decimals$}{name}")))
+        .collect()
+}
+
+/// What is counted along an axis.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unit {
+    Bytes,
+    Seconds,
+    Count,
+}
+
+impl Unit {
+    /// The unit in which the largest value has one to four digits.
+    fn fitting(self, most: f64) -> (&'static str, f64) {
+        let units: &[(&str, f64)] = match self {
+            Self::Bytes => &[
+                (" TiB", 1_099_511_627_776.0),
+                (" GiB", 1_073_741_824.0),
+                (" MiB", 1_048_576.0),
+                (" KiB", 1024.0),
+                (" B", 1.0),
+            ],
+            Self::Seconds => &[(" s", 1.0), (" ms", 1e-3), (" \u{b5}s", 1e-6)],
+            Self::Count => &[("", 1.0)],
+        };
+        let fits = units.iter().find(|(_, size)| most >= *size * 0.95);
+        *fits.or(units.last()).unwrap_or(&("", 1.0))
+    }
+
+    /// No two ticks are nearer.
+    fn least(self) -> f64 {
+        match self {
+            Self::Count => 1.0,
+            Self::Bytes | Self::Seconds => 0.0,
+        }
+    }
+}
+
+/// 1, 2 or 5 times a power of ten.
+fn round_up(step: f64, least: f64) -> f64 {
+    let step = step.max(least);
+    if step <= 0.0 || !step.is_finite() {
+        return 1.0;
+    }
+    let power = 10_f64.powf(step.log10().floor());
+    let times = [1.0, 2.0, 5.0].into_iter().find(|times| times * power >= step * 0.999_999);
+    times.unwrap_or(10.0) * power
+}
+
+fn decimals(step: f64) -> usize {
+    let needed = [0_usize, 1, 2, 3, 4, 5, 6].into_iter().find(|&digits| {
+        let shifted = step * 10_f64.powi(i32::try_from(digits).unwrap_or(0));
+        (shifted - shifted.round()).abs() < 1e-6 * shifted.max(1.0)
+    });
+    needed.unwrap_or(6)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(most: f64, unit: Unit) -> Vec<String> {
+        ticks(most, 5, unit).into_iter().map(|(_, name)| name).collect()
+    }
+
+    #[test]
+    fn ticks_are_round_in_the_unit_that_fits() {
+        assert_eq!(names(12.0 * 1e9, Unit::Bytes), ["0 GiB", "5 GiB", "10 GiB"]);
+        let small = names(1.1 * 1_073_741_824.0, Unit::Bytes);
+        assert_eq!(small, ["0.0 GiB", "0.5 GiB", "1.0 GiB"]);
+        assert_eq!(names(0.43, Unit::Seconds), ["0 ms", "100 ms", "200 ms", "300 ms", "400 ms"]);
+        assert_eq!(names(3.0, Unit::Count), ["0", "1", "2", "3"]);
+        assert_eq!(names(0.0, Unit::Bytes), ["0 B"]);
+    }
+}
