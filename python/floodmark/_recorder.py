@@ -407,6 +407,10 @@ class Recorder(ContextDecorator):
         """See `Trace.report`."""
         return self.trace.report(**question)
 
+    def export(self, path: str | os.PathLike[str], to: str | None = None, **options: Any) -> None:
+        """See `Trace.export`."""
+        self.trace.export(path, to, **options)
+
     def __str__(self) -> str:
         return str(self.trace) if self._session is None and self.path else "a recording that runs"
 

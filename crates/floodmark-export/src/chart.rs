@@ -123,6 +123,9 @@ impl Chart {
     }
 }
 
+/// A name, a colour and points.
+type Line<'a> = (String, [u8; 3], &'a [(f64, f64)]);
+
 struct Layout<'a> {
     chart: &'a Chart,
     shapes: Vec<Shape>,
@@ -256,8 +259,8 @@ impl<'a> Layout<'a> {
             let dash = (mark.emphasis < Emphasis::Strong).then_some(4.0);
             self.line(vec![(x, TOP - 4.0), (x, BOTTOM)], paint, 1.0, dash);
             let half = font::width(&mark.name, SMALL) / 2.0;
-            // Names stay inside the picture.
-            let centre = x.clamp(half + 6.0, WIDTH - half - 6.0);
+            // Names stay inside the picture, and off the names of the other axis.
+            let centre = x.max(LEFT + half).min(WIDTH - half - 6.0);
             let (from, to) = (centre - half - 7.0, centre + half + 7.0);
             if taken.iter().all(|&(start, end)| to <= start || from >= end) {
                 taken.push((from, to));
@@ -275,6 +278,10 @@ impl<'a> Layout<'a> {
         let is_right = x > LEFT.midpoint(RIGHT);
         let (anchor, away) = if is_right { (Anchor::End, -8.0) } else { (Anchor::Start, 8.0) };
         let name = format!("peak {}", floodmark_trace::Bytes(whole(up)));
+        let width = font::width(&name, SMALL) + 6.0;
+        let left = if is_right { x + away - width + 3.0 } else { x + away - 3.0 };
+        let (at, size, fill) = ((left, y - 20.0), (width, 16.0), Paint::tint([255; 3], 0.85));
+        self.shapes.push(Shape::Rect { at, size, fill });
         self.text((x + away, y - 8.0), &name, SMALL, anchor, INK);
     }
 

@@ -57,8 +57,15 @@ impl Node {
         }
     }
 
-    fn depth(&self) -> usize {
-        1 + self.inside.values().map(Self::depth).max().unwrap_or(0)
+    /// How many rows the boxes take that are wide enough to be drawn.
+    fn depth(&self, total: u64) -> usize {
+        let inside = self.inside.values().filter(|node| node.width(total) >= NARROWEST);
+        1 + inside.map(|node| node.depth(total)).max().unwrap_or(0)
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "a place in a picture")]
+    fn width(&self, total: u64) -> f64 {
+        self.bytes as f64 / total.max(1) as f64 * WIDTH
     }
 }
 
@@ -74,7 +81,7 @@ pub fn write_flamegraph(
         root.add(&stack.frames[..stack.frames.len().min(DEEPEST)], stack.bytes);
     }
     #[expect(clippy::cast_precision_loss, reason = "a height in pixels")]
-    let height = TOP + root.depth() as f64 * ROW + 12.0;
+    let height = TOP + root.depth(root.bytes) as f64 * ROW + 12.0;
     writeln!(
         out,
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height}\" viewBox=\"0 0 {WIDTH} {height}\" font-family=\"monospace\" font-size=\"11\">"
@@ -97,10 +104,9 @@ struct Picture<'a, W> {
 }
 
 impl<W: Write> Picture<'_, W> {
-    #[expect(clippy::cast_precision_loss, reason = "places in a picture")]
+    #[expect(clippy::cast_precision_loss, reason = "a row of a picture")]
     fn draw(&mut self, name: &str, node: &Node, x: f64, depth: usize) -> io::Result<()> {
-        let share = node.bytes as f64 / self.total.max(1) as f64;
-        let width = share * WIDTH;
+        let width = node.width(self.total);
         if width < NARROWEST {
             return Ok(());
         }
@@ -110,7 +116,7 @@ impl<W: Write> Picture<'_, W> {
             self.out,
             "<g data-x=\"{x:.3}\" data-w=\"{width:.3}\" data-d=\"{depth}\" data-n=\"{label}\"><title>{label}: {} ({:.1} %)</title><rect x=\"{x:.3}\" y=\"{y}\" width=\"{:.3}\" height=\"{}\" fill=\"{}\"/><text x=\"{:.3}\" y=\"{}\" fill=\"#20262e\">{}</text></g>",
             Bytes(node.bytes),
-            share * 100.0,
+            width / WIDTH * 100.0,
             (width - 0.6).max(NARROWEST),
             ROW - 1.0,
             colour(name),
@@ -123,7 +129,7 @@ impl<W: Write> Picture<'_, W> {
         let mut at = x;
         for (place, child) in children {
             self.draw(&place.label(), child, at, depth + 1)?;
-            at += child.bytes as f64 / self.total.max(1) as f64 * WIDTH;
+            at += child.width(self.total);
         }
         Ok(())
     }

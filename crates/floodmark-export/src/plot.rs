@@ -57,8 +57,14 @@ pub fn chart_of(trace: &Trace, options: &Options) -> Result<Chart, ExportError> 
         }
     };
     add("reserved", &|levels| levels.reserved);
-    add("active", &|levels| levels.active);
-    add("allocated", &|levels| Some(levels.allocated));
+    let is_same = |levels: &Levels| levels.active == Some(levels.allocated);
+    if found.points.iter().all(is_same) {
+        // A line that lies below another cannot be seen.
+        add("allocated, active", &|levels| Some(levels.allocated));
+    } else {
+        add("active", &|levels| levels.active);
+        add("allocated", &|levels| Some(levels.allocated));
+    }
     let is_thin = |from: f64, to: f64| to - from < found.seconds * THIN;
     let are_many = found.stretches.len() > 200;
     let stretches = found.stretches.iter();
@@ -70,8 +76,8 @@ pub fn chart_of(trace: &Trace, options: &Options) -> Result<Chart, ExportError> 
     if let Some(most) = found.points.iter().filter_map(|levels| levels.reserved).max() {
         subtitle += &format!(", at most {most} reserved");
     }
-    if !found.losses.0.is_empty() {
-        subtitle += " \u{b7} not complete: parts of the recording are missing";
+    if let Some(first) = found.losses.0.first() {
+        subtitle += &format!(" \u{b7} not complete: {}", shortened(&first.to_string(), 80));
     }
     Ok(Chart {
         title: format!("Memory of {}", found.device),
@@ -88,11 +94,18 @@ pub fn chart_of(trace: &Trace, options: &Options) -> Result<Chart, ExportError> 
 
 fn mark(marker: &Marker) -> Mark {
     let emphasis = match marker.kind {
-        MarkerKind::Step => Emphasis::Quiet,
-        MarkerKind::Phase | MarkerKind::Mark => Emphasis::Plain,
+        MarkerKind::Phase => Emphasis::Quiet,
+        MarkerKind::Step | MarkerKind::Mark => Emphasis::Plain,
         MarkerKind::Oom => Emphasis::Strong,
     };
-    Mark { at: marker.seconds, name: marker.name.clone(), emphasis }
+    Mark { at: marker.seconds, name: shortened(&marker.name, 28), emphasis }
+}
+
+fn shortened(text: &str, most: usize) -> String {
+    if text.chars().count() <= most {
+        return text.to_owned();
+    }
+    text.chars().take(most - 1).chain(['\u{2026}']).collect()
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a place in a picture")]

@@ -9,12 +9,14 @@
 mod advice;
 mod avoidable;
 mod context;
+mod curve;
 mod diff;
 mod estimate;
 mod fragmentation;
 mod groupings;
 mod idle;
 mod laws;
+mod layers;
 mod leaks;
 mod moments;
 mod oom;

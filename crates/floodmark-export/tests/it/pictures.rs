@@ -15,13 +15,21 @@ fn the_whole_picture() {
 fn the_lines_are_what_was_recorded() {
     let chart = chart_of(&trace(STEPS), &on("cuda:0")).unwrap();
     let names: Vec<&str> = chart.series.iter().map(|series| series.name.as_str()).collect();
-    assert_eq!(names, ["reserved", "active", "allocated"]);
+    assert_eq!(names, ["reserved", "allocated, active"]);
     let highest = |at: usize| chart.series[at].points.iter().map(|p| p.1).fold(0.0, f64::max);
-    assert_eq!(highest(2), f64::from(19 << 20));
-    assert_eq!(chart.peak.unwrap().1, highest(2));
+    assert_eq!(highest(1), f64::from(19 << 20));
+    assert_eq!(chart.peak.unwrap().1, highest(1));
     let bands: Vec<&str> = chart.bands.iter().map(|band| band.name.as_str()).collect();
     assert_eq!(bands, ["forward", "backward", "optimizer", "forward"]);
     assert_eq!(chart.marks[0].name, "step 0");
+}
+
+#[test]
+fn what_a_stream_still_uses_has_a_line_of_its_own() {
+    let script = "alloc a cuda:0 1MiB\nfree a deferred\nalloc b cuda:0 1MiB\ncomplete a";
+    let chart = chart_of(&trace(script), &on("cuda:0")).unwrap();
+    let names: Vec<&str> = chart.series.iter().map(|series| series.name.as_str()).collect();
+    assert_eq!(names, ["reserved", "active", "allocated"]);
 }
 
 #[test]

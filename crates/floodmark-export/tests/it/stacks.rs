@@ -6,10 +6,10 @@ use crate::{STEPS, on, text, trace};
 
 #[test]
 fn a_stack_is_a_line_with_its_bytes() {
-    insta::assert_snapshot!(text(write_collapsed, &trace(STEPS), &on("cuda:0")), @r"
-    main (train.py:5);forward (model.py:12) 8388608
+    insta::assert_snapshot!(text(write_collapsed, &trace(STEPS), &on("cuda:0")), @"
+    _call_impl (torch/module.py:9);main (train.py:5);forward (model.py:12) 8388608
     before recording 4194304
-    main (train.py:5);forward (model.py:12);(backward) 4194304
+    _call_impl (torch/module.py:9);main (train.py:5);forward (model.py:12);(backward) 4194304
     main (train.py:9);step (optim/adam.py:40) 2097152
     main (train.py:3) 1048576
     ");

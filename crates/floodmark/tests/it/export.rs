@@ -56,3 +56,51 @@ fn a_device_that_is_not_there_is_said() {
     hint: choose one of them with `--device`
     ");
 }
+
+#[test]
+fn every_format_has_a_name_of_its_own_beside_the_trace() {
+    let folder = folder();
+    let formats = [
+        ("speedscope", "x.speedscope.json"),
+        ("timeline", "x.timeline.json"),
+        ("svg", "x.svg"),
+        ("png", "x.png"),
+        ("csv", "x.csv"),
+        ("csv-steps", "x.steps.csv"),
+        ("collapsed", "x.collapsed.txt"),
+        ("flamegraph", "x.flamegraph.svg"),
+    ];
+    for (format, name) in formats {
+        let said = folder.run(&format!("export x.flood --to {format}"));
+        let wrote = format!("exit 0\n--- stderr\nwrote 3 allocations to `{name}`; ");
+        assert!(said.starts_with(&wrote), "{said}");
+        let bytes = std::fs::read(folder.path().join(name)).unwrap();
+        assert!(!bytes.is_empty(), "{name}");
+    }
+}
+
+#[test]
+fn a_format_that_is_not_there_is_told_which_are() {
+    insta::assert_snapshot!(folder().run("export x.flood --to pdf"), @"
+    exit 1
+    --- stderr
+    error: invalid value 'pdf' for '--to <FORMAT>'
+      [possible values: torch-snapshot, speedscope, timeline, svg, png, csv, csv-steps, collapsed, flamegraph]
+
+    For more information, try '--help'.
+    ");
+}
+
+#[test]
+fn nothing_is_left_of_a_file_that_could_not_be_written() {
+    let folder = Folder::new().with("empty.flood", "step");
+    insta::assert_snapshot!(folder.run("export empty.flood --to svg"), @"
+    exit 1
+    --- stderr
+    error: Failed to write `empty.svg`
+      Caused by: the trace holds no allocation
+
+    hint: did the program use torch? `floodmark info` says what was recorded
+    ");
+    assert!(!folder.path().join("empty.svg").exists());
+}

@@ -1,0 +1,117 @@
+//! What each layer of a model did to memory.
+
+use floodmark_analysis::{Layer, LayerQuestion, LayerSource, Layers, layers};
+use floodmark_trace::Bytes;
+
+use crate::trace;
+
+fn ask(script: &str, source: LayerSource) -> Layers {
+    let device = Some("cuda:0".parse().unwrap());
+    layers(&trace(script), &LayerQuestion { device, source, events: None }).unwrap()
+}
+
+fn marked(script: &str) -> Layers {
+    ask(script, LayerSource::Phases("layer ".to_owned()))
+}
+
+fn layer<'a>(found: &'a Layers, name: &str) -> &'a Layer {
+    found.layers.iter().find(|layer| layer.name == name).unwrap()
+}
+
+fn mib(count: u64) -> Bytes {
+    Bytes(count << 20)
+}
+
+#[test]
+fn a_layer_has_what_happens_in_it_and_in_those_inside() {
+    let found = marked(
+        "base w cuda:0 8MiB
+         phase begin layer a
+         alloc x cuda:0 1MiB
+         phase begin layer a.b
+         alloc y cuda:0 2MiB
+         free y
+         phase end
+         phase end
+         alloc z cuda:0 64MiB
+         free x",
+    );
+    let (outer, inner) = (layer(&found, "a"), layer(&found, "a.b"));
+    assert_eq!((outer.allocations, outer.frees), (2, 1));
+    assert_eq!((inner.allocations, inner.frees), (1, 1));
+    assert_eq!((outer.bytes, outer.own_bytes, inner.bytes), (mib(3), mib(1), mib(2)));
+    assert_eq!((outer.most, outer.current), (mib(3), Bytes(0)));
+    // How high the device stood while it ran: what came later is not its.
+    assert_eq!((outer.peak_allocated, inner.peak_allocated), (mib(11), mib(11)));
+    assert_eq!(
+        (found.peak_allocated, found.at_start, found.handed_out),
+        (mib(73), mib(8), mib(67))
+    );
+    // Every line of a script takes a millisecond.
+    assert_eq!(outer.lifetime_seconds, Some(0.004));
+    assert!((outer.seconds - 0.006).abs() < 1e-9 && (inner.seconds - 0.003).abs() < 1e-9);
+}
+
+#[test]
+fn runs_of_a_layer_are_added_up() {
+    let once = "phase begin layer a\nalloc x cuda:0 1MiB\nfree x\nphase end\n";
+    let found = marked(&once.repeat(3));
+    let only = layer(&found, "a");
+    assert_eq!((only.runs, only.allocations, only.bytes, only.most), (3, 3, mib(3), mib(1)));
+}
+
+#[test]
+fn a_layer_that_calls_itself_counts_once() {
+    let found = marked(
+        "phase begin layer a
+         phase begin layer a
+         alloc x cuda:0 1MiB
+         phase end
+         phase end",
+    );
+    let only = layer(&found, "a");
+    assert_eq!((only.allocations, only.bytes, only.current), (1, mib(1), mib(1)));
+    assert!((only.seconds - 0.004).abs() < 1e-9, "{}", only.seconds);
+}
+
+#[test]
+fn other_phases_are_no_layers() {
+    let found = marked(
+        "phase begin eval
+         phase begin layer a
+         alloc x cuda:0 1MiB
+         phase end
+         phase end
+         alloc y cuda:0 1MiB",
+    );
+    let names: Vec<&str> = found.layers.iter().map(|layer| layer.name.as_str()).collect();
+    assert_eq!(names, ["a"]);
+    assert_eq!(found.layers[0].allocations, 1);
+}
+
+#[test]
+fn without_marks_the_modules_on_the_stacks_are_the_layers() {
+    let found = ask(
+        "alloc x cuda:0 1MiB at m.py:1 in a.b
+         alloc y cuda:0 2MiB at m.py:2 in c
+         backward alloc g cuda:0 4MiB at m.py:1 in a.b
+         free y",
+        LayerSource::Modules,
+    );
+    let inner = layer(&found, "a.b");
+    assert_eq!((inner.runs, inner.allocations), (2, 2));
+    assert_eq!((inner.bytes, inner.backward_bytes), (mib(5), mib(4)));
+    assert_eq!(layer(&found, "c").current, Bytes(0));
+    // From its first allocation until the thread allocates elsewhere.
+    assert!((layer(&found, "c").seconds - 0.001).abs() < 1e-9);
+}
+
+#[test]
+fn a_limit_keeps_the_latest_events() {
+    let script = "alloc x cuda:0 1MiB at m.py:1 in a\nfree x\nalloc y cuda:0 2MiB at m.py:1 in a";
+    let question = LayerQuestion { events: Some(3), ..LayerQuestion::default() };
+    let found = layers(&trace(script), &question).unwrap();
+    let kinds: Vec<String> = found.events.iter().map(|event| format!("{:?}", event.kind)).collect();
+    assert_eq!(kinds, ["Alloc", "LayerExit", "Snapshot"]);
+    assert_eq!(found.layers[0].allocations, 2);
+}
