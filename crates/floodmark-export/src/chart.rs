@@ -100,7 +100,7 @@ const INK: Paint = Paint::solid([32, 38, 46]);
 const FAINT: Paint = Paint::solid([98, 106, 117]);
 const GRID: Paint = Paint::solid([228, 231, 235]);
 const ALARM: Paint = Paint::solid([196, 43, 28]);
-/// Of the series, the topmost first: blue, orange, grey-green, purple.
+/// Of what is allocated, active and reserved, and of anything else: blue, orange, grey-green, purple.
 const LINES: [[u8; 3]; 4] = [[31, 98, 190], [217, 119, 6], [94, 112, 102], [126, 63, 152]];
 /// Of bands, in the order in which they first come.
 const BANDS: [[u8; 3]; 5] =
@@ -115,7 +115,7 @@ impl Chart {
         let mut layout = Layout::new(self);
         layout.background();
         layout.axes();
-        layout.lines();
+        layout.draw_lines();
         layout.marks();
         layout.peak();
         layout.heading();
@@ -128,6 +128,8 @@ type Line<'a> = (String, [u8; 3], &'a [(f64, f64)]);
 
 struct Layout<'a> {
     chart: &'a Chart,
+    /// A name, a colour and points. Lines that lie on each other are one.
+    lines: Vec<(String, [u8; 3], &'a [(f64, f64)])>,
     shapes: Vec<Shape>,
     end: f64,
     most: f64,
@@ -145,10 +147,22 @@ impl<'a> Layout<'a> {
                 band_names.push(&band.name);
             }
         }
+        let mut lines: Vec<(String, [u8; 3], &[(f64, f64)])> = Vec::new();
+        for (at, series) in chart.series.iter().enumerate() {
+            let colour = colour_of(&series.name, at);
+            match lines.iter_mut().find(|(.., points)| *points == series.points) {
+                // What comes later is what the chart is about.
+                Some((names, known, _)) => {
+                    *names = format!("{}, {names}", series.name);
+                    *known = colour;
+                }
+                None => lines.push((series.name.clone(), colour, &series.points)),
+            }
+        }
         let end = if end > 0.0 { end } else { 1.0 };
         // Room above the highest point, for its name.
         let most = if most > 0.0 { most * 1.1 } else { 1.0 };
-        Self { chart, shapes: Vec::new(), end, most, band_names }
+        Self { chart, lines, shapes: Vec::new(), end, most, band_names }
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "a place in a picture")]
@@ -207,21 +221,21 @@ impl<'a> Layout<'a> {
         self.text((middle, HEIGHT - 14.0), &name, SMALL, Anchor::Middle, FAINT);
     }
 
-    fn lines(&mut self) {
-        let count = self.chart.series.len();
-        for (at, series) in self.chart.series.iter().enumerate() {
-            let points = self.stairs(&series.points);
+    fn draw_lines(&mut self) {
+        let lines = std::mem::take(&mut self.lines);
+        for (at, (_, colour, points)) in lines.iter().enumerate() {
+            let points = self.stairs(points);
             let (Some(&first), Some(&last)) = (points.first(), points.last()) else { continue };
-            let colour = colour_of(at, count);
-            if at + 1 == count {
+            let is_top = at + 1 == lines.len();
+            if is_top {
                 let mut outline = vec![(first.0, BOTTOM)];
                 outline.extend(&points);
                 outline.push((last.0, BOTTOM));
-                self.shapes.push(Shape::Area { points: outline, fill: Paint::tint(colour, 0.14) });
+                self.shapes.push(Shape::Area { points: outline, fill: Paint::tint(*colour, 0.14) });
             }
-            let width = if at + 1 == count { 1.8 } else { 1.5 };
-            self.line(points, Paint::solid(colour), width, None);
+            self.line(points, Paint::solid(*colour), if is_top { 1.8 } else { 1.5 }, None);
         }
+        self.lines = lines;
     }
 
     /// A level stays until the next point, and the last one to the end.
@@ -296,10 +310,9 @@ impl<'a> Layout<'a> {
 
     /// To the right, the lines first; a short line stands for a line, a box for a band.
     fn legend(&mut self) {
-        let count = self.chart.series.len();
         let mut items: Vec<(String, Paint, bool)> = Vec::new();
-        for (at, series) in self.chart.series.iter().enumerate().rev() {
-            items.push((series.name.clone(), Paint::solid(colour_of(at, count)), true));
+        for (name, colour, _) in self.lines.iter().rev() {
+            items.push((name.clone(), Paint::solid(*colour), true));
         }
         for name in &self.band_names {
             items.push(((*name).to_owned(), Paint::tint(self.band_colour(name), 0.35), false));
@@ -321,9 +334,11 @@ impl<'a> Layout<'a> {
     }
 }
 
-/// The last of the series has the first colour.
-fn colour_of(at: usize, count: usize) -> [u8; 3] {
-    LINES[(count - 1 - at) % LINES.len()]
+/// A level has the same colour in every chart.
+fn colour_of(name: &str, at: usize) -> [u8; 3] {
+    let known = ["allocated", "active", "reserved"];
+    let place = known.iter().position(|level| name.contains(level));
+    LINES[place.unwrap_or(known.len() + at) % LINES.len()]
 }
 
 #[expect(

@@ -57,14 +57,8 @@ pub fn chart_of(trace: &Trace, options: &Options) -> Result<Chart, ExportError> 
         }
     };
     add("reserved", &|levels| levels.reserved);
-    let is_same = |levels: &Levels| levels.active == Some(levels.allocated);
-    if found.points.iter().all(is_same) {
-        // A line that lies below another cannot be seen.
-        add("allocated, active", &|levels| Some(levels.allocated));
-    } else {
-        add("active", &|levels| levels.active);
-        add("allocated", &|levels| Some(levels.allocated));
-    }
+    add("active", &|levels| levels.active);
+    add("allocated", &|levels| Some(levels.allocated));
     let is_thin = |from: f64, to: f64| to - from < found.seconds * THIN;
     let are_many = found.stretches.len() > 200;
     let stretches = found.stretches.iter();
@@ -74,10 +68,11 @@ pub fn chart_of(trace: &Trace, options: &Options) -> Result<Chart, ExportError> 
         .collect();
     let mut subtitle = format!("peak {} at {:.3} s", found.peak.allocated, found.peak.seconds);
     if let Some(most) = found.points.iter().filter_map(|levels| levels.reserved).max() {
-        subtitle += &format!(", at most {most} reserved");
+        subtitle = format!("{subtitle}, at most {most} reserved");
     }
     if let Some(first) = found.losses.0.first() {
-        subtitle += &format!(" \u{b7} not complete: {}", shortened(&first.to_string(), 80));
+        let first = shortened(&first.to_string(), 80);
+        subtitle = format!("{subtitle} \u{b7} not complete: {first}");
     }
     Ok(Chart {
         title: format!("Memory of {}", found.device),

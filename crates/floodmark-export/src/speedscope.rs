@@ -65,7 +65,7 @@ impl Profile {
 /// Each frame once.
 #[derive(Default)]
 struct Frames {
-    frames: Vec<Frame>,
+    all: Vec<Frame>,
     numbers: HashMap<Place, u32>,
     /// The frames of each stack that was met.
     stacks: HashMap<StackId, Vec<u32>>,
@@ -76,8 +76,8 @@ impl Frames {
         if let Some(&known) = self.numbers.get(place) {
             return known;
         }
-        let next = u32::try_from(self.frames.len()).unwrap_or(u32::MAX);
-        self.frames.push(match place {
+        let next = u32::try_from(self.all.len()).unwrap_or(u32::MAX);
+        self.all.push(match place {
             Place::Known { function, file, line } => {
                 // The schema counts lines from 1; 0 is a line that nobody knows.
                 let line = Some(*line).filter(|&line| line > 0);
@@ -149,7 +149,7 @@ pub fn write_speedscope(
     }
     let file = File {
         schema: "https://www.speedscope.app/file-format-schema.json",
-        shared: Shared { frames: frames.frames },
+        shared: Shared { frames: frames.all },
         profiles,
         name: "floodmark".to_owned(),
         active,

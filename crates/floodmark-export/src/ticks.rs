@@ -1,11 +1,14 @@
 //! Round numbers along an axis.
 
+/// However few are wanted, no axis has more.
+const MANY: u32 = 100;
+
 /// A few round values from 0 to at least `most`, and what they are called.
 pub(crate) fn ticks(most: f64, count: u32, unit: Unit) -> Vec<(f64, String)> {
     let (name, size) = unit.fitting(most);
     let step = round_up(most / size / f64::from(count.max(1)), unit.least());
     let decimals = decimals(step);
-    (0..)
+    (0..=MANY)
         .map(|at| f64::from(at) * step)
         .take_while(|value| *value <= most / size * 1.000_001)
         .map(|value| (value * size, format!("{value:.decimals$}{name}")))

@@ -12,6 +12,7 @@ use serde::{Serialize, Serializer};
 use crate::options::{ExportError, Options};
 
 #[derive(Serialize)]
+#[expect(clippy::struct_field_names, reason = "the names are the format's")]
 struct Event<'a> {
     timestamp: f64,
     event_type: LayerEventKind,
@@ -115,7 +116,7 @@ impl Timeline<'_> {
         let found = self.found;
         let events = found.events.len();
         let ratios: f64 = found.events.iter().map(LayerEvent::fragmentation).sum();
-        let megabytes = |bytes: u64| bytes as f64 / (1 << 20) as f64;
+        let megabytes = |bytes: u64| bytes as f64 / f64::from(1 << 20);
         Summary {
             total_events: events,
             total_layers: found.layers.len(),

@@ -81,8 +81,11 @@ fn layers_lie_inside_each_other() {
     let file = file(script, &Options { layers, ..on("cpu") });
     let frames = file["shared"]["frames"].as_array().unwrap();
     let names = |sample: &Value| -> Vec<String> {
-        let frames =
-            sample.as_array().unwrap().iter().map(|at| &frames[at.as_u64().unwrap() as usize]);
+        let frames = sample
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|at| &frames[usize::try_from(at.as_u64().unwrap()).unwrap()]);
         frames.map(|frame| frame["name"].as_str().unwrap().to_owned()).collect()
     };
     let samples: Vec<_> =
