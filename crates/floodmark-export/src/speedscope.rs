@@ -182,8 +182,19 @@ fn over_time(trace: &Trace, device: Device, most: Option<usize>, frames: &mut Fr
         .filter(|allocation| !allocation.before_recording && allocation.rounded.0 > 0)
         .collect();
     let made = &made[made.len() - most.unwrap_or(usize::MAX).min(made.len())..];
-    let samples = made.iter().map(|allocation| frames.sample(trace, allocation)).collect();
-    let weights = made.iter().map(|allocation| allocation.rounded.0).collect();
+    let (mut samples, mut weights): (Vec<Vec<u32>>, Vec<u64>) = (Vec::new(), Vec::new());
+    for allocation in made {
+        let sample = frames.sample(trace, allocation);
+        // One stack, several times in a row, is one box.
+        if samples.last() == Some(&sample)
+            && let Some(last) = weights.last_mut()
+        {
+            *last += allocation.rounded.0;
+        } else {
+            samples.push(sample);
+            weights.push(allocation.rounded.0);
+        }
+    }
     Profile::new(format!("{device}: allocated, over time"), samples, weights)
 }
 
