@@ -128,8 +128,8 @@ type Line<'a> = (String, [u8; 3], &'a [(f64, f64)]);
 
 struct Layout<'a> {
     chart: &'a Chart,
-    /// A name, a colour and points. Lines that lie on each other are one.
-    lines: Vec<(String, [u8; 3], &'a [(f64, f64)])>,
+    /// Lines that lie on each other are one.
+    lines: Vec<Line<'a>>,
     shapes: Vec<Shape>,
     end: f64,
     most: f64,
@@ -147,7 +147,7 @@ impl<'a> Layout<'a> {
                 band_names.push(&band.name);
             }
         }
-        let mut lines: Vec<(String, [u8; 3], &[(f64, f64)])> = Vec::new();
+        let mut lines: Vec<Line<'_>> = Vec::new();
         for (at, series) in chart.series.iter().enumerate() {
             let colour = colour_of(&series.name, at);
             match lines.iter_mut().find(|(.., points)| *points == series.points) {

@@ -142,19 +142,27 @@ pub fn write_steps_csv(
     };
     let question = Question { device: Some(device), by: By::Step, ..Question::default() };
     let ends = levels_at_steps(trace, Some(device))?;
-    write!(out, "step,ended_seconds,device,peak,allocated,active,reserved,growth,phases\r\n")?;
+    write!(
+        out,
+        "step,ended_seconds,device,peak,allocated,active,reserved,growth,phases,categories\r\n"
+    )?;
     for found in report(trace, &question)?.rows {
-        let Detail::Step { step: Some(step), peak, end, growth, phases } = found.detail else {
+        let Detail::Step { step: Some(step), peak, end, growth, reserved, phases, categories } =
+            found.detail
+        else {
             continue;
         };
         let ended = ends.get(step as usize);
         let mut cells = vec![step.to_string()];
         cells.push(ended.map_or_else(String::new, |levels| seconds(levels.seconds)));
         cells.extend([device.to_string(), bytes(peak), bytes(end)]);
-        cells.extend([ended.and_then(|at| at.active), ended.and_then(|at| at.reserved)].map(bytes));
+        let reserved = ended.and_then(|at| at.reserved).or(reserved);
+        cells.extend([ended.and_then(|at| at.active), reserved].map(bytes));
         cells.push(growth.map_or_else(String::new, |growth| growth.to_string()));
         let phases = phases.iter().map(|(phase, bytes)| format!("{phase}={}", bytes.0));
         cells.push(phases.collect::<Vec<_>>().join(";"));
+        let parts = categories.iter().map(|(category, bytes)| format!("{category}={}", bytes.0));
+        cells.push(parts.collect::<Vec<_>>().join(";"));
         row(out, &cells)?;
     }
     Ok(())
