@@ -123,6 +123,7 @@ impl Trace {
     /// Writes it in the format of another tool; without a path, the bytes come back.
     #[pyo3(signature = (path=None, *, to=None, device=None, layers=None, max_events=None, fragmentation=true))]
     #[expect(clippy::too_many_arguments, reason = "each is a keyword on the Python side")]
+    #[expect(clippy::needless_pass_by_value, reason = "extracted from a Python path")]
     fn export(
         &self,
         py: Python<'_>,
