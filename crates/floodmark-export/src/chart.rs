@@ -102,7 +102,7 @@ const GRID: Paint = Paint::solid([228, 231, 235]);
 const ALARM: Paint = Paint::solid([196, 43, 28]);
 /// Of what is allocated, active and reserved, and of anything else: blue, orange, grey-green, purple.
 const LINES: [[u8; 3]; 4] = [[31, 98, 190], [217, 119, 6], [94, 112, 102], [126, 63, 152]];
-/// Of bands, in the order in which they first come.
+/// Of forward, backward and optimizer, and of other bands in the order in which they first come.
 const BANDS: [[u8; 3]; 5] =
     [[76, 160, 110], [214, 140, 60], [136, 108, 196], [90, 150, 190], [170, 120, 120]];
 
@@ -195,9 +195,12 @@ impl<'a> Layout<'a> {
         }
     }
 
+    /// What a program does has the same colour in every chart.
     fn band_colour(&self, name: &str) -> [u8; 3] {
-        let at = self.band_names.iter().position(|known| *known == name).unwrap_or(0);
-        BANDS[at % BANDS.len()]
+        let known = ["forward", "backward", "optimizer"];
+        let other = || self.band_names.iter().position(|band| *band == name).unwrap_or(0);
+        let at = known.iter().position(|phase| *phase == name);
+        BANDS[at.unwrap_or_else(|| known.len() + other()) % BANDS.len()]
     }
 
     fn axes(&mut self) {
