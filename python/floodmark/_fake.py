@@ -43,6 +43,8 @@ class Front:
         #: Called after an operator that made or wrote what may have a known value.
         self.follow = follow
         self._kernels = kernels
+        #: The mode that stands above torch's own, once it is entered.
+        self.mode: Any = None
         self._fake_tensor = torch._subclasses.FakeTensor
         self._where = torch.ops.prim.device.default
 
@@ -63,7 +65,25 @@ class Front:
             kind = _VIEW
         names = [argument.name for argument in schema.arguments]
         is_mute = schema.is_mutable and not schema.returns
-        return name, kind, is_mute, names, self.answers.get(func)
+        answer = self.answers.get(func)
+        if answer is None and kind != _DEVICE and self._is_composite(func):
+            answer = self._decompose
+        return name, kind, is_mute, names, answer
+
+    def _is_composite(self, func: Any) -> bool:
+        """Whether it is made of other operators: in inference mode it comes whole."""
+        has_kernel = self._torch._C._dispatch_has_kernel_for_dispatch_key
+        try:
+            return bool(has_kernel(func.name(), "CompositeImplicitAutograd"))
+        except RuntimeError:
+            # An operator of the interpreter, which the dispatcher does not know.
+            return False
+
+    def _decompose(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Run what it is made of, where each operator passes here."""
+        with self.mode:
+            result = func.decompose(*args, **kwargs or {})
+        return func(*args, **kwargs or {}) if result is NotImplemented else result
 
     def are_asked(self, func: Any) -> bool:
         """Whether `own_bytes` knows what this operator's kernel takes for itself."""
@@ -129,8 +149,9 @@ class Engine:
         self.fake = FakeTensorMode(allow_non_fake_inputs=True)
         dtypes = {v: k for k, v in vars(torch).items() if isinstance(v, torch.dtype)}
         major, minor = (int(part) for part in torch.__version__.split(".")[:2])
+        self._front = Front(torch, answers, follow, kernels)
         self.operators = _core.Operators(
-            Front(torch, answers, follow, kernels),
+            self._front,
             FakeTensor,
             weakref.ref,
             [(dtype, str(dtype).removeprefix("torch."), dtype.itemsize) for dtype in dtypes],
@@ -157,6 +178,7 @@ class Engine:
         mode = Watch()
         # A native method: no frame of ours lies on the stack.
         mode.__torch_dispatch__ = types.MethodType(self.operators, mode)
+        self._front.mode = mode
         self._stack.enter_context(_names.addresses(self.address_of))
         self._stack.enter_context(self.fake)
         self._stack.enter_context(mode)
