@@ -1,0 +1,99 @@
+"""Modules that must be importable and are never called.
+
+A library may import, at its top, packages that an estimate has no use for and that cannot be had
+everywhere. For the time of the block each of them that is missing is an empty shell: any name can
+be imported from it, any of its functions can decorate another. Sees: the import system.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import sys
+from collections.abc import Iterable, Sequence
+from types import ModuleType
+from typing import Any
+
+
+class _Anything:
+    """Stands for any function, class or constant of a package that is not there."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return _Anything(f"{self._name}.{name}")
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self
+
+    def __getitem__(self, key: Any) -> Any:
+        return self
+
+    def __or__(self, other: Any) -> Any:
+        return self
+
+    __ror__ = __or__
+
+    def __repr__(self) -> str:
+        return f"<{self._name}, which is not installed>"
+
+
+class _Shell(ModuleType):
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if name == "dataclass":
+            # `pydantic.dataclasses`: the same without the checks.
+            return dataclasses.dataclass
+        return _Anything(f"{self.__name__}.{name}")
+
+
+class _Loader(importlib.abc.Loader):
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
+        return _Shell(spec.name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__path__ = []
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    def __init__(self, packages: frozenset[str]) -> None:
+        self._packages = packages
+
+    def find_spec(
+        self,
+        fullname: str,
+        path: Sequence[str] | None,
+        target: ModuleType | None = None,
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname.partition(".")[0] not in self._packages:
+            return None
+        return importlib.machinery.ModuleSpec(fullname, _Loader(), is_package=True)
+
+
+class Placeholders:
+    """Shells for those of `packages` that are not installed, until `remove`."""
+
+    def __init__(self, packages: Iterable[str]) -> None:
+        missing = frozenset(name for name in packages if not _is_installed(name))
+        self._finder = _Finder(missing)
+        sys.meta_path.append(self._finder)
+
+    def remove(self) -> None:
+        """The packages are missing again."""
+        sys.meta_path.remove(self._finder)
+        for name, module in list(sys.modules.items()):
+            if isinstance(module, _Shell):
+                del sys.modules[name]
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except (ImportError, ValueError):
+        return False

@@ -1,0 +1,484 @@
+"""Kernels of Transformer Engine as what they allocate: casts, products, norms, activations.
+
+Each function takes the arguments of the compiled one of the same name and returns tensors of the
+same shapes and types, made in the same order beside the same temporary ones. Values are never
+computed. Sees: tensors and the quantizers of Transformer Engine. Knows nothing of attention.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+#: `transformer_engine::DType` by number. FP8 and FP4 lie in bytes.
+_TORCH_TYPES = {
+    0: torch.uint8,
+    2: torch.int32,
+    3: torch.int64,
+    4: torch.float32,
+    5: torch.float16,
+    6: torch.bfloat16,
+    7: torch.float8_e4m3fn,
+    8: torch.float8_e5m2,
+    10: torch.uint8,
+}
+
+#: One scale per tensor: a transposed copy instead of a column-wise one.
+_PER_TENSOR = ("Float8Quantizer", "Float8CurrentScalingQuantizer")
+
+_ACTIVATIONS = ("gelu", "qgelu", "relu", "srelu", "silu")
+_GATED = ("glu", "geglu", "qgeglu", "reglu", "sreglu", "swiglu", "situglu")
+
+
+def torch_type(dtype: Any) -> torch.dtype:
+    """The type of torch for a `DType`, or for one of torch's own."""
+    return dtype if isinstance(dtype, torch.dtype) else _TORCH_TYPES[int(dtype)]
+
+
+def kind_of(quantizer: Any) -> str:
+    """The name of the quantizer's class in Transformer Engine; empty for none at all."""
+    if quantizer is None:
+        return ""
+    for base in type(quantizer).__mro__:
+        if base.__module__.startswith("transformer_engine."):
+            return base.__name__
+    return type(quantizer).__name__
+
+
+def shape_of(tensor: Any) -> list[int]:
+    """The logical shape, of a plain or a quantized tensor."""
+    return list(tensor.size())
+
+
+def _one_transpose(device: torch.device) -> bool:
+    """Whether products of FP8 need a transposed copy on this GPU."""
+    from transformer_engine.pytorch import utils
+
+    return not utils.is_non_tn_fp8_gemm_supported()
+
+
+def make(
+    quantizer: Any,
+    shape: Sequence[int],
+    dtype: Any,
+    device: Any,
+    pin_memory: bool = False,
+    data: torch.Tensor | None = None,
+) -> Any:
+    """A tensor with uninitialised content, quantized as `quantizer` does it, plain without one."""
+    dtype, device, shape = torch_type(dtype), torch.device(device), list(shape)
+    if quantizer is None:
+        if data is not None:
+            return data
+        return torch.empty(shape, dtype=dtype, device=device, pin_memory=pin_memory)
+    if kind_of(quantizer) in _PER_TENSOR:
+        return _per_tensor(quantizer, shape, dtype, device, pin_memory, data)
+    parts = {
+        name: torch.empty(size, dtype=part, device=device, pin_memory=pin_memory)
+        for name, (size, part) in quantizer.inner_tensor_specs(tuple(shape)).items()
+    }
+    about = quantizer.create_metadata(tuple(shape), dtype=dtype)
+    strides = torch.empty(shape, device="meta").stride()
+    return about["cls"].__tensor_unflatten__(parts, about, tuple(shape), strides)
+
+
+def _per_tensor(
+    quantizer: Any,
+    shape: list[int],
+    dtype: torch.dtype,
+    device: torch.device,
+    pin_memory: bool,
+    data: torch.Tensor | None,
+) -> Any:
+    from transformer_engine.pytorch.tensor.float8_tensor import Float8Tensor
+    from transformer_engine.pytorch.tensor.storage.float8_tensor_storage import (
+        Float8TensorStorage,
+    )
+
+    transposes = _one_transpose(device)
+    options: dict[str, Any] = {"dtype": torch.uint8, "device": device, "pin_memory": pin_memory}
+    if data is None and (quantizer.rowwise_usage or not transposes):
+        data = torch.empty(shape, **options)
+    transpose = None
+    if quantizer.columnwise_usage and transposes:
+        transpose = torch.empty([*shape[-1:], *shape[:-1]], **options)
+    parts: dict[str, Any] = {
+        "data": data,
+        "data_transpose": transpose,
+        "fp8_scale_inv": torch.empty(1, dtype=torch.float32, device=device, pin_memory=pin_memory),
+        "fp8_dtype": quantizer.dtype,
+        "quantizer": quantizer,
+    }
+    if quantizer.internal:
+        return Float8TensorStorage(**parts, fake_dtype=dtype)
+    return Float8Tensor(shape=shape, dtype=dtype, device=device, **parts)
+
+
+def _like_quantized(tensor: Any, quantizer: Any) -> None:
+    """Gives `tensor`, an output that is there already, the parts that `quantizer` asks for."""
+    if kind_of(quantizer) in _PER_TENSOR:
+        transposes = _one_transpose(tensor.device)
+        shape = shape_of(tensor)
+        options = {"dtype": torch.uint8, "device": tensor.device}
+        rowwise = quantizer.rowwise_usage or not transposes
+        columnwise = quantizer.columnwise_usage and transposes
+        if not rowwise:
+            tensor._data = None
+        elif tensor._data is None:
+            tensor._data = torch.empty(shape, **options)
+        if not columnwise:
+            tensor._transpose = None
+        elif tensor._transpose is None:
+            tensor._transpose = torch.empty([*shape[-1:], *shape[:-1]], **options)
+        tensor._transpose_invalid = not columnwise
+        return
+    wanted = quantizer.inner_tensor_specs(tuple(shape_of(tensor)))
+    for name, _ in type(tensor)._INNER_TENSORS:
+        if name not in wanted:
+            setattr(tensor, name, None)
+        elif getattr(tensor, name) is None:
+            size, part = wanted[name]
+            setattr(tensor, name, torch.empty(size, dtype=part, device=tensor.device))
+
+
+def quantize(tensor: Any, quantizer: Any, output: Any = None, noop: Any = None) -> Any:
+    """Casts to `quantizer`'s format."""
+    source = tensor.contiguous()
+    if output is None:
+        return make(quantizer, shape_of(source), source.dtype, source.device)
+    _like_quantized(output, quantizer)
+    return output
+
+
+def dequantize(input: Any, otype: Any) -> Any:
+    """Casts back."""
+    return torch.empty(shape_of(input), dtype=torch_type(otype), device=input.device)
+
+
+def create_empty_quantized_tensor(
+    quantizer: Any, shape: Sequence[int], dtype: Any, device: Any, pin_memory: bool
+) -> Any:
+    """A quantized tensor without content."""
+    return make(quantizer, shape, dtype, device, pin_memory)
+
+
+def multi_tensor_quantize(tensor_list: Sequence[Any], quantizer_list: Sequence[Any]) -> list[Any]:
+    """Casts each tensor."""
+    return [quantize(one, how) for one, how in zip(tensor_list, quantizer_list, strict=True)]
+
+
+def split_quantize(
+    tensor: Any,
+    split_sections: Sequence[int],
+    quantizer_list: Sequence[Any],
+    disable_bulk_allocation: bool = False,
+) -> list[Any]:
+    """Splits along the rows and casts each part."""
+    source = tensor.contiguous()
+    rest = shape_of(source)[1:]
+    return [
+        make(how, [rows, *rest], source.dtype, source.device)
+        for rows, how in zip(split_sections, quantizer_list, strict=True)
+    ]
+
+
+def bgrad_quantize(input: Any, quantizer: Any) -> list[Any]:
+    """The gradient of a bias, and the cast of the gradient it comes from."""
+    grad = input.contiguous()
+    bias = torch.empty(grad.shape[-1], dtype=grad.dtype, device=grad.device)
+    if quantizer is None:
+        return [bias, grad]
+    return [bias, make(quantizer, shape_of(grad), grad.dtype, grad.device)]
+
+
+def _product_shape(a: list[int], transa: bool, b: list[int], transb: bool) -> list[int]:
+    rows = [b[-1]] if transb else b[:-1]
+    return [*rows, math.prod(a[:-1]) if transa else a[-1]]
+
+
+def _is_quantized(tensor: Any) -> bool:
+    from transformer_engine.pytorch.quantized_tensor import QuantizedTensorStorage
+
+    return isinstance(tensor, QuantizedTensorStorage)
+
+
+def _element_type(tensor: Any) -> torch.dtype:
+    dtype = getattr(tensor, "_dtype", None)
+    return dtype if isinstance(dtype, torch.dtype) else torch_type(tensor.dtype)
+
+
+def generic_gemm(
+    A: Any,
+    transA: bool,
+    B: Any,
+    transB: bool,
+    D: Any,
+    quantizer: Any,
+    output_dtype: Any,
+    bias: Any,
+    bias_type: Any,
+    gelu: bool,
+    gelu_in: Any,
+    grad: bool,
+    workspace: Any,
+    *_: Any,
+    extra_output: Any = None,
+    **__: Any,
+) -> list[Any]:
+    """A product of matrices, with bias, GELU and cast where asked for."""
+    shape = _product_shape(shape_of(A), transA, shape_of(B), transB)
+    device = workspace.device
+    dtype = torch_type(output_dtype) if output_dtype is not None else _element_type(A)
+    if D is None:
+        D = make(quantizer, shape, dtype, device)
+    # Only a delayed scale can be applied by the product itself.
+    fused = kind_of(quantizer) == "Float8Quantizer" and (_is_quantized(A) or _is_quantized(B))
+    high = None
+    if quantizer is not None and not fused:
+        high = torch.empty(shape, dtype=dtype, device=device)
+    bias_grad = None
+    if bias is not None:
+        if grad:
+            element = dtype if high is not None else _element_type(D)
+            bias_grad = torch.empty(shape_of(B)[-1], dtype=element, device=device)
+        else:
+            bias = bias.contiguous()
+    before_gelu = None
+    if gelu and not grad:
+        low = _is_quantized(A) or _is_quantized(B)
+        before_gelu = torch.empty(
+            shape, dtype=torch_type(bias_type) if low else dtype, device=device
+        )
+    return [D, bias_grad, before_gelu, extra_output]
+
+
+def te_general_grouped_gemm(
+    A: Sequence[Any],
+    transa: bool,
+    B: Sequence[Any],
+    transb: bool,
+    D: Sequence[Any] | None,
+    D_type: Any,
+    m_splits: Sequence[int],
+    bias: Any,
+    *_: Any,
+    **__: Any,
+) -> Any:
+    """One product for each group."""
+    if D is None:
+        for a, b in zip(A, B, strict=True):
+            shape = _product_shape(shape_of(a), transa, shape_of(b), transb)
+            torch.empty(shape, dtype=torch_type(D_type), device=a.device)
+    return bias
+
+
+def _activation(divisor: int) -> Callable[..., Any]:
+    def forward(input: Any, quantizer: Any, *_: Any, **__: Any) -> Any:
+        source = input.contiguous()
+        shape = shape_of(source)
+        shape[-1] //= divisor
+        out = make(quantizer, shape, source.dtype, source.device)
+        _cast_after(quantizer, shape, source)
+        return out
+
+    return forward
+
+
+def _cast_after(quantizer: Any, shape: Sequence[int], like: Any) -> Any:
+    """The result before the cast, of a kernel that cannot cast by itself."""
+    if kind_of(quantizer) in ("", "Float8Quantizer", "MXFP8Quantizer"):
+        return None
+    return torch.empty(list(shape), dtype=like.dtype, device=like.device)
+
+
+def _activation_backward(grad: Any, fwd_input: Any, quantizer: Any, *_: Any, **__: Any) -> Any:
+    grad, fwd_input = grad.contiguous(), fwd_input.contiguous()
+    out = make(quantizer, shape_of(fwd_input), fwd_input.dtype, fwd_input.device)
+    _cast_after(quantizer, shape_of(fwd_input), fwd_input)
+    return out
+
+
+def _activation_and_bias_backward(grad: Any, fwd_input: Any, quantizer: Any) -> list[Any]:
+    grad, fwd_input = grad.contiguous(), fwd_input.contiguous()
+    shape = shape_of(fwd_input)
+    out = make(quantizer, shape, grad.dtype, grad.device)
+    bias = torch.empty(shape[-1], dtype=grad.dtype, device=grad.device)
+    if quantizer is None:
+        torch.empty(shape, dtype=grad.dtype, device=grad.device)
+    else:
+        _cast_after(quantizer, shape, grad)
+    return [bias, out]
+
+
+def _rows(tensor: Any) -> int:
+    return math.prod(shape_of(tensor)[:-1])
+
+
+def _norm(input: Any, ln_out: Any, quantizer: Any, otype: Any) -> Any:
+    out = ln_out
+    if out is None:
+        out = make(quantizer, shape_of(input), otype, input.device)
+    if kind_of(quantizer) not in ("", "Float8Quantizer"):
+        torch.empty(shape_of(input), dtype=torch_type(otype), device=input.device)
+    return out
+
+
+def layernorm_fwd(
+    input: Any,
+    weight: Any,
+    bias: Any,
+    eps: float,
+    ln_out: Any,
+    quantizer: Any,
+    otype: Any,
+    sm_margin: int,
+    zero_centered_gamma: bool,
+) -> list[Any]:
+    """LayerNorm: the output, the means and the reciprocal deviations."""
+    mean = torch.empty(_rows(input), dtype=torch.float32, device=input.device)
+    deviation = torch.empty(_rows(input), dtype=torch.float32, device=input.device)
+    return [_norm(input, ln_out, quantizer, otype), mean, deviation]
+
+
+def rmsnorm_fwd(
+    input: Any,
+    weight: Any,
+    eps: float,
+    ln_out: Any,
+    quantizer: Any,
+    otype: Any,
+    sm_margin: int,
+    zero_centered_gamma: bool,
+) -> list[Any]:
+    """RMSNorm: the output, nothing, the reciprocal deviations."""
+    deviation = torch.empty(_rows(input), dtype=torch.float32, device=input.device)
+    return [_norm(input, ln_out, quantizer, otype), None, deviation]
+
+
+def _norm_backward_workspace(x: Any, gradients: int) -> Any:
+    """Partial sums of the weights' gradients, one row for each block of threads."""
+    blocks = torch.cuda.get_device_properties(x.device).multi_processor_count
+    shape = (gradients, blocks, shape_of(x)[-1])
+    return torch.empty(shape, dtype=torch.float32, device=x.device)
+
+
+def layernorm_bwd(dz: Any, x: Any, mu: Any, rsigma: Any, gamma: Any, *_: Any) -> list[Any]:
+    """Gradients of the input, the weight and the bias."""
+    dz, x, gamma = dz.contiguous(), x.contiguous(), gamma.contiguous()
+    grads = [torch.empty_like(x), torch.empty_like(gamma), torch.empty_like(gamma)]
+    _norm_backward_workspace(x, 2)
+    return grads
+
+
+def rmsnorm_bwd(dz: Any, x: Any, rsigma: Any, gamma: Any, *_: Any) -> list[Any]:
+    """Gradients of the input and the weight."""
+    dz, x, gamma = dz.contiguous(), x.contiguous(), gamma.contiguous()
+    grads = [torch.empty_like(x), torch.empty_like(gamma)]
+    _norm_backward_workspace(x, 1)
+    return grads
+
+
+def rmsnorm_bwd_add(dz: Any, x: Any, add: Any, rsigma: Any, gamma: Any, *_: Any) -> list[Any]:
+    """`rmsnorm_bwd` whose first gradient is added to another."""
+    return rmsnorm_bwd(dz, x, rsigma, gamma)
+
+
+def fp8_transpose(input: Any, dtype: Any, *, out: Any = None) -> Any:
+    """The transposed copy of bytes that hold FP8."""
+    if out is not None:
+        return out
+    shape = shape_of(input)
+    return torch.empty([*shape[-1:], *shape[:-1]], dtype=torch.uint8, device=input.device)
+
+
+def swap_first_dims(tensor: Any, *, out: Any = None) -> Any:
+    """A copy with the first two dimensions exchanged."""
+    first, second, *rest = shape_of(tensor)
+    if out is not None:
+        return out
+    return torch.empty([second, first, *rest], dtype=tensor.dtype, device=tensor.device)
+
+
+def multi_tensor_l2norm(
+    chunk_size: int, noop_flag: Any, tensor_lists: Any, per_tensor: bool = False, *_: Any
+) -> tuple[Any, Any]:
+    """The norm of all, and of each where asked for."""
+    first = tensor_lists[0]
+    count = len(first) if per_tensor else 0
+    made = (torch.empty(size, dtype=torch.float32, device=first[0].device) for size in (1, count))
+    one, each = made
+    return one, each
+
+
+def multi_tensor_unscale_l2norm(
+    chunk_size: int, noop_flag: Any, tensor_lists: Any, inv_scale: Any, per_tensor: bool = False
+) -> tuple[Any, Any]:
+    """`multi_tensor_l2norm` of unscaled tensors."""
+    return multi_tensor_l2norm(chunk_size, noop_flag, tensor_lists, per_tensor)
+
+
+def _in_place(*_: Any, **__: Any) -> None:
+    """Writes into what it was given."""
+
+
+_WRITES = (
+    "compute_amax",
+    "fused_amax_and_scale_update_after_reduction",
+    "fp8_block_scaling_compute_partial_amax",
+    "fp8_block_scaling_partial_cast",
+    "mxfp8_scaling_compute_partial_amax",
+    "mxfp8_scaling_partial_cast",
+    "multi_tensor_adam",
+    "multi_tensor_adam_capturable",
+    "multi_tensor_adam_capturable_master",
+    "multi_tensor_adam_fp8",
+    "multi_tensor_adam_param_remainder",
+    "multi_tensor_compute_scale_and_scale_inv",
+    "multi_tensor_compute_scale_inv_e8m0",
+    "multi_tensor_scale",
+    "multi_tensor_scale_tensor",
+    "multi_tensor_sgd",
+    "fused_multi_row_padding",
+    "fused_multi_row_unpadding",
+    "swizzle_scales_for_gemm_",
+    "multi_tensor_swizzle_scales_for_gemm_",
+    "multi_tensor_swizzle_scales_for_gemm_unchecked_",
+)
+
+
+def functions() -> dict[str, Callable[..., Any]]:
+    """All of this module, by the extension's names."""
+    found: dict[str, Callable[..., Any]] = {
+        function.__name__: function
+        for function in (
+            quantize,
+            dequantize,
+            create_empty_quantized_tensor,
+            multi_tensor_quantize,
+            split_quantize,
+            bgrad_quantize,
+            generic_gemm,
+            te_general_grouped_gemm,
+            layernorm_fwd,
+            layernorm_bwd,
+            rmsnorm_fwd,
+            rmsnorm_bwd,
+            rmsnorm_bwd_add,
+            fp8_transpose,
+            swap_first_dims,
+            multi_tensor_l2norm,
+            multi_tensor_unscale_l2norm,
+        )
+    }
+    for name in (*_ACTIVATIONS, *_GATED):
+        found[name] = _activation(2 if name in _GATED else 1)
+        found[f"d{name}"] = _activation_backward
+        if name in _ACTIVATIONS:
+            found[f"dbias_d{name}"] = _activation_and_bias_backward
+    found["clamped_swiglu"] = _activation(2)
+    found["clamped_dswiglu"] = _activation_backward
+    found.update(dict.fromkeys(_WRITES, _in_place))
+    return found

@@ -1,0 +1,221 @@
+"""Transformer Engine with fake tensors: its own layers, with kernels that only allocate.
+
+Where the compiled extension is installed, its kernels are replaced for the time of the block.
+Where it is not (no CUDA build, a laptop), a module stands in for it, so that the layers can be
+imported at all; what was imported on top of it is put away afterwards and comes back with the next
+estimate. Sees: the modules of `transformer_engine`. Knows nothing of memory.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from floodmark.plugins import Plugin
+from floodmark.plugins._placeholders import Placeholders
+
+if TYPE_CHECKING:
+    from floodmark.plugins._te_extension import StandIn
+
+_PACKAGE = "transformer_engine"
+_EXTENSION = "transformer_engine_torch"
+
+#: What the layers import and an estimate never calls: ONNX export, Triton kernels, inference.
+_OPTIONAL = ("onnxscript", "onnx", "einops", "triton", "pydantic")
+
+#: The module that stood in, and what was imported on top of it, until the next estimate.
+_kept: dict[str, ModuleType] = {}
+
+
+class TransformerEngine(Plugin):
+    """Lets Transformer Engine's layers run on fake tensors."""
+
+    name: ClassVar[str] = "transformer-engine"
+    library: ClassVar[str] = "transformer_engine.pytorch"
+
+    def __enter__(self) -> Plugin:
+        if f"{_PACKAGE}.pytorch" not in sys.modules:
+            # Compiled functions would look at the values of their arguments.
+            self._environment("NVTE_TORCH_COMPILE", "0")
+            if not _is_compiled():
+                self._stand_in()
+        return super().__enter__()
+
+    def attach(self, library: ModuleType) -> None:
+        """The layers are imported: from here on their kernels only allocate."""
+        extension = sys.modules[_EXTENSION]
+        if not _is_stand_in(extension):
+            from floodmark.plugins import _te_extension
+
+            for name, kernel in _te_extension.functions().items():
+                self._everywhere(getattr(extension, name, None), kernel)
+        for function in list(_compiled_later()):
+            self._everywhere(function, function.__wrapped__)
+        self._keep_globals()
+        self.setting.notes.append(
+            "Transformer Engine's kernels are stood in for: cuDNN's workspaces are left out"
+        )
+
+    def _stand_in(self) -> None:
+        """Makes `transformer_engine.pytorch` importable without its compiled parts."""
+        from floodmark.plugins import _te_extension
+
+        before = _ours_of(sys.modules)
+        sys.modules.update(_kept)
+        _bind_to_parents(_kept)
+        kept = sys.modules.get(_EXTENSION)
+        extension = kept if kept is not None else _te_extension.StandIn()
+        sys.modules[_EXTENSION] = extension
+        self.on_exit(lambda: _put_away(before))
+        self._serve(extension)  # type: ignore[arg-type]
+        # With this set, the package does not look for CUDA's libraries.
+        self._environment("NVTE_PROJECT_BUILDING", "1")
+        placeholders = Placeholders(_OPTIONAL)
+        self.on_exit(placeholders.remove)
+
+        def no_loading(common: ModuleType) -> None:
+            self.replace(common, "load_framework_extension", lambda framework: None)
+
+        self.when_imported(f"{_PACKAGE}.common", no_loading)
+
+    def _serve(self, extension: StandIn) -> None:
+        extension.serving = True
+
+        def stop() -> None:
+            extension.serving = False
+
+        self.on_exit(stop)
+
+    def _environment(self, name: str, value: str) -> None:
+        before = os.environ.get(name)
+        os.environ[name] = value
+
+        def restore() -> None:
+            if before is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = before
+
+        self.on_exit(restore)
+
+    def _everywhere(self, before: Any, after: Callable[..., Any]) -> None:
+        """Replaces a function in each module that has a name for it."""
+        if before is None:
+            return
+        for module in _ours_of(sys.modules).values():
+            for name, value in list(vars(module).items()):
+                if value is before:
+                    self.replace(module, name, after)
+
+    def _keep_globals(self) -> None:
+        """Tensors that the package caches are fake until the end, and gone afterwards."""
+        _clear_caches()
+        for module in _ours_of(sys.modules).values():
+            _restore_globals_of(module, self.on_exit)
+        from transformer_engine.pytorch.quantization import FP8GlobalStateManager as Manager
+
+        state = getattr(Manager, "quantization_state", None)
+        if state is not None:
+            self.replace(Manager, "quantization_state", type(state)())
+        self.on_exit(_clear_caches)
+
+
+def _is_compiled() -> bool:
+    """Whether the extension for torch lies where the package would look for it."""
+    spec = importlib.util.find_spec(_PACKAGE)
+    if spec is None or spec.origin is None:
+        return False
+    package = Path(spec.origin).parent
+    places = (package.parent, package, package / "wheel_lib")
+    return any(
+        path.suffix in (".so", ".dylib", ".dll", ".pyd")
+        for place in places
+        for path in place.glob(f"{_EXTENSION}*")
+    )
+
+
+def _is_stand_in(extension: ModuleType) -> bool:
+    return hasattr(extension, "serving")
+
+
+def _ours_of(modules: dict[str, ModuleType]) -> dict[str, ModuleType]:
+    """The modules of Transformer Engine, and its extension."""
+    return {
+        name: module
+        for name, module in list(modules.items())
+        if name in (_PACKAGE, _EXTENSION) or name.startswith(f"{_PACKAGE}.")
+    }
+
+
+def _bind_to_parents(modules: dict[str, ModuleType]) -> None:
+    for name, module in modules.items():
+        parent, _, last = name.rpartition(".")
+        if parent in sys.modules:
+            setattr(sys.modules[parent], last, module)
+
+
+def _put_away(before: dict[str, ModuleType]) -> None:
+    """What was imported on top of the stand-in leaves `sys.modules`, and waits."""
+    for name, module in _ours_of(sys.modules).items():
+        if name in before:
+            continue
+        _kept[name] = module
+        del sys.modules[name]
+        parent, _, last = name.rpartition(".")
+        if parent in before and vars(before[parent]).get(last) is module:
+            delattr(before[parent], last)
+
+
+def _functions() -> Iterator[Any]:
+    seen: set[int] = set()
+    for module in _ours_of(sys.modules).values():
+        for value in list(vars(module).values()):
+            if callable(value) and id(value) not in seen:
+                seen.add(id(value))
+                yield value
+
+
+def _compiled_later() -> Iterator[Any]:
+    """Functions that would be given to `torch.compile` when they are called first."""
+    for function in _functions():
+        code = getattr(function, "__code__", None)
+        if code is not None and "compiled_func" in code.co_freevars:
+            yield function
+
+
+def _clear_caches() -> None:
+    """Empties each `functools.lru_cache`: sizes of the GPU, workspaces."""
+    for function in _functions():
+        clear = getattr(function, "cache_clear", None)
+        if callable(clear) and hasattr(function, "cache_info"):
+            clear()
+
+
+def _restore_globals_of(module: ModuleType, on_exit: Callable[[Callable[[], None]], None]) -> None:
+    names = vars(module)
+    before = {
+        name: value
+        for name, value in names.items()
+        # `__builtins__` is a dictionary that all modules share.
+        if not name.startswith("__") and not isinstance(value, ModuleType)
+    }
+    contents = {name: type(value)(value) for name, value in before.items() if _is_plain(value)}
+
+    def restore() -> None:
+        for name, value in before.items():
+            if name in contents:
+                value.clear()
+                (value.update if isinstance(value, dict) else value.extend)(contents[name])
+            if names.get(name) is not value:
+                names[name] = value
+
+    on_exit(restore)
+
+
+def _is_plain(value: Any) -> bool:
+    return type(value) in (dict, list)
