@@ -88,6 +88,10 @@ phantom-matrix: $(UNPACKED) ## Run training scripts of many libraries on a GPU t
 phantom-cost: $(UNPACKED) ## Measure what estimates of large models cost
 	PYTHONPATH=$(UNPACKED) $(BIN)/python bench/phantom_cost.py --floodmark $(UNPACKED) --results $(RESULTS)
 
+.PHONY: te
+te: $(UNPACKED) ## Compare Transformer Engine's layers with their stand-ins (builds it: many minutes)
+	$(BIN)/python bench/transformer_engine.py --floodmark $(UNPACKED) --results $(RESULTS)
+
 .PHONY: matrix
 matrix: wheel ## Run the Python tests with old and new versions of torch and Python
 	$(BIN)/python .ci/matrix

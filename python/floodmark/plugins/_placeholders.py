@@ -28,7 +28,7 @@ class _Anything:
             raise AttributeError(name)
         return _Anything(f"{self._name}.{name}")
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *_: Any, **__: Any) -> Any:
         return self
 
     def __getitem__(self, key: Any) -> Any:
@@ -71,6 +71,7 @@ class _Finder(importlib.abc.MetaPathFinder):
         path: Sequence[str] | None,
         target: ModuleType | None = None,
     ) -> importlib.machinery.ModuleSpec | None:
+        del path, target
         if fullname.partition(".")[0] not in self._packages:
             return None
         return importlib.machinery.ModuleSpec(fullname, _Loader(), is_package=True)

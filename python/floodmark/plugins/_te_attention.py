@@ -117,10 +117,7 @@ def fused_attn_fwd(
     )
     state = torch.empty(2, dtype=torch.int64, device=device)
     heads = sizes["H"]
-    if form == "THD":
-        rows = [sizes["T"], heads, 1]
-    else:
-        rows = [sizes["B"], heads, max_seqlen_q, 1]
+    rows = [sizes["T"], heads, 1] if form == "THD" else [sizes["B"], heads, max_seqlen_q, 1]
     kept = [torch.empty(rows, dtype=torch.float32, device=device)]
     if return_max_logit:
         kept.append(torch.empty(rows, dtype=torch.float32, device=device))

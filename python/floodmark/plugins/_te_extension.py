@@ -63,9 +63,7 @@ _ENUMS: dict[str, dict[str, int]] = {
     "NVTE_QKV_Format": _counted(_FORMATS, "NVTE_"),
     "NVTE_Bias_Type": _counted("NO_BIAS PRE_SCALE_BIAS POST_SCALE_BIAS ALIBI", "NVTE_"),
     "NVTE_Mask_Type": _counted(_MASKS, "NVTE_"),
-    "NVTE_Softmax_Type": _counted(
-        "VANILLA_SOFTMAX OFF_BY_ONE_SOFTMAX LEARNABLE_SOFTMAX", "NVTE_"
-    ),
+    "NVTE_Softmax_Type": _counted("VANILLA_SOFTMAX OFF_BY_ONE_SOFTMAX LEARNABLE_SOFTMAX", "NVTE_"),
     "NVTE_Fused_Attn_Backend": {
         "NVTE_No_Backend": -1,
         "NVTE_F16_arbitrary_seqlen": 1,

@@ -8,6 +8,7 @@ estimate. Sees: the modules of `transformer_engine`. Knows nothing of memory.
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import os
 import sys
@@ -56,6 +57,10 @@ class TransformerEngine(Plugin):
                 self._everywhere(getattr(extension, name, None), kernel)
         for function in list(_compiled_later()):
             self._everywhere(function, function.__wrapped__)
+        self._tell_storages_apart()
+        self._choose_attention()
+        if hasattr(library, "GroupedLinear"):
+            self._split_evenly(library.GroupedLinear)
         self._keep_globals()
         self.setting.notes.append(
             "Transformer Engine's kernels are stood in for: cuDNN's workspaces are left out"
@@ -79,7 +84,7 @@ class TransformerEngine(Plugin):
         self.on_exit(placeholders.remove)
 
         def no_loading(common: ModuleType) -> None:
-            self.replace(common, "load_framework_extension", lambda framework: None)
+            self.replace(common, "load_framework_extension", lambda *_: None)
 
         self.when_imported(f"{_PACKAGE}.common", no_loading)
 
@@ -111,6 +116,55 @@ class TransformerEngine(Plugin):
             for name, value in list(vars(module).items()):
                 if value is before:
                     self.replace(module, name, after)
+
+    def _tell_storages_apart(self) -> None:
+        """Attention asks by address whether queries, keys and values share one storage."""
+        import torch
+
+        address = torch.UntypedStorage.data_ptr
+
+        def data_ptr(storage: Any) -> int:
+            # The storage of a fake tensor lies on `meta` and has no address.
+            return int(storage._cdata if storage.device.type == "meta" else address(storage))
+
+        self.replace(torch.UntypedStorage, "data_ptr", data_ptr)
+
+    def _choose_attention(self) -> None:
+        """The kind of attention is chosen by the class of the tensors: theirs is `Tensor`."""
+        from torch import Tensor
+        from torch._subclasses.fake_tensor import FakeTensor
+        from transformer_engine.pytorch.attention.dot_product_attention import utils
+
+        choose = utils.get_attention_backend
+
+        def choose_for_real(attention_params: Any = None) -> Any:
+            if getattr(attention_params, "qkv_type", None) is FakeTensor:
+                attention_params = dataclasses.replace(attention_params, qkv_type=Tensor)
+            return choose(attention_params)
+
+        self._everywhere(choose, choose_for_real)
+
+    def _split_evenly(self, grouped: Any) -> None:
+        """`GroupedLinear` reads how many rows each group has: real numbers, or even parts."""
+        from torch import Tensor, int64, tensor
+        from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
+
+        forward = grouped.forward
+        notes = self.setting.notes
+
+        def with_real_splits(layer: Any, inp: Any, m_splits: Any, *args: Any, **kwargs: Any) -> Any:
+            if isinstance(m_splits, FakeTensor):
+                rows, groups = inp.numel() // inp.shape[-1], layer.num_gemms
+                m_splits = [rows // groups + (one < rows % groups) for one in range(groups)]
+                note = "`GroupedLinear`: rows are split evenly, since their numbers have no values"
+                if note not in notes:
+                    notes.append(note)
+            if not isinstance(m_splits, Tensor):
+                with unset_fake_temporarily():
+                    m_splits = tensor(m_splits, dtype=int64)
+            return forward(layer, inp, m_splits, *args, **kwargs)
+
+        self.replace(grouped, "forward", with_real_splits)
 
     def _keep_globals(self) -> None:
         """Tensors that the package caches are fake until the end, and gone afterwards."""

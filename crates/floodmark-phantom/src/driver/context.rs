@@ -80,6 +80,23 @@ unsafe extern "C" fn cuCtxPopCurrent_v2(context: *mut u64) -> i32 {
     unsafe { cuCtxGetCurrent(context) }
 }
 
+/// A stream belongs to the device that is current when it is used.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuStreamGetCtx(_stream: u64, context: *mut u64) -> i32 {
+    // SAFETY: the same contract.
+    unsafe { cuCtxGetCurrent(context) }
+}
+
+/// There are no green contexts: a part of the device's multiprocessors is never asked for.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuStreamGetCtx_v2(stream: u64, context: *mut u64, green: *mut u64) -> i32 {
+    // SAFETY: the caller's pointers, by CUDA's contract.
+    unsafe {
+        put(green, 0);
+        cuStreamGetCtx(stream, context)
+    }
+}
+
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuCtxGetDevice(device: *mut c_int) -> i32 {
     // SAFETY: the caller's pointer, by CUDA's contract.
