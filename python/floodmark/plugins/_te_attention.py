@@ -196,6 +196,7 @@ def fused_attn_bwd(
             make(quantizer, shape, fake_dtype, device, data=data)
             for shape, data in zip(shapes, plain, strict=True)
         ]
+    _backward_workspace(Q, K, before, element)
     bias = offset = None
     if _name(bias_type) not in ("NO_BIAS", "ALIBI"):
         bias = torch.empty(shape_of(Aux_CTX_Tensors[-1]), dtype=element, device=device)
@@ -203,6 +204,21 @@ def fused_attn_bwd(
         heads = _sizes(shape_of(Q), before[0])["H"]
         offset = torch.empty([1, heads, 1, 1], dtype=torch.float32, device=device)
     return [*grads, bias, offset]
+
+
+def _backward_workspace(
+    queries: Any, keys: Any, forms: tuple[str, str], element: torch.dtype
+) -> torch.Tensor:
+    """cuDNN adds up the queries' gradients in float32; shared keys have gradients for each head."""
+    shape = shape_of(queries)
+    width = shape[-1]
+    heads = _sizes(shape, forms[0])["H"]
+    key_sizes = _sizes(shape_of(keys), forms[1])
+    size = math.prod(shape[:-1]) * (width + 1) * 4 + 256
+    if key_sizes["H"] != heads:
+        rows = math.prod(shape_of(keys)[:-1]) // key_sizes["H"]
+        size += 2 * rows * heads * width * element.itemsize
+    return torch.empty(size, dtype=torch.uint8, device=queries.device)
 
 
 def _softmax(input: Any, *_: Any) -> Any:

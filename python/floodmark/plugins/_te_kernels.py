@@ -190,8 +190,26 @@ def bgrad_quantize(input: Any, quantizer: Any) -> list[Any]:
     grad = input.contiguous()
     bias = torch.empty(grad.shape[-1], dtype=grad.dtype, device=grad.device)
     if quantizer is None:
+        _sum_rows(grad, bias)
         return [bias, grad]
-    return [bias, make(quantizer, shape_of(grad), grad.dtype, grad.device)]
+    out = make(quantizer, shape_of(grad), grad.dtype, grad.device)
+    if not _sums_while_casting(quantizer):
+        _sum_rows(grad, bias)
+    return [bias, out]
+
+
+def _sum_rows(grad: Any, bias: Any) -> None:
+    """Torch's own sum, which the extension calls too: an estimate knows what it takes inside."""
+    torch.sum(grad.reshape(-1, bias.shape[0]), [0], out=bias)
+
+
+def _sums_while_casting(quantizer: Any) -> bool:
+    """Whether one kernel casts a gradient and sums it up for the bias."""
+    if kind_of(quantizer) == "MXFP8Quantizer":
+        return True
+    both = quantizer.rowwise_usage and quantizer.columnwise_usage
+    newer = torch.cuda.get_device_capability()[0] >= 10
+    return kind_of(quantizer) == "Float8Quantizer" and (newer or bool(both))
 
 
 def _product_shape(a: list[int], transa: bool, b: list[int], transb: bool) -> list[int]:
@@ -306,10 +324,9 @@ def _activation_and_bias_backward(grad: Any, fwd_input: Any, quantizer: Any) -> 
     shape = shape_of(fwd_input)
     out = make(quantizer, shape, grad.dtype, grad.device)
     bias = torch.empty(shape[-1], dtype=grad.dtype, device=grad.device)
-    if quantizer is None:
-        torch.empty(shape, dtype=grad.dtype, device=grad.device)
-    else:
-        _cast_after(quantizer, shape, grad)
+    high = out if quantizer is None else _cast_after(quantizer, shape, grad)
+    if high is not None:
+        _sum_rows(high, bias)
     return [bias, out]
 
 
@@ -358,11 +375,24 @@ def rmsnorm_fwd(
     return [_norm(input, ln_out, quantizer, otype), None, deviation]
 
 
+#: Backward of a norm: how many blocks of threads of its kernel a multiprocessor holds, by width, as
+#: far as threads and shared memory decide it. Other widths have a kernel that takes any.
+_BLOCKS_OF_LAYER_NORM = {
+    **dict.fromkeys((768, 1536, 2048, 2304, 3072), 16),
+    **{1024: 13, 3840: 14, 4096: 13, 5120: 10, 6144: 8, 8192: 8, 10240: 8},
+    **dict.fromkeys((12288, 14336, 16384), 4),
+}
+_BLOCKS_OF_RMS_NORM = {512: 16, 768: 16, 1024: 13, 2048: 16, 4096: 13, 8192: 6}
+_MOST_BLOCKS = 16
+
+
 def _norm_backward_workspace(x: Any, gradients: int) -> Any:
-    """Partial sums of the weights' gradients, one row for each block of threads."""
-    blocks = torch.cuda.get_device_properties(x.device).multi_processor_count
-    shape = (gradients, blocks, shape_of(x)[-1])
-    return torch.empty(shape, dtype=torch.float32, device=x.device)
+    """Partial sums of the weights' gradients, a row for each block of threads."""
+    width = shape_of(x)[-1]
+    known = (_BLOCKS_OF_RMS_NORM if gradients == 1 else _BLOCKS_OF_LAYER_NORM).get(width)
+    processors = torch.cuda.get_device_properties(x.device).multi_processor_count
+    blocks = known * processors if known else min(_rows(x), _MOST_BLOCKS * processors)
+    return torch.empty((gradients, blocks, width), dtype=torch.float32, device=x.device)
 
 
 def layernorm_bwd(dz: Any, x: Any, mu: Any, rsigma: Any, gamma: Any, *_: Any) -> list[Any]:

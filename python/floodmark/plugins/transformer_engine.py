@@ -63,7 +63,7 @@ class TransformerEngine(Plugin):
             self._split_evenly(library.GroupedLinear)
         self._keep_globals()
         self.setting.notes.append(
-            "Transformer Engine's kernels are stood in for: cuDNN's workspaces are left out"
+            "Transformer Engine: its layers ran, with stand-ins for the compiled kernels"
         )
 
     def _stand_in(self) -> None:
@@ -118,16 +118,24 @@ class TransformerEngine(Plugin):
                     self.replace(module, name, after)
 
     def _tell_storages_apart(self) -> None:
-        """Attention asks by address whether queries, keys and values share one storage."""
+        """Addresses say whether tensors share one storage, and lie one behind the other in it."""
         import torch
+        from torch._subclasses.fake_tensor import FakeTensor
 
         address = torch.UntypedStorage.data_ptr
 
-        def data_ptr(storage: Any) -> int:
-            # The storage of a fake tensor lies on `meta` and has no address.
-            return int(storage._cdata if storage.device.type == "meta" else address(storage))
+        def of_storage(storage: Any) -> int:
+            # The storage of a fake tensor lies on `meta` and has no address: its own one, with room
+            # behind it.
+            is_fake = storage.device.type == "meta"
+            return int(storage._cdata) << 16 if is_fake else int(address(storage))
 
-        self.replace(torch.UntypedStorage, "data_ptr", data_ptr)
+        def of_tensor(tensor: Any) -> int:
+            offset = tensor.storage_offset() * tensor.element_size()
+            return of_storage(tensor.untyped_storage()) + int(offset)
+
+        self.replace(torch.UntypedStorage, "data_ptr", of_storage)
+        self.replace(FakeTensor, "data_ptr", of_tensor)
 
     def _choose_attention(self) -> None:
         """The kind of attention is chosen by the class of the tensors: theirs is `Tensor`."""
