@@ -188,19 +188,17 @@ def split_quantize(
 def bgrad_quantize(input: Any, quantizer: Any) -> list[Any]:
     """The gradient of a bias, and the cast of the gradient it comes from."""
     grad = input.contiguous()
-    bias = torch.empty(grad.shape[-1], dtype=grad.dtype, device=grad.device)
     if quantizer is None:
-        _sum_rows(grad, bias)
-        return [bias, grad]
+        return [_sum_of_rows(grad), grad]
     out = make(quantizer, shape_of(grad), grad.dtype, grad.device)
-    if not _sums_while_casting(quantizer):
-        _sum_rows(grad, bias)
-    return [bias, out]
+    if _sums_while_casting(quantizer):
+        return [torch.empty(grad.shape[-1], dtype=grad.dtype, device=grad.device), out]
+    return [_sum_of_rows(grad), out]
 
 
-def _sum_rows(grad: Any, bias: Any) -> None:
+def _sum_of_rows(grad: Any) -> Any:
     """Torch's own sum, which the extension calls too: an estimate knows what it takes inside."""
-    torch.sum(grad.reshape(-1, bias.shape[0]), [0], out=bias)
+    return torch.sum(grad.reshape(-1, grad.shape[-1]), 0)
 
 
 def _sums_while_casting(quantizer: Any) -> bool:
@@ -323,11 +321,10 @@ def _activation_and_bias_backward(grad: Any, fwd_input: Any, quantizer: Any) -> 
     grad, fwd_input = grad.contiguous(), fwd_input.contiguous()
     shape = shape_of(fwd_input)
     out = make(quantizer, shape, grad.dtype, grad.device)
-    bias = torch.empty(shape[-1], dtype=grad.dtype, device=grad.device)
     high = out if quantizer is None else _cast_after(quantizer, shape, grad)
     if high is not None:
-        _sum_rows(high, bias)
-    return [bias, out]
+        return [_sum_of_rows(high), out]
+    return [torch.empty(shape[-1], dtype=grad.dtype, device=grad.device), out]
 
 
 def _rows(tensor: Any) -> int:
@@ -379,7 +376,13 @@ def rmsnorm_fwd(
 #: far as threads and shared memory decide it. Other widths have a kernel that takes any.
 _BLOCKS_OF_LAYER_NORM = {
     **dict.fromkeys((768, 1536, 2048, 2304, 3072), 16),
-    **{1024: 13, 3840: 14, 4096: 13, 5120: 10, 6144: 8, 8192: 8, 10240: 8},
+    1024: 13,
+    3840: 14,
+    4096: 13,
+    5120: 10,
+    6144: 8,
+    8192: 8,
+    10240: 8,
     **dict.fromkeys((12288, 14336, 16384), 4),
 }
 _BLOCKS_OF_RMS_NORM = {512: 16, 768: 16, 1024: 13, 2048: 16, 4096: 13, 8192: 6}
