@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from floodmark.plugins._te_kernels import kind_of, make, shape_of, torch_type
+from floodmark.plugins._te_casts import kind_of, make, shape_of, torch_type
 
 #: What the libraries of the newest Transformer Engine come with; only compared with minimums.
 _CUDNN_VERSION = 91900

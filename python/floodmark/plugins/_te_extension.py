@@ -16,7 +16,7 @@ from enum import IntEnum
 from types import ModuleType
 from typing import Any
 
-from floodmark.plugins import _te_attention, _te_kernels
+from floodmark.plugins import _te_attention, _te_casts, _te_kernels
 
 NAME = "transformer_engine_torch"
 
@@ -100,7 +100,11 @@ _CLASSES = (
 
 def functions() -> dict[str, Callable[..., Any]]:
     """The kernels that are stood in for, by the name that the extension gives them."""
-    return {**_te_kernels.functions(), **_te_attention.functions()}
+    return {
+        **_te_casts.functions(),
+        **_te_kernels.functions(),
+        **_te_attention.functions(),
+    }
 
 
 class StandIn(ModuleType):

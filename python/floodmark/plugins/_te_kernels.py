@@ -1,4 +1,4 @@
-"""Kernels of Transformer Engine as what they allocate: casts, products, norms, activations.
+"""Kernels of Transformer Engine as what they allocate: products, norms, activations.
 
 Each function takes the arguments of the compiled one of the same name and returns tensors of the
 same shapes and types, made in the same order beside the same temporary ones. Values are never
@@ -13,201 +13,10 @@ from typing import Any
 
 import torch
 
-#: `transformer_engine::DType` by number. FP8 and FP4 lie in bytes.
-_TORCH_TYPES = {
-    0: torch.uint8,
-    2: torch.int32,
-    3: torch.int64,
-    4: torch.float32,
-    5: torch.float16,
-    6: torch.bfloat16,
-    7: torch.float8_e4m3fn,
-    8: torch.float8_e5m2,
-    10: torch.uint8,
-}
-
-#: One scale per tensor: a transposed copy instead of a column-wise one.
-_PER_TENSOR = ("Float8Quantizer", "Float8CurrentScalingQuantizer")
+from floodmark.plugins._te_casts import kind_of, make, shape_of, sum_of_rows, torch_type
 
 _ACTIVATIONS = ("gelu", "qgelu", "relu", "srelu", "silu")
 _GATED = ("glu", "geglu", "qgeglu", "reglu", "sreglu", "swiglu", "situglu")
-
-
-def torch_type(dtype: Any) -> torch.dtype:
-    """The type of torch for a `DType`, or for one of torch's own."""
-    return dtype if isinstance(dtype, torch.dtype) else _TORCH_TYPES[int(dtype)]
-
-
-def kind_of(quantizer: Any) -> str:
-    """The name of the quantizer's class in Transformer Engine; empty for none at all."""
-    if quantizer is None:
-        return ""
-    for base in type(quantizer).__mro__:
-        if base.__module__.startswith("transformer_engine."):
-            return base.__name__
-    return type(quantizer).__name__
-
-
-def shape_of(tensor: Any) -> list[int]:
-    """The logical shape, of a plain or a quantized tensor."""
-    return list(tensor.size())
-
-
-def _one_transpose(device: torch.device) -> bool:
-    """Whether products of FP8 need a transposed copy on this GPU."""
-    from transformer_engine.pytorch import utils
-
-    return not utils.is_non_tn_fp8_gemm_supported()
-
-
-def make(
-    quantizer: Any,
-    shape: Sequence[int],
-    dtype: Any,
-    device: Any,
-    pin_memory: bool = False,
-    data: torch.Tensor | None = None,
-) -> Any:
-    """A tensor with uninitialised content, quantized as `quantizer` does it, plain without one."""
-    dtype, device, shape = torch_type(dtype), torch.device(device), list(shape)
-    if quantizer is None:
-        if data is not None:
-            return data
-        return torch.empty(shape, dtype=dtype, device=device, pin_memory=pin_memory)
-    if kind_of(quantizer) in _PER_TENSOR:
-        return _per_tensor(quantizer, shape, dtype, device, pin_memory, data)
-    parts = {
-        name: torch.empty(size, dtype=part, device=device, pin_memory=pin_memory)
-        for name, (size, part) in quantizer.inner_tensor_specs(tuple(shape)).items()
-    }
-    about = quantizer.create_metadata(tuple(shape), dtype=dtype)
-    strides = torch.empty(shape, device="meta").stride()
-    return about["cls"].__tensor_unflatten__(parts, about, tuple(shape), strides)
-
-
-def _per_tensor(
-    quantizer: Any,
-    shape: list[int],
-    dtype: torch.dtype,
-    device: torch.device,
-    pin_memory: bool,
-    data: torch.Tensor | None,
-) -> Any:
-    from transformer_engine.pytorch.tensor.float8_tensor import Float8Tensor
-    from transformer_engine.pytorch.tensor.storage.float8_tensor_storage import (
-        Float8TensorStorage,
-    )
-
-    transposes = _one_transpose(device)
-    options: dict[str, Any] = {"dtype": torch.uint8, "device": device, "pin_memory": pin_memory}
-    if data is None and (quantizer.rowwise_usage or not transposes):
-        data = torch.empty(shape, **options)
-    transpose = None
-    if quantizer.columnwise_usage and transposes:
-        transpose = torch.empty([*shape[-1:], *shape[:-1]], **options)
-    parts: dict[str, Any] = {
-        "data": data,
-        "data_transpose": transpose,
-        "fp8_scale_inv": torch.empty(1, dtype=torch.float32, device=device, pin_memory=pin_memory),
-        "fp8_dtype": quantizer.dtype,
-        "quantizer": quantizer,
-    }
-    if quantizer.internal:
-        return Float8TensorStorage(**parts, fake_dtype=dtype)
-    return Float8Tensor(shape=shape, dtype=dtype, device=device, **parts)
-
-
-def _like_quantized(tensor: Any, quantizer: Any) -> None:
-    """Gives `tensor`, an output that is there already, the parts that `quantizer` asks for."""
-    if kind_of(quantizer) in _PER_TENSOR:
-        transposes = _one_transpose(tensor.device)
-        shape = shape_of(tensor)
-        options = {"dtype": torch.uint8, "device": tensor.device}
-        rowwise = quantizer.rowwise_usage or not transposes
-        columnwise = quantizer.columnwise_usage and transposes
-        if not rowwise:
-            tensor._data = None
-        elif tensor._data is None:
-            tensor._data = torch.empty(shape, **options)
-        if not columnwise:
-            tensor._transpose = None
-        elif tensor._transpose is None:
-            tensor._transpose = torch.empty([*shape[-1:], *shape[:-1]], **options)
-        tensor._transpose_invalid = not columnwise
-        return
-    wanted = quantizer.inner_tensor_specs(tuple(shape_of(tensor)))
-    for name, _ in type(tensor)._INNER_TENSORS:
-        if name not in wanted:
-            setattr(tensor, name, None)
-        elif getattr(tensor, name) is None:
-            size, part = wanted[name]
-            setattr(tensor, name, torch.empty(size, dtype=part, device=tensor.device))
-
-
-def quantize(tensor: Any, quantizer: Any, output: Any = None, noop: Any = None) -> Any:
-    """Casts to `quantizer`'s format."""
-    source = tensor.contiguous()
-    if output is None:
-        return make(quantizer, shape_of(source), source.dtype, source.device)
-    _like_quantized(output, quantizer)
-    return output
-
-
-def dequantize(input: Any, otype: Any) -> Any:
-    """Casts back."""
-    return torch.empty(shape_of(input), dtype=torch_type(otype), device=input.device)
-
-
-def create_empty_quantized_tensor(
-    quantizer: Any, shape: Sequence[int], dtype: Any, device: Any, pin_memory: bool
-) -> Any:
-    """A quantized tensor without content."""
-    return make(quantizer, shape, dtype, device, pin_memory)
-
-
-def multi_tensor_quantize(tensor_list: Sequence[Any], quantizer_list: Sequence[Any]) -> list[Any]:
-    """Casts each tensor."""
-    return [quantize(one, how) for one, how in zip(tensor_list, quantizer_list, strict=True)]
-
-
-def split_quantize(
-    tensor: Any,
-    split_sections: Sequence[int],
-    quantizer_list: Sequence[Any],
-    disable_bulk_allocation: bool = False,
-) -> list[Any]:
-    """Splits along the rows and casts each part."""
-    source = tensor.contiguous()
-    rest = shape_of(source)[1:]
-    return [
-        make(how, [rows, *rest], source.dtype, source.device)
-        for rows, how in zip(split_sections, quantizer_list, strict=True)
-    ]
-
-
-def bgrad_quantize(input: Any, quantizer: Any) -> list[Any]:
-    """The gradient of a bias, and the cast of the gradient it comes from."""
-    grad = input.contiguous()
-    if quantizer is None:
-        return [_sum_of_rows(grad), grad]
-    out = make(quantizer, shape_of(grad), grad.dtype, grad.device)
-    if _sums_while_casting(quantizer):
-        return [torch.empty(grad.shape[-1], dtype=grad.dtype, device=grad.device), out]
-    return [_sum_of_rows(grad), out]
-
-
-def _sum_of_rows(grad: Any) -> Any:
-    """Torch's own sum, which the extension calls too: an estimate knows what it takes inside."""
-    return torch.sum(grad.reshape(-1, grad.shape[-1]), 0)
-
-
-def _sums_while_casting(quantizer: Any) -> bool:
-    """Whether one kernel casts a gradient and sums it up for the bias."""
-    if kind_of(quantizer) == "MXFP8Quantizer":
-        return True
-    both = quantizer.rowwise_usage and quantizer.columnwise_usage
-    newer = torch.cuda.get_device_capability()[0] >= 10
-    return kind_of(quantizer) == "Float8Quantizer" and (newer or bool(both))
 
 
 def _product_shape(a: list[int], transa: bool, b: list[int], transb: bool) -> list[int]:
@@ -323,7 +132,7 @@ def _activation_and_bias_backward(grad: Any, fwd_input: Any, quantizer: Any) -> 
     out = make(quantizer, shape, grad.dtype, grad.device)
     high = out if quantizer is None else _cast_after(quantizer, shape, grad)
     if high is not None:
-        return [_sum_of_rows(high), out]
+        return [sum_of_rows(high), out]
     return [torch.empty(shape[-1], dtype=grad.dtype, device=grad.device), out]
 
 
@@ -419,14 +228,6 @@ def rmsnorm_bwd_add(dz: Any, x: Any, add: Any, rsigma: Any, gamma: Any, *_: Any)
     return rmsnorm_bwd(dz, x, rsigma, gamma)
 
 
-def fp8_transpose(input: Any, dtype: Any, *, out: Any = None) -> Any:
-    """The transposed copy of bytes that hold FP8."""
-    if out is not None:
-        return out
-    shape = shape_of(input)
-    return torch.empty([*shape[-1:], *shape[:-1]], dtype=torch.uint8, device=input.device)
-
-
 def swap_first_dims(tensor: Any, *, out: Any = None) -> Any:
     """A copy with the first two dimensions exchanged."""
     first, second, *rest = shape_of(tensor)
@@ -487,12 +288,6 @@ def functions() -> dict[str, Callable[..., Any]]:
     found: dict[str, Callable[..., Any]] = {
         function.__name__: function
         for function in (
-            quantize,
-            dequantize,
-            create_empty_quantized_tensor,
-            multi_tensor_quantize,
-            split_quantize,
-            bgrad_quantize,
             generic_gemm,
             te_general_grouped_gemm,
             layernorm_fwd,
@@ -500,7 +295,6 @@ def functions() -> dict[str, Callable[..., Any]]:
             rmsnorm_fwd,
             rmsnorm_bwd,
             rmsnorm_bwd_add,
-            fp8_transpose,
             swap_first_dims,
             multi_tensor_l2norm,
             multi_tensor_unscale_l2norm,
