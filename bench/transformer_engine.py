@@ -16,7 +16,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -58,14 +57,13 @@ def make_environment(python: str) -> Path:
     return found
 
 
-def measure(python: Path, floodmark: Path, engine: str) -> tuple[dict[str, Any], float]:
-    """All rows with one engine, and the seconds that it took."""
-    start = time.monotonic()
+def measure(python: Path, floodmark: Path, engine: str) -> dict[str, Any]:
+    """All rows with one engine."""
     env = {**os.environ, "PYTHONPATH": str(floodmark.resolve())}
     command = [str(python), str(LAYERS), engine]
     done = subprocess.run(command, env=env, text=True, stdout=subprocess.PIPE, check=True)
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found, time.monotonic() - start
+    return found
 
 
 def as_fixture(found: dict[str, Any]) -> str:
@@ -110,9 +108,7 @@ def text_of(real: dict[str, Any], fake: dict[str, Any], about: dict[str, Any]) -
             "",
             f"{about['cpu']}, {about['cores']} cores, no GPU, Python {about['python']}, torch "
             f"{real['torch']}, Transformer Engine {real['transformer_engine']}, {about['date']}. "
-            "MiB, of the second step of each layer; sizes are length of the sequence × batch × "
-            f"width. All rows took {about['phantom_seconds']:.0f} s on the phantom GPU and "
-            f"{about['fake_seconds']:.0f} s with fake tensors.",
+            "MiB, of the second step of each layer; sizes: length of the sequence × batch × width.",
             "",
             machine.table(head, as_rows(real, fake)),
         ]
@@ -128,13 +124,11 @@ def main() -> int:
     parser.add_argument("--results", type=Path)
     args = parser.parse_args()
     python = args.environment or make_environment(args.python)
-    real, phantom_seconds = measure(python, args.floodmark, "phantom")
+    real = measure(python, args.floodmark, "phantom")
     if args.record:
         FIGURES.write_text(as_fixture(real))
-    fake, fake_seconds = measure(python, args.floodmark, "fake")
-    about = machine.describe_host()
-    about |= {"phantom_seconds": phantom_seconds, "fake_seconds": fake_seconds}
-    text = text_of(real, fake, about)
+    fake = measure(python, args.floodmark, "fake")
+    text = text_of(real, fake, machine.describe_host())
     print(text)
     off = [key for key, row in real["rows"].items() if differences(row, fake["rows"][key])]
     if args.results:
