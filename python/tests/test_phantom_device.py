@@ -208,6 +208,12 @@ cuda, managed = ctypes.CDLL(None), ctypes.c_uint64()
 status = cuda.cudaMallocManaged(ctypes.byref(managed), ctypes.c_size_t(4096), 1)
 ctypes.memset(managed.value, 7, 4096)
 found["managed"] = [status, cuda.cudaFree(managed)]
+stream, green = torch.cuda.Stream(), ctypes.c_uint64(1)
+context, current = ctypes.c_uint64(), ctypes.c_uint64()
+handle = ctypes.c_uint64(stream.cuda_stream)
+status = cuda.cuStreamGetCtx_v2(handle, ctypes.byref(context), ctypes.byref(green))
+cuda.cuCtxGetCurrent(ctypes.byref(current))
+found["context"] = [status, context.value == current.value, green.value]
 pool = torch.cuda.MemPool() if hasattr(torch.cuda, "MemPool") else None
 if pool is not None:
     with torch.cuda.use_mem_pool(pool):
@@ -230,6 +236,7 @@ except RuntimeError as error:
 def test_memory_of_every_kind_is_where_it_belongs(tmp_path: Path) -> None:
     found, refused = run(tmp_path, PLACES, gpus=2)
     assert found["peer"] == [[1, 2, 3], 512, 512]
+    assert found["context"] == [0, True, 0]
     assert found["access"]
     assert found["pinned"] == [True, False, [1.0] * 10]
     assert found["managed"] == [0, 0]
