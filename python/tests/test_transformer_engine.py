@@ -50,8 +50,10 @@ def check(programs, *wanted: str) -> int:
     wrong = {key: differences(real[key], row) for key, row in fake.items()}
     # WRONG: autograd adds gradients in place, but not those of a subclass such as fake tensors, so
     # the three views of one projection take one tensor more while their gradients are added up.
-    known = {key for key in wrong if key.startswith("MultiheadAttention")}
-    assert {key: found for key, found in wrong.items() if found and key not in known} == {}
+    for key, found in wrong.items():
+        if key.startswith("MultiheadAttention"):
+            wrong[key] = [one for one in found if not one.startswith("backward peak")]
+    assert {key: found for key, found in wrong.items() if found} == {}
     return len(fake)
 
 
