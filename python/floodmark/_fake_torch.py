@@ -21,6 +21,7 @@ class Torch(Plugin):
 
     name = "torch"
     library = "torch"
+    is_required = True
 
     def __init__(self, setting: Setting, engine: Engine, follow: Follow) -> None:
         super().__init__(setting)

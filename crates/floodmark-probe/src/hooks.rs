@@ -12,7 +12,7 @@ use floodmark_trace::journal::{FLAG_BACKWARD, FLAG_DEFERRED, Record};
 use floodmark_trace::{Category, Device, EventKind};
 
 use crate::names::label_id;
-use crate::recording::Recording;
+use crate::recording::{Recording, Source};
 use crate::thread::{Local, with_recording};
 use crate::tracker;
 
@@ -43,6 +43,7 @@ type CpuNew = unsafe extern "C-unwind" fn(*mut c_void, *mut c_void, usize);
 type CpuDelete = unsafe extern "C-unwind" fn(*mut c_void, *mut c_void);
 type CpuOom = unsafe extern "C-unwind" fn(*mut c_void, usize);
 type NextNumber = unsafe extern "C-unwind" fn() -> u64;
+type IsAccelerator = unsafe extern "C-unwind" fn(i8) -> bool;
 type SetWorkspace = unsafe extern "C-unwind" fn(*mut c_void, *mut c_void, usize) -> c_int;
 
 hooks! {
@@ -52,6 +53,7 @@ hooks! {
     CPU_DELETE = c"_ZN3c1025ProfiledCPUMemoryReporter6DeleteEPv" => cpu_delete as CpuDelete;
     CPU_OOM = c"_ZN3c1025ProfiledCPUMemoryReporter11OutOfMemoryEm" => cpu_oom as CpuOom;
     NEXT_NUMBER = c"_ZN2at15sequence_number17get_and_incrementEv" => next_number as NextNumber;
+    IS_ACCELERATOR = c"_ZN2at11accelerator13isAcceleratorEN3c1010DeviceTypeE" => is_accelerator as IsAccelerator;
     SET_WORKSPACE = c"cublasSetWorkspace_v2" => set_workspace as SetWorkspace;
 }
 
@@ -210,6 +212,19 @@ unsafe extern "C-unwind" fn next_number() -> u64 {
         }
     });
     number
+}
+
+/// `at::accelerator::isAccelerator`: autograd asks whether it has to mind streams.
+///
+/// Where blocks are told of, tensors only say that they lie on a device: there may be none, and then torch
+/// refuses to add up gradients that would have to wait for one.
+unsafe extern "C-unwind" fn is_accelerator(kind: i8) -> bool {
+    let is_told = with_recording(|recording, _| recording.options.source == Source::Told);
+    if is_told == Some(true) {
+        return false;
+    }
+    // SAFETY: the function we stand for, with its own argument.
+    unsafe { original::<IsAccelerator>(&IS_ACCELERATOR).is_some_and(|original| original(kind)) }
 }
 
 /// `cublasSetWorkspace_v2`: torch gives cuBLAS a block to work in, and keeps it.

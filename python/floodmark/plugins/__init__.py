@@ -7,6 +7,7 @@ write one. Sees: which libraries are installed. Knows nothing of memory.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
 from collections.abc import Callable, Iterable
@@ -51,6 +52,8 @@ class Plugin:
     library: ClassVar[str]
     #: With which engines it is needed.
     engines: ClassVar[frozenset[str]] = frozenset({"fake"})
+    #: Whether there is no estimate without it.
+    is_required: ClassVar[bool] = False
 
     def __init__(self, setting: Setting) -> None:
         self.setting = setting
@@ -94,8 +97,21 @@ class Plugin:
         self._watches.append(ImportWatch(module, attach))
 
     def __enter__(self) -> Plugin:
-        self.when_imported(self.library, self.attach)
+        self.when_imported(self.library, self._attach)
         return self
+
+    def _attach(self, library: ModuleType) -> None:
+        """A plugin that fails leaves nothing behind, and does not stop the program."""
+        try:
+            self.attach(library)
+        except Exception as error:
+            with contextlib.suppress(Exception):
+                self.__exit__(type(error), error, None)
+            if self.is_required:
+                raise
+            self.setting.notes.append(
+                f"The plugin `{self.name}` failed, and was left out: {error!r}"
+            )
 
     def __exit__(
         self,
