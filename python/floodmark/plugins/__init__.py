@@ -22,7 +22,10 @@ from floodmark._import_watch import ImportWatch
 ENTRY_POINTS = "floodmark.plugins"
 
 #: Ours: the module of each is imported when its library is installed.
-_OURS: tuple[str, ...] = ("floodmark.plugins.transformer_engine:TransformerEngine",)
+_OURS: tuple[str, ...] = (
+    "floodmark.plugins.distributed:Distributed",
+    "floodmark.plugins.transformer_engine:TransformerEngine",
+)
 
 _MISSING = object()
 

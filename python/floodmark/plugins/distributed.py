@@ -1,0 +1,366 @@
+"""`torch.distributed` with fake tensors: this process is rank r of N, and the others are not there.
+
+Groups of every backend become torch's fake ones, which move nothing; what has no fake form stands
+in `_distributed_objects` and `_distributed_reducer`. Sees: `torch.distributed`. Knows nothing of
+memory. What it patched is as it was after the block, groups included.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from copy import copy
+from functools import wraps
+from types import FunctionType, ModuleType
+from typing import Any
+
+from floodmark._world_store import store_class
+from floodmark.plugins import Plugin, Setting
+from floodmark.plugins._distributed_objects import Objects
+from floodmark.plugins._distributed_reducer import stand_ins
+
+#: The name under which torch knows the groups of a block.
+_BACKEND = "floodmark"
+
+#: What torch keeps of the backends that it knows.
+_REGISTERS = ("backend_list", "default_device_backend_map", "backend_capability")
+_REGISTERS += ("backend_type_map", "_plugins")
+
+#: Methods of a mesh that are called for every operator and read no values.
+_QUICK = frozenset({"size", "ndim", "shape", "get_group", "get_rank", "device_type"})
+_QUICK |= {"mesh_dim_names", "get_coordinate", "__hash__", "__eq__", "__enter__", "__exit__"}
+
+
+class Distributed(Plugin):
+    """A world of any size in one process of fake tensors."""
+
+    name = "torch.distributed"
+    library = "torch.distributed.distributed_c10d"
+
+    def __init__(self, setting: Setting) -> None:
+        super().__init__(setting)
+        self._c10d: Any = None
+        self._wrappers: dict[int, tuple[Any, Any]] = {}
+        self._said: set[str] = set()
+
+    def attach(self, library: ModuleType) -> None:
+        """Patch it."""
+        self._c10d = c10d = library
+        self._launch()
+        self._register_backend()
+        self._wrap_init()
+        self._wrap_helper()
+        for name in ("new_group", "new_subgroups", "new_subgroups_by_enumeration"):
+            self._wrap(c10d, name, outside_modes)
+        self._wrap(c10d, "split_group", self._split)
+        objects = Objects(c10d, self.note)
+        for name, stand_in in objects.functions().items():
+            self._wrap(c10d, name, lambda _function, stand_in=stand_in: stand_in)
+        bindings: Any = sys.modules["torch._C._distributed_c10d"]
+        for name, stand_in in stand_ins().items():
+            self._wrap(bindings, name, lambda _original, stand_in=stand_in: stand_in)
+        self._replace_everywhere()
+        # Groups are taken down before anything else is undone.
+        self._keep_groups()
+        self.when_imported("torch.distributed.device_mesh", self._patch_mesh)
+        self.when_imported("torch.multiprocessing.spawn", self._patch_spawn)
+
+    def note(self, what: str) -> None:
+        """Say once what is taken for granted."""
+        if what not in self._said:
+            self._said.add(what)
+            self.setting.notes.append(what)
+
+    # The world.
+
+    def _launch(self) -> None:
+        """Set what `torchrun` would set, where the estimate names a world."""
+        rank, world = self.setting.rank, self.setting.world
+        if world is None or rank is None:
+            return
+        on_node = max(1, min(self.setting.gpus, world))
+        launched = {
+            "RANK": rank,
+            "WORLD_SIZE": world,
+            "LOCAL_RANK": rank % on_node,
+            "LOCAL_WORLD_SIZE": on_node,
+            "GROUP_RANK": rank // on_node,
+            "NODE_RANK": rank // on_node,
+            "GROUP_WORLD_SIZE": -(-world // on_node),
+            "ROLE_RANK": rank,
+            "ROLE_WORLD_SIZE": world,
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": 29500,
+        }
+        for name, value in launched.items():
+            before = os.environ.get(name)
+            os.environ[name] = str(value)
+            self.on_exit(lambda name=name, before=before: _set_variable(name, before))  # type: ignore[misc]
+
+    def _own(self, given: dict[str, Any]) -> tuple[int, int] | None:
+        """Which rank of how many: of the estimate, of the call, or of the environment."""
+        if self.setting.world is not None and self.setting.rank is not None:
+            return self.setting.rank, self.setting.world
+        found = []
+        for name, variable in (("rank", "RANK"), ("world_size", "WORLD_SIZE")):
+            value = given.get(name)
+            if value is None or value < 0:
+                value = os.environ.get(variable)
+            if value is None:
+                return None
+            found.append(int(value))
+        return found[0], found[1]
+
+    def _register_backend(self) -> None:
+        """A backend of our own name, whose groups are torch's fake ones."""
+        backend = self._c10d.Backend
+        for name in _REGISTERS:
+            if hasattr(backend, name):
+                self.replace(backend, name, copy(getattr(backend, name)))
+        self.replace(backend, _BACKEND.upper(), _BACKEND)
+        fake = sys.modules["torch._C._distributed_c10d"].FakeProcessGroup
+        create = getattr(fake, "_create_internal", fake)
+
+        def make(options: Any, _own_options: Any) -> Any:
+            return create(options.group_rank, options.group_size)
+
+        backend.register_backend(_BACKEND, make, extended_api=True, devices=["cpu", "cuda"])
+
+    def _wrap_init(self) -> None:
+        c10d = self._c10d
+        bindings: Any = sys.modules["torch._C._distributed_c10d"]
+
+        def wrapper(original: Callable[..., Any]) -> Callable[..., Any]:
+            signature = inspect.signature(original)
+
+            @wraps(original)
+            def init_process_group(*args: Any, **kwargs: Any) -> Any:
+                bound = signature.bind(*args, **kwargs)
+                given = bound.arguments
+                own = self._own(given)
+                if own is None:
+                    # torch says what is missing.
+                    return original(*args, **kwargs)
+                self._compare(given, own)
+                given.pop("init_method", None)
+                given["rank"], given["world_size"] = own
+                given["store"] = store_class(bindings.Store, *own, self.note)()
+                if str(given.get("backend", "")).lower() == "mpi":
+                    given["backend"] = "gloo"
+                with real():
+                    return original(*bound.args, **bound.kwargs)
+
+            return init_process_group
+
+        self._wrap(c10d, "init_process_group", wrapper)
+
+    def _compare(self, given: dict[str, Any], own: tuple[int, int]) -> None:
+        asked = (given.get("rank", -1), given.get("world_size", -1))
+        if any(one not in (-1, None, own_one) for one, own_one in zip(asked, own, strict=True)):
+            self.note(
+                f"The program asked to be rank {asked[0]} of {asked[1]}; "
+                f"it is rank {own[0]} of {own[1]}"
+            )
+
+    def _wrap_helper(self) -> None:
+        """Where all groups are made, every backend becomes ours, but keeps its name."""
+        c10d = self._c10d
+        original = c10d._new_process_group_helper
+        signature = inspect.signature(original)
+
+        @wraps(original)
+        def helper(*args: Any, **kwargs: Any) -> Any:
+            bound = signature.bind(*args, **kwargs)
+            asked = bound.arguments["backend"]
+            bound.arguments["backend"] = c10d.Backend(_BACKEND)
+            for options in ("pg_options", "backend_options"):
+                bound.arguments.pop(options, None)
+            # Threads that watch, and links that connect at once, have nobody to talk to.
+            device = bound.arguments.pop("device_id", None)
+            with real():
+                made = original(*bound.args, **bound.kwargs)
+            group = made[0] if isinstance(made, tuple) else made
+            if group in c10d._world.pg_map:
+                _, prefix_store = c10d._world.pg_map[group]
+                asked = _named(c10d, asked)
+                c10d._world.pg_map[group] = (asked, prefix_store)
+                c10d._world.pg_backend_config[group] = str(c10d.BackendConfig(asked))
+                if device is not None:
+                    group.bound_device_id = device
+            return made
+
+        self.replace(c10d, "_new_process_group_helper", helper)
+        self.replace(c10d, "_create_process_group_wrapper", lambda wrapped_pg, **_: wrapped_pg)
+
+    def _split(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """A split is a new group of those ranks of the parent that are with us."""
+        signature = inspect.signature(original)
+        c10d = self._c10d
+
+        @wraps(original)
+        def split_group(*args: Any, **kwargs: Any) -> Any:
+            given = signature.bind(*args, **kwargs).arguments
+            parent = given.get("parent_pg") or c10d._get_default_group()
+            own = c10d.get_rank(parent)
+            for ranks in given.get("split_ranks") or ():
+                if own in ranks:
+                    members = [c10d.get_global_rank(parent, rank) for rank in ranks]
+                    return c10d.new_group(members, backend=c10d.get_backend(parent))
+            return None
+
+        return split_group
+
+    def _keep_groups(self) -> None:
+        """At the end there is no group of the block, whatever the program did."""
+        c10d = self._c10d
+        had_one = c10d.is_initialized()
+        hook = sys.excepthook
+
+        def end() -> None:
+            if not had_one and c10d.is_initialized():
+                with suppress(Exception):
+                    c10d.destroy_process_group()
+            sys.excepthook = hook
+
+        self.on_exit(end)
+
+    # Meshes and processes.
+
+    def _patch_mesh(self, module: ModuleType) -> None:
+        """A mesh is a tensor of ranks, which must have values."""
+        kind: Any = getattr(module, "DeviceMesh", None)
+        if kind is None:
+            return
+        self._wrap(module, "init_device_mesh", outside_modes)
+        owners = [kind, *(c for c in [getattr(module, "_MeshEnv", None)] if c is not None)]
+        for owner in owners:
+            for name, value in list(vars(owner).items()):
+                if name not in _QUICK and not name.startswith("__"):
+                    self._wrap_method(owner, name, value)
+        begin = kind.__init__
+        signature = inspect.signature(begin)
+
+        @wraps(begin)
+        def init(*args: Any, **kwargs: Any) -> None:
+            bound = signature.bind(*args, **kwargs)
+            if _is_fake(bound.arguments.get("mesh")):
+                bound.arguments["mesh"] = self._ranks_of(bound.arguments["mesh"])
+            with real():
+                begin(*bound.args, **bound.kwargs)
+
+        self.replace(kind, "__init__", init)
+        self.replace(kind, "__getitem__", outside_modes(kind.__getitem__))
+        self._replace_everywhere()
+
+    def _wrap_method(self, owner: Any, name: str, value: Any) -> None:
+        if isinstance(value, FunctionType):
+            self.replace(owner, name, outside_modes(value))
+        elif isinstance(value, property) and value.fget is not None:
+            self.replace(owner, name, property(outside_modes(value.fget), value.fset, value.fdel))
+        elif isinstance(value, staticmethod | classmethod):
+            self.replace(owner, name, type(value)(outside_modes(value.__func__)))
+
+    def _ranks_of(self, mesh: Any) -> Any:
+        """The ranks of a mesh whose tensor has no values."""
+        import torch
+
+        self.note("A mesh was given as a tensor of the block: its ranks were taken to be in order")
+        with real():
+            return torch.arange(mesh.numel(), dtype=torch.int).view(tuple(mesh.shape))
+
+    def _patch_spawn(self, module: ModuleType) -> None:
+        if self.setting.world is None:
+            return
+        for name in ("spawn", "start_processes"):
+            if hasattr(module, name):
+                self._wrap(module, name, self._spawned)
+        self._replace_everywhere()
+
+    def _spawned(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        signature = inspect.signature(original)
+
+        @wraps(original)
+        def spawn(*args: Any, **kwargs: Any) -> None:
+            bound = signature.bind(*args, **kwargs)
+            bound.apply_defaults()
+            given = bound.arguments
+            index = (self.setting.rank or 0) % max(1, given["nprocs"])
+            self.note(f"Of {given['nprocs']} processes to be spawned, number {index} runs here")
+            given["fn"](index, *given["args"])
+
+        return spawn
+
+    # How functions are replaced.
+
+    def _wrap(self, module: Any, name: str, wrapper: Callable[[Any], Any]) -> None:
+        """Remember to put a wrapper in the place of a function, wherever it is known."""
+        function = getattr(module, name, None)
+        if function is not None:
+            self._wrappers[id(function)] = (function, wrapper(function))
+
+    def _replace_everywhere(self) -> None:
+        """A function may have been imported under any name, before the block or inside it."""
+        wrappers, self._wrappers = self._wrappers, {}
+        if wrappers:
+            _swap(wrappers)
+            back = {id(new): (new, old) for old, new in wrappers.values()}
+            self.on_exit(lambda: _swap(back))
+
+
+def _swap(swaps: dict[int, tuple[Any, Any]]) -> None:
+    for module in list(sys.modules.values()):
+        if not isinstance(module, ModuleType):
+            continue
+        names = vars(module)
+        for name, value in list(names.items()):
+            swap = swaps.get(id(value))
+            if swap is not None and swap[0] is value:
+                names[name] = swap[1]
+
+
+@contextmanager
+def real() -> Iterator[None]:
+    """Outside all modes: what is made here has values."""
+    from torch.utils import _python_dispatch as dispatch
+
+    with dispatch._disable_current_modes():
+        yield
+
+
+def outside_modes(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, run outside all modes."""
+    import torch
+
+    depth = torch._C._len_torch_dispatch_stack
+
+    @wraps(function)
+    def outside(*args: Any, **kwargs: Any) -> Any:
+        if not depth():
+            return function(*args, **kwargs)
+        with real():
+            return function(*args, **kwargs)
+
+    return outside
+
+
+def _is_fake(value: Any) -> bool:
+    from torch._subclasses import FakeTensor
+
+    return isinstance(value, FakeTensor)
+
+
+def _named(c10d: Any, asked: Any) -> Any:
+    """The backend's name as torch would say it."""
+    if str(asked).lower() in ("", "none", "undefined"):
+        return c10d.Backend("cpu:gloo,cuda:nccl")
+    return asked
+
+
+def _set_variable(name: str, value: str | None) -> None:
+    if value is None:
+        os.environ.pop(name, None)
+    else:
+        os.environ[name] = value
