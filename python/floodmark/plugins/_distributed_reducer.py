@@ -11,69 +11,13 @@ import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from floodmark.plugins._distributed_buckets import Bucket, is_in
+
 #: What torch calls the two hooks that are its own.
 _COMPRESSED = "FP16_COMPRESS"
 
 #: After how many bytes torch begins another bucket, and the first one.
 _CAP_BYTES, _FIRST_CAP_BYTES = 25 << 20, 1 << 20
-
-
-class Bucket:
-    """Gradients that are reduced together: one buffer, and a view of it for each parameter."""
-
-    def __init__(self, torch: Any, parameters: list[Any], indices: list[int], dtype: Any) -> None:
-        self.indices = indices
-        self.parameters_ = parameters
-        self.number, self.is_last_ = 0, False
-        self.pending = len(indices)
-        self.result: Any = None
-        first = parameters[0]
-        total = sum(parameter.numel() for parameter in parameters)
-        self.buffer_ = torch.empty(total, dtype=dtype or first.dtype, device=first.device)
-        self.views: list[Any] = []
-        self._view()
-
-    def _view(self) -> None:
-        self.views = self.views_of(self.buffer_)
-
-    def views_of(self, buffer: Any) -> list[Any]:
-        """The buffer's part for each parameter, laid out as the parameter is."""
-        views, offset = [], 0
-        for parameter in self.parameters_:
-            views.append(buffer.as_strided(parameter.shape, _strides(parameter), offset))
-            offset += parameter.numel()
-        return views
-
-    def of_type(self, dtype: Any) -> None:
-        """The same in another precision."""
-        self.buffer_ = self.buffer_.to(dtype)
-        self._view()
-
-    # What a hook of the user's is given.
-
-    def index(self) -> int:
-        """Which bucket it is."""
-        return self.number
-
-    def is_last(self) -> bool:
-        """Whether no other follows in this backward pass."""
-        return self.is_last_
-
-    def buffer(self) -> Any:
-        """All gradients, flat."""
-        return self.buffer_
-
-    def set_buffer(self, tensor: Any) -> None:
-        """Take another buffer."""
-        self.buffer_ = tensor
-
-    def gradients(self) -> list[Any]:
-        """The buffer's part for each parameter."""
-        return self.views_of(self.buffer_)
-
-    def parameters(self) -> list[Any]:
-        """Whose gradients they are."""
-        return list(self.parameters_)
 
 
 class Reducer:
@@ -94,6 +38,8 @@ class Reducer:
         skip_all_reduce_unused_params: bool = False,
         use_python_reducer: bool = False,
         bucket_bytes_cap_list: Iterable[int] = (),
+        batched_grad_copy: bool = False,
+        lazy_bucket_allocation: bool = False,
     ) -> None:
         import torch
 
@@ -104,6 +50,8 @@ class Reducer:
         self._limits = list(bucket_bytes_cap_list) or [first_bucket_bytes_cap, bucket_bytes_cap]
         self._finds_unused = find_unused_parameters
         self._keeps_views = gradient_as_bucket_view
+        self._is_lazy = lazy_bucket_allocation
+        self._is_finished_by_hand = False
         self._is_static = False
         self._has_rebuilt = False
         self._dtype: Any = None
@@ -136,17 +84,19 @@ class Reducer:
             parameters = [self._parameters[index] for index in indices]
             bucket = Bucket(self._torch, parameters, list(indices), self._dtype)
             bucket.number = len(self._buckets)
+            if not self._is_lazy:
+                bucket.take()
             self._buckets.append(bucket)
             for at, index in enumerate(indices):
                 self._place[index] = (bucket, at)
-                if self._keeps_views:
+                if self._keeps_views and not self._is_lazy:
                     self._move_gradient(parameters[at], bucket.views[at])
         if self._buckets:
             self._buckets[-1].is_last_ = True
 
     def _move_gradient(self, parameter: Any, view: Any) -> None:
         """A gradient from before lies in the new bucket from now on."""
-        if parameter.grad is not None and not _is_in(parameter.grad, view):
+        if parameter.grad is not None and not is_in(parameter.grad, view):
             view.copy_(parameter.grad)
             parameter.grad = view
 
@@ -245,18 +195,20 @@ class Reducer:
         if self._ready_buckets == len(self._buckets):
             if self._finds_unused and not self._is_static:
                 self._reduce_used_map()
-            engine = self._torch.autograd.Variable._execution_engine
-            engine.queue_callback(self._finish)
+            if not self._is_finished_by_hand:
+                engine = self._torch.autograd.Variable._execution_engine
+                engine.queue_callback(self._finish)
 
     def _fill(self, index: int) -> None:
         """Put the gradient into its bucket, and with views let it live there."""
         bucket, at = self._place[index]
+        bucket.take()
         parameter, view = self._parameters[index], bucket.views[at]
         gradient = parameter.grad
         with self._torch.no_grad():
             if gradient is None:
                 view.zero_()
-            elif _is_in(gradient, view):
+            elif is_in(gradient, view):
                 if self._hook is None:
                     view.div_(self._group.size())
             else:
@@ -297,13 +249,15 @@ class Reducer:
         with self._torch.no_grad():
             for bucket in self._buckets:
                 self._give_back(bucket, may_be_unused)
+                if self._is_lazy:
+                    bucket.release()
         self._used.clear()
 
     def _give_back(self, bucket: Bucket, may_be_unused: bool) -> None:
         views = bucket.views
         if bucket.result is not None:
             result, bucket.result = _value(bucket.result), None
-            if result is not bucket.buffer_ and not _is_in(result, bucket.buffer_):
+            if result is not bucket.buffer_ and not is_in(result, bucket.buffer_):
                 views = bucket.views_of(result)
         for at, index in enumerate(bucket.indices):
             parameter = self._parameters[index]
@@ -337,6 +291,15 @@ class Reducer:
         """Let the user's function reduce a bucket."""
         self._hook = hook
 
+    def _set_manual_finalization_required(self, is_required: bool) -> None:
+        self._is_finished_by_hand = is_required
+
+    def _should_finalize_after_backward(self) -> bool:
+        return self._should_rebuild()
+
+    def _finalize_backward_manual(self) -> None:
+        self._finish()
+
     def _remove_autograd_hooks(self) -> None:
         for handle in self._handles:
             handle.remove()
@@ -358,7 +321,8 @@ class Reducer:
     def _get_zeros_like_grad_buckets(self) -> list[Bucket]:
         zeros = []
         for bucket in self._buckets:
-            one = Bucket(self._torch, bucket.parameters_, bucket.indices, bucket.buffer_.dtype)
+            one = Bucket(self._torch, bucket.parameters_, bucket.indices, self._dtype)
+            one.take()
             one.number, one.is_last_ = bucket.number, bucket.is_last_
             zeros.append(one)
         return zeros
@@ -446,33 +410,6 @@ def stand_ins() -> dict[str, Any]:
         "_register_builtin_comm_hook": register_builtin_comm_hook,
         "_verify_params_across_processes": verify,
     }
-
-
-def _strides(parameter: Any) -> tuple[int, ...]:
-    """As the parameter lies, where it is dense."""
-    if parameter.is_contiguous() or _is_dense(parameter):
-        return tuple(parameter.stride())
-    strides: list[int] = []
-    step = 1
-    for size in reversed(parameter.shape):
-        strides.insert(0, step)
-        step *= size
-    return tuple(strides)
-
-
-def _is_dense(tensor: Any) -> bool:
-    """Whether its elements lie side by side, in whatever order."""
-    step = 1
-    for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
-        if size > 1 and stride != step:
-            return False
-        step *= size
-    return True
-
-
-def _is_in(one: Any, other: Any) -> bool:
-    """Whether both lie in the same storage."""
-    return bool(one.untyped_storage()._cdata == other.untyped_storage()._cdata)
 
 
 def _reached(outputs: list[Any]) -> set[int]:

@@ -19,7 +19,9 @@ from typing import Any
 
 from floodmark._world_store import store_class
 from floodmark.plugins import Plugin, Setting
+from floodmark.plugins._distributed_buckets import is_in
 from floodmark.plugins._distributed_objects import Objects
+from floodmark.plugins._distributed_operators import answers
 from floodmark.plugins._distributed_reducer import stand_ins
 
 #: The name under which torch knows the groups of a block.
@@ -63,10 +65,15 @@ class Distributed(Plugin):
         for name, stand_in in stand_ins().items():
             self._wrap(bindings, name, lambda _original, stand_in=stand_in: stand_in)
         self._replace_everywhere()
+        for operator, answer in answers().items():
+            self.setting.operators[operator] = answer
+        self._know_parameters()
         # Groups are taken down before anything else is undone.
         self._keep_groups()
         self.when_imported("torch.distributed.device_mesh", self._patch_mesh)
         self.when_imported("torch.multiprocessing.spawn", self._patch_spawn)
+        self.when_imported("torch.distributed.fsdp._flat_param", self._patch_flat)
+        self.when_imported("torch.distributed.fsdp._runtime_utils", self._patch_reshard)
 
     def note(self, what: str) -> None:
         """Say once what is taken for granted."""
@@ -120,7 +127,7 @@ class Distributed(Plugin):
         for name in _REGISTERS:
             if hasattr(backend, name):
                 self.replace(backend, name, copy(getattr(backend, name)))
-        self.replace(backend, _BACKEND.upper(), _BACKEND)
+        self.on_exit(lambda: delattr(backend, _BACKEND.upper()))
         fake = sys.modules["torch._C._distributed_c10d"].FakeProcessGroup
         create = getattr(fake, "_create_internal", fake)
 
@@ -194,6 +201,25 @@ class Distributed(Plugin):
 
         self.replace(c10d, "_new_process_group_helper", helper)
         self.replace(c10d, "_create_process_group_wrapper", lambda wrapped_pg, **_: wrapped_pg)
+
+    def _know_parameters(self) -> None:
+        """Some versions take every fake parameter for one that is not initialized yet."""
+        import torch
+        from torch.nn import parameter as parameters
+
+        probe = torch.empty(0)
+        probe._is_param = True
+        lazy = parameters.UninitializedParameter
+        if not isinstance(probe, lazy):
+            return
+        check = parameters._ParameterMeta.__instancecheck__
+
+        def is_instance(kind: Any, value: Any) -> bool:
+            if kind is lazy:
+                return type.__instancecheck__(kind, value)
+            return bool(check(kind, value))
+
+        self.replace(parameters._ParameterMeta, "__instancecheck__", is_instance)
 
     def _split(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """A split is a new group of those ranks of the parent that are with us."""
@@ -271,6 +297,33 @@ class Distributed(Plugin):
         with real():
             return torch.arange(mesh.numel(), dtype=torch.int).view(tuple(mesh.shape))
 
+    def _patch_flat(self, module: ModuleType) -> None:
+        """The older sharding compares addresses, of which fake tensors have none."""
+
+        def same_storage(one: Any, other: Any) -> bool:
+            return is_in(*(getattr(tensor, "_local_tensor", tensor) for tensor in (one, other)))
+
+        if hasattr(module, "_same_storage"):
+            self.replace(module, "_same_storage", same_storage)
+
+    def _patch_reshard(self, module: ModuleType) -> None:
+        """The same, of tensors."""
+        from torch._subclasses import FakeTensor
+
+        reshard = getattr(module, "_catch_all_reshard", None)
+        if reshard is None:
+            return
+
+        @wraps(reshard)
+        def with_addresses(state: Any) -> Any:
+            FakeTensor.data_ptr = _address
+            try:
+                return reshard(state)
+            finally:
+                del FakeTensor.data_ptr
+
+        self.replace(module, "_catch_all_reshard", with_addresses)
+
     def _patch_spawn(self, module: ModuleType) -> None:
         if self.setting.world is None:
             return
@@ -344,6 +397,11 @@ def outside_modes(function: Callable[..., Any]) -> Callable[..., Any]:
             return function(*args, **kwargs)
 
     return outside
+
+
+def _address(tensor: Any) -> int:
+    """What tells a fake tensor's memory from another's."""
+    return int(tensor.untyped_storage()._cdata)
 
 
 def _is_fake(value: Any) -> bool:
