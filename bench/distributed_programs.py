@@ -137,34 +137,22 @@ class Steps:
     def __init__(self, device: Any, level: Callable[[], tuple[int, int]]) -> None:
         self.device, self._level = device, level
         self.after: list[int] = []
-        self.kept: dict[str, int] = {}
+        self.kept: Any = None
 
     def train(self, model: Any, **options: Any) -> None:
         """Steps of the usual kind."""
         optimizer = torch.optim.AdamW(model.parameters(), **options)
         for _ in range(STEPS):
+            optimizer.zero_grad()
             tokens, labels = batch_of(self.device, SIZE.batch)
             loss_of(model(tokens), labels).backward()
             self.end_step(model, optimizer)
 
     def end_step(self, model: Any, optimizer: Any) -> None:
-        """The optimizer's part, and what is left of the step."""
+        """The optimizer's part, and what is left of the step: weights, gradients and states."""
         optimizer.step()
-        states = [s for state in optimizer.state.values() for s in state.values() if s.dim()]
-        parameters = list(model.parameters())
-        self.kept = {
-            "parameter": _bytes(parameters),
-            "gradient": _bytes([p.grad for p in parameters if p.grad is not None]),
-            "optimizer_state": _bytes(states),
-        }
-        del states
-        optimizer.zero_grad()
         self.after.append(self._level()[0])
-
-
-def _bytes(tensors: list[Any]) -> int:
-    local = [t.to_local() if hasattr(t, "to_local") else t for t in tensors]
-    return sum(t.numel() * t.element_size() for t in local)
+        self.kept = (model, optimizer)
 
 
 def begin(device: Any) -> None:
@@ -184,6 +172,12 @@ def _fully_shard() -> Any:
 def _model(device: Any, dtype: Any = None, stage: int = 0, stages: int = 1) -> Any:
     with device:
         return Llama(SIZE, stage, stages).to(dtype or torch.float32)
+
+
+def _flat_mesh(device: Any) -> Any:
+    from torch.distributed.device_mesh import init_device_mesh
+
+    return init_device_mesh(device.type, (dist.get_world_size(),))
 
 
 def ddp(steps: Steps, **options: Any) -> None:
@@ -216,6 +210,7 @@ def ddp_no_sync(steps: Steps) -> None:
     model = nn.parallel.DistributedDataParallel(_model(device), device_ids=ids)
     optimizer = torch.optim.AdamW(model.parameters())
     for _ in range(STEPS):
+        optimizer.zero_grad()
         with model.no_sync():
             tokens, labels = batch_of(device, SIZE.batch)
             loss_of(model(tokens), labels).backward()
@@ -227,6 +222,8 @@ def ddp_no_sync(steps: Steps) -> None:
 def fsdp2(steps: Steps, dtype: Any = None, **options: Any) -> None:
     """Shards of every layer."""
     fully_shard = _fully_shard()
+    if steps.device.type == "cpu":
+        options.setdefault("mesh", _flat_mesh(steps.device))
     model = _model(steps.device, dtype)
     for block in model.blocks:
         fully_shard(block, **options)
@@ -271,10 +268,9 @@ def fsdp1(steps: Steps) -> None:
 
 def tp(steps: Steps) -> None:
     """Heads and inner features over all ranks."""
-    from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.tensor import parallel
 
-    mesh = init_device_mesh(steps.device.type, (dist.get_world_size(),))
+    mesh = _flat_mesh(steps.device)
     model = _model(steps.device)
     column, row = parallel.ColwiseParallel, parallel.RowwiseParallel
     plan: dict[str, Any] = {}
@@ -308,6 +304,7 @@ def _pipeline(steps: Steps, schedule: str) -> None:
     runs = getattr(pipelining, schedule)(stage, world, loss_fn=loss_of)
     optimizer = torch.optim.AdamW(model.parameters())
     for _ in range(STEPS):
+        optimizer.zero_grad()
         tokens, labels = batch_of(steps.device, SIZE.batch)
         if rank == 0:
             runs.step(tokens)
@@ -337,9 +334,9 @@ WAYS: dict[str, Callable[[Steps], None]] = {
 }  # fmt: skip
 
 
-def run(way: str, device: Any, level: Callable[[], tuple[int, int]]) -> dict[str, Any]:
-    """One way on a device, and what it needed."""
+def run(way: str, device: Any, level: Callable[[], tuple[int, int]]) -> Steps:
+    """One way on a device; what it returns keeps the model and its optimizer."""
     begin(device)
     steps = Steps(device, level)
     WAYS[way](steps)
-    return {"after": steps.after, "kept": steps.kept, "peak": level()[1]}
+    return steps

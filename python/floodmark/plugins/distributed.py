@@ -72,6 +72,9 @@ class Distributed(Plugin):
         self._keep_groups()
         self.when_imported("torch.distributed.device_mesh", self._patch_mesh)
         self.when_imported("torch.multiprocessing.spawn", self._patch_spawn)
+        for folder in ("tensor", "_tensor"):
+            place = f"torch.distributed.{folder}._sharding_prop"
+            self.when_imported(place, self._patch_sharding)
         self.when_imported("torch.distributed.fsdp._flat_param", self._patch_flat)
         self.when_imported("torch.distributed.fsdp._runtime_utils", self._patch_reshard)
 
@@ -296,6 +299,14 @@ class Distributed(Plugin):
         self.note("A mesh was given as a tensor of the block: its ranks were taken to be in order")
         with real():
             return torch.arange(mesh.numel(), dtype=torch.int).view(tuple(mesh.shape))
+
+    def _patch_sharding(self, module: ModuleType) -> None:
+        """What a whole tensor would look like is worked out with fake ones, which take nothing."""
+        kind: Any = getattr(module, "ShardingPropagator", None)
+        for name in ("_propagate_tensor_meta_non_cached", "_propagate_tensor_meta"):
+            if isinstance(vars(kind).get(name) if kind else None, FunctionType):
+                self.replace(kind, name, outside_modes(vars(kind)[name]))
+                return
 
     def _patch_flat(self, module: ModuleType) -> None:
         """The older sharding compares addresses, of which fake tensors have none."""

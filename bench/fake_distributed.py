@@ -1,0 +1,274 @@
+"""Ranks of a world with fake tensors: against closed forms, the phantom GPU, and a real run.
+
+    python bench/fake_distributed.py --floodmark FOLDER
+
+Each row is a process of its own. Writes `fake-distributed.md` and `.json`. Exit status 1 when a
+closed form is missed by a byte, or a peak by more than is allowed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+
+#: Way, world and rank, where the categories are known.
+KNOWN = [
+    *(("fsdp2", world, rank) for world in (8, 64, 1024) for rank in (0, world - 1)),
+    ("hsdp", 8, 0),
+    ("tp", 8, 0),
+    ("tp", 8, 7),
+    *((way, 4, rank) for way in ("gpipe", "one_f_one_b") for rank in (0, 3)),
+    ("ddp", 8, 0),
+]
+#: Way, world and rank that are run on the phantom GPU too.
+COMPARED = [
+    *((way, 8, 0) for way in ("ddp", "ddp_views", "ddp_unused", "ddp_static", "ddp_no_sync")),
+    *((way, 8, 0) for way in ("fsdp2", "fsdp2_keep", "fsdp2_mixed", "hsdp", "fsdp1", "tp")),
+    ("fsdp2", 1024, 1023),
+    *((way, 4, rank) for way in ("gpipe", "one_f_one_b") for rank in (0, 3)),
+]
+#: What is run by real processes on the CPU.
+REAL_WAY, REAL_WORLD = "fsdp2", 4
+MOST_PHANTOM, MOST_REAL = 0.01, 0.02
+
+#: The allocator keeps no rest of a block, so that sizes are those of tensors; and cuBLAS keeps no
+#: workspace, which has nothing to do with ranks.
+SETTINGS = {
+    "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True",
+    "CUBLAS_WORKSPACE_CONFIG": ":0:0",
+    "CUBLASLT_WORKSPACE_SIZE": "0",
+}
+
+
+def measure(engine: str, way: str, world: int, rank: int, device: str = "cuda") -> dict[str, Any]:
+    """One rank as an estimate: peak, bytes after each step, and categories at the end."""
+    import floodmark
+
+    before = time.perf_counter()
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        floodmark.estimate(
+            device, engine=engine, world=world, rank=rank, path=f"{folder}/rank.flood"
+        ) as est,
+    ):
+        import distributed_programs as programs
+        import torch
+
+        place = torch.device(device)
+        if device == "cuda":
+            place = torch.device(device, int(os.environ["LOCAL_RANK"]))
+            torch.cuda.set_device(place)
+        steps = programs.run(way, place, lambda: est.level(str(place))[:2])
+        found = {"after": steps.after, "peak": est.level(str(place))[1]}
+        trace = est.trace
+        rows = trace.report(by="category", at="end", device=str(place)).rows
+        found["categories"] = {row["where"]: row["bytes"] for row in rows}
+        found["steps"] = _steps(trace, str(place))
+    return found | {"seconds": time.perf_counter() - before}
+
+
+def _steps(trace: Any, device: str) -> list[tuple[int, int]]:
+    """The peak and the end of each step, as the trace has them."""
+    rows = trace.report(by="step", device=device).rows
+    return [(row["peak"], row["end"]) for row in rows if row["step"] is not None]
+
+
+def play(way: str, path: str) -> dict[str, Any]:
+    """A rank of a real run on the CPU, recorded."""
+    import distributed_programs as programs
+    import torch
+
+    import floodmark
+
+    torch.set_num_threads(1)
+    with floodmark.trace(path):
+        programs.run(way, torch.device("cpu"), lambda: (0, 0))
+        programs.dist.destroy_process_group()
+    return {"steps": _steps(floodmark.Trace.open(path), "cpu")}
+
+
+class Runs:
+    """Starts processes."""
+
+    def __init__(self, floodmark: str) -> None:
+        self._environment = os.environ | SETTINGS | {"PYTHONPATH": floodmark}
+
+    def one(self, *words: Any) -> dict[str, Any]:
+        """A process that measures."""
+        return self._end(self._begin(*words), words)
+
+    def real(self, way: str, world: int, folder: str) -> list[dict[str, Any]]:
+        """All ranks of a real run."""
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = str(free.getsockname()[1])
+        started = []
+        for rank in range(world):
+            more = {"RANK": str(rank), "WORLD_SIZE": str(world), "LOCAL_RANK": str(rank)}
+            more |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+            started.append(self._begin("play", way, f"{folder}/{rank}.flood", **more))
+        return [self._end(process, ("play", way)) for process in started]
+
+    def _begin(self, *words: Any, **more: str) -> Any:
+        command = [sys.executable, __file__, "--one", *map(str, words)]
+        pipe = subprocess.PIPE
+        environment = self._environment | more
+        return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=environment)
+
+    def _end(self, process: Any, words: Any) -> dict[str, Any]:
+        out, error = process.communicate(timeout=600)
+        if process.returncode:
+            raise SystemExit(f"{words} failed:\n{error[-3000:]}")
+        found: dict[str, Any] = json.loads(out.splitlines()[-1])
+        return found
+
+
+def one(words: list[str]) -> None:
+    """What a process of its own does."""
+    if words[0] == "play":
+        print(json.dumps(play(*words[1:])))
+    elif words[0] == "form":
+        import distributed_closed_forms as forms
+
+        print(json.dumps(forms.FORMS[words[1]](int(words[2]), int(words[3]))))
+    else:
+        engine, way, world, rank, *device = words
+        print(json.dumps(measure(engine, way, int(world), int(rank), *device)))
+
+
+def against_forms(runs: Runs, fake: dict[Any, Any], missed: list[str]) -> list[list[str]]:
+    """Parameters, gradients and states, to the byte."""
+    lines = []
+    for key in KNOWN:
+        way, world, rank = key
+        form = runs.one("form", *key)
+        found = fake.setdefault(key, None) or runs.one("fake", *key)
+        fake[key] = found
+        cells = [way, str(world), str(rank), _mib(found["peak"])]
+        for category, size in form.items():
+            got = found["categories"].get(category, 0)
+            cells.append(f"{got:,}" if got == size else f"{got:,} (must be {size:,})")
+            if got != size:
+                missed.append(f"{key}: {category} {got:,}, must be {size:,}")
+        lines.append([*cells, f"{found['seconds']:.1f}"])
+        print(" | ".join(lines[-1]), flush=True)
+    return lines
+
+
+def against_phantom(runs: Runs, fake: dict[Any, Any], missed: list[str]) -> list[list[str]]:
+    """The same program on torch's own host code and allocator."""
+    lines = []
+    for key in COMPARED:
+        found = fake.get(key) or runs.one("fake", *key)
+        phantom = runs.one("phantom", *key)
+        error = found["peak"] / phantom["peak"] - 1
+        after = found["after"][-1] / phantom["after"][-1] - 1
+        lines.append(
+            [
+                *map(str, key),
+                f"{phantom['peak']:,}",
+                f"{found['peak']:,}",
+                f"{error:+.4%}",
+                f"{after:+.4%}",
+            ]
+        )
+        print(" | ".join(lines[-1]), flush=True)
+        if abs(error) > MOST_PHANTOM:
+            missed.append(f"{key}: the peak is off by {error:+.2%}")
+    return lines
+
+
+def against_real(runs: Runs, missed: list[str]) -> list[list[str]]:
+    """The same program in as many processes as there are ranks."""
+    with tempfile.TemporaryDirectory() as folder:
+        real = runs.real(REAL_WAY, REAL_WORLD, folder)
+    lines = []
+    for rank, recorded in enumerate(real):
+        found = runs.one("fake", REAL_WAY, REAL_WORLD, rank, "cpu")
+        pairs = list(zip(recorded["steps"], found["steps"], strict=True))
+        peak = max(own[0] / other[0] - 1 for other, own in pairs)
+        after = max(abs(own[1] - other[1]) for other, own in pairs)
+        most = max(one[0] for one in recorded["steps"])
+        own_most = max(one[0] for one in found["steps"])
+        lines.append(
+            [str(rank), f"{most:,}", f"{own_most:,}", f"{own_most / most - 1:+.4%}"]
+            + [f"{pairs[-1][0][1]:,}", f"{pairs[-1][1][1]:,}", str(after)]
+        )
+        print(" | ".join(lines[-1]), flush=True)
+        if abs(peak) > MOST_REAL:
+            missed.append(f"rank {rank} of a real run: the peak is off by {peak:+.2%}")
+    return lines
+
+
+def _mib(size: int) -> str:
+    return f"{size / 2**20:.1f}"
+
+
+def main() -> int:
+    """All of it."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--one", nargs="+", help=argparse.SUPPRESS)
+    parser.add_argument("--floodmark", help="where the package lies")
+    parser.add_argument("--results", type=Path, default=HERE / "results")
+    args = parser.parse_args()
+    if args.one:
+        one(args.one)
+        return 0
+    runs = Runs(str(Path(args.floodmark).resolve()))
+    missed: list[str] = []
+    fake: dict[Any, Any] = {}
+    tables = {
+        "forms": against_forms(runs, fake, missed),
+        "phantom": against_phantom(runs, fake, missed),
+        "real": against_real(runs, missed),
+    }
+    write(args.results, tables, missed)
+    for line in missed:
+        print(f"missed: {line}", file=sys.stderr)
+    return 1 if missed else 0
+
+
+def write(results: Path, tables: dict[str, list[list[str]]], missed: list[str]) -> None:
+    """The tables, in words."""
+    import machine
+
+    heads = {
+        "forms": ["way", "world", "rank", "peak, MiB", "parameters", "gradients", "states", "s"],
+        "phantom": ["way", "world", "rank", "phantom's peak", "fake's peak", "error"],
+        "real": ["rank", "real peak", "fake's peak", "error", "real, after", "fake's, after"],
+    }
+    heads["phantom"] += ["error after the last step"]
+    heads["real"] += ["most bytes off after a step"]
+    texts = {
+        "forms": "Bytes of each category, equal to the closed form of shapes and sharding",
+        "phantom": "Against the phantom GPU, which runs torch's own host code and allocator",
+        "real": f"Against a real run: {REAL_WAY} in {REAL_WORLD} processes with gloo on the CPU",
+    }
+    about = machine.describe()
+    parts = ["# Ranks of a world with fake tensors", "", machine.sentence(about), ""]
+    parts += ["`make fake-distributed`: a Llama-like model of 16.8 M parameters in float32, AdamW,"]
+    parts += ["three steps, each row in a process of its own. Blocks are not larger than tensors"]
+    parts += ["(`expandable_segments:True`), and cuBLAS keeps no workspace.", ""]
+    for name, lines in tables.items():
+        head = heads[name]
+        parts += [f"## {texts[name]}", "", "| " + " | ".join(head) + " |"]
+        parts += ["|" + "---|" * len(head)] + ["| " + " | ".join(line) + " |" for line in lines]
+        parts += [""]
+    parts += ["Nothing was missed." if not missed else "Missed: " + "; ".join(missed), ""]
+    (results / "fake-distributed.md").write_text("\n".join(parts))
+    whole = {"machine": about, "tables": tables, "missed": missed}
+    (results / "fake-distributed.json").write_text(json.dumps(whole, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
