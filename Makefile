@@ -92,6 +92,10 @@ phantom-cost: $(UNPACKED) ## Measure what estimates of large models cost
 te: $(UNPACKED) ## Compare Transformer Engine's layers with their stand-ins (builds it: many minutes)
 	$(BIN)/python bench/transformer_engine.py --floodmark $(UNPACKED) --results $(RESULTS)
 
+.PHONY: fake-distributed
+fake-distributed: $(UNPACKED) ## Compare ranks of a world with fake tensors with closed forms, the phantom GPU and a real run
+	PYTHONPATH=$(UNPACKED) $(BIN)/python bench/fake_distributed.py --floodmark $(UNPACKED) --results $(RESULTS)
+
 .PHONY: matrix
 matrix: wheel ## Run the Python tests with old and new versions of torch and Python
 	$(BIN)/python .ci/matrix

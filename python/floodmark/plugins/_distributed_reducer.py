@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable
+from types import SimpleNamespace
 from typing import Any
 
 from floodmark.plugins._distributed_buckets import Bucket, is_in
@@ -359,11 +360,7 @@ class Logger:
         pass
 
     def _get_ddp_logging_data(self) -> Any:
-        class Data:
-            strs_map: dict[str, str] = {}
-            ints_map: dict[str, int] = {}
-
-        return Data()
+        return SimpleNamespace(strs_map={}, ints_map={})
 
     def _nothing(self, *_: Any, **__: Any) -> None:
         """There is no log."""

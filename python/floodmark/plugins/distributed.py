@@ -247,12 +247,18 @@ class Distributed(Plugin):
         c10d = self._c10d
         had_one = c10d.is_initialized()
         hook = sys.excepthook
+        names = ("_backend", "_default_pg_init_method")
+        before = {name: getattr(c10d, name) for name in names if hasattr(c10d, name)}
 
         def end() -> None:
-            if not had_one and c10d.is_initialized():
+            sys.excepthook = hook
+            if had_one:
+                return
+            if c10d.is_initialized():
                 with suppress(Exception):
                     c10d.destroy_process_group()
-            sys.excepthook = hook
+            for name, value in before.items():
+                setattr(c10d, name, value)
 
         self.on_exit(end)
 
