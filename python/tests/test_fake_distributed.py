@@ -183,7 +183,8 @@ RESTORED = """
     owners += [torch._C._distributed_c10d, sys.modules[__name__], _sharding_prop]
     owners += [_sharding_prop.ShardingPropagator, parameter._ParameterMeta]
 
-    OWN = {"found", "facts", "est", "before", "options", "objects", "case", "__warningregistry__"}
+    OWN = {"found", "facts", "est", "before", "options", "objects", "case", "model"}
+    OWN.add("__warningregistry__")
 
     def shot():
         found = {("environ", name): value for name, value in os.environ.items()}
@@ -207,8 +208,9 @@ RESTORED = """
             with floodmark.estimate(engine="fake", path=case + ".flood", **options) as est:
                 if case == "alone":
                     init_process_group("gloo", rank=0, world_size=1, init_method="tcp://nowhere:1")
-                    torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(3, 3))
-                    facts["alone"] = dist.get_world_size()
+                    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(3, 3))
+                    model(torch.ones(2, 3)).sum().backward()
+                    facts["alone"] = [dist.get_world_size(), type(model.reducer).__module__]
                 elif case != "never":
                     # Under the name that it was imported by, before the block.
                     init_process_group("nccl")
@@ -227,7 +229,8 @@ RESTORED = """
 def test_all_is_as_it_was_afterwards(programs):
     facts = told(programs, RESTORED)
     assert facts["done"] == facts["raised"] == [3, [5] * 8]
-    assert facts["alone"] == 1
+    # Also in the last of many blocks.
+    assert facts["alone"] == [1, "floodmark.plugins._distributed_reducer"]
     for case in ("never", "done", "raised", "alone"):
         assert facts["changed after " + case] == []
         assert facts["initialized after " + case] is False

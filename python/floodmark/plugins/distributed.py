@@ -28,8 +28,13 @@ from floodmark.plugins._distributed_reducer import stand_ins
 _BACKEND = "floodmark"
 
 #: What torch keeps of the backends that it knows.
-_REGISTERS = ("backend_list", "default_device_backend_map", "backend_capability")
-_REGISTERS += ("backend_type_map", "_plugins")
+_REGISTERS = (
+    "backend_list",
+    "default_device_backend_map",
+    "backend_capability",
+    "backend_type_map",
+    "_plugins",
+)
 
 #: Methods of a mesh that are called for every operator and read no values.
 _QUICK = frozenset({"size", "ndim", "shape", "get_group", "get_rank", "device_type"})
@@ -60,10 +65,10 @@ class Distributed(Plugin):
         self._wrap(c10d, "split_group", self._split)
         objects = Objects(c10d, self.note)
         for name, stand_in in objects.functions().items():
-            self._wrap(c10d, name, lambda _function, stand_in=stand_in: stand_in)
+            self._stand_in(c10d, name, stand_in)
         bindings: Any = sys.modules["torch._C._distributed_c10d"]
         for name, stand_in in stand_ins().items():
-            self._wrap(bindings, name, lambda _original, stand_in=stand_in: stand_in)
+            self._stand_in(bindings, name, stand_in)
         self._replace_everywhere()
         for operator, answer in answers().items():
             self.setting.operators[operator] = answer
@@ -207,9 +212,9 @@ class Distributed(Plugin):
 
     def _know_parameters(self) -> None:
         """Some versions take every fake parameter for one that is not initialized yet."""
-        import torch
-        from torch.nn import parameter as parameters
+        import torch.nn.parameter
 
+        parameters: Any = torch.nn.parameter
         probe = torch.empty(0)
         probe._is_param = True
         lazy = parameters.UninitializedParameter
@@ -369,7 +374,12 @@ class Distributed(Plugin):
         """Remember to put a wrapper in the place of a function, wherever it is known."""
         function = getattr(module, name, None)
         if function is not None:
-            self._wrappers[id(function)] = (function, wrapper(function))
+            self._stand_in(module, name, wrapper(function))
+
+    def _stand_in(self, module: Any, name: str, value: Any) -> None:
+        function = getattr(module, name, None)
+        if function is not None:
+            self._wrappers[id(function)] = (function, value)
 
     def _replace_everywhere(self) -> None:
         """A function may have been imported under any name, before the block or inside it."""
@@ -381,8 +391,9 @@ class Distributed(Plugin):
 
 
 def _swap(swaps: dict[int, tuple[Any, Any]]) -> None:
-    for module in list(sys.modules.values()):
-        if not isinstance(module, ModuleType):
+    for place, module in list(sys.modules.items()):
+        # Ours know what stands in for what, and must go on knowing it.
+        if not isinstance(module, ModuleType) or place.startswith("floodmark."):
             continue
         names = vars(module)
         for name, value in list(names.items()):
