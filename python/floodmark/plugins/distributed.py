@@ -21,7 +21,7 @@ from floodmark._world_store import store_class
 from floodmark.plugins import Plugin, Setting
 from floodmark.plugins._distributed_buckets import is_in
 from floodmark.plugins._distributed_objects import Objects
-from floodmark.plugins._distributed_operators import answers
+from floodmark.plugins._distributed_operators import answers, done
 from floodmark.plugins._distributed_reducer import stand_ins
 
 #: The name under which torch knows the groups of a block.
@@ -69,6 +69,7 @@ class Distributed(Plugin):
         bindings: Any = sys.modules["torch._C._distributed_c10d"]
         for name, stand_in in stand_ins().items():
             self._stand_in(bindings, name, stand_in)
+        self._let_coalesce(bindings)
         self._replace_everywhere()
         for operator, answer in answers().items():
             self.setting.operators[operator] = answer
@@ -143,6 +144,13 @@ class Distributed(Plugin):
             return create(options.group_rank, options.group_size)
 
         backend.register_backend(_BACKEND, make, extended_api=True, devices=["cpu", "cuda"])
+
+    def _let_coalesce(self, bindings: Any) -> None:
+        """The fake groups of old versions cannot gather calls."""
+        if not hasattr(bindings, "FakeWork"):
+            group = bindings.ProcessGroup
+            self.replace(group, "_start_coalescing", lambda _group, _device: None)
+            self.replace(group, "_end_coalescing", lambda _group, _device: done())
 
     def _wrap_init(self) -> None:
         c10d = self._c10d
