@@ -82,7 +82,6 @@ class Distributed(Plugin):
             place = f"torch.distributed.{folder}._sharding_prop"
             self.when_imported(place, self._patch_sharding)
         self.when_imported("torch.distributed.fsdp._flat_param", self._patch_flat)
-        self.when_imported("torch.distributed.fsdp._runtime_utils", self._patch_reshard)
 
     def note(self, what: str) -> None:
         """Say once what is taken for granted."""
@@ -336,24 +335,6 @@ class Distributed(Plugin):
         if hasattr(module, "_same_storage"):
             self.replace(module, "_same_storage", same_storage)
 
-    def _patch_reshard(self, module: ModuleType) -> None:
-        """The same, of tensors."""
-        from torch._subclasses import FakeTensor
-
-        reshard = getattr(module, "_catch_all_reshard", None)
-        if reshard is None:
-            return
-
-        @wraps(reshard)
-        def with_addresses(state: Any) -> Any:
-            FakeTensor.data_ptr = _address
-            try:
-                return reshard(state)
-            finally:
-                del FakeTensor.data_ptr
-
-        self.replace(module, "_catch_all_reshard", with_addresses)
-
     def _patch_spawn(self, module: ModuleType) -> None:
         if self.setting.world is None:
             return
@@ -433,11 +414,6 @@ def outside_modes(function: Callable[..., Any]) -> Callable[..., Any]:
             return function(*args, **kwargs)
 
     return outside
-
-
-def _address(tensor: Any) -> int:
-    """What tells a fake tensor's memory from another's."""
-    return int(tensor.untyped_storage()._cdata)
 
 
 def _is_fake(value: Any) -> bool:
