@@ -179,7 +179,8 @@ BUCKETS = """
             return est.level("cuda:0")[0]
 
         def held(ask, **options):
-            net = Net().to(device)
+            with device:
+                net = Net()
             if not options.get("find_unused_parameters"):
                 net.unused = None
             before = level()
@@ -210,7 +211,7 @@ BUCKETS = """
             future.set_result(bucket.buffer())
             return future
 
-        model = nn.parallel.DistributedDataParallel(nn.Linear(8, 8).to(device))
+        model = nn.parallel.DistributedDataParallel(nn.Linear(8, 8, device=device))
         model.register_comm_hook(None, halved)
         with model.no_sync():
             model(torch.empty(1, 8, device=device)).sum().backward()
@@ -266,7 +267,10 @@ RESTORED = """
     from torch.distributed.fsdp import _flat_param, _runtime_utils
     from torch.nn import parameter
 
-    from torch.distributed.tensor import _sharding_prop
+    try:
+        from torch.distributed.tensor import _sharding_prop
+    except ImportError:
+        from torch.distributed._tensor import _sharding_prop
 
     owners = [dist, distributed_c10d, device_mesh, device_mesh.DeviceMesh, _flat_param]
     owners += [_runtime_utils, distributed_c10d.Backend, torch.multiprocessing, parameter]
