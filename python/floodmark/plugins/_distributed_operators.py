@@ -6,9 +6,24 @@ tensors at once. Sees: the operators of `c10d`. Knows nothing of groups.
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Callable
+from functools import lru_cache, wraps
 from typing import Any
+
+#: Those whose first argument is what they write to, and which may be asked for a future.
+WITH_RESULT = (
+    "all_reduce",
+    "broadcast",
+    "reduce",
+    "all_gather",
+    "all_gather_into_tensor",
+    "reduce_scatter",
+    "reduce_scatter_tensor",
+    "all_to_all",
+    "all_to_all_single",
+)
 
 _done: Any = None
 
@@ -43,30 +58,56 @@ def done() -> Any:
     """Work that is done. One is enough for all, and must outlive what C++ makes of it."""
     global _done
     if _done is None:
-        _done = _make()
+        bindings: Any = sys.modules["torch._C._distributed_c10d"]
+        own = getattr(bindings, "FakeWork", None)
+        _done = _work()([]) if own is None else own()
     return _done
 
 
-def _make() -> Any:
+def with_result(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The collective, whose work tells its result to those who ask for its future."""
+    signature = inspect.signature(function)
+    output = next(iter(signature.parameters))
+
+    @wraps(function)
+    def collective(*args: Any, **kwargs: Any) -> Any:
+        work = function(*args, **kwargs)
+        if work is None:
+            return None
+        result = signature.bind(*args, **kwargs).arguments[output]
+        return _work()(result if isinstance(result, list) else [result])
+
+    return collective
+
+
+@lru_cache(maxsize=1)
+def _work() -> Any:
     import torch
 
     bindings: Any = sys.modules["torch._C._distributed_c10d"]
-    own = getattr(bindings, "FakeWork", None)
-    if own is not None:
-        return own()
 
     class Done(bindings.Work):  # type: ignore[misc]
-        """As torch's own of later versions."""
+        """Work with a result: torch's own has none."""
 
-        def wait(self, *_: Any) -> bool:
+        def __init__(self, result: list[Any]) -> None:
+            super().__init__()
+            self._result = result
+
+        def wait(self, *_: Any, **__: Any) -> bool:
             return True
 
         def is_completed(self) -> bool:
             return True
 
+        def is_success(self) -> bool:
+            return True
+
+        def result(self) -> list[Any]:
+            return self._result
+
         def get_future(self) -> Any:
             future: Any = torch.futures.Future()
-            future.set_result([])
+            future.set_result(self._result)
             return future
 
-    return Done()
+    return Done

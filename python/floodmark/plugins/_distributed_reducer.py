@@ -333,6 +333,12 @@ class Reducer:
             return self._hook(bucket)
         return self._group.allreduce([bucket.buffer_])
 
+    def _run_allreduce_hook(self, bucket: Bucket) -> Any:
+        self._group.allreduce([bucket.buffer_])
+        future: Any = self._torch.futures.Future()
+        future.set_result(bucket.buffer_)
+        return future
+
     def _push_all_rebuilt_params(self) -> None:
         if self._should_rebuild():
             self._ready_order = list(range(len(self._parameters)))

@@ -21,7 +21,7 @@ from floodmark._world_store import store_class
 from floodmark.plugins import Plugin, Setting
 from floodmark.plugins._distributed_buckets import is_in
 from floodmark.plugins._distributed_objects import Objects
-from floodmark.plugins._distributed_operators import answers, done
+from floodmark.plugins._distributed_operators import WITH_RESULT, answers, done, with_result
 from floodmark.plugins._distributed_reducer import stand_ins
 
 #: The name under which torch knows the groups of a block.
@@ -63,6 +63,8 @@ class Distributed(Plugin):
         for name in ("new_group", "new_subgroups", "new_subgroups_by_enumeration"):
             self._wrap(c10d, name, outside_modes)
         self._wrap(c10d, "split_group", self._split)
+        for name in WITH_RESULT:
+            self._wrap(c10d, name, with_result)
         objects = Objects(c10d, self.note)
         for name, stand_in in objects.functions().items():
             self._stand_in(c10d, name, stand_in)
