@@ -31,8 +31,9 @@ class Torch(Plugin):
     def attach(self, torch: ModuleType) -> None:
         """Patch it."""
         self._take_foreach_ways(torch)
-        self._let_modules_be_moved()
+        self._let_modules_be_moved(torch)
         self._watch_storages(torch)
+        self._flatten_recurrent_weights(torch)
         self._answer_for_memory(torch)
         self._keep_data_real(torch)
         self._run_backward_here(torch)
@@ -50,7 +51,7 @@ class Torch(Plugin):
             known.append(fake)
             self.on_exit(partial(known.remove, fake))
 
-    def _let_modules_be_moved(self) -> None:
+    def _let_modules_be_moved(self, torch: Any) -> None:
         """`Module.to` swaps tensors, which none may watch weakly; torch's converter does."""
         converter: Any = self._engine.fake.fake_tensor_converter
         remember = converter.set_tensor_memo
@@ -62,6 +63,11 @@ class Torch(Plugin):
 
         # An attribute of this one converter, which is ours and goes with the block.
         converter.set_tensor_memo = remember_real
+        # Before 2.5 torch changes the data of a fake parameter, which does not change its device.
+        future = torch.__future__
+        before = future.get_swap_module_params_on_conversion()
+        future.set_swap_module_params_on_conversion(True)
+        self.on_exit(lambda: future.set_swap_module_params_on_conversion(before))
 
     def _watch_storages(self, torch: Any) -> None:
         """A storage may be resized without an operator: FSDP does it for every unshard."""
@@ -74,9 +80,34 @@ class Torch(Plugin):
             return result
 
         self.replace(torch.UntypedStorage, "resize_", resized)
-        # Recurrent modules look whether their weights lie in one piece.
-        address_of = self._engine.address_of
-        self.replace(torch._subclasses.FakeTensor, "data_ptr", lambda fake: address_of(fake))
+
+    def _flatten_recurrent_weights(self, torch: Any) -> None:
+        """Recurrent modules look at addresses before they lay their weights into one buffer."""
+        from torch.nn.modules import rnn
+
+        flatten = rnn.RNNBase.flatten_parameters
+        fake = torch._subclasses.FakeTensor
+
+        def flattened(module: Any) -> None:
+            weights = module._flat_weights
+            are_fake = all(isinstance(w, fake) and w.device.type == "cuda" for w in weights)
+            if not are_fake or len({w.dtype for w in weights}) != 1:
+                flatten(module)
+                return
+            with torch.no_grad():
+                torch._cudnn_rnn_flatten_weight(
+                    weights,
+                    (4 if module.bias else 2) + (module.proj_size > 0),
+                    module.input_size,
+                    torch.backends.cudnn.rnn.get_cudnn_mode(module.mode),
+                    module.hidden_size,
+                    module.proj_size,
+                    module.num_layers,
+                    module.batch_first,
+                    bool(module.bidirectional),
+                )
+
+        self.replace(rnn.RNNBase, "flatten_parameters", flattened)
 
     def _answer_for_memory(self, torch: Any) -> None:
         """What a program asks of torch's allocator is known here, not there."""
