@@ -104,10 +104,13 @@ class estimate:
         self._recorder = self._stack.enter_context(Recorder(self._path))
         return True
 
-    def _begin_fake(self) -> None:
+    def _fake_block(self) -> Any:
         from floodmark._fake_block import FakeBlock
 
-        self._block = FakeBlock(self._machine, self._without)
+        return FakeBlock(self._machine, self._without)
+
+    def _begin_fake(self) -> None:
+        self._block = self._fake_block()
         self._recorder = Recorder(self._path, told_by=self._block)
         self._stack.callback(self._recorder.stop)
         self._block.before_torch()

@@ -14,17 +14,24 @@ from typing import Any
 
 from floodmark import _core, _endings, _fake_gpu, _phantom, plugins
 from floodmark._answers import answers_in
-from floodmark.plugins import Setting
+from floodmark.plugins import Plugin, Setting
 
 
 class FakeBlock:
     """What is entered with the block, and what a trace says of it."""
 
     def __init__(
-        self, machine: _core.PhantomMachine, without: Iterable[str], *, is_bounded: bool = True
+        self,
+        machine: _core.PhantomMachine,
+        without: Iterable[str],
+        *,
+        is_bounded: bool = True,
+        more: Iterable[type[Plugin]] = (),
     ) -> None:
         self._machine = machine
         self._without = tuple(without)
+        # Plugins of the program's own, after those that are found.
+        self._more = tuple(more)
         self._is_bounded = is_bounded
         self._settings = dict(
             line.split("=", 1) for line in machine.settings.splitlines() if "=" in line
@@ -89,7 +96,7 @@ class FakeBlock:
                 self._stack.enter_context(_fake_gpu.shown(torch))
             else:
                 self._stack.enter_context(_fake_gpu.Devices(self.setting, self._settings))
-            for plugin in plugins.known("fake", self._without):
+            for plugin in (*plugins.known("fake", self._without), *self._more):
                 self._stack.enter_context(plugin(self.setting))
             self._stack.enter_context(self.engine)
             self._stack = self._stack.pop_all()

@@ -10,4 +10,5 @@ floodmark's, from the one recorder. Importing this package imports none of the m
 | `floodmark.compat.pytorch_mem_profiler` | `from pytorch_mem_profiler import *` |
 | `floodmark.compat.memory_tracker` | `torch.distributed._tools.memory_tracker` |
 | `floodmark.compat.gpu_optimizer` | `from gpu_optimizer import MemoryTracer` |
+| `floodmark.compat.memory_profiler` | `from memory_profiler import MemoryTracer` |
 """

@@ -1,0 +1,381 @@
+"""`memory_profiler` (pytorch-memory-tracing): what a training step needs, from fake tensors.
+
+    from floodmark.compat.memory_profiler import MemoryTracer
+
+    estimator = MemoryTracer(device="cuda")
+    with estimator:
+        model = Model().to("cuda")
+        batch = estimator.create_fake_tensor(4, 128, dtype=torch.long)
+        with estimator.track_phase("forward"):
+            loss = model(batch).sum()
+        with estimator.track_phase("backward"):
+            loss.backward()
+    estimator.print_memory_stats(detailed=True)
+
+What differs, and why it is better:
+
+- It is `floodmark.estimate(engine="fake")`: sizes are rounded as torch's allocator does, kernels'
+  own memory is counted, and the figures are those of `torch.cuda.memory_allocated()` on a card. No
+  card's size is a limit here. A GPU, its driver or a CUDA build of torch is not needed.
+- A storage is counted once, however many views it has, and until it dies.
+- Modules are known without hooks, in the backward pass too. Hooks add what a forward pass kept.
+- What the block did is an ordinary recording: `trace` answers every question of floodmark's, and
+  `peak_snapshot` is the list of what was there at the peak.
+- Values that a program reads are assumed, and each place is listed (`print(estimator.estimate)`).
+- With `device="cpu"` the figures are those of the host, whose allocator rounds nothing.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import os
+import re
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any
+
+from floodmark import _core, _estimating, _recorder
+from floodmark._trace import Estimate, Report, Trace
+from floodmark.compat import _profiler_tables as tables
+from floodmark.compat._profiler_log import configure_logging, get_logger
+from floodmark.plugins import Plugin
+
+__all__ = ["MemoryTracer", "TracerPlugin", "configure_logging", "get_logger"]
+
+_numbers = itertools.count(1)
+
+#: A row of what was made outside of all modules.
+_NO_MODULE = "(no module)"
+
+
+class TracerPlugin(Plugin):
+    """The base of a program's own plugins, given as `MemoryTracer(plugins=[Mine])`.
+
+        class Mine(TracerPlugin):
+            library = "fancy_layers"
+
+            def attach(self, library):
+                self.patch(library, "receive", lambda like: torch.empty_like(like))
+
+    `attach` is called when the library is imported, at once if it is; a library that is not
+    installed is skipped. At the end of the block all is as it was.
+    """
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "name" not in vars(cls):
+            cls.name = cls.__name__
+
+    def patch(self, owner: Any, name: str, simulate: Callable[..., Any]) -> Callable[..., Any]:
+        """Let `simulate` answer calls of `owner.name` that are given fake tensors.
+
+        Other calls go to the original, which is returned.
+        """
+        original: Callable[..., Any] = getattr(owner, name)
+
+        @functools.wraps(original)
+        def patched(*args: Any, **kwargs: Any) -> Any:
+            chosen = simulate if _has_fake(args, kwargs) else original
+            return chosen(*args, **kwargs)
+
+        self.replace(owner, name, patched)
+        return original
+
+
+class MemoryDispatchMode:
+    """What a tracer knows of devices and modules."""
+
+    def __init__(self, tracer: MemoryTracer) -> None:
+        self._tracer = tracer
+        self._entered = threading.local()
+        self._handles: list[Any] = []
+        self._forwards: dict[str, tables.Forward] = {}
+
+    def register_hooks_to_module(self, module: Any) -> list[Any]:
+        """Note what each forward pass of a module, and of those in it, keeps. Returns handles."""
+        handles = []
+        for name, each in module.named_modules():
+            before, after = self._around(name or type(module).__name__)
+            handles.append(each.register_forward_pre_hook(before))
+            handles.append(each.register_forward_hook(after, always_call=True))
+        self._handles.extend(handles)
+        return handles
+
+    def remove_hooks(self, handles: Iterable[Any]) -> None:
+        """Take hooks off. The end of the block takes off those that are left."""
+        for handle in list(handles):
+            handle.remove()
+
+    @property
+    def current_memory_per_device(self) -> dict[str, int]:
+        """Bytes that are allocated, by device."""
+        return {device: now for device, (now, _) in self._tracer._levels().items()}
+
+    @property
+    def peak_memory_per_device(self) -> dict[str, int]:
+        """The most bytes that were allocated, by device."""
+        return {device: peak for device, (_, peak) in self._tracer._levels().items()}
+
+    @property
+    def module_memory_usage(self) -> dict[str, int]:
+        """Bytes at the peak by module, those of the modules in it included."""
+        rows = self._tracer.trace.report(by="module", device=self._tracer._device, top=None)
+        return {row["where"]: row["bytes"] for row in rows if row["where"] != _NO_MODULE}
+
+    def _around(self, name: str) -> tuple[Callable[..., None], Callable[..., None]]:
+        def before(*_: object) -> None:
+            self._stack().append(self._tracer._now())
+
+        def after(*_: object) -> None:
+            stack = self._stack()
+            if stack:
+                noted = self._forwards.setdefault(name, tables.Forward())
+                noted.calls += 1
+                noted.kept = max(noted.kept, self._tracer._now() - stack.pop())
+
+        return before, after
+
+    def _stack(self) -> list[int]:
+        stack: list[int] | None = getattr(self._entered, "stack", None)
+        if stack is None:
+            stack = self._entered.stack = []
+        return stack
+
+    def _begin(self) -> None:
+        self._forwards.clear()
+
+    def _end(self) -> None:
+        self.remove_hooks(self._handles)
+        self._handles.clear()
+
+
+class MemoryTracer:
+    """Estimates the memory of what runs inside it; all tensors made there are fake.
+
+    `device` is the one that is asked about: `"cuda"`, `"cuda:1"` or `"cpu"`. `log_level` is for
+    this tracer alone. Beyond the original's: `plugins` are classes of the program's own, `without`
+    names those to leave out, `gpu` is the card that is played (its size is no limit), `world` and
+    `rank` the place in a distributed program, `path` where the recording is kept.
+    """
+
+    def __init__(
+        self,
+        device: Any = "cuda",
+        log_level: int | str | None = None,
+        *,
+        plugins: Iterable[type[Plugin]] = (),
+        without: Iterable[str] = (),
+        gpu: str | os.PathLike[str] = "h200",
+        world: int | None = None,
+        rank: int = 0,
+        path: str | os.PathLike[str] | None = None,
+    ) -> None:
+        found = re.fullmatch(r"cpu|cuda(?::(\d+))?", str(device))
+        if found is None:
+            raise ValueError(f"no such device: {str(device)!r}; write `cpu`, `cuda` or `cuda:0`")
+        index = int(found[1] or 0)
+        self.device = device
+        self._device = "cpu" if found[0] == "cpu" else f"cuda:{index}"
+        self._gpus = max(index + 1, min(world or 1, 8))
+        self._plugins = tuple(plugins)
+        self._options = {
+            "gpu": gpu,
+            "gpus": self._gpus,
+            "world": world,
+            "rank": rank,
+            "without": tuple(without),
+            "path": path,
+        }
+        # Wrong options are said here, not at the block.
+        self._make()
+        self._run: _Estimating | None = None
+        self._is_inside = False
+        self._phases: dict[str, tables.Phase] = {}
+        self._log = get_logger(f"tracer{next(_numbers)}" if log_level is not None else "tracer")
+        if log_level is not None:
+            self._log.setLevel(log_level)
+        #: What is known of devices and modules; hooks are registered here.
+        self.memory_dispatch_mode = MemoryDispatchMode(self)
+
+    def __enter__(self) -> MemoryTracer:
+        if self._is_inside:
+            raise _core.FloodmarkError("this tracer's block has begun already: one at a time")
+        self._run = None
+        self._phases.clear()
+        self.memory_dispatch_mode._begin()
+        run = self._make()
+        run.__enter__()
+        self._run = run
+        self._is_inside = True
+        self._log.debug("tracing %s with fake tensors", self._device)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._is_inside = False
+        self.memory_dispatch_mode._end()
+        if self._run is not None:
+            self._run.__exit__(kind, error, traceback)
+            now, peak = self._run.level(self._device)[:2]
+            self._log.debug("traced %s: %s bytes at its peak, %s now", self._device, peak, now)
+
+    def create_fake_tensor(
+        self, *size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False
+    ) -> Any:
+        """A tensor of a shape, without contents; by default on the tracer's device."""
+        if not self._is_inside:
+            raise _core.FloodmarkError(
+                "a fake tensor would be a real one here: call create_fake_tensor() in the block"
+            )
+        import torch
+
+        where = self._device if device is None else device
+        return torch.empty(*size, dtype=dtype, device=where, requires_grad=requires_grad)
+
+    @contextmanager
+    def track_phase(self, name: str) -> Iterator[None]:
+        """Name what happens inside. Phases may be nested: what is made is the innermost one's."""
+        phase = self._phases.setdefault(str(name), tables.Phase())
+        phase.times += 1
+        phase.began = self._now()
+        self._log.debug("phase %s begins with %s bytes", name, phase.began)
+        try:
+            with _recorder.phase(name):
+                yield
+        finally:
+            phase.ended = self._now()
+            self._log.debug("phase %s ends with %s bytes", name, phase.ended)
+
+    def get_current_memory_allocated(self) -> tuple[int, ...]:
+        """Bytes that are allocated: of the tracer's device, then of its fellows.
+
+        After the block, what was there when it ended.
+        """
+        return tuple(now for now, _ in self._of_its_kind())
+
+    def get_max_memory_allocated(self) -> tuple[int, ...]:
+        """The most bytes that were allocated: of the tracer's device, then of its fellows."""
+        return tuple(peak for _, peak in self._of_its_kind())
+
+    @property
+    def trace(self) -> Trace:
+        """What the block did, as a recording. Inside the block: what is written of it so far."""
+        if self._run is None:
+            raise _core.FloodmarkError("nothing was traced: the block has not begun")
+        return self._run.written() if self._is_inside else self._run.trace
+
+    @property
+    def estimate(self) -> Estimate:
+        """What it needs of the card that is played, and what the answer rests on."""
+        return self.trace.estimate()
+
+    def peak_snapshot(self) -> Report:
+        """What was there at the peak: each allocation with name, shape, kind and module."""
+        return self.trace.peak(self._device).by_tensor(top=None)
+
+    def print_memory_stats(self, detailed: bool = False) -> None:
+        """Log the peak and what made it; with `detailed` all modules, and operators."""
+        if self._run is None:
+            self._log.warning("nothing was traced: the block has not begun")
+            return
+        for line in self._lines(detailed):
+            self._log.info("%s", line)
+
+    def _lines(self, detailed: bool) -> Iterator[str]:
+        levels = self._levels()
+        used = {name: level for name, level in levels.items() if level[1] or name == self._device}
+        yield from tables.devices(used)
+        trace, reason = self._trace_or_reason()
+        yield from tables.phases(trace, self._device, self._phases)
+        if trace is None:
+            self._log.warning("no modules, operators and tensors are known: %s", reason)
+        else:
+            # What a recording that runs has not written yet is not lost.
+            for loss in [] if self._is_inside else trace.summary()["losses"]:
+                self._log.warning("not complete: %s", loss)
+            yield from tables.modules(trace, self._device, is_whole=detailed)
+            if detailed:
+                yield from tables.operators(trace, self._device)
+            yield from tables.tensors(trace, self._device)
+        forwards = self.memory_dispatch_mode._forwards
+        if detailed and forwards:
+            yield from tables.forwards(forwards)
+
+    def _trace_or_reason(self) -> tuple[Trace | None, str]:
+        """A trace that has the device, or why there is none."""
+        try:
+            trace = self.trace
+        except (_core.FloodmarkError, OSError) as error:
+            return None, str(error)
+        seen = [each["device"] for each in trace.summary()["devices"]]
+        if self._device not in seen:
+            return None, f"nothing was allocated on {self._device}"
+        return trace, ""
+
+    def _make(self) -> _Estimating:
+        return _Estimating(self._plugins, **self._options)
+
+    def _now(self) -> int:
+        return 0 if self._run is None else self._run.level(self._device)[0]
+
+    def _of_its_kind(self) -> list[tuple[int, int]]:
+        kind = self._device[:4]
+        levels = self._levels()
+        own = levels.pop(self._device)
+        return [own, *(level for device, level in levels.items() if device[:4] == kind)]
+
+    def _levels(self) -> dict[str, tuple[int, int]]:
+        """Bytes now and at the peak, by device; the tracer's first."""
+        names = [self._device, *(f"cuda:{index}" for index in range(self._gpus)), "cpu"]
+        if self._run is None:
+            return {name: (0, 0) for name in dict.fromkeys(names)}
+        levels = {name: self._run.level(name)[:2] for name in dict.fromkeys(names)}
+        if not self._is_inside:
+            # A program may have reset torch's peaks; the recording has not.
+            for device, peak in self._run.peaks().items():
+                now, least = levels.get(device, (0, 0))
+                levels[device] = (now, max(least, peak))
+        return levels
+
+
+class _Estimating(_estimating.estimate):
+    """An estimate with fake tensors, on a card of any size."""
+
+    def __init__(self, plugins: tuple[type[Plugin], ...], **options: Any) -> None:
+        super().__init__(engine="fake", **options)
+        self._plugins = plugins
+
+    def _fake_block(self) -> Any:
+        from floodmark._fake_block import FakeBlock
+
+        installed = [plugin for plugin in self._plugins if plugin.is_installed()]
+        return FakeBlock(self._machine, self._without, is_bounded=False, more=installed)
+
+    def written(self) -> Trace:
+        """What lies on disk of a recording that runs; it goes on."""
+        recorder = self._recorder
+        if recorder is None or recorder.path is None or recorder.failure:
+            raise _core.FloodmarkError("nothing is recorded")
+        return Trace.open(recorder.path)
+
+    def peaks(self) -> dict[str, int]:
+        """The peaks of the recording, by device; empty when there is none."""
+        try:
+            devices = self.trace.summary()["devices"]
+        except (_core.FloodmarkError, OSError):
+            return {}
+        return {each["device"]: each["peak"] for each in devices}
+
+
+def _has_fake(args: Any, kwargs: Any) -> bool:
+    from torch._subclasses.fake_tensor import is_fake
+    from torch.utils._pytree import tree_leaves
+
+    return any(is_fake(leaf) for leaf in tree_leaves((args, kwargs)))

@@ -1,0 +1,355 @@
+"""The README of memory_profiler, run as it stands, against torch's own counters."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import logging
+import re
+import sys
+
+import pytest
+from phantoms import needs_cuda_build
+from seeds import ON_A_PHANTOM, blocks
+
+from floodmark.compat.memory_profiler import MemoryTracer, configure_logging, get_logger
+
+CODE = blocks("memory_profiler", "python")
+OURS = "from floodmark.compat.memory_profiler import"
+TRACER = f"import json, sys, torch\n{OURS} MemoryTracer, TracerPlugin\n"
+
+#: The README's names for a program that really runs: torch's counters answer.
+COUNTED = """
+import contextlib
+from types import SimpleNamespace
+
+class MemoryTracer(contextlib.nullcontext):
+    memory_dispatch_mode = SimpleNamespace(
+        register_hooks_to_module=lambda model: [], remove_hooks=lambda handles: None
+    )
+
+    def __init__(self, device):
+        super().__init__()
+
+    create_fake_tensor = staticmethod(lambda *size, **more: torch.zeros(*size, **more))
+    track_phase = staticmethod(contextlib.nullcontext)
+    get_current_memory_allocated = staticmethod(lambda: [torch.cuda.memory_allocated()])
+    get_max_memory_allocated = staticmethod(lambda: [torch.cuda.max_memory_allocated()])
+    print_memory_stats = staticmethod(lambda detailed: None)
+"""
+TELL = """
+import json, sys
+print(json.dumps([
+    estimator.get_current_memory_allocated()[0], estimator.get_max_memory_allocated()[0]
+]), file=sys.stderr)
+"""
+
+HEADS = {
+    "Memory per device": "Peak MB  Current MB  Device",
+    "Memory per phase": "At peak MB  At end MB  Before MB  After MB  Times  Phase",
+    "Memory per module": "At peak MB  Own MB  Tensors  Module",
+    "Memory per operator": "At peak MB  Tensors  Operator",
+    "Forward passes": "Kept MB  Calls  Module",
+    "Tensors": "At peak MB  Tensors  At end MB  Tensors  Kind",
+}
+
+
+@pytest.fixture(autouse=True)
+def fresh_logging():
+    """The logger as it was; nothing is set up yet."""
+
+    def forget():
+        for handler in list(base.handlers):
+            base.removeHandler(handler)
+            handler.close()
+        base.setLevel(logging.NOTSET)
+        base.propagate = True
+
+    base = logging.getLogger("memory_profiler")
+    forget()
+    yield
+    forget()
+
+
+def with_ours(code: str) -> str:
+    assert code.count("from memory_profiler import") == 1
+    return code.replace("from memory_profiler import", OURS)
+
+
+def read(text: str) -> dict[str, dict[str, list[float]]]:
+    """The printed tables: the numbers of each row by its name. Every line must be understood."""
+    found: dict[str, dict[str, list[float]]] = {}
+    for part in re.split(r"\n\n", text.strip("\n")):
+        title, head, *rows = part.splitlines()
+        title = re.sub(r" \(.*\)$", "", title)
+        assert re.split(r" {2,}", head.strip()) == re.split(r" {2,}", HEADS[title])
+        found[title] = {}
+        for row in rows:
+            cells = re.fullmatch(r"((?: *(?:\d+(?:\.\d\d)?|-)  )+)( *\S.*)", row)
+            assert cells, row
+            numbers = [float("nan") if each == "-" else float(each) for each in cells[1].split()]
+            assert len(numbers) == len(re.split(r" {2,}", HEADS[title])) - 1
+            found[title][cells[2].strip()] = numbers
+    return found
+
+
+def test_the_readme_has_the_blocks_that_are_run_here():
+    assert len(CODE) == 4
+
+
+@pytest.fixture(scope="module")
+def quick_start(tmp_path_factory):
+    from programs import Programs
+
+    return Programs(tmp_path_factory.mktemp("quick")).run(with_ours(CODE[0]) + TELL)
+
+
+@needs_cuda_build
+def test_the_quick_start_agrees_with_torchs_counters(programs, quick_start):
+    counted = CODE[0].replace("from memory_profiler import MemoryTracer\n", COUNTED)
+    theirs = programs.run(ON_A_PHANTOM + counted + TELL)
+    ours = quick_start
+    figures = r"^(?:Estimated memory after .*|Peak estimated memory .*): ([\d.]+) MB$"
+    told = [float(each) for each in re.findall(figures, ours.stdout, re.M)]
+    truth = [float(each) for each in re.findall(figures, theirs.stdout, re.M)]
+    assert len(told) == len(truth) == 4
+    assert told == pytest.approx(truth, rel=0.01)
+    our_bytes, their_bytes = (json.loads(each.stderr.splitlines()[-1]) for each in (ours, theirs))
+    assert our_bytes == pytest.approx(their_bytes, rel=0.01)
+
+
+def test_the_quick_start_prints_its_tables(quick_start):
+    first, _, last = quick_start.stdout.partition("\n\n")
+    assert len(first.splitlines()) == 3
+    text, _, end = last.rpartition("\n\n")
+    peak = float(re.fullmatch(r"Peak estimated memory across all phases: (.*) MB\n", end)[1])
+    found = read(text)
+    assert list(found) == list(HEADS)[:4] + ["Tensors", "Forward passes"]
+    assert found["Memory per device"]["cuda:0"][0] == peak
+    phases = found["Memory per phase"]
+    assert list(phases)[:3] == ["forward", "backward", "optimizer"]
+    # Each phase begins where the one before it ended.
+    assert phases["forward"][3] == phases["backward"][2]
+    for table in ("Memory per phase", "Memory per operator", "Tensors"):
+        assert sum(row[0] for row in found[table].values()) == pytest.approx(peak, abs=0.1)
+    # 1000 x 1024 halves each of weight, gradient and two states, in both layers.
+    kinds = found["Tensors"]
+    assert kinds["parameter"][0] == pytest.approx(2 * 1000 * 1024 * 2 / 2**20, abs=0.02)
+    assert kinds["optimizer state"][0] == pytest.approx(4 * 1000 * 1024 * 2 / 2**20, abs=0.02)
+    modules = found["Memory per module"]
+    assert {"SimpleModel", "linear (Linear)", "embedding (Embedding)"} <= set(modules)
+    assert modules["embedding (Embedding)"][0] == pytest.approx(7.81, abs=0.02)
+    forwards = found["Forward passes"]
+    assert forwards["SimpleModel"][1] == 1
+    assert forwards["embedding"][0] == 4 * 128 * 1024 * 2 / 2**20
+
+
+def test_the_blocks_on_logging_run(programs):
+    usage, options, instances = (with_ours(code) for code in CODE[1:])
+    after = """
+logger.debug("not shown")
+configure_logging(level=logging.DEBUG, log_to_file=True, log_file="again.log")
+with verbose_tracer:
+    torch.empty(1 << 20, device="cuda")
+with normal_tracer:
+    pass
+normal_tracer.print_memory_stats(detailed=True)
+"""
+    done = programs.run("\n".join([usage, options, instances, "import torch", after]))
+    lines = done.stdout.splitlines()
+    assert lines[0] == "Starting memory profiling"
+    assert "Memory per device" in lines
+    assert "not shown" not in done.stdout
+    assert "DEBUG: traced cuda:0: 4194304 bytes at its peak, 0 now" in lines
+    assert lines.count("DEBUG: tracing cuda:0 with fake tensors") == 1
+    assert "WARNING: no modules, operators and tensors are known: " in done.stdout
+    # The README's own file was set up and left without a line.
+    assert (programs.folder / "memory_profile.log").read_text() == ""
+    written = (programs.folder / "again.log").read_text()
+    assert re.search(r"^[\d-]+ [\d:,]+ DEBUG memory_profiler\.tracer\d+: tracing", written, re.M)
+
+
+BEHAVIOUR = """
+import contextlib, floodmark
+
+def state():
+    cuda = {name: id(value) for name, value in vars(torch.cuda).items() if callable(value)}
+    for name in ("is_available", "device_count"):
+        del cuda[name]
+    optimizers = list(torch.optim.optimizer._foreach_supported_types)
+    loader = torch.utils.data.DataLoader.__iter__
+    return cuda, optimizers, loader, json.dumps, torch.cuda.is_available(), type(torch.empty(1))
+
+class Mine(TracerPlugin):
+    library = "json"
+
+    def attach(self, library):
+        self.patch(library, "dumps", lambda tensor: "fake")
+
+class Missing(TracerPlugin):
+    library = "no_such_library_at_all"
+
+told = {}
+plain = json.dumps
+torch.cuda.is_available()
+network = torch.nn.Sequential(torch.nn.Linear(8, 8))
+before = state()
+tracer = MemoryTracer(plugins=[Mine, Missing])
+told["early"] = tracer.get_max_memory_allocated()
+with contextlib.suppress(KeyError), tracer:
+    tracer.memory_dispatch_mode.register_hooks_to_module(network)
+    told["hooks"] = len(network[0]._forward_hooks)
+    with tracer.track_phase("outer"):
+        kept = tracer.create_fake_tensor(1 << 20, dtype=torch.uint8)
+        told["patched"] = [json.dumps(kept), json.dumps([1])]
+        with tracer.track_phase("inner"):
+            inner = tracer.create_fake_tensor((2, 1 << 20), dtype=torch.uint8, device="cuda")
+            told["inside"] = tracer.get_current_memory_allocated()
+        del inner
+        raise KeyError
+told["restored"] = state() == before and json.dumps is plain
+told["recording"] = floodmark.is_recording()
+told["hooks after"] = len(network[0]._forward_hooks) + len(network[0]._forward_pre_hooks)
+told["after"] = [tracer.get_current_memory_allocated(), tracer.get_max_memory_allocated()]
+told["phases"] = {row["where"]: row["bytes"] for row in tracer.trace.peak().by_phase()}
+told["snapshot"] = [[row["bytes"], row["where"]] for row in tracer.peak_snapshot()]
+
+# The same tracer again, then another; larger than any card; torch's peaks are reset.
+for tracer in (tracer, MemoryTracer(gpu="t4")):
+    with tracer:
+        huge = tracer.create_fake_tensor(1 << 40, dtype=torch.uint8)
+        del huge
+        torch.cuda.reset_peak_memory_stats()
+        tracer.print_memory_stats()
+    told.setdefault("huge", []).append(tracer.get_max_memory_allocated())
+
+with MemoryTracer(device="cpu") as tracer:
+    model = torch.nn.Linear(100, 10, bias=False)
+    handles = tracer.memory_dispatch_mode.register_hooks_to_module(model)
+    model(tracer.create_fake_tensor(3, 100)).sum().backward()
+    tracer.memory_dispatch_mode.remove_hooks(handles)
+    told["left"] = len(model._forward_hooks)
+    del model
+told["cpu"] = tracer.get_max_memory_allocated()
+told["modules"] = tracer.memory_dispatch_mode.module_memory_usage
+told["per device"] = tracer.memory_dispatch_mode.peak_memory_per_device
+print(json.dumps(told), file=sys.stderr)
+"""
+
+
+@pytest.fixture(scope="module")
+def behaviour(tmp_path_factory):
+    from programs import Programs
+
+    return Programs(tmp_path_factory.mktemp("behaviour")).run(TRACER + BEHAVIOUR)
+
+
+@pytest.fixture
+def told(behaviour):
+    return json.loads(behaviour.stderr.splitlines()[-1])
+
+
+MIB = 1 << 20
+
+
+def test_phases_are_nested_and_an_exception_ends_them(told):
+    assert told["early"] == [0]
+    assert told["inside"] == [3 * MIB]
+    assert told["after"] == [[MIB], [3 * MIB]]
+    assert told["phases"] == {"outer": MIB, "inner": 2 * MIB}
+    rows = told["snapshot"]
+    assert [size for size, _ in rows] == [2 * MIB, MIB]
+    # The program's own lines, not ours.
+    assert all("program.py:" in where for _, where in rows)
+
+
+def test_an_exception_leaves_everything_as_it_was(told):
+    assert told["restored"] is True
+    assert told["recording"] is False
+    assert (told["hooks"], told["hooks after"]) == (1, 0)
+
+
+def test_a_plugin_of_the_programs_own_answers_for_fake_tensors_only(told):
+    assert told["patched"] == ["fake", "[1]"]
+
+
+def test_no_card_is_too_small_and_tracers_follow_each_other(told, behaviour):
+    assert told["huge"] == [[1 << 40], [1 << 40]]
+    # Printed inside the block, while the recording runs.
+    assert behaviour.stdout.count("Memory per device") == 2
+    assert "killed" not in behaviour.stdout
+
+
+def test_the_cpu_is_traced_too(told):
+    [peak] = told["cpu"]
+    weight, batch = 100 * 10 * 4, 3 * 100 * 4
+    # Weight and gradient, the batch, the result, and what the sum and its gradient take.
+    assert 2 * weight + batch <= peak <= 2 * weight + batch + 3 * 10 * 4 * 2 + 64
+    assert told["per device"] == {"cpu": peak, "cuda:0": 0}
+    assert told["left"] == 0
+    assert any("Linear" in name for name in told["modules"])
+
+
+def test_outside_a_block_nothing_is_made_and_nothing_is_known(capsys):
+    tracer = MemoryTracer()
+    with pytest.raises(Exception, match=r"call create_fake_tensor\(\) in the block"):
+        tracer.create_fake_tensor(3)
+    with tracer.track_phase("early"):
+        pass
+    tracer.print_memory_stats()
+    assert capsys.readouterr().out == "WARNING: nothing was traced: the block has not begun\n"
+    with pytest.raises(ValueError, match="no such device: 'tpu'"):
+        MemoryTracer(device="tpu")
+
+
+@pytest.mark.parametrize(
+    ("text", "level"),
+    [("10", 10), ("30", 30), ("error", 40), ("", 20), (None, 20), ("loud", 20)],
+)
+def test_the_level_comes_from_the_environment(monkeypatch, capsys, text, level):
+    monkeypatch.delenv("MEMORY_PROFILER_LOG_LEVEL", raising=False)
+    if text is not None:
+        monkeypatch.setenv("MEMORY_PROFILER_LOG_LEVEL", text)
+    logger = get_logger("mine")
+    assert logger.getEffectiveLevel() == level
+    assert ("is no level: 'loud'" in capsys.readouterr().err) == (text == "loud")
+    configure_logging(level="WARNING")
+    assert logger.getEffectiveLevel() == logging.WARNING
+    # A tracer's own level does not change the others'.
+    assert MemoryTracer(log_level=logging.DEBUG)._log.getEffectiveLevel() == logging.DEBUG
+    assert logger.getEffectiveLevel() == logging.WARNING
+
+
+def test_a_file_gets_what_the_console_gets(tmp_path, capsys):
+    path = tmp_path / "some.log"
+    configure_logging(level=logging.DEBUG, log_to_file=True, log_file=path, rich_format=False)
+    get_logger("mine").debug("one")
+    get_logger().info("two")
+    configure_logging(level=logging.INFO, rich_format=False)
+    get_logger("mine").info("three")
+    assert capsys.readouterr().out == "DEBUG: one\ntwo\nthree\n"
+    lines = path.read_text().splitlines()
+    assert [line.split(" ", 2)[2] for line in lines] == [
+        "DEBUG memory_profiler.mine: one",
+        "INFO memory_profiler: two",
+    ]
+
+
+def test_without_rich_the_words_are_plain(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "rich", None)
+    monkeypatch.setitem(sys.modules, "rich.console", None)
+    configure_logging(rich_format=True)
+    get_logger("mine").warning("a [bold]word[/] :smile:")
+    assert capsys.readouterr().out == "WARNING: a [bold]word[/] :smile:\n"
+
+
+@pytest.mark.skipif(importlib.util.find_spec("rich") is None, reason="needs rich")
+def test_with_rich_the_words_stay_and_terminals_see_colours(monkeypatch, capsys):
+    long = "a [bold]word[/] :smile: " + "x" * 300
+    configure_logging(rich_format=True)
+    get_logger("mine").warning(long)
+    assert capsys.readouterr().out == f"WARNING: {long}\n"
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    configure_logging(rich_format=True)
+    get_logger("mine").warning("seen")
+    assert "\x1b[" in capsys.readouterr().out
