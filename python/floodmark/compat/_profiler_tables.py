@@ -104,7 +104,8 @@ def _kind(name: str, peak: Mapping[str, Any], end: Mapping[str, Any]) -> list[st
 def _bytes_by(trace: Trace | None, by: str, at: str, device: str) -> dict[str, int]:
     if trace is None:
         return {}
-    return {row["where"]: row["bytes"] for row in trace.report(by=by, at=at, device=device, top=None)}
+    rows = trace.report(by=by, at=at, device=device, top=None)
+    return {row["where"]: row["bytes"] for row in rows}
 
 
 def _mb(count: int) -> str:

@@ -335,8 +335,8 @@ class MemoryTracer:
         """Bytes now and at the peak, by device; the tracer's first."""
         names = [self._device, *(f"cuda:{index}" for index in range(self._gpus)), "cpu"]
         if self._run is None:
-            return {name: (0, 0) for name in dict.fromkeys(names)}
-        levels = {name: self._run.level(name)[:2] for name in dict.fromkeys(names)}
+            return dict.fromkeys(names, (0, 0))
+        levels = {name: self._run.level(name)[:2] for name in names}
         if not self._is_inside:
             # A program may have reset torch's peaks; the recording has not.
             for device, peak in self._run.peaks().items():
