@@ -20,6 +20,7 @@
 | `torch.utils._triton`, `torch._C._cudart` | a device that came later | 2.4 to 2.15 |
 | `torch.autograd._get_sequence_nr` | the module of a backward operator | 2.11 |
 | `torch._C._current_autograd_node`, `Node._sequence_nr` | the same | 2.11 |
+| `nn.Module._apply` | fake parameters that are moved | 2.4 |
 """
 
 from __future__ import annotations
@@ -42,6 +43,11 @@ def version(torch: ModuleType) -> tuple[int, int]:
 def has_pool_ids(torch: ModuleType) -> bool:
     """Whether the allocator's trace entries carry the pool (2.8 and later)."""
     return version(torch) >= (2, 8)
+
+
+def moves_fake_parameters(torch: Any) -> bool:
+    """Whether `Module.to` gives a fake parameter its new device, not only its new data."""
+    return "FakeTensor" in torch.nn.Module._apply.__code__.co_names
 
 
 def when_cuda_is_ready(torch: ModuleType, call: Callable[[], None]) -> None:

@@ -11,6 +11,7 @@ from functools import partial
 from types import ModuleType
 from typing import Any
 
+from floodmark import _compat
 from floodmark._fake import Engine
 from floodmark._fake_follow import Follow
 from floodmark.plugins import Plugin, Setting
@@ -31,7 +32,9 @@ class Torch(Plugin):
     def attach(self, torch: ModuleType) -> None:
         """Patch it."""
         self._take_foreach_ways(torch)
-        self._let_modules_be_moved(torch)
+        self._let_modules_be_moved()
+        if not _compat.moves_fake_parameters(torch):
+            self._swap_moved_parameters(torch)
         self._watch_storages(torch)
         self._flatten_recurrent_weights(torch)
         self._answer_for_memory(torch)
@@ -51,7 +54,7 @@ class Torch(Plugin):
             known.append(fake)
             self.on_exit(partial(known.remove, fake))
 
-    def _let_modules_be_moved(self, torch: Any) -> None:
+    def _let_modules_be_moved(self) -> None:
         """`Module.to` swaps tensors, which none may watch weakly; torch's converter does."""
         converter: Any = self._engine.fake.fake_tensor_converter
         remember = converter.set_tensor_memo
@@ -63,11 +66,25 @@ class Torch(Plugin):
 
         # An attribute of this one converter, which is ours and goes with the block.
         converter.set_tensor_memo = remember_real
-        # Before 2.5 torch changes the data of a fake parameter, which does not change its device.
+
+    def _swap_moved_parameters(self, torch: Any) -> None:
+        """An old `Module.to` must be told to swap fake parameters, as a newer one does."""
+        fake = torch._subclasses.FakeTensor
         future = torch.__future__
-        before = future.get_swap_module_params_on_conversion()
-        future.set_swap_module_params_on_conversion(True)
-        self.on_exit(lambda: future.set_swap_module_params_on_conversion(before))
+        wanted = future.get_swap_module_params_on_conversion()
+        apply = torch.nn.Module._apply
+
+        def applied(module: Any, *args: Any, **kwargs: Any) -> Any:
+            own = [each for each in module._parameters.values() if each is not None]
+            before = future.get_swap_module_params_on_conversion()
+            are_fake = bool(own) and all(isinstance(each, fake) for each in own)
+            future.set_swap_module_params_on_conversion(wanted or are_fake)
+            try:
+                return apply(module, *args, **kwargs)
+            finally:
+                future.set_swap_module_params_on_conversion(before)
+
+        self.replace(torch.nn.Module, "_apply", applied)
 
     def _watch_storages(self, torch: Any) -> None:
         """A storage may be resized without an operator: FSDP does it for every unshard."""
