@@ -135,10 +135,11 @@ def test_the_quick_start_prints_its_tables(quick_start):
     # 1000 x 1024 halves each of weight, gradient and two states, in both layers.
     kinds = found["Tensors"]
     assert kinds["parameter"][0] == pytest.approx(2 * 1000 * 1024 * 2 / 2**20, abs=0.02)
-    assert kinds["optimizer state"][0] == pytest.approx(4 * 1000 * 1024 * 2 / 2**20, abs=0.02)
+    assert kinds["optimizer state"][2] == pytest.approx(4 * 1000 * 1024 * 2 / 2**20, abs=0.02)
     modules = found["Memory per module"]
     assert {"SimpleModel", "linear (Linear)", "embedding (Embedding)"} <= set(modules)
-    assert modules["embedding (Embedding)"][0] == pytest.approx(7.81, abs=0.02)
+    # The weight at least; where the peak is depends on the version of torch.
+    assert 1000 * 1024 * 2 / 2**20 <= modules["embedding (Embedding)"][0] < peak
     forwards = found["Forward passes"]
     assert forwards["SimpleModel"][1] == 1
     assert forwards["embedding"][0] == 4 * 128 * 1024 * 2 / 2**20
@@ -227,6 +228,12 @@ for tracer in (tracer, MemoryTracer(gpu="t4")):
         tracer.print_memory_stats()
     told.setdefault("huge", []).append(tracer.get_max_memory_allocated())
 
+# Another recording runs: ours is refused, the levels are known all the same.
+with floodmark.trace(), MemoryTracer() as busy:
+    kept = busy.create_fake_tensor(1 << 20, dtype=torch.uint8)
+busy.print_memory_stats(detailed=True)
+told["busy"] = [busy.get_current_memory_allocated(), busy.get_max_memory_allocated()]
+
 with MemoryTracer(device="cpu") as tracer:
     model = torch.nn.Linear(100, 10, bias=False)
     handles = tracer.memory_dispatch_mode.register_hooks_to_module(model)
@@ -281,8 +288,14 @@ def test_a_plugin_of_the_programs_own_answers_for_fake_tensors_only(told):
 def test_no_card_is_too_small_and_tracers_follow_each_other(told, behaviour):
     assert told["huge"] == [[1 << 40], [1 << 40]]
     # Printed inside the block, while the recording runs.
-    assert behaviour.stdout.count("Memory per device") == 2
+    assert behaviour.stdout.count("Memory per device") == 3
     assert "killed" not in behaviour.stdout
+
+
+def test_beside_another_recording_the_levels_are_known(told, behaviour):
+    assert told["busy"] == [[MIB], [MIB]]
+    reason = "nothing was recorded: a recording is running already"
+    assert f"WARNING: no modules, operators and tensors are known: {reason}" in behaviour.stdout
 
 
 def test_the_cpu_is_traced_too(told):

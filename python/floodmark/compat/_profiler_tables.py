@@ -6,7 +6,7 @@ trace's own answers; here they are put into columns. A megabyte is 1024 x 1024 b
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -112,8 +112,10 @@ def _mb(count: int) -> str:
     return f"{count / _MB:.2f}"
 
 
-def _table(title: str, head: list[str], rows: Iterable[list[str]]) -> Iterator[str]:
+def _table(title: str, head: list[str], rows: list[list[str]]) -> Iterator[str]:
     """A title, a head and rows; numbers stand right, the last column is the name."""
+    if not rows:
+        return
     lines = [head, *rows]
     widths = [max(len(line[at]) for line in lines) for at in range(len(head) - 1)]
     yield ""
