@@ -7,10 +7,11 @@ nothing itself.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import types
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from types import TracebackType
 from typing import Any
@@ -145,6 +146,7 @@ class Engine:
 
         self._torch = torch
         self._stack = ExitStack()
+        self._watch: Any = None
         # Real tensors from before the block may be used inside it.
         self.fake = FakeTensorMode(allow_non_fake_inputs=True)
         dtypes = {v: k for k, v in vars(torch).items() if isinstance(v, torch.dtype)}
@@ -179,9 +181,9 @@ class Engine:
         # A native method: no frame of ours lies on the stack.
         mode.__torch_dispatch__ = types.MethodType(self.operators, mode)
         self._front.mode = mode
+        self._watch = mode
         self._stack.enter_context(_names.addresses(self.address_of))
-        self._stack.enter_context(self.fake)
-        self._stack.enter_context(mode)
+        self._stack.enter_context(self.modes())
         return self
 
     def __exit__(
@@ -191,6 +193,18 @@ class Engine:
         traceback: TracebackType | None,
     ) -> None:
         self._stack.close()
+
+    @contextlib.contextmanager
+    def modes(self) -> Iterator[None]:
+        """Fake tensors in this thread, and their watch."""
+        with self.fake, self._watch:
+            yield
+
+    def is_on(self) -> bool:
+        """Whether this thread makes fake tensors of ours."""
+        from torch.utils import _python_dispatch as dispatch
+
+        return self._watch in dispatch._get_current_dispatch_mode_stack()
 
     def close(self) -> None:
         """Watch no more: what dies from now on is not seen."""

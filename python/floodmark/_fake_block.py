@@ -67,6 +67,7 @@ class FakeBlock:
         from floodmark._fake import Engine
         from floodmark._fake_follow import Follow
         from floodmark._fake_kernels import Kernels
+        from floodmark._fake_leaving import Leaving
         from floodmark._fake_operators import Shapes
         from floodmark._fake_torch import Torch
         from floodmark._fake_values import Reads
@@ -92,6 +93,7 @@ class FakeBlock:
             answers.changed = self.engine.operators.forget
             self._stack.callback(self.engine.close)
             self._stack.enter_context(Torch(self.setting, self.engine, follow))
+            self._stack.enter_context(Leaving(self.setting, self.engine, self._reads))
             if self._is_shimmed:
                 self._stack.enter_context(_fake_gpu.shown(torch))
             else:

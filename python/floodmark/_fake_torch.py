@@ -35,12 +35,14 @@ class Torch(Plugin):
         self._let_modules_be_moved()
         if not _compat.moves_fake_parameters(torch):
             self._swap_moved_parameters(torch)
+        self._let_swaps_be_watched(torch)
         self._watch_storages(torch)
         self._flatten_recurrent_weights(torch)
         self._answer_for_memory(torch)
         self._keep_data_real(torch)
         self._run_backward_here(torch)
         self._accumulate_in_place(torch)
+        self._keep_recurrent_weights(torch)
 
     def _take_foreach_ways(self, torch: Any) -> None:
         """On a GPU optimizers and clipping work on lists; they ask for types that they know."""
@@ -85,6 +87,24 @@ class Torch(Plugin):
                 future.set_swap_module_params_on_conversion(before)
 
         self.replace(torch.nn.Module, "_apply", applied)
+
+    def _let_swaps_be_watched(self, torch: Any) -> None:
+        """A tensor that is held elsewhere too is given the other's data, as on a GPU."""
+        fake = torch._subclasses.FakeTensor
+        swap = torch.utils.swap_tensors
+
+        def swapped(one: Any, other: Any) -> None:
+            if not (isinstance(one, fake) and isinstance(other, fake)):
+                swap(one, other)
+                return
+            if other.device.type == "meta" or one.device.type == "meta":
+                one.__dict__, other.__dict__ = other.__dict__, one.__dict__
+                torch._C._swap_tensor_impl(one, other)
+                return
+            one.data = other.detach()
+            one.fake_device = other.fake_device
+
+        self.replace(torch.utils, "swap_tensors", swapped)
 
     def _watch_storages(self, torch: Any) -> None:
         """A storage may be resized without an operator: FSDP does it for every unshard."""
@@ -207,6 +227,17 @@ class Torch(Plugin):
             return one
 
         self.setting.operators[add] = accumulate
+
+    def _keep_recurrent_weights(self, torch: Any) -> None:
+        """cuDNN wants all weights in one buffer, which on a GPU they lie in from the beginning."""
+        layer = torch.ops.aten._cudnn_rnn.default
+
+        def with_buffer(func: Any, args: Any, kwargs: Any) -> Any:
+            weights, buffer = args[1], args[3]
+            given = weights[0].detach() if buffer is None else buffer
+            return func(*args[:3], given, *args[4:], **kwargs or {})
+
+        self.setting.operators[layer] = with_buffer
 
 
 @contextlib.contextmanager

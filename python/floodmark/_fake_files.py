@@ -1,0 +1,91 @@
+"""What a file gets of a fake tensor: how it looks, and no values.
+
+Inside a block of fake tensors such a file can be read again; elsewhere reading it is an error that
+says why. Sees: how tensors look. Knows nothing of memory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+#: Blocks that are open, and where each `torch.load` that runs wants its tensors.
+_open = 0
+_locations: list[Any] = []
+
+#: Size, strides, type, device, whether it wants gradients, whether it is a parameter.
+Look = tuple[tuple[int, ...], tuple[int, ...], Any, str, bool, bool]
+
+
+def reduce(tensor: Any) -> tuple[Callable[..., Any], Look]:
+    """What pickle writes of it."""
+    import torch
+
+    look = (
+        tuple(tensor.shape),
+        tuple(tensor.stride()),
+        tensor.dtype,
+        str(tensor.device),
+        bool(tensor.requires_grad and tensor.is_leaf),
+        isinstance(tensor, torch.nn.Parameter),
+    )
+    return revive, look
+
+
+def revive(
+    size: tuple[int, ...],
+    stride: tuple[int, ...],
+    dtype: Any,
+    device: str,
+    requires_grad: bool,
+    is_parameter: bool,
+) -> Any:
+    """A tensor that looks so."""
+    import torch
+
+    if not _open:
+        raise RuntimeError(
+            "this file was written in an estimate with fake tensors: it has shapes and no values"
+        )
+    where = _located(device)
+    made = torch.empty_strided(size, stride, dtype=dtype, device=where)
+    if is_parameter:
+        return torch.nn.Parameter(made, requires_grad)
+    return made.requires_grad_(requires_grad)
+
+
+def _located(device: str) -> Any:
+    wanted = _locations[-1] if _locations else None
+    if wanted is None:
+        return device
+    if isinstance(wanted, dict):
+        return wanted.get(device, device)
+    # A function gets a storage in host memory, and most often returns it.
+    return "cpu" if callable(wanted) else wanted
+
+
+@contextlib.contextmanager
+def located(map_location: Any) -> Iterator[None]:
+    """For the time of a `torch.load`."""
+    _locations.append(map_location)
+    try:
+        yield
+    finally:
+        _locations.pop()
+
+
+def allow(torch: Any) -> Callable[[], None]:
+    """Let files of shapes be read, also as weights only; the result undoes it."""
+    global _open
+    before = list(torch.serialization.get_safe_globals())
+    torch.serialization.add_safe_globals([revive])
+    _open += 1
+
+    def undo() -> None:
+        global _open
+        _open -= 1
+        torch.serialization.clear_safe_globals()
+        torch.serialization.add_safe_globals(before)
+
+    return undo
