@@ -38,6 +38,7 @@ class Leaving(Plugin):
         self._follow_threads()
         self._write(torch)
         self._keep_random_states(torch)
+        self._run_as_written(torch)
 
     def _answer_reads(self, torch: Any) -> None:
         """`numpy`, `tolist` and `format` ask for data below every mode."""
@@ -48,19 +49,22 @@ class Leaving(Plugin):
         def to_numpy(tensor: Any, *, force: bool = False) -> Any:
             import numpy
 
-            if tensor.constant is not None:
-                return tensor.constant.numpy(force=force)
             _refuse_numpy(tensor, force)
+            known = reads.value_of(tensor)
             with _outside_modes():
+                if known is not None:
+                    return known.detach().numpy()
                 kind = torch.zeros((), dtype=tensor.dtype).numpy().dtype
             reads.note("numpy", "zeros")
             return numpy.zeros(tuple(tensor.shape), kind)
 
         def to_list(tensor: Any) -> Any:
-            if tensor.constant is not None:
-                return tensor.constant.tolist()
             if tensor.dim() == 0:
                 return tensor.item()
+            known = reads.value_of(tensor)
+            if known is not None:
+                with _outside_modes():
+                    return known.tolist()
             value = 0.0 if tensor.dtype.is_floating_point else 0
             if tensor.dtype == torch.bool:
                 value = False
@@ -184,6 +188,29 @@ class Leaving(Plugin):
 
         for owner in (torch, torch.random, torch.cuda, torch.cuda.random):
             self.replace(owner, "set_rng_state", unless_fake(owner.set_rng_state))
+
+    def _run_as_written(self, torch: Any) -> None:
+        """Compiled code has kernels of its own, and nobody can say what they take."""
+        notes = self.setting.notes
+        compile_ = torch.compile
+
+        def compiled(*args: Any, **kwargs: Any) -> Any:
+            note = "torch.compile: the code is estimated as it is written, nothing is fused"
+            if note not in notes:
+                notes.append(note)
+                self._leave_eager(torch)
+            return compile_(*args, **kwargs)
+
+        self.replace(torch, "compile", compiled)
+
+    def _leave_eager(self, torch: Any) -> None:
+        if not hasattr(torch.compiler, "set_stance"):
+            return
+        from torch._dynamo import eval_frame
+
+        before = eval_frame._stance.stance
+        torch.compiler.set_stance("force_eager")
+        self.on_exit(lambda: torch.compiler.set_stance(before))
 
 
 def _deep_copy(torch: Any, tensor: Any, memo: dict[int, Any]) -> Any:

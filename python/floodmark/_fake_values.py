@@ -28,7 +28,7 @@ class Reads:
 
     def __init__(self, torch: Any, follow: Follow, answers: dict[tuple[str, int], float]) -> None:
         self._torch = torch
-        self._value_of = follow.value_of
+        self.value_of = follow.value_of
         self._given = answers
         self._places: dict[tuple[str, int, str], dict[str, Any]] = {}
         self._skipped = (_OURS, str(Path(torch.__file__).parent) + os.sep, "<")
@@ -65,7 +65,7 @@ class Reads:
     def _scalar(self, func: Any, args: Any, kwargs: Any) -> Any:
         tensor = args[0]
         given = self._given_here()
-        known = self._value_of(tensor)
+        known = self.value_of(tensor)
         if given is None and known is not None:
             return self._real_item(known)
         kind = tensor.dtype
@@ -100,7 +100,7 @@ class Reads:
 
     def _rows(self, op: str, most: int, mask: Any = None) -> int:
         given = self._given_here()
-        known = None if mask is None else self._value_of(mask)
+        known = None if mask is None else self.value_of(mask)
         if given is None and known is not None:
             from torch.utils import _python_dispatch as dispatch
 
