@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 import types
 import weakref
 from collections.abc import Callable, Iterator
@@ -127,6 +128,22 @@ def _is_view(schema: Any) -> bool:
     return all(info is not None and not info.is_write for info in alias)
 
 
+def _fakes(mode: type) -> Any:
+    """torch's mode, of which several threads may be inside at once."""
+    here = threading.local()
+
+    class Fakes(mode):  # type: ignore[misc]
+        @property
+        def in_kernel_invocation(self) -> bool:
+            return getattr(here, "is_inside", False)
+
+        @in_kernel_invocation.setter
+        def in_kernel_invocation(self, is_inside: bool) -> None:
+            here.is_inside = is_inside
+
+    return Fakes
+
+
 class Engine:
     """Fake tensors from `__enter__` to `__exit__`."""
 
@@ -148,7 +165,7 @@ class Engine:
         self._stack = ExitStack()
         self._watch: Any = None
         # Real tensors from before the block may be used inside it.
-        self.fake = FakeTensorMode(allow_non_fake_inputs=True)
+        self.fake = _fakes(FakeTensorMode)(allow_non_fake_inputs=True)
         dtypes = {v: k for k, v in vars(torch).items() if isinstance(v, torch.dtype)}
         major, minor = (int(part) for part in torch.__version__.split(".")[:2])
         self._front = Front(torch, answers, follow, kernels)

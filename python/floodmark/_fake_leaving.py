@@ -32,6 +32,7 @@ class Leaving(Plugin):
         """Patch it."""
         self._answer_reads(torch)
         self._make_from_fakes(torch)
+        self._give_addresses(torch)
         self._copy(torch)
         self._scale(torch)
         self._pin(torch)
@@ -95,6 +96,27 @@ class Leaving(Plugin):
 
         for name in ("tensor", "as_tensor"):
             self.replace(torch, name, with_numbers(getattr(torch, name)))
+
+    def _give_addresses(self, torch: Any) -> None:
+        """Programs find shared tensors by their addresses; fake ones all lie at zero."""
+        address = self._engine.operators.address
+        fake = torch._subclasses.FakeTensor
+        data_ptr = torch.UntypedStorage.data_ptr
+
+        def storage_address(storage: Any) -> int:
+            if getattr(storage, "_fake_device", None) is None and storage.device.type != "meta":
+                return int(data_ptr(storage))
+            if not storage.nbytes():
+                return 0
+            # Host memory has no place here, but each storage has one of its own.
+            return int(address(storage._cdata) or storage._cdata)
+
+        def tensor_address(tensor: Any) -> int:
+            start = storage_address(tensor.untyped_storage())
+            return start and start + int(tensor.storage_offset()) * tensor.element_size()
+
+        self.replace(torch.UntypedStorage, "data_ptr", storage_address)
+        self.replace(fake, "data_ptr", tensor_address)
 
     def _copy(self, torch: Any) -> None:
         """A deep copy copies storages, and those of fake tensors lie nowhere."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import importlib.util
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
@@ -24,6 +25,7 @@ ENTRY_POINTS = "floodmark.plugins"
 #: Ours: the module of each is imported when its library is installed.
 _OURS: tuple[str, ...] = (
     "floodmark.plugins.distributed:Distributed",
+    "floodmark.plugins.safetensors:Safetensors",
     "floodmark.plugins.transformer_engine:TransformerEngine",
 )
 
@@ -91,6 +93,16 @@ class Plugin:
         self._undo.append(restore)
         return before
 
+    def replace_everywhere(self, owner: ModuleType, name: str, value: Any) -> Any:
+        """The same, also where modules took it by name, before the block or in it."""
+        before = getattr(owner, name)
+        for module, other in _holders(before):
+            if module is not owner:
+                self.replace(module, other, value)
+        # What is imported in the block takes ours, which must not stay.
+        self.on_exit(lambda: [setattr(*place, before) for place in _holders(value)])
+        return self.replace(owner, name, value)
+
     def on_exit(self, undo: Callable[[], None]) -> None:
         """Call `undo` at the end; the last one first."""
         self._undo.append(undo)
@@ -134,6 +146,17 @@ class Plugin:
                 failure = failure or caught
         if failure is not None and error is None:
             raise failure
+
+
+def _holders(value: Any) -> list[tuple[ModuleType, str]]:
+    """Every module that has `value`, and as what."""
+    return [
+        (module, name)
+        for module in list(sys.modules.values())
+        if isinstance(module, ModuleType)
+        for name, held in list(vars(module).items())
+        if held is value
+    ]
 
 
 def known(engine: str, without: Iterable[str] = ()) -> list[type[Plugin]]:
