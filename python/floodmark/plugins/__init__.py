@@ -27,6 +27,7 @@ _OURS: tuple[str, ...] = (
     "floodmark.plugins.distributed:Distributed",
     "floodmark.plugins.safetensors:Safetensors",
     "floodmark.plugins.transformer_engine:TransformerEngine",
+    "floodmark.plugins.transformers:Transformers",
 )
 
 _MISSING = object()

@@ -1,0 +1,56 @@
+"""transformers under fake tensors: generation goes on to its longest.
+
+Which token ends a sequence is a value. Without an answer `generate` would ask for ever, so here no
+sequence ends before its greatest length, which is also where it needs most memory. Models and the
+`Trainer` need nothing. Sees: the criteria that stop a generation.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+from floodmark.plugins import Plugin
+
+_NOTE = "transformers: no generated sequence ends before its greatest length"
+
+
+class Transformers(Plugin):
+    """Answers for tokens that nobody knows."""
+
+    name = "transformers"
+    library = "transformers"
+
+    def attach(self, library: ModuleType) -> None:
+        """Its parts are imported when they are used."""
+        self.when_imported("transformers.generation.stopping_criteria", self._never_stop)
+        self.when_imported("transformers.generation.utils", self._search_on)
+
+    def _never_stop(self, criteria: ModuleType) -> None:
+        def goes_on(criterion: Any, input_ids: Any, *args: Any, **kwargs: Any) -> Any:
+            import torch
+
+            self._say()
+            return torch.zeros(input_ids.shape[0], dtype=torch.bool, device=input_ids.device)
+
+        for name in ("EosTokenCriteria", "StopStringCriteria", "ConfidenceCriteria"):
+            criterion = getattr(criteria, name, None)
+            if criterion is not None:
+                self.replace(criterion, "__call__", goes_on)
+
+    def _search_on(self, generation: ModuleType) -> None:
+        """A search over beams also ends when none can become better."""
+        mixin = generation.GenerationMixin
+        name = "_beam_search_has_unfinished_sequences"
+        if not hasattr(mixin, name):
+            return
+
+        def goes_on(_improves: Any, _finished: Any, stopped: Any, _early: Any) -> Any:
+            self._say()
+            return ~stopped.all()
+
+        self.replace(mixin, name, staticmethod(goes_on))
+
+    def _say(self) -> None:
+        if _NOTE not in self.setting.notes:
+            self.setting.notes.append(_NOTE)
