@@ -84,6 +84,10 @@ fake-hidden: $(UNPACKED) ## Compare what kernels take inside, on a GPU that is n
 phantom-matrix: $(UNPACKED) ## Run training scripts of many libraries on a GPU that is not there
 	$(BIN)/python bench/phantom_matrix.py --floodmark $(UNPACKED) --results $(RESULTS)
 
+.PHONY: fake-matrix
+fake-matrix: $(UNPACKED) ## Compare fake tensors with the phantom GPU on those scripts
+	$(BIN)/python bench/fake_matrix.py --floodmark $(UNPACKED) --results $(RESULTS)
+
 .PHONY: phantom-cost
 phantom-cost: $(UNPACKED) ## Measure what estimates of large models cost
 	PYTHONPATH=$(UNPACKED) $(BIN)/python bench/phantom_cost.py --floodmark $(UNPACKED) --results $(RESULTS)
