@@ -171,9 +171,7 @@ def main() -> int:
     for row in ROWS:
         if args.only and args.only not in f"{row.what} {row.script.name}":
             continue
-        results = {
-            engine: run(row, engine, python, args.floodmark, before) for engine in ENGINES
-        }
+        results = {engine: run(row, engine, python, args.floodmark, before) for engine in ENGINES}
         facts.append(fact(row, results))
         print(" | ".join(as_row(facts[-1])), flush=True)
     about = machine.describe_host() | {"torch": version_of(python, "torch")}

@@ -1,6 +1,6 @@
 """megatron-core: a GPT with any parallelism, and what else a large run has.
 
-    megatron_parallel.py [tp=2] [pp=2] [vpp=] [distopt=0] [recompute=0] [moe=] [ep=1] [layers=16]
+megatron_parallel.py [tp=2] [pp=2] [vpp=] [distopt=0] [recompute=0] [moe=] [ep=1] [layers=16]
 """
 
 import os

@@ -79,6 +79,7 @@ class FakeBlock:
             shapes = Shapes(torch, follow, multiprocessors)
             answers = _Answers(self._reads.operators() | shapes.operators())
             object.__setattr__(self.setting, "operators", answers)
+            object.__setattr__(self.setting, "values", follow)
             major, minor = self._settings["capability"].split(".")
             self.engine = Engine(
                 torch,

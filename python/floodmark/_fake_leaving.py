@@ -98,7 +98,7 @@ class Leaving(Plugin):
             self.replace(torch, name, with_numbers(getattr(torch, name)))
 
     def _give_addresses(self, torch: Any) -> None:
-        """Programs find shared tensors by their addresses; fake ones all lie at zero."""
+        """Programs find shared tensors, and weights in one piece, by their addresses."""
         address = self._engine.operators.address
         fake = torch._subclasses.FakeTensor
         data_ptr = torch.UntypedStorage.data_ptr
@@ -147,10 +147,6 @@ class Leaving(Plugin):
 
     def _pin(self, torch: Any) -> None:
         """Pinned memory is the host's."""
-        for name in ("_pin_memory", "pin_memory"):
-            operator = getattr(torch.ops.aten, name, None)
-            if operator is not None and hasattr(operator, "default"):
-                self.setting.operators[operator.default] = _cloned
         aten = torch.ops.aten
         self.setting.operators[aten.is_pinned.default] = _never
         for name in ("randn", "rand", "zeros", "ones", "full", "randint"):
@@ -195,7 +191,6 @@ class Leaving(Plugin):
         self.replace(torch, "load", loaded)
         self.replace(torch.serialization, "load", loaded)
         self.on_exit(_fake_files.allow(torch))
-
 
     def _keep_random_states(self, torch: Any) -> None:
         """A state that came out of a file has no values: the generator stays as it is."""
@@ -290,10 +285,6 @@ def _outside_modes() -> Any:
     from torch.utils import _python_dispatch as dispatch
 
     return dispatch._disable_current_modes()
-
-
-def _cloned(func: Any, args: Any, kwargs: Any) -> Any:
-    return args[0].clone()
 
 
 def _not_pinned(func: Any, args: Any, kwargs: Any) -> Any:

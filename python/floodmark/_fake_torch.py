@@ -42,7 +42,6 @@ class Torch(Plugin):
         self._keep_data_real(torch)
         self._run_backward_here(torch)
         self._accumulate_in_place(torch)
-        self._keep_recurrent_weights(torch)
 
     def _take_foreach_ways(self, torch: Any) -> None:
         """On a GPU optimizers and clipping work on lists; they ask for types that they know."""
@@ -227,17 +226,6 @@ class Torch(Plugin):
             return one
 
         self.setting.operators[add] = accumulate
-
-    def _keep_recurrent_weights(self, torch: Any) -> None:
-        """cuDNN wants all weights in one buffer, which on a GPU they lie in from the beginning."""
-        layer = torch.ops.aten._cudnn_rnn.default
-
-        def with_buffer(func: Any, args: Any, kwargs: Any) -> Any:
-            weights, buffer = args[1], args[3]
-            given = weights[0].detach() if buffer is None else buffer
-            return func(*args[:3], given, *args[4:], **kwargs or {})
-
-        self.setting.operators[layer] = with_buffer
 
 
 @contextlib.contextmanager

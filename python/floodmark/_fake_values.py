@@ -54,7 +54,6 @@ class Reads:
             aten.equal.default: self._equal,
             aten.allclose.default: self._equal,
             aten.is_nonzero.default: self._scalar,
-            aten._ctc_loss.Tensor: self._ctc_loss,
             aten._assert_async.msg: _nothing,
             aten._assert_async.default: _nothing,
         }
@@ -195,14 +194,6 @@ class Reads:
             self.note("bincount", str(rows))
         kind = self._torch.int64 if weights is None else self._torch.float64
         return tensor.new_empty((rows,), dtype=kind)
-
-    def _ctc_loss(self, func: Any, args: Any, kwargs: Any) -> Any:
-        chances, targets = args[0], args[1]
-        steps, batch = (*chances.shape, 1)[:2] if chances.dim() == 3 else (chances.shape[0], 1)
-        longest = targets.shape[1] if targets.dim() == 2 else targets.shape[0] // max(batch, 1)
-        self.note("ctc_loss", f"targets of {longest}")
-        shape = (batch, steps, 2 * longest + 1)
-        return chances.new_empty((batch,)), chances.new_empty(shape)
 
     # Places.
 

@@ -25,6 +25,7 @@ ENTRY_POINTS = "floodmark.plugins"
 #: Ours: the module of each is imported when its library is installed.
 _OURS: tuple[str, ...] = (
     "floodmark.plugins.distributed:Distributed",
+    "floodmark.plugins.megatron:Megatron",
     "floodmark.plugins.safetensors:Safetensors",
     "floodmark.plugins.transformer_engine:TransformerEngine",
     "floodmark.plugins.transformers:Transformers",
@@ -47,6 +48,9 @@ class Setting:
     operators: dict[Any, Callable[..., Any]] = field(default_factory=dict)
     """With the engine `fake`: what answers for an operator (an `OpOverload`) instead of torch. It
     is called as `answer(func, args, kwargs)` outside our mode and inside torch's fake mode."""
+    values: Any = None
+    """With the engine `fake`: the values that are known. `value_of(tensor)` is the real tensor that
+    stands for a fake one, or None; `give(tensor, real)` says what a fake one is assumed to hold."""
 
 
 class Plugin:
