@@ -11,6 +11,7 @@ import os
 import runpy
 import sys
 import time
+from pathlib import Path
 
 import floodmark
 
@@ -35,7 +36,7 @@ def main() -> int:
     if world is not None:
         pretend_launched(rank or 0, world)
     sys.argv = sys.argv[3:]
-    sys.path.insert(0, os.path.dirname(os.path.abspath(script)))
+    sys.path.insert(0, str(Path(script).resolve().parent))
     start = time.monotonic()
     error = ""
     with contextlib.redirect_stdout(sys.stderr):

@@ -1,6 +1,6 @@
 """megatron-core under fake tensors: experts that get the same number of tokens.
 
-Parallel layers, pipelines, buffers and the optimizers need nothing beyond `torch.distributed`. Which
+Parallel layers, pipelines, buffers and optimizers need nothing beyond `torch.distributed`. Which
 expert a token goes to is a value, and without a limit on an expert's tokens it decides shapes: here
 every expert gets its share, on every rank. Sees: routers and what dispatchers gather.
 """
@@ -50,8 +50,7 @@ class Megatron(Plugin):
             result = gather(counts, *args, **kwargs)
             known = values.value_of(counts)
             if known is not None and result is not counts and known.dim():
-                ranks = result.shape[0] // max(known.shape[0], 1)
-                values.give(result, known.repeat(ranks, *[1] * (known.dim() - 1)))
+                values.give(result, _of_all_ranks(known, result.shape[0]))
             return result
 
         self.replace(dispatchers, name, gathered)
@@ -59,6 +58,15 @@ class Megatron(Plugin):
     def _say(self) -> None:
         if _NOTE not in self.setting.notes:
             self.setting.notes.append(_NOTE)
+
+
+def _of_all_ranks(known: Any, length: int) -> Any:
+    """The same from every rank, one after the other."""
+    import torch
+    from torch.utils import _python_dispatch as dispatch
+
+    with dispatch._disable_current_modes():
+        return torch.cat([known] * (length // max(known.shape[0], 1)))
 
 
 def _shares(tokens: int, experts: int, each: int) -> Any:
