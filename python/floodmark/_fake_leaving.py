@@ -269,13 +269,13 @@ def _nested(shape: tuple[int, ...], value: Any) -> Any:
     return [_nested(shape[1:], value) for _ in range(shape[0])]
 
 
-def _has(data: Any, fake: type) -> bool:
+def _has(data: Any, fake: Any) -> bool:
     if isinstance(data, (list, tuple)):
         return any(_has(one, fake) for one in data)
     return isinstance(data, fake)
 
 
-def _numbers(data: Any, fake: type) -> Any:
+def _numbers(data: Any, fake: Any) -> Any:
     if isinstance(data, (list, tuple)):
         return [_numbers(one, fake) for one in data]
     return data.tolist() if isinstance(data, fake) else data

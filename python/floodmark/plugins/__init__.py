@@ -105,7 +105,7 @@ class Plugin:
             if module is not owner:
                 self.replace(module, other, value)
         # What is imported in the block takes ours, which must not stay.
-        self.on_exit(lambda: [setattr(*place, before) for place in _holders(value)])
+        self.on_exit(lambda: _put_back(value, before))
         return self.replace(owner, name, value)
 
     def on_exit(self, undo: Callable[[], None]) -> None:
@@ -151,6 +151,11 @@ class Plugin:
                 failure = failure or caught
         if failure is not None and error is None:
             raise failure
+
+
+def _put_back(value: Any, before: Any) -> None:
+    for module, name in _holders(value):
+        setattr(module, name, before)
 
 
 def _holders(value: Any) -> list[tuple[ModuleType, str]]:

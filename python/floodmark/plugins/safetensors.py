@@ -45,19 +45,25 @@ class Safetensors(Plugin):
     """Replaces the reader and the writer."""
 
     name = "safetensors"
-    library = "safetensors.torch"
+    library = "safetensors"
 
     def attach(self, library: ModuleType) -> None:
         """Patch it."""
-        import safetensors
+        self._open_by_header(library)
+        self.when_imported("safetensors.torch", self._write_headers)
 
-        native = safetensors.safe_open
-        save_file, save = library.save_file, library.save
+    def _open_by_header(self, library: ModuleType) -> None:
+        native = library.safe_open
 
         def opened(filename: Any, framework: str, device: Any = "cpu", **options: Any) -> Any:
             if framework not in ("pt", "torch", "pytorch"):
                 return native(filename, framework=framework, device=device, **options)
             return Opened(filename, device)
+
+        self.replace_everywhere(library, "safe_open", opened)
+
+    def _write_headers(self, library: ModuleType) -> None:
+        save_file, save = library.save_file, library.save
 
         def saved_file(tensors: Any, filename: Any, metadata: Any = None, **options: Any) -> None:
             if not _are_fake(tensors):
@@ -82,7 +88,6 @@ class Safetensors(Plugin):
             looks.pop("__metadata__", None)
             return {name: _made(look, "cpu") for name, look in looks.items()}
 
-        self.replace_everywhere(safetensors, "safe_open", opened)
         for name, made in {"save_file": saved_file, "save": saved, "load": loaded}.items():
             self.replace_everywhere(library, name, made)
 
