@@ -101,9 +101,20 @@ class Torch(Plugin):
                 torch._C._swap_tensor_impl(one, other)
                 return
             one.data = other.detach()
-            one.fake_device = other.fake_device
 
         self.replace(torch.utils, "swap_tensors", swapped)
+        self._let_data_be_moved(torch, fake)
+
+    def _let_data_be_moved(self, torch: Any, fake: Any) -> None:
+        """`p.data = p.data.cuda()`: where a fake tensor lies, it says of itself."""
+        data = torch.Tensor.data
+
+        def give(tensor: Any, value: Any) -> None:
+            data.__set__(tensor, value)
+            if isinstance(value, fake):
+                tensor.fake_device = value.fake_device
+
+        self.replace(fake, "data", property(data.__get__, give))
 
     def _watch_storages(self, torch: Any) -> None:
         """A storage may be resized without an operator: FSDP does it for every unshard."""

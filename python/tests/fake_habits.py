@@ -65,6 +65,8 @@ def models_are_copied_and_moved():
     assert twin[0].weight.data_ptr() != model[0].weight.data_ptr()
     model.cpu()
     assert model[0].weight.grad.device.type == "cpu"
+    model[0].weight.data = model[0].weight.data.cuda()
+    assert model[0].weight.is_cuda
     model.to("cuda", torch.bfloat16)
     assert model[0].weight.dtype == torch.bfloat16
     assert model[0].weight.is_cuda

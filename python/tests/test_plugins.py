@@ -90,6 +90,9 @@ def state():
         for key, value in list(vars(owner).items()):
             if key in ("__getattr__", "__dir__"):
                 continue
+            # After a block torch is told that there is no GPU, on purpose.
+            if owner is torch.cuda and key in ("is_available", "device_count"):
+                continue
             if callable(value) or isinstance(value, (staticmethod, classmethod, property)):
                 found[getattr(owner, "__module__", ""), getattr(owner, "__name__", ""), key] = value
     return found
