@@ -199,7 +199,9 @@ class Leaving(Plugin):
         def unless_fake(set_state: Callable[..., Any]) -> Callable[..., Any]:
             def checked(new_state: Any, *args: Any, **kwargs: Any) -> Any:
                 if not isinstance(new_state, fake):
-                    set_state(new_state, *args, **kwargs)
+                    # Older torch copies the state, and a copy would be fake.
+                    with _outside_modes():
+                        set_state(new_state, *args, **kwargs)
 
             return checked
 
@@ -211,11 +213,15 @@ class Leaving(Plugin):
         notes = self.setting.notes
         compile_ = torch.compile
 
+        is_disabled = not hasattr(torch.compiler, "set_stance")
+
         def compiled(*args: Any, **kwargs: Any) -> Any:
             note = "torch.compile: the code is estimated as it is written, nothing is fused"
             if note not in notes:
                 notes.append(note)
                 self._leave_eager(torch)
+            if is_disabled:
+                kwargs["disable"] = True
             return compile_(*args, **kwargs)
 
         self.replace(torch, "compile", compiled)
