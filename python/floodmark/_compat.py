@@ -21,6 +21,11 @@
 | `torch.autograd._get_sequence_nr` | the module of a backward operator | 2.11 |
 | `torch._C._current_autograd_node`, `Node._sequence_nr` | the same | 2.11 |
 | `nn.Module._apply` | fake parameters that are moved | 2.4 |
+| `_python_dispatch._disable_current_modes` | outside all modes | 2.4 to 2.15 |
+| `_python_dispatch._get_current_dispatch_mode_stack` | whether a thread has ours | 2.4 to 2.15 |
+| `FakeTensorMode.in_kernel_invocation` | several threads in one mode | 2.4 to 2.15 |
+| `UntypedStorage._fake_device`, `torch._C._swap_tensor_impl` | fakes | 2.4 to 2.15 |
+| `GradScaler._init_scale`, `eval_frame._stance` | what is assumed | 2.4 to 2.15 |
 """
 
 from __future__ import annotations
