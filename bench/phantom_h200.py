@@ -3,8 +3,8 @@
 On a machine with an H200: `python bench/phantom_h200.py --measure FILE`. On any other, with the
 same versions of torch and the models: `python bench/phantom_h200.py --compare FILE`. Each case runs
 in a process of its own, three steps; compared are all sizes of allocations in their order, by
-torch's own history, and the peaks of allocated and of reserved bytes. With `--engine fake` the
-estimates are those of fake tensors, and their peaks are compared.
+torch's own history, and the peaks of allocated and of reserved bytes; with fake tensors the peaks
+alone.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
+ENGINES = ("phantom", "fake")
 
 
 def measure_one(name: str, is_phantom: bool) -> dict[str, Any]:
@@ -102,47 +103,58 @@ def measure(name: str, *flags: str) -> dict[str, Any]:
     return found
 
 
-def row(name: str, real: dict[str, Any], phantom: dict[str, Any]) -> list[str]:
-    """A case in the table."""
-    if "error" in real or "error" in phantom:
-        return [name, *[str(one.get("error", "ran"))[:80] for one in (real, phantom)], "", "", ""]
-    same = real["sizes"] == phantom["sizes"]
-    pairs = list(zip(real["sizes"], phantom["sizes"], strict=False))
-    first = next((at for at, (a, b) in enumerate(pairs) if a != b), len(pairs))
-    order = "the same" if same else f"differ from {first:,} on, {len(phantom['sizes']):,} here"
-    cells = [name, f"{len(real['sizes']):,}", order]
+def off(real: dict[str, Any], found: dict[str, Any], figure: str) -> str:
+    """A peak, and how far an estimate is from it."""
+    by = found[figure] - real[figure]
+    return "0" if by == 0 else f"{by:+,} ({by / real[figure]:+.2%})"
+
+
+def row(name: str, real: dict[str, Any], found: dict[str, dict[str, Any]]) -> list[str]:
+    """A case in the table: the real peaks, and how far each engine is from them."""
+    if "error" in real:
+        return [name, f"failed: {real['error'][:80]}"]
+    cells = [name]
     for figure in ("peak_allocated", "peak_reserved"):
-        off = phantom[figure] - real[figure]
-        words = "0" if off == 0 else f"{off:+,} ({off / real[figure]:+.2%})"
-        cells.append(f"{real[figure] / 2**20:,.1f} MiB: {words}")
-    rests = [f"{phantom['reads']} reads"] if phantom["reads"] else []
-    return [*cells, ", ".join([*rests, *phantom["refused"]])]
+        cells.append(f"{real[figure] / 2**20:,.1f} MiB")
+        for engine in ENGINES:
+            has_failed = "error" in found[engine]
+            cells.append("failed" if has_failed else off(real, found[engine], figure))
+    phantom = found["phantom"]
+    is_same = phantom.get("sizes") == real["sizes"]
+    rests = ["the same sizes in the same order"] if is_same else []
+    for engine in ENGINES:
+        if reads := found[engine].get("reads"):
+            rests.append(f"{reads} values that {engine} did not know")
+        if "error" in found[engine]:
+            rests.append(f"{engine}: {found[engine]['error'][:120]}")
+    return [*cells, ", ".join([*rests, *phantom.get("refused", [])])]
 
 
 def compare(truth: dict[str, Any], results: Path, only: str) -> None:
-    """Run what was measured on a phantom, and write both down."""
+    """Estimate what was measured with both engines, and write it all down."""
     rows = []
     for name, real in truth["cases"].items():
         if only in name:
-            rows.append(row(name, real, measure(name, "--phantom")))
+            found = {engine: measure(name, f"--{engine}") for engine in ENGINES}
+            rows.append(row(name, real, found))
             print(" | ".join(rows[-1]), flush=True)
     if only:
         return
-    exact = sum(cells[2] == "the same" for cells in rows)
-    head = ["case", "allocations", "their sizes", "peak allocated", "peak reserved", "rests on"]
+    head = ["case", "peak allocated", *ENGINES, "peak reserved", *ENGINES, "rests on"]
     lines = [
-        "# A phantom H200 against a real one",
+        "# An H200 that is not there against a real one",
         "",
         f"Real: {truth['device']}, torch {truth['torch']}, Python {truth['python']}.",
-        f"Phantom: the same torch, Python {platform.python_version()}, no GPU.",
+        f"Estimates: the same torch, Python {platform.python_version()}, no GPU.",
         "Three steps each, a process each; `bench/phantom_h200.py`.",
-        "After a peak: how far the phantom is off.",
-        "",
-        f"{exact} of {len(rows)} cases allocate the same sizes in the same order.",
+        "After a peak of the real card: how far each engine is off, in bytes.",
         "",
         "| " + " | ".join(head) + " |",
         "| " + " | ".join("---" for _ in head) + " |",
         *("| " + " | ".join(cells) + " |" for cells in rows),
+        "",
+        "`resnet101_fp16_channels_last` scales its loss: on the real card the first steps overflow and",
+        "are skipped, so that the optimizer has no state yet; an estimate has it from the first step on.",
         "",
     ]
     (results / "phantom-h200.md").write_text("\n".join(lines))
@@ -156,9 +168,11 @@ def main() -> None:
     parser.add_argument("--only", default="", help="cases whose names have this in them")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     parser.add_argument("--phantom", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--fake", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.one:
-        print(json.dumps(measure_one(args.one, args.phantom)))
+        found = estimate_one(args.one) if args.fake else measure_one(args.one, args.phantom)
+        print(json.dumps(found))
         return
     if args.compare:
         compare(json.loads(args.compare.read_text()), args.results, args.only)

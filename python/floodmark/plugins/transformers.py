@@ -1,8 +1,9 @@
-"""transformers under fake tensors: generation goes on to its longest.
+"""transformers under fake tensors: models run as on a GPU, generation goes on to its longest.
 
-Which token ends a sequence is a value. Without an answer `generate` would ask for ever, so here no
-sequence ends before its greatest length, which is also where it needs most memory. Models and the
-`Trainer` need nothing. Sees: the criteria that stop a generation.
+A model that meets a fake tensor thinks that it is being traced, and makes masks that it does not
+make otherwise. Which token ends a sequence is a value. Without an answer `generate` would ask for
+ever, so here no sequence ends before its greatest length, which is also where it needs most memory.
+Sees: how models ask whether they are traced, and the criteria that stop a generation.
 """
 
 from __future__ import annotations
@@ -23,8 +24,13 @@ class Transformers(Plugin):
 
     def attach(self, library: ModuleType) -> None:
         """Its parts are imported when they are used."""
+        self.when_imported("transformers.utils.import_utils", self._trace_nothing)
         self.when_imported("transformers.generation.stopping_criteria", self._never_stop)
         self.when_imported("transformers.generation.utils", self._search_on)
+
+    def _trace_nothing(self, utilities: ModuleType) -> None:
+        if hasattr(utilities, "is_fake_tensor"):
+            self.replace(utilities, "is_fake_tensor", lambda _tensor: False)
 
     def _never_stop(self, criteria: ModuleType) -> None:
         def goes_on(criterion: Any, input_ids: Any, *args: Any, **kwargs: Any) -> Any:

@@ -1,13 +1,13 @@
 //! Recurrent nets: cuDNN's workspace, and the reserve that it keeps for backward.
 //!
-//! The sizes follow a model that fits a recording of an LSTM on an H200; of other cells it is a guess.
+//! The sizes follow a model that fits recordings of an LSTM and of a GRU in both directions on an H200; of
+//! plain cells it is a guess.
 
 use super::{Needs, Rule, Stays};
 use crate::call::{Call, TensorInfo, Value};
 
 const LSTM: i64 = 2;
 const GRU: i64 = 3;
-const STEPS_AT_ONCE: u64 = 10;
 const ROUNDING: u64 = 512;
 
 pub(super) fn rule(op: &str) -> Option<Rule> {
@@ -20,8 +20,11 @@ pub(super) fn rule(op: &str) -> Option<Rule> {
 
 /// A network and its batch, in numbers.
 struct Network {
-    gates: u64,
-    beside_gates: u64,
+    /// What a pass works with for each step of a cell.
+    worked_with: u64,
+    /// What it keeps beside that.
+    kept_beside: u64,
+    steps_at_once: u64,
     layers: u64,
     directions: u64,
     /// Of one state of all steps and samples.
@@ -46,14 +49,14 @@ impl Network {
         let (batch, steps) = if is_set(mode + 4) { (first, second) } else { (second, first) };
         let step_bytes = batch * hidden * input.dtype.bytes();
         Some(Self {
-            gates: if kind == LSTM {
-                4
-            } else if kind == GRU {
-                3
-            } else {
-                1
+            worked_with: match kind {
+                LSTM => 4,
+                // The gates of the input and of the state apart.
+                GRU => 6,
+                _ => 1,
             },
-            beside_gates: u64::from(kind == LSTM || kind == GRU),
+            kept_beside: u64::from(kind == LSTM),
+            steps_at_once: if kind == GRU { 23 } else { 10 },
             layers: int(mode + 3)?.unsigned_abs(),
             directions: 1 + u64::from(is_set(mode + 7)),
             state_bytes: steps * step_bytes,
@@ -72,9 +75,9 @@ impl Network {
         let layers = self.layers * self.directions;
         let at_once = if self.is_training { layers } else { self.directions };
         let passed_on = self.state_bytes * self.directions.min(self.between());
-        self.state_bytes * at_once * self.gates
+        self.state_bytes * at_once * self.worked_with
             + passed_on
-            + STEPS_AT_ONCE * layers * self.step_bytes
+            + self.steps_at_once * layers * self.step_bytes
             + ROUNDING
     }
 
@@ -83,8 +86,9 @@ impl Network {
             return 0;
         }
         let layers = self.layers * self.directions;
-        let kept = self.state_bytes * (layers * (self.gates + self.beside_gates) + self.between());
-        let dropped = self.between() * self.state_numbers / 8 + ROUNDING / 2;
+        let cells = layers * (self.worked_with + self.kept_beside);
+        let kept = self.state_bytes * (cells + self.between()) + ROUNDING / 2;
+        let dropped = self.between() * self.state_numbers / 8;
         kept + if self.has_dropout && self.between() > 0 { dropped } else { 0 }
     }
 }
@@ -142,13 +146,18 @@ mod tests {
     use crate::call::DType;
 
     fn forward(cell: i64, is_both_ways: bool) -> (u64, u64) {
-        let input = cuda(DType::F32, &[32, 256, 512]).into();
+        forward_of(cell, is_both_ways, [32, 256, 512], 0.1)
+    }
+
+    fn forward_of(cell: i64, is_both_ways: bool, sizes: [u64; 3], dropout: f64) -> (u64, u64) {
+        let input = cuda(DType::F32, &sizes).into();
+        let hidden = i64::try_from(sizes[2]).expect("a small number");
         let mut args =
             vec![input, Value::Other, Value::Int(4), Value::None, Value::None, Value::None];
-        args.extend([Value::Int(cell), Value::Int(512), Value::Int(0), Value::Int(2)]);
+        args.extend([Value::Int(cell), Value::Int(hidden), Value::Int(0), Value::Int(2)]);
         args.extend([
             Value::Bool(true),
-            Value::Float(0.1),
+            Value::Float(dropout),
             Value::Bool(true),
             Value::Bool(is_both_ways),
         ]);
@@ -165,8 +174,13 @@ mod tests {
     }
 
     #[test]
-    fn other_cells_have_fewer() {
-        assert_eq!(forward(GRU, false), (16_777_216 + 118_751_744, 151_519_488));
+    fn a_gru_has_the_gates_of_input_and_state_apart() {
+        let (work, kept) = forward_of(GRU, true, [32, 100, 256], 0.0);
+        assert_eq!((work - 3_276_800, kept), (88_211_968, 85_197_056));
+    }
+
+    #[test]
+    fn a_plain_cell_has_one() {
         assert_eq!(forward(1, false), (16_777_216 + 51_642_880, 50_856_192));
     }
 }

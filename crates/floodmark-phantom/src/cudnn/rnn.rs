@@ -59,9 +59,20 @@ impl Network {
         }
     }
 
-    /// What a cell keeps for its backward pass besides its gates: an LSTM its state, a GRU a product.
-    fn kept_beside_gates(&self) -> u64 {
-        u64::from(matches!(self.cell, LSTM | GRU))
+    /// What a pass works with, for each step of a cell: its gates; a GRU has those of the input and of the
+    /// state apart.
+    fn worked_with(&self) -> u64 {
+        if self.cell == GRU { 2 * self.gates() } else { self.gates() }
+    }
+
+    /// What a cell keeps for its backward pass: an LSTM its state beside its gates.
+    fn kept(&self) -> u64 {
+        self.worked_with() + u64::from(self.cell == LSTM)
+    }
+
+    /// How many steps' states each layer has under way: fitted, to a GRU in both directions and an LSTM.
+    fn steps_at_once(&self) -> u64 {
+        if self.cell == GRU { 23 } else { 10 }
     }
 
     fn has_projection(&self) -> bool {
@@ -134,21 +145,20 @@ impl Network {
         let passed_on = states * self.directions.min(between);
         if !is_training {
             // The gates of one layer at a time, and what it gives to the next.
-            let gates = states * self.gates() * self.directions;
-            return (gates + passed_on + STEPS_AT_ONCE * layers * step + ROUNDING, 0);
+            let gates = states * self.worked_with() * self.directions;
+            return (gates + passed_on + self.steps_at_once() * layers * step + ROUNDING, 0);
         }
-        let work = states * layers * self.gates() + passed_on + STEPS_AT_ONCE * layers * step;
-        let mut kept = states * (layers * (self.gates() + self.kept_beside_gates()) + between);
+        let work =
+            states * layers * self.worked_with() + passed_on + self.steps_at_once() * layers * step;
+        let mut kept = states * (layers * self.kept() + between) + ROUNDING / 2;
         if self.has_dropout && between > 0 {
             // One bit for each number that may be dropped.
-            kept += between * batch.steps * batch.batch * self.hidden / 8 + ROUNDING / 2;
+            kept += between * batch.steps * batch.batch * self.hidden / 8;
         }
         (work + ROUNDING, kept)
     }
 }
 
-/// How many steps' states each layer has under way: fitted.
-const STEPS_AT_ONCE: u64 = 10;
 /// What is left over between parts that are rounded up: fitted.
 const ROUNDING: u64 = 512;
 
@@ -337,7 +347,7 @@ extern "C" fn cudnnRNNBackwardWeights_v8() -> i32 {
 mod tests {
     use super::*;
 
-    /// The network that was measured.
+    /// One of the networks that were measured.
     fn measured() -> Network {
         Network {
             cell: LSTM,
@@ -354,10 +364,21 @@ mod tests {
     }
 
     #[test]
-    fn the_measured_network_takes_what_it_took_on_the_device() {
+    fn the_measured_networks_take_what_they_took_on_the_device() {
         let batch = Sequences { steps: 256, batch: 32 };
         assert_eq!(measured().weights() * 4, 16_809_984);
         assert_eq!(measured().temporary_bytes(&batch, true), (152_306_176, 185_073_920));
+        let gru = Network {
+            cell: GRU,
+            directions: 2,
+            input: 256,
+            hidden: 256,
+            output: 256,
+            has_dropout: false,
+            ..measured()
+        };
+        let batch = Sequences { steps: 100, batch: 32 };
+        assert_eq!(gru.temporary_bytes(&batch, true), (88_211_968, 85_197_056));
     }
 
     #[test]
