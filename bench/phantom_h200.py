@@ -153,8 +153,8 @@ def compare(truth: dict[str, Any], results: Path, only: str) -> None:
         "| " + " | ".join("---" for _ in head) + " |",
         *("| " + " | ".join(cells) + " |" for cells in rows),
         "",
-        "`resnet101_fp16_channels_last` scales its loss: on the real card the first steps overflow and",
-        "are skipped, so that the optimizer has no state yet; an estimate has it from the first step on.",
+        "`resnet101_fp16_channels_last` scales its loss: on the real card its first steps overflow",
+        "and are skipped, and the optimizer has no state yet; an estimate has it from step 0 on.",
         "",
     ]
     (results / "phantom-h200.md").write_text("\n".join(lines))

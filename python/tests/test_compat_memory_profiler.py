@@ -218,6 +218,7 @@ told["hooks after"] = len(network[0]._forward_hooks) + len(network[0]._forward_p
 told["after"] = [tracer.get_current_memory_allocated(), tracer.get_max_memory_allocated()]
 told["phases"] = {row["where"]: row["bytes"] for row in tracer.trace.peak().by_phase()}
 told["snapshot"] = [[row["bytes"], row["where"]] for row in tracer.peak_snapshot()]
+told["lives"] = tracer.tensor_lifetimes()
 
 # The same tracer again, then another; larger than any card; torch's peaks are reset.
 for tracer in (tracer, MemoryTracer(gpu="t4")):
@@ -272,6 +273,17 @@ def test_phases_are_nested_and_an_exception_ends_them(told):
     assert [size for size, _ in rows] == [2 * MIB, MIB]
     # The program's own lines, not ours.
     assert all("program.py:" in where for _, where in rows)
+
+
+def test_every_tensor_of_the_peak_has_its_life(told):
+    lives = told["lives"]
+    assert sorted(life["bytes"] for life in lives) == [MIB, 2 * MIB]
+    for life in lives:
+        assert life["made_seconds"] > 0
+        assert life["freed_seconds"] is None or life["freed_seconds"] >= life["made_seconds"]
+    # The larger one went with its phase, the other is still held by the program.
+    freed = {life["bytes"]: life["freed_seconds"] for life in lives}
+    assert freed[2 * MIB] is not None
 
 
 def test_an_exception_leaves_everything_as_it_was(told):

@@ -1,10 +1,11 @@
-//! Every allocation that is there, with its name where it has one.
+//! Every allocation that is there, with its name where it has one, and its life: made, kept, let go of.
 
-use floodmark_trace::{AllocationId, Bytes};
+use floodmark_trace::{AllocationId, Bytes, Category};
 
 use crate::categories::category;
 use crate::context::Context;
 use crate::groups::Live;
+use crate::lifetime::freed;
 use crate::place::{BEFORE_RECORDING, allocation_location};
 use crate::row::{Detail, Row};
 
@@ -30,6 +31,10 @@ fn row(live: &Live<'_>, context: &Context, id: AllocationId) -> Row {
     let label = live.trace.label(allocation.label);
     let known = |text: &String| (!text.is_empty()).then(|| text.clone());
     let name = label.and_then(|label| known(&label.name));
+    let seconds = |event: u32| Some(live.trace.events.get(event as usize)?.time.as_seconds());
+    let is_new = !allocation.before_recording;
+    let what = category(live.trace, context, id);
+    let phase = context.phase(live.trace, id);
     Row {
         bytes: allocation.rounded,
         cumulative: Bytes(0),
@@ -40,9 +45,13 @@ fn row(live: &Live<'_>, context: &Context, id: AllocationId) -> Row {
             name,
             shape: label.and_then(|label| known(&label.shape)),
             dtype: label.and_then(|label| known(&label.dtype)),
-            category: category(live.trace, context, id).name(),
+            category: what.name(),
             module: live.module(id).map(str::to_owned),
-            step: if allocation.before_recording { None } else { context.step(allocation.made_at) },
+            step: if is_new { context.step(allocation.made_at) } else { None },
+            phase: phase.map(|phase| phase.name(live.trace).to_owned()),
+            made_seconds: if is_new { seconds(allocation.made_at) } else { None },
+            saved: what == Category::Activation,
+            freed_seconds: freed(allocation).and_then(seconds),
         },
     }
 }
@@ -59,9 +68,13 @@ fn unseen_row(bytes: Bytes) -> Row {
             name: None,
             shape: None,
             dtype: None,
-            category: floodmark_trace::Category::Other.name(),
+            category: Category::Other.name(),
             module: None,
             step: None,
+            phase: None,
+            made_seconds: None,
+            saved: false,
+            freed_seconds: None,
         },
     }
 }

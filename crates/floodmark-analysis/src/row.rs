@@ -119,6 +119,14 @@ pub enum Detail {
         module: Option<String>,
         /// The step in which it was made.
         step: Option<u32>,
+        /// The phase in which it was made.
+        phase: Option<String>,
+        /// When it was made, in seconds since the recording began; none for what was there before.
+        made_seconds: Option<f64>,
+        /// Whether it was kept for the backward pass.
+        saved: bool,
+        /// When it was let go of; none for what was still there at the end.
+        freed_seconds: Option<f64>,
     },
     /// A stretch of memory from the driver. The row's `bytes` are allocated in it.
     Segment {

@@ -62,7 +62,18 @@ fn titles(by: By) -> &'static [&'static str] {
         By::Op => &["op"],
         By::Phase => &["phase"],
         By::Category => &["category", "largest"],
-        By::Tensor => &["name", "shape", "dtype", "category", "module", "step"],
+        By::Tensor => &[
+            "name",
+            "shape",
+            "dtype",
+            "category",
+            "module",
+            "step",
+            "phase",
+            "made_seconds",
+            "saved",
+            "freed_seconds",
+        ],
         By::Step => &["step", "peak", "end", "growth", "phases"],
         By::Segment => &["addr", "segment", "pending", "free", "largest_free", "picture"],
     }
@@ -92,13 +103,28 @@ fn values(row: &Row) -> Vec<String> {
             let largest = largest.iter().map(|one| format!("{}={}", one.place, one.bytes.0));
             vec![(*category).to_owned(), largest.collect::<Vec<_>>().join(";")]
         }
-        Detail::Tensor { name, shape, dtype, category, module, step } => vec![
+        Detail::Tensor {
+            name,
+            shape,
+            dtype,
+            category,
+            module,
+            step,
+            phase,
+            made_seconds,
+            saved,
+            freed_seconds,
+        } => vec![
             or_empty(name.as_ref()),
             or_empty(shape.as_ref()),
             or_empty(dtype.as_ref()),
             (*category).to_owned(),
             or_empty(module.as_ref()),
             or_empty(step.as_ref()),
+            or_empty(phase.as_ref()),
+            or_empty(made_seconds.as_ref()),
+            saved.to_string(),
+            or_empty(freed_seconds.as_ref()),
         ],
         Detail::Segment { addr, segment, pending, free, largest_free, picture } => {
             let numbers = [*addr, segment.0, pending.0, free.0, largest_free.0];

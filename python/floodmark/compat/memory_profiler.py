@@ -280,6 +280,15 @@ class MemoryTracer:
         """What was there at the peak: each allocation with name, shape, kind and module."""
         return self.trace.peak(self._device).by_tensor(top=None)
 
+    def tensor_lifetimes(self) -> list[dict[str, Any]]:
+        """The lives of what was there at the peak, by module: made, kept for backward, let go of.
+
+        Times are in seconds since the block began; `freed_seconds` is None for what outlived it.
+        """
+        names = ("where", "module", "bytes", "phase", "made_seconds", "saved", "freed_seconds")
+        lives = [{name: row.get(name) for name in names} for row in self.peak_snapshot()]
+        return sorted(lives, key=lambda life: (life["module"] or "", life["made_seconds"] or 0.0))
+
     def print_memory_stats(self, detailed: bool = False) -> None:
         """Log the peak and what made it; with `detailed` all modules, and operators."""
         if self._run is None:

@@ -208,9 +208,9 @@ fn json_and_csv_have_plain_numbers() {
     "#);
     let csv = folder.stdout("report x.flood --csv --by tensor --top 2").replace("\r\n", "\n");
     insta::assert_snapshot!(csv, @"
-    bytes,cumulative,count,median,where,name,shape,dtype,category,module,step
-    6291456,6291456,1,6291456,model.py:10 (forward),,,,activation,layers.1.fc,0
-    4194304,10485760,1,4194304,model.py:10 (forward),,,,activation,layers.0.fc,0
+    bytes,cumulative,count,median,where,name,shape,dtype,category,module,step,phase,made_seconds,saved,freed_seconds
+    6291456,6291456,1,6291456,model.py:10 (forward),,,,activation,layers.1.fc,0,forward,0.006,true,0.011
+    4194304,10485760,1,4194304,model.py:10 (forward),,,,activation,layers.0.fc,0,forward,0.005,true,0.01
     ");
 }
 
