@@ -42,6 +42,8 @@ class Torch(Plugin):
         self._keep_data_real(torch)
         self._run_backward_here(torch)
         self._accumulate_in_place(torch)
+        self._copy_sparse(torch)
+        self._wait_in_place(torch)
 
     def _take_foreach_ways(self, torch: Any) -> None:
         """On a GPU optimizers and clipping work on lists; they ask for types that they know."""
@@ -216,27 +218,89 @@ class Torch(Plugin):
         self.on_exit(lambda: torch._C._set_multithreading_enabled(before))
 
     def _accumulate_in_place(self, torch: Any) -> None:
-        """Autograd adds to a gradient in place, but not to one of a kind of its own."""
+        """Autograd adds to a gradient in place, but not to one of a kind of its own.
+
+        In the sums of a tensor that is used twice it does so where nobody else has the first.
+        """
         add = torch.ops.aten.add.Tensor
         add_in_place = torch.ops.aten.add_.Tensor
         graph_task = torch._C._current_graph_task_id
         running = torch._C._current_autograd_node
+        is_alone = _alone(torch)
 
         def accumulate(func: Any, args: Any, kwargs: Any) -> Any:
-            if graph_task() == -1 or kwargs or len(args) != 2:
+            if graph_task() == -1 or kwargs or len(args) != 2 or torch.is_grad_enabled():
                 return func(*args, **kwargs or {})
-            node = running()
-            if node is not None and "AccumulateGrad" not in node.name():
-                return func(*args)
             one, other = args
             if not isinstance(other, torch.Tensor) or one.shape != other.shape:
                 return func(*args)
             if one.dtype != other.dtype:
                 return func(*args)
+            node = running()
+            if node is not None and "AccumulateGrad" not in node.name() and not is_alone(one):
+                return func(*args)
             add_in_place(one, other)
             return one
 
         self.setting.operators[add] = accumulate
+
+    def _copy_sparse(self, torch: Any) -> None:
+        """Torch's own shape of a sparse tensor's copy has no elements."""
+        adopt = self._engine.operators.adopt
+
+        def copied(func: Any, args: Any, kwargs: Any) -> Any:
+            sparse = args[0]
+            if sparse.layout != torch.sparse_coo:
+                return func(*args, **kwargs or {})
+            parts = sparse._indices().clone(), sparse._values().clone()
+            for part in parts:
+                adopt(part, "aten::clone")
+            return torch.sparse_coo_tensor(*parts, sparse.shape, check_invariants=False)
+
+        self.setting.operators[torch.ops.aten.clone.default] = copied
+
+    def _wait_in_place(self, torch: Any) -> None:
+        """To wait for a collective makes nothing; torch's own shape of it is a new tensor."""
+        functional = torch.ops._c10d_functional
+        if hasattr(functional, "wait_tensor"):
+            self.setting.operators[functional.wait_tensor.default] = _waited
+
+
+def _waited(_func: Any, args: Any, _kwargs: Any) -> Any:
+    """What was waited for."""
+    return args[0]
+
+
+def _alone(torch: Any) -> Callable[[Any], bool]:
+    """Whether autograd alone has a gradient that it hands to an operator.
+
+    It has one reference, and the call has three: of its stack, of Python, and of the question.
+    """
+    users_of_storage = torch._C._storage_Use_Count
+    fresh = torch.empty(1)
+    lone_storage = users_of_storage(fresh.untyped_storage()._cdata)
+
+    def is_alone(tensor: Any) -> bool:
+        if tensor._use_count() != 4 or not _is_dense(torch, tensor):
+            return False
+        storage = tensor.untyped_storage()
+        return bool(users_of_storage(storage._cdata) <= lone_storage)
+
+    return is_alone
+
+
+def _is_dense(torch: Any, tensor: Any) -> bool:
+    """Whether its elements fill one piece of memory, each at a place of its own."""
+    if tensor.layout != torch.strided:
+        return False
+    if tensor.is_contiguous():
+        return True
+    filled = 1
+    for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
+        if size != 1 and stride != filled:
+            return False
+        filled *= size
+    return True
 
 
 @contextlib.contextmanager
