@@ -102,6 +102,7 @@ class estimate:
             return False
         self._stack.enter_context(self._block)
         self._recorder = self._stack.enter_context(Recorder(self._path))
+        self._must_be_recording()
         return True
 
     def _fake_block(self) -> Any:
@@ -115,7 +116,13 @@ class estimate:
         self._stack.callback(self._recorder.stop)
         self._block.before_torch()
         self._recorder.start()
+        self._must_be_recording()
         self._stack.enter_context(self._block)
+
+    def _must_be_recording(self) -> None:
+        """Whoever asks for an estimate must not go on without one."""
+        if self._recorder is not None and self._recorder.failure:
+            raise _core.FloodmarkError(f"no estimate can be made: {self._recorder.failure}")
 
     @property
     def trace(self) -> Trace:

@@ -14,6 +14,8 @@ from test_phantom_zoo import pytestmark as pytestmark
 
 #: By how much the peak may miss. A recurrent network's workspaces are cuDNN's own choice.
 WITHIN = {"lstm": 0.02}
+#: The same for what is reserved: where cuDNN's workspaces lie decides which segments are cut.
+RESERVED_WITHIN = {"resnet18_fp32": 0.05}
 QUICK = ["neumf", "t5_small", "resnet18_fp32", "lstm"]
 SLOW = [
     "gpt2_small_fp32",
@@ -29,7 +31,8 @@ def check(name: str) -> None:
     truth, _, found = both(name, "--fake")
     assert abs(found["built"] - truth["built"]) <= truth["built"] // 1000
     assert off(found, truth) <= WITHIN.get(name, 0.01)
-    assert abs(found["reserved"] - truth["reserved"]) <= 0.03 * truth["reserved"]
+    reserved_within = RESERVED_WITHIN.get(name, 0.03) * truth["reserved"]
+    assert abs(found["reserved"] - truth["reserved"]) <= reserved_within
     # Each step is right by itself, not the highest one alone.
     for one, real in zip(found["steps"], truth["steps"], strict=True):
         for phase, figures in real.items():
