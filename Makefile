@@ -70,6 +70,7 @@ bench: $(UNPACKED) $(TARGET)/release/floodmark $(TARGET)/release/examples/rates 
 	PYTHONPATH=$(UNPACKED) $(BIN)/python bench/report.py --program $(TARGET)/release/floodmark --results $(RESULTS)
 	PYTHONPATH=$(UNPACKED) $(BIN)/python bench/snapshot.py --rates $(TARGET)/release/examples/rates --results $(RESULTS)
 	PYTHONPATH=$(UNPACKED) $(BIN)/python bench/overhead.py --device cpu --results $(RESULTS)
+	PYTHONPATH=$(UNPACKED) $(BIN)/python bench/fake_engine.py --quick
 
 .PHONY: gpu
 gpu: $(UNPACKED) ## Check and measure on a CUDA device
@@ -79,6 +80,10 @@ gpu: $(UNPACKED) ## Check and measure on a CUDA device
 .PHONY: fake-hidden
 fake-hidden: $(UNPACKED) ## Compare what kernels take inside, on a GPU that is not there, with the rules for fake tensors
 	PYTHONPATH=$(UNPACKED) $(BIN)/python bench/fake_hidden.py
+
+.PHONY: fake-bench
+fake-bench: $(UNPACKED) ## Compare fake tensors with an H200's recordings and torch's MemTracker, and what they cost
+	PYTHONPATH=$(UNPACKED) $(BIN)/python bench/fake_engine.py --results $(RESULTS)
 
 .PHONY: phantom-matrix
 phantom-matrix: $(UNPACKED) ## Run training scripts of many libraries on a GPU that is not there
