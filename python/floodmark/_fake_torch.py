@@ -276,15 +276,17 @@ def _alone(torch: Any) -> Callable[[Any], bool]:
 
     It has one reference, and the call has three: of its stack, of Python, and of the question.
     """
-    users_of_storage = torch._C._storage_Use_Count
-    fresh = torch.empty(1)
-    lone_storage = users_of_storage(fresh.untyped_storage()._cdata)
+
+    def users_of(tensor: Any) -> int:
+        # Held here: on older versions that is one user more.
+        storage = tensor.untyped_storage()
+        return int(torch._C._storage_Use_Count(storage._cdata))
+
+    fewest = users_of(torch.empty(1))
 
     def is_alone(tensor: Any) -> bool:
-        if tensor._use_count() != 4 or not _is_dense(torch, tensor):
-            return False
-        storage = tensor.untyped_storage()
-        return bool(users_of_storage(storage._cdata) <= lone_storage)
+        is_one = tensor._use_count() == 4 and _is_dense(torch, tensor)
+        return is_one and users_of(tensor) <= fewest
 
     return is_alone
 

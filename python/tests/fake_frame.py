@@ -14,7 +14,7 @@ Mark = Callable[[], None]
 CASES: dict[str, Callable[[Mark], Any]] = {}
 MIB = 1 << 20
 #: Cases that need a torch of at least this version.
-LATER_THAN: dict[str, tuple[int, int]] = {}
+LATER_THAN: dict[str, tuple[int, int]] = {"distributed_tensors": (2, 5)}
 
 
 def case(run: Callable[[Mark], Any]) -> Callable[[Mark], Any]:
