@@ -57,9 +57,11 @@ def train(steps=2):
         optimizer.zero_grad()
         floodmark.step()
 
-# The phantom's library stays where torch has CUDA, and its devices are hidden: both once.
+# The phantom's library stays where torch has CUDA, and its devices are hidden: both once. So does
+# what torch remembers of devices once it was asked.
 with floodmark.estimate(engine="fake", path="first.flood"):
     train(1)
+    torch.cuda.get_device_properties(0)
 
 before = seen()
 with floodmark.estimate(engine="fake", path="a.flood") as est:
