@@ -41,14 +41,18 @@ demo: $(EXTENSION) ## Build all, record a small GPT and show what filled the mem
 	$(BIN)/python examples/demo.py
 
 .PHONY: test
-test: $(EXTENSION) ## Run every test, Rust and Python
+test: $(EXTENSION) ## Run the tests, Rust and Python
 	@if cargo nextest --version >/dev/null 2>&1; then \
 		echo cargo nextest run $(CARGO_TESTED); cargo nextest run $(CARGO_TESTED) --no-fail-fast; \
 		cargo test --doc $(CARGO_TESTED) --quiet; \
 	else \
 		echo cargo test $(CARGO_TESTED); cargo test $(CARGO_TESTED) --no-fail-fast; \
 	fi
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -m "not slow"
+
+.PHONY: test-slow
+test-slow: $(EXTENSION) ## Run the tests that take long: all recorded models, all layers, searches
+	$(BIN)/python -m pytest -m slow
 
 .PHONY: check
 check: $(EXTENSION) ## Check format, lints, types, layers and sizes

@@ -57,7 +57,7 @@ def on_a_phantom(body):
     return facts
 
 
-pytestmark = [needs_cuda_build, pytest.mark.slow]
+pytestmark = needs_cuda_build
 # The recordings were made with this torch; other versions of cuDNN plan otherwise.
 as_measured = pytest.mark.skipif(
     not torch.__version__.startswith("2.11."), reason="measured with 2.11"
