@@ -73,10 +73,15 @@ class Front:
         return name, kind, is_mute, names, answer
 
     def _is_composite(self, func: Any) -> bool:
-        """Whether it is made of other operators: in inference mode it comes whole."""
+        """Whether it is made of other operators: in inference mode it comes whole.
+
+        One that also has a kernel of its own (`silu_backward`) is not, on a device.
+        """
         has_kernel = self._torch._C._dispatch_has_kernel_for_dispatch_key
+        name = func.name()
         try:
-            return bool(has_kernel(func.name(), "CompositeImplicitAutograd"))
+            is_made = has_kernel(name, "CompositeImplicitAutograd")
+            return is_made and not any(has_kernel(name, key) for key in ("CPU", "CUDA"))
         except RuntimeError:
             # An operator of the interpreter, which the dispatcher does not know.
             return False
