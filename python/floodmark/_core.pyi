@@ -278,7 +278,7 @@ def start(
     cuda: int,
     stacks: bool,
     ops: bool,
-    is_told: bool,
+    told: str,
     max_memory: int,
     header: str,
     own_folder: str,

@@ -90,6 +90,9 @@ class Account(Protocol):
     def devices(self) -> list[dict[str, Any]]:
         """The devices, as a header has them."""
 
+    def told(self) -> str:
+        """`told`, or `without device` where torch does not see the devices itself."""
+
 
 class _Session:
     """What is undone when recording stops."""
@@ -144,7 +147,7 @@ class _Session:
             cuda=cuda,
             stacks=stacks,
             ops=self._ops,
-            is_told=told_by is not None,
+            told="" if told_by is None else told_by.told(),
             max_memory=max_memory,
             header=json.dumps(self._header),
             own_folder=_OWN_FOLDER,

@@ -216,11 +216,12 @@ unsafe extern "C-unwind" fn next_number() -> u64 {
 
 /// `at::accelerator::isAccelerator`: autograd asks whether it has to mind streams.
 ///
-/// Where blocks are told of, tensors only say that they lie on a device: there may be none, and then torch
-/// refuses to add up gradients that would have to wait for one.
+/// Where there is no such device, tensors only say that they lie on one, and torch refuses to add up
+/// gradients that would have to wait for it.
 unsafe extern "C-unwind" fn is_accelerator(kind: i8) -> bool {
-    let is_told = with_recording(|recording, _| recording.options.source == Source::Told);
-    if is_told == Some(true) {
+    let has_none =
+        with_recording(|recording, _| recording.options.source == Source::ToldWithoutDevice);
+    if has_none == Some(true) {
         return false;
     }
     // SAFETY: the function we stand for, with its own argument.

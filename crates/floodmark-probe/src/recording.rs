@@ -20,6 +20,8 @@ pub enum Source {
     /// Whoever knows what torch would have ([`crate::tell_alloc`]); what torch itself allocates meanwhile is
     /// not looked at.
     Told,
+    /// The same, where torch has no device of the kind on which tensors say that they lie.
+    ToldWithoutDevice,
 }
 
 /// What to record.

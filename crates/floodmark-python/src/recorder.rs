@@ -13,14 +13,11 @@ fn header_from(json: &str) -> PyResult<Header> {
     serde_json::from_str(json).map_err(wrong_argument)
 }
 
-/// Starts to record into `path`. `cuda` has a bit for each ordinal.
+/// Starts to record into `path`. `cuda` has a bit for each ordinal; `told` says who tells of blocks: torch
+/// where it is empty, else we, also `without device`.
 #[pyfunction]
-#[pyo3(signature = (path, *, cpu, cuda, stacks, ops, is_told, max_memory, header, own_folder))]
-#[expect(
-    clippy::too_many_arguments,
-    clippy::fn_params_excessive_bools,
-    reason = "keywords on the Python side"
-)]
+#[pyo3(signature = (path, *, cpu, cuda, stacks, ops, told, max_memory, header, own_folder))]
+#[expect(clippy::too_many_arguments, reason = "keywords on the Python side")]
 pub(crate) fn start(
     py: Python<'_>,
     path: PathBuf,
@@ -28,13 +25,17 @@ pub(crate) fn start(
     cuda: u64,
     stacks: bool,
     ops: bool,
-    is_told: bool,
+    told: &str,
     max_memory: u64,
     header: &str,
     own_folder: String,
 ) -> PyResult<()> {
     let header = header_from(header)?;
-    let source = if is_told { Source::Told } else { Source::Torch };
+    let source = match told {
+        "" => Source::Torch,
+        "without device" => Source::ToldWithoutDevice,
+        _ => Source::Told,
+    };
     let options = Options { path, cpu, cuda, stacks, ops, source, max_memory, header, own_folder };
     py.detach(|| floodmark_probe::start(options)).map_err(|error| from_start(&error))
 }
