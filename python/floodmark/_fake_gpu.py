@@ -31,6 +31,10 @@ def shown(torch: Any) -> Iterator[None]:
     the phantom for one.
     """
     show()
+    # Now, and not when a kernel is chosen in the middle of an operator.
+    torch.cuda.init()
+    for index in range(torch.cuda.device_count()):
+        torch.cuda.get_device_properties(index)
     try:
         yield
     finally:
