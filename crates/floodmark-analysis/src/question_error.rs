@@ -57,6 +57,18 @@ pub enum QuestionError {
         /// When the recording ended.
         end: Micros,
     },
+    /// The picture is not cut that finely.
+    #[error(
+        "there is no tile {tile} on level {level}; level {deepest} is the last, and level n has 2^n tiles"
+    )]
+    NoSuchTile {
+        /// The level that was asked for.
+        level: u32,
+        /// The tile that was asked for.
+        tile: u64,
+        /// The last level.
+        deepest: u32,
+    },
 }
 
 impl Hint for QuestionError {
@@ -79,6 +91,7 @@ impl Hint for QuestionError {
                 Some("record more steps; where no optimizer ends them, `floodmark.step()` does")
             }
             Self::AfterEnd { .. } => Some("`--at end` shows the last moment"),
+            Self::NoSuchTile { .. } => Some("the timeline tells its deepest level"),
         }
     }
 }
