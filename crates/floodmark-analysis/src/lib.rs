@@ -11,12 +11,15 @@
 //! - [`idle()`], [`stale_gradients()`], [`optimizer_temporaries()`]: what was there at a moment and might
 //!   not have been; with the ids of the allocations, for whoever asks what would be without them.
 //! - [`layers()`]: what each layer of a model did to memory; [`curve()`]: how the levels moved.
+//! - [`steps()`]: how high each step rose; [`ranks()`]: which of several recordings stand out.
+//! - [`allocation_card()`]: all that is known of one allocation.
 //! - [`summary()`]: the whole recording in a few numbers.
 //! - [`Context`]: in which step and phase each allocation was made; [`category`]: what it is.
 //! - [`Moment`]: the levels of a device at its peak, at a failed request, at the end, at a time.
 
 mod advice;
 mod align;
+mod allocation_card;
 mod at;
 mod avoidable;
 mod context;
@@ -34,9 +37,11 @@ mod moment;
 mod oom;
 mod place;
 mod question_error;
+mod ranks;
 mod report;
 mod row;
 mod simulation;
+mod steps;
 mod summary;
 
 mod by_category;
@@ -54,6 +59,7 @@ mod groups;
 
 pub use advice::{Advice, AdviceKind, AdviceReport, advise};
 pub use align::Side;
+pub use allocation_card::{AllocationCard, Partner, PartnerKind, allocation_card};
 pub use at::{At, NotAMoment};
 pub use avoidable::{Avoidable, optimizer_temporaries, stale_gradients};
 pub use categories::category;
@@ -69,10 +75,12 @@ pub use moment::{Moment, Request, default_device, moment};
 pub use oom::{OomClass, OomReport, Proof, oom};
 pub use place::Frame;
 pub use question_error::QuestionError;
+pub use ranks::{Rank, Ranks, Recording, ranks};
 pub use report::{By, FORMAT, NotAGrouping, Question, Report, report};
 pub use row::{Detail, Largest, Row};
 pub use simulation::{
     FailedRequest, RecordedRun, SimulatedRun, Simulation, SimulationError, SimulationQuestion,
     simulation, simulation_with,
 };
+pub use steps::{PhasePeak, Step, Steps, steps};
 pub use summary::{DeviceSummary, Summary, summary};

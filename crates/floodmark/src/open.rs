@@ -97,6 +97,20 @@ impl Read for Watched {
 }
 
 fn journal(path: &Path) -> io::Result<Vec<Vec<u8>>> {
+    let mut segments = Vec::new();
+    for path in journal_segments(path)? {
+        match fs::read(path) {
+            Ok(bytes) => segments.push(bytes),
+            // A program that still runs removes what it has flushed.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(segments)
+}
+
+/// The files of the journal beside a trace, in order; none where there is no journal.
+pub(crate) fn journal_segments(path: &Path) -> io::Result<Vec<PathBuf>> {
     let mut folder = path.as_os_str().to_owned();
     folder.push(".journal");
     let entries = match fs::read_dir(folder) {
@@ -112,16 +126,7 @@ fn journal(path: &Path) -> io::Result<Vec<Vec<u8>>> {
         }
     }
     paths.sort();
-    let mut segments = Vec::new();
-    for path in paths {
-        match fs::read(path) {
-            Ok(bytes) => segments.push(bytes),
-            // A program that still runs removes what it has flushed.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(segments)
+    Ok(paths)
 }
 
 /// The same, with an error that names the path.

@@ -20,3 +20,5 @@ mod program;
 mod script;
 mod simulate;
 mod snapshots;
+mod types;
+mod view;
