@@ -15,6 +15,8 @@
 //! - [`allocation_card()`]: all that is known of one allocation.
 //! - [`summary()`]: the whole recording in a few numbers.
 //! - [`Context`]: in which step and phase each allocation was made; [`category`]: what it is.
+//! - [`TimelineIndex`]: memory over time in stacked bands, at any enlargement.
+//! - [`TraceIndex`]: what questions that are asked again and again share.
 //! - [`Moment`]: the levels of a device at its peak, at a failed request, at the end, at a time.
 
 mod advice;
@@ -27,7 +29,9 @@ mod curve;
 mod diff;
 mod estimate;
 mod fragmentation;
+mod grid;
 mod idle;
+mod index;
 mod layer_runs;
 mod layers;
 mod leaks;
@@ -43,6 +47,9 @@ mod row;
 mod simulation;
 mod steps;
 mod summary;
+mod timeline;
+mod timeline_groups;
+mod timeline_keys;
 
 mod by_category;
 mod by_line;
@@ -68,7 +75,9 @@ pub use curve::{Curve, Levels, Marker, MarkerKind, Stretch, curve, levels, level
 pub use diff::{Both, Diff, DiffDetail, DiffError, DiffRow, Limit, Peaks, Total, diff};
 pub use estimate::{DeviceEstimate, Estimate, estimate};
 pub use fragmentation::{Fragmentation, FragmentationAt, FragmentationReport};
+pub use grid::COLUMNS;
 pub use idle::{Idle, IdleLine, idle};
+pub use index::TraceIndex;
 pub use layers::{Layer, LayerEvent, LayerEventKind, LayerQuestion, LayerSource, Layers, layers};
 pub use leaks::{Leak, Leaks, leaks};
 pub use moment::{Moment, Request, default_device, moment};
@@ -84,3 +93,5 @@ pub use simulation::{
 };
 pub use steps::{PhasePeak, Step, Steps, steps};
 pub use summary::{DeviceSummary, Summary, summary};
+pub use timeline::{Timeline, TimelineIndex, TimelineTile};
+pub use timeline_groups::{MOST_GROUPS, NotATimeline, TimelineBy, TimelineGroup};

@@ -92,14 +92,11 @@ pub fn moment(
         }
         At::End => (all, trace.end()),
         At::Seconds(seconds) => {
-            let end = trace.end();
-            if seconds > end.as_seconds() {
+            let (end, time) = (trace.end(), Micros(micros(seconds)));
+            if time > end {
                 return Err(QuestionError::AfterEnd { seconds, end });
             }
-            let after = trace.events.partition_point(|event| event.time.as_seconds() <= seconds);
-            let after = after.max(base_events(trace));
-            let time = Micros(micros(seconds));
-            (u32::try_from(after).unwrap_or(u32::MAX), time)
+            (events_until(trace, seconds), time)
         }
     };
     let level = Level::after(trace, device, after);
@@ -210,6 +207,12 @@ fn event_before(after: u32) -> Option<usize> {
     after.checked_sub(1).map(|event| event as usize)
 }
 
+/// How many events had happened at a time.
+pub(crate) fn events_until(trace: &Trace, seconds: f64) -> u32 {
+    let after = trace.events.partition_point(|event| event.time.as_seconds() <= seconds);
+    u32::try_from(after.max(base_events(trace))).unwrap_or(u32::MAX)
+}
+
 /// Blocks from before the recording lie at its beginning: no moment is before them.
 pub(crate) fn base_events(trace: &Trace) -> usize {
     let is_base = |subject: &Subject| {
@@ -224,7 +227,7 @@ pub(crate) fn base_events(trace: &Trace) -> usize {
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "checked to be finite, not negative and before the end"
+    reason = "what is after the end of time is after the end of the recording"
 )]
 fn micros(seconds: f64) -> u64 {
     (seconds * 1e6).round() as u64

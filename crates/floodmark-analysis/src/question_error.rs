@@ -65,6 +65,18 @@ pub enum QuestionError {
         /// When the recording ended.
         end: Micros,
     },
+    /// The picture is not cut that finely.
+    #[error(
+        "there is no tile {tile} on level {level}; level {deepest} is the last, and level n has 2^n tiles"
+    )]
+    NoSuchTile {
+        /// The level that was asked for.
+        level: u32,
+        /// The tile that was asked for.
+        tile: u64,
+        /// The last level.
+        deepest: u32,
+    },
 }
 
 impl Hint for QuestionError {
@@ -88,6 +100,7 @@ impl Hint for QuestionError {
             }
             Self::NoSuchAllocation { .. } => Some("allocations are counted from 0"),
             Self::AfterEnd { .. } => Some("`--at end` shows the last moment"),
+            Self::NoSuchTile { .. } => Some("the timeline tells its deepest level"),
         }
     }
 }

@@ -24,6 +24,7 @@ mod script;
 mod simulation;
 mod speed;
 mod steps;
+mod timeline;
 
 /// The recording that a script makes.
 fn trace(script: &str) -> floodmark_trace::Trace {
