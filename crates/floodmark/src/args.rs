@@ -195,6 +195,9 @@ pub(crate) struct LeaksArgs {
 pub(crate) struct ExportArgs {
     /// A `.flood` file, a torch memory snapshot, or a folder with one per rank
     pub(crate) trace: PathBuf,
+    /// Further traces, for `html`
+    #[arg(value_name = "TRACE")]
+    pub(crate) more: Vec<PathBuf>,
     /// The format
     #[arg(long, value_name = "FORMAT", value_enum)]
     pub(crate) to: Format,

@@ -136,3 +136,114 @@ fn header_of(segment: &Path) -> io::Result<Option<Vec<u8>>> {
     file.take(SEGMENT_HEADER_BYTES as u64).read_to_end(&mut header)?;
     Ok(Some(header))
 }
+
+#[cfg(test)]
+mod tests {
+    use floodmark_trace::{Assembler, Ending, TraceWriter, journal};
+
+    use super::*;
+    use crate::script;
+
+    const SCRIPT: &str = "
+        alloc a cuda:0 4MiB at train.py:1
+        alloc b cuda:0 2MiB at train.py:2
+        free a
+        step";
+
+    /// A program that records: its file, and what it has written so far.
+    struct Program {
+        folder: tempfile::TempDir,
+        writer: TraceWriter<File>,
+        assembler: Assembler,
+        entries: std::vec::IntoIter<journal::Entry>,
+    }
+
+    impl Program {
+        fn start() -> Self {
+            let folder = tempfile::TempDir::new().unwrap();
+            let file = File::create(folder.path().join("x.flood")).unwrap();
+            let header = floodmark_trace::Header { host: host(), ..script::header() };
+            let header = floodmark_trace::Header { pid: std::process::id(), ..header };
+            let writer = TraceWriter::new(file, &header).unwrap();
+            let entries = script::entries(SCRIPT).into_iter();
+            Self { folder, writer, assembler: Assembler::default(), entries }
+        }
+
+        fn path(&self) -> PathBuf {
+            self.folder.path().join("x.flood")
+        }
+
+        /// Writes so many further records into the file.
+        fn flush(&mut self, records: usize) {
+            for entry in self.entries.by_ref().take(records) {
+                self.assembler.push(&entry);
+            }
+            self.writer.write_batch(&self.assembler.take_batch()).unwrap();
+        }
+
+        /// Leaves so many further records in the journal.
+        fn record(&mut self, records: usize) {
+            let mut segment = journal::segment_header(1, 0).to_vec();
+            let mut slots = 0_u64;
+            for entry in self.entries.by_ref().take(records) {
+                slots += entry.record.slots() as u64;
+                let end = segment.len() + entry.record.slots() * journal::SLOT_BYTES;
+                segment.extend_from_slice(&entry.record.to_bytes());
+                segment.extend_from_slice(&entry.payload);
+                segment.resize(end, 0);
+            }
+            segment[journal::COMMITTED_OFFSET..][..8].copy_from_slice(&slots.to_le_bytes());
+            let folder = self.folder.path().join("x.flood.journal");
+            fs::create_dir_all(&folder).unwrap();
+            fs::write(folder.join("0-0.seg"), segment).unwrap();
+        }
+
+        fn end(self) -> tempfile::TempDir {
+            self.writer.finish(&Ending { reason: String::new(), at_micros: 9000 }).unwrap();
+            self.folder
+        }
+    }
+
+    fn host() -> String {
+        fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim_end().to_owned()
+    }
+
+    /// Looks until there is something new.
+    fn look(following: &mut Following) -> usize {
+        let patience = Instant::now() + Duration::from_secs(20);
+        while !following.look().unwrap() {
+            assert!(Instant::now() < patience, "nothing new came");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        following.trace().events.len()
+    }
+
+    #[test]
+    fn a_file_that_grows_is_read_again() {
+        let mut program = Program::start();
+        program.flush(4);
+        let mut following = Following::open(&program.path()).unwrap();
+        let few = following.trace().events.len();
+        assert!(few < 4 && following.revision() == 1);
+        std::thread::sleep(SHORTEST_REST);
+        assert!(!following.look().unwrap(), "nothing grew");
+        program.record(6);
+        let more = look(&mut following);
+        assert!(more > few && following.revision() == 2);
+        assert!(following.trace().losses.is_empty(), "{:?}", following.trace().losses);
+        assert!(!following.has_ended());
+        let _folder = program.end();
+        look(&mut following);
+        assert!(following.has_ended() && following.revision() == 3);
+    }
+
+    #[test]
+    fn a_look_right_after_a_read_is_put_off() {
+        let mut program = Program::start();
+        program.flush(4);
+        let mut following = Following::open(&program.path()).unwrap();
+        program.flush(6);
+        assert!(!following.look().unwrap());
+        assert!(look(&mut following) > 2);
+    }
+}

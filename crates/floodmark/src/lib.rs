@@ -35,6 +35,7 @@ mod print;
 mod progress;
 mod report;
 mod run;
+mod saved_page;
 mod search;
 mod sentence;
 mod server;
@@ -44,6 +45,10 @@ mod simulate;
 mod table;
 mod vary;
 mod view;
+
+#[cfg(test)]
+#[path = "../../floodmark-analysis/tests/it/script.rs"]
+mod script;
 
 use std::ffi::{OsStr, OsString};
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -155,6 +155,19 @@ pub(crate) fn ranks(path: &Path) -> Result<Option<Vec<(u32, PathBuf)>>> {
     Ok(Some(ranked.collect()))
 }
 
+/// The trace of a rank in a folder.
+pub(crate) fn rank_in(path: &Path, rank: u32) -> Result<PathBuf> {
+    let failed = || format!("Failed to read `{}`", path.display());
+    let Some(ranks) = ranks(path)? else { return Err(Problem::NotAFolder).with_context(failed) };
+    let present = || {
+        let numbers: Vec<String> = ranks.iter().map(|(rank, _)| rank.to_string()).collect();
+        numbers.join(", ")
+    };
+    let found = ranks.iter().find(|(found, _)| *found == rank);
+    let found = found.ok_or_else(|| Problem::NoSuchRank { rank, present: present() });
+    found.map(|(_, path)| path.clone()).with_context(failed)
+}
+
 /// `x.flood`, or what people call torch's snapshots.
 fn is_named_like_a_trace(path: &Path) -> bool {
     let Some(name) = path.file_name().and_then(OsStr::to_str) else { return false };

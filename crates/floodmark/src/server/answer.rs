@@ -1,6 +1,7 @@
 //! Answers: each request is one call of `floodmark-analysis`, and its value as JSON. Nothing is computed here.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use floodmark_analysis::{
     At, Question, Recording, SimulationQuestion, Summary, advise, allocation_card, default_device,
@@ -15,6 +16,7 @@ use super::shown::{Shown, ShownTrace, Version};
 
 /// Which traces there are.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[expect(clippy::struct_field_names, reason = "the traces of the traces")]
 pub(crate) struct Traces<'a> {
     /// The version of floodmark that answers.
     pub(crate) floodmark: &'static str,
@@ -47,7 +49,7 @@ pub(crate) struct TraceCard<'a> {
 }
 
 /// Answers a request.
-pub(crate) fn answer(shown: &Shown, ask: &Ask) -> Result<Vec<u8>, Refusal> {
+pub(crate) fn answer(shown: &Shown<'_>, ask: &Ask) -> Result<Vec<u8>, Refusal> {
     let of = |of: &Of| Ok::<_, Refusal>((shown.trace(of.trace)?.now(), of.device));
     match ask {
         Ask::Traces => traces(shown, None),
@@ -61,11 +63,11 @@ pub(crate) fn answer(shown: &Shown, ask: &Ask) -> Result<Vec<u8>, Refusal> {
         }
         Ask::Allocation { trace, id } => {
             let now = shown.trace(*trace)?.now();
-            json(&allocation_card(&now.trace, now.context(), AllocationId(*id))?)
+            json(&allocation_card(&now.trace, now.index().context(), AllocationId(*id))?)
         }
         Ask::Steps(which) => {
             let (now, device) = of(which)?;
-            json(&steps(&now.trace, now.context(), device)?)
+            json(&steps(&now.trace, now.index().context(), device)?)
         }
         Ask::Diff { a, b, device, by, top } => {
             let (a, b) = (shown.trace(*a)?.now(), shown.trace(*b)?.now());
@@ -73,6 +75,14 @@ pub(crate) fn answer(shown: &Shown, ask: &Ask) -> Result<Vec<u8>, Refusal> {
             let question =
                 Question { device: *device, by: *by, at: At::Peak, top, torch_frames: false };
             json(&diff(&a.trace, &b.trace, &question)?)
+        }
+        Ask::Timeline { of: which, by } => {
+            let (now, device) = of(which)?;
+            json(&now.timeline(device, *by, |index| Ok(index.timeline().clone()))?)
+        }
+        Ask::TimelineTile { of: which, by, level, tile } => {
+            let (now, device) = of(which)?;
+            json(&now.timeline(device, *by, |index| index.tile(&now.trace, *level, *tile))?)
         }
         Ask::Ranks => all_ranks(shown),
         Ask::Advice(which) => {
@@ -89,7 +99,7 @@ pub(crate) fn answer(shown: &Shown, ask: &Ask) -> Result<Vec<u8>, Refusal> {
 }
 
 /// Which traces there are; `moments` where not any moment can be asked about.
-pub(crate) fn traces(shown: &Shown, moments: Option<Moments>) -> Result<Vec<u8>, Refusal> {
+pub(crate) fn traces(shown: &Shown<'_>, moments: Option<Moments>) -> Result<Vec<u8>, Refusal> {
     let now = all(shown);
     let cards = now.iter().enumerate().map(|(id, (trace, now))| TraceCard {
         id,
@@ -107,7 +117,7 @@ pub(crate) fn traces(shown: &Shown, moments: Option<Moments>) -> Result<Vec<u8>,
     })
 }
 
-fn all_ranks(shown: &Shown) -> Result<Vec<u8>, Refusal> {
+fn all_ranks(shown: &Shown<'_>) -> Result<Vec<u8>, Refusal> {
     let now = all(shown);
     let recordings = now.iter().map(|(trace, now)| Recording {
         name: &trace.name,
@@ -117,7 +127,7 @@ fn all_ranks(shown: &Shown) -> Result<Vec<u8>, Refusal> {
     json(&ranks(&recordings.collect::<Vec<_>>()))
 }
 
-fn all(shown: &Shown) -> Vec<(&ShownTrace, std::sync::Arc<Version>)> {
+fn all<'s, 't>(shown: &'s Shown<'t>) -> Vec<(&'s ShownTrace<'t>, Arc<Version<'t>>)> {
     shown.traces.iter().map(|trace| (trace, trace.now())).collect()
 }
 

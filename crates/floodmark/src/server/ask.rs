@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::str::FromStr;
 
-use floodmark_analysis::{At, By};
+use floodmark_analysis::{At, By, TimelineBy};
 use floodmark_trace::Device;
 
 use super::refusal::Refusal;
@@ -20,6 +20,10 @@ const DEFAULT_ROWS: usize = 500;
 pub(crate) enum Ask {
     /// Which traces there are.
     Traces,
+    /// Memory over time: what all parts of the picture have in common.
+    Timeline { of: Of, by: TimelineBy },
+    /// A part of it.
+    TimelineTile { of: Of, by: TimelineBy, level: u32, tile: u64 },
     /// What filled a device at a moment.
     Report { of: Of, by: By, at: At, top: usize },
     /// All of one allocation.
@@ -52,6 +56,13 @@ impl Ask {
         let given = Given(parameters);
         Ok(match path {
             "traces" => Self::Traces,
+            "timeline" => Self::Timeline { of: given.of()?, by: given.stacked()? },
+            "timeline/tile" => Self::TimelineTile {
+                of: given.of()?,
+                by: given.stacked()?,
+                level: given.needed("level", "a level of enlargement")?,
+                tile: given.needed("tile", "the number of a tile")?,
+            },
             "report" => Self::Report {
                 of: given.of()?,
                 by: given.or("by", By::Line, "a grouping such as `line`")?,
@@ -81,9 +92,12 @@ impl Ask {
     pub(crate) fn traces(&self) -> Vec<usize> {
         match self {
             Self::Traces | Self::Ranks => Vec::new(),
-            Self::Report { of, .. } | Self::Steps(of) | Self::Advice(of) | Self::Sweep(of) => {
-                vec![of.trace]
-            }
+            Self::Report { of, .. }
+            | Self::Timeline { of, .. }
+            | Self::TimelineTile { of, .. }
+            | Self::Steps(of)
+            | Self::Advice(of)
+            | Self::Sweep(of) => vec![of.trace],
             Self::Allocation { trace, .. } => vec![*trace],
             Self::Diff { a, b, .. } => vec![*a, *b],
         }
@@ -131,6 +145,10 @@ impl Given<'_> {
 
     fn of(&self) -> Result<Of, Refusal> {
         Ok(Of { trace: self.trace("trace")?, device: self.device()? })
+    }
+
+    fn stacked(&self) -> Result<TimelineBy, Refusal> {
+        self.or("by", TimelineBy::Category, "`category`, `module`, `phase` or `line`")
     }
 
     fn rows(&self) -> Result<usize, Refusal> {

@@ -38,10 +38,11 @@ impl AnswerCache {
     pub(crate) fn keep(&mut self, key: String, answer: Bytes) {
         self.clock += 1;
         self.bytes += answer.len() + key.len();
+        let name_bytes = key.len();
         self.used.insert(self.clock, key.clone());
-        if let Some(old) = self.answers.insert(key.clone(), Kept { answer, used: self.clock }) {
+        if let Some(old) = self.answers.insert(key, Kept { answer, used: self.clock }) {
             self.used.remove(&old.used);
-            self.bytes -= old.answer.len() + key.len();
+            self.bytes -= old.answer.len() + name_bytes;
         }
         while self.bytes > MOST_BYTES {
             let Some((_, oldest)) = self.used.pop_first() else { return };

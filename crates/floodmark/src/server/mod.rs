@@ -7,7 +7,7 @@
 //! ```
 //!
 //! [`router`] is a function of the [`Site`]; tests call it without a socket. Answers are computed on threads of
-//! their own, so that a long one delays no other. A saved page is made of the same answers (`saved_page.rs`).
+//! their own, so that a long one delays no other. A saved page is made of the same answers (`saved.rs`).
 
 mod answer;
 mod ask;
@@ -17,6 +17,9 @@ mod follow;
 mod guard;
 mod refusal;
 mod respond;
+mod saved;
+mod saved_document;
+mod saved_moments;
 mod shown;
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -30,6 +33,7 @@ use tokio::sync::watch;
 
 use cache::AnswerCache;
 pub(crate) use guard::new_token;
+pub(crate) use saved::save;
 pub(crate) use shown::Shown;
 
 /// Long answers at a time; more would only slow each other down.
@@ -38,7 +42,7 @@ const MOST_AT_ONCE: usize = 4;
 /// What one viewer shows, and to whom.
 #[derive(Debug)]
 pub(crate) struct Site {
-    pub(crate) shown: Shown,
+    pub(crate) shown: Shown<'static>,
     token: String,
     answers: Mutex<AnswerCache>,
     /// Counts changes of the traces.
@@ -47,7 +51,7 @@ pub(crate) struct Site {
 
 impl Site {
     /// A site for whoever knows the token.
-    pub(crate) fn new(shown: Shown, token: String) -> Arc<Self> {
+    pub(crate) fn new(shown: Shown<'static>, token: String) -> Arc<Self> {
         let site =
             Arc::new(Self { shown, token, answers: Mutex::default(), news: watch::Sender::new(0) });
         if site.shown.follows {

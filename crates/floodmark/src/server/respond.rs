@@ -1,5 +1,6 @@
 //! From a request to a response: status, headers, body. What is in the body is decided elsewhere.
 
+use std::fmt::Write as _;
 use std::io::{self, Read, Write};
 use std::sync::{Arc, PoisonError};
 
@@ -98,7 +99,7 @@ fn tag(site: &Site, ask: &Ask) -> Result<String, Refusal> {
     };
     let mut tag = format!("\"{}", env!("CARGO_PKG_VERSION"));
     for number in asked {
-        tag += &format!("-{}", shown.trace(number)?.now().revision);
+        let _ = write!(tag, "-{}", shown.trace(number)?.now().revision);
     }
     Ok(tag + "\"")
 }

@@ -10,11 +10,8 @@ use tempfile::TempDir;
 use tower::ServiceExt;
 
 use super::guard::POLICY;
-use super::{Shown, Site, router};
-
-#[expect(clippy::unwrap_used, clippy::format_push_string, reason = "helpers of tests")]
-#[path = "../../../floodmark-analysis/tests/it/script.rs"]
-mod script;
+use super::{Shown, Site, router, save};
+use crate::script;
 
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
@@ -89,6 +86,10 @@ fn every_route_has_an_answer() {
     assert_eq!(traces["traces"][1]["name"], "1.flood");
     assert_eq!(traces["traces"][1]["default_device"], "cuda:0");
     assert_eq!(viewer.answer("report?by=category&at=peak")["allocated"], 13 << 20);
+    let timeline = viewer.answer("timeline?by=line");
+    assert_eq!(timeline["peak"]["allocated"], 13 << 20);
+    let tile = viewer.answer("timeline/tile?by=line&level=0&tile=0");
+    assert_eq!(tile["allocated"].as_array().unwrap().len(), 512);
     assert_eq!(viewer.answer("steps?device=cuda:0")["steps"][1]["peak"], 13 << 20);
     assert_eq!(viewer.answer("allocation?id=1")["partner"]["ids"], serde_json::json!([2]));
     assert_eq!(viewer.answer("diff?a=0&b=1")["allocated"]["change"], 0);
@@ -217,4 +218,51 @@ fn what_did_not_change_is_not_sent_again() {
     let request = get(&path).header(header::IF_NONE_MATCH, tag);
     let (response, body) = viewer.send(request.body(Body::empty()).unwrap());
     assert_eq!((response.status(), body.len()), (StatusCode::NOT_MODIFIED, 0));
+}
+
+/// The answers in a saved page, and what is left of it without them.
+fn opened(page: &str) -> (serde_json::Map<String, Value>, String) {
+    use base64::Engine;
+    let (before, rest) = page.split_once("data-encoding=\"gzip+base64\">").unwrap();
+    let (text, after) = rest.split_once("</script>").unwrap();
+    let packed = base64::engine::general_purpose::STANDARD.decode(text).unwrap();
+    let answers = serde_json::from_slice(&super::respond::unpack(&packed).unwrap()).unwrap();
+    (answers, format!("{before}{after}"))
+}
+
+#[test]
+fn a_saved_page_has_the_answers_of_the_server() {
+    let viewer = Viewer::of(&[STEPS, STEPS]);
+    let (answers, _) = opened(&save(&viewer.site.shown, None, |_, _| {}).unwrap());
+    let moments = &answers["api/traces"]["moments"]["1"]["cuda:0"];
+    let peak = viewer.answer("timeline?by=line")["peak"]["seconds"].as_f64().unwrap();
+    assert!(moments.as_array().unwrap().contains(&peak.into()), "{moments}");
+    for request in [
+        "timeline?trace=0&device=cuda:0&by=category",
+        "timeline/tile?trace=0&device=cuda:0&level=1&tile=1&by=line",
+        "report?trace=1&device=cuda:0&by=line&at=peak",
+        &format!("report?trace=0&device=cuda:0&by=module&at={peak}"),
+        "steps?trace=0&device=cuda:0",
+        "diff?a=1&b=0&device=cuda:0&by=line",
+        "ranks",
+        "advice?trace=0&device=cuda:0",
+        "sweep?trace=1&device=cuda:0",
+        "allocation?trace=1&id=3",
+    ] {
+        assert_eq!(answers[&format!("api/{request}")], viewer.answer(request), "{request}");
+    }
+    let refused = &answers["api/report?trace=0&device=cuda:0&by=line&at=oom"];
+    assert_eq!(refused["error"], "no request failed in this trace");
+}
+
+#[test]
+fn no_letter_of_a_hostile_name_stands_in_a_saved_page() {
+    let name = "</script><script>alert(1)</script><!--.py";
+    let viewer = Viewer::of(&[&format!("alloc a cuda:0 1MiB at {name}:1")]);
+    let page = save(&viewer.site.shown, None, |_, _| {}).unwrap();
+    let (answers, rest) = opened(&page);
+    assert!(!page.contains("alert(1)"));
+    assert_eq!(rest, opened(&save(&Viewer::of(&[STEPS]).site.shown, None, |_, _| {}).unwrap()).1);
+    let report = &answers["api/report?trace=0&device=cuda:0&by=line&at=peak"];
+    assert_eq!(report["rows"][0]["file"], name);
 }

@@ -16,6 +16,7 @@ mod leaks;
 mod oom;
 mod phantom;
 mod program;
+mod saved_page;
 #[path = "../../../floodmark-analysis/tests/it/script.rs"]
 mod script;
 mod simulate;

@@ -18,6 +18,8 @@ use sources::Sources;
 /// What the routes of `server/answer.rs` answer, and what `api/follow` tells.
 const ANSWERS: &[&str] = &[
     "Traces",
+    "Timeline",
+    "TimelineTile",
     "Report",
     "AllocationCard",
     "Steps",
@@ -36,6 +38,7 @@ const WRITTEN_BY_HAND: &[(&str, &str)] = &[
     ("Device", "string"),
     ("Losses", "string[]"),
     ("TorchVersion", "string"),
+    ("TimelineBy", "\"category\" | \"module\" | \"phase\" | \"line\""),
     ("At", "\"peak\" | \"oom\" | \"end\" | \"time\""),
     (
         "By",

@@ -143,10 +143,10 @@ impl<'a> Emitter<'a> {
             ("String" | "str" | "char", []) => "string".to_owned(),
             ("bool", []) => "boolean".to_owned(),
             (
-                "u8" | "u16" | "u32" | "u64" | "usize" | "i8" | "i16" | "i32" | "i64" | "isize",
+                "u8" | "u16" | "u32" | "u64" | "usize" | "i8" | "i16" | "i32" | "i64" | "isize"
+                | "f32" | "f64",
                 [],
-            )
-            | ("f32" | "f64", []) => "number".to_owned(),
+            ) => "number".to_owned(),
             ("Vec" | "VecDeque" | "BTreeSet", [of]) => list(of),
             ("Option", [of]) => format!("{of} | null"),
             ("Box" | "Arc" | "Rc" | "Cow", [of]) => of.clone(),

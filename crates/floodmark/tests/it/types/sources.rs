@@ -59,6 +59,7 @@ fn is_written(attributes: &[Attribute]) -> bool {
 
 /// What serde is told about an item, a field or a variant.
 #[derive(Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a word that serde is told")]
 pub(crate) struct Told {
     pub(crate) rename: Option<String>,
     pub(crate) rename_all: Option<String>,
