@@ -6,6 +6,7 @@
 
 use floodmark_trace::Trace;
 
+use crate::moment::micros;
 use crate::question_error::QuestionError;
 
 /// How many columns a tile has.
@@ -37,6 +38,17 @@ impl Grid {
             return Err(QuestionError::NoSuchTile { level, tile, deepest });
         }
         Ok(Tile { grid: self, level, first: tile * COLUMNS as u64 })
+    }
+
+    /// The tile and the column of it in which a time is.
+    pub(crate) fn at(self, level: u32, seconds: f64) -> Result<(Tile, usize), QuestionError> {
+        self.tile(level, 0)?;
+        let all = (COLUMNS as u64) << level;
+        let micros = u128::from(micros(seconds)).min(self.end.into());
+        let column = u64::try_from(micros * u128::from(all) / u128::from(self.end)).unwrap_or(0);
+        let column = column.min(all - 1);
+        let place = self.tile(level, column / COLUMNS as u64)?;
+        Ok((place, usize::try_from(column % COLUMNS as u64).unwrap_or(0)))
     }
 }
 
@@ -73,17 +85,18 @@ impl Tile {
     /// For each column the events before it, and at the end those before the next tile; events have times
     /// that do not fall, and `first` of them are before all columns.
     pub(crate) fn bounds(self, trace: &Trace, first: usize) -> Vec<usize> {
-        let mut bounds = Vec::with_capacity(COLUMNS + 1);
-        let mut from = if self.first == 0 { first } else { 0 };
-        for column in 0..=COLUMNS {
-            if column == COLUMNS && self.is_last() {
-                from = trace.events.len();
-            } else if column > 0 || self.first > 0 {
-                let start = self.start(column);
-                from += trace.events[from..].partition_point(|event| event.time.0 < start);
-            }
-            bounds.push(from.max(first));
+        (0..=COLUMNS).map(|column| self.bound(trace, column, first)).collect()
+    }
+
+    /// The events before a column.
+    pub(crate) fn bound(self, trace: &Trace, column: usize, first: usize) -> usize {
+        if self.first == 0 && column == 0 {
+            return first;
         }
-        bounds
+        if column == COLUMNS && self.is_last() {
+            return trace.events.len();
+        }
+        let start = self.start(column);
+        trace.events.partition_point(|event| event.time.0 < start).max(first)
     }
 }

@@ -16,7 +16,9 @@
 //! - [`summary()`]: the whole recording in a few numbers.
 //! - [`Context`]: in which step and phase each allocation was made; [`category`]: what it is.
 //! - [`TimelineIndex`]: memory over time in stacked bands, at any enlargement.
-//! - [`TraceIndex`]: what questions that are asked again and again share.
+//! - [`bands()`]: what lies behind it; [`allocation_tile()`]: single allocations over time; [`hit()`]: who lies
+//!   at a place of such a picture.
+//! - [`TraceIndex`], [`MomentIndex`]: what questions that are asked again and again share.
 //! - [`Moment`]: the levels of a device at its peak, at a failed request, at the end, at a time.
 
 mod advice;
@@ -24,12 +26,14 @@ mod align;
 mod allocation_card;
 mod at;
 mod avoidable;
+mod bands;
 mod context;
 mod curve;
 mod diff;
 mod estimate;
 mod fragmentation;
 mod grid;
+mod hit;
 mod idle;
 mod index;
 mod layer_runs;
@@ -38,11 +42,13 @@ mod leaks;
 mod level;
 mod lifetime;
 mod moment;
+mod moment_index;
 mod oom;
 mod place;
 mod question_error;
 mod ranks;
 mod report;
+mod ribbons;
 mod row;
 mod simulation;
 mod steps;
@@ -69,6 +75,7 @@ pub use align::Side;
 pub use allocation_card::{AllocationCard, Partner, PartnerKind, allocation_card};
 pub use at::{At, NotAMoment};
 pub use avoidable::{Avoidable, optimizer_temporaries, stale_gradients};
+pub use bands::{Bands, StepSpan, bands};
 pub use categories::category;
 pub use context::{Context, Phase};
 pub use curve::{Curve, Levels, Marker, MarkerKind, Stretch, curve, levels, levels_at_steps};
@@ -76,16 +83,19 @@ pub use diff::{Both, Diff, DiffDetail, DiffError, DiffRow, Limit, Peaks, Total, 
 pub use estimate::{DeviceEstimate, Estimate, estimate};
 pub use fragmentation::{Fragmentation, FragmentationAt, FragmentationReport};
 pub use grid::COLUMNS;
+pub use hit::{Hit, Place, hit, hit_allocation};
 pub use idle::{Idle, IdleLine, idle};
 pub use index::TraceIndex;
 pub use layers::{Layer, LayerEvent, LayerEventKind, LayerQuestion, LayerSource, Layers, layers};
 pub use leaks::{Leak, Leaks, leaks};
 pub use moment::{Moment, Request, default_device, moment};
+pub use moment_index::MomentIndex;
 pub use oom::{OomClass, OomReport, Proof, oom};
 pub use place::Frame;
 pub use question_error::QuestionError;
 pub use ranks::{Rank, Ranks, Recording, ranks};
-pub use report::{By, FORMAT, NotAGrouping, Question, Report, report};
+pub use report::{By, FORMAT, NotAGrouping, Question, Report, report, report_with};
+pub use ribbons::{AllocationTile, Ribbon, allocation_tile};
 pub use row::{Detail, Largest, Row};
 pub use simulation::{
     FailedRequest, RecordedRun, SimulatedRun, Simulation, SimulationError, SimulationQuestion,

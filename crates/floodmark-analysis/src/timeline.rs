@@ -8,7 +8,7 @@
 //! whole, and of the events of the two that do not: a tile costs at most so many blocks as it has columns,
 //! on every level, and nothing is kept for each event but one byte for each allocation.
 
-use floodmark_trace::{Bytes, Device, Event, Subject, Trace};
+use floodmark_trace::{AllocationId, Bytes, Device, Event, Subject, Trace};
 use serde::Serialize;
 
 use crate::at::At;
@@ -101,16 +101,19 @@ impl TimelineIndex {
             state.apply(trace, &groups, event);
         }
         let mut blocks = Vec::with_capacity((trace.events.len() - base).div_ceil(BLOCK) + 1);
-        for events in trace.events[base..].chunks(BLOCK) {
+        for (block, events) in trace.events[base..].chunks(BLOCK).enumerate() {
+            let first = base + block * BLOCK;
             let before = state;
-            let mut column = None;
-            for event in events {
+            state.apply(trace, &groups, &events[0]);
+            let mut column = Column::of(&state, first + 1);
+            column.count(&events[0], &state);
+            for (after, event) in (first + 2..).zip(&events[1..]) {
                 state.apply(trace, &groups, event);
-                column.get_or_insert_with(|| Column::of(&state)).see(&state, event);
+                column.see(&state, event, after);
             }
-            blocks.push(Block { before, events: column.unwrap_or_else(|| Column::of(&before)) });
+            blocks.push(Block { before, events: column });
         }
-        blocks.push(Block { before: state, events: Column::of(&state) });
+        blocks.push(Block { before: state, events: Column::of(&state, trace.events.len()) });
         let shown = device.to_string();
         let info = trace.header.devices.iter().find(|info| info.device == shown);
         let timeline = Timeline {
@@ -173,13 +176,51 @@ impl TimelineIndex {
         self.groups_after(trace, events_until(trace, seconds))
     }
 
+    /// For each column of a tile after how many events most was allocated, and how much that was.
+    pub(crate) fn highest(
+        &self,
+        trace: &Trace,
+        level: u32,
+        tile: u64,
+    ) -> Result<(Tile, Vec<(u32, u64)>), QuestionError> {
+        let place = self.grid.tile(level, tile)?;
+        let columns = self.columns(trace, place);
+        Ok((place, columns.iter().map(|column| (column.after, column.allocated)).collect()))
+    }
+
+    /// The band of an allocation.
+    pub(crate) fn group_of(&self, id: AllocationId) -> usize {
+        self.groups.of(id)
+    }
+
+    /// The band of the bytes that no allocation tells of, which lie at its bottom.
+    pub(crate) fn group_of_unseen(&self) -> usize {
+        self.groups.unseen
+    }
+
+    /// After how many events most was allocated in the column around a time.
+    pub(crate) fn highest_around(
+        &self,
+        trace: &Trace,
+        level: u32,
+        seconds: f64,
+    ) -> Result<u32, QuestionError> {
+        let (place, column) = self.grid.at(level, seconds)?;
+        let bounds =
+            [place.bound(trace, column, self.base), place.bound(trace, column + 1, self.base)];
+        Ok(self.columns_between(trace, &bounds)[0].after)
+    }
+
     fn columns(&self, trace: &Trace, place: Tile) -> Vec<Column> {
-        let bounds = place.bounds(trace, self.base);
+        self.columns_between(trace, &place.bounds(trace, self.base))
+    }
+
+    fn columns_between(&self, trace: &Trace, bounds: &[usize]) -> Vec<Column> {
         let mut state = self.state(trace, bounds[0]);
         let mut columns = Vec::with_capacity(COLUMNS);
         for column in bounds.windows(2) {
             let (mut at, end) = (column[0], column[1]);
-            let mut seen = Column::of(&state);
+            let mut seen = Column::of(&state, at);
             while at < end {
                 let block = (at - self.base) / BLOCK;
                 if (at - self.base).is_multiple_of(BLOCK) && at + BLOCK <= end {
@@ -189,8 +230,8 @@ impl TimelineIndex {
                 } else {
                     let event = &trace.events[at];
                     state.apply(trace, &self.groups, event);
-                    seen.see(&state, event);
                     at += 1;
+                    seen.see(&state, event, at);
                 }
             }
             columns.push(seen);
@@ -267,11 +308,13 @@ struct Column {
     active: u64,
     reserved: u64,
     events: u32,
+    /// After how many events most was allocated.
+    after: u32,
 }
 
 impl Column {
-    /// A span in which nothing happens.
-    fn of(state: &State) -> Self {
+    /// A span in which nothing happens, after so many events.
+    fn of(state: &State, after: usize) -> Self {
         let allocated = state.level.allocated().0;
         Self {
             groups: state.groups,
@@ -280,11 +323,12 @@ impl Column {
             active: state.level.active().unwrap_or_default().0,
             reserved: state.level.reserved().unwrap_or_default().0,
             events: 0,
+            after: u32::try_from(after).unwrap_or(u32::MAX),
         }
     }
 
     /// Takes into account what an event led to.
-    fn see(&mut self, state: &State, event: &Event) {
+    fn see(&mut self, state: &State, event: &Event, after: usize) {
         if event.device != state.level.device() {
             return;
         }
@@ -292,11 +336,17 @@ impl Column {
         if allocated > self.allocated {
             self.allocated = allocated;
             self.groups = state.groups;
+            self.after = u32::try_from(after).unwrap_or(u32::MAX);
         }
         self.lowest = self.lowest.min(allocated);
         self.active = self.active.max(state.level.active().unwrap_or_default().0);
         self.reserved = self.reserved.max(state.level.reserved().unwrap_or_default().0);
-        self.events += u32::from(is_shown(event.subject));
+        self.count(event, state);
+    }
+
+    fn count(&mut self, event: &Event, state: &State) {
+        let is_here = event.device == state.level.device();
+        self.events += u32::from(is_here && is_shown(event.subject));
     }
 
     /// Takes a later span into account.
@@ -304,6 +354,7 @@ impl Column {
         if later.allocated > self.allocated {
             self.allocated = later.allocated;
             self.groups = later.groups;
+            self.after = later.after;
         }
         self.lowest = self.lowest.min(later.lowest);
         self.active = self.active.max(later.active);

@@ -8,18 +8,22 @@
 
 mod advice;
 mod avoidable;
+mod bands;
 mod context;
 mod curve;
 mod diff;
 mod estimate;
 mod fragmentation;
 mod groupings;
+mod hit;
 mod idle;
 mod laws;
 mod layers;
 mod leaks;
+mod moment_index;
 mod moments;
 mod oom;
+mod ribbons;
 mod script;
 mod simulation;
 mod speed;

@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use crate::laws::program;
 use crate::trace;
 
-fn index(trace: &Trace, device: Device, by: TimelineBy) -> TimelineIndex {
+pub(crate) fn index(trace: &Trace, device: Device, by: TimelineBy) -> TimelineIndex {
     TimelineIndex::new(trace, &TraceIndex::new(trace), device, by).unwrap()
 }
 
@@ -32,9 +32,9 @@ fn reported(
     for row in report(trace, &question).unwrap().rows {
         let depth = if let Detail::Module { depth, .. } = row.detail { depth as usize } else { 0 };
         around.truncate(depth);
-        let named = names.iter().find(|name| name.trim_end_matches(" (rest)") == row.place);
+        let own = names.iter().find(|name| name.trim_end_matches(" (rest)") == row.place);
         let outer = around.last().copied().flatten();
-        let band = named.copied().or(outer);
+        let band = own.copied().or(outer);
         around.resize(depth, outer);
         around.push(band);
         *sums.entry(band.unwrap_or("other").to_owned()).or_default() += row.own_bytes();
@@ -143,7 +143,7 @@ fn check_levels(trace: &Trace, device: Device, by: TimelineBy) {
 }
 
 /// Several blocks of events, more lines and modules than there are bands, two devices, two steps.
-fn long() -> String {
+pub(crate) fn long() -> String {
     let mut script = String::from("unseen cuda:0 64KiB\nbase w cuda:0 512KiB\n");
     for n in 0..2500_u64 {
         let (layer, line, kib) = (n / 7 % 9, n % 40, 1 + n * n % 37);
