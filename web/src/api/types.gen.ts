@@ -241,6 +241,161 @@ export type Request = {
   where: string | null;
 };
 
+/** What a picture over time shows: the same for all its tiles. */
+export type Timeline = {
+  /** Of which device. */
+  device: Device;
+  /** What the bands are. */
+  by: TimelineBy;
+  /** How long the recording is. */
+  seconds: number;
+  /** The last level: there a column is a few microseconds. */
+  deepest_level: number;
+  /** How many columns a tile has. */
+  columns: number;
+  /** The bands, those that stood highest first; `other` is the last where there are more. */
+  groups: TimelineGroup[];
+  /** The highest point. */
+  peak: Levels;
+  /** The memory of the device, where known. */
+  total: Bytes | null;
+};
+
+export type TimelineBy = "category" | "module" | "phase" | "line";
+
+/** A band of the picture. */
+export type TimelineGroup = {
+  /** What it is about. */
+  name: string;
+  /** The most that it ever held. */
+  peak: Bytes;
+};
+
+/** The totals of a device right after an event. */
+export type Levels = {
+  /** Since the recording began. */
+  seconds: number;
+  /** torch's total of allocated bytes. */
+  allocated: Bytes;
+  /** torch's total of active bytes; none for the CPU. */
+  active: Bytes | null;
+  /** torch's total of reserved bytes; none for the CPU, and until the trace tells it. */
+  reserved: Bytes | null;
+};
+
+/** A part of the picture. Every list has a number for each column. */
+export type TimelineTile = {
+  /** Its level: there are 2^level tiles on it. */
+  level: number;
+  /** Which it is. */
+  tile: number;
+  /** When it begins, in seconds. */
+  from: number;
+  /** When it ends. */
+  to: number;
+  /** For each band its bytes when most was allocated; they add up to `allocated`. */
+  groups: Bytes[][];
+  /** The most that was allocated. */
+  allocated: Bytes[];
+  /** The most that was active; none for the CPU. */
+  active: Bytes[] | null;
+  /** The most that was reserved, 0 until the trace tells it; none where it never does. */
+  reserved: Bytes[] | null;
+  /** The least that was allocated. */
+  lowest: Bytes[];
+  /** How often memory was handed out, let go of, or asked for in vain. */
+  events: number[];
+};
+
+/** What lies behind a picture over time. */
+export type Bands = {
+  /** What the program did. */
+  stretches: Stretch[];
+  /** Phases that the user named, marks and failed requests. */
+  markers: Marker[];
+  /** The steps. */
+  steps: StepSpan[];
+  /** How many of all these were left out: the shortest stretches and steps, and the last marks. */
+  skipped: number;
+};
+
+/** A part of the recording in which the program did one thing. */
+export type Stretch = {
+  /** `forward`, `backward` or `optimizer`. */
+  name: string;
+  /** When it began, in seconds. */
+  from: number;
+  /** When the next thing began. */
+  to: number;
+};
+
+/** A moment with a name. */
+export type Marker = {
+  /** When. */
+  seconds: number;
+  /** What it was. */
+  kind: MarkerKind;
+  /** Its name, to be shown. */
+  name: string;
+};
+
+/** A step that ended. */
+export type StepSpan = {
+  /** Its number. */
+  number: number;
+  /** When it began, in seconds: when the one before it ended. */
+  from: number;
+  /** When it ended. */
+  to: number;
+};
+
+/** What a moment was: the end of a step, the beginning of a phase, a mark, a failed request. */
+export type MarkerKind =
+  | "step"
+  | "phase"
+  | "mark"
+  | "oom";
+
+/** A part of the picture. */
+export type AllocationTile = {
+  /** Its level: there are 2^level tiles on it. */
+  level: number;
+  /** Which it is. */
+  tile: number;
+  /** When it begins, in seconds. */
+  from: number;
+  /** When it ends. */
+  to: number;
+  /** The largest allocations, in the order in which they were made: the first lies lowest. */
+  shapes: Ribbon[];
+  /** The names of the categories. */
+  categories: string[];
+  /** For each column how high all others lie, below the shapes. */
+  rest: Bytes[];
+};
+
+/** One allocation. */
+export type Ribbon = {
+  /** Which. */
+  id: number;
+  /** Its category: a place in the tile's `categories`. */
+  category: number;
+  /** Its height. */
+  bytes: Bytes;
+  /** When it comes to lie where `ys` says, in seconds; the last is when it ends. */
+  xs: number[];
+  /** Where its lower edge is: one fewer than `xs`. */
+  ys: Bytes[];
+};
+
+/** Who lies there. */
+export type Hit = {
+  /** The allocation; none above the stack, and for bytes that no allocation tells of. */
+  allocation: number | null;
+  /** The band; none above the stack. */
+  group: number | null;
+};
+
 /** The answer. Its JSON is a contract: `format` changes when a field changes its meaning. */
 export type Report = {
   /** The version of floodmark that answers. */

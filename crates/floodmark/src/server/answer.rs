@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use floodmark_analysis::{
-    At, Question, Recording, SimulationQuestion, Summary, advise, allocation_card, default_device,
-    diff, ranks, report, simulation, steps,
+    At, Question, Recording, SimulationQuestion, Summary, TimelineBy, advise, allocation_card,
+    allocation_tile, bands, default_device, diff, hit, hit_allocation, ranks, report_with,
+    simulation, steps,
 };
-use floodmark_trace::{AllocationId, Device};
+use floodmark_trace::{AllocationId, Device, Trace};
 use serde::Serialize;
 
-use super::ask::{Ask, Of};
+use super::ask::{Ask, OfDevice};
 use super::refusal::Refusal;
 use super::shown::{Shown, ShownTrace, Version};
 
@@ -50,50 +51,61 @@ pub(crate) struct TraceCard<'a> {
 
 /// Answers a request.
 pub(crate) fn answer(shown: &Shown<'_>, ask: &Ask) -> Result<Vec<u8>, Refusal> {
-    let of = |of: &Of| Ok::<_, Refusal>((shown.trace(of.trace)?.now(), of.device));
-    match ask {
+    match *ask {
         Ask::Traces => traces(shown, None),
-        Ask::Report { of: which, by, at, top } => {
-            let (now, device) = of(which)?;
-            let top = (*top > 0).then_some(*top);
-            json(&report(
-                &now.trace,
-                &Question { device, by: *by, at: *at, top, torch_frames: false },
-            )?)
-        }
-        Ask::Allocation { trace, id } => {
-            let now = shown.trace(*trace)?.now();
-            json(&allocation_card(&now.trace, now.index().context(), AllocationId(*id))?)
-        }
-        Ask::Steps(which) => {
-            let (now, device) = of(which)?;
-            json(&steps(&now.trace, now.index().context(), device)?)
-        }
+        Ask::Ranks => all_ranks(shown),
         Ask::Diff { a, b, device, by, top } => {
-            let (a, b) = (shown.trace(*a)?.now(), shown.trace(*b)?.now());
-            let top = (*top > 0).then_some(*top);
-            let question =
-                Question { device: *device, by: *by, at: At::Peak, top, torch_frames: false };
+            let (a, b) = (shown.trace(a)?.now(), shown.trace(b)?.now());
+            let top = (top > 0).then_some(top);
+            let question = Question { device, by, at: At::Peak, top, torch_frames: false };
             json(&diff(&a.trace, &b.trace, &question)?)
         }
-        Ask::Timeline { of: which, by } => {
-            let (now, device) = of(which)?;
-            json(&now.timeline(device, *by, |index| Ok(index.timeline().clone()))?)
+        Ask::Allocation { trace, id } => {
+            let now = shown.trace(trace)?.now();
+            json(&allocation_card(&now.trace, now.index().context(), AllocationId(id))?)
         }
-        Ask::TimelineTile { of: which, by, level, tile } => {
-            let (now, device) = of(which)?;
-            json(&now.timeline(device, *by, |index| index.tile(&now.trace, *level, *tile))?)
+        Ask::Report { of, by, at, top } => {
+            let now = shown.trace(of.trace)?.now();
+            let device = now.device(of.device, at)?;
+            let top = (top > 0).then_some(top);
+            let question = Question { device: Some(device), by, at, top, torch_frames: false };
+            json(&report_with(&now.trace, now.index(), &*now.moments(device)?, &question)?)
         }
-        Ask::Ranks => all_ranks(shown),
-        Ask::Advice(which) => {
-            let (now, device) = of(which)?;
-            json(&advise(&now.trace, device)?)
+        Ask::OfDevice { of, ref what } => {
+            let now = shown.trace(of.trace)?.now();
+            of_device(&now, now.device(of.device, At::Peak)?, what)
         }
-        Ask::Sweep(which) => {
-            let (now, device) = of(which)?;
+    }
+}
+
+fn of_device(now: &Version<'_>, device: Device, what: &OfDevice) -> Result<Vec<u8>, Refusal> {
+    let trace: &Trace = &now.trace;
+    match *what {
+        OfDevice::Timeline { by } => json(now.timeline(device, by)?.timeline()),
+        OfDevice::TimelineTile { by, level, tile } => {
+            json(&now.timeline(device, by)?.tile(trace, level, tile)?)
+        }
+        OfDevice::Bands => json(&bands(trace, now.index(), device)?),
+        OfDevice::AllocationTile { level, tile } => {
+            let (moments, timeline) =
+                (now.moments(device)?, now.timeline(device, TimelineBy::Category)?);
+            json(&allocation_tile(trace, now.index(), &moments, &timeline, level, tile)?)
+        }
+        OfDevice::Hit { by, place } => {
+            let (moments, timeline) =
+                (now.moments(device)?, now.timeline(device, by.unwrap_or_default())?);
+            json(&match by {
+                Some(_) => hit(trace, &timeline, &moments, place)?,
+                None => hit_allocation(trace, &timeline, &moments, place)?,
+            })
+        }
+        OfDevice::Steps => json(&steps(trace, now.index().context(), Some(device))?),
+        OfDevice::Advice => json(&advise(trace, Some(device))?),
+        OfDevice::Sweep => {
+            let device = Some(device);
             let question =
                 SimulationQuestion { device, sweeps: true, ..SimulationQuestion::default() };
-            json(&simulation(&now.trace, &question)?)
+            json(&simulation(trace, &question)?)
         }
     }
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::str::FromStr;
 
-use floodmark_analysis::{At, By, TimelineBy};
+use floodmark_analysis::{At, By, Place, TimelineBy};
 use floodmark_trace::Device;
 
 use super::refusal::Refusal;
@@ -20,24 +20,37 @@ const DEFAULT_ROWS: usize = 500;
 pub(crate) enum Ask {
     /// Which traces there are.
     Traces,
-    /// Memory over time: what all parts of the picture have in common.
-    Timeline { of: Of, by: TimelineBy },
-    /// A part of it.
-    TimelineTile { of: Of, by: TimelineBy, level: u32, tile: u64 },
-    /// What filled a device at a moment.
-    Report { of: Of, by: By, at: At, top: usize },
-    /// All of one allocation.
-    Allocation { trace: usize, id: u32 },
-    /// The steps, and what grows with them.
-    Steps(Of),
-    /// What grew between two traces.
-    Diff { a: usize, b: usize, device: Option<Device>, by: By, top: usize },
     /// The peaks of all traces.
     Ranks,
+    /// What grew between two traces.
+    Diff { a: usize, b: usize, device: Option<Device>, by: By, top: usize },
+    /// All of one allocation.
+    Allocation { trace: usize, id: u32 },
+    /// What filled a device at a moment.
+    Report { of: Of, by: By, at: At, top: usize },
+    /// Anything else about one device.
+    OfDevice { of: Of, what: OfDevice },
+}
+
+/// A question to one device of a trace.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum OfDevice {
+    /// Memory over time: what all parts of the picture have in common.
+    Timeline { by: TimelineBy },
+    /// A part of it.
+    TimelineTile { by: TimelineBy, level: u32, tile: u64 },
+    /// What the program did meanwhile.
+    Bands,
+    /// A part of the picture of single allocations.
+    AllocationTile { level: u32, tile: u64 },
+    /// Who lies at a place of the picture; of single allocations where `by` is none.
+    Hit { by: Option<TimelineBy>, place: Place },
+    /// The steps, and what grows with them.
+    Steps,
     /// What to change.
-    Advice(Of),
+    Advice,
     /// What other allocator settings would have done.
-    Sweep(Of),
+    Sweep,
 }
 
 /// A device of a trace; that with the highest peak where none is named.
@@ -56,35 +69,25 @@ impl Ask {
         let given = Given(parameters);
         Ok(match path {
             "traces" => Self::Traces,
-            "timeline" => Self::Timeline { of: given.of()?, by: given.stacked()? },
-            "timeline/tile" => Self::TimelineTile {
-                of: given.of()?,
-                by: given.stacked()?,
-                level: given.needed("level", "a level of enlargement")?,
-                tile: given.needed("tile", "the number of a tile")?,
-            },
-            "report" => Self::Report {
-                of: given.of()?,
-                by: given.or("by", By::Line, "a grouping such as `line`")?,
-                at: given.or("at", At::Peak, "`peak`, `oom`, `end` or seconds")?,
+            "ranks" => Self::Ranks,
+            "diff" => Self::Diff {
+                a: given.needed("a", "the number of a trace")?,
+                b: given.needed("b", "the number of a trace")?,
+                device: given.device()?,
+                by: given.grouping()?,
                 top: given.rows()?,
             },
             "allocation" => Self::Allocation {
                 trace: given.trace("trace")?,
                 id: given.needed("id", "the number of an allocation")?,
             },
-            "steps" => Self::Steps(given.of()?),
-            "diff" => Self::Diff {
-                a: given.needed("a", "the number of a trace")?,
-                b: given.needed("b", "the number of a trace")?,
-                device: given.device()?,
-                by: given.or("by", By::Line, "a grouping such as `line`")?,
+            "report" => Self::Report {
+                of: given.of()?,
+                by: given.grouping()?,
+                at: given.at()?,
                 top: given.rows()?,
             },
-            "ranks" => Self::Ranks,
-            "advice" => Self::Advice(given.of()?),
-            "sweep" => Self::Sweep(given.of()?),
-            other => return Err(Refusal::NoSuchPath { path: other.to_owned() }),
+            other => Self::OfDevice { what: OfDevice::parse(other, &given)?, of: given.of()? },
         })
     }
 
@@ -92,15 +95,30 @@ impl Ask {
     pub(crate) fn traces(&self) -> Vec<usize> {
         match self {
             Self::Traces | Self::Ranks => Vec::new(),
-            Self::Report { of, .. }
-            | Self::Timeline { of, .. }
-            | Self::TimelineTile { of, .. }
-            | Self::Steps(of)
-            | Self::Advice(of)
-            | Self::Sweep(of) => vec![of.trace],
+            Self::Report { of, .. } | Self::OfDevice { of, .. } => vec![of.trace],
             Self::Allocation { trace, .. } => vec![*trace],
             Self::Diff { a, b, .. } => vec![*a, *b],
         }
+    }
+}
+
+impl OfDevice {
+    fn parse(path: &str, given: &Given<'_>) -> Result<Self, Refusal> {
+        let level = || given.needed("level", "a level of enlargement");
+        let tile = || given.needed("tile", "the number of a tile");
+        Ok(match path {
+            "timeline" => Self::Timeline { by: given.stacked()? },
+            "timeline/tile" => {
+                Self::TimelineTile { by: given.stacked()?, level: level()?, tile: tile()? }
+            }
+            "bands" => Self::Bands,
+            "allocations/tile" => Self::AllocationTile { level: level()?, tile: tile()? },
+            "hit" => Self::Hit { by: given.stacked_or_not()?, place: given.place()? },
+            "steps" => Self::Steps,
+            "advice" => Self::Advice,
+            "sweep" => Self::Sweep,
+            other => return Err(Refusal::NoSuchPath { path: other.to_owned() }),
+        })
     }
 }
 
@@ -151,6 +169,34 @@ impl Given<'_> {
         self.or("by", TimelineBy::Category, "`category`, `module`, `phase` or `line`")
     }
 
+    /// None for the picture of single allocations.
+    fn stacked_or_not(&self) -> Result<Option<TimelineBy>, Refusal> {
+        let is_of_allocations = self.0.get("by").is_some_and(|by| by == "allocation");
+        if is_of_allocations { Ok(None) } else { self.stacked().map(Some) }
+    }
+
+    fn place(&self) -> Result<Place, Refusal> {
+        let wants = "a number of seconds";
+        let seconds: f64 = self.needed("seconds", wants)?;
+        if !seconds.is_finite() || seconds < 0.0 {
+            return Err(Refusal::WrongParameter {
+                name: "seconds",
+                text: seconds.to_string(),
+                wants,
+            });
+        }
+        let bytes = self.needed("bytes", "a number of bytes")?;
+        Ok(Place { seconds, bytes, level: self.get("level", "a level of enlargement")? })
+    }
+
+    fn grouping(&self) -> Result<By, Refusal> {
+        self.or("by", By::Line, "a grouping such as `line`")
+    }
+
+    fn at(&self) -> Result<At, Refusal> {
+        self.or("at", At::Peak, "`peak`, `oom`, `end` or seconds")
+    }
+
     fn rows(&self) -> Result<usize, Refusal> {
         self.or("top", DEFAULT_ROWS, "a number of rows")
     }
@@ -168,7 +214,8 @@ mod tests {
     #[test]
     fn a_request_without_parameters_means_the_first_trace() {
         let of = Of { trace: 0, device: None };
-        assert_eq!(Ask::parse("steps", &Parameters::new()).unwrap(), Ask::Steps(of));
+        let ask = Ask::OfDevice { of, what: OfDevice::Steps };
+        assert_eq!(Ask::parse("steps", &Parameters::new()).unwrap(), ask);
     }
 
     #[test]

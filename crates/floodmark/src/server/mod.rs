@@ -15,6 +15,7 @@ mod assets;
 mod cache;
 mod follow;
 mod guard;
+mod made_once;
 mod refusal;
 mod respond;
 mod saved;

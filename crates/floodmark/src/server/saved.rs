@@ -10,6 +10,7 @@ use std::io::{self, Write};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use floodmark_analysis::{At, TimelineBy};
 use floodmark_trace::{AllocationId, Device};
 
 use super::answer::{Moments, answer, traces};
@@ -108,6 +109,8 @@ impl Kept<'_, '_> {
             self.keep(&format!("timeline?{of}&by={by}"));
             self.keep(&format!("timeline/tile?{of}&by={by}&level=0&tile=0"));
         }
+        self.keep(&format!("allocations/tile?{of}&level=0&tile=0"));
+        self.keep(&format!("bands?{of}"));
         for at in ["peak", "oom", "end"] {
             for by in GROUPED {
                 self.keep(&format!("report?{of}&by={by}&at={at}"));
@@ -125,7 +128,7 @@ impl Kept<'_, '_> {
             (0..count).flat_map(|a| (0..count).map(move |b| (a, b))).filter(|(a, b)| a != b);
         for (a, b) in pairs {
             let now = self.shown.traces[a].now();
-            let Ok(device) = now.device(None) else { continue };
+            let Ok(device) = now.device(None, At::Peak) else { continue };
             for by in ["line", "module", "category", "op", "phase", "tensor", "stack"] {
                 self.keep_as(&format!("diff?a={a}&b={b}&device={device}&by={by}"), "&top=100");
             }
@@ -149,6 +152,7 @@ impl Kept<'_, '_> {
                     for by in STACKED {
                         self.keep(&format!("timeline/tile?{of}&by={by}"));
                     }
+                    self.keep(&format!("allocations/tile?{of}"));
                 }
             }
             cost = self.used - before;
@@ -160,11 +164,8 @@ impl Kept<'_, '_> {
 
     fn deepest(&self, trace: usize, device: Device) -> u32 {
         let now = self.shown.traces[trace].now();
-        let deepest =
-            now.timeline(Some(device), floodmark_analysis::TimelineBy::Category, |index| {
-                Ok(index.timeline().deepest_level)
-            });
-        deepest.unwrap_or(0)
+        let deepest = now.timeline(device, TimelineBy::Category);
+        deepest.map_or(0, |index| index.timeline().deepest_level)
     }
 
     /// Further moments, each in turn for every device.

@@ -1,16 +1,17 @@
 //! The traces that are shown: the files of the command line and no other, each in its newest state.
 
-use std::collections::HashMap;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use anyhow::{Context, Result};
 use floodmark_analysis::{
-    At, QuestionError, Summary, TimelineBy, TimelineIndex, TraceIndex, default_device, summary,
+    At, MomentIndex, QuestionError, Summary, TimelineBy, TimelineIndex, TraceIndex, default_device,
+    summary,
 };
 use floodmark_trace::{Device, Trace};
 
+use super::made_once::MadeOnce;
 use super::refusal::Refusal;
 use crate::following::Following;
 use crate::open::ranks;
@@ -22,11 +23,9 @@ pub(crate) struct Version<'t> {
     pub(crate) trace: Held<'t>,
     index: OnceLock<TraceIndex>,
     summary: OnceLock<Summary>,
-    timelines: Mutex<HashMap<(Device, TimelineBy), Arc<Timeline>>>,
+    moments: MadeOnce<Device, MomentIndex>,
+    timelines: MadeOnce<(Device, TimelineBy), TimelineIndex>,
 }
-
-/// The picture over time of a device, stacked in one way, or why there is none.
-type Timeline = OnceLock<Result<TimelineIndex, QuestionError>>;
 
 /// A trace of a file, or one that somebody else has in memory.
 #[derive(Debug)]
@@ -53,7 +52,8 @@ impl<'t> Version<'t> {
             trace,
             index: OnceLock::new(),
             summary: OnceLock::new(),
-            timelines: Mutex::default(),
+            moments: MadeOnce::default(),
+            timelines: MadeOnce::default(),
         })
     }
 
@@ -67,26 +67,24 @@ impl<'t> Version<'t> {
         self.summary.get_or_init(|| summary(&self.trace))
     }
 
-    /// The device that is meant.
-    pub(crate) fn device(&self, named: Option<Device>) -> Result<Device, QuestionError> {
-        named.map_or_else(|| default_device(&self.trace, At::Peak), |device| Ok(device.canonical()))
+    /// The device that is meant by a question about a moment.
+    pub(crate) fn device(&self, named: Option<Device>, at: At) -> Result<Device, QuestionError> {
+        named.map_or_else(|| default_device(&self.trace, at), |device| Ok(device.canonical()))
     }
 
-    /// Answers from the picture over time of a device, stacked in one way.
-    pub(crate) fn timeline<T>(
+    /// From which any moment of a device is near.
+    pub(crate) fn moments(&self, device: Device) -> Result<Arc<MomentIndex>, QuestionError> {
+        self.moments.get(device, || MomentIndex::new(&self.trace, device))
+    }
+
+    /// The picture over time of a device, stacked in one way.
+    pub(crate) fn timeline(
         &self,
-        device: Option<Device>,
+        device: Device,
         by: TimelineBy,
-        answer: impl FnOnce(&TimelineIndex) -> Result<T, QuestionError>,
-    ) -> Result<T, QuestionError> {
-        let device = self.device(device)?;
-        let made = {
-            let mut timelines = self.timelines.lock().unwrap_or_else(PoisonError::into_inner);
-            Arc::clone(timelines.entry((device, by)).or_default())
-        };
-        // Whoever comes first makes it; the others wait for it, not for those of other devices.
-        let made = made.get_or_init(|| TimelineIndex::new(&self.trace, self.index(), device, by));
-        answer(made.as_ref().map_err(Clone::clone)?)
+    ) -> Result<Arc<TimelineIndex>, QuestionError> {
+        let make = || TimelineIndex::new(&self.trace, self.index(), device, by);
+        self.timelines.get((device, by), make)
     }
 }
 

@@ -90,6 +90,12 @@ fn every_route_has_an_answer() {
     assert_eq!(timeline["peak"]["allocated"], 13 << 20);
     let tile = viewer.answer("timeline/tile?by=line&level=0&tile=0");
     assert_eq!(tile["allocated"].as_array().unwrap().len(), 512);
+    assert_eq!(viewer.answer("bands")["steps"].as_array().unwrap().len(), 2);
+    let tile = viewer.answer("allocations/tile?level=0&tile=0");
+    assert_eq!(tile["shapes"].as_array().unwrap().len(), 4);
+    let place = "seconds=0.009&bytes=1000";
+    assert_eq!(viewer.answer(&format!("hit?by=category&{place}"))["group"], 1);
+    assert_eq!(viewer.answer(&format!("hit?by=allocation&{place}"))["allocation"], 0);
     assert_eq!(viewer.answer("steps?device=cuda:0")["steps"][1]["peak"], 13 << 20);
     assert_eq!(viewer.answer("allocation?id=1")["partner"]["ids"], serde_json::json!([2]));
     assert_eq!(viewer.answer("diff?a=0&b=1")["allocated"]["change"], 0);
@@ -105,6 +111,7 @@ fn what_has_no_answer_says_why() {
         ("nothing", 404, "nothing is answered at `api/nothing`"),
         ("steps?trace=7", 404, "there is no trace 7; 1 are shown, counted from 0"),
         ("report?at=noon", 400, "`at` is `noon`, and must be `peak`, `oom`, `end` or seconds"),
+        ("hit?seconds=-1&bytes=0", 400, "`seconds` is `-1`, and must be a number of seconds"),
         ("report?at=oom", 422, "no request failed in this trace"),
         ("report?device=cuda:3", 422, "nothing was recorded on cuda:3; the trace has cuda:0"),
         ("allocation?id=99", 422, "there is no allocation 99: the trace has 4"),
