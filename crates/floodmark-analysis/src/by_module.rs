@@ -60,8 +60,7 @@ pub(crate) struct Tree<'a> {
 
 impl<'a> Tree<'a> {
     pub(crate) fn new(trace: &'a Trace) -> Self {
-        let labels = trace.allocations.iter().filter_map(|made| trace.label(made.label));
-        let parameters = labels.filter(|label| label.category == Category::Parameter);
+        let parameters = trace.labels().filter(|label| label.category == Category::Parameter);
         Self {
             trace,
             nodes: Vec::new(),

@@ -18,6 +18,7 @@
 //! - [`TimelineIndex`]: memory over time in stacked bands, at any enlargement.
 //! - [`bands()`]: what lies behind it; [`allocation_tile()`]: single allocations over time; [`hit()`]: who lies
 //!   at a place of such a picture.
+//! - [`icicle()`]: what is there as a tree; [`segments()`]: how it lies; [`lifetimes()`]: since when, and until when.
 //! - [`TraceIndex`], [`MomentIndex`]: what questions that are asked again and again share.
 //! - [`Moment`]: the levels of a device at its peak, at a failed request, at the end, at a time.
 
@@ -34,6 +35,7 @@ mod estimate;
 mod fragmentation;
 mod grid;
 mod hit;
+mod icicle;
 mod idle;
 mod index;
 mod layer_runs;
@@ -41,6 +43,7 @@ mod layers;
 mod leaks;
 mod level;
 mod lifetime;
+mod lifetimes;
 mod moment;
 mod moment_index;
 mod oom;
@@ -50,6 +53,7 @@ mod ranks;
 mod report;
 mod ribbons;
 mod row;
+mod segments;
 mod simulation;
 mod steps;
 mod summary;
@@ -84,10 +88,12 @@ pub use estimate::{DeviceEstimate, Estimate, estimate};
 pub use fragmentation::{Fragmentation, FragmentationAt, FragmentationReport};
 pub use grid::COLUMNS;
 pub use hit::{Hit, Place, hit, hit_allocation};
+pub use icicle::{Icicle, IcicleBy, IcicleNode, NotAnIcicle, icicle};
 pub use idle::{Idle, IdleLine, idle};
 pub use index::TraceIndex;
 pub use layers::{Layer, LayerEvent, LayerEventKind, LayerQuestion, LayerSource, Layers, layers};
 pub use leaks::{Leak, Leaks, leaks};
+pub use lifetimes::{LeftOut, Lifetime, LifetimeRow, Lifetimes, lifetimes};
 pub use moment::{Moment, Request, default_device, moment};
 pub use moment_index::MomentIndex;
 pub use oom::{OomClass, OomReport, Proof, oom};
@@ -97,6 +103,9 @@ pub use ranks::{Rank, Ranks, Recording, ranks};
 pub use report::{By, FORMAT, NotAGrouping, Question, Report, report, report_with};
 pub use ribbons::{AllocationTile, Ribbon, allocation_tile};
 pub use row::{Detail, Largest, Row};
+pub use segments::{
+    SegmentBlock, SegmentBlockState, SegmentRow, SegmentTotals, Segments, SegmentsIndex, segments,
+};
 pub use simulation::{
     FailedRequest, RecordedRun, SimulatedRun, Simulation, SimulationError, SimulationQuestion,
     simulation, simulation_with,
