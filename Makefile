@@ -65,6 +65,10 @@ check: $(EXTENSION) ## Check format, lints, types, layers and sizes
 	$(BIN)/python tools/check_layers.py
 	$(BIN)/python tools/check_sizes.py
 
+.PHONY: types
+types: ## Make the page's types from the Rust types that are answered
+	FLOODMARK_UPDATE_TYPES=1 cargo test --package floodmark --test it types::
+
 .PHONY: ci
 ci: check test ## What must pass before anything is merged: check and test
 

@@ -11,6 +11,8 @@
 //! - [`idle()`], [`stale_gradients()`], [`optimizer_temporaries()`]: what was there at a moment and might
 //!   not have been; with the ids of the allocations, for whoever asks what would be without them.
 //! - [`layers()`]: what each layer of a model did to memory; [`curve()`]: how the levels moved.
+//! - [`steps()`]: how high each step rose; [`ranks()`]: which of several recordings stand out.
+//! - [`allocation_card()`]: all that is known of one allocation.
 //! - [`summary()`]: the whole recording in a few numbers.
 //! - [`Context`]: in which step and phase each allocation was made; [`category`]: what it is.
 //! - [`TimelineIndex`]: memory over time in stacked bands, at any enlargement.
@@ -22,6 +24,7 @@
 
 mod advice;
 mod align;
+mod allocation_card;
 mod at;
 mod avoidable;
 mod bands;
@@ -46,11 +49,13 @@ mod moment_index;
 mod oom;
 mod place;
 mod question_error;
+mod ranks;
 mod report;
 mod ribbons;
 mod row;
 mod segments;
 mod simulation;
+mod steps;
 mod summary;
 mod timeline;
 mod timeline_groups;
@@ -71,6 +76,7 @@ mod groups;
 
 pub use advice::{Advice, AdviceKind, AdviceReport, advise};
 pub use align::Side;
+pub use allocation_card::{AllocationCard, Partner, PartnerKind, allocation_card};
 pub use at::{At, NotAMoment};
 pub use avoidable::{Avoidable, optimizer_temporaries, stale_gradients};
 pub use bands::{Bands, StepSpan, bands};
@@ -93,6 +99,7 @@ pub use moment_index::MomentIndex;
 pub use oom::{OomClass, OomReport, Proof, oom};
 pub use place::Frame;
 pub use question_error::QuestionError;
+pub use ranks::{Rank, Ranks, Recording, ranks};
 pub use report::{By, FORMAT, NotAGrouping, Question, Report, report, report_with};
 pub use ribbons::{AllocationTile, Ribbon, allocation_tile};
 pub use row::{Detail, Largest, Row};
@@ -103,6 +110,7 @@ pub use simulation::{
     FailedRequest, RecordedRun, SimulatedRun, Simulation, SimulationError, SimulationQuestion,
     simulation, simulation_with,
 };
+pub use steps::{PhasePeak, Step, Steps, steps};
 pub use summary::{DeviceSummary, Summary, summary};
 pub use timeline::{Timeline, TimelineIndex, TimelineTile};
 pub use timeline_groups::{MOST_GROUPS, NotATimeline, TimelineBy, TimelineGroup};

@@ -49,6 +49,14 @@ pub enum QuestionError {
         /// How many there must be.
         needed: u32,
     },
+    /// The trace has fewer allocations.
+    #[error("there is no allocation {id}: the trace has {allocations}")]
+    NoSuchAllocation {
+        /// The one that was asked for.
+        id: u32,
+        /// How many there are.
+        allocations: usize,
+    },
     /// The recording is shorter.
     #[error("{seconds} s is after the end of the recording, which is {} s long", .end.as_seconds())]
     AfterEnd {
@@ -90,6 +98,7 @@ impl Hint for QuestionError {
             Self::TooFewSteps { .. } => {
                 Some("record more steps; where no optimizer ends them, `floodmark.step()` does")
             }
+            Self::NoSuchAllocation { .. } => Some("allocations are counted from 0"),
             Self::AfterEnd { .. } => Some("`--at end` shows the last moment"),
             Self::NoSuchTile { .. } => Some("the timeline tells its deepest level"),
         }
