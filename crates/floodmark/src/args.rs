@@ -82,7 +82,8 @@ pub(crate) struct RunArgs {
     pub(crate) program: ProgramArgs,
 }
 
-/// The program that a command runs. It comes last, and everything after it is its own.
+/// The program that a command runs. It comes last, and everything after it is its own; for `estimate` and `fit`
+/// see `own_options.rs`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ProgramArgs {
     /// Run a module, as `python -m` does: the first word of PROGRAM is its name

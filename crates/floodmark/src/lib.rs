@@ -30,6 +30,7 @@ mod leaks;
 mod machine;
 mod oom;
 mod open;
+mod own_options;
 mod page;
 mod print;
 mod progress;
@@ -53,7 +54,7 @@ mod script;
 use std::ffi::{OsStr, OsString};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 
 pub use estimate::EstimatePlan;
 pub use export::export_trace;
@@ -94,6 +95,7 @@ pub enum Outcome {
 /// Carries out a command line; its first word is the name of the program. `python` is the interpreter into
 /// which floodmark is installed: `fit` runs programs with it.
 pub fn main(args: Vec<OsString>, python: &OsStr) -> Outcome {
+    let args = own_options::first(&args::Cli::command(), args);
     let cli = match args::Cli::try_parse_from(args) {
         Ok(cli) => cli,
         Err(error) => return Outcome::Exit(print::usage(&error)),
