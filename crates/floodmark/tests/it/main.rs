@@ -13,6 +13,7 @@ mod commands;
 mod diff;
 mod export;
 mod leaks;
+mod levels;
 mod oom;
 mod phantom;
 mod program;
