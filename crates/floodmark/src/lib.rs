@@ -48,6 +48,8 @@ mod vary;
 mod view;
 
 #[cfg(test)]
+mod growing;
+#[cfg(test)]
 #[path = "../../floodmark-analysis/tests/it/script.rs"]
 mod script;
 
