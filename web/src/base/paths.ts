@@ -1,0 +1,16 @@
+// Places of the program, as short as they can be without being wrong.
+
+/** What is left of a path, or of a text that begins with one, below the folder of installed packages. */
+export function shortPath(text: string): string {
+  for (const packages of ["/site-packages/", "/dist-packages/"]) {
+    const at = text.lastIndexOf(packages);
+    if (at >= 0 && text.startsWith("/")) return text.slice(at + packages.length);
+  }
+  return text;
+}
+
+/** The last `parts` of a path: enough to recognise a file where room is short. */
+export function pathTail(text: string, parts = 2): string {
+  const pieces = shortPath(text).split("/");
+  return pieces.length <= parts ? shortPath(text) : `…/${pieces.slice(-parts).join("/")}`;
+}

@@ -1,0 +1,6 @@
+// All views, in the order of their tabs.
+
+import { peak } from "./peak";
+import type { View } from "./view";
+
+export const VIEWS: readonly View[] = [peak];
