@@ -4,6 +4,7 @@
 import { computed, type ReadonlySignal, signal } from "@preact/signals";
 import type { At } from "../api/questions";
 import { type Fields, formatHash, parseHash } from "../base/hash";
+import { begin } from "../base/pending";
 
 /** The order in which fields stand in the address; others follow. */
 const ORDER = ["view", "trace", "device", "by", "from", "to", "at"];
@@ -55,16 +56,44 @@ export function hashAfter(changes: Changes): string {
  */
 export function go(changes: Changes, how: { replaces?: boolean } = {}): void {
   const next = changed(changes);
-  const hash = formatHash(next);
   fields.value = next;
-  if (hash === location.hash) return;
-  if (how.replaces) history.replaceState(null, "", hash);
-  else history.pushState(null, "", hash);
+  if (how.replaces) {
+    replaceSoon();
+    return;
+  }
+  replaceNow();
+  const hash = formatHash(next);
+  if (hash !== location.hash) history.pushState(null, "", hash);
+}
+
+/** Browsers refuse an address that changes with every move of the pointer. */
+const REPLACE_MILLIS = 150;
+let planned: { timer: ReturnType<typeof setTimeout>; end: () => void; to: Fields } | null = null;
+
+function replaceSoon(): void {
+  if (planned) {
+    planned.to = fields.peek();
+    return;
+  }
+  planned = { timer: setTimeout(replaceNow, REPLACE_MILLIS), end: begin(), to: fields.peek() };
+}
+
+/** Writes what waits to be written. */
+function replaceNow(): void {
+  if (!planned) return;
+  const { timer, end, to } = planned;
+  planned = null;
+  clearTimeout(timer);
+  end();
+  history.replaceState(null, "", formatHash(to));
 }
 
 /** Reads the address, now and whenever it changes. */
 export function followAddress(): void {
   const read = () => {
+    planned?.end();
+    clearTimeout(planned?.timer);
+    planned = null;
     fields.value = parseHash(location.hash);
   };
   read();

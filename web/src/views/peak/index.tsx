@@ -1,15 +1,33 @@
-// What filled the device at a moment: the report as a table.
+// What filled the device at a moment: the report as a table beside an icicle. A strip above chooses the moment.
 
+import { signal } from "@preact/signals";
+import { useState } from "preact/hooks";
+import type { At } from "../../api/questions";
 import type { Report, Row } from "../../api/types.gen";
-import { formatBytes, formatCount } from "../../base/bytes";
-import { shortPath } from "../../base/paths";
+import { formatBytes } from "../../base/bytes";
 import { momentSentence } from "../../base/sentences";
-import { cursor } from "../../model/place";
-import { subject } from "../../model/recording";
+import { cursor, field, go, secondsField } from "../../model/place";
+import { card, source, subject } from "../../model/recording";
 import { useAnswer } from "../../model/use_answer";
-import { Answered } from "../../render/notices";
-import { type Column, Table } from "../../render/table";
+import { Choices } from "../../render/choices";
+import { Answered, Problem } from "../../render/notices";
+import { Strip } from "../../render/strip";
+import { Table } from "../../render/table";
+import { useKeys } from "../../render/use_keys";
 import type { View } from "../view";
+import { columnsOf, details, GROUPINGS, type PeakBy } from "./columns";
+import { Flame } from "./flame";
+import "./peak.css";
+
+/** Rows beyond these are summed up below the table. */
+const MOST_ROWS = 5000;
+/** A drag asks for no more moments than it rests at for so long. */
+const DRAG_MILLIS = 70;
+
+const by = field("rows", "line");
+const flameBy = field("tree", "stack");
+/** What is looked for in the icicle. */
+const words = signal("");
 
 function Peak() {
   const report = useAnswer(() => {
@@ -18,49 +36,188 @@ function Peak() {
     const { trace, device, revision } = about;
     return {
       path: "report",
-      query: { trace, device, by: "line", at: cursor.value, top: 5000 },
+      query: { trace, device, by: by.value, at: cursor.value, top: MOST_ROWS },
       revision,
     };
-  });
-  return <Answered asked={report.value}>{(value) => <Shown report={value} />}</Answered>;
-}
-
-function Shown({ report }: { report: Report }) {
+  }, DRAG_MILLIS);
+  useKeys("Peak", [
+    { keys: ["p"], says: "The peak", run: () => go({ at: null }) },
+    { keys: ["e"], says: "The end", run: () => go({ at: "end" }) },
+    { keys: ["Escape"], says: "Search for nothing", run: () => search("") },
+  ]);
   return (
     <div class="peak">
-      <p>{momentSentence({ ...report, ...report.at })}</p>
-      <Table name="report by line" columns={columns(report)} rows={report.rows} />
+      <Head report={report.value.value} />
+      <div class="panel peak-strip">
+        <Moments report={report.value.value} />
+      </div>
+      <div class="panel peak-table">
+        <Answered asked={report.value}>{(value) => <Rows report={value} />}</Answered>
+      </div>
+      <div class="panel peak-flame">
+        <Tree />
+      </div>
     </div>
   );
 }
 
-function columns(report: Report): Column<Row>[] {
-  return [
-    {
-      name: "bytes",
-      title: "Bytes",
-      isNumber: true,
-      width: "110px",
-      value: (row) => row.bytes,
-      cell: (row) => formatBytes(row.bytes),
-      bar: (row) => row.bytes / report.allocated,
-    },
-    {
-      name: "count",
-      title: "Count",
-      isNumber: true,
-      width: "80px",
-      value: (row) => row.count,
-      cell: (row) => formatCount(row.count),
-    },
-    {
-      name: "where",
-      title: "Where",
-      value: (row) => row.where,
-      cell: (row) => shortPath(row.where),
-      hint: (row) => row.where,
-    },
-  ];
+function search(text: string): void {
+  words.value = text;
+}
+
+function Head({ report }: { report: Report | null }) {
+  const failed = card.value?.summary.failed_requests ?? 0;
+  const at = cursor.value;
+  const button = (moment: At, title: string) => (
+    <button
+      type="button"
+      aria-pressed={at === moment}
+      onClick={() => go({ at: moment === "peak" ? null : moment })}
+    >
+      {title}
+    </button>
+  );
+  return (
+    <div class="peak-head">
+      <p class="sentence" aria-live="polite">
+        {report && momentSentence({ ...report.at, ...totals(report) })}
+        <Nearest report={report} />
+      </p>
+      <fieldset class="choices" aria-label="Moment">
+        {button("peak", "Peak")}
+        {failed > 0 && button("oom", "Out of memory")}
+        {button("end", "End")}
+      </fieldset>
+    </div>
+  );
+}
+
+function totals(report: Report) {
+  const { device, allocated, reserved } = report;
+  return { device, allocated, reserved };
+}
+
+/** A saved page has only some moments: it says when it shows another than was asked for. */
+function Nearest({ report }: { report: Report | null }) {
+  const at = cursor.value;
+  if (
+    !report ||
+    !source().isStored ||
+    typeof at !== "number" ||
+    Math.abs(report.at.seconds - at) < 1e-6
+  )
+    return null;
+  return <span class="quiet"> · the nearest moment that was saved</span>;
+}
+
+function Moments({ report }: { report: Report | null }) {
+  const about = subject.value;
+  const timeline = useAnswer(() => {
+    const here = subject.value;
+    return (
+      here && {
+        path: "timeline",
+        query: { trace: here.trace, device: here.device, by: "category" },
+        revision: here.revision,
+      }
+    );
+  });
+  const { value, error } = timeline.value;
+  if (error) return <Problem error={error} />;
+  if (!about || !value) return null;
+  const at =
+    typeof cursor.value === "number" ? cursor.value : (report?.at.seconds ?? value.peak.seconds);
+  return (
+    <Strip
+      about={about}
+      timeline={value}
+      cursor={at}
+      left={8}
+      right={8}
+      onMoment={(seconds) => go({ at: secondsField(seconds) }, { replaces: true })}
+      label={`The whole recording, with the moment at ${at.toFixed(3)} s`}
+    />
+  );
+}
+
+function Rows({ report }: { report: Report }) {
+  const [picked, setPicked] = useState<Row | null>(null);
+  const left = report.total_rows - report.rows.length;
+  return (
+    <div class="peak-rows">
+      <Table
+        key={report.by}
+        name={`report by ${report.by}`}
+        columns={columnsOf(report)}
+        rows={report.rows}
+        isPicked={(row) => row === picked}
+        onPick={(row) => {
+          setPicked(row);
+          search(searchFor(row, report.by));
+        }}
+      >
+        <Choices
+          label="Rows"
+          all={GROUPINGS}
+          chosen={report.by as PeakBy}
+          onChoose={(choice) => go({ rows: choice === "line" ? null : choice }, { replaces: true })}
+        />
+      </Table>
+      {left > 0 && (
+        <p class="quiet below">
+          and {left} smaller rows,{" "}
+          {formatBytes(report.allocated - (report.rows.at(-1)?.cumulative ?? 0))}
+        </p>
+      )}
+    </div>
+  );
+}
+
+/** What in the icicle a row is about. */
+function searchFor(row: Row, by: string): string {
+  const more = details(row);
+  const frame = more.frames?.[0];
+  if (frame) return `${frame.file}:${frame.line}`;
+  const { file, line } = row as unknown as { file?: string | null; line?: number | null };
+  if (file && line) return `${file}:${line}`;
+  return by === "module" ? (row.where.split(".").pop() ?? row.where) : "";
+}
+
+function Tree() {
+  const icicle = useAnswer(() => {
+    const about = subject.value;
+    if (!about) return null;
+    const { trace, device, revision } = about;
+    const which = flameBy.value === "module" ? "module" : "stack";
+    return { path: "icicle", query: { trace, device, at: cursor.value, by: which }, revision };
+  }, DRAG_MILLIS);
+  return (
+    <div class="table-box">
+      <div class="table-tools">
+        <Choices
+          label="Icicle"
+          all={[
+            ["stack", "By stack"],
+            ["module", "By module"],
+          ]}
+          chosen={flameBy.value}
+          onChoose={(choice) =>
+            go({ tree: choice === "stack" ? null : choice }, { replaces: true })
+          }
+        />
+        <input
+          type="search"
+          placeholder="Find in the icicle"
+          aria-label="Find in the icicle"
+          value={words.value}
+          onInput={(event) => search(event.currentTarget.value)}
+        />
+      </div>
+      <Answered asked={icicle.value}>
+        {(value) => <Flame icicle={value} by={flameBy.value} words={words.value} />}
+      </Answered>
+    </div>
+  );
 }
 
 export const peak: View = {

@@ -1,0 +1,134 @@
+// Steps, phases and marks above the picture. A name is shown where there is room for it, never over another.
+
+import type { Bands, Marker } from "../../api/types.gen";
+import type { Inks } from "../../base/colours";
+import { readableOn } from "../../base/colours";
+import { type Box, toPixel } from "../../render/axes";
+import type { Window } from "../../render/blit";
+import { fitted, type Pen } from "../../render/pen";
+import type { Layout } from "./layout";
+
+interface Band {
+  readonly from: number;
+  readonly to: number;
+  readonly name: string;
+  readonly fill: string;
+}
+
+/** Phases that torch has; others take colours in the order in which they come. */
+const PHASES: Readonly<Record<string, number>> = { forward: 1, backward: 5, optimizer: 7 };
+
+export function drawBands(pen: Pen, at: Layout, bands: Bands, window: Window, inks: Inks): void {
+  if (at.steps.height > 0) {
+    const shown = visible(bands.steps, window);
+    const fill = (number: number) => (number % 2 === 0 ? inks.raised : inks.edge);
+    const named = shown.map((step) => ({
+      ...step,
+      name: `step ${step.number}`,
+      fill: fill(step.number),
+    }));
+    drawRow(pen, at.steps, named, window);
+  }
+  if (at.phases.height > 0) {
+    const shown = visible(bands.stretches, window);
+    drawRow(
+      pen,
+      at.phases,
+      shown.map((one) => ({ ...one, fill: phaseColour(inks, one.name) })),
+      window,
+    );
+  }
+  if (at.marks.height > 0) drawMarks(pen, at, bands.markers, window, inks);
+}
+
+export function phaseColour(inks: Inks, name: string): string {
+  const known = Object.hasOwn(PHASES, name) ? PHASES[name] : undefined;
+  return inks.groups[known ?? 3] ?? inks.rest;
+}
+
+function drawRow(pen: Pen, box: Box, bands: readonly Band[], window: Window): void {
+  const scale = { ...window, start: box.x, length: box.width };
+  let end = Number.NEGATIVE_INFINITY;
+  pen.clipped(box.x, box.y, box.width, box.height, () => {
+    for (const band of bands) {
+      const from = toPixel(scale, band.from);
+      const to = toPixel(scale, band.to);
+      // What is thinner than a pixel and has been drawn over already would not be seen.
+      if (to <= end) continue;
+      end = Math.max(to, Math.floor(from) + 1);
+      const gap = to - from > 4 ? 1 : 0;
+      pen.rect(from, box.y, Math.max(1, to - from - gap), box.height, band.fill);
+      const left = Math.max(from, box.x) + 5;
+      const room = Math.min(to, box.x + box.width) - 5 - left;
+      if (room < 12) continue;
+      const name = fitted(pen, band.name, room, 11);
+      if (name)
+        pen.text(left, box.y + box.height / 2 + 0.5, name, {
+          fill: readableOn(band.fill),
+          baseline: "middle",
+          size: 11,
+        });
+    }
+  });
+}
+
+function drawMarks(
+  pen: Pen,
+  at: Layout,
+  markers: readonly Marker[],
+  window: Window,
+  inks: Inks,
+): void {
+  const { marks, plot } = at;
+  const scale = { ...window, start: marks.x, length: marks.width };
+  let free = Number.NEGATIVE_INFINITY;
+  let lineAt = Number.NEGATIVE_INFINITY;
+  pen.clipped(marks.x, marks.y, marks.width, plot.y + plot.height - marks.y, () => {
+    for (const marker of markers) {
+      if (marker.kind === "step" || marker.seconds < window.from || marker.seconds > window.to)
+        continue;
+      const x = Math.round(toPixel(scale, marker.seconds)) + 0.5;
+      const fill = marker.kind === "oom" ? inks.alarm : inks.quiet;
+      if (x > lineAt)
+        pen.line([x, marks.y, x, plot.y + plot.height], {
+          stroke: fill,
+          dash: marker.kind === "oom" ? [] : [2, 3],
+        });
+      lineAt = x;
+      if (x + 4 < free) continue;
+      const name = fitted(pen, marker.name, 160, 11);
+      pen.text(x + 4, marks.y + marks.height / 2, name, {
+        fill,
+        baseline: "middle",
+        size: 11,
+        isBold: marker.kind === "oom",
+      });
+      free = x + 4 + pen.measure(name, 11) + 10;
+    }
+  });
+}
+
+/** Those of a sorted list that touch the window. */
+function visible<T extends Window>(all: readonly T[], window: Window): readonly T[] {
+  const first = partition(all, (one) => one.to < window.from);
+  const last = partition(all, (one) => one.from <= window.to);
+  return all.slice(first, last);
+}
+
+/** How many at the beginning of a list are as asked; those that are come first. */
+function partition<T>(all: readonly T[], isBefore: (one: T) => boolean): number {
+  let low = 0;
+  let high = all.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (isBefore(all[middle] as T)) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+/** The one of a sorted list that a moment lies in. */
+export function bandAt<T extends Window>(all: readonly T[], seconds: number): T | null {
+  const found = all[partition(all, (one) => one.from <= seconds) - 1];
+  return found && seconds <= found.to ? found : null;
+}

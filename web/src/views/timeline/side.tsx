@@ -1,0 +1,87 @@
+// Beside the picture: which groups and lines are shown, and the card of the chosen allocation.
+
+import type { Timeline } from "../../api/types.gen";
+import { formatBytes } from "../../base/bytes";
+import { groupColour } from "../../base/colours";
+import { pathTail } from "../../base/paths";
+import { inks } from "../../model/theme";
+import {
+  hidden,
+  isRibbons,
+  type LineName,
+  lines,
+  onlyGroup,
+  stackedBy,
+  toggleGroup,
+  toggleLine,
+} from "./state";
+
+export function Legend({ timeline }: { timeline: Timeline }) {
+  const off = hidden.value;
+  const colours = inks.value;
+  return (
+    <section class="legend" aria-label="Groups">
+      <h3>{isRibbons.value ? "Category" : capital(stackedBy.value)}, most at any moment</h3>
+      <ul>
+        {[...timeline.groups].map((group, place) => (
+          <li key={group.name}>
+            <label
+              title={`${group.name}: switch on or off; double click shows it alone`}
+              onDblClick={() => onlyGroup(group.name)}
+            >
+              <input
+                type="checkbox"
+                checked={!off.has(group.name)}
+                onChange={() => toggleGroup(group.name)}
+              />
+              <i class="swatch" style={{ background: groupColour(colours, group.name, place) }} />
+              <span class="name">
+                {stackedBy.value === "line" ? pathTail(group.name) : group.name}
+              </span>
+              <span class="quiet">{formatBytes(group.peak)}</span>
+            </label>
+          </li>
+        ))}
+      </ul>
+    </section>
+  );
+}
+
+const LINES: readonly (readonly [LineName, string])[] = [
+  ["allocated", "Allocated"],
+  ["active", "Active"],
+  ["reserved", "Reserved"],
+  ["capacity", "Card"],
+];
+
+export function Lines({ timeline }: { timeline: Timeline }) {
+  const colours = inks.value;
+  const isThere: Record<LineName, boolean> = {
+    allocated: true,
+    active: timeline.peak.active !== null,
+    reserved: timeline.peak.reserved !== null,
+    capacity: timeline.total !== null,
+  };
+  return (
+    <fieldset class="lines" aria-label="Lines">
+      {LINES.filter(([name]) => isThere[name]).map(([name, title]) => (
+        <label
+          key={name}
+          title={
+            name === "capacity"
+              ? `The card has ${formatBytes(timeline.total ?? 0)}`
+              : `Line of ${name} bytes`
+          }
+        >
+          <input type="checkbox" checked={lines.value[name]} onChange={() => toggleLine(name)} />
+          <i class="dash" style={{ background: colours[name] }} />
+          {title}
+        </label>
+      ))}
+    </fieldset>
+  );
+}
+
+function capital(text: string): string {
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}
