@@ -34,7 +34,29 @@ export interface Inks {
   /** Groups, in order; `rest` is what all others together have. */
   readonly groups: readonly string[];
   readonly rest: string;
+  /** What was there before the recording. */
+  readonly before: string;
 }
+
+/**
+ * Searched for: every two differ by 13 or more (CIE76), and by 8 for an eye that lacks one kind of cones. Both
+ * themes have the same, so that a group keeps its colour.
+ */
+const GROUPS: readonly string[] = [
+  "#016bbe",
+  "#9cb8dc",
+  "#1b7e6f",
+  "#a8e9b1",
+  "#af3200",
+  "#eabb61",
+  "#79549a",
+  "#71a9ea",
+  "#8f0041",
+  "#c9a6b6",
+  "#6c7b24",
+  "#d6c846",
+  "#284964",
+];
 
 export const LIGHT: Inks = {
   isDark: false,
@@ -58,22 +80,9 @@ export const LIGHT: Inks = {
   capacity: "#b3261e",
   bar: "#cfe1f4",
   free: "#eef1f5",
-  groups: [
-    "#2f6fb5",
-    "#8fc7e8",
-    "#1d7f6c",
-    "#a3d39c",
-    "#b3471d",
-    "#f0b65c",
-    "#6b4fa3",
-    "#c9b3e6",
-    "#96295f",
-    "#eda6bd",
-    "#5f7a12",
-    "#d9cf6a",
-    "#374a63",
-  ],
+  groups: GROUPS,
   rest: "#b4bcc6",
+  before: "#7f8b99",
 };
 
 export const DARK: Inks = {
@@ -98,40 +107,27 @@ export const DARK: Inks = {
   capacity: "#ff8a80",
   bar: "#24486b",
   free: "#1d242d",
-  groups: [
-    "#3d7fc7",
-    "#a5d5f0",
-    "#23907b",
-    "#b4dfae",
-    "#c95a2c",
-    "#f5c577",
-    "#7f62bd",
-    "#d6c5ee",
-    "#b23c76",
-    "#f2b8cb",
-    "#748f25",
-    "#e4db83",
-    "#566f92",
-  ],
+  groups: GROUPS,
   rest: "#69737f",
+  before: "#4b5562",
 };
 
 /** Categories have colours of their own, the same in every view and every recording. */
 const CATEGORIES: Readonly<Record<string, number>> = {
   parameter: 0,
   activation: 1,
-  gradient: 4,
-  "optimizer state": 5,
-  temporary: 7,
-  input: 3,
-  workspace: 6,
   buffer: 2,
-  "before recording": 12,
+  gradient: 4,
+  temporary: 5,
+  "optimizer state": 6,
+  input: 11,
+  workspace: 9,
 };
 
 /** The colour of a group: by its name where it is a category, else by its place in the order. */
 export function groupColour(inks: Inks, name: string, place: number): string {
   if (name === "other") return inks.rest;
+  if (name === "before recording") return inks.before;
   const category = Object.hasOwn(CATEGORIES, name) ? CATEGORIES[name] : undefined;
   return inks.groups[(category ?? place) % inks.groups.length] ?? inks.rest;
 }

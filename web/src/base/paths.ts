@@ -14,3 +14,9 @@ export function pathTail(text: string, parts = 2): string {
   const pieces = shortPath(text).split("/");
   return pieces.length <= parts ? shortPath(text) : `…/${pieces.slice(-parts).join("/")}`;
 }
+
+/** The end of a long name, which tells more than its beginning: of a path, of a module in modules. */
+export function nameTail(text: string, letters: number): string {
+  const short = shortPath(text);
+  return short.length <= letters ? short : `…${short.slice(short.length - letters + 1)}`;
+}

@@ -31,7 +31,11 @@ export function byteTicks(highest: number, most: number): Ticks {
 function multiples(from: number, to: number, step: number): number[] {
   const found: number[] = [];
   // Counted, not added up: sums of 0.1 drift.
-  for (let count = Math.ceil(from / step - 1e-9); count * step <= to + step * 1e-9; count += 1) {
+  for (
+    let count = Math.ceil(from / step - 1e-9) + 0;
+    count * step <= to + step * 1e-9;
+    count += 1
+  ) {
     found.push(count * step);
   }
   return found;

@@ -55,7 +55,7 @@ export function paintTile(tile: TimelineTile, look: Look, key = lookKey(look)): 
     const pixels = context.createImageData(width, look.height);
     const words = new Uint32Array(pixels.data.buffer);
     paintStack(words, width, tile, look);
-    for (const line of look.lines) paintLine(words, width, tile[line.of], line.colour, look);
+    for (const line of look.lines) paintLine(words, width, tile, line, look);
     context.putImageData(pixels, 0, 0);
   }
   remember(tile, key, image);
@@ -158,20 +158,26 @@ class Brush {
   }
 }
 
+/**
+ * A line has its upright pieces too, but not that of `allocated`: it runs along the stack, whose own edge shows them,
+ * and where levels jump from column to column they would cover it.
+ */
 function paintLine(
   words: Uint32Array,
   width: number,
-  bytes: readonly number[] | null,
-  colour: string,
+  tile: TimelineTile,
+  line: LineLook,
   look: Look,
 ): void {
+  const bytes = tile[line.of];
   if (!bytes) return;
-  const ink = new Ink(colour).word;
+  const ink = new Ink(line.colour).word;
   const half = look.thickness / 2;
   const y = (column: number) => look.height * (1 - (bytes[column] ?? 0) / look.highest);
   let before = y(0);
   for (let column = 0; column < width; column += 1) {
     const here = y(column);
+    if (line.of === "allocated") before = here;
     const top = Math.max(0, Math.round(Math.min(before, here) - half));
     const bottom = Math.min(look.height, Math.round(Math.max(before, here) + half));
     for (let row = top; row < bottom; row += 1) words[row * width + column] = ink;

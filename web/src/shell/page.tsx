@@ -16,8 +16,8 @@ import { shownView, shownViews } from "./views";
 export function Page() {
   useGlobalKeys();
   const view = shownView.value;
+  useEffect(hideTip, [view.name]);
   useEffect(() => {
-    hideTip();
     document.title = [view.title, card.value?.name, "floodmark"].filter(Boolean).join(" · ");
   });
   return (

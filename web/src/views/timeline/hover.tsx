@@ -5,6 +5,7 @@ import { useEffect, useRef } from "preact/hooks";
 import type { Shape } from "../../api/types.gen";
 import { formatBytes, formatShare } from "../../base/bytes";
 import { groupColour } from "../../base/colours";
+import { nameTail } from "../../base/paths";
 import { formatSeconds } from "../../base/seconds";
 import { tilesIn } from "../../base/tiles";
 import { hideTip, showTip, TipRows } from "../../render/tooltip";
@@ -105,7 +106,7 @@ function Groups({
         <div key={group.name} class={place === here ? "here" : ""}>
           <dt>
             <i class="swatch" style={{ background: groupColour(frame.inks, group.name, place) }} />
-            {group.name}
+            {nameTail(group.name, 44)}
           </dt>
           <dd>
             {formatBytes(bytes)} <span class="quiet">{formatShare(bytes, allocated)}</span>

@@ -3,7 +3,7 @@
 import type { Timeline } from "../../api/types.gen";
 import { formatBytes } from "../../base/bytes";
 import { groupColour } from "../../base/colours";
-import { pathTail } from "../../base/paths";
+import { nameTail } from "../../base/paths";
 import { inks } from "../../model/theme";
 import {
   hidden,
@@ -35,9 +35,7 @@ export function Legend({ timeline }: { timeline: Timeline }) {
                 onChange={() => toggleGroup(group.name)}
               />
               <i class="swatch" style={{ background: groupColour(colours, group.name, place) }} />
-              <span class="name">
-                {stackedBy.value === "line" ? pathTail(group.name) : group.name}
-              </span>
+              <span class="name">{nameTail(group.name, 26)}</span>
               <span class="quiet">{formatBytes(group.peak)}</span>
             </label>
           </li>
