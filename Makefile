@@ -165,11 +165,11 @@ $(EXTENSION): $(INSTALLED) $(RUST) pyproject.toml
 	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --release --quiet
 	touch $@
 
-# Measurements use the wheel that users get, front and all.
 $(NODE_MODULES): web/package.json web/package-lock.json
 	cd web && npm ci --silent --no-audit --no-fund
 	touch $@
 
+# Measurements use the wheel that users get, front and all.
 $(UNPACKED): $(INSTALLED) $(RUST) $(PYTHON_FRONT)
 	rm -rf $(UNPACKED) dist/floodmark-*.whl
 	$(BIN)/maturin build --release --quiet --out dist --interpreter $(BIN)/python

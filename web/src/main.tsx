@@ -14,7 +14,6 @@ followAddress();
 followTheme();
 const root = document.getElementById("page");
 if (root) {
-  const opened = open(openSource(document));
   render(<Page />, root);
-  void opened.then(followGrowth);
+  void openSource(document).then(open).then(followGrowth);
 }

@@ -1,4 +1,6 @@
+import { gzipSync } from "node:zlib";
 import { describe, expect, it } from "vitest";
+import { unpacked } from "./open";
 import { questionText } from "./questions";
 import { ApiError } from "./source";
 import { StoredSource } from "./stored";
@@ -48,4 +50,9 @@ it("a question is its path and its fields", () => {
     "report?trace=0&device=cuda%3A0&by=line&at=peak",
   );
   expect(questionText("traces", {})).toBe("traces");
+});
+
+it("answers are unpacked as the program packs them", async () => {
+  const packed = gzipSync('{"api/ranks":{"name":"Grüße"}}').toString("base64");
+  expect(await unpacked(packed)).toEqual({ "api/ranks": { name: "Grüße" } });
 });

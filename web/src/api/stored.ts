@@ -1,8 +1,8 @@
 // Answers that were stored in the page when it was saved.
 //
 // Only some moments and tiles are there. A question for a moment goes to the nearest one, a question for a tile
-// that is too fine to the coarser one around it (which says its own level and span), any other that was not stored
-// is refused in words.
+// that is too fine to the coarser one around it (which says its own level and span), one for a window to that for
+// the whole; any other that was not stored is refused in words.
 
 import type { Answer, Path, Query } from "./questions";
 import { questionText } from "./questions";
@@ -37,6 +37,7 @@ export class StoredSource implements Source {
     if (path === "timeline/tile" || path === "allocations/tile") yield* coarser(query);
     if ("at" in query) yield* this.nearest(query);
     if ("top" in query) yield* this.candidates(path, without(query, "top"));
+    if ("from" in query) yield* this.candidates(path, without(without(query, "from"), "to"));
   }
 
   private *nearest<Q extends object>(query: Q): Generator<Q> {
