@@ -20,3 +20,25 @@ export function nameTail(text: string, letters: number): string {
   const short = shortPath(text);
   return short.length <= letters ? short : `…${short.slice(short.length - letters + 1)}`;
 }
+
+/**
+ * Shortens places of one list: what is not in a package loses the folder that all such have in common, as the
+ * terminal leaves out the folder that it is in.
+ */
+export function shortener(places: readonly string[]): (place: string) => string {
+  const own = places.filter((place) => place.startsWith("/") && shortPath(place) === place);
+  const folder = commonFolder(own);
+  return (place) =>
+    folder !== "" && place.startsWith(folder) ? place.slice(folder.length) : shortPath(place);
+}
+
+function commonFolder(paths: readonly string[]): string {
+  const [first, ...others] = paths;
+  if (first === undefined) return "";
+  let end = first.lastIndexOf("/", first.indexOf(":") < 0 ? first.length : first.indexOf(":")) + 1;
+  for (const other of others) {
+    while (end > 0 && !other.startsWith(first.slice(0, end)))
+      end = first.lastIndexOf("/", end - 2) + 1;
+  }
+  return first.slice(0, end);
+}

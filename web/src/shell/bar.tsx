@@ -11,7 +11,7 @@ import { shownView, shownViews } from "./views";
 
 export function Bar() {
   return (
-    <header class="bar">
+    <header class="top-bar">
       <span class="brand">
         <Mark />
         floodmark

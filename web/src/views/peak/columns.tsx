@@ -2,7 +2,7 @@
 
 import type { Report, Row } from "../../api/types.gen";
 import { formatBytes, formatCount, formatShare } from "../../base/bytes";
-import { shortPath } from "../../base/paths";
+import { shortener } from "../../base/paths";
 import { formatSeconds } from "../../base/seconds";
 import type { Column } from "../../render/table";
 
@@ -46,7 +46,7 @@ export function columnsOf(report: Report): Column<Row>[] {
     name: "bytes",
     title: "Bytes",
     isNumber: true,
-    width: "104px",
+    width: "98px",
     value: (row) => row.bytes,
     cell: (row) => formatBytes(row.bytes),
     bar: (row) => row.bytes / most,
@@ -60,7 +60,7 @@ export function columnsOf(report: Report): Column<Row>[] {
     cell: (row) => formatShare(row.bytes, report.allocated),
   };
   const numbers = [bytes, share, ...own(report.by)];
-  return [...numbers, ...names(report.by)];
+  return [...numbers, ...names(report.by, shortener(report.rows.map((row) => row.where)))];
 }
 
 function own(by: string): Column<Row>[] {
@@ -92,20 +92,22 @@ function own(by: string): Column<Row>[] {
   return by === "module" ? [alone, count] : [count, median];
 }
 
-function names(by: string): Column<Row>[] {
-  if (by === "tensor") return tensorNames();
+type Shorten = (place: string) => string;
+
+function names(by: string, shorten: Shorten): Column<Row>[] {
+  if (by === "tensor") return tensorNames(shorten);
   const where: Column<Row> = {
     name: "where",
     title: GROUPINGS.find(([name]) => name === by)?.[1] ?? "Where",
     value: (row) => row.where,
-    cell: (row) => <Where row={row} by={by} />,
+    cell: (row) => <Where row={row} by={by} shorten={shorten} />,
     hint: hintOf,
     searched: (row) => `${row.where} ${details(row).module ?? ""} ${details(row).class ?? ""}`,
   };
   return [where];
 }
 
-function Where({ row, by }: { row: Row; by: string }) {
+function Where({ row, by, shorten }: { row: Row; by: string; shorten: Shorten }) {
   const more = details(row);
   if (by === "module") {
     return (
@@ -116,7 +118,7 @@ function Where({ row, by }: { row: Row; by: string }) {
   }
   return (
     <>
-      {shortPath(row.where)}{" "}
+      {shorten(row.where)}{" "}
       {by === "line" && more.module && <span class="quiet">{more.module}</span>}
     </>
   );
@@ -132,7 +134,7 @@ function hintOf(row: Row): string {
   return row.where;
 }
 
-function tensorNames(): Column<Row>[] {
+function tensorNames(shorten: Shorten): Column<Row>[] {
   const text = (
     name: string,
     title: string,
@@ -146,7 +148,7 @@ function tensorNames(): Column<Row>[] {
     ...(width ? { width } : {}),
   });
   return [
-    text("name", "Tensor", (row) => details(row).name ?? shortPath(row.where)),
+    text("name", "Tensor", (row) => details(row).name ?? shorten(row.where)),
     text(
       "shape",
       "Shape",

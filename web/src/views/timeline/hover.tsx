@@ -5,7 +5,7 @@ import { useEffect, useRef } from "preact/hooks";
 import type { Shape } from "../../api/types.gen";
 import { formatBytes, formatShare } from "../../base/bytes";
 import { groupColour } from "../../base/colours";
-import { nameTail } from "../../base/paths";
+import { nameTail, shortener } from "../../base/paths";
 import { formatSeconds } from "../../base/seconds";
 import { tilesIn } from "../../base/tiles";
 import { hideTip, showTip, TipRows } from "../../render/tooltip";
@@ -100,13 +100,14 @@ function Groups({
   const shown = all
     .filter((one) => one.bytes > 0 && !frame.hidden.has(one.group.name))
     .sort((one, other) => other.bytes - one.bytes);
+  const shorten = shortener(frame.timeline.groups.map((group) => group.name));
   return (
     <dl class="tip-rows">
       {shown.slice(0, MOST_ROWS).map(({ group, place, bytes }) => (
         <div key={group.name} class={place === here ? "here" : ""}>
           <dt>
             <i class="swatch" style={{ background: groupColour(frame.inks, group.name, place) }} />
-            {nameTail(group.name, 44)}
+            {nameTail(shorten(group.name), 44)}
           </dt>
           <dd>
             {formatBytes(bytes)} <span class="quiet">{formatShare(bytes, allocated)}</span>

@@ -3,7 +3,7 @@
 import type { Timeline } from "../../api/types.gen";
 import { formatBytes } from "../../base/bytes";
 import { groupColour } from "../../base/colours";
-import { nameTail } from "../../base/paths";
+import { nameTail, shortener } from "../../base/paths";
 import { inks } from "../../model/theme";
 import {
   hidden,
@@ -19,6 +19,7 @@ import {
 export function Legend({ timeline }: { timeline: Timeline }) {
   const off = hidden.value;
   const colours = inks.value;
+  const shorten = shortener(timeline.groups.map((group) => group.name));
   return (
     <section class="legend" aria-label="Groups">
       <h3>{isRibbons.value ? "Category" : capital(stackedBy.value)}, most at any moment</h3>
@@ -35,7 +36,7 @@ export function Legend({ timeline }: { timeline: Timeline }) {
                 onChange={() => toggleGroup(group.name)}
               />
               <i class="swatch" style={{ background: groupColour(colours, group.name, place) }} />
-              <span class="name">{nameTail(group.name, 26)}</span>
+              <span class="name">{nameTail(shorten(group.name), 26)}</span>
               <span class="quiet">{formatBytes(group.peak)}</span>
             </label>
           </li>
