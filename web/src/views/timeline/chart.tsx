@@ -13,7 +13,7 @@ import { type Tiles, useTiles } from "../../model/use_tiles";
 import { penFor } from "../../render/canvas_pen";
 import type { Pen, Size } from "../../render/pen";
 import { SaveMenu, useSize } from "../../render/picture";
-import { drawLive, drawSaved, type Frame, levelOf } from "./frame";
+import { drawLive, drawSaved, type Frame, levelOf, SAVED_HEAD } from "./frame";
 import { useGestures } from "./gestures";
 import { useHover } from "./hover";
 import { layout } from "./layout";
@@ -47,6 +47,7 @@ export function Chart({ about, timeline }: { about: Subject; timeline: Timeline 
     (seconds, bytes) => void onPress(read(), about, seconds, bytes),
   );
   const label = description(timeline, about);
+  const title = `Memory of ${device} by ${isRibbons.value ? "allocation" : timeline.by}, peak ${formatBytes(timeline.peak.allocated)}`;
   return (
     <figure class="picture chart" ref={box}>
       <canvas
@@ -60,9 +61,9 @@ export function Chart({ about, timeline }: { about: Subject; timeline: Timeline 
         drawing={{
           name: `timeline-${device}-by-${isRibbons.value ? "allocation" : timeline.by}`,
           title: label,
-          size,
+          size: { ...size, height: size.height + SAVED_HEAD },
           inks: inks.value,
-          draw: (pen: Pen) => drawSaved(pen, read()),
+          draw: (pen: Pen) => drawSaved(pen, read(), title),
         }}
       />
     </figure>

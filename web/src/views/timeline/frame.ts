@@ -14,7 +14,7 @@ import type { Tiles } from "../../model/use_tiles";
 import { type Box, drawByteAxis, drawTimeAxis, toPixel } from "../../render/axes";
 import { blitOld, blitTiles, type Window } from "../../render/blit";
 import type { CanvasPen } from "../../render/canvas_pen";
-import type { Pen, Size } from "../../render/pen";
+import { fitted, type Pen, type Size } from "../../render/pen";
 import { type Look, lookKey, paintTile } from "../../render/tile_image";
 import { drawBands } from "./bands";
 import { type Layout, layout } from "./layout";
@@ -71,15 +71,21 @@ export function drawLive(pen: CanvasPen, frame: Frame): boolean {
   return isDone;
 }
 
+/** Room above a picture that is saved, for its title and the names of its colours. */
+export const SAVED_HEAD = 56;
+
 /** Draws the same with strokes, for a picture that is saved. */
-export function drawSaved(pen: Pen, frame: Frame): void {
-  const at = layout(frame.size, frame.bands);
+export function drawSaved(pen: Pen, shown: Frame, title: string): void {
+  const size = { ...shown.size, height: shown.size.height + SAVED_HEAD };
+  const frame = { ...shown, size, pointed: null, brushed: null };
+  const at = layout(size, frame.bands, SAVED_HEAD);
+  drawTitle(pen, frame, title);
   const level = levelOf(frame, at.plot.width);
   drawBehind(pen, at, frame);
   pen.clipped(at.plot.x, at.plot.y, at.plot.width, at.plot.height, () => {
     for (const name of tilesIn(level, frame.seconds, frame.window.from, frame.window.to)) {
       const tile = frame.ribbons ? frame.ribbons.now.around(name) : frame.stacks.now.around(name);
-      if (tile && "shapes" in tile)
+      if (tile && "shapes" in tile) {
         drawRibbons(
           pen,
           tile,
@@ -87,10 +93,27 @@ export function drawSaved(pen: Pen, frame: Frame): void {
           xOf(at.plot, frame),
           yOf(at.plot, frame),
         );
-      else if (tile) strokeStack(pen, tile, at.plot, frame);
+      } else if (tile) strokeStack(pen, tile, at.plot, frame);
     }
   });
-  drawOver(pen, at, { ...frame, pointed: null, brushed: null });
+  drawOver(pen, at, frame);
+}
+
+function drawTitle(pen: Pen, frame: Frame, title: string): void {
+  pen.text(16, 24, fitted(pen, title, frame.size.width - 32, 14), {
+    fill: frame.inks.ink,
+    size: 14,
+    isBold: true,
+  });
+  let x = 16;
+  frame.timeline.groups.forEach((group, place) => {
+    const name = fitted(pen, group.name, 180, 11);
+    const width = pen.measure(name, 11) + 30;
+    if (frame.hidden.has(group.name) || x + width > frame.size.width) return;
+    pen.rect(x, 38, 10, 10, groupColour(frame.inks, group.name, place));
+    pen.text(x + 15, 47, name, { fill: frame.inks.quiet, size: 11 });
+    x += width;
+  });
 }
 
 function drawBehind(pen: Pen, at: Layout, frame: Frame): void {
@@ -187,12 +210,9 @@ function strokeStack(pen: Pen, tile: TimelineTile, box: Box, frame: Frame): void
     const points: number[] = [];
     for (let column = 0; column < columns; column += 1) {
       const height = y(bytes[column] ?? 0);
-      points.push(
-        x(tile.from + column * width),
-        height,
-        x(tile.from + (column + 1) * width),
-        height,
-      );
+      // The last one reaches a little into the next tile: no seam is seen between them.
+      const end = x(tile.from + (column + 1) * width) + (column + 1 === columns ? 0.4 : 0);
+      points.push(x(tile.from + column * width), height, end, height);
     }
     return points;
   };

@@ -15,10 +15,11 @@ export interface Layout {
   readonly plot: Box;
 }
 
-export function layout(size: Size, bands: Bands | null): Layout {
+/** `top` pixels are left free above all. */
+export function layout(size: Size, bands: Bands | null, top = 0): Layout {
   const x = BYTE_AXIS_WIDTH;
   const width = Math.max(1, size.width - x - RIGHT);
-  let y = 4;
+  let y = top + 4;
   const row = (isThere: boolean): Box => {
     const box = { x, y, width, height: isThere ? BAND_HEIGHT : 0 };
     if (isThere) y += BAND_HEIGHT + 2;
