@@ -1,7 +1,7 @@
 // A recording that is still growing: the list of recordings is asked for again, and a window that stood at the end
 // goes on standing there.
 
-import { signal } from "@preact/signals";
+import { effect, signal } from "@preact/signals";
 import { go, range, secondsField } from "./place";
 import { card, refresh, source, traces } from "./recording";
 
@@ -10,10 +10,20 @@ export const isFollowing = signal(false);
 
 /** At most so often is the list asked for again. */
 const LEAST_MILLIS = 250;
+/** A window may have been put to the end of a recording that has grown since: so many ends are remembered. */
+const ENDS = 3;
+
+const ends: number[] = [];
+let sticks = false;
 
 export function followGrowth(): void {
   if (!traces.peek()?.follows || source().isStored) return;
   isFollowing.value = true;
+  remember();
+  effect(() => {
+    const window = range.value;
+    if (window) sticks = standsAtEnd(window.to, ends);
+  });
   let isPlanned = false;
   const soon = () => {
     if (isPlanned) return;
@@ -32,17 +42,25 @@ export function followGrowth(): void {
   });
 }
 
+/** Whether a window that ends at `to` was put to one of the last ends of the recording. */
+export function standsAtEnd(to: number, ends: readonly number[]): boolean {
+  return ends.some((end) => Math.abs(to - end) <= end * 0.001);
+}
+
 async function grow(): Promise<void> {
-  const before = card.peek();
+  const before = card.peek()?.id;
   await refresh();
-  const after = card.peek();
   const window = range.peek();
-  if (!before || !after || !window || before.id !== after.id) return;
-  const moved = after.summary.seconds - before.summary.seconds;
-  const stoodAtEnd = window.to >= before.summary.seconds * 0.999;
-  if (!stoodAtEnd || moved === 0) return;
-  go(
-    { from: secondsField(window.from + moved), to: secondsField(window.to + moved) },
-    { replaces: true },
-  );
+  const seconds = remember();
+  if (!sticks || !window || card.peek()?.id !== before) return;
+  const moved = seconds - window.to;
+  if (moved <= 0) return;
+  go({ from: secondsField(window.from + moved), to: secondsField(seconds) }, { replaces: true });
+}
+
+function remember(): number {
+  const seconds = card.peek()?.summary.seconds ?? 0;
+  ends.push(seconds);
+  if (ends.length > ENDS) ends.shift();
+  return seconds;
 }

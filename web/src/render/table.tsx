@@ -56,19 +56,21 @@ export function Table<R>(props: TableProps<R>) {
     <div class="table-box">
       <div class="table-tools">
         {props.children}
-        <input
-          type="search"
-          placeholder="Filter"
-          aria-label={`Filter ${name}`}
-          value={words}
-          onInput={(event) => change(event.currentTarget.value)}
-        />
-        <span class="quiet count" aria-live="polite">
-          {shown.length === rows.length
-            ? formatCount(rows.length)
-            : `${formatCount(shown.length)} of ${formatCount(rows.length)}`}
-        </span>
-        <CopyCsv text={csv} name={name} />
+        <div class="table-find">
+          <input
+            type="search"
+            placeholder="Filter"
+            aria-label={`Filter ${name}`}
+            value={words}
+            onInput={(event) => change(event.currentTarget.value)}
+          />
+          <span class="quiet count" aria-live="polite">
+            {shown.length === rows.length
+              ? formatCount(rows.length)
+              : `${formatCount(shown.length)} of ${formatCount(rows.length)}`}
+          </span>
+          <CopyCsv text={csv} name={name} />
+        </div>
       </div>
       <Body {...props} shown={shown} order={order} setOrder={setOrder} />
     </div>

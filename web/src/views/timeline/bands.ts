@@ -15,8 +15,11 @@ interface Band {
   readonly fill: string;
 }
 
+/** A name that does not fit is cut to no less than so many letters. */
+const LEAST_CUT = 8;
+
 /** Phases that torch has; others take colours in the order in which they come. */
-const PHASES: Readonly<Record<string, number>> = { forward: 1, backward: 5, optimizer: 7 };
+const PHASES: Readonly<Record<string, number>> = { forward: 1, backward: 5, optimizer: 6 };
 
 export function drawBands(pen: Pen, at: Layout, bands: Bands, window: Window, inks: Inks): void {
   if (at.steps.height > 0) {
@@ -62,7 +65,8 @@ function drawRow(pen: Pen, box: Box, bands: readonly Band[], window: Window): vo
       const room = Math.min(to, box.x + box.width) - 5 - left;
       if (room < 12) continue;
       const name = fitted(pen, band.name, room, 11);
-      if (name)
+      // A few letters and dots say nothing.
+      if (name === band.name || name.length > LEAST_CUT)
         pen.text(left, box.y + box.height / 2 + 0.5, name, {
           fill: readableOn(band.fill),
           baseline: "middle",

@@ -3,7 +3,7 @@
 import { useEffect } from "preact/hooks";
 import type { AllocationCard, Frame } from "../../api/types.gen";
 import { formatBytes } from "../../base/bytes";
-import { shortPath } from "../../base/paths";
+import { pathTail, shortPath } from "../../base/paths";
 import { formatDuration, formatSeconds } from "../../base/seconds";
 import { subject } from "../../model/recording";
 import { useAnswer } from "../../model/use_answer";
@@ -50,6 +50,7 @@ function Card({ card }: { card: AllocationCard }) {
         ))}
       </dl>
       <h3>{card.backward ? "Made by the backward pass of" : "Made at"}</h3>
+      <Line frames={card.frames} />
       <Stack frames={card.frames} />
       {card.partner && <Partner partner={card.partner} />}
     </section>
@@ -85,21 +86,43 @@ function facts(card: AllocationCard): [string, string][] {
   return all.filter((fact): fact is [string, string] => fact[1] !== null && fact[1] !== "");
 }
 
-/** Innermost first. */
+/** Innermost first; what torch does inside is quieter than the program's own lines. */
 function Stack({ frames }: { frames: readonly Frame[] }) {
   if (frames.length === 0) return <p class="quiet">No Python frame is known.</p>;
   return (
     <ol class="stack">
       {frames.map((frame, at) => (
-        <li key={at} title={`${frame.file}:${frame.line}`}>
+        <li
+          key={at}
+          class={isLibrary(frame) ? "library" : ""}
+          title={`${frame.file}:${frame.line}`}
+        >
           <b>{frame.function}</b>
           <span class="mono">
-            {shortPath(frame.file)}:{frame.line}
+            {pathTail(frame.file, 3)}:{frame.line}
           </span>
         </li>
       ))}
     </ol>
   );
+}
+
+/** The line of the program, where the innermost frames are torch's. */
+function Line({ frames }: { frames: readonly Frame[] }) {
+  const own = frames.find((frame) => !isLibrary(frame));
+  if (!own || own === frames[0]) return null;
+  return (
+    <p class="own-line" title={`${own.file}:${own.line}`}>
+      <b>
+        {pathTail(own.file)}:{own.line}
+      </b>{" "}
+      <span class="quiet">{own.function}</span>
+    </p>
+  );
+}
+
+function isLibrary(frame: Frame): boolean {
+  return shortPath(frame.file) !== frame.file || frame.file.startsWith("<");
 }
 
 function Partner({ partner }: { partner: NonNullable<AllocationCard["partner"]> }) {

@@ -2,6 +2,9 @@
 
 import type { RefObject } from "preact";
 import { useEffect, useRef } from "preact/hooks";
+import type { Box } from "../../render/axes";
+import type { Window } from "../../render/blit";
+import { bandAt } from "./bands";
 import { layout } from "./layout";
 import { bands, brushed, highest, pointed } from "./state";
 import { goTo, move, pan, shown, zoom } from "./window";
@@ -49,7 +52,7 @@ export function useGestures(canvas: RefObject<HTMLCanvasElement | null>, onClick
       const begun = drag.current;
       const place = placeOf(event);
       if (!begun) {
-        pointed.value = place.isInPlot ? place : null;
+        pointed.value = place.isInPlot || place.isOnBands ? place : null;
         return;
       }
       begun.isMoved ||= Math.abs(event.offsetX - begun.x) >= LEAST_DRAG;
@@ -90,7 +93,10 @@ function follow(drag: Drag, event: PointerEvent, seconds: number): void {
 
 function clicked(event: PointerEvent, onClick: OnClick): void {
   const place = placeOf(event);
-  if (place.isInPlot) onClick(place.seconds, place.bytes);
+  pointed.value = null;
+  const band = place.isOnBands && bandUnder(event, place.seconds);
+  if (band) goTo(band);
+  else if (place.isInPlot) onClick(place.seconds, place.bytes);
 }
 
 function wheel(event: WheelEvent, element: HTMLElement): void {
@@ -113,6 +119,17 @@ interface Place {
   readonly bytes: number;
   readonly isInPlot: boolean;
   readonly isOnAxis: boolean;
+  readonly isOnBands: boolean;
+}
+
+/** The step or phase under the pointer. */
+function bandUnder(event: MouseEvent, seconds: number): Window | null {
+  const known = bands.peek();
+  const at = layoutOf(event.currentTarget as HTMLElement);
+  const isIn = (box: Box) => event.offsetY >= box.y && event.offsetY < box.y + box.height;
+  if (known && isIn(at.steps)) return bandAt(known.steps, seconds);
+  if (known && isIn(at.phases)) return bandAt(known.stretches, seconds);
+  return null;
 }
 
 function placeOf(event: MouseEvent): Place {
@@ -126,6 +143,7 @@ function placeOf(event: MouseEvent): Place {
     bytes: up * highest.peek(),
     isInPlot: !isBeside && up >= 0 && up <= 1,
     isOnAxis: up < 0,
+    isOnBands: !isBeside && up > 1,
   };
 }
 

@@ -4,7 +4,8 @@ import type { Bands } from "../../api/types.gen";
 import { type Box, BYTE_AXIS_WIDTH, TIME_AXIS_HEIGHT } from "../../render/axes";
 import type { Size } from "../../render/pen";
 
-export const RIGHT = 14;
+/** Room at the right, where the picture's menu is. */
+export const RIGHT = 38;
 const BAND_HEIGHT = 18;
 
 export interface Layout {
