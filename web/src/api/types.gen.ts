@@ -1,72 +1,1040 @@
-// What the server answers, field by field.
+// Made from the Rust types by `make types`: not to be edited.
 
-export interface Frame { file: string; line: number; function: string }
-export interface DeviceInfo { device: string; name: string; total_bytes: number; compute_capability: string; multiprocessors: number }
-export interface Header {
-  floodmark: string; session: string; started_unix_micros: number; pid: number; command: string[]; host: string;
-  rank: number | null; world_size: number | null; local_rank: number | null; python: string; torch: string; cuda: string;
-  driver: string; allocator_backend: string; allocator_conf: string; devices: DeviceInfo[]; recorded: string[];
-  not_recorded: string[]; has_base: boolean; phantom?: unknown;
-}
-export interface Request { bytes: number; where: string | null }
-export interface Moment {
-  what: "peak" | "oom" | "end" | "time"; seconds: number; step: number | null; phase: string | null; module: string | null;
+/** Which traces there are. */
+export type Traces = {
+  /** The version of floodmark that answers. */
+  floodmark: string;
+  /** Whether the traces are followed while they grow. */
+  follows: boolean;
+  /** The moments, in seconds, that can be asked about, by trace and device; none where any can. */
+  moments: Moments | null;
+  /** The traces. */
+  traces: TraceCard[];
+};
+
+export type Moments = Record<string, Record<string, number[]>>;
+
+/** One of the traces. */
+export type TraceCard = {
+  /** Its number, from 0. */
+  id: number;
+  /** Its name. */
+  name: string;
+  /** Its rank, where known. */
+  rank: number | null;
+  /** Another number means that there is more. */
+  revision: number;
+  /** The device with the highest peak, a card before the CPU; none where nothing was allocated. */
+  default_device: Device | null;
+  /** What it holds. */
+  summary: Summary;
+};
+
+export type Device = string;
+
+/** What a recording holds. */
+export type Summary = {
+  /** The version of floodmark that answers. */
+  floodmark: string;
+  /** Where the recording comes from. */
+  header: Header;
+  /** Whether the program finished the file. */
+  is_finished: boolean;
+  /** How long it took. */
+  seconds: number;
+  /** How many events there are. */
+  events: number;
+  /** How many allocations there are, those from before the recording included. */
+  allocations: number;
+  /** How many steps ended. */
+  steps: number;
+  /** How many threads did something. */
+  threads: number;
+  /** How many requests could not be met. */
+  failed_requests: number;
+  /** Every device on which something was allocated, CPU first. */
+  devices: DeviceSummary[];
+  /** What is missing. */
+  losses: Losses;
+};
+
+/** Where a recording comes from. */
+export type Header = {
+  /** The version of floodmark that wrote the file. */
+  floodmark: string;
+  /** Joins the file to its journal. */
+  session: string;
+  /** When the recording began, in microseconds since 1970. */
+  started_unix_micros: number;
+  /** The traced process. */
+  pid: number;
+  /** Its command line. */
+  command: string[];
+  /** The machine's name. */
+  host: string;
+  /** Its rank, under a launcher. */
+  rank: number | null;
+  /** How many ranks there are. */
+  world_size: number | null;
+  /** Its rank on this machine. */
+  local_rank: number | null;
+  /** `3.12.3`. */
+  python: string;
+  /** `2.11.0+cu130`; empty while torch is not imported. */
+  torch: string;
+  /** The CUDA version that torch was built with. */
+  cuda: string;
+  /** The driver's version. */
+  driver: string;
+  /** `native`, `cudaMallocAsync`, or a pluggable one. */
+  allocator_backend: string;
+  /** `PYTORCH_CUDA_ALLOC_CONF`, as the program saw it. */
+  allocator_conf: string;
+  /** The devices. */
+  devices: DeviceInfo[];
+  /** What was recorded beyond events: `stacks`, `ops`, …. */
+  recorded: string[];
+  /** What could not be recorded, one sentence each. */
+  not_recorded: string[];
+  /** Whether blocks from before the recording are in it. */
+  has_base: boolean;
+  /** The GPU that was played, where none was there. */
+  phantom?: Phantom;
+};
+
+/** What a recording holds of one device. */
+export type DeviceSummary = {
+  /** Which. */
+  device: Device;
+  /** What the driver calls it; empty when not known. */
+  name: string;
+  /** Its memory, where known. */
+  total: Bytes | null;
+  /** How many allocations were seen. */
+  allocations: number;
+  /** The most that was allocated. */
+  peak: Bytes;
+  /** When that was. */
+  at: Moment;
+  /** Reserved at that moment; none for the CPU. */
+  reserved: Bytes | null;
+  /** The most that was reserved; none for the CPU. */
+  reserved_peak: Bytes | null;
+  /** What was allocated at the end. */
+  end: Bytes;
+};
+
+export type Losses = string[];
+
+/** A device that the program could see. */
+export type DeviceInfo = {
+  /** `cuda:0`. */
+  device: string;
+  /** What the driver calls it. */
+  name: string;
+  /** Its memory. */
+  total_bytes: number;
+  /** `9.0`. */
+  compute_capability: string;
+  /** How many multiprocessors it has. */
+  multiprocessors: number;
+};
+
+/** A GPU that was not there. */
+export type Phantom = {
+  /** How it was played. */
+  engine: Engine;
+  /** Which card was played: the name of its profile. */
+  gpu: string;
+  /** Whether that profile was compared with the card itself. */
+  is_checked: boolean;
+  /** How the program ended. */
+  ended: PhantomEnd;
+  /** What it died of, in its own words; empty when it did not. */
+  error: string;
+  /** The devices. */
+  devices: PhantomDevice[];
+  /** Values that the program read back and that the phantom could not know. */
+  reads: PhantomRead[];
+  /** Calls that the phantom refused. */
+  unsupported: UnsupportedCall[];
+  /** What is assumed or left out, one sentence each. */
+  notes: string[];
+};
+
+export type Bytes = number;
+
+/** A moment of one device. Its JSON is the `at` of a report, which shows the totals beside it. */
+export type Moment = {
+  /** Which it is; `peak`, `oom`, `end` or `time`. */
+  what: At;
+  /** Since the recording began. */
+  seconds: number;
+  /** The step, where there are steps. */
+  step: number | null;
+  /** What the program was doing, where that is known. */
+  phase: string | null;
+  /** The innermost module that was running, where that is known. */
+  module: string | null;
+  /** The request that failed; for `oom` alone. */
   request?: Request;
-}
-export interface DeviceSummary {
-  device: string; name: string; total: number | null; allocations: number; peak: number; at: Moment;
-  reserved: number | null; reserved_peak: number | null; end: number;
-}
-export interface Summary {
-  floodmark: string; header: Header; is_finished: boolean; seconds: number; events: number; allocations: number;
-  steps: number; threads: number; failed_requests: number; devices: DeviceSummary[]; losses: string[];
-}
-export interface TraceCard { id: number; name: string; rank: number | null; revision: number; default_device: string; summary: Summary }
-export interface Traces { floodmark: string; follows: boolean; moments: Record<string, Record<string, number[]>> | null; traces: TraceCard[] }
+};
 
-export interface Levels { seconds: number; allocated: number; active: number | null; reserved: number | null }
-export interface Group { name: string; peak: number }
-export interface Timeline {
-  device: string; by: string; seconds: number; deepest_level: number; columns: number; groups: Group[]; peak: Levels;
-  total: number | null;
-}
-export interface TimelineTile {
-  level: number; tile: number; from: number; to: number; groups: number[][]; allocated: number[];
-  active: number[] | null; reserved: number[] | null; lowest: number[]; events: number[];
-}
-export interface Stretch { name: string; from: number; to: number }
-export interface Marker { seconds: number; kind: "step" | "phase" | "mark" | "oom"; name: string }
-export interface StepSpan { number: number; from: number; to: number }
-export interface Bands { stretches: Stretch[]; markers: Marker[]; steps: StepSpan[]; skipped: number }
-export interface Shape { id: number; category: number; bytes: number; xs: number[]; ys: number[] }
-export interface AllocationTile { level: number; tile: number; from: number; to: number; shapes: Shape[]; categories: string[]; rest: number[] }
-export interface Hit { allocation: number | null; group: number | null }
-export interface Partner { kind: "forward" | "backward"; ids: number[]; frames: Frame[] }
-export interface AllocationCard {
-  id: number; device: string; bytes: number; requested: number | null; address: string; stream: number | string | null;
-  pool: string | number | null; category: string; phase: string | null; step: number | null; module: string | null; op: string | null;
-  name: string | null; frames: Frame[]; backward: boolean; made_seconds: number | null; saved: boolean;
-  freed_seconds: number | null; before_recording: boolean; partner: Partner | null;
-}
+/** How a GPU that is not there is played. */
+export type Engine =
+  | "phantom"
+  | "fake";
 
-export interface Fragmentation {
-  rounding: number; split: number; unusable: number; free: number; pieces: number; largest_free: number; reserved: number; ratio: number;
-}
-export interface FragmentationAt extends Fragmentation { step: number | null; seconds: number }
-export interface FragmentationReport { largest_request: number; at: Fragmentation; over_time: FragmentationAt[] }
-export interface Largest { bytes: number; where: string }
-export interface Row {
-  bytes: number; cumulative: number; count: number; median: number; where: string;
-  file?: string | null; line?: number | null; function?: string | null; module?: string | null; backward?: boolean;
-  frames?: Frame[]; own?: number; depth?: number; class?: string | null; op?: string | null; phase?: string | null;
-  category?: string; largest?: Largest[]; name?: string | null; shape?: string | null; dtype?: string | null;
-  step?: number | null; made_seconds?: number | null; saved?: boolean; freed_seconds?: number | null;
-}
-export interface Report {
-  floodmark: string; format: number; device: string; by: string; at: Moment; allocated: number; active: number | null;
-  reserved: number | null; requested: number | null; losses: string[]; fragmentation?: FragmentationReport;
-  total_rows: number; rows: Row[];
-}
+/** How a program on a phantom ended. */
+export type PhantomEnd =
+  | "unknown"
+  | "done"
+  | "steps"
+  | "out_of_memory"
+  | "failed";
+
+/** A device of a phantom. */
+export type PhantomDevice = {
+  /** Its memory. */
+  capacity: number;
+  /** What the context and the libraries take of it. */
+  context: number;
+  /** The most that was taken from the driver, by torch and by others, without the context. */
+  peak_driver_bytes: number;
+};
+
+/** A value that was read back and was not known. */
+export type PhantomRead = {
+  /** The line that read. */
+  file: string;
+  /** Its number. */
+  line: number;
+  /** The function that it is in. */
+  function: string;
+  /** How often. */
+  count: number;
+  /** What made the value. */
+  op: string;
+  /** What was answered. */
+  answered: string;
+  /** Why it was not known. */
+  why: string;
+};
+
+/** A call that was refused. */
+export type UnsupportedCall = {
+  /** Whose function it is: `cudnn`. */
+  library: string;
+  /** The function. */
+  name: string;
+  /** How often it was called. */
+  count: number;
+};
+
+export type At = "peak" | "oom" | "end" | "time";
+
+/** A request that could not be met. */
+export type Request = {
+  /** What was asked for. */
+  bytes: Bytes;
+  /** The line that asked. */
+  where: string | null;
+};
+
+/** What a picture over time shows: the same for all its tiles. */
+export type Timeline = {
+  /** Of which device. */
+  device: Device;
+  /** What the bands are. */
+  by: TimelineBy;
+  /** How long the recording is. */
+  seconds: number;
+  /** The last level: there a column is a few microseconds. */
+  deepest_level: number;
+  /** How many columns a tile has. */
+  columns: number;
+  /** The bands, those that stood highest first; `other` is the last where there are more. */
+  groups: TimelineGroup[];
+  /** The highest point. */
+  peak: Levels;
+  /** The memory of the device, where known. */
+  total: Bytes | null;
+};
+
+export type TimelineBy = "category" | "module" | "phase" | "line";
+
+/** A band of the picture. */
+export type TimelineGroup = {
+  /** What it is about. */
+  name: string;
+  /** The most that it ever held. */
+  peak: Bytes;
+};
+
+/** The totals of a device right after an event. */
+export type Levels = {
+  /** Since the recording began. */
+  seconds: number;
+  /** torch's total of allocated bytes. */
+  allocated: Bytes;
+  /** torch's total of active bytes; none for the CPU. */
+  active: Bytes | null;
+  /** torch's total of reserved bytes; none for the CPU, and until the trace tells it. */
+  reserved: Bytes | null;
+};
+
+/** A part of the picture. Every list has a number for each column. */
+export type TimelineTile = {
+  /** Its level: there are 2^level tiles on it. */
+  level: number;
+  /** Which it is. */
+  tile: number;
+  /** When it begins, in seconds. */
+  from: number;
+  /** When it ends. */
+  to: number;
+  /** For each band its bytes when most was allocated; they add up to `allocated`. */
+  groups: Bytes[][];
+  /** The most that was allocated. */
+  allocated: Bytes[];
+  /** The most that was active; none for the CPU. */
+  active: Bytes[] | null;
+  /** The most that was reserved, 0 until the trace tells it; none where it never does. */
+  reserved: Bytes[] | null;
+  /** The least that was allocated. */
+  lowest: Bytes[];
+  /** How often memory was handed out, let go of, or asked for in vain. */
+  events: number[];
+};
+
+/** What lies behind a picture over time. */
+export type Bands = {
+  /** What the program did. */
+  stretches: Stretch[];
+  /** Phases that the user named, marks and failed requests. */
+  markers: Marker[];
+  /** The steps. */
+  steps: StepSpan[];
+  /** How many of all these were left out: the shortest stretches and steps, and the last marks. */
+  skipped: number;
+};
+
+/** A part of the recording in which the program did one thing. */
+export type Stretch = {
+  /** `forward`, `backward` or `optimizer`. */
+  name: string;
+  /** When it began, in seconds. */
+  from: number;
+  /** When the next thing began. */
+  to: number;
+};
+
+/** A moment with a name. */
+export type Marker = {
+  /** When. */
+  seconds: number;
+  /** What it was. */
+  kind: MarkerKind;
+  /** Its name, to be shown. */
+  name: string;
+};
+
+/** A step that ended. */
+export type StepSpan = {
+  /** Its number. */
+  number: number;
+  /** When it began, in seconds: when the one before it ended. */
+  from: number;
+  /** When it ended. */
+  to: number;
+};
+
+/** What a moment was: the end of a step, the beginning of a phase, a mark, a failed request. */
+export type MarkerKind =
+  | "step"
+  | "phase"
+  | "mark"
+  | "oom";
+
+/** A part of the picture. */
+export type AllocationTile = {
+  /** Its level: there are 2^level tiles on it. */
+  level: number;
+  /** Which it is. */
+  tile: number;
+  /** When it begins, in seconds. */
+  from: number;
+  /** When it ends. */
+  to: number;
+  /** The largest allocations, in the order in which they were made: the first lies lowest. */
+  shapes: Ribbon[];
+  /** The names of the categories. */
+  categories: string[];
+  /** For each column how high all others lie, below the shapes. */
+  rest: Bytes[];
+};
+
+/** One allocation. */
+export type Ribbon = {
+  /** Which. */
+  id: number;
+  /** Its category: a place in the tile's `categories`. */
+  category: number;
+  /** Its height. */
+  bytes: Bytes;
+  /** When it comes to lie where `ys` says, in seconds; the last is when it ends. */
+  xs: number[];
+  /** Where its lower edge is: one fewer than `xs`. */
+  ys: Bytes[];
+};
+
+/** Who lies there. */
+export type Hit = {
+  /** The allocation; none above the stack, and for bytes that no allocation tells of. */
+  allocation: number | null;
+  /** The band; none above the stack. */
+  group: number | null;
+};
+
+/** The answer. Its JSON is a contract: `format` changes when a field changes its meaning. */
+export type Report = {
+  /** The version of floodmark that answers. */
+  floodmark: string;
+  /** [`FORMAT`]. */
+  format: number;
+  /** Of which device. */
+  device: Device;
+  /** What the rows are. */
+  by: By;
+  /** The moment. */
+  at: Moment;
+  /** torch's total of allocated bytes. */
+  allocated: Bytes;
+  /** torch's total of active bytes: allocated, or still used by a stream; none for the CPU. */
+  active: Bytes | null;
+  /** torch's total of reserved bytes; none for the CPU. */
+  reserved: Bytes | null;
+  /** What the program asked for; none while that is not known of some blocks. */
+  requested: Bytes | null;
+  /** What is missing from the recording. */
+  losses: Losses;
+  /** Memory that is of no use, in a report by segment. */
+  fragmentation?: FragmentationReport;
+  /** How many rows there are, those left out included. */
+  total_rows: number;
+  /** The rows. */
+  rows: Row[];
+};
+
+export type By = "line" | "stack" | "module" | "op" | "phase" | "category" | "tensor" | "step" | "segment";
+
+/** The numbers at the moment of a report, and over time. */
+export type FragmentationReport = {
+  /** The largest request of the recording. */
+  largest_request: Bytes;
+  /** At the moment of the report. */
+  at: Fragmentation;
+  /** When each step ended. */
+  over_time: FragmentationAt[];
+};
+
+/** A row. */
+export type Row = {
+  /** What is allocated. For a module, with the modules inside it. */
+  bytes: Bytes;
+  /** The bytes of this row and those above it, none counted twice. */
+  cumulative: Bytes;
+  /** How many allocations. */
+  count: number;
+  /** The middle one of their sizes; the larger of two. */
+  median: Bytes;
+  /** What the row is about, in words. */
+  where: string;
+} & Detail;
+
+/** The numbers at a moment. */
+export type Fragmentation = {
+  /** Inside blocks, beyond what was asked for. */
+  rounding: Bytes;
+  /** Free pieces of segments that are partly in use. */
+  split: Bytes;
+  /** Free pieces that are smaller than the largest request. */
+  unusable: Bytes;
+  /** All that is free. */
+  free: Bytes;
+  /** In how many pieces. */
+  pieces: number;
+  /** The largest of them. */
+  largest_free: Bytes;
+  /** What is reserved. */
+  reserved: Bytes;
+  /** The part of what is reserved that is not allocated. */
+  ratio: number;
+};
+
+/** The numbers when a step ended, or, without steps, at some time. */
+export type FragmentationAt = {
+  /** The step that ended. */
+  step: number | null;
+  /** When. */
+  seconds: number;
+} & Fragmentation;
+
+/** What a row has beyond its numbers. */
+export type Detail =
+  | {
+      /** The file; none for blocks without a Python frame. */
+      file: string | null;
+      /** The line. */
+      line: number | null;
+      /** The function. */
+      function: string | null;
+      /** The module, where all allocations of the row have the same. */
+      module: string | null;
+      /** Whether the backward pass of this line made them. */
+      backward: boolean;
+    }
+  | {
+      /** Its frames, innermost first. */
+      frames: Frame[];
+      /** The innermost module on it. */
+      module: string | null;
+      /** Whether the backward pass of this stack made them. */
+      backward: boolean;
+    }
+  | {
+      /** What the module made itself, without the modules inside it. */
+      own: Bytes;
+      /** How many modules are around it. */
+      depth: number;
+      /** Its class; none for a container whose `forward` never ran. */
+      class: string | null;
+    }
+  | {
+      /** Its name; none where operators were not recorded. */
+      op: string | null;
+    }
+  | {
+      /** Its name; none for blocks from before the recording. */
+      phase: string | null;
+    }
+  | {
+      /** Its name. */
+      category: string;
+      /** Its three largest allocations. */
+      largest: Largest[];
+    }
+  | {
+      /** Its qualified name. */
+      name: string | null;
+      /** Its shape, as Python prints it. */
+      shape: string | null;
+      /** Its dtype. */
+      dtype: string | null;
+      /** What it is to the program. */
+      category: string;
+      /** The module that made it. */
+      module: string | null;
+      /** The step in which it was made. */
+      step: number | null;
+      /** The phase in which it was made. */
+      phase: string | null;
+      /** When it was made, in seconds since the recording began; none for what was there before. */
+      made_seconds: number | null;
+      /** Whether it was kept for the backward pass. */
+      saved: boolean;
+      /** When it was let go of; none for what was still there at the end. */
+      freed_seconds: number | null;
+    }
+  | {
+      /** Where it begins. */
+      addr: number;
+      /** How long it is. */
+      segment: Bytes;
+      /** Let go of, and still used by a stream. */
+      pending: Bytes;
+      /** Free. */
+      free: Bytes;
+      /** The largest free piece. */
+      largest_free: Bytes;
+      /** A picture: `█` allocated, `▒` pending, `·` free. */
+      picture: string;
+    }
+  | {
+      /** Its number; none for blocks from before the recording. */
+      step: number | null;
+      /** The most that was allocated during it. */
+      peak: Bytes | null;
+      /** What was allocated when it ended. */
+      end: Bytes | null;
+      /** `end` less that of the step before. */
+      growth: number | null;
+      /** What was reserved when it ended; none on the CPU. */
+      reserved: Bytes | null;
+      /** The most that was allocated in each phase of it. */
+      phases: Record<string, Bytes>;
+      /** What its peak was made of, by category. */
+      categories: Record<string, Bytes>;
+    };
+
+/** One frame of a stack. */
+export type Frame = {
+  /** The file. */
+  file: string;
+  /** The line. */
+  line: number;
+  /** The function. */
+  function: string;
+};
+
+/** One of the largest allocations of a category. */
+export type Largest = {
+  /** Its size. */
+  bytes: Bytes;
+  /** Its name where it has one, otherwise the line that made it. */
+  where: string;
+};
+
+/** All that is known of one allocation. */
+export type AllocationCard = {
+  /** Its number in the trace. */
+  id: number;
+  /** Where it lies. */
+  device: Device;
+  /** What the allocator handed out. */
+  bytes: Bytes;
+  /** What the program asked for. */
+  requested: Bytes;
+  /** Its address, as hexadecimal digits after `0x`: too large for a number of JavaScript. */
+  address: string;
+  /** The stream, where known. */
+  stream: string | null;
+  /** The pool, where known. */
+  pool: string | null;
+  /** What it is to the program. */
+  category: string;
+  /** What the program was doing. */
+  phase: string | null;
+  /** The step that made it, where there are steps. */
+  step: number | null;
+  /** The innermost module that was running. */
+  module: string | null;
+  /** The operator, where recorded. */
+  op: string | null;
+  /** The name of its tensor, where known. */
+  name: string | null;
+  /** The shape of its tensor, where known. */
+  shape: string | null;
+  /** The dtype of its tensor, where known. */
+  dtype: string | null;
+  /** The line that made it, in words. */
+  where: string;
+  /** The stack that made it, innermost frame first; for backward, that of the forward operator. */
+  frames: Frame[];
+  /** Whether the backward pass made it. */
+  backward: boolean;
+  /** When it was made; 0 for one from before the recording. */
+  made_seconds: number;
+  /** Whether it was kept for the backward pass. */
+  saved: boolean;
+  /** When the program let go of it; none while it is there. */
+  freed_seconds: number | null;
+  /** Whether it was there when the recording began. */
+  before_recording: boolean;
+  /** What the same operator made in the other direction. */
+  partner: Partner | null;
+};
+
+/** What the operator of an allocation made in the other direction. */
+export type Partner = {
+  /** In which direction: `forward` or `backward`. */
+  kind: PartnerKind;
+  /** The allocations, nearest in time first. */
+  ids: number[];
+  /** The stack of the nearest one, innermost frame first. */
+  frames: Frame[];
+};
+
+/** A direction of an operator. */
+export type PartnerKind =
+  | "forward"
+  | "backward";
+
+/** The answer. */
+export type Steps = {
+  /** Of which device. */
+  device: Device;
+  /** The steps, in order; none where the program had none. */
+  steps: Step[];
+  /** The lines that hold more from step to step; none where there are too few steps to tell. */
+  leaks: Leaks | null;
+  /** Why there are no leaks to be told of. */
+  leaks_missing: string | null;
+};
+
+/** One step. */
+export type Step = {
+  /** Its number, from 0. */
+  number: number;
+  /** When the step before it ended, in seconds; 0 for the first. */
+  from: number;
+  /** When it ended, or the recording did. */
+  to: number;
+  /** The most that was allocated in it. */
+  peak: Bytes;
+  /** When that was first reached. */
+  peak_seconds: number;
+  /** What was allocated when it ended. */
+  end: Bytes;
+  /** How much more that is than at the end of the step before; none for the first. */
+  growth: number | null;
+  /** What was reserved when it ended; none for the CPU. */
+  reserved: Bytes | null;
+  /** How high the level rose in each phase. */
+  phases: PhasePeak[];
+};
+
+/** The answer. Its JSON is a contract, as that of a [`Report`](crate::Report). */
+export type Leaks = {
+  /** The version of floodmark that answers. */
+  floodmark: string;
+  /** [`FORMAT`]. */
+  format: number;
+  /** Of which device. */
+  device: Device;
+  /** How many finished steps were looked at: all but the first. */
+  steps: number;
+  /** How much more is there when the last of them ends than when the first step ended, of all lines. */
+  growth: number;
+  /** What is missing from the recording. */
+  losses: Losses;
+  /** How many suspects there are, those left out included. */
+  total_rows: number;
+  /** The suspects, the one that gains most in a step first. */
+  rows: Leak[];
+};
+
+/** A phase of a step. */
+export type PhasePeak = {
+  /** Its name. */
+  name: string;
+  /** The most that was allocated in it. */
+  peak: Bytes;
+};
+
+/** A line that holds more from step to step. */
+export type Leak = {
+  /** What it gains in a step, on average. */
+  bytes_per_step: Bytes;
+  /** What it gained since it began to grow. */
+  growth: Bytes;
+  /** What it holds when the last finished step ends. */
+  bytes: Bytes;
+  /** How many blocks more it holds since it began to grow. */
+  count: number;
+  /** The first step of the growth. */
+  since: number;
+  /** How many steps there are from that one on. */
+  steps: number;
+  /** In how many of them it grew. */
+  grew: number;
+  /** What most of the bytes are to the program. */
+  category: string;
+  /** The line, in words. */
+  where: string;
+  /** The file; none for blocks without a Python frame. */
+  file: string | null;
+  /** The line. */
+  line: number | null;
+  /** The function. */
+  function: string | null;
+  /** The module, where all that it gained has the same. */
+  module: string | null;
+  /** Whether the backward pass of this line made them. */
+  backward: boolean;
+  /** The stack of the newest block, innermost frame first. */
+  frames: Frame[];
+};
+
+/** The answer. Its JSON is a contract, as that of a [`Report`](crate::Report). */
+export type Diff = {
+  /** The version of floodmark that answers. */
+  floodmark: string;
+  /** [`FORMAT`]. */
+  format: number;
+  /** Of which device. */
+  device: Device;
+  /** What the rows are. */
+  by: By;
+  /** The moments. */
+  at: Both<Moment>;
+  /** torch's totals of allocated bytes at these moments. */
+  allocated: Total;
+  /** torch's totals of active bytes; none for the CPU. */
+  active: Total | null;
+  /** torch's totals of reserved bytes; none for the CPU. */
+  reserved: Total | null;
+  /** The highest totals, whatever the moments are. */
+  peaks: Peaks;
+  /** What is missing from the recordings. */
+  losses: Both<Losses>;
+  /** How many rows are the same in both, in bytes and in count. They are not among the rows. */
+  unchanged_rows: number;
+  /** How many rows changed, those left out included. */
+  total_rows: number;
+  /** The rows that changed, the largest change first. */
+  rows: DiffRow[];
+};
+
+/** Something of both traces. */
+export type Both<T> = {
+  /** In the first trace. */
+  a: T;
+  /** In the second one. */
+  b: T;
+};
+
+/** A number of bytes in both traces. */
+export type Total = {
+  /** In the first trace. */
+  a: Bytes;
+  /** In the second one. */
+  b: Bytes;
+  /** `b` less `a`. */
+  change: number;
+  /** The same in percent of `a`; none where `a` is nothing. */
+  percent: number | null;
+};
+
+/** The highest totals of both recordings, each at its own moment. */
+export type Peaks = {
+  /** The most that was allocated. */
+  allocated: Total;
+  /** The most that was reserved; none for the CPU. */
+  reserved: Total | null;
+};
+
+/** A row. */
+export type DiffRow = {
+  /** `b` less `a`. */
+  change: number;
+  /** What is allocated in the first trace. */
+  a: Bytes;
+  /** What is allocated in the second one. */
+  b: Bytes;
+  /** How many allocations in the first trace. */
+  count_a: number;
+  /** How many in the second one. */
+  count_b: number;
+  /** What the row is about, in words. */
+  where: string;
+} & DiffDetail;
+
+/** What a row has beyond its numbers: of the second trace, or of the first where the second lacks it. */
+export type DiffDetail =
+  | {
+      /** The file; none for blocks without a Python frame. */
+      file: string | null;
+      /** The line. */
+      line: number | null;
+      /** The function. */
+      function: string | null;
+      /** Whether the backward pass of this line made them. */
+      backward: boolean;
+    }
+  | {
+      /** Its frames, innermost first. */
+      frames: Frame[];
+      /** Whether the backward pass of this stack made them. */
+      backward: boolean;
+    }
+  | {
+      /** The qualified name. */
+      name: string | null;
+      /** The shape, as Python prints it. */
+      shape: string | null;
+      /** The dtype. */
+      dtype: string | null;
+      /** What they are to the program. */
+      category: string;
+    }
+  | {
+    };
+
+/** The answer. */
+export type Ranks = {
+  /** Every device of every recording; the CPU only where nothing else was used. */
+  ranks: Rank[];
+  /** The middle one of the peaks, the larger of two; none where there is nothing. */
+  median: Bytes | null;
+};
+
+/** One device of one recording. */
+export type Rank = {
+  /** Which recording, counted from 0. */
+  trace: number;
+  /** Its rank, where known. */
+  rank: number | null;
+  /** Its name. */
+  name: string;
+  /** The device. */
+  device: Device;
+  /** The most that was allocated. */
+  peak: Bytes;
+  /** The most that was reserved; none for the CPU. */
+  reserved_peak: Bytes | null;
+  /** What was allocated at the end. */
+  end: Bytes;
+  /** Whether its peak stands out among the others. */
+  is_outlier: boolean;
+};
+
+/** The answer. Its JSON is a contract, as that of a [`Report`](crate::Report). */
+export type AdviceReport = {
+  /** The version of floodmark that answers. */
+  floodmark: string;
+  /** [`FORMAT`]. */
+  format: number;
+  /** Of which device. */
+  device: Device;
+  /** The most that was allocated; where a request failed, what it would have been had it been met. */
+  peak_allocated: Bytes;
+  /** The most that was reserved, in the same way; none without a caching allocator. */
+  peak_reserved: Bytes | null;
+  /** How many requests failed in the recording. */
+  failed_requests: number;
+  /** Whether the simulation comes to what was recorded; none when nothing could be simulated. */
+  is_reproduced: boolean | null;
+  /** What was looked into and is in order, or could not be. */
+  notes: string[];
+  /** What to change, that which saves most first. */
+  advice: Advice[];
+  /** What is missing from the recording. */
+  losses: Losses;
+};
+
+/** One thing to change. */
+export type Advice = {
+  /** What it is about. */
+  kind: AdviceKind;
+  /** What is the matter. */
+  finding: string;
+  /** What to do. */
+  change: string;
+  /** How much less would be allocated at the peak. */
+  saves_allocated: Bytes;
+  /** How much less would be reserved at most; none without a caching allocator. */
+  saves_reserved: Bytes | null;
+  /** The peak of what would be allocated. */
+  peak_allocated: Bytes;
+  /** The most that would be reserved. */
+  peak_reserved: Bytes | null;
+};
+
+/** What an advice is about. */
+export type AdviceKind =
+  | "allocator_settings"
+  | "leak"
+  | "idle"
+  | "stale_gradients"
+  | "optimizer_temporaries";
+
+/** The answer. Its JSON is a contract, as that of a [`Report`](crate::Report). */
+export type Simulation = {
+  /** The version of floodmark that answers. */
+  floodmark: string;
+  /** [`FORMAT`]. */
+  format: number;
+  /** Of which device. */
+  device: Device;
+  /** Whose rules. */
+  torch: TorchVersion;
+  /** What was recorded. */
+  recorded: RecordedRun;
+  /** Whether the rules come to what was recorded, under its own settings. */
+  is_reproduced: boolean;
+  /** What would have been. */
+  runs: SimulatedRun[];
+  /** The best of them, where several were asked for: none fails, then the least that is reserved. */
+  best: number | null;
+  /** What is missing from the recording. */
+  losses: Losses;
+};
+
+export type TorchVersion = string;
+
+/** What was recorded. */
+export type RecordedRun = {
+  /** `PYTORCH_CUDA_ALLOC_CONF`. */
+  alloc_conf: string;
+  /** How much could be reserved, where the recording shows it. */
+  memory: Bytes | null;
+  /** The most that was allocated. */
+  peak_allocated: Bytes;
+  /** The most that was reserved. */
+  peak_reserved: Bytes;
+  /** How often memory was given back to make room. */
+  retries: number;
+  /** The first request that failed. */
+  oom: FailedRequest | null;
+};
+
+/** What would have been. */
+export type SimulatedRun = {
+  /** `PYTORCH_CUDA_ALLOC_CONF`. */
+  alloc_conf: string;
+  /** How much could be reserved; none for as much as it takes. */
+  memory: Bytes | null;
+  /** The most that would have been allocated. */
+  peak_allocated: Bytes;
+  /** The most that would have been reserved. */
+  peak_reserved: Bytes;
+  /** `peak_reserved` less `peak_allocated`. */
+  waste: Bytes;
+  /** How often memory would have been given back to make room. */
+  retries: number;
+  /** The first request that would have failed; the figures end there. */
+  oom: FailedRequest | null;
+};
+
+/** A request that could not be met. */
+export type FailedRequest = {
+  /** The number of the event that asked. */
+  event: number;
+  /** When, in seconds since the recording began. */
+  seconds: number;
+  /** What it asked for. */
+  requested: Bytes;
+};
+
+/** What the page is told. */
+export type Problem = {
+  /** What is wrong. */
+  error: string;
+  /** What to do about it. */
+  hint: string | null;
+};
+
+/** There is more of a trace. */
+export type Grown = {
+  /** Which, from 0. */
+  trace: number;
+  /** Its revision, as `traces` has it. */
+  revision: number;
+  /** How many events it has. */
+  events: number;
+  /** How long it is. */
+  seconds: number;
+  /** Whether its end was written: it grows no more. */
+  is_finished: boolean;
+};
+
+/** No trace grows any more. */
+export type Ended = {
+  /** How many there are. */
+  traces: number;
+};
+
 export interface IcicleNode { name: string; file: string | null; line: number | null; bytes: number; own: number; count: number; children: IcicleNode[] }
 export interface Icicle { at: Moment; total: number; root: IcicleNode }
 
@@ -77,15 +1045,6 @@ export interface Segment { address: string; bytes: number; pool: string | number
 export interface Segments {
   at: Moment; totals: Levels; segments: Segment[]; categories: string[]; fragmentation: FragmentationReport; skipped: number;
 }
-export interface PhasePeak { name: string; peak: number }
-export interface Step { number: number; from: number; to: number; peak: number; end: number; growth: number; phases: PhasePeak[] }
-export interface Leak {
-  bytes_per_step: number; growth: number; bytes: number; count: number; since: number; steps: number; grew: number;
-  category: string; where: string; file: string | null; line: number | null; function: string | null; module: string | null;
-  backward: boolean; frames: Frame[];
-}
-export interface Leaks { floodmark: string; format: number; device: string; steps: number; growth: number; losses: string[]; total_rows: number; rows: Leak[] }
-export interface Steps { steps: Step[]; leaks: Leaks }
 export interface LifetimeTensor {
   id: number; name: string | null; bytes: number; category: string; phase: string | null; made: number; saved: boolean;
   kept_until: number | null; freed: number | null;
@@ -93,32 +1052,3 @@ export interface LifetimeTensor {
 export interface LifetimeRow { module: string; tensors: LifetimeTensor[] }
 export interface LeftOut { count: number; bytes: number }
 export interface Lifetimes { rows: LifetimeRow[]; left_out: LeftOut }
-
-export interface Total { a: number; b: number; change: number; percent: number | null }
-export interface DiffRow { change: number; a: number; b: number; count_a: number; count_b: number; where: string }
-export interface Diff {
-  floodmark: string; format: number; device: string; by: string; at: { a: Moment; b: Moment }; allocated: Total; active: Total | null;
-  reserved: Total | null; peaks: { allocated: Total; reserved: Total | null }; losses: { a: string[]; b: string[] };
-  unchanged_rows: number; total_rows: number; rows: DiffRow[];
-}
-export interface Rank { trace: number; rank: number | null; name: string; device: string; peak: number; reserved_peak: number | null; end: number; is_outlier: boolean }
-export interface Ranks { ranks: Rank[]; median: number }
-export interface Advice {
-  kind: string; finding: string; change: string; saves_allocated: number; saves_reserved: number | null;
-  peak_allocated: number; peak_reserved: number | null;
-}
-export interface AdviceReport {
-  floodmark: string; format: number; device: string; peak_allocated: number; peak_reserved: number | null; failed_requests: number;
-  is_reproduced: boolean | null; notes: string[]; advice: Advice[]; losses: string[];
-}
-export interface FailedRequest { event: number; seconds: number; requested: number }
-export interface SimulatedRun {
-  alloc_conf: string; memory: number | null; peak_allocated: number; peak_reserved: number; waste: number; retries: number; oom: FailedRequest | null;
-}
-export interface RecordedRun { alloc_conf: string; memory: number | null; peak_allocated: number; peak_reserved: number; retries: number; oom: FailedRequest | null }
-export interface Simulation {
-  floodmark: string; format: number; device: string; torch: string; recorded: RecordedRun; is_reproduced: boolean;
-  runs: SimulatedRun[]; best: number | null; losses: string[];
-}
-export interface Grown { trace: number; revision: number; events: number; seconds: number }
-export interface Problem { error: string; hint: string | null }

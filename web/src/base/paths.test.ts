@@ -26,6 +26,9 @@ it("nothing in common is nothing to lose", () => {
 });
 
 it("a long name keeps its end", () => {
-  expect(nameTail("transformer.h.11.mlp.c_proj", 12)).toBe("….mlp.c_proj");
+  expect(nameTail("transformer.h.11.mlp.c_proj", 14)).toBe("….mlp.c_proj");
+  expect(nameTail("transformers/models/gpt2/modeling_gpt2.py:224 (forward)", 20)).toBe(
+    "…/modeling_gpt2.py:224 (forward)",
+  );
   expect(nameTail("short", 12)).toBe("short");
 });

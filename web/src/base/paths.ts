@@ -15,10 +15,17 @@ export function pathTail(text: string, parts = 2): string {
   return pieces.length <= parts ? shortPath(text) : `…/${pieces.slice(-parts).join("/")}`;
 }
 
-/** The end of a long name, which tells more than its beginning: of a path, of a module in modules. */
+/**
+ * A name in about so many letters. Of a path the folders go first, of a module in modules the outer ones: the end
+ * tells more than the beginning. What is still too long is left to whoever shows it.
+ */
 export function nameTail(text: string, letters: number): string {
   const short = shortPath(text);
-  return short.length <= letters ? short : `…${short.slice(short.length - letters + 1)}`;
+  if (short.length <= letters) return short;
+  const mark = short.includes("/") ? "/" : ".";
+  const parts = short.split(mark);
+  while (parts.length > 1 && parts.join(mark).length + 2 > letters) parts.shift();
+  return `…${mark}${parts.join(mark)}`;
 }
 
 /**

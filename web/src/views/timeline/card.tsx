@@ -122,7 +122,7 @@ function Line({ frames }: { frames: readonly Frame[] }) {
 }
 
 function isLibrary(frame: Frame): boolean {
-  return shortPath(frame.file) !== frame.file || frame.file.startsWith("<");
+  return /(^|\/)(site|dist)-packages\//.test(frame.file) || frame.file.startsWith("<");
 }
 
 function Partner({ partner }: { partner: NonNullable<AllocationCard["partner"]> }) {

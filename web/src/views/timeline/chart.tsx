@@ -17,14 +17,17 @@ import { drawLive, drawSaved, type Frame, levelOf, SAVED_HEAD } from "./frame";
 import { useGestures } from "./gestures";
 import { useHover } from "./hover";
 import { layout } from "./layout";
+import { highestInside } from "./look_up";
 import { onPress } from "./press";
 import {
   bands,
   brushed,
   chosen,
   cursorSeconds,
+  fits,
   hidden,
   highest,
+  highestInWindow,
   isRibbons,
   lines,
   pointed,
@@ -42,6 +45,7 @@ export function Chart({ about, timeline }: { about: Subject; timeline: Timeline 
   const read = () => frameOf({ about, timeline, size, stacks, ribbons });
   useFrames(canvas, read);
   useHover(canvas, read);
+  useFit(read);
   const gestures = useGestures(
     canvas,
     (seconds, bytes) => void onPress(read(), about, seconds, bytes),
@@ -137,6 +141,40 @@ function useFrames(
     }),
   );
 }
+
+/** Keeps the height to what is in the window; not while it moves, or every tile would be painted anew in every frame. */
+function useFit(read: () => Frame): void {
+  const latest = useRef(read);
+  latest.current = read;
+  useEffect(() => {
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const stop = effect(() => {
+      if (!fits.value) return;
+      const frame = latest.current();
+      clearTimeout(timer);
+      timer = setTimeout(() => {
+        const { plot } = layout(frame.size, frame.bands);
+        const kinds = (["allocated", "active", "reserved"] as const).filter(
+          (kind) => kind === "allocated" || (frame.lines[kind] && !frame.ribbons),
+        );
+        highestInWindow.value = highestInside(
+          frame.stacks.now,
+          levelOf(frame, plot.width),
+          frame.seconds,
+          frame.window,
+          kinds,
+        );
+      }, REST_MILLIS);
+    });
+    return () => {
+      clearTimeout(timer);
+      stop();
+    };
+  }, []);
+}
+
+/** A window that has not moved for so long rests. */
+const REST_MILLIS = 200;
 
 function askForTiles(frame: Frame): void {
   const { plot } = layout(frame.size, frame.bands);

@@ -282,7 +282,7 @@ function drawChosen(pen: Pen, plot: Box, frame: Frame, card: AllocationCard): vo
   const { inks } = frame;
   const from = x(card.made_seconds ?? 0);
   const to = Math.max(from + 2, x(card.freed_seconds ?? frame.seconds));
-  pen.rect(from, plot.y, to - from, plot.height, `${inks.accent}1f`);
+  pen.rect(from, plot.y, to - from, plot.height, `${inks.accent}12`);
   for (const edge of [from, to]) {
     pen.line([edge, plot.y, edge, plot.y + plot.height], { stroke: inks.accent, dash: [4, 3] });
   }

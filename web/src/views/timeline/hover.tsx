@@ -2,7 +2,7 @@
 
 import { effect } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
-import type { Shape } from "../../api/types.gen";
+import type { Ribbon as Shape } from "../../api/types.gen";
 import { formatBytes, formatShare } from "../../base/bytes";
 import { groupColour } from "../../base/colours";
 import { nameTail, shortener } from "../../base/paths";

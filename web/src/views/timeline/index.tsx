@@ -15,7 +15,15 @@ import { ChosenCard } from "./card";
 import { Chart } from "./chart";
 import { RIGHT } from "./layout";
 import { Legend, Lines } from "./side";
-import { bands, choose, cursorSeconds, reservedPeak, stackedBy, timeline } from "./state";
+import {
+  bands,
+  choose,
+  cursorSeconds,
+  reservedPeak,
+  stackedBy,
+  timeline,
+  toggleFit,
+} from "./state";
 import "./timeline.css";
 import { goTo, isWhole, move, pan, shown, toEdge, zoom } from "./window";
 
@@ -121,6 +129,7 @@ function useTimelineKeys(): void {
     { keys: ["Home"], says: "To the beginning", run: () => toEdge("start") },
     { keys: ["End"], says: "To the end", run: () => toEdge("end") },
     { keys: ["0"], says: "The whole recording", run: () => goTo(null) },
+    { keys: ["f"], says: "As high as what is in the window", run: toggleFit },
     { keys: ["p"], says: "Cursor to the peak", run: () => go({ at: null }, { replaces: true }) },
     {
       keys: ["e"],

@@ -94,3 +94,25 @@ export function highestIn(tile: TimelineTile, from: number, to: number, whole: n
   }
   return Math.min(whole, tile.from + (best + 1) * width);
 }
+
+/** The most bytes of these kinds in a window, as far as its tiles are there. */
+export function highestInside(
+  store: TileStore<"timeline/tile">,
+  level: number,
+  whole: number,
+  window: { readonly from: number; readonly to: number },
+  kinds: readonly ("allocated" | "active" | "reserved")[],
+): number | null {
+  let most: number | null = null;
+  for (const name of tilesIn(level, whole, window.from, window.to)) {
+    const tile = store.around(name);
+    if (!tile) continue;
+    const columns = tile.allocated.length;
+    const first = columnAt(tile, columns, window.from);
+    const last = columnAt(tile, columns, window.to);
+    for (const kind of kinds) {
+      for (let at = first; at <= last; at += 1) most = Math.max(most ?? 0, tile[kind]?.[at] ?? 0);
+    }
+  }
+  return most;
+}

@@ -1,6 +1,6 @@
 // A ribbon for each allocation, as high as it is large: which block lay where in the pile, and for how long.
 
-import type { AllocationTile, Shape } from "../../api/types.gen";
+import type { AllocationTile, Ribbon } from "../../api/types.gen";
 import { groupColour, type Inks } from "../../base/colours";
 import type { Pen } from "../../render/pen";
 import { remember, type TileImage } from "../../render/tile_image";
@@ -83,7 +83,7 @@ function eachPiece(tile: AllocationTile, look: RibbonLook, draw: (piece: Piece) 
 
 /** The stretches of time in which a shape lies at one height. */
 export function eachStretch(
-  shape: Shape,
+  shape: Ribbon,
   take: (from: number, to: number, low: number) => void,
 ): void {
   for (let at = 0; at + 1 < shape.xs.length; at += 1) {
@@ -92,8 +92,8 @@ export function eachStretch(
 }
 
 /** The allocation at a point of the picture; null where none is shown on its own. */
-export function shapeAt(tile: AllocationTile, seconds: number, bytes: number): Shape | null {
-  let found: Shape | null = null;
+export function shapeAt(tile: AllocationTile, seconds: number, bytes: number): Ribbon | null {
+  let found: Ribbon | null = null;
   for (const shape of tile.shapes) {
     eachStretch(shape, (from, to, low) => {
       if (seconds >= from && seconds <= to && bytes >= low && bytes < low + shape.bytes)

@@ -6,12 +6,14 @@ import { groupColour } from "../../base/colours";
 import { nameTail, shortener } from "../../base/paths";
 import { inks } from "../../model/theme";
 import {
+  fits,
   hidden,
   isRibbons,
   type LineName,
   lines,
   onlyGroup,
   stackedBy,
+  toggleFit,
   toggleGroup,
   toggleLine,
 } from "./state";
@@ -56,9 +58,9 @@ const LINES: readonly (readonly [LineName, string])[] = [
 export function Lines({ timeline }: { timeline: Timeline }) {
   const colours = inks.value;
   const isThere: Record<LineName, boolean> = {
-    allocated: true,
-    active: timeline.peak.active !== null,
-    reserved: timeline.peak.reserved !== null,
+    allocated: !isRibbons.value,
+    active: !isRibbons.value && timeline.peak.active !== null,
+    reserved: !isRibbons.value && timeline.peak.reserved !== null,
     capacity: timeline.total !== null,
   };
   return (
@@ -77,6 +79,10 @@ export function Lines({ timeline }: { timeline: Timeline }) {
           {title}
         </label>
       ))}
+      <label title="As high as what is in the window (f)">
+        <input type="checkbox" checked={fits.value} onChange={toggleFit} />
+        Fit height
+      </label>
     </fieldset>
   );
 }

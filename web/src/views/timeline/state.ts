@@ -67,10 +67,21 @@ export const cursorSeconds = computed<number | null>(() => {
   return timeline.value?.peak.seconds ?? null;
 });
 
+/** Whether the picture is as high as what is in the window, not as the whole recording. */
+const fit = field("fit");
+export const fits = computed(() => fit.value === "1");
+export function toggleFit(): void {
+  go({ fit: fits.peek() ? null : 1 }, { replaces: true });
+}
+/** The most in the window, once it rests. */
+export const highestInWindow = signal<number | null>(null);
+
 /** The bytes at the upper edge of the picture. */
 export const highest = computed<number>(() => {
   const known = timeline.value;
   if (!known) return 1;
+  if (fits.value && highestInWindow.value !== null)
+    return Math.max(1, highestInWindow.value) * 1.05;
   const on = lines.value;
   const peaks = [known.peak.allocated];
   if (on.active) peaks.push(known.peak.active ?? 0);
