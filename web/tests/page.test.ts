@@ -5,7 +5,10 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { field, idle, launch, open, range, type Watched } from "./browser";
 import { repository, type Served, serve } from "./program";
 
-const FIXTURES = ["fixtures/recordings/steps.flood", "fixtures/zoo/neumf.pickle.gz"];
+const FIXTURES = [
+  "fixtures/recordings/zoo/resnet18_fp32.pickle.gz",
+  "fixtures/recordings/allocator/default-oom.pickle.gz",
+];
 
 let browser: Browser;
 beforeAll(async () => {
@@ -106,6 +109,7 @@ describe.each(FIXTURES)("%s", (fixture) => {
   });
 
   it("lists its keys, and closes the list", async () => {
+    await page.keyboard.press("Escape");
     await page.keyboard.press("?");
     await page.getByRole("dialog").getByText("These keys").waitFor();
     await page.keyboard.press("Escape");
@@ -119,9 +123,7 @@ describe.each(FIXTURES)("%s", (fixture) => {
 
 it("moves nothing while it loads", async () => {
   const served = await serve(repository(FIXTURES[0] ?? ""));
-  const { page } = await open(browser, "about:blank").catch(async () => ({
-    page: await browser.newPage(),
-  }));
+  const page = await browser.newPage({ viewport: { width: 1280, height: 720 } });
   await page.addInitScript(() => {
     const shifts: number[] = [];
     Object.assign(globalThis, { shifts });

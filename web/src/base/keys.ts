@@ -33,6 +33,8 @@ export function listen(group: KeyGroup): () => void {
 export function press(event: KeyboardEvent): boolean {
   if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return false;
   if (isTyping(event.target, event.key)) return false;
+  // Out of a box again, so that keys are keys.
+  if (event.key === "Escape" && event.target instanceof HTMLInputElement) event.target.blur();
   const name = event.shiftKey && event.key.length > 1 ? `Shift+${event.key}` : event.key;
   for (const group of [...keyGroups.peek()].reverse()) {
     const key = group.keys.find((one) => one.keys.includes(name));

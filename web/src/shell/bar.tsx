@@ -9,14 +9,15 @@ import type { View } from "../views/view";
 import { helpIsOpen } from "./help";
 import { shownView, shownViews } from "./views";
 
-export function Bar() {
+/** Tabs come with the list of recordings, which decides which there are. */
+export function Bar({ isLoaded }: { isLoaded: boolean }) {
   return (
     <header class="top-bar">
       <span class="brand">
         <Mark />
         floodmark
       </span>
-      <Tabs />
+      {isLoaded && <Tabs />}
       <span class="gap" />
       <Groupings view={shownView.value} />
       <Choosers />

@@ -20,15 +20,13 @@ export function Page() {
   useEffect(() => {
     document.title = [view.title, card.value?.name, "floodmark"].filter(Boolean).join(" · ");
   });
+  // What is shown before and after the list of recordings has come are different elements: nothing moves.
+  const isLoaded = traces.value !== null || failure.value !== null;
   return (
-    <div
-      class="page"
-      data-idle={String(idle.value && (traces.value !== null || failure.value !== null))}
-      data-view={view.name}
-    >
-      <Bar />
+    <div class="page" data-idle={String(idle.value && isLoaded)} data-view={view.name}>
+      <Bar isLoaded={isLoaded} />
       <Losses />
-      <main>
+      <main key={String(isLoaded)}>
         <div id="view" role="tabpanel" aria-labelledby={`tab-${view.name}`}>
           <Shown />
         </div>

@@ -3,7 +3,7 @@
 import { useEffect } from "preact/hooks";
 import type { AllocationCard, Frame } from "../../api/types.gen";
 import { formatBytes } from "../../base/bytes";
-import { pathTail, shortPath } from "../../base/paths";
+import { pathTail } from "../../base/paths";
 import { formatDuration, formatSeconds } from "../../base/seconds";
 import { subject } from "../../model/recording";
 import { useAnswer } from "../../model/use_answer";
