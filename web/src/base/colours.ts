@@ -124,12 +124,16 @@ const CATEGORIES: Readonly<Record<string, number>> = {
   workspace: 9,
 };
 
+/** So have the phases that every training has. */
+const PHASES: Readonly<Record<string, number>> = { forward: 1, backward: 5, optimizer: 6 };
+
 /** The colour of a group: by its name where it is a category, else by its place in the order. */
 export function groupColour(inks: Inks, name: string, place: number): string {
   if (name === "other") return inks.rest;
   if (name === "before recording") return inks.before;
-  const category = Object.hasOwn(CATEGORIES, name) ? CATEGORIES[name] : undefined;
-  return inks.groups[(category ?? place) % inks.groups.length] ?? inks.rest;
+  if (name === "outside") return inks.rest;
+  const known = [CATEGORIES, PHASES].find((names) => Object.hasOwn(names, name))?.[name];
+  return inks.groups[(known ?? place) % inks.groups.length] ?? inks.rest;
 }
 
 /** The darker or lighter of two that can be read on a colour. */

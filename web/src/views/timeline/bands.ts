@@ -1,8 +1,7 @@
 // Steps, phases and marks above the picture. A name is shown where there is room for it, never over another.
 
 import type { Bands, Marker } from "../../api/types.gen";
-import type { Inks } from "../../base/colours";
-import { readableOn } from "../../base/colours";
+import { groupColour, type Inks, readableOn } from "../../base/colours";
 import { type Box, toPixel } from "../../render/axes";
 import type { Window } from "../../render/blit";
 import { fitted, type Pen } from "../../render/pen";
@@ -15,11 +14,11 @@ interface Band {
   readonly fill: string;
 }
 
+/** The place in the order of colours that phases with other names take. */
+const OTHER_PHASES = 3;
+
 /** A name that does not fit is cut to no less than so many letters. */
 const LEAST_CUT = 8;
-
-/** Phases that torch has; others take colours in the order in which they come. */
-const PHASES: Readonly<Record<string, number>> = { forward: 1, backward: 5, optimizer: 6 };
 
 export function drawBands(pen: Pen, at: Layout, bands: Bands, window: Window, inks: Inks): void {
   if (at.steps.height > 0) {
@@ -37,16 +36,11 @@ export function drawBands(pen: Pen, at: Layout, bands: Bands, window: Window, in
     drawRow(
       pen,
       at.phases,
-      shown.map((one) => ({ ...one, fill: phaseColour(inks, one.name) })),
+      shown.map((one) => ({ ...one, fill: groupColour(inks, one.name, OTHER_PHASES) })),
       window,
     );
   }
   if (at.marks.height > 0) drawMarks(pen, at, bands.markers, window, inks);
-}
-
-export function phaseColour(inks: Inks, name: string): string {
-  const known = Object.hasOwn(PHASES, name) ? PHASES[name] : undefined;
-  return inks.groups[known ?? 3] ?? inks.rest;
 }
 
 function drawRow(pen: Pen, box: Box, bands: readonly Band[], window: Window): void {
@@ -84,31 +78,38 @@ function drawMarks(
   inks: Inks,
 ): void {
   const { marks, plot } = at;
+  const right = marks.x + marks.width;
   const scale = { ...window, start: marks.x, length: marks.width };
-  let free = Number.NEGATIVE_INFINITY;
+  const shown = markers.filter(
+    (one) => one.kind !== "step" && one.seconds >= window.from && one.seconds <= window.to,
+  );
+  const xs = shown.map((one) => Math.round(toPixel(scale, one.seconds)) + 0.5);
   let lineAt = Number.NEGATIVE_INFINITY;
+  let textEnd = Number.NEGATIVE_INFINITY;
   pen.clipped(marks.x, marks.y, marks.width, plot.y + plot.height - marks.y, () => {
-    for (const marker of markers) {
-      if (marker.kind === "step" || marker.seconds < window.from || marker.seconds > window.to)
-        continue;
-      const x = Math.round(toPixel(scale, marker.seconds)) + 0.5;
-      const fill = marker.kind === "oom" ? inks.alarm : inks.quiet;
-      if (x > lineAt)
+    shown.forEach((marker, place) => {
+      const x = xs[place] ?? 0;
+      const isOom = marker.kind === "oom";
+      const fill = isOom ? inks.alarm : inks.quiet;
+      if (x > lineAt || isOom)
         pen.line([x, marks.y, x, plot.y + plot.height], {
           stroke: fill,
-          dash: marker.kind === "oom" ? [] : [2, 3],
+          dash: isOom ? [] : [2, 3],
         });
       lineAt = x;
-      if (x + 4 < free) continue;
-      const name = fitted(pen, marker.name, 160, 11);
-      pen.text(x + 4, marks.y + marks.height / 2, name, {
-        fill,
-        baseline: "middle",
-        size: 11,
-        isBold: marker.kind === "oom",
-      });
-      free = x + 4 + pen.measure(name, 11) + 10;
-    }
+      const style = { fill, baseline: "middle", size: 11, isBold: isOom } as const;
+      const y = marks.y + marks.height / 2;
+      const room = Math.min(160, (xs[place + 1] ?? right) - x - 8);
+      const name = fitted(pen, marker.name, room, 11);
+      if (name === marker.name || name.length > LEAST_CUT) {
+        pen.text(x + 4, y, name, style);
+        textEnd = x + 4 + pen.measure(name, 11, isOom);
+      } else if (isOom && x - 4 - pen.measure(marker.name, 11, true) > textEnd) {
+        // That it ran out of memory must be read, also at the very end.
+        pen.text(x - 4, y, marker.name, { ...style, align: "end" });
+        textEnd = x;
+      }
+    });
   });
 }
 
