@@ -136,6 +136,11 @@ export function groupColour(inks: Inks, name: string, place: number): string {
   return inks.groups[(known ?? place) % inks.groups.length] ?? inks.rest;
 }
 
+/** The colour of a phase; those with names of their own share one. */
+export function phaseColour(inks: Inks, name: string): string {
+  return groupColour(inks, name, 3);
+}
+
 /** The darker or lighter of two that can be read on a colour. */
 export function readableOn(colour: string): string {
   return contrast(colour, "#ffffff") >= contrast(colour, "#10161d") ? "#ffffff" : "#10161d";

@@ -16,6 +16,8 @@ export interface PictureProps {
   readonly label: string;
   readonly draw: Draw;
   readonly class?: string;
+  /** Where its menu is elsewhere (`SaveMenu`). */
+  readonly hasNoMenu?: boolean;
   readonly canvasRef?: Ref<HTMLCanvasElement>;
   /** Keyboard and pointer, on the canvas itself. */
   readonly on?: PictureHandlers;
@@ -57,7 +59,7 @@ export function Picture(props: PictureProps) {
         aria-label={props.label}
         {...props.on}
       />
-      <SaveMenu drawing={drawing} />
+      {!props.hasNoMenu && <SaveMenu drawing={drawing} />}
       {props.children}
     </figure>
   );
@@ -104,19 +106,13 @@ function useDrawn(
   });
 }
 
-/** Save or copy a picture. */
-export function SaveMenu({ drawing }: { drawing: Drawing }) {
+/** Save or copy a picture; a function is asked for it when it is wanted. */
+export function SaveMenu({ drawing }: { drawing: Drawing | (() => Drawing) }) {
   const menu = useRef<HTMLDetailsElement>(null);
   const close = () => menu.current?.removeAttribute("open");
-  const run = (work: () => Promise<void> | void) => async () => {
+  const run = (work: (now: Drawing) => Promise<void> | void) => async () => {
     close();
-    await work();
-  };
-  const png = async () => download(`${drawing.name}.png`, await pngOf(drawing));
-  const svg = () =>
-    download(`${drawing.name}.svg`, new Blob([svgOf(drawing)], { type: "image/svg+xml" }));
-  const copy = async () => {
-    if (!(await copyPng(drawing))) await png();
+    await work(typeof drawing === "function" ? drawing() : drawing);
   };
   return (
     <details
@@ -126,20 +122,40 @@ export function SaveMenu({ drawing }: { drawing: Drawing }) {
         if (!menu.current?.contains(event.relatedTarget as Node | null)) close();
       }}
     >
-      <summary title="Save this picture" aria-label={`Save picture: ${drawing.name}`}>
-        ⤓
+      <summary title="Save this picture" aria-label="Save this picture">
+        <svg width="14" height="14" viewBox="0 0 14 14" aria-hidden="true">
+          <path
+            d="M7 1v8M3.500 5.500 7 9l3.500-3.500M1.500 12.500h11"
+            fill="none"
+            stroke="currentColor"
+            stroke-width="1.4"
+          />
+        </svg>
       </summary>
       <div class="menu">
         <button type="button" onClick={run(copy)}>
           Copy as PNG
         </button>
-        <button type="button" onClick={run(png)}>
+        <button type="button" onClick={run(savePng)}>
           Save as PNG
         </button>
-        <button type="button" onClick={run(svg)}>
+        <button type="button" onClick={run(saveSvg)}>
           Save as SVG
         </button>
       </div>
     </details>
   );
+}
+
+async function savePng(drawing: Drawing): Promise<void> {
+  download(`${drawing.name}.png`, await pngOf(drawing));
+}
+
+function saveSvg(drawing: Drawing): void {
+  download(`${drawing.name}.svg`, new Blob([svgOf(drawing)], { type: "image/svg+xml" }));
+}
+
+/** Onto the clipboard, or into a file where there is none. */
+async function copy(drawing: Drawing): Promise<void> {
+  if (!(await copyPng(drawing))) await savePng(drawing);
 }

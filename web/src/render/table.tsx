@@ -190,7 +190,7 @@ function Line<R>({ row, index, table }: { row: R; index: number; table: BodyProp
         <td key={column.name} class={column.isNumber ? "number" : ""} title={column.hint?.(row)}>
           {column.bar && (
             <i
-              class="bar"
+              class="cell-bar"
               style={{ width: `${100 * Math.min(1, Math.max(0, column.bar(row)))}%` }}
             />
           )}

@@ -112,7 +112,8 @@ function Where({ row, by, shorten }: { row: Row; by: string; shorten: Shorten })
   if (by === "module") {
     return (
       <span style={{ paddingLeft: `${(more.depth ?? 0) * 14}px` }}>
-        {row.where} <span class="quiet">{more.class}</span>
+        {(more.depth ?? 0) > 0 ? row.where.split(".").pop() : row.where}{" "}
+        <span class="quiet">{more.class}</span>
       </span>
     );
   }

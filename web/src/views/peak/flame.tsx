@@ -2,11 +2,12 @@
 
 import { useMemo, useRef, useState } from "preact/hooks";
 import type { Icicle, IcicleNode } from "../../api/types.gen";
-import { counted, formatBytes, formatShare } from "../../base/bytes";
+import { formatBytes, formatCount, formatShare } from "../../base/bytes";
 import { channels, type Inks, readableOn } from "../../base/colours";
 import { shortPath } from "../../base/paths";
+import { inks } from "../../model/theme";
 import { fitted, type Pen } from "../../render/pen";
-import { Picture } from "../../render/picture";
+import { Picture, SaveMenu } from "../../render/picture";
 import { hideTip, showTip, TipRows } from "../../render/tooltip";
 import {
   deepest,
@@ -37,10 +38,11 @@ export function Flame({ icicle, by, words }: FlameProps) {
     () => deepest(placed(icicle.root, path, 1000)) + 1,
     [icicle, path.join("\n")],
   );
-  const draw = (pen: Pen, size: { width: number; height: number }, inks: Inks) => {
+  const draw = (pen: Pen, size: { width: number; height: number }, colours: Inks) => {
     const all = placed(icicle.root, path, size.width);
     last.current = all;
-    for (const one of all) drawNode(pen, one, inks, { wanted, focusDepth: path.length, hovered });
+    for (const one of all)
+      drawNode(pen, one, colours, { wanted, focusDepth: path.length, hovered });
   };
   const at = (event: MouseEvent) => nodeAt(last.current, event.offsetX, event.offsetY);
   const leave = () => {
@@ -56,6 +58,15 @@ export function Flame({ icicle, by, words }: FlameProps) {
         total={icicle.total}
         isSearch={wanted.length > 0}
       />
+      <SaveMenu
+        drawing={() => ({
+          name: `peak-by-${by}`,
+          title: description(icicle, by),
+          size: { width: canvas.current?.clientWidth ?? 800, height: rows * ROW_HEIGHT + 4 },
+          inks: inks.peek(),
+          draw,
+        })}
+      />
       <div class="flame-scroll">
         <div class="flame-room" style={{ height: `${rows * ROW_HEIGHT + 4}px` }}>
           <Picture
@@ -63,6 +74,7 @@ export function Flame({ icicle, by, words }: FlameProps) {
             label={description(icicle, by)}
             draw={draw}
             canvasRef={canvas}
+            hasNoMenu
             on={{
               onClick: (event) => {
                 const found = at(event);
@@ -121,7 +133,8 @@ function drawNode(pen: Pen, one: Placed, inks: Inks, shown: Shown): void {
 /** A colour for each file or module, quiet for what torch itself does and for what was not looked for. */
 function nodeColour(node: IcicleNode, depth: number, inks: Inks, isFaded: boolean): string {
   if (isFaded) return inks.raised;
-  if (depth === 0 || node.name === "smaller") return inks.edge;
+  if (depth === 0 || node.name === "smaller" || node.name === "(no module)") return inks.edge;
+  if (node.name === "before recording") return inks.before;
   const key = node.file ?? node.name.replace(/\.?\d+.*$/, "");
   const colour = inks.groups[sum(key) % (inks.groups.length - 1)] ?? inks.rest;
   const isLibrary = node.file?.includes("/site-packages/") ?? false;
@@ -163,7 +176,7 @@ function Tip({ node, total }: { node: IcicleNode; total: number }) {
         rows={[
           ["bytes", `${formatBytes(node.bytes)}  ${formatShare(node.bytes, total)}`],
           ["its own", formatBytes(node.own)],
-          ["allocations", counted(node.count, "allocation")],
+          ["allocations", formatCount(node.count)],
         ]}
       />
     </>

@@ -1,7 +1,7 @@
 // Steps, phases and marks above the picture. A name is shown where there is room for it, never over another.
 
 import type { Bands, Marker } from "../../api/types.gen";
-import { groupColour, type Inks, readableOn } from "../../base/colours";
+import { type Inks, phaseColour, readableOn } from "../../base/colours";
 import { type Box, toPixel } from "../../render/axes";
 import type { Window } from "../../render/blit";
 import { fitted, type Pen } from "../../render/pen";
@@ -13,9 +13,6 @@ interface Band {
   readonly name: string;
   readonly fill: string;
 }
-
-/** The place in the order of colours that phases with other names take. */
-const OTHER_PHASES = 3;
 
 /** A name that does not fit is cut to no less than so many letters. */
 const LEAST_CUT = 8;
@@ -36,7 +33,7 @@ export function drawBands(pen: Pen, at: Layout, bands: Bands, window: Window, in
     drawRow(
       pen,
       at.phases,
-      shown.map((one) => ({ ...one, fill: groupColour(inks, one.name, OTHER_PHASES) })),
+      shown.map((one) => ({ ...one, fill: phaseColour(inks, one.name) })),
       window,
     );
   }
