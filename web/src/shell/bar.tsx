@@ -108,7 +108,10 @@ function Groupings({ view }: { view: View }) {
   return (
     <label class="chooser">
       by
-      <select value={grouping.value} onChange={(event) => go({ by: event.currentTarget.value })}>
+      <select
+        value={grouping.value}
+        onChange={(event) => go({ by: event.currentTarget.value, off: null })}
+      >
         {view.groupings.map((by) => (
           <option key={by} value={by}>
             {by}
@@ -118,6 +121,9 @@ function Groupings({ view }: { view: View }) {
     </label>
   );
 }
+
+/** What belongs to one device of one recording, and to no other. */
+const ELSEWHERE = { at: null, allocation: null, off: null };
 
 function Choosers() {
   const all = traces.value?.traces ?? [];
@@ -131,7 +137,13 @@ function Choosers() {
           <select
             value={String(here?.id ?? 0)}
             onChange={(event) =>
-              go({ trace: event.currentTarget.value, device: null, from: null, to: null, at: null })
+              go({
+                ...ELSEWHERE,
+                trace: event.currentTarget.value,
+                device: null,
+                from: null,
+                to: null,
+              })
             }
           >
             {all.map((one) => (
@@ -152,7 +164,7 @@ function Choosers() {
           <span class="unseen">Device</span>
           <select
             value={device.value?.device ?? ""}
-            onChange={(event) => go({ device: event.currentTarget.value, at: null })}
+            onChange={(event) => go({ ...ELSEWHERE, device: event.currentTarget.value })}
             title={device.value?.name ?? ""}
           >
             {devices.map((one) => (

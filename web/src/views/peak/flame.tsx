@@ -1,6 +1,6 @@
 // The icicle: what called what, or which module lies in which, as wide as the bytes.
 
-import { useMemo, useRef, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { Icicle, IcicleNode } from "../../api/types.gen";
 import { formatBytes, formatCount, formatShare } from "../../base/bytes";
 import { channels, type Inks, readableOn } from "../../base/colours";
@@ -11,9 +11,9 @@ import { Picture, SaveMenu } from "../../render/picture";
 import { hideTip, showTip, TipRows } from "../../render/tooltip";
 import {
   deepest,
+  foundIn,
   known,
   matchedBytes,
-  matches,
   nameOf,
   nodeAt,
   type Placed,
@@ -33,6 +33,8 @@ export function Flame({ icicle, by, words }: FlameProps) {
   const canvas = useRef<HTMLCanvasElement>(null);
   const last = useRef<readonly Placed[]>([]);
   const wanted = useMemo(() => words.toLowerCase().split(/\s+/).filter(Boolean), [words]);
+  // What is found may lie elsewhere: the whole is shown again.
+  useEffect(() => setFocus([]), [words]);
   const { path, nodes } = known(icicle.root, focus);
   const rows = useMemo(
     () => deepest(placed(icicle.root, path, 1000)) + 1,
@@ -41,8 +43,8 @@ export function Flame({ icicle, by, words }: FlameProps) {
   const draw = (pen: Pen, size: { width: number; height: number }, colours: Inks) => {
     const all = placed(icicle.root, path, size.width);
     last.current = all;
-    for (const one of all)
-      drawNode(pen, one, colours, { wanted, focusDepth: path.length, hovered });
+    const found = foundIn(all, wanted);
+    for (const one of all) drawNode(pen, one, colours, { found, focusDepth: path.length, hovered });
   };
   const at = (event: MouseEvent) => nodeAt(last.current, event.offsetX, event.offsetY);
   const leave = () => {
@@ -101,7 +103,8 @@ export function Flame({ icicle, by, words }: FlameProps) {
 }
 
 interface Shown {
-  readonly wanted: readonly string[];
+  /** Those that are looked for; null when nothing is. */
+  readonly found: ReadonlySet<Placed> | null;
   readonly focusDepth: number;
   readonly hovered: string | null;
 }
@@ -109,8 +112,7 @@ interface Shown {
 function drawNode(pen: Pen, one: Placed, inks: Inks, shown: Shown): void {
   const { node } = one;
   const y = one.depth * ROW_HEIGHT;
-  const isFaded =
-    (shown.wanted.length > 0 && !matches(node, shown.wanted)) || one.depth < shown.focusDepth;
+  const isFaded = (shown.found !== null && !shown.found.has(one)) || one.depth < shown.focusDepth;
   const fill = nodeColour(node, one.depth, inks, isFaded);
   const gap = one.width > 3 ? 1 : 0;
   pen.rect(one.x, y, Math.max(0.5, one.width - gap), ROW_HEIGHT - 1, fill);

@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import type { IcicleNode } from "../../api/types.gen";
-import { known, matchedBytes, nodeAt, placed, ROW_HEIGHT } from "./icicle";
+import { foundIn, known, matchedBytes, nodeAt, placed, ROW_HEIGHT } from "./icicle";
 
 function node(name: string, bytes: number, children: IcicleNode[] = []): IcicleNode {
   const below = children.reduce((sum, child) => sum + child.bytes, 0);
@@ -37,6 +37,15 @@ it("bytes that are found are counted once", () => {
   expect(matchedBytes(root, ["loss"])).toBe(55);
   expect(matchedBytes(root, ["main"])).toBe(60);
   expect(matchedBytes(root, [])).toBe(0);
+});
+
+it("what is found has all that is below it", () => {
+  const all = placed(root, [], 200);
+  const names = (words: string[]) =>
+    [...(foundIn(all, words) ?? [])].map((one) => one.path.join("/"));
+  expect(names(["main"])).toEqual(["main", "main/forward", "main/loss"]);
+  expect(names(["loss"])).toEqual(["main/loss", "loss"]);
+  expect(foundIn(all, [])).toBeNull();
 });
 
 it("a point belongs to the node under it", () => {

@@ -80,6 +80,23 @@ export function matches(node: IcicleNode, words: readonly string[]): boolean {
   return words.every((word) => text.includes(word));
 }
 
+/** The nodes that match, with all below them; null when nothing is looked for. Parents come before their children. */
+export function foundIn(
+  all: readonly Placed[],
+  words: readonly string[],
+): ReadonlySet<Placed> | null {
+  if (words.length === 0) return null;
+  const found = new Set<Placed>();
+  const paths = new Set<string>();
+  for (const one of all) {
+    const above = one.depth > 0 && paths.has(one.path.slice(0, -1).join("\n"));
+    if (!above && !matches(one.node, words)) continue;
+    found.add(one);
+    paths.add(one.path.join("\n"));
+  }
+  return found;
+}
+
 /** The bytes below nodes that match, each counted once. */
 export function matchedBytes(node: IcicleNode, words: readonly string[]): number {
   if (words.length === 0) return 0;

@@ -180,7 +180,8 @@ function searchFor(row: Row, by: string): string {
   if (frame) return `${frame.file}:${frame.line}`;
   const { file, line } = row as unknown as { file?: string | null; line?: number | null };
   if (file && line) return `${file}:${line}`;
-  return by === "module" ? (row.where.split(".").pop() ?? row.where) : "";
+  const last = row.where.split(".").pop() ?? "";
+  return by === "module" && !/^\d*$/.test(last) ? last : "";
 }
 
 function Tree() {
