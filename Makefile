@@ -76,6 +76,10 @@ check-web:
 	@if ! command -v npm >/dev/null; then echo 'web: skipped, npm is missing'; else \
 		$(MAKE) --no-print-directory $(NODE_MODULES) && cd web && npm run --silent check; fi
 
+.PHONY: types
+types: ## Make the page's types from the Rust types that are answered
+	FLOODMARK_UPDATE_TYPES=1 cargo test --package floodmark --test it types::
+
 .PHONY: ci
 ci: check test ## What must pass before anything is merged: check and test
 

@@ -36,7 +36,7 @@ LINKED_BY_NOBODY = {"floodmark-phantom"}
 # Which crates may use a library. A name that ends in `*` stands for all that begin like it.
 ROOMS = {
     "arrow-*": {"floodmark-trace", "floodmark-python"},
-    "flate2": {"floodmark-snapshot", "floodmark-export"},
+    "flate2": {"floodmark-snapshot", "floodmark-export", "floodmark"},
     "zstd": {"floodmark-snapshot", "floodmark-trace"},
     "pyo3*": {"floodmark-modes", "floodmark-python"},
     "parquet": {"floodmark-export"},
@@ -45,6 +45,7 @@ ROOMS = {
     "anyhow": {"floodmark"},
     "tokio": {"floodmark"},
     "axum": {"floodmark"},
+    "futures-*": {"floodmark"},
 }
 
 MAY_BE_UNSAFE = {"floodmark-probe", "floodmark-phantom", "floodmark-slots"}

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from floodmark import _core
 
 
 def main() -> int:
     """Do what the command line says; the exit status."""
-    answer = _core.main(["floodmark", *sys.argv[1:]], sys.executable or "python3")
+    with _interruptible():
+        answer = _core.main(["floodmark", *sys.argv[1:]], sys.executable or "python3")
     if isinstance(answer, int):
         return answer
     if isinstance(answer, _core.EstimatePlan):
@@ -19,6 +23,23 @@ def main() -> int:
     from floodmark._run import run
 
     return run(answer)
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Let Ctrl-C end a command as it ends any program, until the block ends.
+
+    Python's own handler waits for the next line of Python, and a command has none; and it would
+    raise `KeyboardInterrupt` after `floodmark view` was ended by Ctrl-C as it should be.
+    """
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 if __name__ == "__main__":

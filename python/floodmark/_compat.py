@@ -35,6 +35,7 @@ import ctypes
 import os
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from types import ModuleType
 from typing import Any
 
@@ -113,6 +114,14 @@ def allocator_segments(torch: ModuleType) -> list[dict[str, Any]]:
         with contextlib.suppress(Exception):
             return list(torch._C._cuda_memorySnapshot((0, 0, False))["segments"])
     return list(torch.cuda.memory._snapshot()["segments"])
+
+
+def outside_modes() -> AbstractContextManager[None]:
+    """Outside all modes: what is made here is real and has values."""
+    from torch.utils import _python_dispatch
+
+    outside: AbstractContextManager[None] = _python_dispatch._disable_current_modes()
+    return outside
 
 
 def tensor_types(torch: ModuleType) -> list[type]:

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable
-from contextlib import ExitStack
-from types import TracebackType
+from types import SimpleNamespace
 from typing import Any
 
-from floodmark import _core, _endings, _fake_gpu, _phantom, plugins
+from floodmark import _core, _fake_gpu, _phantom, plugins
 from floodmark._answers import answers_in
+from floodmark._block import Block
 from floodmark.plugins import Plugin, Setting
 
 
-class FakeBlock:
+class FakeBlock(Block):
     """What is entered with the block, and what a trace says of it."""
 
     def __init__(
@@ -28,6 +28,7 @@ class FakeBlock:
         is_bounded: bool = True,
         more: Iterable[type[Plugin]] = (),
     ) -> None:
+        super().__init__(SimpleNamespace(ended="unknown", error=""))
         self._machine = machine
         self._without = tuple(without)
         # Plugins of the program's own, after those that are found.
@@ -36,7 +37,6 @@ class FakeBlock:
         self._settings = dict(
             line.split("=", 1) for line in machine.settings.splitlines() if "=" in line
         )
-        self._stack = ExitStack()
         self._reads: Any = None
         self.engine: Any = None
         self.setting = Setting(
@@ -48,7 +48,6 @@ class FakeBlock:
                 "Kernels' own memory is modelled (workspaces, buffers); what has no rule is missing"
             ],
         )
-        self._ended, self._error = "unknown", ""
         self._is_shimmed = False
 
     def before_torch(self) -> None:
@@ -105,23 +104,6 @@ class FakeBlock:
             self._stack = self._stack.pop_all()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._stack.close()
-
-    def end(self, error: BaseException | None) -> None:
-        """How the block ended."""
-        self._ended, self._error = ("done", "") if error is None else _endings.of(error)
-
-    def end_by_steps(self) -> None:
-        """It was stopped after enough steps, and nothing else is known of its end."""
-        if self._ended == "unknown":
-            self._ended = "steps"
-
     def level(self, device: str) -> tuple[int, int, int, int]:
         """Allocated, its peak, reserved and its peak on a device."""
         found: tuple[int, int, int, int] = self.engine.level(device)
@@ -135,13 +117,15 @@ class FakeBlock:
             peak = self.level(f"cuda:{index}")[3]
             about = {"capacity": self._machine.memory, "context": context}
             devices.append(about | {"peak_driver_bytes": peak})
-        ended = "done" if is_over and self._ended == "unknown" else self._ended
+        ended = self._ending.ended
+        if is_over and ended == "unknown":
+            ended = "done"
         return {
             "engine": "fake",
             "gpu": self._machine.gpu,
             "is_checked": self._machine.is_checked,
             "ended": ended,
-            "error": self._error,
+            "error": self._ending.error,
             "devices": devices,
             "reads": [] if self._reads is None else self._reads.reads(),
             "unsupported": [],

@@ -11,6 +11,8 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
+from floodmark import _compat
+
 #: More elements than this are not worked out.
 MOST_NUMBERS = 1 << 22
 #: Floats that are worth following are few: rates, lengths, counters.
@@ -100,7 +102,5 @@ class Follow:
     @contextlib.contextmanager
     def _outside(self) -> Iterator[None]:
         """Outside all modes, with random numbers of our own."""
-        from torch.utils import _python_dispatch as dispatch
-
-        with dispatch._disable_current_modes(), self._torch.random.fork_rng(devices=[]):
+        with _compat.outside_modes(), self._torch.random.fork_rng(devices=[]):
             yield

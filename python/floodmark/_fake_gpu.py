@@ -15,7 +15,7 @@ from functools import partial
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-from floodmark import _fake_guard, _played
+from floodmark import _compat, _fake_guard, _played
 from floodmark._fake_attention import Attention
 from floodmark.plugins import Plugin, Setting
 
@@ -186,10 +186,9 @@ class Devices(Plugin):
     def _own_random_states(self, cuda: Any) -> None:
         """A state of random numbers, for those who keep and restore it (checkpoints do)."""
         torch = self._torch
-        from torch.utils import _python_dispatch as dispatch
 
         def state(_device: Any = None) -> Any:
-            with dispatch._disable_current_modes():
+            with _compat.outside_modes():
                 return torch.zeros(16, dtype=torch.uint8)
 
         def states() -> list[Any]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from floodmark import _compat
+
 #: Operators whose own memory is asked for.
 _NAMES = ("convolution", "convolution_backward", "_cudnn_rnn", "_cudnn_rnn_backward")
 
@@ -47,11 +49,9 @@ class Kernels:
         return leaf
 
     def _ask(self, func: Any, args: Any, kwargs: Any) -> int | None:
-        from torch.utils import _python_dispatch as dispatch
-
         native = self._torch._C
         try:
-            with dispatch._disable_current_modes(), self._torch.no_grad():
+            with _compat.outside_modes(), self._torch.no_grad():
                 self._torch.cuda.init()
                 real_args, real_kwargs = self._map(self._real, (args, kwargs))
                 device = self._torch.cuda.current_device()

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from floodmark import _fake_files
+from floodmark import _compat, _fake_files
 from floodmark._fake import Engine
 from floodmark._fake_values import Reads
 from floodmark.plugins import Plugin, Setting
@@ -52,7 +52,7 @@ class Leaving(Plugin):
 
             _refuse_numpy(tensor, force)
             known = reads.value_of(tensor)
-            with _outside_modes():
+            with _compat.outside_modes():
                 if known is not None:
                     return known.detach().numpy()
                 kind = torch.zeros((), dtype=tensor.dtype).numpy().dtype
@@ -64,7 +64,7 @@ class Leaving(Plugin):
                 return tensor.item()
             known = reads.value_of(tensor)
             if known is not None:
-                with _outside_modes():
+                with _compat.outside_modes():
                     return known.tolist()
             value = 0.0 if tensor.dtype.is_floating_point else 0
             if tensor.dtype == torch.bool:
@@ -124,7 +124,7 @@ class Leaving(Plugin):
         real_copy = torch.Tensor.__deepcopy__
 
         def copied(tensor: Any, memo: dict[int, Any]) -> Any:
-            with _outside_modes():
+            with _compat.outside_modes():
                 return real_copy(tensor, memo)
 
         self.replace(torch.Tensor, "__deepcopy__", copied)
@@ -200,7 +200,7 @@ class Leaving(Plugin):
             def checked(new_state: Any, *args: Any, **kwargs: Any) -> Any:
                 if not isinstance(new_state, fake):
                     # Older torch copies the state, and a copy would be fake.
-                    with _outside_modes():
+                    with _compat.outside_modes():
                         set_state(new_state, *args, **kwargs)
 
             return checked
@@ -285,12 +285,6 @@ def _numbers(data: Any, fake: Any) -> Any:
     if isinstance(data, (list, tuple)):
         return [_numbers(one, fake) for one in data]
     return data.tolist() if isinstance(data, fake) else data
-
-
-def _outside_modes() -> Any:
-    from torch.utils import _python_dispatch as dispatch
-
-    return dispatch._disable_current_modes()
 
 
 def _not_pinned(func: Any, args: Any, kwargs: Any) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from floodmark import _compat
 from floodmark._fake_follow import Follow
 
 
@@ -70,12 +71,10 @@ class Shapes:
         """How many sequences each step has: torch reads it, so it is a real tensor.
 
         Lengths that are not known are the longest."""
-        from torch.utils import _python_dispatch as dispatch
-
         tensor, lengths, batch_first = args
         batch, steps = tensor.shape[:2] if batch_first else tensor.shape[1::-1]
         known = self._value_of(lengths)
-        with dispatch._disable_current_modes():
+        with _compat.outside_modes():
             long = [steps] * batch if known is None else known.tolist()
             sizes = [sum(length > step for length in long) for step in range(max(long))]
             counts = self._torch.tensor(sizes, dtype=self._torch.int64)

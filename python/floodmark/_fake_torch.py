@@ -5,7 +5,6 @@ Sees: torch. Talks to: the engine, for what memory there is. Undoes itself.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterator
 from functools import partial
 from types import ModuleType
@@ -199,11 +198,11 @@ class Torch(Plugin):
         iterate = data.DataLoader.__iter__
 
         def iterated(loader: Any) -> Iterator[Any]:
-            with _real():
+            with _compat.outside_modes():
                 batches = iterate(loader)
             while True:
                 try:
-                    with _real():
+                    with _compat.outside_modes():
                         batch = next(batches)
                 except StopIteration:
                     return
@@ -303,15 +302,6 @@ def _is_dense(torch: Any, tensor: Any) -> bool:
             return False
         filled *= size
     return True
-
-
-@contextlib.contextmanager
-def _real() -> Iterator[None]:
-    """Outside all modes."""
-    from torch.utils import _python_dispatch as dispatch
-
-    with dispatch._disable_current_modes():
-        yield
 
 
 def _fake(torch: Any, engine: Engine, follow: Follow, value: Any) -> Any:

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from floodmark import _compat
 from floodmark._answers import given_at
 from floodmark._fake_follow import Follow
 
@@ -81,9 +82,7 @@ class Reads:
         return answer
 
     def _real_item(self, value: Any) -> Any:
-        from torch.utils import _python_dispatch as dispatch
-
-        with dispatch._disable_current_modes():
+        with _compat.outside_modes():
             return value.item()
 
     def _equal(self, func: Any, args: Any, kwargs: Any) -> bool:
@@ -101,9 +100,7 @@ class Reads:
         given = self._given_here()
         known = None if mask is None else self.value_of(mask)
         if given is None and known is not None:
-            from torch.utils import _python_dispatch as dispatch
-
-            with dispatch._disable_current_modes():
+            with _compat.outside_modes():
                 return int(known.count_nonzero())
         if given is None:
             self.note(op, f"{most} ({_ROWS})")

@@ -22,6 +22,7 @@ from floodmark import _world_collectives
 from floodmark._core import PhantomError
 from floodmark._import_watch import ImportWatch
 from floodmark._late import everywhere
+from floodmark._process_groups import keep_name
 from floodmark._world_store import store_class
 
 # The name under which torch knows the groups that stand in for those of the host.
@@ -190,11 +191,7 @@ class World:
             bound.arguments["backend"] = c10d.Backend(_host_replaced(str(asked)))
             with self._split_of(bound.arguments["global_ranks_in_group"]):
                 made = original(*bound.args, **bound.kwargs)
-            group = made[0] if isinstance(made, tuple) else made
-            if group in c10d._world.pg_map:
-                _, prefix_store = c10d._world.pg_map[group]
-                c10d._world.pg_map[group] = (asked, prefix_store)
-                c10d._world.pg_backend_config[group] = str(c10d.BackendConfig(asked))
+            keep_name(c10d, made, asked)
             return made
 
         c10d._new_process_group_helper = helper

@@ -131,6 +131,11 @@ impl<I: Index> Heap<I> {
         self.vacant.push(id);
     }
 
+    /// How many blocks there ever were at a time.
+    pub(crate) fn room(&self) -> usize {
+        self.blocks.len()
+    }
+
     /// All blocks that are there.
     pub(crate) fn ids(&self) -> impl Iterator<Item = BlockId> + '_ {
         (0..).map(BlockId).zip(&self.blocks).filter(|(_, block)| block.size > 0).map(|(id, _)| id)

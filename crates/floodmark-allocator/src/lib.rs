@@ -9,6 +9,7 @@
 //! - [`Online`]: the same, one request at a time.
 //! - [`replay()`]: what the recorded events did, block by block; [`complete()`] takes the sizes of blocks
 //!   from it where a recording has only what was asked for.
+//! - [`ReplayIndex`]: the same for any moment, without following all that was before it.
 //! - [`Statistics`]: the figures of `torch.cuda.memory_stats()`, from either.
 //!
 //! The crate knows nothing of reports and files.
@@ -20,6 +21,7 @@ mod heap;
 mod layout;
 mod program;
 pub mod replay;
+mod replay_index;
 pub mod simulate;
 pub mod sizes;
 mod stats;
@@ -30,6 +32,7 @@ pub use heap::BlockState;
 pub use layout::{BlockView, Layout, SegmentView};
 pub use program::{Limit, Program, Request, stream_handle};
 pub use replay::{Now, Replay, complete, replay};
+pub use replay_index::ReplayIndex;
 pub use simulate::{Failure, Observer, Online, Placed, Run, Settings, simulate};
 pub use stats::{PoolStat, Stat, Statistics};
 pub use version::TorchVersion;

@@ -62,13 +62,8 @@ pub fn replay(
     after: impl FnMut(u32, Now<'_>),
 ) -> Replay {
     let mut follower = Follower::new(trace, device, config, Sizes::Recorded);
-    follower.follow(count, after);
-    let streams = Program::streams_of(trace, device);
-    Replay {
-        stats: follower.heap.stats,
-        layout: Layout::of(&follower.heap, &streams, |_| true),
-        unplaced: follower.unplaced,
-    }
+    follower.follow(0, count, after);
+    follower.memory.into_replay(&Program::streams_of(trace, device))
 }
 
 /// Fills in the sizes of blocks where a trace has only what was asked for.
@@ -78,8 +73,8 @@ pub fn complete(trace: &mut Trace) {
     let mut sizes: Vec<(AllocationId, u64)> = Vec::new();
     for device in trace.devices() {
         let mut follower = Follower::new(trace, device, &config, Sizes::Derived);
-        follower.follow(u32::MAX, |_, _| {});
-        sizes.append(&mut follower.sizes);
+        follower.follow(0, u32::MAX, |_, _| {});
+        sizes.append(&mut follower.memory.sizes);
     }
     for (id, bytes) in sizes {
         trace.set_block_bytes(id, Bytes(bytes));
@@ -89,7 +84,7 @@ pub fn complete(trace: &mut Trace) {
 
 /// Free blocks by where they begin: a block is always cut from the front of a free one.
 #[derive(Debug, Clone, Default)]
-struct ByAddress(HashMap<u64, BlockId>);
+pub(crate) struct ByAddress(HashMap<u64, BlockId>);
 
 impl Index for ByAddress {
     fn insert(&mut self, id: BlockId, block: &Block) {
@@ -101,48 +96,74 @@ impl Index for ByAddress {
     }
 }
 
-struct Follower<'a> {
-    trace: &'a Trace,
-    device: Device,
-    config: &'a AllocatorConfig,
-    sizes_from: Sizes,
-    heap: Heap<ByAddress>,
+/// What a follower has come to.
+#[derive(Debug, Clone)]
+pub(crate) struct Memory {
+    pub(crate) heap: Heap<ByAddress>,
     /// Those that are there: far fewer than ever were.
     blocks: HashMap<AllocationId, BlockId>,
     /// Those that are not what was recorded.
     sizes: Vec<(AllocationId, u64)>,
     stream_of: HashMap<HandleId, u16>,
     pool_of: HashMap<HandleId, u16>,
-    unplaced: u64,
+    pub(crate) unplaced: u64,
+}
+
+impl Memory {
+    /// How blocks lie, and the figures.
+    pub(crate) fn into_replay(self, streams: &[u64]) -> Replay {
+        let layout = Layout::of(&self.heap, streams, |_| true);
+        Replay { stats: self.heap.stats, layout, unplaced: self.unplaced }
+    }
+}
+
+/// Follows events, and does to a memory what they say.
+pub(crate) struct Follower<'a> {
+    trace: &'a Trace,
+    device: Device,
+    config: &'a AllocatorConfig,
+    sizes_from: Sizes,
+    pub(crate) memory: Memory,
 }
 
 impl<'a> Follower<'a> {
-    fn new(
+    /// Before the first event: with what was there before the recording.
+    pub(crate) fn new(
         trace: &'a Trace,
         device: Device,
         config: &'a AllocatorConfig,
         sizes_from: Sizes,
     ) -> Self {
-        Self {
-            trace,
-            device,
-            config,
-            sizes_from,
+        let memory = Memory {
             heap: Heap::new(ByAddress::default(), config.max_split),
             blocks: HashMap::new(),
             sizes: Vec::new(),
             stream_of: Program::stream_numbers(trace, device),
             pool_of: HashMap::new(),
             unplaced: 0,
-        }
+        };
+        let mut follower = Self { trace, device, config, sizes_from, memory };
+        follower.lay_base();
+        follower
     }
 
-    fn follow(&mut self, count: u32, mut after: impl FnMut(u32, Now<'_>)) {
-        self.lay_base();
-        for (at, event) in (0..count).zip(&self.trace.events) {
+    /// From where another has come to.
+    pub(crate) fn resume(
+        trace: &'a Trace,
+        device: Device,
+        config: &'a AllocatorConfig,
+        memory: Memory,
+    ) -> Self {
+        Self { trace, device, config, sizes_from: Sizes::Recorded, memory }
+    }
+
+    /// Follows the events from one number on and below another.
+    pub(crate) fn follow(&mut self, from: u32, to: u32, mut after: impl FnMut(u32, Now<'_>)) {
+        let events = self.trace.events.get(from as usize..).unwrap_or_default();
+        for (at, event) in (from..to).zip(events) {
             if event.device == self.device {
                 self.apply(event.subject);
-                after(at, Now(&self.heap));
+                after(at, Now(&self.memory.heap));
             }
         }
     }
@@ -151,8 +172,8 @@ impl<'a> Follower<'a> {
         if text == HandleId(0) {
             return 0;
         }
-        let next = u16::try_from(self.pool_of.len() + 1).unwrap_or(u16::MAX);
-        *self.pool_of.entry(text).or_insert(next)
+        let next = u16::try_from(self.memory.pool_of.len() + 1).unwrap_or(u16::MAX);
+        *self.memory.pool_of.entry(text).or_insert(next)
     }
 
     fn apply(&mut self, subject: Subject) {
@@ -161,14 +182,14 @@ impl<'a> Follower<'a> {
             Subject::Free { allocation, deferred } => self.free(allocation, deferred),
             Subject::FreeCompleted(id) => {
                 if let Some(block) = self.take(id) {
-                    self.heap.complete(block);
+                    self.memory.heap.complete(block);
                 }
             }
             Subject::SegmentAlloc(segment) => self.add_segment(segment),
             Subject::SegmentMap(segment) => self.map(segment),
             Subject::SegmentFree(segment) => self.remove_segment(segment),
             Subject::SegmentUnmap(segment) => self.unmap(segment),
-            Subject::Oom(_) => self.heap.stats.num_ooms += 1,
+            Subject::Oom(_) => self.memory.heap.stats.num_ooms += 1,
             Subject::BaseSegment(_)
             | Subject::FreeUnknown(_)
             | Subject::Reserved(_)
@@ -183,7 +204,7 @@ impl<'a> Follower<'a> {
     }
 
     fn take(&mut self, id: AllocationId) -> Option<BlockId> {
-        self.blocks.remove(&id)
+        self.memory.blocks.remove(&id)
     }
 
     fn allocate(&mut self, id: AllocationId) {
@@ -197,15 +218,15 @@ impl<'a> Follower<'a> {
         if self.sizes_from == Sizes::Derived && sizes::is_small(rounded) {
             // Small blocks are cut to the last 512 bytes: their places do not matter.
             if rounded != recorded {
-                self.sizes.push((id, rounded));
+                self.memory.sizes.push((id, rounded));
             }
             return;
         }
-        let Some(&free) = self.heap.index.0.get(&made.addr.0) else {
-            self.unplaced += 1;
+        let Some(&free) = self.memory.heap.index.0.get(&made.addr.0) else {
+            self.memory.unplaced += 1;
             return;
         };
-        let there = *self.heap.block(free);
+        let there = *self.memory.heap.block(free);
         let cut = match self.sizes_from {
             Sizes::Recorded => (recorded < there.size).then_some(recorded),
             Sizes::Derived => {
@@ -214,33 +235,33 @@ impl<'a> Follower<'a> {
             }
         };
         if there.size < rounded.min(recorded) {
-            self.unplaced += 1;
+            self.memory.unplaced += 1;
             return;
         }
-        self.heap.take_from_index(free);
-        let block = self.heap.allocate(free, cut, requested, id.0);
-        self.blocks.insert(id, block);
-        let size = self.heap.block(block).size;
+        self.memory.heap.take_from_index(free);
+        let block = self.memory.heap.allocate(free, cut, requested, id.0);
+        self.memory.blocks.insert(id, block);
+        let size = self.memory.heap.block(block).size;
         if self.sizes_from == Sizes::Derived && size != recorded {
-            self.sizes.push((id, size));
+            self.memory.sizes.push((id, size));
         }
     }
 
     fn free(&mut self, id: AllocationId, is_deferred: bool) {
         if is_deferred {
-            if let Some(&block) = self.blocks.get(&id) {
-                self.heap.request_free(block);
+            if let Some(&block) = self.memory.blocks.get(&id) {
+                self.memory.heap.request_free(block);
             }
         } else if let Some(block) = self.take(id) {
-            self.heap.request_free(block);
-            self.heap.complete(block);
+            self.memory.heap.request_free(block);
+            self.memory.heap.complete(block);
         }
     }
 
     /// A segment of the trace as one free block.
     fn block_of(&mut self, segment: u32, is_expandable: bool) -> Option<Block> {
         let segment = *self.trace.segments.get(segment as usize)?;
-        let stream = self.stream_of.get(&segment.stream).copied().unwrap_or(0);
+        let stream = self.memory.stream_of.get(&segment.stream).copied().unwrap_or(0);
         let pool = self.pool(segment.pool);
         // Segments of small blocks have one size, which no other has. Of expandable ones, the page does.
         let page = if is_expandable { self.config.large_segment } else { 0 };
@@ -253,18 +274,18 @@ impl<'a> Follower<'a> {
 
     fn add_segment(&mut self, segment: u32) {
         let Some(block) = self.block_of(segment, false) else { return };
-        self.heap.count_segment(block.size, block.is_small);
-        let id = self.heap.add(block);
-        self.heap.put_in_index(id);
+        self.memory.heap.count_segment(block.size, block.is_small);
+        let id = self.memory.heap.add(block);
+        self.memory.heap.put_in_index(id);
     }
 
     fn remove_segment(&mut self, segment: u32) {
         let Some(block) = self.block_of(segment, false) else { return };
-        self.heap.discount_segment(block.size, block.is_small);
-        let Some(&id) = self.heap.index.0.get(&block.addr) else { return };
-        if self.heap.block(id).size == block.size && !self.heap.block(id).is_split() {
-            self.heap.take_from_index(id);
-            self.heap.forget(id);
+        self.memory.heap.discount_segment(block.size, block.is_small);
+        let Some(&id) = self.memory.heap.index.0.get(&block.addr) else { return };
+        if self.memory.heap.block(id).size == block.size && !self.memory.heap.block(id).is_split() {
+            self.memory.heap.take_from_index(id);
+            self.memory.heap.forget(id);
         }
     }
 
@@ -275,24 +296,24 @@ impl<'a> Follower<'a> {
             let mut ids = heap.ids();
             ids.find(|&id| heap.block(id).is_expandable && found(heap.block(id)))
         };
-        let before = touching(&self.heap, &|other| other.end() == block.addr);
-        let behind = touching(&self.heap, &|other| other.addr == block.end());
+        let before = touching(&self.memory.heap, &|other| other.end() == block.addr);
+        let behind = touching(&self.memory.heap, &|other| other.addr == block.end());
         block.prev = before.unwrap_or(BlockId::NONE);
         block.next = behind.unwrap_or(BlockId::NONE);
         if let Some(other) = before.or(behind) {
-            block.is_small = self.heap.block(other).is_small;
+            block.is_small = self.memory.heap.block(other).is_small;
         }
-        self.heap.stats.reserved_bytes.increase(block.is_small, block.size);
-        self.heap.stats.num_device_alloc += 1;
-        let id = self.heap.add(block);
+        self.memory.heap.stats.reserved_bytes.increase(block.is_small, block.size);
+        self.memory.heap.stats.num_device_alloc += 1;
+        let id = self.memory.heap.add(block);
         if let Some(before) = before {
-            self.heap.block_mut(before).next = id;
+            self.memory.heap.block_mut(before).next = id;
         }
         if let Some(behind) = behind {
-            self.heap.block_mut(behind).prev = id;
+            self.memory.heap.block_mut(behind).prev = id;
         }
-        self.heap.merge(id);
-        self.heap.put_in_index(id);
+        self.memory.heap.merge(id);
+        self.memory.heap.put_in_index(id);
     }
 
     /// An expandable segment shrank: the pages leave the free block that they are part of.
@@ -301,29 +322,31 @@ impl<'a> Follower<'a> {
         let holds = |block: &Block| {
             block.state == BlockState::Free && block.addr <= gone.addr && block.end() >= gone.end()
         };
-        let Some(id) = self.heap.ids().find(|&id| holds(self.heap.block(id))) else { return };
-        self.heap.take_from_index(id);
-        let block = *self.heap.block(id);
-        self.heap.stats.reserved_bytes.decrease(block.is_small, gone.size);
-        self.heap.stats.num_device_free += 1;
+        let Some(id) = self.memory.heap.ids().find(|&id| holds(self.memory.heap.block(id))) else {
+            return;
+        };
+        self.memory.heap.take_from_index(id);
+        let block = *self.memory.heap.block(id);
+        self.memory.heap.stats.reserved_bytes.decrease(block.is_small, gone.size);
+        self.memory.heap.stats.num_device_free += 1;
         if gone.addr > block.addr {
-            let front = self.heap.split_front(id, gone.addr - block.addr);
-            self.heap.block_mut(front).next = BlockId::NONE;
-            self.heap.put_in_index(front);
+            let front = self.memory.heap.split_front(id, gone.addr - block.addr);
+            self.memory.heap.block_mut(front).next = BlockId::NONE;
+            self.memory.heap.put_in_index(front);
         } else if let Some(before) = block.prev.some() {
-            self.heap.block_mut(before).next = BlockId::NONE;
+            self.memory.heap.block_mut(before).next = BlockId::NONE;
         }
         if gone.end() < block.end() {
-            let rest = self.heap.block_mut(id);
+            let rest = self.memory.heap.block_mut(id);
             rest.addr = gone.end();
             rest.size = block.end() - gone.end();
             rest.prev = BlockId::NONE;
-            self.heap.put_in_index(id);
+            self.memory.heap.put_in_index(id);
         } else {
             if let Some(behind) = block.next.some() {
-                self.heap.block_mut(behind).prev = BlockId::NONE;
+                self.memory.heap.block_mut(behind).prev = BlockId::NONE;
             }
-            self.heap.forget(id);
+            self.memory.heap.forget(id);
         }
     }
 
@@ -345,9 +368,9 @@ impl<'a> Follower<'a> {
             let is_expandable = self.config.expandable_segments;
             let Some(block) = self.block_of(segment, is_expandable) else { continue };
             if is_expandable {
-                self.heap.stats.reserved_bytes.increase(block.is_small, block.size);
+                self.memory.heap.stats.reserved_bytes.increase(block.is_small, block.size);
             } else {
-                self.heap.count_segment(block.size, block.is_small);
+                self.memory.heap.count_segment(block.size, block.is_small);
             }
             let inside = blocks.range(block.addr..block.end()).map(|(_, &id)| id);
             self.lay_segment(block, &inside.collect::<Vec<_>>());
@@ -355,30 +378,30 @@ impl<'a> Follower<'a> {
     }
 
     fn lay_segment(&mut self, whole: Block, inside: &[AllocationId]) {
-        let mut rest = self.heap.add(whole);
+        let mut rest = self.memory.heap.add(whole);
         for (at, &id) in inside.iter().enumerate() {
             let made = &self.trace.allocations[id.index()];
-            let here = *self.heap.block(rest);
+            let here = *self.memory.heap.block(rest);
             let room = inside
                 .get(at + 1)
                 .map_or(here.end(), |&next| self.trace.allocations[next.index()].addr.0)
                 - made.addr.0;
             if made.addr.0 > here.addr {
-                let gap = self.heap.split_front(rest, made.addr.0 - here.addr);
-                self.heap.put_in_index(gap);
+                let gap = self.memory.heap.split_front(rest, made.addr.0 - here.addr);
+                self.memory.heap.put_in_index(gap);
             }
             let bytes = made.rounded.0.clamp(1, room.max(1));
-            let left = self.heap.block(rest).size;
+            let left = self.memory.heap.block(rest).size;
             let cut = (bytes < left).then_some(bytes);
             // `allocate` puts what is left into the index; it is cut further below.
-            let block = self.heap.allocate(rest, cut, made.requested.0, id.0);
-            self.blocks.insert(id, block);
+            let block = self.memory.heap.allocate(rest, cut, made.requested.0, id.0);
+            self.memory.blocks.insert(id, block);
             if cut.is_none() {
                 return;
             }
-            self.heap.take_from_index(rest);
-            rest = self.heap.block(block).next;
+            self.memory.heap.take_from_index(rest);
+            rest = self.memory.heap.block(block).next;
         }
-        self.heap.put_in_index(rest);
+        self.memory.heap.put_in_index(rest);
     }
 }

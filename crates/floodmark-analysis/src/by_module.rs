@@ -48,7 +48,7 @@ struct Node<'a> {
 }
 
 /// Nodes in the order in which they were first needed: a parent before its children.
-struct Tree<'a> {
+pub(crate) struct Tree<'a> {
     trace: &'a Trace,
     nodes: Vec<Node<'a>>,
     by_path: HashMap<&'a str, usize>,
@@ -59,9 +59,8 @@ struct Tree<'a> {
 }
 
 impl<'a> Tree<'a> {
-    fn new(trace: &'a Trace) -> Self {
-        let labels = trace.allocations.iter().filter_map(|made| trace.label(made.label));
-        let parameters = labels.filter(|label| label.category == Category::Parameter);
+    pub(crate) fn new(trace: &'a Trace) -> Self {
+        let parameters = trace.labels().filter(|label| label.category == Category::Parameter);
         Self {
             trace,
             nodes: Vec::new(),
@@ -72,7 +71,22 @@ impl<'a> Tree<'a> {
         }
     }
 
-    fn node_of(&mut self, allocation: &Allocation) -> usize {
+    /// The node of blocks from before the recording that no module tells of.
+    pub(crate) fn before_recording(&mut self) -> usize {
+        self.node(BEFORE_RECORDING)
+    }
+
+    /// The qualified name of every node so far.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &'a str> {
+        self.nodes.iter().map(|node| node.path)
+    }
+
+    /// The node around every node so far.
+    pub(crate) fn parents(&self) -> impl Iterator<Item = Option<usize>> {
+        self.nodes.iter().map(|node| node.parent)
+    }
+
+    pub(crate) fn node_of(&mut self, allocation: &Allocation) -> usize {
         let by_stack = self.node_of_stack(allocation.stack);
         if self.nodes[by_stack].path != NO_MODULE {
             return by_stack;

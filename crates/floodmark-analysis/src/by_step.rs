@@ -17,14 +17,14 @@ use crate::row::{Detail, Row};
 
 /// What happened in one step.
 #[derive(Debug, Default)]
-struct Step {
-    peak: Bytes,
-    end: Bytes,
-    growth: Option<i64>,
-    reserved: Option<Bytes>,
-    phases: BTreeMap<Phase, Bytes>,
+pub(crate) struct Step {
+    pub(crate) peak: Bytes,
+    pub(crate) end: Bytes,
+    pub(crate) growth: Option<i64>,
+    pub(crate) reserved: Option<Bytes>,
+    pub(crate) phases: BTreeMap<Phase, Bytes>,
     /// How many events had happened when the peak was first reached.
-    peak_after: u32,
+    pub(crate) peak_after: u32,
     categories: BTreeMap<&'static str, Bytes>,
 }
 
@@ -94,7 +94,7 @@ fn row(trace: &Trace, number: u32, step: Step, group: Option<Group<Key>>) -> Row
 }
 
 /// Every step that ended, and the one that did not when something was allocated in it.
-fn steps(trace: &Trace, context: &Context, device: Device) -> Vec<Step> {
+pub(crate) fn steps(trace: &Trace, context: &Context, device: Device) -> Vec<Step> {
     let finished = context.finished_steps();
     if finished == 0 {
         return Vec::new();

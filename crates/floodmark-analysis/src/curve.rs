@@ -199,7 +199,7 @@ impl Thinned {
 }
 
 /// What the program did on a device, as its allocations tell. Those outside interrupt nothing.
-fn stretches(trace: &Trace, context: &Context, device: Device) -> Vec<Stretch> {
+pub(crate) fn stretches(trace: &Trace, context: &Context, device: Device) -> Vec<Stretch> {
     let mut found: Vec<Stretch> = Vec::new();
     let mut is_open = false;
     let mut ends = context.step_ends().iter().peekable();
@@ -236,7 +236,7 @@ fn end_last(found: &mut [Stretch], is_open: &mut bool, now: f64) {
     *is_open = false;
 }
 
-fn markers(trace: &Trace, context: &Context, device: Device) -> Vec<Marker> {
+pub(crate) fn markers(trace: &Trace, context: &Context, device: Device) -> Vec<Marker> {
     let mut ends = (0_u32..).zip(context.step_ends()).peekable();
     let mut found = Vec::new();
     for (at, event) in (0_u32..).zip(&trace.events) {

@@ -79,8 +79,11 @@ pub(crate) fn fragmentation(
             over_time.push(FragmentationAt { step: moment.step, seconds, now });
         }
     });
-    let report =
-        FragmentationReport { largest_request: largest, at: of(&layout, largest), over_time };
+    let report = FragmentationReport {
+        largest_request: largest,
+        at: fragmentation_of(&layout, largest),
+        over_time,
+    };
     (report, layout)
 }
 
@@ -131,7 +134,8 @@ fn of_now(now: &Now<'_>, largest_request: Bytes) -> Fragmentation {
     found
 }
 
-fn of(layout: &Layout, largest_request: Bytes) -> Fragmentation {
+/// The numbers of a layout.
+pub(crate) fn fragmentation_of(layout: &Layout, largest_request: Bytes) -> Fragmentation {
     let mut found = Fragmentation::default();
     let mut allocated = Bytes(0);
     for segment in &layout.segments {

@@ -24,6 +24,11 @@ impl<'a> Live<'a> {
             })
             .map(|(id, _)| AllocationId(id))
             .collect();
+        Self::of(trace, moment, allocations)
+    }
+
+    /// The same, when it is known what is there.
+    pub(crate) fn of(trace: &'a Trace, moment: &Moment, allocations: Vec<AllocationId>) -> Self {
         Self { trace, device: moment.device, allocations, unseen: moment.unseen }
     }
 
@@ -124,6 +129,7 @@ pub(crate) fn common<T: PartialEq>(mut values: impl Iterator<Item = Option<T>>) 
     values.all(|value| value.as_ref() == Some(&first)).then_some(first)
 }
 
-fn is_live(allocation: &Allocation, after: u32) -> bool {
+/// Whether an allocation is there after so many events.
+pub(crate) fn is_live(allocation: &Allocation, after: u32) -> bool {
     allocation.made_at < after && allocation.freed_at.is_none_or(|freed| freed.get() >= after)
 }

@@ -31,16 +31,21 @@ impl Level {
     /// After `count` events, and the reserved bytes that were told right after them.
     pub(crate) fn after(trace: &Trace, device: Device, count: u32) -> Self {
         let mut level = Self::at_start(trace, device);
-        let count = count as usize;
-        for event in trace.events.iter().take(count) {
-            level.apply(trace, event);
+        level.apply_until(trace, 0, (count as usize).min(trace.events.len()));
+        level
+    }
+
+    /// Takes the events from one number on and below another into account, and the reserved bytes that were
+    /// told right after them.
+    pub(crate) fn apply_until(&mut self, trace: &Trace, from: usize, to: usize) {
+        for event in &trace.events[from..to] {
+            self.apply(trace, event);
         }
-        if let Some(event) = trace.events.get(count)
+        if let Some(event) = trace.events.get(to)
             && matches!(event.subject, Subject::Reserved(_))
         {
-            level.apply(trace, event);
+            self.apply(trace, event);
         }
-        level
     }
 
     pub(crate) fn device(&self) -> Device {

@@ -78,35 +78,54 @@ pub fn moment(
     device: Device,
     at: At,
 ) -> Result<Moment, QuestionError> {
-    if at == At::Oom {
-        return oom_moment(trace, context, device);
-    }
-    check_device(trace, device)?;
-    let all = u32::try_from(trace.events.len()).unwrap_or(u32::MAX);
-    let (after, time) = match at {
-        At::Peak | At::Oom => {
+    let level = |after| Level::after(trace, device, after);
+    match at {
+        At::Oom => oom_moment(trace, context, device, &level),
+        At::Peak => {
+            check_device(trace, device)?;
             let peak = peaks(trace).into_iter().find(|peak| peak.device == device);
-            return peak
-                .map(|peak| peak_moment(trace, context, &peak))
-                .ok_or(QuestionError::NothingAllocated);
+            let peak = peak.ok_or(QuestionError::NothingAllocated)?;
+            moment_of(trace, context, &peak, at, &level)
         }
-        At::End => (all, trace.end()),
-        At::Seconds(seconds) => {
-            let end = trace.end();
-            if seconds > end.as_seconds() {
-                return Err(QuestionError::AfterEnd { seconds, end });
-            }
-            let after = trace.events.partition_point(|event| event.time.as_seconds() <= seconds);
-            let after = after.max(base_events(trace));
-            let time = Micros(micros(seconds));
-            (u32::try_from(after).unwrap_or(u32::MAX), time)
+        At::End | At::Seconds(_) => {
+            check_device(trace, device)?;
+            later_moment(trace, context, at, &level)
         }
-    };
-    let level = Level::after(trace, device, after);
-    let mut moment = at_level(context, at, &level, after, time);
-    if let At::Seconds(_) = at {
-        tell_work(trace, context, &mut moment);
     }
+}
+
+/// The same, when the peak of the device and its totals after any number of events are known.
+pub(crate) fn moment_of(
+    trace: &Trace,
+    context: &Context,
+    peak: &Peak,
+    at: At,
+    level: &dyn Fn(u32) -> Level,
+) -> Result<Moment, QuestionError> {
+    match at {
+        At::Oom => oom_moment(trace, context, peak.device, level),
+        At::Peak => Ok(moment_of_peak(trace, context, peak.after, level)),
+        At::End | At::Seconds(_) => later_moment(trace, context, at, level),
+    }
+}
+
+fn later_moment(
+    trace: &Trace,
+    context: &Context,
+    at: At,
+    level: &dyn Fn(u32) -> Level,
+) -> Result<Moment, QuestionError> {
+    let (end, all) = (trace.end(), u32::try_from(trace.events.len()).unwrap_or(u32::MAX));
+    let At::Seconds(seconds) = at else {
+        return Ok(at_level(context, at, &level(all), all, end));
+    };
+    let time = Micros(micros(seconds));
+    if time > end {
+        return Err(QuestionError::AfterEnd { seconds, end });
+    }
+    let after = events_until(trace, seconds);
+    let mut moment = at_level(context, at, &level(after), after, time);
+    tell_work(trace, context, &mut moment);
     Ok(moment)
 }
 
@@ -124,14 +143,27 @@ pub(crate) fn check_device(trace: &Trace, device: Device) -> Result<(), Question
 
 /// The moment of a peak that is known already.
 pub(crate) fn peak_moment(trace: &Trace, context: &Context, peak: &Peak) -> Moment {
-    let level = Level::after(trace, peak.device, peak.after);
-    let time = event_before(peak.after).map_or(Micros(0), |event| trace.events[event].time);
-    let mut moment = at_level(context, At::Peak, &level, peak.after, time);
+    moment_of_peak(trace, context, peak.after, &|after| Level::after(trace, peak.device, after))
+}
+
+fn moment_of_peak(
+    trace: &Trace,
+    context: &Context,
+    after: u32,
+    level: &dyn Fn(u32) -> Level,
+) -> Moment {
+    let time = event_before(after).map_or(Micros(0), |event| trace.events[event].time);
+    let mut moment = at_level(context, At::Peak, &level(after), after, time);
     tell_work(trace, context, &mut moment);
     moment
 }
 
-fn oom_moment(trace: &Trace, context: &Context, device: Device) -> Result<Moment, QuestionError> {
+fn oom_moment(
+    trace: &Trace,
+    context: &Context,
+    device: Device,
+    level: &dyn Fn(u32) -> Level,
+) -> Result<Moment, QuestionError> {
     let Some((event, _, oom)) = last_oom(trace, Some(device)) else {
         let failed = last_oom(trace, None);
         return Err(failed.map_or(QuestionError::NoOom, |(_, failed, _)| QuestionError::NoOomOn {
@@ -140,8 +172,7 @@ fn oom_moment(trace: &Trace, context: &Context, device: Device) -> Result<Moment
         }));
     };
     let after = u32::try_from(event).unwrap_or(u32::MAX);
-    let level = Level::after(trace, device, after);
-    let mut moment = at_level(context, At::Oom, &level, after, trace.events[event].time);
+    let mut moment = at_level(context, At::Oom, &level(after), after, trace.events[event].time);
     moment.step = context.step(after);
     moment.phase = oom_phase(trace, &oom).map(|phase| phase.name(trace).to_owned());
     moment.module = trace.module_path(oom.stack).map(str::to_owned);
@@ -210,6 +241,12 @@ fn event_before(after: u32) -> Option<usize> {
     after.checked_sub(1).map(|event| event as usize)
 }
 
+/// How many events had happened at a time.
+pub(crate) fn events_until(trace: &Trace, seconds: f64) -> u32 {
+    let after = trace.events.partition_point(|event| event.time.as_seconds() <= seconds);
+    u32::try_from(after.max(base_events(trace))).unwrap_or(u32::MAX)
+}
+
 /// Blocks from before the recording lie at its beginning: no moment is before them.
 pub(crate) fn base_events(trace: &Trace) -> usize {
     let is_base = |subject: &Subject| {
@@ -224,8 +261,8 @@ pub(crate) fn base_events(trace: &Trace) -> usize {
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "checked to be finite, not negative and before the end"
+    reason = "what is after the end of time is after the end of the recording"
 )]
-fn micros(seconds: f64) -> u64 {
+pub(crate) fn micros(seconds: f64) -> u64 {
     (seconds * 1e6).round() as u64
 }

@@ -49,6 +49,14 @@ pub enum QuestionError {
         /// How many there must be.
         needed: u32,
     },
+    /// The trace has fewer allocations.
+    #[error("there is no allocation {id}: the trace has {allocations}")]
+    NoSuchAllocation {
+        /// The one that was asked for.
+        id: u32,
+        /// How many there are.
+        allocations: usize,
+    },
     /// The recording is shorter.
     #[error("{seconds} s is after the end of the recording, which is {} s long", .end.as_seconds())]
     AfterEnd {
@@ -56,6 +64,18 @@ pub enum QuestionError {
         seconds: f64,
         /// When the recording ended.
         end: Micros,
+    },
+    /// The picture is not cut that finely.
+    #[error(
+        "there is no tile {tile} on level {level}; level {deepest} is the last, and level n has 2^n tiles"
+    )]
+    NoSuchTile {
+        /// The level that was asked for.
+        level: u32,
+        /// The tile that was asked for.
+        tile: u64,
+        /// The last level.
+        deepest: u32,
     },
 }
 
@@ -78,7 +98,9 @@ impl Hint for QuestionError {
             Self::TooFewSteps { .. } => {
                 Some("record more steps; where no optimizer ends them, `floodmark.step()` does")
             }
+            Self::NoSuchAllocation { .. } => Some("allocations are counted from 0"),
             Self::AfterEnd { .. } => Some("`--at end` shows the last moment"),
+            Self::NoSuchTile { .. } => Some("the timeline tells its deepest level"),
         }
     }
 }

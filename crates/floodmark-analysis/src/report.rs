@@ -10,7 +10,9 @@ use crate::at::At;
 use crate::context::Context;
 use crate::fragmentation::{FragmentationReport, fragmentation};
 use crate::groups::Live;
+use crate::index::TraceIndex;
 use crate::moment::{Moment, default_device, moment};
+use crate::moment_index::MomentIndex;
 use crate::question_error::QuestionError;
 use crate::row::Row;
 use crate::simulation::Bench;
@@ -160,19 +162,42 @@ pub fn report(trace: &Trace, question: &Question) -> Result<Report, QuestionErro
     let context = Context::new(trace);
     let at = moment(trace, &context, device, question.at)?;
     let live = Live::at(trace, &at);
+    report_of(&live, &context, at, question)
+}
+
+/// The same, of a trace that is asked again and again. The question is about the device of the index, whatever
+/// it says itself.
+pub fn report_with(
+    trace: &Trace,
+    index: &TraceIndex,
+    moments: &MomentIndex,
+    question: &Question,
+) -> Result<Report, QuestionError> {
+    let at = moments.moment(trace, &index.context, question.at)?;
+    let live = Live::of(trace, &at, moments.live(trace, at.after));
+    report_of(&live, &index.context, at, question)
+}
+
+fn report_of(
+    live: &Live<'_>,
+    context: &Context,
+    at: Moment,
+    question: &Question,
+) -> Result<Report, QuestionError> {
+    let (trace, device) = (live.trace, live.device);
     let top = question.top.unwrap_or(usize::MAX);
     let mut found = None;
     let (total_rows, mut rows) = match question.by {
-        By::Line => largest_first(by_line::rows(&live, question.torch_frames), top),
-        By::Stack => largest_first(by_stack::rows(&live, question.torch_frames), top),
-        By::Op => largest_first(by_op::rows(&live), top),
-        By::Phase => largest_first(by_phase::rows(&live, &context), top),
-        By::Category => largest_first(by_category::rows(&live, &context), top),
-        By::Module => by_module::rows(&live, top),
-        By::Tensor => by_tensor::rows(&live, &context, top),
-        By::Step => by_step::rows(&live, &context, top),
+        By::Line => largest_first(by_line::rows(live, question.torch_frames), top),
+        By::Stack => largest_first(by_stack::rows(live, question.torch_frames), top),
+        By::Op => largest_first(by_op::rows(live), top),
+        By::Phase => largest_first(by_phase::rows(live, context), top),
+        By::Category => largest_first(by_category::rows(live, context), top),
+        By::Module => by_module::rows(live, top),
+        By::Tensor => by_tensor::rows(live, context, top),
+        By::Step => by_step::rows(live, context, top),
         By::Segment => {
-            let (numbers, layout) = segments(trace, &context, device, &at)?;
+            let (numbers, layout) = segments(trace, context, device, &at)?;
             found = Some(numbers);
             by_segment::rows(&layout, top)
         }

@@ -49,7 +49,7 @@ struct Taken {
 /// Puts this library's functions into the slots of all that is loaded. Whether memory is among them.
 pub(crate) fn take_over() -> bool {
     let mut taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
-    taken.get_or_insert_default().take()
+    slots::at_rest(|| taken.get_or_insert_default().take())
 }
 
 /// Puts back what stood in the slots.
@@ -90,7 +90,7 @@ fn follow_new() {
         if set_mark().is_err() {
             MARK.store(std::ptr::null_mut(), Ordering::Release);
         }
-        taken.take();
+        slots::at_rest(|| taken.take());
     }
 }
 

@@ -1,9 +1,10 @@
 //! Puts our hooks into the slots of every loaded object, and takes them out again.
 
 use std::ffi::CStr;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-use floodmark_slots::{self as slots, Object, Slot};
+use floodmark_slots::{self as slots, Object, Slot, at_rest};
 use parking_lot::Mutex;
 
 use crate::hooks::{self, Hook};
@@ -27,6 +28,11 @@ unsafe impl Send for Patched {}
 static PATCHED: Mutex<Patched> =
     Mutex::new(Patched { slots: Vec::new(), load_count: 0, old: Vec::new(), is_on: false });
 
+/// Whether a thread waits for the loader already.
+static IS_FOLLOWING: AtomicBool = AtomicBool::new(false);
+/// Whether the thread that forks has locked [`PATCHED`].
+static IS_HELD_FOR_FORK: AtomicBool = AtomicBool::new(false);
+
 /// What was found of the functions that we stand in for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Found {
@@ -38,40 +44,67 @@ pub struct Found {
     pub autograd: bool,
 }
 
+/// How long anybody waits for the slots. Who has them may wait for the loader in turn, and in a child of
+/// `fork` they may belong to a thread that is not there.
+const PATIENCE: Duration = Duration::from_secs(5);
+
 /// Puts the hooks in. Says which of them some object really calls.
 pub(crate) fn install() -> Found {
-    let mut patched = PATCHED.lock();
+    let Some(mut patched) = PATCHED.try_lock_for(PATIENCE) else { return Found::default() };
     patched.is_on = true;
-    patched.install()
+    at_rest(|| patched.install())
 }
 
-/// Puts back what stood in the slots, where our hooks still stand.
+/// Puts back what stood in the slots, where our hooks still stand. A hook that stays finds that nothing
+/// is recorded, and calls on.
 pub(crate) fn remove() {
-    let mut patched = PATCHED.lock();
+    let Some(mut patched) = PATCHED.try_lock_for(PATIENCE) else { return };
     patched.is_on = false;
-    patched.find();
-    let old = std::mem::take(&mut patched.old);
-    let replacements: Vec<usize> = hooks::all().iter().map(|(_, new)| *new).collect();
-    for slot in &patched.slots {
-        // SAFETY: the slot belongs to an object that is loaded now.
-        let now = unsafe { slot.at.read() };
-        let before = old.iter().find(|(at, _)| *at == slot.at as usize);
-        if let Some(&(_, before)) = before
-            && replacements.contains(&now)
-        {
-            // SAFETY: the same.
-            unsafe { slots::store(slot.at, before) };
+    at_rest(|| patched.remove());
+}
+
+/// Puts the hooks into objects that were loaded since. The loader may be at work for seconds, and whoever
+/// asks here has journals to look after, so a thread of its own waits for it.
+pub(crate) fn follow_new_libraries() {
+    if let Some(patched) = PATCHED.try_lock()
+        && patched.is_on
+        && patched.load_count != slots::load_count()
+        && !IS_FOLLOWING.swap(true, Ordering::AcqRel)
+    {
+        let follower = std::thread::Builder::new().name("floodmark-follow".to_owned());
+        if follower.spawn(follow).is_err() {
+            IS_FOLLOWING.store(false, Ordering::Release);
         }
     }
 }
 
-/// Puts the hooks into objects that were loaded since.
-pub(crate) fn follow_new_libraries() {
-    if let Some(mut patched) = PATCHED.try_lock()
+fn follow() {
+    if let Some(mut patched) = PATCHED.try_lock_for(PATIENCE)
         && patched.is_on
-        && patched.load_count != slots::load_count()
     {
-        patched.install();
+        at_rest(|| patched.install());
+    }
+    IS_FOLLOWING.store(false, Ordering::Release);
+}
+
+/// Before a fork: nobody shall hold the loader's lock for us, since the child would never get it back.
+pub(crate) fn hold_for_fork() {
+    if let Some(patched) = PATCHED.try_lock_for(Duration::from_millis(200)) {
+        std::mem::forget(patched);
+        IS_HELD_FOR_FORK.store(true, Ordering::Release);
+    }
+}
+
+/// In a forked child the thread that followed is not there.
+pub(crate) fn forget_followers() {
+    IS_FOLLOWING.store(false, Ordering::Release);
+}
+
+/// After a fork, in both.
+pub(crate) fn release_after_fork() {
+    if IS_HELD_FOR_FORK.swap(false, Ordering::AcqRel) {
+        // SAFETY: `hold_for_fork` of this thread locked it and kept no guard.
+        unsafe { PATCHED.force_unlock() };
     }
 }
 
@@ -113,6 +146,23 @@ impl Patched {
             installed[slot.name] = true;
         }
         Found { reports: installed[0], cpu: installed[2] && installed[3], autograd: installed[5] }
+    }
+
+    fn remove(&mut self) {
+        self.find();
+        let old = std::mem::take(&mut self.old);
+        let replacements: Vec<usize> = hooks::all().iter().map(|(_, new)| *new).collect();
+        for slot in &self.slots {
+            // SAFETY: the slot belongs to an object that is loaded now.
+            let now = unsafe { slot.at.read() };
+            let before = old.iter().find(|(at, _)| *at == slot.at as usize);
+            if let Some(&(_, before)) = before
+                && replacements.contains(&now)
+            {
+                // SAFETY: the same.
+                unsafe { slots::store(slot.at, before) };
+            }
+        }
     }
 }
 

@@ -117,8 +117,10 @@ pub fn start(mut options: Options) -> Result<(), StartError> {
         }
     };
     FORK_HANDLER.call_once(|| {
-        // SAFETY: registers a function that only stores to atomics.
-        unsafe { libc::pthread_atfork(None, None, Some(in_forked_child)) };
+        // SAFETY: registers functions that store to atomics, and one that waits a moment for a lock.
+        unsafe {
+            libc::pthread_atfork(Some(before_fork), Some(after_fork), Some(in_forked_child));
+        };
     });
     autograd::forget_all();
     EPOCH.fetch_add(1, Ordering::Release);
@@ -183,8 +185,18 @@ pub fn stop() -> Option<Written> {
     Some(written)
 }
 
+unsafe extern "C" fn before_fork() {
+    patch::hold_for_fork();
+}
+
+unsafe extern "C" fn after_fork() {
+    patch::release_after_fork();
+}
+
 /// A child of `fork` must not write into its parent's mappings.
 unsafe extern "C" fn in_forked_child() {
+    patch::forget_followers();
+    patch::release_after_fork();
     ENABLED.store(false, Ordering::SeqCst);
     CURRENT.store(std::ptr::null_mut(), Ordering::Release);
     forget_after_fork();

@@ -8,8 +8,12 @@
 //! Reads what the dynamic loader mapped, so all addresses come from the loader itself. Knows nothing of
 //! whose functions are put where, and why: `floodmark-probe` listens there, `floodmark-phantom` answers.
 
+mod at_rest;
+
 use std::ffi::CStr;
 use std::os::raw::{c_int, c_void};
+
+pub use at_rest::at_rest;
 
 #[cfg(target_arch = "x86_64")]
 const SLOT_RELOCATIONS: [u32; 2] = [7, 6]; // R_X86_64_JUMP_SLOT, R_X86_64_GLOB_DAT
@@ -84,7 +88,8 @@ pub fn load_count() -> u64 {
     count
 }
 
-/// All objects that are loaded now.
+/// All objects that are loaded now. To be asked and used inside [`at_rest`] alone, or one may go, and one
+/// that is not yet bound may be among them.
 pub fn objects() -> Vec<Object> {
     extern "C" fn each(info: *mut libc::dl_phdr_info, _: usize, out: *mut c_void) -> c_int {
         // SAFETY: the loader passes a valid record; `out` is the vector below, borrowed for the call.
@@ -264,7 +269,7 @@ impl Object {
     }
 }
 
-/// Every slot in every loaded object for one of these names.
+/// Every slot in every loaded object for one of these names. Inside [`at_rest`], as [`objects`].
 pub fn find_slots(names: &[&CStr]) -> Vec<Slot> {
     let mut found = Vec::new();
     for object in objects() {
@@ -284,12 +289,15 @@ pub fn find_symbol(name: &CStr) -> Option<usize> {
     if !visible.is_null() {
         return Some(visible as usize);
     }
-    objects().iter().find_map(|object| object.lookup(name))
+    at_rest(|| objects().iter().find_map(|object| object.lookup(name)))
 }
 
 /// The address of the first symbol whose name begins so.
 pub fn find_symbol_by_prefix(prefix: &[u8]) -> Option<usize> {
-    objects().iter().find_map(|object| object.defined(|name| name.to_bytes().starts_with(prefix)))
+    at_rest(|| {
+        let begins = |name: &CStr| name.to_bytes().starts_with(prefix);
+        objects().iter().find_map(|object| object.defined(begins))
+    })
 }
 
 /// Stores `value` in a slot. Returns whether it could.

@@ -329,6 +329,11 @@ impl Trace {
         self.labels.get(id.index())?.as_ref()
     }
 
+    /// Every name of a tensor that there ever was.
+    pub fn labels(&self) -> impl Iterator<Item = &Label> {
+        self.labels.iter().flatten()
+    }
+
     /// A text, where the file has it.
     pub fn text(&self, id: TextId) -> Option<&str> {
         self.texts.get(id.index())?.as_ref().map(|(_, text)| text.as_str())

@@ -35,6 +35,8 @@ pub(crate) enum Command {
     Info(InfoArgs),
     /// Say what filled a device at a moment
     Report(ReportArgs),
+    /// Show traces in the browser
+    View(ViewArgs),
     /// Write a trace in the format of another tool
     Export(ExportArgs),
     /// Say what other allocator settings, or another card, would have done to the same program
@@ -193,6 +195,9 @@ pub(crate) struct LeaksArgs {
 pub(crate) struct ExportArgs {
     /// A `.flood` file, a torch memory snapshot, or a folder with one per rank
     pub(crate) trace: PathBuf,
+    /// Further traces, for `html`
+    #[arg(value_name = "TRACE")]
+    pub(crate) more: Vec<PathBuf>,
     /// The format
     #[arg(long, value_name = "FORMAT", value_enum)]
     pub(crate) to: Format,
@@ -208,6 +213,22 @@ pub(crate) struct ExportArgs {
     /// Replace a file that exists
     #[arg(long)]
     pub(crate) force: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ViewArgs {
+    /// `.flood` files, torch memory snapshots, or folders with one per rank
+    #[arg(required = true, value_name = "TRACE")]
+    pub(crate) traces: Vec<PathBuf>,
+    /// The port; by default one that is free
+    #[arg(long, default_value_t = 0, hide_default_value = true, value_name = "N")]
+    pub(crate) port: u16,
+    /// Print the address, and do not open a browser
+    #[arg(long)]
+    pub(crate) no_open: bool,
+    /// Show traces while they are recorded: the page grows with them
+    #[arg(long)]
+    pub(crate) follow: bool,
 }
 
 #[derive(Debug, Args)]

@@ -2,13 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use floodmark_analysis::{At, Summary, summary};
 use floodmark_trace::{Bytes, Device, Trace};
 
 use crate::args::Source;
 use crate::failure::Problem;
-use crate::open::{open, ranks};
+use crate::open::{open, rank_in, ranks};
 use crate::print;
 
 /// What is known of the question before a trace is chosen.
@@ -35,23 +35,14 @@ pub(crate) fn choose_source(source: &Source, at: At) -> Result<Chosen> {
 
 /// Opens the trace that a path means.
 pub(crate) fn choose(path: &Path, wanted: Wanted) -> Result<Chosen> {
-    let failed = || format!("Failed to read `{}`", path.display());
-    let Some(ranks) = ranks(path)? else {
-        if wanted.rank.is_some() {
-            return Err(Problem::NotAFolder).with_context(failed);
-        }
-        return Ok(Chosen { path: path.to_owned(), rank: None, trace: open(path)? });
-    };
-    let Some(rank) = wanted.rank else { return highest(ranks, wanted) };
-    let present = || {
-        let numbers: Vec<String> = ranks.iter().map(|(rank, _)| rank.to_string()).collect();
-        numbers.join(", ")
-    };
-    let found = ranks.iter().find(|(found, _)| *found == rank);
-    let (_, path) = found
-        .ok_or_else(|| Problem::NoSuchRank { rank, present: present() })
-        .with_context(failed)?;
-    Ok(Chosen { path: path.clone(), rank: Some(rank), trace: open(path)? })
+    if let Some(rank) = wanted.rank {
+        let path = rank_in(path, rank)?;
+        return Ok(Chosen { rank: Some(rank), trace: open(&path)?, path });
+    }
+    match ranks(path)? {
+        Some(ranks) => highest(ranks, wanted),
+        None => Ok(Chosen { path: path.to_owned(), rank: None, trace: open(path)? }),
+    }
 }
 
 /// The rank that the question is most likely about, said on stderr.

@@ -16,8 +16,16 @@ use crate::failure::Problem;
 use crate::format::Format;
 use crate::info::plural;
 use crate::print;
+use crate::saved_page::export_page;
 
 pub(crate) fn export(args: &ExportArgs) -> Result<String> {
+    if args.to == Format::Html {
+        return export_page(args).map(|()| String::new());
+    }
+    if let Some(path) = args.more.first() {
+        return Err(Problem::OneTraceOnly)
+            .with_context(|| format!("Failed to export `{}`", path.display()));
+    }
     let wanted = Wanted { rank: args.rank, device: args.device, at: At::Peak };
     let Chosen { path, trace, .. } = choose(&args.trace, wanted)?;
     check_device(&trace, args.device)
@@ -65,7 +73,7 @@ pub fn export_trace(
     Ok(None)
 }
 
-fn check_device(trace: &Trace, device: Option<Device>) -> Result<()> {
+pub(crate) fn check_device(trace: &Trace, device: Option<Device>) -> Result<()> {
     let recorded = trace.devices();
     match device {
         Some(device) if !recorded.contains(&device.canonical()) => {
@@ -76,7 +84,7 @@ fn check_device(trace: &Trace, device: Option<Device>) -> Result<()> {
 }
 
 /// `train.flood` becomes `train.snapshot.pickle`.
-fn beside(path: &Path, format: Format) -> PathBuf {
+pub(crate) fn beside(path: &Path, format: Format) -> PathBuf {
     let mut stem = path.to_owned();
     let is_ending =
         |part: &OsStr| ["flood", "pickle", "pkl", "gz", "zst"].iter().any(|&e| part == e);

@@ -34,6 +34,10 @@ pub(crate) enum Problem {
     TryFailed { name: String, value: u64, tail: String },
     #[error("nothing fits: {name} = {value} is the smallest that was asked about")]
     NothingFits { name: String, value: u64 },
+    #[error("this format holds one trace")]
+    OneTraceOnly,
+    #[error("another program uses this port")]
+    PortInUse,
     #[error("the peak of {device} grew by more than {limit}: {above}")]
     GrewAbove { device: Device, limit: String, above: String },
 }
@@ -44,6 +48,8 @@ impl Hint for Problem {
             Self::NoSuchScript => Some("to run a module by its name, use `floodmark run -m NAME`"),
             Self::NoTraces => Some("record one with `floodmark run script.py`"),
             Self::OutputExists => Some("choose another with `-o`, or replace it with `--force`"),
+            Self::OneTraceOnly => Some("only `--to html` shows several in one file"),
+            Self::PortInUse => Some("choose another with `--port`, or leave it out"),
             Self::NotAFolder => Some("leave `--rank` out"),
             Self::NoSuchRankOf { .. } => Some("ranks are counted from 0"),
             Self::NothingVaries { .. } => {

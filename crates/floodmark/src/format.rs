@@ -11,9 +11,13 @@ use floodmark_export::{
 use floodmark_snapshot::write_snapshot;
 use floodmark_trace::Trace;
 
+use crate::saved_page::write_page;
+
 /// A format of another tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Format {
+    /// The page of `floodmark view` in one file, which needs no server
+    Html,
     /// A memory snapshot of torch, for its `_memory_viz.py` and <https://pytorch.org/memory_viz>
     TorchSnapshot,
     /// Memory by call stack, at the peak and over time, for <https://www.speedscope.app>
@@ -41,7 +45,7 @@ impl Format {
             Self::TorchSnapshot => "see it with `python -m torch.cuda._memory_viz trace_plot FILE`",
             Self::Speedscope => "drop it on https://www.speedscope.app",
             Self::Timeline => "it is JSON: `events`, `layer_stats` and `summary`",
-            Self::Svg | Self::Flamegraph => "open it in a browser",
+            Self::Html | Self::Svg | Self::Flamegraph => "open it in a browser",
             Self::Png => "open it in any viewer of pictures",
             Self::Csv | Self::CsvSteps => "any spreadsheet and pandas read it",
             Self::Collapsed => "any flame graph tool reads it",
@@ -51,6 +55,7 @@ impl Format {
     /// How the file of a trace is called: what follows its name.
     pub(crate) fn ending(self) -> &'static str {
         match self {
+            Self::Html => "html",
             Self::TorchSnapshot => "snapshot.pickle",
             Self::Speedscope => "speedscope.json",
             Self::Timeline => "timeline.json",
@@ -88,6 +93,7 @@ impl Format {
         out: &mut impl Write,
     ) -> Result<(), ExportError> {
         match self {
+            Self::Html => write_page(trace, options.device, out),
             Self::TorchSnapshot => Ok(write_snapshot(trace, options.device, out)?),
             Self::Speedscope => write_speedscope(trace, options, out),
             Self::Timeline => write_timeline(trace, options, out),
@@ -150,6 +156,7 @@ mod tests {
         assert_eq!(of("x.flamegraph.svg"), Some(Format::Flamegraph));
         assert_eq!(of("x.steps.CSV"), Some(Format::CsvSteps));
         assert_eq!(of("x.speedscope.json"), Some(Format::Speedscope));
+        assert_eq!(of("x.html"), Some(Format::Html));
         assert_eq!(of("x.json"), None);
         assert_eq!(of("x.txt"), None);
         assert_eq!(of("svg"), None);
@@ -158,7 +165,7 @@ mod tests {
     #[test]
     fn a_wrong_name_is_told_the_right_ones() {
         let text = Format::choose(Some("svgz"), None).unwrap_err().to_string();
-        assert!(text.starts_with("`svgz` is no format; there are `torch-snapshot`, `speedscope`"));
+        assert!(text.starts_with("`svgz` is no format; there are `html`, `torch-snapshot`"));
         for format in Format::value_variants() {
             let name = format.to_possible_value().unwrap().get_name().to_owned();
             assert_eq!(Format::choose(Some(&name), None), Ok(*format));

@@ -20,6 +20,7 @@ mod estimate;
 mod export;
 mod failure;
 mod fit;
+mod following;
 mod format;
 mod gpu;
 mod gpus;
@@ -34,13 +35,20 @@ mod print;
 mod progress;
 mod report;
 mod run;
+mod saved_page;
 mod search;
 mod sentence;
+mod server;
 mod sheet;
 mod shorten;
 mod simulate;
 mod table;
 mod vary;
+mod view;
+
+#[cfg(test)]
+#[path = "../../floodmark-analysis/tests/it/script.rs"]
+mod script;
 
 use std::ffi::{OsStr, OsString};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -125,6 +133,7 @@ fn carry_out(command: args::Command, python: &OsStr) -> Outcome {
         args::Command::Info(args) => info::info(&args).map(Said::from),
         args::Command::Report(args) => report::report(&args).map(Said::from),
         args::Command::Diff(args) => diff::diff(&args),
+        args::Command::View(args) => view::view(&args).map(Said::from),
         args::Command::Export(args) => export::export(&args).map(Said::from),
         args::Command::Simulate(args) => simulate::simulate(&args).map(Said::from),
         args::Command::Oom(args) => oom::oom(&args).map(Said::from),

@@ -97,6 +97,20 @@ impl Read for Watched {
 }
 
 fn journal(path: &Path) -> io::Result<Vec<Vec<u8>>> {
+    let mut segments = Vec::new();
+    for path in journal_segments(path)? {
+        match fs::read(path) {
+            Ok(bytes) => segments.push(bytes),
+            // A program that still runs removes what it has flushed.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(segments)
+}
+
+/// The files of the journal beside a trace, in order; none where there is no journal.
+pub(crate) fn journal_segments(path: &Path) -> io::Result<Vec<PathBuf>> {
     let mut folder = path.as_os_str().to_owned();
     folder.push(".journal");
     let entries = match fs::read_dir(folder) {
@@ -112,16 +126,7 @@ fn journal(path: &Path) -> io::Result<Vec<Vec<u8>>> {
         }
     }
     paths.sort();
-    let mut segments = Vec::new();
-    for path in paths {
-        match fs::read(path) {
-            Ok(bytes) => segments.push(bytes),
-            // A program that still runs removes what it has flushed.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(segments)
+    Ok(paths)
 }
 
 /// The same, with an error that names the path.
@@ -148,6 +153,19 @@ pub(crate) fn ranks(path: &Path) -> Result<Option<Vec<(u32, PathBuf)>>> {
     paths.sort();
     let ranked = (0_u32..).zip(paths).map(|(at, path)| (rank_of(&path).unwrap_or(at), path));
     Ok(Some(ranked.collect()))
+}
+
+/// The trace of a rank in a folder.
+pub(crate) fn rank_in(path: &Path, rank: u32) -> Result<PathBuf> {
+    let failed = || format!("Failed to read `{}`", path.display());
+    let Some(ranks) = ranks(path)? else { return Err(Problem::NotAFolder).with_context(failed) };
+    let present = || {
+        let numbers: Vec<String> = ranks.iter().map(|(rank, _)| rank.to_string()).collect();
+        numbers.join(", ")
+    };
+    let found = ranks.iter().find(|(found, _)| *found == rank);
+    let found = found.ok_or_else(|| Problem::NoSuchRank { rank, present: present() });
+    found.map(|(_, path)| path.clone()).with_context(failed)
 }
 
 /// `x.flood`, or what people call torch's snapshots.

@@ -10,13 +10,15 @@ from __future__ import annotations
 import inspect
 import os
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from copy import copy
 from functools import wraps
 from types import FunctionType, ModuleType
 from typing import Any
 
+from floodmark import _compat
+from floodmark._process_groups import keep_name
 from floodmark._world_store import store_class
 from floodmark.plugins import Plugin, Setting
 from floodmark.plugins._distributed_buckets import is_in
@@ -61,7 +63,7 @@ class Distributed(Plugin):
         self._wrap_init()
         self._wrap_helper()
         for name in ("new_group", "new_subgroups", "new_subgroups_by_enumeration"):
-            self._wrap(c10d, name, outside_modes)
+            self._wrap(c10d, name, run_outside)
         self._wrap(c10d, "split_group", self._split)
         for name in WITH_RESULT:
             self._wrap(c10d, name, with_result)
@@ -174,7 +176,7 @@ class Distributed(Plugin):
                 given["store"] = store_class(bindings.Store, *own, self.note)()
                 if str(given.get("backend", "")).lower() == "mpi":
                     given["backend"] = "gloo"
-                with real():
+                with _compat.outside_modes():
                     return original(*bound.args, **bound.kwargs)
 
             return init_process_group
@@ -204,16 +206,11 @@ class Distributed(Plugin):
                 bound.arguments.pop(options, None)
             # Threads that watch, and links that connect at once, have nobody to talk to.
             device = bound.arguments.pop("device_id", None)
-            with real():
+            with _compat.outside_modes():
                 made = original(*bound.args, **bound.kwargs)
-            group = made[0] if isinstance(made, tuple) else made
-            if group in c10d._world.pg_map:
-                _, prefix_store = c10d._world.pg_map[group]
-                asked = _named(c10d, asked)
-                c10d._world.pg_map[group] = (asked, prefix_store)
-                c10d._world.pg_backend_config[group] = str(c10d.BackendConfig(asked))
-                if device is not None:
-                    group.bound_device_id = device
+            group = keep_name(c10d, made, _named(c10d, asked))
+            if group is not None and device is not None:
+                group.bound_device_id = device
             return made
 
         self.replace(c10d, "_new_process_group_helper", helper)
@@ -283,7 +280,7 @@ class Distributed(Plugin):
         kind: Any = getattr(module, "DeviceMesh", None)
         if kind is None:
             return
-        self._wrap(module, "init_device_mesh", outside_modes)
+        self._wrap(module, "init_device_mesh", run_outside)
         owners = [kind, *(c for c in [getattr(module, "_MeshEnv", None)] if c is not None)]
         for owner in owners:
             for name, value in list(vars(owner).items()):
@@ -297,27 +294,27 @@ class Distributed(Plugin):
             bound = signature.bind(*args, **kwargs)
             if _is_fake(bound.arguments.get("mesh")):
                 bound.arguments["mesh"] = self._ranks_of(bound.arguments["mesh"])
-            with real():
+            with _compat.outside_modes():
                 begin(*bound.args, **bound.kwargs)
 
         self.replace(kind, "__init__", init)
-        self.replace(kind, "__getitem__", outside_modes(kind.__getitem__))
+        self.replace(kind, "__getitem__", run_outside(kind.__getitem__))
         self._replace_everywhere()
 
     def _wrap_method(self, owner: Any, name: str, value: Any) -> None:
         if isinstance(value, FunctionType):
-            self.replace(owner, name, outside_modes(value))
+            self.replace(owner, name, run_outside(value))
         elif isinstance(value, property) and value.fget is not None:
-            self.replace(owner, name, property(outside_modes(value.fget), value.fset, value.fdel))
+            self.replace(owner, name, property(run_outside(value.fget), value.fset, value.fdel))
         elif isinstance(value, staticmethod | classmethod):
-            self.replace(owner, name, type(value)(outside_modes(value.__func__)))
+            self.replace(owner, name, type(value)(run_outside(value.__func__)))
 
     def _ranks_of(self, mesh: Any) -> Any:
         """The ranks of a mesh whose tensor has no values."""
         import torch
 
         self.note("A mesh was given as a tensor of the block: its ranks were taken to be in order")
-        with real():
+        with _compat.outside_modes():
             return torch.arange(mesh.numel(), dtype=torch.int).view(tuple(mesh.shape))
 
     def _patch_sharding(self, module: ModuleType) -> None:
@@ -325,7 +322,7 @@ class Distributed(Plugin):
         kind: Any = getattr(module, "ShardingPropagator", None)
         for name in ("_propagate_tensor_meta_non_cached", "_propagate_tensor_meta"):
             if isinstance(vars(kind).get(name) if kind else None, FunctionType):
-                self.replace(kind, name, outside_modes(vars(kind)[name]))
+                self.replace(kind, name, run_outside(vars(kind)[name]))
                 return
 
     def _patch_flat(self, module: ModuleType) -> None:
@@ -393,16 +390,7 @@ def _swap(swaps: dict[int, tuple[Any, Any]]) -> None:
                 names[name] = swap[1]
 
 
-@contextmanager
-def real() -> Iterator[None]:
-    """Outside all modes: what is made here has values."""
-    from torch.utils import _python_dispatch as dispatch
-
-    with dispatch._disable_current_modes():
-        yield
-
-
-def outside_modes(function: Callable[..., Any]) -> Callable[..., Any]:
+def run_outside(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function, run outside all modes."""
     import torch
 
@@ -412,7 +400,7 @@ def outside_modes(function: Callable[..., Any]) -> Callable[..., Any]:
     def outside(*args: Any, **kwargs: Any) -> Any:
         if not depth():
             return function(*args, **kwargs)
-        with real():
+        with _compat.outside_modes():
             return function(*args, **kwargs)
 
     return outside

@@ -10,6 +10,7 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any
 
+from floodmark._compat import outside_modes
 from floodmark.plugins import Plugin
 
 _NOTE = "megatron-core: every expert is assumed to get its share of the tokens, on every rank"
@@ -63,18 +64,16 @@ class Megatron(Plugin):
 def _of_all_ranks(known: Any, length: int) -> Any:
     """The same from every rank, one after the other."""
     import torch
-    from torch.utils import _python_dispatch as dispatch
 
-    with dispatch._disable_current_modes():
+    with outside_modes():
         return torch.cat([known] * (length // max(known.shape[0], 1)))
 
 
 def _shares(tokens: int, experts: int, each: int) -> Any:
     """Which token goes where, as evenly as can be."""
     import torch
-    from torch.utils import _python_dispatch as dispatch
 
-    with dispatch._disable_current_modes():
+    with outside_modes():
         chosen = torch.zeros(tokens, experts, dtype=torch.bool)
         places = torch.arange(tokens * each) % experts
         return chosen.scatter_(1, places.view(tokens, each), True)

@@ -8,7 +8,7 @@ use proptest::sample::select;
 use crate::{groupings, trace};
 
 /// The text of a script that makes sense: what is freed was allocated, and only once.
-fn program() -> impl Strategy<Value = String> {
+pub(crate) fn program() -> impl Strategy<Value = String> {
     let stack = select(vec![
         "",
         "at a.py:1",

@@ -8,22 +8,30 @@
 
 mod advice;
 mod avoidable;
+mod bands;
 mod context;
 mod curve;
 mod diff;
 mod estimate;
 mod fragmentation;
 mod groupings;
+mod hit;
+mod icicle;
 mod idle;
 mod laws;
 mod layers;
 mod leaks;
+mod lifetimes;
+mod moment_index;
 mod moments;
 mod oom;
+mod ribbons;
 mod script;
+mod segments;
 mod simulation;
 mod speed;
 mod steps;
+mod timeline;
 
 /// The recording that a script makes.
 fn trace(script: &str) -> floodmark_trace::Trace {

@@ -85,7 +85,7 @@ fn a_format_that_is_not_there_is_told_which_are() {
     exit 1
     --- stderr
     error: invalid value 'pdf' for '--to <FORMAT>'
-      [possible values: torch-snapshot, speedscope, timeline, svg, png, csv, csv-steps, collapsed, flamegraph]
+      [possible values: html, torch-snapshot, speedscope, timeline, svg, png, csv, csv-steps, collapsed, flamegraph]
 
     For more information, try '--help'.
     ");

@@ -16,7 +16,10 @@ mod leaks;
 mod oom;
 mod phantom;
 mod program;
+mod saved_page;
 #[path = "../../../floodmark-analysis/tests/it/script.rs"]
 mod script;
 mod simulate;
 mod snapshots;
+mod types;
+mod view;

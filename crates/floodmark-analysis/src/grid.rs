@@ -1,0 +1,102 @@
+//! How time is cut into tiles and columns.
+//!
+//! Level 0 is the whole recording in one tile of [`COLUMNS`] columns; every level has twice as many tiles as
+//! the one above it, so a column is exactly two columns of the next level. Bounds are whole microseconds, as
+//! times of events are: no event falls between two columns, whatever the level.
+
+use floodmark_trace::Trace;
+
+use crate::moment::micros;
+use crate::question_error::QuestionError;
+
+/// How many columns a tile has.
+pub const COLUMNS: usize = 512;
+
+/// No picture is enlarged further, however long the recording is.
+const MOST_LEVELS: u32 = 30;
+
+/// The tiles of a recording.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Grid {
+    /// When the recording ends, in microseconds; at least one.
+    end: u64,
+}
+
+impl Grid {
+    pub(crate) fn of(trace: &Trace) -> Self {
+        Self { end: trace.end().0.max(1) }
+    }
+
+    /// The last level on which a column is not shorter than the microsecond that times are told in.
+    pub(crate) fn deepest_level(self) -> u32 {
+        (self.end / COLUMNS as u64).checked_ilog2().unwrap_or(0).min(MOST_LEVELS)
+    }
+
+    pub(crate) fn tile(self, level: u32, tile: u64) -> Result<Tile, QuestionError> {
+        let deepest = self.deepest_level();
+        if level > deepest || tile >= 1 << level {
+            return Err(QuestionError::NoSuchTile { level, tile, deepest });
+        }
+        Ok(Tile { grid: self, level, first: tile * COLUMNS as u64 })
+    }
+
+    /// The tile and the column of it in which a time is.
+    pub(crate) fn at(self, level: u32, seconds: f64) -> Result<(Tile, usize), QuestionError> {
+        self.tile(level, 0)?;
+        let all = (COLUMNS as u64) << level;
+        let micros = u128::from(micros(seconds)).min(self.end.into());
+        let column = u64::try_from(micros * u128::from(all) / u128::from(self.end)).unwrap_or(0);
+        let column = column.min(all - 1);
+        let place = self.tile(level, column / COLUMNS as u64)?;
+        Ok((place, usize::try_from(column % COLUMNS as u64).unwrap_or(0)))
+    }
+}
+
+/// One tile: its columns are numbered from 0 to [`COLUMNS`].
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Tile {
+    grid: Grid,
+    level: u32,
+    /// Its first column, counted from the beginning of the recording.
+    first: u64,
+}
+
+impl Tile {
+    /// The first microsecond of a column; of the one behind the last, that of the next tile.
+    pub(crate) fn start(self, column: usize) -> u64 {
+        let all = u128::from(COLUMNS as u64) << self.level;
+        let at = u128::from(self.first + column as u64);
+        u64::try_from((at * u128::from(self.grid.end)).div_ceil(all)).unwrap_or(u64::MAX)
+    }
+
+    /// The same in seconds, not rounded to microseconds: where the column begins in a picture.
+    #[expect(clippy::cast_precision_loss, reason = "the place of a line in a picture")]
+    pub(crate) fn seconds(self, column: usize) -> f64 {
+        let all = (COLUMNS as u64) << self.level;
+        let share = (self.first + column as u64) as f64 / all as f64;
+        share * (self.grid.end as f64 / 1e6)
+    }
+
+    /// Whether nothing comes after it: what happens when the recording ends is in its last column.
+    pub(crate) fn is_last(self) -> bool {
+        self.first + COLUMNS as u64 == (COLUMNS as u64) << self.level
+    }
+
+    /// For each column the events before it, and at the end those before the next tile; events have times
+    /// that do not fall, and `first` of them are before all columns.
+    pub(crate) fn bounds(self, trace: &Trace, first: usize) -> Vec<usize> {
+        (0..=COLUMNS).map(|column| self.bound(trace, column, first)).collect()
+    }
+
+    /// The events before a column.
+    pub(crate) fn bound(self, trace: &Trace, column: usize, first: usize) -> usize {
+        if self.first == 0 && column == 0 {
+            return first;
+        }
+        if column == COLUMNS && self.is_last() {
+            return trace.events.len();
+        }
+        let start = self.start(column);
+        trace.events.partition_point(|event| event.time.0 < start).max(first)
+    }
+}

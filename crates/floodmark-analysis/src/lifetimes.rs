@@ -1,0 +1,159 @@
+//! When tensors were made, kept for backward, and let go of: the largest of a stretch of time, by module.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use floodmark_trace::{AllocationId, Bytes, Category, Trace};
+use serde::Serialize;
+
+use crate::by_module::Tree;
+use crate::context::Context;
+use crate::index::TraceIndex;
+use crate::lifetime::freed;
+use crate::moment::events_until;
+use crate::moment_index::{MomentIndex, allocations_before};
+use crate::place::allocation_location;
+use crate::question_error::QuestionError;
+
+/// The life of one tensor.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Lifetime {
+    /// Which allocation.
+    pub id: u32,
+    /// Its name where it has one, otherwise the line that made it.
+    pub name: String,
+    /// Its size.
+    pub bytes: Bytes,
+    /// What it is to the program.
+    pub category: &'static str,
+    /// The phase in which it was made; none for what was there before the recording.
+    pub phase: Option<String>,
+    /// When it was made, in seconds; 0 for what was there before.
+    pub made: f64,
+    /// Whether it was kept for the backward pass.
+    pub saved: bool,
+    /// When that backward pass began: until then it was only kept.
+    pub kept_until: Option<f64>,
+    /// When it was let go of; none for what was still there at the end.
+    pub freed: Option<f64>,
+}
+
+/// The tensors of one module, in the order in which they were made.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct LifetimeRow {
+    /// Its qualified name.
+    pub module: String,
+    /// Its tensors.
+    pub tensors: Vec<Lifetime>,
+}
+
+/// What is not shown.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct LeftOut {
+    /// How many tensors.
+    pub count: usize,
+    /// Their sizes together, also where they were not there at the same time.
+    pub bytes: Bytes,
+}
+
+/// The largest tensors of a stretch of time.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Lifetimes {
+    /// By module, in the order of their first tensors.
+    pub rows: Vec<LifetimeRow>,
+    /// The smaller ones.
+    pub left_out: LeftOut,
+}
+
+/// The largest `top` tensors that were there between two times. Both indexes must be of this trace.
+pub fn lifetimes(
+    trace: &Trace,
+    index: &TraceIndex,
+    moments: &MomentIndex,
+    from: f64,
+    to: f64,
+    top: usize,
+) -> Result<Lifetimes, QuestionError> {
+    let end = trace.end();
+    if from > end.as_seconds() {
+        return Err(QuestionError::AfterEnd { seconds: from, end });
+    }
+    let (first, last) = (events_until(trace, from), events_until(trace, to.max(from)));
+    let made = allocations_before(trace, first)..allocations_before(trace, last);
+    let is_here = |id: &AllocationId| trace.allocations[id.index()].device == moments.device();
+    let made = made.map(AllocationId).filter(is_here);
+    let mut largest = Largest { top, heap: BinaryHeap::new(), left_out: LeftOut::default() };
+    for id in moments.live(trace, first).into_iter().chain(made) {
+        largest.offer(trace.allocations[id.index()].rounded, id);
+    }
+    let mut found: Vec<AllocationId> =
+        largest.heap.into_iter().map(|Reverse((_, Reverse(id)))| id).collect();
+    found.sort_unstable();
+    let left_out = largest.left_out;
+    Ok(Lifetimes { rows: rows(trace, index, &found), left_out })
+}
+
+/// The largest so far; of equals the first.
+struct Largest {
+    top: usize,
+    /// The smallest of them first.
+    heap: BinaryHeap<Reverse<(Bytes, Reverse<AllocationId>)>>,
+    left_out: LeftOut,
+}
+
+impl Largest {
+    fn offer(&mut self, bytes: Bytes, id: AllocationId) {
+        let one = Reverse((bytes, Reverse(id)));
+        let is_full = self.heap.len() >= self.top;
+        let gone = if is_full && self.heap.peek().is_none_or(|smallest| one >= *smallest) {
+            Some(bytes)
+        } else {
+            self.heap.push(one);
+            is_full.then(|| self.heap.pop()).flatten().map(|Reverse((bytes, _))| bytes)
+        };
+        if let Some(bytes) = gone {
+            self.left_out.count += 1;
+            self.left_out.bytes += bytes;
+        }
+    }
+}
+
+fn rows(trace: &Trace, index: &TraceIndex, found: &[AllocationId]) -> Vec<LifetimeRow> {
+    let mut tree = Tree::new(trace);
+    let mut rows: Vec<(usize, LifetimeRow)> = Vec::new();
+    for &id in found {
+        let node = tree.node_of(&trace.allocations[id.index()]);
+        let tensor = lifetime(trace, index, id);
+        match rows.iter_mut().find(|(known, _)| *known == node) {
+            Some((_, row)) => row.tensors.push(tensor),
+            None => {
+                let module = tree.paths().nth(node).unwrap_or("?").to_owned();
+                rows.push((node, LifetimeRow { module, tensors: vec![tensor] }));
+            }
+        }
+    }
+    rows.into_iter().map(|(_, row)| row).collect()
+}
+
+fn lifetime(trace: &Trace, index: &TraceIndex, id: AllocationId) -> Lifetime {
+    let allocation = &trace.allocations[id.index()];
+    let context: &Context = &index.context;
+    let label = trace.label(allocation.label).filter(|label| !label.name.is_empty());
+    let seconds = |event: u32| Some(trace.events.get(event as usize)?.time.as_seconds());
+    let category = index.category(id);
+    let saved = category == Category::Activation;
+    let backward = context.next_backward(allocation.made_at).filter(|_| saved);
+    let made = if allocation.before_recording { None } else { seconds(allocation.made_at) };
+    Lifetime {
+        id: id.0,
+        name: label
+            .map_or_else(|| allocation_location(trace, allocation), |label| label.name.clone()),
+        bytes: allocation.rounded,
+        category: category.name(),
+        phase: context.phase(trace, id).map(|phase| phase.name(trace).to_owned()),
+        made: made.unwrap_or(0.0),
+        saved,
+        kept_until: backward.and_then(seconds),
+        freed: freed(allocation).and_then(seconds),
+    }
+}

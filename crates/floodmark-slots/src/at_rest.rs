@@ -1,0 +1,166 @@
+//! Work that is done while the dynamic loader loads and unloads nothing.
+//!
+//! The loader shows an object to others as soon as it is mapped, long before its slots are filled. Whoever
+//! stores something there at that time spoils what the loader adds to it, and to list the objects from
+//! another thread at that time can end in a fault inside the loader: `dl_iterate_phdr` looks for the
+//! thread-local memory of every object, and follows a list that does not yet have the new one's
+//! (glibc 2.39, `_dl_tls_get_addr_soft`, where the 65th object with such memory is being loaded).
+//!
+//! One lock keeps loads apart. It has no name of its own, but `dlsym` holds it, and calls a function when
+//! the symbol that it finds is an indirect one (`STT_GNU_IFUNC`), to ask for the address. So we look up
+//! such a symbol of ours, and do the work when we are asked.
+
+use std::any::Any;
+use std::cell::Cell;
+use std::ffi::{CStr, c_void};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::OnceLock;
+
+/// The symbol below.
+const INDIRECT: &CStr = c"floodmark_slots_at_rest";
+
+/// What [`asked`] is to call, and with what.
+type Waiting = (unsafe fn(*mut c_void), *mut c_void);
+
+thread_local! {
+    /// The work of this thread, from before the lookup until it is done.
+    static WAITING: Cell<Option<Waiting>> = const { Cell::new(None) };
+}
+
+/// Made indirect by its type; the loader calls it, nobody else does.
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+extern "C" fn floodmark_slots_at_rest() -> usize {
+    #[cfg(target_arch = "x86_64")]
+    core::arch::naked_asm!(
+        ".type floodmark_slots_at_rest, @gnu_indirect_function",
+        "jmp {asked}",
+        asked = sym asked
+    );
+    #[cfg(target_arch = "aarch64")]
+    core::arch::naked_asm!(
+        ".type floodmark_slots_at_rest, %gnu_indirect_function",
+        "b {asked}",
+        asked = sym asked
+    );
+}
+
+/// The loader asks for an address, with its lock held. Any address will do.
+extern "C" fn asked() -> usize {
+    // A lookup by somebody else finds nothing to do.
+    if let Ok(Some((call, work))) = WAITING.try_with(Cell::take) {
+        // SAFETY: `at_rest` of this thread put them there, and waits for us.
+        unsafe { call(work) };
+    }
+    asked as *const () as usize
+}
+
+/// The object that this code is in, as the loader's lookups want it.
+fn own_handle() -> *mut c_void {
+    static HANDLE: OnceLock<usize> = OnceLock::new();
+    let find = || {
+        // SAFETY: all zeroes is a record without names, and the loader fills it for an address of ours.
+        // A handle that is never closed keeps this object loaded, which Python does anyway.
+        unsafe {
+            let mut record: libc::Dl_info = std::mem::zeroed();
+            let own = (asked as *const ()).cast();
+            let flags = libc::RTLD_LAZY | libc::RTLD_NOLOAD;
+            let is_known = libc::dladdr(own, &raw mut record) != 0 && !record.dli_fname.is_null();
+            let handle =
+                if is_known { libc::dlopen(record.dli_fname, flags) } else { std::ptr::null_mut() };
+            // The program itself cannot be opened by its name.
+            if handle.is_null() {
+                libc::dlopen(std::ptr::null(), flags) as usize
+            } else {
+                handle as usize
+            }
+        }
+    };
+    *HANDLE.get_or_init(find) as *mut c_void
+}
+
+/// What is to be done, and then what came of it.
+struct Task<F, R> {
+    work: Option<F>,
+    result: Option<Result<R, Box<dyn Any + Send>>>,
+}
+
+/// Runs the work of a [`Task`].
+///
+/// # Safety
+/// `task` is one of this type, and nobody else uses it.
+unsafe fn run<F: FnOnce() -> R, R>(task: *mut c_void) {
+    // SAFETY: as said above.
+    let task = unsafe { &mut *task.cast::<Task<F, R>>() };
+    if let Some(work) = task.work.take() {
+        // No panic may pass through the loader.
+        task.result = Some(catch_unwind(AssertUnwindSafe(work)));
+    }
+}
+
+/// Does `work` while nothing is loaded or unloaded by another thread; waits until that is so.
+///
+/// Inside, no object comes or goes, and all slots are filled. A program that links this crate without
+/// exporting its symbols has no way to the lock: there, `work` is done without it.
+///
+/// # Panics
+/// When `work` does.
+pub fn at_rest<R>(work: impl FnOnce() -> R) -> R {
+    let mut task = Task { work: Some(work), result: None };
+    let call = call_of(&task);
+    let data: *mut c_void = (&raw mut task).cast();
+    WAITING.set(Some((call, data)));
+    // SAFETY: a lookup by name in the object that this code is in.
+    unsafe { libc::dlsym(own_handle(), INDIRECT.as_ptr()) };
+    if let Some((call, data)) = WAITING.take() {
+        // SAFETY: the same task, which nobody has run.
+        unsafe { call(data) };
+    }
+    match task.result.expect("one of the two calls has done the work") {
+        Ok(result) => result,
+        Err(panic) => resume_unwind(panic),
+    }
+}
+
+/// The function that runs tasks of this type.
+fn call_of<F: FnOnce() -> R, R>(_: &Task<F, R>) -> unsafe fn(*mut c_void) {
+    run::<F, R>
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use super::*;
+
+    /// `build.rs` lets the tests of this crate export the symbol.
+    #[test]
+    fn nothing_is_loaded_meanwhile() {
+        let (tell, told) = mpsc::channel();
+        let load = move || {
+            // SAFETY: a library of the system, which is not loaded yet.
+            let handle = unsafe { libc::dlopen(c"libresolv.so.2".as_ptr(), libc::RTLD_LAZY) };
+            tell.send(handle.is_null()).expect("the test waits");
+        };
+        let (thread, early) = at_rest(|| {
+            let thread = std::thread::spawn(load);
+            (thread, told.recv_timeout(Duration::from_millis(100)))
+        });
+        assert_eq!(early, Err(mpsc::RecvTimeoutError::Timeout));
+        assert_eq!(told.recv_timeout(Duration::from_secs(20)), Ok(false));
+        thread.join().expect("it does not panic");
+    }
+
+    #[test]
+    fn work_may_ask_again_and_gives_back_what_it_has() {
+        assert_eq!(at_rest(|| at_rest(|| 20) + at_rest(|| 22)), 42);
+    }
+
+    #[test]
+    fn a_panic_comes_out_and_lets_go_of_the_lock() {
+        let caught = catch_unwind(|| at_rest(|| panic!("on purpose")));
+        assert!(caught.is_err());
+        assert_eq!(std::thread::spawn(|| at_rest(|| 1)).join().expect("no panic"), 1);
+    }
+}

@@ -1,0 +1,72 @@
+//! `floodmark export --to html`: the page of `floodmark view` in one file, with its answers inside.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use floodmark_export::ExportError;
+use floodmark_trace::{Device, Trace};
+use tempfile::NamedTempFile;
+
+use crate::args::ExportArgs;
+use crate::export::beside;
+use crate::failure::Problem;
+use crate::info::plural;
+use crate::open::rank_in;
+use crate::print;
+use crate::progress::Progress;
+use crate::server::{Shown, save};
+
+pub(crate) fn export_page(args: &ExportArgs) -> Result<()> {
+    let mut paths = args.traces();
+    if let Some(rank) = args.rank {
+        paths = paths.iter().map(|path| rank_in(path, rank)).collect::<Result<_>>()?;
+    }
+    let to = args.output.clone().unwrap_or_else(|| beside(&args.trace, args.to));
+    let failed = || format!("Failed to write `{}`", to.display());
+    if to.exists() && !args.force {
+        return Err(Problem::OutputExists).with_context(failed);
+    }
+    let shown = Shown::open(&paths, false)?;
+    if let Some(device) = args.device {
+        for (path, trace) in paths.iter().zip(&shown.traces) {
+            crate::export::check_device(&trace.now().trace, Some(device))
+                .with_context(|| format!("Failed to export `{}`", path.display()))?;
+        }
+    }
+    let progress = Progress::new("Asking".to_owned(), 100);
+    let tell = |done: usize, all: usize| progress.at((100 * done / all.max(1)) as u64);
+    let page = save(&shown, args.device, tell).with_context(failed)?;
+    drop(progress);
+    write(&to, page.as_bytes(), args.force).with_context(failed)?;
+    let traces = plural(shown.traces.len() as u64, "trace");
+    print::talk(&format!("wrote {traces} to `{}`; {}\n", to.display(), args.to.reader()));
+    Ok(())
+}
+
+/// Writes the page of one trace.
+pub(crate) fn write_page(
+    trace: &Trace,
+    device: Option<Device>,
+    out: &mut impl Write,
+) -> Result<(), ExportError> {
+    let page = save(&Shown::of(trace), device, |_, _| {})?;
+    Ok(out.write_all(page.as_bytes())?)
+}
+
+/// Half a file looks like a whole one: it gets its name when it is whole.
+fn write(to: &Path, bytes: &[u8], force: bool) -> Result<()> {
+    let folder = to.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let mut file = NamedTempFile::new_in(folder.unwrap_or(Path::new(".")))?;
+    file.write_all(bytes)?;
+    let put = if force { file.persist(to) } else { file.persist_noclobber(to) };
+    put.map_err(|error| error.error)?;
+    Ok(())
+}
+
+impl ExportArgs {
+    /// All traces that were named.
+    fn traces(&self) -> Vec<PathBuf> {
+        std::iter::once(&self.trace).chain(&self.more).cloned().collect()
+    }
+}

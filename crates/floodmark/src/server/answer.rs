@@ -1,0 +1,149 @@
+//! Answers: each request is one call of `floodmark-analysis`, and its value as JSON. Nothing is computed here.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use floodmark_analysis::{
+    At, Question, Recording, SimulationQuestion, Summary, TimelineBy, advise, allocation_card,
+    allocation_tile, bands, default_device, diff, hit, hit_allocation, ranks, report_with,
+    simulation, steps,
+};
+use floodmark_trace::{AllocationId, Device, Trace};
+use serde::Serialize;
+
+use super::ask::{Ask, OfDevice};
+use super::refusal::Refusal;
+use super::shown::{Shown, ShownTrace, Version};
+
+/// Which traces there are.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[expect(clippy::struct_field_names, reason = "the traces of the traces")]
+pub(crate) struct Traces<'a> {
+    /// The version of floodmark that answers.
+    pub(crate) floodmark: &'static str,
+    /// Whether the traces are followed while they grow.
+    pub(crate) follows: bool,
+    /// The moments, in seconds, that can be asked about, by trace and device; none where any can.
+    pub(crate) moments: Option<Moments>,
+    /// The traces.
+    pub(crate) traces: Vec<TraceCard<'a>>,
+}
+
+/// The moments of a saved page, by the number of the trace and the device.
+pub(crate) type Moments = BTreeMap<usize, BTreeMap<String, Vec<f64>>>;
+
+/// One of the traces.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct TraceCard<'a> {
+    /// Its number, from 0.
+    pub(crate) id: usize,
+    /// Its name.
+    pub(crate) name: &'a str,
+    /// Its rank, where known.
+    pub(crate) rank: Option<u32>,
+    /// Another number means that there is more.
+    pub(crate) revision: u64,
+    /// The device with the highest peak, a card before the CPU; none where nothing was allocated.
+    pub(crate) default_device: Option<Device>,
+    /// What it holds.
+    pub(crate) summary: &'a Summary,
+}
+
+/// Answers a request.
+pub(crate) fn answer(shown: &Shown<'_>, ask: &Ask) -> Result<Vec<u8>, Refusal> {
+    match *ask {
+        Ask::Traces => traces(shown, None),
+        Ask::Ranks => all_ranks(shown),
+        Ask::Diff { a, b, device, by, top } => {
+            let (a, b) = (shown.trace(a)?.now(), shown.trace(b)?.now());
+            let top = (top > 0).then_some(top);
+            let question = Question { device, by, at: At::Peak, top, torch_frames: false };
+            json(&diff(&a.trace, &b.trace, &question)?)
+        }
+        Ask::Allocation { trace, id } => {
+            let now = shown.trace(trace)?.now();
+            json(&allocation_card(&now.trace, now.index().context(), AllocationId(id))?)
+        }
+        Ask::Report { of, by, at, top } => {
+            let now = shown.trace(of.trace)?.now();
+            let device = now.device(of.device, at)?;
+            let top = (top > 0).then_some(top);
+            let question = Question { device: Some(device), by, at, top, torch_frames: false };
+            json(&report_with(&now.trace, now.index(), &*now.moments(device)?, &question)?)
+        }
+        Ask::OfDevice { of, ref what } => {
+            let now = shown.trace(of.trace)?.now();
+            of_device(&now, now.device(of.device, At::Peak)?, what)
+        }
+    }
+}
+
+fn of_device(now: &Version<'_>, device: Device, what: &OfDevice) -> Result<Vec<u8>, Refusal> {
+    let trace: &Trace = &now.trace;
+    match *what {
+        OfDevice::Timeline { by } => json(now.timeline(device, by)?.timeline()),
+        OfDevice::TimelineTile { by, level, tile } => {
+            json(&now.timeline(device, by)?.tile(trace, level, tile)?)
+        }
+        OfDevice::Bands => json(&bands(trace, now.index(), device)?),
+        OfDevice::AllocationTile { level, tile } => {
+            let (moments, timeline) =
+                (now.moments(device)?, now.timeline(device, TimelineBy::Category)?);
+            json(&allocation_tile(trace, now.index(), &moments, &timeline, level, tile)?)
+        }
+        OfDevice::Hit { by, place } => {
+            let (moments, timeline) =
+                (now.moments(device)?, now.timeline(device, by.unwrap_or_default())?);
+            json(&match by {
+                Some(_) => hit(trace, &timeline, &moments, place)?,
+                None => hit_allocation(trace, &timeline, &moments, place)?,
+            })
+        }
+        OfDevice::Steps => json(&steps(trace, now.index().context(), Some(device))?),
+        OfDevice::Advice => json(&advise(trace, Some(device))?),
+        OfDevice::Sweep => {
+            let device = Some(device);
+            let question =
+                SimulationQuestion { device, sweeps: true, ..SimulationQuestion::default() };
+            json(&simulation(trace, &question)?)
+        }
+    }
+}
+
+/// Which traces there are; `moments` where not any moment can be asked about.
+pub(crate) fn traces(shown: &Shown<'_>, moments: Option<Moments>) -> Result<Vec<u8>, Refusal> {
+    let now = all(shown);
+    let cards = now.iter().enumerate().map(|(id, (trace, now))| TraceCard {
+        id,
+        name: &trace.name,
+        rank: trace.rank,
+        revision: now.revision,
+        default_device: default_device(&now.trace, At::Peak).ok(),
+        summary: now.summary(),
+    });
+    json(&Traces {
+        floodmark: env!("CARGO_PKG_VERSION"),
+        follows: shown.follows,
+        moments,
+        traces: cards.collect(),
+    })
+}
+
+fn all_ranks(shown: &Shown<'_>) -> Result<Vec<u8>, Refusal> {
+    let now = all(shown);
+    let recordings = now.iter().map(|(trace, now)| Recording {
+        name: &trace.name,
+        rank: trace.rank,
+        summary: now.summary(),
+    });
+    json(&ranks(&recordings.collect::<Vec<_>>()))
+}
+
+fn all<'s, 't>(shown: &'s Shown<'t>) -> Vec<(&'s ShownTrace<'t>, Arc<Version<'t>>)> {
+    shown.traces.iter().map(|trace| (trace, trace.now())).collect()
+}
+
+fn json(value: &impl Serialize) -> Result<Vec<u8>, Refusal> {
+    // Our values have text for keys and nothing that fails to be written.
+    serde_json::to_vec(value).map_err(|_| Refusal::Bug)
+}

@@ -1,0 +1,72 @@
+//! Why a request has no answer: a status, a sentence, and where there is one a way out.
+
+use floodmark_analysis::{DiffError, QuestionError, SimulationError};
+use floodmark_trace::Hint;
+use serde::Serialize;
+
+/// Why a request has no answer.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum Refusal {
+    #[error("nothing is answered at `api/{path}`")]
+    NoSuchPath { path: String },
+    #[error("there is no trace {number}; {count} are shown, counted from 0")]
+    NoSuchTrace { number: usize, count: usize },
+    #[error("`{name}` is `{text}`, and must be {wants}")]
+    WrongParameter { name: &'static str, text: String, wants: &'static str },
+    #[error("`{name}` is missing: {wants}")]
+    MissingParameter { name: &'static str, wants: &'static str },
+    #[error("these traces are not followed")]
+    NotFollowed,
+    #[error(transparent)]
+    Question(#[from] QuestionError),
+    #[error(transparent)]
+    Simulation(#[from] SimulationError),
+    #[error("{}: {}", .0, .0.source)]
+    Diff(#[from] DiffError),
+    #[error("the answer could not be computed; this is a bug of floodmark")]
+    Bug,
+}
+
+impl Hint for Refusal {
+    fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Question(error) => error.hint(),
+            Self::Simulation(error) => error.hint(),
+            Self::Diff(error) => error.hint(),
+            Self::NotFollowed => Some("start the viewer with `--follow`"),
+            Self::NoSuchPath { .. }
+            | Self::NoSuchTrace { .. }
+            | Self::WrongParameter { .. }
+            | Self::MissingParameter { .. }
+            | Self::Bug => None,
+        }
+    }
+}
+
+/// What the page is told.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Problem {
+    /// What is wrong.
+    pub(crate) error: String,
+    /// What to do about it.
+    pub(crate) hint: Option<&'static str>,
+}
+
+impl Refusal {
+    /// What the page is told.
+    pub(crate) fn told(&self) -> Problem {
+        Problem { error: self.to_string(), hint: self.hint() }
+    }
+
+    /// The number of HTTP for it.
+    pub(crate) fn status(&self) -> u16 {
+        match self {
+            Self::NoSuchPath { .. } | Self::NoSuchTrace { .. } | Self::NotFollowed => 404,
+            Self::WrongParameter { .. } | Self::MissingParameter { .. } => 400,
+            // The request is well-formed; the trace has no answer to it.
+            Self::Question(_) | Self::Simulation(_) | Self::Diff(_) => 422,
+            Self::Bug => 500,
+        }
+    }
+}

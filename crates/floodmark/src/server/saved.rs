@@ -1,0 +1,254 @@
+//! A page that needs no server: the answers to what it asks first, as far as there is room.
+//!
+//! A saved page is made of the answers of the server, each under the text of its request. Not everything fits:
+//! first comes what every view opens with, then enlargements of the pictures, level by level, then further moments,
+//! then the cards of the largest allocations, each until its share of [`ROOM`] is used up. `traces` says which
+//! moments are there.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, Write};
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use floodmark_analysis::{At, TimelineBy};
+use floodmark_trace::{AllocationId, Device};
+
+use super::answer::{Moments, answer, traces};
+use super::ask::{Ask, Parameters};
+use super::refusal::Refusal;
+use super::saved_document::document;
+use super::saved_moments::moments;
+use super::shown::Shown;
+
+/// How much all answers may take, packed; as text it is a third more.
+const ROOM: usize = 5 << 20;
+/// Parts of [`ROOM`] in hundredths: up to where pictures, moments and cards may fill it.
+const SHARES: [usize; 3] = [55, 85, 100];
+/// What a timeline is stacked by.
+const STACKED: [&str; 4] = ["category", "module", "phase", "line"];
+/// What a report can be by.
+const GROUPED: [&str; 8] =
+    ["line", "module", "category", "tensor", "op", "phase", "stack", "segment"];
+/// How many rows reports of further moments have.
+const FEWER_ROWS: usize = 40;
+/// How many allocations of a device have a card, at most.
+const MOST_CARDS: usize = 500;
+/// How many traces are compared with each other.
+const MOST_COMPARED: usize = 4;
+/// Small rather than fast: it is written once, and sent around.
+const LEVEL: u32 = 7;
+
+/// The page with answers about these traces, as one HTML document; where a device is named, about that one
+/// alone. `tell` hears how much of its room is used.
+pub(crate) fn save(
+    shown: &Shown<'_>,
+    device: Option<Device>,
+    tell: impl Fn(usize, usize),
+) -> io::Result<String> {
+    let mut kept = Kept { shown, answers: BTreeMap::new(), used: 0, tell: &tell };
+    let mut subjects = subjects(shown);
+    subjects.retain(|(_, found)| device.is_none_or(|device| device.canonical() == *found));
+    kept.keep("ranks");
+    kept.compare();
+    for (trace, device) in &subjects {
+        kept.opening(&format!("trace={trace}&device={device}"));
+    }
+    kept.enlarge(&subjects);
+    let moments = kept.moments(&subjects);
+    kept.cards(&subjects);
+    let first = traces(shown, Some(moments)).map_err(io::Error::other)?;
+    kept.answers.insert("api/traces".to_owned(), first);
+    kept.pack().map(|packed| document(&packed))
+}
+
+/// Every device of every trace.
+fn subjects(shown: &Shown<'_>) -> Vec<(usize, Device)> {
+    let all = shown.traces.iter().enumerate();
+    all.flat_map(|(at, trace)| trace.now().trace.devices().into_iter().map(move |one| (at, one)))
+        .collect()
+}
+
+/// Answers that are kept.
+struct Kept<'s, 't> {
+    shown: &'s Shown<'t>,
+    answers: BTreeMap<String, Vec<u8>>,
+    /// About how much they take, packed.
+    used: usize,
+    tell: &'s dyn Fn(usize, usize),
+}
+
+impl Kept<'_, '_> {
+    /// Keeps the answer to a request.
+    fn keep(&mut self, request: &str) {
+        self.keep_as(request, "");
+    }
+
+    /// Keeps the answer to a request that is more modest than the one under which it is found.
+    fn keep_as(&mut self, request: &str, more: &str) {
+        let name = format!("api/{request}");
+        if self.answers.contains_key(&name) {
+            return;
+        }
+        let found = ask(self.shown, &format!("{request}{more}"));
+        // A question that has no answer has none in the saved page either, for the same reason.
+        let json =
+            found.or_else(|refusal| serde_json::to_vec(&refusal.told()).map_err(|_| refusal));
+        let Ok(json) = json else { return };
+        self.used += packed_bytes(&json);
+        self.answers.insert(name, json);
+        (self.tell)(self.used.min(ROOM), ROOM);
+    }
+
+    fn has_room(&self, share: usize) -> bool {
+        self.used < ROOM / 100 * SHARES[share]
+    }
+
+    /// What the views open with.
+    fn opening(&mut self, of: &str) {
+        for by in STACKED {
+            self.keep(&format!("timeline?{of}&by={by}"));
+            self.keep(&format!("timeline/tile?{of}&by={by}&level=0&tile=0"));
+        }
+        self.keep(&format!("allocations/tile?{of}&level=0&tile=0"));
+        self.keep(&format!("bands?{of}"));
+        for at in ["peak", "oom", "end"] {
+            for by in GROUPED {
+                self.keep(&format!("report?{of}&by={by}&at={at}"));
+            }
+        }
+        for path in ["steps", "advice", "sweep"] {
+            self.keep(&format!("{path}?{of}"));
+        }
+    }
+
+    /// The first traces with each other, as far as there are several.
+    fn compare(&mut self) {
+        let count = self.shown.traces.len().min(MOST_COMPARED);
+        let pairs =
+            (0..count).flat_map(|a| (0..count).map(move |b| (a, b))).filter(|(a, b)| a != b);
+        for (a, b) in pairs {
+            let now = self.shown.traces[a].now();
+            let Ok(device) = now.device(None, At::Peak) else { continue };
+            for by in ["line", "module", "category", "op", "phase", "tensor", "stack"] {
+                self.keep_as(&format!("diff?a={a}&b={b}&device={device}&by={by}"), "&top=100");
+            }
+        }
+    }
+
+    /// The pictures, ever larger. A level is there as a whole or not at all.
+    fn enlarge(&mut self, subjects: &[(usize, Device)]) {
+        let mut cost = 0;
+        for level in 1_u32.. {
+            let before = self.used;
+            if before + 2 * cost > ROOM / 100 * SHARES[0] {
+                return;
+            }
+            for (trace, device) in subjects {
+                if level > self.deepest(*trace, *device) {
+                    continue;
+                }
+                for tile in 0_u64..1 << level {
+                    let of = format!("trace={trace}&device={device}&level={level}&tile={tile}");
+                    for by in STACKED {
+                        self.keep(&format!("timeline/tile?{of}&by={by}"));
+                    }
+                    self.keep(&format!("allocations/tile?{of}"));
+                }
+            }
+            cost = self.used - before;
+            if cost == 0 {
+                return;
+            }
+        }
+    }
+
+    fn deepest(&self, trace: usize, device: Device) -> u32 {
+        let now = self.shown.traces[trace].now();
+        let deepest = now.timeline(device, TimelineBy::Category);
+        deepest.map_or(0, |index| index.timeline().deepest_level)
+    }
+
+    /// Further moments, each in turn for every device.
+    fn moments(&mut self, subjects: &[(usize, Device)]) -> Moments {
+        let all: Vec<Vec<f64>> = subjects
+            .iter()
+            .map(|&(trace, device)| moments(&self.shown.traces[trace].now(), device))
+            .collect();
+        let mut there = Moments::new();
+        for turn in 0..all.iter().map(Vec::len).max().unwrap_or(0) {
+            for (&(trace, device), found) in subjects.iter().zip(&all) {
+                let Some(at) = found.get(turn) else { continue };
+                // The first, the peak, is always there.
+                if turn > 0 && !self.has_room(1) {
+                    continue;
+                }
+                self.moment(&format!("trace={trace}&device={device}"), *at);
+                there.entry(trace).or_default().entry(device.to_string()).or_default().push(*at);
+            }
+        }
+        for moments in there.values_mut().flat_map(BTreeMap::values_mut) {
+            moments.sort_by(f64::total_cmp);
+        }
+        there
+    }
+
+    fn moment(&mut self, of: &str, at: f64) {
+        for by in GROUPED {
+            let fewer = format!("&top={FEWER_ROWS}");
+            self.keep_as(&format!("report?{of}&by={by}&at={at}"), &fewer);
+        }
+    }
+
+    /// The cards of the largest allocations.
+    fn cards(&mut self, subjects: &[(usize, Device)]) {
+        for &(trace, device) in subjects {
+            for id in largest(self.shown, trace, device) {
+                if !self.has_room(2) {
+                    return;
+                }
+                self.keep(&format!("allocation?trace={trace}&id={}", id.0));
+            }
+        }
+    }
+
+    /// All of it as one JSON object, packed.
+    fn pack(&self) -> io::Result<Vec<u8>> {
+        let mut out = GzEncoder::new(Vec::new(), Compression::new(LEVEL));
+        for (at, (request, answer)) in self.answers.iter().enumerate() {
+            out.write_all(if at == 0 { b"{" } else { b"," })?;
+            serde_json::to_writer(&mut out, request)?;
+            out.write_all(b":")?;
+            out.write_all(answer)?;
+        }
+        out.write_all(b"}")?;
+        out.finish()
+    }
+}
+
+/// Answers a request in its own words, as the server would.
+fn ask(shown: &Shown<'_>, request: &str) -> Result<Vec<u8>, Refusal> {
+    let (path, query) = request.split_once('?').unwrap_or((request, ""));
+    let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+    let parameters: Parameters =
+        pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+    answer(shown, &Ask::parse(path, &parameters)?)
+}
+
+fn packed_bytes(json: &[u8]) -> usize {
+    let mut out = GzEncoder::new(Vec::new(), Compression::fast());
+    out.write_all(json).and_then(|()| out.finish()).map_or(json.len(), |packed| packed.len())
+}
+
+fn largest(shown: &Shown<'_>, trace: usize, device: Device) -> BTreeSet<AllocationId> {
+    let now = shown.traces[trace].now();
+    let all = (0_u32..).map(AllocationId).zip(&now.trace.allocations);
+    let mut sized: Vec<_> = all
+        .filter(|(_, allocation)| allocation.device == device)
+        .map(|(id, allocation)| (allocation.rounded, id))
+        .collect();
+    let most = MOST_CARDS.min(sized.len());
+    if most < sized.len() {
+        sized.select_nth_unstable_by(most, |one, other| other.cmp(one));
+    }
+    sized[..most].iter().map(|&(_, id)| id).collect()
+}

@@ -1,0 +1,190 @@
+//! The traces that are shown: the files of the command line and no other, each in its newest state.
+
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+
+use anyhow::{Context, Result};
+use floodmark_analysis::{
+    At, MomentIndex, QuestionError, Summary, TimelineBy, TimelineIndex, TraceIndex, default_device,
+    summary,
+};
+use floodmark_trace::{Device, Trace};
+
+use super::made_once::MadeOnce;
+use super::refusal::Refusal;
+use crate::following::Following;
+use crate::open::ranks;
+
+/// A trace as it was when it was last read, with what many answers need of it, each made when it is first needed.
+#[derive(Debug)]
+pub(crate) struct Version<'t> {
+    pub(crate) revision: u64,
+    pub(crate) trace: Held<'t>,
+    index: OnceLock<TraceIndex>,
+    summary: OnceLock<Summary>,
+    moments: MadeOnce<Device, MomentIndex>,
+    timelines: MadeOnce<(Device, TimelineBy), TimelineIndex>,
+}
+
+/// A trace of a file, or one that somebody else has in memory.
+#[derive(Debug)]
+pub(crate) enum Held<'t> {
+    Ours(Arc<Trace>),
+    Theirs(&'t Trace),
+}
+
+impl Deref for Held<'_> {
+    type Target = Trace;
+
+    fn deref(&self) -> &Trace {
+        match self {
+            Self::Ours(trace) => trace,
+            Self::Theirs(trace) => trace,
+        }
+    }
+}
+
+impl<'t> Version<'t> {
+    fn new(revision: u64, trace: Held<'t>) -> Arc<Self> {
+        Arc::new(Self {
+            revision,
+            trace,
+            index: OnceLock::new(),
+            summary: OnceLock::new(),
+            moments: MadeOnce::default(),
+            timelines: MadeOnce::default(),
+        })
+    }
+
+    /// Steps, phases and categories.
+    pub(crate) fn index(&self) -> &TraceIndex {
+        self.index.get_or_init(|| TraceIndex::new(&self.trace))
+    }
+
+    /// The whole in a few numbers.
+    pub(crate) fn summary(&self) -> &Summary {
+        self.summary.get_or_init(|| summary(&self.trace))
+    }
+
+    /// The device that is meant by a question about a moment.
+    pub(crate) fn device(&self, named: Option<Device>, at: At) -> Result<Device, QuestionError> {
+        named.map_or_else(|| default_device(&self.trace, at), |device| Ok(device.canonical()))
+    }
+
+    /// From which any moment of a device is near.
+    pub(crate) fn moments(&self, device: Device) -> Result<Arc<MomentIndex>, QuestionError> {
+        self.moments.get(device, || MomentIndex::new(&self.trace, device))
+    }
+
+    /// The picture over time of a device, stacked in one way.
+    pub(crate) fn timeline(
+        &self,
+        device: Device,
+        by: TimelineBy,
+    ) -> Result<Arc<TimelineIndex>, QuestionError> {
+        let make = || TimelineIndex::new(&self.trace, self.index(), device, by);
+        self.timelines.get((device, by), make)
+    }
+}
+
+/// One of the traces that are shown.
+#[derive(Debug)]
+pub(crate) struct ShownTrace<'t> {
+    /// How it is called on the page.
+    pub(crate) name: String,
+    /// Its rank, where that is known.
+    pub(crate) rank: Option<u32>,
+    /// The file, where it is one.
+    following: Option<Mutex<Following>>,
+    now: RwLock<Arc<Version<'t>>>,
+}
+
+impl<'t> ShownTrace<'t> {
+    /// Its newest state.
+    pub(crate) fn now(&self) -> Arc<Version<'t>> {
+        // Nobody panics while holding it: what is behind it is always whole.
+        Arc::clone(&self.now.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Looks whether it grew. What cannot be read now may be readable later.
+    pub(crate) fn look(&self) -> bool {
+        let Some(following) = &self.following else { return false };
+        let mut following = following.lock().unwrap_or_else(PoisonError::into_inner);
+        if !following.look().unwrap_or(false) {
+            return false;
+        }
+        *self.now.write().unwrap_or_else(PoisonError::into_inner) = newest(&following);
+        true
+    }
+}
+
+fn newest(following: &Following) -> Arc<Version<'static>> {
+    Version::new(following.revision(), Held::Ours(Arc::clone(following.trace())))
+}
+
+/// The traces that are shown.
+#[derive(Debug)]
+pub(crate) struct Shown<'t> {
+    pub(crate) traces: Vec<ShownTrace<'t>>,
+    /// Whether they are looked at again and again.
+    pub(crate) follows: bool,
+}
+
+impl<'t> Shown<'t> {
+    /// One trace, as it is in memory.
+    pub(crate) fn of(trace: &'t Trace) -> Self {
+        let words = trace.header.command.iter().map(PathBuf::from);
+        let program = words.filter(|word| word.extension().is_some_and(|ending| ending == "py"));
+        let name = program.take(1).flat_map(|path| names(&[(None, path)])).next();
+        let name = name.unwrap_or_else(|| "trace".to_owned());
+        let now = RwLock::new(Version::new(1, Held::Theirs(trace)));
+        let shown = ShownTrace { name, rank: trace.header.rank, following: None, now };
+        Self { traces: vec![shown], follows: false }
+    }
+
+    /// One of them.
+    pub(crate) fn trace(&self, number: usize) -> Result<&ShownTrace<'t>, Refusal> {
+        let count = self.traces.len();
+        self.traces.get(number).ok_or(Refusal::NoSuchTrace { number, count })
+    }
+}
+
+impl Shown<'static> {
+    /// Opens files, and all files of folders.
+    pub(crate) fn open(paths: &[PathBuf], follows: bool) -> Result<Self> {
+        let mut files = Vec::new();
+        for path in paths {
+            match ranks(path)? {
+                Some(found) => {
+                    files.extend(found.into_iter().map(|(rank, path)| (Some(rank), path)));
+                }
+                None => files.push((None, path.clone())),
+            }
+        }
+        let names = names(&files);
+        let traces = files.into_iter().zip(names).map(|((rank, path), name)| {
+            let following = Following::open(&path)
+                .with_context(|| format!("Failed to read `{}`", path.display()))?;
+            let now = RwLock::new(newest(&following));
+            let rank = rank.or(following.trace().header.rank);
+            Ok(ShownTrace { name, rank, following: Some(Mutex::new(following)), now })
+        });
+        Ok(Self { traces: traces.collect::<Result<_>>()?, follows })
+    }
+}
+
+/// The names of files, without their folders where that is clear.
+fn names(files: &[(Option<u32>, PathBuf)]) -> Vec<String> {
+    let short = |path: &Path| path.file_name().map(|name| name.to_string_lossy().into_owned());
+    let all: Vec<Option<String>> = files.iter().map(|(_, path)| short(path)).collect();
+    let is_clear = |name: &Option<String>| all.iter().filter(|other| *other == name).count() == 1;
+    files
+        .iter()
+        .zip(&all)
+        .map(|((_, path), name)| match name {
+            Some(name) if is_clear(&Some(name.clone())) => name.clone(),
+            _ => path.display().to_string(),
+        })
+        .collect()
+}

@@ -1,0 +1,275 @@
+//! The server without a socket: a request in, a response out.
+
+use std::path::PathBuf;
+
+use axum::body::{Body, to_bytes};
+use axum::http::{Request, StatusCode, header};
+use axum::response::Response;
+use serde_json::Value;
+use tempfile::TempDir;
+use tower::ServiceExt;
+
+use super::guard::POLICY;
+use super::{Shown, Site, router, save};
+use crate::script;
+
+const TOKEN: &str = "0123456789abcdef0123456789abcdef";
+
+const STEPS: &str = "
+    segment S cuda:0 20MiB
+    alloc w cuda:0 4MiB on S+0MiB at train.py:1
+    label w parameter layers.0.weight (4,4) float32
+    alloc a cuda:0 2MiB on S+4MiB at train.py:10 in layers.0
+    backward alloc g cuda:0 1MiB on S+6MiB at train.py:10 in layers.0
+    free a
+    step
+    alloc b cuda:0 8MiB on S+7MiB at train.py:10 in layers.0
+    free b
+    step";
+
+/// A viewer of recordings, and the folder that they lie in.
+struct Viewer {
+    site: std::sync::Arc<Site>,
+    _folder: TempDir,
+}
+
+impl Viewer {
+    fn of(scripts: &[&str]) -> Self {
+        let folder = TempDir::new().unwrap();
+        let paths: Vec<PathBuf> =
+            (0..scripts.len()).map(|at| folder.path().join(format!("{at}.flood"))).collect();
+        for (path, script) in paths.iter().zip(scripts) {
+            std::fs::write(path, script::file(script)).unwrap();
+        }
+        let shown = Shown::open(&paths, false).unwrap();
+        Self { site: Site::new(shown, TOKEN.to_owned()), _folder: folder }
+    }
+
+    fn send(&self, request: Request<Body>) -> (Response<()>, Vec<u8>) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let response = router(self.site.clone()).oneshot(request).await.unwrap();
+            let (parts, body) = response.into_parts();
+            (Response::from_parts(parts, ()), to_bytes(body, usize::MAX).await.unwrap().to_vec())
+        })
+    }
+
+    fn get(&self, path: &str) -> (Response<()>, Vec<u8>) {
+        self.send(get(path).body(Body::empty()).unwrap())
+    }
+
+    /// An answer that must be there.
+    fn answer(&self, request: &str) -> Value {
+        let (response, body) = self.get(&format!("/{TOKEN}/api/{request}"));
+        assert_eq!(response.status(), StatusCode::OK, "{}", String::from_utf8_lossy(&body));
+        serde_json::from_slice(&body).unwrap()
+    }
+
+    /// The status and the error of a request without an answer.
+    fn refusal(&self, request: &str) -> (u16, String) {
+        let (response, body) = self.get(&format!("/{TOKEN}/api/{request}"));
+        let told: Value = serde_json::from_slice(&body).unwrap();
+        assert!(told.get("hint").is_some());
+        (response.status().as_u16(), told["error"].as_str().unwrap().to_owned())
+    }
+}
+
+fn get(path: &str) -> axum::http::request::Builder {
+    Request::get(path).header(header::HOST, "127.0.0.1:1234")
+}
+
+#[test]
+fn every_route_has_an_answer() {
+    let viewer = Viewer::of(&[STEPS, STEPS]);
+    let traces = viewer.answer("traces");
+    assert_eq!(traces["moments"], Value::Null);
+    assert_eq!(traces["traces"][1]["name"], "1.flood");
+    assert_eq!(traces["traces"][1]["default_device"], "cuda:0");
+    assert_eq!(viewer.answer("report?by=category&at=peak")["allocated"], 13 << 20);
+    let timeline = viewer.answer("timeline?by=line");
+    assert_eq!(timeline["peak"]["allocated"], 13 << 20);
+    let tile = viewer.answer("timeline/tile?by=line&level=0&tile=0");
+    assert_eq!(tile["allocated"].as_array().unwrap().len(), 512);
+    assert_eq!(viewer.answer("bands")["steps"].as_array().unwrap().len(), 2);
+    let tile = viewer.answer("allocations/tile?level=0&tile=0");
+    assert_eq!(tile["shapes"].as_array().unwrap().len(), 4);
+    let place = "seconds=0.009&bytes=1000";
+    assert_eq!(viewer.answer(&format!("hit?by=category&{place}"))["group"], 1);
+    assert_eq!(viewer.answer(&format!("hit?by=allocation&{place}"))["allocation"], 0);
+    assert_eq!(viewer.answer("steps?device=cuda:0")["steps"][1]["peak"], 13 << 20);
+    assert_eq!(viewer.answer("allocation?id=1")["partner"]["ids"], serde_json::json!([2]));
+    assert_eq!(viewer.answer("diff?a=0&b=1")["allocated"]["change"], 0);
+    assert_eq!(viewer.answer("ranks")["median"], 13 << 20);
+    assert!(viewer.answer("advice")["advice"].is_array());
+    assert!(viewer.answer("sweep?device=cuda:0")["runs"].is_array());
+}
+
+#[test]
+fn what_has_no_answer_says_why() {
+    let viewer = Viewer::of(&[STEPS]);
+    let cases = [
+        ("nothing", 404, "nothing is answered at `api/nothing`"),
+        ("steps?trace=7", 404, "there is no trace 7; 1 are shown, counted from 0"),
+        ("report?at=noon", 400, "`at` is `noon`, and must be `peak`, `oom`, `end` or seconds"),
+        ("hit?seconds=-1&bytes=0", 400, "`seconds` is `-1`, and must be a number of seconds"),
+        ("report?at=oom", 422, "no request failed in this trace"),
+        ("report?device=cuda:3", 422, "nothing was recorded on cuda:3; the trace has cuda:0"),
+        ("allocation?id=99", 422, "there is no allocation 99: the trace has 4"),
+        ("follow", 404, "these traces are not followed"),
+    ];
+    for (request, status, error) in cases {
+        assert_eq!(viewer.refusal(request), (status, error.to_owned()), "{request}");
+    }
+}
+
+#[test]
+fn without_the_token_nothing_is_there() {
+    let viewer = Viewer::of(&[STEPS]);
+    let other = "f".repeat(32);
+    for path in
+        ["/", "/api/traces", "/page.js", &format!("/{other}/"), &format!("/{other}/api/traces")]
+    {
+        let (response, body) = viewer.get(path);
+        assert_eq!((response.status(), body.len()), (StatusCode::NOT_FOUND, 0), "{path}");
+    }
+    assert_eq!(viewer.get(&format!("/{TOKEN}/")).0.status(), StatusCode::OK);
+    let (moved, _) = viewer.get(&format!("/{TOKEN}"));
+    assert_eq!(moved.headers()[header::LOCATION], format!("/{TOKEN}/"));
+}
+
+#[test]
+fn a_name_that_is_not_of_this_machine_is_refused() {
+    let viewer = Viewer::of(&[STEPS]);
+    for host in ["evil.example", "evil.example:1234", "127.0.0.1.evil.example"] {
+        let request = Request::get(format!("/{TOKEN}/api/traces")).header(header::HOST, host);
+        let (response, _) = viewer.send(request.body(Body::empty()).unwrap());
+        assert_eq!(response.status(), StatusCode::FORBIDDEN, "{host}");
+    }
+    let nameless = Request::get(format!("/{TOKEN}/api/traces")).body(Body::empty()).unwrap();
+    assert_eq!(viewer.send(nameless).0.status(), StatusCode::FORBIDDEN);
+}
+
+#[test]
+fn every_response_forbids_what_is_not_ours() {
+    let viewer = Viewer::of(&[STEPS]);
+    let page = [format!("/{TOKEN}/"), format!("/{TOKEN}/page.js"), format!("/{TOKEN}/page.css")];
+    let more = [format!("/{TOKEN}/api/traces"), format!("/{TOKEN}/api/x"), "/wrong/".to_owned()];
+    for path in page.iter().chain(&more) {
+        let (response, _) = viewer.get(path);
+        let headers = response.headers();
+        assert_eq!(headers[header::CONTENT_SECURITY_POLICY], POLICY, "{path}");
+        assert_eq!(headers[header::X_CONTENT_TYPE_OPTIONS], "nosniff");
+        assert_eq!(headers[header::REFERRER_POLICY], "no-referrer");
+        assert_eq!(headers[header::CACHE_CONTROL], "private, no-cache");
+        assert!(!headers.contains_key(header::ACCESS_CONTROL_ALLOW_ORIGIN));
+    }
+    let sources =
+        POLICY.split([' ', ';']).filter(|word| word.contains("unsafe") || word.contains('*'));
+    assert_eq!(sources.count(), 0);
+}
+
+#[test]
+fn no_path_leads_to_a_file() {
+    let viewer = Viewer::of(&[STEPS]);
+    for path in [
+        "0.flood",
+        "../0.flood",
+        "%2e%2e/0.flood",
+        "api/..%2f..%2fetc/passwd",
+        "/etc/passwd",
+        "page.js/../../x",
+    ] {
+        let (response, body) = viewer.get(&format!("/{TOKEN}/{path}"));
+        assert_eq!(response.status(), StatusCode::NOT_FOUND, "{path}");
+        assert!(!String::from_utf8_lossy(&body).contains("root:"), "{path}");
+    }
+}
+
+#[test]
+fn nothing_can_be_changed() {
+    let viewer = Viewer::of(&[STEPS]);
+    for method in ["POST", "PUT", "DELETE"] {
+        let request = Request::builder().method(method).uri(format!("/{TOKEN}/api/traces"));
+        let request = request.header(header::HOST, "localhost").body(Body::empty()).unwrap();
+        assert_eq!(viewer.send(request).0.status(), StatusCode::METHOD_NOT_ALLOWED);
+    }
+}
+
+/// JSON of the right type and `nosniff`: no browser takes it for HTML, and the name is there unchanged.
+#[test]
+fn a_hostile_name_stays_a_text() {
+    let name = "</script><img/src=x/onerror=alert(1)>.py";
+    let viewer = Viewer::of(&[&format!("alloc a cuda:0 1MiB at {name}:1")]);
+    let (response, _) = viewer.get(&format!("/{TOKEN}/api/report"));
+    assert_eq!(response.headers()[header::CONTENT_TYPE], "application/json");
+    assert_eq!(viewer.answer("report")["rows"][0]["file"], name);
+    let (status, error) = viewer.refusal("report?by=%3Cscript%3E");
+    assert_eq!((status, error.contains("<script>")), (400, true));
+}
+
+#[test]
+fn answers_are_packed_for_who_can_unpack_them() {
+    let viewer = Viewer::of(&[STEPS]);
+    let plain = viewer.get(&format!("/{TOKEN}/api/report")).1;
+    let request = get(&format!("/{TOKEN}/api/report")).header(header::ACCEPT_ENCODING, "br, gzip");
+    let (response, packed) = viewer.send(request.body(Body::empty()).unwrap());
+    assert_eq!(response.headers()[header::CONTENT_ENCODING], "gzip");
+    assert_eq!(super::respond::unpack(&packed).unwrap(), plain);
+}
+
+#[test]
+fn what_did_not_change_is_not_sent_again() {
+    let viewer = Viewer::of(&[STEPS]);
+    let path = format!("/{TOKEN}/api/report");
+    let tag = viewer.get(&path).0.headers()[header::ETAG].clone();
+    let request = get(&path).header(header::IF_NONE_MATCH, tag);
+    let (response, body) = viewer.send(request.body(Body::empty()).unwrap());
+    assert_eq!((response.status(), body.len()), (StatusCode::NOT_MODIFIED, 0));
+}
+
+/// The answers in a saved page, and what is left of it without them.
+fn opened(page: &str) -> (serde_json::Map<String, Value>, String) {
+    use base64::Engine;
+    let (before, rest) = page.split_once("data-encoding=\"gzip+base64\">").unwrap();
+    let (text, after) = rest.split_once("</script>").unwrap();
+    let packed = base64::engine::general_purpose::STANDARD.decode(text).unwrap();
+    let answers = serde_json::from_slice(&super::respond::unpack(&packed).unwrap()).unwrap();
+    (answers, format!("{before}{after}"))
+}
+
+#[test]
+fn a_saved_page_has_the_answers_of_the_server() {
+    let viewer = Viewer::of(&[STEPS, STEPS]);
+    let (answers, _) = opened(&save(&viewer.site.shown, None, |_, _| {}).unwrap());
+    let moments = &answers["api/traces"]["moments"]["1"]["cuda:0"];
+    let peak = viewer.answer("timeline?by=line")["peak"]["seconds"].as_f64().unwrap();
+    assert!(moments.as_array().unwrap().contains(&peak.into()), "{moments}");
+    for request in [
+        "timeline?trace=0&device=cuda:0&by=category",
+        "timeline/tile?trace=0&device=cuda:0&level=1&tile=1&by=line",
+        "report?trace=1&device=cuda:0&by=line&at=peak",
+        &format!("report?trace=0&device=cuda:0&by=module&at={peak}"),
+        "steps?trace=0&device=cuda:0",
+        "diff?a=1&b=0&device=cuda:0&by=line",
+        "ranks",
+        "advice?trace=0&device=cuda:0",
+        "sweep?trace=1&device=cuda:0",
+        "allocation?trace=1&id=3",
+    ] {
+        assert_eq!(answers[&format!("api/{request}")], viewer.answer(request), "{request}");
+    }
+    let refused = &answers["api/report?trace=0&device=cuda:0&by=line&at=oom"];
+    assert_eq!(refused["error"], "no request failed in this trace");
+}
+
+#[test]
+fn no_letter_of_a_hostile_name_stands_in_a_saved_page() {
+    let name = "</script><script>alert(1)</script><!--.py";
+    let viewer = Viewer::of(&[&format!("alloc a cuda:0 1MiB at {name}:1")]);
+    let page = save(&viewer.site.shown, None, |_, _| {}).unwrap();
+    let (answers, rest) = opened(&page);
+    assert!(!page.contains("alert(1)"));
+    assert_eq!(rest, opened(&save(&Viewer::of(&[STEPS]).site.shown, None, |_, _| {}).unwrap()).1);
+    let report = &answers["api/report?trace=0&device=cuda:0&by=line&at=peak"];
+    assert_eq!(report["rows"][0]["file"], name);
+}
