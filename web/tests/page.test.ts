@@ -3,7 +3,7 @@
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { field, idle, launch, open, range, type Watched } from "./browser";
-import { repository, type Served, serve } from "./program";
+import { repository, type Served, savedPage, serve } from "./program";
 
 const FIXTURES = [
   "fixtures/recordings/zoo/resnet18_fp32.pickle.gz",
@@ -119,6 +119,24 @@ describe.each(FIXTURES)("%s", (fixture) => {
   it("did all that without a complaint", () => {
     expect(watched.complaints).toEqual([]);
   });
+});
+
+it("a saved page shows the same from disk, without a request", async () => {
+  const url = savedPage(repository(FIXTURES[0] ?? ""));
+  const { page, complaints } = await open(browser, url);
+  const asked: string[] = [];
+  page.on("request", (request) => asked.push(request.url()));
+  for (const tab of await page.getByRole("tab").all()) {
+    await tab.click();
+    await idle(page);
+    expect(await page.locator(".notice.problem").allTextContents()).toEqual([]);
+  }
+  await page.goto(`${url}#view=timeline&by=module&from=0.1&to=0.2`);
+  await idle(page);
+  expect(await page.locator(".legend li").count()).toBeGreaterThan(1);
+  expect(complaints).toEqual([]);
+  expect(asked.filter((address) => !address.startsWith("file:"))).toEqual([]);
+  await page.context().close();
 });
 
 it("moves nothing while it loads", async () => {

@@ -1,8 +1,10 @@
 // The real program, serving a recording until the test is done.
 
-import { type ChildProcess, spawn } from "node:child_process";
-import { existsSync } from "node:fs";
-import { resolve } from "node:path";
+import { type ChildProcess, execFileSync, spawn } from "node:child_process";
+import { existsSync, mkdtempSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+import { pathToFileURL } from "node:url";
 
 const ROOT = resolve(import.meta.dirname, "../..");
 
@@ -37,6 +39,13 @@ export async function serve(...args: string[]): Promise<Served> {
   });
   const url = await address(child);
   return { url, stop: () => void child.kill("SIGINT") };
+}
+
+/** Saves a page with `floodmark export --to html`; the address of the file. */
+export function savedPage(...traces: string[]): string {
+  const file = join(mkdtempSync(join(tmpdir(), "floodmark-saved-")), "report.html");
+  execFileSync(program(), ["export", ...traces, "--to", "html", "-o", file], { stdio: "pipe" });
+  return pathToFileURL(file).href;
 }
 
 function address(child: ChildProcess): Promise<string> {

@@ -660,6 +660,145 @@ export type PartnerKind =
   | "forward"
   | "backward";
 
+/** The tree. */
+export type Icicle = {
+  /** The moment. */
+  at: Moment;
+  /** What is allocated. */
+  total: Bytes;
+  /** Everything. */
+  root: IcicleNode;
+};
+
+/** A part of the tree. */
+export type IcicleNode = {
+  /** The function, or the last part of a module's name. */
+  name: string;
+  /** The file of a frame. */
+  file: string | null;
+  /** The line of a frame. */
+  line: number | null;
+  /** What is allocated, with all that is inside. */
+  bytes: Bytes;
+  /** What it made itself. */
+  own: Bytes;
+  /** How many allocations, with all that are inside. */
+  count: number;
+  /** The largest first. */
+  children: IcicleNode[];
+};
+
+/** The address space. */
+export type Segments = {
+  /** The moment. */
+  at: Moment;
+  /** torch's totals. */
+  totals: SegmentTotals;
+  /** In the order of addresses. */
+  segments: SegmentRow[];
+  /** The names of the categories. */
+  categories: string[];
+  /** Memory that is of no use. */
+  fragmentation: Fragmentation;
+  /** How many blocks are not told: those of the smallest segments. */
+  skipped: number;
+};
+
+/** torch's totals at the moment. */
+export type SegmentTotals = {
+  /** Allocated bytes. */
+  allocated: Bytes;
+  /** Active bytes. */
+  active: Bytes | null;
+  /** Reserved bytes. */
+  reserved: Bytes | null;
+  /** What the program asked for; none while that is not known of some blocks. */
+  requested: Bytes | null;
+};
+
+/** A stretch of memory from the driver. */
+export type SegmentRow = {
+  /** Where it begins: a page's numbers are too short for an address. */
+  address: string;
+  /** How long it is. */
+  bytes: Bytes;
+  /** The pool; 0 is the default one. */
+  pool: number;
+  /** The stream that it serves. */
+  stream: string;
+  /** `small` or `large`, and whether it is `expandable`. */
+  kind: string;
+  /** Its blocks in the order of addresses, without gaps; none where there are too many in all. */
+  blocks: SegmentBlock[];
+};
+
+/** A piece of a segment. */
+export type SegmentBlock = {
+  /** Where it begins in its segment. */
+  offset: number;
+  /** How long it is. */
+  bytes: Bytes;
+  /** What it is to the allocator. */
+  state: SegmentBlockState;
+  /** What it is to the program: a place in `categories`; none for what nobody holds. */
+  category: number | null;
+  /** The allocation that has it. */
+  allocation: number | null;
+};
+
+/** What a block is to the allocator. */
+export type SegmentBlockState =
+  | "live"
+  | "awaiting_streams"
+  | "cached"
+  | "unmapped";
+
+/** The largest tensors of a stretch of time. */
+export type Lifetimes = {
+  /** By module, in the order of their first tensors. */
+  rows: LifetimeRow[];
+  /** The smaller ones. */
+  left_out: LeftOut;
+};
+
+/** The tensors of one module, in the order in which they were made. */
+export type LifetimeRow = {
+  /** Its qualified name. */
+  module: string;
+  /** Its tensors. */
+  tensors: Lifetime[];
+};
+
+/** What is not shown. */
+export type LeftOut = {
+  /** How many tensors. */
+  count: number;
+  /** Their sizes together, also where they were not there at the same time. */
+  bytes: Bytes;
+};
+
+/** The life of one tensor. */
+export type Lifetime = {
+  /** Which allocation. */
+  id: number;
+  /** Its name where it has one, otherwise the line that made it. */
+  name: string;
+  /** Its size. */
+  bytes: Bytes;
+  /** What it is to the program. */
+  category: string;
+  /** The phase in which it was made; none for what was there before the recording. */
+  phase: string | null;
+  /** When it was made, in seconds; 0 for what was there before. */
+  made: number;
+  /** Whether it was kept for the backward pass. */
+  saved: boolean;
+  /** When that backward pass began: until then it was only kept. */
+  kept_until: number | null;
+  /** When it was let go of; none for what was still there at the end. */
+  freed: number | null;
+};
+
 /** The answer. */
 export type Steps = {
   /** Of which device. */
@@ -1034,21 +1173,3 @@ export type Ended = {
   /** How many there are. */
   traces: number;
 };
-
-export interface IcicleNode { name: string; file: string | null; line: number | null; bytes: number; own: number; count: number; children: IcicleNode[] }
-export interface Icicle { at: Moment; total: number; root: IcicleNode }
-
-export interface SegmentBlock {
-  offset: number; bytes: number; state: "live" | "awaiting_streams" | "cached" | "unmapped"; category: number | null; allocation: number | null;
-}
-export interface Segment { address: string; bytes: number; pool: string | number; stream: number | string; kind: string; blocks: SegmentBlock[] }
-export interface Segments {
-  at: Moment; totals: Levels; segments: Segment[]; categories: string[]; fragmentation: FragmentationReport; skipped: number;
-}
-export interface LifetimeTensor {
-  id: number; name: string | null; bytes: number; category: string; phase: string | null; made: number; saved: boolean;
-  kept_until: number | null; freed: number | null;
-}
-export interface LifetimeRow { module: string; tensors: LifetimeTensor[] }
-export interface LeftOut { count: number; bytes: number }
-export interface Lifetimes { rows: LifetimeRow[]; left_out: LeftOut }

@@ -8,7 +8,7 @@ import { formatDuration, formatSeconds } from "../../base/seconds";
 import { subject } from "../../model/recording";
 import { useAnswer } from "../../model/use_answer";
 import { Problem } from "../../render/notices";
-import { choose, chosen, chosenId } from "./state";
+import { choose, chosen, chosenId, missed } from "./state";
 
 export function ChosenCard() {
   const answer = useAnswer(() => {
@@ -27,7 +27,11 @@ export function ChosenCard() {
   }, [value]);
   if (error) return <Problem error={error} />;
   if (!value)
-    return <p class="quiet hint">Click the picture for the allocation that lies there.</p>;
+    return (
+      <p class="quiet hint">
+        {missed.value ?? "Click the picture for the allocation that lies there."}
+      </p>
+    );
   return <Card card={value} />;
 }
 

@@ -2,14 +2,14 @@
 
 import { during } from "../../base/pending";
 import { tilesIn } from "../../base/tiles";
-import { ask } from "../../model/answer";
+import { asApiError, ask } from "../../model/answer";
 import { grouping, secondsField } from "../../model/place";
-import type { Subject } from "../../model/recording";
+import { type Subject, source } from "../../model/recording";
 import { type Frame, levelOf } from "./frame";
 import { layout } from "./layout";
 import { columnOf, groupAt, highestMoment } from "./look_up";
 import { shapeAt } from "./ribbons";
-import { choose } from "./state";
+import { choose, missed } from "./state";
 
 export async function onPress(
   frame: Frame,
@@ -54,8 +54,12 @@ async function chooseAt(
     };
     const hit = await ask({ path: "hit", query, revision });
     choose(hit.allocation, { at: exact });
-  } catch {
+    missed.value = hit.allocation === null ? "Nothing that is known lies there." : null;
+  } catch (error) {
     // A saved page cannot say who lies there; the moment is chosen all the same.
     choose(null, { at });
+    missed.value = source().isStored
+      ? "A saved page does not know who lies there: by `allocation` the largest have their cards."
+      : asApiError(error).message;
   }
 }

@@ -93,6 +93,9 @@ export const highest = computed<number>(() => {
 /** The most that was reserved; told by the list of recordings. */
 export const reservedPeak = signal<number | null>(null);
 
+/** Why the last click found no allocation, where that is not plain to see. */
+export const missed = signal<string | null>(null);
+
 export function choose(id: number | null, changes: Changes = {}): void {
   go({ ...changes, allocation: id }, { replaces: true });
 }
