@@ -9,7 +9,11 @@ const about = { trace: 0, device: "cuda:0" };
 
 function page() {
   return new StoredSource({
-    "api/traces": { moments: { 0: { "cuda:0": [0, 1.5, 3] } }, traces: [] },
+    "api/traces": {
+      moments: { 0: { "cuda:0": [0, 1.5, 3] } },
+      traces: [{ id: 0, summary: { seconds: 3 } }],
+    },
+    "api/lifetimes?trace=0&device=cuda:0&from=0&to=3": { rows: [] },
     "api/timeline/tile?trace=0&device=cuda:0&by=category&level=0&tile=0": { level: 0, tile: 0 },
     "api/timeline/tile?by=category&device=cuda%3A0&level=1&tile=1&trace=0": { level: 1, tile: 1 },
     "api/report?trace=0&device=cuda:0&by=line&at=1.5": { at: { seconds: 1.5 } },
@@ -34,6 +38,11 @@ describe("a saved page", () => {
     const found = await page().ask("report", { ...about, by: "line", at: 1.2, top: 5000 });
     expect(found.at.seconds).toBe(1.5);
     expect((await page().ask("report", { ...about, by: "line", at: "peak" })).at.seconds).toBe(2);
+  });
+
+  it("answers for the whole where a window was not saved", async () => {
+    const query = { ...about, from: 1, to: 2, top: 400 };
+    expect(await page().ask("lifetimes", query)).toEqual({ rows: [] });
   });
 
   it("passes on what the program refused, and says what was not saved", async () => {

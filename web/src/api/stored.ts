@@ -36,8 +36,19 @@ export class StoredSource implements Source {
     yield query;
     if (path === "timeline/tile" || path === "allocations/tile") yield* coarser(query);
     if ("at" in query) yield* this.nearest(query);
+    if ("from" in query) yield* this.whole(query);
     if ("top" in query) yield* this.candidates(path, without(query, "top"));
-    if ("from" in query) yield* this.candidates(path, without(without(query, "from"), "to"));
+  }
+
+  /** The same question about the whole recording. */
+  private *whole<Q extends object>(query: Q): Generator<Q> {
+    const { trace } = query as unknown as { trace: number };
+    const to = this.traces()?.traces.find((card) => card.id === trace)?.summary.seconds;
+    if (to !== undefined) yield { ...query, from: 0, to };
+  }
+
+  private traces(): Traces | undefined {
+    return this.answers.get("traces") as Traces | undefined;
   }
 
   private *nearest<Q extends object>(query: Q): Generator<Q> {
@@ -46,8 +57,7 @@ export class StoredSource implements Source {
       trace: number;
       device: string;
     };
-    const known =
-      (this.answers.get("traces") as Traces | undefined)?.moments?.[trace]?.[device] ?? [];
+    const known = this.traces()?.moments?.[trace]?.[device] ?? [];
     if (typeof at !== "number") return;
     const byDistance = [...known].sort((one, other) => Math.abs(one - at) - Math.abs(other - at));
     for (const moment of byDistance) yield { ...query, at: moment };
