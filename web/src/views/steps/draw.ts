@@ -1,0 +1,188 @@
+// Steps as bars: how high each rose and what it left, what it grew, and how high its phases rose.
+
+import { formatBytes, formatChange } from "../../base/bytes";
+import { groupColour, type Inks } from "../../base/colours";
+import { BYTE_AXIS_WIDTH, type Box, drawByteAxis } from "../../render/axes";
+import type { Pen, Size } from "../../render/pen";
+import type { Bar } from "./bars";
+
+export interface StepPicture {
+  readonly bars: readonly Bar[];
+  /** The number of the step at a place. */
+  readonly numbers: readonly number[];
+  readonly phases: readonly string[];
+  /** Whether there is a row of bars for each phase. */
+  readonly byPhase: boolean;
+  /** The places of the first steps in which suspects grow. */
+  readonly suspectSince: number | null;
+  /** The bar under the pointer or the keys. */
+  readonly chosen: number | null;
+}
+
+const TOP = 26;
+const RIGHT = 12;
+const BOTTOM = 22;
+const BETWEEN = 26;
+
+/** Where bars lie, from left to right. */
+export function plotOf(size: Size): { x: number; width: number } {
+  return { x: BYTE_AXIS_WIDTH, width: Math.max(1, size.width - BYTE_AXIS_WIDTH - RIGHT) };
+}
+
+/** Which bar lies at a place of the picture. */
+export function barAt(picture: StepPicture, size: Size, x: number): number | null {
+  const plot = plotOf(size);
+  const at = Math.floor(((x - plot.x) / plot.width) * picture.bars.length);
+  return at >= 0 && at < picture.bars.length ? at : null;
+}
+
+export function drawSteps(pen: Pen, size: Size, inks: Inks, picture: StepPicture): void {
+  const { x, width } = plotOf(size);
+  const inside = size.height - TOP - BOTTOM;
+  const box = (y: number, height: number): Box => ({ x, y, width, height });
+  drawSuspects(pen, box(TOP, inside), inks, picture);
+  drawChosen(pen, box(TOP, inside), inks, picture);
+  if (picture.byPhase && picture.phases.length > 0) {
+    const rows = picture.phases.length;
+    const height = (inside - BETWEEN * (rows - 1)) / rows;
+    picture.phases.forEach((name, place) => {
+      const rowBox = box(TOP + place * (height + BETWEEN), height);
+      drawPhase(pen, rowBox, inks, picture, name, place);
+    });
+  } else {
+    const growth = Math.min(110, inside * 0.28);
+    drawLevels(pen, box(TOP, inside - growth - BETWEEN), inks, picture);
+    drawGrowth(pen, box(TOP + inside - growth, growth), inks, picture);
+  }
+  drawNumbers(pen, box(TOP, inside), inks, picture);
+}
+
+function drawLevels(pen: Pen, box: Box, inks: Inks, picture: StepPicture): void {
+  const highest = 1.04 * Math.max(1, ...picture.bars.map((bar) => bar.peak));
+  drawByteAxis(pen, box, highest, inks);
+  legend(pen, box, inks, [
+    [inks.groups[1] ?? inks.bar, "highest in the step"],
+    [inks.groups[0] ?? inks.accent, "left at its end"],
+  ]);
+  eachBar(box, picture, (bar, x, width) => {
+    const peak = (bar.peak / highest) * box.height;
+    const end = (bar.end / highest) * box.height;
+    pen.rect(x, box.y + box.height - peak, width, peak, inks.groups[1] ?? inks.bar);
+    pen.rect(x, box.y + box.height - end, width, end, inks.groups[0] ?? inks.accent);
+  });
+}
+
+function drawGrowth(pen: Pen, box: Box, inks: Inks, picture: StepPicture): void {
+  const most = Math.max(0, ...picture.bars.map((bar) => bar.growth));
+  const least = Math.min(0, ...picture.bars.map((bar) => bar.growth));
+  const whole = Math.max(1, most - least);
+  const zero = Math.round(box.y + (most / whole) * box.height) + 0.5;
+  const label = (bytes: number, y: number) =>
+    pen.text(box.x - 8, y, bytes === 0 ? "0" : formatChange(bytes), {
+      fill: inks.quiet,
+      align: "end",
+      baseline: "middle",
+    });
+  legend(pen, box, inks, [
+    [inks.grew, "more at the end than the step before"],
+    [inks.shrank, "less"],
+  ]);
+  pen.line([box.x, zero, box.x + box.width, zero], { stroke: inks.edge });
+  label(0, zero);
+  if (zero - box.y > 14) label(most, box.y);
+  if (box.y + box.height - zero > 14) label(least, box.y + box.height);
+  eachBar(box, picture, (bar, x, width) => {
+    const height = (Math.abs(bar.growth) / whole) * box.height;
+    // What grew is seen, however little it is beside the others.
+    const shown = bar.growth === 0 ? 0 : Math.max(1, height);
+    pen.rect(
+      x,
+      bar.growth > 0 ? zero - shown : zero,
+      width,
+      shown,
+      bar.growth > 0 ? inks.grew : inks.shrank,
+    );
+  });
+}
+
+function drawPhase(
+  pen: Pen,
+  box: Box,
+  inks: Inks,
+  picture: StepPicture,
+  name: string,
+  place: number,
+): void {
+  const highest = 1.04 * Math.max(1, ...picture.bars.flatMap((bar) => bar.phases));
+  const colour = groupColour(inks, name, place);
+  const top = Math.max(0, ...picture.bars.map((bar) => bar.phases[place] ?? 0));
+  drawByteAxis(pen, box, highest, inks);
+  legend(pen, box, inks, [[colour, `${name}: at most ${formatBytes(top)}`]]);
+  eachBar(box, picture, (bar, x, width) => {
+    const height = ((bar.phases[place] ?? 0) / highest) * box.height;
+    pen.rect(x, box.y + box.height - height, width, height, colour);
+  });
+}
+
+function eachBar(
+  box: Box,
+  picture: StepPicture,
+  draw: (bar: Bar, x: number, width: number) => void,
+): void {
+  const pitch = box.width / picture.bars.length;
+  const gap = pitch >= 8 ? Math.min(6, pitch * 0.15) : pitch >= 4 ? 1 : 0;
+  const width = Math.min(80, pitch - gap);
+  picture.bars.forEach((bar, at) => {
+    draw(bar, box.x + at * pitch + (pitch - width) / 2, width);
+  });
+}
+
+function drawSuspects(pen: Pen, box: Box, inks: Inks, picture: StepPicture): void {
+  const since = picture.suspectSince;
+  if (since === null) return;
+  const first = picture.bars.findIndex((bar) => bar.last >= since);
+  if (first < 0) return;
+  const x = box.x + (first * box.width) / picture.bars.length;
+  pen.rect(x, box.y, box.x + box.width - x, box.height, inks.alarmGround);
+  pen.line([x, box.y, x, box.y + box.height], { stroke: inks.alarm, dash: [4, 3] });
+  const text = `a suspect grows from step ${picture.numbers[since] ?? since} on`;
+  const isRight = x + pen.measure(text) + 12 < box.x + box.width;
+  pen.text(isRight ? x + 6 : x - 6, box.y + 12, text, {
+    fill: inks.alarm,
+    align: isRight ? "start" : "end",
+  });
+}
+
+function drawChosen(pen: Pen, box: Box, inks: Inks, picture: StepPicture): void {
+  if (picture.chosen === null) return;
+  const pitch = box.width / picture.bars.length;
+  pen.rect(box.x + picture.chosen * pitch, box.y, pitch, box.height, inks.chosen);
+}
+
+function drawNumbers(pen: Pen, box: Box, inks: Inks, picture: StepPicture): void {
+  const pitch = box.width / picture.bars.length;
+  const every = Math.max(1, Math.ceil(56 / pitch));
+  picture.bars.forEach((bar, at) => {
+    if (at % every !== 0) return;
+    const x = box.x + (at + 0.5) * pitch;
+    pen.text(x, box.y + box.height + 16, String(picture.numbers[bar.first] ?? bar.first), {
+      fill: inks.quiet,
+      align: "middle",
+    });
+  });
+  pen.text(box.x - 8, box.y + box.height + 16, "step", { fill: inks.quiet, align: "end" });
+}
+
+function legend(
+  pen: Pen,
+  box: Box,
+  inks: Inks,
+  entries: readonly (readonly [string, string])[],
+): void {
+  let x = box.x;
+  for (const [colour, text] of entries) {
+    pen.rect(x, box.y - 17, 10, 10, colour);
+    pen.text(x + 15, box.y - 8, text, { fill: inks.quiet });
+    x += 15 + pen.measure(text) + 18;
+  }
+}
