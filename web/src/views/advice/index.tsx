@@ -144,17 +144,17 @@ function Saving({ what, saved, left, before }: SavingProps) {
         {saved > 0 ? (
           <>
             <b>−{formatBytes(saved)}</b> {what}
-            <span class="quiet"> ({formatShare(saved, before)})</span>
+            <span class="quiet"> {formatShare(saved, before)}</span>
           </>
         ) : (
           <span class="quiet">nothing less {what}</span>
         )}
       </span>
+      <span class="quiet">{formatBytes(left)} left</span>
       <span class="saving-bar" aria-hidden="true">
         <i class="left" style={{ width: `${100 * (1 - share)}%` }} />
         <i class="saved" style={{ width: `${100 * share}%` }} />
       </span>
-      <span class="quiet">{formatBytes(left)} would be left</span>
     </div>
   );
 }

@@ -77,10 +77,15 @@ function Runs({ answer }: { answer: Simulation }) {
           </thead>
           <tbody>
             {runs.map((run, place) => (
-              <tr key={`${run.alloc_conf} ${run.memory}`} class={place === answer.best ? "best" : ""}>
+              <tr
+                key={`${run.alloc_conf} ${run.memory}`}
+                class={place === answer.best ? "best" : ""}
+              >
                 <th scope="row">
                   <code>{run.alloc_conf || "torch's own"}</code>
-                  {run.alloc_conf === recorded.alloc_conf && <span class="quiet"> as recorded</span>}
+                  {run.alloc_conf === recorded.alloc_conf && (
+                    <span class="quiet"> as recorded</span>
+                  )}
                   {place === answer.best && <span class="tag">best</span>}
                 </th>
                 <td>

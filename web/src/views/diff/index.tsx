@@ -11,6 +11,7 @@ import { traces } from "../../model/recording";
 import { useAnswer } from "../../model/use_answer";
 import { Answered, Empty } from "../../render/notices";
 import { type Column, Table } from "../../render/table";
+import "../../render/tools.css";
 import type { View } from "../view";
 import { type ChangeBar, changeBars } from "./bars";
 import "./diff.css";
@@ -93,7 +94,10 @@ function Side({
   return (
     <label class="chooser">
       {children}
-      <select value={String(chosen.id)} onChange={(event) => go({ [side]: event.currentTarget.value })}>
+      <select
+        value={String(chosen.id)}
+        onChange={(event) => go({ [side]: event.currentTarget.value })}
+      >
         {(traces.value?.traces ?? []).map((one) => (
           <option key={one.id} value={String(one.id)}>
             {one.rank === null ? one.name : `rank ${one.rank} · ${one.name}`}
@@ -184,7 +188,7 @@ function rowColumns(answer: DiffAnswer): Column<BarredRow>[] {
     name,
     title,
     isNumber: true,
-    width: "110px",
+    width: "98px",
     value: (row) => row[name],
     cell: (row) => (row[name] === 0 ? <span class="quiet">–</span> : formatBytes(row[name])),
   });
@@ -193,14 +197,14 @@ function rowColumns(answer: DiffAnswer): Column<BarredRow>[] {
       name: "change",
       title: "Change",
       isNumber: true,
-      width: "120px",
+      width: "108px",
       value: (row) => row.change,
       cell: (row) => <span class={sign(row.change)}>{formatChange(row.change)}</span>,
     },
     {
       name: "bar",
       title: "Less | more",
-      width: "24%",
+      width: "18%",
       value: (row) => Math.abs(row.change),
       searched: () => "",
       cell: (row) => <Bar bar={barOf.get(row)} zero={zero} change={row.change} />,
@@ -211,7 +215,7 @@ function rowColumns(answer: DiffAnswer): Column<BarredRow>[] {
       name: "count",
       title: "Blocks",
       isNumber: true,
-      width: "120px",
+      width: "92px",
       value: (row) => row.count_b - row.count_a,
       cell: (row) => `${formatCount(row.count_a)} → ${formatCount(row.count_b)}`,
     },
@@ -229,10 +233,10 @@ function Bar({ bar, zero, change }: { bar: ChangeBar | undefined; zero: number; 
   const percent = (share: number) => `${100 * share}%`;
   return (
     <span class="change-bar" aria-hidden="true">
+      <i class="zero" style={{ left: percent(zero) }} />
       {bar && (
         <i class={sign(change)} style={{ left: percent(bar.left), width: percent(bar.width) }} />
       )}
-      <i class="zero" style={{ left: percent(zero) }} />
     </span>
   );
 }

@@ -2,7 +2,7 @@
 
 import { formatBytes } from "../../base/bytes";
 import type { Inks } from "../../base/colours";
-import { BYTE_AXIS_WIDTH, type Box, drawByteAxis } from "../../render/axes";
+import { type Box, BYTE_AXIS_WIDTH, drawByteAxis } from "../../render/axes";
 import { fitted, type Pen, type Size } from "../../render/pen";
 import type { RankBar } from "./bars";
 
@@ -47,7 +47,13 @@ export function drawRanks(pen: Pen, size: Size, inks: Inks, picture: RankPicture
     if (reserved > 0)
       pen.outline(x + 0.5, y(reserved), width - 1, y(0) - y(reserved), { stroke: inks.reserved });
     pen.rect(x, y(bar.peak), width, y(0) - y(bar.peak), colour);
-    if (bar.isOutlier) pen.text(x + width / 2, y(Math.max(reserved, bar.peak)) - 5, "!", { fill: inks.grew, align: "middle", isBold: true, size: 14 });
+    if (bar.isOutlier)
+      pen.text(x + width / 2, y(Math.max(reserved, bar.peak)) - 5, "!", {
+        fill: inks.grew,
+        align: "middle",
+        isBold: true,
+        size: 14,
+      });
     drawName(pen, inks, picture.names[bar.shown] ?? "", box.x + (at + 0.5) * pitch, box, pitch, at);
   });
   drawMedian(pen, inks, box, picture.median, y);

@@ -2,7 +2,7 @@
 
 import { formatBytes, formatChange } from "../../base/bytes";
 import { groupColour, type Inks } from "../../base/colours";
-import { BYTE_AXIS_WIDTH, type Box, drawByteAxis } from "../../render/axes";
+import { type Box, BYTE_AXIS_WIDTH, drawByteAxis } from "../../render/axes";
 import type { Pen, Size } from "../../render/pen";
 import type { Bar } from "./bars";
 
@@ -78,7 +78,7 @@ function drawGrowth(pen: Pen, box: Box, inks: Inks, picture: StepPicture): void 
   const whole = Math.max(1, most - least);
   const zero = Math.round(box.y + (most / whole) * box.height) + 0.5;
   const label = (bytes: number, y: number) =>
-    pen.text(box.x - 8, y, bytes === 0 ? "0" : formatChange(bytes), {
+    pen.text(box.x - 8, y, bytes === 0 ? "0" : shortChange(bytes), {
       fill: inks.quiet,
       align: "end",
       baseline: "middle",
@@ -103,6 +103,13 @@ function drawGrowth(pen: Pen, box: Box, inks: Inks, picture: StepPicture): void 
       bar.growth > 0 ? inks.grew : inks.shrank,
     );
   });
+}
+
+/** Two digits are enough beside an axis: `+46 MiB`. */
+function shortChange(bytes: number): string {
+  return formatChange(bytes).replace(/\d+\.\d+/, (digits) =>
+    String(Number(Number(digits).toPrecision(2))),
+  );
 }
 
 function drawPhase(

@@ -14,6 +14,7 @@ import type { Size } from "../../render/pen";
 import { Picture } from "../../render/picture";
 import { hideTip, showTip, TipRows } from "../../render/tooltip";
 import { useKeys } from "../../render/use_keys";
+import "../../render/tools.css";
 import type { View } from "../view";
 import { phaseNames, stepBars, stepsPerBar } from "./bars";
 import { barAt, drawSteps, plotOf, type StepPicture } from "./draw";
@@ -22,7 +23,7 @@ import { StepTable, SuspectTable } from "./tables";
 import { barFacts, barTitle, type Step, stepsSentence, suspectsSentence } from "./words";
 
 const shownField = field("steps", "levels");
-const listField = field("list", "suspects");
+const listField = field("list");
 
 function Steps() {
   const answer = useAnswer(() => {
@@ -45,7 +46,8 @@ function Shown({ answer }: { answer: StepsAnswer }) {
         </p>
       </Empty>
     );
-  const list = listField.value === "all" ? "all" : "suspects";
+  const wanted = listField.value || (answer.leaks?.rows.length ? "suspects" : "all");
+  const list = wanted === "suspects" ? "suspects" : "all";
   return (
     <div class="steps">
       <div class="view-tools">
@@ -70,7 +72,7 @@ function Shown({ answer }: { answer: StepsAnswer }) {
               ["all", "All steps"],
             ]}
             chosen={list}
-            onChoose={(choice) => go({ list: choice === "suspects" ? null : choice })}
+            onChoose={(choice) => go({ list: choice })}
           />
           <p class="quiet">{suspectsSentence(answer)}</p>
         </div>
@@ -146,7 +148,10 @@ function Bars({ answer }: { answer: StepsAnswer }) {
         }}
       />
       <p class="unseen" aria-live="polite">
-        {bar && `${barTitle(bar, steps)}: ${barFacts(bar, steps).map((fact) => fact.join(" ")).join(", ")}`}
+        {bar &&
+          `${barTitle(bar, steps)}: ${barFacts(bar, steps)
+            .map((fact) => fact.join(" "))
+            .join(", ")}`}
       </p>
     </div>
   );
