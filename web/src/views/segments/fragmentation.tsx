@@ -14,7 +14,7 @@ export function Fragmentation({ answer }: { answer: Segments }) {
   const { at, largest_request: largest } = answer.fragmentation;
   const colours = inks.value;
   return (
-    <aside class="panel fragmentation" aria-label="Fragmentation">
+    <section class="fragmentation" aria-label="Fragmentation">
       <dl class="figures">
         {byCategory(answer).map(({ place, name, bytes }) => (
           <Figure key={name} name={name} colour={groupColour(colours, name, place)}>
@@ -42,7 +42,7 @@ export function Fragmentation({ answer }: { answer: Segments }) {
         {counted(at.pieces, "free piece")} by size, the largest {formatBytes(at.largest_free)}
       </h3>
       <FreePieces answer={answer} />
-    </aside>
+    </section>
   );
 }
 

@@ -6,6 +6,8 @@ import { cursor, field, go } from "../../model/place";
 import { card, device, subject } from "../../model/recording";
 import { useAnswer } from "../../model/use_answer";
 import { Choices } from "../../render/choices";
+import { ChosenCard } from "../../render/chosen_card";
+import { MomentButtons, MomentStrip, Nearest } from "../../render/moments";
 import { Answered, Empty } from "../../render/notices";
 import "../../render/tools.css";
 import type { View } from "../view";
@@ -78,7 +80,9 @@ function Shown({ answer }: { answer: SegmentsAnswer }) {
             ...answer.totals,
             seconds: answer.at.seconds,
           })}
+          <Nearest seconds={answer.at.seconds} />
         </p>
+        <MomentButtons />
         {!isTable && (
           <>
             <Choices
@@ -119,6 +123,9 @@ function Shown({ answer }: { answer: SegmentsAnswer }) {
           onChoose={(choice) => go({ segments: choice === "map" ? null : choice })}
         />
       </div>
+      <div class="panel segments-strip">
+        <MomentStrip seconds={answer.at.seconds} />
+      </div>
       <Body answer={answer} isTable={isTable} order={order} row={row} />
     </div>
   );
@@ -152,7 +159,11 @@ function Body({ answer, isTable, order, row }: BodyProps) {
           <SegmentMap answer={answer} order={order} wanted={row === "auto" ? null : Number(row)} />
         )}
       </div>
-      <Fragmentation answer={answer} />
+      <aside class="panel segments-side">
+        <ChosenCard>
+          <Fragmentation answer={answer} />
+        </ChosenCard>
+      </aside>
     </div>
   );
 }

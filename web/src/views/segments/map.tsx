@@ -3,8 +3,8 @@
 import { useMemo, useRef, useState } from "preact/hooks";
 import type { Segments } from "../../api/types.gen";
 import { formatBytes } from "../../base/bytes";
-import { go, numberField } from "../../model/place";
 import { inks } from "../../model/theme";
+import { choose, chosenId } from "../../render/chosen_card";
 import type { Size } from "../../render/pen";
 import { ScrolledPicture } from "../../render/scrolled";
 import { hideTip, showTip, TipRows } from "../../render/tooltip";
@@ -12,8 +12,6 @@ import { useKeys } from "../../render/use_keys";
 import { blockColour, bytesAt, drawSegments, type Place } from "./draw";
 import { blockAt, type Order, segmentAt, segmentRows } from "./rows";
 import { blockAddress, groupName, segmentsSentence, stateName } from "./words";
-
-const chosenField = numberField("allocation");
 
 interface MapProps {
   readonly answer: Segments;
@@ -58,7 +56,7 @@ export function SegmentMap({ answer, order, wanted }: MapProps) {
             layout,
             top,
             pointed,
-            chosen: chosenField.value,
+            chosen: chosenId.value,
           });
         }}
         on={{
@@ -73,7 +71,7 @@ export function SegmentMap({ answer, order, wanted }: MapProps) {
             setPointed(null);
             hideTip();
           },
-          onClick: (event) => choose(find(event)),
+          onClick: (event) => choose(find(event)?.block.allocation ?? null),
         }}
       />
       <p class="unseen" aria-live="polite">
@@ -81,10 +79,6 @@ export function SegmentMap({ answer, order, wanted }: MapProps) {
       </p>
     </>
   );
-}
-
-function choose(place: Place | null): void {
-  go({ allocation: place?.block.allocation ?? null }, { replaces: true });
 }
 
 /** From block to block in the order of the answer, over those that are free. */
@@ -111,7 +105,11 @@ function useBlockKeys(
   useKeys("Segments", [
     { keys: ["n"], says: "Next block in use", run: () => move(1) },
     { keys: ["p"], says: "Block in use before", run: () => move(-1) },
-    { keys: ["Enter"], says: "Open the card of the block", run: () => choose(pointed) },
+    {
+      keys: ["Enter"],
+      says: "Open the card of the block",
+      run: () => choose(pointed?.block.allocation ?? null),
+    },
   ]);
 }
 

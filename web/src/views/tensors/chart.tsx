@@ -4,19 +4,26 @@ import { useMemo, useRef, useState } from "preact/hooks";
 import type { Bands, Lifetimes } from "../../api/types.gen";
 import { formatBytes } from "../../base/bytes";
 import { groupColour } from "../../base/colours";
-import { go, numberField, secondsField } from "../../model/place";
+import { go, secondsField } from "../../model/place";
 import { inks } from "../../model/theme";
 import { toValue } from "../../render/axes";
+import { choose, chosenId } from "../../render/chosen_card";
 import { Empty } from "../../render/notices";
 import type { Size } from "../../render/pen";
 import { ScrolledPicture } from "../../render/scrolled";
 import { hideTip, showTip, TipRows } from "../../render/tooltip";
 import { useKeys } from "../../render/use_keys";
 import { drawTensors, plotOf, scaleOf, type Tensor, type TensorPicture } from "./draw";
-import { barAt, filterLives, foldModules, type LifeBar, lanes, type Sort } from "./lanes";
+import {
+  barAt,
+  filterLives,
+  foldModules,
+  foldStaying,
+  type LifeBar,
+  lanes,
+  type Sort,
+} from "./lanes";
 import { lifeFacts, lifetimesSentence } from "./words";
-
-const chosenField = numberField("allocation");
 
 interface ChartProps {
   readonly answer: Lifetimes;
@@ -26,6 +33,8 @@ interface ChartProps {
   readonly depth: number;
   readonly sort: Sort;
   readonly filter: string;
+  /** Whether what is never let go of lies in one bar. */
+  readonly foldsStaying: boolean;
 }
 
 export function TensorChart(props: ChartProps) {
@@ -34,11 +43,21 @@ export function TensorChart(props: ChartProps) {
   const [pointed, setPointed] = useState<LifeBar<Tensor> | null>(null);
   const size = useRef<Size>({ width: 1080, height: 400 });
   const layout = useMemo(() => {
-    const rows = foldModules(filterLives(answer.rows, props.filter), props.depth);
+    const found = foldModules(filterLives(answer.rows, props.filter), props.depth);
+    const rows = props.foldsStaying ? foldStaying(found, together) : found;
     // Two bars of a lane are a pixel apart.
     const gap = (window.to - window.from) / plotOf(size.current).width;
     return lanes(rows, { end: seconds, gap, sort: props.sort });
-  }, [answer, props.filter, props.depth, props.sort, seconds, window.from, window.to]);
+  }, [
+    answer,
+    props.filter,
+    props.depth,
+    props.foldsStaying,
+    props.sort,
+    seconds,
+    window.from,
+    window.to,
+  ]);
   useTensorKeys(
     layout.modules.flatMap((module) => module.bars),
     pointed,
@@ -61,7 +80,7 @@ export function TensorChart(props: ChartProps) {
     window,
     top,
     pointed: pointed?.tensor.id ?? null,
-    chosen: chosenField.value,
+    chosen: chosenId.value,
   };
   const find = (event: MouseEvent) => {
     const plot = plotOf(size.current);
@@ -93,7 +112,7 @@ export function TensorChart(props: ChartProps) {
             setPointed(null);
             hideTip();
           },
-          onClick: (event) => choose(find(event)),
+          onClick: (event) => pick(find(event)),
         }}
       />
       <p class="unseen" aria-live="polite">
@@ -103,8 +122,17 @@ export function TensorChart(props: ChartProps) {
   );
 }
 
-function choose(bar: LifeBar<Tensor> | null): void {
-  go({ allocation: bar?.tensor.id ?? null }, { replaces: true });
+/** One bar for several tensors that stay. */
+function together(tensors: readonly Tensor[], place: number): Tensor {
+  const first = tensors.reduce((one, other) => ((other.made ?? 0) < (one.made ?? 0) ? other : one));
+  const bytes = tensors.reduce((sum, tensor) => sum + tensor.bytes, 0);
+  const name = `${tensors.length} × ${first.category}, never freed`;
+  return { ...first, id: -place, name, bytes, phase: null, saved: false, kept_until: null };
+}
+
+/** What is many tensors has no card. */
+function pick(bar: LifeBar<Tensor> | null): void {
+  choose(bar && bar.tensor.id >= 0 ? bar.tensor.id : null);
 }
 
 function useTensorKeys(
@@ -133,7 +161,7 @@ function useTensorKeys(
   useKeys("Tensors", [
     { keys: ["n"], says: "Next tensor", run: () => move(1) },
     { keys: ["p"], says: "Tensor before", run: () => move(-1) },
-    { keys: ["Enter"], says: "Open the card of the tensor", run: () => choose(pointed) },
+    { keys: ["Enter"], says: "Open the card of the tensor", run: () => pick(pointed) },
     {
       keys: ["ArrowLeft"],
       says: "Earlier",
@@ -172,7 +200,7 @@ function LifeTip({ bar, end }: { bar: LifeBar<Tensor>; end: number }) {
     <>
       <p class="title">{title(tensor)}</p>
       <TipRows rows={[category, ...lifeFacts(tensor, end)]} />
-      <p class="quiet">A click opens its card</p>
+      {tensor.id >= 0 && <p class="quiet">A click opens its card</p>}
     </>
   );
 }

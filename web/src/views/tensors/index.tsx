@@ -8,6 +8,8 @@ import { subject } from "../../model/recording";
 import { inks } from "../../model/theme";
 import { useAnswer } from "../../model/use_answer";
 import { Choices } from "../../render/choices";
+import { ChosenCard, chosenId } from "../../render/chosen_card";
+import { WindowStrip } from "../../render/moments";
 import { Answered, Empty } from "../../render/notices";
 import "../../render/tools.css";
 import type { View } from "../view";
@@ -21,6 +23,7 @@ const sortField = field("sort", "time");
 const depthField = field("depth", "99");
 const topField = field("top", "400");
 const shownField = field("tensors", "chart");
+const stayingField = field("staying", "together");
 
 const DEPTHS: readonly (readonly [string, string])[] = [
   ["99", "every module"],
@@ -59,28 +62,39 @@ function Shown({ answer }: { answer: Lifetimes }) {
     <div class="tensors">
       <p>{lifetimesSentence(answer)}</p>
       <Tools filter={filter} onFilter={setFilter} sort={sort} isTable={isTable} />
-      <div class="panel">
-        {answer.rows.length === 0 ? (
-          <Empty>
-            <p>No tensor lived in this window.</p>
-            <p>
-              <button type="button" onClick={() => go({ from: null, to: null })}>
-                Show the whole recording
-              </button>
-            </p>
-          </Empty>
-        ) : isTable ? (
-          <TensorTable answer={answer} seconds={seconds} />
-        ) : (
-          <TensorChart
-            answer={answer}
-            bands={bands.value.value}
-            window={window}
-            seconds={seconds}
-            depth={Number(depthField.value) || 99}
-            sort={sort}
-            filter={filter}
-          />
+      <div class="panel tensors-strip">
+        <WindowStrip window={window} />
+      </div>
+      <div class="tensors-body" data-card={chosenId.value !== null}>
+        <div class="panel">
+          {answer.rows.length === 0 ? (
+            <Empty>
+              <p>No tensor lived in this window.</p>
+              <p>
+                <button type="button" onClick={() => go({ from: null, to: null })}>
+                  Show the whole recording
+                </button>
+              </p>
+            </Empty>
+          ) : isTable ? (
+            <TensorTable answer={answer} seconds={seconds} />
+          ) : (
+            <TensorChart
+              answer={answer}
+              bands={bands.value.value}
+              window={window}
+              seconds={seconds}
+              depth={Number(depthField.value) || 99}
+              sort={sort}
+              filter={filter}
+              foldsStaying={stayingField.value !== "apart"}
+            />
+          )}
+        </div>
+        {chosenId.value !== null && (
+          <aside class="panel tensors-card">
+            <ChosenCard />
+          </aside>
         )}
       </div>
       {!isTable && <Legend answer={answer} />}
@@ -128,6 +142,14 @@ function Tools({ filter, onFilter, sort, isTable }: ToolsProps) {
                 </option>
               ))}
             </select>
+          </label>
+          <label class="chooser">
+            <input
+              type="checkbox"
+              checked={stayingField.value !== "apart"}
+              onChange={(event) => go({ staying: event.currentTarget.checked ? null : "apart" })}
+            />
+            what is never freed in one bar
           </label>
         </>
       )}

@@ -1,5 +1,13 @@
 import { describe, expect, it } from "vitest";
-import { barAt, filterLives, foldModules, type Life, lanes, type ModuleLives } from "./lanes";
+import {
+  barAt,
+  filterLives,
+  foldModules,
+  foldStaying,
+  type Life,
+  lanes,
+  type ModuleLives,
+} from "./lanes";
 
 let next = 0;
 function life(
@@ -99,6 +107,24 @@ describe("modules", () => {
       [null, 1],
     ]);
     expect(foldModules(rows, 9).length).toBe(4);
+  });
+
+  it("have one bar for all of a category that stays, and bars of their own for what comes and goes", () => {
+    const rows = [
+      { module: "h.0", tensors: [life(0, null, 10), life(1, null, 20), life(2, 3, 5)] },
+      { module: "h.1", tensors: [life(0, null, 7)] },
+    ];
+    const together = (tensors: readonly Life[], place: number): Life => ({
+      ...life(
+        0,
+        null,
+        tensors.reduce((sum, each) => sum + each.bytes, 0),
+      ),
+      id: -place,
+    });
+    const folded = foldStaying(rows, together);
+    expect(folded.map((row) => row.tensors.map((each) => each.bytes))).toEqual([[30, 5], [7]]);
+    expect(folded[1]?.tensors[0]).toBe(rows[1]?.tensors[0]);
   });
 
   it("are filtered by every word, in whatever names a tensor", () => {

@@ -65,6 +65,31 @@ export function foldModules<T extends Life>(
   return [...folded].map(([module, tensors]) => ({ module, tensors }));
 }
 
+/**
+ * Puts what nobody let go of into one bar for each module and category: parameters live as long as the program, and
+ * a lane for each would hide what comes and goes. `together` makes the one of several.
+ */
+export function foldStaying<T extends Life>(
+  rows: readonly ModuleLives<T>[],
+  together: (tensors: readonly T[], place: number) => T,
+): ModuleLives<T>[] {
+  let place = 0;
+  return rows.map(({ module, tensors }) => {
+    const staying = new Map<string, T[]>();
+    const others: T[] = [];
+    for (const tensor of tensors) {
+      if (tensor.freed !== null) others.push(tensor);
+      else staying.set(tensor.category, [...(staying.get(tensor.category) ?? []), tensor]);
+    }
+    const folded = [...staying.values()].map((group) => {
+      const [only, second] = group;
+      place += 1;
+      return only && !second ? only : together(group, place);
+    });
+    return { module, tensors: [...folded, ...others] };
+  });
+}
+
 /** Keeps the tensors of which every word of `filter` is in the name, the module, the category or the phase. */
 export function filterLives<T extends Life>(
   rows: readonly ModuleLives<T>[],
@@ -89,10 +114,8 @@ export function lanes<T extends Life>(
   rows: readonly ModuleLives<T>[],
   options: { readonly end: number; readonly gap: number; readonly sort: Sort },
 ): Lanes<T> {
-  const largest = Math.max(
-    1,
-    ...rows.map((row) => Math.max(0, ...row.tensors.map((t) => t.bytes))),
-  );
+  const sizes = rows.flatMap((row) => row.tensors.map((tensor) => tensor.bytes));
+  const largest = sizes.reduce((most, bytes) => Math.max(most, bytes), 1);
   const withBytes = rows.map((row) => ({
     ...row,
     bytes: row.tensors.reduce((sum, t) => sum + t.bytes, 0),

@@ -4,7 +4,7 @@ import { useMemo } from "preact/hooks";
 import type { Lifetimes } from "../../api/types.gen";
 import { formatBytes } from "../../base/bytes";
 import { formatDuration, formatSeconds } from "../../base/seconds";
-import { go } from "../../model/place";
+import { choose, chosenId } from "../../render/chosen_card";
 import { type Column, Table } from "../../render/table";
 import type { Tensor } from "./draw";
 
@@ -25,7 +25,8 @@ export function TensorTable({ answer, seconds }: { answer: Lifetimes; seconds: n
       columns={columns}
       rows={lines}
       order={{ name: "bytes", isDescending: true }}
-      onPick={(line) => go({ allocation: line.id }, { replaces: true })}
+      isPicked={(line) => line.id === chosenId.value}
+      onPick={(line) => choose(line.id)}
     />
   );
 }
