@@ -1,7 +1,7 @@
 // Steps as bars: how high each rose and what it left, what it grew, and how high its phases rose.
 
 import { formatBytes, formatChange } from "../../base/bytes";
-import { groupColour, type Inks } from "../../base/colours";
+import { type Inks, phaseColour } from "../../base/colours";
 import { type Box, BYTE_AXIS_WIDTH, drawByteAxis } from "../../render/axes";
 import type { Pen, Size } from "../../render/pen";
 import type { Bar } from "./bars";
@@ -121,7 +121,7 @@ function drawPhase(
   place: number,
 ): void {
   const highest = 1.04 * Math.max(1, ...picture.bars.flatMap((bar) => bar.phases));
-  const colour = groupColour(inks, name, place);
+  const colour = phaseColour(inks, name);
   const top = Math.max(0, ...picture.bars.map((bar) => bar.phases[place] ?? 0));
   drawByteAxis(pen, box, highest, inks);
   legend(pen, box, inks, [[colour, `${name}: at most ${formatBytes(top)}`]]);

@@ -3,7 +3,7 @@
 import { useMemo, useState } from "preact/hooks";
 import type { Steps as StepsAnswer } from "../../api/types.gen";
 import { formatBytes } from "../../base/bytes";
-import { groupColour } from "../../base/colours";
+import { phaseColour } from "../../base/colours";
 import { field, go, secondsField } from "../../model/place";
 import { subject } from "../../model/recording";
 import { inks } from "../../model/theme";
@@ -128,7 +128,7 @@ function Bars({ answer }: { answer: StepsAnswer }) {
             const phases = picture.phases.map((name, place): [string, string, string] => [
               name,
               formatBytes(under.phases[place] ?? 0),
-              groupColour(inks.peek(), name, place),
+              phaseColour(inks.peek(), name),
             ]);
             showTip(
               event.clientX,

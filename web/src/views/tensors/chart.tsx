@@ -22,6 +22,7 @@ import {
   type LifeBar,
   lanes,
   type Sort,
+  stays,
 } from "./lanes";
 import { lifeFacts, lifetimesSentence } from "./words";
 
@@ -44,7 +45,9 @@ export function TensorChart(props: ChartProps) {
   const size = useRef<Size>({ width: 1080, height: 400 });
   const layout = useMemo(() => {
     const found = foldModules(filterLives(answer.rows, props.filter), props.depth);
-    const rows = props.foldsStaying ? foldStaying(found, together) : found;
+    const rows = props.foldsStaying
+      ? foldStaying(found, (tensor) => stays(tensor, window, seconds), together)
+      : found;
     // Two bars of a lane are a pixel apart.
     const gap = (window.to - window.from) / plotOf(size.current).width;
     return lanes(rows, { end: seconds, gap, sort: props.sort });
@@ -126,7 +129,7 @@ export function TensorChart(props: ChartProps) {
 function together(tensors: readonly Tensor[], place: number): Tensor {
   const first = tensors.reduce((one, other) => ((other.made ?? 0) < (one.made ?? 0) ? other : one));
   const bytes = tensors.reduce((sum, tensor) => sum + tensor.bytes, 0);
-  const name = `${tensors.length} × ${first.category}, never freed`;
+  const name = `${tensors.length} × ${first.category}`;
   return { ...first, id: -place, name, bytes, phase: null, saved: false, kept_until: null };
 }
 

@@ -20,7 +20,7 @@ export interface TensorPicture {
   readonly chosen: number | null;
 }
 
-const GUTTER = 196;
+const GUTTER = 232;
 const RIGHT = 12;
 /** Names of phases, above the lanes. */
 export const HEAD_HEIGHT = 20;

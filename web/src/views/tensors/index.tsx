@@ -149,7 +149,7 @@ function Tools({ filter, onFilter, sort, isTable }: ToolsProps) {
               checked={stayingField.value !== "apart"}
               onChange={(event) => go({ staying: event.currentTarget.checked ? null : "apart" })}
             />
-            what is never freed in one bar
+            what stays, in one bar
           </label>
         </>
       )}

@@ -7,6 +7,7 @@ import {
   type Life,
   lanes,
   type ModuleLives,
+  stays,
 } from "./lanes";
 
 let next = 0;
@@ -122,9 +123,19 @@ describe("modules", () => {
       ),
       id: -place,
     });
-    const folded = foldStaying(rows, together);
+    const folded = foldStaying(rows, (each) => each.freed === null, together);
     expect(folded.map((row) => row.tensors.map((each) => each.bytes))).toEqual([[30, 5], [7]]);
     expect(folded[1]?.tensors[0]).toBe(rows[1]?.tensors[0]);
+  });
+
+  it("have what stays when nothing happens to it in the window, or only the end of the program", () => {
+    const window = { from: 2, to: 4 };
+    expect(stays(life(0, null), window, 100)).toBe(true);
+    expect(stays(life(3, null), window, 100)).toBe(true);
+    expect(stays(life(3, 99), window, 100)).toBe(true);
+    expect(stays(life(1, 5), window, 100)).toBe(true);
+    expect(stays(life(3, 5), window, 100)).toBe(false);
+    expect(stays(life(1, 3), window, 100)).toBe(false);
   });
 
   it("are filtered by every word, in whatever names a tensor", () => {

@@ -65,12 +65,28 @@ export function foldModules<T extends Life>(
   return [...folded].map(([module, tensors]) => ({ module, tensors }));
 }
 
+/** What is let go of in the last part of a recording was let go of by the end of the program. */
+const END_SHARE = 0.03;
+
+/** Whether nothing happens to a tensor in a window, or it stays until the program ends. */
+export function stays(
+  tensor: Life,
+  window: { readonly from: number; readonly to: number },
+  seconds: number,
+): boolean {
+  const freed = tensor.freed ?? Number.POSITIVE_INFINITY;
+  return (
+    freed >= seconds * (1 - END_SHARE) || ((tensor.made ?? 0) <= window.from && freed >= window.to)
+  );
+}
+
 /**
- * Puts what nobody let go of into one bar for each module and category: parameters live as long as the program, and
- * a lane for each would hide what comes and goes. `together` makes the one of several.
+ * Puts what stays into one bar for each module and category: parameters live as long as the program, and a lane
+ * for each would hide what comes and goes. `together` makes the one of several.
  */
 export function foldStaying<T extends Life>(
   rows: readonly ModuleLives<T>[],
+  isStaying: (tensor: T) => boolean,
   together: (tensors: readonly T[], place: number) => T,
 ): ModuleLives<T>[] {
   let place = 0;
@@ -78,7 +94,7 @@ export function foldStaying<T extends Life>(
     const staying = new Map<string, T[]>();
     const others: T[] = [];
     for (const tensor of tensors) {
-      if (tensor.freed !== null) others.push(tensor);
+      if (!isStaying(tensor)) others.push(tensor);
       else staying.set(tensor.category, [...(staying.get(tensor.category) ?? []), tensor]);
     }
     const folded = [...staying.values()].map((group) => {
