@@ -5,7 +5,7 @@ import { counted, formatBytes, formatTick } from "../../base/bytes";
 import { groupColour, type Inks, readableOn } from "../../base/colours";
 import { hatch } from "../../render/hatch";
 import { fitted, type Pen, type Size } from "../../render/pen";
-import { type Part, ROW_HEIGHT, type Row, type SegmentRows } from "./rows";
+import { firstBeyond, type Part, ROW_HEIGHT, type Row, type SegmentRows } from "./rows";
 
 export interface SegmentPicture {
   readonly answer: Segments;
@@ -93,10 +93,11 @@ function drawPart(
   const width = (part.to - part.from) * scale;
   pen.rect(left, y, width, ROW_HEIGHT, inks.free);
   hatch(pen, left, y, width, ROW_HEIGHT, inks.edge);
-  for (const block of segment.blocks) {
+  for (let at = firstBeyond(segment.blocks, part.from); at < segment.blocks.length; at += 1) {
+    const block = segment.blocks[at];
+    if (!block || block.offset >= part.to) break;
     const from = Math.max(block.offset, part.from);
     const to = Math.min(block.offset + block.bytes, part.to);
-    if (to <= from) continue;
     const x = left + (from - part.from) * scale;
     drawBlock(pen, inks, picture, block, x, y, (to - from) * scale);
     if (isMarked(picture, part.segment, block))

@@ -62,7 +62,7 @@ export function SegmentMap({ answer, order, wanted }: MapProps) {
         on={{
           onPointerMove: (event) => {
             const place = find(event);
-            setPointed(place);
+            setPointed((old) => (old?.block === place?.block ? old : place));
             if (place)
               showTip(event.clientX, event.clientY, <BlockTip answer={answer} place={place} />);
             else hideTip();

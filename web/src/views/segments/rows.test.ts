@@ -1,5 +1,13 @@
 import { describe, expect, it } from "vitest";
-import { blockAt, type Extent, ROW_PITCH, rowBytes, segmentAt, segmentRows } from "./rows";
+import {
+  blockAt,
+  type Extent,
+  firstBeyond,
+  ROW_PITCH,
+  rowBytes,
+  segmentAt,
+  segmentRows,
+} from "./rows";
 
 const MIB = 2 ** 20;
 
@@ -118,5 +126,16 @@ describe("rows of segments", () => {
     expect(blockAt(blocks, 1600)).toBeNull();
     expect(blockAt(blocks, 2560)).toBeNull();
     expect(blockAt([], 0)).toBeNull();
+  });
+
+  it("finds the first block of a row", () => {
+    const blocks = [
+      { offset: 0, bytes: 512 },
+      { offset: 512, bytes: 1024 },
+      { offset: 2048, bytes: 512 },
+    ];
+    expect([0, 511, 512, 1600, 2560].map((offset) => firstBeyond(blocks, offset))).toEqual([
+      0, 0, 1, 2, 3,
+    ]);
   });
 });

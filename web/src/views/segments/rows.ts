@@ -185,6 +185,22 @@ export function blockAt<T extends { offset: number; bytes: number }>(
   return block && offset < block.offset + block.bytes ? block : null;
 }
 
+/** The place of the first block that reaches beyond an offset. */
+export function firstBeyond(
+  blocks: readonly { readonly offset: number; readonly bytes: number }[],
+  offset: number,
+): number {
+  let low = 0;
+  let high = blocks.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    const block = blocks[middle];
+    if (block && block.offset + block.bytes <= offset) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
 function sum<T>(values: readonly T[], of: (value: T) => number): number {
   return values.reduce((total, value) => total + of(value), 0);
 }

@@ -27,7 +27,8 @@ export function stateName(block: SegmentBlock): string {
 export function segmentsSentence(answer: Segments): string {
   const { at } = answer.fragmentation;
   const free = `${formatBytes(at.free)} free (${formatShare(at.free, at.reserved)}) in ${counted(at.pieces, "piece")}, the largest ${formatBytes(at.largest_free)}`;
-  return `${counted(answer.segments.length, "segment")} of ${formatBytes(at.reserved)}: ${free}`;
+  const skipped = answer.skipped > 0 ? `; ${counted(answer.skipped, "more block")} not shown` : "";
+  return `${counted(answer.segments.length, "segment")} of ${formatBytes(at.reserved)}: ${free}${skipped}`;
 }
 
 /** The address of a block: addresses are larger than numbers are exact. */

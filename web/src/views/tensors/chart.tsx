@@ -130,7 +130,16 @@ function together(tensors: readonly Tensor[], place: number): Tensor {
   const first = tensors.reduce((one, other) => ((other.made ?? 0) < (one.made ?? 0) ? other : one));
   const bytes = tensors.reduce((sum, tensor) => sum + tensor.bytes, 0);
   const name = `${tensors.length} × ${first.category}`;
-  return { ...first, id: -place, name, bytes, phase: null, saved: false, kept_until: null };
+  return {
+    ...first,
+    id: -place,
+    name,
+    bytes,
+    phase: null,
+    saved: false,
+    kept_until: null,
+    count: tensors.length,
+  };
 }
 
 /** What is many tensors has no card. */

@@ -6,9 +6,9 @@ import { groupColour, type Inks, readableOn } from "../../base/colours";
 import { type Box, drawTimeAxis, type Scale, TIME_AXIS_HEIGHT, toPixel } from "../../render/axes";
 import { hatch } from "../../render/hatch";
 import { fitted, type Pen, type Size } from "../../render/pen";
-import type { Lanes, LifeBar, ModuleLanes } from "./lanes";
+import type { Lanes, Life, LifeBar, ModuleLanes } from "./lanes";
 
-export type Tensor = Lifetimes["rows"][number]["tensors"][number];
+export type Tensor = Lifetimes["rows"][number]["tensors"][number] & Pick<Life, "count">;
 
 export interface TensorPicture {
   readonly layout: Lanes<Tensor>;
@@ -91,7 +91,7 @@ function drawName(
   });
   pen.text(GUTTER - 10, y + 14, bytes, { fill: inks.quiet, align: "end", size: 11 });
   if (module.height > 36)
-    pen.text(8, y + 29, counted(module.bars.length, "tensor"), { fill: inks.quiet, size: 11 });
+    pen.text(8, y + 29, counted(module.count, "tensor"), { fill: inks.quiet, size: 11 });
 }
 
 function drawBar(

@@ -60,6 +60,14 @@ describe("lanes of lifetimes", () => {
     expect(large?.height).toBeGreaterThan(2 * (small?.height ?? 0));
   });
 
+  it("does not let one bar for many make the others small", () => {
+    const many = { ...life(0, null, 1_000_000), count: 50 };
+    const { modules } = lanes([{ module: "m", tensors: [many, life(0, 1, 100)] }], OPTIONS);
+    const [first, second] = modules[0]?.bars ?? [];
+    expect(second?.height).toBe(first?.height);
+    expect(modules[0]?.count).toBe(51);
+  });
+
   it("keeps the order of first use, or sorts modules by bytes", () => {
     const rows: ModuleLives<Life>[] = [
       { module: "first", tensors: [life(0, 1, 10)] },

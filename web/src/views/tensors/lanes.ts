@@ -12,6 +12,8 @@ export interface Life {
   readonly phase: string | null;
   readonly made: number | null;
   readonly freed: number | null;
+  /** How many tensors the bar stands for; one when not said. */
+  readonly count?: number;
 }
 
 export interface ModuleLives<T extends Life> {
@@ -30,6 +32,7 @@ export interface LifeBar<T extends Life> {
 export interface ModuleLanes<T extends Life> {
   readonly module: string | null;
   readonly bytes: number;
+  readonly count: number;
   readonly y: number;
   readonly height: number;
   readonly bars: readonly LifeBar<T>[];
@@ -130,19 +133,22 @@ export function lanes<T extends Life>(
   rows: readonly ModuleLives<T>[],
   options: { readonly end: number; readonly gap: number; readonly sort: Sort },
 ): Lanes<T> {
-  const sizes = rows.flatMap((row) => row.tensors.map((tensor) => tensor.bytes));
+  // What stands for several does not make the others small.
+  const single = rows.flatMap((row) => row.tensors.filter((tensor) => !tensor.count));
+  const sizes = single.map((tensor) => tensor.bytes);
   const largest = sizes.reduce((most, bytes) => Math.max(most, bytes), 1);
   const withBytes = rows.map((row) => ({
     ...row,
-    bytes: row.tensors.reduce((sum, t) => sum + t.bytes, 0),
+    bytes: row.tensors.reduce((sum, tensor) => sum + tensor.bytes, 0),
+    count: row.tensors.reduce((sum, tensor) => sum + (tensor.count ?? 1), 0),
   }));
   if (options.sort === "bytes") withBytes.sort((one, other) => other.bytes - one.bytes);
   const modules: ModuleLanes<T>[] = [];
   let y = 0;
-  for (const { module, tensors, bytes } of withBytes) {
+  for (const { module, tensors, bytes, count } of withBytes) {
     const { bars, height } = moduleLanes(tensors, largest, y + MODULE_PADDING, options);
     const whole = Math.max(LEAST_MODULE_HEIGHT, height + 2 * MODULE_PADDING);
-    modules.push({ module, bytes, y, height: whole, bars });
+    modules.push({ module, bytes, count, y, height: whole, bars });
     y += whole;
   }
   return { modules, height: y };
