@@ -3,7 +3,7 @@
 import { formatBytes, formatChange } from "../../base/bytes";
 import { type Inks, phaseColour } from "../../base/colours";
 import { type Box, BYTE_AXIS_WIDTH, drawByteAxis } from "../../render/axes";
-import type { Pen, Size } from "../../render/pen";
+import { fitted, type Pen, type Size } from "../../render/pen";
 import type { Bar } from "./bars";
 
 export interface StepPicture {
@@ -13,12 +13,20 @@ export interface StepPicture {
   readonly phases: readonly string[];
   /** Whether there is a row of bars for each phase. */
   readonly byPhase: boolean;
-  /** The places of the first steps in which suspects grow. */
-  readonly suspectSince: number | null;
+  /** Lines that hold more from step to step, and since which place. */
+  readonly suspects: readonly Suspect[];
   /** The bar under the pointer or the keys. */
   readonly chosen: number | null;
 }
 
+export interface Suspect {
+  readonly since: number;
+  readonly says: string;
+}
+
+/** Others are in the table. */
+export const MOST_SUSPECTS = 3;
+const SUSPECT_HEIGHT = 16;
 const TOP = 26;
 const RIGHT = 12;
 const BOTTOM = 22;
@@ -38,23 +46,25 @@ export function barAt(picture: StepPicture, size: Size, x: number): number | nul
 
 export function drawSteps(pen: Pen, size: Size, inks: Inks, picture: StepPicture): void {
   const { x, width } = plotOf(size);
-  const inside = size.height - TOP - BOTTOM;
+  const marks = picture.suspects.length * SUSPECT_HEIGHT;
+  const top = TOP + (marks > 0 ? marks + 4 : 0);
+  const inside = size.height - top - BOTTOM;
   const box = (y: number, height: number): Box => ({ x, y, width, height });
-  drawSuspects(pen, box(TOP, inside), inks, picture);
-  drawChosen(pen, box(TOP, inside), inks, picture);
+  drawChosen(pen, box(top, inside), inks, picture);
+  drawSuspects(pen, box(6, marks), inks, picture);
   if (picture.byPhase && picture.phases.length > 0) {
     const rows = picture.phases.length;
     const height = (inside - BETWEEN * (rows - 1)) / rows;
     picture.phases.forEach((name, place) => {
-      const rowBox = box(TOP + place * (height + BETWEEN), height);
+      const rowBox = box(top + place * (height + BETWEEN), height);
       drawPhase(pen, rowBox, inks, picture, name, place);
     });
   } else {
     const growth = Math.min(110, inside * 0.28);
-    drawLevels(pen, box(TOP, inside - growth - BETWEEN), inks, picture);
-    drawGrowth(pen, box(TOP + inside - growth, growth), inks, picture);
+    drawLevels(pen, box(top, inside - growth - BETWEEN), inks, picture);
+    drawGrowth(pen, box(top + inside - growth, growth), inks, picture);
   }
-  drawNumbers(pen, box(TOP, inside), inks, picture);
+  drawNumbers(pen, box(top, inside), inks, picture);
 }
 
 function drawLevels(pen: Pen, box: Box, inks: Inks, picture: StepPicture): void {
@@ -64,6 +74,17 @@ function drawLevels(pen: Pen, box: Box, inks: Inks, picture: StepPicture): void 
     [inks.groups[1] ?? inks.bar, "highest in the step"],
     [inks.groups[0] ?? inks.accent, "left at its end"],
   ]);
+  const steps = (picture.bars[0]?.last ?? 0) - (picture.bars[0]?.first ?? 0) + 1;
+  if (steps > 1)
+    pen.text(
+      box.x + box.width - 34,
+      box.y - 8,
+      `a bar is ${steps} steps: the highest, and what all grew`,
+      {
+        fill: inks.quiet,
+        align: "end",
+      },
+    );
   eachBar(box, picture, (bar, x, width) => {
     const peak = (bar.peak / highest) * box.height;
     const end = (bar.end / highest) * box.height;
@@ -90,7 +111,7 @@ function drawGrowth(pen: Pen, box: Box, inks: Inks, picture: StepPicture): void 
   pen.line([box.x, zero, box.x + box.width, zero], { stroke: inks.edge });
   label(0, zero);
   if (zero - box.y > 14) label(most, box.y);
-  if (box.y + box.height - zero > 14) label(least, box.y + box.height);
+  if (box.y + box.height - zero > 18) label(least, box.y + box.height - 4);
   eachBar(box, picture, (bar, x, width) => {
     const height = (Math.abs(bar.growth) / whole) * box.height;
     // What grew is seen, however little it is beside the others.
@@ -144,19 +165,23 @@ function eachBar(
   });
 }
 
+/** A line over the steps in which each suspect grows. */
 function drawSuspects(pen: Pen, box: Box, inks: Inks, picture: StepPicture): void {
-  const since = picture.suspectSince;
-  if (since === null) return;
-  const first = picture.bars.findIndex((bar) => bar.last >= since);
-  if (first < 0) return;
-  const x = box.x + (first * box.width) / picture.bars.length;
-  pen.rect(x, box.y, box.x + box.width - x, box.height, inks.alarmGround);
-  pen.line([x, box.y, x, box.y + box.height], { stroke: inks.alarm, dash: [4, 3] });
-  const text = `a suspect grows from step ${picture.numbers[since] ?? since} on`;
-  const isRight = x + pen.measure(text) + 12 < box.x + box.width;
-  pen.text(isRight ? x + 6 : x - 6, box.y + 12, text, {
-    fill: inks.alarm,
-    align: isRight ? "start" : "end",
+  picture.suspects.forEach((suspect, at) => {
+    const first = picture.bars.findIndex((bar) => bar.last >= suspect.since);
+    if (first < 0) return;
+    const x = box.x + (first * box.width) / picture.bars.length;
+    const end = box.x + box.width;
+    const y = box.y + at * SUSPECT_HEIGHT;
+    pen.rect(x, y, end - x, 3, inks.alarm);
+    const room = Math.max(x - box.x, end - x) - 34;
+    const text = fitted(pen, suspect.says, room, 11);
+    const isRight = end - x >= x - box.x;
+    pen.text(isRight ? x : x - 6, isRight ? y + 13 : y + 5, text, {
+      fill: inks.alarm,
+      align: isRight ? "start" : "end",
+      size: 11,
+    });
   });
 }
 

@@ -4,8 +4,9 @@ import { useMemo, useState } from "preact/hooks";
 import type { Steps as StepsAnswer } from "../../api/types.gen";
 import { formatBytes } from "../../base/bytes";
 import { phaseColour } from "../../base/colours";
+import { pathTail } from "../../base/paths";
 import { field, go, secondsField } from "../../model/place";
-import { subject } from "../../model/recording";
+import { card, subject } from "../../model/recording";
 import { inks } from "../../model/theme";
 import { useAnswer } from "../../model/use_answer";
 import { Choices } from "../../render/choices";
@@ -17,10 +18,17 @@ import { useKeys } from "../../render/use_keys";
 import "../../render/tools.css";
 import type { View } from "../view";
 import { phaseNames, stepBars, stepsPerBar } from "./bars";
-import { barAt, drawSteps, plotOf, type StepPicture } from "./draw";
+import { barAt, drawSteps, MOST_SUSPECTS, plotOf, type StepPicture, type Suspect } from "./draw";
 import "./steps.css";
 import { StepTable, SuspectTable } from "./tables";
-import { barFacts, barTitle, type Step, stepsSentence, suspectsSentence } from "./words";
+import {
+  barFacts,
+  barTitle,
+  finishedGrowth,
+  type Step,
+  stepsSentence,
+  suspectsSentence,
+} from "./words";
 
 const shownField = field("steps", "levels");
 const listField = field("list");
@@ -51,7 +59,7 @@ function Shown({ answer }: { answer: StepsAnswer }) {
   return (
     <div class="steps">
       <div class="view-tools">
-        <p>{stepsSentence(answer.steps)}</p>
+        <p>{stepsSentence(answer.steps, card.value?.summary.steps ?? 0)}</p>
         <Choices
           label="What the bars show"
           all={[
@@ -87,7 +95,10 @@ function Shown({ answer }: { answer: StepsAnswer }) {
 }
 
 function Bars({ answer }: { answer: StepsAnswer }) {
-  const { steps } = answer;
+  const steps = useMemo(
+    () => finishedGrowth(answer.steps, card.value?.summary.steps ?? 0),
+    [answer],
+  );
   const [size, setSize] = useState<Size>({ width: 1200, height: 300 });
   const [chosen, setChosen] = useState<number | null>(null);
   const bars = useMemo(
@@ -99,7 +110,7 @@ function Bars({ answer }: { answer: StepsAnswer }) {
     numbers: steps.map((step) => step.number),
     phases: phaseNames(steps),
     byPhase: shownField.value === "phases",
-    suspectSince: suspectSince(answer),
+    suspects: suspects(answer),
     chosen,
   };
   const open = (at: number | null) => {
@@ -114,7 +125,7 @@ function Bars({ answer }: { answer: StepsAnswer }) {
     <div class="panel step-picture">
       <Picture
         name="steps"
-        label={stepsSentence(steps)}
+        label={stepsSentence(steps, card.value?.summary.steps ?? 0)}
         draw={(pen, now, colours) => {
           if (now.width !== size.width || now.height !== size.height) setSize(now);
           drawSteps(pen, now, colours, picture);
@@ -178,13 +189,13 @@ function useStepKeys(
   ]);
 }
 
-/** The place of the first step in which a suspect grows. */
-function suspectSince(answer: StepsAnswer): number | null {
-  const rows = answer.leaks?.rows ?? [];
-  if (rows.length === 0) return null;
-  const since = Math.min(...rows.map((leak) => leak.since));
-  const place = answer.steps.findIndex((step) => step.number >= since);
-  return place < 0 ? null : place;
+/** The lines that gain most, with the place of the first step in which they grow. */
+function suspects(answer: StepsAnswer): Suspect[] {
+  return (answer.leaks?.rows ?? []).slice(0, MOST_SUSPECTS).map((leak) => {
+    const place = answer.steps.findIndex((step) => step.number >= leak.since);
+    const says = `${pathTail(leak.where)} gains ${formatBytes(leak.bytes_per_step)} a step since step ${leak.since}`;
+    return { since: Math.max(0, place), says };
+  });
 }
 
 function openStep(step: Pick<Step, "from" | "to">): void {

@@ -135,7 +135,7 @@ function suspectColumns(leaks: readonly Leak[]): Column<Leak>[] {
     {
       name: "grew",
       title: "Grew in",
-      width: "110px",
+      width: "150px",
       value: (leak) => leak.grew,
       cell: (leak) => `${leak.grew} of ${leak.steps} steps`,
     },

@@ -6,18 +6,32 @@ import type { Bar } from "./bars";
 
 export type Step = Steps["steps"][number];
 
-/** `109 steps; step 7 is the highest with 2.388 GiB; from the first end to the last +46.95 MiB`. */
-export function stepsSentence(steps: readonly Step[]): string {
-  const first = steps[0];
-  const last = steps.at(-1);
+/** What was recorded after the last step ended is shown as a step, and is none. */
+function rest(steps: readonly Step[], finished: number): number {
+  return finished > 0 && steps.length > finished ? steps.length - finished : 0;
+}
+
+/** `109 steps; step 7 rose highest, to 2.388 GiB; from the end of the first to the end of the last +46.95 MiB`. */
+export function stepsSentence(steps: readonly Step[], finished: number): string {
+  const unfinished = rest(steps, finished);
+  const whole = steps.slice(0, steps.length - unfinished);
+  const first = whole[0];
+  const last = whole.at(-1);
   if (!first || !last) return "no steps";
   const highest = steps.reduce((best, step) => (step.peak > best.peak ? step : best));
   const grown =
-    steps.length > 1
+    whole.length > 1
       ? `; from the end of the first to the end of the last ${formatChange(last.end - first.end)}`
       : "";
+  const tail = unfinished > 0 ? ", and one that did not end" : "";
   const peak = formatBytes(highest.peak);
-  return `${counted(steps.length, "step")}; step ${highest.number} rose highest, to ${peak}${grown}`;
+  return `${counted(whole.length, "step")}${tail}; step ${highest.number} rose highest, to ${peak}${grown}`;
+}
+
+/** The end of a program is not the growth of a step. */
+export function finishedGrowth(steps: readonly Step[], finished: number): Step[] {
+  const whole = steps.length - rest(steps, finished);
+  return steps.map((step, place) => (place < whole ? step : { ...step, growth: null }));
 }
 
 /** `2 lines hold more from step to step`, or that none does, or why that cannot be said. */
