@@ -1041,9 +1041,10 @@ export interface Icicle { at: Moment; total: number; root: IcicleNode }
 export interface SegmentBlock {
   offset: number; bytes: number; state: "live" | "awaiting_streams" | "cached" | "unmapped"; category: number | null; allocation: number | null;
 }
-export interface Segment { address: string; bytes: number; pool: string | number; stream: number | string; kind: string; blocks: SegmentBlock[] }
+export interface SegmentRow { address: string; bytes: number; pool: number; stream: string; kind: string; blocks: SegmentBlock[] }
+export interface SegmentTotals { allocated: number; active: number | null; reserved: number | null; requested: number | null }
 export interface Segments {
-  at: Moment; totals: Levels; segments: Segment[]; categories: string[]; fragmentation: FragmentationReport; skipped: number;
+  at: Moment; totals: SegmentTotals; segments: SegmentRow[]; categories: string[]; fragmentation: Fragmentation; skipped: number;
 }
 export interface LifetimeTensor {
   id: number; name: string | null; bytes: number; category: string; phase: string | null; made: number; saved: boolean;

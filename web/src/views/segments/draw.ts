@@ -92,7 +92,8 @@ function drawPart(
   const left = GUTTER + part.start * scale;
   const width = (part.to - part.from) * scale;
   pen.rect(left, y, width, ROW_HEIGHT, inks.free);
-  hatch(pen, left, y, width, ROW_HEIGHT, inks.edge);
+  if (segment.blocks.length > 0) hatch(pen, left, y, width, ROW_HEIGHT, inks.edge);
+  else drawUntold(pen, inks, left, y, width);
   for (let at = firstBeyond(segment.blocks, part.from); at < segment.blocks.length; at += 1) {
     const block = segment.blocks[at];
     if (!block || block.offset >= part.to) break;
@@ -107,6 +108,18 @@ function drawPart(
       });
   }
   pen.outline(left + 0.5, y + 0.5, Math.max(1, width - 1), ROW_HEIGHT - 1, { stroke: inks.quiet });
+}
+
+/** A segment whose blocks were left out is neither free nor in use. */
+function drawUntold(pen: Pen, inks: Inks, x: number, y: number, width: number): void {
+  pen.rect(x, y, width, ROW_HEIGHT, inks.edge);
+  const text = fitted(pen, "blocks not told", width - 8, 11);
+  pen.text(x + width / 2, y + ROW_HEIGHT / 2, text, {
+    fill: inks.ink,
+    align: "middle",
+    baseline: "middle",
+    size: 11,
+  });
 }
 
 function isMarked(picture: SegmentPicture, segment: number, block: SegmentBlock): boolean {

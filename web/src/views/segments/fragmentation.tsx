@@ -7,11 +7,11 @@ import { groupColour, type Inks } from "../../base/colours";
 import { inks } from "../../model/theme";
 import type { Pen, Size } from "../../render/pen";
 import { Picture } from "../../render/picture";
-import { type Bin, histogram } from "./histogram";
+import { type Bin, histogram, usableFrom } from "./histogram";
 import { byCategory } from "./words";
 
 export function Fragmentation({ answer }: { answer: Segments }) {
-  const { at, largest_request: largest } = answer.fragmentation;
+  const at = answer.fragmentation;
   const colours = inks.value;
   return (
     <section class="fragmentation" aria-label="Fragmentation">
@@ -35,8 +35,8 @@ export function Fragmentation({ answer }: { answer: Segments }) {
         <code>expandable_segments:True</code> lets them.
       </Cure>
       <Cure title="Unusable" bytes={at.unusable} reserved={at.reserved}>
-        Free pieces smaller than the largest request, {formatBytes(largest)}. Make large tensors
-        first, and the same sizes in every step.
+        Free pieces smaller than the largest request of the recording. Make large tensors first, and
+        the same sizes in every step.
       </Cure>
       <h3>
         {counted(at.pieces, "free piece")} by size, the largest {formatBytes(at.largest_free)}
@@ -105,25 +105,25 @@ function FreePieces({ answer }: { answer: Segments }) {
     .filter((bin) => bin.count > 0)
     .map((bin) => `${counted(bin.count, "piece")} from ${formatTick(bin.from)}`)
     .join(", ");
-  const largest = answer.fragmentation.largest_request;
+  const enough = usableFrom(sizes, answer.fragmentation.unusable);
   return (
     <div class="free-pieces">
       <Picture
         name="free-pieces"
         label={`Bytes in free pieces by size: ${label}`}
-        draw={(pen, size, colours) => drawBins(pen, size, colours, bins, largest)}
+        draw={(pen, size, colours) => drawBins(pen, size, colours, bins, enough)}
       />
     </div>
   );
 }
 
-/** Bars of bytes, with the number of pieces above; bins that the largest request does not fit into are red. */
+/** Bars of bytes, with the number of pieces above; those with pieces that are too small for the largest request stand out. */
 export function drawBins(
   pen: Pen,
   size: Size,
   colours: Inks,
   bins: readonly Bin[],
-  largest: number,
+  enough: number,
 ): void {
   const most = Math.max(1, ...bins.map((bin) => bin.bytes));
   const [top, bottom] = [18, 18];
@@ -137,13 +137,7 @@ export function drawBins(
     const height = bin.count > 0 ? Math.max(2, (bin.bytes / most) * room) : 0;
     const x = at * pitch;
     const y = size.height - bottom - height;
-    pen.rect(
-      x + 1,
-      y,
-      pitch - 2,
-      height,
-      2 * bin.from <= largest ? colours.grew : colours.reserved,
-    );
+    pen.rect(x + 1, y, pitch - 2, height, bin.from < enough ? colours.grew : colours.reserved);
     const middle = x + pitch / 2;
     if (bin.count > 0 && pitch > 11)
       pen.text(middle, y - 4, String(bin.count), {

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { histogram } from "./histogram";
+import { histogram, usableFrom } from "./histogram";
 
 it("counts pieces by doublings, without gaps between the smallest and the largest", () => {
   expect(histogram([512, 1023, 1024, 5000])).toEqual([
@@ -13,4 +13,10 @@ it("counts pieces by doublings, without gaps between the smallest and the larges
 it("has no bins without pieces", () => {
   expect(histogram([])).toEqual([]);
   expect(histogram([0])).toEqual([]);
+});
+
+it("finds the size from which on pieces are of use", () => {
+  expect(usableFrom([8, 1, 4, 2], 7)).toBe(8);
+  expect(usableFrom([8, 1, 4, 2], 0)).toBe(1);
+  expect(usableFrom([8, 1], 9)).toBe(Number.POSITIVE_INFINITY);
 });

@@ -26,3 +26,13 @@ export function histogram(sizes: readonly number[]): Bin[] {
   }
   return bins;
 }
+
+/** The size from which on pieces are of use, where the smaller ones come to so many bytes. */
+export function usableFrom(sizes: readonly number[], unusable: number): number {
+  let sum = 0;
+  for (const size of [...sizes].sort((one, other) => one - other)) {
+    if (sum >= unusable) return size;
+    sum += size;
+  }
+  return Number.POSITIVE_INFINITY;
+}

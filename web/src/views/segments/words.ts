@@ -1,7 +1,9 @@
 // Segments and blocks in words.
 
-import type { Segment, SegmentBlock, Segments } from "../../api/types.gen";
+import type { SegmentBlock, Segments } from "../../api/types.gen";
 import { counted, formatBytes, formatShare } from "../../base/bytes";
+
+export type Segment = Segments["segments"][number];
 
 /** `large · pool 3 · stream 0x7f00`: what never shares memory with another. */
 export function groupName(segment: Segment): string {
@@ -10,8 +12,8 @@ export function groupName(segment: Segment): string {
   return `${segment.kind}${pool}${stream}`;
 }
 
-function isDefault(value: string | number | null): boolean {
-  return value === null || ["0", "", "(0, 0)", "0x0"].includes(String(value));
+function isDefault(value: string | number): boolean {
+  return value === 0 || value === "0x0";
 }
 
 export function stateName(block: SegmentBlock): string {
@@ -25,7 +27,7 @@ export function stateName(block: SegmentBlock): string {
 
 /** The picture for those who do not see it. */
 export function segmentsSentence(answer: Segments): string {
-  const { at } = answer.fragmentation;
+  const at = answer.fragmentation;
   const free = `${formatBytes(at.free)} free (${formatShare(at.free, at.reserved)}) in ${counted(at.pieces, "piece")}, the largest ${formatBytes(at.largest_free)}`;
   const skipped = answer.skipped > 0 ? `; ${counted(answer.skipped, "more block")} not shown` : "";
   return `${counted(answer.segments.length, "segment")} of ${formatBytes(at.reserved)}: ${free}${skipped}`;
