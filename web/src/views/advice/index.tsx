@@ -2,7 +2,7 @@
 
 import type { Advice as AdviceCard, AdviceReport } from "../../api/types.gen";
 import { formatBytes, formatShare } from "../../base/bytes";
-import { shortPath } from "../../base/paths";
+import { shortener } from "../../base/paths";
 import { subject } from "../../model/recording";
 import { useAnswer } from "../../model/use_answer";
 import { CopyButton } from "../../render/copy_button";
@@ -36,6 +36,7 @@ function Advice() {
 }
 
 function Changes({ report }: { report: AdviceReport }) {
+  const short = shortener(report.advice.map((advice) => advice.finding));
   const reserved =
     report.peak_reserved === null ? "" : `, ${formatBytes(report.peak_reserved)} reserved`;
   return (
@@ -47,7 +48,12 @@ function Changes({ report }: { report: AdviceReport }) {
       </p>
       <ol class="advice-cards">
         {report.advice.map((advice) => (
-          <Card key={`${advice.kind} ${advice.finding}`} advice={advice} report={report} />
+          <Card
+            key={`${advice.kind} ${advice.finding}`}
+            advice={advice}
+            finding={short(advice.finding)}
+            report={report}
+          />
         ))}
       </ol>
       {report.notes.length > 0 && (
@@ -75,12 +81,18 @@ function changesSentence(report: AdviceReport): string {
   return `${each}${failed}${doubt}`;
 }
 
-function Card({ advice, report }: { advice: AdviceCard; report: AdviceReport }) {
+interface CardProps {
+  readonly advice: AdviceCard;
+  readonly finding: string;
+  readonly report: AdviceReport;
+}
+
+function Card({ advice, finding, report }: CardProps) {
   return (
     <li class="panel advice-card">
       <div>
         <h3>{KINDS[advice.kind] ?? advice.kind.replaceAll("_", " ")}</h3>
-        <p class="finding">{shortPath(advice.finding)}</p>
+        <p class="finding">{finding}</p>
         <Change change={advice.change} />
       </div>
       <div class="savings">

@@ -47,7 +47,10 @@ function Runs({ answer }: { answer: Simulation }) {
         The same requests, by the rules of torch {answer.torch};{" "}
         {answer.is_reproduced
           ? "under its own settings they come to what was recorded."
-          : "under its own settings they do not come to what was recorded: take the figures as rough."}
+          : "under its own settings they do not come to what was recorded: take the figures as rough."}{" "}
+        {limit === null
+          ? "The recording shows no limit."
+          : `No more than ${formatBytes(limit)} could be reserved.`}
       </p>
       <div class="panel sweep-box">
         <table class="sweep">
@@ -58,7 +61,7 @@ function Runs({ answer }: { answer: Simulation }) {
               <th scope="col">
                 <i class="swatch in-use" />
                 allocated <i class="swatch waste" />
-                reserved and not allocated, at the most
+                the rest of what is reserved
               </th>
               <th scope="col" class="number">
                 Reserved
@@ -115,7 +118,7 @@ function Runs({ answer }: { answer: Simulation }) {
 }
 
 function fitsSentence(run: Simulation["runs"][number]): string {
-  if (!run.oom) return run.memory === null ? "yes, without a limit" : "yes";
+  if (!run.oom) return "yes";
   return `no: ${formatBytes(run.oom.requested)} at ${formatSeconds(run.oom.seconds)}`;
 }
 

@@ -4,7 +4,7 @@ import type { ComponentChildren } from "preact";
 import { useMemo } from "preact/hooks";
 import type { Diff as DiffAnswer, DiffRow, Total, TraceCard } from "../../api/types.gen";
 import { counted, formatBytes, formatChange, formatCount } from "../../base/bytes";
-import { shortPath } from "../../base/paths";
+import { shortener } from "../../base/paths";
 import { whenSentence } from "../../base/sentences";
 import { deviceField, go, grouping, numberField } from "../../model/place";
 import { traces } from "../../model/recording";
@@ -182,6 +182,7 @@ function sign(change: number): string {
 type BarredRow = DiffRow & { readonly bar?: ChangeBar };
 
 function rowColumns(answer: DiffAnswer): Column<BarredRow>[] {
+  const short = shortener(answer.rows.map((row) => row.where));
   const { zero, bars } = changeBars(answer.rows.map((row) => row.change));
   const barOf = new Map(answer.rows.map((row, place) => [row, bars[place]]));
   const bytes = (name: "a" | "b", title: string): Column<DiffRow> => ({
@@ -223,7 +224,7 @@ function rowColumns(answer: DiffAnswer): Column<BarredRow>[] {
       name: "where",
       title: answer.by,
       value: (row) => row.where,
-      cell: (row) => shortPath(row.where),
+      cell: (row) => short(row.where),
       hint: (row) => row.where,
     },
   ];

@@ -2,7 +2,7 @@
 
 import type { Leak, Steps } from "../../api/types.gen";
 import { formatBytes, formatChange, formatCount } from "../../base/bytes";
-import { shortPath } from "../../base/paths";
+import { shortener } from "../../base/paths";
 import { formatDuration, formatSeconds } from "../../base/seconds";
 import { go, secondsField } from "../../model/place";
 import { Empty } from "../../render/notices";
@@ -98,6 +98,7 @@ export function SuspectTable({ answer }: { answer: Steps }) {
 }
 
 function suspectColumns(leaks: readonly Leak[]): Column<Leak>[] {
+  const short = shortener(leaks.map((leak) => leak.where));
   const most = Math.max(1, ...leaks.map((leak) => leak.bytes_per_step));
   return [
     {
@@ -144,7 +145,7 @@ function suspectColumns(leaks: readonly Leak[]): Column<Leak>[] {
       name: "where",
       title: "Where",
       value: (leak) => leak.where,
-      cell: (leak) => shortPath(leak.where),
+      cell: (leak) => short(leak.where),
       hint: (leak) => [leak.where, leak.module].filter(Boolean).join("\n"),
       searched: (leak) => [leak.where, leak.module].join(" "),
     },
