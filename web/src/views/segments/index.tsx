@@ -49,8 +49,8 @@ function NoSegments() {
   return (
     <Empty>
       <p>
-        {device.value?.device} has no segments: memory is taken from the system block by block, or
-        the recording does not tell of them.
+        The recording has no segments of {device.value?.device}: only PyTorch's caching allocator
+        has them.
       </p>
       {other ? (
         <p>
