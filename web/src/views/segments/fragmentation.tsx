@@ -25,18 +25,14 @@ export function Fragmentation({ answer }: { answer: Segments }) {
           {formatBytes(at.free)} <span class="quiet">{formatShare(at.free, at.reserved)}</span>
         </Figure>
       </dl>
-      <h2>Fragmentation</h2>
       <Cure title="Rounding" bytes={at.rounding} reserved={at.reserved}>
-        Inside blocks, beyond what was asked for. Ask for fewer and larger tensors, without{" "}
-        <code>roundup_power2_divisions</code>.
+        Inside blocks, beyond what was asked for. Fewer and larger tensors have less of it.
       </Cure>
       <Cure title="Split" bytes={at.split} reserved={at.reserved}>
-        Free pieces of segments in use, which cannot go back to the driver.{" "}
-        <code>expandable_segments:True</code> lets them.
+        Free pieces of segments in use. <code>expandable_segments:True</code> can give them back.
       </Cure>
       <Cure title="Unusable" bytes={at.unusable} reserved={at.reserved}>
-        Free pieces smaller than the largest request of the recording. Make large tensors first, and
-        the same sizes in every step.
+        Free pieces smaller than the largest request. Make large tensors first.
       </Cure>
       <h3>
         {counted(at.pieces, "free piece")} by size, the largest {formatBytes(at.largest_free)}

@@ -2,7 +2,7 @@
 
 import type { Bands, Lifetimes } from "../../api/types.gen";
 import { counted, formatBytes } from "../../base/bytes";
-import { groupColour, type Inks, readableOn } from "../../base/colours";
+import { groupColour, type Inks, phaseColour, readableOn } from "../../base/colours";
 import { type Box, drawTimeAxis, type Scale, TIME_AXIS_HEIGHT, toPixel } from "../../render/axes";
 import { hatch } from "../../render/hatch";
 import { fitted, type Pen, type Size } from "../../render/pen";
@@ -20,8 +20,10 @@ export interface TensorPicture {
   readonly chosen: number | null;
 }
 
-const GUTTER = 232;
+const GUTTER = 244;
 const RIGHT = 12;
+/** How much of its colour a phase has behind the lanes: a twelfth. */
+const PHASE_ALPHA = "16";
 /** Names of phases, above the lanes. */
 export const HEAD_HEIGHT = 20;
 
@@ -60,18 +62,20 @@ export function drawTensors(pen: Pen, size: Size, inks: Inks, picture: TensorPic
   drawTimeAxis(pen, plot, picture.window.from, picture.window.to, inks);
 }
 
-/** Phases lie behind everything; every other one is tinted, so that colours of categories stay what they are. */
+/** Phases lie behind everything, in a breath of their colours. */
 function drawPhases(pen: Pen, plot: Box, inks: Inks, bands: Bands, scale: Scale): void {
   let end = Number.NEGATIVE_INFINITY;
-  bands.stretches.forEach((stretch, place) => {
+  for (const stretch of bands.stretches) {
     const from = Math.max(plot.x, toPixel(scale, stretch.from));
     const to = Math.min(plot.x + plot.width, toPixel(scale, stretch.to));
-    if (to <= from || to < end + 1) return;
+    if (to <= from || to < end + 1) continue;
     end = to;
-    if (place % 2 === 0) pen.rect(from, 0, to - from, plot.y + plot.height, inks.raised);
+    const colour = phaseColour(inks, stretch.name);
+    pen.rect(from, plot.y, to - from, plot.height, `${colour}${PHASE_ALPHA}`);
+    pen.rect(from, plot.y - 4, Math.max(1, to - from - 1), 3, colour);
     const name = to - from > 24 ? fitted(pen, stretch.name, to - from - 8, 11) : "";
-    if (name) pen.text(from + 4, 14, name, { fill: inks.quiet, size: 11 });
-  });
+    if (name) pen.text(from + 4, 12, name, { fill: inks.quiet, size: 11 });
+  }
 }
 
 function drawName(
@@ -86,12 +90,26 @@ function drawName(
   const bytes = formatBytes(module.bytes);
   const room = GUTTER - 24 - pen.measure(bytes, 11);
   const name = module.module || "outside modules";
-  pen.text(8, y + 14, fitted(pen, name, room, 12, "end"), {
+  pen.text(8, y + 14, fittedModule(pen, name, room), {
     fill: module.module ? inks.ink : inks.quiet,
   });
   pen.text(GUTTER - 10, y + 14, bytes, { fill: inks.quiet, align: "end", size: 11 });
   if (module.height > 36)
     pen.text(8, y + 29, counted(module.count, "tensor"), { fill: inks.quiet, size: 11 });
+}
+
+/** A module's name without its middle: which block it is in, and what it is. */
+export function fittedModule(pen: Pen, name: string, room: number): string {
+  const parts = name.split(".");
+  const last = parts.at(-1) ?? "";
+  if (pen.measure(name) <= room || parts.length < 3) return fitted(pen, name, room, 12, "end");
+  for (let kept = parts.length - 2; kept > 0; kept -= 1) {
+    const text = `${parts.slice(0, kept).join(".")}.…${last}`;
+    if (pen.measure(text) <= room) return text;
+  }
+  const head = `${parts.slice(0, 2).join(".")}.`;
+  const tail = fitted(pen, last, room - pen.measure(head), 12, "end");
+  return tail === "" ? fitted(pen, name, room, 12, "end") : head + tail;
 }
 
 function drawBar(
@@ -126,16 +144,17 @@ function drawBar(
   if (isMarked) pen.outline(from, y, width, bar.height, { stroke: inks.ink, width: 2 });
 }
 
+/** A name, or a line without its folders. */
+function shortName(tensor: Tensor): string {
+  const name = tensor.name ?? tensor.category;
+  return name.startsWith("/") ? name.slice(name.lastIndexOf("/", name.indexOf(":")) + 1) : name;
+}
+
 function drawLabel(pen: Pen, tensor: Tensor, bar: Box, plot: Box, colour: string): void {
   const left = Math.max(bar.x, plot.x) + 4;
   const room = Math.min(bar.x + bar.width, plot.x + plot.width) - 4 - left;
   if (bar.height < 12 || room < 40) return;
-  const text = fitted(
-    pen,
-    `${tensor.name ?? tensor.category} ${formatBytes(tensor.bytes)}`,
-    room,
-    10,
-  );
+  const text = fitted(pen, `${shortName(tensor)} ${formatBytes(tensor.bytes)}`, room, 10);
   if (!text) return;
   // The ground under the letters keeps hatched bars readable.
   pen.rect(left - 2, bar.y + 1, pen.measure(text, 10) + 4, bar.height - 2, colour);

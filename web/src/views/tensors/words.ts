@@ -8,12 +8,17 @@ import type { Tensor } from "./draw";
 /** `400 tensors of 61 modules lived in this window; 3,660 smaller ones, 12.00 MiB, are not shown`. */
 export function lifetimesSentence(answer: Lifetimes): string {
   const count = answer.rows.reduce((sum, row) => sum + row.tensors.length, 0);
-  const modules = answer.rows.filter((row) => row.module).length;
+  const modules = answer.rows.filter((row) => isModule(row.module)).length;
   const of = modules > 0 ? ` of ${counted(modules, "module")}` : "";
   const { count: more, bytes } = answer.left_out;
   const rest =
-    more > 0 ? `; ${counted(more, "smaller one")}, ${formatBytes(bytes)} in all, not shown` : "";
+    more > 0 ? `; ${counted(more, "smaller one")}, ${formatBytes(bytes)} added up, not shown` : "";
   return `The ${counted(count, "largest tensor")}${of} that lived in this window${rest}`;
+}
+
+/** What has no module is in a row of its own, whose name is no name. */
+function isModule(name: string | null): boolean {
+  return name !== null && name !== "" && name !== "before recording" && !name.startsWith("(");
 }
 
 /** Names and values of a tensor's life. */
@@ -25,7 +30,7 @@ export function lifeFacts(tensor: Tensor, end: number): [string, string][] {
   ];
   if (tensor.saved)
     facts.push([
-      "Saved for backward",
+      "Kept for backward",
       tensor.kept_until === null ? "yes" : `until ${formatSeconds(tensor.kept_until)}`,
     ]);
   facts.push(
