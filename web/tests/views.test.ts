@@ -92,10 +92,10 @@ describe("three recordings of a GPU", () => {
 
   it("says what grew, and the opposite when the sides are swapped", async () => {
     await show(page, served.url, "#view=diff&by=category&a=0&b=1");
-    const first = await page.locator(".diff > p").first().innerText();
+    const first = await page.locator(".diff p").first().innerText();
     await page.getByRole("button", { name: /Swap/ }).click();
     await idle(page);
-    const second = await page.locator(".diff > p").first().innerText();
+    const second = await page.locator(".diff p").first().innerText();
     expect([first, second].map((text) => /rose by|fell by/.exec(text)?.[0]).sort()).toEqual([
       "fell by",
       "rose by",
