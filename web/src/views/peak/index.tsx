@@ -2,16 +2,15 @@
 
 import { signal } from "@preact/signals";
 import { useState } from "preact/hooks";
-import type { At } from "../../api/questions";
 import type { Report, Row } from "../../api/types.gen";
 import { formatBytes } from "../../base/bytes";
 import { momentSentence } from "../../base/sentences";
-import { cursor, field, go, secondsField } from "../../model/place";
-import { card, source, subject } from "../../model/recording";
+import { cursor, field, go } from "../../model/place";
+import { subject } from "../../model/recording";
 import { useAnswer } from "../../model/use_answer";
 import { Choices } from "../../render/choices";
-import { Answered, Problem } from "../../render/notices";
-import { Strip } from "../../render/strip";
+import { MomentButtons, MomentStrip, Nearest } from "../../render/moments";
+import { Answered } from "../../render/notices";
 import { Table } from "../../render/table";
 import { useKeys } from "../../render/use_keys";
 import type { View } from "../view";
@@ -49,7 +48,7 @@ function Peak() {
     <div class="peak">
       <Head report={report.value.value} />
       <div class="panel peak-strip">
-        <Moments report={report.value.value} />
+        <MomentStrip seconds={report.value.value?.at.seconds ?? null} />
       </div>
       <div class="panel peak-table">
         <Answered asked={report.value}>{(value) => <Rows report={value} />}</Answered>
@@ -66,28 +65,13 @@ function search(text: string): void {
 }
 
 function Head({ report }: { report: Report | null }) {
-  const failed = card.value?.summary.failed_requests ?? 0;
-  const at = cursor.value;
-  const button = (moment: At, title: string) => (
-    <button
-      type="button"
-      aria-pressed={at === moment}
-      onClick={() => go({ at: moment === "peak" ? null : moment })}
-    >
-      {title}
-    </button>
-  );
   return (
     <div class="peak-head">
       <p class="sentence" aria-live="polite">
         {report && momentSentence({ ...report.at, ...totals(report) })}
-        <Nearest report={report} />
+        <Nearest seconds={report?.at.seconds ?? null} />
       </p>
-      <fieldset class="choices" aria-label="Moment">
-        {button("peak", "Peak")}
-        {failed > 0 && button("oom", "Out of memory")}
-        {button("end", "End")}
-      </fieldset>
+      <MomentButtons />
     </div>
   );
 }
@@ -95,49 +79,6 @@ function Head({ report }: { report: Report | null }) {
 function totals(report: Report) {
   const { device, allocated, reserved } = report;
   return { device, allocated, reserved };
-}
-
-/** A saved page has only some moments: it says when it shows another than was asked for. */
-function Nearest({ report }: { report: Report | null }) {
-  const at = cursor.value;
-  if (
-    !report ||
-    !source().isStored ||
-    typeof at !== "number" ||
-    Math.abs(report.at.seconds - at) < 1e-6
-  )
-    return null;
-  return <span class="quiet"> · the nearest moment that was saved</span>;
-}
-
-function Moments({ report }: { report: Report | null }) {
-  const about = subject.value;
-  const timeline = useAnswer(() => {
-    const here = subject.value;
-    return (
-      here && {
-        path: "timeline",
-        query: { trace: here.trace, device: here.device, by: "category" },
-        revision: here.revision,
-      }
-    );
-  });
-  const { value, error } = timeline.value;
-  if (error) return <Problem error={error} />;
-  if (!about || !value) return null;
-  const at =
-    typeof cursor.value === "number" ? cursor.value : (report?.at.seconds ?? value.peak.seconds);
-  return (
-    <Strip
-      about={about}
-      timeline={value}
-      cursor={at}
-      left={8}
-      right={8}
-      onMoment={(seconds) => go({ at: secondsField(seconds) }, { replaces: true })}
-      label={`The whole recording, with the moment at ${at.toFixed(3)} s`}
-    />
-  );
 }
 
 function Rows({ report }: { report: Report }) {
