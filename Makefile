@@ -23,6 +23,7 @@ EXTENSION := $(VENV)/.extension
 UNPACKED := $(VENV)/.wheel
 RUST := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 PYTHON_FRONT := $(wildcard python/floodmark/*.py python/floodmark/compat/*.py python/floodmark/integrations/*.py python/floodmark/plugins/*.py python/floodmark/*.pyi) pyproject.toml README.md
+NODE_MODULES := web/node_modules/.installed
 CARGO_TESTED := --workspace --exclude floodmark-python --exclude floodmark-modes
 
 # One Python for all builds of pyo3, so that none undoes another's.
@@ -55,7 +56,7 @@ test-slow: $(EXTENSION) ## Run the tests that take long: all recorded models, al
 	$(BIN)/python -m pytest -m slow
 
 .PHONY: check
-check: $(EXTENSION) ## Check format, lints, types, layers and sizes
+check: $(EXTENSION) check-web ## Check format, lints, types, layers and sizes
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	$(BIN)/ruff check . .ci/matrix
@@ -64,6 +65,16 @@ check: $(EXTENSION) ## Check format, lints, types, layers and sizes
 	MYPYPATH=python $(BIN)/python -m mypy.stubtest floodmark._core
 	$(BIN)/python tools/check_layers.py
 	$(BIN)/python tools/check_sizes.py
+
+.PHONY: web
+web: $(NODE_MODULES) ## Build the page into crates/floodmark/page
+	cd web && npm run --silent build
+
+# Node is needed to change the page, not to build the program: without it this is skipped.
+.PHONY: check-web
+check-web:
+	@if ! command -v npm >/dev/null; then echo 'web: skipped, npm is missing'; else \
+		$(MAKE) --no-print-directory $(NODE_MODULES) && cd web && npm run --silent check; fi
 
 .PHONY: types
 types: ## Make the page's types from the Rust types that are answered
@@ -138,7 +149,7 @@ docs: $(INSTALLED) ## Build the documentation of the crates into target/doc
 
 .PHONY: clean
 clean: ## Remove everything that was built or installed here
-	rm -rf $(VENV) .venvs target dist demo fuzz/target .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) .venvs target dist demo fuzz/target web/node_modules .pytest_cache .mypy_cache .ruff_cache
 	rm -f python/floodmark/_core*.so
 	find python bench examples tools -name __pycache__ -prune -exec rm -rf {} +
 
@@ -156,6 +167,10 @@ $(INSTALLED): requirements-dev.txt requirements-test.txt
 # The Python front is used where it lies; only Rust has to be built.
 $(EXTENSION): $(INSTALLED) $(RUST) pyproject.toml
 	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --release --quiet
+	touch $@
+
+$(NODE_MODULES): web/package.json web/package-lock.json
+	cd web && npm ci --silent --no-audit --no-fund
 	touch $@
 
 # Measurements use the wheel that users get, front and all.

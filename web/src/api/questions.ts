@@ -1,0 +1,71 @@
+// Every question that the page can ask: its path, what it takes, what it answers.
+
+import type {
+  AdviceReport,
+  AllocationCard,
+  AllocationTile,
+  Bands,
+  Diff,
+  Hit,
+  Icicle,
+  Lifetimes,
+  Ranks,
+  Report,
+  Segments,
+  Simulation,
+  Steps,
+  Timeline,
+  TimelineTile,
+  Traces,
+} from "./types.gen";
+
+/** A moment: `peak`, `end`, `oom`, or seconds since the recording began. */
+export type At = "peak" | "end" | "oom" | number;
+
+interface OfTrace {
+  trace: number;
+}
+interface OfDevice extends OfTrace {
+  device: string;
+}
+interface Grouped extends OfDevice {
+  by: string;
+}
+interface Tile {
+  level: number;
+  tile: number;
+}
+
+/** Path → what is asked with it and what comes back. */
+export interface Questions {
+  traces: { query: Record<never, never>; answer: Traces };
+  timeline: { query: Grouped; answer: Timeline };
+  "timeline/tile": { query: Grouped & Tile; answer: TimelineTile };
+  bands: { query: OfDevice; answer: Bands };
+  "allocations/tile": { query: OfDevice & Tile; answer: AllocationTile };
+  hit: { query: Grouped & { seconds: number; bytes: number }; answer: Hit };
+  allocation: { query: OfTrace & { id: number }; answer: AllocationCard };
+  report: { query: Grouped & { at: At; top?: number }; answer: Report };
+  icicle: { query: OfDevice & { at: At; by: "stack" | "module" }; answer: Icicle };
+  segments: { query: OfDevice & { at: At }; answer: Segments };
+  steps: { query: OfDevice; answer: Steps };
+  lifetimes: { query: OfDevice & { from: number; to: number; top?: number }; answer: Lifetimes };
+  diff: { query: { a: number; b: number; device: string; by: string }; answer: Diff };
+  ranks: { query: Record<never, never>; answer: Ranks };
+  advice: { query: OfDevice; answer: AdviceReport };
+  sweep: { query: OfDevice; answer: Simulation };
+}
+
+export type Path = keyof Questions;
+export type Query<P extends Path> = Questions[P]["query"];
+export type Answer<P extends Path> = Questions[P]["answer"];
+
+/** A question as text: `report?trace=0&device=cpu&by=line&at=peak`. */
+export function questionText<P extends Path>(path: P, query: Query<P>): string {
+  const pairs = new URLSearchParams();
+  for (const [name, value] of Object.entries(query)) {
+    if (value !== undefined) pairs.set(name, String(value));
+  }
+  const text = pairs.toString();
+  return text === "" ? path : `${path}?${text}`;
+}

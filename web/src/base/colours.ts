@@ -1,0 +1,167 @@
+// The colours of both themes. CSS and canvases read the same values.
+//
+// Groups differ in lightness as well as in hue, light beside dark in the order of the list, so that
+// neighbours of a stack can be told apart without seeing hues. Text has a contrast of 4.5 or more.
+
+export interface Inks {
+  readonly isDark: boolean;
+  /** The page, and what lies on it. */
+  readonly ground: string;
+  readonly panel: string;
+  readonly raised: string;
+  /** Text, quieter text, and text on `accent`. */
+  readonly ink: string;
+  readonly quiet: string;
+  readonly onAccent: string;
+  /** Lines between things, lines behind things. */
+  readonly edge: string;
+  readonly grid: string;
+  /** What can be pressed, what is chosen, what is wrong, what grew and what shrank. */
+  readonly accent: string;
+  readonly chosen: string;
+  readonly alarm: string;
+  readonly alarmGround: string;
+  readonly grew: string;
+  readonly shrank: string;
+  /** Lines of a timeline. */
+  readonly allocated: string;
+  readonly active: string;
+  readonly reserved: string;
+  readonly capacity: string;
+  /** Bars in cells of tables, free memory. */
+  readonly bar: string;
+  readonly free: string;
+  /** Groups, in order; `rest` is what all others together have. */
+  readonly groups: readonly string[];
+  readonly rest: string;
+  /** What was there before the recording. */
+  readonly before: string;
+}
+
+/**
+ * Searched for: every two differ by 13 or more (CIE76), and by 8 for an eye that lacks one kind of cones. Both
+ * themes have the same, so that a group keeps its colour.
+ */
+const GROUPS: readonly string[] = [
+  "#016bbe",
+  "#9cb8dc",
+  "#1b7e6f",
+  "#a8e9b1",
+  "#af3200",
+  "#eabb61",
+  "#79549a",
+  "#71a9ea",
+  "#8f0041",
+  "#c9a6b6",
+  "#6c7b24",
+  "#d6c846",
+  "#284964",
+];
+
+export const LIGHT: Inks = {
+  isDark: false,
+  ground: "#f5f6f8",
+  panel: "#ffffff",
+  raised: "#eceff3",
+  ink: "#16202b",
+  quiet: "#55616f",
+  onAccent: "#ffffff",
+  edge: "#d3d9e0",
+  grid: "#e6eaee",
+  accent: "#0b62b8",
+  chosen: "#dcebfa",
+  alarm: "#a32a12",
+  alarmGround: "#fdeee9",
+  grew: "#b3400f",
+  shrank: "#11706b",
+  allocated: "#16202b",
+  active: "#8a4a00",
+  reserved: "#6b7684",
+  capacity: "#b3261e",
+  bar: "#cfe1f4",
+  free: "#eef1f5",
+  groups: GROUPS,
+  rest: "#b4bcc6",
+  before: "#7f8b99",
+};
+
+export const DARK: Inks = {
+  isDark: true,
+  ground: "#0f141a",
+  panel: "#171d25",
+  raised: "#212933",
+  ink: "#e8edf3",
+  quiet: "#a3afbd",
+  onAccent: "#08121d",
+  edge: "#323c48",
+  grid: "#252d37",
+  accent: "#6cb6ff",
+  chosen: "#1d3a57",
+  alarm: "#ffb4a1",
+  alarmGround: "#3c1d16",
+  grew: "#ff9d6e",
+  shrank: "#5fd3c4",
+  allocated: "#f4f7fa",
+  active: "#ffc46b",
+  reserved: "#96a3b2",
+  capacity: "#ff8a80",
+  bar: "#24486b",
+  free: "#1d242d",
+  groups: GROUPS,
+  rest: "#69737f",
+  before: "#4b5562",
+};
+
+/** Categories have colours of their own, the same in every view and every recording. */
+const CATEGORIES: Readonly<Record<string, number>> = {
+  parameter: 0,
+  activation: 1,
+  buffer: 2,
+  gradient: 4,
+  temporary: 5,
+  "optimizer state": 6,
+  input: 11,
+  workspace: 9,
+};
+
+/** So have the phases that every training has. */
+const PHASES: Readonly<Record<string, number>> = { forward: 1, backward: 5, optimizer: 6 };
+
+/** The colour of a group: by its name where it is a category, else by its place in the order. */
+export function groupColour(inks: Inks, name: string, place: number): string {
+  if (name === "other") return inks.rest;
+  if (name === "before recording") return inks.before;
+  if (name === "outside") return inks.rest;
+  const known = [CATEGORIES, PHASES].find((names) => Object.hasOwn(names, name))?.[name];
+  return inks.groups[(known ?? place) % inks.groups.length] ?? inks.rest;
+}
+
+/** The colour of a phase; those with names of their own share one. */
+export function phaseColour(inks: Inks, name: string): string {
+  return groupColour(inks, name, 3);
+}
+
+/** The darker or lighter of two that can be read on a colour. */
+export function readableOn(colour: string): string {
+  return contrast(colour, "#ffffff") >= contrast(colour, "#10161d") ? "#ffffff" : "#10161d";
+}
+
+/** How well two colours can be told apart, 1 to 21 (WCAG 2). */
+export function contrast(one: string, other: string): number {
+  const [low, high] = [luminance(one), luminance(other)].sort((a, b) => a - b) as [number, number];
+  return (high + 0.05) / (low + 0.05);
+}
+
+function luminance(colour: string): number {
+  const [red, green, blue] = channels(colour).map((value) => {
+    const share = value / 255;
+    return share <= 0.04045 ? share / 12.92 : ((share + 0.055) / 1.055) ** 2.4;
+  }) as [number, number, number];
+  return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
+}
+
+/** `#rrggbb` as three numbers. */
+export function channels(colour: string): [number, number, number] {
+  const value = Number.parseInt(colour.slice(1), 16);
+  return [(value >> 16) & 255, (value >> 8) & 255, value & 255];
+}

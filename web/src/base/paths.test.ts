@@ -1,0 +1,34 @@
+import { expect, it } from "vitest";
+import { nameTail, shortener, shortPath } from "./paths";
+
+it("a path is shown from its package", () => {
+  expect(shortPath("/usr/lib/python3/dist-packages/x/y.py:3 (f)")).toBe("x/y.py:3 (f)");
+  expect(shortPath("before recording")).toBe("before recording");
+  expect(shortPath("a/site-packages/x.py")).toBe("a/site-packages/x.py");
+});
+
+it("places of one program lose the folder that they share", () => {
+  const short = shortener([
+    "/home/ada/run/train.py:3 (main)",
+    "/home/ada/run/model/mlp.py:9 (forward)",
+    "/home/ada/lib/site-packages/torch/x.py:1 (f)",
+    "before recording",
+  ]);
+  expect(short("/home/ada/run/train.py:3 (main)")).toBe("train.py:3 (main)");
+  expect(short("/home/ada/run/model/mlp.py:9 (forward)")).toBe("model/mlp.py:9 (forward)");
+  expect(short("/home/ada/lib/site-packages/torch/x.py:1 (f)")).toBe("torch/x.py:1 (f)");
+  expect(short("before recording")).toBe("before recording");
+});
+
+it("nothing in common is nothing to lose", () => {
+  const short = shortener(["/a/x.py:1", "/b/y.py:2"]);
+  expect([short("/a/x.py:1"), short("/b/y.py:2")]).toEqual(["a/x.py:1", "b/y.py:2"]);
+});
+
+it("a long name keeps its end", () => {
+  expect(nameTail("transformer.h.11.mlp.c_proj", 14)).toBe("….mlp.c_proj");
+  expect(nameTail("transformers/models/gpt2/modeling_gpt2.py:224 (forward)", 20)).toBe(
+    "…/modeling_gpt2.py:224 (forward)",
+  );
+  expect(nameTail("short", 12)).toBe("short");
+});

@@ -1,0 +1,19 @@
+// Where the page begins.
+
+import { render } from "preact";
+import { openSource } from "./api/open";
+import { followGrowth } from "./model/growth";
+import { followAddress } from "./model/place";
+import { open } from "./model/recording";
+import { followTheme } from "./model/theme";
+import { Page } from "./shell/page";
+import "./render/render.css";
+import "./shell/page.css";
+
+followAddress();
+followTheme();
+const root = document.getElementById("page");
+if (root) {
+  render(<Page />, root);
+  void openSource(document).then(open).then(followGrowth);
+}

@@ -1,0 +1,66 @@
+// A recording that is still growing: the list of recordings is asked for again, and a window that stood at the end
+// goes on standing there.
+
+import { effect, signal } from "@preact/signals";
+import { go, range, secondsField } from "./place";
+import { card, refresh, source, traces } from "./recording";
+
+/** Whether the page listens to a growing file. */
+export const isFollowing = signal(false);
+
+/** At most so often is the list asked for again. */
+const LEAST_MILLIS = 250;
+/** A window may have been put to the end of a recording that has grown since: so many ends are remembered. */
+const ENDS = 3;
+
+const ends: number[] = [];
+let sticks = false;
+
+export function followGrowth(): void {
+  if (!traces.peek()?.follows || source().isStored) return;
+  isFollowing.value = true;
+  remember();
+  effect(() => {
+    const window = range.value;
+    if (window) sticks = standsAtEnd(window.to, ends);
+  });
+  let isPlanned = false;
+  const soon = () => {
+    if (isPlanned) return;
+    isPlanned = true;
+    setTimeout(() => {
+      isPlanned = false;
+      void grow();
+    }, LEAST_MILLIS);
+  };
+  source().follow({
+    grown: soon,
+    ended: () => {
+      isFollowing.value = false;
+      soon();
+    },
+  });
+}
+
+/** Whether a window that ends at `to` was put to one of the last ends of the recording. */
+export function standsAtEnd(to: number, ends: readonly number[]): boolean {
+  return ends.some((end) => Math.abs(to - end) <= end * 0.001);
+}
+
+async function grow(): Promise<void> {
+  const before = card.peek()?.id;
+  await refresh();
+  const window = range.peek();
+  const seconds = remember();
+  if (!sticks || !window || card.peek()?.id !== before) return;
+  const moved = seconds - window.to;
+  if (moved <= 0) return;
+  go({ from: secondsField(window.from + moved), to: secondsField(seconds) }, { replaces: true });
+}
+
+function remember(): number {
+  const seconds = card.peek()?.summary.seconds ?? 0;
+  ends.push(seconds);
+  if (ends.length > ENDS) ends.shift();
+  return seconds;
+}

@@ -1,0 +1,124 @@
+// Where the page stands: view, recording, device, grouping, window and cursor. All of it lies in the address, so a
+// link leads back to the same picture and the browser's own button goes back.
+
+import { computed, type ReadonlySignal, signal } from "@preact/signals";
+import type { At } from "../api/questions";
+import { type Fields, formatHash, parseHash } from "../base/hash";
+import { begin } from "../base/pending";
+
+/** The order in which fields stand in the address; others follow. */
+const ORDER = ["view", "trace", "device", "by", "from", "to", "at"];
+
+const fields = signal<Fields>({});
+
+/** One field of the address; `fallback` while it is not there. Views may have fields of their own. */
+export function field(name: string, fallback = ""): ReadonlySignal<string> {
+  return computed(() => fields.value[name] ?? fallback);
+}
+
+/** A field that is a number; null while it is not there or is none. */
+export function numberField(name: string): ReadonlySignal<number | null> {
+  return computed(() => finite(fields.value[name]));
+}
+
+/** Which view, recording and device: empty, and null, while the address does not say. */
+export const viewName = field("view");
+export const traceField = numberField("trace");
+export const deviceField = field("device");
+
+/** How the timeline is stacked. */
+export const grouping = field("by", "category");
+
+/** The window in seconds; null means the whole recording. */
+export const range = computed<{ from: number; to: number } | null>(() => {
+  const from = finite(fields.value.from);
+  const to = finite(fields.value.to);
+  return from !== null && to !== null && to > from ? { from, to } : null;
+});
+
+/** The moment that the views are about. */
+export const cursor = computed<At>(() => {
+  const text = fields.value.at;
+  if (text === "end" || text === "oom") return text;
+  return finite(text) ?? "peak";
+});
+
+export type Changes = Readonly<Record<string, string | number | null | undefined>>;
+
+/** The address after some changes, for a link. A null or empty value takes the field away. */
+export function hashAfter(changes: Changes): string {
+  return formatHash(changed(changes));
+}
+
+/**
+ * Goes there. Each call is a step that the back button undoes, unless it `replaces` the present one (what moves
+ * under the hand: windows, cursors, searches).
+ */
+export function go(changes: Changes, how: { replaces?: boolean } = {}): void {
+  const next = changed(changes);
+  fields.value = next;
+  if (how.replaces) {
+    replaceSoon();
+    return;
+  }
+  replaceNow();
+  const hash = formatHash(next);
+  if (hash !== location.hash) history.pushState(null, "", hash);
+}
+
+/** Browsers refuse an address that changes with every move of the pointer. */
+const REPLACE_MILLIS = 150;
+let planned: { timer: ReturnType<typeof setTimeout>; end: () => void; to: Fields } | null = null;
+
+function replaceSoon(): void {
+  if (planned) {
+    planned.to = fields.peek();
+    return;
+  }
+  planned = { timer: setTimeout(replaceNow, REPLACE_MILLIS), end: begin(), to: fields.peek() };
+}
+
+/** Writes what waits to be written. */
+function replaceNow(): void {
+  if (!planned) return;
+  const { timer, end, to } = planned;
+  planned = null;
+  clearTimeout(timer);
+  end();
+  history.replaceState(null, "", formatHash(to));
+}
+
+/** Reads the address, now and whenever it changes. */
+export function followAddress(): void {
+  const read = () => {
+    planned?.end();
+    clearTimeout(planned?.timer);
+    planned = null;
+    fields.value = parseHash(location.hash);
+  };
+  read();
+  window.addEventListener("popstate", read);
+  window.addEventListener("hashchange", read);
+}
+
+/** Seconds as the address has them: microseconds are the finest there is. */
+export function secondsField(seconds: number): string {
+  return String(Number(seconds.toFixed(6)));
+}
+
+function changed(changes: Changes): Fields {
+  const all: Record<string, string> = { ...fields.peek() };
+  for (const [name, value] of Object.entries(changes)) {
+    if (value === null || value === undefined || value === "") delete all[name];
+    else all[name] = String(value);
+  }
+  const known = ORDER.filter((name) => name in all);
+  const others = Object.keys(all).filter((name) => !ORDER.includes(name));
+  return Object.fromEntries([...known, ...others].map((name) => [name, all[name] ?? ""]));
+}
+
+function finite(text: string | undefined): number | null {
+  if (text === undefined || text === "") return null;
+  const value = Number(text);
+  return Number.isFinite(value) ? value : null;
+}

@@ -1,0 +1,92 @@
+// Which recordings there are, and which of them is looked at.
+
+import { batch, computed, signal } from "@preact/signals";
+import { ApiError, type Source } from "../api/source";
+import type { DeviceSummary, TraceCard, Traces } from "../api/types.gen";
+import { during } from "../base/pending";
+import { deviceField, traceField } from "./place";
+
+/** Whom the page asks. Set once, before anything is shown. */
+const asked = signal<Source | null>(null);
+export function source(): Source {
+  const value = asked.peek();
+  if (!value) throw new Error("no source yet");
+  return value;
+}
+
+export const traces = signal<Traces | null>(null);
+export const failure = signal<ApiError | null>(null);
+
+/** The recording that is looked at; null until the list is there. */
+export const card = computed<TraceCard | null>(() => {
+  const all = traces.value?.traces ?? [];
+  return all.find((one) => one.id === (traceField.value ?? 0)) ?? all[0] ?? null;
+});
+
+/** Its device. */
+export const device = computed<DeviceSummary | null>(() => {
+  const here = card.value;
+  if (!here) return null;
+  const wanted = deviceField.value || here.default_device;
+  const all = here.summary.devices;
+  return (
+    all.find((one) => one.device === wanted) ??
+    all.find((one) => one.device === here.default_device) ??
+    all[0] ??
+    null
+  );
+});
+
+/** What most questions need, as one value that changes only when it is another. */
+export const subject = computed<Subject | null>(() => {
+  const here = card.value;
+  const on = device.value;
+  if (!here || !on) return null;
+  const next = {
+    trace: here.id,
+    device: on.device,
+    seconds: here.summary.seconds,
+    revision: here.revision,
+  };
+  if (last && same(last, next)) return last;
+  last = next;
+  return next;
+});
+let last: Subject | null = null;
+
+export interface Subject {
+  readonly trace: number;
+  readonly device: string;
+  /** How long the recording is. */
+  readonly seconds: number;
+  /** Changes when the recording has grown. */
+  readonly revision: number;
+}
+
+/** Opens a source and asks what there is. */
+export async function open(from: Source): Promise<void> {
+  asked.value = from;
+  await refresh();
+}
+
+/** Asks again what there is: a recording has grown. */
+export async function refresh(): Promise<void> {
+  try {
+    const found = await during(source().ask("traces", {}));
+    batch(() => {
+      traces.value = found;
+      failure.value = null;
+    });
+  } catch (error) {
+    failure.value = error instanceof ApiError ? error : new ApiError(String(error));
+  }
+}
+
+function same(one: Subject, other: Subject): boolean {
+  return (
+    one.trace === other.trace &&
+    one.device === other.device &&
+    one.seconds === other.seconds &&
+    one.revision === other.revision
+  );
+}

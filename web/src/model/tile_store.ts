@@ -1,0 +1,119 @@
+// The tiles of one picture: asked for a few at a time, the most wanted first; called off when no longer wanted;
+// kept until there are too many.
+
+import { type ReadonlySignal, signal } from "@preact/signals";
+import type { Answer, Query } from "../api/questions";
+import { type ApiError, isCalledOff } from "../api/source";
+import { begin } from "../base/pending";
+import { parent, type TileName } from "../base/tiles";
+import { asApiError } from "./answer";
+import { source } from "./recording";
+
+export type TilePath = "timeline/tile" | "allocations/tile";
+
+const MOST_AT_ONCE = 6;
+const MOST_KEPT = 192;
+
+export class TileStore<P extends TilePath> {
+  private readonly path: P;
+  private readonly about: Omit<Query<P>, "level" | "tile">;
+  private readonly kept = new Map<string, Answer<P>>();
+  private readonly asked = new Map<string, AbortController>();
+  /** Tiles for which a coarser one came: that is the finest there is. */
+  private readonly coarser = new Set<string>();
+  private wanted: readonly TileName[] = [];
+  private readonly count = signal(0);
+  /** Why the last tile that failed did. */
+  readonly error = signal<ApiError | null>(null);
+
+  constructor(path: P, about: Omit<Query<P>, "level" | "tile">) {
+    this.path = path;
+    this.about = about;
+  }
+
+  /** Changes whenever a tile came. */
+  get arrived(): ReadonlySignal<number> {
+    return this.count;
+  }
+
+  get(name: TileName): Answer<P> | undefined {
+    return this.kept.get(text(name));
+  }
+
+  /** The tile, or the finest one that is there and has it in it. */
+  around(name: TileName): Answer<P> | undefined {
+    for (let at: TileName | null = name; at; at = parent(at)) {
+      const found = this.get(at);
+      if (found) return found;
+    }
+    return undefined;
+  }
+
+  /** Asks for these, in this order, and for nothing else any more. */
+  want(names: readonly TileName[]): void {
+    this.wanted = names;
+    const texts = new Set(names.map(text));
+    for (const [asked, control] of this.asked) {
+      if (texts.has(asked)) continue;
+      control.abort();
+      this.asked.delete(asked);
+    }
+    for (const name of names) this.touch(text(name));
+    this.askNext();
+  }
+
+  /** Calls off all that is asked for. */
+  close(): void {
+    this.want([]);
+  }
+
+  private askNext(): void {
+    for (const name of this.wanted) {
+      if (this.asked.size >= MOST_AT_ONCE) return;
+      const named = text(name);
+      if (this.kept.has(named) || this.coarser.has(named) || this.asked.has(named)) continue;
+      void this.ask(name, named);
+    }
+  }
+
+  private async ask(name: TileName, named: string): Promise<void> {
+    const control = new AbortController();
+    this.asked.set(named, control);
+    const end = begin();
+    try {
+      const query = { ...this.about, ...name } as unknown as Query<P>;
+      const found = await source().ask(this.path, query, control.signal);
+      if (control.signal.aborted) return;
+      this.keep(name, found);
+    } catch (error) {
+      if (isCalledOff(error) || control.signal.aborted) return;
+      this.coarser.add(named);
+      this.error.value = asApiError(error);
+    } finally {
+      if (this.asked.get(named) === control) this.asked.delete(named);
+      this.askNext();
+      end();
+    }
+  }
+
+  private keep(name: TileName, found: Answer<P>): void {
+    if (found.level !== name.level || found.tile !== name.tile) this.coarser.add(text(name));
+    this.kept.set(text(found), found);
+    for (const oldest of this.kept.keys()) {
+      if (this.kept.size <= MOST_KEPT) break;
+      if (oldest !== "0/0") this.kept.delete(oldest);
+    }
+    this.count.value += 1;
+  }
+
+  private touch(named: string): void {
+    const found = this.kept.get(named);
+    if (!found) return;
+    this.kept.delete(named);
+    this.kept.set(named, found);
+  }
+}
+
+function text(name: TileName): string {
+  return `${name.level}/${name.tile}`;
+}

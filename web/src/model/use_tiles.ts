@@ -1,0 +1,37 @@
+// A store of tiles that follows what is looked at. While a new one is still empty the one before it is shown.
+
+import { effect } from "@preact/signals";
+import { useEffect, useMemo, useRef } from "preact/hooks";
+import type { Query } from "../api/questions";
+import { type TilePath, TileStore } from "./tile_store";
+
+export interface Tiles<P extends TilePath> {
+  readonly now: TileStore<P>;
+  before: TileStore<P> | null;
+}
+
+/** The store of what `about` says; another one when `revision` is another. */
+export function useTiles<P extends TilePath>(
+  path: P,
+  about: Omit<Query<P>, "level" | "tile">,
+  revision: number,
+): Tiles<P> {
+  const last = useRef<TileStore<P> | null>(null);
+  const key = JSON.stringify([path, about, revision]);
+  const tiles = useMemo<Tiles<P>>(() => {
+    const now = new TileStore(path, about);
+    const before = last.current;
+    last.current = now;
+    return { now, before };
+  }, [key]);
+  useEffect(() => {
+    const stop = effect(() => {
+      if (tiles.now.arrived.value > 0) tiles.before = null;
+    });
+    return () => {
+      stop();
+      tiles.now.close();
+    };
+  }, [tiles]);
+  return tiles;
+}

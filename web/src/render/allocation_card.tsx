@@ -1,0 +1,133 @@
+// All that is known of one allocation.
+
+import type { AllocationCard, Frame } from "../api/types.gen";
+import { formatBytes } from "../base/bytes";
+import { pathTail } from "../base/paths";
+import { formatDuration, formatSeconds } from "../base/seconds";
+import "./allocation_card.css";
+
+export interface CardProps {
+  readonly card: AllocationCard;
+  /** Another allocation, or none. */
+  readonly onChoose: (id: number | null) => void;
+}
+
+export function Card({ card, onChoose }: CardProps) {
+  return (
+    <section class="allocation" aria-label="Allocation">
+      <header>
+        <h2>{formatBytes(card.bytes)}</h2>
+        <span class="quiet">{card.name ?? `allocation ${card.id}`}</span>
+        <button type="button" class="plain" aria-label="Close" onClick={() => onChoose(null)}>
+          ✕
+        </button>
+      </header>
+      <dl class="figures">
+        {facts(card).map(([name, value]) => (
+          <>
+            <dt>{name}</dt>
+            <dd>{value}</dd>
+          </>
+        ))}
+      </dl>
+      <h3>{card.backward ? "Made by the backward pass of" : "Made at"}</h3>
+      <Line frames={card.frames} />
+      <Stack frames={card.frames} />
+      {card.partner && <Partner partner={card.partner} onChoose={onChoose} />}
+    </section>
+  );
+}
+
+function facts(card: AllocationCard): [string, string][] {
+  const freed = card.freed_seconds;
+  const made = card.made_seconds;
+  const lived =
+    freed === null
+      ? "until the end"
+      : made === null
+        ? `until ${formatSeconds(freed)}`
+        : formatDuration(freed - made);
+  const all: [string, string | null][] = [
+    [
+      "requested",
+      card.requested === null || card.requested === card.bytes ? null : formatBytes(card.requested),
+    ],
+    ["category", card.category + (card.saved ? ", saved for backward" : "")],
+    ["module", card.module],
+    ["operator", card.op],
+    ["phase", card.phase],
+    ["step", card.step === null ? null : String(card.step)],
+    ["made", card.before_recording || made === null ? "before recording" : formatSeconds(made)],
+    ["freed", freed === null ? "not in this recording" : formatSeconds(freed)],
+    ["lived", lived],
+    ["address", card.address],
+    ["stream", card.stream === null ? null : String(card.stream)],
+    ["pool", card.pool === null ? null : String(card.pool)],
+  ];
+  return all.filter((fact): fact is [string, string] => fact[1] !== null && fact[1] !== "");
+}
+
+/** Innermost first; what torch does inside is quieter than the program's own lines. */
+function Stack({ frames }: { frames: readonly Frame[] }) {
+  if (frames.length === 0) return <p class="quiet">No Python frame is known.</p>;
+  return (
+    <ol class="stack">
+      {frames.map((frame, at) => (
+        <li
+          key={at}
+          class={isLibrary(frame) ? "library" : ""}
+          title={`${frame.file}:${frame.line}`}
+        >
+          <b>{frame.function}</b>
+          <span class="mono">
+            {pathTail(frame.file, 3)}:{frame.line}
+          </span>
+        </li>
+      ))}
+    </ol>
+  );
+}
+
+/** The line of the program, where the innermost frames are torch's. */
+function Line({ frames }: { frames: readonly Frame[] }) {
+  const own = frames.find((frame) => !isLibrary(frame));
+  if (!own || own === frames[0]) return null;
+  return (
+    <p class="own-line" title={`${own.file}:${own.line}`}>
+      <b>
+        {pathTail(own.file)}:{own.line}
+      </b>{" "}
+      <span class="quiet">{own.function}</span>
+    </p>
+  );
+}
+
+function isLibrary(frame: Frame): boolean {
+  return /(^|\/)(site|dist)-packages\//.test(frame.file) || frame.file.startsWith("<");
+}
+
+function Partner({
+  partner,
+  onChoose,
+}: {
+  partner: NonNullable<AllocationCard["partner"]>;
+  onChoose: CardProps["onChoose"];
+}) {
+  const shown = partner.ids.slice(0, 6);
+  return (
+    <>
+      <h3>{partner.kind === "forward" ? "Its forward" : "Its backward"}</h3>
+      <p class="partners">
+        {shown.map((id) => (
+          <button key={id} type="button" onClick={() => onChoose(id)}>
+            allocation {id}
+          </button>
+        ))}
+        {partner.ids.length > shown.length && (
+          <span class="quiet">and {partner.ids.length - shown.length} more</span>
+        )}
+      </p>
+      {partner.kind === "forward" && <Stack frames={partner.frames} />}
+    </>
+  );
+}

@@ -1,0 +1,102 @@
+// Puts painted tiles where they belong in time.
+
+import type { TimelineTile } from "../api/types.gen";
+import { type TileName, tilesIn } from "../base/tiles";
+import type { TilePath, TileStore } from "../model/tile_store";
+import type { Box } from "./axes";
+import { anyImage, knownImage, type TileImage } from "./tile_image";
+
+export interface Window {
+  readonly from: number;
+  readonly to: number;
+}
+
+/** What is needed to show the tiles of a level. */
+export interface Blit<P extends TilePath> {
+  readonly context: CanvasRenderingContext2D;
+  readonly box: Box;
+  readonly window: Window;
+  /** How long the recording is. */
+  readonly seconds: number;
+  readonly level: number;
+  readonly store: TileStore<P>;
+  /** The look that is wanted, and how to paint a tile in it; null when there is no time for it now. */
+  readonly key: string;
+  readonly paint: (tile: NonNullable<ReturnType<TileStore<P>["get"]>>) => TileImage | null;
+}
+
+/** Draws the window; false when something was not as fine, or did not look, as it should. */
+export function blitTiles<P extends TilePath>(blit: Blit<P>): boolean {
+  let isDone = true;
+  const { context, window, seconds, level, store } = blit;
+  context.imageSmoothingEnabled = false;
+  for (const name of tilesIn(level, seconds, window.from, window.to)) {
+    const tile = store.around(name);
+    if (!tile) {
+      isDone = false;
+      continue;
+    }
+    const image = knownImage(tile, blit.key) ?? blit.paint(tile);
+    if (!image) isDone = false;
+    const shown = image ?? anyImage(tile);
+    if (shown) put(blit, shown, tile, spanOf(name, seconds));
+  }
+  return isDone;
+}
+
+/** Draws the whole of a tile that belongs to an earlier picture, by its own times. */
+export function blitOld<P extends TilePath>(
+  blit: Pick<Blit<P>, "context" | "box" | "window">,
+  store: TileStore<P>,
+): void {
+  const whole = store.get({ level: 0, tile: 0 });
+  const image = whole && anyImage(whole);
+  blit.context.imageSmoothingEnabled = false;
+  if (whole && image) put(blit, image, whole, whole);
+}
+
+function put(
+  { context, box, window }: { context: CanvasRenderingContext2D; box: Box; window: Window },
+  image: TileImage,
+  tile: Window,
+  span: Window,
+): void {
+  const from = Math.max(span.from, window.from);
+  const to = Math.min(span.to, window.to);
+  if (!(to > from)) return;
+  const ratio = globalThis.devicePixelRatio || 1;
+  const x = (at: number) => box.x + ((at - window.from) / (window.to - window.from)) * box.width;
+  // Edges on whole pixels of the screen: neighbours meet without a seam.
+  const sharp = (at: number) => Math.round(x(at) * ratio) / ratio;
+  const left = sharp(from);
+  const right = sharp(to);
+  if (right <= left) return;
+  const source = (at: number) => ((at - tile.from) / (tile.to - tile.from)) * image.width;
+  const begin = source(from);
+  context.drawImage(
+    image,
+    begin,
+    0,
+    Math.max(1e-3, source(to) - begin),
+    image.height,
+    left,
+    box.y,
+    right - left,
+    box.height,
+  );
+}
+
+function spanOf(name: TileName, seconds: number): Window {
+  const count = 2 ** name.level;
+  return { from: (name.tile / count) * seconds, to: ((name.tile + 1) / count) * seconds };
+}
+
+/** The column of a tile at a moment. */
+export function columnAt(
+  tile: Pick<TimelineTile, "from" | "to">,
+  columns: number,
+  seconds: number,
+): number {
+  const column = Math.floor(((seconds - tile.from) / (tile.to - tile.from)) * columns);
+  return Math.min(columns - 1, Math.max(0, column));
+}

@@ -1,0 +1,103 @@
+// Choosing a moment: a strip of the whole recording, and the moments that have names.
+
+import type { At } from "../api/questions";
+import { cursor, go, secondsField } from "../model/place";
+import { card, source, subject } from "../model/recording";
+import { useAnswer } from "../model/use_answer";
+import { Problem } from "./notices";
+import { Strip } from "./strip";
+
+export function MomentButtons() {
+  const failed = card.value?.summary.failed_requests ?? 0;
+  const at = cursor.value;
+  const button = (moment: At, title: string) => (
+    <button
+      type="button"
+      aria-pressed={at === moment}
+      onClick={() => go({ at: moment === "peak" ? null : moment })}
+    >
+      {title}
+    </button>
+  );
+  return (
+    <fieldset class="choices" aria-label="Moment">
+      {button("peak", "Peak")}
+      {failed > 0 && button("oom", "Out of memory")}
+      {button("end", "End")}
+    </fieldset>
+  );
+}
+
+/** A saved page has only some moments: it says when it shows another than was asked for. */
+export function Nearest({ seconds }: { seconds: number | null }) {
+  const at = cursor.value;
+  if (
+    seconds === null ||
+    !source().isStored ||
+    typeof at !== "number" ||
+    Math.abs(seconds - at) < 1e-6
+  )
+    return null;
+  return <span class="quiet"> · the nearest moment that was saved</span>;
+}
+
+/** The whole recording; a press or a drag moves the moment. `seconds` is the moment of what is shown. */
+export function MomentStrip({ seconds }: { seconds: number | null }) {
+  const about = subject.value;
+  const timeline = useTimeline();
+  const { value, error } = timeline.value;
+  if (error) return <Problem error={error} />;
+  if (!about || !value) return null;
+  const at = typeof cursor.value === "number" ? cursor.value : (seconds ?? value.peak.seconds);
+  return (
+    <Strip
+      about={about}
+      timeline={value}
+      cursor={at}
+      left={8}
+      right={8}
+      onMoment={(moment) => go({ at: secondsField(moment) }, { replaces: true })}
+      label={`The whole recording, with the moment at ${at.toFixed(3)} s`}
+    />
+  );
+}
+
+/** The same, with the window that is looked at: it is dragged by its middle, or drawn anew. */
+export function WindowStrip({
+  window,
+}: {
+  window: { readonly from: number; readonly to: number };
+}) {
+  const about = subject.value;
+  const timeline = useTimeline();
+  const { value, error } = timeline.value;
+  if (error) return <Problem error={error} />;
+  if (!about || !value) return null;
+  return (
+    <Strip
+      about={about}
+      timeline={value}
+      window={window}
+      cursor={null}
+      left={8}
+      right={8}
+      onWindow={({ from, to }, isDone) =>
+        go({ from: secondsField(from), to: secondsField(to) }, { replaces: !isDone })
+      }
+      label={`The whole recording, with the window from ${window.from.toFixed(3)} s to ${window.to.toFixed(3)} s`}
+    />
+  );
+}
+
+function useTimeline() {
+  return useAnswer(() => {
+    const here = subject.value;
+    return (
+      here && {
+        path: "timeline",
+        query: { trace: here.trace, device: here.device, by: "category" },
+        revision: here.revision,
+      }
+    );
+  });
+}

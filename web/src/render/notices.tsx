@@ -1,0 +1,35 @@
+// What is said where a picture or a table would be: what went wrong, that there is nothing, that it takes a moment.
+
+import type { ComponentChildren } from "preact";
+import type { ApiError } from "../api/source";
+import type { Asked } from "../model/answer";
+
+export function Problem({ error }: { error: ApiError }) {
+  return (
+    <div class="notice problem" role="alert">
+      <p>{error.message}</p>
+      {error.hint && <p class="quiet">{error.hint}</p>}
+    </div>
+  );
+}
+
+export function Empty({ children }: { children: ComponentChildren }) {
+  return <div class="notice quiet">{children}</div>;
+}
+
+/** Shows an answer, the old one until the new one is there, or why there is none. */
+export function Answered<T>({
+  asked,
+  children,
+}: {
+  asked: Asked<T>;
+  children: (value: T) => ComponentChildren;
+}) {
+  if (asked.error) return <Problem error={asked.error} />;
+  if (asked.value === null) return <div class="notice quiet waiting">Reading…</div>;
+  return (
+    <div class="answered" data-old={asked.isOld} aria-busy={asked.isOld}>
+      {children(asked.value)}
+    </div>
+  );
+}

@@ -1,0 +1,175 @@
+// The whole recording in a small strip, with a window or a moment that can be dragged.
+
+import { effect } from "@preact/signals";
+import { useEffect, useRef } from "preact/hooks";
+import type { Timeline } from "../api/types.gen";
+import { groupColour } from "../base/colours";
+import { formatSeconds } from "../base/seconds";
+import { levelFor, tilesIn } from "../base/tiles";
+import type { Subject } from "../model/recording";
+import { inks } from "../model/theme";
+import { useTiles } from "../model/use_tiles";
+import { blitOld, blitTiles, type Window } from "./blit";
+import { penFor } from "./canvas_pen";
+import type { Pen } from "./pen";
+import { useSize } from "./picture";
+import { lookKey, paintTile } from "./tile_image";
+
+export interface StripProps {
+  readonly about: Subject;
+  readonly timeline: Timeline;
+  /** The part that is looked at, if there is one. */
+  readonly window?: Window | null;
+  /** The moment. */
+  readonly cursor: number | null;
+  /** Room at the left and right, to lie under an axis. */
+  readonly left?: number;
+  readonly right?: number;
+  /** A press or a drag: where it began and where it is. Without `onWindow` only the latter is told, as a moment. */
+  readonly onMoment?: (seconds: number) => void;
+  readonly onWindow?: (window: Window, isDone: boolean) => void;
+  readonly label: string;
+}
+
+export function Strip(props: StripProps) {
+  const frame = useRef<HTMLDivElement>(null);
+  const canvas = useRef<HTMLCanvasElement>(null);
+  const size = useSize(frame);
+  const { about, timeline } = props;
+  const tiles = useTiles(
+    "timeline/tile",
+    { trace: about.trace, device: about.device, by: timeline.by },
+    about.revision,
+  );
+  const left = props.left ?? 0;
+  const box = {
+    x: left,
+    y: 1,
+    width: Math.max(1, size.width - left - (props.right ?? 0)),
+    height: Math.max(1, size.height - 2),
+  };
+  useEffect(() =>
+    effect(() => {
+      void tiles.now.arrived.value;
+      const colours = inks.value;
+      if (size.width === 0 || !canvas.current) return;
+      const pen = penFor(canvas.current, size.width, size.height);
+      if (!pen) return;
+      const ratio = window.devicePixelRatio || 1;
+      const whole = { from: 0, to: about.seconds };
+      const level = levelFor(
+        whole,
+        about.seconds,
+        box.width * ratio,
+        timeline.columns,
+        timeline.deepest_level,
+      );
+      tiles.now.want([{ level: 0, tile: 0 }, ...tilesIn(level, about.seconds, 0, about.seconds)]);
+      const look = {
+        height: Math.round(box.height * ratio),
+        highest: timeline.peak.allocated * 1.04 || 1,
+        colours: timeline.groups.map((group, place) => groupColour(colours, group.name, place)),
+        lines: [],
+        thickness: 0,
+      };
+      const key = lookKey(look);
+      pen.rect(box.x, box.y, box.width, box.height, colours.free);
+      const context = pen.context as CanvasRenderingContext2D;
+      const blit = {
+        context,
+        box,
+        window: whole,
+        seconds: about.seconds,
+        level,
+        store: tiles.now,
+        key,
+      };
+      if (tiles.before) blitOld(blit, tiles.before);
+      blitTiles({ ...blit, paint: (tile) => paintTile(tile, look, key) });
+      drawOver(pen, box, props, about.seconds, colours);
+    }),
+  );
+  const drag = useDrag(props, box, about.seconds);
+  return (
+    <div class="strip" ref={frame}>
+      <canvas ref={canvas} role="img" aria-label={props.label} {...drag} />
+    </div>
+  );
+}
+
+type Box = { x: number; y: number; width: number; height: number };
+
+function drawOver(
+  pen: Pen,
+  box: Box,
+  props: StripProps,
+  seconds: number,
+  colours: { panel: string; accent: string; ink: string; edge: string },
+): void {
+  const x = (at: number) => box.x + (at / seconds) * box.width;
+  if (props.window) {
+    const from = x(props.window.from);
+    const to = Math.max(from + 2, x(props.window.to));
+    const veil = `${colours.panel}b8`;
+    pen.rect(box.x, box.y, Math.max(0, from - box.x), box.height, veil);
+    pen.rect(to, box.y, Math.max(0, box.x + box.width - to), box.height, veil);
+    pen.outline(from + 0.5, box.y + 0.5, Math.max(1, to - from - 1), box.height - 1, {
+      stroke: colours.accent,
+      width: 1.5,
+    });
+  } else {
+    pen.outline(box.x + 0.5, box.y + 0.5, box.width - 1, box.height - 1, { stroke: colours.edge });
+  }
+  if (props.cursor !== null) {
+    const at = Math.round(x(props.cursor)) + 0.5;
+    pen.line([at, box.y - 1, at, box.y + box.height + 1], { stroke: colours.ink, width: 1.5 });
+    pen.area([at - 5, box.y - 1, at + 5, box.y - 1, at, box.y + 6], colours.ink);
+  }
+}
+
+/** Dragging a moment, a window by its middle, or a new window from anywhere else. */
+function useDrag(props: StripProps, box: Box, seconds: number) {
+  const start = useRef<{ at: number; window: Window; isInside: boolean } | null>(null);
+  const at = (event: PointerEvent) => {
+    const inside = event.offsetX - box.x;
+    return Math.min(seconds, Math.max(0, (inside / box.width) * seconds));
+  };
+  const move = (event: PointerEvent, isDone: boolean) => {
+    const here = at(event);
+    if (!start.current) return;
+    if (!props.onWindow) {
+      props.onMoment?.(here);
+      return;
+    }
+    const { at: began, window, isInside } = start.current;
+    if (isInside) {
+      const by = Math.min(seconds - window.to, Math.max(-window.from, here - began));
+      props.onWindow({ from: window.from + by, to: window.to + by }, isDone);
+    } else if (Math.abs(here - began) * box.width > 3 * seconds) {
+      props.onWindow({ from: Math.min(here, began), to: Math.max(here, began) }, isDone);
+    }
+  };
+  return {
+    title: props.onWindow
+      ? "Drag the window, or draw a new one"
+      : `Drag to another moment (0 to ${formatSeconds(seconds)})`,
+    onPointerDown: (event: PointerEvent) => {
+      if (event.button !== 0) return;
+      (event.currentTarget as Element).setPointerCapture(event.pointerId);
+      const window = props.window ?? { from: 0, to: seconds };
+      const here = at(event);
+      const isWhole = window.to - window.from > seconds * 0.999;
+      start.current = {
+        at: here,
+        window,
+        isInside: !isWhole && here >= window.from && here <= window.to,
+      };
+      if (!props.onWindow) move(event, false);
+    },
+    onPointerMove: (event: PointerEvent) => move(event, false),
+    onPointerUp: (event: PointerEvent) => {
+      move(event, true);
+      start.current = null;
+    },
+  };
+}

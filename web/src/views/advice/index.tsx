@@ -1,0 +1,180 @@
+// What to change, with the bytes that each change saves, and what other settings of the allocator would have done.
+
+import type { Advice as AdviceCard, AdviceReport } from "../../api/types.gen";
+import { formatBytes, formatShare } from "../../base/bytes";
+import { shortener } from "../../base/paths";
+import { subject } from "../../model/recording";
+import { useAnswer } from "../../model/use_answer";
+import { CopyButton } from "../../render/copy_button";
+import { Answered } from "../../render/notices";
+import type { View } from "../view";
+import "./advice.css";
+import { changePieces } from "./change";
+import { Sweep } from "./sweep";
+
+const KINDS: Readonly<Record<string, string>> = {
+  allocator_settings: "Settings of the allocator",
+  leak: "Kept from step to step",
+  idle: "Held through the peak",
+  stale_gradients: "Gradients that nobody reads",
+  optimizer_temporaries: "Temporaries of the optimizer",
+};
+
+function Advice() {
+  const advice = useAnswer(() => {
+    const about = subject.value;
+    if (!about) return null;
+    const { trace, device, revision } = about;
+    return { path: "advice", query: { trace, device }, revision };
+  });
+  return (
+    <div class="advice">
+      <Answered asked={advice.value}>{(report) => <Changes report={report} />}</Answered>
+      <Sweep />
+    </div>
+  );
+}
+
+function Changes({ report }: { report: AdviceReport }) {
+  const short = shortener(report.advice.map((advice) => advice.finding));
+  const reserved =
+    report.peak_reserved === null ? "" : `, ${formatBytes(report.peak_reserved)} reserved`;
+  return (
+    <section aria-labelledby="advice-changes">
+      <h2 id="advice-changes">What to change</h2>
+      <p>
+        Peak of {report.device}: {formatBytes(report.peak_allocated)} allocated{reserved}.{" "}
+        {changesSentence(report)}
+      </p>
+      <ol class="advice-cards">
+        {report.advice.map((advice) => (
+          <Card
+            key={`${advice.kind} ${advice.finding}`}
+            advice={advice}
+            finding={short(advice.finding)}
+            report={report}
+          />
+        ))}
+      </ol>
+      {report.notes.length > 0 && (
+        <ul class="advice-notes quiet">
+          {report.notes.map((note) => (
+            <li key={note}>{note}</li>
+          ))}
+        </ul>
+      )}
+    </section>
+  );
+}
+
+function changesSentence(report: AdviceReport): string {
+  const failed = report.failed_requests > 0 ? " Requests that failed are counted as if met." : "";
+  const doubt =
+    report.is_reproduced === false
+      ? " The simulation does not come to what was recorded: take the savings as rough."
+      : "";
+  if (report.advice.length === 0) return `Nothing was found that would lower it.${failed}${doubt}`;
+  const each =
+    report.advice.length === 1
+      ? "One change would lower it."
+      : `${report.advice.length} changes would lower it, each by itself.`;
+  return `${each}${failed}${doubt}`;
+}
+
+interface CardProps {
+  readonly advice: AdviceCard;
+  readonly finding: string;
+  readonly report: AdviceReport;
+}
+
+function Card({ advice, finding, report }: CardProps) {
+  return (
+    <li class="panel advice-card">
+      <div>
+        <h3>{KINDS[advice.kind] ?? advice.kind.replaceAll("_", " ")}</h3>
+        <p class="finding">{finding}</p>
+        <Change change={advice.change} />
+      </div>
+      <div class="savings">
+        {advice.saves_reserved !== null && report.peak_reserved !== null && (
+          <Saving
+            what="reserved"
+            saved={advice.saves_reserved}
+            left={advice.peak_reserved ?? 0}
+            before={report.peak_reserved}
+          />
+        )}
+        <Saving
+          what="allocated"
+          saved={advice.saves_allocated}
+          left={advice.peak_allocated}
+          before={report.peak_allocated}
+        />
+      </div>
+    </li>
+  );
+}
+
+function Change({ change }: { change: string }) {
+  const pieces = changePieces(change);
+  const code = pieces.filter((piece) => piece.isCode);
+  return (
+    <p class="change">
+      <span>
+        {pieces.map((piece) =>
+          piece.isCode ? (
+            <code key={piece.text}>{piece.text}</code>
+          ) : (
+            <span key={piece.text}>{piece.text}</span>
+          ),
+        )}
+      </span>
+      {code.map((piece) => (
+        <CopyButton
+          key={piece.text}
+          text={piece.text}
+          says={code.length > 1 ? `Copy ${piece.text}` : "Copy"}
+        />
+      ))}
+    </p>
+  );
+}
+
+interface SavingProps {
+  readonly what: string;
+  readonly saved: number;
+  readonly left: number;
+  readonly before: number;
+}
+
+/** The whole bar is the peak as it was; what would go is hatched. */
+function Saving({ what, saved, left, before }: SavingProps) {
+  const share = before > 0 ? Math.min(1, saved / before) : 0;
+  return (
+    <div class="saving">
+      <span>
+        {saved > 0 ? (
+          <>
+            <b>−{formatBytes(saved)}</b> {what}
+            <span class="quiet"> {formatShare(saved, before)}</span>
+          </>
+        ) : (
+          <span class="quiet">nothing less {what}</span>
+        )}
+      </span>
+      <span class="quiet">{formatBytes(left)} left</span>
+      <span class="saving-bar" aria-hidden="true">
+        <i class="left" style={{ width: `${100 * (1 - share)}%` }} />
+        <i class="saved" style={{ width: `${100 * share}%` }} />
+      </span>
+    </div>
+  );
+}
+
+export const advice: View = {
+  name: "advice",
+  title: "Advice",
+  key: "6",
+  says: "what to change, and the bytes that each change saves",
+  component: Advice,
+};

@@ -1,0 +1,142 @@
+// The same requests under other settings of the allocator: what would have been reserved, and whether it fits.
+
+import type { Simulation } from "../../api/types.gen";
+import { formatBytes, formatChange, formatCount } from "../../base/bytes";
+import { formatSeconds } from "../../base/seconds";
+import { device, subject } from "../../model/recording";
+import { useAnswer } from "../../model/use_answer";
+import { CopyButton } from "../../render/copy_button";
+import { Answered } from "../../render/notices";
+import { settingsCommand } from "./change";
+
+export function Sweep() {
+  const hasAllocator = device.value?.reserved_peak !== null;
+  const sweep = useAnswer(() => {
+    const about = subject.value;
+    if (!about || device.value?.reserved_peak === null) return null;
+    const { trace, device: name, revision } = about;
+    return { path: "sweep", query: { trace, device: name }, revision };
+  });
+  return (
+    <section aria-labelledby="advice-sweep">
+      <h2 id="advice-sweep">Other settings of the allocator</h2>
+      {hasAllocator ? (
+        <Answered asked={sweep.value}>{(answer) => <Runs answer={answer} />}</Answered>
+      ) : (
+        <p class="quiet">
+          {device.value?.device} has no caching allocator whose settings could be tried; a recording
+          of a GPU has.
+        </p>
+      )}
+    </section>
+  );
+}
+
+function Runs({ answer }: { answer: Simulation }) {
+  const { recorded, runs } = answer;
+  const limit = recorded.memory;
+  const widest = Math.max(
+    1,
+    recorded.peak_reserved,
+    limit ?? 0,
+    ...runs.map((run) => run.peak_reserved),
+  );
+  return (
+    <>
+      <p>
+        The same requests, by the rules of torch {answer.torch};{" "}
+        {answer.is_reproduced
+          ? "under its own settings they come to what was recorded."
+          : "under its own settings they do not come to what was recorded: take the figures as rough."}{" "}
+        {limit === null
+          ? "The recording shows no limit."
+          : `No more than ${formatBytes(limit)} could be reserved.`}
+      </p>
+      <div class="panel sweep-box">
+        <table class="sweep">
+          <caption class="unseen">Peak reserved under other settings</caption>
+          <thead>
+            <tr>
+              <th scope="col">PYTORCH_CUDA_ALLOC_CONF</th>
+              <th scope="col">
+                <i class="swatch in-use" />
+                allocated <i class="swatch waste" />
+                the rest of what is reserved
+              </th>
+              <th scope="col" class="number">
+                Reserved
+              </th>
+              <th scope="col" class="number">
+                Change
+              </th>
+              <th scope="col">Fits</th>
+              <th scope="col" class="number">
+                Retries
+              </th>
+              <th scope="col">
+                <span class="unseen">Copy</span>
+              </th>
+            </tr>
+          </thead>
+          <tbody>
+            {runs.map((run, place) => (
+              <tr
+                key={`${run.alloc_conf} ${run.memory}`}
+                class={place === answer.best ? "best" : ""}
+              >
+                <th scope="row">
+                  <code>{run.alloc_conf || "torch's own"}</code>
+                  {run.alloc_conf === recorded.alloc_conf && (
+                    <span class="quiet"> as recorded</span>
+                  )}
+                  {place === answer.best && <span class="tag">best</span>}
+                </th>
+                <td>
+                  <RunBar
+                    allocated={run.peak_allocated}
+                    reserved={run.peak_reserved}
+                    recorded={recorded.peak_reserved}
+                    widest={widest}
+                  />
+                </td>
+                <td class="number">{formatBytes(run.peak_reserved)}</td>
+                <td class={`number ${run.peak_reserved < recorded.peak_reserved ? "shrank" : ""}`}>
+                  {formatChange(run.peak_reserved - recorded.peak_reserved)}
+                </td>
+                <td>{fitsSentence(run)}</td>
+                <td class="number">{formatCount(run.retries)}</td>
+                <td>
+                  <CopyButton text={settingsCommand(run.alloc_conf)} />
+                </td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </>
+  );
+}
+
+function fitsSentence(run: Simulation["runs"][number]): string {
+  if (!run.oom) return "yes";
+  return `no: ${formatBytes(run.oom.requested)} at ${formatSeconds(run.oom.seconds)}`;
+}
+
+interface RunBarProps {
+  readonly allocated: number;
+  readonly reserved: number;
+  readonly recorded: number;
+  readonly widest: number;
+}
+
+/** Allocated and the rest of what is reserved, with a mark where the recording stood. */
+function RunBar({ allocated, reserved, recorded, widest }: RunBarProps) {
+  const percent = (bytes: number) => `${(100 * bytes) / widest}%`;
+  return (
+    <span class="run-bar" aria-hidden="true">
+      <i class="in-use" style={{ width: percent(Math.min(allocated, reserved)) }} />
+      <i class="waste" style={{ width: percent(Math.max(0, reserved - allocated)) }} />
+      <i class="recorded" style={{ left: percent(recorded) }} title="as recorded" />
+    </span>
+  );
+}

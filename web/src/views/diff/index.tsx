@@ -1,0 +1,252 @@
+// What grew between two recordings.
+
+import type { ComponentChildren } from "preact";
+import { useMemo } from "preact/hooks";
+import type { Diff as DiffAnswer, DiffRow, Total, TraceCard } from "../../api/types.gen";
+import { counted, formatBytes, formatChange, formatCount } from "../../base/bytes";
+import { shortener } from "../../base/paths";
+import { whenSentence } from "../../base/sentences";
+import { deviceField, go, grouping, numberField } from "../../model/place";
+import { traces } from "../../model/recording";
+import { useAnswer } from "../../model/use_answer";
+import { Answered, Empty } from "../../render/notices";
+import { type Column, Table } from "../../render/table";
+import "../../render/tools.css";
+import type { View } from "../view";
+import { type ChangeBar, changeBars } from "./bars";
+import "./diff.css";
+
+const GROUPINGS = ["line", "module", "category", "op", "phase", "tensor", "stack"] as const;
+
+const aField = numberField("a");
+const bField = numberField("b");
+
+function sides(): { a: TraceCard; b: TraceCard } | null {
+  const all = traces.value?.traces ?? [];
+  const a = all.find((one) => one.id === (aField.value ?? 0)) ?? all[0];
+  const b = all.find((one) => one.id === (bField.value ?? 1)) ?? all[1];
+  return a && b && all.length > 1 ? { a, b } : null;
+}
+
+function by(): string {
+  const wanted = grouping.value;
+  return (GROUPINGS as readonly string[]).includes(wanted) ? wanted : "line";
+}
+
+function Diff() {
+  const both = sides();
+  const diff = useAnswer(() => {
+    const now = sides();
+    if (!now) return null;
+    const { a, b } = now;
+    const has = a.summary.devices.some((one) => one.device === deviceField.value);
+    const device = has ? deviceField.value : a.default_device;
+    if (device === null) return null;
+    return {
+      path: "diff",
+      query: { a: a.id, b: b.id, device, by: by() },
+      revision: a.revision + b.revision,
+    };
+  });
+  if (!both)
+    return (
+      <Empty>
+        <p>There is one recording only, and nothing to compare it with.</p>
+        <p>
+          <code>floodmark view before.flood after.flood</code> shows what grew between the two.
+        </p>
+      </Empty>
+    );
+  return (
+    <div class="diff">
+      <Sides both={both} />
+      <Answered asked={diff.value}>{(answer) => <Shown answer={answer} both={both} />}</Answered>
+    </div>
+  );
+}
+
+function Sides({ both }: { both: { a: TraceCard; b: TraceCard } }) {
+  const { a, b } = both;
+  return (
+    <div class="view-tools">
+      <Side side="a" chosen={a}>
+        From
+      </Side>
+      <Side side="b" chosen={b}>
+        to
+      </Side>
+      <button type="button" onClick={() => go({ a: b.id, b: a.id })}>
+        ⇄ Swap
+      </button>
+    </div>
+  );
+}
+
+function Side({
+  side,
+  chosen,
+  children,
+}: {
+  side: "a" | "b";
+  chosen: TraceCard;
+  children: ComponentChildren;
+}) {
+  return (
+    <label class="chooser">
+      {children}
+      <select
+        value={String(chosen.id)}
+        onChange={(event) => go({ [side]: event.currentTarget.value })}
+      >
+        {(traces.value?.traces ?? []).map((one) => (
+          <option key={one.id} value={String(one.id)}>
+            {one.rank === null ? one.name : `rank ${one.rank} · ${one.name}`}
+          </option>
+        ))}
+      </select>
+    </label>
+  );
+}
+
+function Shown({ answer, both }: { answer: DiffAnswer; both: { a: TraceCard; b: TraceCard } }) {
+  const columns = useMemo(() => rowColumns(answer), [answer]);
+  const isSame = both.a.id === both.b.id;
+  return (
+    <>
+      <p>
+        {sentence(answer)}
+        {isSame && " Both sides are the same recording."}
+      </p>
+      <section class="totals" aria-label="Totals">
+        <TotalBars title="Most allocated" total={answer.peaks.allocated} />
+        {answer.reserved && <TotalBars title="Reserved at that moment" total={answer.reserved} />}
+        {answer.peaks.reserved && <TotalBars title="Most reserved" total={answer.peaks.reserved} />}
+      </section>
+      <p class="quiet">
+        {both.a.name} {whenSentence(answer.at.a)}; {both.b.name} {whenSentence(answer.at.b)}
+      </p>
+      <section class="panel diff-rows">
+        {answer.rows.length === 0 ? (
+          <Empty>
+            <p>No {answer.by} holds more or less than before.</p>
+          </Empty>
+        ) : (
+          <Table name={`changes by ${answer.by}`} columns={columns} rows={answer.rows} />
+        )}
+      </section>
+    </>
+  );
+}
+
+function sentence(answer: DiffAnswer): string {
+  const { change, percent } = answer.peaks.allocated;
+  const share = percent === null ? "" : ` (${percent > 0 ? "+" : ""}${percent.toFixed(1)} %)`;
+  const word = change > 0 ? "rose by" : change < 0 ? "fell by" : "stayed the same";
+  const peak =
+    change === 0
+      ? `The peak of ${answer.device} ${word}`
+      : `The peak of ${answer.device} ${word} ${formatBytes(Math.abs(change))}${share}`;
+  const left = answer.total_rows - answer.rows.length;
+  const more = left > 0 ? `, ${counted(left, "smaller one")} not listed` : "";
+  const rows = counted(answer.total_rows, "row");
+  return `${peak}; by ${answer.by}, ${rows} changed${more}, ${formatCount(answer.unchanged_rows)} did not.`;
+}
+
+function TotalBars({ title, total }: { title: string; total: Total }) {
+  const widest = Math.max(1, total.a, total.b);
+  const side = (name: string, bytes: number) => (
+    <div class="total-row">
+      <span class="quiet">{name}</span>
+      <span class="total-bar" aria-hidden="true">
+        <i class={name} style={{ width: `${(100 * bytes) / widest}%` }} />
+      </span>
+      <span class="number">{formatBytes(bytes)}</span>
+    </div>
+  );
+  return (
+    <div class="panel total">
+      <h3>
+        {title}
+        <b class={sign(total.change)}>{formatChange(total.change)}</b>
+      </h3>
+      {side("from", total.a)}
+      {side("to", total.b)}
+    </div>
+  );
+}
+
+function sign(change: number): string {
+  return change > 0 ? "grew" : change < 0 ? "shrank" : "quiet";
+}
+
+type BarredRow = DiffRow & { readonly bar?: ChangeBar };
+
+function rowColumns(answer: DiffAnswer): Column<BarredRow>[] {
+  const short = shortener(answer.rows.map((row) => row.where));
+  const { zero, bars } = changeBars(answer.rows.map((row) => row.change));
+  const barOf = new Map(answer.rows.map((row, place) => [row, bars[place]]));
+  const bytes = (name: "a" | "b", title: string): Column<DiffRow> => ({
+    name,
+    title,
+    isNumber: true,
+    width: "98px",
+    value: (row) => row[name],
+    cell: (row) => (row[name] === 0 ? <span class="quiet">–</span> : formatBytes(row[name])),
+  });
+  return [
+    {
+      name: "change",
+      title: "Change",
+      isNumber: true,
+      width: "108px",
+      value: (row) => row.change,
+      cell: (row) => <span class={sign(row.change)}>{formatChange(row.change)}</span>,
+    },
+    {
+      name: "bar",
+      title: "Less | more",
+      width: "18%",
+      value: (row) => Math.abs(row.change),
+      searched: () => "",
+      cell: (row) => <Bar bar={barOf.get(row)} zero={zero} change={row.change} />,
+    },
+    bytes("a", "From"),
+    bytes("b", "To"),
+    {
+      name: "count",
+      title: "Blocks",
+      isNumber: true,
+      width: "92px",
+      value: (row) => row.count_b - row.count_a,
+      cell: (row) => `${formatCount(row.count_a)} → ${formatCount(row.count_b)}`,
+    },
+    {
+      name: "where",
+      title: answer.by,
+      value: (row) => row.where,
+      cell: (row) => short(row.where),
+      hint: (row) => row.where,
+    },
+  ];
+}
+
+function Bar({ bar, zero, change }: { bar: ChangeBar | undefined; zero: number; change: number }) {
+  const percent = (share: number) => `${100 * share}%`;
+  return (
+    <span class="change-bar" aria-hidden="true">
+      <i class="zero" style={{ left: percent(zero) }} />
+      {bar && (
+        <i class={sign(change)} style={{ left: percent(bar.left), width: percent(bar.width) }} />
+      )}
+    </span>
+  );
+}
+
+export const diff: View = {
+  name: "diff",
+  title: "Diff",
+  key: "7",
+  says: "what grew between two recordings",
+  component: Diff,
+  groupings: GROUPINGS,
+};

@@ -1,0 +1,172 @@
+// The columns of a report, for each grouping.
+
+import type { Report, Row } from "../../api/types.gen";
+import { formatBytes, formatCount, formatShare } from "../../base/bytes";
+import { shortener } from "../../base/paths";
+import { formatSeconds } from "../../base/seconds";
+import type { Column } from "../../render/table";
+
+/** What rows have beyond their numbers; each grouping has some of it. */
+interface Details {
+  readonly own?: number;
+  readonly depth?: number;
+  readonly class?: string | null;
+  readonly name?: string | null;
+  readonly shape?: string | null;
+  readonly dtype?: string | null;
+  readonly category?: string;
+  readonly module?: string | null;
+  readonly made_seconds?: number | null;
+  readonly frames?: readonly {
+    readonly file: string;
+    readonly line: number;
+    readonly function: string;
+  }[];
+  readonly largest?: readonly { readonly bytes: number; readonly where: string }[];
+}
+
+export function details(row: Row): Details {
+  return row as unknown as Details;
+}
+
+export const GROUPINGS = [
+  ["line", "Line"],
+  ["module", "Module"],
+  ["tensor", "Tensor"],
+  ["op", "Operator"],
+  ["category", "Category"],
+  ["phase", "Phase"],
+  ["stack", "Stack"],
+] as const;
+export type PeakBy = (typeof GROUPINGS)[number][0];
+
+export function columnsOf(report: Report): Column<Row>[] {
+  const most = Math.max(1, ...report.rows.map((row) => row.bytes));
+  const bytes: Column<Row> = {
+    name: "bytes",
+    title: "Bytes",
+    isNumber: true,
+    width: "98px",
+    value: (row) => row.bytes,
+    cell: (row) => formatBytes(row.bytes),
+    bar: (row) => row.bytes / most,
+  };
+  const share: Column<Row> = {
+    name: "share",
+    title: "%",
+    isNumber: true,
+    width: "66px",
+    value: (row) => Number(((100 * row.bytes) / Math.max(1, report.allocated)).toFixed(2)),
+    cell: (row) => formatShare(row.bytes, report.allocated),
+  };
+  const numbers = [bytes, share, ...own(report.by)];
+  return [...numbers, ...names(report.by, shortener(report.rows.map((row) => row.where)))];
+}
+
+function own(by: string): Column<Row>[] {
+  if (by === "tensor") return [];
+  const count: Column<Row> = {
+    name: "count",
+    title: "Count",
+    isNumber: true,
+    width: "66px",
+    value: (row) => row.count,
+    cell: (row) => formatCount(row.count),
+  };
+  const median: Column<Row> = {
+    name: "median",
+    title: "Median",
+    isNumber: true,
+    width: "90px",
+    value: (row) => row.median,
+    cell: (row) => formatBytes(row.median),
+  };
+  const alone: Column<Row> = {
+    name: "own",
+    title: "Its own",
+    isNumber: true,
+    width: "90px",
+    value: (row) => details(row).own ?? 0,
+    cell: (row) => formatBytes(details(row).own ?? 0),
+  };
+  return by === "module" ? [alone, count] : [count, median];
+}
+
+type Shorten = (place: string) => string;
+
+function names(by: string, shorten: Shorten): Column<Row>[] {
+  if (by === "tensor") return tensorNames(shorten);
+  const where: Column<Row> = {
+    name: "where",
+    title: GROUPINGS.find(([name]) => name === by)?.[1] ?? "Where",
+    value: (row) => row.where,
+    cell: (row) => <Where row={row} by={by} shorten={shorten} />,
+    hint: hintOf,
+    searched: (row) => `${row.where} ${details(row).module ?? ""} ${details(row).class ?? ""}`,
+  };
+  return [where];
+}
+
+function Where({ row, by, shorten }: { row: Row; by: string; shorten: Shorten }) {
+  const more = details(row);
+  if (by === "module") {
+    return (
+      <span style={{ paddingLeft: `${(more.depth ?? 0) * 14}px` }}>
+        {(more.depth ?? 0) > 0 ? row.where.split(".").pop() : row.where}{" "}
+        <span class="quiet">{more.class}</span>
+      </span>
+    );
+  }
+  return (
+    <>
+      {shorten(row.where)}{" "}
+      {by === "line" && more.module && <span class="quiet">{more.module}</span>}
+    </>
+  );
+}
+
+/** The whole of what a cell may have cut off. */
+function hintOf(row: Row): string {
+  const more = details(row);
+  if (more.frames)
+    return more.frames.map((frame) => `${frame.function}  ${frame.file}:${frame.line}`).join("\n");
+  if (more.largest)
+    return more.largest.map((one) => `${formatBytes(one.bytes)}  ${one.where}`).join("\n");
+  return row.where;
+}
+
+function tensorNames(shorten: Shorten): Column<Row>[] {
+  const text = (
+    name: string,
+    title: string,
+    value: (row: Row) => string,
+    width?: string,
+  ): Column<Row> => ({
+    name,
+    title,
+    value,
+    hint: value,
+    ...(width ? { width } : {}),
+  });
+  return [
+    text("name", "Tensor", (row) => details(row).name ?? shorten(row.where)),
+    text(
+      "shape",
+      "Shape",
+      (row) => [details(row).shape, details(row).dtype].filter(Boolean).join(" "),
+      "130px",
+    ),
+    text("category", "Category", (row) => details(row).category ?? "", "104px"),
+    {
+      name: "made",
+      title: "Made",
+      isNumber: true,
+      width: "86px",
+      value: (row) => details(row).made_seconds ?? null,
+      cell: (row) => {
+        const made = details(row).made_seconds;
+        return made === null || made === undefined ? "before" : formatSeconds(made);
+      },
+    },
+  ];
+}

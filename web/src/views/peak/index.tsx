@@ -1,0 +1,171 @@
+// What filled the device at a moment: the report as a table beside an icicle. A strip above chooses the moment.
+
+import { signal } from "@preact/signals";
+import { useState } from "preact/hooks";
+import type { Report, Row } from "../../api/types.gen";
+import { formatBytes } from "../../base/bytes";
+import { momentSentence } from "../../base/sentences";
+import { cursor, field, go } from "../../model/place";
+import { subject } from "../../model/recording";
+import { useAnswer } from "../../model/use_answer";
+import { Choices } from "../../render/choices";
+import { MomentButtons, MomentStrip, Nearest } from "../../render/moments";
+import { Answered } from "../../render/notices";
+import { Table } from "../../render/table";
+import { useKeys } from "../../render/use_keys";
+import type { View } from "../view";
+import { columnsOf, details, GROUPINGS, type PeakBy } from "./columns";
+import { Flame } from "./flame";
+import "./peak.css";
+
+/** Rows beyond these are summed up below the table. */
+const MOST_ROWS = 5000;
+/** A drag asks for no more moments than it rests at for so long. */
+const DRAG_MILLIS = 70;
+
+const by = field("rows", "line");
+const flameBy = field("tree", "stack");
+/** What is looked for in the icicle. */
+const words = signal("");
+
+function Peak() {
+  const report = useAnswer(() => {
+    const about = subject.value;
+    if (!about) return null;
+    const { trace, device, revision } = about;
+    return {
+      path: "report",
+      query: { trace, device, by: by.value, at: cursor.value, top: MOST_ROWS },
+      revision,
+    };
+  }, DRAG_MILLIS);
+  useKeys("Peak", [
+    { keys: ["p"], says: "The peak", run: () => go({ at: null }) },
+    { keys: ["e"], says: "The end", run: () => go({ at: "end" }) },
+    { keys: ["Escape"], says: "Search for nothing", run: () => search("") },
+  ]);
+  return (
+    <div class="peak">
+      <Head report={report.value.value} />
+      <div class="panel peak-strip">
+        <MomentStrip seconds={report.value.value?.at.seconds ?? null} />
+      </div>
+      <div class="panel peak-table">
+        <Answered asked={report.value}>{(value) => <Rows report={value} />}</Answered>
+      </div>
+      <div class="panel peak-flame">
+        <Tree />
+      </div>
+    </div>
+  );
+}
+
+function search(text: string): void {
+  words.value = text;
+}
+
+function Head({ report }: { report: Report | null }) {
+  return (
+    <div class="peak-head">
+      <p class="sentence" aria-live="polite">
+        {report && momentSentence({ ...report.at, ...totals(report) })}
+        <Nearest seconds={report?.at.seconds ?? null} />
+      </p>
+      <MomentButtons />
+    </div>
+  );
+}
+
+function totals(report: Report) {
+  const { device, allocated, reserved } = report;
+  return { device, allocated, reserved };
+}
+
+function Rows({ report }: { report: Report }) {
+  const [picked, setPicked] = useState<Row | null>(null);
+  const left = report.total_rows - report.rows.length;
+  return (
+    <div class="peak-rows">
+      <Table
+        key={report.by}
+        name={`report by ${report.by}`}
+        columns={columnsOf(report)}
+        rows={report.rows}
+        isPicked={(row) => row === picked}
+        onPick={(row) => {
+          setPicked(row);
+          search(searchFor(row, report.by));
+        }}
+      >
+        <Choices
+          label="Rows"
+          all={GROUPINGS}
+          chosen={report.by as PeakBy}
+          onChoose={(choice) => go({ rows: choice === "line" ? null : choice }, { replaces: true })}
+        />
+      </Table>
+      {left > 0 && (
+        <p class="quiet below">
+          and {left} smaller rows,{" "}
+          {formatBytes(report.allocated - (report.rows.at(-1)?.cumulative ?? 0))}
+        </p>
+      )}
+    </div>
+  );
+}
+
+/** What in the icicle a row is about. */
+function searchFor(row: Row, by: string): string {
+  const more = details(row);
+  const frame = more.frames?.[0];
+  if (frame) return `${frame.file}:${frame.line}`;
+  const { file, line } = row as unknown as { file?: string | null; line?: number | null };
+  if (file && line) return `${file}:${line}`;
+  const last = row.where.split(".").pop() ?? "";
+  return by === "module" && !/^\d*$/.test(last) ? last : "";
+}
+
+function Tree() {
+  const icicle = useAnswer(() => {
+    const about = subject.value;
+    if (!about) return null;
+    const { trace, device, revision } = about;
+    const which = flameBy.value === "module" ? "module" : "stack";
+    return { path: "icicle", query: { trace, device, at: cursor.value, by: which }, revision };
+  }, DRAG_MILLIS);
+  return (
+    <div class="table-box">
+      <div class="table-tools">
+        <Choices
+          label="Icicle"
+          all={[
+            ["stack", "By stack"],
+            ["module", "By module"],
+          ]}
+          chosen={flameBy.value}
+          onChoose={(choice) =>
+            go({ tree: choice === "stack" ? null : choice }, { replaces: true })
+          }
+        />
+        <input
+          type="search"
+          placeholder="Find in the icicle"
+          aria-label="Find in the icicle"
+          value={words.value}
+          onInput={(event) => search(event.currentTarget.value)}
+        />
+      </div>
+      <Answered asked={icicle.value}>
+        {(value) => <Flame icicle={value} by={flameBy.value} words={words.value} />}
+      </Answered>
+    </div>
+  );
+}
+
+export const peak: View = {
+  name: "peak",
+  title: "Peak",
+  key: "2",
+  says: "what filled the device at a moment",
+  component: Peak,
+};

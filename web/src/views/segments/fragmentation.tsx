@@ -1,0 +1,151 @@
+// Memory that is reserved and of no use: three numbers, what cures each, and how large the free pieces are.
+
+import type { ComponentChildren } from "preact";
+import type { Segments } from "../../api/types.gen";
+import { counted, formatBytes, formatShare, formatTick } from "../../base/bytes";
+import { groupColour, type Inks } from "../../base/colours";
+import { inks } from "../../model/theme";
+import type { Pen, Size } from "../../render/pen";
+import { Picture } from "../../render/picture";
+import { type Bin, histogram, usableFrom } from "./histogram";
+import { byCategory } from "./words";
+
+export function Fragmentation({ answer }: { answer: Segments }) {
+  const at = answer.fragmentation;
+  const colours = inks.value;
+  return (
+    <section class="fragmentation" aria-label="Fragmentation">
+      <dl class="figures">
+        {byCategory(answer).map(({ place, name, bytes }) => (
+          <Figure key={name} name={name} colour={groupColour(colours, name, place)}>
+            {formatBytes(bytes)}
+          </Figure>
+        ))}
+        <Figure name="free" isFree>
+          {formatBytes(at.free)} <span class="quiet">{formatShare(at.free, at.reserved)}</span>
+        </Figure>
+      </dl>
+      <Cure title="Rounding" bytes={at.rounding} reserved={at.reserved}>
+        Inside blocks, beyond what was asked for. Fewer and larger tensors have less of it.
+      </Cure>
+      <Cure title="Split" bytes={at.split} reserved={at.reserved}>
+        Free pieces of segments in use. <code>expandable_segments:True</code> can give them back.
+      </Cure>
+      <Cure title="Unusable" bytes={at.unusable} reserved={at.reserved}>
+        Free pieces smaller than the largest request. Make large tensors first.
+      </Cure>
+      <h3>
+        {counted(at.pieces, "free piece")} by size, the largest {formatBytes(at.largest_free)}
+      </h3>
+      <FreePieces answer={answer} />
+    </section>
+  );
+}
+
+function Figure({
+  name,
+  colour,
+  isFree,
+  children,
+}: {
+  name: string;
+  colour?: string;
+  isFree?: boolean;
+  children: ComponentChildren;
+}) {
+  return (
+    <>
+      <dt>
+        <i
+          class={`swatch ${isFree ? "free" : ""}`}
+          {...(colour === undefined ? {} : { style: { background: colour } })}
+        />
+        {name}
+      </dt>
+      <dd>{children}</dd>
+    </>
+  );
+}
+
+function Cure({
+  title,
+  bytes,
+  reserved,
+  children,
+}: {
+  title: string;
+  bytes: number;
+  reserved: number;
+  children: ComponentChildren;
+}) {
+  return (
+    <div class="cure">
+      <h3>
+        {title}
+        <b>
+          {formatBytes(bytes)} <span class="quiet">{formatShare(bytes, reserved)}</span>
+        </b>
+      </h3>
+      <p class="quiet">{children}</p>
+    </div>
+  );
+}
+
+function FreePieces({ answer }: { answer: Segments }) {
+  const sizes = answer.segments.flatMap((segment) =>
+    segment.blocks.filter((block) => block.state === "cached").map((block) => block.bytes),
+  );
+  const bins = histogram(sizes);
+  if (bins.length === 0) return <p class="quiet">Nothing is free.</p>;
+  const label = bins
+    .filter((bin) => bin.count > 0)
+    .map((bin) => `${counted(bin.count, "piece")} from ${formatTick(bin.from)}`)
+    .join(", ");
+  const enough = usableFrom(sizes, answer.fragmentation.unusable);
+  return (
+    <div class="free-pieces">
+      <Picture
+        name="free-pieces"
+        label={`Bytes in free pieces by size: ${label}`}
+        draw={(pen, size, colours) => drawBins(pen, size, colours, bins, enough)}
+      />
+    </div>
+  );
+}
+
+/** Bars of bytes, with the number of pieces above; those with pieces that are too small for the largest request stand out. */
+export function drawBins(
+  pen: Pen,
+  size: Size,
+  colours: Inks,
+  bins: readonly Bin[],
+  enough: number,
+): void {
+  const most = Math.max(1, ...bins.map((bin) => bin.bytes));
+  const [top, bottom] = [18, 18];
+  const room = size.height - top - bottom;
+  const pitch = size.width / bins.length;
+  const every = Math.max(1, Math.ceil(52 / pitch));
+  pen.line([0, size.height - bottom + 0.5, size.width, size.height - bottom + 0.5], {
+    stroke: colours.edge,
+  });
+  bins.forEach((bin, at) => {
+    const height = bin.count > 0 ? Math.max(2, (bin.bytes / most) * room) : 0;
+    const x = at * pitch;
+    const y = size.height - bottom - height;
+    pen.rect(x + 1, y, pitch - 2, height, bin.from < enough ? colours.grew : colours.reserved);
+    const middle = x + pitch / 2;
+    if (bin.count > 0 && pitch > 11)
+      pen.text(middle, y - 4, String(bin.count), {
+        fill: colours.quiet,
+        align: "middle",
+        size: 10,
+      });
+    if (at % every === 0)
+      pen.text(at === 0 ? 0 : middle, size.height - 5, formatTick(bin.from), {
+        fill: colours.quiet,
+        align: at === 0 ? "start" : "middle",
+        size: 10,
+      });
+  });
+}

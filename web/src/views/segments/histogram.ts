@@ -1,0 +1,38 @@
+// How large the free pieces are: how many, and how many bytes, in each doubling of size.
+
+export interface Bin {
+  /** The smallest size of the bin; the next power of two is the first that is not in it. */
+  readonly from: number;
+  readonly count: number;
+  readonly bytes: number;
+}
+
+/** Bins without gaps from the smallest to the largest piece; none without pieces. */
+export function histogram(sizes: readonly number[]): Bin[] {
+  const exponents = sizes.filter((size) => size > 0).map((size) => Math.floor(Math.log2(size)));
+  if (exponents.length === 0) return [];
+  const least = exponents.reduce((one, other) => Math.min(one, other));
+  const most = exponents.reduce((one, other) => Math.max(one, other));
+  const bins = Array.from({ length: most - least + 1 }, (_, index) => ({
+    from: 2 ** (least + index),
+    count: 0,
+    bytes: 0,
+  }));
+  for (const size of sizes) {
+    const bin = size > 0 ? bins[Math.floor(Math.log2(size)) - least] : undefined;
+    if (!bin) continue;
+    bin.count += 1;
+    bin.bytes += size;
+  }
+  return bins;
+}
+
+/** The size from which on pieces are of use, where the smaller ones come to so many bytes. */
+export function usableFrom(sizes: readonly number[], unusable: number): number {
+  let sum = 0;
+  for (const size of [...sizes].sort((one, other) => one - other)) {
+    if (sum >= unusable) return size;
+    sum += size;
+  }
+  return Number.POSITIVE_INFINITY;
+}

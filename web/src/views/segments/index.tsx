@@ -1,0 +1,177 @@
+// How blocks lie in the memory that torch took from the driver, at the cursor's moment.
+
+import type { Segments as SegmentsAnswer } from "../../api/types.gen";
+import { momentSentence } from "../../base/sentences";
+import { cursor, field, go } from "../../model/place";
+import { card, device, subject } from "../../model/recording";
+import { useAnswer } from "../../model/use_answer";
+import { Choices } from "../../render/choices";
+import { ChosenCard } from "../../render/chosen_card";
+import { MomentButtons, MomentStrip, Nearest } from "../../render/moments";
+import { Answered, Empty } from "../../render/notices";
+import "../../render/tools.css";
+import type { View } from "../view";
+import { Fragmentation } from "./fragmentation";
+import { SegmentMap } from "./map";
+import type { Order } from "./rows";
+import "./segments.css";
+import { SegmentTable } from "./table";
+
+const orderField = field("order", "address");
+const rowField = field("row", "auto");
+const shownField = field("segments", "map");
+
+const MIB = 2 ** 20;
+const ROWS: readonly (readonly [string, string])[] = [
+  ["auto", "automatic"],
+  [String(2 * MIB), "2 MiB"],
+  [String(8 * MIB), "8 MiB"],
+  [String(32 * MIB), "32 MiB"],
+  [String(128 * MIB), "128 MiB"],
+  [String(512 * MIB), "512 MiB"],
+  [String(2048 * MIB), "2 GiB"],
+  [String(8192 * MIB), "8 GiB"],
+];
+
+function Segments() {
+  const answer = useAnswer(() => {
+    const about = subject.value;
+    if (!about || device.value?.reserved_peak === null) return null;
+    const { trace, device: name, revision } = about;
+    return { path: "segments", query: { trace, device: name, at: cursor.value }, revision };
+  }, 60);
+  if (device.value?.reserved_peak === null) return <NoSegments />;
+  return <Answered asked={answer.value}>{(value) => <Shown answer={value} />}</Answered>;
+}
+
+function NoSegments() {
+  const other = card.value?.summary.devices.find((one) => one.reserved_peak !== null);
+  return (
+    <Empty>
+      <p>
+        The recording has no segments of {device.value?.device}: only PyTorch's caching allocator
+        has them.
+      </p>
+      {other ? (
+        <p>
+          <button type="button" onClick={() => go({ device: other.device })}>
+            Show {other.device}
+          </button>
+        </p>
+      ) : (
+        <p>A recording of a program on a GPU has them.</p>
+      )}
+    </Empty>
+  );
+}
+
+function Shown({ answer }: { answer: SegmentsAnswer }) {
+  const on = device.value?.device ?? "";
+  const order: Order = orderField.value === "size" ? "size" : "address";
+  const row = ROWS.some(([value]) => value === rowField.value) ? rowField.value : "auto";
+  const isTable = shownField.value === "table";
+  return (
+    <div class="segments">
+      <div class="view-tools">
+        <p>
+          {momentSentence({
+            device: on,
+            ...answer.at,
+            ...answer.totals,
+            seconds: answer.at.seconds,
+          })}
+          <Nearest seconds={answer.at.seconds} />
+        </p>
+        <MomentButtons />
+        {!isTable && (
+          <>
+            <Choices
+              label="Order of segments"
+              all={[
+                ["address", "By address"],
+                ["size", "By size"],
+              ]}
+              chosen={order}
+              onChoose={(choice) => go({ order: choice === "address" ? null : choice })}
+            />
+            <label class="chooser">
+              row
+              <select
+                value={row}
+                onChange={(event) =>
+                  go({
+                    row: event.currentTarget.value === "auto" ? null : event.currentTarget.value,
+                  })
+                }
+              >
+                {ROWS.map(([value, title]) => (
+                  <option key={value} value={value}>
+                    {title}
+                  </option>
+                ))}
+              </select>
+            </label>
+          </>
+        )}
+        <Choices
+          label="Shown as"
+          all={[
+            ["map", "Map"],
+            ["table", "Table"],
+          ]}
+          chosen={isTable ? "table" : "map"}
+          onChoose={(choice) => go({ segments: choice === "map" ? null : choice })}
+        />
+      </div>
+      <div class="panel segments-strip">
+        <MomentStrip seconds={answer.at.seconds} />
+      </div>
+      <Body answer={answer} isTable={isTable} order={order} row={row} />
+    </div>
+  );
+}
+
+interface BodyProps {
+  readonly answer: SegmentsAnswer;
+  readonly isTable: boolean;
+  readonly order: Order;
+  readonly row: string;
+}
+
+function Body({ answer, isTable, order, row }: BodyProps) {
+  if (answer.segments.length === 0)
+    return (
+      <Empty>
+        <p>Nothing is reserved at this moment.</p>
+        <p>
+          <button type="button" onClick={() => go({ at: null })}>
+            Go to the peak
+          </button>
+        </p>
+      </Empty>
+    );
+  return (
+    <div class="segments-body">
+      <div class="panel">
+        {isTable ? (
+          <SegmentTable answer={answer} />
+        ) : (
+          <SegmentMap answer={answer} order={order} wanted={row === "auto" ? null : Number(row)} />
+        )}
+      </div>
+      <aside class="panel segments-side">
+        <ChosenCard>
+          <Fragmentation answer={answer} />
+        </ChosenCard>
+      </aside>
+    </div>
+  );
+}
+
+export const segments: View = {
+  name: "segments",
+  title: "Segments",
+  key: "3",
+  says: "how blocks lie in memory, and what is free between them",
+  component: Segments,
+};

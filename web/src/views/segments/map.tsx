@@ -1,0 +1,135 @@
+// The map of blocks, under the pointer and the keys.
+
+import { useMemo, useRef, useState } from "preact/hooks";
+import type { Segments } from "../../api/types.gen";
+import { formatBytes } from "../../base/bytes";
+import { inks } from "../../model/theme";
+import { choose, chosenId } from "../../render/chosen_card";
+import type { Size } from "../../render/pen";
+import { ScrolledPicture } from "../../render/scrolled";
+import { hideTip, showTip, TipRows } from "../../render/tooltip";
+import { useKeys } from "../../render/use_keys";
+import { blockColour, bytesAt, drawSegments, type Place } from "./draw";
+import { blockAt, type Order, segmentAt, segmentRows } from "./rows";
+import { blockAddress, groupName, segmentsSentence, stateName } from "./words";
+
+interface MapProps {
+  readonly answer: Segments;
+  readonly order: Order;
+  readonly wanted: number | null;
+}
+
+export function SegmentMap({ answer, order, wanted }: MapProps) {
+  const [top, setTop] = useState(0);
+  const [pointed, setPointed] = useState<Place | null>(null);
+  const size = useRef<Size>({ width: 1, height: 1 });
+  const layout = useMemo(() => {
+    const extents = answer.segments.map((segment) => ({
+      address: segment.address,
+      bytes: segment.bytes,
+      group: groupName(segment),
+    }));
+    return segmentRows(extents, order, wanted);
+  }, [answer, order, wanted]);
+  const find = (event: MouseEvent): Place | null => {
+    const { width } = size.current;
+    const found = segmentAt(layout, event.offsetY + top, (row) =>
+      bytesAt(layout, row, width, event.offsetX),
+    );
+    const blocks = found && answer.segments[found.segment]?.blocks;
+    const block = blocks && blockAt(blocks, found.offset);
+    return block ? { segment: found.segment, block } : null;
+  };
+  useBlockKeys(answer, pointed, setPointed);
+  return (
+    <>
+      <ScrolledPicture
+        name="segments"
+        label={segmentsSentence(answer)}
+        height={layout.height + 16}
+        top={top}
+        onTop={setTop}
+        draw={(pen, now, colours) => {
+          size.current = now;
+          drawSegments(pen, now, colours, {
+            answer,
+            layout,
+            top,
+            pointed,
+            chosen: chosenId.value,
+          });
+        }}
+        on={{
+          onPointerMove: (event) => {
+            const place = find(event);
+            setPointed((old) => (old?.block === place?.block ? old : place));
+            if (place)
+              showTip(event.clientX, event.clientY, <BlockTip answer={answer} place={place} />);
+            else hideTip();
+          },
+          onPointerLeave: () => {
+            setPointed(null);
+            hideTip();
+          },
+          onClick: (event) => choose(find(event)?.block.allocation ?? null),
+        }}
+      />
+      <p class="unseen" aria-live="polite">
+        {pointed && `${formatBytes(pointed.block.bytes)}, ${stateName(pointed.block)}`}
+      </p>
+    </>
+  );
+}
+
+/** From block to block in the order of the answer, over those that are free. */
+function useBlockKeys(
+  answer: Segments,
+  pointed: Place | null,
+  point: (place: Place | null) => void,
+): void {
+  const live = useMemo(
+    () =>
+      answer.segments.flatMap((segment, place) =>
+        segment.blocks
+          .filter((block) => block.allocation !== null)
+          .map((block): Place => ({ segment: place, block })),
+      ),
+    [answer],
+  );
+  const move = (by: number) => {
+    const here = live.findIndex(
+      (one) => one.segment === pointed?.segment && one.block.offset === pointed.block.offset,
+    );
+    point(live[(here + by + live.length) % live.length] ?? null);
+  };
+  useKeys("Segments", [
+    { keys: ["n"], says: "Next block in use", run: () => move(1) },
+    { keys: ["p"], says: "Block in use before", run: () => move(-1) },
+    {
+      keys: ["Enter"],
+      says: "Open the card of the block",
+      run: () => choose(pointed?.block.allocation ?? null),
+    },
+  ]);
+}
+
+function BlockTip({ answer, place }: { answer: Segments; place: Place }) {
+  const { block } = place;
+  const segment = answer.segments[place.segment];
+  if (!segment) return null;
+  const category = block.category === null ? null : answer.categories[block.category];
+  const rows: [string, string, string?][] = [
+    ["Address", blockAddress(segment, block)],
+    ["Segment", `${formatBytes(segment.bytes)}, ${groupName(segment)}`],
+  ];
+  if (category) rows.unshift(["Category", category, blockColour(inks.value, answer, block)]);
+  return (
+    <>
+      <p class="title">
+        {formatBytes(block.bytes)}, {stateName(block)}
+      </p>
+      <TipRows rows={rows} />
+      {block.allocation !== null && <p class="quiet">A click opens its card</p>}
+    </>
+  );
+}

@@ -1,0 +1,58 @@
+// Segments and blocks in words.
+
+import type { SegmentBlock, Segments } from "../../api/types.gen";
+import { counted, formatBytes, formatShare } from "../../base/bytes";
+
+export type Segment = Segments["segments"][number];
+
+/** `large · pool 3 · stream 0x7f00`: what never shares memory with another. */
+export function groupName(segment: Segment): string {
+  const pool = isDefault(segment.pool) ? "" : ` · pool ${segment.pool}`;
+  const stream = isDefault(segment.stream) ? "" : ` · stream ${segment.stream}`;
+  return `${segment.kind}${pool}${stream}`;
+}
+
+function isDefault(value: string | number): boolean {
+  return value === 0 || value === "0x0";
+}
+
+export function stateName(block: SegmentBlock): string {
+  return {
+    live: "in use",
+    awaiting_streams: "let go of, awaiting streams",
+    cached: "free",
+    unmapped: "not mapped",
+  }[block.state];
+}
+
+/** The picture for those who do not see it. */
+export function segmentsSentence(answer: Segments): string {
+  const at = answer.fragmentation;
+  const free = `${formatBytes(at.free)} free (${formatShare(at.free, at.reserved)}) in ${counted(at.pieces, "piece")}, the largest ${formatBytes(at.largest_free)}`;
+  const skipped = answer.skipped > 0 ? `; ${counted(answer.skipped, "more block")} not shown` : "";
+  return `${counted(answer.segments.length, "segment")} of ${formatBytes(at.reserved)}: ${free}${skipped}`;
+}
+
+/** The address of a block: addresses are larger than numbers are exact. */
+export function blockAddress(segment: Segment, block: SegmentBlock): string {
+  try {
+    return `0x${(BigInt(segment.address) + BigInt(block.offset)).toString(16)}`;
+  } catch {
+    return segment.address;
+  }
+}
+
+/** How many bytes of each category are in use, the most first. */
+export function byCategory(answer: Segments): { place: number; name: string; bytes: number }[] {
+  const bytes = answer.categories.map(() => 0);
+  for (const segment of answer.segments) {
+    for (const block of segment.blocks) {
+      if (block.category !== null)
+        bytes[block.category] = (bytes[block.category] ?? 0) + block.bytes;
+    }
+  }
+  return answer.categories
+    .map((name, place) => ({ place, name, bytes: bytes[place] ?? 0 }))
+    .filter((category) => category.bytes > 0)
+    .sort((one, other) => other.bytes - one.bytes);
+}

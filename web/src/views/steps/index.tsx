@@ -1,0 +1,211 @@
+// Peak, end and growth of each step, how high its phases rose, and lines that hold more from step to step.
+
+import { useMemo, useState } from "preact/hooks";
+import type { Steps as StepsAnswer } from "../../api/types.gen";
+import { formatBytes } from "../../base/bytes";
+import { phaseColour } from "../../base/colours";
+import { pathTail } from "../../base/paths";
+import { field, go, secondsField } from "../../model/place";
+import { card, subject } from "../../model/recording";
+import { inks } from "../../model/theme";
+import { useAnswer } from "../../model/use_answer";
+import { Choices } from "../../render/choices";
+import { Answered, Empty } from "../../render/notices";
+import type { Size } from "../../render/pen";
+import { Picture } from "../../render/picture";
+import { hideTip, showTip, TipRows } from "../../render/tooltip";
+import { useKeys } from "../../render/use_keys";
+import "../../render/tools.css";
+import type { View } from "../view";
+import { phaseNames, stepBars, stepsPerBar } from "./bars";
+import { barAt, drawSteps, MOST_SUSPECTS, plotOf, type StepPicture, type Suspect } from "./draw";
+import "./steps.css";
+import { StepTable, SuspectTable } from "./tables";
+import {
+  barFacts,
+  barTitle,
+  finishedGrowth,
+  type Step,
+  stepsSentence,
+  suspectsSentence,
+} from "./words";
+
+const shownField = field("steps", "levels");
+const listField = field("list");
+
+function Steps() {
+  const answer = useAnswer(() => {
+    const about = subject.value;
+    if (!about) return null;
+    const { trace, device, revision } = about;
+    return { path: "steps", query: { trace, device }, revision };
+  });
+  return <Answered asked={answer.value}>{(value) => <Shown answer={value} />}</Answered>;
+}
+
+function Shown({ answer }: { answer: StepsAnswer }) {
+  if (answer.steps.length === 0)
+    return (
+      <Empty>
+        <p>This recording has no steps.</p>
+        <p>
+          A step ends when an optimizer has stepped; in a program without one,{" "}
+          <code>floodmark.step()</code> ends it.
+        </p>
+      </Empty>
+    );
+  const wanted = listField.value || (answer.leaks?.rows.length ? "suspects" : "all");
+  const list = wanted === "suspects" ? "suspects" : "all";
+  return (
+    <div class="steps">
+      <div class="view-tools">
+        <p>{stepsSentence(answer.steps, card.value?.summary.steps ?? 0)}</p>
+        <Choices
+          label="What the bars show"
+          all={[
+            ["levels", "Peak, end and growth"],
+            ["phases", "By phase"],
+          ]}
+          chosen={shownField.value === "phases" ? "phases" : "levels"}
+          onChoose={(choice) => go({ steps: choice === "levels" ? null : choice })}
+        />
+      </div>
+      <Bars answer={answer} />
+      <section class="panel step-list" aria-label="Suspects and steps">
+        <div class="view-tools">
+          <Choices
+            label="What is listed"
+            all={[
+              ["suspects", `Suspects (${answer.leaks?.total_rows ?? 0})`],
+              ["all", "All steps"],
+            ]}
+            chosen={list}
+            onChoose={(choice) => go({ list: choice })}
+          />
+          <p class="quiet">{suspectsSentence(answer)}</p>
+        </div>
+        {list === "all" ? (
+          <StepTable steps={answer.steps} onPick={openStep} />
+        ) : (
+          <SuspectTable answer={answer} />
+        )}
+      </section>
+    </div>
+  );
+}
+
+function Bars({ answer }: { answer: StepsAnswer }) {
+  const steps = useMemo(
+    () => finishedGrowth(answer.steps, card.value?.summary.steps ?? 0),
+    [answer],
+  );
+  const [size, setSize] = useState<Size>({ width: 1200, height: 300 });
+  const [chosen, setChosen] = useState<number | null>(null);
+  const bars = useMemo(
+    () => stepBars(steps, stepsPerBar(steps.length, plotOf(size).width)),
+    [steps, size.width],
+  );
+  const picture: StepPicture = {
+    bars,
+    numbers: steps.map((step) => step.number),
+    phases: phaseNames(steps),
+    byPhase: shownField.value === "phases",
+    suspects: suspects(answer),
+    chosen,
+  };
+  const open = (at: number | null) => {
+    const bar = at === null ? undefined : bars[at];
+    const [first, last] = [steps[bar?.first ?? -1], steps[bar?.last ?? -1]];
+    if (first && last) openStep({ ...first, to: last.to });
+  };
+  useStepKeys(bars.length, chosen, setChosen, open);
+  const at = (event: MouseEvent) => barAt(picture, size, event.offsetX);
+  const bar = chosen === null ? undefined : bars[chosen];
+  return (
+    <div class="panel step-picture">
+      <Picture
+        name="steps"
+        label={stepsSentence(steps, card.value?.summary.steps ?? 0)}
+        draw={(pen, now, colours) => {
+          if (now.width !== size.width || now.height !== size.height) setSize(now);
+          drawSteps(pen, now, colours, picture);
+        }}
+        on={{
+          onPointerMove: (event) => {
+            const found = at(event);
+            setChosen(found);
+            const under = found === null ? undefined : bars[found];
+            if (!under) return hideTip();
+            const phases = picture.phases.map((name, place): [string, string, string] => [
+              name,
+              formatBytes(under.phases[place] ?? 0),
+              phaseColour(inks.peek(), name),
+            ]);
+            showTip(
+              event.clientX,
+              event.clientY,
+              <>
+                <p class="title">{barTitle(under, steps)}</p>
+                <TipRows rows={[...barFacts(under, steps), ...phases]} />
+                <p class="quiet">A click shows it in the timeline</p>
+              </>,
+            );
+          },
+          onPointerLeave: () => {
+            setChosen(null);
+            hideTip();
+          },
+          onClick: (event) => open(at(event)),
+        }}
+      />
+      <p class="unseen" aria-live="polite">
+        {bar &&
+          `${barTitle(bar, steps)}: ${barFacts(bar, steps)
+            .map((fact) => fact.join(" "))
+            .join(", ")}`}
+      </p>
+    </div>
+  );
+}
+
+function useStepKeys(
+  count: number,
+  chosen: number | null,
+  choose: (at: number) => void,
+  open: (at: number | null) => void,
+): void {
+  useKeys("Steps", [
+    {
+      keys: ["n", "ArrowRight"],
+      says: "Next step",
+      run: () => choose(Math.min(count - 1, (chosen ?? -1) + 1)),
+    },
+    {
+      keys: ["p", "ArrowLeft"],
+      says: "Step before",
+      run: () => choose(Math.max(0, (chosen ?? count) - 1)),
+    },
+    { keys: ["Enter"], says: "Show the chosen step in the timeline", run: () => open(chosen) },
+  ]);
+}
+
+/** The lines that gain most, with the place of the first step in which they grow. */
+function suspects(answer: StepsAnswer): Suspect[] {
+  return (answer.leaks?.rows ?? []).slice(0, MOST_SUSPECTS).map((leak) => {
+    const place = answer.steps.findIndex((step) => step.number >= leak.since);
+    const says = `${pathTail(leak.where)} gains ${formatBytes(leak.bytes_per_step)} a step since step ${leak.since}`;
+    return { since: Math.max(0, place), says };
+  });
+}
+
+function openStep(step: Pick<Step, "from" | "to">): void {
+  go({ view: "timeline", from: secondsField(step.from), to: secondsField(step.to) });
+}
+
+export const steps: View = {
+  name: "steps",
+  title: "Steps",
+  key: "4",
+  says: "what each step took and left, and what grows from step to step",
+  component: Steps,
+};

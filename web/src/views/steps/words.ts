@@ -1,0 +1,62 @@
+// Steps in words: for the line above the picture, for cards, and for those who do not see the picture.
+
+import type { Steps } from "../../api/types.gen";
+import { counted, formatBytes, formatChange } from "../../base/bytes";
+import type { Bar } from "./bars";
+
+export type Step = Steps["steps"][number];
+
+/** What was recorded after the last step ended is shown as a step, and is none. */
+function rest(steps: readonly Step[], finished: number): number {
+  return finished > 0 && steps.length > finished ? steps.length - finished : 0;
+}
+
+/** `109 steps; step 7 rose highest, to 2.388 GiB; from the end of the first to the end of the last +46.95 MiB`. */
+export function stepsSentence(steps: readonly Step[], finished: number): string {
+  const unfinished = rest(steps, finished);
+  const whole = steps.slice(0, steps.length - unfinished);
+  const first = whole[0];
+  const last = whole.at(-1);
+  if (!first || !last) return "no steps";
+  const highest = steps.reduce((best, step) => (step.peak > best.peak ? step : best));
+  const grown =
+    whole.length > 1
+      ? `; from the end of the first to the end of the last ${formatChange(last.end - first.end)}`
+      : "";
+  const tail = unfinished > 0 ? ", and one that did not end" : "";
+  const peak = formatBytes(highest.peak);
+  return `${counted(whole.length, "step")}${tail}; step ${highest.number} rose highest, to ${peak}${grown}`;
+}
+
+/** The end of a program is not the growth of a step. */
+export function finishedGrowth(steps: readonly Step[], finished: number): Step[] {
+  const whole = steps.length - rest(steps, finished);
+  return steps.map((step, place) => (place < whole ? step : { ...step, growth: null }));
+}
+
+/** `2 lines hold more from step to step`, or that none does, or why that cannot be said. */
+export function suspectsSentence(answer: Steps): string {
+  if (!answer.leaks) return answer.leaks_missing ?? "";
+  const { total_rows, steps } = answer.leaks;
+  if (total_rows === 0)
+    return `No suspects: no line holds more from step to step, in ${counted(steps, "step")} after the first.`;
+  return `${counted(total_rows, "line holds", "lines hold")} more from step to step.`;
+}
+
+/** `Step 7`, or `Steps 40 to 44`. */
+export function barTitle(bar: Bar, steps: readonly Step[]): string {
+  const first = steps[bar.first]?.number ?? bar.first;
+  const last = steps[bar.last]?.number ?? bar.last;
+  return first === last ? `Step ${first}` : `Steps ${first} to ${last}`;
+}
+
+/** Names and values of a bar. */
+export function barFacts(bar: Bar, steps: readonly Step[]): [string, string][] {
+  const isMany = bar.first !== bar.last;
+  const highest = steps[bar.highest]?.number ?? bar.highest;
+  return [
+    ["Highest", `${formatBytes(bar.peak)}${isMany ? ` (step ${highest})` : ""}`],
+    [isMany ? "Left at an end, at most" : "Left at its end", formatBytes(bar.end)],
+    ["Growth", formatChange(bar.growth)],
+  ];
+}

@@ -1,0 +1,222 @@
+// The chart of lifetimes, under the pointer and the keys.
+
+import { useMemo, useRef, useState } from "preact/hooks";
+import type { Bands, Lifetimes } from "../../api/types.gen";
+import { formatBytes } from "../../base/bytes";
+import { groupColour } from "../../base/colours";
+import { go, secondsField } from "../../model/place";
+import { inks } from "../../model/theme";
+import { toValue } from "../../render/axes";
+import { choose, chosenId } from "../../render/chosen_card";
+import { Empty } from "../../render/notices";
+import type { Size } from "../../render/pen";
+import { ScrolledPicture } from "../../render/scrolled";
+import { hideTip, showTip, TipRows } from "../../render/tooltip";
+import { useKeys } from "../../render/use_keys";
+import { drawTensors, plotOf, scaleOf, type Tensor, type TensorPicture } from "./draw";
+import {
+  barAt,
+  filterLives,
+  foldModules,
+  foldStaying,
+  type LifeBar,
+  lanes,
+  livesWithin,
+  type Sort,
+  stays,
+} from "./lanes";
+import { lifeFacts, lifetimesSentence } from "./words";
+
+interface ChartProps {
+  readonly answer: Lifetimes;
+  readonly bands: Bands | null;
+  readonly window: { readonly from: number; readonly to: number };
+  readonly seconds: number;
+  readonly depth: number;
+  readonly sort: Sort;
+  readonly filter: string;
+  /** Whether what is never let go of lies in one bar. */
+  readonly foldsStaying: boolean;
+}
+
+export function TensorChart(props: ChartProps) {
+  const { answer, window, seconds } = props;
+  const [top, setTop] = useState(0);
+  const [pointed, setPointed] = useState<LifeBar<Tensor> | null>(null);
+  const size = useRef<Size>({ width: 1080, height: 400 });
+  const layout = useMemo(() => {
+    const found = foldModules(
+      filterLives(livesWithin(answer.rows, window), props.filter),
+      props.depth,
+    );
+    const rows = props.foldsStaying
+      ? foldStaying(found, (tensor) => stays(tensor, window, seconds), together)
+      : found;
+    // Two bars of a lane are a pixel apart.
+    const gap = (window.to - window.from) / plotOf(size.current).width;
+    return lanes(rows, { end: seconds, gap, sort: props.sort });
+  }, [
+    answer,
+    props.filter,
+    props.depth,
+    props.foldsStaying,
+    props.sort,
+    seconds,
+    window.from,
+    window.to,
+  ]);
+  useTensorKeys(
+    layout.modules.flatMap((module) => module.bars),
+    pointed,
+    setPointed,
+    props,
+  );
+  if (layout.modules.length === 0)
+    return (
+      <Empty>
+        <p>
+          {props.filter === ""
+            ? "Nothing lived in this window."
+            : `Nothing here has “${props.filter}” in its name, module, category or phase.`}
+        </p>
+      </Empty>
+    );
+  const picture: TensorPicture = {
+    layout,
+    bands: props.bands,
+    window,
+    top,
+    pointed: pointed?.tensor.id ?? null,
+    chosen: chosenId.value,
+  };
+  const find = (event: MouseEvent) => {
+    const plot = plotOf(size.current);
+    if (event.offsetX < plot.x || event.offsetY < plot.y) return null;
+    const scale = scaleOf(picture, size.current);
+    const slack = (3 * (window.to - window.from)) / plot.width;
+    return barAt(layout, toValue(scale, event.offsetX), event.offsetY - plot.y + top, slack);
+  };
+  return (
+    <>
+      <ScrolledPicture
+        name="tensors"
+        label={lifetimesSentence(answer)}
+        height={layout.height + 48}
+        top={top}
+        onTop={setTop}
+        draw={(pen, now, colours) => {
+          size.current = now;
+          drawTensors(pen, now, colours, picture);
+        }}
+        on={{
+          onPointerMove: (event) => {
+            const bar = find(event);
+            setPointed(bar);
+            if (bar) showTip(event.clientX, event.clientY, <LifeTip bar={bar} end={seconds} />);
+            else hideTip();
+          },
+          onPointerLeave: () => {
+            setPointed(null);
+            hideTip();
+          },
+          onClick: (event) => pick(find(event)),
+        }}
+      />
+      <p class="unseen" aria-live="polite">
+        {pointed && `${title(pointed.tensor)}, ${formatBytes(pointed.tensor.bytes)}`}
+      </p>
+    </>
+  );
+}
+
+/** One bar for several tensors that stay. */
+function together(tensors: readonly Tensor[], place: number): Tensor {
+  const first = tensors.reduce((one, other) => ((other.made ?? 0) < (one.made ?? 0) ? other : one));
+  const bytes = tensors.reduce((sum, tensor) => sum + tensor.bytes, 0);
+  const name = `${tensors.length} × ${first.category}`;
+  return {
+    ...first,
+    id: -place,
+    name,
+    bytes,
+    phase: null,
+    saved: false,
+    kept_until: null,
+    count: tensors.length,
+  };
+}
+
+/** What is many tensors has no card. */
+function pick(bar: LifeBar<Tensor> | null): void {
+  choose(bar && bar.tensor.id >= 0 ? bar.tensor.id : null);
+}
+
+function useTensorKeys(
+  bars: readonly LifeBar<Tensor>[],
+  pointed: LifeBar<Tensor> | null,
+  point: (bar: LifeBar<Tensor> | null) => void,
+  { window, seconds }: Pick<ChartProps, "window" | "seconds">,
+): void {
+  const move = (by: number) => {
+    const here = bars.findIndex((bar) => bar.tensor.id === pointed?.tensor.id);
+    point(bars[(here + by + bars.length) % bars.length] ?? null);
+  };
+  const show = (from: number, to: number) => {
+    const length = Math.min(seconds, to - from);
+    const begin = Math.min(seconds - length, Math.max(0, from));
+    const isAll = length >= seconds * 0.9999;
+    go(
+      {
+        from: isAll ? null : secondsField(begin),
+        to: isAll ? null : secondsField(begin + length),
+      },
+      { replaces: true },
+    );
+  };
+  const length = window.to - window.from;
+  useKeys("Tensors", [
+    { keys: ["n"], says: "Next tensor", run: () => move(1) },
+    { keys: ["p"], says: "Tensor before", run: () => move(-1) },
+    { keys: ["Enter"], says: "Open the card of the tensor", run: () => pick(pointed) },
+    {
+      keys: ["ArrowLeft"],
+      says: "Earlier",
+      run: () => show(window.from - length / 4, window.to - length / 4),
+    },
+    {
+      keys: ["ArrowRight"],
+      says: "Later",
+      run: () => show(window.from + length / 4, window.to + length / 4),
+    },
+    {
+      keys: ["+", "="],
+      says: "Less time, larger",
+      run: () => show(window.from + length / 4, window.to - length / 4),
+    },
+    {
+      keys: ["-"],
+      says: "More time, smaller",
+      run: () => show(window.from - length / 2, window.to + length / 2),
+    },
+  ]);
+}
+
+function title(tensor: Tensor): string {
+  return tensor.name ?? `unnamed ${tensor.category}`;
+}
+
+function LifeTip({ bar, end }: { bar: LifeBar<Tensor>; end: number }) {
+  const { tensor } = bar;
+  const category: [string, string, string] = [
+    "Category",
+    tensor.category,
+    groupColour(inks.value, tensor.category, 0),
+  ];
+  return (
+    <>
+      <p class="title">{title(tensor)}</p>
+      <TipRows rows={[category, ...lifeFacts(tensor, end)]} />
+      {tensor.id >= 0 && <p class="quiet">A click opens its card</p>}
+    </>
+  );
+}

@@ -1,0 +1,166 @@
+// Lifetimes as bars from when a tensor was made to when it was let go of, a group of lanes for each module.
+
+import type { Bands, Lifetimes } from "../../api/types.gen";
+import { counted, formatBytes } from "../../base/bytes";
+import { groupColour, type Inks, phaseColour, readableOn } from "../../base/colours";
+import { type Box, drawTimeAxis, type Scale, TIME_AXIS_HEIGHT, toPixel } from "../../render/axes";
+import { hatch } from "../../render/hatch";
+import { fitted, type Pen, type Size } from "../../render/pen";
+import type { Lanes, Life, LifeBar, ModuleLanes } from "./lanes";
+
+export type Tensor = Lifetimes["rows"][number]["tensors"][number] & Pick<Life, "count">;
+
+export interface TensorPicture {
+  readonly layout: Lanes<Tensor>;
+  readonly bands: Bands | null;
+  readonly window: { readonly from: number; readonly to: number };
+  readonly top: number;
+  /** The tensor under the pointer or the keys, and the one whose card is open. */
+  readonly pointed: number | null;
+  readonly chosen: number | null;
+}
+
+const GUTTER = 244;
+const RIGHT = 12;
+/** How much of its colour a phase has behind the lanes: a twelfth. */
+const PHASE_ALPHA = "16";
+/** Names of phases, above the lanes. */
+export const HEAD_HEIGHT = 20;
+
+/** The part of the picture that has lanes. */
+export function plotOf(size: Size): Box {
+  return {
+    x: GUTTER,
+    y: HEAD_HEIGHT,
+    width: Math.max(1, size.width - GUTTER - RIGHT),
+    height: Math.max(1, size.height - HEAD_HEIGHT - TIME_AXIS_HEIGHT),
+  };
+}
+
+export function scaleOf(picture: Pick<TensorPicture, "window">, size: Size): Scale {
+  const plot = plotOf(size);
+  return { ...picture.window, start: plot.x, length: plot.width };
+}
+
+export function drawTensors(pen: Pen, size: Size, inks: Inks, picture: TensorPicture): void {
+  const plot = plotOf(size);
+  const scale = scaleOf(picture, size);
+  if (picture.bands) drawPhases(pen, plot, inks, picture.bands, scale);
+  pen.clipped(0, plot.y, size.width, plot.height, () => {
+    for (const module of picture.layout.modules) {
+      const y = plot.y + module.y - picture.top;
+      if (y > plot.y + plot.height) break;
+      if (y + module.height < plot.y) continue;
+      drawName(pen, inks, module, y, size.width);
+      pen.clipped(plot.x, plot.y, plot.width, plot.height, () => {
+        for (const bar of module.bars) drawBar(pen, inks, picture, bar, scale, plot);
+      });
+    }
+  });
+  const bottom = plot.y + plot.height + 0.5;
+  pen.line([plot.x, bottom, plot.x + plot.width, bottom], { stroke: inks.edge });
+  drawTimeAxis(pen, plot, picture.window.from, picture.window.to, inks);
+}
+
+/** Phases lie behind everything, in a breath of their colours. */
+function drawPhases(pen: Pen, plot: Box, inks: Inks, bands: Bands, scale: Scale): void {
+  let end = Number.NEGATIVE_INFINITY;
+  for (const stretch of bands.stretches) {
+    const from = Math.max(plot.x, toPixel(scale, stretch.from));
+    const to = Math.min(plot.x + plot.width, toPixel(scale, stretch.to));
+    if (to <= from || to < end + 1) continue;
+    end = to;
+    const colour = phaseColour(inks, stretch.name);
+    pen.rect(from, plot.y, to - from, plot.height, `${colour}${PHASE_ALPHA}`);
+    pen.rect(from, plot.y - 4, Math.max(1, to - from - 1), 3, colour);
+    const name = to - from > 24 ? fitted(pen, stretch.name, to - from - 8, 11) : "";
+    if (name) pen.text(from + 4, 12, name, { fill: inks.quiet, size: 11 });
+  }
+}
+
+function drawName(
+  pen: Pen,
+  inks: Inks,
+  module: ModuleLanes<Tensor>,
+  y: number,
+  width: number,
+): void {
+  const line = Math.round(y + module.height) - 0.5;
+  pen.line([0, line, width, line], { stroke: inks.grid });
+  const bytes = formatBytes(module.bytes);
+  const room = GUTTER - 24 - pen.measure(bytes, 11);
+  const name = module.module || "outside modules";
+  pen.text(8, y + 14, fittedModule(pen, name, room), {
+    fill: module.module ? inks.ink : inks.quiet,
+  });
+  pen.text(GUTTER - 10, y + 14, bytes, { fill: inks.quiet, align: "end", size: 11 });
+  if (module.height > 36)
+    pen.text(8, y + 29, counted(module.count, "tensor"), { fill: inks.quiet, size: 11 });
+}
+
+/** A module's name without its middle: which block it is in, and what it is. */
+export function fittedModule(pen: Pen, name: string, room: number): string {
+  const parts = name.split(".");
+  const last = parts.at(-1) ?? "";
+  if (pen.measure(name) <= room || parts.length < 3) return fitted(pen, name, room, 12, "end");
+  for (let kept = parts.length - 2; kept > 0; kept -= 1) {
+    const text = `${parts.slice(0, kept).join(".")}.…${last}`;
+    if (pen.measure(text) <= room) return text;
+  }
+  const head = `${parts.slice(0, 2).join(".")}.`;
+  const tail = fitted(pen, last, room - pen.measure(head), 12, "end");
+  return tail === "" ? fitted(pen, name, room, 12, "end") : head + tail;
+}
+
+function drawBar(
+  pen: Pen,
+  inks: Inks,
+  picture: TensorPicture,
+  bar: LifeBar<Tensor>,
+  scale: Scale,
+  plot: Box,
+): void {
+  const { tensor } = bar;
+  const y = plot.y + bar.y - picture.top;
+  const from = Math.max(plot.x - 4, toPixel(scale, bar.from));
+  const to = Math.min(plot.x + plot.width + 4, toPixel(scale, bar.to));
+  if (to < plot.x - 2 || from > plot.x + plot.width) return;
+  const width = Math.max(1.5, to - from);
+  const colour = groupColour(inks, tensor.category, 0);
+  pen.rect(from, y, width, bar.height, colour);
+  const kept = tensor.saved ? toPixel(scale, tensor.kept_until ?? bar.to) : from;
+  if (kept > from + 2)
+    hatch(
+      pen,
+      from,
+      y,
+      Math.min(kept, to) - from,
+      bar.height,
+      readableOn(colour) === "#ffffff" ? "#ffffff66" : "#00000040",
+      5,
+    );
+  drawLabel(pen, tensor, { x: from, y, width, height: bar.height }, plot, colour);
+  const isMarked = tensor.id === picture.pointed || tensor.id === picture.chosen;
+  if (isMarked) pen.outline(from, y, width, bar.height, { stroke: inks.ink, width: 2 });
+}
+
+/** A name, or a line without its folders. */
+function shortName(tensor: Tensor): string {
+  const name = tensor.name ?? tensor.category;
+  return name.startsWith("/") ? name.slice(name.lastIndexOf("/", name.indexOf(":")) + 1) : name;
+}
+
+function drawLabel(pen: Pen, tensor: Tensor, bar: Box, plot: Box, colour: string): void {
+  const left = Math.max(bar.x, plot.x) + 4;
+  const room = Math.min(bar.x + bar.width, plot.x + plot.width) - 4 - left;
+  if (bar.height < 12 || room < 40) return;
+  const text = fitted(pen, `${shortName(tensor)} ${formatBytes(tensor.bytes)}`, room, 10);
+  if (!text) return;
+  // The ground under the letters keeps hatched bars readable.
+  pen.rect(left - 2, bar.y + 1, pen.measure(text, 10) + 4, bar.height - 2, colour);
+  pen.text(left, bar.y + bar.height / 2 + 0.5, text, {
+    fill: readableOn(colour),
+    baseline: "middle",
+    size: 10,
+  });
+}

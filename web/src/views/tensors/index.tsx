@@ -1,0 +1,213 @@
+// When each tensor was made, until when it was kept for the backward pass, and when it was let go of, by module.
+
+import { useState } from "preact/hooks";
+import type { Lifetimes } from "../../api/types.gen";
+import { groupColour } from "../../base/colours";
+import { field, go, range } from "../../model/place";
+import { source, subject } from "../../model/recording";
+import { inks } from "../../model/theme";
+import { useAnswer } from "../../model/use_answer";
+import { Choices } from "../../render/choices";
+import { ChosenCard, chosenId } from "../../render/chosen_card";
+import { WindowStrip } from "../../render/moments";
+import { Answered, Empty } from "../../render/notices";
+import "../../render/tools.css";
+import type { View } from "../view";
+import { TensorChart } from "./chart";
+import type { Sort } from "./lanes";
+import { TensorTable } from "./table";
+import "./tensors.css";
+import { lifetimesSentence } from "./words";
+
+const sortField = field("sort", "time");
+const depthField = field("depth", "99");
+const topField = field("top", "400");
+const shownField = field("tensors", "chart");
+const stayingField = field("staying", "together");
+
+const DEPTHS: readonly (readonly [string, string])[] = [
+  ["99", "every module"],
+  ["1", "1 deep"],
+  ["2", "2 deep"],
+  ["3", "3 deep"],
+  ["4", "4 deep"],
+];
+const TOPS = ["100", "400", "1500", "5000"] as const;
+
+function Tensors() {
+  const answer = useAnswer(() => {
+    const about = subject.value;
+    if (!about) return null;
+    const { trace, device, revision, seconds } = about;
+    const { from, to } = range.value ?? { from: 0, to: seconds };
+    const top = Number((TOPS as readonly string[]).includes(topField.value) ? topField.value : 400);
+    return { path: "lifetimes", query: { trace, device, from, to, top }, revision };
+  }, 80);
+  return <Answered asked={answer.value}>{(value) => <Shown answer={value} />}</Answered>;
+}
+
+function Shown({ answer }: { answer: Lifetimes }) {
+  const [filter, setFilter] = useState("");
+  const bands = useAnswer(() => {
+    const about = subject.value;
+    if (!about) return null;
+    const { trace, device, revision } = about;
+    return { path: "bands", query: { trace, device }, revision };
+  });
+  const seconds = subject.value?.seconds ?? 1;
+  const window = range.value ?? { from: 0, to: seconds };
+  const sort: Sort = sortField.value === "bytes" ? "bytes" : "time";
+  const isTable = shownField.value === "table";
+  return (
+    <div class="tensors">
+      <p>
+        {lifetimesSentence(answer)}
+        {source().isStored && range.value !== null && (
+          <span class="quiet"> · a saved page has the largest of the whole recording</span>
+        )}
+      </p>
+      <Tools filter={filter} onFilter={setFilter} sort={sort} isTable={isTable} />
+      <div class="panel tensors-strip">
+        <WindowStrip window={window} />
+      </div>
+      <div class="tensors-body" data-card={chosenId.value !== null}>
+        <div class="panel">
+          {answer.rows.length === 0 ? (
+            <Empty>
+              <p>No tensor lived in this window.</p>
+              <p>
+                <button type="button" onClick={() => go({ from: null, to: null })}>
+                  Show the whole recording
+                </button>
+              </p>
+            </Empty>
+          ) : isTable ? (
+            <TensorTable answer={answer} seconds={seconds} />
+          ) : (
+            <TensorChart
+              answer={answer}
+              bands={bands.value.value}
+              window={window}
+              seconds={seconds}
+              depth={Number(depthField.value) || 99}
+              sort={sort}
+              filter={filter}
+              foldsStaying={stayingField.value !== "apart"}
+            />
+          )}
+        </div>
+        {chosenId.value !== null && (
+          <aside class="panel tensors-card">
+            <ChosenCard />
+          </aside>
+        )}
+      </div>
+      {!isTable && <Legend answer={answer} />}
+    </div>
+  );
+}
+
+interface ToolsProps {
+  readonly filter: string;
+  readonly onFilter: (filter: string) => void;
+  readonly sort: Sort;
+  readonly isTable: boolean;
+}
+
+function Tools({ filter, onFilter, sort, isTable }: ToolsProps) {
+  return (
+    <div class="view-tools">
+      {!isTable && (
+        <>
+          <input
+            type="search"
+            placeholder="Filter"
+            aria-label="Filter tensors by name, module, category or phase"
+            value={filter}
+            onInput={(event) => onFilter(event.currentTarget.value)}
+          />
+          <Choices
+            label="Order of modules"
+            all={[
+              ["time", "By first use"],
+              ["bytes", "By bytes"],
+            ]}
+            chosen={sort}
+            onChoose={(choice) => go({ sort: choice === "time" ? null : choice })}
+          />
+          <label class="chooser">
+            rows
+            <select
+              value={depthField.value}
+              onChange={(event) => go({ depth: event.currentTarget.value })}
+            >
+              {DEPTHS.map(([value, name]) => (
+                <option key={value} value={value}>
+                  {name}
+                </option>
+              ))}
+            </select>
+          </label>
+          <label class="chooser">
+            <input
+              type="checkbox"
+              checked={stayingField.value !== "apart"}
+              onChange={(event) => go({ staying: event.currentTarget.checked ? null : "apart" })}
+            />
+            what stays, in one bar
+          </label>
+        </>
+      )}
+      <label class="chooser">
+        the largest
+        <select value={topField.value} onChange={(event) => go({ top: event.currentTarget.value })}>
+          {TOPS.map((top) => (
+            <option key={top} value={top}>
+              {top}
+            </option>
+          ))}
+        </select>
+      </label>
+      <span class="gap" />
+      <Choices
+        label="Shown as"
+        all={[
+          ["chart", "Chart"],
+          ["table", "Table"],
+        ]}
+        chosen={isTable ? "table" : "chart"}
+        onChoose={(choice) => go({ tensors: choice === "chart" ? null : choice })}
+      />
+    </div>
+  );
+}
+
+function Legend({ answer }: { answer: Lifetimes }) {
+  const found = new Set(answer.rows.flatMap((row) => row.tensors.map((tensor) => tensor.category)));
+  const hasSaved = answer.rows.some((row) => row.tensors.some((tensor) => tensor.saved));
+  return (
+    <p class="tensor-legend quiet">
+      {[...found].sort().map((name) => (
+        <span key={name}>
+          <i class="swatch" style={{ background: groupColour(inks.value, name, 0) }} />
+          {name}
+        </span>
+      ))}
+      {hasSaved && (
+        <span>
+          <i class="swatch saved" />
+          saved for backward
+        </span>
+      )}
+      <span>higher bars are larger tensors</span>
+    </p>
+  );
+}
+
+export const tensors: View = {
+  name: "tensors",
+  title: "Tensors",
+  key: "5",
+  says: "when each tensor was made, kept and let go of, by module",
+  component: Tensors,
+};

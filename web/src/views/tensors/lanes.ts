@@ -1,0 +1,217 @@
+// Where lifetimes lie in the chart: a group of lanes for each module, in a lane only what does not overlap.
+//
+// Tensors of about one size share lanes, so a lane has one height and large ones stand out. Pure arithmetic:
+// knows no canvas and no colours.
+
+/** What of a tensor decides where it lies. */
+export interface Life {
+  readonly id: number;
+  readonly name: string | null;
+  readonly bytes: number;
+  readonly category: string;
+  readonly phase: string | null;
+  readonly made: number | null;
+  readonly freed: number | null;
+  /** How many tensors the bar stands for; one when not said. */
+  readonly count?: number;
+}
+
+export interface ModuleLives<T extends Life> {
+  readonly module: string | null;
+  readonly tensors: readonly T[];
+}
+
+export interface LifeBar<T extends Life> {
+  readonly tensor: T;
+  readonly from: number;
+  readonly to: number;
+  readonly y: number;
+  readonly height: number;
+}
+
+export interface ModuleLanes<T extends Life> {
+  readonly module: string | null;
+  readonly bytes: number;
+  readonly count: number;
+  readonly y: number;
+  readonly height: number;
+  readonly bars: readonly LifeBar<T>[];
+}
+
+export interface Lanes<T extends Life> {
+  readonly modules: readonly ModuleLanes<T>[];
+  readonly height: number;
+}
+
+export type Sort = "time" | "bytes";
+
+const LOWEST = 5;
+const HIGHEST = 17;
+const SIZE_CLASSES = 5;
+const LANE_GAP = 1;
+const MODULE_PADDING = 4;
+/** A module's name must have room beside its lanes. */
+const LEAST_MODULE_HEIGHT = 20;
+
+/** Puts what lies deeper in the module tree than `depth` into its ancestor's row. */
+export function foldModules<T extends Life>(
+  rows: readonly ModuleLives<T>[],
+  depth: number,
+): ModuleLives<T>[] {
+  const folded = new Map<string | null, T[]>();
+  for (const row of rows) {
+    const module = row.module === null ? null : row.module.split(".").slice(0, depth).join(".");
+    const tensors = folded.get(module);
+    if (tensors) tensors.push(...row.tensors);
+    else folded.set(module, [...row.tensors]);
+  }
+  return [...folded].map(([module, tensors]) => ({ module, tensors }));
+}
+
+/** What is let go of in the last part of a recording was let go of by the end of the program. */
+const END_SHARE = 0.03;
+
+/** Whether nothing happens to a tensor in a window, or it stays until the program ends. */
+export function stays(
+  tensor: Life,
+  window: { readonly from: number; readonly to: number },
+  seconds: number,
+): boolean {
+  const freed = tensor.freed ?? Number.POSITIVE_INFINITY;
+  return (
+    freed >= seconds * (1 - END_SHARE) || ((tensor.made ?? 0) <= window.from && freed >= window.to)
+  );
+}
+
+/**
+ * Puts what stays into one bar for each module and category: parameters live as long as the program, and a lane
+ * for each would hide what comes and goes. `together` makes the one of several.
+ */
+export function foldStaying<T extends Life>(
+  rows: readonly ModuleLives<T>[],
+  isStaying: (tensor: T) => boolean,
+  together: (tensors: readonly T[], place: number) => T,
+): ModuleLives<T>[] {
+  let place = 0;
+  return rows.map(({ module, tensors }) => {
+    const staying = new Map<string, T[]>();
+    const others: T[] = [];
+    for (const tensor of tensors) {
+      if (!isStaying(tensor)) others.push(tensor);
+      else staying.set(tensor.category, [...(staying.get(tensor.category) ?? []), tensor]);
+    }
+    const folded = [...staying.values()].map((group) => {
+      const [only, second] = group;
+      place += 1;
+      return only && !second ? only : together(group, place);
+    });
+    return { module, tensors: [...folded, ...others] };
+  });
+}
+
+/** Keeps the tensors that lived in a window. */
+export function livesWithin<T extends Life>(
+  rows: readonly ModuleLives<T>[],
+  window: { readonly from: number; readonly to: number },
+): ModuleLives<T>[] {
+  return rows.flatMap(({ module, tensors }) => {
+    const kept = tensors.filter(
+      (tensor) => (tensor.made ?? 0) <= window.to && (tensor.freed ?? window.to) >= window.from,
+    );
+    return kept.length > 0 ? [{ module, tensors: kept }] : [];
+  });
+}
+
+/** Keeps the tensors of which every word of `filter` is in the name, the module, the category or the phase. */
+export function filterLives<T extends Life>(
+  rows: readonly ModuleLives<T>[],
+  filter: string,
+): ModuleLives<T>[] {
+  const words = filter.toLowerCase().split(/\s+/).filter(Boolean);
+  if (words.length === 0) return [...rows];
+  return rows.flatMap(({ module, tensors }) => {
+    const kept = tensors.filter((tensor) => {
+      const text = [module, tensor.name, tensor.category, tensor.phase].join(" ").toLowerCase();
+      return words.every((word) => text.includes(word));
+    });
+    return kept.length > 0 ? [{ module, tensors: kept }] : [];
+  });
+}
+
+/**
+ * Lays out the lives of each module; `end` is where those go that nobody let go of, `gap` how many seconds
+ * two bars of a lane must be apart to be told from each other.
+ */
+export function lanes<T extends Life>(
+  rows: readonly ModuleLives<T>[],
+  options: { readonly end: number; readonly gap: number; readonly sort: Sort },
+): Lanes<T> {
+  // What stands for several does not make the others small.
+  const single = rows.flatMap((row) => row.tensors.filter((tensor) => !tensor.count));
+  const sizes = single.map((tensor) => tensor.bytes);
+  const largest = sizes.reduce((most, bytes) => Math.max(most, bytes), 1);
+  const withBytes = rows.map((row) => ({
+    ...row,
+    bytes: row.tensors.reduce((sum, tensor) => sum + tensor.bytes, 0),
+    count: row.tensors.reduce((sum, tensor) => sum + (tensor.count ?? 1), 0),
+  }));
+  if (options.sort === "bytes") withBytes.sort((one, other) => other.bytes - one.bytes);
+  const modules: ModuleLanes<T>[] = [];
+  let y = 0;
+  for (const { module, tensors, bytes, count } of withBytes) {
+    const { bars, height } = moduleLanes(tensors, largest, y + MODULE_PADDING, options);
+    const whole = Math.max(LEAST_MODULE_HEIGHT, height + 2 * MODULE_PADDING);
+    modules.push({ module, bytes, count, y, height: whole, bars });
+    y += whole;
+  }
+  return { modules, height: y };
+}
+
+function moduleLanes<T extends Life>(
+  tensors: readonly T[],
+  largest: number,
+  top: number,
+  options: { readonly end: number; readonly gap: number },
+): { bars: LifeBar<T>[]; height: number } {
+  const classes = Array.from({ length: SIZE_CLASSES }, (): T[] => []);
+  for (const tensor of tensors) classes[sizeClass(tensor.bytes, largest)]?.push(tensor);
+  const bars: LifeBar<T>[] = [];
+  let y = top;
+  for (let size = SIZE_CLASSES - 1; size >= 0; size -= 1) {
+    const members = classes[size] ?? [];
+    const height = LOWEST + ((HIGHEST - LOWEST) * size) / (SIZE_CLASSES - 1);
+    const ends: number[] = [];
+    for (const tensor of [...members].sort((one, other) => (one.made ?? 0) - (other.made ?? 0))) {
+      const [from, to] = [tensor.made ?? 0, tensor.freed ?? options.end];
+      const free = ends.findIndex((end) => end + options.gap <= from);
+      const lane = free < 0 ? ends.length : free;
+      ends[lane] = Math.max(to, from);
+      bars.push({ tensor, from, to, y: y + lane * (height + LANE_GAP), height });
+    }
+    y += ends.length * (height + LANE_GAP);
+  }
+  return { bars, height: y - top };
+}
+
+/** Height grows with the root of the bytes: half as high is a quarter of the bytes. */
+function sizeClass(bytes: number, largest: number): number {
+  return Math.min(SIZE_CLASSES - 1, Math.floor(Math.sqrt(bytes / largest) * SIZE_CLASSES));
+}
+
+/** The bar under a point; of two that both are near, the one that is met. */
+export function barAt<T extends Life>(
+  layout: Lanes<T>,
+  seconds: number,
+  y: number,
+  slack: number,
+): LifeBar<T> | null {
+  const module = layout.modules.find((each) => y >= each.y && y < each.y + each.height);
+  if (!module) return null;
+  let near: LifeBar<T> | null = null;
+  for (const bar of module.bars) {
+    if (y < bar.y || y >= bar.y + bar.height + LANE_GAP) continue;
+    if (seconds >= bar.from && seconds <= bar.to) return bar;
+    if (seconds >= bar.from - slack && seconds <= bar.to + slack) near = bar;
+  }
+  return near;
+}

@@ -1,0 +1,79 @@
+// The same as a table: a row for each tensor.
+
+import { useMemo } from "preact/hooks";
+import type { Lifetimes } from "../../api/types.gen";
+import { formatBytes } from "../../base/bytes";
+import { formatDuration, formatSeconds } from "../../base/seconds";
+import { choose, chosenId } from "../../render/chosen_card";
+import { type Column, Table } from "../../render/table";
+import type { Tensor } from "./draw";
+
+type Line = Tensor & { readonly module: string | null };
+
+export function TensorTable({ answer, seconds }: { answer: Lifetimes; seconds: number }) {
+  const lines = useMemo(
+    () =>
+      answer.rows.flatMap((row) =>
+        row.tensors.map((each): Line => ({ ...each, module: row.module })),
+      ),
+    [answer],
+  );
+  const columns = useMemo(() => tensorColumns(lines, seconds), [lines, seconds]);
+  return (
+    <Table
+      name="tensors"
+      columns={columns}
+      rows={lines}
+      order={{ name: "bytes", isDescending: true }}
+      isPicked={(line) => line.id === chosenId.value}
+      onPick={(line) => choose(line.id)}
+    />
+  );
+}
+
+function tensorColumns(lines: readonly Line[], seconds: number): Column<Line>[] {
+  const largest = lines.reduce((most, line) => Math.max(most, line.bytes), 1);
+  const lived = (line: Line) => (line.freed ?? seconds) - (line.made ?? 0);
+  const moment = (name: "made" | "freed", title: string, none: string): Column<Line> => ({
+    name,
+    title,
+    isNumber: true,
+    width: "100px",
+    value: (line) => line[name],
+    cell: (line) => {
+      const at = line[name];
+      return at === null ? <span class="quiet">{none}</span> : formatSeconds(at);
+    },
+  });
+  return [
+    {
+      name: "bytes",
+      title: "Bytes",
+      isNumber: true,
+      width: "120px",
+      value: (line) => line.bytes,
+      cell: (line) => formatBytes(line.bytes),
+      bar: (line) => line.bytes / largest,
+    },
+    { name: "category", title: "Category", width: "120px", value: (line) => line.category },
+    moment("made", "Made", "before"),
+    moment("freed", "Freed", "never"),
+    {
+      name: "lived",
+      title: "Lived",
+      isNumber: true,
+      width: "100px",
+      value: lived,
+      cell: (line) => formatDuration(lived(line)),
+    },
+    { name: "saved", title: "Saved", width: "80px", value: (line) => (line.saved ? "saved" : "") },
+    { name: "phase", title: "Phase", width: "100px", value: (line) => line.phase },
+    {
+      name: "module",
+      title: "Module",
+      value: (line) => line.module,
+      hint: (line) => line.module ?? "",
+    },
+    { name: "name", title: "Name", value: (line) => line.name, hint: (line) => line.name ?? "" },
+  ];
+}

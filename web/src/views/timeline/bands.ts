@@ -1,0 +1,136 @@
+// Steps, phases and marks above the picture. A name is shown where there is room for it, never over another.
+
+import type { Bands, Marker } from "../../api/types.gen";
+import { type Inks, phaseColour, readableOn } from "../../base/colours";
+import { type Box, toPixel } from "../../render/axes";
+import type { Window } from "../../render/blit";
+import { fitted, type Pen } from "../../render/pen";
+import type { Layout } from "./layout";
+
+interface Band {
+  readonly from: number;
+  readonly to: number;
+  readonly name: string;
+  readonly fill: string;
+}
+
+/** A name that does not fit is cut to no less than so many letters. */
+const LEAST_CUT = 8;
+
+export function drawBands(pen: Pen, at: Layout, bands: Bands, window: Window, inks: Inks): void {
+  if (at.steps.height > 0) {
+    const shown = visible(bands.steps, window);
+    const fill = (number: number) => (number % 2 === 0 ? inks.raised : inks.edge);
+    const named = shown.map((step) => ({
+      ...step,
+      name: `step ${step.number}`,
+      fill: fill(step.number),
+    }));
+    drawRow(pen, at.steps, named, window);
+  }
+  if (at.phases.height > 0) {
+    const shown = visible(bands.stretches, window);
+    drawRow(
+      pen,
+      at.phases,
+      shown.map((one) => ({ ...one, fill: phaseColour(inks, one.name) })),
+      window,
+    );
+  }
+  if (at.marks.height > 0) drawMarks(pen, at, bands.markers, window, inks);
+}
+
+function drawRow(pen: Pen, box: Box, bands: readonly Band[], window: Window): void {
+  const scale = { ...window, start: box.x, length: box.width };
+  let end = Number.NEGATIVE_INFINITY;
+  pen.clipped(box.x, box.y, box.width, box.height, () => {
+    for (const band of bands) {
+      const from = toPixel(scale, band.from);
+      const to = toPixel(scale, band.to);
+      // What is thinner than a pixel and has been drawn over already would not be seen.
+      if (to <= end) continue;
+      end = Math.max(to, Math.floor(from) + 1);
+      const gap = to - from > 4 ? 1 : 0;
+      pen.rect(from, box.y, Math.max(1, to - from - gap), box.height, band.fill);
+      const left = Math.max(from, box.x) + 5;
+      const room = Math.min(to, box.x + box.width) - 5 - left;
+      if (room < 12) continue;
+      const name = fitted(pen, band.name, room, 11);
+      // A few letters and dots say nothing.
+      if (name === band.name || name.length > LEAST_CUT)
+        pen.text(left, box.y + box.height / 2 + 0.5, name, {
+          fill: readableOn(band.fill),
+          baseline: "middle",
+          size: 11,
+        });
+    }
+  });
+}
+
+function drawMarks(
+  pen: Pen,
+  at: Layout,
+  markers: readonly Marker[],
+  window: Window,
+  inks: Inks,
+): void {
+  const { marks, plot } = at;
+  const right = marks.x + marks.width;
+  const scale = { ...window, start: marks.x, length: marks.width };
+  const shown = markers.filter(
+    (one) => one.kind !== "step" && one.seconds >= window.from && one.seconds <= window.to,
+  );
+  const xs = shown.map((one) => Math.round(toPixel(scale, one.seconds)) + 0.5);
+  let lineAt = Number.NEGATIVE_INFINITY;
+  let textEnd = Number.NEGATIVE_INFINITY;
+  pen.clipped(marks.x, marks.y, marks.width, plot.y + plot.height - marks.y, () => {
+    shown.forEach((marker, place) => {
+      const x = xs[place] ?? 0;
+      const isOom = marker.kind === "oom";
+      const fill = isOom ? inks.alarm : inks.quiet;
+      if (x > lineAt || isOom)
+        pen.line([x, marks.y, x, plot.y + plot.height], {
+          stroke: fill,
+          dash: isOom ? [] : [2, 3],
+        });
+      lineAt = x;
+      const style = { fill, baseline: "middle", size: 11, isBold: isOom } as const;
+      const y = marks.y + marks.height / 2;
+      const room = Math.min(160, (xs[place + 1] ?? right) - x - 8);
+      const name = fitted(pen, marker.name, room, 11);
+      if (name === marker.name || name.length > LEAST_CUT) {
+        pen.text(x + 4, y, name, style);
+        textEnd = x + 4 + pen.measure(name, 11, isOom);
+      } else if (isOom && x - 4 - pen.measure(marker.name, 11, true) > textEnd) {
+        // That it ran out of memory must be read, also at the very end.
+        pen.text(x - 4, y, marker.name, { ...style, align: "end" });
+        textEnd = x;
+      }
+    });
+  });
+}
+
+/** Those of a sorted list that touch the window. */
+function visible<T extends Window>(all: readonly T[], window: Window): readonly T[] {
+  const first = partition(all, (one) => one.to < window.from);
+  const last = partition(all, (one) => one.from <= window.to);
+  return all.slice(first, last);
+}
+
+/** How many at the beginning of a list are as asked; those that are come first. */
+function partition<T>(all: readonly T[], isBefore: (one: T) => boolean): number {
+  let low = 0;
+  let high = all.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (isBefore(all[middle] as T)) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+/** The one of a sorted list that a moment lies in. */
+export function bandAt<T extends Window>(all: readonly T[], seconds: number): T | null {
+  const found = all[partition(all, (one) => one.from <= seconds) - 1];
+  return found && seconds <= found.to ? found : null;
+}

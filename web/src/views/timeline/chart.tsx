@@ -1,0 +1,215 @@
+// The picture itself: a canvas that is drawn once a frame at most, whenever something that it shows has changed.
+
+import { effect } from "@preact/signals";
+import { useEffect, useRef } from "preact/hooks";
+import type { Timeline } from "../../api/types.gen";
+import { formatBytes } from "../../base/bytes";
+import { begin } from "../../base/pending";
+import { formatSeconds } from "../../base/seconds";
+import { wantedTiles } from "../../base/tiles";
+import type { Subject } from "../../model/recording";
+import { inks } from "../../model/theme";
+import { type Tiles, useTiles } from "../../model/use_tiles";
+import { penFor } from "../../render/canvas_pen";
+import type { Pen, Size } from "../../render/pen";
+import { SaveMenu, useSize } from "../../render/picture";
+import { drawLive, drawSaved, type Frame, levelOf, SAVED_HEAD } from "./frame";
+import { useGestures } from "./gestures";
+import { useHover } from "./hover";
+import { layout } from "./layout";
+import { highestInside } from "./look_up";
+import { onPress } from "./press";
+import {
+  bands,
+  brushed,
+  chosen,
+  cursorSeconds,
+  fits,
+  hidden,
+  highest,
+  highestInWindow,
+  isRibbons,
+  lines,
+  pointed,
+  stackedBy,
+} from "./state";
+import { shown } from "./window";
+
+export function Chart({ about, timeline }: { about: Subject; timeline: Timeline }) {
+  const box = useRef<HTMLElement>(null);
+  const canvas = useRef<HTMLCanvasElement>(null);
+  const size = useSize(box);
+  const { trace, device, revision } = about;
+  const stacks = useTiles("timeline/tile", { trace, device, by: timeline.by }, revision);
+  const ribbons = useTiles("allocations/tile", { trace, device }, revision);
+  const read = () => frameOf({ about, timeline, size, stacks, ribbons });
+  useFrames(canvas, read);
+  useHover(canvas, read);
+  useFit(read);
+  const gestures = useGestures(
+    canvas,
+    (seconds, bytes) => void onPress(read(), about, seconds, bytes),
+  );
+  const label = description(timeline, about);
+  const title = `Memory of ${device} by ${isRibbons.value ? "allocation" : timeline.by}, peak ${formatBytes(timeline.peak.allocated)}`;
+  return (
+    <figure class="picture chart" ref={box}>
+      <canvas
+        ref={canvas}
+        role="img"
+        aria-label={label}
+        data-level={dataLevel(about, timeline, size)}
+        {...gestures}
+      />
+      <SaveMenu
+        drawing={{
+          name: `timeline-${device}-by-${isRibbons.value ? "allocation" : timeline.by}`,
+          title: label,
+          size: { ...size, height: size.height + SAVED_HEAD },
+          inks: inks.value,
+          draw: (pen: Pen) => drawSaved(pen, read(), title),
+        }}
+      />
+    </figure>
+  );
+}
+
+interface Given {
+  readonly about: Subject;
+  readonly timeline: Timeline;
+  readonly size: Size;
+  readonly stacks: Tiles<"timeline/tile">;
+  readonly ribbons: Tiles<"allocations/tile">;
+}
+
+/** Reads all that a frame shows; inside an effect this is what it follows. */
+function frameOf(given: Given): Frame {
+  const { about, timeline, size, stacks, ribbons } = given;
+  void stacks.now.arrived.value;
+  void ribbons.now.arrived.value;
+  return {
+    size,
+    timeline,
+    stacks,
+    ribbons: isRibbons.value ? ribbons : null,
+    inks: inks.value,
+    window: shown.value,
+    seconds: about.seconds,
+    bands: bands.value,
+    highest: highest.value,
+    hidden: hidden.value,
+    lines: lines.value,
+    cursor: cursorSeconds.value,
+    pointed: pointed.value,
+    brushed: brushed.value,
+    chosen: chosen.value,
+  };
+}
+
+function useFrames(
+  canvas: { readonly current: HTMLCanvasElement | null },
+  read: () => Frame,
+): void {
+  const latest = useRef(read);
+  latest.current = read;
+  const plan = useRef<() => void>(() => {});
+  useEffect(() => {
+    let frame = 0;
+    let end = () => {};
+    plan.current = () => {
+      if (frame !== 0) return;
+      end = begin();
+      frame = requestAnimationFrame(() => {
+        frame = 0;
+        const isDone = drawNow(canvas.current, latest.current());
+        end();
+        // A tile that has not come yet asks for a frame when it does; one that is not painted does so here.
+        if (!isDone) plan.current();
+      });
+    };
+    return () => {
+      cancelAnimationFrame(frame);
+      end();
+      plan.current = () => {};
+    };
+  }, [canvas]);
+  useEffect(() =>
+    effect(() => {
+      const now = latest.current();
+      askForTiles(now);
+      plan.current();
+    }),
+  );
+}
+
+/** Keeps the height to what is in the window; not while it moves, or every tile would be painted anew in every frame. */
+function useFit(read: () => Frame): void {
+  const latest = useRef(read);
+  latest.current = read;
+  useEffect(() => {
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const stop = effect(() => {
+      if (!fits.value) return;
+      const frame = latest.current();
+      clearTimeout(timer);
+      timer = setTimeout(() => {
+        const { plot } = layout(frame.size, frame.bands);
+        const kinds = (["allocated", "active", "reserved"] as const).filter(
+          (kind) => kind === "allocated" || (frame.lines[kind] && !frame.ribbons),
+        );
+        highestInWindow.value = highestInside(
+          frame.stacks.now,
+          levelOf(frame, plot.width),
+          frame.seconds,
+          frame.window,
+          kinds,
+        );
+      }, REST_MILLIS);
+    });
+    return () => {
+      clearTimeout(timer);
+      stop();
+    };
+  }, []);
+}
+
+/** A window that has not moved for so long rests. */
+const REST_MILLIS = 200;
+
+function askForTiles(frame: Frame): void {
+  const { plot } = layout(frame.size, frame.bands);
+  if (frame.size.width === 0) return;
+  const wanted = wantedTiles(
+    levelOf(frame, plot.width),
+    frame.seconds,
+    frame.window.from,
+    frame.window.to,
+  );
+  frame.stacks.now.want(wanted);
+  frame.ribbons?.now.want(wanted);
+}
+
+function drawNow(canvas: HTMLCanvasElement | null, frame: Frame): boolean {
+  const { width, height } = frame.size;
+  const pen = canvas && width > 0 ? penFor(canvas, width, height) : null;
+  return pen ? drawLive(pen, frame) : true;
+}
+
+function dataLevel(about: Subject, timeline: Timeline, size: Size): number {
+  const { plot } = layout(size, bands.value);
+  return levelOf({ window: shown.value, seconds: about.seconds, timeline }, plot.width);
+}
+
+/** What is seen, in words. */
+function description(timeline: Timeline, about: Subject): string {
+  const { from, to } = shown.value;
+  const largest = timeline.groups
+    .slice(0, 5)
+    .map((group) => `${group.name} up to ${formatBytes(group.peak)}`);
+  return (
+    `Memory of ${about.device} by ${isRibbons.value ? "allocation" : stackedBy.value}, ` +
+    `from ${formatSeconds(from)} to ${formatSeconds(to)} of ${formatSeconds(about.seconds)}. ` +
+    `Peak: ${formatBytes(timeline.peak.allocated)} at ${formatSeconds(timeline.peak.seconds)}. ` +
+    `Largest: ${largest.join(", ")}.`
+  );
+}

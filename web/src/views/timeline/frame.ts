@@ -1,0 +1,318 @@
+// One frame of the picture: axes, tiles, bands, and what the user points at.
+
+import type {
+  AllocationCard,
+  AllocationTile,
+  Bands,
+  Timeline,
+  TimelineTile,
+} from "../../api/types.gen";
+import { formatBytes } from "../../base/bytes";
+import { groupColour, type Inks } from "../../base/colours";
+import { levelFor, tilesIn } from "../../base/tiles";
+import type { Tiles } from "../../model/use_tiles";
+import { type Box, drawByteAxis, drawTimeAxis, toPixel } from "../../render/axes";
+import { blitOld, blitTiles, type Window } from "../../render/blit";
+import type { CanvasPen } from "../../render/canvas_pen";
+import { fitted, type Pen, type Size } from "../../render/pen";
+import { type Look, lookKey, paintTile } from "../../render/tile_image";
+import { drawBands } from "./bands";
+import { type Layout, layout } from "./layout";
+import { drawRibbons, eachStretch, paintRibbons, type RibbonLook } from "./ribbons";
+import type { LineName } from "./state";
+
+/** All that a frame shows, read once. */
+export interface Frame {
+  readonly size: Size;
+  readonly inks: Inks;
+  readonly window: Window;
+  readonly seconds: number;
+  readonly timeline: Timeline;
+  readonly bands: Bands | null;
+  readonly highest: number;
+  readonly hidden: ReadonlySet<string>;
+  readonly lines: Readonly<Record<LineName, boolean>>;
+  readonly stacks: Tiles<"timeline/tile">;
+  /** Ribbons instead of stacks, where they are wanted. */
+  readonly ribbons: Tiles<"allocations/tile"> | null;
+  readonly cursor: number | null;
+  readonly pointed: { readonly seconds: number; readonly bytes: number } | null;
+  readonly brushed: Window | null;
+  readonly chosen: AllocationCard | null;
+}
+
+/** Painting tiles may take so long in one frame; the rest waits for the next. */
+const PAINT_MILLIS = 6;
+
+export function levelOf(
+  frame: Pick<Frame, "window" | "seconds" | "timeline">,
+  width: number,
+): number {
+  const { columns, deepest_level } = frame.timeline;
+  return levelFor(
+    frame.window,
+    frame.seconds,
+    width * (globalThis.devicePixelRatio || 1),
+    columns,
+    deepest_level,
+  );
+}
+
+/** Draws with painted tiles; false when another frame is needed to finish. */
+export function drawLive(pen: CanvasPen, frame: Frame): boolean {
+  const at = layout(frame.size, frame.bands);
+  const level = levelOf(frame, at.plot.width);
+  drawBehind(pen, at, frame);
+  const until = performance.now() + PAINT_MILLIS;
+  const isDone = frame.ribbons
+    ? blitRibbons(pen, at.plot, frame, level, until)
+    : blitStacks(pen, at.plot, frame, level, until);
+  drawOver(pen, at, frame);
+  return isDone;
+}
+
+/** Room above a picture that is saved, for its title and the names of its colours. */
+export const SAVED_HEAD = 56;
+
+/** Draws the same with strokes, for a picture that is saved. */
+export function drawSaved(pen: Pen, shown: Frame, title: string): void {
+  const size = { ...shown.size, height: shown.size.height + SAVED_HEAD };
+  const frame = { ...shown, size, pointed: null, brushed: null };
+  const at = layout(size, frame.bands, SAVED_HEAD);
+  drawTitle(pen, frame, title);
+  const level = levelOf(frame, at.plot.width);
+  drawBehind(pen, at, frame);
+  pen.clipped(at.plot.x, at.plot.y, at.plot.width, at.plot.height, () => {
+    for (const name of tilesIn(level, frame.seconds, frame.window.from, frame.window.to)) {
+      const tile = frame.ribbons ? frame.ribbons.now.around(name) : frame.stacks.now.around(name);
+      if (tile && "shapes" in tile) {
+        drawRibbons(
+          pen,
+          tile,
+          ribbonLook(at.plot, frame),
+          xOf(at.plot, frame),
+          yOf(at.plot, frame),
+        );
+      } else if (tile) strokeStack(pen, tile, at.plot, frame);
+    }
+  });
+  drawOver(pen, at, frame);
+}
+
+function drawTitle(pen: Pen, frame: Frame, title: string): void {
+  pen.text(16, 24, fitted(pen, title, frame.size.width - 32, 14), {
+    fill: frame.inks.ink,
+    size: 14,
+    isBold: true,
+  });
+  let x = 16;
+  frame.timeline.groups.forEach((group, place) => {
+    const name = fitted(pen, group.name, 180, 11);
+    const width = pen.measure(name, 11) + 30;
+    if (frame.hidden.has(group.name) || x + width > frame.size.width) return;
+    pen.rect(x, 38, 10, 10, groupColour(frame.inks, group.name, place));
+    pen.text(x + 15, 47, name, { fill: frame.inks.quiet, size: 11 });
+    x += width;
+  });
+}
+
+function drawBehind(pen: Pen, at: Layout, frame: Frame): void {
+  drawByteAxis(pen, at.plot, frame.highest, frame.inks);
+  drawTimeAxis(pen, at.plot, frame.window.from, frame.window.to, frame.inks);
+}
+
+function blitStacks(pen: CanvasPen, box: Box, frame: Frame, level: number, until: number): boolean {
+  const look = stackLook(box, frame);
+  const key = lookKey(look);
+  const context = pen.context as CanvasRenderingContext2D;
+  const blit = {
+    context,
+    box,
+    window: frame.window,
+    seconds: frame.seconds,
+    level,
+    store: frame.stacks.now,
+    key,
+  };
+  if (frame.stacks.before) blitOld(blit, frame.stacks.before);
+  return blitTiles({
+    ...blit,
+    paint: (tile) => (performance.now() < until ? paintTile(tile, look, key) : null),
+  });
+}
+
+function blitRibbons(
+  pen: CanvasPen,
+  box: Box,
+  frame: Frame,
+  level: number,
+  until: number,
+): boolean {
+  const tiles = frame.ribbons;
+  if (!tiles) return true;
+  const look = ribbonLook(box, frame);
+  const key = `${look.height} ${look.highest} ${look.inks.isDark} ${[...look.hidden].join()}`;
+  const context = pen.context as CanvasRenderingContext2D;
+  const blit = {
+    context,
+    box,
+    window: frame.window,
+    seconds: frame.seconds,
+    level,
+    store: tiles.now,
+    key,
+  };
+  if (tiles.before) blitOld(blit, tiles.before);
+  return blitTiles({
+    ...blit,
+    paint: (tile: AllocationTile) =>
+      performance.now() < until ? paintRibbons(tile, look, key) : null,
+  });
+}
+
+/** Colours of the groups, from the bottom of the stack up; null where one is switched off. */
+export function stackColours(
+  frame: Pick<Frame, "timeline" | "inks" | "hidden">,
+): (string | null)[] {
+  return frame.timeline.groups.map((group, place) =>
+    frame.hidden.has(group.name) ? null : groupColour(frame.inks, group.name, place),
+  );
+}
+
+function stackLook(box: Box, frame: Frame): Look {
+  const ratio = globalThis.devicePixelRatio || 1;
+  const names = ["reserved", "active", "allocated"] as const;
+  return {
+    height: Math.max(1, Math.round(box.height * ratio)),
+    highest: frame.highest,
+    colours: stackColours(frame),
+    lines: names.filter((of) => frame.lines[of]).map((of) => ({ of, colour: frame.inks[of] })),
+    thickness: 1.5 * ratio,
+  };
+}
+
+function ribbonLook(box: Box, frame: Frame): RibbonLook {
+  const ratio = globalThis.devicePixelRatio || 1;
+  return {
+    height: Math.max(1, Math.round(box.height * ratio)),
+    highest: frame.highest,
+    inks: frame.inks,
+    hidden: frame.hidden,
+  };
+}
+
+function strokeStack(pen: Pen, tile: TimelineTile, box: Box, frame: Frame): void {
+  const [x, y] = [xOf(box, frame), yOf(box, frame)];
+  const columns = tile.allocated.length;
+  const width = (tile.to - tile.from) / columns;
+  const low = new Float64Array(columns);
+  const outline = (bytes: ArrayLike<number>) => {
+    const points: number[] = [];
+    for (let column = 0; column < columns; column += 1) {
+      const height = y(bytes[column] ?? 0);
+      // The last one reaches a little into the next tile: no seam is seen between them.
+      const end = x(tile.from + (column + 1) * width) + (column + 1 === columns ? 0.4 : 0);
+      points.push(x(tile.from + column * width), height, end, height);
+    }
+    return points;
+  };
+  stackColours(frame).forEach((fill, place) => {
+    if (!fill) return;
+    const below = outline(low);
+    for (let column = 0; column < columns; column += 1)
+      low[column] = (low[column] ?? 0) + (tile.groups[place]?.[column] ?? 0);
+    const back: number[] = [];
+    for (let at = below.length - 2; at >= 0; at -= 2) back.push(below[at] ?? 0, below[at + 1] ?? 0);
+    pen.area([...outline(low), ...back], fill);
+  });
+  for (const of of ["reserved", "active", "allocated"] as const) {
+    const bytes = tile[of];
+    if (frame.lines[of] && bytes) pen.line(outline(bytes), { stroke: frame.inks[of], width: 1.5 });
+  }
+}
+
+function drawOver(pen: Pen, at: Layout, frame: Frame): void {
+  const { plot } = at;
+  const { inks } = frame;
+  if (frame.bands) drawBands(pen, at, frame.bands, frame.window, inks);
+  drawCapacity(pen, plot, frame);
+  pen.clipped(plot.x, 0, plot.width, frame.size.height, () => {
+    if (frame.chosen) drawChosen(pen, plot, frame, frame.chosen);
+    const x = xOf(plot, frame);
+    if (frame.brushed) {
+      const from = x(frame.brushed.from);
+      const width = x(frame.brushed.to) - from;
+      pen.rect(from, plot.y, width, plot.height, `${inks.accent}33`);
+      pen.outline(from + 0.5, plot.y + 0.5, width, plot.height, { stroke: inks.accent });
+    }
+    if (frame.pointed && !frame.brushed) {
+      const pixel = Math.round(x(frame.pointed.seconds)) + 0.5;
+      pen.line([pixel, plot.y, pixel, plot.y + plot.height], { stroke: inks.quiet, dash: [3, 3] });
+    }
+    if (frame.cursor !== null) drawCursor(pen, plot, x(frame.cursor), inks);
+  });
+}
+
+function drawCursor(pen: Pen, plot: Box, x: number, inks: Inks): void {
+  const pixel = Math.round(x) + 0.5;
+  pen.line([pixel, plot.y - 2, pixel, plot.y + plot.height], { stroke: inks.ink, width: 1.5 });
+  pen.area([pixel - 5, plot.y - 6, pixel + 5, plot.y - 6, pixel, plot.y + 2], inks.ink);
+}
+
+function drawCapacity(pen: Pen, plot: Box, frame: Frame): void {
+  const { total } = frame.timeline;
+  if (!frame.lines.capacity || total === null || total > frame.highest) return;
+  const y = Math.round(yOf(plot, frame)(total)) + 0.5;
+  pen.line([plot.x, y, plot.x + plot.width, y], {
+    stroke: frame.inks.capacity,
+    dash: [6, 4],
+    width: 1.5,
+  });
+  const text = `the card has ${formatBytes(total)}`;
+  pen.text(plot.x + plot.width - 6, y + 14, text, {
+    fill: frame.inks.capacity,
+    align: "end",
+    size: 11,
+  });
+}
+
+/** How long the chosen allocation lived, and its ribbon where ribbons are shown. */
+function drawChosen(pen: Pen, plot: Box, frame: Frame, card: AllocationCard): void {
+  const x = xOf(plot, frame);
+  const { inks } = frame;
+  const from = x(card.made_seconds ?? 0);
+  const to = Math.max(from + 2, x(card.freed_seconds ?? frame.seconds));
+  pen.rect(from, plot.y, to - from, plot.height, `${inks.accent}12`);
+  for (const edge of [from, to]) {
+    pen.line([edge, plot.y, edge, plot.y + plot.height], { stroke: inks.accent, dash: [4, 3] });
+  }
+  pen.rect(from, plot.y, to - from, 5, inks.accent);
+  if (!frame.ribbons) return;
+  const y = yOf(plot, frame);
+  for (const name of tilesIn(
+    levelOf(frame, plot.width),
+    frame.seconds,
+    frame.window.from,
+    frame.window.to,
+  )) {
+    const shape = frame.ribbons.now.around(name)?.shapes.find((one) => one.id === card.id);
+    if (shape) {
+      eachStretch(shape, (begin, end, low) => {
+        const top = y(low + shape.bytes);
+        pen.outline(x(begin), top, Math.max(1, x(end) - x(begin)), y(low) - top, {
+          stroke: inks.ink,
+          width: 1.5,
+        });
+      });
+    }
+  }
+}
+
+function xOf(box: Box, frame: Frame): (seconds: number) => number {
+  const scale = { ...frame.window, start: box.x, length: box.width };
+  return (seconds) => toPixel(scale, seconds);
+}
+
+function yOf(box: Box, frame: Frame): (bytes: number) => number {
+  return (bytes) => box.y + box.height * (1 - bytes / frame.highest);
+}

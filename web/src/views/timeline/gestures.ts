@@ -1,0 +1,152 @@
+// Wheel, drag and click on the picture.
+
+import type { RefObject } from "preact";
+import { useEffect, useRef } from "preact/hooks";
+import type { Box } from "../../render/axes";
+import type { Window } from "../../render/blit";
+import { bandAt } from "./bands";
+import { layout } from "./layout";
+import { bands, brushed, highest, pointed } from "./state";
+import { goTo, move, pan, shown, zoom } from "./window";
+
+/** Less than so many pixels is a click, not a drag. */
+const LEAST_DRAG = 4;
+
+interface Drag {
+  readonly x: number;
+  readonly at: number;
+  readonly from: number;
+  readonly to: number;
+  readonly isBrush: boolean;
+  isMoved: boolean;
+}
+
+/** What is told of a click on the plot. */
+export type OnClick = (seconds: number, bytes: number) => void;
+
+export function useGestures(canvas: RefObject<HTMLCanvasElement | null>, onClick: OnClick) {
+  const drag = useRef<Drag | null>(null);
+  useEffect(() => {
+    const element = canvas.current;
+    if (!element) return;
+    const onWheel = (event: WheelEvent) => wheel(event, element);
+    // A wheel that is listened to passively cannot keep the page from scrolling.
+    element.addEventListener("wheel", onWheel, { passive: false });
+    return () => element.removeEventListener("wheel", onWheel);
+  }, [canvas]);
+  return {
+    onPointerDown: (event: PointerEvent) => {
+      if (event.button !== 0) return;
+      const place = placeOf(event);
+      (event.currentTarget as Element).setPointerCapture(event.pointerId);
+      const isBrush = event.shiftKey || place.isOnAxis;
+      drag.current = {
+        x: event.offsetX,
+        at: place.seconds,
+        ...shown.peek(),
+        isBrush,
+        isMoved: false,
+      };
+    },
+    onPointerMove: (event: PointerEvent) => {
+      const begun = drag.current;
+      const place = placeOf(event);
+      if (!begun) {
+        pointed.value = place.isInPlot || place.isOnBands ? place : null;
+        return;
+      }
+      begun.isMoved ||= Math.abs(event.offsetX - begun.x) >= LEAST_DRAG;
+      if (begun.isMoved) follow(begun, event, place.seconds);
+    },
+    onPointerUp: (event: PointerEvent) => {
+      const begun = drag.current;
+      drag.current = null;
+      if (!begun) return;
+      const range = brushed.peek();
+      brushed.value = null;
+      if (range) goTo(range);
+      else if (!begun.isMoved) clicked(event, onClick);
+    },
+    onPointerCancel: () => {
+      drag.current = null;
+      brushed.value = null;
+    },
+    onPointerLeave: () => {
+      pointed.value = null;
+    },
+    onDblClick: () => goTo(null),
+  };
+}
+
+function follow(drag: Drag, event: PointerEvent, seconds: number): void {
+  pointed.value = null;
+  if (drag.isBrush) {
+    const { from, to } = shown.peek();
+    const end = Math.min(to, Math.max(from, seconds));
+    brushed.value = { from: Math.min(drag.at, end), to: Math.max(drag.at, end) };
+    return;
+  }
+  const { plot } = layoutOf(event.currentTarget as HTMLElement);
+  const by = ((drag.x - event.offsetX) / plot.width) * (drag.to - drag.from);
+  move({ from: drag.from + by, to: drag.to + by });
+}
+
+function clicked(event: PointerEvent, onClick: OnClick): void {
+  const place = placeOf(event);
+  pointed.value = null;
+  const band = place.isOnBands && bandUnder(event, place.seconds);
+  if (band) goTo(band);
+  else if (place.isInPlot) onClick(place.seconds, place.bytes);
+}
+
+function wheel(event: WheelEvent, element: HTMLElement): void {
+  event.preventDefault();
+  pointed.value = null;
+  const { plot } = layoutOf(element);
+  // Lines and pages of a wheel, as pixels.
+  const unit = [1, 16, plot.height][event.deltaMode] ?? 1;
+  const sideways = event.deltaX * unit || (event.shiftKey ? event.deltaY * unit : 0);
+  if (Math.abs(sideways) > Math.abs(event.deltaY * unit) || event.shiftKey) {
+    pan(sideways / plot.width);
+    return;
+  }
+  const strength = Math.min(0.9, Math.max(-0.9, event.deltaY * unit * 0.0022));
+  zoom(Math.exp(strength), placeOf(event).seconds);
+}
+
+interface Place {
+  readonly seconds: number;
+  readonly bytes: number;
+  readonly isInPlot: boolean;
+  readonly isOnAxis: boolean;
+  readonly isOnBands: boolean;
+}
+
+/** The step or phase under the pointer. */
+function bandUnder(event: MouseEvent, seconds: number): Window | null {
+  const known = bands.peek();
+  const at = layoutOf(event.currentTarget as HTMLElement);
+  const isIn = (box: Box) => event.offsetY >= box.y && event.offsetY < box.y + box.height;
+  if (known && isIn(at.steps)) return bandAt(known.steps, seconds);
+  if (known && isIn(at.phases)) return bandAt(known.stretches, seconds);
+  return null;
+}
+
+function placeOf(event: MouseEvent): Place {
+  const { plot } = layoutOf(event.currentTarget as HTMLElement);
+  const { from, to } = shown.peek();
+  const across = Math.min(1, Math.max(0, (event.offsetX - plot.x) / plot.width));
+  const up = 1 - (event.offsetY - plot.y) / plot.height;
+  const isBeside = event.offsetX < plot.x || event.offsetX > plot.x + plot.width;
+  return {
+    seconds: from + across * (to - from),
+    bytes: up * highest.peek(),
+    isInPlot: !isBeside && up >= 0 && up <= 1,
+    isOnAxis: up < 0,
+    isOnBands: !isBeside && up > 1,
+  };
+}
+
+function layoutOf(element: HTMLElement) {
+  return layout({ width: element.clientWidth, height: element.clientHeight }, bands.peek());
+}

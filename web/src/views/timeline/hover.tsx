@@ -1,0 +1,141 @@
+// What the pointer is over, on a card beside it.
+
+import { effect } from "@preact/signals";
+import { useEffect, useRef } from "preact/hooks";
+import type { Ribbon as Shape } from "../../api/types.gen";
+import { formatBytes, formatShare } from "../../base/bytes";
+import { groupColour } from "../../base/colours";
+import { nameTail, shortener } from "../../base/paths";
+import { formatSeconds } from "../../base/seconds";
+import { tilesIn } from "../../base/tiles";
+import { hideTip, showTip, TipRows } from "../../render/tooltip";
+import { bandAt } from "./bands";
+import { type Frame, levelOf } from "./frame";
+import { layout } from "./layout";
+import { type Column, columnOf, groupAt } from "./look_up";
+import { shapeAt } from "./ribbons";
+import { pointed } from "./state";
+
+/** Groups that a card lists. */
+const MOST_ROWS = 9;
+
+export function useHover(
+  canvas: { readonly current: HTMLCanvasElement | null },
+  read: () => Frame,
+): void {
+  const latest = useRef(read);
+  latest.current = read;
+  useEffect(() => {
+    const stop = effect(() => {
+      const place = pointed.value;
+      const element = canvas.current;
+      if (!place || !element) return hideTip();
+      const frame = latest.current();
+      const { plot } = layout(frame.size, frame.bands);
+      const corner = element.getBoundingClientRect();
+      const { from, to } = frame.window;
+      const x = corner.left + plot.x + ((place.seconds - from) / (to - from)) * plot.width;
+      const y = corner.top + plot.y + (1 - place.bytes / frame.highest) * plot.height;
+      const level = levelOf(frame, plot.width);
+      const column = columnOf(frame.stacks.now, level, frame.seconds, place.seconds);
+      if (column) showTip(x, y, <Card frame={frame} column={column} level={level} place={place} />);
+    });
+    return () => {
+      stop();
+      hideTip();
+    };
+  }, [canvas]);
+}
+
+interface CardProps {
+  readonly frame: Frame;
+  readonly column: Column;
+  readonly level: number;
+  readonly place: { readonly seconds: number; readonly bytes: number };
+}
+
+function Card({ frame, column, level, place }: CardProps) {
+  const { tile, index } = column;
+  const step = frame.bands && bandAt(frame.bands.steps, place.seconds);
+  const phase = frame.bands && bandAt(frame.bands.stretches, place.seconds);
+  const when = [formatSeconds(place.seconds), step && `step ${step.number}`, phase?.name]
+    .filter(Boolean)
+    .join(" · ");
+  const allocated = tile.allocated[index] ?? 0;
+  const totals: [string, string][] = [["allocated", formatBytes(allocated)]];
+  if (tile.active && frame.lines.active)
+    totals.push(["active", formatBytes(tile.active[index] ?? 0)]);
+  if (tile.reserved) totals.push(["reserved", formatBytes(tile.reserved[index] ?? 0)]);
+  return (
+    <>
+      <p class="title">{when}</p>
+      <TipRows rows={totals} />
+      <hr />
+      {frame.ribbons ? (
+        <Ribbon frame={frame} level={level} place={place} />
+      ) : (
+        <Groups frame={frame} column={column} place={place} allocated={allocated} />
+      )}
+    </>
+  );
+}
+
+function Groups({
+  frame,
+  column,
+  place,
+  allocated,
+}: {
+  frame: Frame;
+  column: Column;
+  place: CardProps["place"];
+  allocated: number;
+}) {
+  const here = groupAt(column, frame.timeline, frame.hidden, place.bytes)?.group;
+  const all = frame.timeline.groups.map((group, place) => ({
+    group,
+    place,
+    bytes: column.tile.groups[place]?.[column.index] ?? 0,
+  }));
+  const shown = all
+    .filter((one) => one.bytes > 0 && !frame.hidden.has(one.group.name))
+    .sort((one, other) => other.bytes - one.bytes);
+  const shorten = shortener(frame.timeline.groups.map((group) => group.name));
+  return (
+    <dl class="tip-rows">
+      {shown.slice(0, MOST_ROWS).map(({ group, place, bytes }) => (
+        <div key={group.name} class={place === here ? "here" : ""}>
+          <dt>
+            <i class="swatch" style={{ background: groupColour(frame.inks, group.name, place) }} />
+            {nameTail(shorten(group.name), 44)}
+          </dt>
+          <dd>
+            {formatBytes(bytes)} <span class="quiet">{formatShare(bytes, allocated)}</span>
+          </dd>
+        </div>
+      ))}
+      {shown.length > MOST_ROWS && <div class="quiet">and {shown.length - MOST_ROWS} smaller</div>}
+    </dl>
+  );
+}
+
+function Ribbon({ frame, level, place }: Omit<CardProps, "column">) {
+  const [name] = tilesIn(
+    level,
+    frame.seconds,
+    place.seconds,
+    place.seconds + frame.seconds * 1e-12,
+  );
+  const tile = name && frame.ribbons?.now.around(name);
+  const shape: Shape | null = tile ? shapeAt(tile, place.seconds, place.bytes) : null;
+  if (!tile || !shape) return <p class="quiet">allocations too small to be shown, or none</p>;
+  const category = tile.categories[shape.category] ?? "other";
+  return (
+    <TipRows
+      rows={[
+        [category, formatBytes(shape.bytes), groupColour(frame.inks, category, shape.category)],
+        ["click", "its stack and lifetime"],
+      ]}
+    />
+  );
+}

@@ -1,0 +1,150 @@
+// Memory over time: stacked groups or ribbons, with steps and phases above and the whole recording below.
+
+import { useEffect } from "preact/hooks";
+import type { Timeline } from "../../api/types.gen";
+import { momentSentence } from "../../base/sentences";
+import { cursor, go } from "../../model/place";
+import { device, type Subject, subject } from "../../model/recording";
+import { useAnswer } from "../../model/use_answer";
+import { BYTE_AXIS_WIDTH } from "../../render/axes";
+import { Answered } from "../../render/notices";
+import { Strip } from "../../render/strip";
+import { useKeys } from "../../render/use_keys";
+import type { View } from "../view";
+import { ChosenCard } from "./card";
+import { Chart } from "./chart";
+import { RIGHT } from "./layout";
+import { Legend, Lines } from "./side";
+import {
+  bands,
+  choose,
+  cursorSeconds,
+  reservedPeak,
+  stackedBy,
+  timeline,
+  toggleFit,
+} from "./state";
+import "./timeline.css";
+import { goTo, isWhole, move, pan, shown, toEdge, zoom } from "./window";
+
+function TimelineView() {
+  const answer = useAnswer(() => {
+    const about = subject.value;
+    if (!about) return null;
+    const { trace, device, revision } = about;
+    return { path: "timeline", query: { trace, device, by: stackedBy.value }, revision };
+  });
+  const found = useAnswer(() => {
+    const about = subject.value;
+    return (
+      about && {
+        path: "bands",
+        query: { trace: about.trace, device: about.device },
+        revision: about.revision,
+      }
+    );
+  });
+  const shownTimeline = answer.value.value;
+  const shownBands = found.value.value;
+  const reserved = device.value?.reserved_peak ?? null;
+  useEffect(() => {
+    timeline.value = shownTimeline;
+    bands.value = shownBands;
+    reservedPeak.value = reserved;
+  }, [shownTimeline, shownBands, reserved]);
+  useTimelineKeys();
+  return (
+    <Answered asked={answer.value}>
+      {(value) => subject.value && <Shown about={subject.value} timeline={value} />}
+    </Answered>
+  );
+}
+
+function Shown({ about, timeline }: { about: Subject; timeline: Timeline }) {
+  return (
+    <div class="timeline">
+      <div class="timeline-head">
+        <Sentence />
+        <Lines timeline={timeline} />
+        <button
+          type="button"
+          disabled={isWhole.value}
+          onClick={() => goTo(null)}
+          title="The whole recording (0)"
+        >
+          Whole
+        </button>
+      </div>
+      <div class="panel timeline-chart">
+        <Chart about={about} timeline={timeline} />
+      </div>
+      <div class="panel timeline-strip">
+        <Strip
+          about={about}
+          timeline={timeline}
+          window={shown.value}
+          cursor={cursorSeconds.value}
+          left={BYTE_AXIS_WIDTH}
+          right={RIGHT}
+          onWindow={(window, isDone) => (isDone ? goTo(window) : move(window))}
+          label="The whole recording; the part that is shown above is framed"
+        />
+      </div>
+      <aside class="panel timeline-side">
+        <Legend timeline={timeline} />
+        <ChosenCard />
+      </aside>
+    </div>
+  );
+}
+
+function Sentence() {
+  const here = device.value;
+  if (!here) return null;
+  const { at, peak, reserved } = here;
+  const bandsLeftOut = bands.value?.skipped ?? 0;
+  return (
+    <p class="sentence">
+      {momentSentence({ ...at, device: here.device, allocated: peak, reserved })}
+      {bandsLeftOut > 0 && (
+        <span class="quiet"> · {bandsLeftOut} steps, phases or marks are not drawn</span>
+      )}
+    </p>
+  );
+}
+
+function useTimelineKeys(): void {
+  const middle = () => {
+    const { from, to } = shown.peek();
+    const at = cursorSeconds.peek();
+    return at !== null && at >= from && at <= to ? at : (from + to) / 2;
+  };
+  useKeys("Timeline", [
+    { keys: ["+", "="], says: "Closer, around the cursor", run: () => zoom(0.6, middle()) },
+    { keys: ["-", "_"], says: "Further away", run: () => zoom(1 / 0.6, middle()) },
+    { keys: ["ArrowLeft"], says: "Earlier", run: () => pan(-0.15) },
+    { keys: ["ArrowRight"], says: "Later", run: () => pan(0.15) },
+    { keys: ["Shift+ArrowLeft"], says: "A whole window earlier", run: () => pan(-1) },
+    { keys: ["Shift+ArrowRight"], says: "A whole window later", run: () => pan(1) },
+    { keys: ["Home"], says: "To the beginning", run: () => toEdge("start") },
+    { keys: ["End"], says: "To the end", run: () => toEdge("end") },
+    { keys: ["0"], says: "The whole recording", run: () => goTo(null) },
+    { keys: ["f"], says: "As high as what is in the window", run: toggleFit },
+    { keys: ["p"], says: "Cursor to the peak", run: () => go({ at: null }, { replaces: true }) },
+    {
+      keys: ["e"],
+      says: "Cursor to the end",
+      run: () => go({ at: cursor.peek() === "end" ? null : "end" }, { replaces: true }),
+    },
+    { keys: ["Escape"], says: "Close the allocation's card", run: () => choose(null) },
+  ]);
+}
+
+export const timelineView: View = {
+  name: "timeline",
+  title: "Timeline",
+  key: "1",
+  says: "memory over time",
+  component: TimelineView,
+  groupings: ["category", "module", "phase", "line", "allocation"],
+};

@@ -1,0 +1,65 @@
+// A click: the moment that is seen there becomes the cursor's, and the allocation under the pointer is chosen.
+
+import { during } from "../../base/pending";
+import { tilesIn } from "../../base/tiles";
+import { asApiError, ask } from "../../model/answer";
+import { grouping, secondsField } from "../../model/place";
+import { type Subject, source } from "../../model/recording";
+import { type Frame, levelOf } from "./frame";
+import { layout } from "./layout";
+import { columnOf, groupAt, highestMoment } from "./look_up";
+import { shapeAt } from "./ribbons";
+import { choose, missed } from "./state";
+
+export async function onPress(
+  frame: Frame,
+  about: Subject,
+  seconds: number,
+  bytes: number,
+): Promise<void> {
+  const { plot } = layout(frame.size, frame.bands);
+  const level = levelOf(frame, plot.width);
+  if (frame.ribbons) {
+    const [name] = tilesIn(level, frame.seconds, seconds, seconds + frame.seconds * 1e-12);
+    const tile = name && frame.ribbons.now.around(name);
+    const shape = tile && shapeAt(tile, seconds, bytes);
+    choose(shape?.id ?? null, { at: secondsField(seconds) });
+    return;
+  }
+  const column = columnOf(frame.stacks.now, level, frame.seconds, seconds);
+  if (!column) return;
+  await during(chooseAt(frame, about, column, seconds, bytes));
+}
+
+async function chooseAt(
+  frame: Frame,
+  about: Subject,
+  column: NonNullable<ReturnType<typeof columnOf>>,
+  seconds: number,
+  bytes: number,
+): Promise<void> {
+  const at = secondsField(seconds);
+  try {
+    const moment = await highestMoment(column, frame.timeline, about, seconds);
+    const under = groupAt(column, frame.timeline, frame.hidden, bytes);
+    const exact = secondsField(moment);
+    if (!under) return choose(null, { at: exact });
+    const { trace, device, revision } = about;
+    const query = {
+      trace,
+      device,
+      by: grouping.peek(),
+      seconds: Number(exact),
+      bytes: Math.floor(under.bytes),
+    };
+    const hit = await ask({ path: "hit", query, revision });
+    choose(hit.allocation, { at: exact });
+    missed.value = hit.allocation === null ? "Nothing that is known lies there." : null;
+  } catch (error) {
+    // A saved page cannot say who lies there; the moment is chosen all the same.
+    choose(null, { at });
+    missed.value = source().isStored
+      ? "A saved page does not know who lies there: by `allocation` the largest have their cards."
+      : asApiError(error).message;
+  }
+}

@@ -1,0 +1,92 @@
+// Beside the picture: which groups and lines are shown, and the card of the chosen allocation.
+
+import type { Timeline } from "../../api/types.gen";
+import { formatBytes } from "../../base/bytes";
+import { groupColour } from "../../base/colours";
+import { nameTail, shortener } from "../../base/paths";
+import { inks } from "../../model/theme";
+import {
+  fits,
+  hidden,
+  isRibbons,
+  type LineName,
+  lines,
+  onlyGroup,
+  stackedBy,
+  toggleFit,
+  toggleGroup,
+  toggleLine,
+} from "./state";
+
+export function Legend({ timeline }: { timeline: Timeline }) {
+  const off = hidden.value;
+  const colours = inks.value;
+  const shorten = shortener(timeline.groups.map((group) => group.name));
+  return (
+    <section class="legend" aria-label="Groups">
+      <h3>{isRibbons.value ? "Category" : capital(stackedBy.value)}, most at any moment</h3>
+      <ul>
+        {[...timeline.groups].map((group, place) => (
+          <li key={group.name}>
+            <label
+              title={`${group.name}: switch on or off; double click shows it alone`}
+              onDblClick={() => onlyGroup(group.name)}
+            >
+              <input
+                type="checkbox"
+                checked={!off.has(group.name)}
+                onChange={() => toggleGroup(group.name)}
+              />
+              <i class="swatch" style={{ background: groupColour(colours, group.name, place) }} />
+              <span class="name">{nameTail(shorten(group.name), 26)}</span>
+              <span class="quiet">{formatBytes(group.peak)}</span>
+            </label>
+          </li>
+        ))}
+      </ul>
+    </section>
+  );
+}
+
+const LINES: readonly (readonly [LineName, string])[] = [
+  ["allocated", "Allocated"],
+  ["active", "Active"],
+  ["reserved", "Reserved"],
+  ["capacity", "Card"],
+];
+
+export function Lines({ timeline }: { timeline: Timeline }) {
+  const colours = inks.value;
+  const isThere: Record<LineName, boolean> = {
+    allocated: !isRibbons.value,
+    active: !isRibbons.value && timeline.peak.active !== null,
+    reserved: !isRibbons.value && timeline.peak.reserved !== null,
+    capacity: timeline.total !== null,
+  };
+  return (
+    <fieldset class="lines" aria-label="Lines">
+      {LINES.filter(([name]) => isThere[name]).map(([name, title]) => (
+        <label
+          key={name}
+          title={
+            name === "capacity"
+              ? `The card has ${formatBytes(timeline.total ?? 0)}`
+              : `Line of ${name} bytes`
+          }
+        >
+          <input type="checkbox" checked={lines.value[name]} onChange={() => toggleLine(name)} />
+          <i class="dash" style={{ background: colours[name] }} />
+          {title}
+        </label>
+      ))}
+      <label title="As high as what is in the window (f)">
+        <input type="checkbox" checked={fits.value} onChange={toggleFit} />
+        Fit height
+      </label>
+    </fieldset>
+  );
+}
+
+function capital(text: string): string {
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}

@@ -1,0 +1,101 @@
+// What the user has switched on, pointed at and chosen in the timeline.
+
+import { computed, signal } from "@preact/signals";
+import type { AllocationCard, Bands, Timeline } from "../../api/types.gen";
+import { type Changes, cursor, field, go, grouping, numberField } from "../../model/place";
+import { subject } from "../../model/recording";
+
+/** The timeline and the bands that are shown; null before they are there. */
+export const timeline = signal<Timeline | null>(null);
+export const bands = signal<Bands | null>(null);
+
+/** The allocation whose card is open. */
+export const chosenId = numberField("allocation");
+export const chosen = signal<AllocationCard | null>(null);
+
+/** How the picture is made: stacked groups, or a ribbon for each allocation. */
+export const isRibbons = computed(() => grouping.value === "allocation");
+export const stackedBy = computed(() => (isRibbons.value ? "category" : grouping.value));
+
+/** Groups that are switched off, by name; `off` in the address. */
+const off = field("off");
+export const hidden = computed<ReadonlySet<string>>(
+  () => new Set(off.value.split("\n").filter(Boolean)),
+);
+
+export function toggleGroup(name: string): void {
+  const next = new Set(hidden.peek());
+  if (!next.delete(name)) next.add(name);
+  go({ off: [...next].join("\n") }, { replaces: true });
+}
+
+/** Shows one group alone, or all again when it is alone already. */
+export function onlyGroup(name: string): void {
+  const others = (timeline.peek()?.groups ?? [])
+    .map((group) => group.name)
+    .filter((other) => other !== name);
+  const isAlone = others.every((other) => hidden.peek().has(other));
+  go({ off: isAlone ? null : others.join("\n") }, { replaces: true });
+}
+
+export type LineName = "allocated" | "active" | "reserved" | "capacity";
+
+/** Lines that are switched on. */
+export const lines = signal<Readonly<Record<LineName, boolean>>>({
+  allocated: true,
+  active: false,
+  reserved: true,
+  capacity: false,
+});
+
+export function toggleLine(name: LineName): void {
+  lines.value = { ...lines.peek(), [name]: !lines.peek()[name] };
+}
+
+/** Where the pointer is: a moment and a height; null outside the picture. */
+export const pointed = signal<{ readonly seconds: number; readonly bytes: number } | null>(null);
+/** A range that is being drawn with the pointer. */
+export const brushed = signal<{ readonly from: number; readonly to: number } | null>(null);
+
+/** The cursor's moment in seconds. */
+export const cursorSeconds = computed<number | null>(() => {
+  const at = cursor.value;
+  if (typeof at === "number") return at;
+  if (at === "end") return subject.value?.seconds ?? null;
+  if (at === "oom")
+    return bands.value?.markers.findLast((marker) => marker.kind === "oom")?.seconds ?? null;
+  return timeline.value?.peak.seconds ?? null;
+});
+
+/** Whether the picture is as high as what is in the window, not as the whole recording. */
+const fit = field("fit");
+export const fits = computed(() => fit.value === "1");
+export function toggleFit(): void {
+  go({ fit: fits.peek() ? null : 1 }, { replaces: true });
+}
+/** The most in the window, once it rests. */
+export const highestInWindow = signal<number | null>(null);
+
+/** The bytes at the upper edge of the picture. */
+export const highest = computed<number>(() => {
+  const known = timeline.value;
+  if (!known) return 1;
+  if (fits.value && highestInWindow.value !== null)
+    return Math.max(1, highestInWindow.value) * 1.05;
+  const on = lines.value;
+  const peaks = [known.peak.allocated];
+  if (on.active) peaks.push(known.peak.active ?? 0);
+  if (on.reserved && !isRibbons.value) peaks.push(reservedPeak.value ?? 0);
+  if (on.capacity) peaks.push(known.total ?? 0);
+  return Math.max(1, ...peaks) * 1.05;
+});
+
+/** The most that was reserved; told by the list of recordings. */
+export const reservedPeak = signal<number | null>(null);
+
+/** Why the last click found no allocation, where that is not plain to see. */
+export const missed = signal<string | null>(null);
+
+export function choose(id: number | null, changes: Changes = {}): void {
+  go({ ...changes, allocation: id }, { replaces: true });
+}

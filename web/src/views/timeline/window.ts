@@ -1,0 +1,91 @@
+// The part of the recording that the timeline shows. While it moves under the hand it lives here; where it comes to
+// rest it goes into the address.
+
+import { computed, effect, signal } from "@preact/signals";
+import { go, range, secondsField } from "../../model/place";
+import { subject } from "../../model/recording";
+import type { Window } from "../../render/blit";
+
+/** The finest that can be looked at: events have microseconds. */
+const LEAST_SECONDS = 4e-6;
+/** After so long without a move the address is written. */
+const REST_MILLIS = 180;
+
+const moving = signal<Window | null>(null);
+
+/** What is shown. */
+export const shown = computed<Window>(() => {
+  const seconds = subject.value?.seconds ?? 0;
+  const wanted = moving.value ?? range.value;
+  return wanted ? inside(wanted, seconds) : { from: 0, to: seconds || 1 };
+});
+
+export const isWhole = computed(() => {
+  const seconds = subject.value?.seconds ?? 0;
+  return shown.value.to - shown.value.from >= seconds * 0.9999;
+});
+
+let timer: ReturnType<typeof setTimeout> | undefined;
+
+// A link, the back button or a growing file may set the window too: then nothing moves under the hand any more.
+effect(() => {
+  void range.value;
+  clearTimeout(timer);
+  moving.value = null;
+});
+
+/** Moves the window; the address follows when it rests. */
+export function move(window: Window): void {
+  moving.value = inside(window, subject.peek()?.seconds ?? 0);
+  clearTimeout(timer);
+  timer = setTimeout(() => settle(true), REST_MILLIS);
+}
+
+/** Goes to a window at once: a step that the back button undoes. */
+export function goTo(window: Window | null): void {
+  clearTimeout(timer);
+  moving.value = window && inside(window, subject.peek()?.seconds ?? 0);
+  settle(false);
+}
+
+/** Widens (`factor` above 1) or narrows the window around a moment. */
+export function zoom(factor: number, around: number): void {
+  const { from, to } = shown.peek();
+  move({ from: around - (around - from) * factor, to: around + (to - around) * factor });
+}
+
+/** Moves the window by a share of its length. */
+export function pan(share: number): void {
+  const { from, to } = shown.peek();
+  const by = (to - from) * share;
+  move({ from: from + by, to: to + by });
+}
+
+/** Moves the window to the beginning or the end of the recording. */
+export function toEdge(edge: "start" | "end"): void {
+  const { from, to } = shown.peek();
+  const by = edge === "start" ? -from : (subject.peek()?.seconds ?? to) - to;
+  move({ from: from + by, to: to + by });
+}
+
+function settle(replaces: boolean): void {
+  const seconds = subject.peek()?.seconds ?? 0;
+  const window = moving.peek();
+  const isAll = !window || window.to - window.from >= seconds * 0.9999;
+  const next = isAll
+    ? { from: null, to: null }
+    : { from: secondsField(window.from), to: secondsField(window.to) };
+  go(next, { replaces });
+  moving.value = null;
+}
+
+/** The nearest window that lies in the recording and is not too short. */
+export function inside(window: Window, seconds: number): Window {
+  const length = Math.min(seconds, Math.max(LEAST_SECONDS, window.to - window.from));
+  const middle = (window.from + window.to) / 2;
+  const from = Math.min(
+    seconds - length,
+    Math.max(0, window.to - window.from === length ? window.from : middle - length / 2),
+  );
+  return { from, to: from + length };
+}

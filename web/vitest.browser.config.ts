@@ -1,0 +1,13 @@
+// The page in a real browser, on the real program. `FLOODMARK_PROGRAM` and `CHROMIUM` say where they are.
+import { defineConfig } from "vitest/config";
+
+export default defineConfig({
+  test: {
+    include: ["tests/**/*.test.ts"],
+    environment: "node",
+    testTimeout: 60_000,
+    hookTimeout: 90_000,
+    // One browser at a time: what is timed must not share the machine with itself.
+    fileParallelism: false,
+  },
+});
