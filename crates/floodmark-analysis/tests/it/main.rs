@@ -25,6 +25,7 @@ mod lifetimes;
 mod moment_index;
 mod moments;
 mod oom;
+mod pulse;
 mod ribbons;
 mod script;
 mod segments;
