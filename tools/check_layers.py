@@ -45,6 +45,7 @@ ROOMS = {
     "anyhow": {"floodmark"},
     "tokio": {"floodmark"},
     "axum": {"floodmark"},
+    "crossterm": {"floodmark"},
     "futures-*": {"floodmark"},
 }
 

@@ -11,6 +11,7 @@ mod against_torch;
 mod bad_input;
 mod commands;
 mod diff;
+mod drawn;
 mod export;
 mod leaks;
 mod oom;
