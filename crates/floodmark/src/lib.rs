@@ -13,6 +13,7 @@
 mod advise;
 mod args;
 mod args_estimate;
+mod args_watch;
 mod bar;
 mod choose;
 mod csv;
@@ -31,6 +32,7 @@ mod info;
 mod leaks;
 mod look;
 mod machine;
+mod metrics;
 mod oom;
 mod open;
 mod page;
@@ -48,6 +50,7 @@ mod sheet;
 mod shorten;
 mod simulate;
 mod table;
+mod top;
 mod vary;
 mod view;
 
@@ -142,6 +145,8 @@ fn carry_out(command: args::Command, python: &OsStr) -> Outcome {
         args::Command::Export(args) => export::export(&args).map(Said::from),
         args::Command::Simulate(args) => simulate::simulate(&args).map(Said::from),
         args::Command::Oom(args) => oom::oom(&args).map(Said::from),
+        args::Command::Metrics(args) => metrics::metrics(&args).map(Said::from),
+        args::Command::Top(args) => top::top(&args).map(Said::from),
         args::Command::Advise(args) => advise::advise(&args).map(Said::from),
         args::Command::Leaks(args) => leaks::leaks(&args).map(Said::from),
     };
