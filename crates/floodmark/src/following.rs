@@ -30,6 +30,8 @@ pub(crate) struct Following {
     stamp: Stamp,
     trace: Arc<Trace>,
     revision: u64,
+    /// Whether somebody was there to write more when it was read.
+    is_running: bool,
     /// Not before this is it read again.
     rested_at: Instant,
     /// What reads on, from when the file first grew: one that does not grow is held in memory once.
@@ -44,7 +46,10 @@ impl Following {
         let stamp = Stamp::of(path)?;
         let trace = Arc::new(as_known(open_trace(path)?));
         let rested_at = rest_until(began);
-        Ok(Self { path: path.to_owned(), stamp, trace, revision: 1, rested_at, reader: None })
+        let is_running = is_running(&trace);
+        let path = path.to_owned();
+        let reader = None;
+        Ok(Self { path, stamp, trace, revision: 1, is_running, rested_at, reader })
     }
 
     /// What was read last.
@@ -62,6 +67,11 @@ impl Following {
         self.trace.ending.is_some()
     }
 
+    /// Whether there is somebody to write more, as far as can be seen from this machine.
+    pub(crate) fn is_running(&self) -> bool {
+        self.is_running && !self.has_ended()
+    }
+
     /// Looks whether there is more, and reads it. `true` when there is a new revision.
     pub(crate) fn look(&mut self) -> Result<bool, OpenError> {
         if self.has_ended() || Instant::now() < self.rested_at {
@@ -69,15 +79,19 @@ impl Following {
         }
         let began = Instant::now();
         let stamp = Stamp::of(&self.path)?;
-        if stamp == self.stamp {
+        // What a program leaves that was killed is the same file, and another story.
+        let is_running = is_running(&self.trace);
+        if stamp == self.stamp && is_running == self.is_running {
             return Ok(false);
         }
         let trace = as_known(self.read(&stamp)?);
         let is_new = trace.events.len() != self.trace.events.len()
             || trace.ending.is_some()
-            || trace.header != self.trace.header;
+            || trace.header != self.trace.header
+            || is_running != self.is_running;
         self.rested_at = rest_until(began);
         self.stamp = stamp;
+        self.is_running = is_running;
         if is_new {
             self.trace = Arc::new(trace);
             self.revision += 1;

@@ -13,8 +13,11 @@
 mod advise;
 mod args;
 mod args_estimate;
+mod args_watch;
+mod bar;
 mod choose;
 mod csv;
+mod cut;
 mod diff;
 mod estimate;
 mod export;
@@ -27,11 +30,15 @@ mod gpus;
 mod html;
 mod info;
 mod leaks;
+mod look;
 mod machine;
+mod metrics;
 mod oom;
 mod open;
 mod own_options;
 mod page;
+mod palette;
+mod plain;
 mod print;
 mod progress;
 mod report;
@@ -44,6 +51,7 @@ mod sheet;
 mod shorten;
 mod simulate;
 mod table;
+mod top;
 mod vary;
 mod view;
 
@@ -141,6 +149,8 @@ fn carry_out(command: args::Command, python: &OsStr) -> Outcome {
         args::Command::Export(args) => export::export(&args).map(Said::from),
         args::Command::Simulate(args) => simulate::simulate(&args).map(Said::from),
         args::Command::Oom(args) => oom::oom(&args).map(Said::from),
+        args::Command::Metrics(args) => metrics::metrics(&args).map(Said::from),
+        args::Command::Top(args) => top::top(&args).map(Said::from),
         args::Command::Advise(args) => advise::advise(&args).map(Said::from),
         args::Command::Leaks(args) => leaks::leaks(&args).map(Said::from),
     };

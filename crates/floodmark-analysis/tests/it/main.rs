@@ -26,6 +26,7 @@ mod lifetimes;
 mod moment_index;
 mod moments;
 mod oom;
+mod pulse;
 mod ranks;
 mod ribbons;
 mod script;
