@@ -4,12 +4,11 @@
 use std::io::Write;
 
 use floodmark_analysis::{
-    At, By, Context, Detail, Question, QuestionError, default_device, levels, levels_at_steps,
-    report,
+    At, By, Context, Detail, Question, default_device, levels, levels_at_steps, report,
 };
-use floodmark_trace::{Allocation, AllocationId, Bytes, Device, Event, Subject, Trace};
+use floodmark_trace::{Allocation, AllocationId, Bytes, Event, Subject, Trace};
 
-use crate::options::{ExportError, Options};
+use crate::options::{ExportError, Options, chosen_devices};
 
 const EVENT_COLUMNS: &str = "event,seconds,device,kind,bytes,requested,allocated,active,reserved,step,phase,category,name,module,op,backward,file,line,function";
 
@@ -19,13 +18,7 @@ pub fn write_csv(
     options: &Options,
     out: &mut impl Write,
 ) -> Result<(), ExportError> {
-    let recorded = trace.devices();
-    let devices = match options.device.map(Device::canonical) {
-        None if recorded.is_empty() => return Err(QuestionError::NothingAllocated.into()),
-        None => recorded,
-        Some(device) if recorded.contains(&device) => vec![device],
-        Some(device) => return Err(QuestionError::NoSuchDevice { device, recorded }.into()),
-    };
+    let devices = chosen_devices(trace, options.device)?;
     let context = Context::new(trace);
     write!(out, "{EVENT_COLUMNS}\r\n")?;
     let mut following: Vec<_> = devices.iter().map(|&device| levels(trace, device)).collect();
