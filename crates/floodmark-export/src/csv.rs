@@ -172,6 +172,8 @@ fn seconds(value: f64) -> String {
 fn row(out: &mut impl Write, cells: &[String]) -> Result<(), ExportError> {
     for (at, cell) in cells.iter().enumerate() {
         let comma = if at == 0 { "" } else { "," };
+        // Some readers take it for the end of the file.
+        let cell = cell.replace('\0', "\u{fffd}");
         if cell.contains(['"', ',', '\r', '\n']) {
             write!(out, "{comma}\"{}\"", cell.replace('"', "\"\""))?;
         } else {

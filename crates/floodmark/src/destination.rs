@@ -50,16 +50,16 @@ pub(crate) fn write_file(
     let progress = Arc::new(Progress::counting(format!("Writing `{}`", to.display())));
     // A pipe or a device cannot be replaced by a file.
     if found.is_some_and(|found| !found.is_file()) {
-        let mut out = Counted { file: BufWriter::new(File::create(to)?), progress };
+        let mut out = BufWriter::new(Counted { file: File::create(to)?, progress });
         write(&mut out)?;
         return Ok(out.flush()?);
     }
     let mut builder = Builder::new();
-    builder.prefix(".floodmark-").permissions(Permissions::from_mode(0o666));
-    let file = builder.tempfile_in(folder_of(to))?;
-    let mut out = Counted { file: BufWriter::new(file), progress };
+    let file =
+        builder.prefix(".floodmark-").make_in(folder_of(to), |path| File::create_new(path))?;
+    let mut out = BufWriter::new(Counted { file, progress });
     write(&mut out)?;
-    let file = out.file.into_inner().map_err(io::IntoInnerError::into_error)?;
+    let file = out.into_inner().map_err(io::IntoInnerError::into_error)?.file;
     if force {
         file.persist(to).map_err(|failed| failed.error)?;
     } else {
@@ -99,6 +99,8 @@ impl Folder {
                 }
             }
         }
+        // Said as the system says it, without the name that nobody knows.
+        fs::metadata(folder_of(to))?;
         let mut builder = Builder::new();
         builder.prefix(".floodmark-").permissions(Permissions::from_mode(0o777));
         let beside = builder.tempdir_in(folder_of(to))?;
@@ -128,8 +130,8 @@ impl Files for Folder {
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder)?;
         }
-        let file = BufWriter::new(File::create_new(path)?);
-        Ok(Box::new(Counted { file, progress: Arc::clone(&self.progress) }))
+        let progress = Arc::clone(&self.progress);
+        Ok(Box::new(BufWriter::new(Counted { file: File::create_new(path)?, progress })))
     }
 }
 
@@ -138,9 +140,9 @@ fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// A file, and how much was written into it.
-struct Counted<W: Write> {
-    file: BufWriter<W>,
+/// A file, and how much was written into it. It is told below the buffer: formats write by the word.
+struct Counted<W> {
+    file: W,
     progress: Arc<Progress>,
 }
 

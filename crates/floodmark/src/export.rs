@@ -39,7 +39,7 @@ pub(crate) fn export(args: &ExportArgs) -> Result<String> {
         return Ok(String::new());
     }
     let wanted = Wanted { rank: args.rank, device: args.device, at: At::Peak };
-    let Chosen { path, trace, .. } = choose(&args.trace, wanted)?;
+    let Chosen { path, trace, rank } = choose(&args.trace, wanted)?;
     check_device(&trace, args.device)
         .with_context(|| format!("Failed to export `{}`", path.display()))?;
     let options = Options { device: args.device, ..Options::default() };
@@ -49,7 +49,7 @@ pub(crate) fn export(args: &ExportArgs) -> Result<String> {
     }
     let to = destination(args, &path);
     let written = match args.to.folder() {
-        Some(kind) => write_trace(&trace, kind, &options, &to, args.force).map_err(refused),
+        Some(kind) => write_trace(&trace, rank, kind, &options, &to, args.force).map_err(refused),
         None => write_file(&to, args.force, |mut out| args.to.write(&trace, &options, &mut out))
             .map_err(|error| match error {
                 NotWritten::Exists => Problem::OutputExists.into(),
@@ -76,7 +76,7 @@ pub fn export_trace(
         return Ok(Some(bytes));
     };
     let written = match format.folder() {
-        Some(kind) => write_trace(trace, kind, options, path, true),
+        Some(kind) => write_trace(trace, None, kind, options, path, true),
         None => write_file(path, true, |mut out| format.write(trace, options, &mut out)),
     };
     match written {

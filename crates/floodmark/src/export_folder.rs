@@ -17,9 +17,10 @@ use crate::info::plural;
 use crate::open::open;
 use crate::print;
 
-/// Writes the files of one trace.
+/// Writes the files of one trace; in a folder of ranks it has a number there.
 pub(crate) fn write_trace(
     trace: &Trace,
+    rank: Option<u32>,
     kind: Folder,
     options: &Options,
     to: &Path,
@@ -28,7 +29,7 @@ pub(crate) fn write_trace(
     let mut files = destination::Folder::new(to, force, |name| is_ours(kind, name))?;
     match kind {
         Folder::Tables(coding) => {
-            let rank = trace.header.rank.unwrap_or(0);
+            let rank = rank.or(trace.header.rank).unwrap_or(0);
             let rows = write_tables(trace, options, rank, coding, &mut files)?;
             write_ranks(&rows, coding, &mut files)?;
         }

@@ -9,7 +9,7 @@ use super::{At, Flow, Note, Numbers, Scene, TrackId, TrackKind, Tracks};
 pub(super) struct ProgramTracks {
     steps: TrackId,
     marks: TrackId,
-    /// The step that is open.
+    /// The step that is open; none where the program had no steps.
     step: Option<u32>,
     /// The threads whose phases are open, in the order in which they began.
     open: Vec<ThreadId>,
@@ -78,7 +78,7 @@ impl ProgramTracks {
         }
         let number = u32::try_from(at.number).unwrap_or(u32::MAX);
         if scene.context.step_ends().binary_search(&number).is_ok() {
-            self.end_step(at.micros, tracks)?;
+            self.end_step(at.micros, scene.context.finished_steps(), tracks)?;
         }
         Ok(())
     }
@@ -87,11 +87,13 @@ impl ProgramTracks {
         self.lanes.iter().find(|(known, _)| *known == thread).map(|&(_, lane)| lane)
     }
 
-    fn end_step(&mut self, micros: u64, tracks: &mut dyn Tracks) -> io::Result<()> {
-        let Some(step) = self.step else { return Ok(()) };
+    fn end_step(&mut self, micros: u64, all: u32, tracks: &mut dyn Tracks) -> io::Result<()> {
+        let Some(step) = self.step.as_mut() else { return Ok(()) };
+        *step += 1;
         tracks.end(self.steps, micros)?;
-        self.step = Some(step + 1);
-        tracks.begin(self.steps, micros, &format!("step {}", step + 1), Flow::None, &[])
+        let name =
+            if *step < all { format!("step {step}") } else { "after the last step".to_owned() };
+        tracks.begin(self.steps, micros, &name, Flow::None, &[])
     }
 
     pub(super) fn finish(&mut self, end: u64, tracks: &mut dyn Tracks) -> io::Result<()> {
