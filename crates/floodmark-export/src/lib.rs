@@ -42,6 +42,7 @@ mod raster;
 mod scene;
 mod speedscope;
 mod stacks;
+mod step_rows;
 mod svg;
 mod tables;
 mod tensorboard;

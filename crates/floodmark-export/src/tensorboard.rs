@@ -7,13 +7,14 @@
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 
-use floodmark_analysis::{By, Detail, DeviceSummary, Question, levels_at_steps, report, summary};
+use floodmark_analysis::{DeviceSummary, summary};
 use floodmark_trace::{Bytes, Device, Header, Trace};
 use prost::Message;
 
 use crate::files::Files;
 use crate::options::{ExportError, Options, chosen_devices};
 use crate::plot::chart_of;
+use crate::step_rows::step_rows;
 use crate::tensorboard_messages as proto;
 use crate::tfrecord::write_record;
 use crate::{png, raster};
@@ -94,33 +95,26 @@ impl Writer<'_> {
 
     /// The number of the last step, where there is one.
     fn steps(&mut self, trace: &Trace, device: Device) -> Result<Option<u32>, ExportError> {
-        let question = Question { device: Some(device), by: By::Step, ..Question::default() };
-        let ends = levels_at_steps(trace, Some(device))?;
         let prefix = prefix(device);
         let mut last = None;
-        for row in report(trace, &question)?.rows {
-            let Detail::Step { step: Some(step), peak, end, reserved, phases, categories, .. } =
-                row.detail
-            else {
-                continue;
-            };
-            let ended = ends.get(step as usize);
-            let active = ended.and_then(|levels| levels.active);
-            let reserved = ended.and_then(|levels| levels.reserved).or(reserved);
-            let totals =
-                [("peak", peak), ("allocated", end), ("active", active), ("reserved", reserved)];
-            let known = totals
+        for row in step_rows(trace, device)? {
+            let totals = [
+                ("peak", row.peak),
+                ("allocated", row.allocated),
+                ("active", row.active),
+                ("reserved", row.reserved),
+            ];
+            let mut values: Vec<(String, Bytes)> = totals
                 .into_iter()
-                .filter_map(|(name, bytes)| Some((format!("{prefix}/{name}"), bytes?)));
-            let categories = categories.into_iter().map(|(name, bytes)| {
-                (format!("{prefix}/categories/{}", name.replace(' ', "_")), bytes)
-            });
-            let phases = phases.into_iter().map(|(name, bytes)| {
-                (format!("{prefix}/phases/{}", name.replace(' ', "_")), bytes)
-            });
-            let at = ended.map_or(trace.end().as_seconds(), |levels| levels.seconds);
-            self.scalars(step, at, known.chain(categories).chain(phases).collect())?;
-            last = Some(step);
+                .filter_map(|(name, bytes)| Some((format!("{prefix}/{name}"), bytes?)))
+                .collect();
+            let tag =
+                |kind: &str, name: &str| format!("{prefix}/{kind}/{}", name.replace(' ', "_"));
+            values.extend(row.categories.into_iter().map(|(name, b)| (tag("categories", name), b)));
+            values.extend(row.phases.into_iter().map(|(name, b)| (tag("phases", &name), b)));
+            let at = row.ended_seconds.unwrap_or_else(|| trace.end().as_seconds());
+            self.scalars(row.step, at, values)?;
+            last = Some(row.step);
         }
         Ok(last)
     }

@@ -70,14 +70,16 @@ impl<'a> Largest<'a> {
     ) -> io::Result<()> {
         match at.event.subject {
             Subject::Alloc(id) if self.chosen.contains(&id) => {
-                let flow = u64::from(id.0) + 1;
+                let arrow = u64::from(id.0) + 1;
+                let mut flow = Flow::Begins(arrow);
                 if !scene.trace.allocations[id.index()].before_recording {
                     let thread = threads.track(at.event.thread, numbers, tracks)?;
-                    tracks.instant(thread, at.micros, "alloc", Flow::Begins(flow), &[])?;
+                    tracks.instant(thread, at.micros, "alloc", flow, &[])?;
+                    flow = Flow::Passes(arrow);
                 }
                 let lane = self.lane(numbers, tracks)?;
                 self.open.insert(id, lane);
-                self.begin(scene, at, id, self.lanes[lane], Flow::Passes(flow), tracks)
+                self.begin(scene, at, id, self.lanes[lane], flow, tracks)
             }
             Subject::Free { allocation: id, .. } => {
                 let Some(lane) = self.open.remove(&id) else { return Ok(()) };

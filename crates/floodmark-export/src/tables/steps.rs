@@ -1,11 +1,11 @@
 //! `steps`: how high each step stood and what its peak was made of; `phases`: how high each phase of it stood.
 
-use floodmark_analysis::{By, Detail, Question, levels_at_steps, report};
 use floodmark_trace::{Bytes, Category};
 
 use super::sheet::{Cell, Column, Kind, int, maybe_int, text};
 use super::{Out, Source};
 use crate::options::ExportError;
+use crate::step_rows::step_rows;
 
 const STEPS: &[Column] = &[
     ("step", Kind::Int),
@@ -33,31 +33,24 @@ pub(super) fn write(source: &Source<'_>, out: &mut Out<'_>) -> Result<(), Export
     let mut sheet = out.table("steps", STEPS)?;
     let mut in_phases = Vec::new();
     for &device in &source.devices {
-        let question = Question { device: Some(device), by: By::Step, ..Question::default() };
-        let ends = levels_at_steps(source.trace, Some(device))?;
         let name = device.to_string();
-        for row in report(source.trace, &question)?.rows {
-            let Detail::Step { step: Some(step), peak, end, growth, reserved, phases, categories } =
-                row.detail
-            else {
-                continue;
-            };
-            let ended = ends.get(step as usize);
+        for row in step_rows(source.trace, device)? {
             let bytes = |bytes: Option<Bytes>| maybe_int(bytes.map(|bytes| bytes.0));
             let mut cells = vec![
-                int(step.into()),
+                int(row.step.into()),
                 text(&name),
-                Cell::Real(ended.map(|levels| levels.seconds)),
-                bytes(peak),
-                bytes(end),
-                bytes(ended.and_then(|levels| levels.active)),
-                bytes(ended.and_then(|levels| levels.reserved).or(reserved)),
-                Cell::Int(growth),
+                Cell::Real(row.ended_seconds),
+                bytes(row.peak),
+                bytes(row.allocated),
+                bytes(row.active),
+                bytes(row.reserved),
+                Cell::Int(row.growth),
             ];
-            let of = |category: &Category| categories.get(category.name()).copied();
+            let of = |category: &Category| row.categories.get(category.name()).copied();
             cells.extend(Category::ALL.iter().map(|one| int(of(one).unwrap_or_default().0)));
             sheet.row(&cells)?;
-            in_phases.extend(phases.into_iter().map(|(phase, peak)| (step, device, phase, peak)));
+            let phases = row.phases.into_iter();
+            in_phases.extend(phases.map(|(phase, peak)| (row.step, device, phase, peak)));
         }
     }
     sheet.finish()?;
