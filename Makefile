@@ -85,11 +85,12 @@ types: ## Make the page's types from the Rust types that are answered
 ci: check test ## What must pass before anything is merged: check and test
 
 .PHONY: bench
-bench: $(UNPACKED) $(TARGET)/release/floodmark $(TARGET)/release/examples/rates ## Measure what recording, reading and reporting cost, on the CPU
+bench: $(UNPACKED) $(TARGET)/release/floodmark $(TARGET)/release/examples/rates $(TARGET)/release/examples/page ## Measure what recording, reading and reporting cost, on the CPU
 	PYTHONPATH=$(UNPACKED) $(BIN)/python bench/import_time.py --results $(RESULTS)
 	PYTHONPATH=$(UNPACKED) $(BIN)/python bench/report.py --program $(TARGET)/release/floodmark --results $(RESULTS)
 	PYTHONPATH=$(UNPACKED) $(BIN)/python bench/snapshot.py --rates $(TARGET)/release/examples/rates --results $(RESULTS)
 	PYTHONPATH=$(UNPACKED) $(BIN)/python bench/overhead.py --device cpu --results $(RESULTS)
+	$(BIN)/python bench/page_levels.py --programs $(TARGET)/release/examples --results $(RESULTS)
 	PYTHONPATH=$(UNPACKED) $(BIN)/python bench/fake_engine.py --quick
 
 .PHONY: gpu
@@ -188,6 +189,11 @@ $(UNPACKED): $(INSTALLED) $(RUST) $(PYTHON_FRONT)
 
 $(TARGET)/release/examples/rates: $(RUST)
 	cargo build --release --package floodmark --example rates
+	@touch $@
+
+# With it, what writes the recordings that it opens.
+$(TARGET)/release/examples/page: $(RUST)
+	cargo build --release --package floodmark --example page --example synthetic
 	@touch $@
 
 $(TARGET)/release/floodmark: $(RUST)

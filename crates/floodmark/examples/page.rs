@@ -1,10 +1,8 @@
 //! How long the answers take that a page asks for, and what is kept for them: `page FILE`, as JSON.
 //!
-//! What is done once is told in seconds of the processor. Of every question the best of several tries counts,
-//! so that others on the machine do not.
+//! Seconds are those of the processor, on one core: others on the machine do not count.
 
 use std::path::Path;
-use std::time::Instant;
 
 use anyhow::{Context, Result};
 use floodmark_analysis::{
@@ -16,8 +14,8 @@ use serde_json::{Map, Value, json};
 
 /// How many moments and tiles are asked for.
 const ASKED: u32 = 25;
-/// The best of so many.
-const TRIES: usize = 5;
+/// How often each.
+const TRIES: u32 = 8;
 
 /// Bytes that the system says this process has, or had at most.
 fn status(line: &str) -> Result<u64> {
@@ -41,7 +39,7 @@ fn timed<T>(work: impl FnOnce() -> T) -> (f64, T) {
     (processor() - begin, done)
 }
 
-/// Seconds that a question took in the middle, and at most, over the whole recording; and the longest answer.
+/// Seconds that a question took on average over the whole recording, and its longest answer.
 struct Asked(Map<String, Value>);
 
 impl Asked {
@@ -50,21 +48,16 @@ impl Asked {
         name: &str,
         mut question: impl FnMut(u32) -> Result<T, E>,
     ) -> Result<()> {
-        let mut took = Vec::new();
         let mut longest = 0;
         for part in 0..ASKED {
-            let mut best = f64::INFINITY;
-            for _ in 0..TRIES {
-                let begin = Instant::now();
-                let answer = question(part)?;
-                best = best.min(begin.elapsed().as_secs_f64());
-                longest = longest.max(serde_json::to_vec(&answer)?.len());
-            }
-            took.push(best);
+            longest = longest.max(serde_json::to_vec(&question(part)?)?.len());
         }
-        took.sort_by(f64::total_cmp);
-        let (median, most) = (took[took.len() / 2], took[took.len() - 1]);
-        let figures = json!({ "median": median, "most": most, "longest_answer_bytes": longest });
+        let begin = processor();
+        for part in (0..TRIES).flat_map(|_| 0..ASKED) {
+            std::hint::black_box(question(part)?);
+        }
+        let mean = (processor() - begin) / f64::from(TRIES * ASKED);
+        let figures = json!({ "mean": mean, "longest_answer_bytes": longest });
         self.0.insert(name.to_owned(), figures);
         Ok(())
     }

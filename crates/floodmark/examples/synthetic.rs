@@ -138,10 +138,9 @@ impl Recorder {
         self.tell_segments()?;
         let id = AllocationId(self.allocations);
         let row = self.event(EventKind::Alloc, GPU);
-        let slack = placed.bytes - bytes;
+        let row = Row { slack: placed.bytes - bytes, phase: self.phase, ..row };
         self.allocations += 1;
-        let (addr, bytes, phase) = (placed.addr, placed.bytes, self.phase);
-        self.push(Row { addr, bytes, slack, stack, flags, phase, ..row })?;
+        self.push(Row { addr: placed.addr, bytes: placed.bytes, stack, flags, ..row })?;
         Ok(Held { id, owner: placed.owner, addr: placed.addr, bytes: placed.bytes })
     }
 

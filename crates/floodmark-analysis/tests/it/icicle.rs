@@ -108,6 +108,14 @@ fn what_is_too_small_is_one_node() {
     check(&found.root);
 }
 
+/// With what is inside, own, and depth of all below a node.
+fn collect(node: &IcicleNode, depth: usize, into: &mut Vec<(Bytes, Bytes, usize)>) {
+    for child in &node.children {
+        into.push((child.bytes, child.own, depth));
+        collect(child, depth + 1, into);
+    }
+}
+
 #[test]
 fn the_modules_of_the_tree_are_those_of_the_report() {
     let trace = trace(&long());
@@ -117,12 +125,6 @@ fn the_modules_of_the_tree_are_those_of_the_report() {
     for row in report(&trace, &question).unwrap().rows {
         let Detail::Module { own, depth, .. } = row.detail else { panic!("no module") };
         rows.push((row.bytes, own, depth as usize));
-    }
-    fn collect(node: &IcicleNode, depth: usize, into: &mut Vec<(Bytes, Bytes, usize)>) {
-        for child in &node.children {
-            into.push((child.bytes, child.own, depth));
-            collect(child, depth + 1, into);
-        }
     }
     let mut told = Vec::new();
     collect(&found.root, 0, &mut told);

@@ -14,10 +14,10 @@ use crate::trace;
 fn edges(tile: &AllocationTile, shape: usize) -> Vec<(usize, Bytes)> {
     let shape = &tile.shapes[shape];
     let column = |seconds: f64| {
-        let share = (seconds - tile.from) / (tile.to - tile.from);
+        let part = (seconds - tile.from) / (tile.to - tile.from);
         (0..=COLUMNS).min_by_key(|&at| {
             #[expect(clippy::cast_precision_loss, reason = "at most 512")]
-            let away = (at as f64 / 512.0 - share).abs();
+            let away = (at as f64 / 512.0 - part).abs();
             ordered(away)
         })
     };
