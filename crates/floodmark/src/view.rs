@@ -43,8 +43,7 @@ pub(crate) fn view(args: &ViewArgs) -> Result<String> {
 
 /// A program that was just started has not made its file yet, or not written into it.
 fn wait_for(path: &Path) {
-    let is_there =
-        || path.metadata().is_ok_and(|found| found.is_dir() || found.len() > 0);
+    let is_there = || path.metadata().is_ok_and(|found| found.is_dir() || found.len() > 0);
     if !is_there() {
         print::talk(&format!("waiting for `{}`\n", path.display()));
     }
