@@ -1,7 +1,7 @@
 //! `floodmark export --to html`: the page of `floodmark view` in one file, with its answers inside.
 
 use std::fs::Permissions;
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -26,7 +26,8 @@ pub(crate) fn export_page(args: &ExportArgs) -> Result<()> {
     }
     let to = args.output.clone().unwrap_or_else(|| beside(&args.trace, args.to));
     let failed = || format!("Failed to write `{}`", to.display());
-    if to.exists() && !args.force {
+    let is_stdout = to == Path::new("-");
+    if !is_stdout && to.exists() && !args.force {
         return Err(Problem::OutputExists).with_context(failed);
     }
     let shown = Shown::open(&paths, false)?;
@@ -40,6 +41,9 @@ pub(crate) fn export_page(args: &ExportArgs) -> Result<()> {
     let tell = |done: usize, all: usize| progress.at((100 * done / all.max(1)) as u64);
     let page = save(&shown, args.device, tell).with_context(failed)?;
     drop(progress);
+    if is_stdout {
+        return to_stdout(page.as_bytes()).context("Failed to write to stdout");
+    }
     write(&to, page.as_bytes(), args.force).with_context(failed)?;
     let traces = plural(shown.traces.len() as u64, "trace");
     print::talk(&format!("wrote {traces} to `{}`; {}\n", to.display(), args.to.reader()));
@@ -54,6 +58,15 @@ pub(crate) fn write_page(
 ) -> Result<(), ExportError> {
     let page = save(&Shown::of(trace), device, |_, _| {})?;
     Ok(out.write_all(page.as_bytes())?)
+}
+
+/// A reader that has seen enough (`| head`) is no failure.
+fn to_stdout(bytes: &[u8]) -> io::Result<()> {
+    let mut out = print::raw();
+    match out.write_all(bytes).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => written,
+    }
 }
 
 /// Half a file looks like a whole one: it gets its name when it is whole.

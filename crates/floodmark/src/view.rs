@@ -41,12 +41,13 @@ pub(crate) fn view(args: &ViewArgs) -> Result<String> {
     Ok(String::new())
 }
 
-/// A program that was just started has not made its file yet.
+/// A program that was just started has not made its file yet, or not written into it.
 fn wait_for(path: &Path) {
-    if !path.exists() {
+    let is_there = || path.metadata().is_ok_and(|found| found.is_dir() || found.len() > 0);
+    if !is_there() {
         print::talk(&format!("waiting for `{}`\n", path.display()));
     }
-    while !path.exists() {
+    while !is_there() {
         std::thread::sleep(REST);
     }
 }

@@ -38,9 +38,8 @@ fn leaks_are_told_where_there_are_steps_enough() {
     let few = steps("alloc a cuda:0 1MiB\nstep");
     assert!(few.leaks.is_none());
     assert!(few.leaks_missing.unwrap().starts_with("finished steps in this trace: 1;"));
-    let grows: String =
-        (0..6).map(|step| format!("alloc a{step} cuda:0 1MiB at leak.py:3\nstep\n")).collect();
-    let many = steps(&grows);
+    let step = |step: u32| format!("alloc a{step} cuda:0 1MiB at leak.py:3\nstep\n");
+    let many = steps(&(0..6).map(step).collect::<Vec<_>>().concat());
     assert_eq!(many.leaks.unwrap().rows[0].place, "leak.py:3 (main)");
     assert_eq!(many.leaks_missing, None);
 }

@@ -86,6 +86,24 @@ fn a_page_is_served_until_ctrl_c() {
     assert_eq!(viewer.interrupt(), (Some(0), "showing 2 traces; end with Ctrl-C\n".to_owned()));
 }
 
+#[test]
+fn a_file_that_is_not_there_yet_is_waited_for() {
+    let folder = Folder::new().with_bytes("late.flood", b"");
+    let path = folder.path().join("late.flood");
+    let whole = crate::script::file(SCRIPT);
+    let writer = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(300));
+        std::fs::write(path, whole).unwrap();
+    });
+    let viewer = Viewer::start(&folder, &["--follow", "late.flood"]);
+    writer.join().unwrap();
+    let traces = viewer.get(&format!("/{}/api/traces", viewer.token));
+    assert!(traces.contains("\"follows\":true"), "{traces}");
+    let (status, said) = viewer.interrupt();
+    assert_eq!(status, Some(0));
+    assert_eq!(said, "waiting for `late.flood`\nshowing 1 trace; end with Ctrl-C\n");
+}
+
 /// 127.0.0.2 is this machine, too; a server that listens everywhere would answer there.
 #[test]
 fn nobody_listens_beyond_loopback() {
