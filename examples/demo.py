@@ -1,11 +1,14 @@
 """Records a few training steps of a small GPT and shows what filled the memory at the peak.
 
-On the CPU, and on CUDA where there is one. The traces are left in `demo/`.
+On the CPU, and on a GPU: the real one, or one that is not there. The traces and a page of them are
+left in `demo/`.
 """
 
 from __future__ import annotations
 
 import argparse
+import subprocess
+import sys
 from pathlib import Path
 
 import torch
@@ -49,6 +52,25 @@ def record(device: str, steps: int) -> Path:
     return path
 
 
+def estimate(steps: int) -> Path:
+    """The same training on a GPU that is not there."""
+    path = FOLDER / "gpt-rtx4090.flood"
+    path.unlink(missing_ok=True)
+    print("The same training on an RTX 4090 that is not there …\n")
+    with floodmark.estimate(gpu="rtx4090", path=path) as estimated:
+        train("cuda", steps)
+    print(estimated.estimate)
+    return path
+
+
+def save_page(paths: list[Path]) -> Path:
+    """All of it as a page in one file, which needs no server."""
+    page = FOLDER / "demo.html"
+    command = [sys.executable, "-m", "floodmark", "export", *map(str, paths)]
+    subprocess.run([*command, "--to", "html", "-o", str(page), "--force"], check=True)
+    return page
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--steps", type=int, default=4)
@@ -56,16 +78,20 @@ def main() -> None:
     FOLDER.mkdir(exist_ok=True)
     # So small a model gains nothing from more threads, and a busy machine loses by them.
     torch.set_num_threads(1)
-    devices = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
-    paths = [record(device, args.steps) for device in devices]
+    has_gpu = torch.cuda.is_available()
+    paths = [record("cpu", args.steps)]
+    paths.append(record("cuda", args.steps) if has_gpu else estimate(args.steps))
+    page = save_page(paths)
     print("Wrote:\n")
-    for path in paths:
+    for path in (*paths, page):
         name = path.relative_to(FOLDER.parent)
         print(f"  {name}  ({path.stat().st_size / 1024:.0f} KiB)")
     print("\nAsk more of it, for example:\n")
     name = paths[-1].relative_to(FOLDER.parent)
     for words in ("--by step", "--by tensor --at end", "--by stack --top 3", "--json"):
         print(f"  .venv/bin/floodmark report {name} {words}")
+    print(f"\nLook at it: open {page.relative_to(FOLDER.parent)} in a browser, or\n")
+    print(f"  .venv/bin/floodmark view {name}")
 
 
 if __name__ == "__main__":

@@ -45,6 +45,9 @@ ROOMS = {
     "anyhow": {"floodmark"},
     "tokio": {"floodmark"},
     "axum": {"floodmark"},
+    "ratatui": {"floodmark"},
+    "crossterm": {"floodmark"},
+    "signal-hook": {"floodmark"},
     "futures-*": {"floodmark"},
 }
 

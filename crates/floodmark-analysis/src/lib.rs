@@ -13,6 +13,7 @@
 //! - [`layers()`]: what each layer of a model did to memory; [`curve()`]: how the levels moved.
 //! - [`steps()`]: how high each step rose; [`ranks()`]: which of several recordings stand out.
 //! - [`allocation_card()`]: all that is known of one allocation.
+//! - [`pulse()`]: how a program that runs stands now; [`history()`]: how it came there.
 //! - [`summary()`]: the whole recording in a few numbers.
 //! - [`Context`]: in which step and phase each allocation was made; [`category`]: what it is.
 //! - [`TimelineIndex`]: memory over time in stacked bands, at any enlargement.
@@ -48,6 +49,7 @@ mod moment;
 mod moment_index;
 mod oom;
 mod place;
+mod pulse;
 mod question_error;
 mod ranks;
 mod report;
@@ -98,6 +100,7 @@ pub use moment::{Moment, Request, default_device, moment};
 pub use moment_index::MomentIndex;
 pub use oom::{OomClass, OomReport, Proof, oom};
 pub use place::Frame;
+pub use pulse::{DevicePulse, Pulse, history, pulse};
 pub use question_error::QuestionError;
 pub use ranks::{Rank, Ranks, Recording, ranks};
 pub use report::{By, FORMAT, NotAGrouping, Question, Report, report, report_with};

@@ -124,12 +124,11 @@ fn rows(trace: &Trace, index: &TraceIndex, found: &[AllocationId]) -> Vec<Lifeti
     for &id in found {
         let node = tree.node_of(&trace.allocations[id.index()]);
         let tensor = lifetime(trace, index, id);
-        match rows.iter_mut().find(|(known, _)| *known == node) {
-            Some((_, row)) => row.tensors.push(tensor),
-            None => {
-                let module = tree.paths().nth(node).unwrap_or("?").to_owned();
-                rows.push((node, LifetimeRow { module, tensors: vec![tensor] }));
-            }
+        if let Some((_, row)) = rows.iter_mut().find(|(known, _)| *known == node) {
+            row.tensors.push(tensor);
+        } else {
+            let module = tree.paths().nth(node).unwrap_or("?").to_owned();
+            rows.push((node, LifetimeRow { module, tensors: vec![tensor] }));
         }
     }
     rows.into_iter().map(|(_, row)| row).collect()

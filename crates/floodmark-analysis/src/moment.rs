@@ -223,7 +223,7 @@ fn at_level(context: &Context, at: At, level: &Level, after: u32, time: Micros) 
 
 /// What the program was doing: what made the last allocation on the device, unless that was in another
 /// step.
-fn tell_work(trace: &Trace, context: &Context, moment: &mut Moment) {
+pub(crate) fn tell_work(trace: &Trace, context: &Context, moment: &mut Moment) {
     let past = &trace.events[..moment.after as usize];
     let last = past.iter().rev().filter(|event| event.device == moment.device).find_map(|event| {
         let Subject::Alloc(id) = event.subject else { return None };

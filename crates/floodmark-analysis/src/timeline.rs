@@ -21,7 +21,7 @@ use crate::question_error::QuestionError;
 use crate::timeline_groups::{Groups, MOST_GROUPS, TimelineBy, TimelineGroup};
 
 /// How many events are summed up in one.
-const BLOCK: usize = 512;
+const BLOCK: usize = 256;
 
 /// What a picture over time shows: the same for all its tiles.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -69,7 +69,7 @@ pub struct TimelineTile {
     pub events: Vec<u32>,
 }
 
-/// What is kept of a device to draw its tiles: some 700 bytes for 1,000 events, and one byte for each
+/// What is kept of a device to draw its tiles: about 1.3 bytes an event, and one for each
 /// allocation.
 #[derive(Debug, Clone)]
 pub struct TimelineIndex {
@@ -222,11 +222,13 @@ impl TimelineIndex {
             let (mut at, end) = (column[0], column[1]);
             let mut seen = Column::of(&state, at);
             while at < end {
-                let block = (at - self.base) / BLOCK;
-                if (at - self.base).is_multiple_of(BLOCK) && at + BLOCK <= end {
-                    seen.add(&self.blocks[block].events);
-                    state = self.blocks[block + 1].before;
-                    at += BLOCK;
+                let (block, whole) = ((at - self.base) / BLOCK, (end - at) / BLOCK);
+                if (at - self.base).is_multiple_of(BLOCK) && whole > 0 {
+                    for block in &self.blocks[block..block + whole] {
+                        seen.add(&block.events);
+                    }
+                    state = self.blocks[block + whole].before;
+                    at += whole * BLOCK;
                 } else {
                     let event = &trace.events[at];
                     state.apply(trace, &self.groups, event);

@@ -140,7 +140,11 @@ pub(crate) fn is_cut(bytes: &[u8]) -> bool {
 /// A file made of nothing but beginnings of frames would have its checksum taken once per beginning:
 /// the work is bounded by a few times the length of the file, and what is beyond it counts as damaged.
 pub fn pieces(file: &[u8]) -> impl Iterator<Item = Piece<'_>> {
-    let mut at = PRELUDE_BYTES.min(file.len());
+    pieces_from(file, PRELUDE_BYTES.min(file.len()))
+}
+
+/// The pieces of a part of a file from a position on, at which a frame begins.
+pub(crate) fn pieces_from(file: &[u8], mut at: usize) -> impl Iterator<Item = Piece<'_>> {
     let mut wasted = 0_usize;
     let most_wasted = file.len().saturating_mul(4).saturating_add(MIN_WASTED_BYTES);
     std::iter::from_fn(move || {

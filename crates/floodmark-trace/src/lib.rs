@@ -21,6 +21,7 @@ mod columns;
 mod decode;
 mod event;
 mod grow;
+mod growing;
 mod header;
 mod losses;
 mod message;
@@ -41,6 +42,7 @@ pub use event::{
     AllocationId, Bytes, Category, CodeId, Device, DeviceAddr, EventBytes, EventKind, EventNumber,
     HandleId, LabelId, Micros, ModuleId, StackId, TextId, TextKind, ThreadId, stack_flags,
 };
+pub use growing::GrowingReader;
 pub use header::{DeviceInfo, Ending, Header};
 pub use losses::{Loss, Losses};
 pub use phantom::{Engine, Phantom, PhantomDevice, PhantomEnd, PhantomRead, UnsupportedCall};

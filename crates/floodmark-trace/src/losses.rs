@@ -90,6 +90,22 @@ impl Losses {
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
+
+    /// How many events are known to be missing. There may be more: damage is told in bytes.
+    pub fn events(&self) -> u64 {
+        let of = |loss: &Loss| match loss {
+            Loss::InFlight(events) | Loss::UnknownAllocations(events) => *events,
+            Loss::Damaged { .. }
+            | Loss::MissingFrames(_)
+            | Loss::Salvaged { .. }
+            | Loss::Unfinished
+            | Loss::StoppedEarly { .. }
+            | Loss::TotalsDisagree(_)
+            | Loss::StacksLeftOut(_)
+            | Loss::NotRecorded(_) => 0,
+        };
+        self.0.iter().map(of).fold(0, u64::saturating_add)
+    }
 }
 
 impl Serialize for Losses {

@@ -17,7 +17,7 @@ const MAX_PATH_BYTES: usize = 1024;
 const MAX_TOTAL_BYTES: usize = 1 << 26;
 
 /// The qualified name of the innermost module, for every stack.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct ModulePaths {
     /// Per stack: 1 + index into `paths`, or 0.
     of_stack: Vec<u32>,

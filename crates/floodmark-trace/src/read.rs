@@ -56,7 +56,8 @@ impl Hint for ReadError {
 /// Reads a file, and the segments of its journal where there are any.
 pub fn read_trace(file: &[u8], journal: &[&[u8]]) -> Result<Trace, ReadError> {
     check_prelude(file)?;
-    let mut reader = Reader::new(file.len());
+    let mut reader = Reader::default();
+    reader.allow(file.len());
     for piece in frame::pieces(file) {
         match piece {
             Piece::Frame(frame) => reader.take_frame(frame),
@@ -74,7 +75,7 @@ pub fn read_trace(file: &[u8], journal: &[&[u8]]) -> Result<Trace, ReadError> {
     reader.finish(journal)
 }
 
-fn check_prelude(file: &[u8]) -> Result<(), ReadError> {
+pub(crate) fn check_prelude(file: &[u8]) -> Result<(), ReadError> {
     if file.is_empty() {
         return Err(ReadError::Empty);
     }
@@ -95,8 +96,9 @@ const MAX_EXPANSION: usize = 256;
 /// What the smallest file may decompress to.
 const MIN_BUDGET_BYTES: usize = 1 << 26;
 
+/// What has been read so far.
 #[derive(Debug)]
-struct Reader {
+pub(crate) struct Reader {
     trace: Trace,
     has_header: bool,
     decoders: [TableDecoder; TABLES.len()],
@@ -111,16 +113,16 @@ struct Reader {
     /// A flush of which a part is lost is not trusted.
     is_flush_broken: bool,
     /// The file ends inside a frame: it is still being written, or the program died.
-    is_cut: bool,
+    pub(crate) is_cut: bool,
 }
 
-impl Reader {
-    fn new(file_bytes: usize) -> Self {
+impl Default for Reader {
+    fn default() -> Self {
         Self {
             trace: Trace::default(),
             has_header: false,
             decoders: TABLES.map(TableDecoder::new),
-            budget_bytes: file_bytes.saturating_mul(MAX_EXPANSION).max(MIN_BUDGET_BYTES),
+            budget_bytes: 0,
             batch: Batch::default(),
             next_number: 0,
             missing_frames: 0,
@@ -130,8 +132,30 @@ impl Reader {
             is_cut: false,
         }
     }
+}
 
-    fn note_damage(&mut self, offset: u64, bytes: u64) {
+impl Reader {
+    /// A copy that can be finished, and not read on with.
+    pub(crate) fn to_finish(&self) -> Self {
+        Self {
+            trace: self.trace.clone(),
+            has_header: self.has_header,
+            batch: self.batch.clone(),
+            missing_frames: self.missing_frames,
+            damaged_bytes: self.damaged_bytes,
+            first_damage: self.first_damage,
+            is_cut: self.is_cut,
+            ..Self::default()
+        }
+    }
+
+    /// So many more bytes of the file are there to be decompressed.
+    pub(crate) fn allow(&mut self, file_bytes: usize) {
+        let more = file_bytes.saturating_mul(MAX_EXPANSION);
+        self.budget_bytes = self.budget_bytes.saturating_add(more).max(MIN_BUDGET_BYTES);
+    }
+
+    pub(crate) fn note_damage(&mut self, offset: u64, bytes: u64) {
         if self.damaged_bytes == 0 {
             self.first_damage = offset;
         }
@@ -151,7 +175,7 @@ impl Reader {
         self.break_flush();
     }
 
-    fn take_frame(&mut self, frame: frame::Frame<'_>) {
+    pub(crate) fn take_frame(&mut self, frame: frame::Frame<'_>) {
         let missing = frame.number.wrapping_sub(self.next_number);
         if missing != 0 {
             self.note_missing(u64::from(missing));
@@ -207,7 +231,7 @@ impl Reader {
         self.trace.push(batch);
     }
 
-    fn finish(mut self, journal: &[&[u8]]) -> Result<Trace, ReadError> {
+    pub(crate) fn finish(mut self, journal: &[&[u8]]) -> Result<Trace, ReadError> {
         if !self.has_header {
             return Err(ReadError::NoHeader { damaged_bytes: self.damaged_bytes });
         }

@@ -232,7 +232,7 @@ pub struct Label {
 }
 
 /// A recording.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Trace {
     /// Where it comes from.
     pub header: Header,

@@ -1,8 +1,10 @@
 //! How long the answers take that a page asks for, and what is kept for them: `page FILE`, as JSON.
 //!
-//! Seconds are those of the processor, on one core.
+//! What is done once is told in seconds of the processor. Of every question the best of several tries counts,
+//! so that others on the machine do not.
 
 use std::path::Path;
+use std::time::Instant;
 
 use anyhow::{Context, Result};
 use floodmark_analysis::{
@@ -14,6 +16,8 @@ use serde_json::{Map, Value, json};
 
 /// How many moments and tiles are asked for.
 const ASKED: u32 = 25;
+/// The best of so many.
+const TRIES: usize = 5;
 
 /// Bytes that the system says this process has, or had at most.
 fn status(line: &str) -> Result<u64> {
@@ -49,9 +53,14 @@ impl Asked {
         let mut took = Vec::new();
         let mut longest = 0;
         for part in 0..ASKED {
-            let (seconds, answer) = timed(|| question(part));
-            took.push(seconds);
-            longest = longest.max(serde_json::to_vec(&answer?)?.len());
+            let mut best = f64::INFINITY;
+            for _ in 0..TRIES {
+                let begin = Instant::now();
+                let answer = question(part)?;
+                best = best.min(begin.elapsed().as_secs_f64());
+                longest = longest.max(serde_json::to_vec(&answer)?.len());
+            }
+            took.push(best);
         }
         took.sort_by(f64::total_cmp);
         let (median, most) = (took[took.len() / 2], took[took.len() - 1]);

@@ -5,8 +5,9 @@ use floodmark_analysis::{Advice, AdviceReport, At, advise as ask};
 
 use crate::args::AdviseArgs;
 use crate::choose::{Chosen, choose_source};
+use crate::cut::wrap;
 use crate::page::Page;
-use crate::sheet::{self, Cells, Sheet};
+use crate::sheet::{self, Bar, Bars, Cells, Sheet, Tone};
 use crate::shorten::shorten;
 use crate::table;
 
@@ -20,7 +21,7 @@ pub(crate) fn advise(args: &AdviseArgs) -> Result<String> {
     if args.json {
         return Ok(serde_json::to_string_pretty(&found)? + "\n");
     }
-    Ok(table::render(&found))
+    Ok(table::show(&found))
 }
 
 impl From<&AdviceReport> for Page {
@@ -63,34 +64,17 @@ fn rows(found: &AdviceReport) -> Sheet {
     titles.extend(found.peak_reserved.map(|_| "Saves reserved"));
     let mut columns = sheet::numbers(&titles);
     columns.extend(sheet::words(&["Finding, and what to do"]));
-    Sheet { columns, rows: found.advice.iter().map(cells).collect() }
+    let saved =
+        |advice: &Advice| Bar::of(advice.saves_allocated, found.peak_allocated, Tone::Shrank);
+    let bars = Some(Bars { after: 0, of: found.advice.iter().map(saved).collect() });
+    Sheet { columns, rows: found.advice.iter().map(cells).collect(), bars, is_prose: true }
 }
 
 fn cells(advice: &Advice) -> Cells {
     let mut cells = vec![advice.saves_allocated.to_string()];
     cells.extend(advice.saves_reserved.map(|saved| saved.to_string()));
-    let mut finding = wrap(shorten(&advice.finding), "", "").into_iter();
+    let mut finding = wrap(shorten(&advice.finding), WIDTH, "", "").into_iter();
     cells.extend(finding.next());
-    let below = finding.chain(wrap(&advice.change, "→ ", "  ")).collect();
+    let below = finding.chain(wrap(&advice.change, WIDTH, "→ ", "  ")).collect();
     Cells { cells, below }
-}
-
-/// Lines of at most [`WIDTH`] characters, if words allow it.
-fn wrap(text: &str, first: &str, next: &str) -> Vec<String> {
-    let mut lines = Vec::new();
-    let mut line = first.to_owned();
-    let mut is_empty = true;
-    for word in text.split(' ') {
-        if !is_empty && line.chars().count() + 1 + word.chars().count() > WIDTH {
-            lines.push(std::mem::replace(&mut line, next.to_owned()));
-            is_empty = true;
-        }
-        if !is_empty {
-            line.push(' ');
-        }
-        line.push_str(word);
-        is_empty = false;
-    }
-    lines.push(line);
-    lines
 }

@@ -12,6 +12,7 @@ use floodmark_trace::{Bytes, Device};
 use crate::format::Format;
 
 pub(crate) use crate::args_estimate::{EngineName, EstimateArgs, FitArgs, GpusArgs, PhantomArgs};
+pub(crate) use crate::args_watch::{MetricsArgs, TopArgs};
 
 /// Shows how high memory stood in a `PyTorch` program, and what filled it.
 #[derive(Debug, Parser)]
@@ -43,6 +44,10 @@ pub(crate) enum Command {
     Simulate(SimulateArgs),
     /// Say why a request could not be met
     Oom(OomArgs),
+    /// Watch a trace in the terminal, also while it grows
+    Top(TopArgs),
+    /// Serve the figures of a trace to Prometheus, also while it grows
+    Metrics(MetricsArgs),
     /// Say what to change, with the bytes that each change saves
     Advise(AdviseArgs),
     /// Say what grew between two traces
@@ -82,7 +87,8 @@ pub(crate) struct RunArgs {
     pub(crate) program: ProgramArgs,
 }
 
-/// The program that a command runs. It comes last, and everything after it is its own.
+/// The program that a command runs. It comes last, and everything after it is its own; for `estimate` and `fit`
+/// see `own_options.rs`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ProgramArgs {
     /// Run a module, as `python -m` does: the first word of PROGRAM is its name

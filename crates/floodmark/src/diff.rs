@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use floodmark_analysis::{At, By, Diff, DiffDetail, DiffRow, Question, Side, Total, diff as ask};
+use floodmark_trace::Bytes;
 
 use crate::args::DiffArgs;
 use crate::choose::{Chosen, Wanted, choose};
@@ -9,7 +10,7 @@ use crate::failure::Problem;
 use crate::info::plural;
 use crate::page::Page;
 use crate::sentence;
-use crate::sheet::{self, Cells, Sheet, frames_below, signed};
+use crate::sheet::{self, Bar, Bars, Cells, Sheet, Tone, frames_below, signed};
 use crate::shorten::shorten;
 use crate::{Said, csv, table};
 
@@ -30,7 +31,7 @@ pub(crate) fn diff(args: &DiffArgs) -> Result<Said> {
     let text = match (args.json, args.csv) {
         (true, _) => serde_json::to_string_pretty(&diff)? + "\n",
         (false, true) => csv::render_diff(&diff),
-        (false, false) => table::render(&diff),
+        (false, false) => table::show(&diff),
     };
     let limit = args.fail_above.filter(|&limit| diff.peaks.are_above(limit));
     let objection = limit.map(|limit| {
@@ -102,7 +103,7 @@ fn moved(total: &Total) -> String {
 }
 
 fn amount(total: &Total) -> String {
-    let bytes = floodmark_trace::Bytes(total.change.unsigned_abs());
+    let bytes = Bytes(total.change.unsigned_abs());
     match total.percent {
         Some(percent) => format!("{bytes} ({})", sentence::percent(percent)),
         None => bytes.to_string(),
@@ -122,7 +123,12 @@ fn rows(diff: &Diff) -> Sheet {
         By::Step => &["Step"],
         By::Segment => &["Segment"],
     }));
-    Sheet { columns, rows: diff.rows.iter().map(cells).collect() }
+    let size = |row: &DiffRow| Bytes(row.change.unsigned_abs());
+    let largest = diff.rows.iter().map(size).max().unwrap_or_default();
+    let tone = |row: &DiffRow| if row.change < 0 { Tone::Shrank } else { Tone::Grew };
+    let of = diff.rows.iter().map(|row| Bar::of(size(row), largest, tone(row))).collect();
+    let bars = Some(Bars { after: 0, of });
+    Sheet { columns, rows: diff.rows.iter().map(cells).collect(), bars, is_prose: false }
 }
 
 fn cells(row: &DiffRow) -> Cells {

@@ -156,7 +156,7 @@ fn needs(devices: &[DeviceEstimate]) -> Sheet {
         if found.is_lower_bound { "none".to_owned() } else { found.headroom.to_string() }
     };
     rows.push(row("headroom", headroom, ""));
-    Sheet { columns, rows }
+    Sheet { columns, rows, ..Sheet::default() }
 }
 
 fn categories(device: &DeviceEstimate) -> Sheet {
@@ -166,7 +166,7 @@ fn categories(device: &DeviceEstimate) -> Sheet {
         cells: vec![row.bytes.to_string(), row.count.to_string(), row.place.clone()],
         below: Vec::new(),
     });
-    Sheet { columns, rows: rows.collect() }
+    Sheet { columns, rows: rows.collect(), ..Sheet::default() }
 }
 
 fn reads(reads: &[PhantomRead]) -> Sheet {
@@ -176,7 +176,7 @@ fn reads(reads: &[PhantomRead]) -> Sheet {
         cells: vec![read.count.to_string(), read.answered.clone(), read.op.clone(), place(read)],
         below: if read.why.is_empty() { Vec::new() } else { vec![format!("  {}", read.why)] },
     });
-    Sheet { columns, rows: rows.collect() }
+    Sheet { columns, rows: rows.collect(), ..Sheet::default() }
 }
 
 /// `train.py:12 (main)`.
@@ -194,7 +194,7 @@ fn unsupported(found: &Estimate) -> Sheet {
         cells: vec![call.count.to_string(), format!("{}: {}", call.library, call.name)],
         below: Vec::new(),
     });
-    Sheet { columns, rows: rows.collect() }
+    Sheet { columns, rows: rows.collect(), ..Sheet::default() }
 }
 
 /// What the estimate rests on.

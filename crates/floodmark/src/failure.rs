@@ -38,6 +38,8 @@ pub(crate) enum Problem {
     OneTraceOnly,
     #[error("another program uses this port")]
     PortInUse,
+    #[error("stdout is no terminal to draw on")]
+    NoTerminal,
     #[error("the peak of {device} grew by more than {limit}: {above}")]
     GrewAbove { device: Device, limit: String, above: String },
 }
@@ -51,6 +53,7 @@ impl Hint for Problem {
             Self::OneTraceOnly => Some("only `--to html` shows several in one file"),
             Self::PortInUse => Some("choose another with `--port`, or leave it out"),
             Self::NotAFolder => Some("leave `--rank` out"),
+            Self::NoTerminal => Some("`--once` writes one frame as text"),
             Self::NoSuchRankOf { .. } => Some("ranks are counted from 0"),
             Self::NothingVaries { .. } => {
                 Some("write it where the value goes: `train.py --batch {BATCH}`")

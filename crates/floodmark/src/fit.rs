@@ -89,11 +89,8 @@ pub(crate) fn fit(args: &FitArgs, python: &OsStr) -> Result<Said> {
         not_monotone: not_monotone(&tries),
         tries,
     };
-    let text = if args.json {
-        serde_json::to_string_pretty(&found)? + "\n"
-    } else {
-        table::render(&found)
-    };
+    let text =
+        if args.json { serde_json::to_string_pretty(&found)? + "\n" } else { table::show(&found) };
     let nothing = || Problem::NothingFits { name: name.clone(), value: values[0] };
     let objection = found.largest.is_none().then(|| anyhow::Error::new(nothing()));
     Ok(Said { text, objection })
@@ -221,7 +218,7 @@ impl From<&Fit> for Page {
         Self {
             above: vec![answer],
             losses: odd.collect(),
-            sheets: vec![Sheet { columns, rows: rows.collect() }],
+            sheets: vec![Sheet { columns, rows: rows.collect(), ..Sheet::default() }],
             below: Vec::new(),
         }
     }

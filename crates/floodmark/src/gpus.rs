@@ -37,10 +37,10 @@ pub(crate) fn gpus(args: &GpusArgs) -> Result<String> {
         below: Vec::new(),
     });
     let rows = rows.collect();
-    Ok(table::render(Page {
+    Ok(table::show(Page {
         above: Vec::new(),
         losses: Vec::new(),
-        sheets: vec![Sheet { columns, rows }],
+        sheets: vec![Sheet { columns, rows, ..Sheet::default() }],
         below: Vec::new(),
     }))
 }

@@ -8,8 +8,13 @@ use floodmark_analysis::{DeviceSummary, Summary, summary};
 use floodmark_trace::Phantom;
 
 use crate::args::InfoArgs;
+use crate::bar;
+use crate::look::Look;
 use crate::open::{open, ranks};
+use crate::plain::plain;
 use crate::sentence;
+use crate::sheet::Tone;
+use crate::table;
 
 pub(crate) fn info(args: &InfoArgs) -> Result<String> {
     let Some(ranks) = ranks(&args.trace)? else {
@@ -17,7 +22,7 @@ pub(crate) fn info(args: &InfoArgs) -> Result<String> {
         if args.json {
             return Ok(serde_json::to_string_pretty(&summary)? + "\n");
         }
-        return Ok(details(&summary, &args.trace));
+        return Ok(details(&summary, &args.trace, Look::of_stdout()));
     };
     let mut summaries = Vec::new();
     for (_, path) in ranks {
@@ -28,7 +33,9 @@ pub(crate) fn info(args: &InfoArgs) -> Result<String> {
         let summaries: Vec<_> = summaries.iter().map(|(_, summary)| summary).collect();
         return Ok(serde_json::to_string_pretty(&summaries)? + "\n");
     }
-    let parts: Vec<_> = summaries.iter().map(|(path, summary)| details(summary, path)).collect();
+    let look = Look::of_stdout();
+    let parts: Vec<_> =
+        summaries.iter().map(|(path, summary)| details(summary, path, look)).collect();
     Ok(parts.join("\n"))
 }
 
@@ -36,26 +43,44 @@ pub(crate) fn info(args: &InfoArgs) -> Result<String> {
 pub fn render_summary(summary: &Summary) -> String {
     let mut text = format!("floodmark: {}\n", counts(summary));
     for device in &summary.devices {
-        let _ = writeln!(text, "  {}", device_line(device));
+        let _ = writeln!(text, "  {}", plain(&device_line(device)));
     }
     for loss in &summary.losses.0 {
-        let _ = writeln!(text, "  ! {loss}");
+        let _ = writeln!(text, "  ! {}", plain(&loss.to_string()));
     }
     text
 }
 
-fn details(summary: &Summary, path: &Path) -> String {
-    let mut text = format!("{}: {}\n", path.display(), counts(summary));
+fn details(summary: &Summary, path: &Path, look: Look) -> String {
+    let path = path.display().to_string();
+    let mut text = format!("{}: {}\n", plain(&path), counts(summary));
     for loss in &summary.losses.0 {
-        let _ = writeln!(text, "! {loss}");
+        let _ = writeln!(text, "! {}", plain(&loss.to_string()));
     }
     for device in &summary.devices {
-        let _ = writeln!(text, "{}", device_line(device));
+        let _ = writeln!(text, "{}", plain(&device_line(device)));
+        text += &device_bar(device, look);
     }
     for (name, value) in facts(summary) {
-        let _ = writeln!(text, "  {name:<10} {value}");
+        let _ = writeln!(text, "  {name:<10} {}", plain(&value));
     }
     text
+}
+
+/// Where somebody looks, the peak beside the card: `█` allocated, `░` reserved beyond it.
+fn device_bar(device: &DeviceSummary, look: Look) -> String {
+    let (Look::Drawn { width, .. }, Some(total)) = (look, device.total) else {
+        return String::new();
+    };
+    let cells = width.saturating_sub(20).min(60);
+    let reserved = bar::share(device.reserved_peak.unwrap_or_default().0, total.0);
+    let beyond = bar::bar(reserved, cells).replace(|letter| letter != ' ', "░");
+    let allocated = bar::bar(bar::share(device.peak.0, total.0), cells);
+    let drawn = allocated.trim_end().chars().count();
+    let rest: String = beyond.chars().skip(drawn).collect();
+    let ink = table::inked(look, table::colour(Tone::Usual));
+    let percent = 100.0 * bar::share(device.peak.0, total.0);
+    format!("  {ink}{}{rest}{ink:#} {percent:.0} % of {total}\n", allocated.trim_end())
 }
 
 fn counts(summary: &Summary) -> String {

@@ -8,7 +8,7 @@ use crate::args::LeaksArgs;
 use crate::choose::{Chosen, choose_source};
 use crate::info::plural;
 use crate::page::Page;
-use crate::sheet::{self, Cells, Sheet, signed};
+use crate::sheet::{self, Bar, Bars, Cells, Sheet, Tone, signed};
 use crate::shorten::shorten;
 use crate::table;
 
@@ -22,7 +22,7 @@ pub(crate) fn leaks(args: &LeaksArgs) -> Result<String> {
     if args.json {
         return Ok(serde_json::to_string_pretty(&leaks)? + "\n");
     }
-    Ok(table::render(&leaks))
+    Ok(table::show(&leaks))
 }
 
 impl From<&Leaks> for Page {
@@ -50,7 +50,11 @@ fn summary(leaks: &Leaks) -> String {
 fn rows(leaks: &Leaks) -> Sheet {
     let mut columns = sheet::numbers(&["A step", "Growth", "Holds", "Blocks", "Since", "Grew in"]);
     columns.extend(sheet::words(&["Category", "Location, and the newest stack"]));
-    Sheet { columns, rows: leaks.rows.iter().map(cells).collect() }
+    // Of what all of them hold more, so that the worst is seen.
+    let whole = leaks.rows.iter().map(|leak| leak.growth).sum();
+    let of = leaks.rows.iter().map(|leak| Bar::of(leak.growth, whole, Tone::Grew)).collect();
+    let bars = Some(Bars { after: 1, of });
+    Sheet { columns, rows: leaks.rows.iter().map(cells).collect(), bars, is_prose: false }
 }
 
 fn cells(leak: &Leak) -> Cells {

@@ -13,8 +13,11 @@
 mod advise;
 mod args;
 mod args_estimate;
+mod args_watch;
+mod bar;
 mod choose;
 mod csv;
+mod cut;
 mod diff;
 mod estimate;
 mod export;
@@ -27,10 +30,15 @@ mod gpus;
 mod html;
 mod info;
 mod leaks;
+mod look;
 mod machine;
+mod metrics;
 mod oom;
 mod open;
+mod own_options;
 mod page;
+mod palette;
+mod plain;
 mod print;
 mod progress;
 mod report;
@@ -43,9 +51,12 @@ mod sheet;
 mod shorten;
 mod simulate;
 mod table;
+mod top;
 mod vary;
 mod view;
 
+#[cfg(test)]
+mod growing;
 #[cfg(test)]
 #[path = "../../floodmark-analysis/tests/it/script.rs"]
 mod script;
@@ -53,7 +64,7 @@ mod script;
 use std::ffi::{OsStr, OsString};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 
 pub use estimate::EstimatePlan;
 pub use export::export_trace;
@@ -94,6 +105,7 @@ pub enum Outcome {
 /// Carries out a command line; its first word is the name of the program. `python` is the interpreter into
 /// which floodmark is installed: `fit` runs programs with it.
 pub fn main(args: Vec<OsString>, python: &OsStr) -> Outcome {
+    let args = own_options::first(&args::Cli::command(), args);
     let cli = match args::Cli::try_parse_from(args) {
         Ok(cli) => cli,
         Err(error) => return Outcome::Exit(print::usage(&error)),
@@ -137,6 +149,8 @@ fn carry_out(command: args::Command, python: &OsStr) -> Outcome {
         args::Command::Export(args) => export::export(&args).map(Said::from),
         args::Command::Simulate(args) => simulate::simulate(&args).map(Said::from),
         args::Command::Oom(args) => oom::oom(&args).map(Said::from),
+        args::Command::Metrics(args) => metrics::metrics(&args).map(Said::from),
+        args::Command::Top(args) => top::top(&args).map(Said::from),
         args::Command::Advise(args) => advise::advise(&args).map(Said::from),
         args::Command::Leaks(args) => leaks::leaks(&args).map(Said::from),
     };

@@ -21,7 +21,7 @@ pub(crate) fn oom(args: &OomArgs) -> Result<String> {
     if args.json {
         return Ok(serde_json::to_string_pretty(&found)? + "\n");
     }
-    Ok(table::render(&found))
+    Ok(table::show(&found))
 }
 
 impl From<&OomReport> for Page {
@@ -100,7 +100,7 @@ fn sheet(
     columns.extend(sheet::words(&[title]));
     let rows: Vec<Cells> =
         rows.into_iter().map(|cells| Cells { cells: cells.into(), below: Vec::new() }).collect();
-    (!rows.is_empty()).then_some(Sheet { columns, rows })
+    (!rows.is_empty()).then_some(Sheet { columns, rows, ..Sheet::default() })
 }
 
 fn facts(found: &OomReport) -> Vec<[String; 2]> {

@@ -2,13 +2,13 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::io::{self, Read, Seek};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use floodmark_allocator::complete;
 use floodmark_snapshot::{SnapshotError, is_snapshot, read_snapshot_from};
-use floodmark_trace::{Hint, ReadError, Trace, read_trace};
+use floodmark_trace::{GrowingReader, Hint, ReadError, Trace, read_trace};
 
 use crate::failure::Problem;
 use crate::progress::Progress;
@@ -60,12 +60,36 @@ pub fn open_trace(path: &Path) -> Result<Trace, OpenError> {
     Ok(read_trace(&file, &segments)?)
 }
 
+/// Reads what a trace has more than a reader has seen of it; `None` for a file that does not grow.
+pub(crate) fn open_growing(
+    path: &Path,
+    reader: &mut GrowingReader,
+) -> Result<Option<Trace>, OpenError> {
+    // The journal first, as above.
+    let segments = journal(path)?;
+    let mut file = File::open(path)?;
+    if reader.taken() == 0 && is_snapshot(&beginning(&mut file)?) {
+        return Ok(None);
+    }
+    file.seek(SeekFrom::Start(reader.taken()))?;
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    reader.take(&bytes)?;
+    let segments: Vec<&[u8]> = segments.iter().map(Vec::as_slice).collect();
+    Ok(Some(reader.trace(&segments)?))
+}
+
+/// Enough of a file to know what it is.
+pub(crate) fn beginning(file: &mut File) -> io::Result<Vec<u8>> {
+    let mut start = Vec::new();
+    file.by_ref().take(PEEKED_BYTES).read_to_end(&mut start)?;
+    Ok(start)
+}
+
 /// A torch snapshot; `None` when the file is none.
 fn open_snapshot(path: &Path) -> Result<Option<Trace>, OpenError> {
     let mut file = File::open(path)?;
-    let mut start = Vec::new();
-    file.by_ref().take(PEEKED_BYTES).read_to_end(&mut start)?;
-    if !is_snapshot(&start) {
+    if !is_snapshot(&beginning(&mut file)?) {
         return Ok(None);
     }
     file.rewind()?;

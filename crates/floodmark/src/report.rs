@@ -21,5 +21,5 @@ pub(crate) fn report(args: &ReportArgs) -> Result<String> {
     if args.json {
         return Ok(serde_json::to_string_pretty(&report)? + "\n");
     }
-    Ok(if args.csv { csv::render(&report) } else { table::render(&report) })
+    Ok(if args.csv { csv::render(&report) } else { table::show(&report) })
 }

@@ -1,12 +1,14 @@
 //! `floodmark export --to html`: the page of `floodmark view` in one file, with its answers inside.
 
+use std::fs::Permissions;
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use floodmark_export::ExportError;
 use floodmark_trace::{Device, Trace};
-use tempfile::NamedTempFile;
+use tempfile::Builder;
 
 use crate::args::ExportArgs;
 use crate::export::beside;
@@ -57,7 +59,10 @@ pub(crate) fn write_page(
 /// Half a file looks like a whole one: it gets its name when it is whole.
 fn write(to: &Path, bytes: &[u8], force: bool) -> Result<()> {
     let folder = to.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let mut file = NamedTempFile::new_in(folder.unwrap_or(Path::new(".")))?;
+    // Readable for whom a new file is: a report is there to be handed on.
+    let mut file = Builder::new()
+        .permissions(Permissions::from_mode(0o666))
+        .tempfile_in(folder.unwrap_or(Path::new(".")))?;
     file.write_all(bytes)?;
     let put = if force { file.persist(to) } else { file.persist_noclobber(to) };
     put.map_err(|error| error.error)?;

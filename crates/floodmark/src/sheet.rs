@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use floodmark_analysis::{At, By, Detail, Frame, Report, Row};
 use floodmark_trace::Bytes;
 
+use crate::bar::share;
 use crate::shorten::shorten;
 
 /// On which side the cells of a column line up.
@@ -21,19 +22,75 @@ pub(crate) struct Cells {
     pub(crate) below: Vec<String>,
 }
 
-/// Titles and rows.
+/// What a bar is about, which gives it its colour.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tone {
+    Usual,
+    Category(&'static str),
+    Grew,
+    Shrank,
+}
+
+/// A share, to be drawn.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Bar {
+    pub(crate) share: f64,
+    pub(crate) tone: Tone,
+}
+
+impl Bar {
+    /// The share that a part is of a whole.
+    pub(crate) fn of(part: Bytes, whole: Bytes, tone: Tone) -> Self {
+        Self { share: share(part.0, whole.0), tone }
+    }
+}
+
+/// What is drawn where somebody looks: a bar for each row, beside the number that it shows.
 #[derive(Debug)]
+pub(crate) struct Bars {
+    /// The column with the numbers.
+    pub(crate) after: usize,
+    pub(crate) of: Vec<Bar>,
+}
+
+/// Titles and rows.
+#[derive(Debug, Default)]
 pub(crate) struct Sheet {
     pub(crate) columns: Vec<(String, Side)>,
     pub(crate) rows: Vec<Cells>,
+    pub(crate) bars: Option<Bars>,
+    /// Whether the last column has sentences, which are wrapped and never cut.
+    pub(crate) is_prose: bool,
 }
 
 impl Sheet {
     pub(crate) fn of(report: &Report) -> Self {
         let phases = phases(report);
         let rows = report.rows.iter().map(|row| cells(row, &phases)).collect();
-        Self { columns: columns(report, &phases), rows }
+        Self { columns: columns(report, &phases), rows, bars: bars(report), is_prose: false }
     }
+}
+
+fn bars(report: &Report) -> Option<Bars> {
+    if report.by == By::Segment {
+        return None;
+    }
+    let peak = |row: &Row| match &row.detail {
+        Detail::Step { peak, .. } => peak.unwrap_or_default(),
+        _ => row.bytes,
+    };
+    let (after, whole) = match report.by {
+        By::Step => (1, report.rows.iter().map(peak).max().unwrap_or_default()),
+        _ => (0, report.allocated),
+    };
+    let tone = |row: &Row| match row.detail {
+        Detail::Category { category, .. } | Detail::Tensor { category, .. } => {
+            Tone::Category(category)
+        }
+        _ => Tone::Usual,
+    };
+    let of = report.rows.iter().map(|row| Bar::of(peak(row), whole, tone(row))).collect();
+    Some(Bars { after, of })
 }
 
 /// Columns of numbers.

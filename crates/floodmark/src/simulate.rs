@@ -10,7 +10,7 @@ use crate::args::SimulateArgs;
 use crate::choose::{Chosen, choose_source};
 use crate::page::Page;
 use crate::progress::Progress;
-use crate::sheet::{self, Cells, Sheet};
+use crate::sheet::{self, Bar, Bars, Cells, Sheet, Tone};
 use crate::table;
 
 pub(crate) fn simulate(args: &SimulateArgs) -> Result<String> {
@@ -29,7 +29,7 @@ pub(crate) fn simulate(args: &SimulateArgs) -> Result<String> {
     if args.json {
         return Ok(serde_json::to_string_pretty(&found)? + "\n");
     }
-    Ok(table::render(&found))
+    Ok(table::show(&found))
 }
 
 impl From<&Simulation> for Page {
@@ -73,7 +73,10 @@ fn rows(found: &Simulation) -> Sheet {
     };
     let mut rows = vec![cells(&as_run, "recorded: ")];
     rows.extend(found.runs.iter().map(|run| cells(run, "")));
-    Sheet { columns, rows }
+    let runs = || std::iter::once(&as_run).chain(&found.runs);
+    let most = runs().map(|run| run.peak_reserved).max().unwrap_or_default();
+    let of = runs().map(|run| Bar::of(run.peak_reserved, most, Tone::Usual)).collect();
+    Sheet { columns, rows, bars: Some(Bars { after: 3, of }), is_prose: false }
 }
 
 fn cells(run: &SimulatedRun, before: &str) -> Cells {

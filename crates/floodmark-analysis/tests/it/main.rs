@@ -7,6 +7,7 @@
 )]
 
 mod advice;
+mod allocation_card;
 mod avoidable;
 mod bands;
 mod context;
@@ -25,11 +26,14 @@ mod lifetimes;
 mod moment_index;
 mod moments;
 mod oom;
+mod pulse;
+mod ranks;
 mod ribbons;
 mod script;
 mod segments;
 mod simulation;
 mod speed;
+mod step_cards;
 mod steps;
 mod timeline;
 

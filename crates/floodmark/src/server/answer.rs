@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use floodmark_analysis::{
     At, Question, Recording, SimulationQuestion, Summary, TimelineBy, advise, allocation_card,
-    allocation_tile, bands, default_device, diff, hit, hit_allocation, ranks, report_with,
-    simulation, steps,
+    allocation_tile, bands, default_device, diff, hit, hit_allocation, icicle, lifetimes, ranks,
+    report_with, segments, simulation, steps,
 };
 use floodmark_trace::{AllocationId, Device, Trace};
 use serde::Serialize;
@@ -98,6 +98,17 @@ fn of_device(now: &Version<'_>, device: Device, what: &OfDevice) -> Result<Vec<u
                 Some(_) => hit(trace, &timeline, &moments, place)?,
                 None => hit_allocation(trace, &timeline, &moments, place)?,
             })
+        }
+        OfDevice::Icicle { by, at } => {
+            json(&icicle(trace, now.index(), &*now.moments(device)?, by, at)?)
+        }
+        OfDevice::Segments { at } => {
+            let (moments, heaps) = (now.moments(device)?, now.heaps(device)?);
+            json(&segments(trace, now.index(), &moments, &heaps, at)?)
+        }
+        OfDevice::Lifetimes { from, to, top } => {
+            let moments = now.moments(device)?;
+            json(&lifetimes(trace, now.index(), &moments, from, to, top)?)
         }
         OfDevice::Steps => json(&steps(trace, now.index().context(), Some(device))?),
         OfDevice::Advice => json(&advise(trace, Some(device))?),

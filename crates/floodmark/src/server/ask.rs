@@ -7,13 +7,16 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::str::FromStr;
 
-use floodmark_analysis::{At, By, Place, TimelineBy};
+use floodmark_analysis::{At, By, IcicleBy, Place, TimelineBy};
 use floodmark_trace::Device;
 
 use super::refusal::Refusal;
 
 /// How many rows a report has where nobody says it.
 const DEFAULT_ROWS: usize = 500;
+
+/// How many tensors have their lives told where nobody says it.
+const DEFAULT_TENSORS: usize = 400;
 
 /// A question to one or two of the traces that are shown.
 #[derive(Debug, Clone, PartialEq)]
@@ -45,6 +48,12 @@ pub(crate) enum OfDevice {
     AllocationTile { level: u32, tile: u64 },
     /// Who lies at a place of the picture; of single allocations where `by` is none.
     Hit { by: Option<TimelineBy>, place: Place },
+    /// What filled it at a moment, as a tree.
+    Icicle { by: IcicleBy, at: At },
+    /// The address space at a moment.
+    Segments { at: At },
+    /// The lives of its largest tensors between two times.
+    Lifetimes { from: f64, to: f64, top: usize },
     /// The steps, and what grows with them.
     Steps,
     /// What to change.
@@ -114,6 +123,16 @@ impl OfDevice {
             "bands" => Self::Bands,
             "allocations/tile" => Self::AllocationTile { level: level()?, tile: tile()? },
             "hit" => Self::Hit { by: given.stacked_or_not()?, place: given.place()? },
+            "icicle" => Self::Icicle {
+                by: given.or("by", IcicleBy::Stack, "`stack` or `module`")?,
+                at: given.at()?,
+            },
+            "segments" => Self::Segments { at: given.at()? },
+            "lifetimes" => Self::Lifetimes {
+                from: given.seconds("from")?.unwrap_or(0.0),
+                to: given.seconds("to")?.unwrap_or(f64::MAX),
+                top: given.or("top", DEFAULT_TENSORS, "a number of tensors")?,
+            },
             "steps" => Self::Steps,
             "advice" => Self::Advice,
             "sweep" => Self::Sweep,
@@ -175,16 +194,19 @@ impl Given<'_> {
         if is_of_allocations { Ok(None) } else { self.stacked().map(Some) }
     }
 
-    fn place(&self) -> Result<Place, Refusal> {
+    fn seconds(&self, name: &'static str) -> Result<Option<f64>, Refusal> {
         let wants = "a number of seconds";
-        let seconds: f64 = self.needed("seconds", wants)?;
-        if !seconds.is_finite() || seconds < 0.0 {
-            return Err(Refusal::WrongParameter {
-                name: "seconds",
-                text: seconds.to_string(),
-                wants,
-            });
+        let seconds: Option<f64> = self.get(name, wants)?;
+        match seconds.filter(|seconds| !seconds.is_finite() || *seconds < 0.0) {
+            Some(wrong) => Err(Refusal::WrongParameter { name, text: wrong.to_string(), wants }),
+            None => Ok(seconds),
         }
+    }
+
+    fn place(&self) -> Result<Place, Refusal> {
+        let seconds = self.seconds("seconds")?;
+        let seconds = seconds
+            .ok_or(Refusal::MissingParameter { name: "seconds", wants: "a number of seconds" })?;
         let bytes = self.needed("bytes", "a number of bytes")?;
         Ok(Place { seconds, bytes, level: self.get("level", "a level of enlargement")? })
     }

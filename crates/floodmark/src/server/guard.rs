@@ -56,7 +56,7 @@ pub(crate) async fn guard(State(site): State<Arc<Site>>, request: Request, next:
 }
 
 /// Whether `Host` is there once, and a name of loopback, with any port: a tunnel may end at another one.
-fn is_for_this_machine(headers: &HeaderMap) -> bool {
+pub(crate) fn is_for_this_machine(headers: &HeaderMap) -> bool {
     let mut hosts = headers.get_all(header::HOST).iter();
     let (Some(host), None) = (hosts.next(), hosts.next()) else { return false };
     let Ok(host) = host.to_str() else { return false };

@@ -33,7 +33,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use cache::AnswerCache;
-pub(crate) use guard::new_token;
+pub(crate) use guard::{is_for_this_machine, new_token};
 pub(crate) use saved::save;
 pub(crate) use shown::Shown;
 

@@ -23,7 +23,7 @@ use super::shown::Shown;
 /// How much all answers may take, packed; as text it is a third more.
 const ROOM: usize = 5 << 20;
 /// Parts of [`ROOM`] in hundredths: up to where pictures, moments and cards may fill it.
-const SHARES: [usize; 3] = [55, 85, 100];
+const SHARES: [usize; 3] = [60, 85, 100];
 /// What a timeline is stacked by.
 const STACKED: [&str; 4] = ["category", "module", "phase", "line"];
 /// What a report can be by.
@@ -51,7 +51,10 @@ pub(crate) fn save(
     kept.keep("ranks");
     kept.compare();
     for (trace, device) in &subjects {
-        kept.opening(&format!("trace={trace}&device={device}"));
+        let of = format!("trace={trace}&device={device}");
+        kept.opening(&of);
+        let end = shown.traces[*trace].now().trace.end().as_seconds();
+        kept.keep(&format!("lifetimes?{of}&from=0&to={end}"));
     }
     kept.enlarge(&subjects);
     let moments = kept.moments(&subjects);
@@ -115,6 +118,7 @@ impl Kept<'_, '_> {
             for by in GROUPED {
                 self.keep(&format!("report?{of}&by={by}&at={at}"));
             }
+            self.pictures(of, at);
         }
         for path in ["steps", "advice", "sweep"] {
             self.keep(&format!("{path}?{of}"));
@@ -135,31 +139,48 @@ impl Kept<'_, '_> {
         }
     }
 
-    /// The pictures, ever larger. A level is there as a whole or not at all.
+    /// The pictures, ever larger, those that are looked at first ahead. A level of a picture is there as a whole or not
+    /// at all.
     fn enlarge(&mut self, subjects: &[(usize, Device)]) {
-        let mut cost = 0;
-        for level in 1_u32.. {
-            let before = self.used;
-            if before + 2 * cost > ROOM / 100 * SHARES[0] {
-                return;
-            }
-            for (trace, device) in subjects {
-                if level > self.deepest(*trace, *device) {
+        // The request, how many levels it is behind, and what its last level took.
+        let mut pictures: Vec<(String, u32, usize)> = vec![("allocations/tile?".to_owned(), 2, 0)];
+        let behind = |by: &str| u32::from(by != "category");
+        pictures.extend(STACKED.map(|by| (format!("timeline/tile?by={by}&"), behind(by), 0)));
+        pictures.sort_by_key(|(_, behind, _)| *behind);
+        for round in 1_u32.. {
+            pictures.retain(|(_, behind, last)| {
+                round <= *behind || self.used + 2 * last <= ROOM / 100 * SHARES[0]
+            });
+            let mut is_done = true;
+            for (picture, behind, last) in &mut pictures {
+                let Some(level) = round.checked_sub(*behind).filter(|&level| level > 0) else {
+                    is_done = false;
                     continue;
-                }
-                for tile in 0_u64..1 << level {
-                    let of = format!("trace={trace}&device={device}&level={level}&tile={tile}");
-                    for by in STACKED {
-                        self.keep(&format!("timeline/tile?{of}&by={by}"));
-                    }
-                    self.keep(&format!("allocations/tile?{of}"));
-                }
+                };
+                let before = self.used;
+                is_done &= !self.enlarge_to(subjects, picture, level);
+                *last = self.used - before;
             }
-            cost = self.used - before;
-            if cost == 0 {
+            if is_done {
                 return;
             }
         }
+    }
+
+    /// Whether there was something to enlarge.
+    fn enlarge_to(&mut self, subjects: &[(usize, Device)], picture: &str, level: u32) -> bool {
+        let mut has_more = false;
+        for &(trace, device) in subjects {
+            if level > self.deepest(trace, device) {
+                continue;
+            }
+            has_more = true;
+            for tile in 0_u64..1 << level {
+                let of = format!("trace={trace}&device={device}&level={level}&tile={tile}");
+                self.keep(&format!("{picture}{of}"));
+            }
+        }
+        has_more
     }
 
     fn deepest(&self, trace: usize, device: Device) -> u32 {
@@ -197,6 +218,14 @@ impl Kept<'_, '_> {
             let fewer = format!("&top={FEWER_ROWS}");
             self.keep_as(&format!("report?{of}&by={by}&at={at}"), &fewer);
         }
+        self.pictures(of, &at.to_string());
+    }
+
+    /// What is drawn of a moment.
+    fn pictures(&mut self, of: &str, at: &str) {
+        self.keep(&format!("icicle?{of}&by=stack&at={at}"));
+        self.keep(&format!("icicle?{of}&by=module&at={at}"));
+        self.keep(&format!("segments?{of}&at={at}"));
     }
 
     /// The cards of the largest allocations.

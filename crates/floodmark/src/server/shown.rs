@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use anyhow::{Context, Result};
 use floodmark_analysis::{
-    At, MomentIndex, QuestionError, Summary, TimelineBy, TimelineIndex, TraceIndex, default_device,
-    summary,
+    At, MomentIndex, QuestionError, SegmentsIndex, Summary, TimelineBy, TimelineIndex, TraceIndex,
+    default_device, summary,
 };
 use floodmark_trace::{Device, Trace};
 
@@ -24,6 +24,7 @@ pub(crate) struct Version<'t> {
     index: OnceLock<TraceIndex>,
     summary: OnceLock<Summary>,
     moments: MadeOnce<Device, MomentIndex>,
+    heaps: MadeOnce<Device, SegmentsIndex>,
     timelines: MadeOnce<(Device, TimelineBy), TimelineIndex>,
 }
 
@@ -53,6 +54,7 @@ impl<'t> Version<'t> {
             index: OnceLock::new(),
             summary: OnceLock::new(),
             moments: MadeOnce::default(),
+            heaps: MadeOnce::default(),
             timelines: MadeOnce::default(),
         })
     }
@@ -75,6 +77,11 @@ impl<'t> Version<'t> {
     /// From which any moment of a device is near.
     pub(crate) fn moments(&self, device: Device) -> Result<Arc<MomentIndex>, QuestionError> {
         self.moments.get(device, || MomentIndex::new(&self.trace, device))
+    }
+
+    /// From which the address space of a device at any moment is near.
+    pub(crate) fn heaps(&self, device: Device) -> Result<Arc<SegmentsIndex>, QuestionError> {
+        self.heaps.get(device, || SegmentsIndex::new(&self.trace, device))
     }
 
     /// The picture over time of a device, stacked in one way.

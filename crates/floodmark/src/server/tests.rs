@@ -11,6 +11,7 @@ use tower::ServiceExt;
 
 use super::guard::POLICY;
 use super::{Shown, Site, router, save};
+use crate::growing::Program;
 use crate::script;
 
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
@@ -96,6 +97,10 @@ fn every_route_has_an_answer() {
     let place = "seconds=0.009&bytes=1000";
     assert_eq!(viewer.answer(&format!("hit?by=category&{place}"))["group"], 1);
     assert_eq!(viewer.answer(&format!("hit?by=allocation&{place}"))["allocation"], 0);
+    assert_eq!(viewer.answer("icicle?by=module&at=end")["total"], 5 << 20);
+    assert_eq!(viewer.answer("segments?at=peak")["segments"][0]["bytes"], 20 << 20);
+    let lives = viewer.answer("lifetimes?from=0&to=0.004");
+    assert_eq!(lives["rows"][0]["tensors"].as_array().unwrap().len(), 2);
     assert_eq!(viewer.answer("steps?device=cuda:0")["steps"][1]["peak"], 13 << 20);
     assert_eq!(viewer.answer("allocation?id=1")["partner"]["ids"], serde_json::json!([2]));
     assert_eq!(viewer.answer("diff?a=0&b=1")["allocated"]["change"], 0);
@@ -112,6 +117,7 @@ fn what_has_no_answer_says_why() {
         ("steps?trace=7", 404, "there is no trace 7; 1 are shown, counted from 0"),
         ("report?at=noon", 400, "`at` is `noon`, and must be `peak`, `oom`, `end` or seconds"),
         ("hit?seconds=-1&bytes=0", 400, "`seconds` is `-1`, and must be a number of seconds"),
+        ("lifetimes?to=NaN", 400, "`to` is `NaN`, and must be a number of seconds"),
         ("report?at=oom", 422, "no request failed in this trace"),
         ("report?device=cuda:3", 422, "nothing was recorded on cuda:3; the trace has cuda:0"),
         ("allocation?id=99", 422, "there is no allocation 99: the trace has 4"),
@@ -246,12 +252,17 @@ fn a_saved_page_has_the_answers_of_the_server() {
     assert!(moments.as_array().unwrap().contains(&peak.into()), "{moments}");
     for request in [
         "timeline?trace=0&device=cuda:0&by=category",
-        "timeline/tile?trace=0&device=cuda:0&level=1&tile=1&by=line",
+        "timeline/tile?by=line&trace=0&device=cuda:0&level=1&tile=1",
         "report?trace=1&device=cuda:0&by=line&at=peak",
         &format!("report?trace=0&device=cuda:0&by=module&at={peak}"),
         "steps?trace=0&device=cuda:0",
         "diff?a=1&b=0&device=cuda:0&by=line",
         "ranks",
+        "bands?trace=0&device=cuda:0",
+        "icicle?trace=0&device=cuda:0&by=stack&at=end",
+        "segments?trace=0&device=cuda:0&at=peak",
+        "lifetimes?trace=0&device=cuda:0&from=0&to=0.01",
+        "allocations/tile?trace=0&device=cuda:0&level=0&tile=0",
         "advice?trace=0&device=cuda:0",
         "sweep?trace=1&device=cuda:0",
         "allocation?trace=1&id=3",
@@ -272,4 +283,44 @@ fn no_letter_of_a_hostile_name_stands_in_a_saved_page() {
     assert_eq!(rest, opened(&save(&Viewer::of(&[STEPS]).site.shown, None, |_, _| {}).unwrap()).1);
     let report = &answers["api/report?trace=0&device=cuda:0&by=line&at=peak"];
     assert_eq!(report["rows"][0]["file"], name);
+}
+
+/// The next event of a stream: its name and its data.
+async fn event(stream: &mut axum::body::BodyDataStream) -> (String, Value) {
+    use futures_util::StreamExt;
+    let next = tokio::time::timeout(std::time::Duration::from_secs(20), stream.next());
+    let bytes = next.await.expect("an event comes").unwrap().unwrap();
+    let text = String::from_utf8(bytes.to_vec()).unwrap();
+    let field = |name: &str| {
+        let mut lines = text.lines().filter_map(|line| line.strip_prefix(name));
+        lines.next().unwrap().trim_start().to_owned()
+    };
+    (field("event:"), serde_json::from_str(&field("data:")).unwrap())
+}
+
+#[test]
+fn a_page_hears_of_a_trace_that_grows() {
+    let mut program = Program::start();
+    program.flush(4);
+    let site = Site::new(Shown::open(&[program.path()], true).unwrap(), TOKEN.to_owned());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let request = get(&format!("/{TOKEN}/api/follow")).body(Body::empty()).unwrap();
+        let response = router(site.clone()).oneshot(request).await.unwrap();
+        assert_eq!(response.headers()[header::CONTENT_TYPE], "text/event-stream");
+        let mut stream = response.into_body().into_data_stream();
+        let (name, first) = event(&mut stream).await;
+        assert_eq!((name.as_str(), &first["revision"]), ("grown", &1.into()));
+        program.flush(6);
+        let (name, second) = event(&mut stream).await;
+        assert_eq!((name.as_str(), &second["revision"]), ("grown", &2.into()));
+        assert!(second["events"].as_u64() > first["events"].as_u64());
+        assert_eq!(second["is_finished"], false);
+        let _folder = program.end();
+        assert_eq!(event(&mut stream).await.1["is_finished"], true);
+        assert_eq!(
+            event(&mut stream).await,
+            ("ended".to_owned(), serde_json::json!({"traces": 1}))
+        );
+    });
 }

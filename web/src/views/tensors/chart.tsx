@@ -21,6 +21,7 @@ import {
   foldStaying,
   type LifeBar,
   lanes,
+  livesWithin,
   type Sort,
   stays,
 } from "./lanes";
@@ -44,7 +45,10 @@ export function TensorChart(props: ChartProps) {
   const [pointed, setPointed] = useState<LifeBar<Tensor> | null>(null);
   const size = useRef<Size>({ width: 1080, height: 400 });
   const layout = useMemo(() => {
-    const found = foldModules(filterLives(answer.rows, props.filter), props.depth);
+    const found = foldModules(
+      filterLives(livesWithin(answer.rows, window), props.filter),
+      props.depth,
+    );
     const rows = props.foldsStaying
       ? foldStaying(found, (tensor) => stays(tensor, window, seconds), together)
       : found;

@@ -4,7 +4,7 @@ import { useState } from "preact/hooks";
 import type { Lifetimes } from "../../api/types.gen";
 import { groupColour } from "../../base/colours";
 import { field, go, range } from "../../model/place";
-import { subject } from "../../model/recording";
+import { source, subject } from "../../model/recording";
 import { inks } from "../../model/theme";
 import { useAnswer } from "../../model/use_answer";
 import { Choices } from "../../render/choices";
@@ -60,7 +60,12 @@ function Shown({ answer }: { answer: Lifetimes }) {
   const isTable = shownField.value === "table";
   return (
     <div class="tensors">
-      <p>{lifetimesSentence(answer)}</p>
+      <p>
+        {lifetimesSentence(answer)}
+        {source().isStored && range.value !== null && (
+          <span class="quiet"> · a saved page has the largest of the whole recording</span>
+        )}
+      </p>
       <Tools filter={filter} onFilter={setFilter} sort={sort} isTable={isTable} />
       <div class="panel tensors-strip">
         <WindowStrip window={window} />

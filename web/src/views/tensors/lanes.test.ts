@@ -6,6 +6,7 @@ import {
   foldStaying,
   type Life,
   lanes,
+  livesWithin,
   type ModuleLives,
   stays,
 } from "./lanes";
@@ -144,6 +145,16 @@ describe("modules", () => {
     expect(stays(life(1, 5), window, 100)).toBe(true);
     expect(stays(life(3, 5), window, 100)).toBe(false);
     expect(stays(life(1, 3), window, 100)).toBe(false);
+  });
+
+  it("are left out when none of their tensors lived in a window", () => {
+    const rows = [
+      { module: "before", tensors: [life(0, 1)] },
+      { module: "within", tensors: [life(0, 1), life(0, 3), life(2.5, null)] },
+      { module: "after", tensors: [life(5, 6)] },
+    ];
+    const found = livesWithin(rows, { from: 2, to: 4 });
+    expect(found.map((row) => [row.module, row.tensors.length])).toEqual([["within", 2]]);
   });
 
   it("are filtered by every word, in whatever names a tensor", () => {

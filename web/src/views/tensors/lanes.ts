@@ -109,6 +109,19 @@ export function foldStaying<T extends Life>(
   });
 }
 
+/** Keeps the tensors that lived in a window. */
+export function livesWithin<T extends Life>(
+  rows: readonly ModuleLives<T>[],
+  window: { readonly from: number; readonly to: number },
+): ModuleLives<T>[] {
+  return rows.flatMap(({ module, tensors }) => {
+    const kept = tensors.filter(
+      (tensor) => (tensor.made ?? 0) <= window.to && (tensor.freed ?? window.to) >= window.from,
+    );
+    return kept.length > 0 ? [{ module, tensors: kept }] : [];
+  });
+}
+
 /** Keeps the tensors of which every word of `filter` is in the name, the module, the category or the phase. */
 export function filterLives<T extends Life>(
   rows: readonly ModuleLives<T>[],

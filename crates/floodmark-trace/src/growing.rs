@@ -1,0 +1,73 @@
+//! A file that still grows: every byte of it is decoded once, however often somebody looks.
+//!
+//! What is not whole yet, a frame of which the end is missing, is left for the next time. A [`Trace`] is immutable and
+//! may be in use while the file goes on, so each look gets a copy; to copy it costs far less than to read it again.
+
+use crate::frame::{self, FRAME_HEADER_BYTES, PRELUDE_BYTES, Piece};
+use crate::read::{ReadError, Reader, check_prelude};
+use crate::trace::Trace;
+
+/// Reads a file piece by piece.
+#[derive(Debug, Default)]
+pub struct GrowingReader {
+    reader: Reader,
+    taken: u64,
+    left: Option<Left>,
+}
+
+/// The end of the file, where it is not a whole frame.
+#[derive(Debug, Clone, Copy)]
+struct Left {
+    bytes: u64,
+    /// Whether it can be the beginning of one.
+    is_cut: bool,
+}
+
+impl GrowingReader {
+    /// How much of the file need not be given again: what is given next begins there.
+    pub fn taken(&self) -> u64 {
+        self.taken
+    }
+
+    /// Takes in the file from [`Self::taken`] to its present end.
+    pub fn take(&mut self, bytes: &[u8]) -> Result<(), ReadError> {
+        let mut at = 0;
+        if self.taken == 0 {
+            check_prelude(bytes)?;
+            at = PRELUDE_BYTES;
+        }
+        self.left = None;
+        self.reader.allow(bytes.len());
+        for piece in frame::pieces_from(bytes, at) {
+            match piece {
+                Piece::Frame(frame) => {
+                    at += FRAME_HEADER_BYTES + frame.payload.len();
+                    self.reader.take_frame(frame);
+                }
+                Piece::Damaged { bytes: damaged, .. } => {
+                    let end = at.saturating_add(usize::try_from(damaged).unwrap_or(usize::MAX));
+                    if end >= bytes.len() {
+                        self.left =
+                            Some(Left { bytes: damaged, is_cut: frame::is_cut(&bytes[at..]) });
+                        break;
+                    }
+                    self.reader.note_damage(self.taken + at as u64, damaged);
+                    at = end;
+                }
+            }
+        }
+        self.taken += at as u64;
+        Ok(())
+    }
+
+    /// The trace as it is now, with what is in the journal.
+    pub fn trace(&self, journal: &[&[u8]]) -> Result<Trace, ReadError> {
+        let mut reader = self.reader.to_finish();
+        match self.left {
+            Some(Left { is_cut: true, .. }) => reader.is_cut = true,
+            Some(Left { bytes, is_cut: false }) => reader.note_damage(self.taken, bytes),
+            None => {}
+        }
+        reader.finish(journal)
+    }
+}

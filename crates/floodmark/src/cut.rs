@@ -1,0 +1,74 @@
+//! Texts that are too long for their place.
+
+/// The beginning of a text, where there is no room for all of it.
+pub(crate) fn cut_end(text: &str, room: usize) -> String {
+    if text.chars().count() <= room {
+        return text.to_owned();
+    }
+    let kept: String = text.chars().take(room.saturating_sub(1)).collect();
+    if room == 0 { kept } else { kept + "…" }
+}
+
+/// The end of a text, where there is no room for all of it: the end of a path says most. Of what is indented the
+/// beginning says more.
+pub(crate) fn cut_start(text: &str, room: usize) -> String {
+    let length = text.chars().count();
+    if length <= room || room == 0 || text.starts_with(' ') {
+        return cut_end(text, room);
+    }
+    std::iter::once('…').chain(text.chars().skip(length + 1 - room)).collect()
+}
+
+/// Lines of at most so many characters, if words allow it.
+pub(crate) fn wrap(text: &str, width: usize, first: &str, next: &str) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut line = first.to_owned();
+    let mut is_empty = true;
+    for word in text.split(' ') {
+        if !is_empty && line.chars().count() + 1 + word.chars().count() > width {
+            lines.push(std::mem::replace(&mut line, next.to_owned()));
+            is_empty = true;
+        }
+        if !is_empty {
+            line.push(' ');
+        }
+        line.push_str(word);
+        is_empty = false;
+    }
+    lines.push(line);
+    lines
+}
+
+/// Lines that were wrapped, wrapped anew: a paragraph begins with the first one and with an arrow.
+pub(crate) fn rewrap(lines: impl Iterator<Item = String>, width: usize) -> Vec<String> {
+    let mut paragraphs: Vec<String> = Vec::new();
+    for line in lines {
+        match paragraphs.last_mut() {
+            Some(paragraph) if !line.starts_with('→') => {
+                *paragraph += " ";
+                *paragraph += line.trim_start();
+            }
+            _ => paragraphs.push(line),
+        }
+    }
+    let indent = |paragraph: &str| if paragraph.starts_with('→') { "  " } else { "" };
+    paragraphs.iter().flat_map(|one| wrap(one, width, "", indent(one))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_too_long_loses_one_end() {
+        assert_eq!([cut_end("größer", 6), cut_end("größer", 4)], ["größer", "grö…"]);
+        assert_eq!([cut_start("größer", 6), cut_start("größer", 4)], ["größer", "…ßer"]);
+        assert_eq!(cut_start("  mlp (MLP)", 6), "  mlp…");
+        let lines = ["one two", "three", "→ four", "  five six"].map(str::to_owned);
+        let wide = rewrap(lines.clone().into_iter(), 40);
+        assert_eq!(wide, ["one two three", "→ four five six"]);
+        let narrow = rewrap(wide.into_iter(), 9);
+        assert_eq!(narrow, ["one two", "three", "→ four", "  five", "  six"]);
+        assert_eq!([cut_end("x", 0), cut_start("xy", 0), cut_start("xy", 1)], ["", "", "…"]);
+    }
+}

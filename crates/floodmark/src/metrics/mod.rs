@@ -1,0 +1,100 @@
+//! `floodmark metrics`: the figures of a trace that grows, for Prometheus.
+//!
+//! A scrape looks at the files and tells how they stand. Nothing is counted here and nothing runs between two
+//! scrapes, so there is no registry: [`text`] writes the few lines of the format from the [`Pulse`]s alone.
+//!
+//! Listens on loopback unless another address was typed, answers `GET /metrics` and nothing else.
+
+mod serve;
+mod text;
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use floodmark_analysis::{Pulse, pulse};
+
+use crate::args::MetricsArgs;
+use crate::failure::Problem;
+use crate::following::Following;
+use crate::open::{OpenError, ranks};
+use crate::print;
+
+/// One trace, and its figures when it was last looked at.
+#[derive(Debug)]
+struct Source {
+    following: Following,
+    revision: u64,
+    pulse: Pulse,
+}
+
+impl Source {
+    fn open(rank: Option<u32>, path: &std::path::Path) -> Result<Self> {
+        let following = Following::open(path)
+            .with_context(|| format!("Failed to read `{}`", path.display()))?;
+        let mut pulse = pulse(following.trace());
+        pulse.rank = pulse.rank.or(rank);
+        Ok(Self { revision: following.revision(), following, pulse })
+    }
+
+    fn look(&mut self) -> Result<(), OpenError> {
+        self.following.look()?;
+        if self.following.revision() != self.revision {
+            let rank = self.pulse.rank;
+            self.pulse = pulse(self.following.trace());
+            self.pulse.rank = self.pulse.rank.or(rank);
+            self.revision = self.following.revision();
+        }
+        Ok(())
+    }
+}
+
+/// All traces that are served.
+#[derive(Debug)]
+struct Sources(Vec<Source>);
+
+impl Sources {
+    fn open(args: &MetricsArgs) -> Result<Self> {
+        let paths: Vec<(Option<u32>, PathBuf)> = match ranks(&args.trace)? {
+            None => vec![(None, args.trace.clone())],
+            Some(ranks) => ranks.into_iter().map(|(rank, path)| (Some(rank), path)).collect(),
+        };
+        let sources = paths.iter().map(|(rank, path)| Source::open(*rank, path));
+        Ok(Self(sources.collect::<Result<_>>()?))
+    }
+
+    fn text(&self) -> String {
+        let pulses: Vec<&Pulse> = self.0.iter().map(|source| &source.pulse).collect();
+        text::text(&pulses)
+    }
+
+    /// Looks at the files first.
+    fn newest_text(&mut self) -> Result<String, OpenError> {
+        for source in &mut self.0 {
+            source.look()?;
+        }
+        Ok(self.text())
+    }
+}
+
+/// Serves the figures until Ctrl-C; with `--once` gives them as text.
+pub(crate) fn metrics(args: &MetricsArgs) -> Result<String> {
+    let sources = Sources::open(args)?;
+    if args.once {
+        return Ok(sources.text());
+    }
+    if !args.listen.ip().is_loopback() {
+        print::talk(&format!(
+            "warning: whoever reaches {} can read the figures, there is no password\n",
+            args.listen
+        ));
+    }
+    serve::serve(sources, args.listen).map_err(|error| {
+        let failed = format!("Failed to listen on `{}`", args.listen);
+        if error.kind() == std::io::ErrorKind::AddrInUse {
+            anyhow::Error::new(Problem::PortInUse).context(failed)
+        } else {
+            anyhow::Error::new(error).context(failed)
+        }
+    })?;
+    Ok(String::new())
+}

@@ -1,0 +1,69 @@
+//! `GET /metrics`, until Ctrl-C.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::Sources;
+use super::text::CONTENT_TYPE;
+use crate::print;
+use crate::server::is_for_this_machine;
+
+/// What is served, and to whom.
+struct Site {
+    sources: Mutex<Sources>,
+    /// Whether only this machine may ask: a name of another one is then a trick (DNS rebinding).
+    is_local: bool,
+}
+
+pub(super) fn serve(sources: Sources, address: SocketAddr) -> std::io::Result<()> {
+    let site = Site { sources: Mutex::new(sources), is_local: address.ip().is_loopback() };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let result = runtime.block_on(async {
+        let listener = TcpListener::bind(address).await?;
+        let mut interrupted = signal(SignalKind::interrupt())?;
+        let mut terminated = signal(SignalKind::terminate())?;
+        // The address is the answer, and there is no end to wait for.
+        print::data(&format!("http://{}/metrics\n", listener.local_addr()?));
+        print::talk("serving figures for Prometheus; end with Ctrl-C\n");
+        tokio::select! {
+            result = async { axum::serve(listener, router(site)).await } => result,
+            _ = interrupted.recv() => Ok(()),
+            _ = terminated.recv() => Ok(()),
+        }
+    });
+    // Nobody waits for a scrape that is still being answered.
+    runtime.shutdown_background();
+    result
+}
+
+fn router(site: Site) -> Router {
+    Router::new().route("/metrics", get(scrape)).with_state(Arc::new(site))
+}
+
+async fn scrape(State(site): State<Arc<Site>>, headers: HeaderMap) -> Response {
+    if site.is_local && !is_for_this_machine(&headers) {
+        return (StatusCode::FORBIDDEN, "these figures are for `localhost` alone\n")
+            .into_response();
+    }
+    // To read a long trace again takes a while, and others may ask meanwhile.
+    let answer = tokio::task::spawn_blocking(move || {
+        let mut sources = site.sources.lock().unwrap_or_else(PoisonError::into_inner);
+        sources.newest_text()
+    });
+    match answer.await {
+        Ok(Ok(text)) => ([(header::CONTENT_TYPE, CONTENT_TYPE)], text).into_response(),
+        Ok(Err(error)) => {
+            let said = format!("the trace cannot be read again: {error}\n");
+            (StatusCode::SERVICE_UNAVAILABLE, said).into_response()
+        }
+        Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+    }
+}

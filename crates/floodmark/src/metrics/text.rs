@@ -1,0 +1,130 @@
+//! The figures in Prometheus's text format, version 0.0.4.
+
+use std::fmt::Write;
+
+use floodmark_analysis::{DevicePulse, Pulse};
+use floodmark_trace::Bytes;
+
+/// What the answer is, in HTTP's words.
+pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+const GAUGE: &str = "gauge";
+const COUNTER: &str = "counter";
+
+/// A figure of a device.
+type OfDevice = (&'static str, &'static str, &'static str, fn(&DevicePulse) -> Option<u64>);
+/// A figure of a recording.
+type OfTrace = (&'static str, &'static str, &'static str, fn(&Pulse) -> u64);
+
+const OF_DEVICES: [OfDevice; 9] = [
+    ("allocated_bytes", GAUGE, "Allocated now, as torch counts.", |one| Some(one.allocated.0)),
+    ("active_bytes", GAUGE, "Allocated now, or still used by a stream.", |one| number(one.active)),
+    ("reserved_bytes", GAUGE, "Reserved by torch now.", |one| number(one.reserved)),
+    ("peak_allocated_bytes", GAUGE, "The most that was allocated.", |one| Some(one.peak.0)),
+    ("peak_reserved_bytes", GAUGE, "The most that was reserved.", |one| number(one.reserved_peak)),
+    (
+        "last_step_peak_bytes",
+        GAUGE,
+        "The most that was allocated in the last step that ended.",
+        |one| number(one.last_step_peak),
+    ),
+    ("capacity_bytes", GAUGE, "The memory of the device.", |one| number(one.total)),
+    (
+        "allocation_retries_total",
+        COUNTER,
+        "How often cached memory was given back to make room.",
+        |one| one.retries.map(u64::from),
+    ),
+    ("failed_requests_total", COUNTER, "Requests that could not be met.", |one| {
+        Some(one.failed_requests)
+    }),
+];
+
+const OF_TRACES: [OfTrace; 4] = [
+    ("events_total", COUNTER, "Events that were recorded.", |pulse| pulse.events as u64),
+    ("events_lost_total", COUNTER, "Events that are known to be missing.", |pulse| {
+        pulse.losses.events()
+    }),
+    ("steps_total", COUNTER, "Steps that ended.", |pulse| pulse.steps.into()),
+    ("recording", GAUGE, "1 until the end of the recording was written.", |pulse| {
+        (!pulse.is_finished).into()
+    }),
+];
+
+fn number(bytes: Option<Bytes>) -> Option<u64> {
+    bytes.map(|bytes| bytes.0)
+}
+
+/// All figures of all traces.
+pub(crate) fn text(pulses: &[&Pulse]) -> String {
+    let mut text = String::new();
+    for (name, kind, help, figure) in OF_DEVICES {
+        if devices(pulses).any(|(_, one)| figure(one).is_some()) {
+            write_head(&mut text, name, kind, help);
+        }
+        for (pulse, one) in devices(pulses) {
+            if let Some(value) = figure(one) {
+                write_sample(&mut text, name, &labels(pulse, Some(one), None), value);
+            }
+        }
+    }
+    let name = "category_bytes";
+    write_head(&mut text, name, GAUGE, "Allocated now, by category.");
+    for (pulse, one) in devices(pulses) {
+        for (category, bytes) in &one.categories {
+            write_sample(&mut text, name, &labels(pulse, Some(one), Some(category)), bytes.0);
+        }
+    }
+    for (name, kind, help, figure) in OF_TRACES {
+        write_head(&mut text, name, kind, help);
+        for pulse in pulses {
+            write_sample(&mut text, name, &labels(pulse, None, None), figure(pulse));
+        }
+    }
+    text
+}
+
+fn devices<'a>(pulses: &'a [&Pulse]) -> impl Iterator<Item = (&'a Pulse, &'a DevicePulse)> {
+    pulses.iter().flat_map(|pulse| pulse.devices.iter().map(|one| (*pulse, one)))
+}
+
+type Label = (&'static str, String);
+
+/// A program without ranks has no such label.
+fn labels(pulse: &Pulse, device: Option<&DevicePulse>, category: Option<&str>) -> Vec<Label> {
+    let rank = pulse.rank.map(|rank| ("rank", rank.to_string()));
+    let device = device.map(|one| ("device", one.device.to_string()));
+    let category = category.map(|category| ("category", category.to_owned()));
+    rank.into_iter().chain(device).chain(category).collect()
+}
+
+fn write_head(text: &mut String, name: &str, kind: &str, help: &str) {
+    let _ = writeln!(text, "# HELP floodmark_{name} {help}\n# TYPE floodmark_{name} {kind}");
+}
+
+fn write_sample(text: &mut String, name: &str, labels: &[Label], value: u64) {
+    let labels: Vec<String> =
+        labels.iter().map(|(name, value)| format!("{name}=\"{}\"", escaped(value))).collect();
+    let labels =
+        if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
+    let _ = writeln!(text, "floodmark_{name}{labels} {value}");
+}
+
+fn escaped(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_of_a_label_stays_inside_its_quotes() {
+        let mut text = String::new();
+        write_sample(&mut text, "x", &[("device", "a\"b\\c\nd".to_owned())], 7);
+        assert_eq!(text, "floodmark_x{device=\"a\\\"b\\\\c\\nd\"} 7\n");
+        text.clear();
+        write_sample(&mut text, "x", &[], 7);
+        assert_eq!(text, "floodmark_x 7\n");
+    }
+}

@@ -1,0 +1,41 @@
+//! The colours of categories in a terminal: those of the page, as near as 256 colours come.
+
+/// The number of a category's colour, where the name is that of a category.
+pub(crate) fn category(name: &str) -> Option<u8> {
+    Some(match name {
+        "parameter" => 68,
+        "buffer" => 29,
+        "gradient" => 166,
+        "optimizer state" => 215,
+        "activation" => 117,
+        "input" => 151,
+        "temporary" => 183,
+        "workspace" => 98,
+        "before recording" => 60,
+        "other" => 246,
+        _ => return None,
+    })
+}
+
+/// The colour of bars that stand for no category.
+pub(crate) const BAR: u8 = 68;
+/// The colours of what grew, and of what shrank.
+pub(crate) const GREW: u8 = 166;
+pub(crate) const SHRANK: u8 = 36;
+
+#[cfg(test)]
+mod tests {
+    use floodmark_trace::Category;
+
+    use super::*;
+
+    #[test]
+    fn every_category_has_a_colour_of_its_own() {
+        let mut colours: Vec<u8> =
+            Category::ALL.iter().map(|one| category(one.name()).expect("it has one")).collect();
+        colours.sort_unstable();
+        colours.dedup();
+        assert_eq!(colours.len(), Category::ALL.len());
+        assert_eq!(category("model.py:3"), None);
+    }
+}

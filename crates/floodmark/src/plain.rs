@@ -1,0 +1,46 @@
+//! Texts of strangers, as a terminal may have them.
+//!
+//! A file name, a module or a phase comes from the traced program, and a terminal obeys what it is sent. What would
+//! move the cursor, change a colour or turn the direction of writing is shown as a sign instead.
+
+use std::borrow::Cow;
+
+/// The text without anything that a terminal would obey, on one line.
+pub(crate) fn plain(text: &str) -> Cow<'_, str> {
+    if !text.contains(obeyed) {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned(
+        text.chars().map(|letter| if obeyed(letter) { sign(letter) } else { letter }).collect(),
+    )
+}
+
+/// Whether a terminal would do something else than to show it.
+fn obeyed(letter: char) -> bool {
+    letter.is_control()
+        || matches!(letter,
+            // Invisible, or of the other direction.
+            '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+}
+
+/// Unicode has pictures of the control characters of ASCII: `␛` is one.
+fn sign(letter: char) -> char {
+    match u32::from(letter) {
+        code @ ..0x20 => char::from_u32(0x2400 + code).unwrap_or('\u{fffd}'),
+        0x7f => '\u{2421}',
+        _ => '\u{fffd}',
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_terminal_obeys_becomes_a_sign() {
+        assert_eq!(plain("model.py:3 (größe)"), "model.py:3 (größe)");
+        assert_eq!(plain("\x1b[2J\x1b]0;x\x07\r\n\t"), "␛[2J␛]0;x␇␍␊␉");
+        assert_eq!(plain("a\u{7f}b\u{9b}31m"), "a␡b\u{fffd}31m");
+        assert_eq!(plain("a\u{202e}b\u{2066}c\u{feff}"), "a\u{fffd}b\u{fffd}c\u{fffd}");
+    }
+}

@@ -1,0 +1,206 @@
+//! One frame: which part goes where, and what is left out on a small screen.
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::text::{Line, Span};
+
+use super::state::{Sort, State, TABS};
+use super::theme::Theme;
+use super::view::{Stage, View};
+use super::{draw_devices, draw_help, draw_rows};
+use crate::cut::{cut_end, cut_start};
+use crate::info::plural;
+use crate::plain::plain;
+
+/// Below this there is nothing to see.
+pub(crate) const LEAST: (u16, u16) = (36, 8);
+
+/// What the screen knows beside the answers.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Scene<'a> {
+    /// The name of the trace.
+    pub(crate) name: &'a str,
+    pub(crate) theme: Theme,
+    /// Why the file could not be read again.
+    pub(crate) trouble: Option<&'a str>,
+    /// Whether somebody is there to press keys.
+    pub(crate) has_keys: bool,
+}
+
+/// Draws a frame. Notes in the state how many rows there are and fit.
+pub(crate) fn draw(
+    frame: &mut Frame<'_>,
+    scene: Scene<'_>,
+    view: Option<&View>,
+    state: &mut State,
+) {
+    let area = frame.area();
+    if area.width < LEAST.0 || area.height < LEAST.1 {
+        return too_small(frame, area);
+    }
+    let Some(view) = view else {
+        let line = Line::raw(format!("Reading {} …", plain(scene.name)));
+        return frame.render_widget(line, area);
+    };
+    if state.is_helping {
+        return draw_help::draw(frame, area, scene.theme, view);
+    }
+    let losses = losses(scene, view, area);
+    let [head, missing, devices, past, said, tabs, rows, foot] = Layout::vertical([
+        Constraint::Length(1),
+        Constraint::Length(u16::try_from(losses.len()).unwrap_or(1)),
+        Constraint::Length(draw_devices::height(view, area)),
+        Constraint::Length(past_height(area)),
+        Constraint::Length(1),
+        Constraint::Length(1),
+        Constraint::Fill(1),
+        Constraint::Length(scene.has_keys.into()),
+    ])
+    .areas(area);
+    frame.render_widget(heading(scene, view, state, head.width), head);
+    for (line, row) in losses.into_iter().zip(missing.rows()) {
+        frame.render_widget(line, row);
+    }
+    draw_devices::draw_devices(frame, devices, scene.theme, view);
+    draw_devices::draw_past(frame, past, scene.theme, view, state);
+    let sentence = cut_end(&plain(&view.said), usize::from(said.width));
+    frame.render_widget(Line::styled(sentence, Theme::title()), said);
+    frame.render_widget(tab_line(state, tabs.width), tabs);
+    let full = draw_rows::draw(frame, rows, scene.theme, view, state);
+    frame.render_widget(foot_line(view, state, full, foot.width), foot);
+}
+
+fn too_small(frame: &mut Frame<'_>, area: Rect) {
+    let (width, height) = LEAST;
+    let lines = [
+        "floodmark top".to_owned(),
+        format!("needs {width}×{height},"),
+        format!("has {}×{}", area.width, area.height),
+    ];
+    for (line, row) in lines.into_iter().zip(area.rows()) {
+        frame.render_widget(Line::raw(line), row);
+    }
+}
+
+fn past_height(area: Rect) -> u16 {
+    match area.height {
+        ..16 => 0,
+        16..20 => 3,
+        20..30 => 4,
+        30.. => 7,
+    }
+}
+
+fn heading(scene: Scene<'_>, view: &View, state: &State, width: u16) -> Line<'static> {
+    let theme = scene.theme;
+    let (word, style) = match view.stage {
+        _ if state.is_paused => ("paused", theme.alarm()),
+        Stage::Recording => ("● recording", theme.good()),
+        Stage::Finished => ("finished", Theme::title()),
+        Stage::Unfinished => ("not finished", theme.alarm()),
+    };
+    let pulse = &view.pulse;
+    let mut facts = vec![seconds(pulse.seconds)];
+    if pulse.steps > 0 {
+        facts.push(plural(pulse.steps.into(), "step"));
+    }
+    facts.push(plural(pulse.events as u64, "event"));
+    let of_now = if view.stage == Stage::Recording { "" } else { " at the end" };
+    facts.push(format!("{}/s{of_now}", rate(view.events_per_second)));
+    let rank = pulse.rank.map_or_else(String::new, |rank| format!(" rank {rank}"));
+    let name = format!("{}{rank}  ", plain(scene.name));
+    // Where there is no room for all, the last facts make it, and then the name.
+    let room = |facts: &[String]| {
+        let taken = facts.join(", ").chars().count() + word.chars().count() + 2;
+        usize::from(width).saturating_sub(taken)
+    };
+    while facts.len() > 1 && room(&facts) < name.chars().count().min(LEAST_NAME) {
+        facts.pop();
+    }
+    let name = cut_start(&name, room(&facts));
+    let facts = facts.join(", ");
+    Line::from(vec![
+        Span::styled(name, Theme::title()),
+        Span::styled(word, style),
+        Span::raw("  "),
+        Span::raw(facts),
+    ])
+}
+
+/// A name is not cut below this as long as there is something else to leave out.
+const LEAST_NAME: usize = 16;
+
+/// A time, with the digits that matter.
+pub(crate) fn seconds(seconds: f64) -> String {
+    if seconds < 10.0 { format!("{seconds:.3} s") } else { format!("{seconds:.1} s") }
+}
+
+/// `1,234`.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a rate is not negative"
+)]
+fn rate(per_second: f64) -> String {
+    plural(per_second.round() as u64, "").trim_end_matches('s').trim_end().to_owned()
+}
+
+/// What is missing, above all rows: as many lines as there is room for.
+fn losses(scene: Scene<'_>, view: &View, area: Rect) -> Vec<Line<'static>> {
+    let most = match area.height {
+        ..20 => 1,
+        20..30 => 2,
+        30.. => 4,
+    };
+    let style = scene.theme.alarm();
+    let trouble = scene.trouble.map(|trouble| format!("! {}", plain(trouble)));
+    let losses = view.losses.iter().map(|loss| format!("! {}", plain(loss)));
+    let mut texts: Vec<String> = trouble.into_iter().chain(losses).collect();
+    if texts.len() > most {
+        let more = texts.len() - most + 1;
+        texts.truncate(most - 1);
+        texts.push(format!(
+            "! {} missing from the recording (`?` tells)",
+            plural(more as u64, "thing")
+        ));
+    }
+    let width = usize::from(area.width);
+    texts.iter().map(|text| Line::styled(cut_end(text, width), style)).collect()
+}
+
+fn tab_line(state: &State, width: u16) -> Line<'static> {
+    let is_narrow = width < 56;
+    let mut spans = Vec::new();
+    for (at, (_, name)) in TABS.iter().enumerate() {
+        let number = at + 1;
+        spans.push(if at == state.tab {
+            Span::styled(format!("[{number} {name}]"), Theme::title())
+        } else if is_narrow {
+            Span::styled(format!(" {number} "), Theme::quiet())
+        } else {
+            Span::styled(format!(" {number} {name} "), Theme::quiet())
+        });
+    }
+    Line::from(spans)
+}
+
+/// The filter while it is typed, the name under the cursor, or the keys.
+fn foot_line(view: &View, state: &State, full: Option<String>, width: u16) -> Line<'static> {
+    let width = usize::from(width);
+    if state.is_typing {
+        let text = format!("filter: {}▏  Enter keeps it, Esc clears it", plain(&state.filter));
+        return Line::raw(cut_end(&text, width));
+    }
+    if let Some(full) = full {
+        return Line::styled(cut_start(&full, width), Theme::quiet());
+    }
+    let sort = match state.sort {
+        Sort::Usual => String::new(),
+        Sort::Count | Sort::Name => format!(":{}", state.sort.name(state.by())),
+    };
+    let pause = if view.stage == Stage::Recording { "space pause  " } else { "" };
+    let text = format!(
+        "q quit  Tab 1-5 group  s sort{sort}  / filter  d device  {pause}←→ moment  ? help"
+    );
+    Line::styled(cut_end(&text, width), Theme::quiet())
+}

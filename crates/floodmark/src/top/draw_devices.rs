@@ -1,0 +1,204 @@
+//! The devices with their bars, and the past of the one that is looked at.
+
+use floodmark_analysis::DevicePulse;
+use floodmark_trace::Bytes;
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Sparkline, SparklineBar};
+
+use super::draw::seconds;
+use super::state::State;
+use super::theme::Theme;
+use super::view::View;
+use crate::bar::{bar, share};
+use crate::cut::cut_end;
+
+/// A bar that is nearly full is red.
+const NEARLY_FULL: f64 = 0.95;
+/// The room of a number of bytes, and of a name of a device.
+const NUMBER: usize = 10;
+const NAME: usize = 8;
+
+/// How many lines the devices take.
+pub(crate) fn height(view: &View, area: Rect) -> u16 {
+    let titles = u16::from(area.height >= 14);
+    titles + u16::try_from(shown(view, area.height).len()).unwrap_or(1)
+}
+
+/// As many devices as fit; the one that is looked at is always among them.
+fn shown(view: &View, height: u16) -> Vec<&DevicePulse> {
+    let most = match height {
+        ..14 => 1,
+        14..20 => 2,
+        20..30 => 3,
+        30.. => 8,
+    };
+    let devices = &view.pulse.devices;
+    let chosen = devices.iter().position(|one| Some(one.device) == view.device()).unwrap_or(0);
+    let first = (chosen + 1).saturating_sub(most);
+    devices.iter().skip(first).take(most).collect()
+}
+
+pub(crate) fn draw_devices(frame: &mut Frame<'_>, area: Rect, theme: Theme, view: &View) {
+    let has_titles = usize::from(frame.area().height >= 14);
+    let devices = shown(view, frame.area().height);
+    let numbers = columns(area.width);
+    let bar_cells = usize::from(area.width).saturating_sub(NAME + numbers * NUMBER + 1);
+    // The sign below the picture of the past.
+    let now = if view.is_now() { "Now" } else { "At ▲" };
+    let titles = [now, "Peak", "Reserved", "Res. peak", "Capacity"];
+    let mut rows = area.rows();
+    if has_titles > 0
+        && let Some(row) = rows.next()
+    {
+        let mut text = format!("{:<NAME$}{:bar_cells$} ", "Device", "");
+        text.extend(titles.iter().take(numbers).map(|title| format!("{title:>NUMBER$}")));
+        frame.render_widget(Line::styled(text, Theme::quiet()), row);
+    }
+    for (device, row) in devices.into_iter().zip(rows) {
+        let is_chosen = Some(device.device) == view.device();
+        let name = format!("{:<NAME$}", cut_end(&device.device.to_string(), NAME - 1));
+        let style = if is_chosen { Theme::title() } else { ratatui::style::Style::new() };
+        let mut spans = vec![Span::styled(name, style)];
+        let at = view.pulse.devices.iter().position(|one| one.device == device.device);
+        let (allocated, reserved) = at.map_or_else(Default::default, |at| view.levels[at]);
+        spans.push(level(device, allocated, reserved, bar_cells, theme));
+        spans.push(Span::raw(" "));
+        let known =
+            |bytes: Option<Bytes>| bytes.map_or("–".to_owned(), |bytes| bytes.to_string());
+        let cells = [
+            allocated.to_string(),
+            device.peak.to_string(),
+            known(reserved),
+            known(device.reserved_peak),
+            known(device.total),
+        ];
+        spans.extend(cells.iter().take(numbers).map(|cell| Span::raw(format!("{cell:>NUMBER$}"))));
+        frame.render_widget(Line::from(spans), row);
+    }
+}
+
+/// How many numbers there is room for beside a bar.
+fn columns(width: u16) -> usize {
+    match width {
+        ..50 => 2,
+        50..72 => 3,
+        72.. => 5,
+    }
+}
+
+/// `█` allocated, `░` reserved beyond it, `│` the peak; all of it is the card, or the highest that was seen.
+fn level(
+    device: &DevicePulse,
+    allocated: Bytes,
+    reserved: Option<Bytes>,
+    cells: usize,
+    theme: Theme,
+) -> Span<'static> {
+    let highest = device.peak.max(device.reserved_peak.unwrap_or_default());
+    let whole = device.total.unwrap_or(highest).max(highest).0;
+    let of_whole = |bytes: Bytes| share(bytes.0, whole);
+    let mut letters: Vec<char> = bar(of_whole(allocated), cells).chars().collect();
+    let is_blank = |letters: &[char], at: usize| letters[at] == ' ';
+    let reserved = reserved.unwrap_or_default();
+    for at in 0..filled(of_whole(reserved), cells) {
+        if is_blank(&letters, at) {
+            letters[at] = '░';
+        }
+    }
+    let peak = filled(of_whole(device.peak), cells).saturating_sub(1);
+    if peak < cells && letters[peak] != '█' && device.peak > allocated {
+        letters[peak] = '│';
+    }
+    let is_full = device.total.is_some() && of_whole(reserved.max(allocated)) > NEARLY_FULL;
+    let style = if is_full { theme.full() } else { theme.bar() };
+    Span::styled(letters.into_iter().collect::<String>(), style)
+}
+
+/// How many cells a share reaches into.
+fn filled(share: f64, cells: usize) -> usize {
+    bar(share, cells).trim_end().chars().count()
+}
+
+/// The past of a device: the highest of each column, and a mark at the moment of the rows.
+pub(crate) fn draw_past(
+    frame: &mut Frame<'_>,
+    area: Rect,
+    theme: Theme,
+    view: &View,
+    state: &mut State,
+) {
+    let [gutter, picture] =
+        Layout::horizontal([Constraint::Length(11), Constraint::Fill(1)]).areas(area);
+    state.columns = usize::from(picture.width);
+    if area.height < 2 || view.history.is_empty() {
+        return;
+    }
+    let highest = view.history.iter().max().copied().unwrap_or_default();
+    let columns = columns_of(&view.history, state.columns);
+    let moment = moment_column(view, state.columns);
+    let bars = columns.iter().enumerate().map(|(at, bytes)| {
+        let style = if Some(at) == moment { theme.alarm() } else { theme.bar() };
+        SparklineBar::from(bytes.0).style(style)
+    });
+    let [curve, axis] =
+        Layout::vertical([Constraint::Fill(1), Constraint::Length(1)]).areas(picture);
+    let sparkline = Sparkline::default().data(bars.collect::<Vec<_>>()).max(highest.0.max(1));
+    frame.render_widget(sparkline, curve);
+    let top = Line::styled(format!("{highest:>10}"), Theme::quiet());
+    frame.render_widget(top, Rect { height: 1, ..gutter });
+    frame.render_widget(axis_line(view, moment, axis.width), axis);
+}
+
+/// The highest of the pieces that fall on each column.
+pub(crate) fn columns_of(pieces: &[Bytes], columns: usize) -> Vec<Bytes> {
+    let column = |at: usize| {
+        let from = at * pieces.len() / columns;
+        let to = ((at + 1) * pieces.len() / columns).max(from + 1).min(pieces.len());
+        pieces[from..to].iter().max().copied().unwrap_or_default()
+    };
+    (0..columns).map(column).collect()
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_precision_loss,
+    reason = "a column of a screen"
+)]
+fn moment_column(view: &View, columns: usize) -> Option<usize> {
+    let (from, to) = view.window;
+    let seconds = view.report.as_ref()?.at.seconds;
+    if columns == 0 || seconds < from || seconds > to || to <= from {
+        return None;
+    }
+    Some((((seconds - from) / (to - from) * columns as f64) as usize).min(columns - 1))
+}
+
+/// The beginning, the end, and a mark below the moment.
+fn axis_line(view: &View, moment: Option<usize>, width: u16) -> Line<'static> {
+    let (from, to) = view.window;
+    let width = usize::from(width);
+    let (left, right) = (seconds(from), seconds(to));
+    let between = width.saturating_sub(left.chars().count() + right.chars().count());
+    let mut letters: Vec<char> = format!("{left}{:between$}{right}", "").chars().collect();
+    let moment = moment.filter(|_| !view.is_now());
+    if let Some(letter) = moment.and_then(|moment| letters.get_mut(moment)) {
+        *letter = '▲';
+    }
+    Line::styled(letters.into_iter().collect::<String>(), Theme::quiet())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_column_shows_the_highest_of_its_pieces() {
+        let pieces = [1, 5, 2, 3].map(Bytes);
+        assert_eq!(columns_of(&pieces, 2), [5, 3].map(Bytes));
+        assert_eq!(columns_of(&pieces, 8), [1, 1, 5, 5, 2, 2, 3, 3].map(Bytes));
+        assert_eq!(columns_of(&pieces, 0), []);
+    }
+}

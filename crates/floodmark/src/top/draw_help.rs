@@ -1,0 +1,40 @@
+//! What the keys do, and all that is missing from the recording.
+
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use ratatui::text::Line;
+use ratatui::widgets::{Paragraph, Wrap};
+
+use super::theme::Theme;
+use super::view::View;
+use crate::plain::plain;
+
+const KEYS: [(&str, &str); 13] = [
+    ("q, Esc", "quit"),
+    ("Tab, 1-5", "lines, modules, categories, tensors, steps"),
+    ("s", "sort: by bytes, count, name"),
+    ("/", "show only rows with a text; Enter keeps it, Esc clears it"),
+    ("d", "next device"),
+    ("space", "pause and go on"),
+    ("← →", "moment before and after, with Shift ten at once"),
+    ("p o e", "peak, failed request, end"),
+    ("n", "now again; of a finished recording the peak"),
+    ("w", "picture of the last two minutes, or of all"),
+    ("↑ ↓ PgUp PgDn", "move through the rows"),
+    ("Home End", "first and last row"),
+    ("█ ░ │", "allocated, reserved beyond it, peak"),
+];
+
+pub(crate) fn draw(frame: &mut Frame<'_>, area: Rect, theme: Theme, view: &View) {
+    let mut lines: Vec<Line<'_>> = vec![Line::styled("Keys (any key goes back)", Theme::title())];
+    lines.extend(KEYS.iter().map(|(key, what)| Line::raw(format!("{key:<15}{what}"))));
+    if !view.losses.is_empty() {
+        lines.push(Line::styled("Missing from the recording", Theme::title()));
+        lines.extend(
+            view.losses
+                .iter()
+                .map(|loss| Line::styled(format!("! {}", plain(loss)), theme.alarm())),
+        );
+    }
+    frame.render_widget(Paragraph::new(lines).wrap(Wrap { trim: false }), area);
+}

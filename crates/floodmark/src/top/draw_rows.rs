@@ -1,0 +1,146 @@
+//! The table, and beside it on a wide screen what the categories hold.
+
+use std::fmt::Write;
+
+use floodmark_analysis::By;
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::Style;
+use ratatui::text::{Line, Span};
+
+use super::rows::{self, Shown};
+use super::state::State;
+use super::theme::Theme;
+use super::view::View;
+use crate::bar::{bar, share};
+use crate::cut::{cut_end, cut_start};
+
+/// From this width on the categories stand beside the table.
+const WIDE: u16 = 110;
+const BESIDE: u16 = 40;
+const NUMBER: usize = 9;
+
+/// Draws the table. Returns the whole name under the cursor, once the cursor was moved.
+pub(crate) fn draw(
+    frame: &mut Frame<'_>,
+    area: Rect,
+    theme: Theme,
+    view: &View,
+    state: &mut State,
+) -> Option<String> {
+    let has_beside = area.width >= WIDE && state.by() != By::Category;
+    let beside = if has_beside { BESIDE } else { 0 };
+    let [table, side] =
+        Layout::horizontal([Constraint::Fill(1), Constraint::Length(beside)]).areas(area);
+    if has_beside {
+        draw_categories(frame, side, theme, view);
+    }
+    // The answer may still be of the grouping before.
+    let report = view.report.as_ref().filter(|report| report.by == state.by());
+    let (found, all) = report.map_or((Vec::new(), 0), |report| rows::rows(report, state));
+    state.rows = found.len();
+    state.rows_shown = usize::from(table.height.saturating_sub(1));
+    state.row = state.row.min(state.rows.saturating_sub(1));
+    let first = (state.row + 1).saturating_sub(state.rows_shown);
+    let mut lines = table.rows();
+    if let Some(row) = lines.next() {
+        frame.render_widget(title_line(state, &found, all, table.width), row);
+    }
+    let widths = widths(&found, state.by());
+    for ((at, shown), row) in found.iter().enumerate().skip(first).zip(lines) {
+        let is_under = at == state.row && state.is_pointing;
+        let line = row_line(shown, &widths, theme, table.width);
+        frame.render_widget(if is_under { line.style(Theme::chosen()) } else { line }, row);
+    }
+    found.get(state.row).filter(|_| state.is_pointing).map(|row| row.full.clone())
+}
+
+/// How wide the columns in the middle are.
+fn widths(found: &[Shown], by: By) -> Vec<usize> {
+    let (_, middle, _) = rows::titles(by);
+    let mut widths: Vec<usize> = middle.iter().map(|title| title.chars().count()).collect();
+    for row in found {
+        for (width, cell) in widths.iter_mut().zip(&row.middle) {
+            *width = cell.chars().count().max(*width);
+        }
+    }
+    widths
+}
+
+/// The bar and the columns in the middle make room for names on a narrow screen.
+fn bar_cells(width: u16) -> usize {
+    match width {
+        ..60 => 5,
+        60..100 => 10,
+        100.. => 16,
+    }
+}
+
+fn has_middle(width: u16) -> bool {
+    width >= 60
+}
+
+fn title_line(state: &State, found: &[Shown], all: usize, width: u16) -> Line<'static> {
+    let (first, middle, last) = rows::titles(state.by());
+    let mut text = format!("{first:>NUMBER$} {:cells$}", "", cells = bar_cells(width));
+    if has_middle(width) {
+        for (title, width) in middle.iter().zip(widths(found, state.by())) {
+            let _ = write!(text, "  {title:>width$}");
+        }
+    }
+    let _ = write!(text, "  {last}");
+    let mut notes = Vec::new();
+    if !state.filter.is_empty() {
+        notes.push(format!(
+            "{} of {all} with “{}”",
+            found.len(),
+            crate::plain::plain(&state.filter)
+        ));
+    } else if found.len() > state.rows_shown {
+        notes.push(format!("{all} rows"));
+    }
+    if state.sort != super::state::Sort::Usual {
+        notes.push(format!("by {}", state.sort.name(state.by())));
+    }
+    if !notes.is_empty() {
+        let _ = write!(text, " ({})", notes.join(", "));
+    }
+    Line::styled(cut_end(&text, usize::from(width)), Theme::quiet())
+}
+
+fn row_line(shown: &Shown, widths: &[usize], theme: Theme, width: u16) -> Line<'static> {
+    let number = format!("{:>NUMBER$} ", shown.bytes.to_string());
+    let colour = theme.category(shown.category);
+    let mut spans = vec![
+        Span::styled(number, Style::new()),
+        Span::styled(bar(shown.share, bar_cells(width)), colour),
+    ];
+    if has_middle(width) {
+        for (cell, width) in shown.middle.iter().zip(widths) {
+            spans.push(Span::raw(format!("  {cell:>width$}")));
+        }
+    }
+    let used: usize = spans.iter().map(|span| span.content.chars().count()).sum();
+    let room = usize::from(width).saturating_sub(used + 2);
+    spans.push(Span::raw(format!("  {}", cut_start(&shown.name, room))));
+    Line::from(spans)
+}
+
+fn draw_categories(frame: &mut Frame<'_>, area: Rect, theme: Theme, view: &View) {
+    let whole = view.report.as_ref().map_or(0, |report| report.allocated.0);
+    let mut lines = area.rows();
+    if let Some(row) = lines.next() {
+        frame.render_widget(
+            Line::styled(format!("  {:>NUMBER$} {:10} Category", "Bytes", ""), Theme::quiet()),
+            row,
+        );
+    }
+    for ((name, bytes), row) in view.categories.iter().zip(lines) {
+        let line = Line::from(vec![
+            Span::raw(format!("  {:>NUMBER$} ", bytes.to_string())),
+            Span::styled(bar(share(bytes.0, whole), 10), theme.category(Some(name))),
+            Span::raw(format!(" {name}")),
+        ]);
+        frame.render_widget(line, row);
+    }
+}

@@ -1,0 +1,50 @@
+//! `floodmark top`: a trace in the terminal, also while it grows.
+//!
+//! Two threads. The watcher (`watch.rs`) looks at the file and answers what the screen asks for, so that a long
+//! trace never makes a key wait; the screen (`screen.rs`) draws the last answer and takes keys. What is shown is a
+//! value (`view.rs`), what the keys did is a value (`state.rs`), and a picture is made of both alone (`draw.rs`):
+//! tests draw into a buffer.
+//!
+//! Names come from the traced program. All of them pass through [`plain`](crate::plain::plain) on their way.
+
+mod draw;
+mod draw_devices;
+mod draw_help;
+mod draw_rows;
+mod once;
+mod rows;
+mod screen;
+mod state;
+mod terminal;
+#[cfg(test)]
+mod tests;
+mod theme;
+mod view;
+mod watch;
+
+use anyhow::{Context, Result};
+use floodmark_analysis::At;
+
+use crate::args::TopArgs;
+use crate::choose::path_of;
+use crate::failure::Problem;
+use crate::following::Following;
+use crate::look;
+
+/// Shows a trace until the user has seen enough; with `--once` gives the text of one frame.
+pub(crate) fn top(args: &TopArgs) -> Result<String> {
+    if !args.once && !look::can_draw() {
+        return Err(Problem::NoTerminal)
+            .with_context(|| format!("Failed to show `{}`", args.source.trace.display()));
+    }
+    let path = path_of(&args.source, At::Peak)?;
+    let following =
+        Following::open(&path).with_context(|| format!("Failed to read `{}`", path.display()))?;
+    let tab = state::TABS.iter().position(|(by, _)| *by == args.by).unwrap_or(0);
+    let state = state::State { tab, device: args.source.device, ..state::State::default() };
+    if args.once {
+        return once::once(&path, &following, state);
+    }
+    screen::run(&path, following, state, args.interval)?;
+    Ok(String::new())
+}

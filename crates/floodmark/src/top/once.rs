@@ -1,0 +1,46 @@
+//! One frame as text.
+
+use std::path::Path;
+
+use anyhow::Result;
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::buffer::Buffer;
+
+use super::draw::{LEAST, Scene, draw};
+use super::state::State;
+use super::theme::Theme;
+use super::view::View;
+use super::watch::stage;
+use crate::following::Following;
+use crate::look;
+
+/// What a frame is drawn on where there is no terminal.
+const USUAL: (u16, u16) = (100, 30);
+
+/// The text of a frame, as large as the terminal.
+pub(crate) fn once(path: &Path, following: &Following, mut state: State) -> Result<String> {
+    let (width, height) = look::terminal_size().unwrap_or(USUAL);
+    let (width, height) = (width.max(LEAST.0), height.max(LEAST.1));
+    let trace = following.trace();
+    let view = View::new(trace, stage(trace, following.is_running()), state.ask());
+    let name = path.display().to_string();
+    let theme = Theme { is_coloured: false };
+    let scene = Scene { name: &name, theme, trouble: None, has_keys: false };
+    let mut terminal = Terminal::new(TestBackend::new(width, height))?;
+    terminal.draw(|frame| draw(frame, scene, Some(&view), &mut state))?;
+    Ok(text(terminal.backend().buffer()))
+}
+
+/// The letters of a buffer, without blanks at the ends of lines and lines at the end.
+pub(crate) fn text(buffer: &Buffer) -> String {
+    let width = usize::from(buffer.area.width).max(1);
+    let mut text = String::new();
+    for row in buffer.content.chunks(width) {
+        let line: String = row.iter().map(ratatui::buffer::Cell::symbol).collect();
+        text += line.trim_end();
+        text.push('\n');
+    }
+    text.truncate(text.trim_end().len());
+    text + "\n"
+}

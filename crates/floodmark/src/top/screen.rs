@@ -1,0 +1,123 @@
+//! The loop between keys, answers and pictures.
+
+use std::io::{Stdout, stdout};
+use std::path::Path;
+use std::sync::mpsc::TryRecvError;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use crossterm::event::{self, Event, KeyEventKind};
+use ratatui::Terminal;
+use ratatui::backend::CrosstermBackend;
+
+use super::draw::{Scene, draw};
+use super::state::{State, Then};
+use super::terminal::{Signals, Taken, suspend};
+use super::theme::Theme;
+use super::view::View;
+use super::watch::{News, Order, Watch};
+use crate::following::Following;
+use crate::look;
+
+/// How long a key, a signal or an answer waits at most.
+const BEAT: Duration = Duration::from_millis(50);
+
+/// Shows a trace until the user leaves.
+pub(crate) fn run(
+    path: &Path,
+    following: Following,
+    state: State,
+    interval: Duration,
+) -> Result<()> {
+    let name = path.display().to_string();
+    let watch = Watch::start(following, state.ask(), interval);
+    let theme = Theme { is_coloured: look::is_coloured() };
+    let signals = Signals::new()?;
+    let taken = Taken::take()?;
+    let mut show = Show { name, theme, state, watch, view: None, rate: None, trouble: None };
+    let ended = show.go(&signals);
+    drop(taken);
+    signals.obey()?;
+    ended
+}
+
+/// All that the loop holds.
+struct Show {
+    name: String,
+    theme: Theme,
+    state: State,
+    watch: Watch,
+    view: Option<Box<View>>,
+    rate: Option<f64>,
+    trouble: Option<String>,
+}
+
+impl Show {
+    fn go(&mut self, signals: &Signals) -> Result<()> {
+        let mut terminal = Terminal::new(CrosstermBackend::new(stdout()))?;
+        let mut is_stale = true;
+        while signals.caught().is_none() {
+            is_stale |= self.hear()?;
+            if is_stale {
+                self.draw(&mut terminal)?;
+            }
+            is_stale = event::poll(BEAT)?;
+            while event::poll(Duration::ZERO)? {
+                match self.take(&event::read()?)? {
+                    Then::Draw => {}
+                    Then::Leave => return Ok(()),
+                    Then::Suspend => {
+                        suspend()?;
+                        // What is on the screen is not what was.
+                        terminal = Terminal::new(CrosstermBackend::new(stdout()))?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn draw(&mut self, terminal: &mut Terminal<CrosstermBackend<Stdout>>) -> Result<()> {
+        if let (Some(rate), Some(view)) = (self.rate, &mut self.view) {
+            view.events_per_second = rate;
+        }
+        let trouble = self.trouble.as_deref();
+        let scene = Scene { name: &self.name, theme: self.theme, trouble, has_keys: true };
+        let (view, state) = (self.view.as_deref(), &mut self.state);
+        terminal.draw(|frame| draw(frame, scene, view, state))?;
+        Ok(())
+    }
+
+    /// Takes what the watcher has said; whether there was something.
+    fn hear(&mut self) -> Result<bool> {
+        let mut has_heard = false;
+        loop {
+            match self.watch.news.try_recv() {
+                Ok(News::View(view)) => self.view = Some(view),
+                Ok(News::Rate(rate)) => self.rate = Some(rate),
+                Ok(News::Trouble(trouble)) => {
+                    self.trouble = Some(trouble).filter(|trouble| !trouble.is_empty());
+                }
+                Err(TryRecvError::Empty) => return Ok(has_heard),
+                Err(TryRecvError::Disconnected) => bail!("the thread that reads the file is gone"),
+            }
+            has_heard = true;
+        }
+    }
+
+    fn take(&mut self, event: &Event) -> Result<Then> {
+        let Event::Key(key) = event else { return Ok(Then::Draw) };
+        if key.kind == KeyEventKind::Release {
+            return Ok(Then::Draw);
+        }
+        let (asked, was_paused) = (self.state.ask(), self.state.is_paused);
+        let then = self.state.press(*key, self.view.as_deref());
+        if self.state.ask() != asked {
+            self.watch.orders.send(Order::Ask(self.state.ask()))?;
+        }
+        if self.state.is_paused != was_paused {
+            self.watch.orders.send(Order::Pause(self.state.is_paused))?;
+        }
+        Ok(then)
+    }
+}

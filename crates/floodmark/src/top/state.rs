@@ -1,0 +1,215 @@
+//! What the keys did: grouping, order, filter, device, moment, and where the cursor is.
+
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use floodmark_analysis::{At, By};
+use floodmark_trace::Device;
+
+use super::view::{Ask, View, When};
+
+/// The groupings, in the order of their keys.
+pub(crate) const TABS: [(By, &str); 5] = [
+    (By::Line, "Lines"),
+    (By::Module, "Modules"),
+    (By::Category, "Categories"),
+    (By::Tensor, "Tensors"),
+    (By::Step, "Steps"),
+];
+
+/// The order of the rows.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Sort {
+    /// As the report has them: the largest first, modules as a tree, steps as they went.
+    #[default]
+    Usual,
+    /// Most allocations first.
+    Count,
+    /// By name.
+    Name,
+}
+
+impl Sort {
+    pub(crate) fn name(self, by: By) -> &'static str {
+        match (self, by) {
+            (Self::Usual, By::Step) => "step",
+            (Self::Usual, By::Module) => "tree",
+            (Self::Usual, _) => "bytes",
+            (Self::Count, _) => "count",
+            (Self::Name, _) => "name",
+        }
+    }
+}
+
+/// What is to be done after a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Then {
+    /// To draw again.
+    Draw,
+    /// To leave.
+    Leave,
+    /// To let the shell have the terminal for a while.
+    Suspend,
+}
+
+/// What the user chose.
+#[derive(Debug, Clone, Default, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
+pub(crate) struct State {
+    pub(crate) tab: usize,
+    pub(crate) sort: Sort,
+    pub(crate) filter: String,
+    pub(crate) is_typing: bool,
+    pub(crate) is_paused: bool,
+    pub(crate) is_helping: bool,
+    pub(crate) is_whole: bool,
+    pub(crate) device: Option<Device>,
+    pub(crate) when: When,
+    /// The row under the cursor, which is seen once it was moved.
+    pub(crate) row: usize,
+    pub(crate) is_pointing: bool,
+    /// How many rows there are, and how many fit: the picture says so.
+    pub(crate) rows: usize,
+    pub(crate) rows_shown: usize,
+    /// How many columns the picture of the past has.
+    pub(crate) columns: usize,
+}
+
+impl State {
+    pub(crate) fn by(&self) -> By {
+        TABS[self.tab].0
+    }
+
+    pub(crate) fn ask(&self) -> Ask {
+        Ask { device: self.device, by: self.by(), when: self.when, is_whole: self.is_whole }
+    }
+
+    /// Takes a key.
+    pub(crate) fn press(&mut self, key: KeyEvent, view: Option<&View>) -> Then {
+        if key.modifiers.contains(KeyModifiers::CONTROL) {
+            match key.code {
+                KeyCode::Char('c') => return Then::Leave,
+                KeyCode::Char('z') => return Then::Suspend,
+                _ => return Then::Draw,
+            }
+        }
+        if self.is_typing {
+            self.type_filter(key.code);
+            return Then::Draw;
+        }
+        if self.is_helping {
+            self.is_helping = false;
+            return Then::Draw;
+        }
+        match key.code {
+            KeyCode::Char('q') => return Then::Leave,
+            // One level at a time: what was chosen last goes first.
+            KeyCode::Esc if self.filter.is_empty() => return Then::Leave,
+            KeyCode::Esc => self.filter.clear(),
+            KeyCode::Left | KeyCode::Right => self.step_in_time(key, view),
+            other => self.press_other(other, view),
+        }
+        self.row = self.row.min(self.rows.saturating_sub(1));
+        Then::Draw
+    }
+
+    fn press_other(&mut self, key: KeyCode, view: Option<&View>) {
+        let page = self.rows_shown.max(1);
+        let row = self.row;
+        let was_pointing = self.is_pointing;
+        self.is_pointing |= is_move(key);
+        match key {
+            KeyCode::Tab => self.turn_to((self.tab + 1) % TABS.len()),
+            KeyCode::BackTab => self.turn_to((self.tab + TABS.len() - 1) % TABS.len()),
+            KeyCode::Char(digit @ '1'..='5') => self.turn_to(digit as usize - '1' as usize),
+            KeyCode::Char('s') => {
+                self.sort = match self.sort {
+                    Sort::Usual => Sort::Count,
+                    Sort::Count => Sort::Name,
+                    Sort::Name => Sort::Usual,
+                };
+            }
+            KeyCode::Char('/') => self.is_typing = true,
+            KeyCode::Char('d') => self.next_device(view),
+            KeyCode::Char(' ') => self.is_paused = !self.is_paused,
+            KeyCode::Char('w') => self.is_whole = !self.is_whole,
+            KeyCode::Char('p') => self.when = When::At(At::Peak),
+            KeyCode::Char('o') => self.when = When::At(At::Oom),
+            KeyCode::Char('e') => self.when = When::At(At::End),
+            KeyCode::Char('n') => self.when = When::Usual,
+            KeyCode::Char('?' | 'h') => self.is_helping = true,
+            KeyCode::Up | KeyCode::Char('k') => self.row = row.saturating_sub(1),
+            // The first press shows where the cursor is.
+            KeyCode::Down | KeyCode::Char('j') => self.row = row + usize::from(was_pointing),
+            KeyCode::PageUp => self.row = row.saturating_sub(page),
+            KeyCode::PageDown => self.row = row + page,
+            KeyCode::Home => self.row = 0,
+            KeyCode::End => self.row = self.rows,
+            _ => {}
+        }
+    }
+
+    fn turn_to(&mut self, tab: usize) {
+        self.tab = tab;
+        self.point_nowhere();
+    }
+
+    fn point_nowhere(&mut self) {
+        self.row = 0;
+        self.is_pointing = false;
+    }
+
+    fn type_filter(&mut self, key: KeyCode) {
+        self.point_nowhere();
+        match key {
+            KeyCode::Enter => self.is_typing = false,
+            KeyCode::Esc => {
+                self.is_typing = false;
+                self.filter.clear();
+            }
+            KeyCode::Backspace => {
+                self.filter.pop();
+            }
+            KeyCode::Char(letter) => self.filter.push(letter),
+            _ => {}
+        }
+    }
+
+    fn next_device(&mut self, view: Option<&View>) {
+        let Some(view) = view else { return };
+        let devices: Vec<Device> = view.pulse.devices.iter().map(|one| one.device).collect();
+        let at = view.device().and_then(|shown| devices.iter().position(|&one| one == shown));
+        self.device = devices.get(at.map_or(0, |at| (at + 1) % devices.len())).copied();
+        self.point_nowhere();
+    }
+
+    /// To the next column of the picture, or ten further with Shift.
+    #[expect(clippy::cast_precision_loss, reason = "a screen has a few hundred columns")]
+    fn step_in_time(&mut self, key: KeyEvent, view: Option<&View>) {
+        let Some(view) = view else { return };
+        let Some(report) = &view.report else { return };
+        let (from, to) = view.window;
+        let column = (to - from) / self.columns.max(1) as f64;
+        let columns = if key.modifiers.contains(KeyModifiers::SHIFT) { 10.0 } else { 1.0 };
+        let way = if key.code == KeyCode::Left { -columns } else { columns };
+        let now = match self.when {
+            // Several keys may come before the next answer.
+            When::At(At::Seconds(seconds)) => seconds,
+            When::At(_) | When::Usual => report.at.seconds,
+        };
+        let seconds = (now + way * column).clamp(0.0, view.pulse.seconds);
+        self.when = When::At(At::Seconds(seconds));
+    }
+}
+
+/// Whether a key moves the cursor.
+fn is_move(key: KeyCode) -> bool {
+    matches!(
+        key,
+        KeyCode::Up
+            | KeyCode::Down
+            | KeyCode::PageUp
+            | KeyCode::PageDown
+            | KeyCode::Home
+            | KeyCode::End
+            | KeyCode::Char('j' | 'k')
+    )
+}

@@ -1,0 +1,262 @@
+//! Frames, drawn into a buffer.
+
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use floodmark_trace::{Trace, read_trace};
+use insta::assert_snapshot;
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+
+use super::draw::{Scene, draw};
+use super::once::text;
+use super::state::{State, Then};
+use super::theme::Theme;
+use super::view::{Stage, View};
+use super::watch::stage;
+use crate::script;
+
+const TRAINING: &str = "base w cuda:0 6MiB
+    label w parameter layers.0.weight (1024,1536) float32
+    alloc x cpu 3MiB at train.py:30:main
+    alloc x2 cuda:0 3MiB at train.py:31:main
+    alloc h cuda:0 8MiB at model.py:12:forward in layers.0
+    alloc h2 cuda:0 4MiB at model.py:20:attend in layers.0.attention
+    backward alloc g cuda:0 6MiB at model.py:12:forward in layers.0
+    label g gradient layers.0.weight (1024,1536) float32
+    free h
+    free h2
+    optimizer begin
+    alloc m cuda:0 12MiB at torch/optim/adam.py:40:step
+    optimizer end
+    free x2
+    alloc x2 cuda:0 3MiB at train.py:31:main
+    alloc h cuda:0 8MiB at model.py:12:forward in layers.0
+    backward alloc t cuda:0 2MiB at model.py:12:forward in layers.0
+    free t
+    free h
+    optimizer begin
+    optimizer end
+    free x2";
+
+/// A screen, and what was pressed on it.
+struct Shown {
+    trace: Trace,
+    stage: Stage,
+    state: State,
+    terminal: Terminal<TestBackend>,
+    then: Then,
+}
+
+impl Shown {
+    fn new(script: &str, width: u16, height: u16) -> Self {
+        let trace = read_trace(&script::file(script), &[]).unwrap();
+        let terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+        let stage = stage(&trace, false);
+        let mut shown = Self { trace, stage, state: State::default(), terminal, then: Then::Draw };
+        shown.draw();
+        shown
+    }
+
+    fn recording(mut self) -> Self {
+        self.trace.ending = None;
+        self.stage = Stage::Recording;
+        self.draw();
+        self
+    }
+
+    fn draw(&mut self) {
+        let view = View::new(&self.trace, self.stage, self.state.ask());
+        let theme = Theme { is_coloured: true };
+        let scene = Scene { name: "train.flood", theme, trouble: None, has_keys: true };
+        let state = &mut self.state;
+        self.terminal.draw(|frame| draw(frame, scene, Some(&view), state)).unwrap();
+    }
+
+    /// Presses a key for each letter; `<` and `>` are the arrows, `v` and `^` too.
+    fn press(&mut self, keys: &str) -> String {
+        for key in keys.chars() {
+            let code = match key {
+                '<' => KeyCode::Left,
+                '>' => KeyCode::Right,
+                'v' => KeyCode::Down,
+                '^' => KeyCode::Up,
+                '\t' => KeyCode::Tab,
+                '\n' => KeyCode::Enter,
+                '\x1b' => KeyCode::Esc,
+                letter => KeyCode::Char(letter),
+            };
+            self.press_key(KeyEvent::new(code, KeyModifiers::NONE));
+        }
+        self.text()
+    }
+
+    fn press_key(&mut self, key: KeyEvent) {
+        let view = View::new(&self.trace, self.stage, self.state.ask());
+        self.then = self.state.press(key, Some(&view));
+        self.draw();
+    }
+
+    fn text(&self) -> String {
+        text(self.terminal.backend().buffer())
+    }
+}
+
+#[test]
+fn a_finished_recording_shows_its_peak() {
+    assert_snapshot!(Shown::new(TRAINING, 80, 24).text());
+}
+
+#[test]
+fn a_wide_screen_has_the_categories_beside() {
+    assert_snapshot!(Shown::new(TRAINING, 120, 40).text());
+}
+
+#[test]
+fn a_small_screen_has_the_rows_still() {
+    assert_snapshot!(Shown::new(TRAINING, 40, 10).text());
+}
+
+#[test]
+fn a_running_program_shows_now() {
+    let shown = Shown::new(TRAINING, 80, 24).recording();
+    assert_snapshot!(shown.text().lines().take(9).collect::<Vec<_>>().join("\n"));
+}
+
+#[test]
+fn no_size_of_a_screen_is_too_small_to_draw() {
+    let mut shown = Shown::new(TRAINING, 80, 24).recording();
+    for (width, height) in (0..50).flat_map(|width| (0..26).map(move |height| (width, height))) {
+        shown.terminal.backend_mut().resize(width, height);
+        shown.terminal.resize(ratatui::layout::Rect::new(0, 0, width, height)).unwrap();
+        shown.draw();
+    }
+    shown.terminal.backend_mut().resize(20, 5);
+    shown.draw();
+    assert_eq!(shown.text(), "floodmark top\nneeds 36×8,\nhas 20×5\n");
+}
+
+#[test]
+fn each_key_of_a_grouping_shows_it() {
+    let mut shown = Shown::new(TRAINING, 80, 24);
+    let mut rows = String::new();
+    for key in ['2', '3', '4', '5'] {
+        let text = shown.press(&key.to_string());
+        rows += &text.lines().skip(9).take(6).fold(String::new(), |rows, line| rows + line + "\n");
+    }
+    assert_snapshot!(rows);
+    shown.press("\t");
+    assert_eq!(shown.state.tab, 0);
+}
+
+#[test]
+fn rows_are_sorted_and_filtered() {
+    let mut shown = Shown::new(TRAINING, 80, 24);
+    let names = |text: &str| -> Vec<String> {
+        let rows = text.lines().skip(11).take_while(|line| !line.is_empty());
+        rows.filter_map(|row| row.split("  ").last()).map(str::trim).map(str::to_owned).collect()
+    };
+    let by_bytes = names(&shown.text());
+    let by_name = names(&shown.press("ss"));
+    let mut sorted = by_bytes.clone();
+    sorted.sort();
+    assert_ne!(by_bytes, by_name);
+    assert_eq!(by_name, sorted);
+    let text = shown.press("s/MODEL");
+    assert!(text.contains("filter: MODEL▏"), "{text}");
+    let kept = names(&shown.press("\n"));
+    assert!(!kept.is_empty() && kept.iter().all(|name| name.contains("model.py")), "{kept:?}");
+    // Letters of a filter are no keys.
+    assert_eq!((shown.then, shown.press("/q\x1b").is_empty()), (Then::Draw, false));
+    assert_eq!(names(&shown.text()), by_bytes);
+}
+
+#[test]
+fn escape_clears_the_filter_and_then_leaves() {
+    let mut shown = Shown::new(TRAINING, 80, 24);
+    shown.press("/x\n\x1b");
+    assert_eq!((shown.then, shown.state.filter.as_str()), (Then::Draw, ""));
+    shown.press("\x1b");
+    assert_eq!(shown.then, Then::Leave);
+    let control = |letter| KeyEvent::new(KeyCode::Char(letter), KeyModifiers::CONTROL);
+    shown.press_key(control('c'));
+    assert_eq!(shown.then, Then::Leave);
+    shown.press_key(control('z'));
+    assert_eq!(shown.then, Then::Suspend);
+}
+
+#[test]
+fn arrows_move_the_moment_and_the_device_changes() {
+    let mut shown = Shown::new(TRAINING, 80, 24);
+    let said = |text: String| text.lines().nth(8).unwrap().to_owned();
+    let peak = said(shown.text());
+    assert!(peak.starts_with("Peak of cuda:0: "), "{peak}");
+    let before = said(shown.press("<<<<<<<<<<<<<<<<"));
+    assert!(before.starts_with("Moment of cuda:0: ") && before != peak, "{before}");
+    assert_eq!(said(shown.press("p")), peak);
+    let end = said(shown.press("e"));
+    assert!(end.starts_with("End on cuda:0: "), "{end}");
+    let after = said(shown.press(&">".repeat(200)));
+    assert!(after.starts_with("Moment of cuda:0: "), "{after}");
+    assert!(said(shown.press("o")).contains("no request"), "{}", shown.text());
+    assert_eq!(said(shown.press("n")), peak);
+    assert!(said(shown.press("d")).starts_with("Peak of cpu: "));
+    assert!(said(shown.press("d")).starts_with("Peak of cuda:0: "));
+}
+
+#[test]
+fn the_cursor_stays_among_the_rows() {
+    let mut shown = Shown::new(TRAINING, 80, 24);
+    let foot = |text: String| text.lines().last().unwrap().to_owned();
+    assert!(foot(shown.text()).starts_with("q quit"));
+    let first = foot(shown.press("v"));
+    let second = foot(shown.press("v"));
+    assert_ne!(first, second);
+    shown.press(&"v".repeat(100));
+    assert_eq!(shown.state.row + 1, shown.state.rows);
+    assert_eq!(foot(shown.press(&"^".repeat(100))), first);
+}
+
+#[test]
+fn pause_and_help_are_seen() {
+    let mut shown = Shown::new(TRAINING, 80, 24).recording();
+    assert!(shown.press(" ").lines().next().unwrap().contains("paused"));
+    assert!(shown.press(" ").lines().next().unwrap().contains("● recording"));
+    assert_snapshot!(shown.press("?"));
+    assert!(!shown.press("q").contains("any key goes back"));
+    assert_eq!(shown.then, Then::Draw);
+}
+
+#[test]
+fn what_is_missing_is_said_above_the_devices() {
+    let mut shown = Shown::new(TRAINING, 80, 24);
+    shown.trace.losses.0.push(floodmark_trace::Loss::MissingFrames(3));
+    shown.draw();
+    let text = shown.text();
+    assert_eq!(text.lines().nth(1), Some("! 3 frames are missing from the file"));
+    for _ in 0..3 {
+        shown.trace.losses.0.push(floodmark_trace::Loss::NotRecorded("one more".into()));
+    }
+    shown.draw();
+    assert!(shown.text().contains("! 3 things missing from the recording (`?` tells)"));
+    assert_eq!(shown.press("?").matches("! one more").count(), 3);
+}
+
+#[test]
+fn an_empty_recording_is_no_failure() {
+    let shown = Shown::new("", 80, 24).recording();
+    assert!(shown.text().contains("Nothing is allocated yet"), "{}", shown.text());
+}
+
+#[test]
+fn a_name_cannot_reach_the_terminal_as_a_command() {
+    let hostile = "alloc a cuda:0 1MiB at \x1b[2J\x1b]0;owned\x07.py:3:\u{9b}31mf in m\x1b[5m
+        phase begin \x1b[31m
+        alloc b cuda:0 1MiB at \u{202e}yp.x:3:g";
+    for keys in ["1", "2", "4", "2/x\x1b[2J", "1vv"] {
+        let mut shown = Shown::new(hostile, 80, 24);
+        let text = shown.press(keys);
+        assert!(!text.contains(|letter: char| letter.is_control() && letter != '\n'), "{text:?}");
+        assert!(!text.contains('\u{202e}'), "{text:?}");
+    }
+    let mut shown = Shown::new(hostile, 80, 24);
+    assert!(shown.press("1").contains("␛[2J␛]0;owned␇.py:3"), "{}", shown.text());
+}

@@ -1,0 +1,201 @@
+//! What one frame shows: the answers to its questions.
+
+use floodmark_analysis::{
+    At, By, Context, Moment, Pulse, Question, Report, default_device, history, moment, pulse,
+    report,
+};
+use floodmark_trace::{Bytes, Device, Loss, Trace};
+
+use crate::sentence;
+
+/// In how many pieces the past of a device is kept, however wide the screen is.
+const PIECES: usize = 480;
+/// How far back the picture of a program that runs goes, unless all of it is asked for.
+const RECENT_SECONDS: f64 = 120.0;
+/// Nobody scrolls further.
+const MOST_ROWS: usize = 5_000;
+
+/// Which moment the rows are of.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) enum When {
+    /// Now while the program runs, the peak when it does not.
+    #[default]
+    Usual,
+    /// A moment that was chosen.
+    At(At),
+}
+
+/// What the screen wants to know.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct Ask {
+    /// Of which device; the one with the highest peak when none is chosen.
+    pub(crate) device: Option<Device>,
+    /// What the rows are.
+    pub(crate) by: By,
+    /// Which moment.
+    pub(crate) when: When,
+    /// Whether the picture shows all of the past of a program that runs.
+    pub(crate) is_whole: bool,
+}
+
+/// What becomes of the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// The program writes it.
+    Recording,
+    /// The program ended it.
+    Finished,
+    /// Nobody writes it, and it has no end.
+    Unfinished,
+}
+
+/// The answers.
+#[derive(Debug)]
+pub(crate) struct View {
+    /// What was asked.
+    pub(crate) ask: Ask,
+    pub(crate) stage: Stage,
+    pub(crate) pulse: Pulse,
+    /// Events a second, measured where two looks at a growing file allow it.
+    pub(crate) events_per_second: f64,
+    /// The rows; none while nothing is allocated, or where there is no answer.
+    pub(crate) report: Option<Report>,
+    /// The same moment by category.
+    pub(crate) categories: Vec<(&'static str, Bytes)>,
+    /// What is allocated and reserved on every device at that moment.
+    pub(crate) levels: Vec<(Bytes, Option<Bytes>)>,
+    /// The moment, or why there is no answer.
+    pub(crate) said: String,
+    /// The highest allocated bytes of each piece of the window.
+    pub(crate) history: Vec<Bytes>,
+    /// The window, in seconds.
+    pub(crate) window: (f64, f64),
+    /// What is missing.
+    pub(crate) losses: Vec<String>,
+}
+
+impl View {
+    /// Asks the trace.
+    pub(crate) fn new(trace: &Trace, stage: Stage, ask: Ask) -> Self {
+        let pulse = pulse(trace);
+        let device = device(trace, ask.device);
+        let window = window(&pulse, stage, ask);
+        let mut view = Self {
+            ask,
+            stage,
+            events_per_second: pulse.events_per_second,
+            report: None,
+            categories: Vec::new(),
+            levels: pulse.devices.iter().map(|one| (one.allocated, one.reserved)).collect(),
+            said: "Nothing is allocated yet".to_owned(),
+            history: Vec::new(),
+            window,
+            losses: losses(trace, stage),
+            pulse,
+        };
+        if let Some(device) = device {
+            view.history = history(trace, device, window.0, window.1, PIECES);
+            view.ask_rows(trace, device);
+        }
+        view
+    }
+
+    fn ask_rows(&mut self, trace: &Trace, device: Device) {
+        let is_now = self.stage == Stage::Recording;
+        let at = match self.ask.when {
+            When::Usual if is_now => At::End,
+            When::Usual => At::Peak,
+            When::At(At::Seconds(seconds)) => At::Seconds(seconds.clamp(0.0, self.pulse.seconds)),
+            When::At(at) => at,
+        };
+        let question = |by| Question {
+            device: Some(device),
+            by,
+            at,
+            top: Some(MOST_ROWS),
+            torch_frames: false,
+        };
+        let mut found = match report(trace, &question(self.ask.by)) {
+            Ok(found) => found,
+            Err(error) => return self.said = error.to_string(),
+        };
+        if at == At::End
+            && let Some(now) = self.pulse.devices.iter().find(|one| one.device == device)
+        {
+            found.at = now.now.clone();
+        }
+        if at != At::End {
+            self.ask_levels(trace, &found);
+        }
+        self.said = said(&found.at, at == At::End && is_now);
+        if let Ok(by_category) = report(trace, &question(By::Category)) {
+            let rows = by_category.rows.iter();
+            self.categories = rows.filter_map(category).collect();
+        }
+        self.report = Some(found);
+    }
+
+    /// The other devices are seen when the moment of this one was.
+    fn ask_levels(&mut self, trace: &Trace, found: &Report) {
+        let context = Context::new(trace);
+        for (level, one) in self.levels.iter_mut().zip(&self.pulse.devices) {
+            let then = At::Seconds(found.at.seconds);
+            *level = match moment(trace, &context, one.device, then) {
+                Ok(_) if one.device == found.device => (found.allocated, found.reserved),
+                Ok(then) => (then.allocated, then.reserved),
+                Err(_) => *level,
+            };
+        }
+    }
+
+    /// Whether the rows are of now.
+    pub(crate) fn is_now(&self) -> bool {
+        self.stage == Stage::Recording && self.ask.when == When::Usual
+    }
+
+    /// The device whose rows are shown.
+    pub(crate) fn device(&self) -> Option<Device> {
+        self.report.as_ref().map(|report| report.device)
+    }
+}
+
+/// `Peak of cuda:0: 13.54 GiB allocated, at 1.234 s in step 3, backward of mlp`. What is reserved stands above it.
+fn said(at: &Moment, is_now: bool) -> String {
+    let device = at.device;
+    let what = match at.what {
+        At::Peak => format!("Peak of {device}"),
+        At::Oom => format!("Out of memory on {device}"),
+        At::End if is_now => format!("Now on {device}"),
+        At::End => format!("End on {device}"),
+        At::Seconds(_) => format!("Moment of {device}"),
+    };
+    let request = sentence::request(at);
+    format!("{what}: {request}{} allocated, {}", at.allocated, sentence::when(at))
+}
+
+fn category(row: &floodmark_analysis::Row) -> Option<(&'static str, Bytes)> {
+    match row.detail {
+        floodmark_analysis::Detail::Category { category, .. } => Some((category, row.bytes)),
+        _ => None,
+    }
+}
+
+fn device(trace: &Trace, chosen: Option<Device>) -> Option<Device> {
+    let chosen = chosen.filter(|device| trace.devices().contains(device));
+    chosen.or_else(|| default_device(trace, At::Peak).ok())
+}
+
+fn window(pulse: &Pulse, stage: Stage, ask: Ask) -> (f64, f64) {
+    let is_recent = stage == Stage::Recording && !ask.is_whole;
+    let from = if is_recent { (pulse.seconds - RECENT_SECONDS).max(0.0) } else { 0.0 };
+    (from, pulse.seconds)
+}
+
+/// What is missing. That the end is not there is no loss while the program runs.
+fn losses(trace: &Trace, stage: Stage) -> Vec<String> {
+    let is_shown = |loss: &&Loss| match loss {
+        Loss::Salvaged { .. } | Loss::Unfinished | Loss::InFlight(_) => stage != Stage::Recording,
+        _ => true,
+    };
+    trace.losses.0.iter().filter(is_shown).map(ToString::to_string).collect()
+}

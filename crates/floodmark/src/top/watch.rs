@@ -1,0 +1,190 @@
+//! The thread that looks at the file and answers the screen.
+
+use std::collections::VecDeque;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use floodmark_trace::Trace;
+
+use super::view::{Ask, Stage, View};
+use crate::following::Following;
+
+/// A file that has grown so lately is being written, also by a process that we cannot see.
+const LATELY: Duration = Duration::from_secs(10);
+/// Events a second are counted over so long a time.
+const RATE_SPAN: Duration = Duration::from_secs(5);
+
+/// What the screen says.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Order {
+    /// What it wants to know.
+    Ask(Ask),
+    /// Whether the file is let alone.
+    Pause(bool),
+}
+
+/// What the watcher says.
+#[derive(Debug)]
+pub(crate) enum News {
+    /// An answer.
+    View(Box<View>),
+    /// Events a second, while the file grows.
+    Rate(f64),
+    /// Why the file could not be read again; empty when it can be again.
+    Trouble(String),
+}
+
+/// The two ends of the watcher that the screen holds. It ends when they are dropped.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    pub(crate) orders: Sender<Order>,
+    pub(crate) news: Receiver<News>,
+}
+
+impl Watch {
+    pub(crate) fn start(following: Following, ask: Ask, interval: Duration) -> Self {
+        let (orders, orders_in) = channel();
+        let (news_out, news) = channel();
+        let watcher = Watcher {
+            following,
+            ask,
+            interval,
+            is_paused: false,
+            grown_at: None,
+            rate: Rate::default(),
+            answered: None,
+            is_in_trouble: false,
+        };
+        thread::spawn(move || watcher.work(&orders_in, &news_out));
+        Self { orders, news }
+    }
+}
+
+struct Watcher {
+    following: Following,
+    ask: Ask,
+    interval: Duration,
+    is_paused: bool,
+    grown_at: Option<Instant>,
+    rate: Rate,
+    answered: Option<(u64, Ask, Stage)>,
+    is_in_trouble: bool,
+}
+
+/// Nobody listens any more.
+struct Alone;
+
+impl Watcher {
+    fn work(mut self, orders: &Receiver<Order>, news: &Sender<News>) {
+        while self.answer(news).is_ok() {
+            match orders.recv_timeout(self.interval) {
+                Ok(order) => {
+                    self.obey(order);
+                    // Who holds a key down wants the last answer, not all of them.
+                    for order in orders.try_iter() {
+                        self.obey(order);
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => {
+                    if !self.is_paused && self.look(news).is_err() {
+                        return;
+                    }
+                }
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    }
+
+    fn obey(&mut self, order: Order) {
+        match order {
+            Order::Ask(ask) => self.ask = ask,
+            Order::Pause(is_paused) => self.is_paused = is_paused,
+        }
+    }
+
+    fn answer(&mut self, news: &Sender<News>) -> Result<(), Alone> {
+        let trace = self.following.trace();
+        let has_grown_lately = self.grown_at.is_some_and(|at| at.elapsed() < LATELY);
+        let stage = stage(trace, self.following.is_running() || has_grown_lately);
+        let wanted = (self.following.revision(), self.ask, stage);
+        if self.answered == Some(wanted) {
+            return Ok(());
+        }
+        self.answered = Some(wanted);
+        let view = View::new(trace, stage, self.ask);
+        news.send(News::View(Box::new(view))).map_err(|_| Alone)
+    }
+
+    fn look(&mut self, news: &Sender<News>) -> Result<(), Alone> {
+        let before = self.following.trace().events.len();
+        let was_running = self.following.is_running();
+        let trouble = match self.following.look() {
+            Ok(_) => {
+                // A program that is gone has written its last, whenever that was.
+                let is_gone = was_running && !self.following.is_running();
+                if is_gone {
+                    self.grown_at = None;
+                } else if self.following.trace().events.len() > before {
+                    self.grown_at = Some(Instant::now());
+                }
+                String::new()
+            }
+            Err(error) => format!("the file cannot be read again: {error}"),
+        };
+        if !trouble.is_empty() || self.is_in_trouble {
+            self.is_in_trouble = !trouble.is_empty();
+            news.send(News::Trouble(trouble)).map_err(|_| Alone)?;
+        }
+        let events = self.following.trace().events.len();
+        match self.rate.of(Instant::now(), events) {
+            Some(rate) if !self.following.has_ended() => {
+                news.send(News::Rate(rate)).map_err(|_| Alone)
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What becomes of a file.
+pub(crate) fn stage(trace: &Trace, is_written: bool) -> Stage {
+    match (&trace.ending, is_written) {
+        (Some(_), _) => Stage::Finished,
+        (None, true) => Stage::Recording,
+        (None, false) => Stage::Unfinished,
+    }
+}
+
+/// Events a second by the clock on the wall: a program that rests makes none.
+#[derive(Debug, Default)]
+struct Rate(VecDeque<(Instant, usize)>);
+
+impl Rate {
+    #[expect(clippy::cast_precision_loss, reason = "a rate is shown with a few digits")]
+    fn of(&mut self, now: Instant, events: usize) -> Option<f64> {
+        self.0.push_back((now, events));
+        while self.0.get(1).is_some_and(|(at, _)| now.duration_since(*at) >= RATE_SPAN) {
+            self.0.pop_front();
+        }
+        let &(then, before) = self.0.front()?;
+        let seconds = now.duration_since(then).as_secs_f64();
+        (seconds > 0.0).then(|| events.saturating_sub(before) as f64 / seconds)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_is_that_of_the_last_seconds() {
+        let start = Instant::now();
+        let mut rate = Rate::default();
+        let mut at = |seconds, events| rate.of(start + Duration::from_secs(seconds), events);
+        assert_eq!(at(0, 100), None);
+        assert_eq!(at(1, 300), Some(200.0));
+        assert_eq!(at(5, 600), Some(100.0));
+        assert_eq!(at(6, 600), Some(60.0));
+        assert_eq!(at(12, 600), Some(0.0));
+    }
+}
