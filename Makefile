@@ -24,6 +24,7 @@ UNPACKED := $(VENV)/.wheel
 SPEEDSCOPE := tools/speedscope/node_modules/.installed
 RUST := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 PYTHON_FRONT := $(wildcard python/floodmark/*.py python/floodmark/compat/*.py python/floodmark/integrations/*.py python/floodmark/plugins/*.py python/floodmark/*.pyi) pyproject.toml README.md
+NPM := $(shell command -v npm)
 NODE_MODULES := web/node_modules/.installed
 CARGO_TESTED := --workspace --exclude floodmark-python --exclude floodmark-modes
 
@@ -73,9 +74,17 @@ web: $(NODE_MODULES) ## Build the page into crates/floodmark/page
 
 # Node is needed to change the page, not to build the program: without it this is skipped.
 .PHONY: check-web
-check-web:
-	@if ! command -v npm >/dev/null; then echo 'web: skipped, npm is missing'; else \
-		$(MAKE) --no-print-directory $(NODE_MODULES) && cd web && npm run --silent check; fi
+check-web: $(if $(NPM),$(NODE_MODULES))
+	@if test -z "$(NPM)"; then echo 'web: skipped, npm is missing'; else cd web && npm run --silent check; fi
+
+# Which browser tries the page.
+export CHROMIUM ?= $(or $(shell command -v chromium chromium-browser google-chrome 2>/dev/null | head -1),/usr/bin/chromium)
+
+.PHONY: test-web
+test-web: $(if $(NPM),$(NODE_MODULES)) ## Try the page in a real browser, on the real program (needs npm and Chromium)
+	@if test -z "$(NPM)"; then echo 'web: skipped, npm is missing'; \
+	elif ! test -x "$(CHROMIUM)"; then echo 'web: skipped, Chromium is missing (`apt install chromium`, or say where it is in CHROMIUM)'; \
+	else cargo build --package floodmark && cd web && FLOODMARK_PROGRAM=$(abspath $(TARGET))/debug/floodmark npm run --silent browser; fi
 
 .PHONY: types
 types: ## Make the page's types from the Rust types that are answered
@@ -171,8 +180,9 @@ $(EXTENSION): $(INSTALLED) $(RUST) pyproject.toml
 	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --release --quiet
 	touch $@
 
+# Not `npm ci`: it wants the packages of every platform in the lock, and not every registry has them.
 $(NODE_MODULES): web/package.json web/package-lock.json
-	cd web && npm ci --silent --no-audit --no-fund
+	cd web && npm install --silent --no-save --no-audit --no-fund
 	touch $@
 
 # What opens the files that we write for it.

@@ -4,5 +4,9 @@ import { defineConfig } from "vitest/config";
 
 export default defineConfig({
   plugins: [preact({ devToolsEnabled: false })],
-  test: { environment: "node", include: ["src/**/*.test.ts", "src/**/*.test.tsx"] },
+  test: {
+    environment: "node",
+    reporters: ["dot"],
+    include: ["src/**/*.test.ts", "src/**/*.test.tsx"],
+  },
 });
