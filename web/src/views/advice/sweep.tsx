@@ -55,65 +55,83 @@ function Runs({ answer }: { answer: Simulation }) {
       <div class="panel sweep-box">
         <table class="sweep">
           <caption class="unseen">Peak reserved under other settings</caption>
-          <thead>
-            <tr>
-              <th scope="col">PYTORCH_CUDA_ALLOC_CONF</th>
-              <th scope="col">
-                <i class="swatch in-use" />
-                allocated <i class="swatch waste" />
-                the rest of what is reserved
-              </th>
-              <th scope="col" class="number">
-                Reserved
-              </th>
-              <th scope="col" class="number">
-                Change
-              </th>
-              <th scope="col">Fits</th>
-              <th scope="col" class="number">
-                Retries
-              </th>
-              <th scope="col">
-                <span class="unseen">Copy</span>
-              </th>
-            </tr>
-          </thead>
+          <Head />
           <tbody>
             {runs.map((run, place) => (
-              <tr
+              <Line
                 key={`${run.alloc_conf} ${run.memory}`}
-                class={place === answer.best ? "best" : ""}
-              >
-                <th scope="row">
-                  <code>{run.alloc_conf || "torch's own"}</code>
-                  {run.alloc_conf === recorded.alloc_conf && (
-                    <span class="quiet"> as recorded</span>
-                  )}
-                  {place === answer.best && <span class="tag">best</span>}
-                </th>
-                <td>
-                  <RunBar
-                    allocated={run.peak_allocated}
-                    reserved={run.peak_reserved}
-                    recorded={recorded.peak_reserved}
-                    widest={widest}
-                  />
-                </td>
-                <td class="number">{formatBytes(run.peak_reserved)}</td>
-                <td class={`number ${run.peak_reserved < recorded.peak_reserved ? "shrank" : ""}`}>
-                  {formatChange(run.peak_reserved - recorded.peak_reserved)}
-                </td>
-                <td>{fitsSentence(run)}</td>
-                <td class="number">{formatCount(run.retries)}</td>
-                <td>
-                  <CopyButton text={settingsCommand(run.alloc_conf)} />
-                </td>
-              </tr>
+                run={run}
+                recorded={recorded}
+                isBest={place === answer.best}
+                widest={widest}
+              />
             ))}
           </tbody>
         </table>
       </div>
     </>
+  );
+}
+
+function Head() {
+  const number = (title: string) => (
+    <th scope="col" class="number">
+      {title}
+    </th>
+  );
+  return (
+    <thead>
+      <tr>
+        <th scope="col">PYTORCH_CUDA_ALLOC_CONF</th>
+        <th scope="col">
+          <i class="swatch in-use" />
+          allocated <i class="swatch waste" />
+          the rest of what is reserved
+        </th>
+        {number("Reserved")}
+        {number("Change")}
+        <th scope="col">Fits</th>
+        {number("Retries")}
+        <th scope="col">
+          <span class="unseen">Copy</span>
+        </th>
+      </tr>
+    </thead>
+  );
+}
+
+interface LineProps {
+  readonly run: Simulation["runs"][number];
+  readonly recorded: Simulation["recorded"];
+  readonly isBest: boolean;
+  readonly widest: number;
+}
+
+function Line({ run, recorded, isBest, widest }: LineProps) {
+  const change = run.peak_reserved - recorded.peak_reserved;
+  return (
+    <tr class={isBest ? "best" : ""}>
+      <th scope="row">
+        <code>{run.alloc_conf || "torch's own"}</code>
+        {run.alloc_conf === recorded.alloc_conf && <span class="quiet"> as recorded</span>}
+        {isBest && <span class="tag">best</span>}
+      </th>
+      <td>
+        <RunBar
+          allocated={run.peak_allocated}
+          reserved={run.peak_reserved}
+          recorded={recorded.peak_reserved}
+          widest={widest}
+        />
+      </td>
+      <td class="number">{formatBytes(run.peak_reserved)}</td>
+      <td class={`number ${change < 0 ? "shrank" : ""}`}>{formatChange(change)}</td>
+      <td>{fitsSentence(run)}</td>
+      <td class="number">{formatCount(run.retries)}</td>
+      <td>
+        <CopyButton text={settingsCommand(run.alloc_conf)} />
+      </td>
+    </tr>
   );
 }
 

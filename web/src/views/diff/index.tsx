@@ -222,7 +222,7 @@ function rowColumns(answer: DiffAnswer): Column<BarredRow>[] {
     },
     {
       name: "where",
-      title: answer.by,
+      title: answer.by.replace(/^./, (letter) => letter.toUpperCase()),
       value: (row) => row.where,
       cell: (row) => short(row.where),
       hint: (row) => row.where,

@@ -11,7 +11,7 @@ import type { Size } from "../../render/pen";
 import { Picture } from "../../render/picture";
 import { type Column, Table } from "../../render/table";
 import { hideTip, showTip, TipRows } from "../../render/tooltip";
-import { useKeys } from "../../render/use_keys";
+import { useBarKeys } from "../../render/use_bar_keys";
 import type { View } from "../view";
 import { fromMedian, rankBars } from "./bars";
 import { drawRanks, rankAt, rankPlot } from "./draw";
@@ -75,23 +75,13 @@ function Bars({ answer }: { answer: RanksAnswer }) {
     chosen,
   };
   const openBar = (at: number | null) => open(ranks[bars[at ?? -1]?.shown ?? -1]);
-  useKeys("Ranks", [
-    {
-      keys: ["n", "ArrowRight"],
-      says: "Next rank",
-      run: () => setChosen(Math.min(bars.length - 1, (chosen ?? -1) + 1)),
-    },
-    {
-      keys: ["p", "ArrowLeft"],
-      says: "Rank before",
-      run: () => setChosen(Math.max(0, (chosen ?? bars.length) - 1)),
-    },
-    {
-      keys: ["Enter"],
-      says: "Open the chosen rank in the timeline",
-      run: () => openBar(chosen),
-    },
-  ]);
+  useBarKeys("Ranks", {
+    what: "rank",
+    count: bars.length,
+    chosen,
+    onChoose: setChosen,
+    onOpen: openBar,
+  });
   const shown = ranks[bars[chosen ?? -1]?.shown ?? -1];
   return (
     <div class="panel rank-picture">

@@ -7,7 +7,7 @@ import { groupColour, type Inks } from "../../base/colours";
 import { inks } from "../../model/theme";
 import type { Pen, Size } from "../../render/pen";
 import { Picture } from "../../render/picture";
-import { type Bin, histogram, usableFrom } from "./histogram";
+import { type Bin, histogram } from "./histogram";
 import { byCategory } from "./words";
 
 export function Fragmentation({ answer }: { answer: Segments }) {
@@ -95,32 +95,25 @@ function FreePieces({ answer }: { answer: Segments }) {
   const sizes = answer.segments.flatMap((segment) =>
     segment.blocks.filter((block) => block.state === "cached").map((block) => block.bytes),
   );
-  const bins = histogram(sizes);
+  const bins = histogram(sizes, answer.fragmentation.unusable);
   if (bins.length === 0) return <p class="quiet">Nothing is free.</p>;
   const label = bins
     .filter((bin) => bin.count > 0)
     .map((bin) => `${counted(bin.count, "piece")} from ${formatTick(bin.from)}`)
     .join(", ");
-  const enough = usableFrom(sizes, answer.fragmentation.unusable);
   return (
     <div class="free-pieces">
       <Picture
         name="free-pieces"
         label={`Bytes in free pieces by size: ${label}`}
-        draw={(pen, size, colours) => drawBins(pen, size, colours, bins, enough)}
+        draw={(pen, size, colours) => drawBins(pen, size, colours, bins)}
       />
     </div>
   );
 }
 
-/** Bars of bytes, with the number of pieces above; those with pieces that are too small for the largest request stand out. */
-export function drawBins(
-  pen: Pen,
-  size: Size,
-  colours: Inks,
-  bins: readonly Bin[],
-  enough: number,
-): void {
+/** Bars of bytes, with the number of pieces above; what is too small for the largest request stands out. */
+export function drawBins(pen: Pen, size: Size, colours: Inks, bins: readonly Bin[]): void {
   const most = Math.max(1, ...bins.map((bin) => bin.bytes));
   const [top, bottom] = [18, 18];
   const room = size.height - top - bottom;
@@ -133,7 +126,9 @@ export function drawBins(
     const height = bin.count > 0 ? Math.max(2, (bin.bytes / most) * room) : 0;
     const x = at * pitch;
     const y = size.height - bottom - height;
-    pen.rect(x + 1, y, pitch - 2, height, bin.from < enough ? colours.grew : colours.reserved);
+    const small = bin.bytes > 0 ? (height * bin.tooSmall) / bin.bytes : 0;
+    pen.rect(x + 1, y, pitch - 2, height - small, colours.reserved);
+    pen.rect(x + 1, y + height - small, pitch - 2, small, colours.grew);
     const middle = x + pitch / 2;
     if (bin.count > 0 && pitch > 11)
       pen.text(middle, y - 4, String(bin.count), {

@@ -5,10 +5,15 @@ export interface Bin {
   readonly from: number;
   readonly count: number;
   readonly bytes: number;
+  /** Those of them that are in pieces too small to be of use. */
+  readonly tooSmall: number;
 }
 
-/** Bins without gaps from the smallest to the largest piece; none without pieces. */
-export function histogram(sizes: readonly number[]): Bin[] {
+/**
+ * Bins without gaps from the smallest to the largest piece; none without pieces. `unusable` is how many bytes are in
+ * pieces that are too small to be of use.
+ */
+export function histogram(sizes: readonly number[], unusable: number): Bin[] {
   const exponents = sizes.filter((size) => size > 0).map((size) => Math.floor(Math.log2(size)));
   if (exponents.length === 0) return [];
   const least = exponents.reduce((one, other) => Math.min(one, other));
@@ -17,12 +22,15 @@ export function histogram(sizes: readonly number[]): Bin[] {
     from: 2 ** (least + index),
     count: 0,
     bytes: 0,
+    tooSmall: 0,
   }));
+  const enough = usableFrom(sizes, unusable);
   for (const size of sizes) {
     const bin = size > 0 ? bins[Math.floor(Math.log2(size)) - least] : undefined;
     if (!bin) continue;
     bin.count += 1;
     bin.bytes += size;
+    if (size < enough) bin.tooSmall += size;
   }
   return bins;
 }

@@ -6,6 +6,7 @@ import { cursor, field, go } from "../../model/place";
 import { card, device, subject } from "../../model/recording";
 import { useAnswer } from "../../model/use_answer";
 import { Choices } from "../../render/choices";
+import { Chooser } from "../../render/chooser";
 import { ChosenCard } from "../../render/chosen_card";
 import { MomentButtons, MomentStrip, Nearest } from "../../render/moments";
 import { Answered, Empty } from "../../render/notices";
@@ -83,36 +84,7 @@ function Shown({ answer }: { answer: SegmentsAnswer }) {
           <Nearest seconds={answer.at.seconds} />
         </p>
         <MomentButtons />
-        {!isTable && (
-          <>
-            <Choices
-              label="Order of segments"
-              all={[
-                ["address", "By address"],
-                ["size", "By size"],
-              ]}
-              chosen={order}
-              onChoose={(choice) => go({ order: choice === "address" ? null : choice })}
-            />
-            <label class="chooser">
-              row
-              <select
-                value={row}
-                onChange={(event) =>
-                  go({
-                    row: event.currentTarget.value === "auto" ? null : event.currentTarget.value,
-                  })
-                }
-              >
-                {ROWS.map(([value, title]) => (
-                  <option key={value} value={value}>
-                    {title}
-                  </option>
-                ))}
-              </select>
-            </label>
-          </>
-        )}
+        {!isTable && <MapTools order={order} row={row} />}
         <Choices
           label="Shown as"
           all={[
@@ -128,6 +100,28 @@ function Shown({ answer }: { answer: SegmentsAnswer }) {
       </div>
       <Body answer={answer} isTable={isTable} order={order} row={row} />
     </div>
+  );
+}
+
+function MapTools({ order, row }: { order: Order; row: string }) {
+  return (
+    <>
+      <Choices
+        label="Order of segments"
+        all={[
+          ["address", "By address"],
+          ["size", "By size"],
+        ]}
+        chosen={order}
+        onChoose={(choice) => go({ order: choice === "address" ? null : choice })}
+      />
+      <Chooser
+        label="row"
+        all={ROWS}
+        chosen={row}
+        onChoose={(choice) => go({ row: choice === "auto" ? null : choice })}
+      />
+    </>
   );
 }
 

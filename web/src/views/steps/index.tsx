@@ -14,10 +14,10 @@ import { Answered, Empty } from "../../render/notices";
 import type { Size } from "../../render/pen";
 import { Picture } from "../../render/picture";
 import { hideTip, showTip, TipRows } from "../../render/tooltip";
-import { useKeys } from "../../render/use_keys";
+import { useBarKeys } from "../../render/use_bar_keys";
 import "../../render/tools.css";
 import type { View } from "../view";
-import { phaseNames, stepBars, stepsPerBar } from "./bars";
+import { type Bar, phaseNames, stepBars, stepsPerBar } from "./bars";
 import { barAt, drawSteps, MOST_SUSPECTS, plotOf, type StepPicture, type Suspect } from "./draw";
 import "./steps.css";
 import { StepTable, SuspectTable } from "./tables";
@@ -118,7 +118,13 @@ function Bars({ answer }: { answer: StepsAnswer }) {
     const [first, last] = [steps[bar?.first ?? -1], steps[bar?.last ?? -1]];
     if (first && last) openStep({ ...first, to: last.to });
   };
-  useStepKeys(bars.length, chosen, setChosen, open);
+  useBarKeys("Steps", {
+    what: "step",
+    count: bars.length,
+    chosen,
+    onChoose: setChosen,
+    onOpen: open,
+  });
   const at = (event: MouseEvent) => barAt(picture, size, event.offsetX);
   const bar = chosen === null ? undefined : bars[chosen];
   return (
@@ -136,20 +142,8 @@ function Bars({ answer }: { answer: StepsAnswer }) {
             setChosen(found);
             const under = found === null ? undefined : bars[found];
             if (!under) return hideTip();
-            const phases = picture.phases.map((name, place): [string, string, string] => [
-              name,
-              formatBytes(under.phases[place] ?? 0),
-              phaseColour(inks.peek(), name),
-            ]);
-            showTip(
-              event.clientX,
-              event.clientY,
-              <>
-                <p class="title">{barTitle(under, steps)}</p>
-                <TipRows rows={[...barFacts(under, steps), ...phases]} />
-                <p class="quiet">A click shows it in the timeline</p>
-              </>,
-            );
+            const content = <BarTip bar={under} steps={steps} phases={picture.phases} />;
+            showTip(event.clientX, event.clientY, content);
           },
           onPointerLeave: () => {
             setChosen(null);
@@ -168,25 +162,25 @@ function Bars({ answer }: { answer: StepsAnswer }) {
   );
 }
 
-function useStepKeys(
-  count: number,
-  chosen: number | null,
-  choose: (at: number) => void,
-  open: (at: number | null) => void,
-): void {
-  useKeys("Steps", [
-    {
-      keys: ["n", "ArrowRight"],
-      says: "Next step",
-      run: () => choose(Math.min(count - 1, (chosen ?? -1) + 1)),
-    },
-    {
-      keys: ["p", "ArrowLeft"],
-      says: "Step before",
-      run: () => choose(Math.max(0, (chosen ?? count) - 1)),
-    },
-    { keys: ["Enter"], says: "Show the chosen step in the timeline", run: () => open(chosen) },
+interface TipProps {
+  readonly bar: Bar;
+  readonly steps: readonly Step[];
+  readonly phases: readonly string[];
+}
+
+function BarTip({ bar, steps, phases }: TipProps) {
+  const rows = phases.map((name, place): [string, string, string] => [
+    name,
+    formatBytes(bar.phases[place] ?? 0),
+    phaseColour(inks.value, name),
   ]);
+  return (
+    <>
+      <p class="title">{barTitle(bar, steps)}</p>
+      <TipRows rows={[...barFacts(bar, steps), ...rows]} />
+      <p class="quiet">A click shows it in the timeline</p>
+    </>
+  );
 }
 
 /** The lines that gain most, with the place of the first step in which they grow. */

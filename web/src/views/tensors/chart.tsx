@@ -19,6 +19,7 @@ import {
   filterLives,
   foldModules,
   foldStaying,
+  type Lanes,
   type LifeBar,
   lanes,
   livesWithin,
@@ -44,43 +45,14 @@ export function TensorChart(props: ChartProps) {
   const [top, setTop] = useState(0);
   const [pointed, setPointed] = useState<LifeBar<Tensor> | null>(null);
   const size = useRef<Size>({ width: 1080, height: 400 });
-  const layout = useMemo(() => {
-    const found = foldModules(
-      filterLives(livesWithin(answer.rows, window), props.filter),
-      props.depth,
-    );
-    const rows = props.foldsStaying
-      ? foldStaying(found, (tensor) => stays(tensor, window, seconds), together)
-      : found;
-    // Two bars of a lane are a pixel apart.
-    const gap = (window.to - window.from) / plotOf(size.current).width;
-    return lanes(rows, { end: seconds, gap, sort: props.sort });
-  }, [
-    answer,
-    props.filter,
-    props.depth,
-    props.foldsStaying,
-    props.sort,
-    seconds,
-    window.from,
-    window.to,
-  ]);
+  const layout = useLayout(props, size.current);
   useTensorKeys(
     layout.modules.flatMap((module) => module.bars),
     pointed,
     setPointed,
     props,
   );
-  if (layout.modules.length === 0)
-    return (
-      <Empty>
-        <p>
-          {props.filter === ""
-            ? "Nothing lived in this window."
-            : `Nothing here has “${props.filter}” in its name, module, category or phase.`}
-        </p>
-      </Empty>
-    );
+  if (layout.modules.length === 0) return <Nothing filter={props.filter} />;
   const picture: TensorPicture = {
     layout,
     bands: props.bands,
@@ -127,6 +99,43 @@ export function TensorChart(props: ChartProps) {
       </p>
     </>
   );
+}
+
+function Nothing({ filter }: { filter: string }) {
+  const words =
+    filter === ""
+      ? "Nothing lived in this window."
+      : `Nothing here has “${filter}” in its name, module, category or phase.`;
+  return (
+    <Empty>
+      <p>{words}</p>
+    </Empty>
+  );
+}
+
+function useLayout(props: ChartProps, size: Size): Lanes<Tensor> {
+  const { answer, window, seconds } = props;
+  return useMemo(() => {
+    const found = foldModules(
+      filterLives(livesWithin(answer.rows, window), props.filter),
+      props.depth,
+    );
+    const rows = props.foldsStaying
+      ? foldStaying(found, (tensor) => stays(tensor, window, seconds), together)
+      : found;
+    // Two bars of a lane are a pixel apart.
+    const gap = (window.to - window.from) / plotOf(size).width;
+    return lanes(rows, { end: seconds, gap, sort: props.sort });
+  }, [
+    answer,
+    props.filter,
+    props.depth,
+    props.foldsStaying,
+    props.sort,
+    seconds,
+    window.from,
+    window.to,
+  ]);
 }
 
 /** One bar for several tensors that stay. */

@@ -8,6 +8,7 @@ import { source, subject } from "../../model/recording";
 import { inks } from "../../model/theme";
 import { useAnswer } from "../../model/use_answer";
 import { Choices } from "../../render/choices";
+import { Chooser } from "../../render/chooser";
 import { ChosenCard, chosenId } from "../../render/chosen_card";
 import { WindowStrip } from "../../render/moments";
 import { Answered, Empty } from "../../render/notices";
@@ -114,60 +115,17 @@ interface ToolsProps {
   readonly isTable: boolean;
 }
 
-function Tools({ filter, onFilter, sort, isTable }: ToolsProps) {
+function Tools(props: ToolsProps) {
+  const { isTable } = props;
   return (
     <div class="view-tools">
-      {!isTable && (
-        <>
-          <input
-            type="search"
-            placeholder="Filter"
-            aria-label="Filter tensors by name, module, category or phase"
-            value={filter}
-            onInput={(event) => onFilter(event.currentTarget.value)}
-          />
-          <Choices
-            label="Order of modules"
-            all={[
-              ["time", "By first use"],
-              ["bytes", "By bytes"],
-            ]}
-            chosen={sort}
-            onChoose={(choice) => go({ sort: choice === "time" ? null : choice })}
-          />
-          <label class="chooser">
-            rows
-            <select
-              value={depthField.value}
-              onChange={(event) => go({ depth: event.currentTarget.value })}
-            >
-              {DEPTHS.map(([value, name]) => (
-                <option key={value} value={value}>
-                  {name}
-                </option>
-              ))}
-            </select>
-          </label>
-          <label class="chooser">
-            <input
-              type="checkbox"
-              checked={stayingField.value !== "apart"}
-              onChange={(event) => go({ staying: event.currentTarget.checked ? null : "apart" })}
-            />
-            what stays, in one bar
-          </label>
-        </>
-      )}
-      <label class="chooser">
-        the largest
-        <select value={topField.value} onChange={(event) => go({ top: event.currentTarget.value })}>
-          {TOPS.map((top) => (
-            <option key={top} value={top}>
-              {top}
-            </option>
-          ))}
-        </select>
-      </label>
+      {!isTable && <ChartTools {...props} />}
+      <Chooser
+        label="the largest"
+        all={TOPS.map((top) => [top, top] as const)}
+        chosen={topField.value}
+        onChoose={(top) => go({ top })}
+      />
       <span class="gap" />
       <Choices
         label="Shown as"
@@ -179,6 +137,43 @@ function Tools({ filter, onFilter, sort, isTable }: ToolsProps) {
         onChoose={(choice) => go({ tensors: choice === "chart" ? null : choice })}
       />
     </div>
+  );
+}
+
+function ChartTools({ filter, onFilter, sort }: ToolsProps) {
+  return (
+    <>
+      <input
+        type="search"
+        placeholder="Filter"
+        aria-label="Filter tensors by name, module, category or phase"
+        value={filter}
+        onInput={(event) => onFilter(event.currentTarget.value)}
+      />
+      <Choices
+        label="Order of modules"
+        all={[
+          ["time", "By first use"],
+          ["bytes", "By bytes"],
+        ]}
+        chosen={sort}
+        onChoose={(choice) => go({ sort: choice === "time" ? null : choice })}
+      />
+      <Chooser
+        label="rows"
+        all={DEPTHS}
+        chosen={depthField.value}
+        onChoose={(depth) => go({ depth })}
+      />
+      <label class="chooser">
+        <input
+          type="checkbox"
+          checked={stayingField.value !== "apart"}
+          onChange={(event) => go({ staying: event.currentTarget.checked ? null : "apart" })}
+        />
+        what stays, in one bar
+      </label>
+    </>
   );
 }
 

@@ -142,6 +142,7 @@ describe("modules", () => {
     expect(stays(life(0, null), window, 100)).toBe(true);
     expect(stays(life(3, null), window, 100)).toBe(true);
     expect(stays(life(3, 99), window, 100)).toBe(true);
+    expect(stays(life(90, 99), window, 100)).toBe(false);
     expect(stays(life(1, 5), window, 100)).toBe(true);
     expect(stays(life(3, 5), window, 100)).toBe(false);
     expect(stays(life(1, 3), window, 100)).toBe(false);

@@ -68,8 +68,9 @@ export function foldModules<T extends Life>(
   return [...folded].map(([module, tensors]) => ({ module, tensors }));
 }
 
-/** What is let go of in the last part of a recording was let go of by the end of the program. */
+/** What lived long and is let go of in the last part of a recording was let go of by the end of the program. */
 const END_SHARE = 0.03;
+const LONG_SHARE = 0.2;
 
 /** Whether nothing happens to a tensor in a window, or it stays until the program ends. */
 export function stays(
@@ -77,10 +78,11 @@ export function stays(
   window: { readonly from: number; readonly to: number },
   seconds: number,
 ): boolean {
-  const freed = tensor.freed ?? Number.POSITIVE_INFINITY;
-  return (
-    freed >= seconds * (1 - END_SHARE) || ((tensor.made ?? 0) <= window.from && freed >= window.to)
-  );
+  if (tensor.freed === null) return true;
+  const made = tensor.made ?? 0;
+  if (made <= window.from && tensor.freed >= window.to) return true;
+  const isLong = tensor.freed - made >= seconds * LONG_SHARE;
+  return isLong && tensor.freed >= seconds * (1 - END_SHARE);
 }
 
 /**
