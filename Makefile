@@ -21,6 +21,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 EXTENSION := $(VENV)/.extension
 UNPACKED := $(VENV)/.wheel
+SPEEDSCOPE := tools/speedscope/node_modules/.installed
 RUST := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 PYTHON_FRONT := $(wildcard python/floodmark/*.py python/floodmark/compat/*.py python/floodmark/integrations/*.py python/floodmark/plugins/*.py python/floodmark/*.pyi) pyproject.toml README.md
 NPM := $(shell command -v npm)
@@ -43,7 +44,7 @@ demo: $(EXTENSION) ## Build all, record a small GPT and show what filled the mem
 	$(BIN)/python examples/demo.py
 
 .PHONY: test
-test: $(EXTENSION) ## Run the tests, Rust and Python
+test: $(EXTENSION) $(SPEEDSCOPE) ## Run the tests, Rust and Python
 	@if cargo nextest --version >/dev/null 2>&1; then \
 		echo cargo nextest run $(CARGO_TESTED); cargo nextest run $(CARGO_TESTED) --no-fail-fast; \
 		cargo test --doc $(CARGO_TESTED) --quiet; \
@@ -158,7 +159,7 @@ docs: $(INSTALLED) ## Build the documentation of the crates into target/doc
 
 .PHONY: clean
 clean: ## Remove everything that was built or installed here
-	rm -rf $(VENV) .venvs target dist demo fuzz/target web/node_modules .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) .venvs target dist demo fuzz/target web/node_modules tools/speedscope/node_modules .pytest_cache .mypy_cache .ruff_cache
 	rm -f python/floodmark/_core*.so
 	find python bench examples tools -name __pycache__ -prune -exec rm -rf {} +
 
@@ -182,6 +183,12 @@ $(EXTENSION): $(INSTALLED) $(RUST) pyproject.toml
 $(NODE_MODULES): web/package.json web/package-lock.json
 	cd web && npm install --silent --no-save --no-audit --no-fund
 	touch $@
+
+# What opens the files that we write for it.
+$(SPEEDSCOPE): tools/speedscope/package.json tools/speedscope/package-lock.json
+	@if command -v npm >/dev/null; then \
+		npm ci --prefix tools/speedscope --ignore-scripts --no-audit --no-fund --silent && touch $@; \
+	else echo 'note: without npm (it comes with Node) no file is opened with speedscope' >&2; fi
 
 # Measurements use the wheel that users get, front and all.
 $(UNPACKED): $(INSTALLED) $(RUST) $(PYTHON_FRONT)

@@ -35,11 +35,12 @@ LINKED_BY_NOBODY = {"floodmark-phantom"}
 
 # Which crates may use a library. A name that ends in `*` stands for all that begin like it.
 ROOMS = {
-    "arrow-*": {"floodmark-trace", "floodmark-python"},
+    "arrow-*": {"floodmark-trace", "floodmark-export", "floodmark-python"},
     "flate2": {"floodmark-snapshot", "floodmark-export", "floodmark"},
     "zstd": {"floodmark-snapshot", "floodmark-trace"},
     "pyo3*": {"floodmark-modes", "floodmark-python"},
     "parquet": {"floodmark-export"},
+    "prost": {"floodmark-export"},
     "clap": {"floodmark"},
     "indicatif": {"floodmark"},
     "anyhow": {"floodmark"},

@@ -381,9 +381,11 @@ class Trace:
     ) -> None:
         """What `floodmark export` writes: the trace in the format of another tool.
 
-        `to` is "speedscope", "timeline", "svg", "png", "csv", "csv-steps", "collapsed",
-        "flamegraph" or "torch-snapshot"; it may be left out where the name of the file tells it:
-        `.svg`, `.png`, `.csv`, `.speedscope.json`, `.flamegraph.svg`, ….
+        `to` is "speedscope", "perfetto", "chrome", "timeline", "svg", "png", "csv", "csv-steps",
+        "collapsed", "flamegraph" or "torch-snapshot", or one of those that are folders: "parquet",
+        "arrow", "tensorboard". It may be left out where the name of the file tells it: `.svg`,
+        `.csv`, `.pftrace`, `.parquet`, `.speedscope.json`, …. A file is replaced; a folder only
+        when an export wrote all that is in it.
         """
         self._core.export(os.fspath(path), to=to, device=device, max_events=max_events)
 

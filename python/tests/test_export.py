@@ -98,7 +98,20 @@ def test_what_cannot_be_written_is_said(trace, tmp_path):
         trace.export(tmp_path / "x.pdf", "pdf")
     with pytest.raises(FileNotFoundError):
         trace.export(tmp_path / "nowhere" / "x.svg")
+    with pytest.raises(FileNotFoundError):
+        trace.export(tmp_path / "nowhere" / "x.parquet")
     import floodmark
 
     with pytest.raises(floodmark.FloodmarkError, match="nothing was recorded on cuda:3"):
         trace.export(tmp_path / "x.svg", device="cuda:3")
+
+
+def test_a_folder_is_replaced_only_when_an_export_wrote_all_of_it(trace, tmp_path):
+    trace.export(tmp_path / "x.parquet")
+    trace.export(tmp_path / "x.parquet")
+    assert (tmp_path / "x.parquet" / "_ranks.parquet").is_file()
+    (tmp_path / "x.parquet" / "thesis.tex").write_text("mine")
+    with pytest.raises(OSError, match=r"holds `thesis\.tex`, which no export wrote"):
+        trace.export(tmp_path / "x.parquet")
+    assert (tmp_path / "x.parquet" / "thesis.tex").read_text() == "mine"
+    assert [path.name for path in tmp_path.iterdir()] == ["x.parquet"]

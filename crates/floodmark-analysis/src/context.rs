@@ -99,7 +99,7 @@ impl Context {
     }
 
     /// The events that end a step.
-    pub(crate) fn step_ends(&self) -> &[u32] {
+    pub fn step_ends(&self) -> &[u32] {
         &self.step_ends
     }
 

@@ -15,6 +15,7 @@
 //! - [`allocation_card()`]: all that is known of one allocation.
 //! - [`pulse()`]: how a program that runs stands now; [`history()`]: how it came there.
 //! - [`summary()`]: the whole recording in a few numbers.
+//! - [`AllocationLines`], [`CategoryLevels`]: the same of every allocation and event, for who writes them all down.
 //! - [`Context`]: in which step and phase each allocation was made; [`category`]: what it is.
 //! - [`TimelineIndex`]: memory over time in stacked bands, at any enlargement.
 //! - [`bands()`]: what lies behind it; [`allocation_tile()`]: single allocations over time; [`hit()`]: who lies
@@ -26,6 +27,7 @@
 mod advice;
 mod align;
 mod allocation_card;
+mod allocation_line;
 mod at;
 mod avoidable;
 mod bands;
@@ -73,16 +75,19 @@ mod by_stack;
 mod by_step;
 mod by_tensor;
 mod categories;
+mod category_levels;
 mod diff_rows;
 mod groups;
 
 pub use advice::{Advice, AdviceKind, AdviceReport, advise};
 pub use align::Side;
 pub use allocation_card::{AllocationCard, Partner, PartnerKind, allocation_card};
+pub use allocation_line::{AllocationLine, AllocationLines};
 pub use at::{At, NotAMoment};
 pub use avoidable::{Avoidable, optimizer_temporaries, stale_gradients};
 pub use bands::{Bands, StepSpan, bands};
 pub use categories::category;
+pub use category_levels::CategoryLevels;
 pub use context::{Context, Phase};
 pub use curve::{Curve, Levels, Marker, MarkerKind, Stretch, curve, levels, levels_at_steps};
 pub use diff::{Both, Diff, DiffDetail, DiffError, DiffRow, Limit, Peaks, Total, diff};

@@ -119,6 +119,7 @@ impl Line {
 }
 
 /// Finds the line of an allocation; each stack is walked once.
+#[derive(Debug)]
 pub(crate) struct Lines<'a> {
     trace: &'a Trace,
     torch_frames: bool,

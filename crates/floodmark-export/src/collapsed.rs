@@ -23,7 +23,8 @@ pub fn write_collapsed(
     Ok(())
 }
 
-/// What separates frames and lines cannot be in a frame.
+/// What separates frames and lines cannot be in a frame; some readers end lines at more than `\n`.
 fn plain(label: &str) -> String {
-    label.replace(';', ":").replace(['\n', '\r'], " ")
+    let is_break = |c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}');
+    label.replace(';', ":").replace(is_break, " ")
 }

@@ -3,13 +3,11 @@
 
 use std::io::Write;
 
-use floodmark_analysis::{
-    At, By, Context, Detail, Question, QuestionError, default_device, levels, levels_at_steps,
-    report,
-};
-use floodmark_trace::{Allocation, AllocationId, Bytes, Device, Event, Subject, Trace};
+use floodmark_analysis::{Context, levels};
+use floodmark_trace::{Allocation, AllocationId, Bytes, Event, Subject, Trace};
 
-use crate::options::{ExportError, Options};
+use crate::options::{ExportError, Options, chosen_devices};
+use crate::step_rows::step_rows;
 
 const EVENT_COLUMNS: &str = "event,seconds,device,kind,bytes,requested,allocated,active,reserved,step,phase,category,name,module,op,backward,file,line,function";
 
@@ -19,13 +17,7 @@ pub fn write_csv(
     options: &Options,
     out: &mut impl Write,
 ) -> Result<(), ExportError> {
-    let recorded = trace.devices();
-    let devices = match options.device.map(Device::canonical) {
-        None if recorded.is_empty() => return Err(QuestionError::NothingAllocated.into()),
-        None => recorded,
-        Some(device) if recorded.contains(&device) => vec![device],
-        Some(device) => return Err(QuestionError::NoSuchDevice { device, recorded }.into()),
-    };
+    let devices = chosen_devices(trace, options.device)?;
     let context = Context::new(trace);
     write!(out, "{EVENT_COLUMNS}\r\n")?;
     let mut following: Vec<_> = devices.iter().map(|&device| levels(trace, device)).collect();
@@ -130,42 +122,36 @@ impl Told {
     }
 }
 
-/// Writes a row for each step of a device: how high it stood, and where it ended.
+/// Writes a row for each step of one device, or of all: how high it stood, and where it ended.
 pub fn write_steps_csv(
     trace: &Trace,
     options: &Options,
     out: &mut impl Write,
 ) -> Result<(), ExportError> {
-    let device = match options.device {
-        Some(device) => device.canonical(),
-        None => default_device(trace, At::Peak)?,
-    };
-    let question = Question { device: Some(device), by: By::Step, ..Question::default() };
-    let ends = levels_at_steps(trace, Some(device))?;
+    let devices = chosen_devices(trace, options.device)?;
     write!(
         out,
         "step,ended_seconds,device,peak,allocated,active,reserved,growth,phases,categories\r\n"
     )?;
-    for found in report(trace, &question)?.rows {
-        let Detail::Step { step: Some(step), peak, end, growth, reserved, phases, categories } =
-            found.detail
-        else {
-            continue;
-        };
-        let ended = ends.get(step as usize);
-        let mut cells = vec![step.to_string()];
-        cells.push(ended.map_or_else(String::new, |levels| seconds(levels.seconds)));
-        cells.extend([device.to_string(), bytes(peak), bytes(end)]);
-        let reserved = ended.and_then(|at| at.reserved).or(reserved);
-        cells.extend([ended.and_then(|at| at.active), reserved].map(bytes));
-        cells.push(growth.map_or_else(String::new, |growth| growth.to_string()));
-        let phases = phases.iter().map(|(phase, bytes)| format!("{phase}={}", bytes.0));
-        cells.push(phases.collect::<Vec<_>>().join(";"));
-        let parts = categories.iter().map(|(category, bytes)| format!("{category}={}", bytes.0));
-        cells.push(parts.collect::<Vec<_>>().join(";"));
-        row(out, &cells)?;
+    for device in devices {
+        for found in step_rows(trace, device)? {
+            let mut cells = vec![found.step.to_string()];
+            cells.push(found.ended_seconds.map_or_else(String::new, seconds));
+            cells.push(device.to_string());
+            cells.extend([found.peak, found.allocated, found.active, found.reserved].map(bytes));
+            cells.push(found.growth.map_or_else(String::new, |growth| growth.to_string()));
+            cells.push(pairs(found.phases.iter().map(|(phase, bytes)| (phase.as_str(), *bytes))));
+            cells.push(pairs(found.categories.into_iter()));
+            row(out, &cells)?;
+        }
     }
     Ok(())
+}
+
+/// `forward=1024;backward=2048`.
+fn pairs<'a>(all: impl Iterator<Item = (&'a str, Bytes)>) -> String {
+    let all: Vec<String> = all.map(|(name, bytes)| format!("{name}={}", bytes.0)).collect();
+    all.join(";")
 }
 
 fn bytes(value: Option<Bytes>) -> String {
@@ -179,6 +165,8 @@ fn seconds(value: f64) -> String {
 fn row(out: &mut impl Write, cells: &[String]) -> Result<(), ExportError> {
     for (at, cell) in cells.iter().enumerate() {
         let comma = if at == 0 { "" } else { "," };
+        // Some readers take it for the end of the file.
+        let cell = cell.replace('\0', "\u{fffd}");
         if cell.contains(['"', ',', '\r', '\n']) {
             write!(out, "{comma}\"{}\"", cell.replace('"', "\"\""))?;
         } else {

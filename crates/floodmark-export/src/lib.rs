@@ -1,7 +1,7 @@
 //! Traces and answers in the formats of other tools: one file per format.
 //!
 //! Every format is a function `write_…(trace, options, out)`: a [`Trace`](floodmark_trace::Trace) and the answers of
-//! `floodmark-analysis` go in, bytes come out. Nothing here opens a path, prints, or decides anything about memory: a number
+//! `floodmark-analysis` go in, bytes come out; those with several files are given [`Files`] instead. Nothing here opens a path, prints, or decides anything about memory: a number
 //! that no answer has belongs in `floodmark-analysis`.
 //!
 //! | format | function | read by |
@@ -12,6 +12,9 @@
 //! | CSV | [`write_csv`], [`write_steps_csv`] | spreadsheets, pandas |
 //! | collapsed stacks | [`write_collapsed`] | every flame graph tool |
 //! | flame graph | [`write_flamegraph`] | browsers |
+//! | Perfetto, Chrome | [`write_perfetto`], [`write_chrome`] | <https://ui.perfetto.dev>, `chrome://tracing` |
+//! | TensorBoard | [`write_tensorboard`] | `tensorboard` |
+//! | Parquet, Arrow | [`write_tables`], [`write_ranks`] | DuckDB, Polars, Spark, pyarrow |
 //!
 //! # Why pictures are drawn here
 //!
@@ -23,26 +26,41 @@
 //! nested rectangles, so they are written here too; the usual library for them has a licence of its own.
 
 mod chart;
+mod chrome;
 mod collapsed;
+mod course;
 mod csv;
+mod files;
 mod flamegraph;
 mod font;
 mod options;
+mod perfetto;
+mod perfetto_messages;
 mod plot;
 mod png;
 mod raster;
 mod scene;
 mod speedscope;
 mod stacks;
+mod step_rows;
 mod svg;
+mod tables;
+mod tensorboard;
+mod tensorboard_messages;
+mod tfrecord;
 mod ticks;
 mod timeline;
 
 pub use chart::{Band, Chart, Emphasis, Mark, Quantity, Series};
+pub use chrome::write_chrome;
 pub use collapsed::write_collapsed;
 pub use csv::{write_csv, write_steps_csv};
+pub use files::Files;
 pub use flamegraph::write_flamegraph;
 pub use options::{ExportError, Options};
+pub use perfetto::write_perfetto;
 pub use plot::{chart_of, write_chart_png, write_chart_svg, write_png, write_svg};
 pub use speedscope::write_speedscope;
+pub use tables::{Coding, RankRow, write_ranks, write_tables};
+pub use tensorboard::write_tensorboard;
 pub use timeline::write_timeline;

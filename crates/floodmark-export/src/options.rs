@@ -3,7 +3,7 @@
 use std::io;
 
 use floodmark_analysis::{LayerSource, QuestionError};
-use floodmark_trace::{Device, Hint};
+use floodmark_trace::{Device, Hint, Trace};
 
 /// What is to be written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,6 +32,9 @@ pub enum ExportError {
     /// The trace has no answer to what the format shows.
     #[error(transparent)]
     Question(#[from] QuestionError),
+    /// The format has several files, and there is one place for one.
+    #[error("the format is a folder of files, and cannot be written into one")]
+    NeedsFolder,
     /// It could not be written.
     #[error("the output could not be written")]
     Io(#[from] io::Error),
@@ -41,7 +44,22 @@ impl Hint for ExportError {
     fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Question(error) => error.hint(),
+            Self::NeedsFolder => Some("name a folder for it"),
             Self::Io(_) => None,
         }
+    }
+}
+
+/// The device that is named, or all of them.
+pub(crate) fn chosen_devices(
+    trace: &Trace,
+    device: Option<Device>,
+) -> Result<Vec<Device>, QuestionError> {
+    let recorded = trace.devices();
+    match device.map(Device::canonical) {
+        _ if recorded.is_empty() => Err(QuestionError::NothingAllocated),
+        None => Ok(recorded),
+        Some(device) if recorded.contains(&device) => Ok(vec![device]),
+        Some(device) => Err(QuestionError::NoSuchDevice { device, recorded }),
     }
 }

@@ -91,6 +91,7 @@ pub(crate) fn escaped(text: &str) -> String {
             '"' => escaped.push_str("&quot;"),
             // XML has no way to write most of them.
             control if control.is_control() => escaped.push(' '),
+            '\u{fffe}' | '\u{ffff}' => escaped.push(' '),
             other => escaped.push(other),
         }
     }

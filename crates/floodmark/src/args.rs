@@ -207,16 +207,16 @@ pub(crate) struct ExportArgs {
     /// The format
     #[arg(long, value_name = "FORMAT", value_enum)]
     pub(crate) to: Format,
-    /// Where to write it; by default beside the trace
-    #[arg(short, long, value_name = "FILE")]
+    /// Where to write it, `-` for stdout; by default beside the trace
+    #[arg(short, long, value_name = "PATH")]
     pub(crate) output: Option<PathBuf>,
     /// Only this device
     #[arg(long, value_parser = parse_device)]
     pub(crate) device: Option<Device>,
-    /// The rank, in a folder; by default the one with the highest peak
+    /// The rank, in a folder; by default all of them where the format is a folder, otherwise the one with the highest peak
     #[arg(long)]
     pub(crate) rank: Option<u32>,
-    /// Replace a file that exists
+    /// Replace what an export has written there
     #[arg(long)]
     pub(crate) force: bool,
 }

@@ -1,8 +1,7 @@
 //! `floodmark export`: a trace in the format of another tool.
 
 use std::ffi::OsStr;
-use std::fs::{self, OpenOptions};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -12,9 +11,12 @@ use floodmark_trace::{Device, Trace};
 
 use crate::args::ExportArgs;
 use crate::choose::{Chosen, Wanted, choose};
+use crate::destination::{NotWritten, write_file};
+use crate::export_folder::{refused, write_all, write_trace};
 use crate::failure::Problem;
 use crate::format::Format;
 use crate::info::plural;
+use crate::open::ranks;
 use crate::print;
 use crate::saved_page::export_page;
 
@@ -26,36 +28,42 @@ pub(crate) fn export(args: &ExportArgs) -> Result<String> {
         return Err(Problem::OneTraceOnly)
             .with_context(|| format!("Failed to export `{}`", path.display()));
     }
+    let is_stdout = args.output.as_deref() == Some(Path::new("-"));
+    if is_stdout {
+        check_stdout(args.to).context("Failed to write to stdout")?;
+    }
+    if let (Some(kind), None) = (args.to.folder(), args.rank)
+        && let Some(ranks) = ranks(&args.trace)?
+    {
+        write_all(&ranks, kind, args, &destination(args, &args.trace))?;
+        return Ok(String::new());
+    }
     let wanted = Wanted { rank: args.rank, device: args.device, at: At::Peak };
-    let Chosen { path, trace, .. } = choose(&args.trace, wanted)?;
+    let Chosen { path, trace, rank } = choose(&args.trace, wanted)?;
     check_device(&trace, args.device)
         .with_context(|| format!("Failed to export `{}`", path.display()))?;
-    let to = args.output.clone().unwrap_or_else(|| beside(&path, args.to));
-    let failed = || format!("Failed to write `{}`", to.display());
-    let mut opening = OpenOptions::new();
-    // What is there is not ours to throw away.
-    opening.write(true).create_new(!args.force).create(true).truncate(true);
-    let file = match opening.open(&to) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            return Err(Problem::OutputExists).with_context(failed);
-        }
-        file => file.with_context(failed)?,
-    };
-    let mut file = BufWriter::new(file);
     let options = Options { device: args.device, ..Options::default() };
-    let written = args.to.write(&trace, &options, &mut file);
-    if let Err(error) = written.and_then(|()| Ok(file.flush()?)) {
-        drop(file);
-        // Half a file looks like a whole one; that it cannot be removed is the lesser problem.
-        let _ = fs::remove_file(&to);
-        return Err(error).with_context(failed);
+    if is_stdout {
+        to_stdout(&trace, args.to, &options).context("Failed to write to stdout")?;
+        return Ok(String::new());
     }
+    let to = destination(args, &path);
+    let written = match args.to.folder() {
+        Some(kind) => write_trace(&trace, rank, kind, &options, &to, args.force).map_err(refused),
+        None => write_file(&to, args.force, |mut out| args.to.write(&trace, &options, &mut out))
+            .map_err(|error| match error {
+                NotWritten::Exists => Problem::OutputExists.into(),
+                other => refused(other),
+            }),
+    };
+    written.with_context(|| format!("Failed to write `{}`", to.display()))?;
     let allocations = plural(trace.allocations.len() as u64, "allocation");
     print::talk(&format!("wrote {allocations} to `{}`; {}\n", to.display(), args.to.reader()));
     Ok(String::new())
 }
 
-/// Writes a trace into a file, or gives back its bytes where none is named.
+/// Writes a trace into a file or folder, or gives back its bytes where none is named. A file is replaced; so is a folder that
+/// an export has written.
 pub fn export_trace(
     trace: &Trace,
     format: Format,
@@ -67,10 +75,37 @@ pub fn export_trace(
         format.write(trace, options, &mut bytes)?;
         return Ok(Some(bytes));
     };
-    let mut file = BufWriter::new(fs::File::create(path)?);
-    format.write(trace, options, &mut file)?;
-    file.flush()?;
-    Ok(None)
+    let written = match format.folder() {
+        Some(kind) => write_trace(trace, None, kind, options, path, true),
+        None => write_file(path, true, |mut out| format.write(trace, options, &mut out)),
+    };
+    match written {
+        Ok(()) => Ok(None),
+        Err(NotWritten::Export(error)) => Err(error),
+        Err(other @ (NotWritten::Exists | NotWritten::NotOurs { .. })) => {
+            Err(io::Error::new(io::ErrorKind::AlreadyExists, other.to_string()).into())
+        }
+    }
+}
+
+fn check_stdout(format: Format) -> Result<(), Problem> {
+    if format.folder().is_some() {
+        return Err(Problem::FolderToStdout);
+    }
+    if format.is_binary() && io::stdout().is_terminal() {
+        return Err(Problem::BinaryToTerminal);
+    }
+    Ok(())
+}
+
+/// A reader that has seen enough (`| head`) is no failure.
+fn to_stdout(trace: &Trace, format: Format, options: &Options) -> Result<(), ExportError> {
+    let mut out = io::BufWriter::new(print::raw());
+    let written = format.write(trace, options, &mut out).and_then(|()| Ok(out.flush()?));
+    match written {
+        Err(ExportError::Io(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => written,
+    }
 }
 
 pub(crate) fn check_device(trace: &Trace, device: Option<Device>) -> Result<()> {
@@ -81,6 +116,11 @@ pub(crate) fn check_device(trace: &Trace, device: Option<Device>) -> Result<()> 
         }
         _ => Ok(()),
     }
+}
+
+/// Where it goes: what is said, or a name beside the trace.
+fn destination(args: &ExportArgs, path: &Path) -> PathBuf {
+    args.output.clone().unwrap_or_else(|| beside(path, args.to))
 }
 
 /// `train.flood` becomes `train.snapshot.pickle`.

@@ -24,6 +24,16 @@ pub(crate) enum Problem {
     NoSuchRank { rank: u32, present: String },
     #[error("the file exists")]
     OutputExists,
+    #[error("the folder exists")]
+    OutputFolderExists,
+    #[error("the folder holds `{name}`, which no export wrote")]
+    FolderNotOurs { name: String },
+    #[error("the format is a folder of files, and stdout is one")]
+    FolderToStdout,
+    #[error("the format is not text, and stdout is a terminal")]
+    BinaryToTerminal,
+    #[error("two files are rank {rank}: `{one}` and `{other}`")]
+    RankTwice { rank: u32, one: String, other: String },
     #[error("`--rank` chooses from a folder of traces, and this is a single one")]
     NotAFolder,
     #[error("rank {rank} is not one of {world}")]
@@ -49,9 +59,14 @@ impl Hint for Problem {
         match self {
             Self::NoSuchScript => Some("to run a module by its name, use `floodmark run -m NAME`"),
             Self::NoTraces => Some("record one with `floodmark run script.py`"),
-            Self::OutputExists => Some("choose another with `-o`, or replace it with `--force`"),
             Self::OneTraceOnly => Some("only `--to html` shows several in one file"),
             Self::PortInUse => Some("choose another with `--port`, or leave it out"),
+            Self::FolderNotOurs { .. } | Self::FolderToStdout => Some("choose a folder with `-o`"),
+            Self::BinaryToTerminal => Some("send it on with `|` or `>`, or name a file with `-o`"),
+            Self::RankTwice { .. } => Some("name them `rank-0000.flood`, `rank-0001.flood`, …"),
+            Self::OutputExists | Self::OutputFolderExists => {
+                Some("choose another with `-o`, or replace it with `--force`")
+            }
             Self::NotAFolder => Some("leave `--rank` out"),
             Self::NoTerminal => Some("`--once` writes one frame as text"),
             Self::NoSuchRankOf { .. } => Some("ranks are counted from 0"),

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use clap::ValueEnum;
 use floodmark_export::{
-    ExportError, Options, write_collapsed, write_csv, write_flamegraph, write_png,
-    write_speedscope, write_steps_csv, write_svg, write_timeline,
+    Coding, ExportError, Options, write_chrome, write_collapsed, write_csv, write_flamegraph,
+    write_perfetto, write_png, write_speedscope, write_steps_csv, write_svg, write_timeline,
 };
 use floodmark_snapshot::write_snapshot;
 use floodmark_trace::Trace;
@@ -22,6 +22,16 @@ pub enum Format {
     TorchSnapshot,
     /// Memory by call stack, at the peak and over time, for <https://www.speedscope.app>
     Speedscope,
+    /// Counters, phases, modules and the largest allocations over time, for <https://ui.perfetto.dev>
+    Perfetto,
+    /// The same as JSON, for `chrome://tracing` and others; larger
+    Chrome,
+    /// Events, allocations, stacks and steps as tables, a folder for each rank, for DuckDB, Polars or Spark
+    Parquet,
+    /// The same tables as Arrow's own files
+    Arrow,
+    /// A point for each step and a picture, as event files in a folder
+    Tensorboard,
     /// Events, layers and a summary, as JSON
     Timeline,
     /// A picture of allocated, active and reserved memory over time
@@ -44,6 +54,11 @@ impl Format {
         match self {
             Self::TorchSnapshot => "see it with `python -m torch.cuda._memory_viz trace_plot FILE`",
             Self::Speedscope => "drop it on https://www.speedscope.app",
+            Self::Perfetto => "open it at https://ui.perfetto.dev",
+            Self::Chrome => "open it at `chrome://tracing` or https://ui.perfetto.dev",
+            Self::Parquet => "DuckDB: `SELECT * FROM 'FOLDER/rank=*/allocations.parquet'`",
+            Self::Arrow => "pyarrow and Polars read it",
+            Self::Tensorboard => "see it with `tensorboard --logdir FOLDER`",
             Self::Timeline => "it is JSON: `events`, `layer_stats` and `summary`",
             Self::Html | Self::Svg | Self::Flamegraph => "open it in a browser",
             Self::Png => "open it in any viewer of pictures",
@@ -58,6 +73,11 @@ impl Format {
             Self::Html => "html",
             Self::TorchSnapshot => "snapshot.pickle",
             Self::Speedscope => "speedscope.json",
+            Self::Perfetto => "pftrace",
+            Self::Chrome => "chrome.json",
+            Self::Parquet => "parquet",
+            Self::Arrow => "arrow",
+            Self::Tensorboard => "tensorboard",
             Self::Timeline => "timeline.json",
             Self::Svg => "svg",
             Self::Png => "png",
@@ -66,6 +86,32 @@ impl Format {
             Self::Collapsed => "collapsed.txt",
             Self::Flamegraph => "flamegraph.svg",
         }
+    }
+
+    /// What is written for each rank, where the format is a folder.
+    pub(crate) fn folder(self) -> Option<Folder> {
+        match self {
+            Self::Parquet => Some(Folder::Tables(Coding::Parquet)),
+            Self::Arrow => Some(Folder::Tables(Coding::Arrow)),
+            Self::Tensorboard => Some(Folder::Tensorboard),
+            Self::Html
+            | Self::TorchSnapshot
+            | Self::Speedscope
+            | Self::Perfetto
+            | Self::Chrome
+            | Self::Timeline
+            | Self::Svg
+            | Self::Png
+            | Self::Csv
+            | Self::CsvSteps
+            | Self::Collapsed
+            | Self::Flamegraph => None,
+        }
+    }
+
+    /// Whether a terminal would show nothing but noise.
+    pub(crate) fn is_binary(self) -> bool {
+        matches!(self, Self::TorchSnapshot | Self::Perfetto | Self::Png)
     }
 
     /// The format of a file of this name, where that is clear: `x.speedscope.json` is, `x.json` is not.
@@ -85,7 +131,7 @@ impl Format {
         }
     }
 
-    /// Writes a trace.
+    /// Writes a trace into one file.
     pub fn write(
         self,
         trace: &Trace,
@@ -96,6 +142,9 @@ impl Format {
             Self::Html => write_page(trace, options.device, out),
             Self::TorchSnapshot => Ok(write_snapshot(trace, options.device, out)?),
             Self::Speedscope => write_speedscope(trace, options, out),
+            Self::Perfetto => write_perfetto(trace, options, out),
+            Self::Chrome => write_chrome(trace, options, out),
+            Self::Parquet | Self::Arrow | Self::Tensorboard => Err(ExportError::NeedsFolder),
             Self::Timeline => write_timeline(trace, options, out),
             Self::Svg => write_svg(trace, options, out),
             Self::Png => write_png(trace, options, out),
@@ -105,6 +154,15 @@ impl Format {
             Self::Flamegraph => write_flamegraph(trace, options, out),
         }
     }
+}
+
+/// A format of several files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Folder {
+    /// Tables, a folder for each rank.
+    Tables(Coding),
+    /// Event files; of several ranks, a folder for each.
+    Tensorboard,
 }
 
 /// Nobody can tell which format is meant.

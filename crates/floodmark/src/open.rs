@@ -199,7 +199,23 @@ fn is_named_like_a_trace(path: &Path) -> bool {
     [".flood", ".pickle", ".pkl"].iter().any(|ending| packed.ends_with(ending))
 }
 
-/// 3 of `rank-0003.flood`.
+/// 3 of `rank-0003.flood`, and of `memory.rank-0003.flood`.
 fn rank_of(path: &Path) -> Option<u32> {
-    path.file_stem()?.to_str()?.strip_prefix("rank-")?.parse().ok()
+    let mut parts = path.file_name()?.to_str()?.split('.');
+    parts.find_map(|part| part.strip_prefix("rank-")?.parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_tells_the_rank() {
+        let of = |name: &str| rank_of(Path::new(name));
+        assert_eq!(of("a/rank-0003.flood"), Some(3));
+        assert_eq!(of("memory.rank-0012.flood"), Some(12));
+        assert_eq!(of("rank-1.pickle.gz"), Some(1));
+        assert_eq!(of("frank-1.flood"), None);
+        assert_eq!(of("x.flood"), None);
+    }
 }

@@ -19,6 +19,11 @@ pub(crate) fn data(text: &str) -> ExitStatus {
     }
 }
 
+/// For an answer that is not text, or too long to be held.
+pub(crate) fn raw() -> std::io::StdoutLock<'static> {
+    std::io::stdout().lock()
+}
+
 /// Says why there is no answer.
 pub(crate) fn failure(error: &anyhow::Error) -> ExitStatus {
     talk(&failure::message(error));

@@ -22,6 +22,21 @@ impl Progress {
         )
     }
 
+    /// Begins something of which nobody knows how long it will be: bytes are counted.
+    pub(crate) fn counting(what: String) -> Self {
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
+        let style = ProgressStyle::with_template("{msg} {binary_bytes}, {elapsed}");
+        Self(
+            bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+                .with_message(what),
+        )
+    }
+
+    /// So much more is done.
+    pub(crate) fn more(&self, done: u64) {
+        self.at(self.0.position() + done);
+    }
+
     /// So much is done.
     pub(crate) fn at(&self, done: u64) {
         if self.0.is_hidden() && self.0.elapsed() >= PATIENCE {

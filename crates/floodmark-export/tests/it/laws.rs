@@ -5,6 +5,7 @@ use floodmark_export::{Options, write_collapsed, write_speedscope, write_timelin
 use proptest::prelude::*;
 use proptest::sample::select;
 
+use crate::course::{events, highest};
 use crate::speedscope::check;
 use crate::{text, trace};
 
@@ -77,6 +78,19 @@ proptest! {
                     prop_assert!(file["layer_stats"].get(layer).is_some());
                 }
             }
+        }
+    }
+
+    /// Whatever a program did, time does not go back, what begins ends, and the counters reach the peak.
+    #[test]
+    fn tracks_of_time_are_in_order(script in program()) {
+        let trace = trace(&script);
+        let events = events(&trace, &Options::default());
+        crate::course::check(&events);
+        for device in trace.devices() {
+            let question = Question { device: Some(device), at: At::Peak, ..Question::default() };
+            let peak = report(&trace, &question).unwrap().allocated.0;
+            prop_assert_eq!(highest(&events, &format!("{device} allocated")), peak);
         }
     }
 }

@@ -6,6 +6,7 @@
     reason = "the helpers of tests are tests too"
 )]
 
+mod course;
 mod csv;
 mod laws;
 mod pictures;
@@ -13,6 +14,7 @@ mod pictures;
 mod script;
 mod speedscope;
 mod stacks;
+mod tables;
 mod timeline;
 
 use floodmark_export::{ExportError, Options};

@@ -62,6 +62,8 @@ fn every_format_has_a_name_of_its_own_beside_the_trace() {
     let folder = folder();
     let formats = [
         ("speedscope", "x.speedscope.json"),
+        ("perfetto", "x.pftrace"),
+        ("chrome", "x.chrome.json"),
         ("timeline", "x.timeline.json"),
         ("svg", "x.svg"),
         ("png", "x.png"),
@@ -85,7 +87,7 @@ fn a_format_that_is_not_there_is_told_which_are() {
     exit 1
     --- stderr
     error: invalid value 'pdf' for '--to <FORMAT>'
-      [possible values: html, torch-snapshot, speedscope, timeline, svg, png, csv, csv-steps, collapsed, flamegraph]
+      [possible values: html, torch-snapshot, speedscope, perfetto, chrome, parquet, arrow, tensorboard, timeline, svg, png, csv, csv-steps, collapsed, flamegraph]
 
     For more information, try '--help'.
     ");
@@ -102,5 +104,115 @@ fn nothing_is_left_of_a_file_that_could_not_be_written() {
 
     hint: did the program use torch? `floodmark info` says what was recorded
     ");
-    assert!(!folder.path().join("empty.svg").exists());
+    assert_eq!(names(&folder, ""), ["empty.flood"]);
+}
+
+/// What a folder holds.
+fn names(folder: &Folder, below: &str) -> Vec<String> {
+    let entries = std::fs::read_dir(folder.path().join(below)).unwrap();
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+fn ranks() -> Folder {
+    let script = "alloc w cuda:0 8MiB at model.py:10:forward in fc";
+    Folder::new().with("run/rank-0000.flood", script).with("run/rank-0007.flood", script)
+}
+
+#[test]
+fn stdout_is_a_file_too() {
+    let folder = folder();
+    let lines = folder.stdout("export x.flood --to collapsed -o - --device cuda:0");
+    assert_eq!(lines.lines().count(), 2);
+    insta::assert_snapshot!(folder.run("export x.flood --to parquet -o -"), @"
+    exit 1
+    --- stderr
+    error: Failed to write to stdout
+      Caused by: the format is a folder of files, and stdout is one
+
+    hint: choose a folder with `-o`
+    ");
+    assert_eq!(names(&folder, ""), ["x.flood"]);
+}
+
+#[test]
+fn tables_of_all_ranks_are_one_folder() {
+    let folder = ranks();
+    insta::assert_snapshot!(folder.run("export run --to parquet"), @"
+    exit 0
+    --- stderr
+    wrote 2 ranks to `run.parquet`; DuckDB: `SELECT * FROM 'FOLDER/rank=*/allocations.parquet'`
+    ");
+    assert_eq!(names(&folder, ""), ["run", "run.parquet"]);
+    assert_eq!(names(&folder, "run.parquet"), ["_ranks.parquet", "rank=0", "rank=7"]);
+    insta::assert_snapshot!(folder.run("export run --to tensorboard -o board"), @"
+    exit 0
+    --- stderr
+    wrote 2 ranks to `board`; see it with `tensorboard --logdir FOLDER`
+    ");
+    assert_eq!(names(&folder, "board"), ["rank=0", "rank=7"]);
+    insta::assert_snapshot!(folder.run("export run --to arrow --rank 7 -o one"), @"
+    exit 0
+    --- stderr
+    wrote 1 allocation to `one`; pyarrow and Polars read it
+    ");
+    assert_eq!(names(&folder, "one"), ["_ranks.arrow", "rank=7"]);
+}
+
+#[test]
+fn a_rank_on_which_nothing_happened_is_left_out_and_said() {
+    let folder = ranks().with("run/rank-0003.flood", "step");
+    insta::assert_snapshot!(folder.run("export run --to parquet"), @"
+    exit 0
+    --- stderr
+    left out rank 3: the trace holds no allocation
+    wrote 2 ranks to `run.parquet`; DuckDB: `SELECT * FROM 'FOLDER/rank=*/allocations.parquet'`
+    ");
+    assert_eq!(names(&folder, "run.parquet"), ["_ranks.parquet", "rank=0", "rank=7"]);
+}
+
+#[test]
+fn two_files_of_one_rank_are_an_error() {
+    let folder = ranks().with("run/a.flood", "step");
+    insta::assert_snapshot!(folder.run("export run --to parquet"), @"
+    exit 1
+    --- stderr
+    error: two files are rank 0: `a.flood` and `rank-0000.flood`
+
+    hint: name them `rank-0000.flood`, `rank-0001.flood`, …
+    ");
+    assert_eq!(names(&folder, ""), ["run"]);
+}
+
+#[test]
+fn a_folder_is_replaced_only_when_an_export_wrote_all_of_it() {
+    let folder = ranks();
+    folder.run("export run --to parquet -o out");
+    insta::assert_snapshot!(folder.run("export run --to parquet -o out"), @"
+    exit 1
+    --- stderr
+    error: Failed to write `out`
+      Caused by: the folder exists
+
+    hint: choose another with `-o`, or replace it with `--force`
+    ");
+    insta::assert_snapshot!(folder.run("export run --to parquet -o out --rank 0 --force"), @"
+    exit 0
+    --- stderr
+    wrote 1 allocation to `out`; DuckDB: `SELECT * FROM 'FOLDER/rank=*/allocations.parquet'`
+    ");
+    assert_eq!(names(&folder, "out"), ["_ranks.parquet", "rank=0"]);
+    let folder = folder.with_bytes("out/thesis.tex", b"mine");
+    insta::assert_snapshot!(folder.run("export run --to parquet -o out --force"), @"
+    exit 1
+    --- stderr
+    error: Failed to write `out`
+      Caused by: the folder holds `thesis.tex`, which no export wrote
+
+    hint: choose a folder with `-o`
+    ");
+    assert_eq!(names(&folder, "out"), ["_ranks.parquet", "rank=0", "thesis.tex"]);
+    assert_eq!(names(&folder, ""), ["out", "run"]);
 }

@@ -1,0 +1,148 @@
+//! The largest allocations: when they were there, and arrows from where they were made to where they were let go of.
+
+use std::collections::BTreeSet;
+use std::io;
+
+use floodmark_analysis::{AllocationLines, category};
+use floodmark_trace::{AllocationId, Subject};
+use hashbrown::{HashMap, HashSet};
+
+use super::threads::ThreadTracks;
+use super::{At, Flow, Note, Numbers, Scene, TrackId, TrackKind, Tracks};
+
+/// How many allocations are shown at most. The others are in the counters alone.
+pub(super) const LARGEST: usize = 2000;
+
+pub(super) struct Largest<'a> {
+    chosen: HashSet<AllocationId>,
+    lines: AllocationLines<'a>,
+    group: TrackId,
+    /// Tracks of one name, which viewers draw as one.
+    lanes: Vec<TrackId>,
+    free_lanes: BTreeSet<usize>,
+    open: HashMap<AllocationId, usize>,
+    name: String,
+}
+
+impl<'a> Largest<'a> {
+    pub(super) fn new(
+        scene: &Scene<'a>,
+        skipped: usize,
+        numbers: &mut Numbers,
+        tracks: &mut dyn Tracks,
+    ) -> io::Result<Self> {
+        let all = (0_u32..).map(AllocationId).zip(&scene.trace.allocations);
+        let mut sizes: Vec<(u64, AllocationId)> = all
+            .filter(|(_, one)| scene.devices.contains(&one.device) && one.rounded.0 > 0)
+            .filter(|(_, one)| one.made_at as usize >= skipped)
+            .map(|(id, one)| (one.rounded.0, id))
+            .collect();
+        let count = sizes.len();
+        if count > LARGEST {
+            sizes.select_nth_unstable_by_key(LARGEST - 1, |&(bytes, id)| {
+                (std::cmp::Reverse(bytes), id)
+            });
+            sizes.truncate(LARGEST);
+        }
+        let name = if count > LARGEST {
+            format!("the {LARGEST} largest of {count} allocations")
+        } else {
+            "allocations".to_owned()
+        };
+        Ok(Self {
+            chosen: sizes.into_iter().map(|(_, id)| id).collect(),
+            lines: AllocationLines::new(scene.trace),
+            group: numbers.add(tracks, numbers.root, &name, TrackKind::Group)?,
+            lanes: Vec::new(),
+            free_lanes: BTreeSet::new(),
+            open: HashMap::new(),
+            name,
+        })
+    }
+
+    pub(super) fn apply(
+        &mut self,
+        scene: &Scene<'_>,
+        at: &At<'_>,
+        threads: &mut ThreadTracks,
+        numbers: &mut Numbers,
+        tracks: &mut dyn Tracks,
+    ) -> io::Result<()> {
+        match at.event.subject {
+            Subject::Alloc(id) if self.chosen.contains(&id) => {
+                let arrow = u64::from(id.0) + 1;
+                let mut flow = Flow::Begins(arrow);
+                if !scene.trace.allocations[id.index()].before_recording {
+                    let thread = threads.track(at.event.thread, numbers, tracks)?;
+                    tracks.instant(thread, at.micros, "alloc", flow, &[])?;
+                    flow = Flow::Passes(arrow);
+                }
+                let lane = self.lane(numbers, tracks)?;
+                self.open.insert(id, lane);
+                self.begin(scene, at, id, self.lanes[lane], flow, tracks)
+            }
+            Subject::Free { allocation: id, .. } => {
+                let Some(lane) = self.open.remove(&id) else { return Ok(()) };
+                self.free_lanes.insert(lane);
+                tracks.end(self.lanes[lane], at.micros)?;
+                let thread = threads.track(at.event.thread, numbers, tracks)?;
+                let flow = Flow::Ends(u64::from(id.0) + 1);
+                tracks.instant(thread, at.micros, "free", flow, &[])
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A lane on which nothing is open.
+    fn lane(&mut self, numbers: &mut Numbers, tracks: &mut dyn Tracks) -> io::Result<usize> {
+        if let Some(lane) = self.free_lanes.pop_first() {
+            return Ok(lane);
+        }
+        self.lanes.push(numbers.add(tracks, self.group, &self.name, TrackKind::Slices)?);
+        Ok(self.lanes.len() - 1)
+    }
+
+    fn begin(
+        &mut self,
+        scene: &Scene<'_>,
+        at: &At<'_>,
+        id: AllocationId,
+        lane: TrackId,
+        flow: Flow,
+        tracks: &mut dyn Tracks,
+    ) -> io::Result<()> {
+        let Scene { trace, context, .. } = scene;
+        let allocation = &trace.allocations[id.index()];
+        let place = self.lines.of(allocation).place.as_str();
+        let label = trace.label(allocation.label).filter(|label| !label.name.is_empty());
+        let name = label.map_or(place, |label| label.name.as_str());
+        let device = allocation.device.to_string();
+        let mut notes = vec![
+            ("bytes", Note::Number(allocation.rounded.0)),
+            ("requested", Note::Number(allocation.requested.0)),
+            ("device", Note::Text(&device)),
+            ("category", Note::Text(category(trace, context, id).name())),
+            ("place", Note::Text(place)),
+        ];
+        let phase = context.phase(trace, id).map(|phase| phase.name(trace));
+        let texts = [
+            ("phase", phase),
+            ("module", trace.module_path(allocation.stack)),
+            ("operator", trace.text(allocation.op)),
+        ];
+        notes.extend(texts.iter().filter_map(|&(name, text)| Some((name, Note::Text(text?)))));
+        if let Some(step) = context.step(allocation.made_at).filter(|_| phase.is_some()) {
+            notes.push(("step", Note::Number(step.into())));
+        }
+        tracks.begin(lane, at.micros, name, flow, &notes)
+    }
+
+    pub(super) fn finish(&mut self, end: u64, tracks: &mut dyn Tracks) -> io::Result<()> {
+        let mut open: Vec<usize> = self.open.drain().map(|(_, lane)| lane).collect();
+        open.sort_unstable();
+        for lane in open {
+            tracks.end(self.lanes[lane], end)?;
+        }
+        Ok(())
+    }
+}

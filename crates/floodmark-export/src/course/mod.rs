@@ -1,0 +1,187 @@
+//! A recording as tracks: counters, slices, and instants with arrows between them, for tools that draw time.
+//!
+//! Perfetto and Chrome's JSON show the same things, so [`follow`] walks the events once, in the order of time, and tells a
+//! [`Tracks`] what goes where. What is told:
+//!
+//! - for each device: allocated, active and reserved, and what each category holds, whenever it changes;
+//! - steps, what the program did (forward, backward, optimizer), phases and marks that the user named;
+//! - the modules in whose `forward` allocations were made, for each thread: a slice lasts from the first allocation
+//!   made inside to the first one made outside;
+//! - the [`LARGEST`](largest::LARGEST) largest allocations: a slice for each while it was there, with an arrow from where it was made and one
+//!   to where it was let go of. Lifetimes overlap, so the slices lie in as many lanes as they need.
+//!
+//! Nothing is held but what is open, so a trace of any length can be written.
+
+mod devices;
+mod largest;
+mod program;
+mod threads;
+
+use std::io;
+
+use floodmark_analysis::Context;
+use floodmark_trace::{Device, Event, Trace};
+
+use crate::options::{ExportError, Options, chosen_devices};
+use devices::DeviceTracks;
+use largest::Largest;
+use program::ProgramTracks;
+use threads::ThreadTracks;
+
+/// The number of a track.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct TrackId(pub(crate) u64);
+
+/// What a track shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TrackKind {
+    /// The whole program; all other tracks are below it.
+    Process { pid: u32 },
+    /// Nothing itself: it has tracks below it.
+    Group,
+    /// Bytes over time.
+    Counter,
+    /// Slices and instants.
+    Slices,
+}
+
+/// A track, before anything is on it.
+#[derive(Debug)]
+pub(crate) struct Track<'a> {
+    pub(crate) id: TrackId,
+    pub(crate) parent: Option<TrackId>,
+    pub(crate) name: &'a str,
+    pub(crate) kind: TrackKind,
+    /// Its place among its siblings.
+    pub(crate) order: u32,
+}
+
+/// Something to be read beside a slice.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Note<'a> {
+    Number(u64),
+    Text(&'a str),
+}
+
+/// Notes, each with its name.
+pub(crate) type Notes<'a> = [(&'static str, Note<'a>)];
+
+/// An arrow that something begins, passes on or ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Flow {
+    None,
+    Begins(u64),
+    Passes(u64),
+    Ends(u64),
+}
+
+/// Who writes it down. Times are microseconds since the recording began, and never go back.
+pub(crate) trait Tracks {
+    fn track(&mut self, track: &Track<'_>) -> io::Result<()>;
+    fn counter(&mut self, track: TrackId, micros: u64, value: u64) -> io::Result<()>;
+    fn begin(
+        &mut self,
+        track: TrackId,
+        micros: u64,
+        name: &str,
+        flow: Flow,
+        notes: &Notes<'_>,
+    ) -> io::Result<()>;
+    fn end(&mut self, track: TrackId, micros: u64) -> io::Result<()>;
+    fn instant(
+        &mut self,
+        track: TrackId,
+        micros: u64,
+        name: &str,
+        flow: Flow,
+        notes: &Notes<'_>,
+    ) -> io::Result<()>;
+}
+
+/// Gives numbers to tracks, and tells of them.
+struct Numbers {
+    last: u64,
+    root: TrackId,
+}
+
+impl Numbers {
+    fn add(
+        &mut self,
+        tracks: &mut dyn Tracks,
+        parent: TrackId,
+        name: &str,
+        kind: TrackKind,
+    ) -> io::Result<TrackId> {
+        self.last += 1;
+        let id = TrackId(self.last);
+        let order = u32::try_from(self.last).unwrap_or(u32::MAX);
+        tracks.track(&Track { id, parent: Some(parent), name, kind, order })?;
+        Ok(id)
+    }
+}
+
+/// What all parts look at.
+struct Scene<'a> {
+    trace: &'a Trace,
+    context: &'a Context,
+    devices: Vec<Device>,
+}
+
+/// Tells of a whole recording.
+pub(crate) fn follow(
+    trace: &Trace,
+    options: &Options,
+    tracks: &mut dyn Tracks,
+) -> Result<(), ExportError> {
+    let context = Context::new(trace);
+    let devices = chosen_devices(trace, options.device)?;
+    let scene = Scene { trace, context: &context, devices };
+    let root = TrackId(1);
+    let name = program_name(trace);
+    let kind = TrackKind::Process { pid: trace.header.pid.max(1) };
+    tracks.track(&Track { id: root, parent: None, name: &name, kind, order: 0 })?;
+    let mut numbers = Numbers { last: 1, root };
+    let skipped =
+        trace.events.len() - options.max_events.unwrap_or(usize::MAX).min(trace.events.len());
+    let mut program = ProgramTracks::new(&scene, &mut numbers, tracks)?;
+    let mut memory = DeviceTracks::new(&scene, &mut numbers, tracks)?;
+    let mut threads = ThreadTracks::default();
+    let mut largest = Largest::new(&scene, skipped, &mut numbers, tracks)?;
+    let mut now = 0;
+    for (at, event) in trace.events.iter().enumerate() {
+        // Threads write their own records: one may be a little late.
+        now = event.time.0.max(now);
+        let at_event = At { number: at, micros: now, event };
+        memory.apply(&at_event, at >= skipped, tracks)?;
+        program.apply(&scene, &at_event, tracks)?;
+        if at >= skipped {
+            threads.apply(&scene, &at_event, &mut numbers, tracks)?;
+            largest.apply(&scene, &at_event, &mut threads, &mut numbers, tracks)?;
+        }
+    }
+    let end = trace.end().0.max(now);
+    memory.finish(end, tracks)?;
+    program.finish(end, tracks)?;
+    threads.finish(end, tracks)?;
+    largest.finish(end, tracks)?;
+    Ok(())
+}
+
+/// An event, and when it is shown.
+struct At<'a> {
+    number: usize,
+    micros: u64,
+    event: &'a Event,
+}
+
+/// What the whole is called: the program, and its rank.
+fn program_name(trace: &Trace) -> String {
+    let header = &trace.header;
+    let is_script = |word: &&String| !word.starts_with('-');
+    let script = header.command.iter().skip(1).find(is_script).or(header.command.first());
+    let name = script.map_or("torch", |word| word.rsplit('/').next().unwrap_or(word));
+    match header.rank {
+        Some(rank) => format!("{name}, rank {rank}"),
+        None => name.to_owned(),
+    }
+}

@@ -1,0 +1,120 @@
+//! `events`: what happened, in order, with the levels of its device after it.
+
+use floodmark_analysis::levels;
+use floodmark_trace::{AllocationId, Bytes, Event, EventKind, Subject};
+
+use super::sheet::{Cell, Column, Kind, int, maybe_int, maybe_text, text};
+use super::{Out, Source};
+use crate::options::ExportError;
+
+const COLUMNS: &[Column] = &[
+    ("event", Kind::Int),
+    ("micros", Kind::Int),
+    ("device", Kind::Text),
+    ("kind", Kind::Text),
+    ("allocation", Kind::Int),
+    ("bytes", Kind::Int),
+    ("allocated", Kind::Int),
+    ("active", Kind::Int),
+    ("reserved", Kind::Int),
+    ("step", Kind::Int),
+    ("thread", Kind::Int),
+    ("name", Kind::Text),
+];
+
+pub(super) fn write(source: &Source<'_>, out: &mut Out<'_>) -> Result<(), ExportError> {
+    let trace = source.trace;
+    let mut sheet = out.table("events", COLUMNS)?;
+    let names: Vec<String> = source.devices.iter().map(ToString::to_string).collect();
+    let mut following: Vec<_> =
+        source.devices.iter().map(|&device| levels(trace, device)).collect();
+    let skipped = trace.events.len().saturating_sub(source.most_events);
+    for (at, event) in trace.events.iter().enumerate() {
+        let mut here = None;
+        for (place, levels) in following.iter_mut().enumerate() {
+            let now = levels.next();
+            if source.devices[place] == event.device {
+                here = now.map(|(_, now)| (place, now));
+            }
+        }
+        let told = Told::of(source, event);
+        if at < skipped || (here.is_none() && told.is_about_a_device) {
+            continue;
+        }
+        let here = here.filter(|_| told.is_about_a_device);
+        let now = here.map(|(_, now)| now);
+        sheet.row(&[
+            int(at as u64),
+            int(event.time.0),
+            maybe_text(here.map(|(place, _)| names[place].as_str())),
+            text(told.kind.name()),
+            maybe_int(told.allocation.map(|id| id.0.into())),
+            maybe_int(told.bytes.map(|bytes| bytes.0)),
+            maybe_int(now.map(|now| now.allocated.0)),
+            maybe_int(now.and_then(|now| now.active).map(|bytes| bytes.0)),
+            maybe_int(now.and_then(|now| now.reserved).map(|bytes| bytes.0)),
+            Cell::Int(source.context.step(u32::try_from(at).unwrap_or(u32::MAX)).map(Into::into)),
+            int(event.thread.0.into()),
+            maybe_text(told.name),
+        ])?;
+    }
+    sheet.finish()
+}
+
+/// What an event says of itself.
+struct Told<'a> {
+    kind: EventKind,
+    allocation: Option<AllocationId>,
+    bytes: Option<Bytes>,
+    name: Option<&'a str>,
+    is_about_a_device: bool,
+}
+
+impl<'a> Told<'a> {
+    fn of(source: &Source<'a>, event: &Event) -> Self {
+        let trace = source.trace;
+        let about = |kind, id: AllocationId| {
+            let bytes = Some(trace.allocations[id.index()].rounded);
+            Self { kind, allocation: Some(id), bytes, name: None, is_about_a_device: true }
+        };
+        let memory = |kind, bytes| Self {
+            kind,
+            allocation: None,
+            bytes,
+            name: None,
+            is_about_a_device: true,
+        };
+        let segment = |kind, at: u32| {
+            memory(kind, trace.segments.get(at as usize).map(|segment| segment.bytes))
+        };
+        let program = |kind, name| Self { name, is_about_a_device: false, ..memory(kind, None) };
+        match event.subject {
+            Subject::Alloc(id) if trace.allocations[id.index()].before_recording => {
+                about(EventKind::Base, id)
+            }
+            Subject::Alloc(id) => about(EventKind::Alloc, id),
+            Subject::Free { allocation, .. } => about(EventKind::Free, allocation),
+            Subject::FreeCompleted(id) => about(EventKind::FreeCompleted, id),
+            Subject::FreeUnknown(bytes) => memory(EventKind::FreeUnknown, Some(bytes.into())),
+            Subject::SegmentAlloc(at) => segment(EventKind::SegmentAlloc, at),
+            Subject::SegmentFree(at) => segment(EventKind::SegmentFree, at),
+            Subject::SegmentMap(at) => segment(EventKind::SegmentMap, at),
+            Subject::SegmentUnmap(at) => segment(EventKind::SegmentUnmap, at),
+            Subject::BaseSegment(at) => segment(EventKind::BaseSegment, at),
+            Subject::Oom(at) => {
+                memory(EventKind::Oom, trace.ooms.get(at as usize).map(|oom| oom.requested))
+            }
+            Subject::Reserved(bytes) => memory(EventKind::Reserved, Some(bytes.into())),
+            Subject::Label { allocation, label } => {
+                let name = trace.label(label).map(|label| label.name.as_str());
+                Self { name, ..about(EventKind::Label, allocation) }
+            }
+            Subject::Step(_) => program(EventKind::Step, None),
+            Subject::Mark(text) => program(EventKind::Mark, trace.text(text)),
+            Subject::PhaseBegin(text) => program(EventKind::PhaseBegin, trace.text(text)),
+            Subject::PhaseEnd(text) => program(EventKind::PhaseEnd, trace.text(text)),
+            Subject::OptimizerBegin => program(EventKind::OptimizerBegin, None),
+            Subject::OptimizerEnd => program(EventKind::OptimizerEnd, None),
+        }
+    }
+}

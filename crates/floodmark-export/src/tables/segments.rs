@@ -1,0 +1,47 @@
+//! `segments`: what the allocator took from the driver and gave back, in order.
+
+use floodmark_trace::{EventKind, Subject, TextId};
+
+use super::sheet::{Column, Kind, int, maybe_text, text};
+use super::{Out, Source};
+use crate::options::ExportError;
+
+const COLUMNS: &[Column] = &[
+    ("event", Kind::Int),
+    ("micros", Kind::Int),
+    ("device", Kind::Text),
+    ("kind", Kind::Text),
+    ("address", Kind::Int),
+    ("bytes", Kind::Int),
+    ("stream", Kind::Text),
+    ("pool", Kind::Text),
+    ("stack", Kind::Int),
+];
+
+pub(super) fn write(source: &Source<'_>, out: &mut Out<'_>) -> Result<(), ExportError> {
+    let trace = source.trace;
+    let mut sheet = out.table("segments", COLUMNS)?;
+    for (at, event) in (0_u64..).zip(&trace.events).filter(|(_, event)| source.has(event.device)) {
+        let (kind, number) = match event.subject {
+            Subject::SegmentAlloc(number) => (EventKind::SegmentAlloc, number),
+            Subject::SegmentFree(number) => (EventKind::SegmentFree, number),
+            Subject::SegmentMap(number) => (EventKind::SegmentMap, number),
+            Subject::SegmentUnmap(number) => (EventKind::SegmentUnmap, number),
+            Subject::BaseSegment(number) => (EventKind::BaseSegment, number),
+            _ => continue,
+        };
+        let Some(segment) = trace.segments.get(number as usize) else { continue };
+        sheet.row(&[
+            int(at),
+            int(event.time.0),
+            text(&event.device.to_string()),
+            text(kind.name()),
+            int(segment.addr.0),
+            int(segment.bytes.0),
+            maybe_text(trace.text(TextId::from(segment.stream))),
+            maybe_text(trace.text(TextId::from(segment.pool))),
+            int(segment.stack.0.into()),
+        ])?;
+    }
+    sheet.finish()
+}

@@ -1,0 +1,76 @@
+//! `steps`: how high each step stood and what its peak was made of; `phases`: how high each phase of it stood.
+
+use floodmark_trace::{Bytes, Category};
+
+use super::sheet::{Cell, Column, Kind, int, maybe_int, text};
+use super::{Out, Source};
+use crate::options::ExportError;
+use crate::step_rows::step_rows;
+
+const STEPS: &[Column] = &[
+    ("step", Kind::Int),
+    ("device", Kind::Text),
+    ("ended_seconds", Kind::Real),
+    ("peak", Kind::Int),
+    ("allocated", Kind::Int),
+    ("active", Kind::Int),
+    ("reserved", Kind::Int),
+    ("growth", Kind::Int),
+    ("parameter", Kind::Int),
+    ("buffer", Kind::Int),
+    ("gradient", Kind::Int),
+    ("optimizer_state", Kind::Int),
+    ("activation", Kind::Int),
+    ("input", Kind::Int),
+    ("temporary", Kind::Int),
+    ("workspace", Kind::Int),
+    ("other", Kind::Int),
+];
+const PHASES: &[Column] =
+    &[("step", Kind::Int), ("device", Kind::Text), ("phase", Kind::Text), ("peak", Kind::Int)];
+
+pub(super) fn write(source: &Source<'_>, out: &mut Out<'_>) -> Result<(), ExportError> {
+    let mut sheet = out.table("steps", STEPS)?;
+    let mut in_phases = Vec::new();
+    for &device in &source.devices {
+        let name = device.to_string();
+        for row in step_rows(source.trace, device)? {
+            let bytes = |bytes: Option<Bytes>| maybe_int(bytes.map(|bytes| bytes.0));
+            let mut cells = vec![
+                int(row.step.into()),
+                text(&name),
+                Cell::Real(row.ended_seconds),
+                bytes(row.peak),
+                bytes(row.allocated),
+                bytes(row.active),
+                bytes(row.reserved),
+                Cell::Int(row.growth),
+            ];
+            let of = |category: &Category| row.categories.get(category.name()).copied();
+            cells.extend(Category::ALL.iter().map(|one| int(of(one).unwrap_or_default().0)));
+            sheet.row(&cells)?;
+            let phases = row.phases.into_iter();
+            in_phases.extend(phases.map(|(phase, peak)| (row.step, device, phase, peak)));
+        }
+    }
+    sheet.finish()?;
+    let mut sheet = out.table("phases", PHASES)?;
+    for (step, device, phase, peak) in in_phases {
+        let device = device.to_string();
+        sheet.row(&[int(step.into()), text(&device), text(&phase), int(peak.0)])?;
+    }
+    sheet.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_category_has_a_column_of_its_name() {
+        let columns: Vec<String> =
+            STEPS[8..].iter().map(|(name, _)| name.replace('_', " ")).collect();
+        let categories: Vec<&str> = Category::ALL.iter().map(|category| category.name()).collect();
+        assert_eq!(columns, categories);
+    }
+}

@@ -1,0 +1,82 @@
+"""A recording with names that break careless writers, for the tests of exports."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+import floodmark
+from floodmark._trace import Trace
+
+#: Names that end strings, lines, columns, elements and files.
+HOSTILE = (
+    'quote " back \\ slash',
+    "line\nbreak\r\nand\ttab",
+    "comma, semicolon; and 'quote'",
+    "</text><script>alert(1)</script>&amp;]]>",
+    "nothing\0 after \x1b[31m red \x07",
+    "lines \u2028 and \u2029, \ufffe \uffff, \N{RIGHT-TO-LEFT OVERRIDE}",
+    "=1+1",
+    "é漢🔥",
+    "x" * 5000,
+)
+
+FOLDERS = ("parquet", "arrow", "tensorboard")
+FORMATS = (
+    "torch-snapshot",
+    "speedscope",
+    "perfetto",
+    "chrome",
+    "timeline",
+    "svg",
+    "png",
+    "csv",
+    "csv-steps",
+    "collapsed",
+    "flamegraph",
+    *FOLDERS,
+)
+
+
+class Holder(torch.nn.Module):
+    """A module whose children have those names."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        for name in HOSTILE:
+            self.add_module(name.replace(".", ""), torch.nn.Linear(64, 64))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for child in self.children():
+            x = torch.relu(child(x))
+        return x
+
+
+def hostile_trace(folder: Path) -> Trace:
+    """Two steps of a program all of whose names are hostile."""
+    model = Holder()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    path = folder / "hostile.flood"
+    kept = []
+    with floodmark.trace(path, devices="cpu"):
+        for _ in range(2):
+            for name in HOSTILE:
+                floodmark.mark(name)
+                # The name of the function, and of its file.
+                space: dict[str, object] = {"torch": torch, "kept": kept}
+                source = "def f():\n    kept.append(torch.empty(1000))\n"
+                code = compile(source, name.replace("\0", " "), "exec")
+                exec(code, space)
+                function = space["f"]
+                function.__code__ = (
+                    function.__code__.replace(co_name=name, co_qualname=name)
+                    if hasattr(function.__code__, "co_qualname")
+                    else function.__code__.replace(co_name=name)
+                )
+                with floodmark.phase(name):
+                    function()
+            model(torch.randn(32, 64)).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    return Trace.open(path)
