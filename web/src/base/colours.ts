@@ -131,9 +131,10 @@ const PHASES: Readonly<Record<string, number>> = { forward: 1, backward: 5, opti
 export function groupColour(inks: Inks, name: string, place: number): string {
   if (name === "other") return inks.rest;
   if (name === "before recording") return inks.before;
-  if (name === "outside") return inks.rest;
+  if (name === "outside" || name.startsWith("(no ")) return inks.rest;
   const known = [CATEGORIES, PHASES].find((names) => Object.hasOwn(names, name))?.[name];
-  return inks.groups[(known ?? place) % inks.groups.length] ?? inks.rest;
+  // Of fourteen groups that all have names of their own, the smallest has no colour left.
+  return inks.groups[known ?? place] ?? inks.before;
 }
 
 /** The colour of a phase; those with names of their own share one. */

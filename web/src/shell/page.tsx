@@ -3,6 +3,7 @@
 import { useEffect } from "preact/hooks";
 import { press } from "../base/keys";
 import { idle } from "../base/pending";
+import { isFollowing } from "../model/growth";
 import { go } from "../model/place";
 import { card, failure, traces } from "../model/recording";
 import { switchTheme } from "../model/theme";
@@ -41,7 +42,13 @@ function Shown() {
   if (failure.value) return <Problem error={failure.value} />;
   if (!traces.value) return <Empty>Reading the recording…</Empty>;
   if (!card.value || card.value.summary.devices.length === 0)
-    return <Empty>Nothing was allocated in this recording.</Empty>;
+    return (
+      <Empty>
+        {isFollowing.value
+          ? "Nothing was allocated yet."
+          : "Nothing was allocated in this recording."}
+      </Empty>
+    );
   const view = shownView.value;
   return <view.component key={view.name} />;
 }
