@@ -110,8 +110,11 @@ fn a_device_alone() {
     let mut files = Kept::default();
     let rows = write_tables(&trace(STEPS), &on("cpu"), 0, Coding::Arrow, &mut files).unwrap();
     assert_eq!(rows.len(), 1);
-    let count: usize =
-        files.batches("rank=0/allocations.arrow").iter().map(RecordBatch::num_rows).sum();
+    let count: usize = files
+        .batches("rank=0/allocations.arrow")
+        .iter()
+        .map(arrow_array::RecordBatch::num_rows)
+        .sum();
     assert_eq!(count, 1);
     let error = write_tables(&trace(STEPS), &on("cuda:5"), 0, Coding::Arrow, &mut files);
     assert!(matches!(error, Err(ExportError::Question(_))));
