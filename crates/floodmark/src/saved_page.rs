@@ -11,7 +11,7 @@ use floodmark_trace::{Device, Trace};
 use tempfile::Builder;
 
 use crate::args::ExportArgs;
-use crate::export::beside;
+use crate::export::{beside, check_device};
 use crate::failure::Problem;
 use crate::info::plural;
 use crate::open::rank_in;
@@ -32,9 +32,9 @@ pub(crate) fn export_page(args: &ExportArgs) -> Result<()> {
     }
     let shown = Shown::open(&paths, false)?;
     if let Some(device) = args.device {
-        for (path, trace) in paths.iter().zip(&shown.traces) {
-            crate::export::check_device(&trace.now().trace, Some(device))
-                .with_context(|| format!("Failed to export `{}`", path.display()))?;
+        for trace in &shown.traces {
+            check_device(&trace.now().trace, Some(device))
+                .with_context(|| format!("Failed to export `{}`", trace.name))?;
         }
     }
     let progress = Progress::new("Asking".to_owned(), 100);
