@@ -76,6 +76,9 @@ describe("three recordings of a GPU", () => {
 
   it("draws lifetimes, filters them, and opens the card of a tensor", async () => {
     await show(page, served.url, "#view=tensors");
+    await page.keyboard.press("p");
+    await idle(page);
+    expect(await page.locator(".scrolled").evaluate((box) => box.scrollTop)).toBeGreaterThan(0);
     await page.keyboard.press("n");
     await page.keyboard.press("n");
     await page.keyboard.press("Enter");

@@ -10,7 +10,7 @@ import { ScrolledPicture } from "../../render/scrolled";
 import { hideTip, showTip, TipRows } from "../../render/tooltip";
 import { useKeys } from "../../render/use_keys";
 import { blockColour, bytesAt, drawSegments, type Place } from "./draw";
-import { blockAt, type Order, segmentAt, segmentRows } from "./rows";
+import { blockAt, type Order, rowOf, segmentAt, segmentRows } from "./rows";
 import { blockAddress, groupName, segmentsSentence, stateName } from "./words";
 
 interface MapProps {
@@ -49,6 +49,7 @@ export function SegmentMap({ answer, order, wanted }: MapProps) {
         height={layout.height + 16}
         top={top}
         onTop={setTop}
+        reveals={pointed && rowOf(layout, pointed.segment, pointed.block.offset)}
         draw={(pen, now, colours) => {
           size.current = now;
           drawSegments(pen, now, colours, {

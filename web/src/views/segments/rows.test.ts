@@ -5,6 +5,7 @@ import {
   firstBeyond,
   ROW_PITCH,
   rowBytes,
+  rowOf,
   segmentAt,
   segmentRows,
 } from "./rows";
@@ -113,6 +114,13 @@ describe("rows of segments", () => {
     expect(segmentAt(layout, first + 3 * ROW_PITCH + 3, () => 3 * MIB)).toBeNull();
     expect(segmentAt(layout, first + ROW_PITCH - 1, () => MIB)).toBeNull();
     expect(segmentAt(layout, 0, () => MIB)).toBeNull();
+  });
+
+  it("finds the row of an offset", () => {
+    const layout = segmentRows(segments(10 * MIB, 2 * MIB), "address", 4 * MIB);
+    expect(rowOf(layout, 0, 5 * MIB)?.y).toBe(layout.rows[1]?.y);
+    expect(rowOf(layout, 1, 0)?.y).toBe(layout.rows[3]?.y);
+    expect(rowOf(layout, 1, 3 * MIB)).toBeNull();
   });
 
   it("finds the block that covers an offset", () => {

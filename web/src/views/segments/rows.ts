@@ -169,6 +169,18 @@ export function segmentAt(
   return null;
 }
 
+/** Where the row lies that has an offset of a segment. */
+export function rowOf(
+  layout: SegmentRows,
+  segment: number,
+  offset: number,
+): { y: number; height: number } | null {
+  const row = layout.rows.find((each) =>
+    each.parts.some((part) => part.segment === segment && offset >= part.from && offset < part.to),
+  );
+  return row ? { y: row.y, height: ROW_HEIGHT } : null;
+}
+
 /** The block that covers an offset; blocks are in the order of their offsets. */
 export function blockAt<T extends { offset: number; bytes: number }>(
   blocks: readonly T[],

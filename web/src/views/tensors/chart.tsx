@@ -6,14 +6,14 @@ import { formatBytes } from "../../base/bytes";
 import { groupColour } from "../../base/colours";
 import { go, secondsField } from "../../model/place";
 import { inks } from "../../model/theme";
-import { toValue } from "../../render/axes";
+import { TIME_AXIS_HEIGHT, toValue } from "../../render/axes";
 import { choose, chosenId } from "../../render/chosen_card";
 import { Empty } from "../../render/notices";
 import type { Size } from "../../render/pen";
 import { ScrolledPicture } from "../../render/scrolled";
 import { hideTip, showTip, TipRows } from "../../render/tooltip";
 import { useKeys } from "../../render/use_keys";
-import { drawTensors, plotOf, scaleOf, type Tensor, type TensorPicture } from "./draw";
+import { drawTensors, HEAD_HEIGHT, plotOf, scaleOf, type Tensor, type TensorPicture } from "./draw";
 import {
   barAt,
   filterLives,
@@ -76,6 +76,9 @@ export function TensorChart(props: ChartProps) {
         height={layout.height + 48}
         top={top}
         onTop={setTop}
+        reveals={
+          pointed && { y: pointed.y, height: pointed.height + HEAD_HEIGHT + TIME_AXIS_HEIGHT }
+        }
         draw={(pen, now, colours) => {
           size.current = now;
           drawTensors(pen, now, colours, picture);
