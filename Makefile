@@ -180,9 +180,9 @@ $(EXTENSION): $(INSTALLED) $(RUST) pyproject.toml
 	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --release --quiet
 	touch $@
 
-# Not `npm ci`: it wants the packages of every platform in the lock, and not every registry has them.
+# The versions are those of which the lock has the packages of every platform: `npm ci` wants them all.
 $(NODE_MODULES): web/package.json web/package-lock.json
-	cd web && npm install --silent --no-save --no-audit --no-fund
+	cd web && npm ci --silent --no-audit --no-fund
 	touch $@
 
 # What opens the files that we write for it.

@@ -1,5 +1,4 @@
 // Builds the page into the program's folder, under fixed names: the program embeds these three files.
-import preact from "@preact/preset-vite";
 import { defineConfig } from "vite";
 
 // Where `floodmark view --no-open` serves, token and all; `npm run dev` asks it for answers.
@@ -7,7 +6,6 @@ const served = process.env.FLOODMARK_URL;
 
 export default defineConfig({
   base: "./",
-  plugins: [preact({ devToolsEnabled: false, reactAliasesEnabled: false })],
   server: served
     ? {
         proxy: {
