@@ -104,7 +104,8 @@ function moveAmongTabs(event: KeyboardEvent): void {
 }
 
 function Groupings({ view }: { view: View }) {
-  if (!view.groupings) return null;
+  // It comes together with what stands beside it, so that nothing moves.
+  if (!view.groupings || !traces.value) return null;
   return (
     <label class="chooser">
       by

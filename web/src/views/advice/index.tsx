@@ -27,10 +27,11 @@ function Advice() {
     const { trace, device, revision } = about;
     return { path: "advice", query: { trace, device }, revision };
   });
+  const isKnown = advice.value.value !== null || advice.value.error !== null;
   return (
     <div class="advice">
       <Answered asked={advice.value}>{(report) => <Changes report={report} />}</Answered>
-      <Sweep />
+      <Sweep isShown={isKnown} />
     </div>
   );
 }

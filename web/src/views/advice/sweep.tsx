@@ -9,7 +9,8 @@ import { CopyButton } from "../../render/copy_button";
 import { Answered } from "../../render/notices";
 import { settingsCommand } from "./change";
 
-export function Sweep() {
+/** It asks at once, but waits with its place until what stands above has taken its own. */
+export function Sweep({ isShown }: { isShown: boolean }) {
   const hasAllocator = device.value?.reserved_peak !== null;
   const sweep = useAnswer(() => {
     const about = subject.value;
@@ -18,7 +19,7 @@ export function Sweep() {
     return { path: "sweep", query: { trace, device: name }, revision };
   });
   return (
-    <section aria-labelledby="advice-sweep">
+    <section aria-labelledby="advice-sweep" hidden={!isShown}>
       <h2 id="advice-sweep">Other settings of the allocator</h2>
       {hasAllocator ? (
         <Answered asked={sweep.value}>{(answer) => <Runs answer={answer} />}</Answered>
