@@ -44,7 +44,7 @@ demo: $(EXTENSION) ## Build all, record a small GPT and show what filled the mem
 	$(BIN)/python examples/demo.py
 
 .PHONY: test
-test: $(EXTENSION) $(SPEEDSCOPE) ## Run the tests, Rust and Python
+test: $(EXTENSION) $(SPEEDSCOPE) ## Run the tests: Rust, Python, and the page in a browser
 	@if cargo nextest --version >/dev/null 2>&1; then \
 		echo cargo nextest run $(CARGO_TESTED); cargo nextest run $(CARGO_TESTED) --no-fail-fast; \
 		cargo test --doc $(CARGO_TESTED) --quiet; \
@@ -52,6 +52,17 @@ test: $(EXTENSION) $(SPEEDSCOPE) ## Run the tests, Rust and Python
 		echo cargo test $(CARGO_TESTED); cargo test $(CARGO_TESTED) --no-fail-fast; \
 	fi
 	$(BIN)/python -m pytest -m "not slow"
+	@$(MAKE) --no-print-directory test-web
+
+# Node is needed to work on the page, not to use it: without it this is skipped, but not where it must be known.
+.PHONY: test-web
+test-web: $(EXTENSION) $(if $(NPM),$(NODE_MODULES)) ## Try the page in Chromium, which is installed if need be
+	@if test -n "$(NPM)"; then \
+		CHROMIUM=$$(web/find_browser); export CHROMIUM; \
+		cd web && FLOODMARK_PROGRAM=$(CURDIR)/$(BIN)/floodmark FLOODMARK_PYTHON=$(CURDIR)/$(BIN)/python npm run --silent browser; \
+	elif [ "$${CI:-}" = true ]; then \
+		echo 'error: npm is missing, and the page must be tried' >&2; exit 1; \
+	else echo 'web: skipped, npm is missing'; fi
 
 .PHONY: test-slow
 test-slow: $(EXTENSION) ## Run the tests that take long: all recorded models, all layers, searches
@@ -77,15 +88,6 @@ web: $(NODE_MODULES) ## Build the page into crates/floodmark/page
 check-web: $(if $(NPM),$(NODE_MODULES))
 	@if test -z "$(NPM)"; then echo 'web: skipped, npm is missing'; else cd web && npm run --silent check; fi
 
-# Which browser tries the page.
-export CHROMIUM ?= $(or $(shell command -v chromium chromium-browser google-chrome 2>/dev/null | head -1),/usr/bin/chromium)
-
-.PHONY: test-web
-test-web: $(if $(NPM),$(NODE_MODULES)) ## Try the page in a real browser, on the real program (needs npm and Chromium)
-	@if test -z "$(NPM)"; then echo 'web: skipped, npm is missing'; \
-	elif ! test -x "$(CHROMIUM)"; then echo 'web: skipped, Chromium is missing (`apt install chromium`, or say where it is in CHROMIUM)'; \
-	else cargo build --package floodmark && cd web && FLOODMARK_PROGRAM=$(abspath $(TARGET))/debug/floodmark npm run --silent browser; fi
-
 .PHONY: types
 types: ## Make the page's types from the Rust types that are answered
 	FLOODMARK_UPDATE_TYPES=1 cargo test --package floodmark --test it types::
@@ -101,6 +103,14 @@ bench: $(UNPACKED) $(TARGET)/release/floodmark $(TARGET)/release/examples/rates 
 	PYTHONPATH=$(UNPACKED) $(BIN)/python bench/overhead.py --device cpu --results $(RESULTS)
 	$(BIN)/python bench/page_levels.py --programs $(TARGET)/release/examples --results $(RESULTS)
 	PYTHONPATH=$(UNPACKED) $(BIN)/python bench/fake_engine.py --quick
+
+.PHONY: page-bench
+page-bench: $(UNPACKED) $(NODE_MODULES) $(TARGET)/release/floodmark $(TARGET)/release/examples/synthetic ## Measure the page in a browser; torch's page beside it with MEMORY_VIZ=FILE
+	@mkdir -p $(VENV)/.bench
+	$(TARGET)/release/examples/synthetic 10000000 $(VENV)/.bench/ten-million.flood
+	CHROMIUM=$$(web/find_browser); export CHROMIUM; \
+	PYTHONPATH=$(CURDIR)/$(UNPACKED) node bench/page.mjs --program $(TARGET)/release/floodmark --python $(CURDIR)/$(BIN)/python \
+		--events $(VENV)/.bench/ten-million.flood $(if $(MEMORY_VIZ),--memory-viz $(MEMORY_VIZ)) --results $(RESULTS)
 
 .PHONY: gpu
 gpu: $(UNPACKED) ## Check and measure on a CUDA device
@@ -202,6 +212,8 @@ $(TARGET)/release/examples/rates: $(RUST)
 	@touch $@
 
 # With it, what writes the recordings that it opens.
+$(TARGET)/release/examples/synthetic: $(TARGET)/release/examples/page ;
+
 $(TARGET)/release/examples/page: $(RUST)
 	cargo build --release --package floodmark --example page --example synthetic
 	@touch $@

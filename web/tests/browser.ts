@@ -11,8 +11,10 @@ export async function launch(): Promise<Browser> {
 
 export interface Watched {
   readonly page: Page;
-  /** Errors and warnings of the console, exceptions, answers that were refused, requests to anywhere else. */
+  /** Errors and warnings of the console, exceptions, requests that failed, and those to anywhere else. */
   readonly complaints: string[];
+  /** Every address that was asked for, from the first on. */
+  readonly requests: string[];
 }
 
 /** A page that shows `url`, watched from its first request on. */
@@ -27,19 +29,44 @@ export async function open(
     ...options,
   });
   const page = await context.newPage();
-  const complaints: string[] = [];
+  await page.addInitScript(noteShifts);
+  const watched: Watched = { page, complaints: [], requests: [] };
+  watch(watched, new URL(url));
+  await page.goto(url);
+  await idle(page);
+  return watched;
+}
+
+function watch({ page, complaints, requests }: Watched, home: URL): void {
   page.on("console", (message) => {
     if (message.type() === "error" || message.type() === "warning") complaints.push(message.text());
   });
   page.on("pageerror", (error) => complaints.push(error.message));
-  page.on("request", (request) => {
-    const address = request.url();
-    if (/^https?:/.test(address) && new URL(address).origin !== new URL(url).origin)
-      complaints.push(`asked ${address}`);
+  page.on("response", (response) => {
+    if (response.status() >= 400) complaints.push(`${response.status()} from ${response.url()}`);
   });
-  await page.goto(url);
-  await idle(page);
-  return { page, complaints };
+  page.on("request", (request) => {
+    const address = new URL(request.url());
+    if (address.protocol === "blob:" || address.protocol === "data:") return;
+    requests.push(request.url());
+    const isHome = home.protocol === "file:" ? address.pathname === home.pathname : true;
+    if (address.origin !== home.origin || !isHome) complaints.push(`asked ${request.url()}`);
+  });
+}
+
+function noteShifts(): void {
+  const shifts: number[] = [];
+  Object.assign(globalThis, { shifts });
+  new PerformanceObserver((list) => {
+    for (const entry of list.getEntries())
+      shifts.push((entry as unknown as { value: number }).value);
+  }).observe({ type: "layout-shift", buffered: true });
+}
+
+/** How much has moved by itself since the page was loaded: what Lighthouse calls cumulative layout shift. */
+export async function shifted(page: Page): Promise<number> {
+  const shifts = await page.evaluate(() => (globalThis as unknown as { shifts: number[] }).shifts);
+  return shifts.reduce((sum, value) => sum + value, 0);
 }
 
 /** Waits until nothing is under way any more. */
@@ -50,6 +77,21 @@ export async function idle(page: Page): Promise<void> {
     () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))),
   );
   await page.waitForSelector('.page[data-idle="true"]', { state: "attached" });
+}
+
+/** Goes to a place of the page that is open already. */
+export async function show(page: Page, url: string, hash: string): Promise<void> {
+  await page.goto(`${url}${hash}`);
+  await idle(page);
+}
+
+/** Where the canvas of the timeline lies. */
+export async function chart(
+  page: Page,
+): Promise<{ x: number; y: number; width: number; height: number }> {
+  const box = await page.locator(".chart canvas").boundingBox();
+  if (!box) throw new Error("there is no picture");
+  return box;
 }
 
 /** A field of the address. */

@@ -1,14 +1,11 @@
-// Every view opens every fixture, and what is done with the pointer and the keys happens.
+// What is done with the pointer, the keys, links and buttons happens, and is seen in the address and the text.
 
+import { readFile } from "node:fs/promises";
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { field, idle, launch, open, range, type Watched } from "./browser";
-import { repository, type Served, savedPage, serve } from "./program";
-
-const FIXTURES = [
-  "fixtures/recordings/zoo/resnet18_fp32.pickle.gz",
-  "fixtures/recordings/allocator/default-oom.pickle.gz",
-];
+import { chart, field, idle, launch, open, range, show, type Watched } from "./browser";
+import { type Served, serve } from "./program";
+import { CPU, LSTM, NEUMF } from "./recordings";
 
 let browser: Browser;
 beforeAll(async () => {
@@ -16,47 +13,34 @@ beforeAll(async () => {
 });
 afterAll(() => browser.close());
 
-describe.each(FIXTURES)("%s", (fixture) => {
+describe.each([
+  ["a recording of the CPU", CPU],
+  ["a snapshot of a GPU", NEUMF],
+])("%s", (_, file) => {
   let served: Served;
   let watched: Watched;
   let page: Page;
   beforeAll(async () => {
-    served = await serve(repository(fixture));
+    served = await serve(file);
     watched = await open(browser, served.url);
     page = watched.page;
   });
   afterAll(async () => {
     await page.context().close();
-    served.stop();
-  });
-
-  it("opens every view without a complaint", async () => {
-    const tabs = await page.getByRole("tab").all();
-    expect(tabs.length).toBeGreaterThanOrEqual(2);
-    for (const tab of tabs) {
-      await tab.click();
-      await idle(page);
-      expect(await page.locator(".notice.problem").count()).toBe(0);
-    }
-    expect(watched.complaints).toEqual([]);
+    await served.stop();
   });
 
   it("zooms around the pointer, pans by a drag, and goes back", async () => {
-    await page.goto(`${served.url}#view=timeline`);
-    await idle(page);
+    await show(page, served.url, "#view=timeline");
     const box = await chart(page);
     const [x, y] = [box.x + box.width * 0.5, box.y + box.height * 0.6];
     await page.mouse.move(x, y);
     for (let turn = 0; turn < 4; turn += 1) await page.mouse.wheel(0, -240);
-    await settled(page);
-    const zoomed = await range(page);
-    if (!zoomed) throw new Error("the wheel did not zoom");
+    const zoomed = await newRange(page, null);
     await page.mouse.down();
     await page.mouse.move(x + 150, y, { steps: 6 });
     await page.mouse.up();
-    await settled(page);
-    const panned = await range(page);
-    if (!panned) throw new Error("the drag did not pan");
+    const panned = await newRange(page, zoomed);
     expect(panned.from).toBeLessThan(zoomed.from);
     expect(panned.to - panned.from).toBeCloseTo(zoomed.to - zoomed.from, 4);
     await page.keyboard.press("0");
@@ -67,9 +51,9 @@ describe.each(FIXTURES)("%s", (fixture) => {
     expect(await range(page)).toEqual(panned);
   });
 
-  it("brushes a range with the shift key held", async () => {
-    await page.goto(`${served.url}#view=timeline`);
-    await idle(page);
+  it("brushes a range with the shift key held, and zooms to it", async () => {
+    await show(page, served.url, "#view=timeline");
+    const whole = await secondsInLabel(page);
     const box = await chart(page);
     await page.keyboard.down("Shift");
     await page.mouse.move(box.x + box.width * 0.3, box.y + box.height * 0.5);
@@ -77,29 +61,49 @@ describe.each(FIXTURES)("%s", (fixture) => {
     await page.mouse.move(box.x + box.width * 0.6, box.y + box.height * 0.5, { steps: 5 });
     await page.mouse.up();
     await page.keyboard.up("Shift");
-    await settled(page);
-    const brushed = await range(page);
-    expect(brushed && brushed.to - brushed.from).toBeGreaterThan(0);
+    const brushed = await newRange(page, null);
+    const share = (brushed.to - brushed.from) / whole;
+    expect(share).toBeGreaterThan(0.25);
+    expect(share).toBeLessThan(0.4);
   });
 
-  it("shows the allocation under a click, and the moment in the peak view", async () => {
-    await page.goto(`${served.url}#view=timeline`);
-    await idle(page);
-    const box = await chart(page);
-    await page.mouse.click(box.x + box.width * 0.55, box.y + box.height - 40);
-    await settled(page);
-    const at = await field(page, "at");
-    expect(Number(at)).toBeGreaterThan(0);
-    await page.getByRole("region", { name: "Allocation", exact: true }).waitFor();
+  it("moves, zooms and leaves by the keys that it lists", async () => {
+    await show(page, served.url, "#view=timeline");
+    await page.keyboard.press("+");
+    const closer = await newRange(page, null);
+    await page.keyboard.press("ArrowRight");
+    const later = await newRange(page, closer);
+    expect(later.from).toBeGreaterThan(closer.from);
+    await page.keyboard.press("Home");
+    expect((await newRange(page, later)).from).toBe(0);
+    await page.keyboard.press("?");
+    const dialog = page.getByRole("dialog");
+    await dialog.getByText("These keys").waitFor();
+    expect(await dialog.innerText()).toContain("The whole recording");
+    await page.keyboard.press("Escape");
+    await expect.poll(() => dialog.count()).toBe(0);
     await page.keyboard.press("2");
     await idle(page);
-    expect(await page.locator(".sentence").innerText()).toContain(`at ${Number(at).toFixed(3)} s`);
+    expect(await field(page, "view")).toBe("peak");
+  });
+
+  it("shows the allocation under a click, and its moment in the peak view", async () => {
+    await show(page, served.url, "#view=timeline");
+    const box = await chart(page);
+    await page.mouse.click(box.x + box.width * 0.55, box.y + box.height - 40);
+    await page.getByRole("region", { name: "Allocation", exact: true }).waitFor();
+    await expect.poll(() => field(page, "at")).not.toBeNull();
+    const at = Number(await field(page, "at"));
+    expect(at).toBeGreaterThan(0);
+    await page.keyboard.press("2");
+    await idle(page);
+    expect(await page.locator(".sentence").innerText()).toContain(`at ${at.toFixed(3)} s`);
   });
 
   it("filters and sorts the report", async () => {
-    await page.goto(`${served.url}#view=peak&rows=category`);
-    await idle(page);
+    await show(page, served.url, "#view=peak&rows=category");
     const before = await page.locator("tbody tr.pickable").count();
+    expect(before).toBeGreaterThan(0);
     await page.getByRole("button", { name: /^Count/ }).click();
     expect(await page.locator("th[aria-sort=descending]").innerText()).toContain("Count");
     await page.getByLabel("Filter report by category").fill("zzzz");
@@ -108,64 +112,111 @@ describe.each(FIXTURES)("%s", (fixture) => {
     expect(await page.locator("tbody tr.pickable").count()).toBe(before);
   });
 
-  it("lists its keys, and closes the list", async () => {
-    await page.keyboard.press("Escape");
-    await page.keyboard.press("?");
-    await page.getByRole("dialog").getByText("These keys").waitFor();
-    await page.keyboard.press("Escape");
-    await expect.poll(() => page.getByRole("dialog").count()).toBe(0);
-  });
-
   it("did all that without a complaint", () => {
     expect(watched.complaints).toEqual([]);
   });
 });
 
-it("a saved page shows the same from disk, without a request", async () => {
-  const url = savedPage(repository(FIXTURES[0] ?? ""));
-  const { page, complaints } = await open(browser, url);
-  const asked: string[] = [];
-  page.on("request", (request) => asked.push(request.url()));
-  for (const tab of await page.getByRole("tab").all()) {
-    await tab.click();
-    await idle(page);
-    expect(await page.locator(".notice.problem").allTextContents()).toEqual([]);
-  }
-  await page.goto(`${url}#view=timeline&by=module&from=0.1&to=0.2`);
-  await idle(page);
-  expect(await page.locator(".legend li").count()).toBeGreaterThan(1);
-  expect(complaints).toEqual([]);
-  expect(asked.filter((address) => !address.startsWith("file:"))).toEqual([]);
-  await page.context().close();
-});
-
-it("moves nothing while it loads", async () => {
-  const served = await serve(repository(FIXTURES[0] ?? ""));
-  const page = await browser.newPage({ viewport: { width: 1280, height: 720 } });
-  await page.addInitScript(() => {
-    const shifts: number[] = [];
-    Object.assign(globalThis, { shifts });
-    new PerformanceObserver((list) => {
-      for (const entry of list.getEntries())
-        shifts.push((entry as unknown as { value: number }).value);
-    }).observe({ type: "layout-shift", buffered: true });
+describe("a link, a theme, a file", () => {
+  let served: Served;
+  beforeAll(async () => {
+    served = await serve(LSTM);
   });
-  await page.goto(served.url);
-  await idle(page);
-  const shifts = await page.evaluate(() => (globalThis as unknown as { shifts: number[] }).shifts);
-  expect(shifts.reduce((sum, value) => sum + value, 0)).toBeLessThan(0.01);
-  await page.close();
-  served.stop();
+  afterAll(() => served.stop());
+
+  it("leads back to the same place, in another window", async () => {
+    const hash = "#view=timeline&trace=0&device=cuda%3A0&by=module&from=1&to=2&at=1.5";
+    const { page, complaints } = await open(browser, `${served.url}${hash}`);
+    expect(await range(page)).toEqual({ from: 1, to: 2 });
+    expect(await page.locator(".top-bar select").first().inputValue()).toBe("module");
+    const label = await page.locator(".chart canvas").getAttribute("aria-label");
+    expect(label).toMatch(/^Memory of cuda:0 by module, from 1\.000 s to 2\.000 s/);
+    await page.keyboard.press("2");
+    await idle(page);
+    expect(await page.locator(".sentence").innerText()).toContain("at 1.500 s");
+    await page.goBack();
+    await idle(page);
+    expect(await page.locator(".page").getAttribute("data-view")).toBe("timeline");
+    expect(complaints).toEqual([]);
+    await page.context().close();
+  });
+
+  it.each(["light", "dark"] as const)("is %s where the system is, until told", async (system) => {
+    const { page } = await open(browser, served.url, { colorScheme: system });
+    const brightness = () =>
+      page.evaluate(() => {
+        const [red = 0] = getComputedStyle(document.body).backgroundColor.match(/\d+/g) ?? [];
+        return Number(red);
+      });
+    const isDark = async () => (await brightness()) < 100;
+    expect(await isDark()).toBe(system === "dark");
+    // From the system's to light, then to dark; the choice outlives the page.
+    await page.keyboard.press("Shift+T");
+    expect(await isDark()).toBe(false);
+    await page.keyboard.press("Shift+T");
+    expect(await isDark()).toBe(true);
+    await page.reload();
+    await idle(page);
+    expect(await isDark()).toBe(true);
+    await page.context().close();
+  });
+
+  it.each(["timeline", "peak", "segments", "tensors"])("saves the picture of %s", async (view) => {
+    const { page, complaints } = await open(browser, `${served.url}#view=${view}`);
+    const save = async (how: string) => {
+      await page.locator(".save-menu summary").first().click();
+      const [file] = await Promise.all([
+        page.waitForEvent("download"),
+        page.getByRole("button", { name: how }).first().click(),
+      ]);
+      return { name: file.suggestedFilename(), bytes: await readFile(await file.path()) };
+    };
+    const png = await save("Save as PNG");
+    expect(png.name).toMatch(/\.png$/);
+    expect(png.bytes.subarray(1, 4).toString()).toBe("PNG");
+    expect(png.bytes.readUInt32BE(16)).toBeGreaterThan(500);
+    const svg = await save("Save as SVG");
+    expect(svg.name).toMatch(/\.svg$/);
+    expect(svg.bytes.toString()).toMatch(/^<svg.*<title>.*<\/svg>\s*$/s);
+    expect(complaints).toEqual([]);
+    await page.context().close();
+  });
+
+  it("copies a picture", async () => {
+    const { page } = await open(browser, served.url, {
+      permissions: ["clipboard-read", "clipboard-write"],
+    });
+    await page.locator(".save-menu summary").first().click();
+    await page.getByRole("button", { name: "Copy as PNG" }).first().click();
+    const kinds = () =>
+      page.evaluate(async () =>
+        (await navigator.clipboard.read()).flatMap((item) => [...item.types]),
+      );
+    await expect.poll(kinds).toContain("image/png");
+    await page.context().close();
+  });
 });
 
-async function chart(page: Page): Promise<{ x: number; y: number; width: number; height: number }> {
-  const box = await page.locator(".chart canvas").boundingBox();
-  if (!box) throw new Error("there is no picture");
-  return box;
+/** The window of the address, once it is another one. */
+async function newRange(
+  page: Page,
+  old: { from: number; to: number } | null,
+): Promise<{ from: number; to: number }> {
+  await expect.poll(() => range(page)).not.toEqual(old);
+  // The address follows what moves under the hand a little later.
+  let found: Awaited<ReturnType<typeof range>>;
+  do {
+    found = await range(page);
+    await page.waitForTimeout(250);
+    await idle(page);
+  } while (JSON.stringify(found) !== JSON.stringify(await range(page)));
+  if (!found) throw new Error("the window is the whole recording");
+  return found;
 }
 
-/** Waits until the address has what was moved. */
-async function settled(page: Page): Promise<void> {
-  await page.waitForTimeout(300);
-  await idle(page);
+/** How long the window is that the picture's label tells of. */
+async function secondsInLabel(page: Page): Promise<number> {
+  const label = (await page.locator(".chart canvas").getAttribute("aria-label")) ?? "";
+  const [, number, unit] = /of ([\d.]+) (s|ms|µs)\. Peak/.exec(label) ?? [];
+  return Number(number) * ({ s: 1, ms: 1e-3, µs: 1e-6 }[unit ?? "s"] ?? 1);
 }

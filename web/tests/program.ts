@@ -1,16 +1,15 @@
 // The real program, serving a recording until the test is done.
 
-import { type ChildProcess, execFileSync, spawn } from "node:child_process";
-import { existsSync, mkdtempSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join, resolve } from "node:path";
-import { pathToFileURL } from "node:url";
+import { type ChildProcess, execFile, spawn } from "node:child_process";
+import { existsSync } from "node:fs";
+import { resolve } from "node:path";
+import { promisify } from "node:util";
 
 const ROOT = resolve(import.meta.dirname, "../..");
 
 export interface Served {
   readonly url: string;
-  stop(): void;
+  stop(): Promise<void>;
 }
 
 /** A file of the repository. */
@@ -18,18 +17,31 @@ export function repository(path: string): string {
   return resolve(ROOT, path);
 }
 
-/** Where `floodmark` is: as told, or as cargo built it last. */
+/** Where `floodmark` is: as told, or as it was built. */
 export function program(): string {
-  const told = process.env.FLOODMARK_PROGRAM;
   const target = process.env.CARGO_TARGET_DIR ?? resolve(ROOT, "target");
-  const found = [told, `${target}/release/floodmark`, `${target}/debug/floodmark`].find(
-    (path) => path && existsSync(path),
-  );
-  if (!found)
-    throw new Error(
-      "no `floodmark` was built: `cargo build -p floodmark`, or say where it is in FLOODMARK_PROGRAM",
-    );
-  return found;
+  const places = [
+    ".venv/bin/floodmark",
+    `${target}/release/floodmark`,
+    `${target}/debug/floodmark`,
+  ];
+  return found(process.env.FLOODMARK_PROGRAM, places, "floodmark", "FLOODMARK_PROGRAM");
+}
+
+/** A Python with torch and floodmark. */
+export function python(): string {
+  return found(process.env.FLOODMARK_PYTHON, [".venv/bin/python"], "python", "FLOODMARK_PYTHON");
+}
+
+function found(told: string | undefined, places: string[], name: string, variable: string): string {
+  const path = told ?? places.map(repository).find((place) => existsSync(place));
+  if (path && existsSync(path)) return path;
+  throw new Error(`no \`${name}\` was built: \`make .venv/.extension\`, or set ${variable}`);
+}
+
+/** Runs `floodmark` to its end, and returns what it printed. */
+export async function floodmark(...args: string[]): Promise<string> {
+  return (await promisify(execFile)(program(), args)).stdout;
 }
 
 /** Starts `floodmark view --no-open`, and waits for the address that it prints. */
@@ -38,14 +50,18 @@ export async function serve(...args: string[]): Promise<Served> {
     stdio: ["ignore", "pipe", "pipe"],
   });
   const url = await address(child);
-  return { url, stop: () => void child.kill("SIGINT") };
+  return { url, stop: () => stop(child) };
 }
 
-/** Saves a page with `floodmark export --to html`; the address of the file. */
-export function savedPage(...traces: string[]): string {
-  const file = join(mkdtempSync(join(tmpdir(), "floodmark-saved-")), "report.html");
-  execFileSync(program(), ["export", ...traces, "--to", "html", "-o", file], { stdio: "pipe" });
-  return pathToFileURL(file).href;
+/** Ends it as Ctrl-C does; it has to be gone before long. */
+async function stop(child: ChildProcess): Promise<void> {
+  if (child.exitCode !== null) return;
+  const ended = new Promise((done) => child.once("exit", done));
+  child.kill("SIGINT");
+  const patience = setTimeout(() => child.kill("SIGKILL"), 10_000);
+  await ended;
+  clearTimeout(patience);
+  if (child.signalCode === "SIGKILL") throw new Error("floodmark view did not end with Ctrl-C");
 }
 
 function address(child: ChildProcess): Promise<string> {

@@ -2,13 +2,9 @@
 
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { field, idle, launch, open, range, type Watched } from "./browser";
-import { repository, type Served, serve } from "./program";
-
-const GPU = ["resnet18_fp32", "neumf", "lstm"].map((name) =>
-  repository(`fixtures/recordings/zoo/${name}.pickle.gz`),
-);
-const HOSTILE = repository("fixtures/page/hostile.flood");
+import { field, idle, launch, open, range, show, type Watched } from "./browser";
+import { type Served, serve } from "./program";
+import { CPU, LSTM, NEUMF, RESNET } from "./recordings";
 
 let browser: Browser;
 beforeAll(async () => {
@@ -16,24 +12,18 @@ beforeAll(async () => {
 });
 afterAll(() => browser.close());
 
-/** Goes to a place of the page that is open already. */
-async function show(page: Page, url: string, hash: string): Promise<void> {
-  await page.goto(`${url}${hash}`);
-  await idle(page);
-}
-
 describe("three recordings of a GPU", () => {
   let served: Served;
   let watched: Watched;
   let page: Page;
   beforeAll(async () => {
-    served = await serve(...GPU);
+    served = await serve(RESNET, NEUMF, LSTM);
     watched = await open(browser, served.url);
     page = watched.page;
   });
   afterAll(async () => {
     await page.context().close();
-    served.stop();
+    await served.stop();
   });
 
   it("maps segments, lists as many, and opens the card of a block", async () => {
@@ -137,13 +127,13 @@ describe("one recording of a CPU, with names like markup", () => {
   let watched: Watched;
   let page: Page;
   beforeAll(async () => {
-    served = await serve(HOSTILE);
+    served = await serve(CPU);
     watched = await open(browser, served.url);
     page = watched.page;
   });
   afterAll(async () => {
     await page.context().close();
-    served.stop();
+    await served.stop();
   });
 
   it("marks and lists the line that keeps more in every step", async () => {

@@ -1,0 +1,25 @@
+// What the page is opened with in the tests: one of each kind.
+
+import { mkdtempSync, rmSync, symlinkSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { repository } from "./program";
+
+const zoo = (name: string) => repository(`fixtures/recordings/zoo/${name}.pickle.gz`);
+
+/** On the CPU, with a leak and with names like markup. */
+export const CPU = repository("fixtures/page/hostile.flood");
+export const RESNET = zoo("resnet18_fp32");
+export const LSTM = zoo("lstm");
+export const NEUMF = zoo("neumf");
+/** Ran out of memory. */
+export const OOM = repository("fixtures/recordings/allocator/default-oom.pickle.gz");
+
+/** A folder as a job of four ranks leaves it; one of them stands out. */
+export function folderOfRanks(): { readonly path: string; remove(): void } {
+  const path = mkdtempSync(join(tmpdir(), "floodmark-ranks-"));
+  [NEUMF, NEUMF, RESNET, NEUMF].forEach((file, rank) => {
+    symlinkSync(file, join(path, `rank${rank}.pickle.gz`));
+  });
+  return { path, remove: () => rmSync(path, { recursive: true }) };
+}
