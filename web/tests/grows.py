@@ -1,4 +1,4 @@
-"""Records until a line comes on stdin, a little at a time; says `step` when the first step was taken."""
+"""Records until a line comes on stdin, a little at a time; says `step` after the first step."""
 
 import sys
 import threading
