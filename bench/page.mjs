@@ -64,15 +64,18 @@ async function serve(file) {
   };
 }
 
-/** The first picture and the frames of a page, the best of some runs. */
-async function look({ url, drawn, prepare, box }) {
+/** The first picture and the frames of a page, the best of some runs; each begins with what `begin` serves anew. */
+async function look({ begin, drawn, prepare, box }) {
   const found = { errors: [] };
   for (let time = 0; time < TIMES; time += 1) {
+    const { url, ready_seconds, stop } = await begin();
+    found.ready_seconds = Math.min(found.ready_seconds ?? Number.POSITIVE_INFINITY, ready_seconds);
     const browser = await launch();
     const shown = await opened(browser, url, drawn, { prepare });
     if (shown.millis === null) {
       found.errors.push(...shown.errors);
       await browser.close();
+      stop();
       break;
     }
     found.first_millis = Math.min(found.first_millis ?? Number.POSITIVE_INFINITY, shown.millis);
@@ -81,6 +84,7 @@ async function look({ url, drawn, prepare, box }) {
     better(found, "wheel", await turn(shown.page, await box(shown.page), SECONDS));
     found.errors.push(...shown.errors);
     await browser.close();
+    stop();
   }
   found.errors = [...new Set(found.errors)];
   return found;
@@ -98,29 +102,24 @@ function better(found, name, next) {
 }
 
 async function ours(file) {
-  let ready = Number.POSITIVE_INFINITY;
-  for (let time = 1; time < TIMES; time += 1) {
-    const served = await serve(file);
-    ready = Math.min(ready, served.ready_seconds);
-    served.stop();
-  }
-  const served = await serve(file);
   const box = (page) => page.locator(".chart canvas").boundingBox();
-  const found = await look({ url: served.url, drawn: isDrawn, box });
-  served.stop();
-  return { ready_seconds: Math.min(ready, served.ready_seconds), ...found };
+  return look({ begin: () => serve(file), drawn: isDrawn, box });
 }
 
-async function torchs(file, made) {
+async function torchs(file, d3) {
   const page = join(folder, "torch.html");
   const written = await torch.write(args.python, file, page);
   if (written.failed) return { errors: [written.failed] };
-  const prepare = torch.answering(readFileSync(args["memory-viz"], "utf8"), made);
-  const url = pathToFileURL(page).href;
-  const found = await look({ url, drawn: torch.isDrawn, prepare, box: torch.plot });
-  const megabytes = statSync(page).size / 1e6;
+  const page_megabytes = statSync(page).size / 1e6;
+  const begin = () => ({
+    url: pathToFileURL(page).href,
+    ready_seconds: written.seconds,
+    stop: () => {},
+  });
+  const prepare = torch.answering(readFileSync(args["memory-viz"], "utf8"), d3);
+  const found = await look({ begin, drawn: torch.isDrawn, prepare, box: torch.plot });
   rmSync(page);
-  return { ready_seconds: written.seconds, page_megabytes: megabytes, ...found };
+  return { page_megabytes, ...found };
 }
 
 /** The recording many times over, as `bench/snapshot.py` makes it. */
@@ -153,7 +152,7 @@ async function main() {
   const unpacked = join(folder, "recording.pickle");
   writeFileSync(unpacked, gunzipSync(readFileSync(args.recording)));
   const hasTorch = args["memory-viz"] && existsSync(args["memory-viz"]);
-  const made = hasTorch ? await torch.d3Module(join(folder, "d3")) : null;
+  const d3 = hasTorch ? await torch.d3Module(join(folder, "d3")) : null;
   const files = [
     ["300,000 events of an H200", unpacked, true],
     ["the same steps many times over", large(unpacked), true],
@@ -163,7 +162,7 @@ async function main() {
   for (const [name, file, isSnapshot] of files) {
     if (!file) continue;
     const row = { name, megabytes: statSync(file).size / 1e6, floodmark: await ours(file) };
-    if (isSnapshot && hasTorch) row.torch = await torchs(file, made);
+    if (isSnapshot && hasTorch) row.torch = await torchs(file, d3);
     rows.push(row);
     console.error(JSON.stringify(row));
   }

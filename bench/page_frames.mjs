@@ -43,7 +43,9 @@ export async function opened(browser, url, isDrawn, { prepare, patience_millis =
     });
     millis = await found.jsonValue();
   } catch (error) {
-    errors.push(String(error.message).split("\n")[0]);
+    const isLate = error.name === "TimeoutError";
+    const told = isLate ? `nothing within ${patience_millis / 1000} s` : String(error.message);
+    errors.push(told.split("\n")[0]);
   }
   return { page, millis, errors, close: () => context.close().catch(() => {}) };
 }

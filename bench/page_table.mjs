@@ -32,7 +32,10 @@ function line(row, name, found) {
 function failures(rows) {
   return rows
     .filter((row) => row.torch?.errors.length > 0)
-    .map((row) => `- torch's page of “${row.name}”: ${[...new Set(row.torch.errors)].join("; ")}`);
+    .map(
+      (row) =>
+        `- torch's page of “${row.name}”: no picture; ${[...new Set(row.torch.errors)].join("; ")}`,
+    );
 }
 
 function verdicts(rows) {
@@ -74,6 +77,7 @@ export function render({ about, rows }) {
     "*late*: the share of frames that came later than a sixtieth of a second after the one before. *Busy*: how long",
     "the page's thread was at work for a frame while it was dragged.",
     `Each is the best of ${about.times} runs, for both pages alike. The machine was shared with other work while this was measured.`,
+    ...(about.note ? [about.note] : []),
     "torch's page is as torch writes it; what it loads from other hosts was answered from disk.",
     "",
     ...verdicts(rows),
