@@ -116,6 +116,30 @@ def allocator_segments(torch: ModuleType) -> list[dict[str, Any]]:
     return list(torch.cuda.memory._snapshot()["segments"])
 
 
+def runs_backward_on(torch: Any, device: str) -> bool:
+    """Whether autograd has a queue for the device: it counts devices at its first backward pass.
+
+    Tensors without elements tell, and take no memory."""
+
+    class Nothing(torch.autograd.Function):  # type: ignore[misc]
+        @staticmethod
+        def forward(_context: Any, value: Any) -> Any:
+            return value.new_empty(0)
+
+        @staticmethod
+        def backward(_context: Any, gradient: Any) -> Any:
+            return gradient
+
+    start = torch.empty(0, device=device, requires_grad=True)
+    with torch.enable_grad():
+        end = Nothing.apply(start)
+    try:
+        torch.autograd.backward(end, torch.empty(0, device=device))
+    except RuntimeError as error:
+        return "device_ready_queues_" not in str(error)
+    return True
+
+
 def outside_modes() -> AbstractContextManager[None]:
     """Outside all modes: what is made here is real and has values."""
     from torch.utils import _python_dispatch

@@ -5,9 +5,10 @@ Sees: the machine that is played. Talks to: `_played`, and torch's counters for 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 
-from floodmark import _core, _played, plugins
+from floodmark import _compat, _core, _played, plugins
 from floodmark._block import Block
 from floodmark.plugins import Setting
 
@@ -17,6 +18,12 @@ class PhantomBlock(Block):
 
     def __init__(self, machine: _core.PhantomMachine, without: Iterable[str]) -> None:
         super().__init__(_played.play(machine))
+        torch = sys.modules.get("torch")
+        if torch is not None and not _compat.runs_backward_on(torch, "cuda"):
+            raise _core.PhantomError(
+                "a backward pass ran before the phantom GPU came, and autograd has no place for "
+                'it: estimate in a process of its own, or with `engine="fake"`'
+            )
         self._without = tuple(without)
         self.setting = Setting(
             engine="phantom", gpus=machine.gpus, world=machine.world, rank=machine.rank

@@ -129,3 +129,30 @@ print(json.dumps([get_world_size(), total.tolist(), on_host.item()]))
 
 def test_names_that_were_imported_before_are_those_of_the_world(tmp_path: Path) -> None:
     assert run(tmp_path, WORLD) == [64, [64, 64], 128]
+
+
+BACKWARD = """
+import json
+import torch, floodmark
+torch.ones(4, requires_grad=True).sum().backward()
+
+def train():
+    model = torch.nn.Linear(64, 64, device="cuda")
+    model(torch.randn(8, 64, device="cuda")).sum().backward()
+
+try:
+    with floodmark.estimate(engine="phantom"):
+        train()
+    said = "nothing"
+except floodmark.PhantomError as error:
+    said = str(error)
+with floodmark.estimate() as est:
+    train()
+print(json.dumps([said, est.engine, est.level("cuda")[1] > 64 * 64 * 4 * 2]))
+"""
+
+
+def test_after_a_backward_pass_on_the_cpu_fake_tensors_answer(tmp_path: Path) -> None:
+    said, engine, has_gradients = run(tmp_path, BACKWARD)
+    assert said.startswith("a backward pass ran before the phantom GPU came")
+    assert (engine, has_gradients) == ("fake", True)

@@ -32,7 +32,7 @@ const GROUPED: [&str; 8] =
 /// How many rows reports of further moments have.
 const FEWER_ROWS: usize = 40;
 /// How many allocations of a device have a card, at most.
-const MOST_CARDS: usize = 500;
+const MOST_CARDS: usize = 2_000;
 /// How many traces are compared with each other.
 const MOST_COMPARED: usize = 4;
 /// Small rather than fast: it is written once, and sent around.
