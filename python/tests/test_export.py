@@ -92,9 +92,9 @@ def test_rows_of_events_and_steps(trace, tmp_path):
 
 
 def test_what_cannot_be_written_is_said(trace, tmp_path):
-    with pytest.raises(ValueError, match="does not tell the format; say which with `to`: `torch"):
+    with pytest.raises(ValueError, match="does not tell the format; say which with `to`: `html`"):
         trace.export(tmp_path / "x.json")
-    with pytest.raises(ValueError, match="`pdf` is no format; there are `torch-snapshot`, `speed"):
+    with pytest.raises(ValueError, match="`pdf` is no format; there are `html`, `torch-snapshot`"):
         trace.export(tmp_path / "x.pdf", "pdf")
     with pytest.raises(FileNotFoundError):
         trace.export(tmp_path / "nowhere" / "x.svg")
