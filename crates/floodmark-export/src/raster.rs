@@ -164,7 +164,12 @@ fn distance(point: Point, a: Point, b: Point) -> f32 {
         0.0
     };
     let (x, y) = (point.0 - a.0 - along * dx, point.1 - a.1 - along * dy);
-    x.hypot(y)
+    length_of(x, y)
+}
+
+/// How long a line is. Not `hypot`: glibc has another one since 2.35, and the wheel would need it.
+fn length_of(x: f32, y: f32) -> f32 {
+    (x * x + y * y).sqrt()
 }
 
 /// Pieces of a line that are as long as the gaps between them.
@@ -172,7 +177,7 @@ fn dashes(points: &[Point], dash: f32) -> Vec<Vec<Point>> {
     let mut pieces = Vec::new();
     for pair in points.windows(2) {
         let (a, b) = (pair[0], pair[1]);
-        let length = (b.0 - a.0).hypot(b.1 - a.1);
+        let length = length_of(b.0 - a.0, b.1 - a.1);
         let on = |at: f32| {
             let share = (at / length).min(1.0);
             (a.0 + (b.0 - a.0) * share, a.1 + (b.1 - a.1) * share)
