@@ -118,6 +118,8 @@ from floodmark import _core, _played
 
 arguments = ["floodmark", "estimate", "--rank", "5", "--world", "64", "program.py"]
 _played.play(_core.main(arguments, sys.executable).machine)
+# As a launcher's programs do: torch 2.15 takes the tensors of a rank's own device alone.
+torch.cuda.set_device(5)
 init_process_group("cpu:gloo,cuda:nccl")
 total = torch.ones(2, dtype=torch.long, device="cuda")
 all_reduce(total)
