@@ -76,7 +76,7 @@ export function render({ about, rows }) {
     `milliseconds from frame to frame, median / 95th percentile / longest, while real events of the mouse come for ${about.seconds} s, about one a frame;`,
     "*late*: the share of frames that came later than a sixtieth of a second after the one before. *Busy*: how long",
     "the page's thread was at work for a frame while it was dragged.",
-    `Each is the best of ${about.times} runs, for both pages alike. The machine was shared with other work while this was measured.`,
+    `Each is the best of ${about.times} runs, for both pages alike.`,
     ...(about.note ? [about.note] : []),
     "torch's page is as torch writes it; what it loads from other hosts was answered from disk.",
     "",
