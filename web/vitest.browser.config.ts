@@ -9,5 +9,7 @@ export default defineConfig({
     hookTimeout: 90_000,
     // Two browsers at a time; nothing is timed here (bench/page.mjs does that).
     maxWorkers: 2,
+    // A machine that others use too may starve a browser: there it gets one more try.
+    retry: process.env.CI ? 1 : 0,
   },
 });
