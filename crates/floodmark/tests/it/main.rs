@@ -22,6 +22,7 @@ mod program;
 mod saved_page;
 #[path = "../../../floodmark-analysis/tests/it/script.rs"]
 mod script;
+mod served;
 mod simulate;
 mod snapshots;
 mod top;

@@ -1,13 +1,11 @@
 //! `floodmark metrics`: figures as text, and over a socket until Ctrl-C.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::net::{Ipv4Addr, TcpListener};
 
 use insta::assert_snapshot;
 
 use crate::program::Folder;
+use crate::served::Served;
 
 const SCRIPT: &str = "base w cuda:0 1MiB
     label w parameter fc.weight
@@ -18,55 +16,10 @@ const SCRIPT: &str = "base w cuda:0 1MiB
     optimizer end
     oom cuda:0 1GiB at model.py:13";
 
-/// A server that runs.
-struct Server {
-    child: Child,
-    port: u16,
-}
-
-impl Server {
-    fn start(folder: &Folder, words: &[&str]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_floodmark"))
-            .arg("metrics")
-            .args(words)
-            .current_dir(folder.path())
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut address = String::new();
-        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut address).unwrap();
-        let port = address.trim_end().strip_suffix("/metrics").expect("an address");
-        let port = port.rsplit_once(':').unwrap().1.parse().unwrap();
-        Self { child, port }
-    }
-
-    fn get(&self, path: &str, host: &str) -> String {
-        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").unwrap();
-        let mut response = String::new();
-        stream.read_to_string(&mut response).unwrap();
-        response
-    }
-
-    /// The exit status after a signal, and what was said on stderr.
-    fn end(mut self, signal: &str) -> (Option<i32>, String) {
-        let kill = Command::new("kill").args([signal, &self.child.id().to_string()]).status();
-        assert!(kill.unwrap().success());
-        let status = self.child.wait().unwrap();
-        let mut said = String::new();
-        self.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-        (status.code(), said)
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+fn served(folder: &Folder, words: &[&str]) -> Served {
+    let server = Served::start(folder, &[&["metrics"], words].concat());
+    assert!(server.address.ends_with("/metrics"), "{}", server.address);
+    server
 }
 
 #[test]
@@ -92,7 +45,7 @@ fn ranks_of_a_folder_have_labels() {
 #[test]
 fn figures_are_served_to_this_machine_until_ctrl_c() {
     let folder = Folder::new().with("a.flood", SCRIPT);
-    let server = Server::start(&folder, &["a.flood", "--listen", "127.0.0.1:0"]);
+    let server = served(&folder, &["a.flood", "--listen", "127.0.0.1:0"]);
     let found = server.get("/metrics", "localhost:9400");
     assert!(found.starts_with("HTTP/1.1 200 OK\r\n"), "{found}");
     assert!(found.contains("content-type: text/plain; version=0.0.4"), "{found}");
@@ -109,7 +62,7 @@ fn figures_are_served_to_this_machine_until_ctrl_c() {
 #[test]
 fn another_address_must_be_typed_and_is_warned_of() {
     let folder = Folder::new().with("a.flood", SCRIPT);
-    let server = Server::start(&folder, &["a.flood", "--listen", "0.0.0.0:0"]);
+    let server = served(&folder, &["a.flood", "--listen", "0.0.0.0:0"]);
     assert!(server.get("/metrics", "gpu-3.example").starts_with("HTTP/1.1 200 OK"));
     let (status, said) = server.end("-TERM");
     assert_eq!(status, Some(0));

@@ -1,11 +1,10 @@
 //! `floodmark view` as a process: an address on stdout, answers over a socket, an end by Ctrl-C.
 
-use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
-use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use crate::program::Folder;
+use crate::served::Served;
 
 const SCRIPT: &str = "
     alloc w cuda:0 4MiB at train.py:1
@@ -14,60 +13,30 @@ const SCRIPT: &str = "
 
 /// A viewer that runs.
 struct Viewer {
-    child: Child,
-    port: u16,
+    server: Served,
     token: String,
 }
 
 impl Viewer {
     fn start(folder: &Folder, words: &[&str]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_floodmark"))
-            .args(["view", "--no-open"])
-            .args(words)
-            .current_dir(folder.path())
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut address = String::new();
-        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut address).unwrap();
-        let rest =
-            address.trim_end().strip_prefix("http://127.0.0.1:").expect("an address of loopback");
-        let (port, token) = rest.split_once('/').unwrap();
-        let (port, token) = (port.parse().unwrap(), token.trim_end_matches('/').to_owned());
-        Self { child, port, token }
+        let server = Served::start(folder, &[&["view", "--no-open"], words].concat());
+        let place = server.address.strip_prefix("http://127.0.0.1:").expect("loopback");
+        let (_, token) = place.split_once('/').unwrap();
+        let token = token.trim_end_matches('/').to_owned();
+        Self { server, token }
     }
 
     fn connect(&self, path: &str) -> TcpStream {
-        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-        let host = format!("Host: localhost:{}", self.port);
-        write!(stream, "GET {path} HTTP/1.1\r\n{host}\r\nConnection: close\r\n\r\n").unwrap();
-        stream
+        self.server.connect(path, &format!("localhost:{}", self.server.port))
     }
 
     fn get(&self, path: &str) -> String {
-        let mut response = String::new();
-        self.connect(path).read_to_string(&mut response).unwrap();
-        response
+        self.server.get(path, &format!("localhost:{}", self.server.port))
     }
 
     /// Ctrl-C. The exit status, and what was said on stderr.
-    fn interrupt(mut self) -> (Option<i32>, String) {
-        let kill = Command::new("kill").args(["-INT", &self.child.id().to_string()]).status();
-        assert!(kill.unwrap().success());
-        let status = self.child.wait().unwrap();
-        let mut said = String::new();
-        self.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-        (status.code(), said)
-    }
-}
-
-impl Drop for Viewer {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+    fn interrupt(self) -> (Option<i32>, String) {
+        self.server.end("-INT")
     }
 }
 
@@ -109,9 +78,9 @@ fn a_file_that_is_not_there_yet_is_waited_for() {
 fn nobody_listens_beyond_loopback() {
     let folder = Folder::new().with("a.flood", SCRIPT);
     let viewer = Viewer::start(&folder, &["a.flood"]);
-    let elsewhere = SocketAddr::from(([127, 0, 0, 2], viewer.port));
+    let elsewhere = SocketAddr::from(([127, 0, 0, 2], viewer.server.port));
     assert!(TcpStream::connect_timeout(&elsewhere, Duration::from_secs(5)).is_err());
-    assert!(TcpStream::connect((Ipv4Addr::LOCALHOST, viewer.port)).is_ok());
+    assert!(TcpStream::connect((Ipv4Addr::LOCALHOST, viewer.server.port)).is_ok());
 }
 
 #[test]

@@ -1,0 +1,69 @@
+//! A command that serves: started, asked over a socket, ended by a signal.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use crate::program::Folder;
+
+/// A server that runs. It ends with the test.
+pub(crate) struct Served {
+    child: Child,
+    /// The address that it printed.
+    pub(crate) address: String,
+    pub(crate) port: u16,
+}
+
+impl Served {
+    /// Starts a command, and waits until it says where it listens.
+    pub(crate) fn start(folder: &Folder, words: &[&str]) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_floodmark"))
+            .args(words)
+            .current_dir(folder.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut address = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut address).unwrap();
+        let address = address.trim_end().to_owned();
+        let place = address.strip_prefix("http://").expect("an address");
+        let (host, _) = place.split_once('/').expect("a path after the host");
+        let port = host.rsplit_once(':').expect("a port").1.parse().unwrap();
+        Self { child, address, port }
+    }
+
+    /// Asks, and leaves the answer to be read.
+    pub(crate) fn connect(&self, path: &str, host: &str) -> TcpStream {
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").unwrap();
+        stream
+    }
+
+    /// The whole answer, headers included.
+    pub(crate) fn get(&self, path: &str, host: &str) -> String {
+        let mut response = String::new();
+        self.connect(path, host).read_to_string(&mut response).unwrap();
+        response
+    }
+
+    /// The exit status after a signal, and what was said on stderr.
+    pub(crate) fn end(mut self, signal: &str) -> (Option<i32>, String) {
+        let kill = Command::new("kill").args([signal, &self.child.id().to_string()]).status();
+        assert!(kill.unwrap().success());
+        let status = self.child.wait().unwrap();
+        let mut said = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        (status.code(), said)
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
