@@ -22,7 +22,7 @@ def main() -> int:
         return estimate(answer)
     from floodmark._run import run
 
-    return run(answer)
+    return run(answer, sys.argv[1:])
 
 
 @contextmanager

@@ -1,35 +1,42 @@
-"""`floodmark run`: a program, recorded, as if nobody were there.
+"""`floodmark run`: a program and its recorder.
 
-The program gets its own `__main__`, `sys.argv` and `sys.path`; its exit status, its output and its
-exceptions are what they would have been. Sees: the command line's plan. Talks to: `_recorder`.
+`_launch` runs the program with plain Python wherever it can, `_in_place` elsewhere. Sees: the
+command line's plan. Talks to: `_recorder`, `_launch`, `_in_place`.
 """
 
 from __future__ import annotations
 
 import atexit
 import os
-import runpy
 import sys
-import types
 from pathlib import Path
-from types import CodeType, TracebackType
 
 from floodmark import _core
+from floodmark._in_place import run_in_place
+from floodmark._launch import launch
 from floodmark._recorder import Account, Recorder, rank_of_process, say
 
-_HERE = str(Path(__file__).parent) + os.sep
-_OUTSIDE = (_HERE, "<frozen runpy>", runpy.__file__)
+
+def run(plan: _core.RunPlan, words: list[str]) -> int:
+    """Run the program of `plan` under a recorder. Returns only when it could not be begun.
+
+    `words` is the command line behind `floodmark`.
+    """
+    launch(plan, words)
+    if not start(plan):
+        return 1
+    run_in_place(plan)
+    return 0
 
 
-def run(plan: _core.RunPlan) -> int:
-    """Run the program of `plan` under a recorder. Returns only when it could not be begun."""
+def start(plan: _core.RunPlan) -> bool:
+    """Start the recorder of `plan` in this process; whether that succeeded."""
     program = Program.of(plan)
     if program is None or not program.start():
-        return 1
-    # First in, last out: whatever the program does at its exit is still recorded.
+        return False
+    # First in, last out: what the program does at its exit is still recorded.
     atexit.register(_finish, program.recorder, plan.quiet, os.getpid())
-    program.run()
-    return 0
+    return True
 
 
 class Program:
@@ -39,11 +46,9 @@ class Program:
         self,
         plan: _core.RunPlan,
         path: Path,
-        code: CodeType | None,
         told_by: Account | None = None,
     ) -> None:
         self._plan = plan
-        self._code = code
         self.recorder = Recorder(
             path,
             devices=plan.devices,
@@ -60,10 +65,7 @@ class Program:
         path = _output_path(plan)
         if path is None:
             return None
-        code = None if plan.script is None else _compile(os.fspath(plan.script))
-        if plan.script is not None and code is None:
-            return None
-        return cls(plan, path, code, told_by)
+        return cls(plan, path, told_by)
 
     def start(self) -> bool:
         """Begin to record; whether that could be done."""
@@ -72,19 +74,7 @@ class Program:
 
     def run(self) -> None:
         """Run it; what it raises is raised."""
-        plan = self._plan
-        try:
-            if plan.script is not None and self._code is not None:
-                _run_script(os.fspath(plan.script), self._code, plan.args)
-            else:
-                sys.argv = [str(plan.module), *map(os.fsdecode, plan.args)]
-                sys.path[0] = os.getcwd()
-                runpy.run_module(str(plan.module), run_name="__main__", alter_sys=True)
-        except SystemExit:
-            raise
-        except BaseException:
-            _hide_our_frames()
-            raise
+        run_in_place(self._plan)
 
 
 def _output_path(plan: _core.RunPlan) -> Path | None:
@@ -130,56 +120,6 @@ def _remove_journal(path: Path) -> None:
         for segment in folder.glob("*.seg"):
             segment.unlink(missing_ok=True)
         folder.rmdir()
-
-
-def _file_of(script: str) -> str:
-    """The script as Python itself calls it: joined to the folder, not tidied."""
-    return os.path.join(os.getcwd(), script)
-
-
-def _compile(script: str) -> CodeType | None:
-    try:
-        source = Path(script).read_bytes()
-    except OSError as error:
-        print(f"error: Failed to read `{script}`: {error.strerror}", file=sys.stderr)
-        return None
-    try:
-        return compile(source, _file_of(script), "exec")
-    except (SyntaxError, ValueError):
-        # Python's own words for it.
-        sys.excepthook(*sys.exc_info())
-        return None
-
-
-def _run_script(script: str, code: CodeType, args: list[str]) -> None:
-    main = types.ModuleType("__main__")
-    main.__file__ = _file_of(script)
-    main.__builtins__ = __builtins__  # type: ignore[attr-defined]
-    main.__dict__["__cached__"] = None
-    sys.modules["__main__"] = main
-    sys.argv = [script, *map(os.fsdecode, args)]
-    sys.path[0] = str(Path(script).resolve().parent)
-    exec(code, main.__dict__)
-
-
-def _hide_our_frames() -> None:
-    """Let the traceback begin where the program does, whoever prints it."""
-    hook = sys.excepthook
-
-    def shown(
-        kind: type[BaseException], error: BaseException, traceback: TracebackType | None
-    ) -> None:
-        while traceback is not None and _is_ours(traceback):
-            traceback = traceback.tb_next
-        hook(kind, error.with_traceback(traceback), traceback)
-
-    sys.excepthook = shown
-
-
-def _is_ours(traceback: TracebackType) -> bool:
-    file = traceback.tb_frame.f_code.co_filename
-    # The program's `floodmark` script and the launcher of `python -m` come before our own frames.
-    return file.startswith(_OUTSIDE) or Path(file).name == "floodmark"
 
 
 def _finish(recorder: Recorder, quiet: bool, pid: int) -> None:

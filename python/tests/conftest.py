@@ -13,6 +13,8 @@ from programs import Programs
 
 import floodmark
 
+pytest.register_assert_rewrite("transparency")
+
 
 class Recorded:
     """A recording that a test made: `file` is its second reading, `trace` is ours."""
