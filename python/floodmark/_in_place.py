@@ -27,7 +27,7 @@ def run_in_place(plan: _core.RunPlan) -> None:
     args = [os.fsdecode(word) for word in plan.args]
     try:
         if plan.script is not None:
-            _run_script(os.fspath(plan.script), args)
+            _run_script(plan.script, args)
         else:
             sys.argv = [str(plan.module), *args]
             _set_first_path(os.getcwd())

@@ -71,7 +71,7 @@ def begin() -> None:
 def _target(plan: _core.RunPlan) -> list[str]:
     if plan.script is None:
         return ["-m", str(plan.module)]
-    script = os.fspath(plan.script)
+    script = plan.script
     # `python -x.py` would be an option; `-` is standard input.
     return [f"./{script}" if script.startswith("-") and script != "-" else script]
 

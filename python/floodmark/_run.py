@@ -78,7 +78,7 @@ class Program:
 
 
 def _output_path(plan: _core.RunPlan) -> Path | None:
-    name = Path(plan.script).stem if plan.script is not None else str(plan.module)
+    name = str(plan.module) if plan.script is None else _stem(plan.script)
     rank, world_size, _ = rank_of_process()
     has_ranks = rank is not None and (world_size or 1) > 1
     suffix = "" if has_ranks else ".flood"
@@ -102,6 +102,10 @@ def _output_path(plan: _core.RunPlan) -> Path | None:
     if plan.force:
         _remove_journal(path)
     return path
+
+
+def _stem(script: str) -> str:
+    return "stdin" if script == "-" else Path(script).stem
 
 
 def _next_free(path: Path) -> Path:

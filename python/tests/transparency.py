@@ -58,7 +58,7 @@ class Comparison:
     def __init__(self, folder: Path, case: Case) -> None:
         self.case = case
         self.folder = folder / "programs"
-        self.folder.mkdir()
+        self.folder.mkdir(exist_ok=True)
         self.trace = folder / "recorded" / "trace.flood"
         self.trace.parent.mkdir()
         environment = {key: value for key, value in os.environ.items() if key not in _OF_LAUNCHERS}
@@ -123,3 +123,8 @@ def assert_same(folder: Path, case: Case) -> Ended:
     assert found == expected
     assert comparison.trace.exists()
     return expected
+
+
+def of_this_python(cases: Mapping[str, Case]) -> list[str]:
+    """The names of the cases that this Python can run."""
+    return [name for name, case in cases.items() if sys.version_info >= case.since]

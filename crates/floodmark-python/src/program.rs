@@ -14,7 +14,8 @@ use crate::errors::from_gpu;
 #[expect(clippy::struct_excessive_bools, reason = "attributes on the Python side")]
 pub(crate) struct RunPlan {
     output: Option<PathBuf>,
-    script: Option<PathBuf>,
+    /// A string, since a `Path` of Python would change `a//b.py`.
+    script: Option<OsString>,
     module: Option<String>,
     args: Vec<OsString>,
     devices: Option<Vec<String>>,
@@ -29,7 +30,7 @@ pub(crate) struct RunPlan {
 impl From<floodmark::RunPlan> for RunPlan {
     fn from(plan: floodmark::RunPlan) -> Self {
         let (script, module) = match plan.target {
-            Target::Script(path) => (Some(path), None),
+            Target::Script(path) => (Some(path.into_os_string()), None),
             Target::Module(name) => (None, Some(name)),
         };
         Self {

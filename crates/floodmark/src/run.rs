@@ -9,10 +9,13 @@ use floodmark_trace::Device;
 use crate::args::{Devices, ProgramArgs, RunArgs};
 use crate::failure::Problem;
 
+/// The name under which Python runs standard input.
+const STDIN: &str = "-";
+
 /// What is run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
-    /// A file, as `python FILE`.
+    /// A file, as `python FILE`; `-` is standard input.
     Script(PathBuf),
     /// A module, as `python -m MODULE`.
     Module(String),
@@ -72,7 +75,7 @@ pub(crate) fn target(program: ProgramArgs) -> Result<(Target, Vec<OsString>)> {
         return Ok((Target::Module(module), words.collect()));
     }
     let script = PathBuf::from(name);
-    if !script.exists() {
+    if script.as_os_str() != STDIN && !script.exists() {
         let shown = script.display().to_string();
         return Err(Problem::NoSuchScript).context(format!("Failed to run `{shown}`"));
     }
