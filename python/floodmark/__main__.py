@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from floodmark import _core
 
@@ -16,6 +17,7 @@ def main() -> int:
         answer = _core.main(["floodmark", *sys.argv[1:]], sys.executable or "python3")
     if isinstance(answer, int):
         return answer
+    _print_hint(answer.run if isinstance(answer, _core.EstimatePlan) else answer)
     if isinstance(answer, _core.EstimatePlan):
         from floodmark._estimate import estimate
 
@@ -23,6 +25,14 @@ def main() -> int:
     from floodmark._run import run
 
     return run(answer, sys.argv[1:])
+
+
+def _print_hint(plan: _core.RunPlan) -> None:
+    """Say how to give us options that follow the program; of several ranks the first says it."""
+    if plan.hint is not None and os.environ.get("RANK", "0") == "0":
+        # Without stderr the program runs all the same.
+        with suppress(Exception):
+            print(f"hint: {plan.hint}", file=sys.stderr)
 
 
 @contextmanager

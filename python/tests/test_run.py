@@ -43,6 +43,34 @@ def test_a_script_sees_what_it_would_have_seen(programs):
     assert any(Path(row["file"]).samefile(script) and row["bytes"] == 4000 for row in rows), rows
 
 
+def test_what_follows_the_program_belongs_to_it(programs):
+    """Without torch, so that a process is cheap; `--engine fake` needs none."""
+    programs.write("import sys\nprint(sys.argv[1:])", "args.py")
+    ours = ["--gpu", "0", "--steps", "9", "--memory", "8", "-o", "own.flood", "--json", "--force"]
+    own = [*ours, "--vary", "B=1", "--help", "-m", "x", "-q"]
+    for words in (["run"], ["estimate", "--engine", "fake"]):
+        done = programs.floodmark(*words, "args.py", *own)
+        assert done.returncode == 0, done.stderr
+        assert str(own) in (done.stdout if words == ["run"] else done.stderr)
+        [hint] = [line for line in done.stderr.splitlines() if line.startswith("hint:")]
+        meant = f"floodmark {' '.join(words)} {_ours(words)} args.py …"
+        assert hint.endswith(f"write `{meant}`"), hint
+        # Given to us already, or said quietly: then the program has what is its own.
+        quiet = programs.floodmark(*words, "-q", "args.py", *own)
+        assert "hint:" not in quiet.stderr
+    assert not list(programs.folder.glob("own*"))
+    fit = programs.floodmark("fit", "args.py", "--vary", "B=1..4", "{B}")
+    assert fit.returncode == 1
+    assert fit.stderr.rstrip().endswith("write `floodmark fit --vary B=1..4 args.py …`"), fit.stderr
+
+
+def _ours(words):
+    """The options that the command has, of those that the program gets in the test above."""
+    if words == ["run"]:
+        return "-o own.flood --force -q"
+    return "--gpu 0 --steps 9 --memory 8 -o own.flood --json --force -q"
+
+
 def test_a_module_sees_what_it_would_have_seen(programs):
     programs.write("", "package/__init__.py")
     programs.write(LOOKING, "package/looking.py")

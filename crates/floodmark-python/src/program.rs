@@ -25,6 +25,7 @@ pub(crate) struct RunPlan {
     follow_fork: bool,
     quiet: bool,
     force: bool,
+    hint: Option<String>,
 }
 
 impl From<floodmark::RunPlan> for RunPlan {
@@ -45,6 +46,7 @@ impl From<floodmark::RunPlan> for RunPlan {
             follow_fork: plan.follow_fork,
             quiet: plan.quiet,
             force: plan.force,
+            hint: plan.hint,
         }
     }
 }

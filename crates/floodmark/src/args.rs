@@ -87,20 +87,14 @@ pub(crate) struct RunArgs {
     pub(crate) program: ProgramArgs,
 }
 
-/// The program that a command runs. It comes last, and everything after it is its own; for `estimate` and `fit`
-/// see `own_options.rs`.
+/// The program that a command runs. It comes last: all that follows its name belongs to it.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ProgramArgs {
     /// Run a module, as `python -m` does: the first word of PROGRAM is its name
     #[arg(short = 'm', long = "module")]
     pub(crate) is_module: bool,
     /// The script or module, then its own arguments
-    #[arg(
-        required = true,
-        value_name = "PROGRAM",
-        trailing_var_arg = true,
-        allow_hyphen_values = true
-    )]
+    #[arg(required = true, value_name = "PROGRAM", trailing_var_arg = true)]
     pub(crate) words: Vec<OsString>,
 }
 
@@ -379,5 +373,35 @@ mod tests {
         let Command::Run(run) = cli.command else { panic!("not run") };
         assert!(run.ops && run.program.is_module && !run.quiet);
         assert_eq!(run.program.words, ["pkg.train", "--quiet", "-m", "x", "--json"]);
+    }
+
+    #[test]
+    fn options_of_a_script_are_never_taken() {
+        let own = "--gpu 0 --gpus 4 --memory 8 --steps 9 --world 2 --rank 1 --engine x -o y --json \
+                   --force --answer a --vary b --env c -q -- --gpu 1";
+        let own: Vec<&str> = own.split_whitespace().collect();
+        let parse = |line: &str| {
+            let words = line.split(' ').chain(own.iter().copied());
+            Cli::try_parse_from(words).unwrap().command
+        };
+        let Command::Estimate(estimate) = parse("floodmark estimate train.py") else { panic!() };
+        assert_eq!(estimate.program.words[1..], own);
+        assert_eq!((&*estimate.phantom.gpu, estimate.output), ("h200", None));
+        assert_eq!((estimate.phantom.steps, estimate.phantom.memory), (None, None));
+        let Command::Estimate(module) = parse("floodmark estimate -m pkg") else { panic!() };
+        assert_eq!(module.program.words[1..], own);
+        let Command::Fit(fit) = parse("floodmark fit --vary B=1..2 train.py") else { panic!() };
+        assert_eq!(fit.program.words[1..], own);
+        let Command::Run(run) = parse("floodmark run train.py") else { panic!() };
+        assert_eq!(run.program.words[1..], own);
+    }
+
+    #[test]
+    fn an_option_that_does_not_exist_is_not_a_program() {
+        for words in ["floodmark run --nonsense train.py", "floodmark estimate --gpuu t4 train.py"]
+        {
+            let error = Cli::try_parse_from(words.split(' ')).unwrap_err();
+            assert_eq!(error.kind(), clap::error::ErrorKind::UnknownArgument, "{words}");
+        }
     }
 }

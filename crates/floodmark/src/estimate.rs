@@ -50,6 +50,7 @@ pub(crate) fn plan(args: EstimateArgs) -> Result<EstimatePlan> {
             follow_fork: false,
             force: args.force,
             quiet: args.quiet,
+            hint: None,
         },
         engine: args.phantom.engine.map(EngineName::name),
         machine,

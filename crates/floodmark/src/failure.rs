@@ -92,9 +92,15 @@ pub(crate) fn message(error: &anyhow::Error) -> String {
         let _ = writeln!(text, "  Caused by: {cause}");
     }
     if let Some(hint) = error.chain().find_map(hint) {
-        let _ = writeln!(text, "\n{HINT}hint{HINT:#}: {hint}");
+        text.push('\n');
+        text.push_str(&hint_line(hint));
     }
     text
+}
+
+/// A hint as a line of its own.
+pub(crate) fn hint_line(hint: &str) -> String {
+    format!("{HINT}hint{HINT:#}: {hint}\n")
 }
 
 fn hint(error: &(dyn std::error::Error + 'static)) -> Option<&'static str> {

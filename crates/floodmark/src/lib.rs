@@ -35,9 +35,9 @@ mod leaks;
 mod look;
 mod machine;
 mod metrics;
+mod misplaced;
 mod oom;
 mod open;
-mod own_options;
 mod page;
 mod palette;
 mod plain;
@@ -107,13 +107,19 @@ pub enum Outcome {
 /// Carries out a command line; its first word is the name of the program. `python` is the interpreter into
 /// which floodmark is installed: `fit` runs programs with it.
 pub fn main(args: Vec<OsString>, python: &OsStr) -> Outcome {
-    let args = own_options::first(&args::Cli::command(), args);
+    let hint = misplaced::hint(&args::Cli::command(), &args);
     let cli = match args::Cli::try_parse_from(args) {
         Ok(cli) => cli,
-        Err(error) => return Outcome::Exit(print::usage(&error)),
+        Err(error) => {
+            let status = print::usage(&error);
+            if status != ExitStatus::Done {
+                print::hint(hint.as_deref());
+            }
+            return Outcome::Exit(status);
+        }
     };
     // A bug of ours must look like one, also inside somebody's Python process.
-    catch_unwind(AssertUnwindSafe(|| carry_out(cli.command, python)))
+    catch_unwind(AssertUnwindSafe(|| carry_out(cli.command, hint, python)))
         .unwrap_or(Outcome::Exit(ExitStatus::Failed))
 }
 
@@ -132,17 +138,23 @@ impl From<String> for Said {
     }
 }
 
-fn carry_out(command: args::Command, python: &OsStr) -> Outcome {
+fn carry_out(command: args::Command, hint: Option<String>, python: &OsStr) -> Outcome {
     let said = match command {
         args::Command::Run(args) => match run::plan(args) {
-            Ok(plan) => return Outcome::Run(plan),
+            Ok(plan) => return Outcome::Run(RunPlan { hint, ..plan }),
             Err(error) => Err(error),
         },
         args::Command::Estimate(args) => match estimate::plan(args) {
-            Ok(plan) => return Outcome::Estimate(Box::new(plan)),
+            Ok(mut plan) => {
+                plan.run.hint = hint;
+                return Outcome::Estimate(Box::new(plan));
+            }
             Err(error) => Err(error),
         },
-        args::Command::Fit(args) => fit::fit(&args, python),
+        args::Command::Fit(args) => {
+            print::hint(hint.as_deref());
+            fit::fit(&args, python)
+        }
         args::Command::Gpus(args) => gpus::gpus(&args).map(Said::from),
         args::Command::Info(args) => info::info(&args).map(Said::from),
         args::Command::Report(args) => report::report(&args).map(Said::from),

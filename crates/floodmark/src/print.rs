@@ -37,6 +37,13 @@ pub(crate) fn usage(error: &clap::Error) -> ExitStatus {
     if error.use_stderr() { ExitStatus::Wrong } else { ExitStatus::Done }
 }
 
+/// Says what to do instead, where there is something.
+pub(crate) fn hint(text: Option<&str>) {
+    if let Some(text) = text {
+        talk(&failure::hint_line(text));
+    }
+}
+
 /// Says something beside the answer.
 pub(crate) fn talk(text: &str) {
     // Nobody is left to tell when this fails.

@@ -45,6 +45,8 @@ pub struct RunPlan {
     pub force: bool,
     /// Whether to say nothing at the end.
     pub quiet: bool,
+    /// How to give us options that follow the program, and so belong to it.
+    pub hint: Option<String>,
 }
 
 pub(crate) fn plan(args: RunArgs) -> Result<RunPlan> {
@@ -63,6 +65,7 @@ pub(crate) fn plan(args: RunArgs) -> Result<RunPlan> {
         follow_fork: args.follow_fork,
         force: args.force,
         quiet: args.quiet,
+        hint: None,
     })
 }
 
