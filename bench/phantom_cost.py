@@ -41,7 +41,7 @@ def run(words: list[str], floodmark: str) -> dict[str, Any]:
     arguments = [] if words[-1].endswith(".py") else words[-1:]
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "floodmark", "estimate", "--json", "--quiet"]
-        command += ["--gpu", "h200", "-o", os.path.join(folder, "trace"), *options]
+        command += ["--gpu", "h200", "-o", os.path.join(folder, "trace.flood"), *options]
         command += [str(HERE / "phantom" / script), *arguments]
         environment = {**os.environ, "PYTHONPATH": floodmark, "HF_HUB_OFFLINE": "1"}
         before = time.perf_counter()

@@ -31,7 +31,11 @@ def estimate(plan: _core.EstimatePlan) -> int:
         print(f"error: Failed to play a GPU\n  Caused by: {error}", file=sys.stderr)
         return 1
     is_fake = isinstance(block, FakeBlock)
-    program = Program.of(plan.run, block if isinstance(block, FakeBlock) else None)
+    program = Program.of(
+        plan.run,
+        block if isinstance(block, FakeBlock) else None,
+        is_only_process=machine.world is not None,
+    )
     if program is None:
         return 1
     cards = "a phantom" if machine.gpus == 1 else f"{machine.gpus} phantoms"

@@ -59,8 +59,8 @@ pub(crate) enum Command {
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct RunArgs {
-    /// Where to write the trace
-    #[arg(short, long, value_name = "FILE")]
+    /// Write the trace to PATH: a file if it ends in `.flood`, otherwise a folder with a file for each rank
+    #[arg(short, long, value_name = "PATH")]
     pub(crate) output: Option<PathBuf>,
     /// Which devices to record: `all`, or names such as `cpu,cuda:0`
     #[arg(long, default_value = "all", value_parser = parse_devices)]
@@ -77,7 +77,7 @@ pub(crate) struct RunArgs {
     /// Record forked child processes too, each in a file of its own
     #[arg(long)]
     pub(crate) follow_fork: bool,
-    /// Replace a trace that exists
+    /// Replace the file, or the folder of traces, at PATH; what is not a trace is kept
     #[arg(long)]
     pub(crate) force: bool,
     /// Say nothing at the end

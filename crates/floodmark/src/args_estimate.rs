@@ -66,10 +66,10 @@ pub(crate) struct PhantomArgs {
 pub(crate) struct EstimateArgs {
     #[command(flatten)]
     pub(crate) phantom: PhantomArgs,
-    /// Where to write the trace
-    #[arg(short, long, value_name = "FILE")]
+    /// Write the trace to PATH: a file if it ends in `.flood`, otherwise a folder with a file for each rank
+    #[arg(short, long, value_name = "PATH")]
     pub(crate) output: Option<PathBuf>,
-    /// Replace a trace that exists
+    /// Replace the file, or the folder of traces, at PATH; what is not a trace is kept
     #[arg(long)]
     pub(crate) force: bool,
     /// Print JSON

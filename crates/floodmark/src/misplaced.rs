@@ -37,7 +37,9 @@ pub(crate) fn hint(cli: &Command, words: &[OsString]) -> Option<String> {
         at += found.words;
         given.push(found.id);
     }
-    let program = words.get(at).filter(|word| !word.as_encoded_bytes().starts_with(b"-"))?;
+    // `-` is standard input.
+    let is_program = |word: &&OsString| *word == "-" || !word.as_encoded_bytes().starts_with(b"-");
+    let program = words.get(at).filter(is_program)?;
     if given.iter().any(|id| id == "quiet") {
         return None;
     }
@@ -124,6 +126,7 @@ mod tests {
             ),
             ("f fit t.py --vary B=1..4 --batch {B}", "--vary B=1..4", "fit --vary B=1..4 t.py"),
             ("f run t.py -o x.flood", "-o x.flood", "run -o x.flood t.py"),
+            ("f run - -o x.flood", "-o x.flood", "run -o x.flood -"),
         ] {
             let hint = hint_for(written).unwrap_or_default();
             assert!(hint.starts_with(&format!("`{option}` follows")), "{written}: {hint}");
