@@ -25,6 +25,9 @@
 | `_python_dispatch._get_current_dispatch_mode_stack` | whether a thread has ours | 2.4 to 2.15 |
 | `FakeTensorMode.in_kernel_invocation` | several threads in one mode | 2.4 to 2.15 |
 | `UntypedStorage._fake_device`, `torch._C._swap_tensor_impl` | fakes | 2.4 to 2.15 |
+| `OpOverload._handle.redispatch_boxed`, `._schema` | kernels of ours | 2.11 |
+| `torch._C.DispatchKey`, `._dispatch_keyset_full_after` | the same | 2.11 |
+| `torch._C.DisableTorchFunction`, `eval_frame.DisableContext` | the same | 2.11 |
 | `GradScaler._init_scale`, `eval_frame._stance` | what is assumed | 2.4 to 2.15 |
 """
 
@@ -189,6 +192,41 @@ def set_function_modes(modes: list[Any]) -> None:
 
     for mode in reversed(modes):
         _push_mode(mode)
+
+
+def implementations(torch: Any) -> Any:
+    """A library for kernels of torch's own operators."""
+    return torch.library.Library("aten", "IMPL")
+
+
+def operator(torch: Any, name: str) -> Any:
+    """An operator of torch by its name, as `eq.Scalar`."""
+    packet, _, overload = name.partition(".")
+    return getattr(getattr(torch.ops.aten, packet), overload or "default")
+
+
+def redispatch(operator: Any) -> Any:
+    """What calls the kernel of an operator for a set of keys."""
+    return operator._handle.redispatch_boxed
+
+
+def tensor_positions(operator: Any) -> list[int]:
+    """Which arguments of an operator are tensors."""
+    arguments = enumerate(operator._schema.arguments)
+    return [at for at, argument in arguments if str(argument.type) == "Tensor"]
+
+
+def keys_below_autograd(torch: Any) -> tuple[Any, list[Any]]:
+    """The keys below `BackendSelect`, and those of CUDA's tensors."""
+    keys = torch._C.DispatchKey
+    below = torch._C._dispatch_keyset_full_after(keys.BackendSelect)
+    return below, [keys.CUDA, keys.SparseCUDA]
+
+
+def without_function_modes(torch: Any) -> AbstractContextManager[None]:
+    """Functions of torch that are called here pass no mode."""
+    outside: AbstractContextManager[None] = torch._C.DisableTorchFunction()
+    return outside
 
 
 def sequence_number(torch: ModuleType) -> int | None:

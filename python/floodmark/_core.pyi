@@ -10,6 +10,7 @@ __all__ = [
     "EstimatePlan",
     "FloodmarkError",
     "Functions",
+    "Kernel",
     "LabelSet",
     "Leaks",
     "Oom",
@@ -96,6 +97,24 @@ class Functions:
         args: tuple[object, ...],
         kwargs: dict[str, object] | None = None,
     ) -> object: ...
+
+@final
+class Kernel:
+    """Stands in front of the device's kernel of one operator, below autograd."""
+
+    def __new__(
+        cls,
+        values: object,
+        operator: object,
+        redispatch: object,
+        tensor_of: object,
+        tensors: list[int],
+        below: object,
+        devices: list[object],
+        floats: list[object],
+        kind: int,
+    ) -> Kernel: ...
+    def __call__(self, keys: object, *args: object, **kwargs: object) -> object: ...
 
 @final
 class Operators:

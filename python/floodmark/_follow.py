@@ -1,6 +1,6 @@
 """Puts the following of values into a process: below all modes, on all threads.
 
-Sees: torch as it is imported. Talks to: `_values`, through `_core.Functions`.
+Sees: torch as it is imported. Talks to: `_values`, through `_core.Functions` and `_core.Kernel`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from floodmark import _compat, _core
+from floodmark import _compat, _core, _value_kernels
 from floodmark._import_watch import ImportWatch
 from floodmark._phantom import Phantom
 from floodmark._values import Values
@@ -50,13 +50,25 @@ def install(phantom: Phantom, answers: dict[tuple[str, int], float] | None = Non
 
         enter()
         _enter_in_threads(enter)
-        ImportWatch("torch._dynamo.eval_frame", lambda module: _leave_when_compiled(module, leave))
+        phantom.kernels = _value_kernels.install(torch, values, floats)
+
+        def prepare_for_compiled(eval_frame: ModuleType) -> None:
+            _keep_out_of_graphs(eval_frame, values)
+            _leave_when_compiled(eval_frame, leave)
+
+        ImportWatch("torch._dynamo.eval_frame", prepare_for_compiled)
 
     ImportWatch("torch", begin)
 
 
 def _do_nothing() -> None:
     return None
+
+
+def _keep_out_of_graphs(eval_frame: ModuleType, values: Values) -> None:
+    """Kernels of ours run in compiled code, too: Dynamo would compile what they call."""
+    for name in ("before_count", "after_count", "follow"):
+        setattr(values, name, eval_frame.DisableContext()(getattr(values, name)))
 
 
 def _leave_when_compiled(eval_frame: ModuleType, leave: Callable[[], Callable[[], None]]) -> None:

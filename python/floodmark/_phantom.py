@@ -36,6 +36,8 @@ class Phantom:
         self.settings = settings
         self.folder = folder
         self.values: Any = None
+        #: torch's library that has our kernels; they are there as long as it is.
+        self.kernels: Any = None
         self._library = library
         library.floodmark_phantom_account.restype = ctypes.c_size_t
         library.floodmark_phantom_account.argtypes = [ctypes.c_char_p, ctypes.c_size_t]

@@ -18,23 +18,30 @@ LOOKS = {
     "register_post_accumulate_grad_hook", "detach_", "numpy", "__array__", "grad",
     "get_rng_state",
     "empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted",
-    "resize_", "resize_as_", "set_",
+    "resize_", "resize_as_", "set_", "t_", "transpose_", "squeeze_", "unsqueeze_", "swapaxes_",
+    "swapdims_", "as_strided_", "rename_",
 }  # fmt: skip
 #: Functions that give a number to Python.
 NUMBERS = {
     "item", "tolist", "__bool__", "__int__", "__float__", "__index__", "__complex__",
     "__contains__", "is_nonzero", "equal", "allclose",
 }  # fmt: skip
-#: Functions that need a number in the middle to know how much to allocate.
+#: Functions of several operators that need a number in the middle to know how much to allocate.
+#: Where one operator needs it, a kernel of ours has it (`_value_kernels.py`).
 COUNTS = {
-    "nonzero", "argwhere", "masked_select", "unique", "_unique2", "_unique", "unique_dim",
-    "unique_consecutive", "_unique_impl", "_unique_consecutive_impl", "_return_output",
-    "repeat_interleave", "bincount", "one_hot", "__getitem__", "__setitem__", "index_put",
-    "index_put_", "where",
+    "one_hot", "combinations",
 }  # fmt: skip
 #: In those, what is read is the largest index and not how many there are.
 LARGEST = {
     "bincount", "one_hot",
+}  # fmt: skip
+#: Functions of one operator that a kernel of ours sees (`_value_kernels.py`).
+OPERATORS = {
+    "nonzero", "argwhere", "eq", "ne", "lt", "le", "gt", "ge", "__eq__", "__ne__", "__lt__",
+    "__le__", "__gt__", "__ge__", "not_equal", "less", "less_equal", "greater", "greater_equal",
+    "logical_not", "logical_and", "logical_or", "logical_xor", "bincount", "_unique2", "_unique",
+    "unique_dim", "_unique_impl", "_unique_consecutive_impl", "_return_output", "unique",
+    "unique_consecutive",
 }  # fmt: skip
 #: Functions that ask the device whether their operands are fit, and raise when they are not: what
 #: is answered to each question, in bits, so that they are.
@@ -52,11 +59,34 @@ COPIES = {
 }  # fmt: skip
 #: Functions that set all of what they write to, so that what was there before does not matter.
 OVERWRITES = {
-    "copy_", "fill_", "zero_", "random_", "bernoulli_", "normal_", "uniform_",
+    "copy_", "fill_", "zero_", "random_", "bernoulli_", "normal_", "uniform_", "exponential_",
+    "cauchy_", "log_normal_", "geometric_", "constant_", "ones_", "zeros_",
+}  # fmt: skip
+#: Functions that look at the shape and the kind of their first argument alone.
+SHAPED = {
+    "rand_like", "randn_like", "randint_like", "zeros_like", "ones_like", "full_like", "new_full",
+    "new_ones", "new_zeros",
 }  # fmt: skip
 #: Functions that give random numbers.
 RANDOM = {
     "randint", "randint_like", "randperm", "random_", "bernoulli", "bernoulli_", "multinomial",
     "poisson", "geometric_", "rand", "randn", "rand_like", "randn_like", "normal", "normal_",
     "uniform_", "exponential_", "cauchy_", "log_normal_", "dropout", "rrelu",
+}  # fmt: skip
+#: Functions whose results depend on no tensor's values. Those on the left make a tensor, by a
+#: function of a size; those in `OVERWRITES` write to one.
+CREATES = {
+    "rand": "rand", "rand_like": "rand", "randn": "randn", "randn_like": "randn",
+    "ones": "ones", "ones_like": "ones", "new_ones": "ones",
+    "full": "full", "full_like": "full", "new_full": "full",
+}  # fmt: skip
+#: Functions that make each number from one of each argument. A name with `_` behind it writes.
+ELEMENTWISE = {
+    "eq", "ne", "lt", "le", "gt", "ge", "logical_not", "logical_and", "logical_or", "logical_xor",
+    "bitwise_not", "bitwise_and", "bitwise_or", "__invert__", "__and__", "__or__", "__xor__",
+    "add", "sub", "mul", "div", "__add__", "__radd__", "__sub__", "__rsub__", "__mul__",
+    "__rmul__", "__truediv__", "__rtruediv__", "__neg__", "__pow__", "rsub", "true_divide",
+    "neg", "abs", "exp", "log", "sqrt", "sigmoid", "pow", "square", "floor", "ceil", "round",
+    "clamp", "isnan", "isinf", "isfinite", "bool", "int", "long", "float", "half", "bfloat16",
+    "double", "to", "type", "clone", "contiguous", "cpu", "cuda", "bernoulli",
 }  # fmt: skip

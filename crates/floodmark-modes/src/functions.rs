@@ -6,6 +6,7 @@
 //! not at operators (`__torch_dispatch__`): under a mode of that kind torch's own derivative formulas and its
 //! choice of attention kernels take other ways, and allocate differently.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
@@ -20,14 +21,40 @@ enum Kind {
     Through,
     /// Its arguments and results are looked at.
     Look,
-    /// It writes to an argument: `_values` is told, whatever the data are.
+    /// It writes to an argument, or makes a tensor of nothing: `_values` is told, whatever the data are.
     Write,
     /// It reads values: `_values` is told before and after.
     Read,
+    /// Its operator has a kernel of ours (`kernels.rs`), which sees all but an `out=`.
+    Operator,
+    /// Each of its numbers is made from one of each argument: large tensors are looked at, too.
+    Elementwise,
 }
 
 /// A float tensor of at most so many numbers may have a value that is worth keeping.
 const SMALL: usize = 1024;
+
+thread_local! {
+    /// Whether this thread is in a function that is looked at afterwards.
+    static IS_LOOKED_AT: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether this thread is in a function whose result is looked at afterwards.
+pub(crate) fn is_looked_at() -> bool {
+    IS_LOOKED_AT.get()
+}
+
+/// Calls a function that is looked at afterwards.
+fn call_looked_at<'py>(
+    func: &Bound<'py, PyAny>,
+    args: &Bound<'py, PyTuple>,
+    kwargs: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let before = IS_LOOKED_AT.replace(true);
+    let out = func.call(args, kwargs);
+    IS_LOOKED_AT.set(before);
+    out
+}
 
 /// Stands where torch looks for a mode's `__torch_function__`.
 #[pyclass(frozen, module = "floodmark._core")]
@@ -71,7 +98,8 @@ impl Functions {
     ) -> PyResult<Bound<'py, PyAny>> {
         // What goes wrong in looking is not the program's business: then it is not looked at.
         let kind = self.kind(func).unwrap_or(Kind::Through);
-        if kind == Kind::Through || !self.are_plain(types).unwrap_or(false) {
+        let is_seen_below = kind == Kind::Operator && !has_out(kwargs).unwrap_or(false);
+        if kind == Kind::Through || is_seen_below || !self.are_plain(types).unwrap_or(false) {
             return func.call(args, kwargs);
         }
         let values = self.values.bind(py);
@@ -83,17 +111,25 @@ impl Functions {
             if !answer.is_none() {
                 return answer.get_item(0);
             }
-            let out = func.call(args, kwargs);
+            let out = call_looked_at(func, args, kwargs);
             values.call_method0(intern!(py, "end_of_read"))?;
             return values.call_method1(intern!(py, "after"), (func, args, kwargs, out?));
         }
-        let out = func.call(args, kwargs)?;
+        let out = call_looked_at(func, args, kwargs)?;
         let (all, named) = (args.as_any(), kwargs.map(PyDictMethods::values));
         let look = || -> PyResult<bool> {
-            Ok((kind == Kind::Write && self.has_device(all)?)
-                || self.has_value(all)?
-                || named.as_ref().map_or(Ok(false), |named| self.has_value(named.as_any()))?
-                || self.has_value(&out)?
+            let most = if kind == Kind::Elementwise { usize::MAX } else { SMALL };
+            // Functions of `torch.nn.init` give the tensor that they write to by name.
+            let in_named = |is_so: &dyn Fn(&Bound<'_, PyAny>) -> PyResult<bool>| {
+                named.as_ref().map_or(Ok(false), |named| is_so(named.as_any()))
+            };
+            Ok((kind == Kind::Write
+                && (self.has_device(all)?
+                    || in_named(&|named| self.has_device(named))?
+                    || self.has_device(&out)?))
+                || self.has_value(all, most)?
+                || in_named(&|named| self.has_value(named, most))?
+                || self.has_value(&out, most)?
                 || (!self.has_device(all)? && self.has_device(&out)? && is_small(&out))
                 // Something of a device was copied to the host.
                 || (self.is_tensor(&out) && !is_on_device(&out)? && self.has_device(all)?))
@@ -122,7 +158,9 @@ impl Functions {
             0 => Kind::Through,
             1 => Kind::Look,
             2 => Kind::Write,
-            _ => Kind::Read,
+            3 => Kind::Read,
+            4 => Kind::Operator,
+            _ => Kind::Elementwise,
         };
         known().insert(key, (kind, func.clone().unbind()));
         Ok(kind)
@@ -164,8 +202,8 @@ impl Functions {
         self.any_tensor(value, &is_on_device)
     }
 
-    /// Whether a tensor among these could have a value: integers, truth values, and few floats.
-    fn has_value(&self, value: &Bound<'_, PyAny>) -> PyResult<bool> {
+    /// Whether a tensor among these could have a value: integers, truth values, and at most so many floats.
+    fn has_value(&self, value: &Bound<'_, PyAny>, most: usize) -> PyResult<bool> {
         self.any_tensor(value, &|tensor| {
             if !is_on_device(tensor)? {
                 return Ok(false);
@@ -176,7 +214,7 @@ impl Functions {
                 return Ok(true);
             }
             let count: usize = tensor.call_method0(intern!(py, "numel"))?.extract()?;
-            Ok(count <= SMALL
+            Ok(count <= most
                 && self
                     .values
                     .bind(py)
@@ -184,6 +222,10 @@ impl Functions {
                     .is_truthy()?)
         })
     }
+}
+
+fn has_out(kwargs: Option<&Bound<'_, PyDict>>) -> PyResult<bool> {
+    kwargs.map_or(Ok(false), |kwargs| kwargs.contains(intern!(kwargs.py(), "out")))
 }
 
 fn is_on_device(tensor: &Bound<'_, PyAny>) -> PyResult<bool> {

@@ -5,12 +5,15 @@
 //! by `floodmark-fake`.
 //!
 //! - [`Functions`]: torch's Python functions, for a program on a phantom GPU.
+//! - [`Kernel`]: single operators below autograd, for the same program.
 //! - [`Operators`]: torch's operators, for a program of fake tensors.
 #![forbid(unsafe_code)]
 
 mod functions;
+mod kernels;
 mod operators;
 mod values;
 
 pub use functions::Functions;
+pub use kernels::Kernel;
 pub use operators::Operators;

@@ -13,17 +13,22 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub(crate) enum Surety {
     /// There is none; it reads as zero.
     Nothing = 0,
-    /// It rests on floating-point numbers that were taken to be zero, on random numbers, or on what other
-    /// ranks would have sent.
+    /// It rests on floating-point numbers that were taken to be zero, or on what other ranks would have sent.
     Assumed = 1,
+    /// The bytes are zero. What they would hold repeats a short sample, which our Python front keeps.
+    Sampled = 2,
+    /// It rests on random numbers, which a real device would draw differently.
+    Random = 3,
     /// It is what a real device would hold.
-    Known = 2,
+    Known = 4,
 }
 
 impl Surety {
     pub(crate) fn from_number(number: i32) -> Self {
         match number {
-            2 => Self::Known,
+            4 => Self::Known,
+            3 => Self::Random,
+            2 => Self::Sampled,
             1 => Self::Assumed,
             _ => Self::Nothing,
         }
@@ -105,13 +110,14 @@ impl Contents {
         least
     }
 
-    /// The pieces of a range that have a value: start, length, surety.
+    /// The pieces of a range whose bytes are a value: start, length, surety.
     pub(crate) fn pieces(&self, addr: u64, length: u64) -> Vec<(u64, u64, Surety)> {
         let end = addr + length;
         let first = self.ranges.range(..addr).next_back();
         first
             .into_iter()
             .chain(self.ranges.range(addr..end))
+            .filter(|(_, (_, surety))| *surety != Surety::Sampled)
             .filter_map(|(&start, &(to, surety))| {
                 let (start, to) = (start.max(addr), to.min(end));
                 (start < to).then(|| (start, to - start, surety))
@@ -129,7 +135,7 @@ impl Contents {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Surety::{Assumed, Known, Nothing};
+    use Surety::{Assumed, Known, Nothing, Random, Sampled};
 
     #[test]
     fn the_least_sure_byte_counts() {
@@ -154,6 +160,15 @@ mod tests {
         assert_eq!(contents.pieces(0, 24), [(0, 4, Known), (4, 8, Assumed), (12, 12, Known)]);
     }
 
+    #[test]
+    fn bytes_of_a_sample_are_not_a_value() {
+        let mut contents = Contents::default();
+        contents.set(0, 8, Sampled);
+        contents.set(8, 8, Random);
+        assert_eq!(contents.pieces(0, 16), [(8, 8, Random)]);
+        assert_eq!(contents.surety(0, 16), Sampled);
+    }
+
     /// Against an array of bytes, with every short range of a small space.
     #[test]
     fn ranges_say_what_an_array_would() {
@@ -166,7 +181,7 @@ mod tests {
         };
         for _ in 0..3000 {
             let (start, length) = (random(36), 1 + random(4));
-            let surety = Surety::from_number(i32::try_from(random(3)).expect("it is small"));
+            let surety = Surety::from_number(i32::try_from(random(5)).expect("it is small"));
             contents.set(start, length, surety);
             for at in start..start + length {
                 bytes[usize::try_from(at).expect("it is small")] = surety;
@@ -175,7 +190,8 @@ mod tests {
                 assert_eq!(contents.surety(at as u64, 1), byte);
             }
             let all: u64 = contents.pieces(0, 40).iter().map(|piece| piece.1).sum();
-            assert_eq!(all, bytes.iter().filter(|&&byte| byte != Nothing).count() as u64);
+            let kept = bytes.iter().filter(|&&byte| byte != Nothing && byte != Sampled);
+            assert_eq!(all, kept.count() as u64);
         }
     }
 }

@@ -76,7 +76,7 @@ pub unsafe extern "C" fn floodmark_phantom_account(to: *mut c_char, room: usize)
     account.len() + 1
 }
 
-/// How sure these bytes are: 0 nothing, 1 assumed, 2 known.
+/// How sure these bytes are: 0 nothing, 1 assumed, 2 sampled, 3 random, 4 known.
 #[unsafe(no_mangle)]
 pub extern "C" fn floodmark_phantom_surety(addr: u64, length: u64) -> c_int {
     contents().surety(addr, length) as c_int

@@ -88,7 +88,7 @@ unsafe fn copy_out(to: u64, from: u64, length: u64) {
         return unsafe { copy_bytes(to, answer.as_ptr() as u64, length) };
     }
     let contents = contents();
-    if contents.surety(from, length) != Surety::Nothing {
+    if !matches!(contents.surety(from, length), Surety::Nothing | Surety::Sampled) {
         // SAFETY: the caller's contract for the target; the source is a device's, with a value in it.
         return unsafe { copy_bytes(to, from, length) };
     }

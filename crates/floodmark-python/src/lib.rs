@@ -32,7 +32,7 @@ mod _core {
     #[pymodule_export]
     use super::trace::{Report, Trace, draw};
     #[pymodule_export]
-    use floodmark_modes::{Functions, Operators};
+    use floodmark_modes::{Functions, Kernel, Operators};
 
     use pyo3::prelude::*;
 

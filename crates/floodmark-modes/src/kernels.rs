@@ -1,0 +1,144 @@
+//! Kernels of ours below autograd, in front of the device's own.
+//!
+//! Some operators read a number from the device to know how much to allocate: the rows of a mask, the distinct
+//! elements of a tensor. C++ calls them, too: derivative formulas, transforms, compiled code. So the number is
+//! answered here, where every call arrives with plain tensors, and not at torch's Python functions. The same
+//! holds for the operators that make masks. A kernel at this key (`BackendSelect`) is invisible to torch's own
+//! choices, unlike a dispatch mode. It is native so that no Python frame of ours lies on the stack while torch
+//! allocates.
+
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyFloat, PyInt, PyList, PyTuple};
+
+use crate::functions::is_looked_at;
+
+/// Stands in front of the device's kernel of one operator.
+#[pyclass(frozen, module = "floodmark._core")]
+#[derive(Debug)]
+pub struct Kernel {
+    values: Py<PyAny>,
+    operator: Py<PyAny>,
+    /// Calls the operator's next kernel.
+    redispatch: Py<PyAny>,
+    /// Makes a tensor on the host of a number.
+    tensor_of: Py<PyAny>,
+    /// The positions of the arguments that are tensors.
+    tensors: Vec<usize>,
+    /// The keys below ours.
+    below: Py<PyAny>,
+    /// The keys of CUDA's tensors.
+    devices: Vec<Py<PyAny>>,
+    /// The floating-point types.
+    floats: Vec<usize>,
+    kind: Kind,
+}
+
+/// What a kernel does beside calling the device's, as `_value_kernels.py` numbers it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// The number that the device's kernel reads is given to it.
+    Count,
+    /// The result gets its value.
+    Follow,
+    /// The same, unless the function that called it is looked at.
+    FollowUnseen,
+}
+
+#[pymethods]
+impl Kernel {
+    #[new]
+    #[expect(clippy::too_many_arguments, reason = "Python makes it, once for an operator")]
+    fn new(
+        values: Py<PyAny>,
+        operator: Py<PyAny>,
+        redispatch: Py<PyAny>,
+        tensor_of: Py<PyAny>,
+        tensors: Vec<usize>,
+        below: Py<PyAny>,
+        devices: Vec<Py<PyAny>>,
+        floats: &Bound<'_, PyList>,
+        kind: u8,
+    ) -> Self {
+        let floats = floats.iter().map(|dtype| dtype.as_ptr() as usize).collect();
+        let kind = match kind {
+            0 => Kind::Count,
+            1 => Kind::Follow,
+            _ => Kind::FollowUnseen,
+        };
+        Self { values, operator, redispatch, tensor_of, tensors, below, devices, floats, kind }
+    }
+
+    /// Called by torch's dispatcher, with the keys of the call.
+    #[pyo3(signature = (keys, *args, **kwargs))]
+    fn __call__<'py>(
+        &self,
+        py: Python<'py>,
+        keys: &Bound<'py, PyAny>,
+        args: &Bound<'py, PyTuple>,
+        kwargs: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let args = &self.with_tensors(args)?;
+        let next = || -> PyResult<Bound<'py, PyAny>> {
+            let below = keys.bitand(self.below.bind(py))?;
+            let mut all = Vec::with_capacity(args.len() + 1);
+            all.push(below);
+            all.extend(args.iter());
+            self.redispatch.bind(py).call(PyTuple::new(py, all)?, kwargs)
+        };
+        if !self.is_on_device(keys)? || (self.kind == Kind::FollowUnseen && is_looked_at()) {
+            return next();
+        }
+        let (values, operator) = (self.values.bind(py), self.operator.bind(py));
+        if self.kind == Kind::Count {
+            let plan =
+                values.call_method1(intern!(py, "before_count"), (operator, args, kwargs))?;
+            let out = next();
+            if plan.is_none() {
+                return out;
+            }
+            values.call_method1(intern!(py, "after_count"), (plan, out.as_ref().ok()))?;
+            return out;
+        }
+        let out = next()?;
+        if !self.is_float(&out).unwrap_or(true) {
+            values.call_method1(intern!(py, "follow"), (operator, args, kwargs, &out))?;
+        }
+        Ok(out)
+    }
+}
+
+impl Kernel {
+    /// The arguments with tensors for numbers: a tensor that C++ made of a number arrives as the number.
+    fn with_tensors<'py>(&self, args: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyTuple>> {
+        let py = args.py();
+        let is_number = |item: &Bound<'py, PyAny>| {
+            item.is_instance_of::<PyInt>() || item.is_instance_of::<PyFloat>()
+        };
+        let mut items: Vec<Bound<'py, PyAny>> = args.iter().collect();
+        for &at in &self.tensors {
+            let Some(item) = items.get_mut(at) else { continue };
+            if is_number(item) {
+                let options = PyDict::new(py);
+                options.set_item(intern!(py, "device"), intern!(py, "cpu"))?;
+                *item = self.tensor_of.bind(py).call((&*item,), Some(&options))?;
+            }
+        }
+        PyTuple::new(py, items)
+    }
+
+    fn is_on_device(&self, keys: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let py = keys.py();
+        for device in &self.devices {
+            if keys.call_method1(intern!(py, "has"), (device,))?.is_truthy()? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn is_float(&self, tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let dtype = tensor.getattr(intern!(tensor.py(), "dtype"))?.as_ptr() as usize;
+        Ok(self.floats.contains(&dtype))
+    }
+}

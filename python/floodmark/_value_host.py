@@ -1,0 +1,123 @@
+"""Copies of device tensors on the host, for calls that are run a second time there.
+
+A copy has storage of its own, contiguous and of the tensor's full size: torch's kernels for the
+CPU may read and write it by pointer, whatever the strides on the device were. Sees: tensors and
+the bytes at a device's addresses. Knows nothing of functions.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterator
+from typing import Any
+
+#: How sure a value is; the phantom's library has the same numbers (`contents.rs`).
+NOTHING, ASSUMED, SAMPLED, RANDOM, KNOWN = 0, 1, 2, 3, 4
+
+#: Beyond this number of elements nothing is worked out.
+MOST_INTEGERS = 1 << 24
+MOST_UNKNOWN_FLOATS = 1 << 18
+#: Beyond this number of elements random floats are a sample.
+MOST_RANDOM_FLOATS = 1 << 16
+
+
+class TooLarge(Exception):
+    """The arguments of a call are larger than what is worked out on the host."""
+
+
+def empty_on_host(torch: Any, shape: Any, dtype: Any) -> Any:
+    """Memory on the host for a copy."""
+    return torch.empty(shape, dtype=dtype, device="cpu")
+
+
+class Move:
+    """Takes the arguments of a call to the host. No closure: a cycle would keep tensors alive."""
+
+    def __init__(self, torch: Any, copy_of: Callable[[Any], Any]) -> None:
+        self._torch = torch
+        self._copy_of = copy_of
+        #: One copy of each tensor: a function may be given one tensor twice, and write to it.
+        self._copies: dict[int, Any] = {}
+
+    def to_host(self, value: Any) -> Any:
+        """The value with host tensors for device tensors, and the host for a device."""
+        if isinstance(value, list | tuple):
+            return type(value)([self.to_host(item) for item in value])
+        if isinstance(value, self._torch.Tensor):
+            return self.copy(value) if value.is_cuda else value
+        if isinstance(value, self._torch.device):
+            return self._torch.device("cpu")
+        if isinstance(value, str) and value.startswith("cuda"):
+            return "cpu"
+        if isinstance(value, slice):
+            return slice(*map(self.to_host, (value.start, value.stop, value.step)))
+        return None if isinstance(value, self._torch.Generator) else value
+
+    def call_on_host(self, args: Any, kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments of a call, for the host."""
+        named = {key: self.to_host(value) for key, value in kwargs.items()}
+        if "pin_memory" in named:
+            named["pin_memory"] = False
+        return self.to_host(tuple(args)), named
+
+    def copy(self, tensor: Any) -> Any:
+        """The copy of a device tensor."""
+        found = self._copies.get(id(tensor))
+        if found is None:
+            found = self._copies[id(tensor)] = self._copy_of(tensor)
+        return found
+
+
+def alias_of(torch: Any, tensor: Any) -> Any:
+    """A host tensor on the bytes of a device tensor, for copies alone: no kernel may have it."""
+    address, length = region_of(tensor)
+    if length == 0:
+        return torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu")
+    memory = (ctypes.c_char * length).from_address(address)
+    flat = torch.frombuffer(memory, dtype=tensor.dtype)
+    return flat.as_strided(tensor.shape, tensor.stride())
+
+
+def region_of(tensor: Any) -> tuple[int, int]:
+    """The bytes from a tensor's first to its last element: address and length."""
+    if tensor.numel() == 0:
+        return 0, 0
+    last = sum((n - 1) * stride for n, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return tensor.data_ptr(), (last + 1) * tensor.element_size()
+
+
+def check_sizes(tensors: list[Any], surety: int) -> None:
+    """Raise where a call is too large to be run on the host. Comes before anything is copied."""
+    floats = 0
+    for tensor in tensors:
+        if tensor.numel() > MOST_INTEGERS:
+            raise TooLarge
+        if tensor.dtype.is_floating_point or tensor.dtype.is_complex:
+            floats += tensor.numel()
+    if surety < KNOWN and floats > MOST_UNKNOWN_FLOATS:
+        raise TooLarge
+
+
+def tensors_in(value: Any) -> Iterator[Any]:
+    """The tensors in a value, in lists, tuples and dicts too."""
+    if isinstance(value, list | tuple):
+        for item in value:
+            yield from tensors_in(item)
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from tensors_in(item)
+    elif hasattr(value, "untyped_storage"):
+        yield value
+
+
+def is_float(tensor: Any) -> bool:
+    """Whether a tensor's numbers are floating-point ones."""
+    return bool(tensor.dtype.is_floating_point or tensor.dtype.is_complex)
+
+
+def share_storage(one: Any, other: Any) -> bool:
+    """Whether two tensors lie in one storage."""
+    return one is other or (
+        one.is_cuda == other.is_cuda
+        and one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr() != 0
+    )

@@ -1,0 +1,55 @@
+"""Kernels of ours below autograd: operators that count, and operators that make masks.
+
+C++ calls these operators by itself, in derivative formulas, in transforms and in compiled code.
+Talks to: torch's dispatcher, `_values` through `_core.Kernel`. Knows nothing of values.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from types import ModuleType
+from typing import Any
+
+from floodmark import _compat, _core
+
+_COUNT, _FOLLOW, _FOLLOW_UNSEEN = 0, 1, 2
+
+#: They read how much to allocate from the device.
+_COUNTS = (
+    "nonzero", "nonzero.out", "_unique", "_unique2", "unique_dim", "unique_consecutive",
+    "unique_dim_consecutive", "repeat_interleave.Tensor", "bincount", "_coalesce",
+)  # fmt: skip
+#: They make masks. torch's functions of these names (`_value_names.OPERATORS`) are seen here.
+_COMPARED = ("eq", "ne", "lt", "le", "gt", "ge")
+_MASKS = (
+    *(f"{name}.Scalar" for name in _COMPARED), *(f"{name}.Tensor" for name in _COMPARED),
+    "logical_not", "logical_and", "logical_or", "logical_xor",
+)  # fmt: skip
+#: Integers and masks of C++ code, where no function of torch is looked at.
+_INTEGERS = (
+    "bitwise_not", "bitwise_and.Tensor", "bitwise_or.Tensor", "bitwise_xor.Tensor", "max", "min",
+    "any", "all", "cumsum", "index.Tensor", "index_select", "cat",
+)  # fmt: skip
+
+
+def install(torch: ModuleType, values: Any, floats: list[object]) -> Any:
+    """Put the kernels in. They are there as long as the result."""
+    library = _compat.implementations(torch)
+    with warnings.catch_warnings():
+        # torch says of each that it had a kernel there.
+        warnings.simplefilter("ignore")
+        for names, kind in ((_COUNTS, _COUNT), (_MASKS, _FOLLOW), (_INTEGERS, _FOLLOW_UNSEEN)):
+            for name in names:
+                with contextlib.suppress(AttributeError, RuntimeError):
+                    kernel = _kernel(torch, _compat.operator(torch, name), values, floats, kind)
+                    library.impl(name, kernel, "BackendSelect", with_keyset=True)
+    return library
+
+
+def _kernel(torch: Any, operator: Any, values: Any, floats: list[object], kind: int) -> Any:
+    below, devices = _compat.keys_below_autograd(torch)
+    redispatch, tensors = _compat.redispatch(operator), _compat.tensor_positions(operator)
+    return _core.Kernel(
+        values, operator, redispatch, torch.tensor, tensors, below, devices, floats, kind
+    )
