@@ -10,6 +10,8 @@
     print(trace.peak().by_line())
 
 Importing floodmark does not import torch and does not initialise CUDA.
+
+PYTEST_DONT_REWRITE: `floodmark run -m pytest` imports floodmark before pytest, which would warn.
 """
 
 from floodmark._core import FloodmarkError, PhantomError, SnapshotError, __version__

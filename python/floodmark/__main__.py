@@ -24,7 +24,7 @@ def main() -> int:
         return estimate(answer)
     from floodmark._run import run
 
-    return run(answer, sys.argv[1:])
+    return run(answer)
 
 
 def _print_hint(plan: _core.RunPlan) -> None:

@@ -17,7 +17,7 @@ from floodmark._fake_block import FakeBlock
 from floodmark._import_watch import ImportWatch
 from floodmark._phantom_block import PhantomBlock
 from floodmark._recorder import Recorder, say
-from floodmark._run import Program
+from floodmark._run import Program, short_path
 from floodmark._steps import Progress, StepWatch
 
 
@@ -131,7 +131,7 @@ def _finish(
         say(f"`{recorder.path}` was written, but there is no estimate: {error}")
         return
     if not progress.quiet:
-        name = os.path.relpath(recorder.path)
+        name = short_path(recorder.path)
         say(f"`{name}`: see what filled it with `floodmark report {name}`")
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from types import TracebackType
 
 from floodmark import _core
+from floodmark._launch import split_words
 
 _HERE = str(Path(__file__).parent) + os.sep
 _OUTSIDE = (_HERE, "<frozen runpy>", runpy.__file__)
@@ -24,14 +25,15 @@ _OUTSIDE = (_HERE, "<frozen runpy>", runpy.__file__)
 
 def run_in_place(plan: _core.RunPlan) -> None:
     """Run the program of `plan` as `__main__`; what it raises is raised."""
-    args = [os.fsdecode(word) for word in plan.args]
+    own_words, args = split_words(plan)
+    name = own_words[-1]
     try:
         if plan.script is not None:
-            _run_script(plan.script, args)
+            _run_script(name, args)
         else:
-            sys.argv = [str(plan.module), *args]
+            sys.argv = [name, *args]
             _set_first_path(os.getcwd())
-            _run_module(str(plan.module))
+            _run_module(name)
     except SystemExit:
         raise
     except BaseException:

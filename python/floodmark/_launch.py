@@ -25,15 +25,12 @@ _FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_startup")  
 _OWN_MODULES = ("floodmark", "floodmark.__main__")
 
 
-def launch(plan: _core.RunPlan, words: list[str]) -> None:
-    """Replace this process by the program of `plan`. Returns where that is not possible.
-
-    `words` is the command line behind `floodmark`.
-    """
+def launch(plan: _core.RunPlan) -> None:
+    """Replace this process by the program of `plan`. Returns where that is not possible."""
     options = _interpreter_options()
     if options is None or not sys.executable:
         return
-    own_words = words[: len(words) - len(plan.args)]
+    own_words, args = split_words(plan)
     order = json.dumps({"words": own_words, "pythonpath": os.environ.get("PYTHONPATH")})
     paths = [_FOLDER, os.environ.get("PYTHONPATH", "")]
     environment = {
@@ -41,7 +38,13 @@ def launch(plan: _core.RunPlan, words: list[str]) -> None:
         "PYTHONPATH": os.pathsep.join(filter(None, paths)),
         VARIABLE: order,
     }
-    program = [sys.orig_argv[0], *options, *_target(plan), *map(os.fsdecode, plan.args)]
+    name = own_words[-1]
+    if plan.script is None:
+        target = ["-m", name]
+    else:
+        # `python -x.py` would be an option; `-` is standard input.
+        target = [f"./{name}" if name.startswith("-") and name != "-" else name]
+    program = [sys.orig_argv[0], *options, *target, *args]
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):
             stream.flush()
@@ -68,12 +71,14 @@ def begin() -> None:
         os._exit(plan if isinstance(plan, int) else 1)
 
 
-def _target(plan: _core.RunPlan) -> list[str]:
-    if plan.script is None:
-        return ["-m", str(plan.module)]
-    script = plan.script
-    # `python -x.py` would be an option; `-` is standard input.
-    return [f"./{script}" if script.startswith("-") and script != "-" else script]
+def split_words(plan: _core.RunPlan) -> tuple[list[str], list[str]]:
+    """Split the command line: up to the name of the program, and the program's own arguments.
+
+    They are the strings that Python itself decoded, in any locale; those of the plan are not.
+    """
+    words = sys.argv[1:]
+    at = len(words) - len(plan.args)
+    return words[:at], words[at:]
 
 
 def _interpreter_options() -> list[str] | None:

@@ -149,13 +149,18 @@ class _Session:
             ops=self._ops,
             told="" if told_by is None else told_by.told(),
             max_memory=max_memory,
-            header=json.dumps(self._header),
+            header=self._header_text(),
             own_folder=_OWN_FOLDER,
         )
         self._watch = ImportWatch("torch", self._attach)
 
+    def _header_text(self) -> str:
+        # A command line need not be UTF-8, and Python then has surrogates, which JSON has not.
+        text = json.dumps(self._header, ensure_ascii=False)
+        return text.encode(errors="surrogateescape").decode(errors="replace")
+
     def _update_header(self) -> None:
-        _core.update_header(json.dumps(self._header))
+        _core.update_header(self._header_text())
 
     def _tell_of_phantom(self, *, is_over: bool) -> None:
         played = self._told_by or _played.played()

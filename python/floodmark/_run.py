@@ -17,12 +17,9 @@ from floodmark._output import output_path
 from floodmark._recorder import Account, Recorder, say
 
 
-def run(plan: _core.RunPlan, words: list[str]) -> int:
-    """Run the program of `plan` under a recorder. Returns only when it could not be begun.
-
-    `words` is the command line behind `floodmark`.
-    """
-    launch(plan, words)
+def run(plan: _core.RunPlan) -> int:
+    """Run the program of `plan` under a recorder. Returns only when it could not be begun."""
+    launch(plan)
     if not start(plan):
         return 1
     run_in_place(plan)
@@ -86,6 +83,14 @@ class Program:
         run_in_place(self._plan)
 
 
+def short_path(path: Path) -> str:
+    """The path from the current folder, if there still is one."""
+    try:
+        return os.path.relpath(path)
+    except OSError:
+        return str(path)
+
+
 def _finish(recorder: Recorder, quiet: bool, pid: int) -> None:
     if os.getpid() != pid:
         return
@@ -94,7 +99,7 @@ def _finish(recorder: Recorder, quiet: bool, pid: int) -> None:
         return
     try:
         summary = str(recorder.trace)
-        name = os.path.relpath(recorder.path)
+        name = short_path(recorder.path)
         for line in summary.splitlines():
             say(line.strip().removeprefix("floodmark: "))
         say(f"`{name}`: see what filled it with `floodmark report {name}`")

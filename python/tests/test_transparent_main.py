@@ -43,7 +43,9 @@ STARTS = {
     "a path that is not normal": Case(files={"a/b.py": LOOKING}, words=("a/../a//b.py",)),
     "no suffix": Case(files={"train": LOOKING}, words=("train",)),
     "a name with a space and ü": Case(files={"mein übung.py": LOOKING}, words=("mein übung.py",)),
-    "a module": Case(files={"pkg/__init__.py": "", "pkg/m.py": LOOKING}, words=("-m", "pkg.m", "-m")),
+    "a module": Case(
+        files={"pkg/__init__.py": "", "pkg/m.py": LOOKING}, words=("-m", "pkg.m", "-m", "x")
+    ),
     "a package": Case(
         files={"pkg/__init__.py": "print(__name__)", "pkg/__main__.py": LOOKING},
         words=("-m", "pkg", "--flag"),
@@ -55,7 +57,9 @@ STARTS = {
     "-OO": Case(LOOKING + "\ndef f():\n    'docs'\nprint(f.__doc__)", options=("-OO",)),
     "-u -B -b -s": Case(LOOKING, options=("-u", "-Bb", "-s")),
     "-P": Case(LOOKING, options=("-P",), since=(3, 11)),
-    "-W and -X": Case(LOOKING, options=("-Werror", "-W", "ignore::UserWarning", "-X", "a=b", "-Xc")),
+    "-W and -X": Case(
+        LOOKING, options=("-Werror", "-W", "ignore::UserWarning", "-Xc", "-X", "a=b")
+    ),
     "-X dev": Case(LOOKING, options=("-X", "dev")),
     "-X utf8": Case(LOOKING, options=("-Xutf8=0",), environment={"LC_ALL": "C"}),
     "PYTHONPATH": Case(

@@ -32,8 +32,10 @@ def _give_way() -> None:
     importlib.import_module("sitecustomize")
 
 
-_import_floodmark()
-from floodmark import _launch  # noqa: E402
+# A sub-interpreter runs this file too, and has nothing to start.
+if "FLOODMARK_STARTUP" in os.environ:
+    _import_floodmark()
+    from floodmark import _launch
 
-_launch.begin()
+    _launch.begin()
 _give_way()
