@@ -2,8 +2,12 @@
 
 import { type Browser, type BrowserContextOptions, chromium, type Page } from "playwright-core";
 
+/** How long a state may take to come, in milliseconds. It only ends a test that hangs. */
+const PATIENCE_MILLIS = 120_000;
+
 export async function launch(): Promise<Browser> {
   return chromium.launch({
+    timeout: PATIENCE_MILLIS,
     executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
     args: ["--no-sandbox", "--force-color-profile=srgb", "--font-render-hinting=none"],
   });
@@ -28,6 +32,7 @@ export async function open(
     locale: "en-US",
     ...options,
   });
+  context.setDefaultTimeout(PATIENCE_MILLIS);
   const page = await context.newPage();
   await page.addInitScript(noteShifts);
   const watched: Watched = { page, complaints: [], requests: [] };

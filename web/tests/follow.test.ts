@@ -26,9 +26,9 @@ it("grows with a program that runs, keeps its place, and says when it ends", asy
     const live = page.locator(".live");
     await live.waitFor();
     const first = await steps();
-    await expect.poll(steps, { timeout: 10_000 }).toBeGreaterThan(first);
+    await expect.poll(steps).toBeGreaterThan(first);
     const second = await steps();
-    await expect.poll(steps, { timeout: 10_000 }).toBeGreaterThan(second);
+    await expect.poll(steps).toBeGreaterThan(second);
     recorder.stdin.write("\n");
     await live.waitFor({ state: "detached" });
     await expect.poll(() => page.locator(".notice.problem").count()).toBe(0);

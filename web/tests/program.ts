@@ -58,7 +58,7 @@ async function stop(child: ChildProcess): Promise<void> {
   if (child.exitCode !== null) return;
   const ended = new Promise((done) => child.once("exit", done));
   child.kill("SIGINT");
-  const patience = setTimeout(() => child.kill("SIGKILL"), 10_000);
+  const patience = setTimeout(() => child.kill("SIGKILL"), 120_000);
   await ended;
   clearTimeout(patience);
   if (child.signalCode === "SIGKILL") throw new Error("floodmark view did not end with Ctrl-C");

@@ -12,11 +12,12 @@ export const idle = computed(() => count.value === 0);
 /** Says that something began; call what is returned once it has ended, however it ended. */
 export function begin(): () => void {
   let open = true;
-  count.value += 1;
+  // Read without subscribing: an effect may begin and end things.
+  count.value = count.peek() + 1;
   return () => {
     if (!open) return;
     open = false;
-    count.value -= 1;
+    count.value = count.peek() - 1;
   };
 }
 

@@ -2,6 +2,7 @@
 // rest it goes into the address.
 
 import { computed, effect, signal } from "@preact/signals";
+import { begin } from "../../base/pending";
 import { go, range, secondsField } from "../../model/place";
 import { subject } from "../../model/recording";
 import type { Window } from "../../render/blit";
@@ -25,25 +26,31 @@ export const isWhole = computed(() => {
   return shown.value.to - shown.value.from >= seconds * 0.9999;
 });
 
-let timer: ReturnType<typeof setTimeout> | undefined;
+/** The address that is still to be written. */
+let rest: { timer: ReturnType<typeof setTimeout>; end: () => void } | null = null;
+
+function cancelRest(): void {
+  clearTimeout(rest?.timer);
+  rest?.end();
+  rest = null;
+}
 
 // A link, the back button or a growing file may set the window too: then nothing moves under the hand any more.
 effect(() => {
   void range.value;
-  clearTimeout(timer);
+  cancelRest();
   moving.value = null;
 });
 
 /** Moves the window; the address follows when it rests. */
 export function move(window: Window): void {
   moving.value = inside(window, subject.peek()?.seconds ?? 0);
-  clearTimeout(timer);
-  timer = setTimeout(() => settle(true), REST_MILLIS);
+  clearTimeout(rest?.timer);
+  rest = { timer: setTimeout(() => settle(true), REST_MILLIS), end: rest?.end ?? begin() };
 }
 
 /** Goes to a window at once: a step that the back button undoes. */
 export function goTo(window: Window | null): void {
-  clearTimeout(timer);
   moving.value = window && inside(window, subject.peek()?.seconds ?? 0);
   settle(false);
 }
@@ -76,6 +83,7 @@ function settle(replaces: boolean): void {
     ? { from: null, to: null }
     : { from: secondsField(window.from), to: secondsField(window.to) };
   go(next, { replaces });
+  cancelRest();
   moving.value = null;
 }
 
