@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 
 import pyte
 
-#: A machine that is busy with other tests may need a while.
-_PATIENCE = 30.0
+#: How long a state may take to come. It only ends a test that hangs.
+_PATIENCE = 120.0
 
 
 class Terminal:
@@ -92,7 +92,7 @@ class Terminal:
             self.read(0)
             if len(self.written) == before:
                 break
-        return self.process.wait(1)
+        return self.process.wait(_PATIENCE)
 
     def is_restored(self) -> bool:
         """Whether the terminal is as it was: its settings, its screen, its cursor."""

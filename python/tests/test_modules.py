@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 import threading
 import time
 
@@ -12,6 +13,8 @@ from torch import nn
 
 #: Output sizes that tell modules apart: batch 4, float32.
 BATCH = 4
+#: Where a thread stands while it joins another: the second name until Python 3.12.
+JOINING = {"join", "_wait_for_tstate_lock"}
 
 
 def made_by(recorded, features):
@@ -192,13 +195,19 @@ def test_the_report_by_module_is_a_tree_that_adds_up(record):
     del out
 
 
+def wait_until_it_joins(thread):
+    """Wait until a thread stands in `Thread.join`, in which it runs no Python."""
+    while sys._current_frames()[thread.ident].f_code.co_name not in JOINING:
+        time.sleep(0.01)
+
+
 # WRONG: names are given by the main thread alone, and while it waits nobody gives them.
 @pytest.mark.xfail(strict=True, reason="names are given by the main thread alone")
 def test_a_model_that_runs_only_on_a_thread_gets_its_names(record):
     model = Model([101])
 
     def work():
-        time.sleep(0.3)  # Until the main thread waits.
+        wait_until_it_joins(threading.main_thread())
         for _ in range(3):
             model(torch.ones(BATCH, 8))
 
