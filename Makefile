@@ -26,7 +26,6 @@ RUST := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.l
 PYTHON_FRONT := $(wildcard python/floodmark/*.py python/floodmark/compat/*.py python/floodmark/integrations/*.py python/floodmark/plugins/*.py python/floodmark/*.pyi) pyproject.toml README.md
 NPM := $(shell command -v npm)
 NODE_MODULES := web/node_modules/.installed
-CARGO_TESTED := --workspace --exclude floodmark-python --exclude floodmark-modes
 
 # One Python for all builds of pyo3, so that none undoes another's.
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
@@ -46,12 +45,12 @@ demo: $(EXTENSION) ## Build all, record a small GPT and show what filled the mem
 .PHONY: test
 test: $(EXTENSION) $(SPEEDSCOPE) ## Run the tests: Rust, Python, and the page in a browser
 	@if cargo nextest --version >/dev/null 2>&1; then \
-		echo cargo nextest run $(CARGO_TESTED); cargo nextest run $(CARGO_TESTED) --no-fail-fast; \
-		cargo test --doc $(CARGO_TESTED) --quiet; \
+		echo cargo nextest run --workspace; cargo nextest run --workspace --no-fail-fast; \
+		cargo test --doc --workspace --quiet; \
 	else \
-		echo cargo test $(CARGO_TESTED); cargo test $(CARGO_TESTED) --no-fail-fast; \
+		echo cargo test --workspace; cargo test --workspace --no-fail-fast; \
 	fi
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -m "not slow" --numprocesses 2 --dist worksteal
 	@$(MAKE) --no-print-directory test-web
 
 # Node is needed to work on the page, not to use it: without it this is skipped, but not where it must be known.
@@ -185,9 +184,10 @@ $(INSTALLED): requirements-dev.txt requirements-test.txt
 	$(BIN)/python -m pip install --quiet --progress-bar off --upgrade -r requirements-dev.txt
 	touch $@
 
-# The Python front is used where it lies; only Rust has to be built.
+# The Python front is used where it lies; only Rust has to be built. The profile is that of the tests, and the whole
+# workspace has one set of features, so that libraries are compiled once.
 $(EXTENSION): $(INSTALLED) $(RUST) pyproject.toml
-	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --release --quiet
+	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --quiet
 	touch $@
 
 # The versions are those of which the lock has the packages of every platform: `npm ci` wants them all.
