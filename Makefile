@@ -50,7 +50,7 @@ test: $(EXTENSION) $(SPEEDSCOPE) ## Run the tests: Rust, Python, and the page in
 	else \
 		echo cargo test --workspace; cargo test --workspace --no-fail-fast; \
 	fi
-	$(BIN)/python -m pytest -m "not slow" --numprocesses 2 --dist worksteal
+	$(BIN)/python tools/run_python_tests.py -m "not slow"
 	@$(MAKE) --no-print-directory test-web
 
 # Node is needed to work on the page, not to use it: without it this is skipped, but not where it must be known.

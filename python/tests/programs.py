@@ -12,6 +12,10 @@ from pathlib import Path
 _OF_LAUNCHERS = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
 
 
+#: Seconds after which a program hangs, also on a busy machine.
+PATIENCE = 600
+
+
 class Programs:
     """Runs Python programs in a folder of their own."""
 
@@ -30,7 +34,13 @@ class Programs:
     def python(self, *words: str, **more: object) -> subprocess.CompletedProcess[str]:
         """`python WORDS…`."""
         environment = {**self.environment, **more.pop("env", {})}
-        options = {"capture_output": True, "text": True, "timeout": 120, "cwd": self.folder, **more}
+        options = {
+            "capture_output": True,
+            "text": True,
+            "timeout": PATIENCE,
+            "cwd": self.folder,
+            **more,
+        }
         return subprocess.run([sys.executable, *map(str, words)], env=environment, **options)
 
     def floodmark(self, *words: str, **more: object) -> subprocess.CompletedProcess[str]:

@@ -52,7 +52,7 @@ def test_top_draws_reacts_to_keys_and_gives_the_terminal_back(
     assert "[1 Lines]" in text
     assert "finished" in text
     assert "Peak of cpu: " in text
-    assert "q quit" in text.splitlines()[23]
+    assert "q quit" in text.split("\n")[23]
     terminal.press("\t")
     terminal.wait_for("[2 Modules]")
     terminal.press("3")
@@ -82,7 +82,7 @@ def test_top_follows_the_size_of_the_terminal(
     terminal.wait_for(
         lambda text: (
             any(line.endswith("Category") for line in text.splitlines())
-            and "q quit" in text.splitlines()[39]
+            and "q quit" in text.split("\n")[39]
         )
     )
     terminal.resize(20, 5)
