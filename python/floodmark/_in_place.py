@@ -13,6 +13,7 @@ import pkgutil
 import runpy
 import sys
 import types
+from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
 
@@ -20,7 +21,6 @@ from floodmark import _core
 from floodmark._launch import split_words
 
 _HERE = str(Path(__file__).parent) + os.sep
-_OUTSIDE = (_HERE, "<frozen runpy>", runpy.__file__)
 
 
 def run_in_place(plan: _core.RunPlan) -> None:
@@ -67,7 +67,7 @@ def _run_script(script: str, args: list[str]) -> None:
     sys.argv = [script, *args]
     if script != "-" and pkgutil.get_importer(script) is not None:
         # A folder or a zip file with a `__main__.py`.
-        _set_first_path(script)
+        _set_first_path(os.path.join(os.getcwd(), script))
         _run_module("__main__", sets_argv=False)
         return
     main = _new_main()
@@ -79,28 +79,54 @@ def _run_script(script: str, args: list[str]) -> None:
         # Joined to the folder and not normalised, as Python does.
         file = os.path.join(os.getcwd(), script)
         _set_first_path(str(Path(script).resolve().parent))
-        source = Path(script).read_bytes()
-        main.__file__ = file
-        main.__dict__["__cached__"] = None
+        source = _read(file)
         main.__loader__ = importlib.machinery.SourceFileLoader("__main__", file)
+    main.__file__ = file
+    main.__dict__["__cached__"] = None
     exec(compile(source, file, "exec", dont_inherit=True), main.__dict__)
 
 
+def _read(file: str) -> bytes:
+    try:
+        return Path(file).read_bytes()
+    except OSError as error:
+        why = f"[Errno {error.errno}] {error.strerror}"
+        print(f"{sys.executable}: can't open file {file!r}: {why}", file=sys.stderr)
+        sys.exit(2)
+
+
 def _hide_our_frames() -> None:
-    """Let a printed traceback begin at the program's first frame."""
-    hook = sys.excepthook
+    """Leave our frames out of a printed traceback."""
+    hook = getattr(sys, "excepthook", None)
+    if hook is None:
+        return
 
     def shown(
         kind: type[BaseException], error: BaseException, traceback: TracebackType | None
     ) -> None:
-        while traceback is not None and _is_ours(traceback):
-            traceback = traceback.tb_next
+        traceback = _without_ours(traceback)
         hook(kind, error.with_traceback(traceback), traceback)
 
     sys.excepthook = shown
 
 
-def _is_ours(traceback: TracebackType) -> bool:
-    file = traceback.tb_frame.f_code.co_filename
-    # The program's `floodmark` script and the launcher of `python -m` come before our own frames.
-    return file.startswith(_OUTSIDE) or Path(file).name == "floodmark"
+def _without_ours(traceback: TracebackType | None) -> TracebackType | None:
+    entries = []
+    while traceback is not None:
+        entries.append(traceback)
+        traceback = traceback.tb_next
+    files = [entry.tb_frame.f_code.co_filename for entry in entries]
+    first = len(files) - files[::-1].index(__file__) if __file__ in files else 0
+    outside = [at for at in range(first) if not files[at].startswith(_HERE)]
+    if all(_starts_us(files[at]) for at in outside):
+        outside = []
+    # The frames of a tool that runs floodmark stay.
+    kept = [entries[at] for at in outside] + entries[first:]
+    for entry, following in pairwise(kept):
+        entry.tb_next = following
+    return kept[0] if kept else None
+
+
+def _starts_us(file: str) -> bool:
+    """Whether it is the launcher of `python -m`, or the `floodmark` script."""
+    return file in ("<frozen runpy>", runpy.__file__) or Path(file).name == "floodmark"

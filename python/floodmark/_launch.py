@@ -31,6 +31,11 @@ def launch(plan: _core.RunPlan) -> None:
     if options is None or not sys.executable:
         return
     own_words, args = split_words(plan)
+    program = [sys.orig_argv[0], *options, *_target(plan, own_words[-1]), *args]
+    if sys.flags.ignore_environment or sys.flags.no_site:
+        # `-E` and `-I` ignore `PYTHONPATH`, `-S` ignores `sitecustomize`.
+        sys.orig_argv = program
+        return
     order = json.dumps({"words": own_words, "pythonpath": os.environ.get("PYTHONPATH")})
     paths = [_FOLDER, os.environ.get("PYTHONPATH", "")]
     environment = {
@@ -38,13 +43,6 @@ def launch(plan: _core.RunPlan) -> None:
         "PYTHONPATH": os.pathsep.join(filter(None, paths)),
         VARIABLE: order,
     }
-    name = own_words[-1]
-    if plan.script is None:
-        target = ["-m", name]
-    else:
-        # `python -x.py` would be an option; `-` is standard input.
-        target = [f"./{name}" if name.startswith("-") and name != "-" else name]
-    program = [sys.orig_argv[0], *options, *target, *args]
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):
             stream.flush()
@@ -71,6 +69,13 @@ def begin() -> None:
         os._exit(plan if isinstance(plan, int) else 1)
 
 
+def _target(plan: _core.RunPlan, name: str) -> list[str]:
+    if plan.script is None:
+        return ["-m", name]
+    # `python -x.py` would be an option; `-` is standard input.
+    return [f"./{name}" if name.startswith("-") and name != "-" else name]
+
+
 def split_words(plan: _core.RunPlan) -> tuple[list[str], list[str]]:
     """Split the command line: up to the name of the program, and the program's own arguments.
 
@@ -82,13 +87,7 @@ def split_words(plan: _core.RunPlan) -> tuple[list[str], list[str]]:
 
 
 def _interpreter_options() -> list[str] | None:
-    """Python's own options on the command line; None where the start-up file would not be found.
-
-    That is so where another tool runs floodmark (`coverage run -m floodmark`), and where Python
-    ignores `PYTHONPATH` (`-E`, `-I`) or `sitecustomize` (`-S`).
-    """
-    if sys.flags.ignore_environment or sys.flags.no_site:
-        return None
+    """Python's own options on the command line; None where another tool runs floodmark."""
     found = _split(sys.orig_argv)
     if found is None:
         return None

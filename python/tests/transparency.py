@@ -76,14 +76,15 @@ class Comparison:
 
     def plain(self) -> subprocess.Popen[bytes]:
         """`python PROGRAM`."""
-        return self._start(*self.case.words)
+        return self.start(*self.case.words)
 
     def recorded(self) -> subprocess.Popen[bytes]:
         """`python -m floodmark run PROGRAM`."""
         ours = ("-m", "floodmark", "run", "-q", "-o", str(self.trace))
-        return self._start(*ours, *self.case.words)
+        return self.start(*ours, *self.case.words)
 
-    def _start(self, *words: str | bytes) -> subprocess.Popen[bytes]:
+    def start(self, *words: str | bytes) -> subprocess.Popen[bytes]:
+        """`python WORDS`."""
         case = self.case
         process = subprocess.Popen(
             [*case.wrapper, sys.executable, *case.options, *words],
