@@ -200,9 +200,9 @@ def implementations(torch: Any) -> Any:
 
 
 def operator(torch: Any, name: str) -> Any:
-    """An operator of torch by its name, as `eq.Scalar`."""
+    """An operator of torch by its name, as `eq.Scalar`; None where torch has none."""
     packet, _, overload = name.partition(".")
-    return getattr(getattr(torch.ops.aten, packet), overload or "default")
+    return getattr(getattr(torch.ops.aten, packet, None), overload or "default", None)
 
 
 def redispatch(operator: Any) -> Any:

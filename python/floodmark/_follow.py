@@ -57,6 +57,7 @@ def install(phantom: Phantom, answers: dict[tuple[str, int], float] | None = Non
             _leave_when_compiled(eval_frame, leave)
 
         ImportWatch("torch._dynamo.eval_frame", prepare_for_compiled)
+        ImportWatch("triton.runtime.jit", lambda module: _watch_launches(module, values))
 
     ImportWatch("torch", begin)
 
@@ -82,6 +83,18 @@ def _leave_when_compiled(eval_frame: ModuleType, leave: Callable[[], Callable[[]
             self.enter_exit_hooks.append(leave)
 
     context.__init__ = begun
+
+
+def _watch_launches(jit: ModuleType, values: Values) -> None:
+    """A kernel of Triton may write to each of its tensors, and no function of torch says so."""
+    run = jit.JITFunction.run
+
+    def launched(self: Any, *args: Any, **kwargs: Any) -> Any:
+        kernel = run(self, *args, **kwargs)
+        values.after_launch(args, kwargs)
+        return kernel
+
+    jit.JITFunction.run = launched
 
 
 def _enter_in_threads(enter: Any) -> None:

@@ -6,7 +6,6 @@ Talks to: torch's dispatcher, `_values` through `_core.Kernel`. Knows nothing of
 
 from __future__ import annotations
 
-import contextlib
 import warnings
 from types import ModuleType
 from typing import Any
@@ -41,8 +40,9 @@ def install(torch: ModuleType, values: Any, floats: list[object]) -> Any:
         warnings.simplefilter("ignore")
         for names, kind in ((_COUNTS, _COUNT), (_MASKS, _FOLLOW), (_INTEGERS, _FOLLOW_UNSEEN)):
             for name in names:
-                with contextlib.suppress(AttributeError, RuntimeError):
-                    kernel = _kernel(torch, _compat.operator(torch, name), values, floats, kind)
+                operator = _compat.operator(torch, name)
+                if operator is not None:
+                    kernel = _kernel(torch, operator, values, floats, kind)
                     library.impl(name, kernel, "BackendSelect", with_keyset=True)
     return library
 

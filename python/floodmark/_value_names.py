@@ -90,3 +90,6 @@ ELEMENTWISE = {
     "clamp", "isnan", "isinf", "isfinite", "bool", "int", "long", "float", "half", "bfloat16",
     "double", "to", "type", "clone", "contiguous", "cpu", "cuda", "bernoulli",
 }  # fmt: skip
+#: How the names of functions begin that are not run on the host. Optimizers write to most of their
+#: lists by pointer; solvers of the CPU use pivots as indices without a look at them.
+UNSAFE = ("_fused_", "linalg_", "_linalg_", "lu_", "_lu_", "ldl_", "ormqr", "orgqr", "geqrf")

@@ -5,6 +5,7 @@ Sees: frames and the user's own answers (`--answer`). Knows nothing of how value
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from types import FrameType, ModuleType
@@ -25,7 +26,8 @@ class Reads:
         self._reads: dict[tuple[str, int, str], dict[str, Any]] = {}
         #: Regions whose count was listed with a line. A backward pass counts the same again.
         self._counted: set[tuple[int, int]] = set()
-        self._skipped = (str(Path(str(torch.__file__)).parent), str(Path(__file__).parent))
+        folders = (Path(str(torch.__file__)).parent, Path(__file__).parent)
+        self._skipped = tuple(str(folder) + os.sep for folder in folders)
 
     def all(self) -> list[dict[str, Any]]:
         """Every read: where, how often, and what was answered."""

@@ -63,6 +63,13 @@ class Store:
         for tensor in tensors:
             self.forget(tensor)
 
+    def doubt(self, tensor: Any) -> None:
+        """A kernel that did not run may have written to it: its value is assumed at best."""
+        if is_float(tensor):
+            self.forget(tensor)
+        elif tensor.is_cuda and self.surety(tensor) in (RANDOM, KNOWN):
+            self._set(*region_of(tensor), ASSUMED)
+
     def run(
         self,
         name: str,

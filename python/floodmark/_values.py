@@ -130,6 +130,12 @@ class Values:
             if host is not FAILED:
                 self.store.put(out, host, surety)
 
+    def after_launch(self, args: Any, kwargs: Any) -> None:
+        """A kernel that did not run may have written to these tensors: none of them is known."""
+        with contextlib.suppress(Exception):
+            for tensor in tensors_in((args, kwargs)):
+                self.store.doubt(tensor)
+
     # Reads.
 
     def _before(self, func: Any, args: Any, kwargs: Any) -> tuple[Any] | None:
@@ -221,9 +227,8 @@ class Values:
 
     def _after(self, func: Any, args: Any, kwargs: Any, out: Any) -> Any:
         name = func.__name__
-        if name.startswith("_fused_"):
-            # They write to most of their lists, by pointer.
-            self.store.forget_all([t for t in tensors_in((args, kwargs)) if t.is_cuda])
+        if name.startswith(names.UNSAFE):
+            self.store.forget_all(list(tensors_in((args, kwargs))))
             return out
         written = _written(func, args, kwargs)
         given = list(tensors_in((args, kwargs)))

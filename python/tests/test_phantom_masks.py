@@ -250,6 +250,30 @@ def test_no_call_on_the_host_leaves_its_memory(tmp_path: Path) -> None:
     }
 
 
+LAUNCHES = """
+import triton
+from triton import language as tl
+@triton.jit
+def add_one(numbers, floats, flags, size: tl.constexpr):
+    at = tl.arange(0, size)
+    tl.store(floats + at, tl.load(floats + at) + 1)
+    tl.store(flags + at, tl.load(numbers + at) > 3)
+@case
+def written_by_a_kernel():
+    floats, numbers = torch.full((16,), 7.0, device=cuda), torch.arange(16, device=cuda)
+    flags = torch.zeros(16, dtype=torch.bool, device=cuda)
+    add_one[(1,)](numbers, floats, flags, 16)
+    return [floats.sum().item(), flags.any().item(), numbers.sum().item()]
+"""
+
+
+def test_what_a_triton_kernel_may_have_written_is_not_known(tmp_path: Path) -> None:
+    pytest.importorskip("triton")
+    found, reads = run(tmp_path, LAUNCHES)
+    assert found == {"written_by_a_kernel": [0.0, False, 120]}
+    assert [read["count"] for read in reads] == [3], "all three are listed"
+
+
 def test_an_answer_for_a_mask_holds_for_its_gradient(tmp_path: Path) -> None:
     code = """
 x = torch.empty(64, 8, device="cuda", requires_grad=True)
