@@ -8,6 +8,7 @@
 | `nn.Module.__dict__["_modules"]`, `["_parameters"]`, `["_buffers"]` | names | all |
 | `torch.overrides._push_mode`, `_pop_mode` | a mode below all others | 2.4 to 2.15 |
 | `torch._C._len_torch_function_stack` | the same | 2.4 to 2.15 |
+| `Optimizer.step.hooked` | whether an optimizer was made | 2.4 to 2.15 |
 | `_TorchDynamoContext.enter_exit_hooks` | no mode in compiled code | 2.4 to 2.15 |
 | `threading.Thread._bootstrap_inner` | a mode in new threads | Python 3.10 to 3.14 |
 | `distributed_c10d._new_process_group_helper`, `._world` | a rank of a world | 2.4 to 2.15 |
@@ -157,6 +158,14 @@ def tensor_types(torch: ModuleType) -> list[type]:
     for kind in found:
         found.extend(type.__subclasses__(kind))
     return found
+
+
+def has_made_optimizer(torch: Any) -> bool:
+    """Whether the program has made an optimizer: the first one of a class wraps its `step`."""
+    found: list[Any] = [torch.optim.Optimizer]
+    for kind in found:
+        found.extend(type.__subclasses__(kind))
+    return any(getattr(kind.step, "hooked", False) for kind in found)
 
 
 def children(module: object) -> dict[str, object]:

@@ -31,6 +31,7 @@ _WRAPPERS = {
 
 _modules: dict[int, weakref.ref[Any]] = {}
 _names: dict[int, tuple[weakref.ref[Any], str]] = {}
+_count = 0
 
 
 def _data_ptr(tensor: Any) -> int:
@@ -123,9 +124,22 @@ def _watch(module: object) -> None:
 
 
 def _remember(tensor: Any, name: str) -> None:
+    global _count
     known = _names.get(id(tensor))
     if known is None or known[0]() is not tensor:
         _names[id(tensor)] = (weakref.ref(tensor), name)
+        _count += 1
+
+
+def parameters() -> list[Any]:
+    """The parameters of named modules."""
+    found = [reference() for reference, _ in list(_names.values())]
+    return [parameter for parameter in found if parameter is not None]
+
+
+def count() -> int:
+    """How many parameters have got a name; it grows when one gets a name."""
+    return _count
 
 
 def name_of(tensor: Any) -> str | None:

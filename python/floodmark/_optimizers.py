@@ -4,8 +4,8 @@ The hooks run once for every `step` of any `torch.optim.Optimizer`. They tell th
 phase begins and ends, which ends a training step, and label gradients and states by their
 storages.
 
-Sees: torch.optim. Talks to: `_core`, `_names`. Raises nothing: a failure here ends nothing but
-itself.
+Sees: torch.optim. Talks to: `_core`, `_names`, `_gradients`. Raises nothing: a failure here ends
+nothing but itself.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from types import ModuleType
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from floodmark import _core, _names
+from floodmark import _core
+from floodmark._gradients import GradientLabels, GradientSet
 from floodmark._names import label_of, name_of
 
 #: States are made in the first step and stay where they are; the second catches those made late.
@@ -26,12 +27,13 @@ _STEPS_WITH_STATES = 2
 class OptimizerHooks:
     """Listens to every optimizer until `remove`."""
 
-    def __init__(self, torch: ModuleType) -> None:
+    def __init__(self, torch: ModuleType, labels: GradientLabels) -> None:
         from torch.optim import optimizer as optimizers
 
         self._tensor = torch.Tensor
         self._steps: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
-        self._gradients: WeakKeyDictionary[Any, _Gradients] = WeakKeyDictionary()
+        self._labels = labels
+        self._gradients: WeakKeyDictionary[Any, GradientSet] = WeakKeyDictionary()
         self._handles = [
             optimizers.register_optimizer_step_pre_hook(self._before),
             optimizers.register_optimizer_step_post_hook(self._after),
@@ -61,8 +63,9 @@ class OptimizerHooks:
         """Gradients are new in every step, so this is done in every step, and is lean."""
         gradients = [p.grad for group in optimizer.param_groups for p in group["params"]]
         known = self._gradients.get(optimizer)
-        if known is None or known.does_not_fit(gradients):
-            known = self._gradients[optimizer] = _Gradients(optimizer)
+        if known is None or not known.fits(gradients):
+            known = self._gradients[optimizer] = GradientSet(_parameters(optimizer))
+            self._labels.leave_to_optimizer(p for _, p in _parameters(optimizer))
         known.place(gradients)
 
     def _label_states(self, optimizer: Any) -> None:
@@ -77,40 +80,6 @@ class OptimizerHooks:
                 if isinstance(value, self._tensor):
                     labels.extend(label_of(value, "optimizer state", f"{qualified}.{key}"))
         _core.label(labels)
-
-
-class _Gradients:
-    """The labels of an optimizer's gradients, in the order of its parameters."""
-
-    def __init__(self, optimizer: Any) -> None:
-        labels = []
-        self._there = []
-        self._is_sharded = False
-        for name, parameter in _parameters(optimizer):
-            found = []
-            if parameter.grad is not None:
-                found = label_of(parameter.grad, "gradient", name_of(parameter) or name)
-                self._is_sharded |= hasattr(parameter.grad, "_local_tensor")
-            kind, index, _, label = found[0] if found else ("cpu", 0, 0, 0)
-            labels.append((kind, index, label))
-            self._there.append(bool(found))
-        self._labels = _core.LabelSet(labels)
-
-    def does_not_fit(self, gradients: list[Any]) -> bool:
-        """Whether parameters came or went, or got a gradient that they did not have before."""
-        if len(gradients) != len(self._there):
-            return True
-        return any(
-            gradient is not None and not there
-            for gradient, there in zip(gradients, self._there, strict=True)
-        )
-
-    def place(self, gradients: list[Any]) -> None:
-        """Tell where the gradients of this step are."""
-        if self._is_sharded:
-            gradients = [getattr(gradient, "_local_tensor", gradient) for gradient in gradients]
-        address_of = _names.address_of
-        self._labels.place([0 if g is None else address_of(g) for g in gradients])
 
 
 def _parameters(optimizer: Any) -> Iterator[tuple[str, Any]]:

@@ -27,7 +27,8 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any, Protocol
 
-from floodmark import _base, _compat, _core, _names, _played
+from floodmark import _base, _compat, _core, _names, _played, _steps
+from floodmark._gradients import GradientLabels
 from floodmark._import_watch import ImportWatch
 from floodmark._optimizers import OptimizerHooks
 from floodmark._proof import choose_way
@@ -115,6 +116,7 @@ class _Session:
         self._torch_was_there = "torch" in sys.modules
         self._watch: ImportWatch | None = None
         self._optimizers: OptimizerHooks | None = None
+        self._gradients: GradientLabels | None = None
         not_recorded = []
         if stacks:
             stacks, remark = choose_way()
@@ -205,7 +207,8 @@ class _Session:
             self._not_recorded("operators are not seen: this build of torch does not report")
         if ops:
             self._header["recorded"].append("ops")
-        self._optimizers = OptimizerHooks(torch)
+        self._gradients = GradientLabels(torch)
+        self._optimizers = OptimizerHooks(torch, self._gradients)
         if self._told_by is None:
             _compat.when_cuda_is_ready(torch, lambda: self._attach_cuda(torch))
 
@@ -257,6 +260,8 @@ class _Session:
                 self._watch.stop()
             if self._optimizers is not None:
                 self._optimizers.remove()
+            if self._gradients is not None:
+                self._gradients.remove()
         with contextlib.suppress(Exception):
             self._tell_of_phantom(is_over=True)
             self._update_header()
@@ -499,6 +504,7 @@ def is_recording() -> bool:
 def step() -> None:
     """Say that a training step ended. Without it, every optimizer step ends one."""
     _core.step()
+    _steps.user_stepped()
 
 
 def mark(name: str) -> None:

@@ -1,6 +1,10 @@
-"""How many optimizer steps a program has made, and its end after enough of them.
+"""How many steps a program has made, and its end after enough of them.
 
-Sees: torch's global optimizer hooks. Talks to: who wants to be told. Knows nothing of traces.
+A step is what the program says (`floodmark.step`), otherwise a step of an optimizer. Where the
+program has no optimizer, `--steps` counts backward passes.
+
+Sees: torch's global optimizer hooks, backward passes. Talks to: who wants to be told, and the
+recorder, which marks a step for each counted pass.
 """
 
 from __future__ import annotations
@@ -13,6 +17,12 @@ import time
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
+
+from floodmark import _compat, _core
+from floodmark._passes import PassWatch
+
+#: An optimizer that makes no step in so many backward passes is not waited for.
+_MOST_PASSES = 1000
 
 #: A program that catches our exit goes on to the next step; so often it may.
 _MOST_EXITS = 3
@@ -42,7 +52,10 @@ class StepWatch:
         self._running: list[int] = []
         self._handles: list[Any] = []
         self._exits = 0
-        self.count = 0
+        #: How often each kind of step has ended; the first kind that has any counts.
+        self._ended = {"said": 0, "optimizer": 0, "pass": 0}
+        self._passes = 0
+        self._pass_watch: PassWatch | None = None
 
     def attach(self, torch: ModuleType) -> None:
         """torch is imported: listen to every optimizer."""
@@ -53,9 +66,16 @@ class StepWatch:
             optimizers.register_optimizer_step_pre_hook(self._before),
             optimizers.register_optimizer_step_post_hook(self._after),
         ]
+        if self._limit is not None:
+            self._pass_watch = PassWatch(torch, self._before_pass, self._after_pass)
+            _watches.append(self)
 
     def detach(self) -> None:
         """Listen no more."""
+        if self._pass_watch is not None:
+            self._pass_watch.remove()
+            _watches.remove(self)
+            self._pass_watch = None
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
@@ -67,14 +87,59 @@ class StepWatch:
 
     def _after(self, optimizer: Any, *_: object) -> None:
         self._leave(id(optimizer))
-        if self._running:
+        if not self._running:
+            self._end_step("optimizer")
+            self._end_if_enough()
+
+    def user_stepped(self) -> None:
+        """The program says that a step ended."""
+        self._end_step("said")
+        self._end_if_enough()
+
+    def _before_pass(self) -> None:
+        # Not right after the last pass: an update that is made by hand is part of its step.
+        self._end_if_enough()
+
+    def _after_pass(self) -> None:
+        self._passes += 1
+        if self._ended["said"] or self._ended["optimizer"]:
             return
-        self.count += 1
-        if self._torch is not None:
+        has_optimizer = _compat.has_made_optimizer(self._torch)
+        if has_optimizer and self._passes < _MOST_PASSES:
+            return
+        if not self._ended["pass"]:
+            why = (
+                f"no optimizer has stepped in {self._passes} backward passes"
+                if has_optimizer
+                else "the program has no optimizer"
+            )
+            _warn(
+                f"{why}: `--steps` counts calls of `backward()`; "
+                "call `floodmark.step()` at the end of a step to count steps"
+            )
+        _core.step()
+        self._end_step("pass")
+
+    def _end_step(self, kind: str) -> None:
+        self._ended[kind] += 1
+        # Another kind may be the one that counts, and is told of by itself.
+        if self._torch is not None and kind == self._kind:
             with contextlib.suppress(Exception):
                 self._tell(self._torch, self.count)
+
+    def _end_if_enough(self) -> None:
         if self._limit is not None and self.count >= self._limit:
             self._end()
+
+    @property
+    def _kind(self) -> str:
+        """The kind of step that counts."""
+        return next((kind for kind, count in self._ended.items() if count), "pass")
+
+    @property
+    def count(self) -> int:
+        """How many steps have ended."""
+        return self._ended[self._kind]
 
     @property
     def has_ended(self) -> bool:
@@ -94,6 +159,22 @@ class StepWatch:
             sys.stderr.flush()
             os._exit(0)
         raise EnoughSteps
+
+
+#: Watches that end a program after enough steps.
+_watches: list[StepWatch] = []
+
+
+def user_stepped() -> None:
+    """The program has called `floodmark.step`."""
+    for watch in list(_watches):
+        watch.user_stepped()
+
+
+def _warn(text: str) -> None:
+    # A closed stderr is no reason to disturb the program.
+    with contextlib.suppress(Exception):
+        print(f"floodmark: {text}", file=sys.stderr)
 
 
 class Progress:

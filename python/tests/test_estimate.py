@@ -146,6 +146,38 @@ def test_steps_end_the_program_as_an_exit_would(training):
     assert "Traceback" not in done.stderr
 
 
+def test_steps_of_a_program_without_an_optimizer_are_backward_passes(programs):
+    programs.write(
+        """
+        import torch
+
+        model = torch.nn.Linear(1024, 1024, bias=False, device="cuda")
+        loose = torch.nn.Parameter(torch.empty(2 << 20, device="cuda"))
+        parameters = [*model.parameters(), loose]
+        for step in range(100):
+            x = torch.empty(8, 1024, device="cuda")
+            (model(x).sum() + loose.sum()).backward()
+            kept = torch.empty(64 << 20, dtype=torch.uint8, device="cuda")
+            with torch.no_grad():
+                for parameter in parameters:
+                    parameter -= 0.1 * parameter.grad
+                    parameter.grad = None
+            del kept
+            print("updated in step", step)
+        """,
+        "by_hand.py",
+    )
+    done, found = estimate(programs, "--steps", "3", "by_hand.py")
+    assert done.returncode == 0, done.stderr
+    assert (found["steps"], found["ended"], found["fits"]) == (3, "steps", True)
+    assert done.stderr.count("the program has no optimizer: `--steps` counts calls of") == 1
+    # The update of the last step is part of it.
+    assert "updated in step 2" in done.stderr
+    assert "updated in step 3" not in done.stderr
+    at_peak = {row["category"]: row["bytes"] for row in found["devices"][0]["categories"]}
+    assert at_peak["gradient"] == at_peak["parameter"] == 12 * MIB, at_peak
+
+
 def test_steps_end_a_program_that_catches_everything_and_has_workers(programs):
     programs.write(
         """

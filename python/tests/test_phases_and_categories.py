@@ -63,6 +63,48 @@ def test_parameters_gradients_and_states_have_their_categories(trained, name, st
     assert 0 <= found["optimizer state"] - states * 2 * WEIGHT <= 16
 
 
+def test_gradients_are_gradients_without_an_optimizer(record):
+    model = Net()
+    model(torch.ones(2, WIDTH)).sum().backward()
+    model.zero_grad()
+    with record() as recorded:
+        for number in range(STEPS):
+            model(torch.ones(BATCH, WIDTH)).sum().backward()
+            torch.empty(4004, dtype=torch.uint8)
+            if number < STEPS - 1:
+                with torch.no_grad():
+                    for parameter in model.parameters():
+                        parameter -= 0.1 * parameter.grad
+                model.zero_grad()
+    rows = recorded.trace.end("cpu").by_tensor(top=None).rows
+    named = {row["name"]: row["bytes"] for row in rows if row["category"] == "gradient"}
+    assert named == {"up.weight": WEIGHT, "down.weight": WEIGHT}
+    # Those of the steps before, too, though they were freed.
+    after_passes = [event.micros / 1e6 for event in recorded.file.allocations(4004)]
+    assert len(after_passes) == STEPS
+    for seconds in after_passes:
+        found = bytes_by(recorded.trace.at(seconds, "cpu").by_category(), "category")
+        assert found["gradient"] == 2 * WEIGHT
+
+
+def test_gradients_of_a_pass_that_failed_are_gradients(record):
+    class Fails(torch.autograd.Function):
+        @staticmethod
+        def forward(_context, x):
+            return x.clone()
+
+        @staticmethod
+        def backward(_context, _gradient):
+            raise RuntimeError("mine")
+
+    model = Net()
+    with record() as recorded:
+        loss = model.down(Fails.apply(model.up(torch.ones(BATCH, WIDTH)))).sum()
+        with pytest.raises(RuntimeError, match="mine"):
+            loss.backward()
+    assert bytes_by(recorded.trace.end("cpu").by_category(), "category")["gradient"] == WEIGHT
+
+
 def test_tensors_have_their_qualified_names_shapes_and_dtypes(trained):
     rows = trained["adam"].end("cpu").by_tensor(top=None).rows
     named = {(row["category"], row["name"]): row for row in rows if row["name"]}

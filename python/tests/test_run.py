@@ -130,6 +130,23 @@ def test_torch_may_come_late_or_never(programs):
     assert [row["function"] for row in rows if row["bytes"] == 4936] == ["late"]
 
 
+def test_tensors_of_no_module_have_gradients_too(programs):
+    programs.write(
+        """
+        import torch
+        weight = torch.nn.Parameter(torch.ones(1001))
+        plain = torch.ones(2002, requires_grad=True)
+        (weight.sum() + plain.sum()).backward()
+        """,
+        "by_hand.py",
+    )
+    done = programs.floodmark("run", "-q", "-o", "a.flood", "by_hand.py")
+    assert done.stderr == ""
+    rows = floodmark.Trace.open(programs.folder / "a.flood").end("cpu").by_tensor(top=None).rows
+    found = sorted((row["category"], row["bytes"]) for row in rows if row["shape"])
+    assert found == [("gradient", 4004), ("gradient", 8008), ("parameter", 4004)]
+
+
 def test_a_script_that_cannot_be_run_is_an_error_of_the_user(programs):
     missing = programs.floodmark("run", "missing.py")
     assert missing.returncode == 1

@@ -3,6 +3,9 @@
 //! Code objects must be kept alive and modules must get their names; both need Python. The interpreter
 //! is asked for a call on the main thread at its next chance. That happens once for each new function
 //! and each new model, not once for each event.
+//!
+//! After a backward pass Python labels the gradients, on the thread that ran it and before the program
+//! goes on: they may be freed soon.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -16,6 +19,26 @@ static HANDLER: AtomicUsize = AtomicUsize::new(0);
 /// It calls [`crate::attend`] and names the modules that it returns.
 pub fn set_attention_handler(handler: fn()) {
     HANDLER.store(handler as usize, Ordering::Release);
+}
+
+/// What to call after a backward pass: set by the Python boundary.
+static BACKWARD_HANDLER: AtomicUsize = AtomicUsize::new(0);
+
+/// Sets the function that is called, with the GIL held, after each outermost backward pass that
+/// accumulates gradients.
+pub fn set_backward_handler(handler: fn()) {
+    BACKWARD_HANDLER.store(handler as usize, Ordering::Release);
+}
+
+/// Calls the handler of [`set_backward_handler`].
+pub(crate) fn after_backward() {
+    let handler = BACKWARD_HANDLER.load(Ordering::Acquire);
+    if handler != 0 {
+        // SAFETY: only `set_backward_handler` stores here.
+        let handler = unsafe { std::mem::transmute::<usize, fn()>(handler) };
+        // torch runs a pass without the GIL. A panic must not reach torch.
+        python::with_gil(|| drop(std::panic::catch_unwind(handler)));
+    }
 }
 
 pub(crate) fn ask(recording: &Recording) {

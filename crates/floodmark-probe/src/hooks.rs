@@ -5,14 +5,17 @@
 //! nothing of torch that could allocate. On CUDA the allocator's lock is held here.
 
 use std::ffi::CStr;
+use std::mem::MaybeUninit;
 use std::os::raw::{c_int, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use floodmark_trace::journal::{FLAG_BACKWARD, FLAG_DEFERRED, Record};
 use floodmark_trace::{Category, Device, EventKind};
 
+use crate::attention;
+use crate::autograd::{self, Running};
 use crate::names::label_id;
-use crate::recording::{Recording, Source};
+use crate::recording::{ENABLED, Recording, Source};
 use crate::thread::{Local, with_recording};
 use crate::tracker;
 
@@ -43,6 +46,15 @@ type CpuNew = unsafe extern "C-unwind" fn(*mut c_void, *mut c_void, usize);
 type CpuDelete = unsafe extern "C-unwind" fn(*mut c_void, *mut c_void);
 type CpuOom = unsafe extern "C-unwind" fn(*mut c_void, usize);
 type NextNumber = unsafe extern "C-unwind" fn() -> u64;
+type Execute = unsafe extern "C-unwind" fn(
+    *mut c_void,
+    *const c_void,
+    *const c_void,
+    bool,
+    bool,
+    bool,
+    *const c_void,
+) -> VariableList;
 type IsAccelerator = unsafe extern "C-unwind" fn(i8) -> bool;
 type SetWorkspace = unsafe extern "C-unwind" fn(*mut c_void, *mut c_void, usize) -> c_int;
 
@@ -53,6 +65,7 @@ hooks! {
     CPU_DELETE = c"_ZN3c1025ProfiledCPUMemoryReporter6DeleteEPv" => cpu_delete as CpuDelete;
     CPU_OOM = c"_ZN3c1025ProfiledCPUMemoryReporter11OutOfMemoryEm" => cpu_oom as CpuOom;
     NEXT_NUMBER = c"_ZN2at15sequence_number17get_and_incrementEv" => next_number as NextNumber;
+    EXECUTE = c"_ZN5torch8autograd6Engine7executeERKSt6vectorINS0_4EdgeESaIS3_EERKS2_IN2at6TensorESaIS9_EEbbbS7_" => execute as Execute;
     IS_ACCELERATOR = c"_ZN2at11accelerator13isAcceleratorEN3c1010DeviceTypeE" => is_accelerator as IsAccelerator;
     SET_WORKSPACE = c"cublasSetWorkspace_v2" => set_workspace as SetWorkspace;
 }
@@ -212,6 +225,44 @@ unsafe extern "C-unwind" fn next_number() -> u64 {
         }
     });
     number
+}
+
+/// `std::vector<at::Tensor>` as it is returned: through a hidden pointer, since it is larger than two words.
+#[repr(C)]
+struct VariableList {
+    words: [MaybeUninit<usize>; 3],
+}
+
+/// `torch::autograd::Engine::execute`: a backward pass runs. The GIL is not held.
+///
+/// A pass inside another one (reentrant checkpoints) is part of it. `torch.autograd.grad` accumulates
+/// nothing into `.grad`. A pass that throws leaves through here.
+unsafe extern "C-unwind" fn execute(
+    engine: *mut c_void,
+    roots: *const c_void,
+    inputs: *const c_void,
+    keep_graph: bool,
+    create_graph: bool,
+    accumulate_grad: bool,
+    outputs: *const c_void,
+) -> VariableList {
+    let is_seen = accumulate_grad
+        && ENABLED.load(Ordering::Relaxed)
+        && autograd::running_node() == Running::Nothing;
+    // SAFETY: the function we stand for, with its own arguments. It is there, since only its callers'
+    // slots lead here; an empty vector is three zeros.
+    let found = unsafe {
+        match original::<Execute>(&EXECUTE) {
+            Some(original) => {
+                original(engine, roots, inputs, keep_graph, create_graph, accumulate_grad, outputs)
+            }
+            None => VariableList { words: [MaybeUninit::new(0); 3] },
+        }
+    };
+    if is_seen {
+        attention::after_backward();
+    }
+    found
 }
 
 /// `at::accelerator::isAccelerator`: autograd asks whether it has to mind streams.

@@ -27,7 +27,7 @@ mod told;
 mod tracker;
 mod writer;
 
-pub use attention::set_attention_handler;
+pub use attention::{set_attention_handler, set_backward_handler};
 pub use patch::Found;
 pub use python::{CodeFacts, Evidence, ProofError, StrFacts, is_proven, prove, use_slow_way};
 pub use recording::{Options, Source};

@@ -40,6 +40,7 @@ mod _core {
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         module.add("__version__", env!("CARGO_PKG_VERSION"))?;
         floodmark_probe::set_attention_handler(super::recorder::attention);
+        floodmark_probe::set_backward_handler(super::recorder::after_backward);
         Ok(())
     }
 }

@@ -117,6 +117,16 @@ pub(crate) fn attention() {
     });
 }
 
+/// Called after a backward pass, with the GIL held.
+pub(crate) fn after_backward() {
+    // The interpreter may be ending; then there is nothing to label.
+    let _ = Python::try_attach(|py| {
+        let gradients = py.import("floodmark._gradients");
+        // Nothing of ours raises into the program; gradients without a label are still counted.
+        drop(gradients.and_then(|gradients| gradients.call_method0("after_backward")));
+    });
+}
+
 /// Keeps running code alive; returns (outermost module, module) addresses that have no name yet.
 #[pyfunction]
 pub(crate) fn attend() -> Vec<(usize, usize)> {

@@ -44,6 +44,8 @@ struct Layout {
 struct Api {
     this_thread_state: unsafe extern "C" fn() -> usize,
     add_pending_call: unsafe extern "C" fn(unsafe extern "C" fn(usize) -> i32, usize) -> i32,
+    take_gil: unsafe extern "C" fn() -> i32,
+    give_gil: unsafe extern "C" fn(i32),
     /// Needs the GIL.
     interpreter: unsafe extern "C" fn() -> usize,
     /// Needs the GIL.
@@ -75,6 +77,12 @@ fn api() -> Option<&'static Api> {
                     usize,
                     unsafe extern "C" fn(unsafe extern "C" fn(usize) -> i32, usize) -> i32,
                 >(symbol(c"Py_AddPendingCall")?),
+                take_gil: std::mem::transmute::<usize, unsafe extern "C" fn() -> i32>(symbol(
+                    c"PyGILState_Ensure",
+                )?),
+                give_gil: std::mem::transmute::<usize, unsafe extern "C" fn(i32)>(symbol(
+                    c"PyGILState_Release",
+                )?),
                 interpreter: std::mem::transmute::<usize, unsafe extern "C" fn() -> usize>(symbol(
                     c"PyInterpreterState_Get",
                 )?),
@@ -370,6 +378,20 @@ pub(crate) unsafe fn class_of(object: usize) -> (usize, String) {
 pub(crate) fn call_soon(function: unsafe extern "C" fn(usize) -> i32) -> bool {
     // SAFETY: documented to need neither a thread state nor the GIL.
     api().is_some_and(|api| unsafe { (api.add_pending_call)(function, 0) } == 0)
+}
+
+/// Takes the GIL for `work`, on a thread that Python has seen; nothing is done on any other. It may be held already.
+pub(crate) fn with_gil(work: impl FnOnce()) {
+    let Some(api) = api() else { return };
+    // SAFETY: needs no GIL; the state is that of this thread.
+    if unsafe { (api.this_thread_state)() } == 0 {
+        return;
+    }
+    // SAFETY: documented to work on any thread, and in pairs. `work` does not unwind: see its callers.
+    let state = unsafe { (api.take_gil)() };
+    work();
+    // SAFETY: the same.
+    unsafe { (api.give_gil)(state) };
 }
 
 /// Takes a reference. The GIL must be held and the object alive.

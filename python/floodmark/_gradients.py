@@ -1,0 +1,156 @@
+"""Which blocks are gradients.
+
+The probe calls `after_backward` when a backward pass has ended, before the program goes on.
+Gradients of parameters are labelled then, by the storage of `.grad`, also where a program updates
+its parameters by hand. Parameters of an optimizer that steps are left to its hooks, which label
+them once for each step.
+
+Sees: parameters of named modules; tensors with a gradient, in a program without an optimizer. Talks
+to: `_core`, `_names`. Holds weak references only. Raises nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import sys
+import weakref
+from collections.abc import Iterable
+from types import ModuleType
+from typing import Any
+
+from floodmark import _compat, _core, _names
+from floodmark._names import label_of, name_of
+
+
+class GradientSet:
+    """The labels of the gradients of some parameters, in their order."""
+
+    def __init__(self, named: Iterable[tuple[str, Any]]) -> None:
+        labels = []
+        self._has_label = []
+        self._is_sharded = False
+        for name, parameter in named:
+            found = []
+            if parameter.grad is not None:
+                found = label_of(parameter.grad, "gradient", name_of(parameter) or name)
+                self._is_sharded |= hasattr(parameter.grad, "_local_tensor")
+            kind, index, _, label = found[0] if found else ("cpu", 0, 0, 0)
+            labels.append((kind, index, label))
+            self._has_label.append(bool(found))
+        self._labels = _core.LabelSet(labels)
+
+    def fits(self, gradients: list[Any]) -> bool:
+        """Whether the parameters are the same, and none got a gradient that it did not have."""
+        return len(gradients) == len(self._has_label) and all(
+            gradient is None or has_label
+            for gradient, has_label in zip(gradients, self._has_label, strict=True)
+        )
+
+    def place(self, gradients: list[Any]) -> None:
+        """Tell where the gradients are now."""
+        if self._is_sharded:
+            gradients = [getattr(gradient, "_local_tensor", gradient) for gradient in gradients]
+        address_of = _names.address_of
+        pairs = zip(gradients, self._has_label, strict=True)
+        # A sparse gradient has no label, and no address.
+        self._labels.place([address_of(g) if g is not None and known else 0 for g, known in pairs])
+
+
+class GradientLabels:
+    """Labels gradients after each backward pass, until `remove`."""
+
+    def __init__(self, torch: ModuleType) -> None:
+        self._torch = torch
+        self._passes = 0
+        #: Parameters of optimizers that have stepped, by `id`.
+        self._of_optimizers: dict[int, weakref.ref[Any]] = {}
+        #: Tensors with a gradient that no module has.
+        self._loose: list[weakref.ref[Any]] = []
+        #: The parameters that are labelled here, as long as nothing changes.
+        self._own: list[weakref.ref[Any]] | None = None
+        self._set: GradientSet | None = None
+        self._seen_names = 0
+        global _current
+        _current = self
+
+    def remove(self) -> None:
+        """Label what a pass that failed has left, and end."""
+        global _current
+        _current = None
+        with contextlib.suppress(Exception):
+            everything = [*_names.parameters(), *_live(self._loose)]
+            GradientSet(("", p) for p in everything).place([p.grad for p in everything])
+
+    def leave_to_optimizer(self, parameters: Iterable[Any]) -> None:
+        """An optimizer steps: its hooks label the gradients of its parameters."""
+        for parameter in parameters:
+            self._of_optimizers[id(parameter)] = weakref.ref(parameter)
+        self._own = None
+
+    def after_backward(self) -> None:
+        """Label the gradients that no optimizer's hooks will label."""
+        self._passes += 1
+        is_power_of_two = self._passes & (self._passes - 1) == 0
+        if is_power_of_two and not _compat.has_made_optimizer(self._torch):
+            self._find_loose()
+        parameters = self._parameters()
+        if not parameters:
+            return
+        gradients = [parameter.grad for parameter in parameters]
+        if self._set is None or not self._set.fits(gradients):
+            self._set = GradientSet(("", parameter) for parameter in parameters)
+        self._set.place(gradients)
+
+    def _parameters(self) -> list[Any]:
+        """The parameters that are labelled here."""
+        if self._own is not None and self._seen_names == _names.count():
+            found = _live(self._own)
+            if len(found) == len(self._own):
+                return found
+        everything = [*_names.parameters(), *_live(self._loose)]
+        found = [parameter for parameter in everything if not self._is_left(parameter)]
+        self._own = [weakref.ref(parameter) for parameter in found]
+        self._seen_names = _names.count()
+        self._set = None
+        return found
+
+    def _is_left(self, parameter: Any) -> bool:
+        known = self._of_optimizers.get(id(parameter))
+        return known is not None and known() is parameter
+
+    def _find_loose(self) -> None:
+        """Look for tensors with a gradient that belong to no module, as in programs without one.
+
+        Only while no other thread of Python runs: see `_base.host_blocks`.
+        """
+        if len(sys._current_frames()) > 1:
+            return
+        kinds = {id(kind) for kind in _compat.tensor_types(self._torch)}
+        labels = []
+        found = []
+        for thing in [thing for thing in gc.get_objects() if id(type(thing)) in kinds]:
+            with contextlib.suppress(Exception):
+                # Only a leaf may be asked for its gradient without a warning.
+                if not thing.requires_grad or not thing.is_leaf or thing.grad is None:
+                    continue
+                if name_of(thing) is None:
+                    found.append(weakref.ref(thing))
+                    if isinstance(thing, self._torch.nn.Parameter):
+                        labels.extend(label_of(thing, "parameter", ""))
+        _core.label(labels)
+        self._loose = found
+        self._own = None
+
+
+_current: GradientLabels | None = None
+
+
+def after_backward() -> None:
+    """A backward pass has ended. Called by the probe, with the GIL held."""
+    if _current is not None:
+        _current.after_backward()
+
+
+def _live(references: list[weakref.ref[Any]]) -> list[Any]:
+    return [thing for reference in references if (thing := reference()) is not None]
