@@ -28,6 +28,7 @@ from types import ModuleType, TracebackType
 from typing import Any, Protocol
 
 from floodmark import _base, _compat, _core, _names, _played, _steps
+from floodmark._fork_warning import watch_forks
 from floodmark._gradients import GradientLabels
 from floodmark._import_watch import ImportWatch
 from floodmark._optimizers import OptimizerHooks
@@ -337,6 +338,7 @@ class Recorder(ContextDecorator):
             say(f"nothing is recorded: {error}")
             return self
         self._has_begun = True
+        watch_forks()
         _session = self._session
         if self._follow_fork:
             _follow_forks()

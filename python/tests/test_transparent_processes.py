@@ -25,6 +25,25 @@ CHILDREN = {
         print(os.waitstatus_to_exitcode(os.wait()[1]))
         """
     ),
+    "warnings of forks": Case(
+        """
+        import os, threading, warnings
+        def fork():
+            if os.fork() == 0:
+                print(warnings.filters, flush=True); os._exit(0)
+            os.wait()
+        warnings.simplefilter("default")
+        for _ in range(2):
+            warnings.warn("once")
+            fork()
+        print(warnings.filters)
+        ended = threading.Event()
+        thread = threading.Thread(target=ended.wait); thread.start()
+        fork()
+        ended.set()
+        """,
+        varies=rb"pid=\d+",
+    ),
     "hooks of a fork": Case(
         """
         import os
@@ -277,6 +296,8 @@ def test_another_malloc_may_be_preloaded(tmp_path: Path, name: str) -> None:
             print(os.environ["LD_PRELOAD"])
             maps = open("/proc/self/maps").read()
             print(os.environ["LD_PRELOAD"] in maps or "malloc" in maps)
+            if os.fork() == 0: os._exit(len(bytearray(1 << 24)) >> 20)
+            print(os.waitstatus_to_exitcode(os.wait()[1]))
             blocks = []
             def work():
                 for size in range(1, 20000, 7): blocks.append(bytearray(size))
@@ -287,8 +308,6 @@ def test_another_malloc_may_be_preloaded(tmp_path: Path, name: str) -> None:
             libc = ctypes.CDLL(None)
             libc.malloc.restype = ctypes.c_void_p
             libc.free(ctypes.c_void_p(libc.malloc(1 << 20)))
-            if os.fork() == 0: os._exit(len(bytearray(1 << 24)) >> 20)
-            print(os.waitstatus_to_exitcode(os.wait()[1]))
             """,
             environment={"LD_PRELOAD": str(found[0])},
         ),
