@@ -2,7 +2,7 @@
 //!
 //! The input is a file without the right to be wrong in the boring places: its prelude is replaced, every
 //! frame that it seems to have gets the checksum of what is there and the next number, and a header comes
-//! first. What is left of a frame at the end becomes a segment of the journal, with the right session.
+//! first. What is left of a frame at the end becomes records of the journal, with right checksums.
 
 #![no_main]
 
@@ -11,7 +11,8 @@ use libfuzzer_sys::fuzz_target;
 use floodmark_trace::frame::{
     FRAME_HEADER_BYTES, FRAME_MAGIC, FrameKind, PRELUDE_BYTES, append_frame, prelude,
 };
-use floodmark_trace::journal::segment_header;
+use floodmark_trace::Device;
+use floodmark_trace::journal::{Entry, JournalWriter, Record};
 
 #[path = "../questions.rs"]
 mod questions;
@@ -20,15 +21,35 @@ const SESSION: u64 = 1;
 
 fuzz_target!(|bytes: &[u8]| {
     let (file, rest) = mend(bytes);
-    let mut segment = segment_header(SESSION, 0).to_vec();
-    if let Some(committed) = segment.get_mut(32..40) {
-        committed.fill(0xFF);
+    let mut journal = JournalWriter::new(SESSION);
+    for bytes in rest.chunks(RECORD_BYTES) {
+        journal.push(0, &entry(bytes));
     }
-    segment.extend_from_slice(rest);
-    if let Ok(trace) = floodmark_trace::read_trace(&file, &[&segment]) {
+    let files = journal.files();
+    let files: Vec<&[u8]> = files.iter().map(Vec::as_slice).collect();
+    if let Ok(trace) = floodmark_trace::read_trace(&file, &files) {
         questions::ask(&trace);
     }
 });
+
+/// How much of the input becomes one record.
+const RECORD_BYTES: usize = 64;
+
+/// A record with fields from the input, and the rest of it as the payload.
+fn entry(bytes: &[u8]) -> Entry {
+    let mut fields = [0; RECORD_BYTES];
+    fields[..bytes.len()].copy_from_slice(bytes);
+    let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|byte| fields[at * 8 + byte]));
+    let [kind, flags, device_kind, device_index, ..] = fields;
+    let device = Device { kind: device_kind.cast_signed(), index: device_index.cast_signed() };
+    let mut record = Record::new(kind, device);
+    record.flags = flags & 0x7F;
+    (record.time_nanos, record.addr, record.bytes) = (word(1), word(2), word(3));
+    (record.requested, record.allocated, record.reserved) = (word(4), word(5), word(6));
+    record.stack = u32::from_le_bytes([fields[4], fields[5], fields[6], fields[7]]);
+    record.thread = u32::from(fields[56]);
+    Entry { record, payload: fields[56..].into() }
+}
 
 /// The file that `bytes` might have been, and what is left of them.
 fn mend(bytes: &[u8]) -> (Vec<u8>, &[u8]) {

@@ -11,6 +11,7 @@
 
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
+use crate::budget::Budget;
 use crate::stacks::Node;
 use floodmark_slots::find_symbol;
 
@@ -56,6 +57,40 @@ pub(crate) fn attach() -> bool {
     GET_CURRENT_NODE.store(node, Ordering::Release);
     CURRENT_THREAD_ID.store(thread, Ordering::Release);
     node != 0 && thread != 0
+}
+
+/// Whether torch's functions were found.
+pub(crate) fn is_attached() -> bool {
+    CURRENT_THREAD_ID.load(Ordering::Acquire) != 0
+}
+
+/// The pages of a thread's ring that are in use in this recording.
+#[derive(Debug, Default)]
+pub(crate) struct RingPages {
+    last: Option<usize>,
+    count: usize,
+}
+
+/// Nodes whose stacks lie in one page.
+const NODES_PER_PAGE: usize = 4096 / size_of::<AtomicU64>();
+
+impl RingPages {
+    /// Takes memory for the page of a node that is about to be remembered.
+    pub(crate) fn make_room(&mut self, sequence: u64, budget: &Budget) -> bool {
+        let page = place(sequence).0 / NODES_PER_PAGE;
+        if self.last == Some(page) {
+            return true;
+        }
+        // After the first lap all pages are in use already.
+        if self.count * NODES_PER_PAGE < REMEMBERED {
+            if !budget.take(4096) {
+                return false;
+            }
+            self.count += 1;
+        }
+        self.last = Some(page);
+        true
+    }
 }
 
 /// torch's number of this thread.

@@ -9,7 +9,7 @@ use std::mem::MaybeUninit;
 use std::os::raw::{c_int, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use floodmark_trace::journal::{FLAG_BACKWARD, FLAG_DEFERRED, Record};
+use floodmark_trace::journal::{FLAG_BACKWARD, FLAG_DEFERRED, FLAG_STACK_LEFT_OUT, Record};
 use floodmark_trace::{Category, Device, EventKind};
 
 use crate::attention;
@@ -87,6 +87,9 @@ pub(crate) fn record_alloc(recording: &Recording, local: &mut Local, mut record:
     record.stack = node.id;
     if backward {
         record.flags |= FLAG_BACKWARD;
+    }
+    if node.is_incomplete() {
+        record.flags |= FLAG_STACK_LEFT_OUT;
     }
     local.write(recording, record, &[]);
 }

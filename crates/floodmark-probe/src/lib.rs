@@ -11,8 +11,13 @@
 
 mod attention;
 mod autograd;
+mod budget;
+mod bus_error;
+mod clock;
 mod ended_steps;
+mod fork_flag;
 mod hooks;
+mod merge;
 mod names;
 mod ops;
 mod patch;

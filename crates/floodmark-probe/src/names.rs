@@ -6,7 +6,19 @@ use floodmark_trace::{Category, Device, TextKind};
 use crate::recording::Recording;
 use crate::thread::Local;
 
-/// The number of a label, which is defined when it is new.
+/// What a name takes in its table beside its characters.
+const NAME_BYTES: usize = 96;
+
+/// The number of a text.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct TextNumber {
+    /// 0 for none.
+    pub(crate) number: u16,
+    /// There was a text, and no number or memory left for it.
+    pub(crate) is_left_out: bool,
+}
+
+/// The number of a label, which is defined when it is new. 0 when the memory limit is reached.
 pub(crate) fn label_id(
     recording: &Recording,
     local: &mut Local,
@@ -21,29 +33,42 @@ pub(crate) fn label_id(
     if let Some(&id) = names.labels.get(&key) {
         return id;
     }
+    if !recording.budget.take(NAME_BYTES + key.1.len() + key.2.len() + key.3.len()) {
+        return 0;
+    }
     let mut record = Record::new(record_kind::LABEL, Device::CPU);
     record.addr = u64::from(next);
     record.bytes = u64::from(category as u8);
-    // Written under the lock, so that nobody uses the number before it is defined.
+    // Written under the lock, so that no thread uses the number before it is defined.
     local.write(recording, record, &pack_strings(&[&key.1, &key.2, &key.3]));
     names.labels.insert(key, next);
     next
 }
 
-/// The number of a text, which is defined when it is new. 0 when there are too many.
-pub(crate) fn text_id(recording: &Recording, local: &mut Local, kind: TextKind, text: &str) -> u16 {
+/// The number of a text, which is defined when it is new.
+pub(crate) fn text_id(
+    recording: &Recording,
+    local: &mut Local,
+    kind: TextKind,
+    text: &str,
+) -> TextNumber {
     let mut names = recording.names.lock();
-    let key = (kind as u8, text.to_owned());
-    if let Some(&id) = names.texts.get(&key) {
-        return u16::try_from(id).unwrap_or(0);
+    if let Some(&number) = names.texts[kind as usize].get(text) {
+        return TextNumber { number, is_left_out: false };
     }
-    let Ok(next) = u16::try_from(names.texts.len() + 1) else { return 0 };
+    names.text_count += 1;
+    let number = u16::try_from(names.text_count).ok();
+    let number = number.filter(|_| recording.budget.take(NAME_BYTES + text.len()));
+    let Some(number) = number else {
+        names.text_count -= 1;
+        return TextNumber { number: 0, is_left_out: true };
+    };
     let mut record = Record::new(record_kind::TEXT, Device::CPU);
-    record.addr = u64::from(next);
+    record.addr = u64::from(number);
     record.bytes = u64::from(kind as u8);
     local.write(recording, record, &pack_strings(&[text]));
-    names.texts.insert(key, u32::from(next));
-    next
+    names.texts[kind as usize].insert(text.to_owned(), number);
+    TextNumber { number, is_left_out: false }
 }
 
 /// The number of a stream or pool, by its handle; each thread remembers those it has met.
@@ -53,12 +78,19 @@ pub(crate) fn handle_id(
     kind: TextKind,
     handle: u64,
     text: impl FnOnce() -> String,
-) -> u16 {
+) -> TextNumber {
     let key = (kind as u8, handle);
     if let Some(&(_, _, id)) = local.handles.iter().find(|known| (known.0, known.1) == key) {
         return id;
     }
     let id = text_id(recording, local, kind, &text());
+    // A program that makes streams without end must not fill memory with what it met.
+    if local.handles.len() >= MOST_HANDLES {
+        local.handles.clear();
+    }
     local.handles.push((key.0, key.1, id));
     id
 }
+
+/// Handles that a thread remembers.
+const MOST_HANDLES: usize = 64;

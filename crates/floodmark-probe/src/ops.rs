@@ -98,8 +98,10 @@ unsafe extern "C-unwind" fn start(
     };
     with_recording(|recording, local| {
         let name = name.to_str().unwrap_or("");
-        let outer = local.ops.last().copied().unwrap_or(0);
-        let id = if outer != 0 && MAKERS.contains(&name) {
+        let outer = local.ops.last().copied();
+        let id = if let Some(outer) = outer.filter(|outer| outer.number != 0)
+            && MAKERS.contains(&name)
+        {
             outer
         } else {
             text_id(recording, local, TextKind::Op, name)

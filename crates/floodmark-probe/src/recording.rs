@@ -2,13 +2,17 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU16, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 
+use floodmark_trace::journal::Seed;
 use floodmark_trace::{Device, Header};
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 
+use crate::budget::Budget;
+use crate::clock::Clock;
 use crate::ended_steps::EndedSteps;
+use crate::fork_flag::ForkFlag;
 use crate::segments::Segments;
 use crate::stacks::CallTree;
 
@@ -60,23 +64,24 @@ impl Options {
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     pub(crate) labels: HashMap<(u8, String, String, String), u32>,
-    pub(crate) texts: HashMap<(u8, String), u32>,
+    /// By the number of their [`floodmark_trace::TextKind`].
+    pub(crate) texts: [HashMap<String, u16>; 6],
+    pub(crate) text_count: usize,
 }
-
-/// The one word that all threads write, alone on its cache lines.
-#[derive(Debug)]
-#[repr(align(128))]
-struct Padded(AtomicU64);
 
 /// The state that hooks work on. Lives from start to stop.
 #[derive(Debug)]
 pub(crate) struct Recording {
     pub(crate) id: u64,
     pub(crate) options: Options,
-    started_nanos: u64,
-    next_seq: Padded,
-    pub(crate) next_thread: AtomicU16,
+    clock: Clock,
+    pub(crate) seed: Seed,
+    pub(crate) next_thread: AtomicU32,
     pub(crate) segments: Segments,
+    pub(crate) budget: Arc<Budget>,
+    /// The stacks of some autograd nodes were not remembered: the memory limit is reached, or torch has more
+    /// threads than there is room for.
+    pub(crate) forgets_nodes: AtomicBool,
     pub(crate) tree: Mutex<CallTree>,
     pub(crate) names: Mutex<Names>,
     pub(crate) is_attending: AtomicBool,
@@ -89,16 +94,9 @@ pub(crate) struct Recording {
 }
 
 /// Whether hooks have anything to do.
-pub(crate) static ENABLED: AtomicBool = AtomicBool::new(false);
+pub(crate) static ENABLED: ForkFlag = ForkFlag::new();
 /// The recording that runs. Only read by a thread that is marked busy and has seen [`ENABLED`].
 pub(crate) static CURRENT: AtomicPtr<Recording> = AtomicPtr::new(std::ptr::null_mut());
-
-pub(crate) fn monotonic_nanos() -> u64 {
-    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: writes the one struct that is passed.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
-    now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
-}
 
 fn unix_micros() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
@@ -108,14 +106,17 @@ fn unix_micros() -> u64 {
 impl Recording {
     pub(crate) fn new(id: u64, mut options: Options, segments: Segments) -> Self {
         options.header.started_unix_micros = unix_micros();
-        let mut tree = CallTree::new(options.max_memory);
+        let budget = Arc::new(Budget::new(options.max_memory));
+        let mut tree = CallTree::new(Arc::clone(&budget));
         tree.set_library(vec![options.own_folder.clone()]);
         Self {
             id,
-            started_nanos: monotonic_nanos(),
-            next_seq: Padded(AtomicU64::new(1)),
-            next_thread: AtomicU16::new(0),
+            clock: Clock::start(),
+            seed: Seed::of_session(id),
+            next_thread: AtomicU32::new(0),
             segments,
+            budget,
+            forgets_nodes: AtomicBool::new(false),
             tree: Mutex::new(tree),
             names: Mutex::new(Names::default()),
             is_attending: AtomicBool::new(false),
@@ -127,17 +128,10 @@ impl Recording {
         }
     }
 
+    /// Nanoseconds since the recording began.
+    #[inline]
     pub(crate) fn nanos(&self) -> u64 {
-        monotonic_nanos().saturating_sub(self.started_nanos)
-    }
-
-    pub(crate) fn take_seq(&self) -> u64 {
-        self.next_seq.0.fetch_add(1, Ordering::Relaxed)
-    }
-
-    /// How many records were begun.
-    pub(crate) fn records(&self) -> u64 {
-        self.next_seq.0.load(Ordering::Relaxed) - 1
+        self.clock.nanos()
     }
 
     pub(crate) fn wants(&self, device: Device) -> bool {

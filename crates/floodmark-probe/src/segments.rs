@@ -1,111 +1,196 @@
 //! The files behind the journal: made, mapped, recycled.
 //!
-//! A segment is allocated on disk before it is mapped, so a full disk is an error here and never a signal
+//! A file is allocated on disk before it is mapped, so a full disk is an error here and never a signal
 //! later, when a record is written into a page that has no place on disk.
 
 use std::ffi::CString;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use floodmark_trace::journal::{
-    COMMITTED_OFFSET, SEGMENT_BYTES, SEGMENT_HEADER_BYTES, SLOT_BYTES, SLOTS_PER_SEGMENT,
-    segment_header,
+    LEDGER_BYTES, LEDGER_NAME, LedgerLine, MOST_SEGMENTS, SEGMENT_BYTES, SEGMENT_HEADER_BYTES,
+    SLOT_BYTES, SLOTS_PER_SEGMENT, ledger_header, ledger_line_offset, segment_header,
 };
 use parking_lot::Mutex;
 
-/// Segments that are made before anyone asks for them.
-const READY_AHEAD: usize = 3;
+use crate::bus_error;
+
+/// Segments that are made before a thread needs one.
+const READY_AHEAD: usize = 8;
 /// Drained segments that are kept, since to make one costs more than to fill it.
-const MOST_READY: usize = 16;
+const MOST_READY: usize = 64;
+
+/// A file, mapped shared.
+#[derive(Debug)]
+struct Mapping {
+    addr: *mut u8,
+    bytes: usize,
+    /// Its number for [`bus_error`].
+    guarded: usize,
+}
+
+// SAFETY: shared memory; what threads may do with it is said where they do it.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        bus_error::forget(self.guarded, self.addr as usize);
+        // SAFETY: mapped by `create`, and no other thread has the address any more.
+        unsafe { libc::munmap(self.addr.cast(), self.bytes) };
+    }
+}
+
+impl Mapping {
+    /// Makes a file, allocates all of it on disk and maps it.
+    fn create(path: &Path, bytes: usize, guarded: usize) -> io::Result<Self> {
+        let name = CString::new(path.as_os_str().as_bytes())?;
+        let length = libc::off_t::try_from(bytes).map_err(io::Error::other)?;
+        // SAFETY: plain system calls on a descriptor that is closed before it is forgotten.
+        let addr = unsafe {
+            let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC;
+            let file = libc::open(name.as_ptr(), flags, 0o600);
+            if file < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            let failed = libc::posix_fallocate(file, 0, length);
+            if failed != 0 {
+                libc::close(file);
+                libc::unlink(name.as_ptr());
+                return Err(io::Error::from_raw_os_error(failed));
+            }
+            let access = libc::PROT_READ | libc::PROT_WRITE;
+            let addr = libc::mmap(std::ptr::null_mut(), bytes, access, libc::MAP_SHARED, file, 0);
+            let error = io::Error::last_os_error();
+            libc::close(file);
+            if addr == libc::MAP_FAILED {
+                libc::unlink(name.as_ptr());
+                return Err(error);
+            }
+            addr
+        };
+        bus_error::guard(guarded, addr as usize, bytes);
+        Ok(Self { addr: addr.cast(), bytes, guarded })
+    }
+
+    /// Writes bytes that no other thread reads yet.
+    fn write(&self, at: usize, bytes: &[u8]) {
+        debug_assert!(at + bytes.len() <= self.bytes);
+        // SAFETY: inside the mapping, and the caller's promise.
+        unsafe { self.addr.add(at).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+    }
+}
 
 /// A mapped segment. One thread writes it, the writer thread reads what is committed.
 #[derive(Debug)]
 pub(crate) struct Segment {
-    addr: *mut u8,
-    number: u32,
-    thread: AtomicU32,
+    mapping: Mapping,
+    ledger: Arc<Mapping>,
+    pub(crate) number: u32,
     /// Its thread will write no more.
     pub(crate) sealed: AtomicBool,
 }
 
-// SAFETY: the mapping is shared memory; the one writer and the one reader meet at `committed`.
-unsafe impl Send for Segment {}
-// SAFETY: as above.
-unsafe impl Sync for Segment {}
-
-impl Drop for Segment {
-    fn drop(&mut self) {
-        // SAFETY: mapped by `create`, and nobody else has the address any more.
-        unsafe { libc::munmap(self.addr.cast(), SEGMENT_BYTES) };
-    }
-}
-
 impl Segment {
-    /// The thread that writes it.
-    #[expect(clippy::cast_possible_truncation, reason = "stored from a u16")]
-    pub(crate) fn thread(&self) -> u16 {
-        self.thread.load(Ordering::Relaxed) as u16
+    fn line(&self) -> *mut u8 {
+        // SAFETY: the ledger has a line for every segment, and lives as long as they do.
+        unsafe { self.ledger.addr.add(ledger_line_offset(self.number)) }
     }
 
+    #[inline]
     fn counter(&self) -> &AtomicU64 {
-        // SAFETY: the header is mapped as long as the segment is, and the offset is a multiple of 8.
-        unsafe { AtomicU64::from_ptr(self.addr.add(COMMITTED_OFFSET).cast()) }
+        // SAFETY: a line is a multiple of 8 bytes, as is the offset.
+        unsafe { AtomicU64::from_ptr(self.line().add(LedgerLine::COMMIT_OFFSET).cast()) }
     }
 
-    /// How many slots are complete.
-    pub(crate) fn committed(&self) -> usize {
-        usize::try_from(self.counter().load(Ordering::Acquire)).unwrap_or(0).min(SLOTS_PER_SEGMENT)
+    fn field(&self, offset: usize) -> &AtomicU32 {
+        // SAFETY: the offsets of a line's fields are multiples of 4.
+        unsafe { AtomicU32::from_ptr(self.line().add(offset).cast()) }
     }
 
-    /// The bytes of the slots before `end`, which must be committed.
-    pub(crate) fn slots(&self, end: usize) -> &[u8] {
-        let bytes = end.min(SLOTS_PER_SEGMENT) * SLOT_BYTES;
+    /// How many slots are complete, and how many records they hold.
+    pub(crate) fn committed(&self) -> (usize, u32) {
+        let word = self.counter().load(Ordering::Acquire);
+        #[expect(clippy::cast_possible_truncation, reason = "its two halves")]
+        let (slots, records) = (word as u32, (word >> 32) as u32);
+        ((slots as usize).min(SLOTS_PER_SEGMENT), records)
+    }
+
+    /// The ordinal of the first record.
+    pub(crate) fn first_ordinal(&self) -> u32 {
+        self.field(LedgerLine::FIRST_ORDINAL_OFFSET).load(Ordering::Acquire)
+    }
+
+    /// The bytes of slots that are committed.
+    pub(crate) fn slots(&self, from: usize, to: usize) -> &[u8] {
+        let to = to.min(SLOTS_PER_SEGMENT);
+        let from = from.min(to);
         // SAFETY: committed slots are never written again while anyone reads them.
-        unsafe { std::slice::from_raw_parts(self.addr.add(SEGMENT_HEADER_BYTES), bytes) }
-    }
-
-    /// Writes into slots from `slot` on. Only the owner calls it, before it commits them.
-    pub(crate) fn write(&self, slot: usize, bytes: &[u8]) {
-        debug_assert!(slot * SLOT_BYTES + bytes.len() <= SLOTS_PER_SEGMENT * SLOT_BYTES);
-        // SAFETY: the caller has checked that the slots are there; nobody reads them yet.
         unsafe {
-            let to = self.addr.add(SEGMENT_HEADER_BYTES + slot * SLOT_BYTES);
-            to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
+            let start = self.mapping.addr.add(SEGMENT_HEADER_BYTES + from * SLOT_BYTES);
+            std::slice::from_raw_parts(start, (to - from) * SLOT_BYTES)
         }
     }
 
-    /// Says that the slots before `end` are complete.
-    pub(crate) fn commit(&self, end: usize) {
-        self.counter().store(end as u64, Ordering::Release);
+    /// Writes a record from `slot` on. Only the owner calls it, before it commits.
+    #[inline]
+    pub(crate) fn write(&self, slot: usize, words: &[u64], payload: &[u8]) {
+        let at = SEGMENT_HEADER_BYTES + slot * SLOT_BYTES;
+        debug_assert!(at + words.len() * 8 + payload.len() <= SEGMENT_BYTES);
+        // SAFETY: the caller has checked that the slots are there; no other thread reads them yet. Numbers of
+        // this processor are little-endian (asserted below).
+        unsafe {
+            let to = self.mapping.addr.add(at);
+            to.copy_from_nonoverlapping(words.as_ptr().cast(), words.len() * 8);
+            to.add(words.len() * 8).copy_from_nonoverlapping(payload.as_ptr(), payload.len());
+        }
     }
 
-    /// Begins anew, for another thread or another lap.
-    fn reset(&self, session: u64, thread: u16) {
-        self.commit(0);
-        self.sealed.store(false, Ordering::Relaxed);
-        self.thread.store(u32::from(thread), Ordering::Relaxed);
-        let header = segment_header(session, thread);
-        // `committed` is the header's only field that a reader trusts; it is zero already.
-        // SAFETY: the header is mapped; nobody reads it before the first commit.
-        unsafe { self.addr.copy_from_nonoverlapping(header.as_ptr(), COMMITTED_OFFSET) };
+    /// Says that the slots before `slots` are complete, and hold so many records.
+    #[inline]
+    pub(crate) fn commit(&self, slots: usize, records: u32) {
+        #[expect(clippy::cast_possible_truncation, reason = "at most `SLOTS_PER_SEGMENT`")]
+        let word = LedgerLine::commit_word(slots as u32, records);
+        self.counter().store(word, Ordering::Release);
     }
 
-    /// Lets go of the pages; what is in them stays in the file, and comes back when it is read.
+    /// So many of its records are in the file.
+    pub(crate) fn set_flushed(&self, records: u32) {
+        self.field(LedgerLine::FLUSHED_OFFSET).store(records, Ordering::Release);
+    }
+
+    /// Begins anew, after the ordinals that it has used.
+    fn reset(&self) {
+        let (_, records) = self.committed();
+        let next = self.first_ordinal().wrapping_add(records);
+        self.commit(0, 0);
+        self.set_flushed(0);
+        self.field(LedgerLine::FIRST_ORDINAL_OFFSET).store(next, Ordering::Release);
+        self.sealed.store(false, Ordering::Release);
+    }
+
+    /// Unmaps the pages; what is in them stays in the file, and comes back when it is read.
     fn page_out(&self) {
         // SAFETY: the mapping is a shared file: dropping its pages loses nothing.
-        unsafe { libc::madvise(self.addr.cast(), SEGMENT_BYTES, libc::MADV_DONTNEED) };
+        unsafe { libc::madvise(self.mapping.addr.cast(), SEGMENT_BYTES, libc::MADV_DONTNEED) };
     }
 }
+
+const _: () = assert!(cfg!(target_endian = "little"));
 
 /// All segments of one recording.
 #[derive(Debug)]
 pub(crate) struct Segments {
     folder: PathBuf,
     session: u64,
+    ledger: Arc<Mapping>,
     next_number: AtomicU32,
+    /// Numbers of segments that were removed.
+    unused: Mutex<Vec<u32>>,
     ready: Mutex<Vec<Arc<Segment>>>,
     /// Handed out since the writer last looked.
     fresh: Mutex<Vec<Arc<Segment>>>,
@@ -117,17 +202,28 @@ impl Segments {
     /// Makes the folder. Fails when it cannot be made, or when one is there already.
     pub(crate) fn create(folder: PathBuf, session: u64, max_memory: u64) -> io::Result<Self> {
         std::fs::create_dir(&folder)?;
+        let ledger = Mapping::create(&folder.join(LEDGER_NAME), LEDGER_BYTES, MOST_SEGMENTS);
+        let ledger = match ledger {
+            Ok(ledger) => ledger,
+            Err(error) => {
+                let _ = std::fs::remove_dir(&folder);
+                return Err(error);
+            }
+        };
+        ledger.write(0, &ledger_header(session, LEDGER_BYTES));
         let segments = Self {
             folder,
             session,
+            ledger: Arc::new(ledger),
             next_number: AtomicU32::new(0),
+            unused: Mutex::new(Vec::new()),
             ready: Mutex::new(Vec::new()),
             fresh: Mutex::new(Vec::new()),
             mapped: AtomicUsize::new(0),
             // A quarter is for segments; tables and batches take the rest.
             most_mapped: usize::try_from(max_memory / 4 / SEGMENT_BYTES as u64)
                 .unwrap_or(64)
-                .max(4),
+                .max(2),
         };
         // One now, to know that it can be done; the writer makes the others.
         match segments.make() {
@@ -142,9 +238,14 @@ impl Segments {
         }
     }
 
+    /// Bytes of the mapped segments, as far as they are not paged out.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.mapped.load(Ordering::Relaxed).min(self.most_mapped) * SEGMENT_BYTES
+    }
+
     /// Keeps segments ready, so that no thread of the program has to make one.
     pub(crate) fn prepare(&self) -> io::Result<()> {
-        while self.ready.lock().len() < READY_AHEAD {
+        while self.ready.lock().len() < READY_AHEAD.min(self.most_mapped / 2) {
             let segment = self.make()?;
             self.ready.lock().push(segment);
         }
@@ -155,57 +256,40 @@ impl Segments {
         self.folder.join(format!("{number:08}.seg"))
     }
 
-    fn make(&self) -> io::Result<Arc<Segment>> {
+    fn next_number(&self) -> io::Result<u32> {
+        if let Some(number) = self.unused.lock().pop() {
+            return Ok(number);
+        }
         let number = self.next_number.fetch_add(1, Ordering::Relaxed);
-        let path = self.path(number);
-        let name = CString::new(path.as_os_str().as_bytes())?;
-        let bytes = libc::off_t::try_from(SEGMENT_BYTES).expect("a megabyte");
-        // SAFETY: plain system calls on a descriptor that is closed before it is forgotten.
-        let addr = unsafe {
-            let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC;
-            let file = libc::open(name.as_ptr(), flags, 0o600);
-            if file < 0 {
-                return Err(io::Error::last_os_error());
-            }
-            let failed = libc::posix_fallocate(file, 0, bytes);
-            if failed != 0 {
-                libc::close(file);
-                libc::unlink(name.as_ptr());
-                return Err(io::Error::from_raw_os_error(failed));
-            }
-            let access = libc::PROT_READ | libc::PROT_WRITE;
-            let addr =
-                libc::mmap(std::ptr::null_mut(), SEGMENT_BYTES, access, libc::MAP_SHARED, file, 0);
-            let error = io::Error::last_os_error();
-            libc::close(file);
-            if addr == libc::MAP_FAILED {
-                libc::unlink(name.as_ptr());
-                return Err(error);
-            }
-            addr
-        };
+        if number as usize >= MOST_SEGMENTS {
+            self.next_number.fetch_sub(1, Ordering::Relaxed);
+            return Err(io::Error::other("too many threads record at the same time"));
+        }
+        Ok(number)
+    }
+
+    fn make(&self) -> io::Result<Arc<Segment>> {
+        let number = self.next_number()?;
+        let mapping = Mapping::create(&self.path(number), SEGMENT_BYTES, number as usize)?;
         for page in (0..SEGMENT_BYTES).step_by(4096) {
             // A page that is first touched inside a hook costs the program more than the record does.
-            // SAFETY: inside the mapping, which is all zero and known to nobody yet.
-            unsafe { addr.cast::<u8>().add(page).write_volatile(0) };
+            // SAFETY: inside the mapping, which is all zero and known to no other thread yet.
+            unsafe { mapping.addr.add(page).write_volatile(0) };
         }
+        mapping.write(0, &segment_header(self.session, number));
         self.mapped.fetch_add(1, Ordering::Relaxed);
-        Ok(Arc::new(Segment {
-            addr: addr.cast(),
-            number,
-            thread: AtomicU32::new(0),
-            sealed: AtomicBool::new(false),
-        }))
+        let ledger = Arc::clone(&self.ledger);
+        Ok(Arc::new(Segment { mapping, ledger, number, sealed: AtomicBool::new(false) }))
     }
 
     /// A segment for a thread.
-    pub(crate) fn take(&self, thread: u16) -> io::Result<Arc<Segment>> {
+    pub(crate) fn take(&self) -> io::Result<Arc<Segment>> {
         let ready = self.ready.lock().pop();
         let segment = match ready {
             Some(segment) => segment,
             None => self.make()?,
         };
-        segment.reset(self.session, thread);
+        segment.reset();
         self.fresh.lock().push(Arc::clone(&segment));
         Ok(segment)
     }
@@ -225,17 +309,19 @@ impl Segments {
 
     /// All of it is in the file: keep the segment for later, or remove it.
     pub(crate) fn recycle(&self, segment: Arc<Segment>) {
+        segment.reset();
         let mut ready = self.ready.lock();
-        if ready.len() < MOST_READY {
-            // A reader that salvages must not see old records under a new session's eyes.
-            segment.commit(0);
+        if ready.len() < MOST_READY.min(self.most_mapped) {
             ready.push(segment);
             return;
         }
         drop(ready);
         self.mapped.fetch_sub(1, Ordering::Relaxed);
+        let number = segment.number;
         // A file that is gone already is as good.
-        let _ = std::fs::remove_file(self.path(segment.number));
+        let _ = std::fs::remove_file(self.path(number));
+        drop(segment);
+        self.unused.lock().push(number);
     }
 
     /// The recording is complete: no file of the journal is needed any more.
@@ -243,6 +329,7 @@ impl Segments {
         for number in 0..self.next_number.load(Ordering::Relaxed) {
             let _ = std::fs::remove_file(self.path(number));
         }
+        let _ = std::fs::remove_file(self.folder.join(LEDGER_NAME));
         let _ = std::fs::remove_dir(&self.folder);
     }
 }

@@ -8,18 +8,19 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use floodmark_trace::journal::Record;
+use floodmark_trace::journal::{FLAG_NAME_LEFT_OUT, Record};
 use floodmark_trace::{Category, Device, EventKind, Header, Hint, StepTotals, TextKind};
 use parking_lot::Mutex;
 
-use crate::names::{label_id, text_id};
+use crate::clock::monotonic_nanos;
+use crate::names::{TextNumber, label_id, text_id};
 use crate::patch::{self, Found};
-use crate::recording::{CURRENT, ENABLED, Options, Recording, monotonic_nanos};
+use crate::recording::{CURRENT, ENABLED, Options, Recording};
 use crate::segments::Segments;
 use crate::stacks::EPOCH;
-use crate::thread::{forget_after_fork, wait_until_idle, with_recording};
+use crate::thread::{begin_recording, forget_after_fork, wait_until_idle, with_recording};
 use crate::writer::{self, Written};
-use crate::{autograd, ops, tracker};
+use crate::{autograd, bus_error, ops, tracker};
 
 /// Why a recording could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -100,7 +101,11 @@ pub fn start(mut options: Options) -> Result<(), StartError> {
             return Err(StartError::AlreadyRunning);
         }
         // A forked child has its parent's entry, but neither its thread nor its file.
-        inherited => std::mem::forget(inherited),
+        Some(inherited) => {
+            std::mem::forget(inherited);
+            forget_after_fork();
+        }
+        None => {}
     }
     let path = options.path.clone();
     let id = session_id();
@@ -123,6 +128,8 @@ pub fn start(mut options: Options) -> Result<(), StartError> {
         };
     });
     autograd::forget_all();
+    begin_recording();
+    bus_error::install();
     EPOCH.fetch_add(1, Ordering::Release);
     let recording = Box::into_raw(Box::new(Recording::new(id, options, segments)));
     let stop = Arc::new(AtomicBool::new(false));
@@ -139,6 +146,7 @@ pub fn start(mut options: Options) -> Result<(), StartError> {
             // SAFETY: nobody else has the pointer yet.
             let recording = unsafe { Box::from_raw(recording) };
             recording.segments.remove();
+            bus_error::remove();
             return Err(StartError::File { path, source });
         }
     };
@@ -177,6 +185,7 @@ pub fn stop() -> Option<Written> {
     });
     // SAFETY: started by `start`, and still there.
     unsafe { (*running.recording).tree.lock().release_codes() };
+    bus_error::remove();
     if is_idle {
         CURRENT.store(std::ptr::null_mut(), Ordering::Release);
         // SAFETY: no thread is in a hook, none will enter one, and the writer has ended.
@@ -303,6 +312,7 @@ pub fn label_each(labels: &[(Device, u32)], addrs: &[u64]) {
                 let mut record = Record::new(EventKind::Label as u8, device);
                 record.addr = addr;
                 record.stack = label;
+                record.flags = if label == 0 { FLAG_NAME_LEFT_OUT } else { 0 };
                 local.write(recording, record, &[]);
             }
         }
@@ -350,9 +360,18 @@ pub fn base(blocks: &[BaseBlock]) {
 }
 
 fn note(kind: EventKind, number: u32) {
+    note_with(kind, number, 0);
+}
+
+fn note_text(kind: EventKind, text: TextNumber) {
+    let flags = if text.is_left_out { FLAG_NAME_LEFT_OUT } else { 0 };
+    note_with(kind, u32::from(text.number), flags);
+}
+
+fn note_with(kind: EventKind, number: u32, flags: u8) {
     with_recording(|recording, local| {
         let mut record = Record::new(kind as u8, Device::CPU);
-        record.stack = number;
+        (record.stack, record.flags) = (number, flags);
         local.write(recording, record, &[]);
     });
 }
@@ -384,7 +403,7 @@ pub fn ended_steps(first: u32, wait_millis: u64) -> Vec<StepTotals> {
 pub fn mark(name: &str) {
     let id = with_recording(|recording, local| text_id(recording, local, TextKind::Mark, name));
     if let Some(id) = id {
-        note(EventKind::Mark, u32::from(id));
+        note_text(EventKind::Mark, id);
     }
 }
 
@@ -396,7 +415,7 @@ pub fn begin_phase(name: &str) {
         id
     });
     if let Some(id) = id {
-        note(EventKind::PhaseBegin, u32::from(id));
+        note_text(EventKind::PhaseBegin, id);
     }
 }
 
@@ -404,7 +423,7 @@ pub fn begin_phase(name: &str) {
 pub fn end_phase() {
     let id = with_recording(|_, local| local.phases.pop()).flatten();
     if let Some(id) = id {
-        note(EventKind::PhaseEnd, u32::from(id));
+        note_text(EventKind::PhaseEnd, id);
     }
 }
 

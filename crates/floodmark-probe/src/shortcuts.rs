@@ -6,6 +6,7 @@
 //!
 //! [`EPOCH`]: crate::stacks::EPOCH
 
+use crate::budget::Budget;
 use crate::python::RawFrame;
 use crate::stacks::{Node, SeenFrame};
 
@@ -47,6 +48,10 @@ fn slot(parent: u32, frame: &RawFrame, module: usize) -> usize {
 }
 
 impl Shortcuts {
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.0.len() * size_of::<Place>()
+    }
+
     /// The frame below `parent`, if it is remembered.
     pub(crate) fn find(&self, epoch: u32, parent: Node, frame: &RawFrame) -> Option<SeenFrame> {
         let mut place = self.0.get(slot(parent.id, frame, 0))?;
@@ -63,12 +68,15 @@ impl Shortcuts {
     }
 
     /// Remembers where a frame below `parent` led to.
-    pub(crate) fn remember(&mut self, epoch: u32, parent: Node, seen: &SeenFrame) {
-        // A node that is its parent was left out of the tree, or is ours: both are rare, and counted.
-        if seen.is_volatile || seen.node == parent {
+    pub(crate) fn remember(&mut self, epoch: u32, parent: Node, seen: &SeenFrame, budget: &Budget) {
+        // A node that is its parent is ours, which is rare.
+        if !seen.is_stable() || seen.node == parent {
             return;
         }
         if self.0.is_empty() {
+            if !budget.take(PLACES * size_of::<Place>()) {
+                return;
+            }
             self.0.resize(PLACES, Place::default());
         }
         let frame = &seen.raw;

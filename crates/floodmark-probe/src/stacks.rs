@@ -7,12 +7,14 @@
 //! cannot come to mean something else. Until then its contents are read and compared each time. The same
 //! holds for modules, whose death is reported to us once they have a name.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use floodmark_trace::journal::{Record, pack_strings, record_kind};
 use floodmark_trace::{Device, stack_flags};
 use hashbrown::HashMap;
 
+use crate::budget::Budget;
 use crate::python::{self, CodeContents, RawFrame};
 use crate::shortcuts::Shortcuts;
 
@@ -61,11 +63,21 @@ impl CodeRole {
     }
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct KnownCode {
+    /// 0 where the memory limit left no room for it.
     id: u32,
     role: CodeRole,
     is_pinned: bool,
+    /// What the code object says of itself: how it is known until it is pinned.
+    contents: Option<Arc<CodeContents>>,
+}
+
+impl KnownCode {
+    /// Code that cannot be read, or that there was no memory for.
+    fn unknown() -> Self {
+        Self { id: 0, role: CodeRole::default(), is_pinned: false, contents: None }
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -90,14 +102,34 @@ pub(crate) struct Node {
     pub(crate) flags: u8,
 }
 
+/// In the flags of a node, beside [`stack_flags`]: a frame of the stack was left out.
+const FRAME_LEFT_OUT: u8 = 0x80;
+
+impl Node {
+    /// A stack that there was no memory for.
+    pub(crate) const INCOMPLETE: Self = Self { id: 0, flags: FRAME_LEFT_OUT };
+
+    /// Whether a frame was left out because the recorder's memory limit was reached.
+    pub(crate) fn is_incomplete(self) -> bool {
+        self.flags & FRAME_LEFT_OUT != 0
+    }
+
+    /// This node in the place of a frame below it that was left out.
+    fn without_frame(self) -> Self {
+        Self { id: self.id, flags: self.flags | FRAME_LEFT_OUT }
+    }
+}
+
 /// A frame of the stack that a thread saw last.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct SeenFrame {
     pub(crate) raw: RawFrame,
     pub(crate) node: Node,
     pub(crate) calls_module: bool,
-    /// Must be looked at again: an address in it is not pinned.
-    pub(crate) is_volatile: bool,
+    /// Must be looked up again: its code cannot be read, or its module has no name yet.
+    is_volatile: bool,
+    /// Where the code object is not pinned: what it must still say of itself.
+    unpinned: Option<Arc<CodeContents>>,
     pub(crate) enters_engine: bool,
     /// How many of the frames outside, this one included, are outside the engine; 0 when none is.
     inside_engine_from: usize,
@@ -111,7 +143,29 @@ impl SeenFrame {
         calls_module: bool,
         enters_engine: bool,
     ) -> Self {
-        Self { raw, node, calls_module, is_volatile: false, enters_engine, inside_engine_from: 0 }
+        Self {
+            raw,
+            node,
+            calls_module,
+            is_volatile: false,
+            unpinned: None,
+            enters_engine,
+            inside_engine_from: 0,
+        }
+    }
+
+    /// Whether all addresses in it are pinned.
+    pub(crate) fn is_stable(&self) -> bool {
+        !self.is_volatile && self.unpinned.is_none()
+    }
+
+    /// Whether the thread is at this frame again. The frame is running, so what it points to is alive.
+    fn is_at(&self, frame: &RawFrame) -> bool {
+        frame.code == self.raw.code
+            && frame.instruction == self.raw.instruction
+            && !self.is_volatile
+            && (!self.calls_module || frame.first_local == self.raw.first_local)
+            && self.unpinned.as_ref().is_none_or(|contents| python::has_contents(frame, contents))
     }
 }
 
@@ -148,30 +202,34 @@ pub(crate) trait Definitions {
 #[derive(Debug)]
 pub(crate) struct CallTree {
     codes: HashMap<usize, KnownCode>,
-    code_ids: HashMap<CodeContents, (u32, CodeRole)>,
+    code_ids: HashMap<Arc<CodeContents>, (u32, CodeRole)>,
     modules: HashMap<usize, KnownModule>,
     next_module: u32,
     nodes: HashMap<NodeKey, Node>,
-    most_nodes: usize,
+    budget: Arc<Budget>,
     /// Folders whose files are not the user's: ours first, then torch.
     library: Vec<String>,
     pub(crate) wants_attention: bool,
-    pub(crate) nodes_left_out: u64,
 }
 
+/// What entries take in their tables, with the table's own room.
+const CODE_BYTES: usize = 256;
+const NODE_BYTES: usize = 48;
+const MODULE_BYTES: usize = 64;
+/// `autograd` keeps 24 bits of a node's number.
+const MOST_NODES: usize = (1 << 24) - 1;
+
 impl CallTree {
-    pub(crate) fn new(max_memory: u64) -> Self {
+    pub(crate) fn new(budget: Arc<Budget>) -> Self {
         Self {
             codes: HashMap::new(),
             code_ids: HashMap::new(),
             modules: HashMap::new(),
             next_module: 1,
             nodes: HashMap::new(),
-            // A node takes about 32 bytes here; half of the limit is for them. `autograd` keeps 24 bits.
-            most_nodes: usize::try_from(max_memory / 64).unwrap_or(0).clamp(1024, (1 << 24) - 1),
+            budget,
             library: Vec::new(),
             wants_attention: false,
-            nodes_left_out: 0,
         }
     }
 
@@ -183,26 +241,29 @@ impl CallTree {
         if let Some(known) = self.codes.get(&frame.code)
             && known.is_pinned
         {
-            return *known;
+            return known.clone();
         }
         self.wants_attention = true;
-        let Some(contents) = python::code_contents(frame) else {
-            return KnownCode { id: 0, role: CodeRole::default(), is_pinned: false };
-        };
-        let (id, role) = if let Some(&known) = self.code_ids.get(&contents) {
-            known
-        } else {
-            let id = u32::try_from(self.code_ids.len() + 1).unwrap_or(0);
-            let role = CodeRole::of(&contents, &self.library);
-            let mut record = Record::new(record_kind::CODE, Device::CPU);
-            record.addr = u64::from(id);
-            record.requested = u64::from(contents.first_line);
-            out.define(record, &pack_strings(&[&contents.file, &contents.name]));
-            self.code_ids.insert(contents, (id, role));
-            (id, role)
-        };
-        let known = KnownCode { id, role, is_pinned: false };
-        self.codes.insert(frame.code, known);
+        let Some(contents) = python::code_contents(frame) else { return KnownCode::unknown() };
+        let (contents, (id, role)) =
+            if let Some((contents, &known)) = self.code_ids.get_key_value(&contents) {
+                (Arc::clone(contents), known)
+            } else {
+                if !self.budget.take(CODE_BYTES + contents.held_bytes()) {
+                    return KnownCode::unknown();
+                }
+                let id = u32::try_from(self.code_ids.len() + 1).unwrap_or(0);
+                let role = CodeRole::of(&contents, &self.library);
+                let mut record = Record::new(record_kind::CODE, Device::CPU);
+                record.addr = u64::from(id);
+                record.requested = u64::from(contents.first_line);
+                out.define(record, &pack_strings(&[&contents.file, &contents.name]));
+                let contents = Arc::new(contents);
+                self.code_ids.insert(Arc::clone(&contents), (id, role));
+                (contents, (id, role))
+            };
+        let known = KnownCode { id, role, is_pinned: false, contents: Some(contents) };
+        self.codes.insert(frame.code, known.clone());
         known
     }
 
@@ -224,6 +285,9 @@ impl CallTree {
             && known.class == class
         {
             return (known.id, false);
+        }
+        if !self.budget.take(MODULE_BYTES) {
+            return (0, false);
         }
         let id = self.define_module(0, 0, &name, "", out);
         self.modules.insert(frame.first_local, KnownModule { id, class, has_name: false });
@@ -293,7 +357,8 @@ impl CallTree {
             raw: *frame,
             node: parent,
             calls_module,
-            is_volatile: !code.is_pinned || !module_is_stable,
+            is_volatile: (!code.is_pinned && code.contents.is_none()) || !module_is_stable,
+            unpinned: if code.is_pinned { None } else { code.contents.clone() },
             enters_engine: role == Role::Engine,
             inside_engine_from: 0,
         };
@@ -306,15 +371,16 @@ impl CallTree {
             instruction: python::instruction_offset(frame),
             module,
         };
-        if let Some(&node) = self.nodes.get(&key) {
-            seen.node = node;
+        let left_out = parent.flags & FRAME_LEFT_OUT;
+        if let Some(&Node { id, flags }) = self.nodes.get(&key) {
+            seen.node = Node { id, flags: flags | left_out };
             return seen;
         }
-        if self.nodes.len() >= self.most_nodes {
-            self.nodes_left_out += 1;
+        if code.id == 0 || self.nodes.len() >= MOST_NODES || !self.budget.take(NODE_BYTES) {
+            seen.node = parent.without_frame();
             return seen;
         }
-        let mut flags = parent.flags & !stack_flags::LIBRARY;
+        let mut flags = parent.flags & !(stack_flags::LIBRARY | FRAME_LEFT_OUT);
         if module != 0 {
             flags |= stack_flags::MODULE;
         }
@@ -335,7 +401,7 @@ impl CallTree {
         out.define(record, &[]);
         let node = Node { id, flags };
         self.nodes.insert(key, node);
-        seen.node = node;
+        seen.node = Node { id, flags: flags | left_out };
         seen
     }
 
@@ -351,7 +417,7 @@ impl CallTree {
         for frame in frames[..frames.len() - seen.len()].iter().rev() {
             let parent = innermost_node(seen);
             let next = self.node(parent, frame, out);
-            shortcuts.remember(epoch, parent, &next);
+            shortcuts.remember(epoch, parent, &next, &self.budget);
             push_below(seen, next);
         }
     }
@@ -386,6 +452,7 @@ impl CallTree {
                     if same {
                         python::keep(frame.code);
                         known.is_pinned = true;
+                        known.contents = None;
                     }
                 }
                 if known.role.role == Role::ModuleCall && frame.first_local != 0 {
@@ -415,17 +482,8 @@ impl CallTree {
 
 /// Drops the frames of `seen` that are not the outer frames of `frames`.
 pub(crate) fn keep_common(frames: &[RawFrame], seen: &mut Vec<SeenFrame>) {
-    let common = frames
-        .iter()
-        .rev()
-        .zip(seen.iter())
-        .take_while(|(frame, seen)| {
-            frame.code == seen.raw.code
-                && frame.instruction == seen.raw.instruction
-                && !seen.is_volatile
-                && (!seen.calls_module || frame.first_local == seen.raw.first_local)
-        })
-        .count();
+    let common =
+        frames.iter().rev().zip(seen.iter()).take_while(|(frame, seen)| seen.is_at(frame)).count();
     seen.truncate(common);
 }
 

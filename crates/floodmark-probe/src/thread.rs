@@ -1,72 +1,126 @@
 //! What a traced thread keeps to itself: its journal, its last stack, its open phase.
 //!
 //! A thread's state is made once, never freed, and handed to another thread when its own has ended, so
-//! no pointer to it can dangle. `busy` tells whether its thread is inside a hook; stopping waits for it.
+//! no pointer to it can dangle. The next thread goes on in the same segment of the journal: each record says
+//! which thread wrote it. `busy` tells whether its thread is inside a hook; stopping waits for it.
 
 use std::cell::{Cell, UnsafeCell};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
 use floodmark_trace::Device;
-use floodmark_trace::journal::{
-    MAX_PAYLOAD_BYTES, Record, SLOT_BYTES, SLOTS_PER_SEGMENT, record_kind,
-};
+use floodmark_trace::journal::{FLAG_NAME_LEFT_OUT, MAX_PAYLOAD_BYTES, Record, SLOTS_PER_SEGMENT};
 use parking_lot::Mutex;
 
 use crate::attention;
-use crate::autograd::{self, Running};
+use crate::autograd::{self, RingPages, Running};
+use crate::names::TextNumber;
 use crate::python::{self, RawFrame};
 use crate::recording::{CURRENT, ENABLED, Recording};
 use crate::segments::Segment;
 use crate::shortcuts::Shortcuts;
 use crate::stacks::{Definitions, EPOCH, Node, SeenFrame, follow, innermost, keep_common};
 
+/// How many states of ended threads keep their segment for the next thread.
+const MOST_IDLE: usize = 64;
+
 /// State that only its own thread touches.
 #[derive(Debug, Default)]
 pub(crate) struct Local {
     recording: u64,
-    number: u16,
-    segment: Option<Arc<Segment>>,
-    slot: usize,
+    number: u32,
+    journal: JournalPosition,
     frames: Vec<RawFrame>,
     seen: Vec<SeenFrame>,
     shortcuts: Shortcuts,
     epoch: u32,
     torch_thread: Option<usize>,
-    pub(crate) phases: Vec<u16>,
-    pub(crate) ops: Vec<u16>,
+    ring: RingPages,
+    pub(crate) phases: Vec<TextNumber>,
+    pub(crate) ops: Vec<TextNumber>,
     /// The device of this thread's latest block that is not on the host.
     pub(crate) last_device: Option<Device>,
     /// Blocks that this thread has given to cuBLAS.
     pub(crate) workspaces: Vec<u64>,
     /// Streams and pools that have a number, by their handle.
-    pub(crate) handles: Vec<(u8, u64, u16)>,
+    pub(crate) handles: Vec<(u8, u64, TextNumber)>,
+}
+
+/// Where the next record goes.
+#[derive(Debug, Default)]
+struct JournalPosition {
+    /// The recording that the segment belongs to.
+    recording: u64,
+    segment: Option<Arc<Segment>>,
+    slot: usize,
+    records: u32,
+    first_ordinal: u32,
+    /// The time of the last record: the next one is later.
+    last_nanos: u64,
 }
 
 /// A thread as others see it.
 #[derive(Debug)]
+#[repr(align(64))]
 pub(crate) struct Thread {
     busy: AtomicBool,
+    /// The time of its last record. While it is busy, no earlier one will come.
+    last_nanos: AtomicU64,
     local: UnsafeCell<Local>,
 }
 
 // SAFETY: `local` is touched only by the thread that set `busy`.
 unsafe impl Sync for Thread {}
 
-static ALL: Mutex<Vec<&'static Thread>> = Mutex::new(Vec::new());
-static FREE: Mutex<Vec<&'static Thread>> = Mutex::new(Vec::new());
-/// For threads whose own state is gone already: what they still free while they end.
-static ENDING: Mutex<Option<&'static Thread>> = Mutex::new(None);
+/// The states of all threads of this process.
+#[derive(Debug, Default)]
+struct Threads {
+    all: Mutex<Vec<&'static Thread>>,
+    /// Those whose thread has ended.
+    free: Mutex<Vec<&'static Thread>>,
+    /// For threads whose own state is gone already: what they still free while they end.
+    ending: Mutex<Option<&'static Thread>>,
+}
+
+/// Replaced in a forked child, where the locks of the parent's may be held for ever.
+static THREADS: AtomicPtr<Threads> = AtomicPtr::new(std::ptr::null_mut());
+
+fn threads() -> &'static Threads {
+    let threads = THREADS.load(Ordering::Acquire);
+    if !threads.is_null() {
+        // SAFETY: made below, and never freed.
+        return unsafe { &*threads };
+    }
+    let made = Box::into_raw(Box::<Threads>::default());
+    let null = std::ptr::null_mut();
+    match THREADS.compare_exchange(null, made, Ordering::AcqRel, Ordering::Acquire) {
+        // SAFETY: just made, and never freed.
+        Ok(_) => unsafe { &*made },
+        Err(other) => {
+            // SAFETY: no other thread has ours; the other one is as above.
+            unsafe {
+                drop(Box::from_raw(made));
+                &*other
+            }
+        }
+    }
+}
 
 struct Owner(Cell<Option<&'static Thread>>);
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        if let Some(thread) = self.0.take() {
-            thread.enter(|recording, local| local.seal(recording));
-            FREE.lock().push(thread);
-        }
+        let Some(thread) = self.0.take() else { return };
+        let mut free = threads().free.lock();
+        let keeps_segment = free.len() < MOST_IDLE;
+        thread.enter(|recording, local| {
+            if !keeps_segment {
+                local.journal(recording).seal();
+            }
+            local.recording = 0;
+        });
+        free.push(thread);
     }
 }
 
@@ -75,19 +129,21 @@ thread_local! {
 }
 
 fn new_thread() -> &'static Thread {
-    if let Some(thread) = FREE.lock().pop() {
+    if let Some(thread) = threads().free.lock().pop() {
         return thread;
     }
     let thread = Box::leak(Box::new(Thread {
         busy: AtomicBool::new(false),
+        last_nanos: AtomicU64::new(0),
         local: UnsafeCell::new(Local::default()),
     }));
-    ALL.lock().push(thread);
+    threads().all.lock().push(thread);
     thread
 }
 
 /// Runs `work` on the recording and this thread's state; nothing when no recording runs, when this thread
 /// is inside a hook already, or when `work` panics (which ends the recording, not the program).
+#[inline]
 pub(crate) fn with_recording<R>(work: impl FnOnce(&Recording, &mut Local) -> R) -> Option<R> {
     if !ENABLED.load(Ordering::Relaxed) {
         return None;
@@ -102,13 +158,13 @@ pub(crate) fn with_recording<R>(work: impl FnOnce(&Recording, &mut Local) -> R) 
     if let Ok(thread) = own {
         thread.enter(work)
     } else {
-        ENDING.lock().get_or_insert_with(new_thread).enter(work)
+        threads().ending.lock().get_or_insert_with(new_thread).enter(work)
     }
 }
 
 /// Waits until no thread is inside a hook. Returns whether that came to be within a second.
 pub(crate) fn wait_until_idle() -> bool {
-    let threads = ALL.lock().clone();
+    let threads = threads().all.lock().clone();
     let begin = std::time::Instant::now();
     for thread in threads {
         while thread.busy.load(Ordering::SeqCst) {
@@ -121,13 +177,36 @@ pub(crate) fn wait_until_idle() -> bool {
     true
 }
 
-/// After a fork the child has one thread, and the locks of the others may be held for ever: the state is
-/// left where it is, and new state is made where it is asked for.
+/// A time before which no thread will write another record.
+///
+/// A thread marks itself busy before it reads the clock. So a thread that is not busy now gets a later time than
+/// `now`, and one that is busy gets a later time than its last one.
+pub(crate) fn frontier_nanos(recording: &Recording, before: u64) -> u64 {
+    let now = recording.nanos();
+    std::sync::atomic::fence(Ordering::SeqCst);
+    let threads = threads().all.lock();
+    let busy = threads.iter().filter(|thread| thread.busy.load(Ordering::SeqCst));
+    let last = busy.map(|thread| thread.last_nanos.load(Ordering::Acquire)).min();
+    // What was safe once is safe for ever.
+    last.map_or(now, |last| last.min(now)).max(before)
+}
+
+/// A recording is about to begin: times of an earlier one mean nothing in it.
+pub(crate) fn begin_recording() {
+    for thread in threads().all.lock().iter() {
+        thread.last_nanos.store(0, Ordering::SeqCst);
+    }
+}
+
+/// In a child of `fork` the other threads are gone, and their locks may be held for ever: their state is
+/// left where it is, and new state is made where it is needed.
 pub(crate) fn forget_after_fork() {
+    THREADS.store(std::ptr::null_mut(), Ordering::Release);
     let _ = OWNER.try_with(|owner| owner.0.set(None));
 }
 
 impl Thread {
+    #[inline]
     fn enter<R>(&self, work: impl FnOnce(&Recording, &mut Local) -> R) -> Option<R> {
         if self.busy.swap(true, Ordering::SeqCst) {
             return None;
@@ -147,18 +226,18 @@ impl Thread {
                 Ok(value) => result = Some(value),
                 Err(_) => recording.fail("the recorder failed: a bug in floodmark".to_owned()),
             }
+            self.last_nanos.store(local.journal.last_nanos, Ordering::Release);
         }
         self.busy.store(false, Ordering::Release);
         result
     }
 }
 
-/// Writes definitions into a thread's journal.
+/// Writes records into a thread's journal.
 struct Journal<'a> {
     recording: &'a Recording,
-    number: u16,
-    segment: &'a mut Option<Arc<Segment>>,
-    slot: &'a mut usize,
+    thread: u32,
+    at: &'a mut JournalPosition,
 }
 
 impl Definitions for Journal<'_> {
@@ -168,70 +247,85 @@ impl Definitions for Journal<'_> {
 }
 
 impl Journal<'_> {
+    #[inline]
     fn write(&mut self, mut record: Record, payload: &[u8]) {
         let payload = &payload[..payload.len().min(MAX_PAYLOAD_BYTES)];
-        record.payload_bytes = u32::try_from(payload.len()).expect("cut to 64 KiB");
-        let end = *self.slot + record.slots();
-        let segment = match self.segment {
-            Some(segment) if end <= SLOTS_PER_SEGMENT => segment,
-            _ => {
-                if !self.next_segment() {
-                    return;
-                }
-                self.segment.as_mut().expect("just taken")
-            }
-        };
-        let slot = *self.slot;
-        // The number is taken last: whoever has one is sure to write it.
-        record.seq = self.recording.take_seq();
-        record.time_nanos = self.recording.nanos();
-        segment.write(slot, &record.to_bytes());
-        if !payload.is_empty() {
-            segment.write(slot + 1, payload);
+        let slots = record.slots(payload.len());
+        if self.at.segment.is_none() || self.at.slot + slots > SLOTS_PER_SEGMENT {
+            self.next_segment();
         }
-        *self.slot = slot + record.slots();
-        segment.commit(*self.slot);
+        let Some(segment) = &self.at.segment else { return };
+        // The clock is read last: once a thread has its time, it is sure to write the record.
+        let now = self.recording.nanos().max(self.at.last_nanos + 1);
+        (record.thread, record.time_nanos) = (self.thread, now);
+        let ordinal = self.at.first_ordinal.wrapping_add(self.at.records);
+        let bytes = record.to_bytes(self.recording.seed, ordinal, payload);
+        segment.write(self.at.slot, bytes.words(), payload);
+        self.at.slot += bytes.slots;
+        self.at.records += 1;
+        self.at.last_nanos = now;
+        segment.commit(self.at.slot, self.at.records);
     }
 
-    fn next_segment(&mut self) -> bool {
-        if let Some(full) = self.segment.take() {
+    fn seal(&mut self) {
+        if let Some(full) = self.at.segment.take() {
             self.recording.segments.seal(&full);
         }
-        *self.slot = 0;
-        match self.recording.segments.take(self.number) {
+    }
+
+    #[cold]
+    fn next_segment(&mut self) {
+        self.seal();
+        let taken = self.recording.segments.take();
+        match taken {
             Ok(segment) => {
-                *self.segment = Some(segment);
-                true
+                let first_ordinal = segment.first_ordinal();
+                let last_nanos = self.at.last_nanos;
+                *self.at = JournalPosition {
+                    recording: self.recording.id,
+                    segment: Some(segment),
+                    slot: 0,
+                    records: 0,
+                    first_ordinal,
+                    last_nanos,
+                };
             }
-            Err(error) => {
-                self.recording.fail(format!("the journal could not grow: {error}"));
-                false
-            }
+            Err(error) => self.recording.fail(format!("the journal could not grow: {error}")),
         }
     }
 }
 
 impl Local {
-    /// Forgets what belongs to an earlier recording.
+    /// Forgets what belongs to an earlier thread or recording.
+    #[inline]
     fn join(&mut self, recording: &Recording) {
-        if self.recording == recording.id {
-            return;
+        if self.recording != recording.id {
+            self.join_anew(recording);
         }
+    }
+
+    #[cold]
+    fn join_anew(&mut self, recording: &Recording) {
         let number = recording.next_thread.fetch_add(1, Ordering::Relaxed);
+        let journal = std::mem::take(&mut self.journal);
+        if journal.recording != recording.id {
+            recording.budget.take_always(size_of::<Self>() + self.shortcuts.held_bytes());
+        }
+        self.frames.clear();
+        self.seen.clear();
         *self = Self {
             recording: recording.id,
             number,
+            journal: if journal.recording == recording.id {
+                journal
+            } else {
+                JournalPosition::default()
+            },
             frames: std::mem::take(&mut self.frames),
+            seen: std::mem::take(&mut self.seen),
             shortcuts: std::mem::take(&mut self.shortcuts),
             ..Self::default()
         };
-    }
-
-    fn seal(&mut self, recording: &Recording) {
-        if let Some(segment) = self.segment.take() {
-            recording.segments.seal(&segment);
-        }
-        self.recording = 0;
     }
 
     /// This thread got a block: whatever was known of its address is no longer true.
@@ -244,13 +338,17 @@ impl Local {
 
     /// Writes a record with what this thread adds to every record.
     pub(crate) fn write(&mut self, recording: &Recording, mut record: Record, payload: &[u8]) {
-        record.phase = self.phases.last().copied().unwrap_or(0);
-        record.op = self.ops.last().copied().unwrap_or(0);
+        let phase = self.phases.last().copied().unwrap_or_default();
+        let op = self.ops.last().copied().unwrap_or_default();
+        (record.phase, record.op) = (phase.number, op.number);
+        if phase.is_left_out || op.is_left_out {
+            record.flags |= FLAG_NAME_LEFT_OUT;
+        }
         self.journal(recording).write(record, payload);
     }
 
     fn journal<'a>(&'a mut self, recording: &'a Recording) -> Journal<'a> {
-        Journal { recording, number: self.number, segment: &mut self.segment, slot: &mut self.slot }
+        Journal { recording, thread: self.number, at: &mut self.journal }
     }
 
     /// Gives the names of modules to the call tree, through this thread's journal.
@@ -281,21 +379,10 @@ impl Local {
         keep_common(&self.frames, &mut self.seen);
         follow(&self.shortcuts, epoch, &self.frames, &mut self.seen);
         if self.seen.len() < self.frames.len() {
-            let mut journal = Journal {
-                recording,
-                number: self.number,
-                segment: &mut self.segment,
-                slot: &mut self.slot,
-            };
+            let mut journal = Journal { recording, thread: self.number, at: &mut self.journal };
             let mut tree = recording.tree.lock();
-            let left_out = tree.nodes_left_out;
             let shortcuts = &mut self.shortcuts;
             tree.extend(&self.frames, &mut self.seen, shortcuts, epoch, &mut journal);
-            if tree.nodes_left_out != left_out {
-                let mut record = Record::new(record_kind::STACKS_LEFT_OUT, Device::CPU);
-                record.bytes = tree.nodes_left_out;
-                journal.write(record, &[]);
-            }
             if tree.wants_attention {
                 attention::ask(recording);
             }
@@ -305,6 +392,9 @@ impl Local {
             Running::Nothing => (node, false),
             // A leaf's accumulation, or a graph from before the recording.
             Running::Unknown if has_engine || !inside.is_empty() => (node, true),
+            Running::Unknown if recording.forgets_nodes.load(Ordering::Relaxed) => {
+                (Node::INCOMPLETE, true)
+            }
             Running::Unknown => (Node::default(), true),
             Running::Backward(forward) if inside.is_empty() => (forward, true),
             Running::Backward(forward) => {
@@ -321,10 +411,16 @@ impl Local {
         if self.torch_thread.is_none() {
             self.torch_thread = autograd::torch_thread();
         }
-        let Some(thread) = self.torch_thread else { return };
-        let (node, _) = self.stack(recording, true);
-        autograd::remember(thread, sequence, node);
+        let is_remembered = self.torch_thread.is_some_and(|thread| {
+            let has_memory = self.ring.make_room(sequence, &recording.budget);
+            if has_memory {
+                let (node, _) = self.stack(recording, true);
+                autograd::remember(thread, sequence, node);
+            }
+            has_memory
+        });
+        if !is_remembered && autograd::is_attached() {
+            recording.forgets_nodes.store(true, Ordering::Relaxed);
+        }
     }
 }
-
-const _: () = assert!(SLOT_BYTES * SLOTS_PER_SEGMENT > 2 * MAX_PAYLOAD_BYTES);

@@ -3,12 +3,12 @@
 //! The record is the one that a hook would have made, with the stack, the backward pass and the phase of
 //! this moment.
 
-use floodmark_trace::journal::Record;
+use floodmark_trace::journal::{FLAG_NAME_LEFT_OUT, Record};
 use floodmark_trace::{Category, Device, EventKind, TextKind};
 
 use crate::autograd::{self, Running};
 use crate::hooks::record_alloc;
-use crate::names::{handle_id, label_id, text_id};
+use crate::names::{TextNumber, handle_id, label_id, text_id};
 use crate::thread::with_recording;
 
 /// Whether the backward pass runs on this thread.
@@ -33,6 +33,13 @@ pub struct Told {
     pub reserved: u64,
 }
 
+fn set_stream(record: &mut Record, stream: TextNumber) {
+    record.stream = stream.number;
+    if stream.is_left_out {
+        record.flags |= FLAG_NAME_LEFT_OUT;
+    }
+}
+
 /// A block was handed out, for this operator; a library's own block has a name.
 pub fn tell_alloc(told: &Told, op: &str, workspace: Option<&str>) {
     with_recording(|recording, local| {
@@ -48,7 +55,7 @@ pub fn tell_alloc(told: &Told, op: &str, workspace: Option<&str>) {
         record.reserved = told.reserved;
         if !device.is_cpu() {
             let default = || "0x0".to_owned();
-            record.stream = handle_id(recording, local, TextKind::Stream, 0, default);
+            set_stream(&mut record, handle_id(recording, local, TextKind::Stream, 0, default));
         }
         local.note_block(device, told.addr);
         let op = text_id(recording, local, TextKind::Op, op);
@@ -109,7 +116,7 @@ pub fn tell_segment(device: Device, change: SegmentChange, addr: u64, bytes: u64
             record.addr = addr;
             record.bytes = bytes;
             let default = || "0x0".to_owned();
-            record.stream = handle_id(recording, local, TextKind::Stream, 0, default);
+            set_stream(&mut record, handle_id(recording, local, TextKind::Stream, 0, default));
             record.stack = local.stack(recording, false).0.id;
             local.write(recording, record, &[]);
         }

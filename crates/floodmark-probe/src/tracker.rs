@@ -10,10 +10,10 @@
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use floodmark_trace::journal::Record;
+use floodmark_trace::journal::{FLAG_NAME_LEFT_OUT, Record};
 use floodmark_trace::{Device, EventKind, TextKind};
 
-use crate::names::handle_id;
+use crate::names::{TextNumber, handle_id};
 use crate::recording::{ENABLED, Recording};
 use crate::thread::{Local, with_recording};
 use floodmark_slots::{find_symbol, find_symbol_by_prefix};
@@ -122,7 +122,7 @@ pub(crate) fn complete(recording: &Recording, local: &mut Local, record: &mut Re
     let announced = ANNOUNCED.get();
     if announced.addr as u64 == record.addr {
         record.requested = announced.requested as u64;
-        (record.stream, record.pool) = handles(recording, local, announced.stream, announced.pool);
+        set_handles(recording, local, record, announced.stream, announced.pool);
     }
 }
 
@@ -178,7 +178,7 @@ unsafe extern "C-unwind" fn invoke(_: *const [usize; 2], entry: *const TraceEntr
         let mut record = Record::new(kind as u8, device);
         record.addr = entry.addr as u64;
         record.bytes = entry.size as u64;
-        (record.stream, record.pool) = handles(recording, local, entry.stream, entry.pool);
+        set_handles(recording, local, &mut record, entry.stream, entry.pool);
         // Who gives memory back tells whether the program emptied the cache, or torch made room.
         if kind != EventKind::FreeCompleted {
             record.stack = local.stack(recording, false).0.id;
@@ -187,15 +187,27 @@ unsafe extern "C-unwind" fn invoke(_: *const [usize; 2], entry: *const TraceEntr
     });
 }
 
-fn handles(recording: &Recording, local: &mut Local, stream: usize, pool: [u64; 2]) -> (u16, u16) {
+fn set_handles(
+    recording: &Recording,
+    local: &mut Local,
+    record: &mut Record,
+    stream: usize,
+    pool: [u64; 2],
+) {
     let name = || format!("0x{stream:x}");
     let stream = handle_id(recording, local, TextKind::Stream, stream as u64, name);
-    if !HAS_POOLS.load(Ordering::Relaxed) || pool == [0, 0] {
-        return (stream, 0);
-    }
+    let has_pool = HAS_POOLS.load(Ordering::Relaxed) && pool != [0, 0];
     let [first, second] = pool;
-    let name = || format!("({first}, {second})");
-    (stream, handle_id(recording, local, TextKind::Pool, first << 32 ^ second, name))
+    let pool = if has_pool {
+        let name = || format!("({first}, {second})");
+        handle_id(recording, local, TextKind::Pool, first << 32 ^ second, name)
+    } else {
+        TextNumber::default()
+    };
+    (record.stream, record.pool) = (stream.number, pool.number);
+    if stream.is_left_out || pool.is_left_out {
+        record.flags |= FLAG_NAME_LEFT_OUT;
+    }
 }
 
 const _: () = {

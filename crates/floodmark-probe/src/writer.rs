@@ -1,28 +1,30 @@
 //! The thread that turns journal records into the file.
 //!
-//! Records of all threads are put in the order of their numbers, folded into batches, and appended. A
+//! Records of all threads are put in the order of their times, folded into batches, and appended. A
 //! segment is used again only when all of it is in the file.
 
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use floodmark_trace::journal::{Entry, SLOT_BYTES, read_entries};
 use floodmark_trace::{Assembler, Ending, TraceWriter};
 
+use crate::bus_error;
+use crate::merge::{Flow, Merge};
 use crate::patch;
 use crate::recording::Recording;
-use crate::segments::Segment;
+use crate::thread::frontier_nanos;
 
 /// How often the journal is looked at.
 const LAP: Duration = Duration::from_millis(50);
 /// How long events wait for a flush when there are few of them.
 const LONGEST_WAIT: Duration = Duration::from_millis(500);
-/// How many events make a flush.
+/// How many events make a flush, where memory allows.
 const ROWS_PER_FLUSH: usize = 64 * 1024;
+/// What an event takes while it waits for a flush, and while it is encoded.
+const ROW_BYTES: u64 = 256;
 
 /// What was written.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -35,20 +37,16 @@ pub struct Written {
     pub failure: String,
 }
 
-struct Open {
-    segment: Arc<Segment>,
-    read: usize,
-    last_seq: u64,
-}
-
 struct Writer<'a> {
     recording: &'a Recording,
     file: TraceWriter<File>,
     handle: File,
-    open: Vec<Open>,
-    waiting: Vec<Entry>,
+    merge: Merge,
     assembler: Assembler,
-    next_seq: u64,
+    /// No record before this time will come.
+    frontier_nanos: u64,
+    records: u64,
+    rows_per_flush: usize,
     last_flush: Instant,
 }
 
@@ -72,10 +70,11 @@ pub(crate) fn run(recording: &Recording, file: File, stop: &AtomicBool) -> Writt
         recording,
         file,
         handle,
-        open: Vec::new(),
-        waiting: Vec::new(),
+        merge: Merge::new(recording.seed),
         assembler: Assembler::default(),
-        next_seq: 1,
+        frontier_nanos: 0,
+        records: 0,
+        rows_per_flush: rows_per_flush(recording.budget.limit_bytes()),
         last_flush: Instant::now(),
     };
     let mut result = Ok(());
@@ -91,61 +90,65 @@ pub(crate) fn run(recording: &Recording, file: File, stop: &AtomicBool) -> Writt
     writer.finish(result.is_ok())
 }
 
+/// A flush takes at most an eighth of the memory limit.
+fn rows_per_flush(limit_bytes: u64) -> usize {
+    let rows = usize::try_from(limit_bytes / 8 / ROW_BYTES).unwrap_or(usize::MAX);
+    rows.clamp(1024, ROWS_PER_FLUSH)
+}
+
 impl Writer<'_> {
     fn lap(&mut self) -> io::Result<()> {
         patch::follow_new_libraries();
+        if bus_error::was_truncated() {
+            self.recording.fail("the journal was truncated by another program".to_owned());
+        }
         if let Err(error) = self.recording.segments.prepare() {
             // What is in the journal already can still be written.
             self.recording.fail(format!("the journal could not grow: {error}"));
         }
-        self.collect();
-        self.fold(false);
+        self.frontier_nanos = frontier_nanos(self.recording, self.frontier_nanos);
+        self.look();
+        while self.fold() {
+            self.flush()?;
+        }
+        self.count_memory();
         let is_due = self.last_flush.elapsed() >= LONGEST_WAIT;
-        if is_due || self.assembler.pending_rows() >= ROWS_PER_FLUSH {
+        if is_due || self.assembler.pending_rows() >= self.rows_per_flush {
             self.flush()?;
         }
         Ok(())
     }
 
-    /// Takes what was committed since the last lap.
-    fn collect(&mut self) {
-        for segment in self.recording.segments.take_fresh() {
-            self.open.push(Open { segment, read: 0, last_seq: 0 });
-        }
-        for open in &mut self.open {
-            let committed = open.segment.committed();
-            if committed == open.read {
-                continue;
-            }
-            let slots = open.segment.slots(committed);
-            let first = self.waiting.len();
-            let fresh = &slots[open.read * SLOT_BYTES..];
-            let count = committed - open.read;
-            read_entries(fresh, 0, count, open.segment.thread(), &mut self.waiting);
-            open.read = committed;
-            if self.waiting.len() > first {
-                open.last_seq = self.waiting[self.waiting.len() - 1].record.seq;
-            }
+    /// Looks what was committed since the last lap.
+    fn look(&mut self) {
+        if self.merge.look(self.recording.segments.take_fresh()).is_err() {
+            self.recording.fail("the journal was changed by another program".to_owned());
         }
     }
 
-    /// Folds records as far as none is missing; in the end, all there are.
-    fn fold(&mut self, is_last: bool) {
-        self.waiting.sort_by_key(|entry| entry.record.seq);
-        let mut folded = 0;
-        for entry in &self.waiting {
-            if entry.record.seq != self.next_seq && !is_last {
-                break;
-            }
-            self.assembler.push(entry);
-            self.next_seq = entry.record.seq + 1;
-            folded += 1;
-            if self.assembler.pending_rows() >= 4 * ROWS_PER_FLUSH {
-                break;
-            }
-        }
-        self.waiting.drain(..folded);
+    /// Folds the records before the frontier. Returns whether there are more than one flush takes.
+    fn fold(&mut self) -> bool {
+        let Self { assembler, records, rows_per_flush, .. } = self;
+        let (lost, is_enough) = self.merge.fold(self.frontier_nanos, |record, payload| {
+            assembler.push(record, payload);
+            *records += 1;
+            if assembler.pending_rows() >= *rows_per_flush { Flow::Enough } else { Flow::Continue }
+        });
+        self.assembler.note_lost(lost);
         self.recording.ended_steps.add(&self.assembler.take_ended_steps());
+        is_enough
+    }
+
+    /// Counts what the writer holds. Live blocks cannot be left out: where they alone are too much, recording ends.
+    fn count_memory(&self) {
+        let held = self.assembler.held_bytes();
+        self.recording.budget.set_writer(held + self.recording.segments.held_bytes());
+        if held as u64 > self.recording.budget.limit_bytes() {
+            self.recording.fail(
+                "the recorder's memory limit was reached by the table of live blocks (`--max-memory`)"
+                    .to_owned(),
+            );
+        }
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -161,16 +164,8 @@ impl Writer<'_> {
         if !batch.is_empty() {
             self.file.write_batch(&batch)?;
         }
-        let written = self.next_seq - 1;
-        let done = |open: &Open| {
-            open.segment.sealed.load(Ordering::Acquire)
-                && open.segment.committed() == open.read
-                && open.last_seq <= written
-        };
-        let (drained, open): (Vec<_>, Vec<_>) = self.open.drain(..).partition(done);
-        self.open = open;
-        for open in drained {
-            self.recording.segments.recycle(open.segment);
+        for segment in self.merge.flushed() {
+            self.recording.segments.recycle(segment);
         }
         Ok(())
     }
@@ -178,11 +173,13 @@ impl Writer<'_> {
     fn finish(mut self, is_writable: bool) -> Written {
         let mut result = Ok(());
         if is_writable {
-            self.collect();
+            // No thread is inside a hook any more, or one is and will stay there.
+            self.frontier_nanos = u64::MAX;
+            self.look();
             loop {
-                self.fold(true);
+                let is_more = self.fold();
                 result = self.flush();
-                if result.is_err() || self.waiting.is_empty() {
+                if result.is_err() || !is_more {
                     break;
                 }
             }
@@ -192,7 +189,7 @@ impl Writer<'_> {
             Err(error) => format!("the trace could not be written: {error}"),
         };
         let bytes = self.file.bytes_written();
-        let mut written = Written { bytes, records: self.recording.records(), failure };
+        let mut written = Written { bytes, records: self.records, failure };
         if !is_writable || result.is_err() {
             return written;
         }

@@ -8,18 +8,17 @@ use std::error::Error;
 use std::path::PathBuf;
 
 use floodmark_trace::journal::{
-    COMMITTED_OFFSET, Entry, FLAG_DEFERRED, Record, SLOT_BYTES, pack_strings, record_kind,
-    segment_header,
+    Entry, FLAG_DEFERRED, JournalWriter, Record, pack_strings, record_kind,
 };
 use floodmark_trace::{Assembler, Device, Ending, EventKind, Header, TraceWriter};
 
-/// What `read_trace` of the fuzz crate takes for the end of a file and the beginning of a segment.
+/// What `read_trace` of the fuzz crate takes for the end of a file and the beginning of the next one.
 const BOUNDARY: &[u8] = b"--JRNL--";
 
-fn records() -> Result<Vec<Entry>, Box<dyn Error>> {
+fn records() -> Vec<Entry> {
     let mut entries = Vec::new();
     let gpu = Device::cuda(0);
-    for kind in record_kind::CODE..=record_kind::NOTHING {
+    for kind in record_kind::CODE..=record_kind::TEXT {
         let mut record = Record::new(kind, Device::CPU);
         (record.addr, record.bytes, record.requested, record.allocated) = (1, 1, 7, 1);
         let payload = pack_strings(&["train.py", "forward", "float32"]);
@@ -44,12 +43,11 @@ fn records() -> Result<Vec<Entry>, Box<dyn Error>> {
     entries.push(event(EventKind::Free, 0x2000, 1024, 0));
     entries.push(event(EventKind::Free, 0x9000, 64, 0));
     let mut numbered = Vec::new();
-    for (seq, (mut record, payload)) in (1..).zip(entries) {
-        (record.seq, record.time_nanos) = (seq, seq * 1000);
-        record.payload_bytes = u32::try_from(payload.len())?;
-        numbered.push(Entry { record, thread: 0, payload: payload.into() });
+    for (number, (mut record, payload)) in (1..).zip(entries) {
+        record.time_nanos = number * 1000;
+        numbered.push(Entry { record, payload: payload.into() });
     }
-    Ok(numbered)
+    numbered
 }
 
 fn file(entries: &[Entry], is_finished: bool) -> Result<Vec<u8>, Box<dyn Error>> {
@@ -59,7 +57,7 @@ fn file(entries: &[Entry], is_finished: bool) -> Result<Vec<u8>, Box<dyn Error>>
     let mut assembler = Assembler::default();
     for flush in entries.chunks(15) {
         for entry in flush {
-            assembler.push(entry);
+            assembler.push(&entry.record, &entry.payload);
         }
         writer.write_batch(&assembler.take_batch())?;
     }
@@ -69,28 +67,21 @@ fn file(entries: &[Entry], is_finished: bool) -> Result<Vec<u8>, Box<dyn Error>>
     Ok(file)
 }
 
-fn segment(entries: &[Entry]) -> Vec<u8> {
-    let mut segment = segment_header(1, 0).to_vec();
-    let slots: usize = entries.iter().map(|entry| entry.record.slots()).sum();
-    segment[COMMITTED_OFFSET..COMMITTED_OFFSET + 8].copy_from_slice(&(slots as u64).to_le_bytes());
-    for entry in entries {
-        segment.extend_from_slice(&entry.record.to_bytes());
-        segment.extend_from_slice(&entry.payload);
-        segment.resize(
-            segment.len() + (entry.record.slots() - 1) * SLOT_BYTES - entry.payload.len(),
-            0,
-        );
-    }
-    segment
-}
-
 fn main() -> Result<(), Box<dyn Error>> {
     let folder = PathBuf::from(std::env::args().nth(1).ok_or("where to?")?);
-    let entries = records()?;
+    let entries = records();
     let half = entries.len() / 2;
     std::fs::write(folder.join("finished"), file(&entries, true)?)?;
     std::fs::write(folder.join("header_only"), file(&[], true)?)?;
-    let killed = [&file(&entries[..half], false)?, BOUNDARY, &segment(&entries[half..])].concat();
+    let mut journal = JournalWriter::new(1);
+    for entry in &entries[half..] {
+        journal.push(0, entry);
+    }
+    let mut killed = file(&entries[..half], false)?;
+    for part in journal.files() {
+        killed.extend_from_slice(BOUNDARY);
+        killed.extend_from_slice(&part);
+    }
     std::fs::write(folder.join("killed"), killed)?;
     Ok(())
 }

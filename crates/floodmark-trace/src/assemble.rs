@@ -7,7 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::batch::{Batch, CodeRow, LabelRow, ModuleRow, Row, StackRow, TextRow, Total};
 use crate::event::{AllocationId, Bytes, Category, Device, EventKind, Micros, TextKind};
-use crate::journal::{Entry, FLAG_DEFERRED, record_kind, unpack_strings};
+use crate::journal::{
+    FLAG_DEFERRED, FLAG_NAME_LEFT_OUT, FLAG_STACK_LEFT_OUT, Record, record_kind, unpack_strings,
+};
+use crate::losses::LeftOut;
 use crate::step_totals::StepTotals;
 use crate::trace::{Allocation, Subject, Trace};
 
@@ -74,7 +77,7 @@ pub struct Assembler {
     next_allocation: u32,
     now: Micros,
     disagreements: u64,
-    stacks_left_out: u64,
+    left_out: LeftOut,
     batch: Batch,
     ended_steps: Vec<StepTotals>,
 }
@@ -86,7 +89,7 @@ impl Assembler {
             next_allocation: u32::try_from(trace.allocations.len()).unwrap_or(u32::MAX),
             now: trace.last_time(),
             disagreements: trace.disagreements,
-            stacks_left_out: trace.stacks_left_out,
+            left_out: trace.left_out,
             freed_unknown: trace.freed_unknown.clone(),
             ..Self::default()
         };
@@ -132,6 +135,15 @@ impl Assembler {
         std::mem::replace(&mut self.batch, next)
     }
 
+    /// About how much memory the assembler holds: events that wait, blocks that are live.
+    pub fn held_bytes(&self) -> usize {
+        // An entry of a tree takes its own size and half as much again, since nodes are not full.
+        let live: usize = self.devices.values().map(|state| state.live.len()).sum();
+        let entry = size_of::<(u64, Live)>() * 3 / 2;
+        (live + self.pending.len() + self.freed_unknown.len()) * entry
+            + self.batch.rows.capacity() * size_of::<Row>()
+    }
+
     /// How many events wait to be taken.
     pub fn pending_rows(&self) -> usize {
         self.batch.rows.len()
@@ -150,7 +162,7 @@ impl Assembler {
             })
             .collect();
         batch.disagreements = self.disagreements;
-        batch.stacks_left_out = self.stacks_left_out;
+        batch.left_out = self.left_out;
         batch
     }
 
@@ -159,23 +171,26 @@ impl Assembler {
         std::mem::take(&mut self.ended_steps)
     }
 
-    /// Folds one record. Its sequence number must be the next one, unless records are missing.
-    pub fn push(&mut self, entry: &Entry) {
-        let record = &entry.record;
-        self.batch.through_seq = record.seq;
+    /// Records were damaged in the journal before they could be folded.
+    pub fn note_lost(&mut self, records: u64) {
+        self.left_out.records += records;
+    }
+
+    /// Folds one record. Its time must not be before that of the record before.
+    pub fn push(&mut self, record: &Record, payload: &[u8]) {
+        self.batch.through_nanos = record.time_nanos;
         match EventKind::from_number(record.kind) {
-            Some(kind) => self.push_event(kind, entry),
-            None => self.push_definition(entry),
+            Some(kind) => self.push_event(kind, record),
+            None => self.push_definition(record, payload),
         }
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "ids and lines were u32 when written")]
-    fn push_definition(&mut self, entry: &Entry) {
-        let record = &entry.record;
+    fn push_definition(&mut self, record: &Record, payload: &[u8]) {
         let id = record.addr as u32;
         match record.kind {
             record_kind::CODE => {
-                let [file, name] = unpack_strings(&entry.payload);
+                let [file, name] = unpack_strings(payload);
                 let first_line = record.requested as u32;
                 self.batch.codes.push(CodeRow { id, first_line, file, name });
             }
@@ -188,31 +203,28 @@ impl Assembler {
                 flags: record.reserved as u8,
             }),
             record_kind::MODULE => {
-                let [class, name] = unpack_strings(&entry.payload);
+                let [class, name] = unpack_strings(payload);
                 self.batch.modules.push(ModuleRow { id, root: record.bytes as u32, class, name });
             }
             record_kind::LABEL => {
-                let [name, shape, dtype] = unpack_strings(&entry.payload);
+                let [name, shape, dtype] = unpack_strings(payload);
                 let category = Category::from_number(record.bytes as u8).unwrap_or(Category::Other);
                 self.batch.labels.push(LabelRow { id, category, name, shape, dtype });
             }
             record_kind::TEXT => {
-                let [text] = unpack_strings(&entry.payload);
+                let [text] = unpack_strings(payload);
                 if let Some(kind) = TextKind::from_number(record.bytes as u8) {
                     self.batch.texts.push(TextRow { id, kind, text });
                 }
             }
-            record_kind::STACKS_LEFT_OUT => self.stacks_left_out = record.bytes,
             _ => {}
         }
     }
 
-    fn push_event(&mut self, kind: EventKind, entry: &Entry) {
-        let record = &entry.record;
+    fn push_event(&mut self, kind: EventKind, record: &Record) {
         let device = record.device.canonical();
-        // Threads may read the clock in another order than the one in which they took their numbers.
         let time = self.now.max(Micros(record.time_nanos / 1000));
-        let mut row = Row::new(kind, device, entry.thread, time);
+        let mut row = Row::new(kind, device, self.thread_number(record), time);
         row.stack = record.stack;
         row.addr = record.addr;
         row.bytes = record.bytes;
@@ -220,7 +232,7 @@ impl Assembler {
         row.op = u32::from(record.op);
         row.stream = record.stream;
         row.pool = record.pool;
-        row.flags = record.flags;
+        row.flags = self.count_left_out(kind, record.flags);
         match kind {
             EventKind::Alloc | EventKind::Base => {
                 if record.requested != 0 {
@@ -229,11 +241,11 @@ impl Assembler {
                 if kind == EventKind::Alloc || self.is_news(&row) {
                     self.allocate(row);
                 }
-                self.check_totals(entry);
+                self.check_totals(record, row.thread);
             }
             EventKind::Free | EventKind::FreeUnknown => {
                 self.free(row);
-                self.check_totals(entry);
+                self.check_totals(record, row.thread);
             }
             EventKind::FreeCompleted => {
                 // Only a block that another stream still used is completed later than it is freed.
@@ -243,6 +255,8 @@ impl Assembler {
                     self.emit(row);
                 }
             }
+            // Label 0 is one that there was no memory for: it is counted, and there is nothing to say.
+            EventKind::Label if record.stack == 0 => {}
             EventKind::Label => self.label(row),
             EventKind::Step => {
                 let ended = self.devices.iter_mut();
@@ -272,6 +286,22 @@ impl Assembler {
         if let Some(state) = self.devices.get_mut(&device) {
             state.note_height();
         }
+    }
+
+    /// The number of the thread in the file, where all threads beyond the first 65,535 share one.
+    fn thread_number(&mut self, record: &Record) -> u16 {
+        u16::try_from(record.thread).ok().filter(|&thread| thread < u16::MAX).unwrap_or_else(|| {
+            self.left_out.threads += 1;
+            u16::MAX
+        })
+    }
+
+    /// Counts what a record lacks, and returns the flags that the file has.
+    fn count_left_out(&mut self, kind: EventKind, flags: u8) -> u8 {
+        let has_no_stack = kind == EventKind::Alloc && flags & FLAG_STACK_LEFT_OUT != 0;
+        self.left_out.stacks += u64::from(has_no_stack);
+        self.left_out.names += u64::from(flags & FLAG_NAME_LEFT_OUT != 0);
+        flags & !(FLAG_STACK_LEFT_OUT | FLAG_NAME_LEFT_OUT)
     }
 
     /// Every row goes through here, so that `now` is the time of the last row: a reader that goes on
@@ -354,8 +384,7 @@ impl Assembler {
         }
     }
 
-    fn check_totals(&mut self, entry: &Entry) {
-        let record = &entry.record;
+    fn check_totals(&mut self, record: &Record, thread: u16) {
         let device = record.device.canonical();
         if device.is_cpu() || record.kind == EventKind::Base as u8 {
             return;
@@ -371,7 +400,7 @@ impl Assembler {
         }
         if state.reserved != record.reserved {
             state.reserved = record.reserved;
-            let mut row = Row::new(EventKind::Reserved, device, entry.thread, self.now);
+            let mut row = Row::new(EventKind::Reserved, device, thread, self.now);
             row.bytes = record.reserved;
             self.emit(row);
         }

@@ -4,6 +4,7 @@
 //! at what came before. Definitions come with the batch in which they are first used.
 
 use crate::event::{AllocationId, Bytes, Category, Device, EventKind, Micros, TextKind};
+use crate::losses::LeftOut;
 
 /// One event, as the file stores it. Which fields mean something depends on `kind`; the rest are zero,
 /// which costs nothing once compressed. `docs/trace-format.md` has the table.
@@ -160,14 +161,14 @@ pub struct Batch {
     pub first_allocation: u32,
     /// The time of the event before the first one.
     pub start: Micros,
-    /// Journal records up to and including this one are in the file.
-    pub through_seq: u64,
+    /// Journal records up to and including this time are in the file, in nanoseconds since the beginning.
+    pub through_nanos: u64,
     /// Totals at the end.
     pub totals: Vec<Total>,
     /// Events whose totals did not agree with what torch reported, since the recording began.
     pub disagreements: u64,
-    /// Allocations whose stack was left out because the table of stacks was full, since the beginning.
-    pub stacks_left_out: u64,
+    /// What the recorder could not record, since the recording began.
+    pub left_out: LeftOut,
 }
 
 impl Batch {

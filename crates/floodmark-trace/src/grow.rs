@@ -30,10 +30,10 @@ impl Trace {
         for row in &rows {
             self.push_row(row);
         }
-        self.through_seq = self.through_seq.max(batch.through_seq);
+        self.through_nanos = self.through_nanos.max(batch.through_nanos);
         self.totals = std::mem::take(&mut batch.totals);
         self.disagreements = batch.disagreements;
-        self.stacks_left_out = batch.stacks_left_out;
+        self.left_out = batch.left_out;
         self.push_definitions(batch);
     }
 
@@ -203,9 +203,7 @@ impl Trace {
         if self.disagreements > 0 {
             losses.push(Loss::TotalsDisagree(self.disagreements));
         }
-        if self.stacks_left_out > 0 {
-            losses.push(Loss::StacksLeftOut(self.stacks_left_out));
-        }
+        self.left_out.append_to(&mut losses);
         if self.unknown_allocations > 0 {
             losses.push(Loss::UnknownAllocations(self.unknown_allocations));
         }

@@ -44,7 +44,7 @@ pub use event::{
 };
 pub use growing::GrowingReader;
 pub use header::{DeviceInfo, Ending, Header};
-pub use losses::{Loss, Losses};
+pub use losses::{LeftOut, Loss, Losses};
 pub use phantom::{Engine, Phantom, PhantomDevice, PhantomEnd, PhantomRead, UnsupportedCall};
 pub use read::{ReadError, read_trace};
 pub use step_totals::StepTotals;

@@ -7,6 +7,32 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 
+/// How much the recorder could not record, since the recording began.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LeftOut {
+    /// Allocations without a stack, or with a part of it.
+    pub stacks: u64,
+    /// Events without the name of their phase, operator, stream, pool or label.
+    pub names: u64,
+    /// Events of threads that share the last thread number.
+    pub threads: u64,
+    /// Events that were damaged in the journal before they were read.
+    pub records: u64,
+}
+
+impl LeftOut {
+    /// Adds what is left out to the losses.
+    pub(crate) fn append_to(self, losses: &mut Vec<Loss>) {
+        let found = [
+            (self.stacks, Loss::StacksLeftOut(self.stacks)),
+            (self.names, Loss::NamesLeftOut(self.names)),
+            (self.threads, Loss::ThreadsShareNumber(self.threads)),
+            (self.records, Loss::LostInJournal(self.records)),
+        ];
+        losses.extend(found.into_iter().filter(|(count, _)| *count > 0).map(|(_, loss)| loss));
+    }
+}
+
 /// One thing that is missing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -27,8 +53,10 @@ pub enum Loss {
     },
     /// The program ended without finishing the file, and there is no journal beside it.
     Unfinished,
-    /// Records that had begun to be written when the program died.
-    InFlight(u64),
+    /// Events that were in the journal, and are damaged or missing there.
+    LostInJournal(u64),
+    /// The part of the journal that counts events is damaged: it is not known how many are missing.
+    LedgerDamaged,
     /// Recording stopped before the program did.
     StoppedEarly {
         /// Why.
@@ -36,8 +64,12 @@ pub enum Loss {
     },
     /// Events after which our total was not torch's.
     TotalsDisagree(u64),
-    /// Allocations without a stack because the recorder's memory limit was reached.
+    /// Allocations without a stack, or with a part of it, because the recorder's memory limit was reached.
     StacksLeftOut(u64),
+    /// Events without the name of their phase, operator, stream, pool or label.
+    NamesLeftOut(u64),
+    /// Events of threads that share the last thread number.
+    ThreadsShareNumber(u64),
     /// Events that refer to an allocation that is not in the file.
     UnknownAllocations(u64),
     /// Something that could not be recorded on this machine or with this torch.
@@ -59,9 +91,13 @@ impl fmt::Display for Loss {
                 f,
                 "the recording is not finished: what came after the last flush is not in the file"
             ),
-            Self::InFlight(records) => {
-                write!(f, "{records} records were being written when the program died")
+            Self::LostInJournal(events) => {
+                write!(f, "{events} events are missing: the journal beside the file is damaged")
             }
+            Self::LedgerDamaged => write!(
+                f,
+                "the journal beside the file is damaged: it is not known how many events are missing"
+            ),
             Self::StoppedEarly { reason } => {
                 write!(f, "recording stopped before the program did: {reason}")
             }
@@ -71,7 +107,15 @@ impl fmt::Display for Loss {
             ),
             Self::StacksLeftOut(allocations) => write!(
                 f,
-                "{allocations} allocations have no stack: the recorder's memory limit was reached (`--max-memory`)"
+                "{allocations} allocations have no stack, or only a part of it: the recorder's memory limit was reached (`--max-memory`)"
+            ),
+            Self::NamesLeftOut(events) => write!(
+                f,
+                "{events} events miss the name of a phase, operator, stream, pool or label: there were more than 65,535 names, or the recorder's memory limit was reached (`--max-memory`)"
+            ),
+            Self::ThreadsShareNumber(events) => write!(
+                f,
+                "{events} events are of threads beyond the first 65,535, which share one number"
             ),
             Self::UnknownAllocations(events) => {
                 write!(f, "{events} events refer to allocations that are not in the file")
@@ -94,14 +138,17 @@ impl Losses {
     /// How many events are known to be missing. There may be more: damage is told in bytes.
     pub fn events(&self) -> u64 {
         let of = |loss: &Loss| match loss {
-            Loss::InFlight(events) | Loss::UnknownAllocations(events) => *events,
+            Loss::LostInJournal(events) | Loss::UnknownAllocations(events) => *events,
             Loss::Damaged { .. }
             | Loss::MissingFrames(_)
             | Loss::Salvaged { .. }
             | Loss::Unfinished
             | Loss::StoppedEarly { .. }
             | Loss::TotalsDisagree(_)
+            | Loss::LedgerDamaged
             | Loss::StacksLeftOut(_)
+            | Loss::NamesLeftOut(_)
+            | Loss::ThreadsShareNumber(_)
             | Loss::NotRecorded(_) => 0,
         };
         self.0.iter().map(of).fold(0, u64::saturating_add)

@@ -31,6 +31,12 @@ pub enum ReadError {
         /// Its version.
         found: u16,
     },
+    /// Another version of floodmark wrote the journal beside it.
+    #[error("the journal beside the trace has version {found}; this build reads version 2")]
+    JournalVersion {
+        /// Its version.
+        found: char,
+    },
     /// Nothing of it is left.
     #[error("the trace holds no readable header: {damaged_bytes} bytes are damaged")]
     NoHeader {
@@ -48,6 +54,9 @@ impl Hint for ReadError {
             Self::NotATrace { .. } => Some("record one with `floodmark run script.py`"),
             Self::Empty => Some("was the program stopped before it began? record it again"),
             Self::TooNew { .. } => Some("upgrade with `pip install --upgrade floodmark`"),
+            Self::JournalVersion { .. } => Some(
+                "the program was killed while it recorded: read the trace with the floodmark that recorded it",
+            ),
             Self::NoHeader { .. } => Some("the beginning of the file is lost; record it again"),
         }
     }
@@ -254,46 +263,43 @@ impl Reader {
             losses.push(Loss::Damaged { bytes: self.damaged_bytes, first_offset });
         }
         if !is_finished {
-            self.salvage(journal, &mut losses);
+            self.salvage(journal, &mut losses)?;
         }
         self.trace.complete(losses);
         Ok(self.trace)
     }
 
     /// Takes what the file does not have from the journal.
-    fn salvage(&mut self, journal: &[&[u8]], losses: &mut Vec<Loss>) {
-        let session = u64::from_str_radix(&self.trace.header.session, 16).unwrap_or(0);
-        let mut entries = Vec::new();
-        let mut has_journal = false;
-        for segment in journal {
-            if let Some(found) = journal::segment_entries(segment, session) {
-                has_journal = true;
-                entries.extend(found);
-            }
+    fn salvage(&mut self, files: &[&[u8]], losses: &mut Vec<Loss>) -> Result<(), ReadError> {
+        if let Some(found) = journal::other_version(files) {
+            return Err(ReadError::JournalVersion { found });
         }
-        let through = self.trace.through_seq;
-        entries.retain(|entry| entry.record.seq > through);
-        entries.sort_by_key(|entry| entry.record.seq);
-        entries.dedup_by_key(|entry| entry.record.seq);
-        if !has_journal || (entries.is_empty() && self.is_cut) {
+        let session = u64::from_str_radix(&self.trace.header.session, 16).unwrap_or(0);
+        let found = journal::read_journal(files, session);
+        let has_journal = found.is_some();
+        let mut found = found.unwrap_or_default();
+        let through = self.trace.through_nanos;
+        found.entries.retain(|entry| entry.record.time_nanos > through);
+        found.entries.sort_by_key(|entry| (entry.record.time_nanos, entry.record.thread));
+        if !has_journal || (found.entries.is_empty() && self.is_cut) {
             losses.push(Loss::Unfinished);
         }
-        if entries.is_empty() {
-            return;
+        if found.lost > 0 {
+            losses.push(Loss::LostInJournal(found.lost));
+        }
+        if found.is_ledger_damaged {
+            losses.push(Loss::LedgerDamaged);
+        }
+        if found.entries.is_empty() {
+            return Ok(());
         }
         let mut assembler = Assembler::resume(&self.trace);
-        let mut last = through;
-        let mut in_flight = 0_u64;
-        for entry in &entries {
-            in_flight = in_flight.saturating_add(entry.record.seq - last - 1);
-            last = entry.record.seq;
-            assembler.push(entry);
+        for entry in &found.entries {
+            assembler.push(&entry.record, &entry.payload);
         }
-        losses.push(Loss::Salvaged { events: entries.len() as u64 });
-        if in_flight > 0 {
-            losses.push(Loss::InFlight(in_flight));
-        }
+        losses.push(Loss::Salvaged { events: found.entries.len() as u64 });
         self.trace.push(assembler.take_batch());
+        Ok(())
     }
 }
 
@@ -302,10 +308,10 @@ impl Reader {
 fn read_checkpoint(payload: &[u8], batch: &mut Batch) -> Option<u32> {
     let u64_at = |at: usize| Some(u64::from_le_bytes(payload.get(at..at + 8)?.try_into().ok()?));
     let u32_at = |at: usize| Some(u32::from_le_bytes(payload.get(at..at + 4)?.try_into().ok()?));
-    batch.through_seq = u64_at(0)?;
+    batch.through_nanos = u64_at(0)?;
     batch.start = Micros(u64_at(8)?);
     batch.disagreements = u64_at(16)?;
-    batch.stacks_left_out = u64_at(24)?;
+    batch.left_out.stacks = u64_at(24)?;
     batch.first_allocation = u32_at(32)?;
     let rows = u32_at(36)?;
     let totals = u32_at(40)?;
@@ -315,5 +321,10 @@ fn read_checkpoint(payload: &[u8], batch: &mut Batch) -> Option<u32> {
         let (allocated, reserved) = (Bytes(u64_at(at + 8)?), Bytes(u64_at(at + 16)?));
         batch.totals.push(Total { device, allocated, reserved });
     }
+    // Files of the first builds end here.
+    let after = 48 + totals as usize * 24;
+    batch.left_out.names = u64_at(after).unwrap_or(0);
+    batch.left_out.threads = u64_at(after + 8).unwrap_or(0);
+    batch.left_out.records = u64_at(after + 16).unwrap_or(0);
     Some(rows)
 }

@@ -10,7 +10,7 @@ use crate::event::{
     LabelId, Micros, ModuleId, StackId, TextId, TextKind, ThreadId,
 };
 use crate::header::{Ending, Header};
-use crate::losses::Losses;
+use crate::losses::{LeftOut, Losses};
 use crate::modules::ModulePaths;
 
 /// `made_at` of an allocation whose frame is lost: it was never there.
@@ -257,10 +257,10 @@ pub struct Trace {
     pub(crate) texts: Vec<Option<(TextKind, String)>>,
     pub(crate) paths: ModulePaths,
     pub(crate) unknown_allocations: u64,
-    pub(crate) through_seq: u64,
+    pub(crate) through_nanos: u64,
     pub(crate) freed_unknown: BTreeSet<(Device, u64)>,
     pub(crate) disagreements: u64,
-    pub(crate) stacks_left_out: u64,
+    pub(crate) left_out: LeftOut,
     /// Whether the size of a block changed since the devices were summed up.
     pub(crate) is_unsealed: bool,
     /// Entries of dense tables that stand for ids which the file does not define.

@@ -7,6 +7,7 @@ use crate::columns::{TABLES, TableEncoder};
 use crate::event::Device;
 use crate::frame::{FrameKind, append_frame, prelude};
 use crate::header::{Ending, Header};
+use crate::losses::LeftOut;
 
 /// Writes frames to whatever takes bytes.
 ///
@@ -88,11 +89,11 @@ fn device_bytes(device: Device) -> [u8; 2] {
 fn checkpoint(batch: &Batch) -> Vec<u8> {
     let rows = u32::try_from(batch.rows.len()).expect("a flush has far fewer than 2^32 rows");
     let totals = u32::try_from(batch.totals.len()).expect("a machine has few devices");
-    let mut bytes = Vec::with_capacity(48 + batch.totals.len() * 24);
-    bytes.extend_from_slice(&batch.through_seq.to_le_bytes());
+    let mut bytes = Vec::with_capacity(72 + batch.totals.len() * 24);
+    bytes.extend_from_slice(&batch.through_nanos.to_le_bytes());
     bytes.extend_from_slice(&batch.start.0.to_le_bytes());
     bytes.extend_from_slice(&batch.disagreements.to_le_bytes());
-    bytes.extend_from_slice(&batch.stacks_left_out.to_le_bytes());
+    bytes.extend_from_slice(&batch.left_out.stacks.to_le_bytes());
     bytes.extend_from_slice(&batch.first_allocation.to_le_bytes());
     bytes.extend_from_slice(&rows.to_le_bytes());
     bytes.extend_from_slice(&totals.to_le_bytes());
@@ -102,6 +103,10 @@ fn checkpoint(batch: &Batch) -> Vec<u8> {
         bytes.extend_from_slice(&[0; 6]);
         bytes.extend_from_slice(&total.allocated.0.to_le_bytes());
         bytes.extend_from_slice(&total.reserved.0.to_le_bytes());
+    }
+    let LeftOut { stacks: _, names, threads, records } = batch.left_out;
+    for count in [names, threads, records] {
+        bytes.extend_from_slice(&count.to_le_bytes());
     }
     bytes
 }

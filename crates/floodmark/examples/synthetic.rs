@@ -115,7 +115,7 @@ impl Recorder {
         let allocated = Bytes(stats.allocated_bytes.all.current);
         let reserved = Bytes(stats.reserved_bytes.all.current);
         self.batch.totals = vec![Total { device: GPU, allocated, reserved }];
-        self.batch.through_seq = self.events;
+        self.batch.through_nanos = self.events;
         self.writer.write_batch(&self.batch)?;
         self.batch =
             Batch { start: self.now, first_allocation: self.allocations, ..Batch::default() };

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use floodmark_trace::journal::SEGMENT_HEADER_BYTES;
+use floodmark_trace::journal::{LEDGER_LINE_BYTES, LEDGER_NAME};
 use floodmark_trace::{GrowingReader, Loss, Trace};
 
 use crate::open::{OpenError, journal_segments, open_growing, open_trace};
@@ -125,7 +125,13 @@ fn rest_until(began: Instant) -> Instant {
 fn as_known(mut trace: Trace) -> Trace {
     if trace.ending.is_none() && is_running(&trace) {
         trace.losses.0.retain(|loss| {
-            !matches!(loss, Loss::Salvaged { .. } | Loss::Unfinished | Loss::InFlight(_))
+            !matches!(
+                loss,
+                Loss::Salvaged { .. }
+                    | Loss::Unfinished
+                    | Loss::LostInJournal(_)
+                    | Loss::LedgerDamaged
+            )
         });
     }
     trace
@@ -138,15 +144,14 @@ fn is_running(trace: &Trace) -> bool {
     trace.header.pid != 0 && host.trim_end() == trace.header.host && Path::new(&process).exists()
 }
 
-/// What changes when a trace grows: the file, and the headers of its journal's segments, which count their
-/// records. The segments themselves are mapped at their full length from the beginning.
+/// What changes when a trace grows: the file, and the ledger of its journal, which counts the records.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Stamp {
     /// The first frames, by which another file of the same name is told apart.
     begins: Vec<u8>,
     bytes: u64,
     modified: Option<SystemTime>,
-    segments: Vec<(PathBuf, Vec<u8>)>,
+    ledger: Vec<u8>,
 }
 
 impl Stamp {
@@ -154,24 +159,24 @@ impl Stamp {
         let mut file = File::open(path)?;
         let begins = first_bytes(&mut file, BEGINNING_BYTES)?;
         let file = file.metadata()?;
-        let mut segments = Vec::new();
-        for segment in journal_segments(path)? {
-            if let Some(header) = header_of(&segment)? {
-                segments.push((segment, header));
-            }
-        }
-        Ok(Self { begins, bytes: file.len(), modified: file.modified().ok(), segments })
+        let ledger = ledger_of(path)?;
+        Ok(Self { begins, bytes: file.len(), modified: file.modified().ok(), ledger })
     }
 }
 
-fn header_of(segment: &Path) -> io::Result<Option<Vec<u8>>> {
-    let mut file = match File::open(segment) {
+/// The lines of the ledger that are in use; empty where there is no journal.
+fn ledger_of(path: &Path) -> io::Result<Vec<u8>> {
+    let files = journal_segments(path)?;
+    let Some(ledger) = files.iter().find(|file| file.ends_with(LEDGER_NAME)) else {
+        return Ok(Vec::new());
+    };
+    let mut file = match File::open(ledger) {
         Ok(file) => file,
-        // A program that still runs removes what it has flushed.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        // A program that ends removes its journal.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(error),
     };
-    first_bytes(&mut file, SEGMENT_HEADER_BYTES as u64).map(Some)
+    first_bytes(&mut file, (files.len() * LEDGER_LINE_BYTES) as u64)
 }
 
 fn first_bytes(file: &mut File, most: u64) -> io::Result<Vec<u8>> {

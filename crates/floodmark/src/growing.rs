@@ -40,26 +40,22 @@ impl Program {
     /// Writes so many further records into the file.
     pub(crate) fn flush(&mut self, records: usize) {
         for entry in self.entries.by_ref().take(records) {
-            self.assembler.push(&entry);
+            self.assembler.push(&entry.record, &entry.payload);
         }
         self.writer.write_batch(&self.assembler.take_batch()).unwrap();
     }
 
     /// Leaves so many further records in the journal.
     pub(crate) fn record(&mut self, records: usize) {
-        let mut segment = journal::segment_header(1, 0).to_vec();
-        let mut slots = 0_u64;
+        let mut journal = journal::JournalWriter::new(1);
         for entry in self.entries.by_ref().take(records) {
-            slots += entry.record.slots() as u64;
-            let end = segment.len() + entry.record.slots() * journal::SLOT_BYTES;
-            segment.extend_from_slice(&entry.record.to_bytes());
-            segment.extend_from_slice(&entry.payload);
-            segment.resize(end, 0);
+            journal.push(0, &entry);
         }
-        segment[journal::COMMITTED_OFFSET..][..8].copy_from_slice(&slots.to_le_bytes());
         let folder = self.folder.path().join("x.flood.journal");
         fs::create_dir_all(&folder).unwrap();
-        fs::write(folder.join("0-0.seg"), segment).unwrap();
+        for (name, bytes) in [journal::LEDGER_NAME, "0.seg"].iter().zip(journal.files()) {
+            fs::write(folder.join(name), bytes).unwrap();
+        }
     }
 
     pub(crate) fn end(self) -> tempfile::TempDir {

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use floodmark_allocator::complete;
 use floodmark_snapshot::{SnapshotError, is_snapshot, read_snapshot_from};
+use floodmark_trace::journal::LEDGER_NAME;
 use floodmark_trace::{GrowingReader, Hint, ReadError, Trace, read_trace};
 
 use crate::failure::Problem;
@@ -145,7 +146,8 @@ pub(crate) fn journal_segments(path: &Path) -> io::Result<Vec<PathBuf>> {
     let mut paths = Vec::new();
     for entry in entries {
         let path = entry?.path();
-        if path.extension() == Some(OsStr::new("seg")) {
+        let is_ledger = path.file_name() == Some(OsStr::new(LEDGER_NAME));
+        if is_ledger || path.extension() == Some(OsStr::new("seg")) {
             paths.push(path);
         }
     }

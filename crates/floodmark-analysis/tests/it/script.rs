@@ -42,7 +42,7 @@ pub(crate) fn file(script: &str) -> Vec<u8> {
     let entries = entries(script);
     let mut assembler = Assembler::default();
     for entry in &entries {
-        assembler.push(entry);
+        assembler.push(&entry.record, &entry.payload);
     }
     let mut writer = TraceWriter::new(Vec::new(), &header()).unwrap();
     writer.write_batch(&assembler.take_batch()).unwrap();
@@ -290,7 +290,7 @@ impl Recorder {
         *self.ids.entry(key.to_owned()).or_insert(next as u64)
     }
 
-    fn push(&mut self, mut record: Record, thread: u16, payload: Vec<u8>) {
+    fn push(&mut self, mut record: Record, thread: u32, payload: Vec<u8>) {
         let totals = self.totals.entry(record.device).or_default();
         if !totals.has_segments {
             totals.reserved = totals.reserved.max(totals.allocated.next_multiple_of(2 << 20));
@@ -300,11 +300,11 @@ impl Recorder {
         self.push_raw(record, thread, payload);
     }
 
-    fn push_raw(&mut self, mut record: Record, thread: u16, payload: Vec<u8>) {
-        record.seq = 1 + self.entries.len() as u64;
-        record.time_nanos = self.lines * 1_000_000;
-        record.payload_bytes = u32::try_from(payload.len()).unwrap();
-        self.entries.push(Entry { record, thread, payload: payload.into() });
+    fn push_raw(&mut self, mut record: Record, thread: u32, payload: Vec<u8>) {
+        record.thread = thread;
+        let last = self.entries.last().map_or(0, |entry| entry.record.time_nanos);
+        record.time_nanos = (self.lines * 1_000_000).max(last + 1);
+        self.entries.push(Entry { record, payload: payload.into() });
     }
 }
 

@@ -221,6 +221,24 @@ impl StrLayout {
             .then_some(layout)
     }
 
+    /// Whether a str says this.
+    ///
+    /// # Safety
+    /// As for [`Self::read`].
+    pub(crate) unsafe fn is(&self, addr: usize, text: &str) -> bool {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let length = ((addr + STR_LENGTH) as *const usize).read();
+            let state = ((addr + STR_STATE) as *const u32).read() >> self.kind_shift;
+            let is_ascii = (state >> 4) & 1 == 1;
+            if !is_ascii || length != text.len() {
+                return self.read(addr) == text;
+            }
+            let data = (addr + self.ascii_data) as *const u8;
+            std::slice::from_raw_parts(data, length) == text.as_bytes()
+        }
+    }
+
     /// The contents of a str.
     ///
     /// # Safety

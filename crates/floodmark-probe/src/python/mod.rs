@@ -287,6 +287,13 @@ pub(crate) struct CodeContents {
     pub(crate) line_table: Vec<u8>,
 }
 
+impl CodeContents {
+    /// What its parts take in memory.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.file.len() + self.name.len() + self.line_table.len()
+    }
+}
+
 impl Layout {
     /// # Safety
     /// The code object is alive.
@@ -340,6 +347,22 @@ pub(crate) fn code_contents(frame: &RawFrame) -> Option<CodeContents> {
             first_line: ((frame.code + layout.code.first_line) as *const u32).read(),
             line_table: layout.line_table(frame.code).to_vec(),
         })
+    }
+}
+
+/// Whether a code object says this of itself. The frame must be running on this thread.
+pub(crate) fn has_contents(frame: &RawFrame, contents: &CodeContents) -> bool {
+    if slow::is_on() {
+        return slow::code_contents(frame).is_some_and(|found| found == *contents);
+    }
+    let Some(layout) = LAYOUT.get() else { return false };
+    // SAFETY: the frame holds a reference to its code object, which never changes.
+    unsafe {
+        let word = |offset: usize| ((frame.code + offset) as *const usize).read();
+        ((frame.code + layout.code.first_line) as *const u32).read() == contents.first_line
+            && layout.line_table(frame.code) == contents.line_table
+            && layout.text.is(word(layout.code.name), &contents.name)
+            && layout.text.is(word(layout.code.file), &contents.file)
     }
 }
 

@@ -7,7 +7,7 @@ use arrow_array::{ArrayRef, PrimitiveArray, RecordBatch, StringArray};
 use arrow_ipc::CompressionType;
 use arrow_ipc::writer::{IpcWriteOptions, StreamWriter};
 use floodmark_trace::frame::{FrameKind, append_frame, prelude};
-use floodmark_trace::journal::{Record, SEGMENT_HEADER_BYTES, record_kind, segment_header};
+use floodmark_trace::journal::{JournalWriter, Record, SEGMENT_HEADER_BYTES, record_kind};
 use floodmark_trace::{
     Batch, CodeRow, Device, EventKind, Header, Micros, ModuleRow, Row, StackId, StackRow, TextId,
     TextKind, TextRow, Trace, TraceWriter, read_trace,
@@ -329,27 +329,28 @@ fn a_hostile_journal_does_no_harm() {
     let mut unfinished = prelude().to_vec();
     let json = serde_json::to_vec(&header()).unwrap();
     append_frame(&mut unfinished, FrameKind::Header, 0, &json);
-    let mut segment = segment_header(SESSION, 0).to_vec();
-    segment[32..40].fill(0xFF);
+    let mut journal = JournalWriter::new(SESSION);
     let kinds = (0..=u8::MAX).chain([record_kind::STACK; 64]).chain([EventKind::Alloc as u8; 64]);
-    for (seq, kind) in (u64::MAX - 500..).zip(kinds) {
+    for (number, kind) in (u64::MAX - 500..).zip(kinds) {
         let mut record = Record::new(kind, Device { kind: -1, index: i8::MIN });
-        (record.seq, record.time_nanos) = (seq, u64::MAX);
-        (record.stack, record.addr) = (u32::MAX, u64::MAX - seq % 3);
+        record.time_nanos = u64::MAX;
+        (record.stack, record.addr) = (u32::MAX, u64::MAX - number % 3);
         (record.bytes, record.requested) = (u64::MAX, u64::MAX);
         (record.allocated, record.reserved) = (u64::MAX, u64::MAX);
-        record.flags = kind;
-        segment.extend_from_slice(&record.to_bytes());
+        (record.flags, record.thread) = (kind, u32::MAX);
+        journal.push(0, &record.into());
     }
-    for cut in [segment.len(), SEGMENT_HEADER_BYTES + 1, 63, 8, 0] {
-        let trace = read_trace(&unfinished, &[&segment[..cut]]).unwrap();
-        assert!(!trace.losses.is_empty() || trace.events.is_empty());
+    let files = journal.files();
+    let [ledger, segment] = &files[..] else { panic!("a ledger and a segment") };
+    let mut hostile = ledger.clone();
+    hostile[64..].fill(0xFF);
+    hostile.resize(1 << 20, 0xFF);
+    for ledger in [ledger, &hostile, &ledger[..100].to_vec(), &Vec::new()] {
+        for cut in [segment.len(), SEGMENT_HEADER_BYTES + 1, 63, 8, 0] {
+            let trace = read_trace(&unfinished, &[ledger, &segment[..cut]]).unwrap();
+            assert!(!trace.losses.is_empty() || trace.events.is_empty());
+        }
     }
-    let mut long = Record::new(record_kind::CODE, Device::CPU);
-    (long.seq, long.payload_bytes) = (1, u32::MAX);
-    segment.truncate(SEGMENT_HEADER_BYTES);
-    segment.extend_from_slice(&long.to_bytes());
-    assert!(read_trace(&unfinished, &[&segment]).is_ok());
 }
 
 /// The most that this process has held so far, where the system tells.

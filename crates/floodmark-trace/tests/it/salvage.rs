@@ -6,11 +6,22 @@ use proptest::prelude::*;
 use crate::recording::{
     Act, SESSION, any_program, batches, finished_file, journal, read, record, unfinished_file,
 };
-use floodmark_trace::journal::segment_entries;
+use floodmark_trace::ReadError;
+use floodmark_trace::journal::{
+    Entry, JournalWriter, LedgerLine, SEGMENT_HEADER_BYTES, read_journal,
+};
 
 /// Losses that say what the program was like, not how the file was read.
 fn own_losses(trace: &Trace) -> Vec<&Loss> {
-    let is_own = |loss: &&Loss| matches!(loss, Loss::TotalsDisagree(_) | Loss::StacksLeftOut(_));
+    let is_own = |loss: &&Loss| {
+        matches!(
+            loss,
+            Loss::TotalsDisagree(_)
+                | Loss::StacksLeftOut(_)
+                | Loss::NamesLeftOut(_)
+                | Loss::ThreadsShareNumber(_)
+        )
+    };
     trace.losses.0.iter().filter(is_own).collect()
 }
 
@@ -50,30 +61,122 @@ proptest! {
         prop_assert_eq!(salvage, (rescued > 0).then_some(&expected));
     }
 
-    /// The segment of a thread gives back its records in order.
+    /// A journal gives back its records, those of each thread in order.
     #[test]
-    fn a_segment_holds_what_was_put_in(program in any_program()) {
-        let mut entries = record(&program);
-        entries.retain(|entry| entry.thread == 1);
-        for segment in journal(&entries) {
-            prop_assert_eq!(segment_entries(&segment, SESSION), Some(entries.clone()));
+    fn a_journal_holds_what_was_put_in(program in any_program()) {
+        let entries = record(&program);
+        let files = journal(&entries);
+        let mut found = read_journal(&slices(&files), SESSION).unwrap();
+        found.entries.sort_by_key(|entry| entry.record.time_nanos);
+        prop_assert_eq!(found.entries, entries);
+        prop_assert_eq!((found.lost, found.is_ledger_damaged), (0, false));
+    }
+
+    /// Whatever is damaged: each record is read as it was written, or counted as lost.
+    #[test]
+    fn damage_is_counted_to_the_record(
+        program in any_program(),
+        file in 1..8_usize,
+        place in 0.0..1.0_f64,
+        kind in 0..3_u8,
+    ) {
+        let entries = record(&program);
+        let mut files = journal(&entries);
+        prop_assume!(file < files.len());
+        let length = files[file].len() - SEGMENT_HEADER_BYTES;
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss, reason = "a place in a small file")]
+        let place = SEGMENT_HEADER_BYTES + (place * length as f64) as usize;
+        match kind {
+            0 => files[file][place] ^= 0x10,
+            1 => files[file].truncate(place),
+            _ => drop(files.remove(file)),
         }
+        let found = read_journal(&slices(&files), SESSION).unwrap();
+        prop_assert!(found.entries.iter().all(|entry| entries.contains(entry)));
+        prop_assert_eq!(found.entries.len() as u64 + found.lost, entries.len() as u64);
     }
 }
 
-fn three_allocations() -> Vec<(Act, u16, i32)> {
+fn slices(files: &[Vec<u8>]) -> Vec<&[u8]> {
+    files.iter().map(Vec::as_slice).collect()
+}
+
+fn three_allocations() -> Vec<(Act, u32, u32)> {
     let alloc = |place| Act::Alloc { device: 1, place, bytes: 512, slack: 0, backward: false };
-    (0..3).map(|place| (alloc(place), u16::from(place), 1000)).collect()
+    (0..3).map(|place| (alloc(place), u32::from(place), 1000)).collect()
+}
+
+fn shown(trace: &Trace) -> Vec<String> {
+    trace.losses.0.iter().map(ToString::to_string).collect()
 }
 
 #[test]
-fn a_record_that_never_arrived_is_missed() {
-    let mut entries = record(&three_allocations());
-    entries.remove(1);
-    let trace = read(&unfinished_file(&[]), &journal(&entries));
+fn a_damaged_record_is_a_lost_event() {
+    let entries = record(&three_allocations());
+    let mut files = journal(&entries);
+    files[2][SEGMENT_HEADER_BYTES + 40] ^= 1;
+    let trace = read(&unfinished_file(&[]), &files);
     assert_eq!(trace.allocations.len(), 2);
-    let told: Vec<String> = trace.losses.0.iter().map(ToString::to_string).collect();
-    assert!(told.iter().any(|loss| loss.starts_with("1 records were being written")), "{told:?}");
+    assert_eq!(trace.losses.events(), 1);
+    assert!(shown(&trace).iter().any(|loss| loss.starts_with("1 events are missing")), "{trace:?}");
+}
+
+/// Only what is not in the file is lost with its segment.
+#[test]
+fn a_damaged_record_that_was_flushed_is_not_lost() {
+    let entries = record(&three_allocations());
+    let mut journal = JournalWriter::new(SESSION);
+    for entry in &entries {
+        journal.push(0, entry);
+    }
+    let mut files = journal.files();
+    let line = LedgerLine { flushed: 2, ..LedgerLine::read(&files[0], 0).unwrap() };
+    files[0].splice(64..128, line.to_bytes());
+    files[1][SEGMENT_HEADER_BYTES + 40] ^= 1;
+    let trace = read(&unfinished_file(&batches(&entries[..2], 1)), &files);
+    assert_eq!(trace.losses.0, [Loss::Salvaged { events: 1 }]);
+    assert_eq!(trace.allocations.len(), 3);
+}
+
+#[test]
+fn a_journal_without_its_ledger_is_read_and_reported() {
+    let entries = record(&three_allocations());
+    let trace = read(&unfinished_file(&[]), &journal(&entries)[1..]);
+    assert_eq!(trace.allocations.len(), 3);
+    assert!(trace.losses.0.contains(&Loss::LedgerDamaged), "{:?}", trace.losses);
+}
+
+/// The line of a segment that was used before: nothing tells that it holds records, but the records do.
+#[test]
+fn a_ledger_of_zeros_is_reported() {
+    let entries = record(&three_allocations());
+    let mut files = journal(&entries);
+    let mut line = LedgerLine::read(&files[0], 0).unwrap();
+    line.first_ordinal = 0_u32.wrapping_sub(9);
+    files[0][64..128].copy_from_slice(&line.to_bytes());
+    assert!(shown(&read(&unfinished_file(&[]), &files))[0].starts_with("1 events are missing"));
+    files[0][64..128].fill(0);
+    let trace = read(&unfinished_file(&[]), &files);
+    assert_eq!((trace.allocations.len(), trace.losses.events()), (3, 0));
+}
+
+#[test]
+fn a_journal_of_another_version_is_an_error() {
+    let entries = record(&three_allocations());
+    let mut files = journal(&entries);
+    files[0][7] = b'1';
+    let error = floodmark_trace::read_trace(&unfinished_file(&[]), &slices(&files)).unwrap_err();
+    assert!(matches!(error, ReadError::JournalVersion { found: '1' }), "{error}");
+    assert!(floodmark_trace::read_trace(&finished_file(&[]), &slices(&files)).is_ok());
+}
+
+#[test]
+fn a_lost_segment_is_as_many_lost_events_as_it_had() {
+    let entries: Vec<Entry> = record(&three_allocations());
+    let mut files = journal(&entries);
+    files.remove(2);
+    let trace = read(&unfinished_file(&[]), &files);
+    assert_eq!((trace.allocations.len(), trace.losses.events()), (2, 1));
 }
 
 #[test]

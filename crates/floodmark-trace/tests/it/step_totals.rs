@@ -15,7 +15,7 @@ proptest! {
         // What torch last told of a device, and the highest of the step.
         let mut torch: BTreeMap<_, (u64, u64)> = BTreeMap::new();
         for entry in &record(&program) {
-            assembler.push(entry);
+            assembler.push(&entry.record, &entry.payload);
             let record = &entry.record;
             let reports = [EventKind::Alloc as u8, EventKind::Free as u8].contains(&record.kind);
             if reports && !record.device.is_cpu() {

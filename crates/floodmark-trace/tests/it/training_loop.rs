@@ -33,7 +33,6 @@ impl Dice {
 /// The loop, ready to be asked for its records.
 pub(crate) struct TrainingLoop {
     dice: Dice,
-    seq: u64,
     nanos: u64,
     allocated: u64,
     reserved: u64,
@@ -48,7 +47,6 @@ impl TrainingLoop {
     pub(crate) fn new() -> Self {
         Self {
             dice: Dice(0x9E37_79B9_7F4A_7C15),
-            seq: 0,
             nanos: 0,
             allocated: 0,
             reserved: 0,
@@ -60,16 +58,13 @@ impl TrainingLoop {
     }
 
     fn record(&mut self, kind: u8, payload: &[u8], fill: impl FnOnce(&mut Record)) -> Entry {
-        self.seq += 1;
         let mut record = Record::new(kind, GPU);
         fill(&mut record);
-        record.seq = self.seq;
         record.time_nanos = self.nanos;
         record.allocated = if kind < 100 { self.allocated } else { record.allocated };
         record.reserved = if kind < 100 { self.reserved } else { record.reserved };
-        record.payload_bytes = u32::try_from(payload.len()).unwrap();
-        let thread = u16::from(record.flags & FLAG_BACKWARD != 0);
-        Entry { record, thread, payload: payload.into() }
+        record.thread = u32::from(record.flags & FLAG_BACKWARD != 0);
+        Entry { record, payload: payload.into() }
     }
 
     /// Functions, modules and the call tree: a trunk, and one branch per line that allocates.
@@ -201,11 +196,11 @@ pub(crate) fn write_loop(steps: u32, flush_rows: usize) -> (Vec<u8>, usize) {
         writer.write_batch(&batch).unwrap();
     };
     for entry in training.definitions() {
-        assembler.push(&entry);
+        assembler.push(&entry.record, &entry.payload);
     }
     for step in 0..steps {
         for entry in training.step(step) {
-            assembler.push(&entry);
+            assembler.push(&entry.record, &entry.payload);
             if assembler.pending_rows() >= flush_rows {
                 flush(&mut assembler);
             }

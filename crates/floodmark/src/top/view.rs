@@ -194,7 +194,9 @@ fn window(pulse: &Pulse, stage: Stage, ask: Ask) -> (f64, f64) {
 /// What is missing. That the end is not there is no loss while the program runs.
 fn losses(trace: &Trace, stage: Stage) -> Vec<String> {
     let is_shown = |loss: &&Loss| match loss {
-        Loss::Salvaged { .. } | Loss::Unfinished | Loss::InFlight(_) => stage != Stage::Recording,
+        Loss::Salvaged { .. } | Loss::Unfinished | Loss::LostInJournal(_) | Loss::LedgerDamaged => {
+            stage != Stage::Recording
+        }
         _ => true,
     };
     trace.losses.0.iter().filter(is_shown).map(ToString::to_string).collect()

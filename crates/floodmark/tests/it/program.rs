@@ -4,7 +4,7 @@ use std::path::Path;
 
 use assert_cmd::Command;
 use floodmark_trace::TraceWriter;
-use floodmark_trace::journal::{self, COMMITTED_OFFSET, SLOT_BYTES};
+use floodmark_trace::journal::{JournalWriter, LEDGER_NAME};
 use tempfile::TempDir;
 
 /// A folder with traces in it.
@@ -23,18 +23,16 @@ impl Folder {
     /// Puts what a program leaves that was killed before it wrote more than the header.
     pub(crate) fn with_killed(self, name: &str, script: &str) -> Self {
         let entries = crate::script::entries(script);
-        let mut segment = journal::segment_header(1, 0).to_vec();
+        let mut journal = JournalWriter::new(1);
         for entry in &entries {
-            let end = segment.len() + entry.record.slots() * SLOT_BYTES;
-            segment.extend_from_slice(&entry.record.to_bytes());
-            segment.extend_from_slice(&entry.payload);
-            segment.resize(end, 0);
+            journal.push(0, entry);
         }
-        let slots: usize = entries.iter().map(|entry| entry.record.slots()).sum();
-        segment[COMMITTED_OFFSET..][..8].copy_from_slice(&(slots as u64).to_le_bytes());
+        let files = journal.files();
         let mut file = Vec::new();
         TraceWriter::new(&mut file, &crate::script::header()).unwrap();
-        self.with_bytes(name, &file).with_bytes(&format!("{name}.journal/0-0.seg"), &segment)
+        self.with_bytes(name, &file)
+            .with_bytes(&format!("{name}.journal/{LEDGER_NAME}"), &files[0])
+            .with_bytes(&format!("{name}.journal/00000000.seg"), &files[1])
     }
 
     pub(crate) fn with_bytes(self, name: &str, bytes: &[u8]) -> Self {

@@ -1,0 +1,177 @@
+//! The records of all threads in the order of their times, read where they lie.
+//!
+//! Each segment is in order by itself. A heap has the next record of each; while one thread runs alone, its records
+//! follow each other without a look at the others.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use floodmark_trace::journal::{Record, SLOT_BYTES, Seed, parse_record};
+
+use crate::segments::Segment;
+
+/// A segment that a thread writes, and how far it has been read.
+#[derive(Debug)]
+struct Cursor {
+    segment: Arc<Segment>,
+    first_ordinal: u32,
+    /// The slot after `next`, or where the next record will begin.
+    slot: usize,
+    /// Slots and records that were committed at the last look.
+    committed: (usize, u32),
+    /// Records before `next`, the lost ones included.
+    folded: u32,
+    next: Option<Next>,
+}
+
+/// A record that was read and not folded yet, and where its payload is.
+#[derive(Debug, Clone, Copy)]
+struct Next {
+    record: Record,
+    payload: (usize, usize),
+}
+
+/// What the segment turned out to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Broken;
+
+impl Cursor {
+    fn new(segment: Arc<Segment>) -> Self {
+        let first_ordinal = segment.first_ordinal();
+        Self { segment, first_ordinal, slot: 0, committed: (0, 0), folded: 0, next: None }
+    }
+
+    /// Looks how much was committed. Fails when that is less than before: somebody else wrote there.
+    fn look(&mut self) -> Result<(), Broken> {
+        let committed = self.segment.committed();
+        if committed.0 < self.committed.0 || committed.1 < self.committed.1 {
+            return Err(Broken);
+        }
+        self.committed = committed;
+        Ok(())
+    }
+
+    /// Reads the next record, if there is one. Returns how many before it are damaged.
+    fn advance(&mut self, seed: Seed) -> u64 {
+        let mut at = self.slot;
+        while self.folded < self.committed.1 && at < self.committed.0 {
+            let slots = self.segment.slots(at, self.committed.0);
+            if let Some((ordinal, record, payload, taken)) = parse_record(slots, seed) {
+                let number = ordinal.wrapping_sub(self.first_ordinal);
+                if (self.folded..self.committed.1).contains(&number) {
+                    let lost = number - self.folded;
+                    self.folded = number;
+                    self.slot = at + taken;
+                    let begin = payload.as_ptr() as usize - slots.as_ptr() as usize;
+                    let begin = at * SLOT_BYTES + begin;
+                    let payload = (begin, begin + payload.len());
+                    self.next = Some(Next { record, payload });
+                    return u64::from(lost);
+                }
+            }
+            at += 1;
+        }
+        let lost = self.committed.1 - self.folded;
+        self.folded = self.committed.1;
+        self.slot = self.committed.0;
+        u64::from(lost)
+    }
+
+    fn payload(&self, (begin, end): (usize, usize)) -> &[u8] {
+        if begin == end {
+            return &[];
+        }
+        let slots = self.segment.slots(0, self.committed.0);
+        slots.get(begin..end).unwrap_or_default()
+    }
+
+    fn is_drained(&self) -> bool {
+        self.next.is_none()
+            && self.segment.sealed.load(Ordering::Acquire)
+            && self.segment.committed() == self.committed
+            && self.folded == self.committed.1
+    }
+}
+
+/// All segments that hold records which are not in the file yet.
+#[derive(Debug)]
+pub(crate) struct Merge {
+    seed: Seed,
+    cursors: Vec<Cursor>,
+    heap: BinaryHeap<Reverse<(u64, usize)>>,
+}
+
+/// Whether to go on.
+pub(crate) enum Flow {
+    Continue,
+    /// Not after a record of the same time: a file ends between two times.
+    Enough,
+}
+
+impl Merge {
+    pub(crate) fn new(seed: Seed) -> Self {
+        Self { seed, cursors: Vec::new(), heap: BinaryHeap::new() }
+    }
+
+    /// Takes segments that threads write from now on, and looks how much all of them hold.
+    pub(crate) fn look(&mut self, fresh: Vec<Arc<Segment>>) -> Result<(), Broken> {
+        self.cursors.extend(fresh.into_iter().map(Cursor::new));
+        self.cursors.iter_mut().try_for_each(Cursor::look)
+    }
+
+    /// Calls `fold` with the records before `frontier`, in order. Returns how many were damaged, and whether
+    /// `fold` had enough before the frontier was reached.
+    pub(crate) fn fold(
+        &mut self,
+        frontier: u64,
+        mut fold: impl FnMut(&Record, &[u8]) -> Flow,
+    ) -> (u64, bool) {
+        let mut lost = 0;
+        self.heap.clear();
+        for (at, cursor) in self.cursors.iter_mut().enumerate() {
+            if cursor.next.is_none() {
+                lost += cursor.advance(self.seed);
+            }
+            if let Some(next) = &cursor.next {
+                self.heap.push(Reverse((next.record.time_nanos, at)));
+            }
+        }
+        let mut enough_at = None;
+        while let Some(Reverse((time, at))) = self.heap.pop() {
+            if time >= frontier {
+                break;
+            }
+            let others =
+                self.heap.peek().map_or(frontier, |Reverse((time, _))| *time).min(frontier);
+            let cursor = &mut self.cursors[at];
+            while let Some(next) = cursor.next {
+                let time = next.record.time_nanos;
+                if enough_at.is_some_and(|enough| time > enough) {
+                    return (lost, true);
+                }
+                if time > others || time >= frontier {
+                    self.heap.push(Reverse((time, at)));
+                    break;
+                }
+                if let Flow::Enough = fold(&next.record, cursor.payload(next.payload)) {
+                    enough_at = Some(time);
+                }
+                cursor.folded += 1;
+                cursor.next = None;
+                lost += cursor.advance(self.seed);
+            }
+        }
+        (lost, false)
+    }
+
+    /// All that was folded is in the file. Returns the segments that are not needed any more.
+    pub(crate) fn flushed(&mut self) -> Vec<Arc<Segment>> {
+        for cursor in &self.cursors {
+            cursor.segment.set_flushed(cursor.folded);
+        }
+        let drained = self.cursors.extract_if(.., |cursor| cursor.is_drained());
+        drained.map(|cursor| cursor.segment).collect()
+    }
+}

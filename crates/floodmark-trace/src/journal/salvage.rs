@@ -1,0 +1,160 @@
+//! Reads a whole journal: takes the good records, counts the lost ones.
+
+use std::collections::BTreeMap;
+
+use super::{
+    Entry, LEDGER_LINE_BYTES, LEDGER_MAGIC, LedgerLine, MOST_SEGMENTS, SEGMENT_HEADER_BYTES,
+    SEGMENT_MAGIC, SLOT_BYTES, Seed, ledger, ledger_header, ledger_line_offset, parse_record,
+    segment_header, u32_at, u64_at,
+};
+
+/// What a journal holds.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SalvagedJournal {
+    /// The good records, in no order.
+    pub entries: Vec<Entry>,
+    /// Records that were completely written, are not in the trace file, and are damaged or missing.
+    pub lost: u64,
+    /// The ledger is damaged or missing, so it is not known how many records are lost.
+    pub is_ledger_damaged: bool,
+}
+
+/// Reads the files of a journal, in any order. `None` when none of them is of this recording.
+///
+/// Trusts nothing: a record counts only with its checksum.
+pub fn read_journal(files: &[&[u8]], session: u64) -> Option<SalvagedJournal> {
+    let mut segments = BTreeMap::new();
+    let mut ledger = None;
+    for file in files {
+        let Some(header) = file.get(..SEGMENT_HEADER_BYTES) else { continue };
+        if u64_at(header, 8) != session {
+            continue;
+        }
+        if header[..8] == SEGMENT_MAGIC {
+            segments.insert(u32_at(header, 16), &file[SEGMENT_HEADER_BYTES..]);
+        } else if header[..8] == LEDGER_MAGIC {
+            ledger = Some(*file);
+        }
+    }
+    let Some(ledger) = ledger else {
+        let mut journal = SalvagedJournal { is_ledger_damaged: true, ..Default::default() };
+        let seed = Seed::of_session(session);
+        for slots in segments.values() {
+            journal.take_all(slots, seed);
+        }
+        return (!segments.is_empty()).then_some(journal);
+    };
+    let mut journal =
+        SalvagedJournal { is_ledger_damaged: ledger::is_cut(ledger), ..Default::default() };
+    let lines = ledger.len().div_ceil(LEDGER_LINE_BYTES).saturating_sub(1).min(MOST_SEGMENTS);
+    let lines = (0..u32::try_from(lines).unwrap_or(u32::MAX))
+        .filter_map(|number| LedgerLine::read(ledger, number).map(|line| (number, line)));
+    for (number, line) in lines {
+        let slots = segments.remove(&number).unwrap_or_default();
+        journal.take_segment(slots, line, Seed::of_session(session));
+    }
+    // Segments without a line: the ledger was cut.
+    for slots in segments.values() {
+        journal.is_ledger_damaged = true;
+        journal.take_all(slots, Seed::of_session(session));
+    }
+    Some(journal)
+}
+
+/// The version of the journal, where it is not the one that this build reads.
+pub(crate) fn other_version(files: &[&[u8]]) -> Option<char> {
+    let family = LEDGER_MAGIC.len() - 1;
+    let is_other = |file: &&&[u8]| {
+        file.starts_with(&LEDGER_MAGIC[..family]) && !file.starts_with(&LEDGER_MAGIC)
+    };
+    let other = files.iter().find(is_other)?;
+    other.get(family).map(|&version| char::from(version))
+}
+
+impl SalvagedJournal {
+    /// Takes the records that the ledger says are there, and those behind them that are good.
+    fn take_segment(&mut self, slots: &[u8], line: LedgerLine, seed: Seed) {
+        let mut rest = slots;
+        let mut next = 0_u32;
+        while next < line.records || !rest.is_empty() {
+            let found = parse_record(rest, seed).map(|(ordinal, record, payload, taken)| {
+                (ordinal.wrapping_sub(line.first_ordinal), record, payload, taken)
+            });
+            match found {
+                Some((at, record, payload, taken))
+                    if at == next || (at > next && at < line.records) =>
+                {
+                    self.lost += u64::from(at.saturating_sub(next.max(line.flushed)));
+                    next = at.saturating_add(1);
+                    self.entries.push(Entry { record, payload: payload.into() });
+                    rest = rest.get(taken * SLOT_BYTES..).unwrap_or_default();
+                }
+                // A record of this recording, later than any that the line has: the line is wrong.
+                Some((at, ..)) if line.records == 0 && at < u32::MAX / 2 => {
+                    self.is_ledger_damaged = true;
+                    self.take_all(slots, seed);
+                    return;
+                }
+                _ if next < line.records && !rest.is_empty() => {
+                    rest = rest.get(SLOT_BYTES..).unwrap_or_default();
+                }
+                _ => break,
+            }
+        }
+        self.lost += u64::from(line.records.saturating_sub(next.max(line.flushed)));
+    }
+
+    /// Takes every good record. Those that the segment held before were in the file when it was used again.
+    fn take_all(&mut self, slots: &[u8], seed: Seed) {
+        let mut rest = slots;
+        while !rest.is_empty() {
+            let mut taken = 1;
+            if let Some((_, record, payload, slots)) = parse_record(rest, seed) {
+                self.entries.push(Entry { record, payload: payload.into() });
+                taken = slots;
+            }
+            rest = rest.get(taken * SLOT_BYTES..).unwrap_or_default();
+        }
+    }
+}
+
+/// A journal in memory, as a recording would have left it on disk.
+#[derive(Debug)]
+pub struct JournalWriter {
+    session: u64,
+    segments: BTreeMap<u32, (LedgerLine, Vec<u8>)>,
+}
+
+impl JournalWriter {
+    /// A journal without records.
+    pub fn new(session: u64) -> Self {
+        Self { session, segments: BTreeMap::new() }
+    }
+
+    /// Appends a record to a segment.
+    pub fn push(&mut self, segment: u32, entry: &Entry) {
+        let new = || (LedgerLine::default(), segment_header(self.session, segment).to_vec());
+        let (line, bytes) = self.segments.entry(segment).or_insert_with(new);
+        let seed = Seed::of_session(self.session);
+        let made = entry.record.to_bytes(seed, line.first_ordinal + line.records, &entry.payload);
+        let end = bytes.len() + made.slots * SLOT_BYTES;
+        bytes.extend(made.words().iter().flat_map(|word| word.to_le_bytes()));
+        bytes.extend_from_slice(&entry.payload);
+        bytes.resize(end, 0);
+        line.records += 1;
+        line.slots += u32::try_from(made.slots).unwrap_or(0);
+    }
+
+    /// The files: the ledger, then the segments.
+    pub fn files(&self) -> Vec<Vec<u8>> {
+        let lines = self.segments.last_key_value().map_or(0, |(&number, _)| number + 1);
+        let bytes = LEDGER_LINE_BYTES * (1 + lines as usize);
+        let mut ledger = ledger_header(self.session, bytes).to_vec();
+        for (&number, (line, _)) in &self.segments {
+            ledger.resize(ledger_line_offset(number), 0);
+            ledger.extend_from_slice(&line.to_bytes());
+        }
+        let segments = self.segments.values().map(|(_, bytes)| bytes.clone());
+        std::iter::once(ledger).chain(segments).collect()
+    }
+}
