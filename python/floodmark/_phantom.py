@@ -7,23 +7,20 @@ settings, as text lines. Knows nothing of recordings.
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import ctypes
 import os
-import shutil
 import sys
-import tempfile
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from floodmark import _compat, _core
+from floodmark import _compat, _core, _owned_folder
 from floodmark._core import PhantomError
 
-#: How the names of temporary folders begin; the number of their process follows.
+#: How the names of temporary folders begin.
 _FOLDER = "floodmark-phantom-"
 
 _loaded: Phantom | None = None
@@ -108,9 +105,8 @@ def load(settings: str) -> Phantom:
     if nccl := _nccl_version():
         pairs.setdefault("nccl", nccl)
     library = _start_library(pairs, torch)
-    _remove_orphans()
-    folder = tempfile.mkdtemp(prefix=f"{_FOLDER}{os.getpid()}-")
-    atexit.register(_remove, folder, os.getpid())
+    _owned_folder.remove_left(_FOLDER)
+    folder = _owned_folder.make(_FOLDER)
     _loaded = Phantom(library, pairs, folder)
     _prepare_environment(folder)
     return _loaded
@@ -218,18 +214,3 @@ def _prepare_environment(folder: str) -> None:
     if "TORCHINDUCTOR_COMPILE_THREADS" not in os.environ:
         os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
         _compat.compile_in_this_process()
-
-
-def _remove_orphans() -> None:
-    """Folders of processes that were killed, and could not remove them."""
-    for left in Path(tempfile.gettempdir()).glob(f"{_FOLDER}[0-9]*-*"):
-        owner = left.name.removeprefix(_FOLDER).partition("-")[0]
-        if owner.isdigit() and not Path("/proc", owner).exists():
-            # Another user's cannot be removed, and are not ours to remove.
-            shutil.rmtree(left, ignore_errors=True)
-
-
-def _remove(folder: str, owner: int) -> None:
-    """At the end of the process that made it; forked ones leave it to that one."""
-    if os.getpid() == owner:
-        shutil.rmtree(folder, ignore_errors=True)
