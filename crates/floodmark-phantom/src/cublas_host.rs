@@ -5,9 +5,9 @@
 use std::ffi::{c_int, c_void};
 
 use crate::answer;
+use crate::copies::{self, Direction};
 use crate::machine::machine;
 use crate::runtime::{SUCCESS, put};
-use crate::transfer;
 
 /// Stores zeros in a result of the host; one on a device stays as it is.
 unsafe fn zero_on_host(to: *mut u8, bytes: usize) -> i32 {
@@ -99,29 +99,33 @@ with_info! {
     _ldc: c_int
 }
 
+/// `CUBLAS_STATUS_MAPPING_ERROR`: memory could not be read or written.
+const MAPPING_ERROR: i32 = 11;
+
 /// Copies a matrix, column by column.
-unsafe fn copy_columns(
+fn copy_columns(
     rows: c_int,
     columns: c_int,
     bytes: c_int,
     from: (u64, c_int),
     to: (u64, c_int),
-) {
+) -> i32 {
     let count = |number: c_int| u64::try_from(number).unwrap_or(0);
     let length = count(rows) * count(bytes);
-    for column in 0..count(columns) {
-        let from = from.0 + column * count(from.1) * count(bytes);
-        let to = to.0 + column * count(to.1) * count(bytes);
-        // SAFETY: the caller's matrices have these columns, by the library's contract.
-        unsafe { transfer::copy(to, from, length) };
-    }
+    let at = |column: u64, (start, step): (u64, c_int)| {
+        start.wrapping_add(column * count(step) * count(bytes))
+    };
+    let is_copied = (0..count(columns)).all(|column| {
+        copies::copy(at(column, to), at(column, from), length, Direction::ANY) == SUCCESS
+    });
+    if is_copied { SUCCESS } else { MAPPING_ERROR }
 }
 
 /// Copies of matrices, to a device and back: the addresses say which.
 macro_rules! matrices {
     ($($name:ident),* $(,)?) => {$(
         #[unsafe(no_mangle)]
-        unsafe extern "C" fn $name(
+        extern "C" fn $name(
             rows: c_int,
             columns: c_int,
             bytes: c_int,
@@ -131,9 +135,7 @@ macro_rules! matrices {
             to_step: c_int,
             _stream: *mut c_void,
         ) -> i32 {
-            // SAFETY: the same contract.
-            unsafe { copy_columns(rows, columns, bytes, (from, from_step), (to, to_step)) };
-            SUCCESS
+            copy_columns(rows, columns, bytes, (from, from_step), (to, to_step))
         }
     )*};
 }
@@ -146,7 +148,7 @@ matrices! {
 macro_rules! vectors {
     ($($name:ident),* $(,)?) => {$(
         #[unsafe(no_mangle)]
-        unsafe extern "C" fn $name(
+        extern "C" fn $name(
             count: c_int,
             bytes: c_int,
             from: u64,
@@ -155,9 +157,7 @@ macro_rules! vectors {
             to_step: c_int,
             _stream: *mut c_void,
         ) -> i32 {
-            // SAFETY: the same contract.
-            unsafe { copy_columns(1, count, bytes, (from, from_step), (to, to_step)) };
-            SUCCESS
+            copy_columns(1, count, bytes, (from, from_step), (to, to_step))
         }
     )*};
 }

@@ -8,6 +8,7 @@
 //!
 //! - [`settings`] is the device that is to be played; [`machine`] has the devices and their memory.
 //! - [`memory`] hands out addresses up to a capacity; [`contents`] knows which bytes have a value.
+//! - [`copies`] answers for copies and fills, [`transfer`] does them, with [`host_memory`] on the host's side.
 //! - [`runtime`], [`driver`] and a file for each library answer calls. What they do not know is refused
 //!   by name ([`unsupported`]), never answered with a success that would change what is allocated.
 //! - [`reuse`] sees when torch hands memory out again, so that no old value is taken for a new one.
@@ -22,6 +23,7 @@ mod answer;
 mod calls;
 mod contents;
 mod control;
+mod copies;
 mod cublas;
 mod cublas_host;
 mod cudnn;
@@ -30,6 +32,7 @@ mod cupti;
 mod cusolver;
 mod cusparse;
 mod driver;
+mod host_memory;
 mod late;
 mod machine;
 mod memory;

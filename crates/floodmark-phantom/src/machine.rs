@@ -48,6 +48,19 @@ pub(crate) enum Place {
     Other,
 }
 
+/// How a range lies in the memory that CUDA knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// In one allocation.
+    Within,
+    /// It begins in one and ends behind it.
+    Past,
+    /// Among a device's addresses, where nothing is allocated.
+    Void,
+    /// Elsewhere: pageable memory of the host, or nothing.
+    Unknown,
+}
+
 static MACHINE: OnceLock<Machine> = OnceLock::new();
 
 thread_local! {
@@ -113,16 +126,47 @@ impl Machine {
         })
     }
 
-    pub(crate) fn place_of(&self, addr: u64) -> Place {
-        if let Some(device) = self.device_of(addr) {
-            return Place::Device(device);
+    /// How a range lies in the allocations of devices and of the host.
+    pub(crate) fn extent(&self, addr: u64, bytes: u64) -> Extent {
+        if let Some(device) = self.devices.iter().find(|memory| locked(memory).contains(addr)) {
+            let block = locked(device).block_of(addr);
+            return block.map_or(Extent::Void, |block| within(block, addr, bytes));
+        }
+        if let Some(block) = self.reserved_block(addr) {
+            // Whether pages are mapped everywhere is left to the program: it maps them itself.
+            return within(block, addr, bytes);
         }
         let host = self.host();
         match host.range(..=addr).next_back() {
-            Some((&start, block)) if addr < start + block.bytes.max(1) => Place::Host(*block),
+            Some((&start, block)) if addr < start + block.bytes => {
+                within((start, block.bytes), addr, bytes)
+            }
+            _ => Extent::Unknown,
+        }
+    }
+
+    fn reserved_block(&self, addr: u64) -> Option<(u64, u64)> {
+        let reserved = self.reserved();
+        let (&start, &(length, _)) = reserved.range(..=addr).next_back()?;
+        (addr < start + length).then_some((start, length))
+    }
+
+    pub(crate) fn place_of(&self, addr: u64) -> Place {
+        if let Some(device) = self.device_of(addr) {
+            let is_allocated = self.extent(addr, 1) == Extent::Within;
+            return if is_allocated { Place::Device(device) } else { Place::Other };
+        }
+        let host = self.host();
+        match host.range(..=addr).next_back() {
+            Some((&start, block)) if addr < start + block.bytes => Place::Host(*block),
             _ => Place::Other,
         }
     }
+}
+
+fn within((start, length): (u64, u64), addr: u64, bytes: u64) -> Extent {
+    let rest = (start + length).saturating_sub(addr);
+    if bytes <= rest { Extent::Within } else { Extent::Past }
 }
 
 fn locked<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {

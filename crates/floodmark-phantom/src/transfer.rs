@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::answer;
 use crate::contents::{Surety, contents};
+use crate::host_memory;
 use crate::machine::machine;
 use crate::memory::discard;
 
@@ -19,33 +20,35 @@ const ALWAYS_KEPT: u64 = 64 << 10;
 
 static KEPT: AtomicU64 = AtomicU64::new(0);
 
-/// Copies, whichever side the addresses are on.
-///
-/// # Safety
-/// What is on the host must be there: `from` readable, `to` writable, for `length` bytes.
-pub(crate) unsafe fn copy(to: u64, from: u64, length: u64) {
+/// Copies, whichever side the addresses are on. A device's range is one that was handed out; `false` when the
+/// host's cannot be read or written.
+pub(crate) fn copy(to: u64, from: u64, length: u64) -> bool {
+    let Some(machine) = machine() else { return false };
     if length == 0 {
-        return;
+        return true;
     }
-    let Some(machine) = machine() else { return };
     match (machine.device_of(to).is_some(), machine.device_of(from).is_some()) {
-        // SAFETY: both are on the host, by this function's contract.
-        (false, false) => unsafe { copy_bytes(to, from, length) },
-        // SAFETY: the source is readable by this function's contract, the device's addresses are ours.
-        (true, false) => unsafe { copy_in(to, from, length) },
-        // SAFETY: the target is writable by this function's contract, the device's addresses are ours.
-        (false, true) => unsafe { copy_out(to, from, length) },
-        (true, true) => copy_across(to, from, length),
+        (false, false) => host_memory::copy(to, from, length),
+        (true, false) => copy_in(to, from, length),
+        (false, true) => copy_out(to, from, length),
+        (true, true) => {
+            copy_across(to, from, length);
+            true
+        }
     }
 }
 
-/// `cudaMemset`: a value that is known afterwards.
-pub(crate) fn fill(to: u64, value: u8, length: u64) {
-    if length == 0 || machine().and_then(|machine| machine.device_of(to)).is_none() {
-        return;
+/// `cudaMemset`: a value that is known afterwards. `false` when the host's memory cannot be written.
+pub(crate) fn fill(to: u64, value: u8, length: u64) -> bool {
+    if length == 0 {
+        return true;
+    }
+    if machine().and_then(|machine| machine.device_of(to)).is_none() {
+        return host_memory::fill(to, value, length);
     }
     if length > LARGEST_KEPT && value != 0 {
-        return contents().forget(to, length);
+        contents().forget(to, length);
+        return true;
     }
     if value == 0 && length > ALWAYS_KEPT {
         discard(to, length);
@@ -55,6 +58,7 @@ pub(crate) fn fill(to: u64, value: u8, length: u64) {
         unsafe { std::ptr::write_bytes(to as *mut u8, value, length) };
     }
     contents().set(to, length, Surety::Known);
+    true
 }
 
 /// A discarded range has whole pages only: the ends are set to zero by hand.
@@ -69,37 +73,37 @@ fn zero_edges(to: u64, length: u64) {
     }
 }
 
-unsafe fn copy_in(to: u64, from: u64, length: u64) {
+fn copy_in(to: u64, from: u64, length: u64) -> bool {
     let is_kept = length <= ALWAYS_KEPT
         || (length <= LARGEST_KEPT && KEPT.load(Ordering::Relaxed) < ALL_KEPT);
     if !is_kept {
-        return contents().forget(to, length);
+        contents().forget(to, length);
+        return host_memory::is_readable(from, length);
+    }
+    if !host_memory::copy(to, from, length) {
+        contents().forget(to, length);
+        return false;
     }
     KEPT.fetch_add(length, Ordering::Relaxed);
-    // SAFETY: the caller's contract for the source; the target is a device's, which is ours.
-    unsafe { copy_bytes(to, from, length) };
     contents().set(to, length, Surety::Known);
+    true
 }
 
-unsafe fn copy_out(to: u64, from: u64, length: u64) {
+fn copy_out(to: u64, from: u64, length: u64) -> bool {
     // It comes first: an operator's own memory may lie where a value was before.
     if let Some(answer) = answer::given(length) {
-        // SAFETY: the answer has eight bytes, and the target at least as many as are copied.
-        return unsafe { copy_bytes(to, answer.as_ptr() as u64, length) };
+        return host_memory::copy(to, answer.as_ptr() as u64, length);
     }
     let contents = contents();
     if !matches!(contents.surety(from, length), Surety::Nothing | Surety::Sampled) {
-        // SAFETY: the caller's contract for the target; the source is a device's, with a value in it.
-        return unsafe { copy_bytes(to, from, length) };
+        return host_memory::copy(to, from, length);
     }
     answer::note_unanswered(length);
-    let Ok(bytes) = usize::try_from(length) else { return };
-    // SAFETY: the caller's contract for the target.
-    unsafe { std::ptr::write_bytes(to as *mut u8, 0, bytes) };
-    for (start, length, _) in contents.pieces(from, length) {
-        // SAFETY: the piece lies in the range that is copied.
-        unsafe { copy_bytes(to + (start - from), start, length) };
-    }
+    let pieces = contents.pieces(from, length);
+    host_memory::fill(to, 0, length)
+        && pieces
+            .into_iter()
+            .all(|(start, length, _)| host_memory::copy(to + (start - from), start, length))
 }
 
 fn copy_across(to: u64, from: u64, length: u64) {

@@ -2,22 +2,32 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 
+use crate::copies::{self, Direction};
 use crate::machine::{HostKind, Place, current_device, machine};
 use crate::runtime::{
-    INVALID_VALUE, SUCCESS, allocate, allocate_host, free_host, give, put, release,
+    INVALID_VALUE, NOT_FOUND, OUT_OF_MEMORY, SUCCESS, allocate, free_host, give_device_pointer,
+    give_host, put, release,
 };
 use crate::streams::note_work;
-use crate::transfer;
+
+/// The flags that `cuMemHostAlloc` has.
+const HOST_FLAGS: c_uint = 7;
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuMemAlloc_v2(to: *mut u64, bytes: usize) -> i32 {
-    // SAFETY: the caller's pointer, by CUDA's contract.
-    unsafe { give(to, allocate(current_device(), bytes as u64)) }
+    if to.is_null() || bytes == 0 {
+        return INVALID_VALUE;
+    }
+    let Some(addr) = allocate(current_device(), bytes as u64) else { return OUT_OF_MEMORY };
+    // SAFETY: it is not null, and the caller's.
+    unsafe { to.write(addr) };
+    SUCCESS
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn cuMemFree_v2(addr: u64) -> i32 {
-    if addr == 0 || release(addr) { SUCCESS } else { INVALID_VALUE }
+    let is_freed = addr == 0 || release(addr) || free_host(addr, HostKind::Managed);
+    if is_freed { SUCCESS } else { INVALID_VALUE }
 }
 
 #[unsafe(no_mangle)]
@@ -33,9 +43,9 @@ unsafe extern "C" fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) -> i32
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn cuMemHostAlloc(to: *mut u64, bytes: usize, _flags: c_uint) -> i32 {
+unsafe extern "C" fn cuMemHostAlloc(to: *mut u64, bytes: usize, flags: c_uint) -> i32 {
     // SAFETY: the caller's pointer, by CUDA's contract.
-    unsafe { give(to, allocate_host(bytes, HostKind::Allocated)) }
+    unsafe { give_host(to, bytes, HostKind::Allocated, flags, HOST_FLAGS) }
 }
 
 #[unsafe(no_mangle)]
@@ -46,14 +56,13 @@ unsafe extern "C" fn cuMemAllocHost_v2(to: *mut u64, bytes: usize) -> i32 {
 
 #[unsafe(no_mangle)]
 extern "C" fn cuMemFreeHost(addr: u64) -> i32 {
-    if free_host(addr, HostKind::Allocated) { SUCCESS } else { INVALID_VALUE }
+    if addr == 0 || free_host(addr, HostKind::Allocated) { SUCCESS } else { INVALID_VALUE }
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn cuMemHostGetDevicePointer_v2(to: *mut u64, addr: u64, _f: c_uint) -> i32 {
+unsafe extern "C" fn cuMemHostGetDevicePointer_v2(to: *mut u64, addr: u64, flags: c_uint) -> i32 {
     // SAFETY: the caller's pointer, by CUDA's contract.
-    unsafe { put(to, addr) };
-    SUCCESS
+    unsafe { give_device_pointer(to, addr, flags) }
 }
 
 #[unsafe(no_mangle)]
@@ -62,7 +71,7 @@ unsafe extern "C" fn cuMemGetAddressRange_v2(start: *mut u64, bytes: *mut usize,
         let device = machine.device_of(addr)?;
         machine.memory(device)?.block_of(addr)
     });
-    let Some((found, length)) = block else { return INVALID_VALUE };
+    let Some((found, length)) = block else { return NOT_FOUND };
     // SAFETY: the caller's pointers, by CUDA's contract.
     unsafe {
         put(start, found);
@@ -74,7 +83,7 @@ unsafe extern "C" fn cuMemGetAddressRange_v2(start: *mut u64, bytes: *mut usize,
 /// What an address is: context, kind of memory, pointers, number, device.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuPointerGetAttribute(to: *mut c_void, which: c_int, addr: u64) -> i32 {
-    let Some(machine) = machine() else { return INVALID_VALUE };
+    let Some(machine) = machine().filter(|_| !to.is_null()) else { return INVALID_VALUE };
     let place = machine.place_of(addr);
     let device = match place {
         Place::Device(device) => c_int::try_from(device).unwrap_or(0),
@@ -105,47 +114,32 @@ fn start_of(addr: u64) -> Option<u64> {
     Some(machine.memory(device)?.block_of(addr)?.0)
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuMemcpy(to: u64, from: u64, bytes: usize) -> i32 {
-    // SAFETY: the caller's memory, by CUDA's contract.
-    unsafe { transfer::copy(to, from, bytes as u64) };
-    SUCCESS
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuMemcpyAsync(to: u64, from: u64, bytes: usize, stream: u64) -> i32 {
-    note_work(stream);
-    // SAFETY: the same contract.
-    unsafe { cuMemcpy(to, from, bytes) }
-}
-
-/// Copies whose names say the sides; the addresses say them too.
+/// Copies by their names: which side must be a device's.
 macro_rules! copies {
-    ($($plain:ident, $async:ident;)*) => {$(
+    ($($plain:ident, $async:ident: $direction:ident;)*) => {$(
         #[unsafe(no_mangle)]
-        unsafe extern "C" fn $plain(to: u64, from: u64, bytes: usize) -> i32 {
-            // SAFETY: the same contract.
-            unsafe { cuMemcpy(to, from, bytes) }
+        extern "C" fn $plain(to: u64, from: u64, bytes: usize) -> i32 {
+            copies::copy(to, from, bytes as u64, Direction::$direction)
         }
 
         #[unsafe(no_mangle)]
-        unsafe extern "C" fn $async(to: u64, from: u64, bytes: usize, stream: u64) -> i32 {
-            // SAFETY: the same contract.
-            unsafe { cuMemcpyAsync(to, from, bytes, stream) }
+        extern "C" fn $async(to: u64, from: u64, bytes: usize, stream: u64) -> i32 {
+            note_work(stream);
+            $plain(to, from, bytes)
         }
     )*};
 }
 
 copies! {
-    cuMemcpyHtoD_v2, cuMemcpyHtoDAsync_v2;
-    cuMemcpyDtoH_v2, cuMemcpyDtoHAsync_v2;
-    cuMemcpyDtoD_v2, cuMemcpyDtoDAsync_v2;
+    cuMemcpy, cuMemcpyAsync: ANY;
+    cuMemcpyHtoD_v2, cuMemcpyHtoDAsync_v2: TO_DEVICE;
+    cuMemcpyDtoH_v2, cuMemcpyDtoHAsync_v2: FROM_DEVICE;
+    cuMemcpyDtoD_v2, cuMemcpyDtoDAsync_v2: ON_DEVICES;
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn cuMemsetD8_v2(to: u64, value: u8, count: usize) -> i32 {
-    transfer::fill(to, value, count as u64);
-    SUCCESS
+    copies::fill(to, value, count as u64)
 }
 
 #[unsafe(no_mangle)]
@@ -155,14 +149,19 @@ extern "C" fn cuMemsetD8Async(to: u64, value: u8, count: usize, stream: u64) -> 
 }
 
 #[unsafe(no_mangle)]
+extern "C" fn cuMemsetD16_v2(to: u64, value: u16, count: usize) -> i32 {
+    copies::fill_numbers(to, &value.to_le_bytes(), count as u64)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuMemsetD16Async(to: u64, value: u16, count: usize, stream: u64) -> i32 {
+    note_work(stream);
+    cuMemsetD16_v2(to, value, count)
+}
+
+#[unsafe(no_mangle)]
 extern "C" fn cuMemsetD32_v2(to: u64, value: u32, count: usize) -> i32 {
-    let bytes = value.to_le_bytes();
-    if bytes.iter().all(|&byte| byte == bytes[0]) {
-        transfer::fill(to, bytes[0], count as u64 * 4);
-    } else {
-        crate::contents::contents().forget(to, count as u64 * 4);
-    }
-    SUCCESS
+    copies::fill_numbers(to, &value.to_le_bytes(), count as u64)
 }
 
 #[unsafe(no_mangle)]

@@ -30,6 +30,8 @@ pub(crate) fn words(error: i32) -> (&'static CStr, &'static CStr) {
         0 => (c"cudaSuccess", c"no error"),
         1 => (c"cudaErrorInvalidValue", c"invalid argument"),
         2 => (c"cudaErrorMemoryAllocation", c"out of memory"),
+        12 => (c"cudaErrorInvalidPitchValue", c"invalid pitch argument"),
+        21 => (c"cudaErrorInvalidMemcpyDirection", c"invalid copy direction for memcpy"),
         100 => (c"cudaErrorNoDevice", c"no CUDA-capable device is detected"),
         101 => (c"cudaErrorInvalidDevice", c"invalid device ordinal"),
         401 => {
@@ -38,6 +40,10 @@ pub(crate) fn words(error: i32) -> (&'static CStr, &'static CStr) {
         500 => (c"cudaErrorSymbolNotFound", c"named symbol not found"),
         600 => (c"cudaErrorNotReady", c"device not ready"),
         704 => (c"cudaErrorPeerAccessAlreadyEnabled", c"peer access is already enabled"),
+        712 => (
+            c"cudaErrorHostMemoryAlreadyRegistered",
+            c"part or all of the requested memory range is already mapped",
+        ),
         713 => (c"cudaErrorHostMemoryNotRegistered", c"memory was not registered"),
         801 => (c"cudaErrorNotSupported", c"operation not supported on the phantom GPU"),
         900 => (

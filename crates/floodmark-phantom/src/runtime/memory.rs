@@ -2,12 +2,20 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 
-use super::{INVALID_VALUE, NOT_REGISTERED, OUT_OF_MEMORY, SUCCESS, put, said};
+use super::{
+    ALREADY_REGISTERED, INVALID_DEVICE, INVALID_VALUE, NOT_REGISTERED, OUT_OF_MEMORY, SUCCESS, put,
+    said,
+};
 use crate::contents::contents;
-use crate::machine::{HostBlock, HostKind, Place, current_device, machine};
+use crate::copies::{self, Direction, Rows};
+use crate::host_memory;
+use crate::machine::{Extent, HostBlock, HostKind, Machine, Place, current_device, machine};
 use crate::memory::discard;
 use crate::streams::note_work;
-use crate::transfer;
+
+/// The flags that `cudaHostAlloc` and `cudaHostRegister` have.
+const HOST_FLAGS: c_uint = 7;
+const REGISTER_FLAGS: c_uint = 15;
 
 /// Memory of the present device: an address, or nothing when it is full.
 pub(crate) fn allocate(device: usize, bytes: u64) -> Option<u64> {
@@ -50,14 +58,9 @@ unsafe extern "C" fn cudaMalloc(to: *mut u64, bytes: usize) -> i32 {
     if to.is_null() {
         return said(INVALID_VALUE);
     }
-    match allocate(current_device(), bytes as u64) {
-        // SAFETY: the caller's pointer, by CUDA's contract.
-        Some(addr) => unsafe {
-            to.write(if bytes == 0 { 0 } else { addr });
-            SUCCESS
-        },
-        None => said(OUT_OF_MEMORY),
-    }
+    let addr = if bytes == 0 { Some(0) } else { allocate(current_device(), bytes as u64) };
+    // SAFETY: the caller's pointer, by CUDA's contract.
+    unsafe { give(to, addr) }
 }
 
 #[unsafe(no_mangle)]
@@ -84,9 +87,12 @@ unsafe extern "C" fn cudaMemGetInfo(free: *mut usize, total: *mut usize) -> i32 
 /// Host memory on pages of its own, as drivers give it.
 pub(crate) fn allocate_host(bytes: usize, kind: HostKind) -> Option<u64> {
     let machine = machine()?;
+    if bytes == 0 {
+        return Some(0);
+    }
     let mut addr = std::ptr::null_mut();
     // SAFETY: the result is stored in a local variable.
-    if unsafe { libc::posix_memalign(&raw mut addr, 4096, bytes.max(1)) } != 0 {
+    if unsafe { libc::posix_memalign(&raw mut addr, 4096, bytes) } != 0 {
         return None;
     }
     let device = c_int::try_from(current_device()).unwrap_or(0);
@@ -107,10 +113,30 @@ pub(crate) fn free_host(addr: u64, kind: HostKind) -> bool {
     is_ours
 }
 
+/// Host memory of that kind, with flags that must all be among `known`.
+///
+/// # Safety
+/// The pointer is null or can be written to.
+pub(crate) unsafe fn give_host(
+    to: *mut u64,
+    bytes: usize,
+    kind: HostKind,
+    flags: c_uint,
+    known: c_uint,
+) -> i32 {
+    if to.is_null() || flags & !known != 0 {
+        return INVALID_VALUE;
+    }
+    let Some(addr) = allocate_host(bytes, kind) else { return OUT_OF_MEMORY };
+    // SAFETY: it is not null, and the caller's.
+    unsafe { to.write(addr) };
+    SUCCESS
+}
+
 #[unsafe(no_mangle)]
-unsafe extern "C" fn cudaHostAlloc(to: *mut u64, bytes: usize, _flags: c_uint) -> i32 {
+unsafe extern "C" fn cudaHostAlloc(to: *mut u64, bytes: usize, flags: c_uint) -> i32 {
     // SAFETY: the caller's pointer, by CUDA's contract.
-    unsafe { give(to, allocate_host(bytes, HostKind::Allocated)) }
+    said(unsafe { give_host(to, bytes, HostKind::Allocated, flags, HOST_FLAGS) })
 }
 
 #[unsafe(no_mangle)]
@@ -125,38 +151,79 @@ extern "C" fn cudaFreeHost(addr: u64) -> i32 {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn cudaHostRegister(addr: u64, bytes: usize, _flags: c_uint) -> i32 {
+extern "C" fn cudaHostRegister(addr: u64, bytes: usize, flags: c_uint) -> i32 {
     let Some(machine) = machine() else { return said(INVALID_VALUE) };
+    let bytes = bytes as u64;
+    if addr == 0 || bytes == 0 || flags & !REGISTER_FLAGS != 0 {
+        return said(INVALID_VALUE);
+    }
+    if let Place::Host(block) = machine.place_of(addr) {
+        let is_registered = block.kind == HostKind::Registered;
+        return said(if is_registered { ALREADY_REGISTERED } else { INVALID_VALUE });
+    }
+    if machine.extent(addr, bytes) != Extent::Unknown || !host_memory::is_readable(addr, bytes) {
+        return said(INVALID_VALUE);
+    }
     let device = c_int::try_from(current_device()).unwrap_or(0);
-    let block = HostBlock { bytes: bytes as u64, kind: HostKind::Registered, device };
-    machine.host().insert(addr, block);
+    machine.host().insert(addr, HostBlock { bytes, kind: HostKind::Registered, device });
     SUCCESS
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn cudaHostUnregister(addr: u64) -> i32 {
-    let removed = machine().and_then(|machine| machine.host().remove(&addr));
-    if removed.is_some() { SUCCESS } else { said(NOT_REGISTERED) }
+    let Some(machine) = machine() else { return said(INVALID_VALUE) };
+    let removed = {
+        let mut host = machine.host();
+        let is_registered = host.get(&addr).is_some_and(|block| block.kind == HostKind::Registered);
+        is_registered.then(|| host.remove(&addr))
+    };
+    match machine.place_of(addr) {
+        _ if removed.is_some() => SUCCESS,
+        Place::Other if addr != 0 => said(NOT_REGISTERED),
+        Place::Host(_) | Place::Device(_) | Place::Other => said(INVALID_VALUE),
+    }
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cudaHostGetDevicePointer(to: *mut u64, addr: u64, _flags: c_uint) -> i32 {
-    // SAFETY: the caller's pointer, by CUDA's contract.
-    unsafe { put(to, addr) };
+/// Where a device finds host memory: only what CUDA knows has such an address.
+///
+/// # Safety
+/// The pointer is null or can be written to.
+pub(crate) unsafe fn give_device_pointer(to: *mut u64, addr: u64, flags: c_uint) -> i32 {
+    let is_known =
+        machine().is_some_and(|machine| matches!(machine.place_of(addr), Place::Host(_)));
+    if to.is_null() || flags != 0 || !is_known {
+        return INVALID_VALUE;
+    }
+    // SAFETY: it is not null, and the caller's.
+    unsafe { to.write(addr) };
     SUCCESS
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn cudaHostGetFlags(flags: *mut c_uint, _addr: u64) -> i32 {
+unsafe extern "C" fn cudaHostGetDevicePointer(to: *mut u64, addr: u64, flags: c_uint) -> i32 {
     // SAFETY: the caller's pointer, by CUDA's contract.
-    unsafe { put(flags, 0) };
+    said(unsafe { give_device_pointer(to, addr, flags) })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cudaHostGetFlags(flags: *mut c_uint, addr: u64) -> i32 {
+    let place = machine().map(|machine| machine.place_of(addr));
+    if flags.is_null() || !matches!(place, Some(Place::Host(_))) {
+        return said(INVALID_VALUE);
+    }
+    // SAFETY: it is not null, and the caller's.
+    unsafe { flags.write(0) };
     SUCCESS
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn cudaMallocManaged(to: *mut u64, bytes: usize, _flags: c_uint) -> i32 {
+unsafe extern "C" fn cudaMallocManaged(to: *mut u64, bytes: usize, flags: c_uint) -> i32 {
+    // For all streams (1) or for the host's use first (2): one of them.
+    if !matches!(flags, 1 | 2) {
+        return said(INVALID_VALUE);
+    }
     // SAFETY: the caller's pointer, by CUDA's contract.
-    unsafe { give(to, allocate_host(bytes, HostKind::Managed)) }
+    said(unsafe { give_host(to, bytes, HostKind::Managed, flags, flags) })
 }
 
 #[unsafe(no_mangle)]
@@ -190,7 +257,7 @@ struct PointerAttributes {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cudaPointerGetAttributes(to: *mut PointerAttributes, addr: u64) -> i32 {
-    let Some(machine) = machine() else { return said(INVALID_VALUE) };
+    let Some(machine) = machine().filter(|_| !to.is_null()) else { return said(INVALID_VALUE) };
     let attributes = match machine.place_of(addr) {
         Place::Device(device) => PointerAttributes {
             kind: 2,
@@ -214,68 +281,56 @@ unsafe extern "C" fn cudaPointerGetAttributes(to: *mut PointerAttributes, addr: 
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn cudaMemcpy(to: u64, from: u64, bytes: usize, _kind: c_int) -> i32 {
-    // SAFETY: the caller's memory, by CUDA's contract.
-    unsafe { transfer::copy(to, from, bytes as u64) };
-    SUCCESS
+extern "C" fn cudaMemcpy(to: u64, from: u64, bytes: usize, kind: c_int) -> i32 {
+    said(copies::copy_of_kind(to, from, bytes as u64, kind))
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn cudaMemcpyAsync(
-    to: u64,
-    from: u64,
-    bytes: usize,
-    _kind: c_int,
-    stream: u64,
-) -> i32 {
+extern "C" fn cudaMemcpyAsync(to: u64, from: u64, bytes: usize, kind: c_int, stream: u64) -> i32 {
     note_work(stream);
-    // SAFETY: the caller's memory, by CUDA's contract.
-    unsafe { transfer::copy(to, from, bytes as u64) };
-    SUCCESS
+    cudaMemcpy(to, from, bytes, kind)
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn cudaMemcpyPeer(to: u64, _at: c_int, from: u64, _of: c_int, n: usize) -> i32 {
-    // SAFETY: the caller's memory, by CUDA's contract.
-    unsafe { transfer::copy(to, from, n as u64) };
-    SUCCESS
+extern "C" fn cudaMemcpyPeer(to: u64, at: c_int, from: u64, of: c_int, bytes: usize) -> i32 {
+    let count = machine().map_or(0, Machine::device_count);
+    let is_device = |device: c_int| usize::try_from(device).is_ok_and(|device| device < count);
+    if !is_device(at) || !is_device(of) {
+        return said(INVALID_DEVICE);
+    }
+    said(copies::copy(to, from, bytes as u64, Direction::ON_DEVICES))
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn cudaMemcpyPeerAsync(
+extern "C" fn cudaMemcpyPeerAsync(
     to: u64,
-    _to_device: c_int,
+    to_device: c_int,
     from: u64,
-    _from_device: c_int,
+    from_device: c_int,
     bytes: usize,
     stream: u64,
 ) -> i32 {
     note_work(stream);
-    // SAFETY: the caller's memory, by CUDA's contract.
-    unsafe { transfer::copy(to, from, bytes as u64) };
-    SUCCESS
+    cudaMemcpyPeer(to, to_device, from, from_device, bytes)
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn cudaMemcpy2D(
+extern "C" fn cudaMemcpy2D(
     to: u64,
     to_pitch: usize,
     from: u64,
     from_pitch: usize,
     width: usize,
     height: usize,
-    _kind: c_int,
+    kind: c_int,
 ) -> i32 {
-    for row in 0..height as u64 {
-        let (to, from) = (to + row * to_pitch as u64, from + row * from_pitch as u64);
-        // SAFETY: the caller's memory, by CUDA's contract.
-        unsafe { transfer::copy(to, from, width as u64) };
-    }
-    SUCCESS
+    let to = Rows { addr: to, pitch: to_pitch as u64 };
+    let from = Rows { addr: from, pitch: from_pitch as u64 };
+    said(copies::copy_rows(to, from, width as u64, height as u64, kind))
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn cudaMemcpy2DAsync(
+extern "C" fn cudaMemcpy2DAsync(
     to: u64,
     to_pitch: usize,
     from: u64,
@@ -286,20 +341,30 @@ unsafe extern "C" fn cudaMemcpy2DAsync(
     stream: u64,
 ) -> i32 {
     note_work(stream);
-    // SAFETY: the same contract.
-    unsafe { cudaMemcpy2D(to, to_pitch, from, from_pitch, width, height, kind) }
+    cudaMemcpy2D(to, to_pitch, from, from_pitch, width, height, kind)
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn cudaMemset(to: u64, value: c_int, bytes: usize) -> i32 {
-    transfer::fill(to, value.to_le_bytes()[0], bytes as u64);
-    SUCCESS
+    said(copies::fill(to, value.to_le_bytes()[0], bytes as u64))
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn cudaMemsetAsync(to: u64, value: c_int, bytes: usize, stream: u64) -> i32 {
     note_work(stream);
     cudaMemset(to, value, bytes)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cudaMemset2D(
+    to: u64,
+    pitch: usize,
+    value: c_int,
+    width: usize,
+    height: usize,
+) -> i32 {
+    let to = Rows { addr: to, pitch: pitch as u64 };
+    said(copies::fill_rows(to, value.to_le_bytes()[0], width as u64, height as u64))
 }
 
 #[unsafe(no_mangle)]
@@ -312,8 +377,5 @@ extern "C" fn cudaMemset2DAsync(
     stream: u64,
 ) -> i32 {
     note_work(stream);
-    for row in 0..height as u64 {
-        transfer::fill(to + row * pitch as u64, value.to_le_bytes()[0], width as u64);
-    }
-    SUCCESS
+    cudaMemset2D(to, pitch, value, width, height)
 }

@@ -15,15 +15,19 @@ pub(crate) use attributes::attribute;
 pub(crate) use entry::driver_function;
 pub(crate) use errors::words as error_words;
 pub(crate) use launch::active_blocks;
-pub(crate) use memory::{allocate, allocate_host, forget, free_host, give, release};
+pub(crate) use memory::{allocate, forget, free_host, give_device_pointer, give_host, release};
 
 use std::cell::Cell;
 
 pub(crate) const SUCCESS: i32 = 0;
 pub(crate) const INVALID_VALUE: i32 = 1;
 pub(crate) const OUT_OF_MEMORY: i32 = 2;
+pub(crate) const INVALID_PITCH: i32 = 12;
+pub(crate) const INVALID_DIRECTION: i32 = 21;
 pub(crate) const NO_DEVICE: i32 = 100;
 pub(crate) const INVALID_DEVICE: i32 = 101;
+pub(crate) const NOT_FOUND: i32 = 500;
+pub(crate) const ALREADY_REGISTERED: i32 = 712;
 pub(crate) const NOT_REGISTERED: i32 = 713;
 pub(crate) const ILLEGAL_STATE: i32 = 401;
 pub(crate) const CAPTURE_UNSUPPORTED: i32 = 900;
