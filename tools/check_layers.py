@@ -15,11 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-# The drawing of the rooms: a crate may use those on lower floors. The two on the ground floor know
+# The drawing of the rooms: a crate may use those on lower floors. Those on the ground floor know
 # nothing of each other, nor does anything know `floodmark-phantom`: it is loaded, not linked.
 FLOORS = {
     "floodmark-trace": 0,
     "floodmark-slots": 0,
+    "floodmark-cudnn-sizes": 0,
     "floodmark-phantom": 1,
     "floodmark-allocator": 1,
     "floodmark-snapshot": 1,

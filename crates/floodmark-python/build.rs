@@ -8,7 +8,9 @@ fn main() {
     let set = |name| env::var(name).expect("cargo sets it");
     let phantom = PathBuf::from(set("CARGO_MANIFEST_DIR")).join("../floodmark-phantom");
     println!("cargo::rerun-if-changed={}", phantom.display());
-    println!("cargo::rerun-if-changed={}", phantom.join("../floodmark-slots").display());
+    for below in ["../floodmark-slots", "../floodmark-cudnn-sizes"] {
+        println!("cargo::rerun-if-changed={}", phantom.join(below).display());
+    }
     let (folder, target) = (PathBuf::from(set("OUT_DIR")).join("phantom"), set("TARGET"));
     let built = Command::new(set("CARGO"))
         .args(["build", "--release", "--lib", "--target", &target, "--target-dir"])

@@ -1,14 +1,11 @@
 //! Recurrent nets: cuDNN's workspace, and the reserve that it keeps for backward.
 //!
-//! The sizes follow a model that fits recordings of an LSTM and of a GRU in both directions on an H200; of
-//! plain cells it is a guess.
+//! How large they are is the business of `floodmark-cudnn-sizes`, which the phantom uses as well.
+
+use floodmark_cudnn_sizes::{Algorithm, Batch, Cell, Gpu, Network, Number, Pass};
 
 use super::{Needs, Rule, Stays};
-use crate::call::{Call, TensorInfo, Value};
-
-const LSTM: i64 = 2;
-const GRU: i64 = 3;
-const ROUNDING: u64 = 512;
+use crate::call::{Call, DType, TensorInfo, Value};
 
 pub(super) fn rule(op: &str) -> Option<Rule> {
     match op {
@@ -18,78 +15,75 @@ pub(super) fn rule(op: &str) -> Option<Rule> {
     }
 }
 
-/// A network and its batch, in numbers.
-struct Network {
-    /// What a pass works with for each step of a cell.
-    worked_with: u64,
-    /// What it keeps beside that.
-    kept_beside: u64,
-    steps_at_once: u64,
-    layers: u64,
-    directions: u64,
-    /// Of one state of all steps and samples.
-    state_bytes: u64,
-    step_bytes: u64,
-    state_numbers: u64,
-    has_dropout: bool,
-    is_training: bool,
+/// A network with its batch, from the arguments: the mode is at `mode`, and what follows it has one order.
+fn described(call: &Call<'_>, mode: usize) -> Option<(Network, Batch)> {
+    let int = |at: usize| match call.args.get(at) {
+        Some(Value::Int(number)) => u64::try_from(*number).ok(),
+        _ => None,
+    };
+    let input = call.tensor(0)?;
+    let (hidden, projected) = (int(mode + 1)?, int(mode + 2)?);
+    let batch = batch_of(call, input, mode)?;
+    let mut network = Network {
+        cell: cell(int(mode)?)?,
+        algorithm: Algorithm::Standard,
+        number: number(input.dtype)?,
+        // torch gives every network both; those that it does not have are zeros.
+        biases: 2,
+        is_bidirectional: is_set(call, mode + 7),
+        input: *input.sizes.last()?,
+        hidden,
+        output: if projected == 0 { hidden } else { projected },
+        layers: int(mode + 3)?,
+        has_dropout: is_set(call, mode + 6)
+            && matches!(call.args.get(mode + 5), Some(Value::Float(rate)) if *rate > 0.0),
+    };
+    let (capability, multiprocessors) = (call.machine.capability, call.machine.multiprocessors);
+    let gpu = Gpu { capability, multiprocessors };
+    let is_backward = call.op.ends_with("_backward");
+    network.algorithm = Algorithm::chosen_by_torch(&network, &batch, is_backward, gpu);
+    Some((network, batch))
 }
 
-impl Network {
-    /// From the arguments, of which the mode is at `mode` and what follows it has one order.
-    fn new(call: &Call<'_>, mode: usize) -> Option<Self> {
-        let int = |at: usize| match call.args.get(at) {
-            Some(Value::Int(number)) => Some(*number),
-            _ => None,
-        };
-        let is_set = |at: usize| is_set(call, at);
-        let input = call.tensor(0)?;
-        let (kind, hidden) = (int(mode)?, int(mode + 1)?.unsigned_abs());
-        let &[first, second, _] = input.sizes.as_slice() else { return None };
-        let (batch, steps) = if is_set(mode + 4) { (first, second) } else { (second, first) };
-        let step_bytes = batch * hidden * input.dtype.bytes();
-        Some(Self {
-            worked_with: match kind {
-                LSTM => 4,
-                // The gates of the input and of the state apart.
-                GRU => 6,
-                _ => 1,
-            },
-            kept_beside: u64::from(kind == LSTM),
-            steps_at_once: if kind == GRU { 23 } else { 10 },
-            layers: int(mode + 3)?.unsigned_abs(),
-            directions: 1 + u64::from(is_set(mode + 7)),
-            state_bytes: steps * step_bytes,
-            step_bytes,
-            state_numbers: steps * batch * hidden,
-            has_dropout: matches!(call.args.get(mode + 5), Some(Value::Float(dropout)) if *dropout > 0.0),
-            is_training: is_set(mode + 6),
-        })
-    }
-
-    fn between(&self) -> u64 {
-        self.layers.saturating_sub(1) * self.directions
-    }
-
-    fn workspace_bytes(&self) -> u64 {
-        let layers = self.layers * self.directions;
-        let at_once = if self.is_training { layers } else { self.directions };
-        let passed_on = self.state_bytes * self.directions.min(self.between());
-        self.state_bytes * at_once * self.worked_with
-            + passed_on
-            + self.steps_at_once * layers * self.step_bytes
-            + ROUNDING
-    }
-
-    fn reserve_bytes(&self) -> u64 {
-        if !self.is_training {
-            return 0;
+/// A packed batch has rows of all sequences, step by step, and how many sequences each step has.
+fn batch_of(call: &Call<'_>, input: &TensorInfo, mode: usize) -> Option<Batch> {
+    let per_step = match call.args.get(mode + 8) {
+        Some(Value::Ints(counts)) => counts.as_slice(),
+        _ => &[],
+    };
+    match (per_step.first(), input.sizes.as_slice()) {
+        (Some(&longest), &[total_steps, _]) => Some(Batch {
+            steps: per_step.len() as u64,
+            sequences: longest.unsigned_abs(),
+            total_steps,
+            is_packed: true,
+        }),
+        (None, &[first, second, _]) => {
+            let is_batch_first = is_set(call, mode + 4);
+            let (steps, sequences) = if is_batch_first { (second, first) } else { (first, second) };
+            Some(Batch::padded(steps, sequences))
         }
-        let layers = self.layers * self.directions;
-        let cells = layers * (self.worked_with + self.kept_beside);
-        let kept = self.state_bytes * (cells + self.between()) + ROUNDING / 2;
-        let dropped = self.between() * self.state_numbers / 8;
-        kept + if self.has_dropout && self.between() > 0 { dropped } else { 0 }
+        _ => None,
+    }
+}
+
+fn cell(mode: u64) -> Option<Cell> {
+    [Cell::Relu, Cell::Tanh, Cell::Lstm, Cell::Gru].get(usize::try_from(mode).ok()?).copied()
+}
+
+fn number(dtype: DType) -> Option<Number> {
+    match dtype {
+        DType::F16 => Some(Number::Half),
+        DType::BF16 => Some(Number::BFloat16),
+        DType::F32 => Some(Number::Float),
+        DType::F64 => Some(Number::Double),
+        DType::Bool
+        | DType::U8
+        | DType::I8
+        | DType::I16
+        | DType::I32
+        | DType::I64
+        | DType::Other(_) => None,
     }
 }
 
@@ -112,55 +106,46 @@ fn is_set(call: &Call<'_>, at: usize) -> bool {
 }
 
 fn forward(call: &Call<'_>, needs: &mut Needs) {
-    let Some(network) = Network::new(call, 6) else { return };
+    let Some((network, batch)) = described(call, 6) else { return };
+    let is_training = is_set(call, 12);
+    let pass = if is_training { Pass::Training } else { Pass::Inference };
     needs.call("the input, steps first", steps_first(call.tensor(0), is_set(call, 10)));
-    needs.call("cuDNN workspace", network.workspace_bytes());
+    needs.call("cuDNN workspace", network.workspace_bytes(&batch, pass));
     if matches!(call.args.get(3), Some(Value::None) | None) {
-        needs.push("weights in one piece", weight_bytes(call), Stays::Result(4));
+        needs.push("weights in one piece", network.weight_bytes(), Stays::Result(4));
     }
-    needs.push("cuDNN reserve", network.reserve_bytes(), Stays::Result(3));
+    if is_training {
+        needs.push("cuDNN reserve", network.reserve_bytes(&batch), Stays::Result(3));
+    }
 }
 
 fn backward(call: &Call<'_>, needs: &mut Needs) {
-    let Some(network) = Network::new(call, 10) else { return };
+    let Some((network, batch)) = described(call, 10) else { return };
+    let workspace = network.workspace_bytes(&batch, Pass::Training);
     let copy = |at: usize| steps_first(call.tensor(at), is_set(call, 14));
     let (input, output, grad) = (copy(0), copy(6), copy(7));
     // The gradient of the input is there before that of the weights is made, which counts from the start.
-    let early =
-        (input + output + grad + network.workspace_bytes()).saturating_sub(weight_bytes(call));
+    let early = (input + output + grad + workspace).saturating_sub(network.weight_bytes());
     needs.moment("for the gradient of the input", early);
-    needs.moment("for the gradients of weights", input + output + network.workspace_bytes());
-}
-
-fn weight_bytes(call: &Call<'_>) -> u64 {
-    match call.args.get(1) {
-        Some(Value::Tensors(weights)) => weights.iter().map(TensorInfo::bytes).sum(),
-        _ => 0,
-    }
+    needs.moment("for the gradients of weights", input + output + workspace);
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::made::{Made, cuda};
     use super::*;
-    use crate::call::DType;
 
-    fn forward(cell: i64, is_both_ways: bool) -> (u64, u64) {
-        forward_of(cell, is_both_ways, [32, 256, 512], 0.1)
-    }
+    const LSTM: i64 = 2;
+    const GRU: i64 = 3;
 
-    fn forward_of(cell: i64, is_both_ways: bool, sizes: [u64; 3], dropout: f64) -> (u64, u64) {
-        let input = cuda(DType::F32, &sizes).into();
-        let hidden = i64::try_from(sizes[2]).expect("a small number");
-        let mut args =
-            vec![input, Value::Other, Value::Int(4), Value::None, Value::None, Value::None];
-        args.extend([Value::Int(cell), Value::Int(hidden), Value::Int(0), Value::Int(2)]);
-        args.extend([
-            Value::Bool(true),
-            Value::Float(dropout),
-            Value::Bool(true),
-            Value::Bool(is_both_ways),
-        ]);
+    /// Workspace and reserve of a forward call, with the steps first.
+    fn sizes(cell: i64, input: &[u64], hidden: i64, choices: (bool, bool, Vec<i64>)) -> (u64, u64) {
+        let (is_training, is_both_ways, per_step) = choices;
+        let mut args = vec![cuda(DType::F32, input).into(), Value::Other, Value::Int(4)];
+        args.extend([Value::Other, Value::None, Value::None]);
+        args.extend([cell, hidden, 0, 2].map(Value::Int));
+        args.extend([Value::Bool(false), Value::Float(0.0), Value::Bool(is_training)]);
+        args.extend([Value::Bool(is_both_ways), Value::Ints(per_step)]);
         let found = Made::new("aten::_cudnn_rnn", args).hidden();
         let of =
             |stays| found.iter().filter(|part| part.stays == stays).map(|part| part.bytes).sum();
@@ -168,19 +153,34 @@ mod tests {
     }
 
     #[test]
-    fn an_lstm_keeps_its_gates() {
-        assert_eq!(forward(LSTM, false), (16_777_216 + 152_306_176, 185_073_920));
-        assert_eq!(forward(LSTM, true), (16_777_216 + 304_611_840, 370_147_584));
+    fn padded_batches_take_what_an_h200_recorded() {
+        let padded = |cell, is_training, is_both_ways| {
+            sizes(cell, &[100, 32, 256], 512, (is_training, is_both_ways, Vec::new()))
+        };
+        assert_eq!(padded(LSTM, true, false), (68_813_312, 72_089_856));
+        assert_eq!(padded(GRU, true, true), (148_898_304, 170_393_856));
+        assert_eq!(padded(LSTM, false, false), (68_813_312, 0));
     }
 
     #[test]
-    fn a_gru_has_the_gates_of_input_and_state_apart() {
-        let (work, kept) = forward_of(GRU, true, [32, 100, 256], 0.0);
-        assert_eq!((work - 3_276_800, kept), (88_211_968, 85_197_056));
+    fn packed_batches_take_what_an_h200_recorded() {
+        // 32 sequences of 100 down to 1 steps.
+        let lengths: Vec<i64> = (0..32).map(|at| (100 - 99 * at / 31).max(1)).collect();
+        let per_step: Vec<i64> = (0..100)
+            .map(|step| lengths.iter().map(|&length| i64::from(length > step)).sum())
+            .collect();
+        let rows = lengths.iter().sum::<i64>().unsigned_abs();
+        let packed = |cell, is_both_ways| {
+            sizes(cell, &[rows, 256], 512, (true, is_both_ways, per_step.clone()))
+        };
+        assert_eq!(packed(LSTM, true), (113_484_032, 73_486_592));
+        assert_eq!(packed(GRU, false), (38_201_600, 43_424_000));
     }
 
     #[test]
-    fn a_plain_cell_has_one() {
-        assert_eq!(forward(1, false), (16_777_216 + 51_642_880, 50_856_192));
+    fn a_copy_is_made_where_the_batch_comes_first() {
+        let tensor = cuda(DType::F32, &[32, 100, 256]);
+        assert_eq!(steps_first(Some(&tensor), true), 32 * 100 * 256 * 4);
+        assert_eq!(steps_first(Some(&tensor), false), 0);
     }
 }
