@@ -24,13 +24,13 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Record a Python program, without changing it
+    /// Record the memory of a Python program, without changing the program
     Run(RunArgs),
-    /// Run a program on a GPU that is not there, and say whether it fits
+    /// Run a program on a simulated GPU and show whether it fits
     Estimate(EstimateArgs),
-    /// Say with which value a program just fits on a GPU that is not there
+    /// Find the largest value with which a program fits on a simulated GPU
     Fit(FitArgs),
-    /// List the GPUs that `estimate` and `fit` know
+    /// List the GPU profiles of `estimate` and `fit`
     Gpus(GpusArgs),
     /// Say what a trace holds
     Info(InfoArgs),
@@ -62,25 +62,25 @@ pub(crate) struct RunArgs {
     /// Write the trace to PATH: a file if it ends in `.flood`, otherwise a folder with a file for each rank
     #[arg(short, long, value_name = "PATH")]
     pub(crate) output: Option<PathBuf>,
-    /// Which devices to record: `all`, or names such as `cpu,cuda:0`
+    /// Record these devices: `all`, or names such as `cpu,cuda:0`
     #[arg(long, default_value = "all", value_parser = parse_devices)]
     pub(crate) devices: Devices,
-    /// Record no Python stacks
+    /// Record no Python call stacks
     #[arg(long)]
     pub(crate) no_stacks: bool,
-    /// Record the names of operators; costs time for each of them
+    /// Record the names of operators, at a cost for each operator
     #[arg(long)]
     pub(crate) ops: bool,
-    /// How much memory the recorder may use
+    /// Limit the memory of the recorder
     #[arg(long, default_value = "256MiB", value_name = "SIZE", value_parser = parse_size)]
     pub(crate) max_memory: u64,
-    /// Record forked child processes too, each in a file of its own
+    /// Record forked child processes too, each in its own file
     #[arg(long)]
     pub(crate) follow_fork: bool,
     /// Replace the file, or the folder of traces, at PATH; what is not a trace is kept
     #[arg(long)]
     pub(crate) force: bool,
-    /// Say nothing at the end
+    /// Print no summary at the end, and no hints
     #[arg(short, long)]
     pub(crate) quiet: bool,
     #[command(flatten)]
@@ -90,10 +90,10 @@ pub(crate) struct RunArgs {
 /// The program that a command runs. It comes last: all that follows its name belongs to it.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ProgramArgs {
-    /// Run a module, as `python -m` does: the first word of PROGRAM is its name
+    /// Run the module PROGRAM, as `python -m` does
     #[arg(short = 'm', long = "module")]
     pub(crate) is_module: bool,
-    /// The script or module, then its own arguments
+    /// Script or module, then its own arguments: everything after its name belongs to it
     #[arg(required = true, value_name = "PROGRAM", trailing_var_arg = true)]
     pub(crate) words: Vec<OsString>,
 }

@@ -1,4 +1,4 @@
-//! The words of the commands about a GPU that is not there.
+//! The words of the commands about a simulated GPU.
 
 use std::path::PathBuf;
 
@@ -9,14 +9,14 @@ use crate::vary::{Setting, Vary};
 
 #[derive(Debug, Args)]
 pub(crate) struct GpusArgs {
-    /// Print the profile of this one, to be changed and used with `--gpu FILE.toml`
+    /// Print this GPU profile as TOML, to edit and use with `--gpu FILE.toml`
     pub(crate) gpu: Option<String>,
     /// Print JSON
     #[arg(long, conflicts_with = "gpu")]
     pub(crate) json: bool,
 }
 
-/// How a GPU is played.
+/// How a GPU is simulated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum EngineName {
     Phantom,
@@ -32,32 +32,32 @@ impl EngineName {
     }
 }
 
-/// Which machine is played, and for how long.
+/// Which GPUs are simulated, and for how long.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct PhantomArgs {
-    /// How it is played: `phantom` (torch's own host code, exact, needs torch's CUDA build) or `fake` (fake
-    /// tensors, any build); by default the phantom where torch was built with CUDA
+    /// Simulate with this engine: `phantom` (torch's own host code and allocator; needs a CUDA build of torch) or
+    /// `fake` (fake tensors; any build) [default: `phantom` with a CUDA build of torch, otherwise `fake`]
     #[arg(long, value_name = "ENGINE")]
     pub(crate) engine: Option<EngineName>,
-    /// The card: a name from `floodmark gpus`, or a TOML file
+    /// Simulate this GPU: a name from `floodmark gpus`, or a TOML file
     #[arg(long, default_value = "h200", value_name = "NAME")]
     pub(crate) gpu: String,
-    /// How many cards the machine has; by default 1, or up to 8 with `--world`
+    /// Simulate N GPUs [default: 1; with `--world` its size, at most 8]
     #[arg(long, value_name = "N")]
     pub(crate) gpus: Option<u32>,
-    /// The memory of each card, instead of its own: `24GiB`
+    /// Give each GPU this much memory instead of its own: `24GiB`
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) memory: Option<u64>,
-    /// Run as this rank
+    /// Run as rank R [default: 0]
     #[arg(long, value_name = "R", requires = "world")]
     pub(crate) rank: Option<u32>,
-    /// Of so many ranks
+    /// Simulate a world of N ranks; this process is one of them
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) world: Option<u32>,
-    /// End the program after so many optimizer steps
+    /// End the program after K steps: of its optimizer, of `floodmark.step()`, or calls of `backward()` if it has neither
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) steps: Option<u32>,
-    /// What a line gets when it reads a value back: `train.py:12=1`; can be given several times
+    /// Answer the line that reads a value back: `train.py:12=1`; may be repeated
     #[arg(long = "answer", value_name = "FILE:LINE=VALUE", value_parser = parse_answer)]
     pub(crate) answers: Vec<String>,
 }
@@ -75,7 +75,7 @@ pub(crate) struct EstimateArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
-    /// Do not tell how far it is
+    /// Print no progress and no hints
     #[arg(short, long)]
     pub(crate) quiet: bool,
     #[command(flatten)]
@@ -86,16 +86,16 @@ pub(crate) struct EstimateArgs {
 pub(crate) struct FitArgs {
     #[command(flatten)]
     pub(crate) phantom: PhantomArgs,
-    /// What to vary: `BATCH=1..512`, every eighth with `8..512:8`, doubled with `1..512:x2`, or `BATCH=8,12,20`
+    /// Vary NAME: `BATCH=1..512`, in steps of 8 with `8..512:8`, doubling with `1..512:x2`, or `BATCH=8,12,20`.
+    /// `{BATCH}` in the program's arguments and in `--env` becomes the value
     #[arg(long, value_name = "NAME=VALUES")]
     pub(crate) vary: Vary,
-    /// Set a variable of the program's environment: `BATCH={BATCH}`; can be given several times
+    /// Set an environment variable of the program: `BATCH={BATCH}`; may be repeated
     #[arg(long = "env", value_name = "KEY=VALUE")]
     pub(crate) environment: Vec<Setting>,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
-    /// The value goes where `{NAME}` stands in the words of the program.
     #[command(flatten)]
     pub(crate) program: ProgramArgs,
 }
