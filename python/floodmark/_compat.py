@@ -26,9 +26,10 @@
 | `_python_dispatch._get_current_dispatch_mode_stack` | whether a thread has ours | 2.4 to 2.15 |
 | `FakeTensorMode.in_kernel_invocation` | several threads in one mode | 2.4 to 2.15 |
 | `UntypedStorage._fake_device`, `torch._C._swap_tensor_impl` | fakes | 2.4 to 2.15 |
-| `OpOverload._handle.redispatch_boxed`, `._schema` | kernels of ours | 2.11 |
-| `torch._C.DispatchKey`, `._dispatch_keyset_full_after` | the same | 2.11 |
-| `torch._C.DisableTorchFunction`, `eval_frame.DisableContext` | the same | 2.11 |
+| `OpOverload._handle.redispatch_boxed`, `._schema` | kernels of ours | 2.4 and 2.11 |
+| `torch._C.DispatchKey`, `._dispatch_keyset_full_after` | the same | 2.4 and 2.11 |
+| `torch._C.DisableTorchFunction`, `eval_frame.DisableContext` | the same | 2.4 and 2.11 |
+| `triton.runtime.jit.JITFunction.run` | what a kernel may have written | Triton 3.6 |
 | `GradScaler._init_scale`, `eval_frame._stance` | what is assumed | 2.4 to 2.15 |
 """
 
