@@ -18,13 +18,14 @@ from pathlib import Path
 from types import TracebackType
 
 from floodmark import _core
-from floodmark._launch import split_words
+from floodmark._launch import command_of, split_words
 
 _HERE = str(Path(__file__).parent) + os.sep
 
 
 def run_in_place(plan: _core.RunPlan) -> None:
     """Run the program of `plan` as `__main__`; what it raises is raised."""
+    sys.orig_argv = command_of(plan) or sys.orig_argv
     own_words, args = split_words(plan)
     name = own_words[-1]
     try:

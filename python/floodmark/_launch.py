@@ -27,15 +27,11 @@ _OWN_MODULES = ("floodmark", "floodmark.__main__")
 
 def launch(plan: _core.RunPlan) -> None:
     """Replace this process by the program of `plan`. Returns where that is not possible."""
-    options = _interpreter_options()
-    if options is None or not sys.executable:
+    program = command_of(plan)
+    # `-E` and `-I` ignore `PYTHONPATH`, `-S` ignores `sitecustomize`.
+    if program is None or sys.flags.ignore_environment or sys.flags.no_site or not sys.executable:
         return
-    own_words, args = split_words(plan)
-    program = [sys.orig_argv[0], *options, *_target(plan, own_words[-1]), *args]
-    if sys.flags.ignore_environment or sys.flags.no_site:
-        # `-E` and `-I` ignore `PYTHONPATH`, `-S` ignores `sitecustomize`.
-        sys.orig_argv = program
-        return
+    own_words, _ = split_words(plan)
     order = json.dumps({"words": own_words, "pythonpath": os.environ.get("PYTHONPATH")})
     paths = [_FOLDER, os.environ.get("PYTHONPATH", "")]
     environment = {
@@ -67,6 +63,15 @@ def begin() -> None:
         with contextlib.suppress(Exception):
             sys.stderr.flush()
         os._exit(plan if isinstance(plan, int) else 1)
+
+
+def command_of(plan: _core.RunPlan) -> list[str] | None:
+    """The command line that runs the program alone; None where another tool runs floodmark."""
+    options = _interpreter_options()
+    if options is None:
+        return None
+    own_words, args = split_words(plan)
+    return [sys.orig_argv[0], *options, *_target(plan, own_words[-1]), *args]
 
 
 def _target(plan: _core.RunPlan, name: str) -> list[str]:

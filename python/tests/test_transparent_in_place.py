@@ -13,7 +13,7 @@ from test_transparent_endings import ERRORS, EXITS
 from test_transparent_main import SOURCES, STARTS
 from test_transparent_processes import CHILDREN, STREAMS
 from test_transparent_tools import CASES as TOOLS
-from transparency import Case, assert_same
+from transparency import Case, assert_same, without
 
 #: The only thing of `STARTS` that differs: the frame below the program's first.
 BELOW = "sys._getframe().f_back, "
@@ -75,17 +75,8 @@ NAMES = {
 
 def in_place(case: Case) -> Case:
     """The same, with a Python that ignores the environment."""
-    files = {
-        name: content.replace(BELOW, "") if isinstance(content, str) else content
-        for name, content in case.files.items()
-    }
-    return dataclasses.replace(
-        case,
-        source=case.source.replace(BELOW, ""),
-        files=files,
-        stdin=case.stdin.replace(BELOW.encode(), b""),
-        options=("-E", *case.options),
-    )
+    case = without(case, BELOW)
+    return dataclasses.replace(case, options=("-E", *case.options))
 
 
 @pytest.mark.parametrize(

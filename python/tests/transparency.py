@@ -11,7 +11,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 #: Where objects lie in memory differs from run to run.
@@ -83,6 +83,11 @@ class Comparison:
         ours = ("-m", "floodmark", "run", "-q", "-o", str(self.trace))
         return self.start(*ours, *self.case.words)
 
+    def estimated(self) -> subprocess.Popen[bytes]:
+        """`python -m floodmark estimate PROGRAM`."""
+        ours = ("-m", "floodmark", "estimate", "-q", "-o", str(self.trace))
+        return self.start(*ours, *self.case.words)
+
     def start(self, *words: str | bytes) -> subprocess.Popen[bytes]:
         """`python WORDS`."""
         case = self.case
@@ -112,7 +117,7 @@ class Comparison:
     def _same(self, text: bytes) -> str:
         text = _ADDRESS.sub(b"0x", text)
         if self.case.varies is not None:
-            text = re.sub(self.case.varies, b"(varies)", text)
+            text = re.sub(self.case.varies, b"", text)
         return text.decode(errors="backslashreplace")
 
 
@@ -124,6 +129,20 @@ def assert_same(folder: Path, case: Case) -> Ended:
     assert found == expected
     assert comparison.trace.exists()
     return expected
+
+
+def without(case: Case, text: str) -> Case:
+    """The same program, without these words in its sources."""
+
+    def cut(content: str | bytes) -> str | bytes:
+        return content.replace(text, "") if isinstance(content, str) else content
+
+    return replace(
+        case,
+        source=case.source.replace(text, ""),
+        files={name: cut(content) for name, content in case.files.items()},
+        stdin=case.stdin.replace(text.encode(), b""),
+    )
 
 
 def of_this_python(cases: Mapping[str, Case]) -> list[str]:
