@@ -69,3 +69,56 @@ def test_stacks_are_shared_not_repeated(exported):
         for frame in event.get("frames", [])
     )
     assert (folder / "x.snapshot.pickle").stat().st_size < 200 * len(events)
+
+
+GATHERED: list[object] = []
+
+
+class Leaf(nn.Module):
+    def forward(self, x):
+        GATHERED.append(torch._C._profiler.gather_traceback(True, True, True))
+        return x * 2
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.leaf = Leaf()
+
+    def forward(self, x):
+        return self.leaf(x)
+
+
+@pytest.fixture(scope="module")
+def with_cpp_frames(tmp_path_factory):
+    """A snapshot with the frames that torch records by default: C++ between Python."""
+    Net()(torch.ones(3))
+    frames = torch._C._profiler.symbolize_tracebacks(GATHERED)[0]
+    alloc = {"action": "alloc", "addr": 1 << 32, "size": 1 << 20, "stream": 0, "time_us": 1}
+    snapshot = {"segments": [], "device_traces": [[{**alloc, "frames": frames}]]}
+    path = tmp_path_factory.mktemp("cpp") / "snapshot.pickle"
+    path.write_bytes(pickle.dumps(snapshot))
+    return path, frames
+
+
+def test_memory_belongs_to_python_lines_where_cpp_frames_were_recorded(with_cpp_frames):
+    path, frames = with_cpp_frames
+    assert "unwind" in frames[0]["name"], "the innermost frame is one of C++"
+    trace = floodmark.Trace.open(path)
+    (row,) = trace.peak().by_line()
+    assert row["file"] == __file__
+    assert row["function"].endswith("forward")
+    assert row["module"] is not None
+    (native,) = trace.peak().by_line(torch_frames=True)
+    assert native["function"] == frames[0]["name"]
+
+
+def test_stacks_have_cpp_frames_only_when_asked(with_cpp_frames):
+    path, frames = with_cpp_frames
+    trace = floodmark.Trace.open(path)
+    (shown,) = trace.report(by="stack")
+    (everything,) = trace.report(by="stack", torch_frames=True)
+    assert len(everything["frames"]) == len(frames)
+    names = [frame["file"] for frame in shown["frames"]]
+    assert names
+    assert all(name.endswith(".py") or name.startswith("<") for name in names)

@@ -132,7 +132,7 @@ pub fn allocation_card(
 }
 
 fn frames(trace: &Trace, stack: StackId) -> Vec<Frame> {
-    trace.frames(stack).filter_map(|(node, _)| frame(trace, node)).collect()
+    trace.python_frames(stack).filter_map(|(node, _)| frame(trace, node)).collect()
 }
 
 /// The stack of the forward operator: frames that ran in its backward pass are not part of it.

@@ -3,7 +3,7 @@
 use floodmark_trace::StackId;
 
 use crate::groups::Live;
-use crate::place::{BEFORE_RECORDING, frame, marked, user_node};
+use crate::place::{BEFORE_RECORDING, ShownStacks, frame, marked, shown_frames, user_node};
 use crate::row::{Detail, Row};
 
 /// A stack; blocks from before the recording sort first.
@@ -15,11 +15,12 @@ enum Key {
 
 pub(crate) fn rows(live: &Live<'_>, torch_frames: bool) -> Vec<Row> {
     let trace = live.trace;
+    let mut stacks = ShownStacks::new(trace, torch_frames);
     let groups = live.group_by_with_unseen(Key::BeforeRecording, |_, allocation| {
         if allocation.before_recording {
             return Key::BeforeRecording;
         }
-        Key::Stack { stack: allocation.stack, backward: allocation.backward }
+        Key::Stack { stack: stacks.shown(allocation.stack), backward: allocation.backward }
     });
     groups
         .into_iter()
@@ -32,7 +33,8 @@ pub(crate) fn rows(live: &Live<'_>, torch_frames: bool) -> Vec<Row> {
                 let user = user_node(trace, stack, torch_frames).and_then(|id| frame(trace, id));
                 let place =
                     user.map_or_else(|| "no Python frame".to_owned(), |frame| frame.to_string());
-                let frames = trace.frames(stack).filter_map(|(id, _)| frame(trace, id)).collect();
+                let frames = shown_frames(trace, stack, torch_frames);
+                let frames = frames.filter_map(|(id, _)| frame(trace, id)).collect();
                 let module = trace.module_path(stack).map(str::to_owned);
                 let detail = Detail::Stack { frames, module, backward };
                 group.into_row(marked(place, backward), detail)

@@ -7,7 +7,9 @@ use crate::categories::category;
 use crate::context::Context;
 use crate::diff::DiffDetail;
 use crate::groups::{Group, Live};
-use crate::place::{BEFORE_RECORDING, Frame, Line, Lines, frame, marked, user_node};
+use crate::place::{
+    BEFORE_RECORDING, Frame, Line, Lines, ShownStacks, frame, marked, shown_frames, user_node,
+};
 use crate::report::{By, Question};
 use crate::row::Row;
 use crate::{by_category, by_module, by_op, by_phase, by_step};
@@ -118,8 +120,9 @@ impl<'a> Sorter<'_, 'a> {
     }
 
     fn by_stack(&mut self) -> Vec<(Key, Part)> {
+        let mut stacks = ShownStacks::new(self.live.trace, self.torch_frames);
         let groups = self.live.group_by_with_unseen(None, |_, allocation| {
-            let stack = (allocation.stack, allocation.backward);
+            let stack = (stacks.shown(allocation.stack), allocation.backward);
             (!allocation.before_recording).then_some(stack)
         });
         let parts = groups.into_iter().map(|group| match group.key {
@@ -131,7 +134,8 @@ impl<'a> Sorter<'_, 'a> {
             Some((stack, backward)) => {
                 let place = self.stack_place(stack, backward);
                 let trace = self.live.trace;
-                let nodes: Vec<StackId> = trace.frames(stack).map(|(node, _)| node).collect();
+                let nodes = shown_frames(trace, stack, self.torch_frames);
+                let nodes: Vec<StackId> = nodes.map(|(node, _)| node).collect();
                 let frames = nodes.iter().filter_map(|&node| frame(trace, node)).collect();
                 let spots =
                     nodes.into_iter().filter_map(|node| self.aligner.spot(self.side, trace, node));

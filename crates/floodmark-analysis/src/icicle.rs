@@ -123,7 +123,7 @@ fn add_stacks<'a>(nodes: &mut Nodes<'a>, live: &Live<'a>) {
 /// The node of a stack's innermost frame.
 fn node_of<'a>(nodes: &mut Nodes<'a>, trace: &'a Trace, stack: StackId) -> usize {
     let frames: Vec<(&str, &str, u32)> = trace
-        .frames(stack)
+        .python_frames(stack)
         .filter_map(|(_, frame)| {
             let code = trace.code(frame.code)?;
             Some((code.file.as_str(), code.name.as_str(), frame.line))

@@ -225,7 +225,7 @@ fn leak(
     let modules = gained.iter().map(|&id| trace.module_path(get(id).stack));
     let module = common(modules).map(str::to_owned);
     let newest = gained.last().map(|&id| get(id).stack).into_iter();
-    let frames = newest.flat_map(|stack| trace.frames(stack));
+    let frames = newest.flat_map(|stack| trace.python_frames(stack));
     let frames = frames.filter_map(|(node, _)| frame(trace, node)).collect();
     let shown = lines.frame(line);
     let backward = line.is_backward();

@@ -1,6 +1,6 @@
 //! Where in the program an allocation was made: frames and lines.
 
-use floodmark_trace::{Allocation, StackId, TextId, Trace, stack_flags};
+use floodmark_trace::{Allocation, CodeId, Stack, StackId, TextId, Trace, stack_flags};
 use hashbrown::HashMap;
 use serde::Serialize;
 
@@ -28,16 +28,56 @@ pub(crate) fn frame(trace: &Trace, id: StackId) -> Option<Frame> {
     Some(Frame { file: code.file.clone(), line: stack.line, function: code.name.clone() })
 }
 
-/// The node that stands for a stack: the innermost that is not torch's or ours, or the innermost when
-/// all are. `None` for a stack without frames.
+/// The node that stands for a stack: the innermost Python frame that is not torch's or ours, or the innermost Python
+/// frame when all are. With `torch_frames` the innermost of all, C++ included. `None` for a stack without frames.
 pub(crate) fn user_node(trace: &Trace, id: StackId, torch_frames: bool) -> Option<StackId> {
-    let mut frames = trace.frames(id).filter(|(_, stack)| trace.code(stack.code).is_some());
+    let mut frames =
+        shown_frames(trace, id, torch_frames).filter(|(_, stack)| trace.code(stack.code).is_some());
     let innermost = frames.next()?;
     if torch_frames || innermost.1.flags & stack_flags::LIBRARY == 0 {
         return Some(innermost.0);
     }
     let user = frames.find(|(_, stack)| stack.flags & stack_flags::LIBRARY == 0);
     Some(user.map_or(innermost.0, |(node, _)| node))
+}
+
+/// The frames of a stack, innermost first; those of C++ only with `torch_frames`.
+pub(crate) fn shown_frames(
+    trace: &Trace,
+    id: StackId,
+    torch_frames: bool,
+) -> impl Iterator<Item = (StackId, Stack)> {
+    let hidden = if torch_frames { 0 } else { stack_flags::NATIVE };
+    trace.frames(id).filter(move |(_, stack)| stack.flags & hidden == 0)
+}
+
+/// Finds one stack for all that have the same frames, as they are shown: stacks that differ in C++ frames alone are one.
+#[derive(Debug)]
+pub(crate) struct ShownStacks<'a> {
+    trace: &'a Trace,
+    /// `false` where every stack is shown as it is.
+    hides_frames: bool,
+    of_stack: HashMap<StackId, StackId>,
+    by_frames: HashMap<Vec<(CodeId, u32)>, StackId>,
+}
+
+impl<'a> ShownStacks<'a> {
+    pub(crate) fn new(trace: &'a Trace, torch_frames: bool) -> Self {
+        let hides_frames = !torch_frames && trace.has_native_frames();
+        Self { trace, hides_frames, of_stack: HashMap::new(), by_frames: HashMap::new() }
+    }
+
+    /// The stack that stands for this one.
+    pub(crate) fn shown(&mut self, stack: StackId) -> StackId {
+        if !self.hides_frames {
+            return stack;
+        }
+        let (trace, by_frames) = (self.trace, &mut self.by_frames);
+        *self.of_stack.entry(stack).or_insert_with(|| {
+            let frames = trace.python_frames(stack).map(|(_, frame)| (frame.code, frame.line));
+            *by_frames.entry(frames.collect()).or_insert(stack)
+        })
+    }
 }
 
 /// `file:line (function)` of a stack, marked when the backward pass was running.

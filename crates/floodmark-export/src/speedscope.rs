@@ -102,7 +102,7 @@ impl Frames {
 
     fn stack(&mut self, trace: &Trace, stack: StackId) -> Vec<u32> {
         let mut sample = Vec::new();
-        for (_, node) in trace.frames(stack) {
+        for (_, node) in trace.python_frames(stack) {
             if let Some(code) = trace.code(node.code) {
                 let (function, file) = (code.name.clone(), code.file.clone());
                 sample.push(self.number(&Place::Known { function, file, line: node.line }));

@@ -3,6 +3,9 @@
 //! A snapshot knows functions and lines, no objects. The `forward` that `nn.Module._call_impl` leads to is a
 //! module's; it is named after its file and the line that calls it, so modules that one line of a loop
 //! calls are one.
+//!
+//! Where torch recorded C++ frames too (its default), they lie between the Python frames. They are kept, marked as
+//! native, and take no part in what is derived, except that autograd's engine is one of them.
 
 use floodmark_trace::{Batch, CodeRow, ModuleRow, StackRow, stack_flags};
 use hashbrown::HashMap;
@@ -78,15 +81,16 @@ pub(crate) fn derive(tree: &Tree, words: &Words) -> Derived {
         } else {
             0
         };
+        let is_native = own.flags & stack_flags::NATIVE != 0;
         let awaits_forward = own.calls_module || above.awaits_forward && !own.is_forward;
-        let inherited = above.flags & !stack_flags::LIBRARY;
+        let inherited = above.flags & !(stack_flags::LIBRARY | stack_flags::NATIVE);
         let flags = inherited | own.flags | flag(module != 0, stack_flags::MODULE);
         let (parent, code, line) = (node.parent, own.code, frame.line);
         stacks.push(StackRow { id, parent, code, line, module, flags });
         known.push(Known {
             flags,
             module: if module == 0 { above.module } else { module },
-            caller: if awaits_forward { above.caller } else { (code, line) },
+            caller: if awaits_forward || is_native { above.caller } else { (code, line) },
             awaits_forward,
         });
         is_backward.push(is_backward[node.parent as usize] || own.is_backward);
@@ -145,18 +149,20 @@ impl Codes {
             self.rows.push(CodeRow { id: next, first_line: 0, file, name });
             next
         });
-        let in_torch = in_torch(file);
-        let is_library = in_torch.is_some() || is_native(file);
+        let is_native = is_native(file, name);
+        let in_torch = if is_native { None } else { in_torch(file) };
+        let is_library = in_torch.is_some() || is_native;
         let is_optimizer =
             name == "step" && in_torch.is_some_and(|file| file.starts_with("optim/"));
-        let flags =
-            flag(is_library, stack_flags::LIBRARY) | flag(is_optimizer, stack_flags::OPTIMIZER);
+        let flags = flag(is_library, stack_flags::LIBRARY)
+            | flag(is_native, stack_flags::NATIVE)
+            | flag(is_optimizer, stack_flags::OPTIMIZER);
         Trait {
             code,
             flags,
             calls_module: in_torch == Some("nn/modules/module.py")
                 && matches!(name, "_call_impl" | "_wrapped_call_impl" | "inner"),
-            is_forward: name == "forward" || name.ends_with(".forward"),
+            is_forward: !is_native && (name == "forward" || name.ends_with(".forward")),
             is_backward: is_backward(in_torch, name),
         }
     }
@@ -189,10 +195,22 @@ fn in_torch(file: &str) -> Option<&str> {
     PARTS.iter().any(|part| inside.starts_with(part)).then_some(inside)
 }
 
-/// Whether a frame is not one of Python.
-fn is_native(file: &str) -> bool {
-    let extension = file.rsplit_once('.').map_or("", |(_, extension)| extension);
-    file == "??" || matches!(extension, "cpp" | "cc" | "c" | "h" | "hpp" | "cu" | "cuh" | "S")
+/// Whether a frame is one of C or C++. Torch's symbolizer gives its source file, `??` or nothing, or, in the mode
+/// that reads no debug information, the shared object or the program that it lies in.
+fn is_native(file: &str, name: &str) -> bool {
+    const SOURCES: [&str; 12] =
+        ["c", "cc", "cpp", "cxx", "cu", "cuh", "h", "hh", "hpp", "inl", "rs", "S"];
+    let last = file.rsplit(['/', '\\']).next().unwrap_or(file);
+    let extension = last.rsplit_once('.').map_or("", |(_, extension)| extension);
+    let is_version = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    file.is_empty()
+        || file == "??"
+        || SOURCES.contains(&extension)
+        || matches!(extension, "so" | "dylib" | "dll")
+        || last.contains(".so.")
+        || last.strip_prefix("python").is_some_and(is_version)
+        || name.contains("::")
+        || name.contains('(')
 }
 
 /// `linear` of `torch/nn/modules/linear.py`.
@@ -215,5 +233,36 @@ mod tests {
         assert_eq!(in_torch("/home/me/torch/train.py"), None);
         assert_eq!(stem(inside), "linear");
         assert_eq!(stem(""), "?");
+    }
+
+    #[test]
+    fn frames_of_cpp_are_told_from_those_of_python() {
+        let native = [
+            ("??", "c10::cuda::CUDACachingAllocator::raw_alloc(unsigned long)"),
+            ("", "torch::autograd::PyNode::apply(std::vector<at::Tensor>&&)"),
+            ("python_function.cpp", "(anonymous namespace)::THPFunction_apply(_object*, _object*)"),
+            ("/build/Python-3.11.7/./Include/internal/pycore_ceval.h", "_PyEval_EvalFrame"),
+            ("./csu/../csu/libc-start.c", "__libc_start_main_impl"),
+            ("/lib/x86_64-linux-gnu/libc.so.6", "__libc_start_main"),
+            ("/opt/lib/python3.12/site-packages/torch/lib/libtorch_cuda.so", "at::native::add"),
+            ("/usr/bin/python3.12", "_PyEval_EvalFrameDefault"),
+            ("/usr/include/c++/13/functional", "std::function<void ()>::operator()() const"),
+        ];
+        for (file, name) in native {
+            assert!(is_native(file, name), "{file} {name}");
+        }
+        let python = [
+            ("/me/train.py", "<module>"),
+            ("/opt/lib/python3.12/site-packages/torch/nn/modules/linear.py", "forward"),
+            ("<string>", "<module>"),
+            ("<eval_with_key>.5", "forward"),
+            ("<frozen runpy>", "_run_code"),
+            ("/usr/bin/torchrun", "<module>"),
+            ("/tmp/ipykernel_12/3.py", "<listcomp>"),
+            ("/me/python_train", "main"),
+        ];
+        for (file, name) in python {
+            assert!(!is_native(file, name), "{file} {name}");
+        }
     }
 }

@@ -364,6 +364,8 @@ pub mod stack_flags {
     pub const BACKWARD: u8 = 4;
     /// The frame is `PyTorch`'s own, or ours.
     pub const LIBRARY: u8 = 8;
+    /// The frame is of C or C++, not of Python. Such a frame is also one of a library.
+    pub const NATIVE: u8 = 16;
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use crate::batch::Total;
 use crate::event::{
     AllocationId, Bytes, Category, CodeId, Device, DeviceAddr, EventBytes, EventNumber, HandleId,
-    LabelId, Micros, ModuleId, StackId, TextId, TextKind, ThreadId,
+    LabelId, Micros, ModuleId, StackId, TextId, TextKind, ThreadId, stack_flags,
 };
 use crate::header::{Ending, Header};
 use crate::losses::{LeftOut, Losses};
@@ -295,6 +295,16 @@ impl Trace {
             next = stack.parent;
             Some((here, stack))
         })
+    }
+
+    /// The Python frames of a stack, innermost first: without those of C and C++.
+    pub fn python_frames(&self, id: StackId) -> impl Iterator<Item = (StackId, Stack)> {
+        self.frames(id).filter(|(_, stack)| stack.flags & stack_flags::NATIVE == 0)
+    }
+
+    /// Whether some stack has frames of C or C++.
+    pub fn has_native_frames(&self) -> bool {
+        self.stacks.iter().any(|stack| stack.flags & stack_flags::NATIVE != 0)
     }
 
     /// A function, where the file has it.

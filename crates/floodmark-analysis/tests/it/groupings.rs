@@ -68,6 +68,43 @@ fn a_line_inside_torch_stands_for_itself_when_asked() {
     ");
 }
 
+/// A torch snapshot has them, between its Python frames.
+const NATIVE: &str = "
+    alloc a cuda:0 1MiB at train.py:3 > ??:0:_PyEval_EvalFrame > torch/nn.py:5:linear > ??:0:addmm
+    alloc b cuda:0 2MiB at train.py:3 > ??:0:slot_tp_call > torch/nn.py:5:linear > ??:0:empty
+    alloc c cuda:0 4MiB at ??:0:thread_main > ??:0:empty";
+
+#[test]
+fn frames_of_cpp_stand_for_nothing_unless_asked() {
+    let question = Question::default();
+    insta::assert_snapshot!(table_of(NATIVE, &question), @"
+    2 of 2
+    4096 4096 4096 1 no Python frame: thread 0
+    3072 7168 2048 2 train.py:3 (main)
+    ");
+    let question = Question { torch_frames: true, ..Question::default() };
+    insta::assert_snapshot!(table_of(NATIVE, &question), @"
+    2 of 2
+    6144 6144 4096 2 ??:0 (empty)
+    1024 7168 1024 1 ??:0 (addmm)
+    ");
+}
+
+#[test]
+fn stacks_that_differ_in_frames_of_cpp_are_one_unless_asked() {
+    let frames = |torch_frames| {
+        let question = Question { by: By::Stack, torch_frames, ..Question::default() };
+        let report = report(&trace(NATIVE), &question).unwrap();
+        let of_row = |row: &floodmark_analysis::Row| match &row.detail {
+            Detail::Stack { frames, .. } => (row.bytes.0 >> 20, frames.len()),
+            _ => unreachable!("a report by stack"),
+        };
+        report.rows.iter().map(of_row).collect::<Vec<_>>()
+    };
+    assert_eq!(frames(false), [(4, 0), (3, 2)]);
+    assert_eq!(frames(true), [(4, 2), (2, 4), (1, 4)]);
+}
+
 #[test]
 fn modules_are_a_tree_with_own_and_inclusive_bytes() {
     insta::assert_snapshot!(table(By::Module, None), @"

@@ -242,7 +242,11 @@ impl Recorder {
         let mut parts = frame.split(':');
         let (file, line) = (parts.next().unwrap(), parts.next().expect("FILE:LINE"));
         let function = parts.next().unwrap_or("main");
-        let library = if file.starts_with("torch/") { stack_flags::LIBRARY } else { 0 };
+        let library = match file {
+            "??" => stack_flags::LIBRARY | stack_flags::NATIVE,
+            _ if file.starts_with("torch/") => stack_flags::LIBRARY,
+            _ => 0,
+        };
         let first_line = parts.next().map_or(0, |line| line.parse().unwrap());
         let code = self.code(file, function, first_line);
         let key = format!("stack {parent} {frame} {module}");
