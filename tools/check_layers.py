@@ -47,6 +47,7 @@ ROOMS = {
     "anyhow": {"floodmark"},
     "tokio": {"floodmark"},
     "axum": {"floodmark"},
+    "hyper*": {"floodmark"},
     "ratatui": {"floodmark"},
     "crossterm": {"floodmark"},
     "signal-hook": {"floodmark"},

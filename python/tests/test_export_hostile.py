@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import pickle
 import struct
 import subprocess
 import sys
+import unicodedata
 import xml.etree.ElementTree as ElementTree
 import zlib
 from pathlib import Path
 
 import pytest
 from formats import FORMATS, HOSTILE, hostile_trace
+from terminal import Terminal
 
 from floodmark._trace import Trace
 
 
 @pytest.fixture(scope="module")
-def trace(tmp_path_factory) -> Trace:
-    return hostile_trace(tmp_path_factory.mktemp("hostile"))
+def folder(tmp_path_factory) -> Path:
+    return tmp_path_factory.mktemp("hostile")
+
+
+@pytest.fixture(scope="module")
+def trace(folder) -> Trace:
+    return hostile_trace(folder)
 
 
 def peak(trace: Trace) -> int:
@@ -139,3 +147,57 @@ def test_every_format_is_in_the_list_above():
     listed = said.split("possible values: ", 1)[1].split("]")[0].split(", ")
     # The page is tested in a browser.
     assert set(listed) - {"html"} == set(FORMATS)
+
+
+REPORT = ("report", "--csv", "--by", "line", "--top", "0")
+EVENTS = ("export", "--to", "csv", "-o", "-")
+
+
+@pytest.mark.parametrize("words", [REPORT, EVENTS], ids=["report", "export"])
+def test_csv_in_a_pipe_has_the_names_as_they_are(words, trace, folder):
+    command = [sys.executable, "-m", "floodmark", *words, str(folder / "hostile.flood")]
+    done = subprocess.run(command, capture_output=True, check=True)
+    rows = list(csv.DictReader(io.StringIO(done.stdout.decode(), newline="")))
+    # An export has no NUL: it ends a file for some of its readers.
+    expected = {name.replace("\0", "\ufffd") if words is EVENTS else name for name in HOSTILE}
+    assert expected <= {row["function"] for row in rows}
+
+
+@pytest.mark.parametrize("words", [REPORT, EVENTS], ids=["report", "export"])
+def test_csv_on_a_terminal_is_obeyed_by_nothing(words, trace, folder):
+    terminal = Terminal((*words, str(folder / "hostile.flood")), columns=200, lines=50)
+    try:
+        assert terminal.wait() == 0
+    finally:
+        terminal.close()
+    text = terminal.written.decode()
+    assert "␛[31m red ␇" in text
+    assert ",'=1+1" in text
+    assert ",=1+1" not in text
+    # Ends of lines, and a tab where a cell is not the terminal's own.
+    left = {letter for letter in text if unicodedata.category(letter) in ("Cc", "Cf")}
+    assert left <= {"\r", "\n", "\t"}
+
+
+def test_json_on_a_terminal_is_the_same_document(trace, folder):
+    words = ("report", "--json", "--top", "0", str(folder / "hostile.flood"))
+    piped = subprocess.run([sys.executable, "-m", "floodmark", *words], capture_output=True)
+    terminal = Terminal(words, columns=200, lines=50)
+    try:
+        assert terminal.wait() == 0
+    finally:
+        terminal.close()
+    text = terminal.written.decode()
+    assert json.loads(text) == json.loads(piped.stdout)
+    assert not {letter for letter in text if unicodedata.category(letter) in ("Cc", "Cf")} - {
+        "\r",
+        "\n",
+    }
+
+
+def test_a_csv_file_has_no_formula(trace, tmp_path):
+    trace.export(tmp_path / "out.csv", "csv")
+    with open(tmp_path / "out.csv", newline="", encoding="utf-8") as file:
+        cells = {cell for row in csv.reader(file) for cell in row}
+    assert "'=1+1" in cells
+    assert "=1+1" not in cells

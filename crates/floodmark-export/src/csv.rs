@@ -1,6 +1,7 @@
 //! Comma-separated values (RFC 4180): every event, or a row for each step. Numbers are plain bytes and seconds; what is not
 //! known is empty.
 
+use std::borrow::Cow;
 use std::io::Write;
 
 use floodmark_analysis::{Context, levels};
@@ -36,7 +37,7 @@ pub fn write_csv(
         cells.extend([Some(now.allocated), now.active, now.reserved].map(bytes));
         cells.push(context.step(number).map_or_else(String::new, |step| step.to_string()));
         cells.extend(told.rest);
-        row(out, &cells)?;
+        row(out, &cells, options.guard_formulas)?;
     }
     Ok(())
 }
@@ -105,7 +106,7 @@ impl Told {
         let module = trace.module_path(allocation.stack).unwrap_or("");
         let op = trace.text(allocation.op).unwrap_or("");
         let innermost = trace
-            .frames(allocation.stack)
+            .python_frames(allocation.stack)
             .find_map(|(_, frame)| trace.code(frame.code).map(|code| (frame.line, code)));
         let (line, file, function) = innermost.map_or_else(
             || (String::new(), "", ""),
@@ -142,7 +143,7 @@ pub fn write_steps_csv(
             cells.push(found.growth.map_or_else(String::new, |growth| growth.to_string()));
             cells.push(pairs(found.phases.iter().map(|(phase, bytes)| (phase.as_str(), *bytes))));
             cells.push(pairs(found.categories.into_iter()));
-            row(out, &cells)?;
+            row(out, &cells, options.guard_formulas)?;
         }
     }
     Ok(())
@@ -162,11 +163,22 @@ fn seconds(value: f64) -> String {
     format!("{value:.6}")
 }
 
-fn row(out: &mut impl Write, cells: &[String]) -> Result<(), ExportError> {
+/// A cell that no spreadsheet takes for a formula. Names come from the traced program, and `=cmd|…` runs when such a
+/// file is opened there; an apostrophe before it makes it text. A number is left as it is.
+pub fn guarded_cell(cell: &str) -> Cow<'_, str> {
+    let is_formula = cell.starts_with(['=', '+', '-', '@', '\t', '\r']);
+    if is_formula && cell.parse::<f64>().is_err() {
+        return Cow::Owned(format!("'{cell}"));
+    }
+    Cow::Borrowed(cell)
+}
+
+fn row(out: &mut impl Write, cells: &[String], guards: bool) -> Result<(), ExportError> {
     for (at, cell) in cells.iter().enumerate() {
         let comma = if at == 0 { "" } else { "," };
         // Some readers take it for the end of the file.
         let cell = cell.replace('\0', "\u{fffd}");
+        let cell = if guards { guarded_cell(&cell) } else { Cow::Borrowed(cell.as_str()) };
         if cell.contains(['"', ',', '\r', '\n']) {
             write!(out, "{comma}\"{}\"", cell.replace('"', "\"\""))?;
         } else {

@@ -16,12 +16,14 @@ pub struct Options {
     pub max_events: Option<usize>,
     /// Whether a timeline tells fragmentation; 0 otherwise.
     pub fragmentation: bool,
+    /// Whether a cell of CSV that a spreadsheet would take for a formula begins with an apostrophe instead.
+    pub guard_formulas: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
         let layers = LayerSource::default();
-        Self { device: None, layers, max_events: None, fragmentation: true }
+        Self { device: None, layers, max_events: None, fragmentation: true, guard_formulas: false }
     }
 }
 

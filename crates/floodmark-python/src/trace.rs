@@ -137,7 +137,8 @@ impl Trace {
         let format = Format::choose(to, path.as_deref()).map_err(wrong_argument)?;
         let device = device.map(parse_device).transpose()?;
         let layers = layers.map_or_else(LayerSource::default, LayerSource::Phases);
-        let options = ExportOptions { device, layers, max_events, fragmentation };
+        let options =
+            ExportOptions { device, layers, max_events, fragmentation, ..ExportOptions::default() };
         py.detach(|| export_trace(&self.0, format, &options, path.as_deref()))
             .map_err(|error| from_export(&error))
     }

@@ -1,6 +1,6 @@
 //! Why something could not be read as a snapshot.
 
-use floodmark_trace::Hint;
+use floodmark_trace::{DecompressionLimit, Hint};
 
 /// What is wrong with a file. Offsets count from the beginning of the pickle, after decompression.
 #[derive(Debug, thiserror::Error)]
@@ -79,7 +79,7 @@ pub enum SnapshotError {
         /// The most that a file of this size may become.
         limit: u64,
     },
-    /// The compressed file around the pickle is damaged or cut.
+    /// The compressed file around the pickle is damaged or cut, or the system failed to read it.
     #[error("the file cannot be decompressed")]
     Compression(#[source] std::io::Error),
 }
@@ -91,14 +91,20 @@ impl Hint for SnapshotError {
                 "snapshots are plain data; do not open this file with `pickle.load` unless you trust it"
             }
             Self::NotAPickle { found: FLOOD } => "open it as a trace",
+            Self::NotAPickle { found: PACKED_FLOOD } => {
+                "decompress it first: a `.flood` file is compressed already"
+            }
             Self::NotASnapshot { .. } | Self::NotAPickle { .. } => {
                 "a snapshot is made by `torch.cuda.memory._record_memory_history()`, then \
                  `torch.cuda.memory._dump_snapshot(path)`"
             }
+            Self::Compression(error) if error.kind() != std::io::ErrorKind::UnexpectedEof => {
+                "the file is damaged: copy it again"
+            }
             Self::Truncated { .. } | Self::Compression(_) => {
                 "the file is not complete: copy it again, or let the program finish writing it"
             }
-            Self::TooLarge { .. } => "decompress it first, if you trust it",
+            Self::TooLarge { .. } => DecompressionLimit::HINT,
             Self::UnknownOpcode { .. }
             | Self::UnknownProtocol(_)
             | Self::BadArgument { .. }
@@ -113,3 +119,5 @@ impl Hint for SnapshotError {
 
 /// What a `.flood` file is called here.
 pub(crate) const FLOOD: &str = "a floodmark trace";
+/// What a compressed one is called.
+pub(crate) const PACKED_FLOOD: &str = "a compressed floodmark trace";

@@ -46,13 +46,14 @@ impl<S: Source> Machine<S> {
         }
     }
 
-    /// Reads to the end of the pickle: what it holds, and of what that consists.
+    /// Reads to the end of the pickle and of the bytes: what it holds, and of what that consists.
     pub(crate) fn run(mut self) -> Result<(Value, Parts), SnapshotError> {
         loop {
             self.offset = self.source.offset();
             self.opcode = self.source.byte()?;
             if self.opcode == op::STOP {
                 let value = self.pop_whole()?;
+                self.source.drain()?;
                 return Ok((value, self.parts));
             }
             self.step()?;

@@ -2,9 +2,9 @@
 
 use std::io::Read;
 
-use floodmark_trace::Trace;
+use floodmark_trace::{DecompressionLimit, Trace};
 
-use crate::error::{FLOOD, SnapshotError};
+use crate::error::{FLOOD, PACKED_FLOOD, SnapshotError};
 use crate::import::import;
 use crate::machine::Machine;
 use crate::parts::Parts;
@@ -13,7 +13,6 @@ use crate::value::Value;
 
 const GZIP: &[u8] = &[0x1f, 0x8b];
 const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
-const DAMAGED: &str = "a damaged file";
 const ZIP: &[u8] = b"PK\x03\x04";
 
 /// What a file is, by its first bytes.
@@ -25,44 +24,36 @@ enum Kind {
     Other(&'static str),
 }
 
-/// Whether a file with these first bytes (a few hundred are enough) is to be read with [`read_snapshot`]:
-/// it is a pickle, or a compressed one.
+/// Whether a file with these first bytes is to be read with [`read_snapshot`]: it is a pickle, or a compressed file, of
+/// which nothing else is read.
 pub fn is_snapshot(first_bytes: &[u8]) -> bool {
-    let kind = match kind(first_bytes) {
-        Kind::Gzip => kind_inside(gunzip(first_bytes)),
-        Kind::Zstd => unzstd(first_bytes).map_or(Kind::Other(DAMAGED), kind_inside),
-        outside => outside,
-    };
-    kind == Kind::Pickle
+    matches!(kind(first_bytes), Kind::Pickle | Kind::Gzip | Kind::Zstd)
 }
 
 /// Reads a snapshot: a pickle, or one that gzip or zstd compressed, which is never held as a whole.
 pub fn read_snapshot(bytes: &[u8]) -> Result<Trace, SnapshotError> {
-    let (value, parts) = match kind(bytes) {
-        Kind::Pickle => Machine::new(Slice::new(bytes)).run()?,
-        Kind::Gzip => {
-            refuse_other(kind_inside(gunzip(bytes)))?;
-            Machine::new(Stream::new(gunzip(bytes), bytes.len() as u64)).run()?
-        }
-        Kind::Zstd => {
-            let decoder = || unzstd(bytes).map_err(SnapshotError::Compression);
-            refuse_other(kind_inside(decoder()?))?;
-            Machine::new(Stream::new(decoder()?, bytes.len() as u64)).run()?
-        }
-        Kind::Other(found) => return Err(SnapshotError::NotAPickle { found }),
-    };
-    import(value, parts)
+    if kind(bytes) == Kind::Pickle {
+        let (value, parts) = Machine::new(Slice::new(bytes)).run()?;
+        return import(value, parts);
+    }
+    read_snapshot_from(bytes, bytes.len() as u64, DecompressionLimit::default())
 }
 
-/// The same from a reader of `bytes` bytes: of what it hands out, no more than a part is held at a time.
-pub fn read_snapshot_from(reader: impl Read, bytes: u64) -> Result<Trace, SnapshotError> {
+/// The same from a reader of `bytes` bytes: of what it hands out, no more than a part is held at a time. A compressed
+/// file is read to its end, so its checksum counts.
+pub fn read_snapshot_from(
+    reader: impl Read,
+    bytes: u64,
+    limit: DecompressionLimit,
+) -> Result<Trace, SnapshotError> {
     let (start, reader) = peek(reader).map_err(SnapshotError::Compression)?;
+    let limit = limit.for_file(bytes);
     let (value, parts) = match kind(&start) {
-        Kind::Pickle => Machine::new(Stream::new(reader, bytes)).run()?,
-        Kind::Gzip => run_inside(flate2::read::MultiGzDecoder::new(reader), bytes)?,
+        Kind::Pickle => Machine::new(Stream::new(reader, u64::MAX)).run()?,
+        Kind::Gzip => run_inside(flate2::read::MultiGzDecoder::new(reader), limit)?,
         Kind::Zstd => {
             let decoder = zstd::stream::read::Decoder::new(reader);
-            run_inside(decoder.map_err(SnapshotError::Compression)?, bytes)?
+            run_inside(decoder.map_err(SnapshotError::Compression)?, limit)?
         }
         Kind::Other(found) => return Err(SnapshotError::NotAPickle { found }),
     };
@@ -70,10 +61,16 @@ pub fn read_snapshot_from(reader: impl Read, bytes: u64) -> Result<Trace, Snapsh
 }
 
 /// Runs what a decompressor hands out.
-fn run_inside(decoder: impl Read, bytes: u64) -> Result<(Value, Parts), SnapshotError> {
+fn run_inside(decoder: impl Read, limit: u64) -> Result<(Value, Parts), SnapshotError> {
     let (start, decoder) = peek(decoder).map_err(SnapshotError::Compression)?;
-    refuse_other(kind_inside(&start[..]))?;
-    Machine::new(Stream::new(decoder, bytes)).run()
+    match kind(&start) {
+        Kind::Pickle => Machine::new(Stream::new(decoder, limit)).run(),
+        Kind::Gzip | Kind::Zstd => {
+            Err(SnapshotError::NotAPickle { found: "a file that was compressed twice" })
+        }
+        Kind::Other(FLOOD) => Err(SnapshotError::NotAPickle { found: PACKED_FLOOD }),
+        Kind::Other(found) => Err(SnapshotError::NotAPickle { found }),
+    }
 }
 
 /// The first bytes of a reader, and a reader that begins with them.
@@ -83,42 +80,21 @@ fn peek<R: Read>(mut reader: R) -> std::io::Result<(Vec<u8>, impl Read)> {
     Ok((start.clone(), std::io::Cursor::new(start).chain(reader)))
 }
 
-fn gunzip(bytes: &[u8]) -> impl Read {
-    flate2::read::MultiGzDecoder::new(bytes)
-}
-
-fn unzstd(bytes: &[u8]) -> std::io::Result<impl Read> {
-    zstd::stream::read::Decoder::with_buffer(bytes)
-}
-
-/// What a compressed file holds.
-fn kind_inside(decoder: impl Read) -> Kind {
-    let mut start = Vec::new();
-    let read = decoder.take(8).read_to_end(&mut start);
-    match kind(&start) {
-        Kind::Other(_) if read.is_err() => Kind::Other(DAMAGED),
-        Kind::Gzip | Kind::Zstd => Kind::Other("a file that was compressed twice"),
-        inside => inside,
-    }
-}
-
-fn refuse_other(kind: Kind) -> Result<(), SnapshotError> {
-    match kind {
-        // Damage is met again, and reported, when the whole is read.
-        Kind::Other(found) if found != DAMAGED => Err(SnapshotError::NotAPickle { found }),
-        _ => Ok(()),
-    }
-}
-
 fn kind(bytes: &[u8]) -> Kind {
     match bytes {
         [] => Kind::Other("an empty file"),
-        _ if bytes.starts_with(GZIP) => Kind::Gzip,
-        _ if bytes.starts_with(ZSTD) => Kind::Zstd,
+        // A file that was cut may be shorter than what it is known by.
+        _ if begins(bytes, GZIP) => Kind::Gzip,
+        _ if begins(bytes, ZSTD) => Kind::Zstd,
         _ if bytes.starts_with(ZIP) => Kind::Other("a zip file, as `torch.save` writes"),
         _ if bytes.starts_with(&floodmark_trace::frame::FILE_MAGIC) => Kind::Other(FLOOD),
         // Protocols 0 and 1 begin with their first opcode: a dict or a list.
-        [0x80, 0..=5, ..] | [b'}' | b']', ..] | [b'(', b'd' | b'l', ..] => Kind::Pickle,
+        [0x80] | [0x80, 0..=5, ..] | [b'}' | b']', ..] | [b'(', b'd' | b'l', ..] => Kind::Pickle,
         _ => Kind::Other("something else"),
     }
+}
+
+/// Whether a file begins with `magic`, or is shorter than it and could.
+fn begins(bytes: &[u8], magic: &[u8]) -> bool {
+    bytes.starts_with(magic) || magic.starts_with(bytes)
 }

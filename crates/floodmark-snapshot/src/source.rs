@@ -26,6 +26,9 @@ pub(crate) trait Source {
     /// The bytes up to the end of the line, without it.
     fn line(&mut self) -> Result<&[u8], SnapshotError>;
 
+    /// Reads what is left, so that a checksum at the end of a compressed file is read and counts.
+    fn drain(&mut self) -> Result<(), SnapshotError>;
+
     /// The next `N` bytes.
     #[inline]
     fn array<const N: usize>(&mut self) -> Result<[u8; N], SnapshotError> {
@@ -90,12 +93,13 @@ impl Source for Slice<'_> {
         self.at += end + 1;
         Ok(&rest[..end])
     }
+
+    fn drain(&mut self) -> Result<(), SnapshotError> {
+        self.at = self.bytes.len();
+        Ok(())
+    }
 }
 
-/// Snapshots decompress to about fifteen times their size.
-const MOST_RATIO: u64 = 256;
-/// What any file may decompress to.
-const ALWAYS_ALLOWED_BYTES: u64 = 1 << 26;
 /// How much is asked of a reader at once.
 const STEP_BYTES: usize = 1 << 17;
 
@@ -113,9 +117,8 @@ pub(crate) struct Stream<R> {
 }
 
 impl<R: Read> Stream<R> {
-    /// Reads what a file of `compressed` bytes holds.
-    pub(crate) fn new(reader: R, compressed: u64) -> Self {
-        let limit = MOST_RATIO.saturating_mul(compressed).max(ALWAYS_ALLOWED_BYTES);
+    /// Reads at most `limit` bytes.
+    pub(crate) fn new(reader: R, limit: u64) -> Self {
         Self { reader, buffer: vec![0; 2 * STEP_BYTES], at: 0, end: 0, gone: 0, limit }
     }
 
@@ -208,6 +211,15 @@ impl<R: Read> Source for Stream<R> {
             looked_at = rest.len();
             if !self.more()? {
                 return Err(self.truncated());
+            }
+        }
+    }
+
+    fn drain(&mut self) -> Result<(), SnapshotError> {
+        loop {
+            self.at = self.end;
+            if !self.more()? {
+                return Ok(());
             }
         }
     }

@@ -6,6 +6,7 @@ use crate::batch::{Batch, CodeRow, LabelRow, ModuleRow, Row, StackRow, TextRow};
 use crate::columns::{is_about_allocation, layout, makes_allocation};
 use crate::event::{AllocationId, Category, Device, EventKind, Micros, TextKind};
 use crate::frame::FrameKind;
+use crate::limit::Budget;
 use crate::message::{BadMessage, Columns, Message, MessageReader};
 
 /// Turns the Arrow messages of one table back into rows.
@@ -29,10 +30,10 @@ impl TableDecoder {
     pub(crate) fn decode(
         &mut self,
         message: &[u8],
-        budget_bytes: &mut usize,
+        budget: &mut Budget,
         batch: &mut Batch,
     ) -> Result<(), BadMessage> {
-        match self.messages.read(message, budget_bytes) {
+        match self.messages.read(message, budget) {
             Ok(Message::Schema) => {
                 self.is_foreign = false;
                 Ok(())

@@ -4,11 +4,12 @@
 //! may be in use while the file goes on, so each look gets a copy; to copy it costs far less than to read it again.
 
 use crate::frame::{self, FRAME_HEADER_BYTES, PRELUDE_BYTES, Piece};
-use crate::read::{ReadError, Reader, check_prelude};
+use crate::limit::DecompressionLimit;
+use crate::read::{ReadError, Reader, check_beginning};
 use crate::trace::Trace;
 
 /// Reads a file piece by piece.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct GrowingReader {
     reader: Reader,
     taken: u64,
@@ -23,7 +24,18 @@ struct Left {
     is_cut: bool,
 }
 
+impl Default for GrowingReader {
+    fn default() -> Self {
+        Self::new(DecompressionLimit::default())
+    }
+}
+
 impl GrowingReader {
+    /// A reader of a file that may decompress to so much.
+    pub fn new(limit: DecompressionLimit) -> Self {
+        Self { reader: Reader::new(limit), taken: 0, left: None }
+    }
+
     /// How much of the file need not be given again: what is given next begins there.
     pub fn taken(&self) -> u64 {
         self.taken
@@ -33,11 +45,11 @@ impl GrowingReader {
     pub fn take(&mut self, bytes: &[u8]) -> Result<(), ReadError> {
         let mut at = 0;
         if self.taken == 0 {
-            check_prelude(bytes)?;
+            check_beginning(bytes)?;
             at = PRELUDE_BYTES;
         }
         self.left = None;
-        self.reader.allow(bytes.len());
+        self.reader.budget.set_file_bytes(self.taken + bytes.len() as u64);
         for piece in frame::pieces_from(bytes, at) {
             match piece {
                 Piece::Frame(frame) => {

@@ -9,6 +9,7 @@ use arrow_ipc::{CompressionType, Endianness, Field, MessageHeader, RecordBatch, 
 use zstd::bulk::Decompressor;
 
 use crate::columns::ColumnType;
+use crate::limit::Budget;
 
 /// The bytes before the metadata: a continuation mark and the length.
 const PREFIX_BYTES: usize = 8;
@@ -92,11 +93,11 @@ impl MessageReader {
         Self { layout, decompressor: None, scratch: Vec::new() }
     }
 
-    /// Reads one message. What it decompresses to is taken off `budget_bytes`.
+    /// Reads one message. What it decompresses to is taken off `budget`.
     pub(crate) fn read(
         &mut self,
         message: &[u8],
-        budget_bytes: &mut usize,
+        budget: &mut Budget,
     ) -> Result<Message, BadMessage> {
         let (prefix, rest) = message.split_at_checked(PREFIX_BYTES).ok_or(BadMessage)?;
         let (mark, length) = prefix.split_at(4);
@@ -116,7 +117,7 @@ impl MessageReader {
             }
             MessageHeader::RecordBatch => {
                 let batch = metadata.header_as_record_batch().ok_or(BadMessage)?;
-                self.read_columns(&batch, body, budget_bytes).map(Message::Rows)
+                self.read_columns(&batch, body, budget).map(Message::Rows)
             }
             _ => Err(BadMessage),
         }
@@ -126,7 +127,7 @@ impl MessageReader {
         &mut self,
         batch: &RecordBatch<'_>,
         body: &[u8],
-        budget_bytes: &mut usize,
+        budget: &mut Budget,
     ) -> Result<Columns, BadMessage> {
         let is_zstd = batch.compression().is_some_and(|c| c.codec() == CompressionType::ZSTD);
         let rows = usize::try_from(batch.length()).map_err(|_| BadMessage)?;
@@ -150,20 +151,18 @@ impl MessageReader {
             next()?;
             columns.push(match column {
                 ColumnType::U8 => {
-                    Column::U8(self.numbers(next()?, rows, u8::from_le_bytes, budget_bytes)?)
+                    Column::U8(self.numbers(next()?, rows, u8::from_le_bytes, budget)?)
                 }
                 ColumnType::U16 => {
-                    Column::U16(self.numbers(next()?, rows, u16::from_le_bytes, budget_bytes)?)
+                    Column::U16(self.numbers(next()?, rows, u16::from_le_bytes, budget)?)
                 }
                 ColumnType::U32 => {
-                    Column::U32(self.numbers(next()?, rows, u32::from_le_bytes, budget_bytes)?)
+                    Column::U32(self.numbers(next()?, rows, u32::from_le_bytes, budget)?)
                 }
                 ColumnType::U64 => {
-                    Column::U64(self.numbers(next()?, rows, u64::from_le_bytes, budget_bytes)?)
+                    Column::U64(self.numbers(next()?, rows, u64::from_le_bytes, budget)?)
                 }
-                ColumnType::Text => {
-                    Column::Text(self.texts(next()?, next()?, rows, budget_bytes)?)
-                }
+                ColumnType::Text => Column::Text(self.texts(next()?, next()?, rows, budget)?),
             });
         }
         Ok(Columns { columns })
@@ -174,9 +173,9 @@ impl MessageReader {
         buffer: &[u8],
         rows: usize,
         from_le_bytes: impl Fn([u8; WIDTH]) -> T,
-        budget_bytes: &mut usize,
+        budget: &mut Budget,
     ) -> Result<Vec<T>, BadMessage> {
-        let bytes = self.decompress(buffer, budget_bytes)?;
+        let bytes = self.decompress(buffer, budget)?;
         let wanted = rows.checked_mul(WIDTH).ok_or(BadMessage)?;
         let (values, _) = bytes.get(..wanted).ok_or(BadMessage)?.as_chunks::<WIDTH>();
         Ok(values.iter().map(|&value| from_le_bytes(value)).collect())
@@ -187,11 +186,11 @@ impl MessageReader {
         offsets: &[u8],
         bytes: &[u8],
         rows: usize,
-        budget_bytes: &mut usize,
+        budget: &mut Budget,
     ) -> Result<Vec<String>, BadMessage> {
         let ends = rows.checked_add(1).ok_or(BadMessage)?;
-        let offsets = self.numbers(offsets, ends, u32::from_le_bytes, budget_bytes)?;
-        let bytes = self.decompress(bytes, budget_bytes)?;
+        let offsets = self.numbers(offsets, ends, u32::from_le_bytes, budget)?;
+        let bytes = self.decompress(bytes, budget)?;
         let text = |pair: &[u32]| {
             let (&[start, end], _) = pair.split_first_chunk().ok_or(BadMessage)?;
             let text = bytes.get(start as usize..end as usize).ok_or(BadMessage)?;
@@ -204,7 +203,7 @@ impl MessageReader {
     fn decompress<'a>(
         &'a mut self,
         buffer: &'a [u8],
-        budget_bytes: &mut usize,
+        budget: &mut Budget,
     ) -> Result<&'a [u8], BadMessage> {
         if buffer.is_empty() {
             return Ok(buffer);
@@ -217,7 +216,12 @@ impl MessageReader {
         } else {
             compressed.len()
         };
-        *budget_bytes = budget_bytes.checked_sub(length).ok_or(BadMessage)?;
+        // What zstd itself says of its length is known before anything is decompressed.
+        let told = zstd::zstd_safe::get_frame_content_size(compressed).ok().flatten();
+        if is_compressed && told.is_some_and(|told| told != length as u64) {
+            return Err(BadMessage);
+        }
+        budget.take(length).ok_or(BadMessage)?;
         if !is_compressed {
             return Ok(compressed);
         }

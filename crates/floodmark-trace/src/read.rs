@@ -9,6 +9,7 @@ use crate::event::{Bytes, Device, Micros};
 use crate::frame::{self, FILE_MAGIC, FORMAT_VERSION, FrameKind, Piece};
 use crate::header::{Ending, Header};
 use crate::journal;
+use crate::limit::{Budget, DecompressionLimit};
 use crate::losses::Loss;
 use crate::trace::Trace;
 
@@ -25,6 +26,18 @@ pub enum ReadError {
     /// The file has no byte.
     #[error("the file is empty")]
     Empty,
+    /// The file has the beginning of a trace, and not even a whole header.
+    #[error("the file ends within its header, after {bytes} bytes")]
+    EndsInHeader {
+        /// How long it is.
+        bytes: u64,
+    },
+    /// What the file decompresses to is more than the limit.
+    #[error("the file decompresses to more than {limit} bytes")]
+    TooLarge {
+        /// The limit for this file.
+        limit: u64,
+    },
     /// A newer floodmark wrote it.
     #[error("trace format {found} is newer than this build, which reads up to {FORMAT_VERSION}")]
     TooNew {
@@ -49,10 +62,14 @@ impl Hint for ReadError {
     fn hint(&self) -> Option<&'static str> {
         match self {
             Self::NotATrace { found } if found.first() == Some(&0x80) => {
-                Some("this looks like a pickle; a torch memory snapshot cannot be read yet")
+                Some("this looks like a pickle, and not like one of a torch memory snapshot")
             }
             Self::NotATrace { .. } => Some("record one with `floodmark run script.py`"),
             Self::Empty => Some("was the program stopped before it began? record it again"),
+            Self::EndsInHeader { .. } => {
+                Some("the program ended before it wrote more, or the copy is not complete")
+            }
+            Self::TooLarge { .. } => Some(DecompressionLimit::HINT),
             Self::TooNew { .. } => Some("upgrade with `pip install --upgrade floodmark`"),
             Self::JournalVersion { .. } => Some(
                 "the program was killed while it recorded: read the trace with the floodmark that recorded it",
@@ -64,9 +81,18 @@ impl Hint for ReadError {
 
 /// Reads a file, and the segments of its journal where there are any.
 pub fn read_trace(file: &[u8], journal: &[&[u8]]) -> Result<Trace, ReadError> {
-    check_prelude(file)?;
-    let mut reader = Reader::default();
-    reader.allow(file.len());
+    read_trace_within(DecompressionLimit::default(), file, journal)
+}
+
+/// The same with a limit that was chosen.
+pub fn read_trace_within(
+    limit: DecompressionLimit,
+    file: &[u8],
+    journal: &[&[u8]],
+) -> Result<Trace, ReadError> {
+    check_beginning(file)?;
+    let mut reader = Reader::new(limit);
+    reader.budget.set_file_bytes(file.len() as u64);
     for piece in frame::pieces(file) {
         match piece {
             Piece::Frame(frame) => reader.take_frame(frame),
@@ -84,13 +110,17 @@ pub fn read_trace(file: &[u8], journal: &[&[u8]]) -> Result<Trace, ReadError> {
     reader.finish(journal)
 }
 
-pub(crate) fn check_prelude(file: &[u8]) -> Result<(), ReadError> {
+/// Checks that a file begins as a trace does; eight bytes of it are enough.
+pub fn check_beginning(file: &[u8]) -> Result<(), ReadError> {
     if file.is_empty() {
         return Err(ReadError::Empty);
     }
-    if file.len() < frame::PRELUDE_BYTES || file[..4] != FILE_MAGIC {
-        let found = file[..file.len().min(4)].to_vec();
-        return Err(ReadError::NotATrace { found });
+    let magic = &file[..file.len().min(FILE_MAGIC.len())];
+    if !FILE_MAGIC.starts_with(magic) {
+        return Err(ReadError::NotATrace { found: magic.to_vec() });
+    }
+    if file.len() < frame::PRELUDE_BYTES {
+        return Err(ReadError::EndsInHeader { bytes: file.len() as u64 });
     }
     let version = u16::from_le_bytes([file[4], file[5]]);
     if version > FORMAT_VERSION {
@@ -99,12 +129,6 @@ pub(crate) fn check_prelude(file: &[u8]) -> Result<(), ReadError> {
     Ok(())
 }
 
-/// What a file decompresses to is at most this many times its length, or it was made to fill memory.
-/// Recordings of real programs stay below 30.
-const MAX_EXPANSION: usize = 256;
-/// What the smallest file may decompress to.
-const MIN_BUDGET_BYTES: usize = 1 << 26;
-
 /// What has been read so far.
 #[derive(Debug)]
 pub(crate) struct Reader {
@@ -112,7 +136,7 @@ pub(crate) struct Reader {
     has_header: bool,
     decoders: [TableDecoder; TABLES.len()],
     /// How much more may be decompressed.
-    budget_bytes: usize,
+    pub(crate) budget: Budget,
     /// What came since the last checkpoint.
     batch: Batch,
     next_number: u16,
@@ -125,13 +149,13 @@ pub(crate) struct Reader {
     pub(crate) is_cut: bool,
 }
 
-impl Default for Reader {
-    fn default() -> Self {
+impl Reader {
+    pub(crate) fn new(limit: DecompressionLimit) -> Self {
         Self {
             trace: Trace::default(),
             has_header: false,
             decoders: TABLES.map(TableDecoder::new),
-            budget_bytes: 0,
+            budget: Budget::new(limit),
             batch: Batch::default(),
             next_number: 0,
             missing_frames: 0,
@@ -141,9 +165,7 @@ impl Default for Reader {
             is_cut: false,
         }
     }
-}
 
-impl Reader {
     /// A copy that can be finished, and not read on with.
     pub(crate) fn to_finish(&self) -> Self {
         Self {
@@ -154,14 +176,9 @@ impl Reader {
             damaged_bytes: self.damaged_bytes,
             first_damage: self.first_damage,
             is_cut: self.is_cut,
-            ..Self::default()
+            budget: self.budget,
+            ..Self::new(DecompressionLimit::default())
         }
-    }
-
-    /// So many more bytes of the file are there to be decompressed.
-    pub(crate) fn allow(&mut self, file_bytes: usize) {
-        let more = file_bytes.saturating_mul(MAX_EXPANSION);
-        self.budget_bytes = self.budget_bytes.saturating_add(more).max(MIN_BUDGET_BYTES);
     }
 
     pub(crate) fn note_damage(&mut self, offset: u64, bytes: u64) {
@@ -211,7 +228,7 @@ impl Reader {
             | FrameKind::Texts => {
                 let decoder = TABLES.iter().position(|&table| table == kind);
                 let decoder = &mut self.decoders[decoder.expect("every table has a decoder")];
-                let budget = &mut self.budget_bytes;
+                let budget = &mut self.budget;
                 if decoder.decode(frame.payload, budget, &mut self.batch).is_err() {
                     self.note_missing(1);
                 }
@@ -241,6 +258,12 @@ impl Reader {
     }
 
     pub(crate) fn finish(mut self, journal: &[&[u8]]) -> Result<Trace, ReadError> {
+        if let Some(limit) = self.budget.exceeded() {
+            return Err(ReadError::TooLarge { limit });
+        }
+        if !self.has_header && self.damaged_bytes == 0 && self.missing_frames == 0 {
+            return Err(ReadError::EndsInHeader { bytes: self.budget.file_bytes() });
+        }
         if !self.has_header {
             return Err(ReadError::NoHeader { damaged_bytes: self.damaged_bytes });
         }

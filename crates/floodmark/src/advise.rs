@@ -9,19 +9,19 @@ use crate::cut::wrap;
 use crate::page::Page;
 use crate::sheet::{self, Bar, Bars, Cells, Sheet, Tone};
 use crate::shorten::shorten;
-use crate::table;
+use crate::{Said, table};
 
 /// With the columns before it, 100 characters.
 const WIDTH: usize = 67;
 
-pub(crate) fn advise(args: &AdviseArgs) -> Result<String> {
+pub(crate) fn advise(args: &AdviseArgs) -> Result<Said> {
     let Chosen { path, trace, .. } = choose_source(&args.source, At::Peak)?;
     let found = ask(&trace, args.source.device)
         .with_context(|| format!("Failed to advise on `{}`", path.display()))?;
     if args.json {
-        return Ok(serde_json::to_string_pretty(&found)? + "\n");
+        return Said::json(&found);
     }
-    Ok(table::show(&found))
+    Ok(table::show(&found).into())
 }
 
 impl From<&AdviceReport> for Page {

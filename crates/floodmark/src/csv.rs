@@ -1,22 +1,52 @@
 //! An answer as comma-separated values (RFC 4180): numbers are plain, what is absent is empty.
+//!
+//! For another program names are exact. On a terminal nothing of a name is obeyed, neither by the terminal nor by a
+//! spreadsheet into which the text is copied.
+
+use std::io::IsTerminal;
 
 use floodmark_analysis::{By, Detail, Diff, DiffDetail, Frame, Report, Row};
+use floodmark_export::guarded_cell;
+
+use crate::plain::plain;
+
+/// Who reads the text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reader {
+    Program,
+    Terminal,
+}
+
+impl Reader {
+    /// Who reads stdout.
+    pub(crate) fn of_stdout() -> Self {
+        if std::io::stdout().is_terminal() { Self::Terminal } else { Self::Program }
+    }
+
+    fn cell(self, cell: &str) -> String {
+        match self {
+            Self::Program => cell.to_owned(),
+            // The apostrophe first: a tab at the beginning is shown as a sign.
+            Self::Terminal => plain(&guarded_cell(cell)).into_owned(),
+        }
+    }
+}
 
 /// A header, then one line per row.
-pub(crate) fn render(report: &Report) -> String {
+pub(crate) fn render(report: &Report, reader: Reader) -> String {
     let mut header = vec!["bytes", "cumulative", "count", "median", "where"];
     header.extend(titles(report.by));
-    let mut text = line(header.into_iter().map(str::to_owned));
+    let mut text = line(header.into_iter().map(str::to_owned), reader);
     for row in &report.rows {
         let numbers = [row.bytes.0, row.cumulative.0, row.count, row.median.0];
         let numbers = numbers.map(|number| number.to_string()).into_iter();
-        text += &line(numbers.chain([row.place.clone()]).chain(values(row)));
+        text += &line(numbers.chain([row.place.clone()]).chain(values(row)), reader);
     }
     text
 }
 
 /// The same of a diff.
-pub(crate) fn render_diff(diff: &Diff) -> String {
+pub(crate) fn render_diff(diff: &Diff, reader: Reader) -> String {
     let mut header = vec!["change", "a", "b", "count_a", "count_b", "where"];
     header.extend(match diff.by {
         By::Line => &["file", "line", "function", "backward"][..],
@@ -24,7 +54,7 @@ pub(crate) fn render_diff(diff: &Diff) -> String {
         By::Tensor => &["name", "shape", "dtype", "category"],
         By::Module | By::Op | By::Phase | By::Category | By::Step | By::Segment => &[],
     });
-    let mut text = line(header.into_iter().map(str::to_owned));
+    let mut text = line(header.into_iter().map(str::to_owned), reader);
     for row in &diff.rows {
         let mut cells = vec![row.change.to_string()];
         cells.extend([row.a.0, row.b.0, row.count_a, row.count_b].map(|cell| cell.to_string()));
@@ -45,7 +75,7 @@ pub(crate) fn render_diff(diff: &Diff) -> String {
             }
             DiffDetail::Named {} => {}
         }
-        text += &line(cells.into_iter());
+        text += &line(cells.into_iter(), reader);
     }
     text
 }
@@ -148,8 +178,8 @@ fn or_empty<T: ToString>(value: Option<&T>) -> String {
     value.map_or_else(String::new, ToString::to_string)
 }
 
-fn line(cells: impl Iterator<Item = String>) -> String {
-    let cells: Vec<String> = cells.map(|cell| quoted(&cell)).collect();
+fn line(cells: impl Iterator<Item = String>, reader: Reader) -> String {
+    let cells: Vec<String> = cells.map(|cell| quoted(&reader.cell(&cell))).collect();
     cells.join(",") + "\r\n"
 }
 
@@ -166,8 +196,18 @@ mod tests {
     use super::*;
 
     #[test]
+    fn names_are_exact_for_a_program_and_harmless_on_a_terminal() {
+        let cells = || ["=1+2", "-12", "\x1b[2J", "\t@x"].map(str::to_owned).into_iter();
+        assert_eq!(line(cells(), Reader::Program), "=1+2,-12,\x1b[2J,\t@x\r\n");
+        assert_eq!(line(cells(), Reader::Terminal), "'=1+2,-12,␛[2J,'␉@x\r\n");
+    }
+
+    #[test]
     fn what_would_break_a_line_is_quoted() {
         let cells = ["plain", "a,b", "say \"x\"", ""].map(str::to_owned);
-        assert_eq!(line(cells.into_iter()), "plain,\"a,b\",\"say \"\"x\"\"\",\r\n");
+        assert_eq!(
+            line(cells.into_iter(), Reader::Program),
+            "plain,\"a,b\",\"say \"\"x\"\"\",\r\n"
+        );
     }
 }

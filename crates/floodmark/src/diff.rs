@@ -12,7 +12,7 @@ use crate::page::Page;
 use crate::sentence;
 use crate::sheet::{self, Bar, Bars, Cells, Sheet, Tone, frames_below, signed};
 use crate::shorten::shorten;
-use crate::{Said, csv, table};
+use crate::{Said, csv, print, table};
 
 pub(crate) fn diff(args: &DiffArgs) -> Result<Said> {
     let wanted = Wanted { rank: args.rank, device: args.device, at: args.at };
@@ -28,10 +28,14 @@ pub(crate) fn diff(args: &DiffArgs) -> Result<Said> {
         torch_frames: args.torch_frames,
     };
     let diff = compare(&a, &b, &question)?;
-    let text = match (args.json, args.csv) {
-        (true, _) => serde_json::to_string_pretty(&diff)? + "\n",
-        (false, true) => csv::render_diff(&diff),
-        (false, false) => table::show(&diff),
+    let said = match (args.json, args.csv) {
+        (true, _) => Said::json(&diff)?,
+        (false, true) => {
+            print::losses(&diff.losses.a, "A: ");
+            print::losses(&diff.losses.b, "B: ");
+            Said::exactly(csv::render_diff(&diff, csv::Reader::of_stdout()))
+        }
+        (false, false) => table::show(&diff).into(),
     };
     let limit = args.fail_above.filter(|&limit| diff.peaks.are_above(limit));
     let objection = limit.map(|limit| {
@@ -43,7 +47,7 @@ pub(crate) fn diff(args: &DiffArgs) -> Result<Said> {
         let above = above.collect::<Vec<_>>().join(", ");
         Problem::GrewAbove { device: diff.device, limit: sentence::limit(limit), above }.into()
     });
-    Ok(Said { text, objection })
+    Ok(Said { objection, ..said })
 }
 
 fn compare(a: &Chosen, b: &Chosen, question: &Question) -> Result<Diff> {

@@ -42,11 +42,13 @@ pub(crate) fn export(args: &ExportArgs) -> Result<String> {
     let Chosen { path, trace, rank } = choose(&args.trace, wanted)?;
     check_device(&trace, args.device)
         .with_context(|| format!("Failed to export `{}`", path.display()))?;
-    let options = Options { device: args.device, ..Options::default() };
+    print::losses(&trace.losses, "");
+    let mut options = Options { device: args.device, ..Options::default() };
     if is_stdout {
         to_stdout(&trace, args.to, &options).context("Failed to write to stdout")?;
         return Ok(String::new());
     }
+    options.guard_formulas = true;
     let to = destination(args, &path);
     let written = match args.to.folder() {
         Some(kind) => write_trace(&trace, rank, kind, &options, &to, args.force).map_err(refused),
@@ -75,9 +77,11 @@ pub fn export_trace(
         format.write(trace, options, &mut bytes)?;
         return Ok(Some(bytes));
     };
+    // A file of CSV may be opened in a spreadsheet.
+    let options = Options { guard_formulas: true, ..options.clone() };
     let written = match format.folder() {
-        Some(kind) => write_trace(trace, None, kind, options, path, true),
-        None => write_file(path, true, |mut out| format.write(trace, options, &mut out)),
+        Some(kind) => write_trace(trace, None, kind, &options, path, true),
+        None => write_file(path, true, |mut out| format.write(trace, &options, &mut out)),
     };
     match written {
         Ok(()) => Ok(None),
@@ -100,8 +104,14 @@ fn check_stdout(format: Format) -> Result<(), Problem> {
 
 /// A reader that has seen enough (`| head`) is no failure.
 fn to_stdout(trace: &Trace, format: Format, options: &Options) -> Result<(), ExportError> {
-    let mut out = io::BufWriter::new(print::raw());
-    let written = format.write(trace, options, &mut out).and_then(|()| Ok(out.flush()?));
+    let is_terminal = io::stdout().is_terminal();
+    let options = Options { guard_formulas: is_terminal, ..options.clone() };
+    let mut out: Box<dyn Write> = if is_terminal {
+        Box::new(io::BufWriter::new(print::Harmless::new(print::raw())))
+    } else {
+        Box::new(io::BufWriter::new(print::raw()))
+    };
+    let written = format.write(trace, &options, &mut out).and_then(|()| Ok(out.flush()?));
     match written {
         Err(ExportError::Io(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         written => written,

@@ -54,6 +54,7 @@ pub(crate) fn write_all(
     let mut written = 0_u64;
     for (rank, path) in ranks {
         let trace = open(path)?;
+        print::losses(&trace.losses, &format!("rank {rank}: "));
         match write_rank(&trace, *rank, kind, &options, &mut files) {
             Ok(found) => rows.extend(found),
             // A rank on which nothing happened does not keep the others from being seen.

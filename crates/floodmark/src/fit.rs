@@ -93,7 +93,7 @@ pub(crate) fn fit(args: &FitArgs, python: &OsStr) -> Result<Said> {
         if args.json { serde_json::to_string_pretty(&found)? + "\n" } else { table::show(&found) };
     let nothing = || Problem::NothingFits { name: name.clone(), value: values[0] };
     let objection = found.largest.is_none().then(|| anyhow::Error::new(nothing()));
-    Ok(Said { text, objection })
+    Ok(Said { objection, ..text.into() })
 }
 
 fn check_placeholder(args: &FitArgs) -> Result<()> {

@@ -13,7 +13,10 @@ use std::time::{Duration, Instant, SystemTime};
 use floodmark_trace::journal::{LEDGER_LINE_BYTES, LEDGER_NAME};
 use floodmark_trace::{GrowingReader, Loss, Trace};
 
-use crate::open::{OpenError, journal_segments, open_growing, open_trace};
+use crate::open::{
+    OpenError, decompression_limit, journal_segments, open_growing, open_segment, open_trace,
+};
+use crate::regular_file::open_regular;
 
 /// Reading takes at most one part in so many of a core's time.
 const SHARE: u32 = 3;
@@ -101,10 +104,12 @@ impl Following {
 
     /// Reads on, or all of it where it is not the file that it was.
     fn read(&mut self, stamp: &Stamp) -> Result<Trace, OpenError> {
-        let mut reader = self.reader.take().unwrap_or_default();
-        if stamp.bytes < reader.taken() || stamp.begins != self.stamp.begins {
-            reader = GrowingReader::default();
-        }
+        let is_same = stamp.begins == self.stamp.begins;
+        let kept = self.reader.take().filter(|kept| is_same && stamp.bytes >= kept.taken());
+        let mut reader = match kept {
+            Some(reader) => reader,
+            None => GrowingReader::new(decompression_limit()?),
+        };
         match open_growing(&self.path, &mut reader)? {
             Some(trace) => {
                 // Nothing comes after an end.
@@ -156,7 +161,7 @@ struct Stamp {
 
 impl Stamp {
     fn of(path: &Path) -> Result<Self, OpenError> {
-        let mut file = File::open(path)?;
+        let mut file = open_regular(path)?;
         let begins = first_bytes(&mut file, BEGINNING_BYTES)?;
         let file = file.metadata()?;
         let ledger = ledger_of(path)?;
@@ -165,18 +170,14 @@ impl Stamp {
 }
 
 /// The lines of the ledger that are in use; empty where there is no journal.
-fn ledger_of(path: &Path) -> io::Result<Vec<u8>> {
+fn ledger_of(path: &Path) -> Result<Vec<u8>, OpenError> {
     let files = journal_segments(path)?;
     let Some(ledger) = files.iter().find(|file| file.ends_with(LEDGER_NAME)) else {
         return Ok(Vec::new());
     };
-    let mut file = match File::open(ledger) {
-        Ok(file) => file,
-        // A program that ends removes its journal.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(error),
-    };
-    first_bytes(&mut file, (files.len() * LEDGER_LINE_BYTES) as u64)
+    // A program that ends removes its journal.
+    let Some(mut file) = open_segment(ledger)? else { return Ok(Vec::new()) };
+    Ok(first_bytes(&mut file, (files.len() * LEDGER_LINE_BYTES) as u64)?)
 }
 
 fn first_bytes(file: &mut File, most: u64) -> io::Result<Vec<u8>> {

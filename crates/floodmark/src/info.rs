@@ -14,15 +14,15 @@ use crate::open::{open, ranks};
 use crate::plain::plain;
 use crate::sentence;
 use crate::sheet::Tone;
-use crate::table;
+use crate::{Said, table};
 
-pub(crate) fn info(args: &InfoArgs) -> Result<String> {
+pub(crate) fn info(args: &InfoArgs) -> Result<Said> {
     let Some(ranks) = ranks(&args.trace)? else {
         let summary = summary(&open(&args.trace)?);
         if args.json {
-            return Ok(serde_json::to_string_pretty(&summary)? + "\n");
+            return Said::json(&summary);
         }
-        return Ok(details(&summary, &args.trace, Look::of_stdout()));
+        return Ok(details(&summary, &args.trace, Look::of_stdout()).into());
     };
     let mut summaries = Vec::new();
     for (_, path) in ranks {
@@ -31,12 +31,12 @@ pub(crate) fn info(args: &InfoArgs) -> Result<String> {
     }
     if args.json {
         let summaries: Vec<_> = summaries.iter().map(|(_, summary)| summary).collect();
-        return Ok(serde_json::to_string_pretty(&summaries)? + "\n");
+        return Said::json(&summaries);
     }
     let look = Look::of_stdout();
     let parts: Vec<_> =
         summaries.iter().map(|(path, summary)| details(summary, path, look)).collect();
-    Ok(parts.join("\n"))
+    Ok(parts.join("\n").into())
 }
 
 /// What is said at the end of a run: how much, when, what is missing.

@@ -10,19 +10,19 @@ use crate::info::plural;
 use crate::page::Page;
 use crate::sheet::{self, Bar, Bars, Cells, Sheet, Tone, signed};
 use crate::shorten::shorten;
-use crate::table;
+use crate::{Said, table};
 
 /// How many frames of a stack are shown.
 const FRAMES: usize = 6;
 
-pub(crate) fn leaks(args: &LeaksArgs) -> Result<String> {
+pub(crate) fn leaks(args: &LeaksArgs) -> Result<Said> {
     let Chosen { path, trace, .. } = choose_source(&args.source, At::Peak)?;
     let leaks = ask(&trace, args.source.device, (args.top > 0).then_some(args.top))
         .with_context(|| format!("Failed to look for leaks in `{}`", path.display()))?;
     if args.json {
-        return Ok(serde_json::to_string_pretty(&leaks)? + "\n");
+        return Said::json(&leaks);
     }
-    Ok(table::show(&leaks))
+    Ok(table::show(&leaks).into())
 }
 
 impl From<&Leaks> for Page {

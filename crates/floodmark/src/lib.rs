@@ -15,6 +15,7 @@ mod args;
 mod args_estimate;
 mod args_watch;
 mod bar;
+mod browser;
 mod choose;
 mod csv;
 mod cut;
@@ -43,6 +44,7 @@ mod palette;
 mod plain;
 mod print;
 mod progress;
+mod regular_file;
 mod report;
 mod run;
 mod saved_page;
@@ -78,6 +80,7 @@ pub use info::render_summary;
 pub use machine::PhantomMachine;
 pub use open::{OpenError, open_trace};
 pub use page::Page;
+pub use regular_file::Irregular;
 pub use run::{RunPlan, Target};
 pub use table::render;
 
@@ -128,13 +131,31 @@ pub fn main(args: Vec<OsString>, python: &OsStr) -> Outcome {
 struct Said {
     /// For stdout.
     text: String,
+    /// Whether the text is for programs: it has no styles, and its names are exact.
+    is_exact: bool,
     /// Why the exit status is not 0 although there is an answer.
     objection: Option<anyhow::Error>,
 }
 
 impl From<String> for Said {
     fn from(text: String) -> Self {
-        Self { text, objection: None }
+        Self { text, is_exact: false, objection: None }
+    }
+}
+
+impl Said {
+    /// Text for programs.
+    fn exactly(text: String) -> Self {
+        Self { is_exact: true, ..text.into() }
+    }
+
+    /// An answer as JSON.
+    fn json(answer: &impl serde::Serialize) -> anyhow::Result<Self> {
+        Ok(Self::exactly(serde_json::to_string_pretty(answer)? + "\n"))
+    }
+
+    fn print(&self) -> ExitStatus {
+        if self.is_exact { print::exact(&self.text) } else { print::data(&self.text) }
     }
 }
 
@@ -156,20 +177,20 @@ fn carry_out(command: args::Command, hint: Option<String>, python: &OsStr) -> Ou
             fit::fit(&args, python)
         }
         args::Command::Gpus(args) => gpus::gpus(&args).map(Said::from),
-        args::Command::Info(args) => info::info(&args).map(Said::from),
-        args::Command::Report(args) => report::report(&args).map(Said::from),
+        args::Command::Info(args) => info::info(&args),
+        args::Command::Report(args) => report::report(&args),
         args::Command::Diff(args) => diff::diff(&args),
         args::Command::View(args) => view::view(&args).map(Said::from),
         args::Command::Export(args) => export::export(&args).map(Said::from),
-        args::Command::Simulate(args) => simulate::simulate(&args).map(Said::from),
-        args::Command::Oom(args) => oom::oom(&args).map(Said::from),
+        args::Command::Simulate(args) => simulate::simulate(&args),
+        args::Command::Oom(args) => oom::oom(&args),
         args::Command::Metrics(args) => metrics::metrics(&args).map(Said::from),
         args::Command::Top(args) => top::top(&args).map(Said::from),
-        args::Command::Advise(args) => advise::advise(&args).map(Said::from),
-        args::Command::Leaks(args) => leaks::leaks(&args).map(Said::from),
+        args::Command::Advise(args) => advise::advise(&args),
+        args::Command::Leaks(args) => leaks::leaks(&args),
     };
     Outcome::Exit(match said {
-        Ok(said) => match (print::data(&said.text), said.objection) {
+        Ok(said) => match (said.print(), said.objection) {
             (ExitStatus::Done, Some(objection)) => print::failure(&objection),
             (status, _) => status,
         },

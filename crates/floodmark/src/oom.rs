@@ -11,17 +11,17 @@ use crate::page::Page;
 use crate::sentence;
 use crate::sheet::{self, Cells, Sheet};
 use crate::shorten::shorten;
-use crate::table;
+use crate::{Said, table};
 
-pub(crate) fn oom(args: &OomArgs) -> Result<String> {
+pub(crate) fn oom(args: &OomArgs) -> Result<Said> {
     let wanted = Wanted { rank: args.rank, device: args.device, at: At::Oom };
     let Chosen { path, trace, .. } = choose(&args.trace, wanted)?;
     let found = ask(&trace, args.device, (args.top > 0).then_some(args.top))
         .with_context(|| format!("Failed to explain `{}`", path.display()))?;
     if args.json {
-        return Ok(serde_json::to_string_pretty(&found)? + "\n");
+        return Said::json(&found);
     }
-    Ok(table::show(&found))
+    Ok(table::show(&found).into())
 }
 
 impl From<&OomReport> for Page {

@@ -9,10 +9,14 @@ use anyhow::{Context, Result};
 use floodmark_allocator::complete;
 use floodmark_snapshot::{SnapshotError, is_snapshot, read_snapshot_from};
 use floodmark_trace::journal::LEDGER_NAME;
-use floodmark_trace::{GrowingReader, Hint, ReadError, Trace, read_trace};
+use floodmark_trace::{
+    DecompressionLimit, GrowingReader, Hint, ReadError, Trace, check_beginning, read_trace_within,
+};
 
+use crate::args::parse_size;
 use crate::failure::Problem;
 use crate::progress::Progress;
+use crate::regular_file::{Irregular, open_regular};
 
 /// Why a file could not be opened as a trace.
 #[derive(Debug, thiserror::Error)]
@@ -24,6 +28,12 @@ pub enum OpenError {
     /// The system does not let us read it.
     #[error(transparent)]
     Io(io::Error),
+    /// It is a device, a pipe, or another thing that is not read.
+    #[error("it is {0}, not a regular file")]
+    NotAFile(Irregular),
+    /// The limit that the user set is no size.
+    #[error("`{variable}` is `{0}`, which is no size", variable = DecompressionLimit::VARIABLE)]
+    BadLimit(String),
     /// It can be read, and is no trace.
     #[error(transparent)]
     Read(#[from] ReadError),
@@ -43,6 +53,10 @@ impl Hint for OpenError {
         match self {
             Self::Missing => Some("record one with `floodmark run -o FILE script.py`"),
             Self::Io(_) => None,
+            Self::NotAFile(kind) => Some(kind.hint()),
+            Self::BadLimit(_) => {
+                Some("write a number of bytes, or one with a unit such as `16GiB`")
+            }
             Self::Read(error) => error.hint(),
             Self::Snapshot(error) => error.hint(),
         }
@@ -53,12 +67,27 @@ impl Hint for OpenError {
 pub fn open_trace(path: &Path) -> Result<Trace, OpenError> {
     // The journal first: what is flushed meanwhile is then in the file, never in neither.
     let segments = journal(path)?;
-    if let Some(snapshot) = open_snapshot(path)? {
-        return Ok(snapshot);
+    let mut file = open_regular(path)?;
+    let limit = decompression_limit()?;
+    let mut bytes = beginning(&mut file)?;
+    if is_snapshot(&bytes) {
+        return open_snapshot(path, file, limit);
     }
-    let file = fs::read(path)?;
+    // Of a file that is something else, no more is read.
+    check_beginning(&bytes)?;
+    file.read_to_end(&mut bytes)?;
     let segments: Vec<&[u8]> = segments.iter().map(Vec::as_slice).collect();
-    Ok(read_trace(&file, &segments)?)
+    Ok(read_trace_within(limit, &bytes, &segments)?)
+}
+
+/// How much a file may decompress to: what the user set, or a limit that grows with the file.
+pub(crate) fn decompression_limit() -> Result<DecompressionLimit, OpenError> {
+    let Some(text) = std::env::var_os(DecompressionLimit::VARIABLE) else {
+        return Ok(DecompressionLimit::BySize);
+    };
+    let size = text.to_str().and_then(|text| parse_size(text).ok());
+    let size = size.ok_or_else(|| OpenError::BadLimit(text.to_string_lossy().into_owned()))?;
+    Ok(DecompressionLimit::Bytes(size))
 }
 
 /// Reads what a trace has more than a reader has seen of it; `None` for a file that does not grow.
@@ -68,7 +97,7 @@ pub(crate) fn open_growing(
 ) -> Result<Option<Trace>, OpenError> {
     // The journal first, as above.
     let segments = journal(path)?;
-    let mut file = File::open(path)?;
+    let mut file = open_regular(path)?;
     if reader.taken() == 0 && is_snapshot(&beginning(&mut file)?) {
         return Ok(None);
     }
@@ -87,19 +116,19 @@ pub(crate) fn beginning(file: &mut File) -> io::Result<Vec<u8>> {
     Ok(start)
 }
 
-/// A torch snapshot; `None` when the file is none.
-fn open_snapshot(path: &Path) -> Result<Option<Trace>, OpenError> {
-    let mut file = File::open(path)?;
-    if !is_snapshot(&beginning(&mut file)?) {
-        return Ok(None);
-    }
+/// Reads a torch snapshot.
+fn open_snapshot(
+    path: &Path,
+    mut file: File,
+    limit: DecompressionLimit,
+) -> Result<Trace, OpenError> {
     file.rewind()?;
     let bytes = file.metadata()?.len();
     let progress = Progress::new(format!("Reading `{}`", path.display()), bytes);
-    let mut trace = read_snapshot_from(Watched { file, done: 0, progress }, bytes)?;
+    let mut trace = read_snapshot_from(Watched { file, done: 0, progress }, bytes, limit)?;
     // A snapshot tells what was asked for, not what was handed out.
     complete(&mut trace);
-    Ok(Some(trace))
+    Ok(trace)
 }
 
 /// Enough to know what a file is.
@@ -121,17 +150,25 @@ impl Read for Watched {
     }
 }
 
-fn journal(path: &Path) -> io::Result<Vec<Vec<u8>>> {
+fn journal(path: &Path) -> Result<Vec<Vec<u8>>, OpenError> {
     let mut segments = Vec::new();
     for path in journal_segments(path)? {
-        match fs::read(path) {
-            Ok(bytes) => segments.push(bytes),
-            // A program that still runs removes what it has flushed.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error),
+        if let Some(mut file) = open_segment(&path)? {
+            let mut bytes = Vec::new();
+            file.read_to_end(&mut bytes)?;
+            segments.push(bytes);
         }
     }
     Ok(segments)
+}
+
+/// Opens a segment of a journal; `None` when it is gone: a program that still runs removes what it has flushed.
+pub(crate) fn open_segment(path: &Path) -> Result<Option<File>, OpenError> {
+    match open_regular(path) {
+        Ok(file) => Ok(Some(file)),
+        Err(OpenError::Missing) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// The files of the journal beside a trace, in order; none where there is no journal.
@@ -140,14 +177,22 @@ pub(crate) fn journal_segments(path: &Path) -> io::Result<Vec<PathBuf>> {
     folder.push(".journal");
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        // A file of that name is somebody else's.
+        Err(error)
+            if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) =>
+        {
+            return Ok(Vec::new());
+        }
         Err(error) => return Err(error),
     };
     let mut paths = Vec::new();
     for entry in entries {
-        let path = entry?.path();
+        let entry = entry?;
+        let path = entry.path();
         let is_ledger = path.file_name() == Some(OsStr::new(LEDGER_NAME));
-        if is_ledger || path.extension() == Some(OsStr::new("seg")) {
+        let is_ours = is_ledger || path.extension() == Some(OsStr::new("seg"));
+        // What is not a file is not ours.
+        if is_ours && entry.file_type()?.is_file() {
             paths.push(path);
         }
     }

@@ -4,6 +4,7 @@
 //! move the cursor, change a colour or turn the direction of writing is shown as a sign instead.
 
 use std::borrow::Cow;
+use std::fmt::Write as _;
 
 /// The text without anything that a terminal would obey, on one line.
 pub(crate) fn plain(text: &str) -> Cow<'_, str> {
@@ -15,6 +16,28 @@ pub(crate) fn plain(text: &str) -> Cow<'_, str> {
     )
 }
 
+/// JSON without anything that a terminal would obey, but for the ends of lines: what is escaped is still the same text.
+pub(crate) fn escaped(json: &str) -> Cow<'_, str> {
+    if !json.contains(obeyed_in_lines) {
+        return Cow::Borrowed(json);
+    }
+    let mut text = String::with_capacity(json.len());
+    for letter in json.chars() {
+        if obeyed_in_lines(letter) {
+            // All of them are below U+10000: one escape each.
+            let _ = write!(text, "\\u{:04x}", u32::from(letter));
+        } else {
+            text.push(letter);
+        }
+    }
+    Cow::Owned(text)
+}
+
+/// The same as [`obeyed`] in a text of several lines.
+pub(crate) fn obeyed_in_lines(letter: char) -> bool {
+    obeyed(letter) && !matches!(letter, '\n' | '\r' | '\t')
+}
+
 /// Whether a terminal would do something else than to show it.
 fn obeyed(letter: char) -> bool {
     letter.is_control()
@@ -24,7 +47,7 @@ fn obeyed(letter: char) -> bool {
 }
 
 /// Unicode has pictures of the control characters of ASCII: `␛` is one.
-fn sign(letter: char) -> char {
+pub(crate) fn sign(letter: char) -> char {
     match u32::from(letter) {
         code @ ..0x20 => char::from_u32(0x2400 + code).unwrap_or('\u{fffd}'),
         0x7f => '\u{2421}',
@@ -35,6 +58,15 @@ fn sign(letter: char) -> char {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn json_is_the_same_text_when_it_is_escaped() {
+        let names = ["a\u{9b}31m", "b\u{7f}\u{202e}", "größe", "\x1b\n"];
+        let json = serde_json::to_string_pretty(&names).unwrap();
+        let shown = escaped(&json);
+        assert!(!shown.contains(obeyed_in_lines));
+        assert_eq!(serde_json::from_str::<Vec<String>>(&shown).unwrap(), names);
+    }
 
     #[test]
     fn what_a_terminal_obeys_becomes_a_sign() {

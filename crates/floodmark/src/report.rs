@@ -5,9 +5,9 @@ use floodmark_analysis::{Question, report as ask};
 
 use crate::args::ReportArgs;
 use crate::choose::{Chosen, choose_source};
-use crate::{csv, table};
+use crate::{Said, csv, print, table};
 
-pub(crate) fn report(args: &ReportArgs) -> Result<String> {
+pub(crate) fn report(args: &ReportArgs) -> Result<Said> {
     let Chosen { path, trace, .. } = choose_source(&args.source, args.at)?;
     let question = Question {
         device: args.source.device,
@@ -19,7 +19,11 @@ pub(crate) fn report(args: &ReportArgs) -> Result<String> {
     let report = ask(&trace, &question)
         .with_context(|| format!("Failed to report on `{}`", path.display()))?;
     if args.json {
-        return Ok(serde_json::to_string_pretty(&report)? + "\n");
+        return Said::json(&report);
     }
-    Ok(if args.csv { csv::render(&report) } else { table::show(&report) })
+    if args.csv {
+        print::losses(&report.losses, "");
+        return Ok(Said::exactly(csv::render(&report, csv::Reader::of_stdout())));
+    }
+    Ok(table::show(&report).into())
 }

@@ -31,6 +31,9 @@ pub(crate) fn export_page(args: &ExportArgs) -> Result<()> {
         return Err(Problem::OutputExists).with_context(failed);
     }
     let shown = Shown::open(&paths, false)?;
+    for trace in &shown.traces {
+        print::losses(&trace.now().trace.losses, &format!("{}: ", trace.name));
+    }
     if let Some(device) = args.device {
         for trace in &shown.traces {
             check_device(&trace.now().trace, Some(device))

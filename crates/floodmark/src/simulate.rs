@@ -11,9 +11,9 @@ use crate::choose::{Chosen, choose_source};
 use crate::page::Page;
 use crate::progress::Progress;
 use crate::sheet::{self, Bar, Bars, Cells, Sheet, Tone};
-use crate::table;
+use crate::{Said, table};
 
-pub(crate) fn simulate(args: &SimulateArgs) -> Result<String> {
+pub(crate) fn simulate(args: &SimulateArgs) -> Result<Said> {
     let Chosen { path, trace, .. } = choose_source(&args.source, At::Peak)?;
     let question = SimulationQuestion {
         device: args.source.device,
@@ -27,9 +27,9 @@ pub(crate) fn simulate(args: &SimulateArgs) -> Result<String> {
     let found = simulation_with(&trace, &question, tell)
         .with_context(|| format!("Failed to simulate `{}`", path.display()))?;
     if args.json {
-        return Ok(serde_json::to_string_pretty(&found)? + "\n");
+        return Said::json(&found);
     }
-    Ok(table::show(&found))
+    Ok(table::show(&found).into())
 }
 
 impl From<&Simulation> for Page {

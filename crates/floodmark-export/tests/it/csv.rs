@@ -30,6 +30,31 @@ fn what_would_break_a_line_is_quoted() {
     assert!(found.contains(",\"x,\"\"y\"\".py\",1,f\r\n"), "{found}");
 }
 
+/// Opened in a spreadsheet, such a name would be run.
+#[test]
+fn a_name_that_is_a_formula_is_exact_or_guarded() {
+    let trace = trace("alloc a cpu 1KiB at =1+2.py:1:@f");
+    let exact = text(write_csv, &trace, &on("cpu"));
+    assert!(exact.ends_with(",=1+2.py,1,@f\r\n"), "{exact}");
+    let options = Options { guard_formulas: true, ..on("cpu") };
+    let guarded = text(write_csv, &trace, &options);
+    assert!(guarded.ends_with(",'=1+2.py,1,'@f\r\n"), "{guarded}");
+    for (cell, expected) in [
+        ("=1", "'=1"),
+        ("+a", "'+a"),
+        ("-a", "'-a"),
+        ("@a", "'@a"),
+        ("\ta", "'\ta"),
+        ("\ra", "'\ra"),
+        ("-12", "-12"),
+        ("+1.5", "+1.5"),
+        ("a=b", "a=b"),
+        ("", ""),
+    ] {
+        assert_eq!(floodmark_export::guarded_cell(cell), expected);
+    }
+}
+
 #[test]
 fn a_device_that_is_not_there_is_said() {
     let error = write_csv(&trace(STEPS), &on("cuda:5"), &mut Vec::new()).unwrap_err();

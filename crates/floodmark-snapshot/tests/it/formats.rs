@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use floodmark_snapshot::{SnapshotError, is_snapshot, read_snapshot, read_snapshot_from};
-use floodmark_trace::{Device, Hint, Trace};
+use floodmark_trace::{DecompressionLimit, Device, Hint, Trace};
 
 use crate::python::{Py, dict, text};
 use crate::sample::{BASE, assert_is_sample, event, frame, segment, segments, snapshot, story};
@@ -37,8 +37,107 @@ fn compressed_files_are_read_as_they_are() {
     let mut other = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     other.write_all(b"a letter").unwrap();
     let other = other.finish().unwrap();
-    assert!(!is_snapshot(&other));
     assert!(matches!(read_snapshot(&other), Err(SnapshotError::NotAPickle { .. })));
+}
+
+/// The last eight bytes of gzip are a checksum and a length: both count, and neither may be missing.
+#[test]
+fn gzip_is_read_to_its_trailer() {
+    let gzip = crate::recordings::file("lstm.pickle.gz");
+    let trailer = gzip.len() - 8;
+    for at in trailer..gzip.len() {
+        let mut damaged = gzip.clone();
+        damaged[at] ^= 1;
+        for error in [read_snapshot(&damaged), read_trickle(&damaged, 4096)].map(Result::unwrap_err)
+        {
+            assert!(matches!(error, SnapshotError::Compression(_)), "{at}: {error}");
+            assert_eq!(error.hint(), Some("the file is damaged: copy it again"));
+        }
+        let error = read_snapshot(&gzip[..at]).unwrap_err();
+        assert!(matches!(error, SnapshotError::Compression(_)), "{at}: {error}");
+        assert!(error.hint().is_some_and(|hint| hint.contains("not complete")), "{at}");
+    }
+    let mut two = gzip.clone();
+    two.extend_from_slice(b"more");
+    assert!(matches!(read_snapshot(&two), Err(SnapshotError::Compression(_))));
+    let pickle = snapshot().protocol_4();
+    let mut encoder = zstd::stream::Encoder::new(Vec::new(), 3).unwrap();
+    encoder.include_checksum(true).unwrap();
+    encoder.write_all(&pickle).unwrap();
+    let mut zstd = encoder.finish().unwrap();
+    assert_is_sample(&read_snapshot(&zstd).unwrap());
+    *zstd.last_mut().unwrap() ^= 1;
+    assert!(matches!(read_snapshot(&zstd), Err(SnapshotError::Compression(_))));
+}
+
+#[test]
+fn a_short_or_foreign_compressed_file_says_what_it_is() {
+    let said = |bytes: &[u8]| read_snapshot(bytes).unwrap_err().to_string();
+    assert_eq!(said(&[0x1f]), "the file cannot be decompressed");
+    assert_eq!(said(&[0x28, 0xb5, 0x2f]), "the file cannot be decompressed");
+    assert_eq!(said(&[0x80]), "the pickle ends at byte 1, before it is complete");
+    let packed = |bytes: &[u8]| {
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        gzip.write_all(bytes).unwrap();
+        gzip.finish().unwrap()
+    };
+    assert_eq!(said(&packed(b"")), "this is an empty file, not a memory snapshot");
+    let flood = packed(&floodmark_trace::frame::prelude());
+    assert_eq!(said(&flood), "this is a compressed floodmark trace, not a memory snapshot");
+    assert!(read_snapshot(&flood).unwrap_err().hint().unwrap().contains("decompress it first"));
+}
+
+#[test]
+fn what_a_file_may_decompress_to_can_be_raised() {
+    let gzip = crate::recordings::file("lstm.pickle.gz");
+    let read = |limit| read_snapshot_from(&gzip[..], gzip.len() as u64, limit);
+    let error = read(DecompressionLimit::Bytes(1000)).unwrap_err();
+    assert!(matches!(error, SnapshotError::TooLarge { limit: 1000 }), "{error}");
+    assert!(error.hint().unwrap().contains(DecompressionLimit::VARIABLE));
+    assert!(read(DecompressionLimit::Bytes(1 << 30)).is_ok());
+    // A pickle that is not compressed is as long as it is.
+    let plain = crate::recordings::pickle("lstm");
+    let limit = DecompressionLimit::Bytes(1000);
+    assert!(read_snapshot_from(&plain[..], plain.len() as u64, limit).is_ok());
+}
+
+/// `_record_memory_history(stacks="all")`, torch's default: frames of C++ lie between those of Python.
+#[test]
+fn frames_of_cpp_change_nothing_of_what_is_derived() {
+    let call = "/lib/site-packages/torch/nn/modules/module.py";
+    let python = [
+        frame("/lib/site-packages/torch/nn/modules/linear.py", "forward", 134),
+        frame(call, "_call_impl", 1790),
+        frame("/me/net.py", "forward", 12),
+        frame(call, "_call_impl", 1790),
+        frame("/me/train.py", "<module>", 3),
+    ];
+    let between = [
+        frame("/build/Python-3.12.3/Objects/typeobject.c", "slot_tp_call", 7623),
+        frame("", "torch::autograd::PyNode::apply(std::vector<at::Tensor>&&)", 0),
+        frame("??", "at::_ops::empty_memory_format::call(c10::ArrayRef<c10::SymInt>)", 0),
+    ];
+    let mixed = python.iter().flat_map(|frame| between.iter().chain([frame])).cloned();
+    let read = |frames: Vec<Py>| {
+        let alloc = event("alloc", BASE, 1024, 1).with("frames", Py::List(frames));
+        let events = Py::List(vec![Py::List(vec![alloc])]);
+        let snapshot = dict([("segments", Py::List(vec![])), ("device_traces", events)]);
+        read_snapshot(&snapshot.protocol_4()).unwrap()
+    };
+    let described = |trace: &Trace| {
+        let made = trace.allocations[0].stack;
+        let functions = trace.python_frames(made).map(|(_, frame)| {
+            let code = trace.code(frame.code).unwrap();
+            format!("{}:{} {}", code.file, frame.line, code.name)
+        });
+        let module = trace.module_path(made).map(str::to_owned);
+        (functions.collect::<Vec<_>>(), module)
+    };
+    let (plain, mixed) = (read(python.to_vec()), read(mixed.collect()));
+    assert_eq!(described(&mixed), described(&plain));
+    assert_eq!(described(&mixed).1.as_deref(), Some("linear:12"));
+    assert_eq!(mixed.frames(mixed.allocations[0].stack).count(), 20);
+    assert!(mixed.has_native_frames() && !plain.has_native_frames());
 }
 
 #[test]
@@ -226,6 +325,10 @@ impl std::io::Read for Trickle<'_> {
     }
 }
 
+fn read_trickle(bytes: &[u8], step: usize) -> Result<Trace, SnapshotError> {
+    read_snapshot_from(Trickle(bytes, step), bytes.len() as u64, DecompressionLimit::default())
+}
+
 #[test]
 fn a_reader_tells_what_the_bytes_tell() {
     for name in ["lstm.pickle.gz", "default-oom.pickle.gz"] {
@@ -233,11 +336,11 @@ fn a_reader_tells_what_the_bytes_tell() {
         let plain = crate::recordings::pickle(name.trim_end_matches(".pickle.gz"));
         let expected = story(&read_snapshot(&plain).unwrap());
         for (bytes, step) in [(&packed, 1), (&packed, 4096), (&plain, 13), (&plain, 1 << 20)] {
-            let trace = read_snapshot_from(Trickle(bytes, step), bytes.len() as u64).unwrap();
+            let trace = read_trickle(bytes, step).unwrap();
             assert_eq!(story(&trace), expected, "{name}, {step} bytes at a time");
         }
         let cut = &plain[..plain.len() / 2];
-        let error = read_snapshot_from(Trickle(cut, 999), cut.len() as u64).unwrap_err();
+        let error = read_trickle(cut, 999).unwrap_err();
         assert_eq!(error.to_string(), read_snapshot(cut).unwrap_err().to_string());
     }
 }

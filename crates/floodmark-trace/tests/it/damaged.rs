@@ -2,7 +2,9 @@
 
 use floodmark_trace::frame::{FrameKind, append_frame, prelude};
 use floodmark_trace::journal::Entry;
-use floodmark_trace::{Batch, Event, Hint, Loss, ReadError, Trace, read_trace};
+use floodmark_trace::{
+    Batch, DecompressionLimit, Event, Hint, Loss, ReadError, Trace, read_trace, read_trace_within,
+};
 
 use crate::recording::{Act, batches, finished_file, header, record};
 
@@ -174,7 +176,29 @@ mod each_error {
             "not a floodmark trace: it begins with [80, 04, 95, 10], not [46, 4c, 4f, 44]"
         );
         assert!(error.hint().is_some_and(|hint| hint.contains("pickle")));
-        assert!(matches!(refused(b"FL"), ReadError::NotATrace { found } if found == b"FL"));
+    }
+
+    #[test]
+    fn a_file_that_ends_in_its_header() {
+        let mut whole = prelude().to_vec();
+        append_frame(&mut whole, FrameKind::Header, 0, &serde_json::to_vec(&header()).unwrap());
+        for end in 1..whole.len() {
+            let error = refused(&whole[..end]);
+            assert_eq!(
+                error.to_string(),
+                format!("the file ends within its header, after {end} bytes")
+            );
+        }
+        assert!(read_trace(&whole, &[]).is_ok());
+    }
+
+    #[test]
+    fn a_file_that_decompresses_to_too_much() {
+        let (file, _) = small_file();
+        let error = read_trace_within(DecompressionLimit::Bytes(100), &file, &[]).unwrap_err();
+        assert_eq!(error.to_string(), "the file decompresses to more than 100 bytes");
+        assert!(error.hint().is_some_and(|hint| hint.contains(DecompressionLimit::VARIABLE)));
+        assert!(read_trace_within(DecompressionLimit::Bytes(1 << 20), &file, &[]).is_ok());
     }
 
     #[test]

@@ -14,7 +14,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::Sources;
 use super::text::CONTENT_TYPE;
 use crate::print;
-use crate::server::is_for_this_machine;
+use crate::server::{Limits, is_for_this_machine, serve_connections};
 
 /// What is served, and to whom.
 struct Site {
@@ -34,7 +34,7 @@ pub(super) fn serve(sources: Sources, address: SocketAddr) -> std::io::Result<()
         print::data(&format!("http://{}/metrics\n", listener.local_addr()?));
         print::talk("serving figures for Prometheus; end with Ctrl-C\n");
         tokio::select! {
-            result = async { axum::serve(listener, router(site)).await } => result,
+            never = serve_connections(listener, router(site), Limits::default()) => never,
             _ = interrupted.recv() => Ok(()),
             _ = terminated.recv() => Ok(()),
         }

@@ -40,10 +40,13 @@ const OF_DEVICES: [OfDevice; 9] = [
     }),
 ];
 
-const OF_TRACES: [OfTrace; 4] = [
+const OF_TRACES: [OfTrace; 5] = [
     ("events_total", COUNTER, "Events that were recorded.", |pulse| pulse.events as u64),
     ("events_lost_total", COUNTER, "Events that are known to be missing.", |pulse| {
         pulse.losses.events()
+    }),
+    ("losses", GAUGE, "What the trace states as missing; 0 when it is whole.", |pulse| {
+        pulse.losses.0.len() as u64
     }),
     ("steps_total", COUNTER, "Steps that ended.", |pulse| pulse.steps.into()),
     ("recording", GAUGE, "1 until the end of the recording was written.", |pulse| {

@@ -14,6 +14,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use super::Site;
+use super::connections::Visitor;
 
 /// Nothing but what this server sends: no other host, no inline script, no frame around it.
 pub(crate) const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
@@ -47,6 +48,9 @@ pub(crate) async fn guard(State(site): State<Arc<Site>>, request: Request, next:
     } else if !has_token(request.uri().path(), &site.token) {
         StatusCode::NOT_FOUND.into_response()
     } else {
+        if let Some(visitor) = request.extensions().get::<Visitor>() {
+            visitor.has_shown_token();
+        }
         next.run(request).await
     };
     for (name, value) in HEADERS {

@@ -6,6 +6,8 @@
 //!  file grows ─► watch_files ─► news ─► follow (Server-Sent Events)
 //! ```
 //!
+//! Connections are limited in number, and in the time that they may take to ask (`connections.rs`).
+//!
 //! [`router`] is a function of the [`Site`]; tests call it without a socket. Answers are computed on threads of
 //! their own, so that a long one delays no other. A saved page is made of the same answers (`saved.rs`).
 
@@ -13,6 +15,7 @@ mod answer;
 mod ask;
 mod assets;
 mod cache;
+mod connections;
 mod follow;
 mod guard;
 mod made_once;
@@ -30,9 +33,11 @@ use axum::Router;
 use axum::middleware::from_fn_with_state;
 use axum::routing::get;
 use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use cache::AnswerCache;
+pub(crate) use connections::{Limits, serve_connections};
 pub(crate) use guard::{is_for_this_machine, new_token};
 pub(crate) use saved::save;
 pub(crate) use shown::Shown;
@@ -75,7 +80,7 @@ pub(crate) fn router(site: Arc<Site>) -> Router {
         .with_state(site)
 }
 
-/// Serves until Ctrl-C. `ready` is told the address as soon as somebody listens there.
+/// Serves until Ctrl-C or SIGTERM. `ready` is told the address as soon as somebody listens there.
 pub(crate) fn serve(site: Arc<Site>, port: u16, ready: impl FnOnce(&str)) -> std::io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -84,12 +89,13 @@ pub(crate) fn serve(site: Arc<Site>, port: u16, ready: impl FnOnce(&str)) -> std
     let result = runtime.block_on(async {
         // Loopback alone, whatever else the machine is called.
         let listener = TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, port))).await?;
-        let mut interrupted =
-            tokio::signal::unix::signal(tokio::signal::unix::SignalKind::interrupt())?;
+        let mut interrupted = signal(SignalKind::interrupt())?;
+        let mut terminated = signal(SignalKind::terminate())?;
         ready(&format!("http://{}/{}/", listener.local_addr()?, site.token));
         tokio::select! {
-            result = async { axum::serve(listener, router(site)).await } => result,
+            never = serve_connections(listener, router(site), Limits::default()) => never,
             _ = interrupted.recv() => Ok(()),
+            _ = terminated.recv() => Ok(()),
         }
     });
     // Nobody waits for an answer that is still being computed, nor for a page that is still open.

@@ -53,6 +53,141 @@ fn a_file_that_is_no_trace_is_told_from_one_that_is_not_there() {
     ");
 }
 
+/// What would be read for ever, or not at all, is refused by every command, at once.
+#[test]
+fn only_regular_files_are_read() {
+    let folder = one_line();
+    std::fs::create_dir(folder.path().join("inside")).unwrap();
+    let made = std::process::Command::new("mkfifo").arg(folder.path().join("pipe.flood")).status();
+    assert!(made.unwrap().success());
+    let _socket = std::os::unix::net::UnixListener::bind(folder.path().join("socket")).unwrap();
+    let commands = [
+        "report",
+        "info",
+        "diff x.flood",
+        "leaks",
+        "oom",
+        "simulate",
+        "advise",
+        "top --once",
+        "metrics --once",
+        "view --no-open",
+        "view --follow --no-open",
+        "export --to csv",
+        "export --to html",
+    ];
+    for (name, kind) in [
+        ("/dev/zero", "a character device"),
+        ("pipe.flood", "a pipe (FIFO)"),
+        ("socket", "a socket"),
+        ("-", "stdin"),
+    ] {
+        for command in commands {
+            let output = folder
+                .command(&format!("{command} {name}"))
+                .timeout(std::time::Duration::from_secs(120))
+                .output()
+                .unwrap();
+            let said = String::from_utf8(output.stderr).unwrap();
+            let expected = format!("  Caused by: it is {kind}, not a regular file\n\nhint: ");
+            assert_eq!(output.status.code(), Some(1), "{command} {name}: {said}");
+            assert!(said.contains(&expected), "{command} {name}: {said}");
+        }
+    }
+    insta::assert_snapshot!(folder.run("report -"), @"
+    exit 1
+    --- stderr
+    error: Failed to read `-`
+      Caused by: it is stdin, not a regular file
+
+    hint: write the data into a file first; a file named `-` is `./-`
+    ");
+}
+
+/// To open it would wait for a writer for ever.
+#[test]
+fn a_pipe_in_a_journal_is_passed_over() {
+    let folder = Folder::new().with_killed("x.flood", "alloc a cpu 1KiB at a.py:1");
+    let made = std::process::Command::new("mkfifo")
+        .arg(folder.path().join("x.flood.journal/0-1.seg"))
+        .status();
+    assert!(made.unwrap().success());
+    let report = folder.stdout("report x.flood");
+    assert!(report.contains("  a.py:1 (main)\n"), "{report}");
+}
+
+#[test]
+fn a_short_file_names_the_problem() {
+    let whole = crate::script::file("alloc a cpu 1KiB");
+    let gzip = |bytes: &[u8]| {
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        std::io::Write::write_all(&mut gzip, bytes).unwrap();
+        gzip.finish().unwrap()
+    };
+    let folder = Folder::new()
+        .with_bytes("three.flood", &whole[..3])
+        .with_bytes("twenty.flood", &whole[..20])
+        .with_bytes("one.pickle", &[0x80])
+        .with_bytes("cut.pickle.gz", &gzip(b"\x80\x04}.")[..9])
+        .with_bytes("packed.flood.gz", &gzip(&whole));
+    let said = |name: &str| {
+        let shown = folder.run(&format!("info {name}"));
+        shown.split_once("Caused by: ").unwrap().1.to_owned()
+    };
+    insta::assert_snapshot!(said("three.flood"), @"
+    the file ends within its header, after 3 bytes
+
+    hint: the program ended before it wrote more, or the copy is not complete
+    ");
+    insta::assert_snapshot!(said("twenty.flood"), @"
+    the file ends within its header, after 20 bytes
+
+    hint: the program ended before it wrote more, or the copy is not complete
+    ");
+    insta::assert_snapshot!(said("one.pickle"), @"
+    the pickle ends at byte 1, before it is complete
+
+    hint: the file is not complete: copy it again, or let the program finish writing it
+    ");
+    insta::assert_snapshot!(said("cut.pickle.gz"), @"
+    the file cannot be decompressed
+      Caused by: unexpected end of file
+
+    hint: the file is not complete: copy it again, or let the program finish writing it
+    ");
+    insta::assert_snapshot!(said("packed.flood.gz"), @"
+    this is a compressed floodmark trace, not a memory snapshot
+
+    hint: decompress it first: a `.flood` file is compressed already
+    ");
+}
+
+#[test]
+fn what_decompression_may_take_has_a_limit_that_can_be_raised() {
+    let folder = Folder::new()
+        .with("x.flood", "alloc a cpu 1KiB at a.py:1")
+        .with_recording("x.pickle.gz", "zoo/lstm.pickle.gz");
+    let with_limit = |limit: &str, name: &str| {
+        let mut command = folder.command(&format!("info {name}"));
+        let output = command.env("FLOODMARK_MAX_DECOMPRESSED", limit).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    for name in ["x.flood", "x.pickle.gz"] {
+        let (status, said) = with_limit("64", name);
+        assert_eq!(status, Some(1));
+        assert!(said.contains("Caused by: the file decompresses to more than 64 bytes"), "{said}");
+        assert!(said.contains("hint: if you trust the file, allow more with"), "{said}");
+        assert!(said.contains("`FLOODMARK_MAX_DECOMPRESSED=16GiB`"), "{said}");
+        assert_eq!(with_limit("1GiB", name).0, Some(0));
+        let (status, said) = with_limit("plenty", name);
+        assert_eq!(status, Some(1));
+        assert!(
+            said.contains("`FLOODMARK_MAX_DECOMPRESSED` is `plenty`, which is no size"),
+            "{said}"
+        );
+    }
+}
+
 #[test]
 fn a_trace_of_a_newer_floodmark_asks_for_an_upgrade() {
     let mut bytes = crate::script::file("alloc a cpu 1KiB");
@@ -81,6 +216,35 @@ fn a_trace_that_is_cut_says_so_above_its_rows() {
         Bytes  Cumulative     Median  Count  Location
     1.000 KiB   1.000 KiB  1.000 KiB      1  a.py:1 (main)
     ");
+}
+
+/// CSV and other tools' formats have no place for it.
+#[test]
+fn what_is_missing_is_said_beside_formats_without_a_place_for_it() {
+    let mut bytes = crate::script::file("alloc a cpu 1KiB at a.py:1");
+    bytes.truncate(bytes.len() - 3);
+    let folder = Folder::new()
+        .with_bytes("x.flood", &bytes)
+        .with_bytes("ranks/rank-0000.flood", &bytes)
+        .with("whole.flood", "alloc a cpu 1KiB at a.py:1");
+    let loss = "the recording is not finished: what came after the last flush is not in the file\n";
+    for (words, name) in [
+        ("report --csv x.flood", ""),
+        ("diff --csv whole.flood x.flood", "B: "),
+        ("diff --csv x.flood whole.flood", "A: "),
+        ("export --to csv -o - x.flood", ""),
+        ("export --to csv x.flood", ""),
+        ("export --to html x.flood", "x.flood: "),
+        ("export --to parquet ranks", "rank 0: "),
+    ] {
+        let output = folder.command(words).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(said.contains(&format!("! {name}{loss}")), "{words}: {said}");
+        assert!(output.status.success(), "{words}: {said}");
+    }
+    assert!(folder.stdout("metrics --once x.flood").contains("\nfloodmark_losses 1\n"));
+    let whole = folder.run("report --csv whole.flood");
+    assert!(!whole.contains("--- stderr"), "{whole}");
 }
 
 #[test]

@@ -18,9 +18,14 @@ pub(crate) struct Served {
 impl Served {
     /// Starts a command, and waits until it says where it listens.
     pub(crate) fn start(folder: &Folder, words: &[&str]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_floodmark"))
-            .args(words)
-            .current_dir(folder.path())
+        let mut command = Command::new(env!("CARGO_BIN_EXE_floodmark"));
+        command.args(words).current_dir(folder.path());
+        Self::start_command(command)
+    }
+
+    /// The same of a command that was made elsewhere.
+    pub(crate) fn start_command(mut command: Command) -> Self {
+        let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -33,6 +38,10 @@ impl Served {
         let (host, _) = place.split_once('/').expect("a path after the host");
         let port = host.rsplit_once(':').expect("a port").1.parse().unwrap();
         Self { child, address, port }
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     /// Asks, and leaves the answer to be read.

@@ -1,7 +1,10 @@
 //! `floodmark view` as a process: an address on stdout, answers over a socket, an end by Ctrl-C.
 
+use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
-use std::time::Duration;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+use std::time::{Duration, Instant};
 
 use crate::program::Folder;
 use crate::served::Served;
@@ -19,7 +22,10 @@ struct Viewer {
 
 impl Viewer {
     fn start(folder: &Folder, words: &[&str]) -> Self {
-        let server = Served::start(folder, &[&["view", "--no-open"], words].concat());
+        Self::of(Served::start(folder, &[&["view", "--no-open"], words].concat()))
+    }
+
+    fn of(server: Served) -> Self {
         let place = server.address.strip_prefix("http://127.0.0.1:").expect("loopback");
         let (_, token) = place.split_once('/').unwrap();
         let token = token.trim_end_matches('/').to_owned();
@@ -97,4 +103,68 @@ fn a_port_that_is_taken_is_an_error() {
 
     hint: choose another with `--port`, or leave it out
     ");
+}
+
+/// Waits until something is so.
+fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let patience = Instant::now() + Duration::from_secs(60);
+    while !is_so() {
+        assert!(Instant::now() < patience, "{what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Every user can list the arguments of every process.
+#[test]
+fn the_browser_is_given_a_private_file_and_no_token() {
+    let folder = Folder::new().with("a.flood", SCRIPT);
+    let script = "#!/bin/sh\n\
+        stat -c '%a' \"${1#file://}\" > mode\n\
+        cp \"${1#file://}\" seen.html\n\
+        printf '%s' \"$*\" > arguments.part\nmv arguments.part arguments\n";
+    let browser = folder.path().join("browser");
+    std::fs::write(&browser, script).unwrap();
+    std::fs::set_permissions(&browser, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_floodmark"));
+    command.args(["view", "a.flood"]).current_dir(folder.path()).env("BROWSER", &browser);
+    let viewer = Viewer::of(Served::start_command(command));
+    let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap_or_default();
+    wait_until("the browser was not started", || folder.path().join("arguments").exists());
+    let (arguments, page) = (read("arguments"), read("seen.html"));
+    let own = std::fs::read(format!("/proc/{}/cmdline", viewer.server.pid())).unwrap();
+    assert!(arguments.starts_with("file:///"), "{arguments}");
+    assert!(!arguments.contains(&viewer.token), "{arguments}");
+    assert!(!String::from_utf8_lossy(&own).contains(&viewer.token));
+    assert_eq!(read("mode"), "600\n");
+    assert!(page.contains(&format!("content=\"0; url={}\"", viewer.server.address)), "{page}");
+    let file = arguments.trim_start_matches("file://").to_owned();
+    assert!(std::path::Path::new(&file).exists());
+    assert_eq!(viewer.interrupt().0, Some(0));
+    assert!(!std::path::Path::new(&file).exists(), "the file is removed at the end");
+}
+
+/// With 256 descriptors: without a limit of its own, a server has none left for its owner.
+#[test]
+fn half_open_connections_do_not_lock_the_owner_out() {
+    let folder = Folder::new().with("a.flood", SCRIPT);
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -n 256; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_floodmark")]);
+    command.args(["view", "--no-open", "a.flood"]).current_dir(folder.path());
+    let viewer = Viewer::of(Served::start_command(command));
+    let half_open: Vec<TcpStream> = (0..500)
+        .map(|number| {
+            let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, viewer.server.port)).unwrap();
+            if number % 2 == 0 {
+                // It may have been closed already.
+                let _ = write!(stream, "GET /{} HTTP/1.1\r\nHost: ", viewer.token);
+            }
+            stream
+        })
+        .collect();
+    let page = viewer.get(&format!("/{}/", viewer.token));
+    assert!(page.starts_with("HTTP/1.1 200 OK\r\n"), "{page}");
+    let descriptors = std::fs::read_dir(format!("/proc/{}/fd", viewer.server.pid())).unwrap();
+    assert!(descriptors.count() < 130, "96 connections, and some files");
+    drop(half_open);
+    assert_eq!(viewer.interrupt().0, Some(0));
 }

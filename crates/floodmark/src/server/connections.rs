@@ -1,0 +1,175 @@
+//! Connections: how many there may be, and how long one may take to ask.
+//!
+//! Every program of this machine can connect, also one that does not have the token. A connection that has not shown
+//! the token is closed to make room for a new one, the oldest first, so connections that never ask anything do not
+//! keep the owner out.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use axum::{Extension, Router};
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::AbortHandle;
+
+/// What connections may take.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    /// Connections at a time.
+    pub(crate) most: usize,
+    /// From the moment of the connection, or of the last answer, to the end of the next request's headers.
+    pub(crate) header_timeout: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        // A browser opens six for a page.
+        Self { most: 96, header_timeout: Duration::from_secs(20) }
+    }
+}
+
+/// How long is waited when the system has no descriptor left for a connection.
+const REST: Duration = Duration::from_millis(50);
+
+/// What is known of a connection; the guard finds it in the extensions of each request.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Visitor(Arc<AtomicBool>);
+
+impl Visitor {
+    /// Notes that a request on this connection had the token.
+    pub(crate) fn has_shown_token(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    fn is_owner(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Answers connections for ever.
+pub(crate) async fn serve_connections(listener: TcpListener, router: Router, limits: Limits) -> ! {
+    let mut open: Vec<(Visitor, AbortHandle)> = Vec::new();
+    loop {
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            // The other side has gone already.
+            Err(error) if is_about_one_connection(&error) => continue,
+            // No descriptor is left. One is soon.
+            Err(_) => {
+                tokio::time::sleep(REST).await;
+                continue;
+            }
+        };
+        open.retain(|(_, task)| !task.is_finished());
+        if open.len() >= limits.most {
+            let Some(oldest) = open.iter().position(|(visitor, _)| !visitor.is_owner()) else {
+                // All are the owner's: the new one is refused.
+                continue;
+            };
+            open.remove(oldest).1.abort();
+        }
+        let visitor = Visitor::default();
+        let router = router.clone().layer(Extension(visitor.clone()));
+        let task = tokio::spawn(serve_one(stream, router, limits.header_timeout));
+        open.push((visitor, task.abort_handle()));
+    }
+}
+
+async fn serve_one(stream: TcpStream, router: Router, header_timeout: Duration) {
+    let service = TowerToHyperService::new(router);
+    let mut builder = http1::Builder::new();
+    builder.timer(TokioTimer::new()).header_read_timeout(header_timeout);
+    // A connection that breaks concerns its other side alone.
+    let _ = builder.serve_connection(TokioIo::new(stream), service).await;
+}
+
+fn is_about_one_connection(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionRefused
+            | io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::ConnectionReset
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+
+    use axum::http::Request;
+    use axum::routing::get;
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    /// Serves `/` for the owner and `/x` for everybody, on a thread that ends with the test's process.
+    fn start(limits: Limits) -> SocketAddr {
+        let owner = |request: Request<axum::body::Body>| async move {
+            request.extensions().get::<Visitor>().unwrap().has_shown_token();
+            "hello"
+        };
+        let router = Router::new().route("/", get(owner)).route("/x", get(|| async { "x" }));
+        let (tell, told) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.unwrap().block_on(async {
+                let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+                tell.send(listener.local_addr().unwrap()).unwrap();
+                serve_connections(listener, router, limits).await
+            })
+        });
+        told.recv().unwrap()
+    }
+
+    fn connect(address: SocketAddr) -> TcpStream {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream
+    }
+
+    fn ask(stream: &mut TcpStream, path: &str) -> String {
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        let mut answer = [0; 1024];
+        let count = stream.read(&mut answer).unwrap();
+        String::from_utf8_lossy(&answer[..count]).into_owned()
+    }
+
+    /// Waits until the other side closes.
+    fn is_closed(stream: &mut TcpStream) -> bool {
+        match stream.read(&mut [0; 16]) {
+            Ok(count) => count == 0,
+            Err(error) => error.kind() == io::ErrorKind::ConnectionReset,
+        }
+    }
+
+    #[test]
+    fn a_connection_that_does_not_ask_is_closed() {
+        let address = start(Limits { most: 8, header_timeout: Duration::from_millis(50) });
+        let (mut silent, mut slow) = (connect(address), connect(address));
+        slow.write_all(b"GET / HTTP/1.1\r\nHost: ").unwrap();
+        assert!(is_closed(&mut silent) && is_closed(&mut slow));
+    }
+
+    #[test]
+    fn the_oldest_without_a_token_makes_room() {
+        let address = start(Limits { most: 3, header_timeout: PATIENCE });
+        let mut owner = connect(address);
+        assert!(ask(&mut owner, "/").ends_with("hello"));
+        let mut stranger = connect(address);
+        assert!(ask(&mut stranger, "/x").ends_with('x'));
+        let (mut silent, mut newest) = (connect(address), connect(address));
+        assert!(is_closed(&mut stranger), "the oldest stranger");
+        assert!(ask(&mut newest, "/").ends_with("hello"));
+        assert!(ask(&mut owner, "/").ends_with("hello"), "the owner's is kept");
+        let mut another = connect(address);
+        assert!(is_closed(&mut silent), "the next stranger");
+        assert!(ask(&mut another, "/").ends_with("hello"));
+        assert!(is_closed(&mut connect(address)), "all three are the owner's");
+    }
+}
