@@ -264,3 +264,29 @@ def test_a_sitecustomize_that_fails_says_so(tmp_path: Path) -> None:
     # `floodmark` itself is a Python process before the program is.
     assert found.err == 2 * expected.err
     assert (found.out, found.status) == (expected.out, expected.status)
+
+
+#: How floodmark is started, and the options of Python among these words.
+COMMANDS = {
+    "bundled options": (("-OOm", "floodmark"), ("-OO",)),
+    "options with values": (
+        ("-X", "a=b", "-Wignore", "-W", "error", "-mfloodmark"),
+        ("-X", "a=b", "-Wignore", "-W", "error"),
+    ),
+    "the inner name": (("-B", "-m", "floodmark.__main__"), ("-B",)),
+    "its script": (("-u", str(Path(sys.executable).parent / "floodmark")), ("-u",)),
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_options_of_python_stay(tmp_path: Path, name: str) -> None:
+    words, options = COMMANDS[name]
+    if name == "its script" and not Path(words[-1]).exists():
+        pytest.skip("needs the `floodmark` script beside Python")
+    comparison = Comparison(tmp_path, Case(LOOKING))
+    plain = comparison.start(*options, "program.py", "x", "-m")
+    ours = (*words, "run", "-q", "-o", str(comparison.trace), "program.py", "x", "-m")
+    recorded = comparison.start(*ours)
+    expected, found = comparison.ended(plain), comparison.ended(recorded)
+    assert found == expected
+    assert found.status == 0
