@@ -22,6 +22,9 @@ from typing import Any
 from floodmark import _compat, _core, _names
 from floodmark._names import label_of, name_of
 
+#: A search takes about 30 ms. Parameters are made early; the later ones find what was made late.
+_PASSES_WITH_SEARCH = (1, 2, 8, 64)
+
 
 class GradientSet:
     """The labels of the gradients of some parameters, in their order."""
@@ -91,8 +94,7 @@ class GradientLabels:
     def after_backward(self) -> None:
         """Label the gradients that no optimizer's hooks will label."""
         self._passes += 1
-        is_power_of_two = self._passes & (self._passes - 1) == 0
-        if is_power_of_two and not _compat.has_made_optimizer(self._torch):
+        if self._passes in _PASSES_WITH_SEARCH and not _compat.has_made_optimizer(self._torch):
             self._find_loose()
         parameters = self._parameters()
         if not parameters:
