@@ -103,6 +103,11 @@ bench: $(UNPACKED) $(TARGET)/release/floodmark $(TARGET)/release/examples/rates 
 	$(BIN)/python bench/page_levels.py --programs $(TARGET)/release/examples --results $(RESULTS)
 	PYTHONPATH=$(UNPACKED) $(BIN)/python bench/fake_engine.py --quick
 
+# TORTURE='--part kills --scale 0.1' runs a part of it.
+.PHONY: torture
+torture: $(EXTENSION) ## Damage files, kill recordings, fill disks: counts, and what must be 0 (up to 20 minutes)
+	PYTHONPATH=bench $(BIN)/python -m torture --results $(RESULTS) $(TORTURE)
+
 .PHONY: page-bench
 page-bench: $(UNPACKED) $(NODE_MODULES) $(TARGET)/release/floodmark $(TARGET)/release/examples/synthetic ## Measure the page in a browser; torch's page beside it with MEMORY_VIZ=FILE
 	@mkdir -p $(VENV)/.bench
