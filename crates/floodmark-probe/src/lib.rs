@@ -21,6 +21,7 @@ mod merge;
 mod names;
 mod ops;
 mod patch;
+mod peaks;
 mod python;
 mod recording;
 mod segments;
@@ -39,7 +40,7 @@ pub use recording::{Options, Source};
 pub use session::{
     Attached, BaseBlock, LabelledTensor, StartError, attach_torch, attach_tracker, attend, base,
     begin_phase, define_label, end_phase, ended_steps, forget_module, is_recording, label,
-    label_each, mark, name_modules, note_optimizer, start, step, stop, update_header,
+    label_each, mark, name_modules, note_optimizer, peaks, start, step, stop, update_header,
 };
 pub use told::{SegmentChange, Told, is_backward, tell_alloc, tell_free, tell_oom, tell_segment};
 pub use writer::Written;

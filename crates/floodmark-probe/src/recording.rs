@@ -13,6 +13,7 @@ use crate::budget::Budget;
 use crate::clock::Clock;
 use crate::ended_steps::EndedSteps;
 use crate::fork_flag::ForkFlag;
+use crate::peaks::Peaks;
 use crate::segments::Segments;
 use crate::stacks::CallTree;
 
@@ -88,6 +89,7 @@ pub(crate) struct Recording {
     pub(crate) steps: AtomicU32,
     /// Outlives the recording in the hands of whoever waits for it.
     pub(crate) ended_steps: Arc<EndedSteps>,
+    pub(crate) peaks: Arc<Peaks>,
     pub(crate) failure: Mutex<Option<String>>,
     /// The header, and whether it changed since it was written.
     pub(crate) header: Mutex<(Header, bool)>,
@@ -122,6 +124,7 @@ impl Recording {
             is_attending: AtomicBool::new(false),
             steps: AtomicU32::new(0),
             ended_steps: Arc::default(),
+            peaks: Arc::default(),
             failure: Mutex::new(None),
             header: Mutex::new((options.header.clone(), false)),
             options,

@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use floodmark_trace::journal::{FLAG_NAME_LEFT_OUT, Record};
-use floodmark_trace::{Category, Device, EventKind, Header, Hint, StepTotals, TextKind};
+use floodmark_trace::{Bytes, Category, Device, EventKind, Header, Hint, StepTotals, TextKind};
 use parking_lot::Mutex;
 
 use crate::clock::monotonic_nanos;
@@ -397,6 +397,20 @@ pub fn ended_steps(first: u32, wait_millis: u64) -> Vec<StepTotals> {
         ended.wait_for(told - 1, Duration::from_millis(wait_millis));
     }
     ended.from(first)
+}
+
+/// The most that was allocated on each device, as far as the writer gets within `wait_millis`.
+pub fn peaks(wait_millis: u64) -> Vec<(Device, Bytes)> {
+    let found = with_recording(|recording, _| {
+        (Arc::clone(&recording.peaks), recording.failure.lock().is_some())
+    });
+    let Some((peaks, has_failed)) = found else { return Vec::new() };
+    // Once the trace cannot be written any more, there are no laps.
+    let wait_millis = if has_failed { 0 } else { wait_millis };
+    if let Some(Some(running)) = RUNNING.try_lock().as_deref() {
+        running.writer.thread().unpark();
+    }
+    peaks.after_next_lap(Duration::from_millis(wait_millis))
 }
 
 /// The user marks this moment.

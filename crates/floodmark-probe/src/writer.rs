@@ -136,6 +136,7 @@ impl Writer<'_> {
         });
         self.assembler.note_lost(lost);
         self.recording.ended_steps.add(&self.assembler.take_ended_steps());
+        self.recording.peaks.set(self.assembler.peaks());
         is_enough
     }
 

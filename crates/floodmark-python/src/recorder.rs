@@ -209,6 +209,13 @@ pub(crate) fn ended_steps(py: Python<'_>, first: u32, wait_millis: u64) -> PyRes
     serde_json::to_string(&steps).map_err(wrong_argument)
 }
 
+/// The most that was allocated on each device until now: its name, and the bytes.
+#[pyfunction]
+pub(crate) fn peaks(py: Python<'_>, wait_millis: u64) -> Vec<(String, u64)> {
+    let peaks = py.detach(|| floodmark_probe::peaks(wait_millis));
+    peaks.into_iter().map(|(device, bytes)| (device.to_string(), bytes.0)).collect()
+}
+
 /// Marks this moment.
 #[pyfunction]
 pub(crate) fn mark(name: &str) {

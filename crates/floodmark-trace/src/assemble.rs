@@ -28,6 +28,8 @@ struct DeviceState {
     /// torch's total less ours: blocks from before the recording that nothing told us of.
     unseen: Option<u64>,
     reserved: u64,
+    /// The highest total of all.
+    highest: u64,
     /// The highest totals since the last step ended.
     peak: u64,
     reserved_peak: u64,
@@ -49,6 +51,7 @@ impl DeviceState {
 
     fn note_height(&mut self) {
         self.peak = self.peak.max(self.total());
+        self.highest = self.highest.max(self.peak);
         self.reserved_peak = self.reserved_peak.max(self.reserved);
     }
 
@@ -164,6 +167,11 @@ impl Assembler {
         batch.disagreements = self.disagreements;
         batch.left_out = self.left_out;
         batch
+    }
+
+    /// The most that was allocated on each device until now.
+    pub fn peaks(&self) -> impl Iterator<Item = (Device, Bytes)> {
+        self.devices.iter().map(|(&device, state)| (device, Bytes(state.highest)))
     }
 
     /// The steps that ended since the last call, a row for each device that was seen until then.
