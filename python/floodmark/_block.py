@@ -35,11 +35,17 @@ class Block:
         self._stack.close()
 
     def end(self, error: BaseException | None) -> None:
-        """How the block ended."""
-        ending = self._ending
-        ending.ended, ending.error = ("done", "") if error is None else _endings.of(error)
+        """How the block ended; what comes after enough steps is no end of its own."""
+        if self._ending.ended != "steps":
+            ended = ("done", "") if error is None else _endings.of(error)
+            self._ending.ended, self._ending.error = ended
 
     def end_by_steps(self) -> None:
-        """It was stopped after enough steps, and nothing else is known of its end."""
+        """The program was stopped after enough steps, whatever it does from here on."""
         if self._ending.ended == "unknown":
             self._ending.ended = "steps"
+
+    def leave(self, status: int) -> None:
+        """The process leaves with an exit status, and nothing else is known of its end."""
+        if self._ending.ended == "unknown" and status != 0:
+            self._ending.ended, self._ending.error = "failed", f"exit status {status}"

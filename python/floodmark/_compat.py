@@ -65,6 +65,10 @@ def when_cuda_is_ready(torch: ModuleType, call: Callable[[], None]) -> None:
     """Call when CUDA is initialised: at once if it is. Does not initialise it."""
     if torch.version.cuda is None or not hasattr(torch.cuda, "_lazy_call"):
         return
+    if hasattr(torch.cuda._tls, "is_initializing"):
+        # Inside of such a call the lock is held, and what is queued now is called by the same loop.
+        torch.cuda._queued_calls.append((call, []))
+        return
     torch.cuda._lazy_call(call)
 
 

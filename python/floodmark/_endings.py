@@ -17,7 +17,9 @@ def of(error: BaseException) -> tuple[str, str]:
             return "done", ""
         return "failed", f"exit status {error.code}"
     lines = str(error).splitlines() or [""]
-    text = f"{type(error).__name__}: {lines[0]}".removesuffix(": ")
+    # `torch.multiprocessing` begins with an empty line and ends with the error of the child.
+    line = lines[0] or next(filter(None, reversed(lines)), "")
+    text = f"{type(error).__name__}: {line}".removesuffix(": ")
     cause: BaseException | None = error
     while cause is not None:
         if type(cause).__name__ == "OutOfMemoryError":

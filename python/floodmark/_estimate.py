@@ -1,57 +1,86 @@
-"""`floodmark estimate`: a program on a GPU that is not there, and whether it fits.
+"""`floodmark estimate`: a program on a simulated GPU, and whether it fits.
 
-The program runs as under `floodmark run`. What it prints goes to stderr: its results are void, and
-stdout has the estimate alone. Sees: the command line's plan. Talks to: `_run`, the
-blocks of both engines, `_steps`.
+The program runs as under `floodmark run`, in a fork: the first process waits for its end, whatever
+that is, and answers from the traces. What the program prints goes to stderr: its results are void,
+and stdout has the estimate alone. Sees: the command line's plan. Talks to: `_run`, `_supervise`,
+the blocks of both engines, `_children`, `_traces`.
 """
 
 from __future__ import annotations
 
-import atexit
+import contextlib
+import importlib.util
 import os
+import shutil
 import socket
 import sys
+import tempfile
+from pathlib import Path
 
-from floodmark import _core
+from floodmark import _children, _core, _supervise, _traces
 from floodmark._fake_block import FakeBlock
-from floodmark._import_watch import ImportWatch
 from floodmark._phantom_block import PhantomBlock
-from floodmark._recorder import Recorder, say
+from floodmark._recorder import say
 from floodmark._run import Program, short_path
-from floodmark._steps import Progress, StepWatch
+from floodmark._simulated import Simulated
+from floodmark._trace import Estimate
 
 
 def estimate(plan: _core.EstimatePlan) -> int:
-    """Run the program of `plan` on a GPU that is played. Returns only when it cannot be begun."""
+    """Run the program of `plan` on a simulated GPU, and answer; the exit status."""
+    if importlib.util.find_spec("torch") is None:
+        print(
+            f"error: torch is not installed for `{sys.executable}`\n\n"
+            "hint: `pip install torch`, or run floodmark with the Python that has it",
+            file=sys.stderr,
+        )
+        return 1
+    _set_ranks(plan.machine)
+    program = Program.of(plan.run, is_only_process=plan.machine.world is not None)
+    if program is None:
+        return 1
+    folder = _make_folder(_traces.place_of(program.path, plan.run))
+    child = _supervise.fork()
+    if child is None:
+        return _run(plan, program, folder)
+    try:
+        return _answer(plan, program, folder, child)
+    finally:
+        if folder is not None:
+            # What a process that still runs has there stays.
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+
+
+def _make_folder(path: Path) -> Path | None:
+    """Where child processes write: beside the place of the traces, where it is found at any end."""
+    try:
+        return Path(tempfile.mkdtemp(prefix=f"{path.name}.processes-", dir=path.parent))
+    except OSError:
+        # The recorder says what is wrong with the place.
+        return None
+
+
+def _run(plan: _core.EstimatePlan, program: Program, folder: Path | None) -> int:
+    """Run the program; in the process that is its own."""
     machine = plan.machine
-    _set_ranks(machine)
     try:
         block = _block_of(plan)
     except _core.PhantomError as error:
-        print(f"error: Failed to play a GPU\n  Caused by: {error}", file=sys.stderr)
+        print(f"error: Failed to simulate a GPU\n  Caused by: {error}", file=sys.stderr)
         return 1
-    is_fake = isinstance(block, FakeBlock)
-    program = Program.of(
-        plan.run,
-        block if isinstance(block, FakeBlock) else None,
-        is_only_process=machine.world is not None,
-    )
-    if program is None:
+    gpus = "a simulated GPU" if machine.gpus == 1 else f"{machine.gpus} simulated GPUs"
+    tensors = ", with fake tensors" if isinstance(block, FakeBlock) else ""
+    say(f"{machine.name} is {gpus}{tensors}: memory is counted as on a real one, results are void")
+    recorder = program.start(block if isinstance(block, FakeBlock) else None)
+    if recorder is None:
         return 1
-    cards = "a phantom" if machine.gpus == 1 else f"{machine.gpus} phantoms"
-    tensors = ", tensors are fake" if is_fake else ""
-    say(f"{machine.name} is {cards}{tensors}: memory is counted as on a real one, results are void")
-    if not program.start():
-        return 1
-    answer = _take_stdout()
-    progress = Progress(quiet=plan.run.quiet)
-    watch = StepWatch(plan.steps, progress.tell)
-    # First in, last out: whatever the program does at its exit is still recorded.
-    atexit.register(
-        _finish, program.recorder, block, watch, progress, answer, plan.json, os.getpid()
-    )
-    # After the recorder, whose own hooks then come first.
-    ImportWatch("torch", watch.attach)
+    _give_up_stdout()
+    if isinstance(block, FakeBlock):
+        folder = None
+    elif folder is not None:
+        _children.pass_on(machine, folder, steps=plan.steps, quiet=plan.run.quiet)
+    Simulated(recorder, block, folder, steps=plan.steps, quiet=plan.run.quiet).begin()
     try:
         with block:
             program.run()
@@ -63,7 +92,7 @@ def estimate(plan: _core.EstimatePlan) -> int:
 
 
 def _block_of(plan: _core.EstimatePlan) -> PhantomBlock | FakeBlock:
-    """What plays the GPU: the phantom where it can, unless the user says otherwise."""
+    """What simulates the GPU: the phantom where it can, unless the user says otherwise."""
     if plan.engine != "fake":
         try:
             return PhantomBlock(plan.machine, ())
@@ -95,54 +124,52 @@ def _free_port() -> int:
         return port
 
 
-def _take_stdout() -> int | None:
-    """Keep stdout for the answer; the program's words go to stderr. None where there is none."""
-    try:
+def _give_up_stdout() -> None:
+    """Let the program's words go to stderr: stdout is for the answer."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
         sys.stdout.flush()
-        answer = os.dup(1)
         os.dup2(2, 1)
-    except (OSError, ValueError, AttributeError):
-        return None
-    return answer
 
 
-def _finish(
-    recorder: Recorder,
-    block: PhantomBlock | FakeBlock,
-    watch: StepWatch,
-    progress: Progress,
-    answer: int | None,
-    as_json: bool,
-    pid: int,
-) -> None:
-    if os.getpid() != pid:
-        return
-    progress.close()
-    if watch.has_ended:
-        block.end_by_steps()
-    recorder.stop()
-    if recorder.path is None:
-        return
+def _answer(
+    plan: _core.EstimatePlan, program: Program, folder: Path | None, child: _supervise.Child
+) -> int:
+    """Wait for the program, say what it needs, and leave as it did."""
+    status = child.wait()
+    traces = _traces.Traces.of(program.path, folder, child.pid)
+    if traces is None:
+        # It has said what it could not begin with.
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+        return _supervise.end_like(status)
     try:
-        found = recorder.trace.estimate()
-        text = found.to_json() + "\n" if as_json else str(found)
-        _say_answer(text, answer)
+        found = traces.estimate(_supervise.error_of(status))
+        _print(found.to_json() + "\n" if plan.json else str(found))
     except Exception as error:
-        say(f"`{recorder.path}` was written, but there is no estimate: {error}")
-        return
-    if not progress.quiet:
-        name = short_path(recorder.path)
+        say(f"`{program.path}` was written, but there is no estimate: {error}")
+        return _supervise.end_like(status) or 1
+    place = traces.place(plan.run)
+    if not plan.run.quiet:
+        name = short_path(place)
         say(f"`{name}`: see what filled it with `floodmark report {name}`")
+    return _status_of(found, status)
 
 
-def _say_answer(text: str, answer: int | None) -> None:
+def _status_of(found: Estimate, status: int) -> int:
+    """The program's own, unless the answer says otherwise."""
+    if found.fits is None:
+        return _supervise.end_like(status) or 1
+    if found.fits and found.to_dict()["ended"] == "steps":
+        # What the program makes of an end that is not its own is not its failure.
+        return 0
+    return _supervise.end_like(status)
+
+
+def _print(text: str) -> None:
     try:
+        sys.stdout.write(text)
         sys.stdout.flush()
-        if answer is None:
-            print(text, end="")
-            return
-        with os.fdopen(answer, "w", encoding="utf-8") as out:
-            out.write(text)
     except BrokenPipeError:
-        # A reader that has seen enough (`| head`) is no failure.
-        return
+        # A reader that has seen enough (`| head`) is no failure; nor is it at the exit.
+        with contextlib.suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

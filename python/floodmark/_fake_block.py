@@ -137,7 +137,7 @@ class FakeBlock(Block):
         return [
             {
                 "device": f"cuda:{index}",
-                "name": self._settings["name"],
+                "name": f"{self._machine.name} (fake tensors)",
                 "total_bytes": self._machine.memory,
                 "compute_capability": self._settings["capability"],
                 "multiprocessors": int(self._settings["multiprocessors"]),

@@ -9,8 +9,24 @@ import importlib.abc
 import importlib.machinery
 import importlib.util
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from types import ModuleType
+
+#: Who is told of a module whose import was under way before the watch began.
+_executing: dict[str, list[Callable[[ModuleType], None]]] = {}
+
+
+@contextmanager
+def executing(name: str) -> Iterator[None]:
+    """Tell those of a module who begin to watch it in this block, which executes it."""
+    told = _executing[name] = []
+    try:
+        yield
+    finally:
+        del _executing[name]
+    for tell in told:
+        tell(sys.modules[name])
 
 
 class _Loader(importlib.abc.Loader):
@@ -64,6 +80,10 @@ class ImportWatch:
 
     def __init__(self, name: str, tell: Callable[[ModuleType], None]) -> None:
         self._finder: _Finder | None = None
+        self._is_stopped = False
+        if name in _executing:
+            _executing[name].append(lambda module: None if self._is_stopped else tell(module))
+            return
         module = sys.modules.get(name)
         # A module that is being imported right now is not ready yet: its spec says so.
         if module is not None and not getattr(module.__spec__, "_initializing", False):
@@ -79,6 +99,7 @@ class ImportWatch:
 
     def stop(self) -> None:
         """Watch no more."""
+        self._is_stopped = True
         if self._finder in sys.meta_path:
             sys.meta_path.remove(self._finder)
         self._finder = None

@@ -172,3 +172,15 @@ def _remove(entry: Path) -> None:
             if _JOURNAL_FILES.fullmatch(file.name):
                 file.unlink(missing_ok=True)
         entry.rmdir()
+
+
+def remove_traces(folder: Path) -> bool:
+    """Remove a folder of traces; False where it holds something else, and stays."""
+    try:
+        _refuse_unless_ours(folder)
+        for entry in list(folder.iterdir()):
+            _remove(entry)
+        folder.rmdir()
+    except (_Refused, OSError):
+        return False
+    return True

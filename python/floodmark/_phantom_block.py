@@ -16,8 +16,9 @@ from floodmark.plugins import Setting
 class PhantomBlock(Block):
     """What is entered with the block."""
 
-    def __init__(self, machine: _core.PhantomMachine, without: Iterable[str]) -> None:
-        super().__init__(_played.play(machine))
+    def __init__(self, machine: _played.Machine, without: Iterable[str]) -> None:
+        self.played = _played.play(machine)
+        super().__init__(self.played)
         torch = sys.modules.get("torch")
         if torch is not None and not _compat.runs_backward_on(torch, "cuda"):
             raise _core.PhantomError(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from floodmark import _core
 
@@ -16,27 +16,55 @@ if TYPE_CHECKING:
     from floodmark._phantom import Phantom
 
 
+class Machine(Protocol):
+    """What is simulated: the core's own, or the one that a child process inherits."""
+
+    @property
+    def gpu(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def is_checked(self) -> bool: ...
+    @property
+    def memory(self) -> int: ...
+    @property
+    def context(self) -> int: ...
+    @property
+    def gpus(self) -> int: ...
+    @property
+    def rank(self) -> int | None: ...
+    @property
+    def world(self) -> int | None: ...
+    @property
+    def settings(self) -> str: ...
+
+
 class Played:
     """A machine that is played, and how the program on it went."""
 
-    def __init__(self, machine: _core.PhantomMachine, phantom: Phantom) -> None:
+    def __init__(self, machine: Machine, phantom: Phantom) -> None:
         self.machine = machine
         self.phantom = phantom
         #: `done`, `steps`, `out_of_memory`, `failed`; `unknown` while it runs.
         self.ended = "unknown"
         self.error = ""
+        #: Which GPUs of the machine this process sees; all when None.
+        self.indexes: list[int] | None = None
 
     def about(self, *, is_over: bool) -> dict[str, Any]:
         """What a trace says of it."""
         account: dict[str, Any] = self.phantom.account()
         ended = "done" if is_over and self.ended == "unknown" else self.ended
+        devices = account.get("devices", [])
+        for device, index in zip(devices, self.indexes or (), strict=False):
+            device["index"] = index
         return {
             "engine": "phantom",
             "gpu": self.machine.gpu,
             "is_checked": self.machine.is_checked,
             "ended": ended,
             "error": self.error,
-            "devices": account.get("devices", []),
+            "devices": devices,
             "reads": [_as_text(read) for read in account.get("reads", [])],
             "unsupported": account.get("unsupported", []),
         }
@@ -55,7 +83,7 @@ def played() -> Played | None:
     return _now
 
 
-def play(machine: _core.PhantomMachine) -> Played:
+def play(machine: Machine) -> Played:
     """Load the phantom, or go on with the same one."""
     global _now
     if _now is not None:

@@ -165,6 +165,18 @@ class _Session:
     def _update_header(self) -> None:
         _core.update_header(self._header_text())
 
+    def refresh(self) -> None:
+        """Write into the trace what the simulated GPU says now."""
+        self._tell_of_phantom(is_over=False)
+        self._update_header()
+
+    def set_rank(self, rank: int, world_size: int) -> None:
+        """Which rank this process is, where its environment did not say it."""
+        if self._header["rank"] is None:
+            self._header["rank"] = rank
+            self._header["world_size"] = world_size
+            self._update_header()
+
     def _tell_of_phantom(self, *, is_over: bool) -> None:
         played = self._told_by or _played.played()
         if played is not None:
@@ -356,6 +368,16 @@ class Recorder(ContextDecorator):
         if _session is self._session:
             _session = None
         self._session = None
+
+    def refresh(self) -> None:
+        """Write into the trace what the simulated GPU says now."""
+        if self._session is not None and self._session.pid == os.getpid():
+            self._session.refresh()
+
+    def set_rank(self, rank: int, world_size: int) -> None:
+        """Which rank this process is, where its environment did not say it."""
+        if self._session is not None and self._session.pid == os.getpid():
+            self._session.set_rank(rank, world_size)
 
     def in_forked_child(self) -> None:
         """The parent records, and this process is a fork of it: record into a file of our own."""

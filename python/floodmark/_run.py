@@ -29,41 +29,23 @@ def run(plan: _core.RunPlan) -> int:
 def start(plan: _core.RunPlan) -> bool:
     """Start the recorder of `plan` in this process; whether that succeeded."""
     program = Program.of(plan)
-    if program is None or not program.start():
+    recorder = None if program is None else program.start()
+    if recorder is None:
         return False
     # First in, last out: what the program does at its exit is still recorded.
-    atexit.register(_finish, program.recorder, plan.quiet, os.getpid())
+    atexit.register(_finish, recorder, plan.quiet, os.getpid())
     return True
 
 
 class Program:
     """A program that can be begun, and its recorder."""
 
-    def __init__(
-        self,
-        plan: _core.RunPlan,
-        path: Path,
-        told_by: Account | None = None,
-    ) -> None:
+    def __init__(self, plan: _core.RunPlan, path: Path) -> None:
         self._plan = plan
-        self.recorder = Recorder(
-            path,
-            devices=plan.devices,
-            stacks=plan.stacks,
-            ops=plan.ops,
-            max_memory=plan.max_memory,
-            follow_fork=plan.follow_fork,
-            told_by=told_by,
-        )
+        self.path = path.absolute()
 
     @classmethod
-    def of(
-        cls,
-        plan: _core.RunPlan,
-        told_by: Account | None = None,
-        *,
-        is_only_process: bool = False,
-    ) -> Program | None:
+    def of(cls, plan: _core.RunPlan, *, is_only_process: bool = False) -> Program | None:
         """The program of a plan; what is wrong with it has been said where there is none.
 
         `is_only_process` says that the other ranks of the world are simulated.
@@ -71,12 +53,22 @@ class Program:
         path = output_path(plan, is_only_process=is_only_process)
         if path is None:
             return None
-        return cls(plan, path, told_by)
+        return cls(plan, path)
 
-    def start(self) -> bool:
-        """Begin to record; whether that could be done."""
-        self.recorder.start()
-        return not self.recorder.failure
+    def start(self, told_by: Account | None = None) -> Recorder | None:
+        """Begin to record; None where that could not be done."""
+        plan = self._plan
+        recorder = Recorder(
+            self.path,
+            devices=plan.devices,
+            stacks=plan.stacks,
+            ops=plan.ops,
+            max_memory=plan.max_memory,
+            follow_fork=plan.follow_fork,
+            told_by=told_by,
+        )
+        recorder.start()
+        return None if recorder.failure else recorder
 
     def run(self) -> None:
         """Run it; what it raises is raised."""

@@ -27,6 +27,9 @@ _MOST_PASSES = 1000
 #: A program that catches our exit goes on to the next step; so often it may.
 _MOST_EXITS = 3
 
+#: For the recorder's writer, which needs a few milliseconds.
+_WAIT_MILLIS = 1000
+
 #: A line on a terminal is not written more often than this.
 _SECONDS_BETWEEN = 0.1
 
@@ -45,9 +48,15 @@ class EnoughSteps(SystemExit):
 class StepWatch:
     """Counts steps; one that is made inside another counts with it."""
 
-    def __init__(self, limit: int | None, tell: Callable[[ModuleType, int], None]) -> None:
+    def __init__(
+        self,
+        limit: int | None,
+        tell: Callable[[ModuleType, int], None],
+        tell_end: Callable[[], None] | None = None,
+    ) -> None:
         self._limit = limit
         self._tell = tell
+        self._tell_end = tell_end
         self._torch: ModuleType | None = None
         self._running: list[int] = []
         self._handles: list[Any] = []
@@ -152,6 +161,9 @@ class StepWatch:
 
     def _end(self) -> None:
         self._exits += 1
+        if self._exits == 1 and self._tell_end is not None:
+            with contextlib.suppress(Exception):
+                self._tell_end()
         if self._exits > _MOST_EXITS:
             # The program catches everything. What must still be done is done, then it ends.
             atexit._run_exitfuncs()
@@ -190,23 +202,27 @@ class Progress:
         except (AttributeError, ValueError):
             self._is_terminal = False
 
-    def tell(self, torch: ModuleType, step: int) -> None:
+    def tell(self, step: int) -> None:
         """A step ended."""
-        if self.quiet or not torch.cuda.is_initialized():
+        is_due = step & (step - 1) == 0
+        now = time.monotonic()
+        if self._is_terminal:
+            is_due = now - self._said >= _SECONDS_BETWEEN
+        if self.quiet or not is_due or not self._has_peak():
             return
-        devices = range(torch.cuda.device_count())
-        peaks = [torch.cuda.max_memory_allocated(device) for device in devices]
-        self._peak = max(self._peak, *peaks)
         line = f"floodmark: step {step}, peak {self._peak / (1 << 30):.3f} GiB so far"
         if not self._is_terminal:
-            if step & (step - 1) == 0:
-                print(line, file=sys.stderr)
+            print(line, file=sys.stderr)
             return
-        now = time.monotonic()
-        if now - self._said >= _SECONDS_BETWEEN:
-            self._said = now
-            self._has_line = True
-            print(f"\r{line}\x1b[K", end="", file=sys.stderr, flush=True)
+        self._said = now
+        self._has_line = True
+        print(f"\r{line}\x1b[K", end="", file=sys.stderr, flush=True)
+
+    def _has_peak(self) -> bool:
+        """Ask the recorder, whose peaks a program cannot reset as it can torch's."""
+        peaks = [peak for device, peak in _core.peaks(_WAIT_MILLIS) if device != "cpu"]
+        self._peak = max(peaks, default=0)
+        return self._peak > 0
 
     def close(self) -> None:
         """Leave no half line behind."""

@@ -371,6 +371,18 @@ class Trace:
         """What `floodmark estimate` prints at its end, as a value."""
         return Estimate(self._core.estimate())
 
+    def estimate_with(
+        self, others: Sequence[Trace], *, ended: str, error: str, notes: Sequence[str]
+    ) -> Estimate:
+        """The same for a program of several processes, of which this is the first.
+
+        `ended` and `error` count where this trace has no end; `notes` are for the answer.
+        """
+        cores = [other._core for other in others]
+        return Estimate(
+            self._core.estimate_with(cores, ended=ended, error=error, notes=list(notes))
+        )
+
     def export(
         self,
         path: str | os.PathLike[str],

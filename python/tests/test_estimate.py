@@ -69,7 +69,7 @@ def test_a_program_that_fits_says_what_it_needs(training):
     # stdout has the estimate alone; what it is, is said once.
     assert "the end" not in done.stdout
     assert "the end" in done.stderr
-    assert done.stderr.count("is a phantom") == 1
+    assert done.stderr.count("is a simulated GPU") == 1
     found = floodmark.Trace.open(training.folder / "a.flood").estimate()
     assert found.fits is True
     row = found.rows[0]
@@ -78,7 +78,7 @@ def test_a_program_that_fits_says_what_it_needs(training):
     assert row["headroom"] == row["capacity"] - row["needed"]
     assert str(found) == done.stdout
     info = training.floodmark("info", "a.flood").stdout
-    assert "rtx4090, a GPU that was not there" in info
+    assert "rtx4090, a simulated GPU (engine `phantom`)" in info
     assert "RTX 4090 (phantom)" in info
 
 

@@ -1,6 +1,7 @@
-//! Whether a program fits on a card, from its recording on a phantom of it.
+//! Whether a program fits on a GPU, from its recording on a simulated one.
 //!
-//! A program fits when every request was met. What it needs of a device is the most that was taken from
+//! A program fits when every request was met. Without an allocation on the GPU the answer is unknown: there is
+//! nothing to judge. What it needs of a device is the most that was taken from
 //! the driver, by torch or by others, and the context. Of a device that ran out only a lower bound is
 //! known: what was reserved when the request failed, and the segment that torch asked for.
 
@@ -25,8 +26,10 @@ pub struct Estimate {
     pub floodmark: &'static str,
     /// [`FORMAT`].
     pub format: u32,
-    /// Whether every request was met; none when the program failed for another reason.
+    /// Whether every request was met; none when that is unknown.
     pub fits: Option<bool>,
+    /// Why it is unknown.
+    pub unknown: Option<Unknown>,
     /// How the GPU was played.
     pub engine: Engine,
     /// The card's profile.
@@ -47,8 +50,12 @@ pub struct Estimate {
     pub peak_allocated: Bytes,
     /// The highest of all devices.
     pub peak_reserved: Bytes,
-    /// Every device that was used.
+    /// How many processes allocated on a GPU.
+    pub processes: u32,
+    /// Every device that was used, for each process.
     pub devices: Vec<DeviceEstimate>,
+    /// GPUs that several processes use.
+    pub shared: Vec<SharedGpu>,
     /// Values that were read back and were not known.
     pub reads: Vec<PhantomRead>,
     /// Calls that were refused.
@@ -59,11 +66,51 @@ pub struct Estimate {
     pub losses: Losses,
 }
 
-/// What a program needs of one device.
+/// Why the answer is unknown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unknown {
+    /// The program failed.
+    Failed,
+    /// The recording has no end.
+    NoEnd,
+    /// Nothing was allocated on a GPU.
+    NothingAllocated,
+    /// Processes share a GPU and together need up to more than it has.
+    SharedGpu,
+}
+
+/// A process of a program.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Process {
+    /// Its id.
+    pub pid: u32,
+    /// Its rank, where it has one.
+    pub rank: Option<u32>,
+}
+
+/// A GPU that several processes use.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct SharedGpu {
+    /// Its number on the machine.
+    pub gpu: u32,
+    /// How many processes use it.
+    pub processes: u32,
+    /// What they need if all reach their peaks at the same time.
+    pub needed: Bytes,
+    /// Its memory.
+    pub capacity: Bytes,
+}
+
+/// What a process needs of one device.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct DeviceEstimate {
-    /// Which.
+    /// The process; none where the program has only one.
+    pub process: Option<Process>,
+    /// Which, as the process numbers them.
     pub device: Device,
+    /// Which GPU of the machine it is.
+    pub gpu: u32,
     /// What the driver calls it.
     pub name: String,
     /// Its memory.
@@ -100,12 +147,13 @@ pub fn estimate(trace: &Trace) -> Result<Estimate, QuestionError> {
         .collect::<Result<Vec<_>, QuestionError>>()?;
     let ran_out = phantom.ended == PhantomEnd::OutOfMemory
         || devices.iter().any(|device| device.failed.is_some());
-    let is_whole = matches!(phantom.ended, PhantomEnd::Done | PhantomEnd::Steps);
+    let (fits, unknown) = verdict(phantom.ended, ran_out, &devices, &[]);
     let highest = |of: fn(&DeviceEstimate) -> Bytes| devices.iter().map(of).max();
     Ok(Estimate {
         floodmark: env!("CARGO_PKG_VERSION"),
         format: FORMAT,
-        fits: (ran_out || is_whole).then_some(!ran_out),
+        fits,
+        unknown,
         engine: phantom.engine,
         gpu: phantom.gpu.clone(),
         is_checked: phantom.is_checked,
@@ -116,12 +164,36 @@ pub fn estimate(trace: &Trace) -> Result<Estimate, QuestionError> {
         steps: found.steps,
         peak_allocated: highest(|device| device.peak_allocated).unwrap_or_default(),
         peak_reserved: highest(|device| device.peak_reserved).unwrap_or_default(),
+        processes: u32::from(!devices.is_empty()),
         devices,
+        shared: Vec::new(),
         reads: phantom.reads.clone(),
         unsupported: phantom.unsupported.clone(),
         notes: phantom.notes.clone(),
         losses: found.losses,
     })
+}
+
+/// Whether it fits, or why that is unknown.
+pub(crate) fn verdict(
+    ended: PhantomEnd,
+    ran_out: bool,
+    devices: &[DeviceEstimate],
+    shared: &[SharedGpu],
+) -> (Option<bool>, Option<Unknown>) {
+    let unknown = match ended {
+        _ if ran_out => return (Some(false), None),
+        PhantomEnd::Failed | PhantomEnd::OutOfMemory => Unknown::Failed,
+        PhantomEnd::Unknown => Unknown::NoEnd,
+        PhantomEnd::Done | PhantomEnd::Steps if devices.is_empty() => Unknown::NothingAllocated,
+        PhantomEnd::Done | PhantomEnd::Steps => {
+            if shared.iter().all(|gpu| gpu.needed <= gpu.capacity) {
+                return (Some(true), None);
+            }
+            Unknown::SharedGpu
+        }
+    };
+    (None, Some(unknown))
 }
 
 fn one(
@@ -152,7 +224,9 @@ fn one(
         None
     };
     Ok(DeviceEstimate {
+        process: None,
         device,
+        gpu: about.index.unwrap_or_else(|| u32::try_from(device.index).unwrap_or(0)),
         name: found.name.clone(),
         capacity,
         peak_allocated: found.peak,

@@ -8,10 +8,10 @@ use arrow_array::{ArrayRef, RecordBatch, StringArray, StructArray, UInt64Array};
 use arrow_schema::{DataType, Field, Schema};
 use floodmark::{ExportOptions, Format, export_trace};
 use floodmark_analysis::{
-    LayerSource, Question, SimulationQuestion, advise, diff, estimate, leaks, oom, report,
-    simulation, summary,
+    LayerSource, ProgramEnd, Question, SimulationQuestion, advise, diff, estimate,
+    estimate_processes, leaks, oom, report, simulation, summary,
 };
-use floodmark_trace::{Bytes, Device};
+use floodmark_trace::{Bytes, Device, PhantomEnd};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3_arrow::ffi::{ArrayIterator, to_stream_pycapsule};
@@ -118,6 +118,26 @@ impl Trace {
     fn estimate(&self, py: Python<'_>) -> PyResult<Estimate> {
         let answer = py.detach(|| estimate(&self.0)).map_err(|e| from_ours(&e))?;
         Ok(Estimate(answer))
+    }
+
+    /// Says the same of a program whose process this is, with those that it started.
+    #[pyo3(signature = (others, *, ended, error, notes))]
+    fn estimate_with(
+        &self,
+        py: Python<'_>,
+        others: Vec<Bound<'_, Self>>,
+        ended: &str,
+        error: String,
+        notes: Vec<String>,
+    ) -> PyResult<Estimate> {
+        let others: Vec<_> = others.iter().map(|other| Arc::clone(&other.get().0)).collect();
+        let ended: PhantomEnd = serde_json::from_value(ended.into()).map_err(wrong_argument)?;
+        let end = ProgramEnd { ended, error };
+        let answer = py.detach(|| {
+            let all: Vec<_> = [&self.0].into_iter().chain(&others).map(|trace| &**trace).collect();
+            estimate_processes(&all, &end, notes)
+        });
+        Ok(Estimate(answer.map_err(|e| from_ours(&e))?))
     }
 
     /// Writes it in the format of another tool; without a path, the bytes come back.

@@ -61,6 +61,8 @@ pub enum PhantomEnd {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PhantomDevice {
+    /// Which GPU of the machine it is, where the process sees only some of them.
+    pub index: Option<u32>,
     /// Its memory.
     pub capacity: u64,
     /// What the context and the libraries take of it.

@@ -1,7 +1,7 @@
 //! `floodmark estimate`: what the Python side is to do, and the answer as sentences and sheets.
 
 use anyhow::{Context, Result};
-use floodmark_analysis::{DeviceEstimate, Estimate};
+use floodmark_analysis::{DeviceEstimate, Estimate, Process, SharedGpu, Unknown};
 use floodmark_trace::{Bytes, Engine, PhantomEnd, PhantomRead};
 
 use crate::args::{EngineName, EstimateArgs, PhantomArgs};
@@ -78,7 +78,10 @@ impl From<&Estimate> for Page {
     fn from(found: &Estimate) -> Self {
         let losses = found.losses.0.iter().map(ToString::to_string).collect();
         let mut sheets = Vec::new();
-        if !found.devices.is_empty() {
+        if found.processes > 1 {
+            sheets.push(needs_of_processes(&found.devices));
+            sheets.extend(largest(found).map(categories));
+        } else if !found.devices.is_empty() {
             sheets.push(needs(&found.devices));
             sheets.extend(found.devices.iter().map(categories));
         }
@@ -98,35 +101,115 @@ fn verdict(found: &Estimate) -> Vec<String> {
         (Some(rank), Some(size)) => format!(", as rank {rank} of {size}"),
         _ => String::new(),
     };
-    let card = found.devices.first().map_or(&*found.gpu, |device| &*device.name);
+    // A program that was killed early did not get to describe its devices.
+    let named = found.devices.iter().map(|device| &*device.name).find(|name| !name.is_empty());
+    let card = named.unwrap_or(&found.gpu);
     let verdict = match found.fits {
         Some(true) => "Fits",
         Some(false) => "Does not fit",
-        None => "Nobody knows whether it fits: the program failed",
+        None => "Unknown whether it fits",
     };
     let mut above = vec![format!("{verdict}: {card}{rank}, {}", ended(found))];
-    if !found.error.is_empty() && found.fits.is_none() {
-        above.push(format!("It died of {}", found.error));
+    above.extend(found.unknown.map(|unknown| reason(found, unknown)));
+    if found.fits == Some(false) && !found.error.is_empty() {
+        above.push(format!("The program failed: {}", found.error));
     }
-    if found.devices.is_empty() && found.ended != PhantomEnd::OutOfMemory {
-        above.push("The program allocated nothing on a CUDA device".to_owned());
+    if found.processes > 1 {
+        above.extend(
+            largest(found).map(|device| of_process(device) + &sentence::moment(&device.at)),
+        );
+    } else {
+        above.extend(found.devices.iter().map(|device| sentence::moment(&device.at)));
     }
     for device in &found.devices {
-        above.push(sentence::moment(&device.at));
-        above.extend(device.failed.as_ref().map(sentence::moment));
+        above.extend(device.failed.as_ref().map(|at| of_process(device) + &sentence::moment(at)));
     }
     above
 }
 
+/// Why the answer is unknown.
+fn reason(found: &Estimate, unknown: Unknown) -> String {
+    match unknown {
+        Unknown::Failed => format!("The program failed: {}", found.error),
+        Unknown::NoEnd => {
+            "The recording has no end: the program still runs, or it was killed".to_owned()
+        }
+        Unknown::NothingAllocated => "Nothing was allocated on the GPU: the program used the CPU alone, or its \
+            work ran in processes without the simulated GPU (`docs/phantom.md`: \"Child processes\")"
+            .to_owned(),
+        Unknown::SharedGpu => {
+            let too_much = found.shared.iter().filter(|gpu| gpu.needed > gpu.capacity);
+            let each = too_much.map(|SharedGpu { gpu, processes, needed, capacity }| {
+                format!(
+                    "{processes} processes share GPU {gpu} and together need up to {needed} of its \
+                     {capacity}; whether at the same time is not known"
+                )
+            });
+            each.collect::<Vec<_>>().join("\n")
+        }
+    }
+}
+
+/// The device of the process that needs most.
+fn largest(found: &Estimate) -> Option<&DeviceEstimate> {
+    // The first of equals, not the last.
+    found.devices.iter().rev().max_by_key(|device| device.needed)
+}
+
+/// `rank 3` or `process 1234`.
+fn name_of(process: &Process) -> String {
+    match process.rank {
+        Some(rank) => format!("rank {rank}"),
+        None => format!("process {}", process.pid),
+    }
+}
+
+/// `Rank 3: `, where there are several processes.
+fn of_process(device: &DeviceEstimate) -> String {
+    let Some(process) = &device.process else { return String::new() };
+    let name = name_of(process);
+    format!("{}{}: ", name[..1].to_uppercase(), &name[1..])
+}
+
 fn ended(found: &Estimate) -> String {
     let steps = plural(found.steps.into(), "step");
-    match found.ended {
+    let ended = match found.ended {
         PhantomEnd::Done => format!("to its end, after {steps}"),
         PhantomEnd::Steps => format!("stopped after {steps}"),
         PhantomEnd::OutOfMemory => format!("out of memory after {steps}"),
-        PhantomEnd::Failed => format!("after {steps}"),
-        PhantomEnd::Unknown => format!("killed, or still running, after {steps}"),
+        PhantomEnd::Failed => format!("failed after {steps}"),
+        PhantomEnd::Unknown => format!("without an end, after {steps}"),
+    };
+    if found.processes > 1 {
+        return format!("{} processes, {ended}", found.processes);
     }
+    ended
+}
+
+/// A row for each process and device.
+fn needs_of_processes(devices: &[DeviceEstimate]) -> Sheet {
+    let mut columns = sheet::words(&["Process", "Device"]);
+    let titles = ["Peak allocated", "Peak reserved", "Outside torch", "Context", "Needed"];
+    columns.extend(sheet::numbers(&titles));
+    columns.extend(sheet::numbers(&["Capacity", "Headroom"]));
+    let rows = devices.iter().map(|found| {
+        let more = if found.is_lower_bound { "> " } else { "" };
+        let headroom =
+            if found.is_lower_bound { "none".to_owned() } else { found.headroom.to_string() };
+        let cells = vec![
+            found.process.as_ref().map_or_else(String::new, name_of),
+            found.device.to_string(),
+            found.peak_allocated.to_string(),
+            found.peak_reserved.to_string(),
+            found.outside.to_string(),
+            found.context.to_string(),
+            format!("{more}{}", found.needed),
+            found.capacity.to_string(),
+            headroom,
+        ];
+        Cells { cells, below: Vec::new() }
+    });
+    Sheet { columns, rows: rows.collect(), ..Sheet::default() }
 }
 
 fn needs(devices: &[DeviceEstimate]) -> Sheet {
@@ -162,7 +245,9 @@ fn needs(devices: &[DeviceEstimate]) -> Sheet {
 
 fn categories(device: &DeviceEstimate) -> Sheet {
     let mut columns = sheet::numbers(&["Bytes", "Count"]);
-    columns.extend(sheet::words(&[&format!("Category, at the peak of {}", device.device)]));
+    let process = device.process.as_ref().map_or_else(String::new, |p| format!("{}, ", name_of(p)));
+    let title = format!("Category, at the peak of {process}{}", device.device);
+    columns.extend(sheet::words(&[&title]));
     let rows = device.categories.iter().map(|row| Cells {
         cells: vec![row.bytes.to_string(), row.count.to_string(), row.place.clone()],
         below: Vec::new(),

@@ -42,6 +42,8 @@ pub(crate) enum Problem {
     NothingVaries { placeholder: String },
     #[error("the program failed with {name} = {value}{}", .tail)]
     TryFailed { name: String, value: u64, tail: String },
+    #[error("with {name} = {value} the program allocated nothing on the GPU")]
+    NothingOnGpu { name: String, value: u64 },
     #[error("nothing fits: {name} = {value} is the smallest that was asked about")]
     NothingFits { name: String, value: u64 },
     #[error("this format holds one trace")]
@@ -73,7 +75,9 @@ impl Hint for Problem {
             Self::NothingVaries { .. } => {
                 Some("write it where the value goes: `train.py --batch {BATCH}`")
             }
-            Self::TryFailed { .. } => Some("`floodmark estimate` with this value shows all of it"),
+            Self::TryFailed { .. } | Self::NothingOnGpu { .. } => {
+                Some("`floodmark estimate` with this value shows all of it")
+            }
             Self::NothingFits { .. } => {
                 Some("begin lower, or choose another card (`floodmark gpus`)")
             }

@@ -117,6 +117,10 @@ fn attempt(args: &FitArgs, python: &OsStr, folder: &Path, value: u64) -> Result<
         anyhow::Error::new(Problem::TryFailed { name, value, tail: tail(&output.stderr) })
     };
     let answer: Value = serde_json::from_slice(&output.stdout).map_err(|_| failed())?;
+    if answer["unknown"] == "nothing_allocated" {
+        let name = args.vary.name.clone();
+        return Err(anyhow::Error::new(Problem::NothingOnGpu { name, value }));
+    }
     let fits = answer["fits"].as_bool().ok_or_else(failed)?;
     let bytes = |value: &Value| Bytes(value.as_u64().unwrap_or(0));
     let devices = answer["devices"].as_array().into_iter().flatten();

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use floodmark_analysis::{DeviceSummary, Summary, summary};
-use floodmark_trace::Phantom;
+use floodmark_trace::{Engine, Phantom};
 
 use crate::args::InfoArgs;
 use crate::bar;
@@ -130,7 +130,7 @@ fn facts(summary: &Summary) -> Vec<(&'static str, String)> {
         (cuda, driver) => format!("{cuda}, driver {driver}"),
     };
     let facts = [
-        ("phantom", header.phantom.as_ref().map_or_else(String::new, phantom)),
+        ("simulated", header.phantom.as_ref().map_or_else(String::new, simulated)),
         ("command", header.command.join(" ")),
         ("host", header.host.clone()),
         ("rank", rank),
@@ -147,12 +147,16 @@ fn facts(summary: &Summary) -> Vec<(&'static str, String)> {
     facts.into_iter().filter(|(_, value)| !value.is_empty() && value != "floodmark ").collect()
 }
 
-/// What a recording without a card rests on.
-fn phantom(about: &Phantom) -> String {
+/// What a recording on a simulated GPU rests on.
+fn simulated(about: &Phantom) -> String {
+    let engine = match about.engine {
+        Engine::Phantom => "phantom",
+        Engine::Fake => "fake",
+    };
     let reads: u64 = about.reads.iter().map(|read| read.count).sum();
     let refused: u64 = about.unsupported.iter().map(|call| call.count).sum();
     format!(
-        "{}, a GPU that was not there: results are void; {} of an unknown value, {} refused",
+        "{}, a simulated GPU (engine `{engine}`): results are void; {} of an unknown value, {} refused",
         about.gpu,
         plural(reads, "read"),
         plural(refused, "call"),

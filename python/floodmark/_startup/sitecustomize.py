@@ -1,14 +1,22 @@
-"""The start-up file: starts the recorder in a new Python process, before the program's first line.
+"""The start-up file: what floodmark does in a new Python process, before the program's first line.
 
-`_launch` puts this folder in front of `PYTHONPATH`, so Python's `site` module imports this file
-as it imports a user's own `sitecustomize`. It removes its traces from the import system, starts the
-recorder, and then gives way to the user's `sitecustomize`, if there is one.
+`_launch` and `_children` put this folder in front of `PYTHONPATH`, so Python's `site` module
+imports this file as it imports a user's own `sitecustomize`. For `_launch` it starts the recorder.
+For `_children` it waits until torch is imported, and gives the process its simulated GPU first.
+Then it removes its traces from the import system and gives way to the user's `sitecustomize`, if
+there is one.
 """
+
+from __future__ import annotations
 
 import importlib.machinery
 import importlib.util
 import os
 import sys
+
+# `typing` costs every process some milliseconds.
+if False:
+    from typing import Any
 
 _FOLDER = os.path.dirname(__file__)  # noqa: PTH120
 _PACKAGES = os.path.dirname(os.path.dirname(_FOLDER))  # noqa: PTH120
@@ -32,10 +40,54 @@ def _give_way() -> None:
     importlib.import_module("sitecustomize")
 
 
+class _TorchFinder:
+    """Lets torch be imported as always, after the process has its simulated GPU."""
+
+    @classmethod
+    def find_spec(cls, name: str, path: Any = None, target: Any = None) -> Any:
+        if name != "torch" or cls not in sys.meta_path:
+            return None
+        for finder in sys.meta_path[sys.meta_path.index(cls) + 1 :]:
+            find = getattr(finder, "find_spec", None)
+            spec = find(name, path, target) if find is not None else None
+            if spec is not None:
+                if spec.loader is not None:
+                    spec.loader = _loader(spec.loader)
+                return spec
+        return None
+
+
+def _loader(real: Any) -> Any:
+    from importlib.abc import Loader
+
+    class TorchLoader(Loader):
+        def create_module(self, spec: Any) -> Any:
+            return real.create_module(spec)
+
+        def exec_module(self, module: Any) -> None:
+            module.__loader__ = module.__spec__.loader = real
+            if _TorchFinder in sys.meta_path:
+                sys.meta_path.remove(_TorchFinder)
+            if "floodmark" not in sys.modules:
+                _import_floodmark()
+            from floodmark import _children, _import_watch
+
+            with _import_watch.executing("torch"):
+                # Until it is executed there is no torch.
+                del sys.modules["torch"]
+                _children.begin()
+                sys.modules["torch"] = module
+                real.exec_module(module)
+
+    return TorchLoader()
+
+
 # A sub-interpreter runs this file too, and has nothing to start.
 if "FLOODMARK_STARTUP" in os.environ:
     _import_floodmark()
     from floodmark import _launch
 
     _launch.begin()
+if "FLOODMARK_ESTIMATE" in os.environ and sys.version_info >= (3, 10):
+    sys.meta_path.insert(0, _TorchFinder)
 _give_way()

@@ -1,7 +1,9 @@
 //! Whether a program fits, from what a phantom of the card recorded.
 
-use floodmark_analysis::{Estimate, QuestionError, estimate};
-use floodmark_trace::{Bytes, Device, Phantom, PhantomDevice, PhantomEnd};
+use floodmark_analysis::{
+    Estimate, ProgramEnd, QuestionError, Unknown, estimate, estimate_processes,
+};
+use floodmark_trace::{Bytes, Device, Phantom, PhantomDevice, PhantomEnd, PhantomRead, Trace};
 
 use crate::trace;
 
@@ -13,15 +15,28 @@ const STEP: &str = "segment A cuda:0 32MiB
     alloc a cuda:0 8MiB on A+16MiB at train.py:4
     free a";
 
-/// The estimate of a script on a card with 100 MiB, of which the context takes 10.
-fn ask(script: &str, ended: PhantomEnd, peak_driver: u64) -> Estimate {
+/// A script on a GPU with 100 MiB, of which the context takes 10.
+fn recorded(script: &str, ended: PhantomEnd, peak_driver: u64) -> Trace {
     let mut trace = trace(script);
-    let peak_driver_bytes = peak_driver * MIB;
-    let device = PhantomDevice { capacity: 100 * MIB, context: 10 * MIB, peak_driver_bytes };
+    let device = PhantomDevice {
+        capacity: 100 * MIB,
+        context: 10 * MIB,
+        peak_driver_bytes: peak_driver * MIB,
+        ..PhantomDevice::default()
+    };
     let devices = vec![device.clone(), device];
     trace.header.phantom =
         Some(Phantom { gpu: "h200".into(), ended, devices, ..Phantom::default() });
-    estimate(&trace).unwrap()
+    trace
+}
+
+fn ask(script: &str, ended: PhantomEnd, peak_driver: u64) -> Estimate {
+    estimate(&recorded(script, ended, peak_driver)).unwrap()
+}
+
+fn ask_all(traces: &[&Trace], ended: PhantomEnd, error: &str) -> Estimate {
+    let end = ProgramEnd { ended, error: error.to_owned() };
+    estimate_processes(traces, &end, Vec::new()).unwrap()
 }
 
 #[test]
@@ -60,9 +75,23 @@ fn a_request_that_failed_does_not_fit_and_tells_the_least() {
 }
 
 #[test]
-fn nobody_knows_after_another_failure() {
-    assert_eq!(ask(STEP, PhantomEnd::Failed, 32).fits, None);
-    assert_eq!(ask(STEP, PhantomEnd::Unknown, 32).fits, None);
+fn the_answer_is_unknown_after_another_failure() {
+    let unknown = |ended| {
+        let found = ask(STEP, ended, 32);
+        assert_eq!(found.fits, None);
+        found.unknown
+    };
+    assert_eq!(unknown(PhantomEnd::Failed), Some(Unknown::Failed));
+    assert_eq!(unknown(PhantomEnd::Unknown), Some(Unknown::NoEnd));
+}
+
+#[test]
+fn the_answer_is_unknown_when_nothing_is_allocated_on_a_gpu() {
+    for ended in [PhantomEnd::Done, PhantomEnd::Steps] {
+        let found = ask("alloc a cpu 8MiB at train.py:4", ended, 0);
+        assert_eq!((found.fits, found.unknown), (None, Some(Unknown::NothingAllocated)));
+        assert_eq!(found.processes, 0);
+    }
 }
 
 #[test]
@@ -78,4 +107,63 @@ fn each_device_has_its_own() {
 #[test]
 fn a_recording_of_a_real_card_is_no_estimate() {
     assert_eq!(estimate(&trace(STEP)), Err(QuestionError::NoPhantom));
+}
+
+#[test]
+fn a_program_whose_children_use_the_gpu_has_their_figures() {
+    let launcher = recorded("alloc a cpu 8MiB at launch.py:4", PhantomEnd::Done, 0);
+    let mut child = recorded(STEP, PhantomEnd::Steps, 32);
+    child.header.pid = 7;
+    let found = ask_all(&[&launcher, &child], PhantomEnd::Done, "");
+    assert_eq!((found.fits, found.ended, found.processes), (Some(true), PhantomEnd::Steps, 1));
+    assert_eq!(found.peak_allocated, Bytes(20 * MIB));
+    // Of one process nothing is said about processes.
+    assert_eq!(found.devices[0].process, None);
+}
+
+#[test]
+fn processes_on_one_gpu_are_added_up() {
+    let one = |pid, rank, gpu| {
+        let mut trace = recorded(STEP, PhantomEnd::Done, 32);
+        (trace.header.pid, trace.header.rank) = (pid, rank);
+        let phantom = trace.header.phantom.as_mut().unwrap();
+        phantom.devices[0].index = gpu;
+        let read = PhantomRead { line: 3, count: 2, ..PhantomRead::default() };
+        phantom.reads.push(read);
+        trace
+    };
+    let (first, second, third) = (one(1, Some(0), None), one(2, Some(1), None), one(3, None, None));
+    let found = ask_all(&[&first, &second], PhantomEnd::Done, "");
+    assert_eq!((found.fits, found.processes), (Some(true), 2));
+    let [shared] = &found.shared[..] else { panic!("{:?}", found.shared) };
+    assert_eq!((shared.gpu, shared.processes, shared.needed), (0, 2, Bytes(84 * MIB)));
+    assert_eq!(found.devices[1].process.as_ref().and_then(|process| process.rank), Some(1));
+    assert_eq!(found.reads.iter().map(|read| read.count).collect::<Vec<_>>(), [4]);
+    // Three need 126 of 100 MiB, if all reach their peaks at the same time.
+    let found = ask_all(&[&first, &second, &third], PhantomEnd::Done, "");
+    assert_eq!((found.fits, found.unknown), (None, Some(Unknown::SharedGpu)));
+    // On GPUs of their own they need what they need.
+    let apart = one(3, None, Some(1));
+    let found = ask_all(&[&first, &second, &apart], PhantomEnd::Done, "");
+    assert_eq!((found.fits, found.shared.len()), (Some(true), 1));
+}
+
+#[test]
+fn the_end_that_was_seen_from_outside_counts_where_the_trace_has_none() {
+    let killed = recorded(STEP, PhantomEnd::Unknown, 32);
+    let found = ask_all(&[&killed], PhantomEnd::Failed, "killed by SIGKILL");
+    assert_eq!((found.fits, found.unknown), (None, Some(Unknown::Failed)));
+    assert_eq!((found.ended, &*found.error), (PhantomEnd::Failed, "killed by SIGKILL"));
+    let stopped = recorded(STEP, PhantomEnd::Steps, 32);
+    let found = ask_all(&[&stopped], PhantomEnd::Failed, "killed by SIGKILL");
+    assert_eq!((found.fits, found.ended), (Some(true), PhantomEnd::Steps));
+}
+
+#[test]
+fn a_child_that_ran_out_is_why_the_program_failed() {
+    let launcher = recorded("alloc a cpu 8MiB at launch.py:4", PhantomEnd::Failed, 0);
+    let script = format!("{STEP}\n oom cuda:0 90MiB at train.py:5");
+    let child = recorded(&script, PhantomEnd::Done, 32);
+    let found = ask_all(&[&launcher, &child], PhantomEnd::Failed, "exit status 1");
+    assert_eq!((found.fits, found.ended), (Some(false), PhantomEnd::OutOfMemory));
 }

@@ -1,0 +1,130 @@
+//! Whether a program of several processes fits: one answer from a trace of each.
+//!
+//! Each process has a simulated machine of its own, so what two of them need of one GPU is added up. That is
+//! an upper bound: their peaks need not be at the same time.
+
+use std::collections::BTreeMap;
+
+use floodmark_trace::{Bytes, Losses, PhantomEnd, PhantomRead, Trace, UnsupportedCall};
+
+use crate::estimate::{DeviceEstimate, Estimate, Process, SharedGpu, estimate, verdict};
+use crate::question_error::QuestionError;
+
+/// How a program ended, as seen from outside.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ProgramEnd {
+    /// How.
+    pub ended: PhantomEnd,
+    /// What it failed with; empty when it did not.
+    pub error: String,
+}
+
+/// Says whether a program fits. The first trace is that of the process that was started, whose `end` counts for
+/// the program where its trace has none; `notes` are sentences for the answer.
+pub fn estimate_processes(
+    traces: &[&Trace],
+    end: &ProgramEnd,
+    notes: Vec<String>,
+) -> Result<Estimate, QuestionError> {
+    let mut found = Vec::new();
+    for trace in traces {
+        let header = &trace.header;
+        found.push((Process { pid: header.pid, rank: header.rank }, estimate(trace)?));
+    }
+    let mut rest = found.into_iter();
+    let (first, mut whole) = rest.next().ok_or(QuestionError::NoPhantom)?;
+    if whole.ended == PhantomEnd::Unknown {
+        whole.ended = end.ended;
+        whole.error.clone_from(&end.error);
+    }
+    let mut processes = vec![first];
+    let mut devices = vec![std::mem::take(&mut whole.devices)];
+    for (process, other) in rest {
+        processes.push(process);
+        devices.push(join(&mut whole, other));
+    }
+    whole.processes = count(devices.iter().filter(|devices| !devices.is_empty()).count());
+    if whole.processes > 1 {
+        for (process, devices) in processes.iter().zip(&mut devices) {
+            for device in devices {
+                device.process = Some(process.clone());
+            }
+        }
+        whole.rank = None;
+    }
+    whole.devices = devices.into_iter().flatten().collect();
+    let ran_out = whole.ended == PhantomEnd::OutOfMemory
+        || whole.devices.iter().any(|device| device.failed.is_some());
+    if ran_out && whole.ended == PhantomEnd::Failed {
+        whole.ended = PhantomEnd::OutOfMemory;
+    }
+    whole.shared = shared(&whole.devices);
+    (whole.fits, whole.unknown) = verdict(whole.ended, ran_out, &whole.devices, &whole.shared);
+    whole.notes.extend(notes);
+    Ok(whole)
+}
+
+/// Adds what another process found; its devices come back.
+fn join(whole: &mut Estimate, other: Estimate) -> Vec<DeviceEstimate> {
+    if other.ended == PhantomEnd::Steps && whole.ended == PhantomEnd::Done {
+        whole.ended = PhantomEnd::Steps;
+    }
+    whole.steps = whole.steps.max(other.steps);
+    whole.peak_allocated = whole.peak_allocated.max(other.peak_allocated);
+    whole.peak_reserved = whole.peak_reserved.max(other.peak_reserved);
+    whole.rank = whole.rank.or(other.rank);
+    whole.world_size = whole.world_size.or(other.world_size);
+    for read in other.reads {
+        match whole.reads.iter_mut().find(|known| is_same(known, &read)) {
+            Some(known) => known.count += read.count,
+            None => whole.reads.push(read),
+        }
+    }
+    for call in other.unsupported {
+        let is_same = |known: &&mut UnsupportedCall| {
+            (&known.library, &known.name) == (&call.library, &call.name)
+        };
+        match whole.unsupported.iter_mut().find(is_same) {
+            Some(known) => known.count += call.count,
+            None => whole.unsupported.push(call),
+        }
+    }
+    add_new(&mut whole.notes, other.notes);
+    let Losses(losses) = other.losses;
+    add_new(&mut whole.losses.0, losses);
+    other.devices
+}
+
+/// Whether two processes read the same value on the same line.
+fn is_same(known: &PhantomRead, read: &PhantomRead) -> bool {
+    PhantomRead { count: read.count, ..known.clone() } == *read
+}
+
+fn add_new<T: PartialEq>(to: &mut Vec<T>, from: Vec<T>) {
+    for one in from {
+        if !to.contains(&one) {
+            to.push(one);
+        }
+    }
+}
+
+/// The GPUs that more than one process uses.
+fn shared(devices: &[DeviceEstimate]) -> Vec<SharedGpu> {
+    let mut by_gpu: BTreeMap<u32, SharedGpu> = BTreeMap::new();
+    for device in devices {
+        let none = SharedGpu {
+            gpu: device.gpu,
+            processes: 0,
+            needed: Bytes(0),
+            capacity: device.capacity,
+        };
+        let gpu = by_gpu.entry(device.gpu).or_insert(none);
+        gpu.processes += 1;
+        gpu.needed += device.needed;
+    }
+    by_gpu.into_values().filter(|gpu| gpu.processes > 1).collect()
+}
+
+fn count(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,103 @@
+"""A process that waits for a program, so that something can be said after it ended in any way.
+
+The program runs in a fork. Signals that another process sends to the waiting one are passed on;
+those of a terminal reach both. Sees: processes and signals. Knows nothing of traces.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import resource
+import signal
+import sys
+
+_PASSED_ON = {
+    signal.SIGINT,
+    signal.SIGTERM,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+}
+_PR_SET_PDEATHSIG = 1
+
+
+class Child:
+    """The process of the program, seen from the one that waits."""
+
+    def __init__(self, pid: int, mask: set[signal.Signals]) -> None:
+        self.pid = pid
+        self._mask = mask
+
+    def wait(self) -> int:
+        """Wait for its end; the status is that of `os.waitpid`."""
+        status = self._ended()
+        while status is None:
+            info = signal.sigwaitinfo(_PASSED_ON | {signal.SIGCHLD})
+            if info.si_signo == signal.SIGCHLD:
+                status = self._ended()
+            elif info.si_code <= 0:
+                # Sent by a process. What the kernel sends for a terminal, the program has too.
+                os.kill(self.pid, info.si_signo)
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
+        return status
+
+    def _ended(self) -> int | None:
+        done, status = os.waitpid(self.pid, os.WNOHANG)
+        return status if done else None
+
+
+def fork() -> Child | None:
+    """Fork: the process to wait for, or None in that process itself."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED_ON | {signal.SIGCHLD})
+    # Where it is ignored there is no status to wait for.
+    of_children = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    parent = os.getpid()
+    pid = os.fork()
+    if pid:
+        return Child(pid, {signal.Signals(number) for number in mask})
+    _end_with(parent)
+    signal.signal(signal.SIGCHLD, of_children)
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    return None
+
+
+def _end_with(parent: int) -> None:
+    """Let this process be killed when the one that waits for it is."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != parent:
+            os._exit(1)
+
+
+def error_of(status: int) -> str:
+    """What a program that ended with this status failed with; empty where it did not."""
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        with contextlib.suppress(ValueError):
+            return f"killed by {signal.Signals(number).name}"
+        return f"killed by signal {number}"
+    code = os.WEXITSTATUS(status)
+    return f"exit status {code}" if code else ""
+
+
+def end_like(status: int) -> int:
+    """The exit status of the program; where a signal killed it, the same kills this process."""
+    if not os.WIFSIGNALED(status):
+        return os.WEXITSTATUS(status)
+    number = os.WTERMSIG(status)
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
+    with contextlib.suppress(OSError, ValueError):
+        # One memory dump is enough.
+        resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    with contextlib.suppress(OSError, ValueError):
+        signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
+    return 128 + number
