@@ -135,7 +135,8 @@ class Store:
         torch = self._torch
         if not target.is_cuda:
             if target.shape == value.shape and target.data_ptr() != value.data_ptr():
-                target.copy_(value)
+                # Autograd may have saved it: `data` leaves its version as it is.
+                target.data.copy_(value)
             return None
         if is_float(target) and surety < RANDOM:
             return self.forget(target)
