@@ -37,6 +37,7 @@ class Torch(Plugin):
         self._let_swaps_be_watched(torch)
         self._watch_storages(torch)
         self._flatten_recurrent_weights(torch)
+        self._pad_packed_sequences(torch)
         self._answer_for_memory(torch)
         self._keep_data_real(torch)
         self._run_backward_here(torch)
@@ -139,7 +140,9 @@ class Torch(Plugin):
         def flattened(module: Any) -> None:
             weights = module._flat_weights
             are_fake = all(isinstance(w, fake) and w.device.type == "cuda" for w in weights)
-            if not are_fake or len({w.dtype for w in weights}) != 1:
+            # torch leaves other types apart, bfloat16 among them, and copies them in every call.
+            is_taken = weights[0].dtype in torch.backends.cudnn.CUDNN_TENSOR_DTYPES
+            if not are_fake or not is_taken or len({w.dtype for w in weights}) != 1:
                 flatten(module)
                 return
             with torch.no_grad():
@@ -156,6 +159,33 @@ class Torch(Plugin):
                 )
 
         self.replace(rnn.RNNBase, "flatten_parameters", flattened)
+
+    def _pad_packed_sequences(self, torch: Any) -> None:
+        """torch writes the lengths into memory that a fake tensor does not have."""
+        from torch.nn.utils import rnn
+
+        pad = rnn._VF._pad_packed_sequence
+        fake = torch._subclasses.FakeTensor
+
+        def padded(data: Any, sizes: Any, batch_first: bool, value: float, total: int) -> Any:
+            if not isinstance(data, fake) or isinstance(sizes, fake):
+                return pad(data, sizes, batch_first, value, total)
+            with _compat.outside_modes():
+                counts = sizes.tolist()
+                long = [sum(count > at for count in counts) for at in range(counts[0])]
+                lengths = torch.tensor(long, dtype=torch.int64)
+            out = data.new_full((max(total, len(counts)), counts[0], *data.shape[1:]), value)
+            rows, start = 0, 0
+            for end in range(1, len(counts) + 1):
+                count = counts[start]
+                if end < len(counts) and counts[end] == count:
+                    continue
+                part = data[rows : rows + count * (end - start)]
+                out[start:end, :count].copy_(part.view(end - start, count, *data.shape[1:]))
+                rows, start = rows + count * (end - start), end
+            return (out.transpose(0, 1) if batch_first else out), lengths
+
+        self.replace(rnn._VF, "_pad_packed_sequence", padded)
 
     def _answer_for_memory(self, torch: Any) -> None:
         """What a program asks of torch's allocator is known here, not there."""
