@@ -33,6 +33,7 @@ __all__ = [
     "end_phase",
     "ended_steps",
     "forget_module",
+    "is_being_recorded",
     "is_recording",
     "label",
     "main",
@@ -299,6 +300,7 @@ def draw(chart: str, to: str) -> bytes: ...
 def start(
     path: str | os.PathLike[str],
     *,
+    replace: str,
     cpu: bool,
     cuda: int,
     stacks: bool,
@@ -309,6 +311,7 @@ def start(
     own_folder: str,
 ) -> None: ...
 def stop() -> tuple[int, int, str] | None: ...
+def is_being_recorded(path: str | os.PathLike[str]) -> bool: ...
 def is_recording() -> bool: ...
 def attach_torch(folder: str) -> tuple[bool, bool, bool, bool] | None: ...
 def attach_tracker(has_pools: bool) -> bool: ...

@@ -4,7 +4,7 @@ A path that ends in `.flood` is a file. Any other path is a folder, with one fil
 rule does not depend on the launcher, on `--world` or on what exists. `--force` replaces a file or a
 folder of traces; what is not a trace is never removed.
 
-Sees: paths, the launcher's environment. Talks to: nothing. Does not open the trace.
+Sees: paths, the launcher's environment. Talks to: `_core`. Does not open the trace.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ from floodmark._recorder import rank_of_process
 _SUFFIX = ".flood"
 _JOURNAL = ".journal"
 #: What a journal's folder holds.
-_JOURNAL_FILES = re.compile(r".*\.seg|state")
+_JOURNAL_FILES = re.compile(r".*\.seg|ledger|state")
 _RANK_FILE = re.compile(r"rank-([0-9]+)\.flood")
 #: What a trace begins with.
 _MAGIC = b"FLOD"
 _OTHER_PATH = "choose another path with `-o`"
 _OTHER_OR_FORCE = f"{_OTHER_PATH}, or replace it with `--force`"
+_WAIT = f"wait until that program ends, or {_OTHER_PATH}"
 
 
 class _Refused(Exception):
@@ -88,6 +89,7 @@ def _file_in_folder(folder: Path, rank: int, world: int, *, force: bool) -> Path
             found = _RANK_FILE.fullmatch(entry.name.removesuffix(_JOURNAL))
             # Of a world that was larger; the others are replaced by their own ranks.
             if found is not None and int(found[1]) >= world:
+                _refuse_if_live(entry)
                 _remove(entry)
     path = folder / f"rank-{rank:04}{_SUFFIX}"
     _make_room(path, force=force)
@@ -100,7 +102,10 @@ def _make_room(path: Path, *, force: bool) -> None:
         if not force:
             raise _Refused("a folder has this name", f"a file is needed: {_OTHER_OR_FORCE}")
         _refuse_unless_ours(path)
-        for entry in list(path.iterdir()):
+        entries = list(path.iterdir())
+        for entry in entries:
+            _refuse_if_live(entry)
+        for entry in entries:
             _remove(entry)
         path.rmdir()
     elif path.exists():
@@ -108,11 +113,10 @@ def _make_room(path: Path, *, force: bool) -> None:
             raise _Refused("the file exists", _OTHER_OR_FORCE)
         _refuse_unless_trace(path)
     if force:
+        # The recorder itself removes a journal, under its lock.
         journal = path.with_name(path.name + _JOURNAL)
-        if journal.exists():
-            if not _is_ours(journal):
-                raise _Refused(f"`{journal.name}` beside it is not a journal", _OTHER_PATH)
-            _remove(journal)
+        if journal.exists() and not _is_ours(journal):
+            raise _Refused(f"`{journal.name}` beside it is not a journal", _OTHER_PATH)
 
 
 def _stem(script: str) -> str:
@@ -122,7 +126,7 @@ def _stem(script: str) -> str:
 def _next_free(path: Path) -> Path:
     number = 2
     free = path
-    while free.exists():
+    while free.exists() or free.with_name(free.name + _JOURNAL).exists():
         free = path.with_name(f"{path.stem}-{number}{path.suffix}")
         number += 1
     return free
@@ -131,6 +135,12 @@ def _next_free(path: Path) -> Path:
 def _refuse_unless_trace(path: Path) -> None:
     if not _is_trace(path):
         raise _Refused("the file is not a trace, and is not replaced", _OTHER_PATH)
+
+
+def _refuse_if_live(entry: Path) -> None:
+    trace = entry.with_name(entry.name.removesuffix(_JOURNAL))
+    if _core.is_being_recorded(trace):
+        raise _Refused(f"another process is recording into `{trace.name}`", _WAIT)
 
 
 def _refuse_unless_ours(folder: Path) -> None:
@@ -178,7 +188,10 @@ def remove_traces(folder: Path) -> bool:
     """Remove a folder of traces; False where it holds something else, and stays."""
     try:
         _refuse_unless_ours(folder)
-        for entry in list(folder.iterdir()):
+        entries = list(folder.iterdir())
+        for entry in entries:
+            _refuse_if_live(entry)
+        for entry in entries:
             _remove(entry)
         folder.rmdir()
     except (_Refused, OSError):

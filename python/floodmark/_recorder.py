@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from contextlib import ContextDecorator, contextmanager
 from pathlib import Path
 from types import ModuleType, TracebackType
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from floodmark import _base, _compat, _core, _names, _played, _steps
 from floodmark._fork_warning import watch_forks
@@ -36,6 +36,8 @@ from floodmark._proof import choose_way
 from floodmark._trace import Moment, Oom, Report, Trace
 
 _OWN_FOLDER = str(Path(__file__).parent) + os.sep
+#: What may be replaced at the path of a trace.
+Replace = Literal["nothing", "trace", "any file"]
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
@@ -107,6 +109,7 @@ class _Session:
         stacks: bool,
         ops: bool,
         max_memory: int,
+        replace: Replace,
         told_by: Account | None = None,
     ) -> None:
         self.path = path
@@ -146,6 +149,7 @@ class _Session:
         self._tell_of_phantom(is_over=False)
         _core.start(
             os.fspath(path),
+            replace=replace,
             cpu=cpu,
             cuda=cuda,
             stacks=stacks,
@@ -316,6 +320,7 @@ class Recorder(ContextDecorator):
         ops: bool = False,
         max_memory: int | str = "256MiB",
         follow_fork: bool = False,
+        replace: Replace = "trace",
         told_by: Account | None = None,
     ) -> None:
         cpu, cuda = parse_devices(devices)
@@ -326,6 +331,7 @@ class Recorder(ContextDecorator):
             "stacks": stacks,
             "ops": ops,
             "max_memory": parse_bytes(max_memory),
+            "replace": replace,
             "told_by": told_by,
         }
         self._follow_fork = follow_fork
@@ -483,6 +489,7 @@ def trace(
     ops: bool = False,
     max_memory: int | str = "256MiB",
     follow_fork: bool = False,
+    force: bool = False,
 ) -> Recorder:
     """Record what happens inside a `with` block, or in a decorated function.
 
@@ -490,6 +497,10 @@ def trace(
     names such as `"cpu"` or `"cuda:0"`; all by default. `stacks` and `ops` say whether Python
     stacks and operator names are recorded. `max_memory` limits the recorder's own memory. With
     `follow_fork` forked children are recorded too, each into its own file.
+
+    A finished trace of the same name is replaced. Any other file, a symbolic link and a recording
+    that was not finished are replaced only with `force`. A recording that runs, a folder and a
+    device are never replaced.
     """
     return Recorder(
         path,
@@ -498,6 +509,7 @@ def trace(
         ops=ops,
         max_memory=max_memory,
         follow_fork=follow_fork,
+        replace="any file" if force else "trace",
     )
 
 

@@ -65,6 +65,7 @@ class Program:
             ops=plan.ops,
             max_memory=plan.max_memory,
             follow_fork=plan.follow_fork,
+            replace="any file" if plan.force else "nothing",
             told_by=told_by,
         )
         recorder.start()

@@ -82,6 +82,7 @@ def test_a_killed_program_loses_no_event(programs, run):
     path = programs.folder / "killed.flood"
     assert path.with_name("killed.flood.journal").is_dir()
     trace = floodmark.Trace.open(path)
+    assert trace.summary()["outcome"] == "unfinished"
     rows = trace.end("cpu").by_tensor(top=None).rows
     held = {row["bytes"] for row in rows}
     for base, last in zip((1_000_000, 5_000_000), told, strict=True):

@@ -1,6 +1,6 @@
 //! The whole recording in a few numbers: for the end of a run, and for `floodmark info`.
 
-use floodmark_trace::{Bytes, Device, Header, Losses, Subject, Trace};
+use floodmark_trace::{Bytes, Device, Header, Losses, Outcome, Subject, Trace};
 use serde::Serialize;
 
 use crate::context::Context;
@@ -16,6 +16,8 @@ pub struct Summary {
     pub header: Header,
     /// Whether the program finished the file.
     pub is_finished: bool,
+    /// How the recording ended.
+    pub outcome: Outcome,
     /// How long it took.
     pub seconds: f64,
     /// How many events there are.
@@ -65,6 +67,7 @@ pub fn summary(trace: &Trace) -> Summary {
         floodmark: env!("CARGO_PKG_VERSION"),
         header: trace.header.clone(),
         is_finished: trace.ending.is_some(),
+        outcome: trace.outcome(),
         seconds: trace.end().as_seconds(),
         events: trace.events.len(),
         allocations: trace.allocations.len(),

@@ -20,6 +20,8 @@ mod hooks;
 mod merge;
 mod names;
 mod ops;
+mod output;
+mod own_file;
 mod patch;
 mod peaks;
 mod python;
@@ -27,20 +29,25 @@ mod recording;
 mod segments;
 mod session;
 mod shortcuts;
+mod signals;
 mod stacks;
+mod start_error;
+mod state_file;
 mod thread;
 mod told;
 mod tracker;
 mod writer;
 
 pub use attention::{set_attention_handler, set_backward_handler};
+pub use output::Replace;
 pub use patch::Found;
 pub use python::{CodeFacts, Evidence, ProofError, StrFacts, is_proven, prove, use_slow_way};
 pub use recording::{Options, Source};
 pub use session::{
-    Attached, BaseBlock, LabelledTensor, StartError, attach_torch, attach_tracker, attend, base,
-    begin_phase, define_label, end_phase, ended_steps, forget_module, is_recording, label,
-    label_each, mark, name_modules, note_optimizer, peaks, start, step, stop, update_header,
+    Attached, BaseBlock, LabelledTensor, attach_torch, attach_tracker, attend, base, begin_phase,
+    define_label, end_phase, ended_steps, forget_module, is_recording, label, label_each, mark,
+    name_modules, note_optimizer, peaks, start, step, stop, update_header,
 };
+pub use start_error::{Occupant, StartError};
 pub use told::{SegmentChange, Told, is_backward, tell_alloc, tell_free, tell_oom, tell_segment};
 pub use writer::Written;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 
 use floodmark_trace::journal::Seed;
-use floodmark_trace::{Device, Header};
+use floodmark_trace::journal_state::StopNote;
+use floodmark_trace::{Device, Ending, Header};
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 
@@ -13,9 +14,11 @@ use crate::budget::Budget;
 use crate::clock::Clock;
 use crate::ended_steps::EndedSteps;
 use crate::fork_flag::ForkFlag;
+use crate::output::Replace;
 use crate::peaks::Peaks;
 use crate::segments::Segments;
 use crate::stacks::CallTree;
+use crate::state_file::StateFile;
 
 /// Who tells of blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +37,8 @@ pub enum Source {
 pub struct Options {
     /// The file.
     pub path: PathBuf,
+    /// What may be replaced at that path.
+    pub replace: Replace,
     /// Host memory too.
     pub cpu: bool,
     /// CUDA devices: a bit for each ordinal.
@@ -90,7 +95,9 @@ pub(crate) struct Recording {
     /// Outlives the recording in the hands of whoever waits for it.
     pub(crate) ended_steps: Arc<EndedSteps>,
     pub(crate) peaks: Arc<Peaks>,
-    pub(crate) failure: Mutex<Option<String>>,
+    pub(crate) state: StateFile,
+    /// Why recording stopped before the program did.
+    pub(crate) failure: Mutex<Option<StopNote>>,
     /// The header, and whether it changed since it was written.
     pub(crate) header: Mutex<(Header, bool)>,
 }
@@ -100,14 +107,13 @@ pub(crate) static ENABLED: ForkFlag = ForkFlag::new();
 /// The recording that runs. Only read by a thread that is marked busy and has seen [`ENABLED`].
 pub(crate) static CURRENT: AtomicPtr<Recording> = AtomicPtr::new(std::ptr::null_mut());
 
-fn unix_micros() -> u64 {
+pub(crate) fn unix_micros() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.map_or(0, |since| u64::try_from(since.as_micros()).unwrap_or(0))
 }
 
 impl Recording {
-    pub(crate) fn new(id: u64, mut options: Options, segments: Segments) -> Self {
-        options.header.started_unix_micros = unix_micros();
+    pub(crate) fn new(id: u64, options: Options, segments: Segments, state: StateFile) -> Self {
         let budget = Arc::new(Budget::new(options.max_memory));
         let mut tree = CallTree::new(Arc::clone(&budget));
         tree.set_library(vec![options.own_folder.clone()]);
@@ -125,6 +131,7 @@ impl Recording {
             steps: AtomicU32::new(0),
             ended_steps: Arc::default(),
             peaks: Arc::default(),
+            state,
             failure: Mutex::new(None),
             header: Mutex::new((options.header.clone(), false)),
             options,
@@ -146,9 +153,20 @@ impl Recording {
         self.options.source == Source::Torch && self.wants(device)
     }
 
-    /// Recording cannot go on. The program does not notice; the reason is told when recording ends.
+    /// How it ends: now, or when it had to stop.
+    pub(crate) fn ending(&self) -> Ending {
+        let stop = self.failure.lock().clone();
+        let now = || StopNote { reason: String::new(), at_micros: self.nanos() / 1000 };
+        let StopNote { reason, at_micros } = stop.unwrap_or_else(now);
+        Ending { reason, at_micros }
+    }
+
+    /// Recording cannot go on, and the program does. The journal says why from now on, the trace and the
+    /// program's output when recording ends. The first reason counts.
     pub(crate) fn fail(&self, reason: String) {
         ENABLED.store(false, Ordering::SeqCst);
-        self.failure.lock().get_or_insert(reason);
+        let mut failure = self.failure.lock();
+        let at_micros = self.nanos() / 1000;
+        self.state.note_stop(failure.get_or_insert(StopNote { reason, at_micros }));
     }
 }

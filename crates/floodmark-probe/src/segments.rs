@@ -3,9 +3,7 @@
 //! A file is allocated on disk before it is mapped, so a full disk is an error here and never a signal
 //! later, when a record is written into a page that has no place on disk.
 
-use std::ffi::CString;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -17,6 +15,7 @@ use floodmark_trace::journal::{
 use parking_lot::Mutex;
 
 use crate::bus_error;
+use crate::own_file::{OwnFile, check_length};
 
 /// Segments that are made before a thread needs one.
 const READY_AHEAD: usize = 8;
@@ -48,33 +47,17 @@ impl Drop for Mapping {
 impl Mapping {
     /// Makes a file, allocates all of it on disk and maps it.
     fn create(path: &Path, bytes: usize, guarded: usize) -> io::Result<Self> {
-        let name = CString::new(path.as_os_str().as_bytes())?;
-        let length = libc::off_t::try_from(bytes).map_err(io::Error::other)?;
-        // SAFETY: plain system calls on a descriptor that is closed before it is forgotten.
-        let addr = unsafe {
-            let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC;
-            let file = libc::open(name.as_ptr(), flags, 0o600);
-            if file < 0 {
-                return Err(io::Error::last_os_error());
-            }
-            let failed = libc::posix_fallocate(file, 0, length);
-            if failed != 0 {
-                libc::close(file);
-                libc::unlink(name.as_ptr());
-                return Err(io::Error::from_raw_os_error(failed));
-            }
-            let access = libc::PROT_READ | libc::PROT_WRITE;
-            let addr = libc::mmap(std::ptr::null_mut(), bytes, access, libc::MAP_SHARED, file, 0);
-            let error = io::Error::last_os_error();
-            libc::close(file);
-            if addr == libc::MAP_FAILED {
-                libc::unlink(name.as_ptr());
+        check_length(bytes)?;
+        let file = OwnFile::create_new(path)?;
+        let addr = match map(&file, bytes) {
+            Ok(addr) => addr,
+            Err(error) => {
+                let _ = std::fs::remove_file(path);
                 return Err(error);
             }
-            addr
         };
         bus_error::guard(guarded, addr as usize, bytes);
-        Ok(Self { addr: addr.cast(), bytes, guarded })
+        Ok(Self { addr, bytes, guarded })
     }
 
     /// Writes bytes that no other thread reads yet.
@@ -182,6 +165,22 @@ impl Segment {
 
 const _: () = assert!(cfg!(target_endian = "little"));
 
+/// Gives a file that was just created its place on disk, and maps it.
+fn map(file: &OwnFile, bytes: usize) -> io::Result<*mut u8> {
+    let length = libc::off_t::try_from(bytes).map_err(io::Error::other)?;
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    let (fd, shared) = (file.descriptor(), libc::MAP_SHARED);
+    // SAFETY: plain system calls on a descriptor that is open, and a new mapping.
+    unsafe {
+        let failed = libc::posix_fallocate(fd, 0, length);
+        if failed != 0 {
+            return Err(io::Error::from_raw_os_error(failed));
+        }
+        let addr = libc::mmap(std::ptr::null_mut(), bytes, access, shared, fd, 0);
+        if addr == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(addr.cast()) }
+    }
+}
+
 /// All segments of one recording.
 #[derive(Debug)]
 pub(crate) struct Segments {
@@ -199,17 +198,9 @@ pub(crate) struct Segments {
 }
 
 impl Segments {
-    /// Makes the folder. Fails when it cannot be made, or when one is there already.
+    /// The segments in `folder`, which exists. Fails when none can be created there.
     pub(crate) fn create(folder: PathBuf, session: u64, max_memory: u64) -> io::Result<Self> {
-        std::fs::create_dir(&folder)?;
-        let ledger = Mapping::create(&folder.join(LEDGER_NAME), LEDGER_BYTES, MOST_SEGMENTS);
-        let ledger = match ledger {
-            Ok(ledger) => ledger,
-            Err(error) => {
-                let _ = std::fs::remove_dir(&folder);
-                return Err(error);
-            }
-        };
+        let ledger = Mapping::create(&folder.join(LEDGER_NAME), LEDGER_BYTES, MOST_SEGMENTS)?;
         ledger.write(0, &ledger_header(session, LEDGER_BYTES));
         let segments = Self {
             folder,
@@ -252,8 +243,14 @@ impl Segments {
         Ok(())
     }
 
+    /// The journal's folder.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     fn path(&self, number: u32) -> PathBuf {
-        self.folder.join(format!("{number:08}.seg"))
+        // Another recording may have taken the name of a folder that was removed.
+        self.folder.join(format!("{:016x}-{number:08}.seg", self.session))
     }
 
     fn next_number(&self) -> io::Result<u32> {
@@ -324,12 +321,11 @@ impl Segments {
         self.unused.lock().push(number);
     }
 
-    /// The recording is complete: no file of the journal is needed any more.
+    /// The recording is complete: no segment is needed any more.
     pub(crate) fn remove(&self) {
         for number in 0..self.next_number.load(Ordering::Relaxed) {
             let _ = std::fs::remove_file(self.path(number));
         }
         let _ = std::fs::remove_file(self.folder.join(LEDGER_NAME));
-        let _ = std::fs::remove_dir(&self.folder);
     }
 }

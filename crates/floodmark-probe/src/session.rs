@@ -1,66 +1,28 @@
 //! Starting, stopping, and what Python tells a recording.
 
-use std::fs::File;
-use std::io;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use floodmark_trace::journal::{FLAG_NAME_LEFT_OUT, Record};
-use floodmark_trace::{Bytes, Category, Device, EventKind, Header, Hint, StepTotals, TextKind};
+use floodmark_trace::{Bytes, Category, Device, EventKind, Header, StepTotals, TextKind};
 use parking_lot::Mutex;
 
 use crate::clock::monotonic_nanos;
 use crate::names::{TextNumber, label_id, text_id};
+use crate::output::{Output, remove_journal};
 use crate::patch::{self, Found};
-use crate::recording::{CURRENT, ENABLED, Options, Recording};
+use crate::recording::{CURRENT, ENABLED, Options, Recording, unix_micros};
 use crate::segments::Segments;
+use crate::signals::without_signals;
 use crate::stacks::EPOCH;
+use crate::start_error::StartError;
+use crate::state_file::StateFile;
 use crate::thread::{begin_recording, forget_after_fork, wait_until_idle, with_recording};
 use crate::writer::{self, Written};
 use crate::{autograd, bus_error, ops, tracker};
-
-/// Why a recording could not be started.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum StartError {
-    /// One runs already.
-    #[error("a recording is running already in this process")]
-    AlreadyRunning,
-    /// The file could not be made.
-    #[error("failed to create the trace `{}`", path.display())]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        #[source]
-        source: io::Error,
-    },
-    /// The journal could not be made.
-    #[error("failed to create the journal `{}`", path.display())]
-    Journal {
-        /// The folder.
-        path: PathBuf,
-        /// Why.
-        #[source]
-        source: io::Error,
-    },
-}
-
-impl Hint for StartError {
-    fn hint(&self) -> Option<&'static str> {
-        match self {
-            Self::AlreadyRunning => Some("stop it first, or give it a name with `floodmark.mark`"),
-            Self::File { .. } => Some("choose another place with `-o`, or `floodmark.trace(path)`"),
-            Self::Journal { source, .. } if source.kind() == io::ErrorKind::AlreadyExists => Some(
-                "another recording writes there, or one was killed: choose another name, or remove the folder",
-            ),
-            Self::Journal { .. } => Some("the journal lies beside the trace; choose another place"),
-        }
-    }
-}
 
 struct Running {
     recording: *mut Recording,
@@ -84,13 +46,6 @@ fn session_id() -> u64 {
     mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1
 }
 
-/// The folder of a file's journal.
-fn journal_folder(path: &std::path::Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".journal");
-    PathBuf::from(name)
-}
-
 /// Starts to record. torch need not be loaded yet: [`attach_torch`] is called when it is.
 pub fn start(mut options: Options) -> Result<(), StartError> {
     // In a forked child the lock may be held by a thread that is not here.
@@ -110,15 +65,14 @@ pub fn start(mut options: Options) -> Result<(), StartError> {
     let path = options.path.clone();
     let id = session_id();
     options.header.session = format!("{id:016x}");
-    let folder = journal_folder(&path);
-    // The journal first: while it is there, the file is another recording's, and must not be touched.
-    let segments = Segments::create(folder.clone(), id, options.max_memory)
-        .map_err(|source| StartError::Journal { path: folder, source })?;
-    let file = match File::create(&path) {
-        Ok(file) => file,
+    options.header.started_unix_micros = unix_micros();
+    let Output { folder, state, trace } =
+        Output::create(&path, id, &options.header, options.replace)?;
+    let segments = match Segments::create(folder.clone(), id, options.max_memory) {
+        Ok(segments) => segments,
         Err(source) => {
-            segments.remove();
-            return Err(StartError::File { path, source });
+            remove_output(&path, &folder, &state);
+            return Err(StartError::Journal { path: folder, source });
         }
     };
     FORK_HANDLER.call_once(|| {
@@ -131,14 +85,17 @@ pub fn start(mut options: Options) -> Result<(), StartError> {
     begin_recording();
     bus_error::install();
     EPOCH.fetch_add(1, Ordering::Release);
-    let recording = Box::into_raw(Box::new(Recording::new(id, options, segments)));
+    let recording = Box::into_raw(Box::new(Recording::new(id, options, segments, state)));
     let stop = Arc::new(AtomicBool::new(false));
     let shared = Shared(recording);
     let told = Arc::clone(&stop);
-    let writer = std::thread::Builder::new().name("floodmark-writer".to_owned()).spawn(move || {
-        let shared = shared;
-        // SAFETY: the recording is freed after this thread has been joined.
-        writer::run(unsafe { &*shared.0 }, file, &told)
+    let thread = std::thread::Builder::new().name("floodmark-writer".to_owned());
+    let writer = without_signals(|| {
+        thread.spawn(move || {
+            let shared = shared;
+            // SAFETY: the recording is freed after this thread has been joined.
+            writer::run(unsafe { &*shared.0 }, trace, &told)
+        })
     });
     let writer = match writer {
         Ok(writer) => writer,
@@ -147,6 +104,7 @@ pub fn start(mut options: Options) -> Result<(), StartError> {
             let recording = unsafe { Box::from_raw(recording) };
             recording.segments.remove();
             bus_error::remove();
+            remove_output(&path, recording.segments.folder(), &recording.state);
             return Err(StartError::File { path, source });
         }
     };
@@ -154,6 +112,12 @@ pub fn start(mut options: Options) -> Result<(), StartError> {
     ENABLED.store(true, Ordering::SeqCst);
     *running = Some(Running { recording, stop, writer, pid: std::process::id() });
     Ok(())
+}
+
+/// A recording that did not come to be leaves no file.
+fn remove_output(path: &Path, folder: &Path, state: &StateFile) {
+    let _ = std::fs::remove_file(path);
+    remove_journal(folder, state);
 }
 
 struct Shared(*mut Recording);
@@ -184,8 +148,11 @@ pub fn stop() -> Option<Written> {
         ..Written::default()
     });
     // SAFETY: started by `start`, and still there.
-    unsafe { (*running.recording).tree.lock().release_codes() };
+    let recording = unsafe { &*running.recording };
+    recording.tree.lock().release_codes();
     bus_error::remove();
+    // A thread that hangs in a hook must not keep the name from the next recording.
+    recording.state.release();
     if is_idle {
         CURRENT.store(std::ptr::null_mut(), Ordering::Release);
         // SAFETY: no thread is in a hook, none will enter one, and the writer has ended.

@@ -3,16 +3,16 @@
 //! Records of all threads are put in the order of their times, folded into batches, and appended. A
 //! segment is used again only when all of it is in the file.
 
-use std::fs::File;
-use std::io::{self, Write};
-use std::os::unix::fs::MetadataExt;
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use floodmark_trace::{Assembler, Ending, TraceWriter};
+use floodmark_trace::{Assembler, TraceWriter};
 
 use crate::bus_error;
 use crate::merge::{Flow, Merge};
+use crate::output::remove_journal;
+use crate::own_file::OwnFile;
 use crate::patch;
 use crate::recording::Recording;
 use crate::thread::frontier_nanos;
@@ -39,8 +39,7 @@ pub struct Written {
 
 struct Writer<'a> {
     recording: &'a Recording,
-    file: TraceWriter<File>,
-    handle: File,
+    file: TraceWriter<OwnFile>,
     merge: Merge,
     assembler: Assembler,
     /// No record before this time will come.
@@ -48,34 +47,24 @@ struct Writer<'a> {
     records: u64,
     rows_per_flush: usize,
     last_flush: Instant,
+    /// A write failed, and may have left a part of its bytes in the file.
+    is_torn: bool,
 }
 
 /// Runs until `stop` is set and everything is written.
-pub(crate) fn run(recording: &Recording, file: File, stop: &AtomicBool) -> Written {
+pub(crate) fn run(recording: &Recording, file: TraceWriter<OwnFile>, stop: &AtomicBool) -> Written {
     // SAFETY: lowers the priority of this thread only: the program comes first.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 5) };
-    let started = file.try_clone().and_then(|handle| {
-        let header = recording.header.lock().0.clone();
-        Ok((TraceWriter::new(file, &header)?, handle))
-    });
-    let (file, handle) = match started {
-        Ok(started) => started,
-        Err(error) => {
-            let failure = format!("the trace could not be begun: {error}");
-            recording.fail(failure.clone());
-            return Written { failure, ..Written::default() };
-        }
-    };
     let mut writer = Writer {
         recording,
         file,
-        handle,
         merge: Merge::new(recording.seed),
         assembler: Assembler::default(),
         frontier_nanos: 0,
         records: 0,
         rows_per_flush: rows_per_flush(recording.budget.limit_bytes()),
         last_flush: Instant::now(),
+        is_torn: false,
     };
     let mut result = Ok(());
     while !stop.load(Ordering::Acquire) {
@@ -154,6 +143,9 @@ impl Writer<'_> {
 
     fn flush(&mut self) -> io::Result<()> {
         self.last_flush = Instant::now();
+        // Before anything is taken: what is not written stays where it is.
+        self.file.get_ref().names()?;
+        self.is_torn = true;
         let header = {
             let mut header = self.recording.header.lock();
             std::mem::take(&mut header.1).then(|| header.0.clone())
@@ -165,6 +157,7 @@ impl Writer<'_> {
         if !batch.is_empty() {
             self.file.write_batch(&batch)?;
         }
+        self.is_torn = false;
         for segment in self.merge.flushed() {
             self.recording.segments.recycle(segment);
         }
@@ -172,38 +165,48 @@ impl Writer<'_> {
     }
 
     fn finish(mut self, is_writable: bool) -> Written {
-        let mut result = Ok(());
-        if is_writable {
-            // No thread is inside a hook any more, or one is and will stay there.
-            self.frontier_nanos = u64::MAX;
-            self.look();
-            loop {
-                let is_more = self.fold();
-                result = self.flush();
-                if result.is_err() || !is_more {
-                    break;
+        let recording = self.recording;
+        let is_written = (is_writable || self.find_trace()) && self.write_rest();
+        let bytes = self.file.bytes_written();
+        let is_removed = self.file.get_ref().names().is_ok_and(|names| names == 0);
+        if is_written {
+            match self.file.finish(&recording.ending()) {
+                Ok(_) => {
+                    recording.segments.remove();
+                    remove_journal(recording.segments.folder(), &recording.state);
                 }
+                Err(error) => recording.fail(format!("the trace could not be finished: {error}")),
             }
         }
-        let failure = match &result {
-            Ok(()) => self.recording.failure.lock().clone().unwrap_or_default(),
-            Err(error) => format!("the trace could not be written: {error}"),
+        let failure = if is_removed {
+            "the trace file was removed while it was being written".to_owned()
+        } else {
+            recording.ending().reason
         };
-        let bytes = self.file.bytes_written();
-        let mut written = Written { bytes, records: self.records, failure };
-        if !is_writable || result.is_err() {
-            return written;
+        Written { bytes, records: self.records, failure }
+    }
+
+    /// Opens the trace again when the program has closed its descriptor. Nothing was written since, so the
+    /// recording ends with what came before, and with the reason.
+    fn find_trace(&mut self) -> bool {
+        let path = &self.recording.options.path;
+        !self.is_torn && self.file.get_mut().reopen(path).is_ok()
+    }
+
+    /// Writes all that is in the journal. Returns whether that succeeded.
+    fn write_rest(&mut self) -> bool {
+        // No thread is inside a hook any more, or one is and will stay there.
+        self.frontier_nanos = u64::MAX;
+        self.look();
+        loop {
+            let is_more = self.fold();
+            if let Err(error) = self.flush() {
+                self.recording.fail(format!("the trace could not be written: {error}"));
+                return false;
+            }
+            if !is_more {
+                return true;
+            }
         }
-        let ending =
-            Ending { reason: written.failure.clone(), at_micros: self.recording.nanos() / 1000 };
-        match self.file.finish(&ending).and_then(|mut file| file.flush()) {
-            Ok(()) => self.recording.segments.remove(),
-            Err(error) => written.failure = format!("the trace could not be finished: {error}"),
-        }
-        if self.handle.metadata().is_ok_and(|file| file.nlink() == 0) {
-            "the trace file was removed while it was being written"
-                .clone_into(&mut written.failure);
-        }
-        written
     }
 }

@@ -8,7 +8,9 @@ use floodmark::{ExportError, GpuError, OpenError};
 use floodmark_analysis::SimulationError;
 use floodmark_probe::StartError;
 use floodmark_trace::Hint;
-use pyo3::exceptions::{PyException, PyFileNotFoundError, PyOSError, PyRuntimeError, PyValueError};
+use pyo3::exceptions::{
+    PyException, PyFileExistsError, PyFileNotFoundError, PyOSError, PyRuntimeError, PyValueError,
+};
 use pyo3::{PyErr, create_exception};
 
 create_exception!(
@@ -93,6 +95,9 @@ pub(crate) fn from_start(error: &StartError) -> PyErr {
         StartError::AlreadyRunning => PyRuntimeError::new_err(message(error)),
         StartError::File { source, .. } | StartError::Journal { source, .. } => {
             from_os(source, message(error))
+        }
+        StartError::Occupied { .. } | StartError::InUse { .. } | StartError::Unfinished { .. } => {
+            PyFileExistsError::new_err(message(error))
         }
         other => from_ours(other),
     }

@@ -26,8 +26,9 @@ mod _core {
     #[pymodule_export]
     use super::recorder::{
         LabelSet, attach_torch, attach_tracker, attend, base, begin_phase, define_label, end_phase,
-        ended_steps, forget_module, is_recording, label, mark, name_modules, note_optimizer, peaks,
-        prove, start, step, stop, strings_to_prove_with, update_header, use_slow_stacks,
+        ended_steps, forget_module, is_being_recorded, is_recording, label, mark, name_modules,
+        note_optimizer, peaks, prove, start, step, stop, strings_to_prove_with, update_header,
+        use_slow_stacks,
     };
     #[pymodule_export]
     use super::trace::{Report, Trace, draw};

@@ -2,25 +2,29 @@
 
 use std::path::PathBuf;
 
-use floodmark_probe::{BaseBlock, CodeFacts, Evidence, LabelledTensor, Options, Source, StrFacts};
+use floodmark_probe::{
+    BaseBlock, CodeFacts, Evidence, LabelledTensor, Options, Replace, Source, StrFacts,
+};
 use floodmark_trace::{Category, Device, Header};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use crate::errors::{from_start, wrong_argument};
+use crate::errors::{from_open, from_start, wrong_argument};
 
 fn header_from(json: &str) -> PyResult<Header> {
     serde_json::from_str(json).map_err(wrong_argument)
 }
 
-/// Starts to record into `path`. `cuda` has a bit for each ordinal; `told` says who tells of blocks: torch
+/// Starts to record into `path`, where `replace` says what may be replaced: `nothing`, an earlier `trace`, or
+/// `any file`. `cuda` has a bit for each ordinal; `told` says who tells of blocks: torch
 /// where it is empty, else we, also `without device`.
 #[pyfunction]
-#[pyo3(signature = (path, *, cpu, cuda, stacks, ops, told, max_memory, header, own_folder))]
+#[pyo3(signature = (path, *, replace, cpu, cuda, stacks, ops, told, max_memory, header, own_folder))]
 #[expect(clippy::too_many_arguments, reason = "keywords on the Python side")]
 pub(crate) fn start(
     py: Python<'_>,
     path: PathBuf,
+    replace: &str,
     cpu: bool,
     cuda: u64,
     stacks: bool,
@@ -36,7 +40,13 @@ pub(crate) fn start(
         "without device" => Source::ToldWithoutDevice,
         _ => Source::Told,
     };
-    let options = Options { path, cpu, cuda, stacks, ops, source, max_memory, header, own_folder };
+    let replace = match replace {
+        "any file" => Replace::AnyFile,
+        "trace" => Replace::Trace,
+        _ => Replace::Nothing,
+    };
+    let options =
+        Options { path, replace, cpu, cuda, stacks, ops, source, max_memory, header, own_folder };
     py.detach(|| floodmark_probe::start(options)).map_err(|error| from_start(&error))
 }
 
@@ -46,6 +56,13 @@ pub(crate) fn start(
 #[pyfunction]
 pub(crate) fn stop() -> Option<(u64, u64, String)> {
     floodmark_probe::stop().map(|written| (written.bytes, written.records, written.failure))
+}
+
+/// Whether a live recording, of any process, writes the trace `path`.
+#[pyfunction]
+#[expect(clippy::needless_pass_by_value, reason = "extracted from a Python path")]
+pub(crate) fn is_being_recorded(py: Python<'_>, path: PathBuf) -> PyResult<bool> {
+    py.detach(|| floodmark::is_being_recorded(&path)).map_err(|error| from_open(&path, &error))
 }
 
 /// Whether a recording runs in this process.

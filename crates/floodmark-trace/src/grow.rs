@@ -207,10 +207,8 @@ impl Trace {
         if self.unknown_allocations > 0 {
             losses.push(Loss::UnknownAllocations(self.unknown_allocations));
         }
-        if let Some(ending) = &self.ending
-            && !ending.reason.is_empty()
-        {
-            losses.push(Loss::StoppedEarly { reason: ending.reason.clone() });
+        if let Some((reason, at)) = self.stopped_early() {
+            losses.push(Loss::StoppedEarly { reason: reason.to_owned(), at });
         }
         losses.extend(self.header.not_recorded.iter().cloned().map(Loss::NotRecorded));
         self.losses = Losses(losses);

@@ -27,6 +27,7 @@ mod limit;
 mod losses;
 mod message;
 mod modules;
+mod outcome;
 mod phantom;
 mod read;
 mod step_totals;
@@ -35,6 +36,7 @@ mod write;
 
 pub mod frame;
 pub mod journal;
+pub mod journal_state;
 
 pub use assemble::Assembler;
 pub use batch::{Batch, CodeRow, LabelRow, ModuleRow, Row, StackRow, TextRow, Total};
@@ -47,6 +49,7 @@ pub use growing::GrowingReader;
 pub use header::{DeviceInfo, Ending, Header};
 pub use limit::DecompressionLimit;
 pub use losses::{LeftOut, Loss, Losses};
+pub use outcome::Outcome;
 pub use phantom::{Engine, Phantom, PhantomDevice, PhantomEnd, PhantomRead, UnsupportedCall};
 pub use read::{ReadError, check_beginning, read_trace, read_trace_within};
 pub use step_totals::StepTotals;

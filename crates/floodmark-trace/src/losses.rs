@@ -7,6 +7,8 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 
+use crate::event::Micros;
+
 /// How much the recorder could not record, since the recording began.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LeftOut {
@@ -46,21 +48,30 @@ pub enum Loss {
     },
     /// Frames that the file should have.
     MissingFrames(u64),
-    /// The program ended without finishing the file; the events were taken from its journal.
+    /// The file has no end; what it lacks was taken from its journal.
     Salvaged {
         /// How many records were taken.
         events: u64,
+        /// Whether the program is known to have ended.
+        has_ended: bool,
     },
-    /// The program ended without finishing the file, and there is no journal beside it.
+    /// The file has no end, and there is no journal beside it.
     Unfinished,
     /// Events that were in the journal, and are damaged or missing there.
     LostInJournal(u64),
     /// The part of the journal that counts events is damaged: it is not known how many are missing.
     LedgerDamaged,
+    /// The program still records.
+    StillRunning {
+        /// The last event that was read.
+        at: Micros,
+    },
     /// Recording stopped before the program did.
     StoppedEarly {
         /// Why.
         reason: String,
+        /// When.
+        at: Micros,
     },
     /// Events after which our total was not torch's.
     TotalsDisagree(u64),
@@ -83,10 +94,17 @@ impl fmt::Display for Loss {
                 write!(f, "{bytes} bytes of the file are damaged, the first at byte {first_offset}")
             }
             Self::MissingFrames(frames) => write!(f, "{frames} frames are missing from the file"),
-            Self::Salvaged { events } => write!(
-                f,
-                "the program was killed; its last {events} records were taken from the journal"
-            ),
+            Self::Salvaged { events, has_ended } => {
+                f.write_str(if *has_ended {
+                    "the program ended without ending the recording: it was killed, crashed, or left by `os._exit`"
+                } else {
+                    "the recording has no end; whether the program still runs is not known"
+                })?;
+                match events {
+                    0 => write!(f, "; every record is in the file"),
+                    _ => write!(f, "; its last {events} records were taken from the journal"),
+                }
+            }
             Self::Unfinished => write!(
                 f,
                 "the recording is not finished: what came after the last flush is not in the file"
@@ -98,9 +116,18 @@ impl fmt::Display for Loss {
                 f,
                 "the journal beside the file is damaged: it is not known how many events are missing"
             ),
-            Self::StoppedEarly { reason } => {
-                write!(f, "recording stopped before the program did: {reason}")
+            Self::StillRunning { at } => {
+                let at = at.as_seconds();
+                write!(
+                    f,
+                    "the program is still recording: what happens after {at:.1} s is not in the trace yet"
+                )
             }
+            Self::StoppedEarly { reason, at } => write!(
+                f,
+                "recording stopped at {:.1} s: {reason}; the peak after that is not known: the program went on",
+                at.as_seconds()
+            ),
             Self::TotalsDisagree(events) => write!(
                 f,
                 "after {events} events our total of allocated bytes was not torch's: some events are missing"
@@ -143,6 +170,7 @@ impl Losses {
             | Loss::MissingFrames(_)
             | Loss::Salvaged { .. }
             | Loss::Unfinished
+            | Loss::StillRunning { .. }
             | Loss::StoppedEarly { .. }
             | Loss::TotalsDisagree(_)
             | Loss::LedgerDamaged

@@ -9,6 +9,7 @@ use crate::event::{Bytes, Device, Micros};
 use crate::frame::{self, FILE_MAGIC, FORMAT_VERSION, FrameKind, Piece};
 use crate::header::{Ending, Header};
 use crate::journal;
+use crate::journal_state::read_state;
 use crate::limit::{Budget, DecompressionLimit};
 use crate::losses::Loss;
 use crate::trace::Trace;
@@ -79,7 +80,9 @@ impl Hint for ReadError {
     }
 }
 
-/// Reads a file, and the segments of its journal where there are any.
+/// Reads a file, and the files of its journal where there are any: segments and the state.
+///
+/// Whether the program still holds the journal's lock is not in the bytes: see [`Trace::note_running`].
 pub fn read_trace(file: &[u8], journal: &[&[u8]]) -> Result<Trace, ReadError> {
     read_trace_within(DecompressionLimit::default(), file, journal)
 }
@@ -292,6 +295,14 @@ impl Reader {
         Ok(self.trace)
     }
 
+    /// Takes what the state of the journal says. Returns whether a free lock means that the program has ended.
+    fn take_state(&mut self, files: &[&[u8]], session: u64) -> bool {
+        let mut states = files.iter().filter_map(|file| read_state(file));
+        let Some(state) = states.find(|state| state.session == session) else { return false };
+        self.trace.stop = state.stop;
+        state.is_locked
+    }
+
     /// Takes what the file does not have from the journal.
     fn salvage(&mut self, files: &[&[u8]], losses: &mut Vec<Loss>) -> Result<(), ReadError> {
         if let Some(found) = journal::other_version(files) {
@@ -300,6 +311,7 @@ impl Reader {
         let session = u64::from_str_radix(&self.trace.header.session, 16).unwrap_or(0);
         let found = journal::read_journal(files, session);
         let has_journal = found.is_some();
+        let has_ended = self.take_state(files, session);
         let mut found = found.unwrap_or_default();
         let through = self.trace.through_nanos;
         found.entries.retain(|entry| entry.record.time_nanos > through);
@@ -313,6 +325,10 @@ impl Reader {
         if found.is_ledger_damaged {
             losses.push(Loss::LedgerDamaged);
         }
+        let is_unfinished = losses.contains(&Loss::Unfinished);
+        if !is_unfinished && self.trace.stop.is_none() {
+            losses.push(Loss::Salvaged { events: found.entries.len() as u64, has_ended });
+        }
         if found.entries.is_empty() {
             return Ok(());
         }
@@ -320,7 +336,6 @@ impl Reader {
         for entry in &found.entries {
             assembler.push(&entry.record, &entry.payload);
         }
-        losses.push(Loss::Salvaged { events: found.entries.len() as u64 });
         self.trace.push(assembler.take_batch());
         Ok(())
     }

@@ -10,6 +10,7 @@ use crate::event::{
     LabelId, Micros, ModuleId, StackId, TextId, TextKind, ThreadId, stack_flags,
 };
 use crate::header::{Ending, Header};
+use crate::journal_state::StopNote;
 use crate::losses::{LeftOut, Losses};
 use crate::modules::ModulePaths;
 
@@ -236,7 +237,7 @@ pub struct Label {
 pub struct Trace {
     /// Where it comes from.
     pub header: Header,
-    /// How it ended; `None` while it is being written, or when the program was killed.
+    /// The last frame of a finished file. [`Trace::outcome`] says what is known where there is none.
     pub ending: Option<Ending>,
     /// What happened, in order.
     pub events: Vec<Event>,
@@ -258,6 +259,9 @@ pub struct Trace {
     pub(crate) paths: ModulePaths,
     pub(crate) unknown_allocations: u64,
     pub(crate) through_nanos: u64,
+    /// From the journal, where the file has no ending.
+    pub(crate) stop: Option<StopNote>,
+    pub(crate) is_running: bool,
     pub(crate) freed_unknown: BTreeSet<(Device, u64)>,
     pub(crate) disagreements: u64,
     pub(crate) left_out: LeftOut,
@@ -362,9 +366,10 @@ impl Trace {
         self.devices.keys().copied().collect()
     }
 
-    /// When the recording ended, or its last event where it did not end.
+    /// When the recording ended or stopped, or its last event where that is not known.
     pub fn end(&self) -> Micros {
-        let ended = self.ending.as_ref().map_or(0, |ending| ending.at_micros);
+        let stopped = self.stop.as_ref().map_or(0, |stop| stop.at_micros);
+        let ended = self.ending.as_ref().map_or(stopped, |ending| ending.at_micros);
         self.last_time().max(Micros(ended))
     }
 

@@ -59,6 +59,16 @@ impl<W: Write> TraceWriter<W> {
         Ok(self.out)
     }
 
+    /// What takes the bytes.
+    pub fn get_ref(&self) -> &W {
+        &self.out
+    }
+
+    /// The same, to change it.
+    pub fn get_mut(&mut self) -> &mut W {
+        &mut self.out
+    }
+
     /// Bytes written so far.
     pub fn bytes_written(&self) -> u64 {
         self.bytes_written

@@ -4,18 +4,16 @@
 //! trace is copied, which costs more the longer it is, so it is done no more often than [`SHARE`] allows, however
 //! often somebody looks.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use floodmark_trace::journal::{LEDGER_LINE_BYTES, LEDGER_NAME};
 use floodmark_trace::{GrowingReader, Loss, Trace};
 
-use crate::open::{
-    OpenError, decompression_limit, journal_segments, open_growing, open_segment, open_trace,
-};
+use crate::journal_files::{is_running, journal_counters};
+use crate::open::{OpenError, decompression_limit, open_growing, open_trace};
 use crate::regular_file::open_regular;
 
 /// Reading takes at most one part in so many of a core's time.
@@ -33,7 +31,7 @@ pub(crate) struct Following {
     stamp: Stamp,
     trace: Arc<Trace>,
     revision: u64,
-    /// Whether somebody was there to write more when it was read.
+    /// Whether the program still held the journal's lock when it was read.
     is_running: bool,
     /// Not before this is it read again.
     rested_at: Instant,
@@ -47,9 +45,9 @@ impl Following {
         let began = Instant::now();
         // The stamp first: what comes while the file is read is then read once more, never overlooked.
         let stamp = Stamp::of(path)?;
-        let trace = Arc::new(as_known(open_trace(path)?));
+        let trace = Arc::new(without_running_loss(open_trace(path)?));
         let rested_at = rest_until(began);
-        let is_running = is_running(&trace);
+        let is_running = trace.is_running();
         let path = path.to_owned();
         let reader = None;
         Ok(Self { path, stamp, trace, revision: 1, is_running, rested_at, reader })
@@ -70,7 +68,7 @@ impl Following {
         self.trace.ending.is_some()
     }
 
-    /// Whether there is somebody to write more, as far as can be seen from this machine.
+    /// Whether the program still records.
     pub(crate) fn is_running(&self) -> bool {
         self.is_running && !self.has_ended()
     }
@@ -82,19 +80,20 @@ impl Following {
         }
         let began = Instant::now();
         let stamp = Stamp::of(&self.path)?;
-        // What a program leaves that was killed is the same file, and another story.
-        let is_running = is_running(&self.trace);
+        // A program that ends without ending the recording leaves the same bytes, and a free lock.
+        let is_running = is_running(&self.path, &self.trace);
         if stamp == self.stamp && is_running == self.is_running {
             return Ok(false);
         }
-        let trace = as_known(self.read(&stamp)?);
+        let trace = without_running_loss(self.read(&stamp)?);
         let is_new = trace.events.len() != self.trace.events.len()
             || trace.ending.is_some()
             || trace.header != self.trace.header
-            || is_running != self.is_running;
+            || trace.outcome() != self.trace.outcome()
+            || trace.is_running() != self.is_running;
         self.rested_at = rest_until(began);
         self.stamp = stamp;
-        self.is_running = is_running;
+        self.is_running = trace.is_running();
         if is_new {
             self.trace = Arc::new(trace);
             self.revision += 1;
@@ -126,37 +125,21 @@ fn rest_until(began: Instant) -> Instant {
     now + ((now - began) * (SHARE - 1)).max(SHORTEST_REST)
 }
 
-/// What is not written yet is not lost, as long as there is somebody to write it.
-fn as_known(mut trace: Trace) -> Trace {
-    if trace.ending.is_none() && is_running(&trace) {
-        trace.losses.0.retain(|loss| {
-            !matches!(
-                loss,
-                Loss::Salvaged { .. }
-                    | Loss::Unfinished
-                    | Loss::LostInJournal(_)
-                    | Loss::LedgerDamaged
-            )
-        });
-    }
+/// What follows a trace shows that the program still records: for it that is no loss.
+fn without_running_loss(mut trace: Trace) -> Trace {
+    trace.losses.0.retain(|loss| !matches!(loss, Loss::StillRunning { .. }));
     trace
 }
 
-/// Whether the traced process runs on this machine.
-fn is_running(trace: &Trace) -> bool {
-    let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let process = format!("/proc/{}", trace.header.pid);
-    trace.header.pid != 0 && host.trim_end() == trace.header.host && Path::new(&process).exists()
-}
-
-/// What changes when a trace grows: the file, and the ledger of its journal, which counts the records.
+/// What changes when a trace grows: the file, the ledger of its journal, which counts the records, and its state,
+/// which says why recording stopped.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Stamp {
     /// The first frames, by which another file of the same name is told apart.
     begins: Vec<u8>,
     bytes: u64,
     modified: Option<SystemTime>,
-    ledger: Vec<u8>,
+    journal: Vec<u8>,
 }
 
 impl Stamp {
@@ -164,20 +147,9 @@ impl Stamp {
         let mut file = open_regular(path)?;
         let begins = first_bytes(&mut file, BEGINNING_BYTES)?;
         let file = file.metadata()?;
-        let ledger = ledger_of(path)?;
-        Ok(Self { begins, bytes: file.len(), modified: file.modified().ok(), ledger })
+        let journal = journal_counters(path)?;
+        Ok(Self { begins, bytes: file.len(), modified: file.modified().ok(), journal })
     }
-}
-
-/// The lines of the ledger that are in use; empty where there is no journal.
-fn ledger_of(path: &Path) -> Result<Vec<u8>, OpenError> {
-    let files = journal_segments(path)?;
-    let Some(ledger) = files.iter().find(|file| file.ends_with(LEDGER_NAME)) else {
-        return Ok(Vec::new());
-    };
-    // A program that ends removes its journal.
-    let Some(mut file) = open_segment(ledger)? else { return Ok(Vec::new()) };
-    Ok(first_bytes(&mut file, (files.len() * LEDGER_LINE_BYTES) as u64)?)
 }
 
 fn first_bytes(file: &mut File, most: u64) -> io::Result<Vec<u8>> {
@@ -188,6 +160,10 @@ fn first_bytes(file: &mut File, most: u64) -> io::Result<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
+    use floodmark_trace::Outcome;
+
     use super::*;
     use crate::growing::Program;
 
@@ -241,5 +217,46 @@ mod tests {
         program.flush(6);
         assert!(!following.look().unwrap());
         assert!(look(&mut following) > 2);
+    }
+
+    fn losses(following: &Following) -> Vec<String> {
+        following.trace().losses.0.iter().map(ToString::to_string).collect()
+    }
+
+    /// The lock decides, not a process of the same number.
+    #[test]
+    fn a_program_that_is_gone_is_noticed_by_its_lock() {
+        let mut program = Program::start();
+        program.flush(4);
+        let mut following = Following::open(&program.path()).unwrap();
+        assert!(following.is_running() && losses(&following).is_empty());
+        let read = open_trace(&program.path()).unwrap().losses;
+        assert!(matches!(read.0[..], [Loss::StillRunning { .. }]), "{read:?}");
+        program.kill();
+        look(&mut following);
+        assert!(!following.is_running());
+        assert_eq!(following.trace().outcome(), Outcome::Unfinished);
+        assert_eq!(
+            losses(&following),
+            [
+                "the program ended without ending the recording: it was killed, crashed, or left by `os._exit`; \
+              every record is in the file"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_recording_that_stopped_early_says_why_while_the_program_goes_on() {
+        let mut program = Program::start();
+        program.flush(4);
+        let mut following = Following::open(&program.path()).unwrap();
+        program.stop_early("no space left on device", 3_200_000);
+        look(&mut following);
+        assert_eq!(following.trace().outcome(), Outcome::StoppedEarly);
+        let told = "recording stopped at 3.2 s: no space left on device; \
+                    the peak after that is not known: the program went on";
+        assert_eq!(losses(&following), [told]);
+        program.kill();
+        assert_eq!(losses(&Following::open(&program.path()).unwrap()), [told]);
     }
 }

@@ -1,9 +1,14 @@
 //! For tests: a program that is still recording.
 
 use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
-use floodmark_trace::{Assembler, Ending, Header, TraceWriter, journal};
+use floodmark_trace::journal_state::{
+    NOTE_LENGTH_OFFSET, NOTE_OFFSET, STATE_FILE, StopNote, new_state,
+};
+use floodmark_trace::{Assembler, Ending, TraceWriter, journal};
 
 use crate::script;
 
@@ -20,17 +25,23 @@ pub(crate) struct Program {
     writer: TraceWriter<File>,
     assembler: Assembler,
     entries: std::vec::IntoIter<journal::Entry>,
+    /// Locked as long as the program lives.
+    state: Option<File>,
 }
 
 impl Program {
     pub(crate) fn start() -> Self {
         let folder = tempfile::TempDir::new().unwrap();
         let file = File::create(folder.path().join("x.flood")).unwrap();
-        let header = Header { host: host(), ..script::header() };
-        let header = Header { pid: std::process::id(), ..header };
-        let writer = TraceWriter::new(file, &header).unwrap();
+        let writer = TraceWriter::new(file, &script::header()).unwrap();
         let entries = script::entries(SCRIPT).into_iter();
-        Self { folder, writer, assembler: Assembler::default(), entries }
+        let journal = folder.path().join("x.flood.journal");
+        fs::create_dir(&journal).unwrap();
+        let mut state = File::create_new(journal.join(STATE_FILE)).unwrap();
+        state.write_all(&new_state(1, std::process::id(), true)).unwrap();
+        state.try_lock().unwrap();
+        let state = Some(state);
+        Self { folder, writer, assembler: Assembler::default(), entries, state }
     }
 
     pub(crate) fn path(&self) -> PathBuf {
@@ -52,18 +63,26 @@ impl Program {
             journal.push(0, &entry);
         }
         let folder = self.folder.path().join("x.flood.journal");
-        fs::create_dir_all(&folder).unwrap();
         for (name, bytes) in [journal::LEDGER_NAME, "0.seg"].iter().zip(journal.files()) {
             fs::write(folder.join(name), bytes).unwrap();
         }
+    }
+
+    /// Notes why recording stopped; the program goes on.
+    pub(crate) fn stop_early(&mut self, reason: &str, at_micros: u64) {
+        let state = self.state.as_ref().unwrap();
+        let (length, note) = StopNote { reason: reason.to_owned(), at_micros }.to_bytes();
+        state.write_all_at(&note, NOTE_OFFSET as u64).unwrap();
+        state.write_all_at(&length.to_le_bytes(), NOTE_LENGTH_OFFSET as u64).unwrap();
+    }
+
+    /// The program is gone, and has ended nothing.
+    pub(crate) fn kill(&mut self) {
+        self.state = None;
     }
 
     pub(crate) fn end(self) -> tempfile::TempDir {
         self.writer.finish(&Ending { reason: String::new(), at_micros: 9000 }).unwrap();
         self.folder
     }
-}
-
-fn host() -> String {
-    fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim_end().to_owned()
 }

@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use floodmark_allocator::complete;
 use floodmark_snapshot::{SnapshotError, is_snapshot, read_snapshot_from};
-use floodmark_trace::journal::LEDGER_NAME;
 use floodmark_trace::{
     DecompressionLimit, GrowingReader, Hint, ReadError, Trace, check_beginning, read_trace_within,
 };
 
 use crate::args::parse_size;
 use crate::failure::Problem;
+use crate::journal_files::Journal;
 use crate::progress::Progress;
 use crate::regular_file::{Irregular, open_regular};
 
@@ -63,10 +63,10 @@ impl Hint for OpenError {
     }
 }
 
-/// Reads a trace, and what a killed program left in the journal beside it.
+/// Reads a trace, and what its file lacks from the journal beside it.
 pub fn open_trace(path: &Path) -> Result<Trace, OpenError> {
     // The journal first: what is flushed meanwhile is then in the file, never in neither.
-    let segments = journal(path)?;
+    let journal = Journal::read(path)?;
     let mut file = open_regular(path)?;
     let limit = decompression_limit()?;
     let mut bytes = beginning(&mut file)?;
@@ -76,8 +76,9 @@ pub fn open_trace(path: &Path) -> Result<Trace, OpenError> {
     // Of a file that is something else, no more is read.
     check_beginning(&bytes)?;
     file.read_to_end(&mut bytes)?;
-    let segments: Vec<&[u8]> = segments.iter().map(Vec::as_slice).collect();
-    Ok(read_trace_within(limit, &bytes, &segments)?)
+    let mut trace = read_trace_within(limit, &bytes, &journal.files())?;
+    journal.note_running(&mut trace);
+    Ok(trace)
 }
 
 /// How much a file may decompress to: what the user set, or a limit that grows with the file.
@@ -96,7 +97,7 @@ pub(crate) fn open_growing(
     reader: &mut GrowingReader,
 ) -> Result<Option<Trace>, OpenError> {
     // The journal first, as above.
-    let segments = journal(path)?;
+    let journal = Journal::read(path)?;
     let mut file = open_regular(path)?;
     if reader.taken() == 0 && is_snapshot(&beginning(&mut file)?) {
         return Ok(None);
@@ -105,8 +106,9 @@ pub(crate) fn open_growing(
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes)?;
     reader.take(&bytes)?;
-    let segments: Vec<&[u8]> = segments.iter().map(Vec::as_slice).collect();
-    Ok(Some(reader.trace(&segments)?))
+    let mut trace = reader.trace(&journal.files())?;
+    journal.note_running(&mut trace);
+    Ok(Some(trace))
 }
 
 /// Enough of a file to know what it is.
@@ -148,56 +150,6 @@ impl Read for Watched {
         self.progress.at(self.done);
         Ok(count)
     }
-}
-
-fn journal(path: &Path) -> Result<Vec<Vec<u8>>, OpenError> {
-    let mut segments = Vec::new();
-    for path in journal_segments(path)? {
-        if let Some(mut file) = open_segment(&path)? {
-            let mut bytes = Vec::new();
-            file.read_to_end(&mut bytes)?;
-            segments.push(bytes);
-        }
-    }
-    Ok(segments)
-}
-
-/// Opens a segment of a journal; `None` when it is gone: a program that still runs removes what it has flushed.
-pub(crate) fn open_segment(path: &Path) -> Result<Option<File>, OpenError> {
-    match open_regular(path) {
-        Ok(file) => Ok(Some(file)),
-        Err(OpenError::Missing) => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
-/// The files of the journal beside a trace, in order; none where there is no journal.
-pub(crate) fn journal_segments(path: &Path) -> io::Result<Vec<PathBuf>> {
-    let mut folder = path.as_os_str().to_owned();
-    folder.push(".journal");
-    let entries = match fs::read_dir(folder) {
-        Ok(entries) => entries,
-        // A file of that name is somebody else's.
-        Err(error)
-            if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) =>
-        {
-            return Ok(Vec::new());
-        }
-        Err(error) => return Err(error),
-    };
-    let mut paths = Vec::new();
-    for entry in entries {
-        let entry = entry?;
-        let path = entry.path();
-        let is_ledger = path.file_name() == Some(OsStr::new(LEDGER_NAME));
-        let is_ours = is_ledger || path.extension() == Some(OsStr::new("seg"));
-        // What is not a file is not ours.
-        if is_ours && entry.file_type()?.is_file() {
-            paths.push(path);
-        }
-    }
-    paths.sort();
-    Ok(paths)
 }
 
 /// The same, with an error that names the path.

@@ -40,6 +40,8 @@ export type Summary = {
   header: Header;
   /** Whether the program finished the file. */
   is_finished: boolean;
+  /** How the recording ended. */
+  outcome: Outcome;
   /** How long it took. */
   seconds: number;
   /** How many events there are. */
@@ -101,6 +103,13 @@ export type Header = {
   /** The GPU that was played, where none was there. */
   phantom?: Phantom;
 };
+
+/** How a recording ended. */
+export type Outcome =
+  | "finished"
+  | "running"
+  | "stopped_early"
+  | "unfinished";
 
 /** What a recording holds of one device. */
 export type DeviceSummary = {

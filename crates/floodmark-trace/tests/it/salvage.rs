@@ -1,6 +1,7 @@
 //! A program that was killed: what its file lacks is in its journal.
 
-use floodmark_trace::{Loss, StackId, Trace};
+use floodmark_trace::journal_state::{NOTE_LENGTH_OFFSET, NOTE_OFFSET, StopNote, new_state};
+use floodmark_trace::{Loss, Micros, Outcome, StackId, Trace};
 use proptest::prelude::*;
 
 use crate::recording::{
@@ -57,8 +58,9 @@ proptest! {
         }
         let rescued = entries.len() - written;
         let salvage = salvaged.losses.0.iter().find(|loss| matches!(loss, Loss::Salvaged { .. }));
-        let expected = Loss::Salvaged { events: rescued as u64 };
-        prop_assert_eq!(salvage, (rescued > 0).then_some(&expected));
+        let expected = Loss::Salvaged { events: rescued as u64, has_ended: false };
+        let is_expected = rescued > 0 || !segments.is_empty();
+        prop_assert_eq!(salvage, is_expected.then_some(&expected));
     }
 
     /// A journal gives back its records, those of each thread in order.
@@ -134,7 +136,7 @@ fn a_damaged_record_that_was_flushed_is_not_lost() {
     files[0].splice(64..128, line.to_bytes());
     files[1][SEGMENT_HEADER_BYTES + 40] ^= 1;
     let trace = read(&unfinished_file(&batches(&entries[..2], 1)), &files);
-    assert_eq!(trace.losses.0, [Loss::Salvaged { events: 1 }]);
+    assert_eq!(trace.losses.0, [Loss::Salvaged { events: 1, has_ended: false }]);
     assert_eq!(trace.allocations.len(), 3);
 }
 
@@ -210,4 +212,35 @@ fn a_half_written_flush_is_taken_from_the_journal() {
     }
     let trace = read(&whole[..whole.len() - 1], &journal(&entries[..2]));
     assert_eq!(trace.losses.0, [Loss::Unfinished]);
+}
+
+/// What a reader says about the end, with and without a state file.
+#[test]
+fn a_state_says_how_the_recording_ended() {
+    let entries = record(&three_allocations());
+    let file = unfinished_file(&batches(&entries[..1], 1));
+    let mut files = journal(&entries);
+    files.push(new_state(SESSION, 42, true).to_vec());
+    let mut trace = read(&file, &files);
+    let events = entries.len() as u64 - 1;
+    assert_eq!(trace.outcome(), Outcome::Unfinished);
+    assert_eq!(trace.losses.0, [Loss::Salvaged { events, has_ended: true }]);
+    trace.note_running();
+    assert_eq!(trace.outcome(), Outcome::Running);
+    assert!(matches!(trace.losses.0[..], [Loss::StillRunning { .. }]), "{:?}", trace.losses);
+
+    let note = StopNote { reason: "the disk is full".to_owned(), at_micros: 9_000_000 };
+    let (length, rest) = note.to_bytes();
+    let state = files.last_mut().unwrap();
+    state[NOTE_OFFSET..][..rest.len()].copy_from_slice(&rest);
+    state[NOTE_LENGTH_OFFSET..][..4].copy_from_slice(&length.to_le_bytes());
+    let mut trace = read(&file, &files);
+    trace.note_running();
+    assert_eq!((trace.outcome(), trace.end()), (Outcome::StoppedEarly, Micros(9_000_000)));
+    let reason = note.reason.clone();
+    assert_eq!(trace.losses.0, [Loss::StoppedEarly { reason, at: Micros(9_000_000) }]);
+
+    // Of another recording.
+    files.last_mut().unwrap()[8] ^= 1;
+    assert_eq!(read(&file, &files).losses.0, [Loss::Salvaged { events, has_ended: false }]);
 }

@@ -97,6 +97,7 @@ fn heading(scene: Scene<'_>, view: &View, state: &State, width: u16) -> Line<'st
         _ if state.is_paused => ("paused", theme.alarm()),
         Stage::Recording => ("● recording", theme.good()),
         Stage::Finished => ("finished", Theme::title()),
+        Stage::StoppedEarly => ("stopped early", theme.alarm()),
         Stage::Unfinished => ("not finished", theme.alarm()),
     };
     let pulse = &view.pulse;

@@ -43,9 +43,11 @@ pub(crate) struct Ask {
 pub(crate) enum Stage {
     /// The program writes it.
     Recording,
-    /// The program ended it.
+    /// It was stopped, or the program came to its end.
     Finished,
-    /// Nobody writes it, and it has no end.
+    /// Recording stopped and the program went on.
+    StoppedEarly,
+    /// The program does not write it any more, and it has no end.
     Unfinished,
 }
 
@@ -197,6 +199,7 @@ fn losses(trace: &Trace, stage: Stage) -> Vec<String> {
         Loss::Salvaged { .. } | Loss::Unfinished | Loss::LostInJournal(_) | Loss::LedgerDamaged => {
             stage != Stage::Recording
         }
+        Loss::StillRunning { .. } => false,
         _ => true,
     };
     trace.losses.0.iter().filter(is_shown).map(ToString::to_string).collect()

@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use floodmark_trace::Trace;
+use floodmark_trace::{Outcome, Trace};
 
 use super::view::{Ask, Stage, View};
 use crate::following::Following;
@@ -148,10 +148,12 @@ impl Watcher {
 
 /// What becomes of a file.
 pub(crate) fn stage(trace: &Trace, is_written: bool) -> Stage {
-    match (&trace.ending, is_written) {
-        (Some(_), _) => Stage::Finished,
-        (None, true) => Stage::Recording,
-        (None, false) => Stage::Unfinished,
+    match trace.outcome() {
+        Outcome::Finished => Stage::Finished,
+        Outcome::StoppedEarly => Stage::StoppedEarly,
+        Outcome::Running => Stage::Recording,
+        Outcome::Unfinished if is_written => Stage::Recording,
+        Outcome::Unfinished => Stage::Unfinished,
     }
 }
 

@@ -284,7 +284,7 @@ fn what_a_killed_program_left_is_read_from_its_journal() {
     let folder = Folder::new().with_killed("x.flood", TRAINING);
     insta::assert_snapshot!(folder.stdout("report x.flood --top 1"), @"
     Peak of cuda:0: 15.00 MiB allocated, 16.00 MiB reserved, at 0.008 s in step 0, backward of layers.0.fc
-    ! the program was killed; its last 41 records were taken from the journal
+    ! the program ended without ending the recording: it was killed, crashed, or left by `os._exit`; its last 41 records were taken from the journal
         Bytes  Cumulative     Median  Count  Location
     10.00 MiB   10.00 MiB  6.000 MiB      2  model.py:10 (forward)
     … and 3 more rows, 5.000 MiB

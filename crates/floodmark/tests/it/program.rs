@@ -5,6 +5,7 @@ use std::path::Path;
 use assert_cmd::Command;
 use floodmark_trace::TraceWriter;
 use floodmark_trace::journal::{JournalWriter, LEDGER_NAME};
+use floodmark_trace::journal_state::{STATE_FILE, new_state};
 use tempfile::TempDir;
 
 /// A folder with traces in it.
@@ -33,6 +34,7 @@ impl Folder {
         self.with_bytes(name, &file)
             .with_bytes(&format!("{name}.journal/{LEDGER_NAME}"), &files[0])
             .with_bytes(&format!("{name}.journal/00000000.seg"), &files[1])
+            .with_bytes(&format!("{name}.journal/{STATE_FILE}"), &new_state(1, 42, true))
     }
 
     pub(crate) fn with_bytes(self, name: &str, bytes: &[u8]) -> Self {

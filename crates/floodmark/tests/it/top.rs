@@ -20,7 +20,7 @@ fn a_killed_program_left_a_frame_too() {
     let text = folder.stdout("top --once a.flood --by tensor");
     let mut lines = text.lines();
     assert!(lines.next().unwrap().starts_with("a.flood  not finished"), "{text}");
-    assert!(lines.next().unwrap().starts_with("! the program was killed"), "{text}");
+    assert!(lines.next().unwrap().starts_with("! the program ended without"), "{text}");
     assert!(text.contains("[4 Tensors]"), "{text}");
 }
 

@@ -1,0 +1,269 @@
+//! The names of a recording on disk: the trace, and the folder of its journal.
+//!
+//! Both are complete, and the journal's lock is held, before they get their names. So another recorder and a reader
+//! see all of it or nothing. What is replaced stays as it is for those who have it open: it loses its name only.
+
+use std::ffi::CString;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use floodmark_trace::frame::FILE_MAGIC;
+use floodmark_trace::journal::LEDGER_NAME;
+use floodmark_trace::journal_state::{FOLDER_SUFFIX, STATE_BYTES, STATE_FILE, is_held, read_state};
+use floodmark_trace::{Header, TraceWriter};
+
+use crate::own_file::{Identity, OwnFile};
+use crate::start_error::{Occupant, StartError};
+use crate::state_file::StateFile;
+
+/// How often another recorder may take or leave the name while this one wants it.
+const MOST_TRIES: usize = 16;
+
+/// What may be replaced at the path of a trace. A live recording, a folder and a device never are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Replace {
+    /// Nothing: the path must be free.
+    Nothing,
+    /// A trace of an earlier recording, or an empty file.
+    Trace,
+    /// Any file, a symbolic link (not its target), and a recording that was not finished.
+    AnyFile,
+}
+
+/// The files of a recording that begins.
+#[derive(Debug)]
+pub(crate) struct Output {
+    /// The journal's folder.
+    pub(crate) folder: PathBuf,
+    pub(crate) state: StateFile,
+    pub(crate) trace: TraceWriter<OwnFile>,
+}
+
+impl Output {
+    /// Creates the files of a recording into `path`.
+    pub(crate) fn create(
+        path: &Path,
+        session: u64,
+        header: &Header,
+        replace: Replace,
+    ) -> Result<Self, StartError> {
+        let is_free = check_path(path, replace)?;
+        // The journal first: its lock is what keeps others away from the trace.
+        let (folder, state) = create_journal(path, session, replace)?;
+        match create_trace(path, session, header, is_free) {
+            Ok(trace) => Ok(Self { folder, state, trace }),
+            Err(source) => {
+                remove_journal(&folder, &state);
+                if is_free && source.kind() == io::ErrorKind::AlreadyExists {
+                    return Err(StartError::Occupied {
+                        path: path.to_owned(),
+                        what: Occupant::File,
+                    });
+                }
+                Err(StartError::File { path: path.to_owned(), source })
+            }
+        }
+    }
+}
+
+/// Removes the state and the folder of a journal whose segments are gone, where they are still ours.
+pub(crate) fn remove_journal(folder: &Path, state: &StateFile) {
+    if state.is_in(folder) {
+        let _ = fs::remove_file(folder.join(STATE_FILE));
+        let _ = fs::remove_dir(folder);
+    }
+}
+
+/// Whether the path is free. An error when what is there may not be replaced.
+fn check_path(path: &Path, replace: Replace) -> Result<bool, StartError> {
+    let found = match fs::symlink_metadata(path) {
+        Ok(found) => found.file_type(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
+        Err(source) => return Err(StartError::File { path: path.to_owned(), source }),
+    };
+    let what = if found.is_dir() {
+        Occupant::Folder
+    } else if found.is_symlink() {
+        Occupant::Link
+    } else if !found.is_file() {
+        Occupant::Special
+    } else if replace == Replace::Nothing {
+        Occupant::File
+    } else {
+        Occupant::OtherFile
+    };
+    let may_replace = match what {
+        Occupant::Folder | Occupant::Special => false,
+        Occupant::Link => replace == Replace::AnyFile,
+        Occupant::File | Occupant::OtherFile => match replace {
+            Replace::Nothing => false,
+            Replace::Trace => is_trace_or_empty(path),
+            Replace::AnyFile => true,
+        },
+    };
+    if may_replace {
+        return Ok(false);
+    }
+    Err(StartError::Occupied { path: path.to_owned(), what })
+}
+
+fn is_trace_or_empty(path: &Path) -> bool {
+    let mut begins = Vec::new();
+    let read = File::open(path)
+        .and_then(|file| file.take(FILE_MAGIC.len() as u64).read_to_end(&mut begins));
+    read.is_ok() && (begins.is_empty() || begins == FILE_MAGIC)
+}
+
+/// The name with something before and after it, in the same folder.
+fn beside(path: &Path, before: &str, after: &str) -> PathBuf {
+    let mut name = std::ffi::OsString::from(before);
+    name.push(path.file_name().unwrap_or_default());
+    name.push(after);
+    path.with_file_name(name)
+}
+
+fn create_journal(
+    path: &Path,
+    session: u64,
+    replace: Replace,
+) -> Result<(PathBuf, StateFile), StartError> {
+    let folder = beside(path, "", FOLDER_SUFFIX);
+    let failed = |source| StartError::Journal { path: folder.clone(), source };
+    let new = beside(path, ".", &format!(".{session:016x}{FOLDER_SUFFIX}"));
+    fs::create_dir(&new).map_err(failed)?;
+    let state = StateFile::create(&new, session).map_err(failed).and_then(|state| {
+        for _ in 0..MOST_TRIES {
+            // An empty folder is replaced, one with files in it is not.
+            match fs::rename(&new, &folder) {
+                Ok(()) => return Ok(state),
+                Err(error) if is_taken(&error) => take_away(path, &folder, replace)?,
+                Err(error) => return Err(failed(error)),
+            }
+        }
+        Err(failed(io::ErrorKind::AlreadyExists.into()))
+    });
+    if state.is_err() {
+        let _ = fs::remove_file(new.join(STATE_FILE));
+        let _ = fs::remove_dir(&new);
+    }
+    state.map(|state| (folder, state))
+}
+
+fn is_taken(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::DirectoryNotEmpty | io::ErrorKind::AlreadyExists)
+}
+
+/// Removes the journal of a recording that was not finished. An error when it may not be removed.
+fn take_away(path: &Path, folder: &Path, replace: Replace) -> Result<(), StartError> {
+    let failed = |source| StartError::Journal { path: folder.to_owned(), source };
+    // All is done in the folder that was looked at, also when another recorder gives its name to a new one meanwhile.
+    let opened = match File::open(folder) {
+        Ok(opened) => opened,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(failed(error)),
+    };
+    let state = open_in(&opened, STATE_FILE).ok();
+    if let Some(state) = &state
+        && is_held(state).unwrap_or(false)
+    {
+        return Err(StartError::InUse { path: path.to_owned(), pid: pid_of(state) });
+    }
+    if replace != Replace::AnyFile {
+        return Err(StartError::Unfinished { path: path.to_owned(), folder: folder.to_owned() });
+    }
+    if let Some(state) = &state {
+        // Waits for readers, which ask and leave, and for another recorder that removes the same journal.
+        let _ = state.lock();
+        let found = state.metadata().map_err(failed)?;
+        if !Identity::new(&found).is_at(&folder.join(STATE_FILE)) {
+            return Ok(());
+        }
+    }
+    for entry in fs::read_dir(folder).map_err(failed)? {
+        let name = entry.map_err(failed)?.file_name();
+        if name == LEDGER_NAME || Path::new(&name).extension().is_some_and(|ending| ending == "seg")
+        {
+            unlink_in(&opened, name.as_bytes());
+        }
+    }
+    unlink_in(&opened, STATE_FILE.as_bytes());
+    match fs::remove_dir(folder) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed(error)),
+        _ => Ok(()),
+    }
+}
+
+fn pid_of(mut state: &File) -> u32 {
+    let mut bytes = vec![0; STATE_BYTES];
+    let read = state.read(&mut bytes).unwrap_or(0);
+    read_state(&bytes[..read]).map_or(0, |state| state.pid)
+}
+
+fn open_in(folder: &File, name: &str) -> io::Result<File> {
+    use std::os::fd::FromRawFd;
+    let name = CString::new(name)?;
+    let flags = libc::O_RDONLY | libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK;
+    // SAFETY: a plain system call; the descriptor is owned by nothing else.
+    unsafe {
+        let opened = libc::openat(folder.as_raw_fd(), name.as_ptr(), flags);
+        if opened < 0 { Err(io::Error::last_os_error()) } else { Ok(File::from_raw_fd(opened)) }
+    }
+}
+
+fn unlink_in(folder: &File, name: &[u8]) {
+    if let Ok(name) = CString::new(name) {
+        // What is gone already, or cannot be removed, shows when the folder is removed.
+        // SAFETY: a plain system call on a descriptor that is open.
+        unsafe { libc::unlinkat(folder.as_raw_fd(), name.as_ptr(), 0) };
+    }
+}
+
+/// Creates the trace under another name, writes its header, and gives it its name.
+fn create_trace(
+    path: &Path,
+    session: u64,
+    header: &Header,
+    is_free: bool,
+) -> io::Result<TraceWriter<OwnFile>> {
+    let new = beside(path, ".", &format!(".{session:016x}"));
+    let file = OwnFile::create_new(&new)?;
+    let named = TraceWriter::new(file, header).and_then(|trace| {
+        if is_free { rename_to_free(&new, path) } else { fs::rename(&new, path) }?;
+        Ok(trace)
+    });
+    if named.is_err() {
+        let _ = fs::remove_file(&new);
+    }
+    named
+}
+
+/// Renames a file. Fails where the name is taken, also since a moment ago.
+fn rename_to_free(from: &Path, to: &Path) -> io::Result<()> {
+    let names = [from, to].map(|path| CString::new(path.as_os_str().as_bytes()));
+    let [old, new] = names;
+    let (old, new) = (old?, new?);
+    let here = libc::AT_FDCWD;
+    // SAFETY: a plain system call on two names that outlive it.
+    let failed = unsafe {
+        libc::syscall(
+            libc::SYS_renameat2,
+            here,
+            old.as_ptr(),
+            here,
+            new.as_ptr(),
+            libc::RENAME_NOREPLACE,
+        )
+    };
+    if failed == 0 {
+        return Ok(());
+    }
+    let error = io::Error::last_os_error();
+    match error.raw_os_error() {
+        // Not on every file system.
+        Some(libc::EINVAL | libc::ENOSYS) => fs::rename(from, to),
+        _ => Err(error),
+    }
+}

@@ -1,0 +1,28 @@
+//! Signals are the program's: none is handled on a thread of ours.
+
+use std::mem::MaybeUninit;
+
+/// Raised by an instruction of the thread itself: to block one of these kills the process.
+const OWN_FAULTS: [libc::c_int; 6] =
+    [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGSYS];
+
+/// Runs `spawn` with signals blocked. A thread that it starts keeps them blocked: a handler that ran there would not
+/// interrupt the program, and a file that may not grow would end it (`SIGXFSZ`).
+pub(crate) fn without_signals<R>(spawn: impl FnOnce() -> R) -> R {
+    let mut blocked = MaybeUninit::uninit();
+    let mut before = MaybeUninit::uninit();
+    // SAFETY: `blocked` is filled before it is read; `before` is written by the call.
+    let changed = unsafe {
+        libc::sigfillset(blocked.as_mut_ptr());
+        for signal in OWN_FAULTS {
+            libc::sigdelset(blocked.as_mut_ptr(), signal);
+        }
+        libc::pthread_sigmask(libc::SIG_SETMASK, blocked.as_ptr(), before.as_mut_ptr()) == 0
+    };
+    let result = spawn();
+    if changed {
+        // SAFETY: written by the call that succeeded.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut()) };
+    }
+    result
+}

@@ -1,0 +1,114 @@
+//! Why a recording could not be started.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use floodmark_trace::Hint;
+
+/// Why a recording could not be started.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// One runs already in this process.
+    #[error("a recording is running already in this process")]
+    AlreadyRunning,
+    /// The path is taken by something that may not be replaced.
+    #[error("failed to record into `{}`: {what}", path.display())]
+    Occupied {
+        /// The path.
+        path: PathBuf,
+        /// By what.
+        what: Occupant,
+    },
+    /// A live recording writes there.
+    #[error("failed to record into `{}`: process {pid} is recording into it", path.display())]
+    InUse {
+        /// The path.
+        path: PathBuf,
+        /// The process that records.
+        pid: u32,
+    },
+    /// A recording without an end lies there, with its journal.
+    #[error(
+        "failed to record into `{}`: an unfinished recording is there, and its journal `{}` holds events",
+        path.display(), folder.display()
+    )]
+    Unfinished {
+        /// The path.
+        path: PathBuf,
+        /// The journal.
+        folder: PathBuf,
+    },
+    /// The file could not be created.
+    #[error("failed to create the trace `{}`", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// The journal could not be created.
+    #[error("failed to create the journal `{}`", path.display())]
+    Journal {
+        /// The folder.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// What is at the path of a trace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Occupant {
+    /// A file, where none may be replaced.
+    File,
+    /// A file that is not a floodmark trace.
+    OtherFile,
+    /// A symbolic link.
+    Link,
+    /// A folder.
+    Folder,
+    /// A device, a pipe or a socket.
+    Special,
+}
+
+impl Occupant {
+    /// Whether it can be replaced when that is asked for.
+    fn is_replaceable(self) -> bool {
+        match self {
+            Self::File | Self::OtherFile | Self::Link => true,
+            Self::Folder | Self::Special => false,
+        }
+    }
+}
+
+impl fmt::Display for Occupant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::File => "the file exists",
+            Self::OtherFile => "the file exists and is not a floodmark trace",
+            Self::Link => "it is a symbolic link",
+            Self::Folder => "it is a folder",
+            Self::Special => "it is a device, a pipe or a socket",
+        })
+    }
+}
+
+impl Hint for StartError {
+    fn hint(&self) -> Option<&'static str> {
+        let replace = "choose another name, or replace it with `--force` (in Python `force=True`)";
+        Some(match self {
+            Self::AlreadyRunning => "stop it first, or give it a name with `floodmark.mark`",
+            Self::Occupied { what, .. } if what.is_replaceable() => replace,
+            Self::Unfinished { .. } => replace,
+            Self::InUse { .. } => "wait until that program ends, or choose another name",
+            Self::File { .. } | Self::Occupied { .. } => {
+                "choose another place with `-o`, or `floodmark.trace(path)`"
+            }
+            Self::Journal { .. } => "the journal lies beside the trace; choose another place",
+        })
+    }
+}
