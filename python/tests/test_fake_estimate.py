@@ -262,7 +262,7 @@ def test_the_command_line_has_the_engine(programs: Programs) -> None:
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
     assert (answer["engine"], answer["fits"], answer["steps"]) == ("fake", True, 3)
-    assert "tensors are fake" in done.stderr
+    assert "a simulated GPU, with fake tensors" in done.stderr
 
 
 @pytest.mark.slow

@@ -205,6 +205,7 @@ SPAWNED = """
     def work(index, size):
         dist.init_process_group("nccl", init_method="tcp://no-such-host:1", rank=index,
                                 world_size=size)
+        dist.all_reduce(torch.ones(8, device=device))
         tell(index=index, rank=dist.get_rank(), world=dist.get_world_size())
 
     if __name__ == "__main__":
