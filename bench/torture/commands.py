@@ -115,4 +115,9 @@ def verdict(whole: Answer, damaged: Answer) -> str:
         return "same" if is_same else "refused"
     if damaged == whole:
         return "same"
-    return "stated" if losses(damaged) - losses(whole) else "silent"
+    stated = losses(damaged)
+    # Metrics have a number and no sentences: any that is not 0 says that the figures are incomplete.
+    has_gauge = any(
+        line.startswith("floodmark_losses") and not line.endswith(" 0") for line in stated
+    )
+    return "stated" if has_gauge or stated - losses(whole) else "silent"
