@@ -89,7 +89,8 @@ def losses(answer: Answer) -> set[str]:
     for text in (answer.stdout, answer.stderr):
         for line in text.decode(errors="replace").splitlines():
             words = re.sub(r"\x1b\[[0-9;]*m", "", line).strip()
-            if words.startswith(("! ", "floodmark_losses")):
+            is_gauge = words.startswith("floodmark_losses") and not words.endswith(" 0")
+            if is_gauge or words.startswith("! "):
                 found.add(words)
     try:
         document = json.loads(answer.stdout)
@@ -116,8 +117,6 @@ def verdict(whole: Answer, damaged: Answer) -> str:
     if damaged == whole:
         return "same"
     stated = losses(damaged)
-    # Metrics have a number and no sentences: any that is not 0 says that the figures are incomplete.
-    has_gauge = any(
-        line.startswith("floodmark_losses") and not line.endswith(" 0") for line in stated
-    )
+    # Metrics have a number and no sentences: any but 0 says that the figures are incomplete.
+    has_gauge = any(line.startswith("floodmark_losses") for line in stated)
     return "stated" if has_gauge or stated - losses(whole) else "silent"
