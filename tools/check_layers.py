@@ -52,6 +52,7 @@ ROOMS = {
     "crossterm": {"floodmark"},
     "signal-hook": {"floodmark"},
     "futures-*": {"floodmark"},
+    "mimalloc": {"floodmark-python"},
 }
 
 MAY_BE_UNSAFE = {"floodmark-probe", "floodmark-phantom", "floodmark-slots"}

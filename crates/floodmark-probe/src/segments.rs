@@ -19,8 +19,6 @@ use crate::own_file::{OwnFile, check_length};
 
 /// Segments that are made before a thread needs one.
 const READY_AHEAD: usize = 8;
-/// Drained segments that are kept, since to make one costs more than to fill it.
-const MOST_READY: usize = 64;
 
 /// A file, mapped shared.
 #[derive(Debug)]
@@ -193,6 +191,8 @@ pub(crate) struct Segments {
     ready: Mutex<Vec<Arc<Segment>>>,
     /// Handed out since the writer last looked.
     fresh: Mutex<Vec<Arc<Segment>>>,
+    /// How many were handed out since the writer last looked.
+    demand: AtomicUsize,
     mapped: AtomicUsize,
     most_mapped: usize,
 }
@@ -210,6 +210,7 @@ impl Segments {
             unused: Mutex::new(Vec::new()),
             ready: Mutex::new(Vec::new()),
             fresh: Mutex::new(Vec::new()),
+            demand: AtomicUsize::new(0),
             mapped: AtomicUsize::new(0),
             // A quarter is for segments; tables and batches take the rest.
             most_mapped: usize::try_from(max_memory / 4 / SEGMENT_BYTES as u64)
@@ -236,7 +237,10 @@ impl Segments {
 
     /// Keeps segments ready, so that no thread of the program has to make one.
     pub(crate) fn prepare(&self) -> io::Result<()> {
-        while self.ready.lock().len() < READY_AHEAD.min(self.most_mapped / 2) {
+        // A program that took many since the last lap will take as many until the next one.
+        let demand = 2 * self.demand.swap(0, Ordering::Relaxed);
+        let wanted = demand.max(READY_AHEAD).min(self.most_mapped / 2);
+        while self.ready.lock().len() < wanted {
             let segment = self.make()?;
             self.ready.lock().push(segment);
         }
@@ -287,6 +291,7 @@ impl Segments {
             None => self.make()?,
         };
         segment.reset();
+        self.demand.fetch_add(1, Ordering::Relaxed);
         self.fresh.lock().push(Arc::clone(&segment));
         Ok(segment)
     }
@@ -304,11 +309,12 @@ impl Segments {
         std::mem::take(&mut *self.fresh.lock())
     }
 
-    /// All of it is in the file: keep the segment for later, or remove it.
+    /// All of it is in the file: keep the segment for later, since to make one costs more than to fill it, or
+    /// remove it where memory is short.
     pub(crate) fn recycle(&self, segment: Arc<Segment>) {
         segment.reset();
         let mut ready = self.ready.lock();
-        if ready.len() < MOST_READY.min(self.most_mapped) {
+        if ready.len() < self.most_mapped {
             ready.push(segment);
             return;
         }

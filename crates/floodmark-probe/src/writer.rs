@@ -88,9 +88,6 @@ fn rows_per_flush(limit_bytes: u64) -> usize {
 impl Writer<'_> {
     fn lap(&mut self) -> io::Result<()> {
         patch::follow_new_libraries();
-        if bus_error::was_truncated() {
-            self.recording.fail("the journal was truncated by another program".to_owned());
-        }
         if let Err(error) = self.recording.segments.prepare() {
             // What is in the journal already can still be written.
             self.recording.fail(format!("the journal could not grow: {error}"));
@@ -110,7 +107,11 @@ impl Writer<'_> {
 
     /// Looks what was committed since the last lap.
     fn look(&mut self) {
-        if self.merge.look(self.recording.segments.take_fresh()).is_err() {
+        let is_broken = self.merge.look(self.recording.segments.take_fresh()).is_err();
+        // A ledger that was truncated counts nothing any more: that is the reason, not what followed from it.
+        if bus_error::was_truncated() {
+            self.recording.fail("the journal was truncated by another program".to_owned());
+        } else if is_broken {
             self.recording.fail("the journal was changed by another program".to_owned());
         }
     }
@@ -158,6 +159,7 @@ impl Writer<'_> {
             self.file.write_batch(&batch)?;
         }
         self.is_torn = false;
+        self.assembler.reuse(batch);
         for segment in self.merge.flushed() {
             self.recording.segments.recycle(segment);
         }

@@ -12,6 +12,11 @@ mod trace;
 
 use pyo3::prelude::*;
 
+/// A heap of our own: what the recorder allocates and frees must not change how the program's heap grows and shrinks,
+/// nor how often its pages fault.
+#[global_allocator]
+static HEAP: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// What the Python package stands on.
 #[pymodule(gil_used = false)]
 mod _core {

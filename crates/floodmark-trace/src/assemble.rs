@@ -174,6 +174,14 @@ impl Assembler {
         self.devices.iter().map(|(&device, state)| (device, Bytes(state.highest)))
     }
 
+    /// Takes the memory of a batch that was written, for the next one.
+    pub fn reuse(&mut self, mut written: Batch) {
+        if self.batch.rows.capacity() == 0 {
+            written.rows.clear();
+            self.batch.rows = written.rows;
+        }
+    }
+
     /// The steps that ended since the last call, a row for each device that was seen until then.
     pub fn take_ended_steps(&mut self) -> Vec<StepTotals> {
         std::mem::take(&mut self.ended_steps)

@@ -15,8 +15,8 @@ use arrow_ipc::writer::{IpcWriteOptions, StreamWriter};
 use arrow_ipc::{CompressionType, MetadataVersion};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 
-use crate::batch::Batch;
-use crate::event::{Device, EventKind};
+use crate::batch::{Batch, Row};
+use crate::event::{Device, EventKind, Micros};
 use crate::frame::FrameKind;
 
 /// The tables, in the order in which a flush writes them: definitions before their use.
@@ -169,39 +169,87 @@ pub(crate) fn is_about_allocation(kind: EventKind) -> bool {
     matches!(kind, EventKind::Free | EventKind::FreeCompleted | EventKind::Label)
 }
 
-fn event_columns(batch: &Batch) -> Vec<ArrayRef> {
-    let rows = || batch.rows.iter();
-    let mut before = batch.start;
-    let mut made = batch.first_allocation;
-    vec![
-        numbers::<UInt8Type>(rows().map(|r| r.kind as u8)),
-        numbers::<UInt16Type>(rows().map(|r| device_number(r.device))),
-        numbers::<UInt16Type>(rows().map(|r| r.thread)),
-        numbers::<UInt64Type>(rows().map(|r| {
-            let later = r.time.0.saturating_sub(before.0);
-            before = before.max(r.time);
+/// How many rows are taken at a time: as many as the processor's first cache holds.
+const ROWS_AT_A_TIME: usize = 256;
+
+/// The columns of the events table. Each is filled from a few rows at a time, so that the rows, which are larger
+/// than any cache, are read once and not once for each column.
+#[derive(Default)]
+struct EventColumns {
+    kind: Vec<u8>,
+    device: Vec<u16>,
+    thread: Vec<u16>,
+    micros_later: Vec<u64>,
+    addr: Vec<u64>,
+    bytes: Vec<u64>,
+    slack: Vec<u64>,
+    stack: Vec<u32>,
+    allocations_ago: Vec<u32>,
+    op: Vec<u32>,
+    phase: Vec<u32>,
+    stream: Vec<u16>,
+    pool: Vec<u16>,
+    flags: Vec<u8>,
+}
+
+impl EventColumns {
+    fn fill(&mut self, rows: &[Row], before: &mut Micros, made: &mut u32) {
+        self.kind.extend(rows.iter().map(|row| row.kind as u8));
+        self.device.extend(rows.iter().map(|row| device_number(row.device)));
+        self.thread.extend(rows.iter().map(|row| row.thread));
+        self.micros_later.extend(rows.iter().map(|row| {
+            let later = row.time.0.saturating_sub(before.0);
+            *before = row.time.max(*before);
             later
-        })),
-        numbers::<UInt64Type>(rows().map(|r| r.addr)),
-        numbers::<UInt64Type>(rows().map(|r| r.bytes)),
-        numbers::<UInt64Type>(rows().map(|r| r.slack)),
-        numbers::<UInt32Type>(rows().map(|r| r.stack)),
-        numbers::<UInt32Type>(rows().map(|r| {
-            if makes_allocation(r.kind) {
-                made = made.wrapping_add(1);
+        }));
+        self.addr.extend(rows.iter().map(|row| row.addr));
+        self.bytes.extend(rows.iter().map(|row| row.bytes));
+        self.slack.extend(rows.iter().map(|row| row.slack));
+        self.stack.extend(rows.iter().map(|row| row.stack));
+        self.allocations_ago.extend(rows.iter().map(|row| {
+            if makes_allocation(row.kind) {
+                *made = made.wrapping_add(1);
                 0
-            } else if is_about_allocation(r.kind) {
-                made.wrapping_sub(r.allocation.0)
+            } else if is_about_allocation(row.kind) {
+                made.wrapping_sub(row.allocation.0)
             } else {
                 0
             }
-        })),
-        numbers::<UInt32Type>(rows().map(|r| r.op)),
-        numbers::<UInt32Type>(rows().map(|r| r.phase)),
-        numbers::<UInt16Type>(rows().map(|r| r.stream)),
-        numbers::<UInt16Type>(rows().map(|r| r.pool)),
-        numbers::<UInt8Type>(rows().map(|r| r.flags)),
-    ]
+        }));
+        self.op.extend(rows.iter().map(|row| row.op));
+        self.phase.extend(rows.iter().map(|row| row.phase));
+        self.stream.extend(rows.iter().map(|row| row.stream));
+        self.pool.extend(rows.iter().map(|row| row.pool));
+        self.flags.extend(rows.iter().map(|row| row.flags));
+    }
+
+    fn into_arrays(self) -> Vec<ArrayRef> {
+        vec![
+            Arc::new(PrimitiveArray::<UInt8Type>::from(self.kind)),
+            Arc::new(PrimitiveArray::<UInt16Type>::from(self.device)),
+            Arc::new(PrimitiveArray::<UInt16Type>::from(self.thread)),
+            Arc::new(PrimitiveArray::<UInt64Type>::from(self.micros_later)),
+            Arc::new(PrimitiveArray::<UInt64Type>::from(self.addr)),
+            Arc::new(PrimitiveArray::<UInt64Type>::from(self.bytes)),
+            Arc::new(PrimitiveArray::<UInt64Type>::from(self.slack)),
+            Arc::new(PrimitiveArray::<UInt32Type>::from(self.stack)),
+            Arc::new(PrimitiveArray::<UInt32Type>::from(self.allocations_ago)),
+            Arc::new(PrimitiveArray::<UInt32Type>::from(self.op)),
+            Arc::new(PrimitiveArray::<UInt32Type>::from(self.phase)),
+            Arc::new(PrimitiveArray::<UInt16Type>::from(self.stream)),
+            Arc::new(PrimitiveArray::<UInt16Type>::from(self.pool)),
+            Arc::new(PrimitiveArray::<UInt8Type>::from(self.flags)),
+        ]
+    }
+}
+
+fn event_columns(batch: &Batch) -> Vec<ArrayRef> {
+    let mut columns = EventColumns::default();
+    let (mut before, mut made) = (batch.start, batch.first_allocation);
+    for rows in batch.rows.chunks(ROWS_AT_A_TIME) {
+        columns.fill(rows, &mut before, &mut made);
+    }
+    columns.into_arrays()
 }
 
 /// Turns batches into the Arrow messages of one table.
@@ -244,11 +292,15 @@ impl TableEncoder {
     }
 }
 
+/// zstd's fastest level of the usual ones: a recording shares its processor with the program.
+const FASTEST: i32 = 1;
+
 fn new_stream(table: FrameKind) -> StreamWriter<Vec<u8>> {
     // Eight is the least that Arrow allows. Its usual 64 is for readers that map a file, and would cost a
     // small flush more than its rows.
     let options = IpcWriteOptions::try_new(8, false, MetadataVersion::V5)
         .and_then(|options| options.try_with_compression(Some(CompressionType::ZSTD)))
+        .and_then(|options| options.try_with_compression_level(Some(FASTEST)))
         .expect("zstd is compiled in");
     StreamWriter::try_new_with_options(Vec::new(), &schema(table), options)
         .expect("a write to memory does not fail")
