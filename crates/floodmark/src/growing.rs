@@ -35,9 +35,11 @@ impl Program {
         let file = File::create(folder.path().join("x.flood")).unwrap();
         let writer = TraceWriter::new(file, &script::header()).unwrap();
         let entries = script::entries(SCRIPT).into_iter();
-        let journal = folder.path().join("x.flood.journal");
-        fs::create_dir(&journal).unwrap();
-        let mut state = File::create_new(journal.join(STATE_FILE)).unwrap();
+        let beside = folder.path().join("x.flood.journal");
+        fs::create_dir(&beside).unwrap();
+        let ledger = &journal::JournalWriter::new(1).files()[0];
+        fs::write(beside.join(journal::LEDGER_NAME), ledger).unwrap();
+        let mut state = File::create_new(beside.join(STATE_FILE)).unwrap();
         state.write_all(&new_state(1, std::process::id(), true)).unwrap();
         state.try_lock().unwrap();
         let state = Some(state);

@@ -204,6 +204,8 @@ export type PhantomEnd =
 
 /** A device of a phantom. */
 export type PhantomDevice = {
+  /** Which GPU of the machine it is, where the process sees only some of them. */
+  index: number | null;
   /** Its memory. */
   capacity: number;
   /** What the context and the libraries take of it. */
