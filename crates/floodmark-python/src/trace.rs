@@ -114,14 +114,15 @@ impl Trace {
         Ok(Advice(answer))
     }
 
-    /// Says whether the program fits on the card that it was not run on.
+    /// Says whether the program fits on the simulated GPU.
     fn estimate(&self, py: Python<'_>) -> PyResult<Estimate> {
         let answer = py.detach(|| estimate(&self.0)).map_err(|e| from_ours(&e))?;
         Ok(Estimate(answer))
     }
 
-    /// Says the same of a program whose process this is, with those that it started.
+    /// Says the same of a program that ran in several processes: this one and `others`.
     #[pyo3(signature = (others, *, ended, error, notes))]
+    #[expect(clippy::needless_pass_by_value, reason = "extracted from a Python list")]
     fn estimate_with(
         &self,
         py: Python<'_>,
