@@ -103,7 +103,7 @@ def test_a_question_that_makes_no_sense_is_answered_with_the_way_out(trace):
 def test_a_file_that_is_no_trace_is_said_so(tmp_path, path):
     with pytest.raises(FileNotFoundError, match="missing"):
         floodmark.Trace.open(tmp_path / "missing.flood")
-    with pytest.raises(OSError, match="irectory"):
+    with pytest.raises(floodmark.FloodmarkError, match="folder, not a regular file"):
         floodmark.Trace.open(tmp_path)
     other = tmp_path / "other.flood"
     for content in (b"", b"hello", b"\x80\x04]\x94.", b"FLOD\xff\xff\0\0"):

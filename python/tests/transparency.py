@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 import textwrap
@@ -98,7 +99,7 @@ class Comparison:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            preexec_fn=case.before,
+            preexec_fn=self._prepare,
         )
         assert process.stdin is not None
         try:
@@ -108,6 +109,13 @@ class Comparison:
             pass  # It does not read.
         process.stdin = None
         return process
+
+    def _prepare(self) -> None:
+        # What runs the tests may ignore signals (`nohup`, a job in the background).
+        for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)
+        if self.case.before is not None:
+            self.case.before()
 
     def ended(self, process: subprocess.Popen[bytes]) -> Ended:
         """Waits for the end of a program."""

@@ -113,13 +113,20 @@ pub(crate) fn unix_micros() -> u64 {
 }
 
 impl Recording {
-    pub(crate) fn new(id: u64, options: Options, segments: Segments, state: StateFile) -> Self {
+    /// `clock` started when the header says that the recording did.
+    pub(crate) fn new(
+        id: u64,
+        clock: Clock,
+        options: Options,
+        segments: Segments,
+        state: StateFile,
+    ) -> Self {
         let budget = Arc::new(Budget::new(options.max_memory));
         let mut tree = CallTree::new(Arc::clone(&budget));
         tree.set_library(vec![options.own_folder.clone()]);
         Self {
             id,
-            clock: Clock::start(),
+            clock,
             seed: Seed::of_session(id),
             next_thread: AtomicU32::new(0),
             segments,

@@ -10,7 +10,7 @@ use floodmark_trace::journal::{FLAG_NAME_LEFT_OUT, Record};
 use floodmark_trace::{Bytes, Category, Device, EventKind, Header, StepTotals, TextKind};
 use parking_lot::Mutex;
 
-use crate::clock::monotonic_nanos;
+use crate::clock::{Clock, monotonic_nanos};
 use crate::names::{TextNumber, label_id, text_id};
 use crate::output::{Output, remove_journal};
 use crate::patch::{self, Found};
@@ -65,6 +65,8 @@ pub fn start(mut options: Options) -> Result<(), StartError> {
     let path = options.path.clone();
     let id = session_id();
     options.header.session = format!("{id:016x}");
+    // Both at once: a time of the program's own clock is looked up in the trace by their difference.
+    let clock = Clock::start();
     options.header.started_unix_micros = unix_micros();
     let Output { folder, state, trace } =
         Output::create(&path, id, &options.header, options.replace)?;
@@ -85,7 +87,7 @@ pub fn start(mut options: Options) -> Result<(), StartError> {
     begin_recording();
     bus_error::install();
     EPOCH.fetch_add(1, Ordering::Release);
-    let recording = Box::into_raw(Box::new(Recording::new(id, options, segments, state)));
+    let recording = Box::into_raw(Box::new(Recording::new(id, clock, options, segments, state)));
     let stop = Arc::new(AtomicBool::new(false));
     let shared = Shared(recording);
     let told = Arc::clone(&stop);
