@@ -79,14 +79,14 @@ _RUN: dict[str, Callable[[Path, float], Outcome]] = {
 }
 
 
-def _write(outcomes: list[Outcome], results: Path) -> None:
+def _write(outcomes: list[Outcome], scale: float, results: Path) -> None:
     about = machine.describe()
     lines = [
         "# Torture",
         "",
         machine.sentence(about),
         "",
-        "`make torture`. Nothing is tried twice.",
+        f"`make torture`, {scale:.0%} of the full counts. Nothing is tried twice.",
     ]
     for outcome in outcomes:
         rows = [[what.strip(), f"{count:,}"] for what, count in outcome.counts.items()]
@@ -94,7 +94,7 @@ def _write(outcomes: list[Outcome], results: Path) -> None:
         title = f"{outcome.part}, {outcome.seconds:.0f} s"
         lines += ["", f"## {title}", "", machine.table(["what", "count"], rows), ""]
         lines += [f"- {line}" for line in (*outcome.details, *outcome.notes)]
-    result = {"machine": about, "parts": [vars(outcome) for outcome in outcomes]}
+    result = {"machine": about, "scale": scale, "parts": [vars(outcome) for outcome in outcomes]}
     machine.write("torture", result, "\n".join(lines), results)
 
 
@@ -116,7 +116,7 @@ def main() -> int:
         print("\n".join(outcome.lines()), flush=True)
         shutil.rmtree(folder, ignore_errors=True)
     if arguments.results:
-        _write(outcomes, arguments.results)
+        _write(outcomes, arguments.scale, arguments.results)
     return 0 if all(outcome.is_good for outcome in outcomes) else 1
 
 
