@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -46,7 +47,12 @@ def _outcome(part: str, processes: list[subprocess.Popen[str]]) -> Outcome:
 def _files(folder: Path, scale: float) -> Outcome:
     from torture import files
 
-    return files.run(folder, max(10, int(10_000 * scale)), workers=2)
+    home = Path.cwd()
+    try:
+        return files.run(folder, max(10, int(10_000 * scale)), workers=2)
+    finally:
+        # A part of it works inside its folder, which is removed.
+        os.chdir(home)
 
 
 def _kills(folder: Path, scale: float) -> Outcome:
