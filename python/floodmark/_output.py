@@ -101,13 +101,7 @@ def _make_room(path: Path, *, force: bool) -> None:
     if path.is_dir() and not path.is_symlink():
         if not force:
             raise _Refused("a folder has this name", f"a file is needed: {_OTHER_OR_FORCE}")
-        _refuse_unless_ours(path)
-        entries = list(path.iterdir())
-        for entry in entries:
-            _refuse_if_live(entry)
-        for entry in entries:
-            _remove(entry)
-        path.rmdir()
+        _remove_folder(path)
     elif path.exists():
         if not force:
             raise _Refused("the file exists", _OTHER_OR_FORCE)
@@ -184,16 +178,21 @@ def _remove(entry: Path) -> None:
         entry.rmdir()
 
 
+def _remove_folder(folder: Path) -> None:
+    """Remove a folder of traces. Refused, and nothing removed, where it holds anything else."""
+    _refuse_unless_ours(folder)
+    entries = list(folder.iterdir())
+    for entry in entries:
+        _refuse_if_live(entry)
+    for entry in entries:
+        _remove(entry)
+    folder.rmdir()
+
+
 def remove_traces(folder: Path) -> bool:
     """Remove a folder of traces; False where it holds something else, and stays."""
     try:
-        _refuse_unless_ours(folder)
-        entries = list(folder.iterdir())
-        for entry in entries:
-            _refuse_if_live(entry)
-        for entry in entries:
-            _remove(entry)
-        folder.rmdir()
+        _remove_folder(folder)
     except (_Refused, OSError):
         return False
     return True
