@@ -6,6 +6,7 @@ import fcntl
 import os
 import pty
 import select
+import signal
 import struct
 import subprocess
 import sys
@@ -22,7 +23,15 @@ _PATIENCE = 120.0
 class Terminal:
     """A program on a terminal of its own."""
 
-    def __init__(self, words: Sequence[str], columns: int, lines: int, **environment: str) -> None:
+    def __init__(
+        self,
+        words: Sequence[str],
+        columns: int,
+        lines: int,
+        blocked: Sequence[signal.Signals] = (),
+        **environment: str,
+    ) -> None:
+        self._blocked = blocked
         self._screen = pyte.Screen(columns, lines)
         self._stream = pyte.ByteStream(self._screen)
         #: All that the program wrote.
@@ -43,6 +52,7 @@ class Terminal:
 
     def _take(self) -> None:
         os.setsid()
+        signal.pthread_sigmask(signal.SIG_BLOCK, self._blocked)
         fcntl.ioctl(self._slave, termios.TIOCSCTTY, 0)
 
     def _set_size(self, columns: int, lines: int) -> None:

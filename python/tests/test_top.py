@@ -6,6 +6,7 @@ import re
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -27,7 +28,7 @@ def growing(tmp_path: Path) -> Iterator[Growing]:
 def terminals() -> Iterator[Callable[..., Terminal]]:
     opened: list[Terminal] = []
 
-    def open_terminal(*words: str, columns: int = 80, lines: int = 24, **more: str) -> Terminal:
+    def open_terminal(*words: str, columns: int = 80, lines: int = 24, **more: Any) -> Terminal:
         opened.append(Terminal(words, columns, lines, **more))
         return opened[-1]
 
@@ -92,6 +93,15 @@ def test_top_follows_the_size_of_the_terminal(
     terminal.press("\x1b")
     assert terminal.wait() == 0
     assert terminal.is_restored()
+
+
+def test_top_follows_a_change_of_size_that_it_gets_no_signal_of(
+    finished: str, terminals: Callable[..., Terminal]
+) -> None:
+    terminal = terminals("top", finished, blocked=[signal.SIGWINCH])
+    terminal.wait_for("[1 Lines]")
+    terminal.resize(20, 5)
+    terminal.wait_for("has 20×5")
 
 
 def test_a_signal_gives_the_terminal_back(

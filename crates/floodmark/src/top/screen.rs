@@ -56,9 +56,13 @@ impl Show {
     fn go(&mut self, signals: &Signals) -> Result<()> {
         let mut terminal = Terminal::new(CrosstermBackend::new(stdout()))?;
         let mut is_stale = true;
+        let mut drawn_size = terminal.size()?;
         while signals.caught().is_none() {
             is_stale |= self.hear()?;
-            if is_stale {
+            // Asked for at every beat: SIGWINCH has no handler before the first poll, and may be blocked.
+            let size = terminal.size()?;
+            if is_stale || size != drawn_size {
+                drawn_size = size;
                 self.draw(&mut terminal)?;
             }
             is_stale = event::poll(BEAT)?;
