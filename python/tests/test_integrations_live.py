@@ -14,6 +14,9 @@ from floodmark import _core
 from floodmark.integrations import _live
 from floodmark.integrations._live import Guarded, Live, Place, Step, Totals, guarded, merged
 
+#: How long the writer may take. It only ends a test that hangs.
+PATIENCE_MILLIS = 120_000
+
 
 def train(model, optimizer, batch):
     model(batch).sum().backward()
@@ -34,7 +37,7 @@ def test_figures_are_those_of_the_report_by_step(tmp_path, parts):
         train(*parts, torch.randn(16 * (number + 1), 64))
         kept.append(torch.zeros(100))
         live.end_step("train", 10 + number)
-        steps += live.take(5000)
+        steps += live.take(PATIENCE_MILLIS)
         assert len(steps) == number + 1, "a wait is long enough"
     trace = live.stop()
     rows = [row for row in trace.report(by="step", device="cpu") if row["step"] is not None]
@@ -56,7 +59,7 @@ def test_without_a_wait_every_step_comes_once_and_in_order(tmp_path, parts):
         train(*parts, torch.randn(4, 64))
         live.end_step("train", number)
         steps += live.take()
-    steps += live.take(5000)
+    steps += live.take(PATIENCE_MILLIS)
     live.stop()
     assert [step.number for step in steps] == list(range(40))
 
@@ -68,9 +71,9 @@ def test_to_ask_costs_the_same_however_long_the_trace_is(tmp_path, parts):
         for _ in range(20):
             torch.empty(8)
         live.end_step("train", number)
-        begin = time.perf_counter()
+        begin = time.thread_time()
         live.take()
-        costs.append(time.perf_counter() - begin)
+        costs.append(time.thread_time() - begin)
     live.stop()
     first, last = sorted(costs[:200])[100], sorted(costs[-200:])[100]
     assert last < 5 * first + 1e-4, (first, last)
@@ -82,7 +85,7 @@ def test_a_recording_that_runs_already_is_shared_and_goes_on(tmp_path, parts):
         live = Live(Place(tmp_path / "inner.flood"), {})
         train(*parts, torch.randn(4, 64))
         live.end_step("train", 0)
-        (step,) = live.take(5000)
+        (step,) = live.take(PATIENCE_MILLIS)
         assert step.devices["cpu"].peak < 4 << 20, "what came before is not counted"
         assert live.stop() is None
         assert _core.is_recording()
@@ -96,7 +99,7 @@ def test_a_step_of_the_program_goes_with_the_next_of_the_loop(tmp_path):
     floodmark.step()
     torch.zeros(8)
     live.end_step("train", 0)
-    (step,) = live.take(5000)
+    (step,) = live.take(PATIENCE_MILLIS)
     live.stop()
     assert step.devices["cpu"].peak >= 1 << 20
 
@@ -104,7 +107,7 @@ def test_a_step_of_the_program_goes_with_the_next_of_the_loop(tmp_path):
 def test_optimizers_end_steps_until_it_stops(tmp_path, parts):
     told = []
     live = Live(Place(tmp_path / "a.flood"), {"devices": "cpu"})
-    live.follow_optimizers("train", lambda: told.extend(live.take(5000)))
+    live.follow_optimizers("train", lambda: told.extend(live.take(PATIENCE_MILLIS)))
     for _ in range(3):
         train(*parts, torch.randn(4, 64))
     live.stop()

