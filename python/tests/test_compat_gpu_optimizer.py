@@ -1,4 +1,4 @@
-"""The README of gpu_optimizer's MemoryTracer, run as it stands, against torch's own counters."""
+"""Every call of gpu_optimizer's MemoryTracer, against torch's own counters."""
 
 from __future__ import annotations
 
@@ -6,134 +6,82 @@ import dataclasses
 import inspect
 import json
 import re
-import textwrap
 import threading
 
 import pytest
 import torch
+from compat_programs import ON_A_PHANTOM, ON_THE_CPU, source
 from phantoms import needs_cuda_build
-from seeds import ON_A_PHANTOM, ON_THE_CPU, blocks, without_cuda
 
 import floodmark
-from floodmark.compat import gpu_optimizer
 from floodmark.compat.gpu_optimizer import LayerMemoryStats, MemoryEvent, MemoryTracer
 
-CODE = [textwrap.dedent(code) for code in blocks("gpu_optimizer", "python")]
-MODEL = """
-import json, sys
-
-class Block(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.up = torch.nn.Linear(300, 1111)
-        self.act = torch.nn.GELU()
-        self.down = torch.nn.Linear(1111, 300)
-
-    def forward(self, x):
-        return x + self.down(self.act(self.up(x)))
-
-class YourModel(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.first = Block()
-        self.second = Block()
-
-    def forward(self, x):
-        return self.second(self.first(x))
-
-batch_size = 64
-"""
-#: The README draws the timeline with matplotlib, which need not be installed: what it would draw.
-PAPER = """
-import sys, types
-
-class Paper(types.ModuleType):
-    def plot(self, x, y):
-        assert len(x) == len(y) > 0 and min(y) >= 0
-        print("drew", len(x), "points up to", round(max(y) * 1024**3))
-    def __getattr__(self, name):
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return lambda *words: print("said", name, *words)
-
-sys.modules["matplotlib"] = sys.modules["matplotlib.pyplot"] = paper = Paper("matplotlib.pyplot")
-paper.pyplot = paper
-"""
-LAYERS = ["first", "first.up", "first.act", "first.down"]
-LAYERS += ["second", "second.up", "second.act", "second.down"]
-
-
-def usable(code: str) -> bool:
-    """Whether a block is a program: not a signature, a class as it is or a line of its inside."""
-    if re.match(r"MemoryTracer\(\s*max_events: int", code) or code.startswith("@dataclass"):
-        return False
-    return "self._lock" not in code
-
-
-def program(start: str, after: str = "", chosen: list[str] | None = None) -> str:
-    """The README's blocks one after the other, with a model put in."""
-    code = "\n".join(chosen or [block for block in CODE if usable(block)])
-    assert "from gpu_optimizer import MemoryTracer" in code
-    code = code.replace("from gpu_optimizer", "from floodmark.compat.gpu_optimizer")
-    # What the README leaves to the reader.
-    code = code.replace("(batch_size, ...)", "(batch_size, 300)")
-    return start + PAPER + MODEL + code + after
+NAME = "traced_layers"
+LAYERS = [
+    f"{gate}{layer}" for gate in ("left", "right") for layer in ("", ".open", ".bend", ".close")
+]
 
 
 def test_names_arguments_and_fields_are_as_documented():
-    signature = next(code for code in CODE if code.startswith("MemoryTracer(\n"))
-    asked = {}
-    documented = signature.replace("MemoryTracer", "def tracer", 1).rstrip() + ": pass"
-    exec(documented, asked)
-    ours = inspect.signature(MemoryTracer).parameters
-    theirs = inspect.signature(asked["tracer"]).parameters
-    assert {name: each.default for name, each in ours.items()} == {
-        name: each.default for name, each in theirs.items()
+    arguments = inspect.signature(MemoryTracer).parameters.values()
+    assert {each.name: each.default for each in arguments} == {
+        "max_events": 100000,
+        "device": "cuda:0",
+        "enable_fragmentation_tracking": True,
     }
-    for code in (code for code in CODE if code.startswith("@dataclass")):
-        names: dict = {}
-        exec("from dataclasses import dataclass\nfrom typing import Optional\n" + code, names)
-        (documented,) = (
-            names[name] for name in ("LayerMemoryStats", "MemoryEvent") if name in names
-        )
-        ours = getattr(gpu_optimizer, documented.__name__)
-        assert [each.name for each in dataclasses.fields(ours)] == [
-            each.name for each in dataclasses.fields(documented)
-        ]
+    assert [each.name for each in dataclasses.fields(LayerMemoryStats)] == [
+        "layer_name",
+        "peak_allocated",
+        "peak_reserved",
+        "total_allocations",
+        "total_deallocations",
+        "avg_fragmentation",
+        "duration_ms",
+    ]
+    assert [each.name for each in dataclasses.fields(MemoryEvent)] == [
+        "timestamp",
+        "event_type",
+        "size_bytes",
+        "layer_name",
+        "allocated_bytes",
+        "reserved_bytes",
+        "fragmentation_ratio",
+    ]
 
 
 @needs_cuda_build
-def test_every_block_of_the_readme_runs(programs):
-    done = programs.run(program(ON_A_PHANTOM))
-    check_output(done.stdout)
+def test_every_call_on_a_simulated_gpu(programs):
+    done = programs.run(source(ON_A_PHANTOM, NAME, 'program.run("cuda:0")'))
+    check_output(done)
     check_files(programs.folder)
 
 
-def test_every_block_of_the_readme_runs_on_the_cpu(programs):
-    done = programs.run(without_cuda(program(ON_THE_CPU)))
-    check_output(done.stdout)
+def test_every_call_on_the_cpu(programs):
+    done = programs.run(source(ON_THE_CPU, NAME, 'program.run("cpu")'))
+    check_output(done)
     check_files(programs.folder)
 
 
-def check_output(text: str) -> None:
+def check_output(done) -> None:
+    text = done.stdout
     assert re.search(r"^Peak: \d+\.\d\d MB allocated, \d+\.\d\d MB reserved$", text, re.MULTILINE)
     assert re.search(r"^8 layers, \d+ events kept$", text, re.MULTILINE)
     row = r"^ +\d+\.\d\d  +\d+  +\d+  +\d+\.\d%  +\d+\.\d\d  (\S+)$"
     rows = re.findall(row, text, re.MULTILINE)
     assert sorted(rows) == sorted(LAYERS)
     for layer in LAYERS:
-        assert re.search(rf"^{layer}: \d+\.\d\d MB$", text, re.MULTILINE), layer
-        assert re.search(rf"^{layer}: \d+\.\d% fragmentation$", text, re.MULTILINE), layer
-    top = text.split("Top 5 memory-intensive layers:\n")[1].splitlines()[:5]
-    assert all(re.fullmatch(r"  \S+: \d+\.\d\d MB", line) for line in top)
-    assert re.search(r"^drew \d+ points up to [1-9]\d+$", text, re.MULTILINE)
-    assert "said ylabel Allocated Memory (GB)\n" in text
-    assert re.search(r"^Overhead: -?\d+\.\d\d%$", text, re.MULTILINE)
+        counts = r"\d+ allocated, \d+ freed, \d+\.\d\d of \d+\.\d\d MB, \d+\.\d%"
+        assert re.search(rf"^{re.escape(layer)}: {counts}$", text, re.MULTILINE), layer
+        assert re.search(rf"^{re.escape(layer)}: \d+\.\d% fragmentation$", text, re.MULTILINE), (
+            layer
+        )
+    assert len(re.findall(r"^  \S+: \d+\.\d\d MB$", text, re.MULTILINE)) == 5
+    assert re.search(r"^cost -?\d+\.\d\d%$", done.stderr, re.MULTILINE)
 
 
 def check_files(folder) -> None:
-    """The flame graph by the rules of speedscope's schema, and the timeline by the README."""
-    graph = json.loads((folder / "memory_profile.json").read_text())
+    """The flame graph by the rules of speedscope's schema, and the timeline."""
+    graph = json.loads((folder / "layers.speedscope.json").read_text())
     assert graph["$schema"] == "https://www.speedscope.app/file-format-schema.json"
     (profile,) = graph["profiles"]
     assert (profile["type"], profile["unit"]) == ("sampled", "bytes")
@@ -141,8 +89,8 @@ def check_files(folder) -> None:
     assert profile["endValue"] - profile["startValue"] == sum(profile["weights"])
     names = [frame["name"] for frame in graph["shared"]["frames"]]
     stacks = {tuple(names[at] for at in sample) for sample in profile["samples"]}
-    assert {("first", "first.up"), ("second", "second.down"), ("first",)} <= stacks
-    timeline = json.loads((folder / "memory_timeline.json").read_text())
+    assert {("left", "left.open"), ("right", "right.close"), ("left",)} <= stacks
+    timeline = json.loads((folder / "layers.json").read_text())
     assert set(timeline) == {"events", "layer_stats", "summary"}
     assert set(timeline["layer_stats"]) == set(LAYERS)
     assert timeline["summary"]["total_events"] == len(timeline["events"])
@@ -153,6 +101,7 @@ def check_files(folder) -> None:
 
 
 COUNTED = """
+model = program.Gates().cuda()
 # The counters of torch at the ends of every layer, and between them.
 counted = {}
 def before(module, args):
@@ -167,10 +116,10 @@ names = {module: name for name, module in model.named_modules() if "." in name}
 for module in names:
     module.register_forward_pre_hook(before)
     module.register_forward_hook(after)
-tracer = MemoryTracer()
+tracer = program.MemoryTracer()
 with tracer.trace(model):
     for size in (3000, 1001, 3000):
-        model(torch.randn(size, 300).cuda())
+        model(torch.randn(size, 288).cuda())
 stats = tracer.get_layer_stats()
 enters = {name: [] for name in stats}
 exits = {name: [] for name in stats}
@@ -194,7 +143,7 @@ assert last.fragmentation_ratio == (
 
 @needs_cuda_build
 def test_every_level_and_peak_is_torchs(programs):
-    done = programs.run(program(ON_A_PHANTOM, COUNTED, CODE[:1]))
+    done = programs.run(source(ON_A_PHANTOM, NAME, COUNTED))
     assert done.stdout.splitlines()[-1] == "equal 6"
 
 

@@ -1,4 +1,4 @@
-"""The README of memory_profiler, run as it stands, against torch's own counters."""
+"""Every call of memory_profiler, against torch's own counters."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ import re
 import sys
 
 import pytest
+from compat_programs import ON_A_PHANTOM, ON_THE_CPU, TELL, source
 from phantoms import needs_cuda_build
-from seeds import ON_A_PHANTOM, blocks
+from programs import Programs
 
 from floodmark.compat.memory_profiler import MemoryTracer, configure_logging, get_logger
 
-CODE = blocks("memory_profiler", "python")
+NAME = "estimated_step"
 OURS = "from floodmark.compat.memory_profiler import"
 TRACER = f"import json, sys, torch\n{OURS} MemoryTracer, TracerPlugin\n"
 
-#: The README's names for a program that really runs: torch's counters answer.
+#: The tool's names for a program that really runs: torch's counters answer.
 COUNTED = """
 import contextlib
 from types import SimpleNamespace
@@ -28,20 +29,18 @@ class MemoryTracer(contextlib.nullcontext):
         register_hooks_to_module=lambda model: [], remove_hooks=lambda handles: None
     )
 
-    def __init__(self, device):
-        super().__init__()
-
     create_fake_tensor = staticmethod(lambda *size, **more: torch.zeros(*size, **more))
     track_phase = staticmethod(contextlib.nullcontext)
     get_current_memory_allocated = staticmethod(lambda: [torch.cuda.memory_allocated()])
-    get_max_memory_allocated = staticmethod(lambda: [torch.cuda.max_memory_allocated()])
-    print_memory_stats = staticmethod(lambda detailed: None)
+
+told, kept = program.train(MemoryTracer(), "cuda")
+told += [torch.cuda.memory_allocated(), torch.cuda.max_memory_allocated()]
 """
-TELL = """
-import json, sys
-print(json.dumps([
-    estimator.get_current_memory_allocated()[0], estimator.get_max_memory_allocated()[0]
-]), file=sys.stderr)
+ESTIMATED = """
+with program.MemoryTracer(device="cuda") as tracer:
+    told, kept = program.train(tracer, "cuda")
+told += [tracer.get_current_memory_allocated()[0], tracer.get_max_memory_allocated()[0]]
+program.run("cuda")
 """
 
 HEADS = {
@@ -71,11 +70,6 @@ def fresh_logging():
     forget()
 
 
-def with_ours(code: str) -> str:
-    assert code.count("from memory_profiler import") == 1
-    return code.replace("from memory_profiler import", OURS)
-
-
 def read(text: str) -> dict[str, dict[str, list[float]]]:
     """The printed tables: the numbers of each row by its name. Every line must be understood."""
     found: dict[str, dict[str, list[float]]] = {}
@@ -93,36 +87,26 @@ def read(text: str) -> dict[str, dict[str, list[float]]]:
     return found
 
 
-def test_the_readme_has_the_blocks_that_are_run_here():
-    assert len(CODE) == 4
-
-
 @pytest.fixture(scope="module")
-def quick_start(tmp_path_factory):
-    from programs import Programs
-
-    return Programs(tmp_path_factory.mktemp("quick")).run(with_ours(CODE[0]) + TELL)
+def estimated(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("estimated")
+    return Programs(folder).run(source(ON_THE_CPU, NAME, ESTIMATED, TELL))
 
 
 @needs_cuda_build
-def test_the_quick_start_agrees_with_torchs_counters(programs, quick_start):
-    counted = CODE[0].replace("from memory_profiler import MemoryTracer\n", COUNTED)
-    theirs = programs.run(ON_A_PHANTOM + counted + TELL)
-    ours = quick_start
-    figures = r"^(?:Estimated memory after .*|Peak estimated memory .*): ([\d.]+) MB$"
-    told = [float(each) for each in re.findall(figures, ours.stdout, re.M)]
-    truth = [float(each) for each in re.findall(figures, theirs.stdout, re.M)]
-    assert len(told) == len(truth) == 4
-    assert told == pytest.approx(truth, rel=0.01)
-    our_bytes, their_bytes = (json.loads(each.stderr.splitlines()[-1]) for each in (ours, theirs))
-    assert our_bytes == pytest.approx(their_bytes, rel=0.01)
+def test_the_estimate_agrees_with_torchs_counters(programs, estimated):
+    theirs = programs.run(source(ON_A_PHANTOM, NAME, COUNTED, TELL))
+    ours, truth = (json.loads(each.stderr.splitlines()[-1]) for each in (estimated, theirs))
+    assert len(ours) == len(truth) == 5
+    assert ours == pytest.approx(truth, rel=0.01)
 
 
-def test_the_quick_start_prints_its_tables(quick_start):
-    first, _, last = quick_start.stdout.partition("\n\n")
-    assert len(first.splitlines()) == 3
-    text, _, end = last.rpartition("\n\n")
-    peak = float(re.fullmatch(r"Peak estimated memory across all phases: (.*) MB\n", end)[1])
+def test_every_table_is_printed(estimated):
+    after, _, rest = estimated.stdout.partition("\n\n")
+    names = [re.fullmatch(r"after (\w+): \d+\.\d\d MB", line)[1] for line in after.splitlines()]
+    assert names == ["forward", "backward", "optimizer"]
+    text, _, end = rest.rpartition("\n")[0].rpartition("\n")
+    peak = float(re.fullmatch(r"peak: (.*) MB", end)[1])
     found = read(text)
     assert list(found) == [*list(HEADS)[:4], "Tensors", "Forward passes"]
     assert found["Memory per device"]["cuda:0"][0] == peak
@@ -132,41 +116,59 @@ def test_the_quick_start_prints_its_tables(quick_start):
     assert phases["forward"][3] == phases["backward"][2]
     for table in ("Memory per phase", "Memory per operator", "Tensors"):
         assert sum(row[0] for row in found[table].values()) == pytest.approx(peak, abs=0.1)
-    # 1000 x 1024 halves each of weight, gradient and two states, in both layers.
+    # 1200 x 768 halves each of weight, gradient and two states, in both layers.
+    weight = 1200 * 768 * 2 / 2**20
     kinds = found["Tensors"]
-    assert kinds["parameter"][0] == pytest.approx(2 * 1000 * 1024 * 2 / 2**20, abs=0.02)
-    assert kinds["optimizer state"][2] == pytest.approx(4 * 1000 * 1024 * 2 / 2**20, abs=0.02)
+    assert kinds["parameter"][0] == pytest.approx(2 * weight, abs=0.02)
+    assert kinds["optimizer state"][2] == pytest.approx(4 * weight, abs=0.02)
     modules = found["Memory per module"]
-    assert {"SimpleModel", "linear (Linear)", "embedding (Embedding)"} <= set(modules)
+    assert {"Tagger", "tags (Linear)", "words (Embedding)"} <= set(modules)
     # The weight at least; where the peak is depends on the version of torch.
-    assert 1000 * 1024 * 2 / 2**20 <= modules["embedding (Embedding)"][0] < peak
+    assert weight - 0.01 <= modules["words (Embedding)"][0] < peak
     forwards = found["Forward passes"]
-    assert forwards["SimpleModel"][1] == 1
-    assert forwards["embedding"][0] == 4 * 128 * 1024 * 2 / 2**20
+    assert forwards["Tagger"][1] == 1
+    assert forwards["words"][0] == round(6 * 96 * 768 * 2 / 2**20, 2)
 
 
-def test_the_blocks_on_logging_run(programs):
-    usage, options, instances = (with_ours(code) for code in CODE[1:])
-    after = """
-logger.debug("not shown")
-configure_logging(level=logging.DEBUG, log_to_file=True, log_file="again.log")
-with verbose_tracer:
-    torch.empty(1 << 20, device="cuda")
-with normal_tracer:
+LOGGED = """
+import logging
+from floodmark.compat.memory_profiler import configure_logging, get_logger, MemoryTracer
+
+# Each of the documented ways to set it up.
+configure_logging(level=logging.INFO)
+get_logger(__name__).info("to be seen")
+configure_logging(
+    level=logging.DEBUG, log_to_file=True, log_file="first.log", rich_format=True
+)
+configure_logging(level=logging.INFO, rich_format=False)
+get_logger(__name__).debug("not to be seen")
+quiet = MemoryTracer(device="cuda")
+with quiet:
     pass
-normal_tracer.print_memory_stats(detailed=True)
+quiet.print_memory_stats()
+loud = MemoryTracer(device="cuda", log_level=logging.DEBUG)
+plain = MemoryTracer(device="cuda", log_level=logging.INFO)
+configure_logging(level=logging.DEBUG, log_to_file=True, log_file="second.log")
+with loud:
+    torch.empty(1 << 20, device="cuda")
+with plain:
+    pass
+plain.print_memory_stats(detailed=True)
 """
-    done = programs.run("\n".join([usage, options, instances, "import torch", after]))
+
+
+def test_every_way_to_log(programs):
+    done = programs.run(ON_THE_CPU + LOGGED)
     lines = done.stdout.splitlines()
-    assert lines[0] == "Starting memory profiling"
+    assert lines[0] == "to be seen"
     assert "Memory per device" in lines
-    assert "not shown" not in done.stdout
+    assert "not to be seen" not in done.stdout
     assert "DEBUG: traced cuda:0: 4194304 bytes at its peak, 0 now" in lines
     assert lines.count("DEBUG: tracing cuda:0 with fake tensors") == 1
     assert "WARNING: no modules, operators and tensors are known: " in done.stdout
-    # The README's own file was set up and left without a line.
-    assert (programs.folder / "memory_profile.log").read_text() == ""
-    written = (programs.folder / "again.log").read_text()
+    # The first file was set up and left without a line.
+    assert (programs.folder / "first.log").read_text() == ""
+    written = (programs.folder / "second.log").read_text()
     assert re.search(r"^[\d-]+ [\d:,]+ DEBUG memory_profiler\.tracer\d+: tracing", written, re.M)
 
 
@@ -251,8 +253,6 @@ print(json.dumps(told), file=sys.stderr)
 
 @pytest.fixture(scope="module")
 def behaviour(tmp_path_factory):
-    from programs import Programs
-
     return Programs(tmp_path_factory.mktemp("behaviour")).run(TRACER + BEHAVIOUR)
 
 

@@ -1,4 +1,4 @@
-"""The example of torch's MemoryTracker, run as it stands, against the original and its counters."""
+"""Every call of torch's MemoryTracker, against the original and torch's own counters."""
 
 from __future__ import annotations
 
@@ -9,54 +9,63 @@ import struct
 
 import pytest
 import torch
+from compat_programs import ON_A_PHANTOM, ON_THE_CPU, PROFILED, TELL, source
 from phantoms import needs_cuda_build
-from seeds import FOLDER, ON_A_PHANTOM, ON_THE_CPU, PROFILED, without_cuda
 
 import floodmark
 from floodmark.compat.memory_tracker import MemoryTracker
 
-IMPORT = "from floodmark.compat.memory_tracker import MemoryTracker\n"
-ORIGINAL = "from torch.distributed._tools.memory_tracker import MemoryTracker\n"
+NAME = "tracked_operators"
 RULE = "-" * 48
+#: Every series of every model, from our tracker and from torch's own.
+COMPARED = """
+from floodmark.compat.memory_tracker import MemoryTracker as Ours
+from torch.distributed._tools.memory_tracker import MemoryTracker as Original
 
-MODEL = """
-import json, sys
-net = torch.nn.Sequential(torch.nn.Linear(256, 1024), torch.nn.ReLU(), torch.nn.Linear(1024, 64))
-input = torch.randn(512, 256)
+told = {"devices": str(torch.cuda.get_device_name())}
+for name in program.MODELS:
+    found = {}
+    for which, kind in (("warm", Original), ("original", Original), ("ours", Ours)):
+        tracker = kind()
+        program.track(tracker, name, "cuda")
+        series = [tracker.memories_allocated, tracker.memories_active, tracker.memories_reserved]
+        found[which] = {
+            "series": [[level for _, level in each.values()] for each in series],
+            "names": [operator for operator, _ in tracker.memories_allocated.values()],
+            "markers": dict(tracker._markers),
+            "retries": tracker._num_alloc_retries,
+        }
+        tracker.save_stats(f"{name}-{which}.pickle")
+    told[name] = found
+    del tracker
 """
-TELL = """
-print(json.dumps({
-    "allocated": list(mem_tracker.memories_allocated.values()),
-    "active": list(mem_tracker.memories_active.values()),
-    "reserved": list(mem_tracker.memories_reserved.values()),
-    "markers": mem_tracker._markers,
-}), file=sys.stderr)
-mem_tracker.save_stats("stats.pickle")
+#: A file of the original is read by ours, and ours by the original.
+CROSSED = """
+for name in program.MODELS:
+    for reader, which in ((Original, "ours"), (Ours, "original")):
+        tracker = reader()
+        tracker.load(f"{name}-{which}.pickle")
+        series = [tracker.memories_allocated, tracker.memories_active, tracker.memories_reserved]
+        levels = [[level for _, level in each.values()] for each in series]
+        assert levels == told[name][which]["series"]
+        assert dict(tracker._markers) == told[name][which]["markers"]
 """
 
 
-def example() -> str:
-    """The lines of the docstring's example."""
-    text = (FOLDER / "memory_tracker.txt").read_text()
-    lines = re.findall(r"^ +>>> ?(.*)$", text, re.MULTILINE)
-    assert lines[-1] == "mem_tracker.show_traces()"
-    assert len(lines) == 14
-    return "\n".join(lines) + "\n"
-
-
-def tracked(programs, start: str, which: str, code: str | None = None) -> tuple[dict, list[str]]:
-    code = code or example()
-    if which == ORIGINAL:
-        # It draws with matplotlib.
-        code = code.replace("mem_tracker.show_traces()", "")
-    source = start + which + MODEL + code + TELL
-    done = programs.run(source)
-    return json.loads(done.stderr.splitlines()[-1]), done.stdout.splitlines()
+def parts(text: str) -> list[list[str]]:
+    """The printed summaries, each with its rules."""
+    found: list[list[str]] = [[]]
+    for line in text.splitlines():
+        if not line.startswith("wrote `"):
+            found[-1].append(line)
+        if line == RULE and len(found[-1]) > 1:
+            found.append([])
+    assert not found[-1]
+    return found[:-1]
 
 
 def read(lines: list[str]) -> dict[str, float]:
     """A printed summary, in the original's layout."""
-    lines = [line for line in lines if not line.startswith("wrote `")]
     assert lines[0] == lines[-1] == RULE
     assert re.fullmatch(r"The number of alloc retries are: \d+", lines[1])
     assert re.fullmatch(r"Top \d+ ops that generates memory are:", lines[2])
@@ -66,30 +75,32 @@ def read(lines: list[str]) -> dict[str, float]:
 
 
 @needs_cuda_build
-def test_the_example_runs_and_agrees_with_the_original(programs):
-    theirs, their_lines = tracked(programs, ON_A_PHANTOM, ORIGINAL)
-    original = (programs.folder / "stats.pickle").read_bytes()
-    ours, our_lines = tracked(programs, ON_A_PHANTOM, IMPORT)
-    for kind in ("allocated", "active", "reserved"):
-        assert [level for _, level in ours[kind]] == [level for _, level in theirs[kind]]
-    assert ours["markers"] == theirs["markers"]
-    boundary = ours["markers"]["fw_bw_boundary"]
-    assert boundary > 0
-    assert [name for name, _ in ours["allocated"][:boundary]] == [
-        name for name, _ in theirs["allocated"][:boundary]
+def test_every_series_of_three_models_equals_the_originals(programs):
+    done = programs.run(source(ON_A_PHANTOM, NAME, COMPARED, CROSSED, TELL))
+    told = json.loads(done.stderr.splitlines()[-1])
+    assert "H200" in told.pop("devices")
+    assert set(told) == {"residual", "convolutions", "attention"}
+    for name, found in told.items():
+        ours, theirs = found["ours"], found["original"]
+        assert len(ours["series"][0]) > 40, name
+        for kind in range(3):
+            assert ours["series"][kind] == theirs["series"][kind], (name, kind)
+        assert ours["markers"] == theirs["markers"]
+        assert ours["retries"] == theirs["retries"]
+        # The counts of operators, and the kinds of operators in their order.
+        kinds = [[each.rsplit(".", 2)[1:] for each in one["names"]] for one in (ours, theirs)]
+        assert kinds[0] == kinds[1]
+
+
+@needs_cuda_build
+def test_the_summary_is_the_originals(programs):
+    ours = programs.run(source(ON_A_PHANTOM, NAME, 'program.run("cuda")')).stdout
+    theirs = programs.run(source(ON_A_PHANTOM, NAME, 'program.run("cuda", "original")')).stdout
+    for text, top in zip(parts(ours), (20, 3), strict=True):
+        assert len(read(text)) == top
+    assert [sorted(read(text).values()) for text in parts(ours)] == [
+        sorted(read(text).values()) for text in parts(theirs)
     ]
-    assert sorted(read(our_lines).values()) == sorted(read(their_lines).values())
-    assert len(read(our_lines)) == 20
-    # A file of the original is read here, and ours there.
-    path = programs.folder / "original.pickle"
-    path.write_bytes(original)
-    tracker = MemoryTracker()
-    tracker.load(path)
-    assert [list(pair) for pair in tracker.memories_allocated.values()] == theirs["allocated"]
-    assert tracker.markers == theirs["markers"]
-    back = ORIGINAL + "mem_tracker = MemoryTracker()\nmem_tracker.load('stats.pickle')\n"
-    again, _ = tracked(programs, ON_A_PHANTOM, "", back)
-    assert again == ours
 
 
 def test_backward_operators_are_named_after_their_module():
@@ -129,24 +140,45 @@ def test_after_a_forward_pass_that_raised_names_are_right_again():
     assert not network[0]._forward_pre_hooks
 
 
-def test_the_example_runs_on_the_cpu_and_agrees_with_the_profiler(programs):
+def test_levels_on_the_cpu_agree_with_the_profiler(programs):
     after = """
-def step():
-    net(input).sum().backward()
-    net.zero_grad(set_to_none=True)
+program.run("cpu")
+from floodmark.compat.memory_tracker import MemoryTracker
 
-base = sum(t.untyped_storage().nbytes() for t in [*net.parameters(), input])
-print((base + profiled(step)[0]) / 2**20)
+model, x = program.MODELS["residual"]()
+
+def step():
+    model(x)["out"].sum().backward()
+    model.zero_grad(set_to_none=True)
+
+step()
+base = sum(t.untyped_storage().nbytes() for t in [*model.parameters(), x])
+peak = base + profiled(step)[0]
+tracker = MemoryTracker()
+tracker.start_monitor(model)
+step()
+tracker.stop()
+series = [tracker.memories_allocated, tracker.memories_active, tracker.memories_reserved]
+told = {"peak": peak / 2**20, "series": [list(each.values()) for each in series]}
 """
-    ours, lines = tracked(programs, ON_THE_CPU + PROFILED, IMPORT, without_cuda(example()) + after)
-    assert sum(line.startswith("wrote") for line in lines) == 4
-    assert len(read(lines[:-1])) == 20
-    levels = [level for _, level in ours["allocated"]]
-    # After an operator its own temporaries are gone: the profiler may have seen a little more.
-    assert max(levels) == pytest.approx(float(lines[-1]), rel=0.02)
-    assert ours["allocated"] == ours["reserved"] == ours["active"]
-    grew = read(lines[:-1])
-    assert grew["0.forward.addmm.default_0"] == 512 * 1024 * 4 / 2**20
+    done = programs.run(source(ON_THE_CPU + PROFILED, NAME, after, TELL))
+    told = json.loads(done.stderr.splitlines()[-1])
+    first, second = parts(done.stdout)
+    assert (len(read(first)), len(read(second))) == (20, 3)
+    allocated, active, reserved = told["series"]
+    assert allocated == active == reserved
+    # After an operator its own temporaries are freed: the profiler may have seen a little more.
+    assert max(level for _, level in allocated) == pytest.approx(told["peak"], rel=0.02)
+    grew = read(first)
+    assert grew["body.0.mix.forward.addmm.default_0"] == 384 * 256 * 4 / 2**20
+    wrote = [line.split("`")[1] for line in done.stdout.splitlines() if line.startswith("wrote")]
+    assert wrote == [
+        f"{name}.{kind}.png" for name in ("memory_tracker", "operators") for kind in PICTURES
+    ]
+    pictures = [(programs.folder / name).read_bytes() for name in wrote]
+    assert {size_of(picture) for picture in pictures} == {(2200, 1080)}
+    # All together have a legend of three; each alone has its own.
+    assert len(set(pictures)) == 4
 
 
 def test_a_summary_of_a_loaded_file_is_the_same(tmp_path, capsys):
@@ -200,16 +232,6 @@ def size_of(png: bytes) -> tuple[int, int]:
     assert png.startswith(b"\x89PNG\r\n\x1a\n")
     assert png.endswith(b"IEND\xaeB`\x82")
     return struct.unpack(">II", png[16:24])
-
-
-def test_the_whole_example_draws_four_pictures(programs):
-    _, lines = tracked(programs, ON_THE_CPU, IMPORT, without_cuda(example()))
-    wrote = [line.split("`")[1] for line in lines if line.startswith("wrote")]
-    assert wrote == [f"memory_tracker.{name}.png" for name in PICTURES]
-    pictures = [(programs.folder / name).read_bytes() for name in wrote]
-    assert {size_of(picture) for picture in pictures} == {(2200, 1080)}
-    # All together have a legend of three; each alone has its own.
-    assert len(set(pictures)) == 4
 
 
 def test_pictures_of_a_file_lie_beside_it(tmp_path, capsys):

@@ -1,4 +1,4 @@
-"""The README of pytorch_mem_profiler, run as it stands, against torch's own counters."""
+"""Every call of pytorch_mem_profiler, against torch's own counters."""
 
 from __future__ import annotations
 
@@ -7,68 +7,36 @@ import json
 import re
 
 import pytest
+from compat_programs import ON_A_PHANTOM, ON_THE_CPU, PROFILED, TELL, source
 from phantoms import needs_cuda_build
-from seeds import ON_A_PHANTOM, ON_THE_CPU, PROFILED, blocks, without_cuda
 
-CODE = blocks("pytorch_mem_profiler", "python")
-TABLE = blocks("pytorch_mem_profiler")[-1]
+NAME = "profiled_epochs"
 LINE = re.compile(r"(  )?(\S.*?)\.{2,}(\d+) MB")
-
-# The README's model on MovieLens-20M: its table has the sizes of exactly these weights.
-MODEL = """
-import json, sys
-
-class NeuMF(torch.nn.Module):
-    def __init__(self, users, items):
-        super().__init__()
-        self.mf_user_embed = torch.nn.Embedding(users, 64)
-        self.mf_item_embed = torch.nn.Embedding(items, 64)
-        self.mlp_user_embed = torch.nn.Embedding(users, 128)
-        self.mlp_item_embed = torch.nn.Embedding(items, 128)
-        sizes = [(256, 256), (256, 128), (128, 64)]
-        self.mlp = torch.nn.ModuleList(torch.nn.Linear(*size) for size in sizes)
-        self.final = torch.nn.Linear(128, 1)
-
-    def forward(self, user, item):
-        mf = self.mf_user_embed(user) * self.mf_item_embed(item)
-        x = torch.cat([self.mlp_user_embed(user), self.mlp_item_embed(item)], dim=1)
-        for layer in self.mlp:
-            x = torch.relu(layer(x))
-        return self.final(torch.cat([mf, x], dim=1))
-
-users, items = 138493, 26744
-num_epochs = 1
-user = torch.randint(0, users, ({batch},)).cuda()
-item = torch.randint(0, items, ({batch},)).cuda()
-loader = [(user, item)] * {iterations}
-"""
-STEP = """
-        before = counter()
-        loss = model(*batch_data)
-        maps = counter() - before - loss.untyped_storage().nbytes()
-        loss = loss.sum()
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-"""
-OPTIMIZER = "\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
-
-
-def program(start: str, batch: int, iterations: int, after: str, counter: str) -> str:
-    """The README's code blocks one after the other, with a model and a step put in."""
-    imports, _, make, create, loop = CODE
-    assert "from pytorch_mem_profiler import *" in imports
-    imports = imports.replace(
-        "from pytorch_mem_profiler", "from floodmark.compat.pytorch_mem_profiler"
-    )
-    loop = loop.replace("        <training loop logic>\n", STEP)
-    loop = loop.replace("<end of epoch logic>", "pass")
-    model = MODEL.format(batch=batch, iterations=iterations)
-    return "\n".join([start, imports, model, make, OPTIMIZER, counter, create, loop, after])
+#: Bytes of the weights of the program's model, in MB.
+WEIGHTS = {
+    "customer.weight": 30_000 * 96 * 4,
+    "product.weight": 9_000 * 96 * 4,
+    "tower.0.weight": 192 * 160 * 4,
+    "tower.0.bias": 160 * 4,
+    "tower.1.weight": 160 * 48 * 4,
+    "tower.1.bias": 48 * 4,
+    "score.weight": 48 * 4,
+    "score.bias": 4,
+}
+LINES = [
+    "Peak cached",
+    "Current cached",
+    "Total feature map usage",
+    "Total layer weight usage",
+    *WEIGHTS,
+    "Total layer weight gradient usage",
+    *(f"{name} grad" for name in WEIGHTS),
+    "Intermediate gradients",
+]
 
 
 def read(text: str) -> list[dict[str, int]]:
-    """The printed tables; every line must be one of the README's layout."""
+    """The printed tables; every line must be one of the tool's layout."""
     tables: list[dict[str, int]] = []
     lines = iter(text.splitlines())
     for line in lines:
@@ -87,63 +55,72 @@ def read(text: str) -> list[dict[str, int]]:
     return tables
 
 
-def test_the_readmes_own_table_has_the_layout_that_is_checked():
-    (table,) = read(TABLE)
-    assert table["iteration"] == 85
-    assert table["mlp_user_embed.weight grad"] == 71
-    assert len(table) == 2 + 3 + 13 + 13 + 1
+def check_weights(table: dict[str, int]) -> None:
+    assert list(table) == ["iteration", "epoch", *LINES]
+    for name, count in WEIGHTS.items():
+        assert table[name] == table[f"{name} grad"] == round(count / 1e6)
+    total = round(sum(WEIGHTS.values()) / 1e6)
+    assert table["Total layer weight usage"] == total
+    assert table["Total layer weight gradient usage"] == total
 
 
 @needs_cuda_build
-def test_the_readme_runs_and_agrees_with_torchs_counters(programs):
+def test_the_tables_agree_with_torchs_counters(programs):
     after = """
-print(json.dumps({
-    "peak": torch.cuda.max_memory_reserved(), "now": torch.cuda.memory_reserved(), "maps": maps,
-}), file=sys.stderr)
+program.run("cuda")
+told = {"peak": torch.cuda.max_memory_reserved(), "now": torch.cuda.memory_reserved()}
+shop = program.Shop(30_000, 9_000).cuda()
+(batch, *_) = program.batches("cuda", 20_000, 30_000, 9_000)
+before = torch.cuda.memory_allocated()
+score = shop(*batch)
+told["maps"] = torch.cuda.memory_allocated() - before - score.untyped_storage().nbytes()
 """
-    counter = "counter = torch.cuda.memory_allocated\n"
-    done = programs.run(program(ON_A_PHANTOM, 40000, 10, after, counter))
+    done = programs.run(source(ON_A_PHANTOM, NAME, after, TELL))
     torchs = json.loads(done.stderr.splitlines()[-1])
     tables = read(done.stdout)
-    assert [table["iteration"] for table in tables] == [5, 10]
-    (readme,) = read(TABLE)
-    # Names in the same order, and the sizes of weights and gradients as the README has them.
-    assert list(tables[-1]) == list(readme)
-    for name in readme:
-        if "weight" in name or "bias" in name:
-            assert tables[-1][name] == readme[name], name
+    numbers = [(table["epoch"], table["iteration"]) for table in tables]
+    assert numbers == [(1, 2), (1, 4), (2, 2), (2, 4)]
+    for table in tables:
+        check_weights(table)
+        assert abs(table["Total feature map usage"] - torchs["maps"] / 1e6) <= 1
+        assert table["Intermediate gradients"] > 0
     last = tables[-1]
     assert last["Peak cached"] == round(torchs["peak"] / 1e6)
     assert last["Current cached"] == round(torchs["now"] / 1e6)
-    assert abs(last["Total feature map usage"] - torchs["maps"] / 1e6) <= 1
-    assert last["Intermediate gradients"] > 0
     (file,) = (programs.folder / "memory_csv_data").iterdir()
+    assert f"Logging data in ./memory_csv_data/{file.name}" in done.stdout
     header, *rows = csv.reader(file.open())
-    assert [row[:2] for row in rows] == [["1", "5"], ["1", "10"]]
+    assert [tuple(map(int, row[:2])) for row in rows] == numbers
     assert header[:4] == ["epoch", "iteration", "peak_cached", "current_cached"]
-    assert [int(cell) for cell in rows[-1][2:]] == list(last.values())[2:]
+    assert len(header) == len(rows[-1])
+    for row, table in zip(rows, tables, strict=True):
+        assert [int(cell) for cell in row[2:]] == list(table.values())[2:]
 
 
-def test_the_readme_runs_on_the_cpu(programs):
+def test_the_tables_agree_with_the_profiler_on_the_cpu(programs):
     after = """
+program.run("cpu")
+shop = program.Shop(30_000, 9_000)
+(batch, *_) = program.batches("cpu", 20_000, 30_000, 9_000)
+optimizer = torch.optim.SGD(shop.parameters(), lr=0.1)
+
 def step():
-    model(*loader[0]).sum().backward()
+    shop(*batch).square().mean().backward()
     optimizer.step()
 
-base = sum(t.untyped_storage().nbytes() for t in [*model.parameters(), user, item])
-print(json.dumps({"peak": base + profiled(step)[0]}), file=sys.stderr)
+base = sum(t.untyped_storage().nbytes() for t in [*shop.parameters(), *batch])
+told = {"peak": base + profiled(step)[0]}
 """
-    source = program(ON_THE_CPU + PROFILED, 4000, 5, after, "counter = lambda: 0\n")
-    done = programs.run(without_cuda(source))
+    done = programs.run(source(ON_THE_CPU + PROFILED, NAME, after, TELL))
     theirs = json.loads(done.stderr.splitlines()[-1])
-    (table,) = read(done.stdout)
-    (readme,) = read(TABLE)
-    assert list(table) == list(readme)
-    batch = 4000 * 4 / 1e6
-    # What the product, the layers and their relus keep: two embeddings, two concatenations, and
-    # what each relu made. The rest is let go of in the forward pass.
-    assert table["Total feature map usage"] == round(batch * (64 + 64 + 256 + 256 + 128 + 64 + 128))
-    assert abs(table["Peak cached"] - theirs["peak"] / 1e6) <= 1
+    tables = read(done.stdout)
+    assert len(tables) == 4
+    rows = 20_000 * 4 / 1e6
+    for table in tables:
+        check_weights(table)
+        # What autograd saves: the rows of both tables together, and the output of each relu.
+        assert table["Total feature map usage"] == round(rows * (192 + 160 + 48))
+        assert abs(table["Peak cached"] - theirs["peak"] / 1e6) <= 1
 
 
 CHAIN = """

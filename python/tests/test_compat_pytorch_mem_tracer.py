@@ -1,4 +1,4 @@
-"""The README of pytorch_mem_tracer, run as it stands, against torch's own counters."""
+"""Every call of pytorch_mem_tracer, against torch's own counters."""
 
 from __future__ import annotations
 
@@ -6,47 +6,16 @@ import json
 import re
 
 import pytest
+from compat_programs import ON_A_PHANTOM, ON_THE_CPU, PROFILED, TELL, source
 from phantoms import needs_cuda_build
-from seeds import ON_A_PHANTOM, ON_THE_CPU, PROFILED, blocks, without_cuda
 
 from floodmark.compat import pytorch_mem_tracer
 
-CODE, TABLE = blocks("pytorch_mem_tracer")
+NAME = "lines_at_peak"
+HEAD = "Mem, Cumulative Mem, Median, Count, Location"
 UNITS = {"B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
 SIZE = r"(\d[\d.]{0,4}) (B|KB|MB|GB|TB)"
 ROW = re.compile(rf"{SIZE}  {SIZE}  {SIZE}  (\d+)  (.+)")
-
-MODEL = """
-class Net(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.up = torch.nn.Linear(256, 1024)
-        self.down = torch.nn.Linear(1024, 256)
-
-    def forward(self, x):
-        hidden = torch.softmax(self.up(x), dim=-1)
-        return self.down(hidden)
-
-def traced(x):
-    out = network(x)
-    out.sum().backward()
-
-model = traced
-"""
-MAKE = """
-network = Net().cuda()
-args = torch.randn(512, 256).cuda()
-"""
-
-
-def program(start: str, measure: str) -> str:
-    """The README's code: its first block switches before any tensor, the rest is around `model`."""
-    assert "import pytorch_mem_tracer as mem_tracer\n" in CODE
-    code = CODE.replace(
-        "import pytorch_mem_tracer as", "import floodmark.compat.pytorch_mem_tracer as"
-    )
-    first, around = code.split("# Around the function")
-    return start + first + MODEL + MAKE + measure.format(around="# Around the function" + around)
 
 
 def size(number: str, unit: str) -> float:
@@ -54,9 +23,9 @@ def size(number: str, unit: str) -> float:
 
 
 def read(text: str) -> tuple[float, float, list[tuple[float, float, float, int, str]]]:
-    """The printed table, line by line in the README's layout."""
+    """The printed table, line by line in the tool's layout."""
     most, total, head, *rows = text.splitlines()
-    assert head == TABLE.splitlines()[2]
+    assert head == HEAD
     found = []
     for row in rows:
         match = ROW.fullmatch(row)
@@ -70,13 +39,6 @@ def read(text: str) -> tuple[float, float, list[tuple[float, float, float, int, 
         assert match, line
         heads.append(size(*match.groups()))
     return heads[0], heads[1], found
-
-
-def test_the_readmes_own_table_has_the_layout_that_is_checked():
-    most, total, rows = read("\n".join(TABLE.splitlines()[:-1]))
-    assert most == 13.54 * UNITS["GB"]
-    assert total == 27.16 * UNITS["GB"]
-    assert len(rows) == 19
 
 
 @pytest.mark.parametrize(
@@ -96,18 +58,20 @@ def test_sizes_have_four_digits(count, text):
 
 
 @needs_cuda_build
-def test_the_readme_runs_and_agrees_with_torchs_counters(programs):
+def test_the_table_agrees_with_torchs_counters(programs):
     measure = """
-{around}
-import json, sys
+mixer, rows = program.prepare("cuda")
+torch.cuda.reset_peak_memory_stats()
+segments = torch.cuda.memory._snapshot()["segments"]
+states = [block["state"] for segment in segments for block in segment["blocks"]]
+total = torch.cuda.memory_stats()["allocated_bytes.all.allocated"]
+told = {"before": torch.cuda.memory_allocated(), "blocks": states.count("active_allocated")}
+program.trace(mixer, rows)
 stats = torch.cuda.memory_stats()
-print(json.dumps({{
-    "peak": stats["allocated_bytes.all.peak"], "total": stats["allocated_bytes.all.allocated"],
-    "before": before,
-}}), file=sys.stderr)
+told["peak"] = stats["allocated_bytes.all.peak"]
+told["total"] = told["before"] + stats["allocated_bytes.all.allocated"] - total
 """
-    measure = "\nbefore = torch.cuda.memory_allocated()\n" + measure
-    done = programs.run(program(ON_A_PHANTOM, measure))
+    done = programs.run(source(ON_A_PHANTOM, NAME, measure, TELL))
     torchs = json.loads(done.stderr.splitlines()[-1])
     most, total, rows = read(done.stdout)
     assert most == pytest.approx(torchs["peak"], rel=1e-3)
@@ -116,26 +80,24 @@ print(json.dumps({{
     assert rows[-1][1] == pytest.approx(torchs["peak"], rel=1e-3)
     untraced = next(row for row in rows if row[4] == "untraced")
     assert untraced[0] == pytest.approx(torchs["before"], rel=1e-3)
-    # Two weights, two biases and the input.
-    assert untraced[3] == 5
+    # Weights, biases, the batch and the libraries' workspaces.
+    assert untraced[3] == torchs["blocks"] > 5
     places = [row[4] for row in rows]
-    assert any(re.fullmatch(r"program\.py:\d+ \(forward\)", place) for place in places)
+    assert any(re.search(rf"{NAME}\.py:\d+ \(forward\)$", place) for place in places)
     assert any(re.search(r"torch/nn/modules/linear\.py:\d+ \(forward\)", p) for p in places)
     assert any(place.endswith("(forward) backward") for place in places)
 
 
-def test_the_readme_runs_on_the_cpu_and_agrees_with_the_profiler(programs):
+def test_the_table_agrees_with_the_profiler_on_the_cpu(programs):
     measure = """
-import json, sys
-network(args).sum().backward()
-network.zero_grad()
-peak, total = profiled(lambda: model(args))
-network.zero_grad()
-base = sum(t.untyped_storage().nbytes() for t in [*network.parameters(), args])
-print(json.dumps({{"peak": base + peak, "total": base + total, "base": base}}), file=sys.stderr)
-{around}
+mixer, rows = program.prepare("cpu")
+peak, total = profiled(lambda: program.section(mixer, rows))
+mixer.zero_grad()
+base = sum(t.untyped_storage().nbytes() for t in [*mixer.parameters(), rows])
+told = {"peak": base + peak, "total": base + total, "base": base}
+program.trace(mixer, rows)
 """
-    done = programs.run(without_cuda(program(ON_THE_CPU + PROFILED, measure)))
+    done = programs.run(source(ON_THE_CPU + PROFILED, NAME, measure, TELL))
     theirs = json.loads(done.stderr.splitlines()[-1])
     most, total, rows = read(done.stdout)
     untraced = next(row for row in rows if row[4] == "untraced")
