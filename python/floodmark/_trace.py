@@ -409,6 +409,14 @@ class Trace:
         """So many seconds after the recording began."""
         return Moment(self, repr(float(seconds)), device)
 
+    def category_peaks(self, device: str | None = None) -> list[dict[str, Any]]:
+        """The most bytes of each category at one time, whatever the others were then.
+
+        Rows have `category`, `peak`, and `backward_peak` of what the backward pass allocated.
+        """
+        peaks: list[dict[str, Any]] = json.loads(self._core.category_peaks(device=device))
+        return peaks
+
     def summary(self) -> dict[str, Any]:
         """Peaks, times and counts."""
         summary: dict[str, Any] = json.loads(self._core.summary())

@@ -52,19 +52,20 @@ def test_names_arguments_and_fields_are_as_documented():
 @needs_cuda_build
 def test_every_call_on_a_simulated_gpu(programs):
     done = programs.run(source(ON_A_PHANTOM, NAME, 'program.run("cuda:0")'))
-    check_output(done)
+    check_output(done, "cuda:0")
     check_files(programs.folder)
 
 
 def test_every_call_on_the_cpu(programs):
     done = programs.run(source(ON_THE_CPU, NAME, 'program.run("cpu")'))
-    check_output(done)
+    check_output(done, "cpu")
     check_files(programs.folder)
 
 
-def check_output(done) -> None:
+def check_output(done, device: str) -> None:
     text = done.stdout
-    assert re.search(r"^Peak: \d+\.\d\d MB allocated, \d+\.\d\d MB reserved$", text, re.MULTILINE)
+    peaks = r"\d+\.\d\d MB allocated, \d+\.\d\d MB reserved"
+    assert re.search(rf"^Peak on {device}: {peaks}$", text, re.MULTILINE)
     assert re.search(r"^8 layers, \d+ events kept$", text, re.MULTILINE)
     row = r"^ +\d+\.\d\d  +\d+  +\d+  +\d+\.\d%  +\d+\.\d\d  (\S+)$"
     rows = re.findall(row, text, re.MULTILINE)
@@ -132,6 +133,16 @@ for name, runs in counted.items():
     assert exits[name] == [run[1] for run in runs], name
     assert stats[name].peak_allocated == max(run[2] for run in runs), name
     assert stats[name].peak_reserved == max(run[3] for run in runs), name
+# The size of every event is the change of the level.
+level = tracer.events[0].allocated_bytes
+for event in tracer.events:
+    level += {"alloc": 1, "free": -1}.get(event.event_type, 0) * event.size_bytes
+    assert event.allocated_bytes == level, event
+# On the only GPU there is.
+try:
+    program.MemoryTracer(device="cuda:1")
+except ValueError as error:
+    assert "this machine has `cpu`, `cuda:0`" in str(error)
 print("equal", len(counted))
 last = tracer.events[-1]
 assert last.reserved_bytes == torch.cuda.memory_reserved()
@@ -169,6 +180,42 @@ def test_allocations_of_a_known_chain_on_the_cpu():
     assert peaks["1"] - peaks["0"] == 100 * 128 * 4
     assert all(each.duration_ms > 0 for each in stats.values())
     assert set(tracer.get_fragmentation_stats().values()) == {0.0}
+
+
+def test_what_backward_allocates_belongs_to_its_layer():
+    model = small()
+    x = torch.randn(100, 64)
+    tracer = MemoryTracer(device="cpu")
+    with tracer.trace(model):
+        out = model(x)
+        out.sum().backward()
+    exits = [at for at, e in enumerate(tracer.events) if e.event_type == "layer_exit"]
+    later = list(tracer.events)[exits[-1] :]
+    named = {(e.layer_name, e.size_bytes) for e in later if e.event_type == "alloc"}
+    # Gradients of both weights, and of what went into the last layer.
+    assert {("0", 64 * 128 * 4), ("2", 128 * 8 * 4), ("2", 100 * 128 * 4)} <= named
+    stats = tracer.get_layer_stats()
+    assert stats["0"].total_allocations >= 3
+    peak = max(e.allocated_bytes for e in later if e.layer_name == "1")
+    assert stats["1"].peak_allocated >= peak
+
+
+@pytest.mark.parametrize("device", [0, "xpu", "nonsense", "cuda:7", "", None])
+def test_a_device_that_is_not_there_is_an_error_that_names_the_devices(device):
+    with pytest.raises(ValueError, match=r"no such device: .*; this machine has `cpu`"):
+        MemoryTracer(device=device)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_without_cuda_the_cpu_is_measured_and_that_is_said(capsys):
+    model = small()
+    tracer = MemoryTracer()
+    with tracer.trace(model):
+        model(torch.randn(4, 64))
+    tracer.print_summary()
+    said = capsys.readouterr()
+    assert "torch finds no CUDA device: the CPU is measured, not cuda:0" in said.err
+    assert said.out.startswith("Peak on cpu: ")
 
 
 def test_at_most_so_many_events_are_kept_and_statistics_are_of_all():

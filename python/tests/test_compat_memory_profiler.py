@@ -45,7 +45,7 @@ program.run("cuda")
 
 HEADS = {
     "Memory per device": "Peak MB  Current MB  Device",
-    "Memory per phase": "At peak MB  At end MB  Before MB  After MB  Times  Phase",
+    "Memory per phase": "At peak MB  At end MB  Peak MB  Before MB  After MB  Times  Phase",
     "Memory per module": "At peak MB  Own MB  Tensors  Module",
     "Memory per operator": "At peak MB  Tensors  Operator",
     "Forward passes": "Kept MB  Calls  Module",
@@ -113,7 +113,11 @@ def test_every_table_is_printed(estimated):
     phases = found["Memory per phase"]
     assert list(phases)[:3] == ["forward", "backward", "optimizer"]
     # Each phase begins where the one before it ended.
-    assert phases["forward"][3] == phases["backward"][2]
+    assert phases["forward"][4] == phases["backward"][3]
+    # One of them has the peak; none is below its ends.
+    named = {name: row for name, row in phases.items() if row[2] == row[2]}
+    assert max(row[2] for row in named.values()) == peak
+    assert all(row[2] >= max(row[3:5]) for row in named.values())
     for table in ("Memory per phase", "Memory per operator", "Tensors"):
         assert sum(row[0] for row in found[table].values()) == pytest.approx(peak, abs=0.1)
     # 1200 x 768 halves each of weight, gradient and two states, in both layers.
@@ -247,6 +251,54 @@ with MemoryTracer(device="cpu") as tracer:
 told["cpu"] = tracer.get_max_memory_allocated()
 told["modules"] = tracer.memory_dispatch_mode.module_memory_usage
 told["per device"] = tracer.memory_dispatch_mode.peak_memory_per_device
+# Two models of one class have two rows each.
+import torch.distributed as dist
+from floodmark.compat.memory_profiler import DistributedPlugin
+
+class Pair(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(256, 256, bias=False)
+
+    def forward(self, x):
+        told["stack"] = list(modes.module_stack)
+        return self.layer(x)
+
+with MemoryTracer(plugins=[DistributedPlugin]) as tracer:
+    modes = tracer.memory_dispatch_mode
+    pairs = [Pair().cuda(), Pair().cuda()]
+    for pair in pairs:
+        modes.register_hooks_to_module(pair)
+    x = tracer.create_fake_tensor(64, 256, device="cuda")
+    with tracer.track_phase("wide"):
+        y = torch.cat([x, x]).sum()
+    for pair in pairs:
+        y = pair(x)
+    lives = modes.live_tensors
+    told["live"] = [lives[x], len(lives), modes.module_stack]
+    # Collectives of a program that has no group.
+    told["alone"] = [
+        str(dist.all_reduce(x)), dist.all_reduce(x, async_op=True).wait(), dist.recv(x, 3),
+        str(dist.barrier()), dist.is_initialized(),
+    ]
+    told["shares"] = [None, None]
+    dist.all_gather_object(told["shares"], "mine")
+    tracer.print_memory_stats(detailed=True)
+told["phase peak"] = tracer.get_peak_memory_per_phase()
+told["forwards"] = {name: each.calls for name, each in modes._forwards.items()}
+told["notes"] = tracer.estimate.to_dict()["notes"]
+
+# What is said to lie on `meta` is counted.
+with MemoryTracer(device="meta") as tracer:
+    with torch.device("meta"):
+        first = torch.nn.Linear(512, 512, bias=False)
+    second = torch.nn.Linear(512, 512, bias=False).to("meta")
+    batch = tracer.create_fake_tensor(16, 512, device="meta")
+    told["meta"] = [tracer.get_current_memory_allocated()[0]]
+    second(first(batch)).sum().backward()
+told["meta"].append(tracer.get_max_memory_allocated()[0])
+told["meta here"] = str(torch.empty(1, device="meta").device)
+
 print(json.dumps(told), file=sys.stderr)
 """
 
@@ -300,8 +352,66 @@ def test_a_plugin_of_the_programs_own_answers_for_fake_tensors_only(told):
 def test_no_card_is_too_small_and_tracers_follow_each_other(told, behaviour):
     assert told["huge"] == [[1 << 40], [1 << 40]]
     # Printed inside the block, while the recording runs.
-    assert behaviour.stdout.count("Memory per device") == 3
+    assert behaviour.stdout.count("Memory per device") == 4
     assert "killed" not in behaviour.stdout
+
+
+def test_modules_of_two_models_of_one_class_do_not_merge(told):
+    assert told["forwards"] == {"Pair": 1, "layer": 1, "Pair#2": 1, "Pair#2.layer": 1}
+    assert told["stack"] == ["Pair#2"]
+
+
+def test_live_tensors_have_the_bytes_of_their_storages(told):
+    size, count, stack = told["live"]
+    assert size == 64 * 256 * 4
+    # Two weights, the batch, and what the last model computed.
+    assert count >= 4
+    assert stack == []
+
+
+def test_collectives_without_a_group_do_nothing(told):
+    assert told["alone"] == ["None", True, 3, "None", False]
+    assert told["shares"] == ["mine", "mine"]
+    assert "Collectives without a process group did nothing" in told["notes"]
+
+
+def test_a_phase_has_a_peak_of_its_own(told):
+    # Two weights and the batch, and twice the batch inside.
+    weights, batch = 2 * 256 * 256 * 4, 64 * 256 * 4
+    assert weights + 3 * batch <= told["phase peak"]["wide"] <= weights + 3 * batch + 4096
+
+
+def test_what_lies_on_meta_is_counted(told):
+    weights, batch = 2 * 512 * 512 * 4, 16 * 512 * 4
+    now, peak = told["meta"]
+    assert now == weights + batch
+    assert peak >= 2 * weights + batch
+    assert told["meta here"] == "meta"
+
+
+def test_the_plugins_have_the_documented_names():
+    from floodmark.compat import memory_profiler
+
+    for name, library in (
+        ("DistributedPlugin", "torch.distributed"),
+        ("P2PCommunicationPlugin", "megatron"),
+        ("TransformerEnginePlugin", "transformer_engine"),
+    ):
+        plugin = getattr(memory_profiler, name)
+        assert plugin.library.startswith(library)
+        assert isinstance(plugin.is_installed(), bool)
+
+
+def test_root_handlers_have_the_records(caplog):
+    configure_logging(rich_format=False)
+    with caplog.at_level(logging.INFO):
+        get_logger("mine").info("for all")
+        MemoryTracer().print_memory_stats()
+    assert [record.getMessage() for record in caplog.records] == [
+        "for all",
+        "nothing was traced: the block has not begun",
+    ]
+    assert caplog.records[0].name == "memory_profiler.mine"
 
 
 def test_beside_another_recording_the_levels_are_known(told, behaviour):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import pickle
 import re
 import struct
+import sys
+import types
 
 import pytest
 import torch
@@ -13,7 +16,7 @@ from compat_programs import ON_A_PHANTOM, ON_THE_CPU, PROFILED, TELL, source
 from phantoms import needs_cuda_build
 
 import floodmark
-from floodmark.compat.memory_tracker import MemoryTracker
+from floodmark.compat.memory_tracker import MemoryProfileDispatchMode, MemoryTracker
 
 NAME = "tracked_operators"
 RULE = "-" * 48
@@ -142,6 +145,7 @@ def test_after_a_forward_pass_that_raised_names_are_right_again():
 
 def test_levels_on_the_cpu_agree_with_the_profiler(programs):
     after = """
+sys.modules["matplotlib"] = None
 program.run("cpu")
 from floodmark.compat.memory_tracker import MemoryTracker
 
@@ -234,7 +238,8 @@ def size_of(png: bytes) -> tuple[int, int]:
     return struct.unpack(">II", png[16:24])
 
 
-def test_pictures_of_a_file_lie_beside_it(tmp_path, capsys):
+def test_pictures_of_a_file_lie_beside_it(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
     network = torch.nn.Linear(4, 4)
     tracker = MemoryTracker()
     tracker.start_monitor(network)
@@ -246,6 +251,154 @@ def test_pictures_of_a_file_lie_beside_it(tmp_path, capsys):
     assert other.memories_allocated == tracker.memories_allocated
     found = {path.name for path in tmp_path.iterdir()}
     assert found == {"stats.pickle", *(f"stats.{name}.png" for name in PICTURES)}
+
+
+class Refusing(torch.nn.Linear):
+    """A module that takes no hooks."""
+
+    def register_forward_pre_hook(self, *_, **__):
+        raise RuntimeError("no hooks here")
+
+
+def test_modules_that_take_no_hooks_are_skipped_by_their_name():
+    network = torch.nn.Sequential(torch.nn.Linear(4, 4))
+    network[0].add_module("fused_proxy_grouped_embedding_bag", Refusing(4, 4))
+    tracker = MemoryTracker()
+    tracker.start_monitor(network)
+    network(torch.randn(2, 4))
+    tracker.stop()
+    names = [name for name, _ in tracker.memories_allocated.values()]
+    assert "0.forward.addmm.default_0" in names
+
+
+def test_a_start_that_failed_leaves_nothing_behind():
+    network = torch.nn.Sequential(torch.nn.Linear(4, 4), Refusing(4, 4))
+    tracker = MemoryTracker()
+    with pytest.raises(RuntimeError, match="no hooks here"):
+        tracker.start_monitor(network)
+    assert not floodmark.is_recording()
+    assert not network._forward_pre_hooks
+    assert not network[0]._forward_pre_hooks
+    assert tracker.profile_mode is None
+    # The same tracker begins anew.
+    tracker.start_monitor(network[0])
+    network[0](torch.randn(2, 4))
+    tracker.stop()
+    assert len(tracker.memories_allocated) > 0
+
+
+def test_the_mode_and_what_users_read_of_it():
+    network = torch.nn.Sequential(torch.nn.Linear(4, 4))
+    tracker = MemoryTracker()
+    assert tracker.profile_mode is None
+    seen = []
+    network[0].register_forward_hook(lambda *_: seen.append(tracker._cur_module_name))
+    tracker.start_monitor(network)
+    mode = tracker.profile_mode
+    assert isinstance(mode, MemoryProfileDispatchMode)
+    assert isinstance(mode, torch.utils._python_dispatch.TorchDispatchMode)
+    assert mode.memory_tracker is tracker
+    assert len(tracker._hooks) == 4
+    network(torch.randn(2, 4))
+    calls = tracker._op_index
+    tracker._add_marker("mine")
+    tracker._record_memory_stats("mine")
+    tracker.stop()
+    assert seen == ["0.forward"]
+    assert tracker._operator_names["addmm.default"] == 1
+    assert tracker._op_index == calls + 1 == len(tracker.memories_active)
+    assert tracker.memories_allocated[calls][0] == "mine"
+    assert tracker.markers["mine"] == calls
+    assert tracker._hooks == []
+    tracker._clear_state()
+    assert tracker.memories_allocated == tracker.markers == {}
+
+
+def test_pictures_are_not_replaced_by_empty_ones(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "memory_tracker.memory.png").write_bytes(b"a picture")
+    with pytest.raises(floodmark.FloodmarkError, match="nothing was tracked"):
+        MemoryTracker().show_traces()
+    assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"a picture"]
+
+
+class Axes:
+    """What a figure is told to draw."""
+
+    def __init__(self):
+        self.lines, self.marks, self.words = {}, {}, []
+
+    def plot(self, across, up, label):
+        self.lines[label] = (across, up)
+
+    def vlines(self, at, low, high, colors, linewidth, label):
+        self.marks[label] = (at, colors)
+
+    def set_xlabel(self, text):
+        self.words.append(text)
+
+    def set_ylabel(self, text):
+        self.words.append(text)
+
+    def legend(self):
+        self.words.append("legend")
+
+
+def test_where_matplotlib_is_installed_figures_are_shown(tmp_path, monkeypatch, capsys):
+    """Against the calls of matplotlib's interface; `make` need not install it."""
+    figures = []
+
+    def subplots():
+        figures.append(Axes())
+        return None, figures[-1]
+
+    pyplot = types.ModuleType("matplotlib.pyplot")
+    pyplot.subplots = subplots
+    package = types.ModuleType("matplotlib")
+    package.pyplot = pyplot
+    monkeypatch.setitem(sys.modules, "matplotlib", package)
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", pyplot)
+    monkeypatch.chdir(tmp_path)
+    network = torch.nn.Linear(4, 4)
+    tracker = MemoryTracker()
+    tracker.start_monitor(network)
+    network(torch.randn(2, 4))
+    tracker.stop()
+    tracker.show_traces()
+    assert list(tmp_path.iterdir()) == []
+    assert capsys.readouterr().out == ""
+    names = ["allocated_memory", "active_memory", "reserved_memory"]
+    assert [list(each.lines) for each in figures] == [names, *([name] for name in names)]
+    allocated = [level for _, level in tracker.memories_allocated.values()]
+    for each in figures:
+        across, up = next(iter(each.lines.values()))
+        assert across == list(range(len(allocated)))
+        assert up == allocated
+        assert each.words == ["# Operator Calls", "Memory (MB)", "legend"]
+        assert each.marks["fw_start"][0] == tracker.markers["fw_start"]
+        assert each.marks["fw_bw_boundary"] == (tracker.markers["fw_bw_boundary"], "red")
+
+
+@pytest.mark.skipif(importlib.util.find_spec("matplotlib") is None, reason="needs matplotlib")
+def test_matplotlib_itself_shows_four_figures():
+    import matplotlib
+
+    matplotlib.use("agg")
+    import matplotlib.pyplot as plt
+
+    plt.close("all")
+    network = torch.nn.Linear(4, 4)
+    tracker = MemoryTracker()
+    tracker.start_monitor(network)
+    network(torch.randn(2, 4))
+    tracker.stop()
+    tracker.show_traces()
+    assert len(plt.get_fignums()) == 4
+    axes = plt.figure(plt.get_fignums()[0]).axes[0]
+    texts = [text.get_text() for text in axes.get_legend().get_texts()]
+    assert texts[:3] == ["allocated_memory", "active_memory", "reserved_memory"]
+    assert axes.get_xlabel() == "# Operator Calls"
+    plt.close("all")
 
 
 def test_start_and_stop_come_in_pairs():

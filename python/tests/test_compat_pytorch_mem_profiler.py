@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gc
 import json
 import re
 
@@ -151,11 +152,74 @@ def test_feature_maps_and_gradients_of_a_known_chain(programs):
         assert table["Intermediate gradients"] == 80
 
 
-def test_a_period_below_one_is_refused():
+@pytest.mark.parametrize("period", [0, -5, 2.5, "5", None, True])
+def test_a_period_that_is_no_positive_integer_is_refused(period, tmp_path, monkeypatch):
     from floodmark.compat.pytorch_mem_profiler import memory_profiler
 
-    with pytest.raises(ValueError, match="print_period must be 1 or more"):
-        memory_profiler(None, print_period=0)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises((TypeError, ValueError), match="print_period must be a positive integer"):
+        memory_profiler(None, print_period=period, csv=True)
+    assert list(tmp_path.iterdir()) == []
+
+
+BY_HAND = """
+import torch
+from floodmark.compat.pytorch_mem_profiler import *
+# 64 MB of weights, and rows of 4 MB: what is intermediate is small.
+model = torch.nn.Sequential(
+    torch.nn.Linear(4000, 2000, bias=False), torch.nn.Linear(2000, 4000, bias=False)
+)
+x = torch.randn(500, 4000)
+profiler = memory_profiler(model)
+weights = list(model.parameters())
+for _ in range(2):
+    model(x).sum().backward()
+    with torch.no_grad():
+        for weight in weights:
+            weight -= 0.01 * weight.grad
+            weight.grad.zero_()
+    profiler.record_stats()
+for _ in range(2):
+    gradients = torch.autograd.grad(model(x).sum(), weights)
+    with torch.no_grad():
+        for weight, gradient in zip(weights, gradients):
+            weight -= 0.01 * gradient
+    del gradient, gradients
+    profiler.record_stats()
+# Gradients that are sparse.
+del profiler
+table = torch.nn.Embedding(1000, 1000, sparse=True)
+words = memory_profiler(table)
+table(torch.arange(500)).sum().backward()
+words.record_stats()
+"""
+
+
+def test_a_profiler_that_is_dropped_leaves_nothing_behind():
+    import torch
+
+    import floodmark
+    from floodmark.compat.pytorch_mem_profiler import memory_profiler
+
+    model = torch.nn.Linear(4, 4)
+    profiler = memory_profiler(model)
+    assert floodmark.is_recording()
+    del profiler
+    gc.collect()
+    assert not floodmark.is_recording()
+    assert not any(each._post_accumulate_grad_hooks for each in model.parameters())
+
+
+def test_weight_gradients_are_no_intermediate_gradients_without_an_optimizer(programs):
+    done = programs.run(BY_HAND)
+    assert done.stderr == ""
+    *tables, sparse = read(done.stdout)
+    assert len(tables) == 4
+    assert sparse["weight grad"] == 2
+    for table in tables:
+        assert table["Total layer weight gradient usage"] == 64
+        # The gradient of what the first layer computed, 500 x 2000, and that of the sum, expanded.
+        assert table["Intermediate gradients"] <= 12
 
 
 def test_beside_another_recording_the_table_says_what_it_does_not_know(programs):

@@ -138,24 +138,40 @@ impl<'a> Runs<'a> {
                     // The runs that end here did not make it.
                     self.move_to(event.thread, allocation.stack, before, now);
                 }
-                self.allocate(event.thread, id, allocation);
-                let layer = self.innermost(event.thread);
-                self.note(LayerEventKind::Alloc, allocation.requested, layer, now);
+                let place = self.place_of_new(event.thread, allocation);
+                self.allocate(place, id, allocation);
+                self.note(LayerEventKind::Alloc, allocation.rounded, self.layer_at(place), now);
+                self.raise_around(place, now);
             }
             Subject::Free { allocation: id, .. } => {
                 let allocation = &self.trace.allocations[id.index()];
                 self.let_go(id, allocation, now.seconds);
-                self.free(event.thread, allocation.requested, now);
+                self.free(event.thread, allocation.rounded, now);
             }
             Subject::FreeUnknown(bytes) => self.free(event.thread, bytes.into(), now),
             _ => self.raise(now),
         }
     }
 
-    fn allocate(&mut self, thread: ThreadId, id: AllocationId, allocation: &Allocation) {
+    /// Where a new allocation belongs: to the innermost run of its thread. In the backward pass none is open, and
+    /// the modules of the forward line that caused it are the layers.
+    fn place_of_new(&mut self, thread: ThreadId, allocation: &Allocation) -> u32 {
+        if let Some(run) = self.runs(thread).iter().rev().flatten().next() {
+            return run.place;
+        }
+        let mut place = NOWHERE;
+        if allocation.backward {
+            for name in modules_on(self.trace, allocation.stack) {
+                if let Some(&layer) = self.by_name.get(name) {
+                    place = self.place(place, layer);
+                }
+            }
+        }
+        place
+    }
+
+    fn allocate(&mut self, place: u32, id: AllocationId, allocation: &Allocation) {
         self.handed_out += allocation.rounded;
-        let innermost = self.runs(thread).iter().rev().flatten().next();
-        let place = innermost.map_or(NOWHERE, |run| run.place);
         self.place_of[id.index()] = place;
         let mut is_own = true;
         self.for_each_layer(place, |layer, sums| {
@@ -202,6 +218,10 @@ impl<'a> Runs<'a> {
         }
     }
 
+    fn layer_at(&self, place: u32) -> Option<u32> {
+        (place != NOWHERE).then(|| self.places[place as usize].layer)
+    }
+
     fn innermost(&mut self, thread: ThreadId) -> Option<u32> {
         self.runs(thread).iter().rev().flatten().next().map(|run| run.layer)
     }
@@ -245,17 +265,7 @@ impl<'a> Runs<'a> {
 
     /// Ends and begins runs so that those of a stack are open.
     fn move_to(&mut self, thread: ThreadId, stack: StackId, before: &Levels, now: &Levels) {
-        let trace = self.trace;
-        let mut names: Vec<&'a str> = Vec::new();
-        for (node, frame) in trace.frames(stack) {
-            if frame.module.0 != 0
-                && let Some(name) = trace.module_path(node)
-                && names.last() != Some(&name)
-            {
-                names.push(name);
-            }
-        }
-        names.reverse();
+        let names = modules_on(self.trace, stack);
         let open = &self.open;
         let runs = open.get(thread.index()).map_or(&[][..], Vec::as_slice);
         let is_same = |(run, name): &(&Option<Run>, &&str)| {
@@ -323,6 +333,15 @@ impl<'a> Runs<'a> {
         }
     }
 
+    /// The device stands this high in a layer and in those around it, whether they run or not.
+    fn raise_around(&mut self, place: u32, now: &Levels) {
+        let (allocated, reserved) = (now.allocated, reserved(now));
+        self.for_each_layer(place, |layer, _| {
+            layer.peak_allocated = layer.peak_allocated.max(allocated);
+            layer.peak_reserved = layer.peak_reserved.max(reserved);
+        });
+    }
+
     #[expect(clippy::cast_precision_loss, reason = "averages")]
     fn end(mut self, now: &Levels) -> Layers {
         for thread in (0..self.open.len()).filter_map(|thread| u16::try_from(thread).ok()) {
@@ -347,6 +366,21 @@ impl<'a> Runs<'a> {
             events: self.events.into(),
         }
     }
+}
+
+/// The modules on a stack, the outermost first.
+fn modules_on(trace: &Trace, stack: StackId) -> Vec<&str> {
+    let mut names: Vec<&str> = Vec::new();
+    for (node, frame) in trace.frames(stack) {
+        if frame.module.0 != 0
+            && let Some(name) = trace.module_path(node)
+            && names.last() != Some(&name)
+        {
+            names.push(name);
+        }
+    }
+    names.reverse();
+    names
 }
 
 /// The CPU reserves nothing.

@@ -5,6 +5,8 @@
 //! end. Or it is a module on the stacks of allocations ([`LayerSource::Modules`]): then it runs from its first allocation
 //! until its thread allocates elsewhere. Layers lie inside each other; what happens in one happens in those around it.
 //!
+//! What the backward pass allocates belongs to the layer whose forward pass caused it, where call stacks were recorded.
+//!
 //! Counts are of the layer's own thread. Heights are of the device, whoever raised them.
 
 use floodmark_trace::{Bytes, Device, Losses, Trace};
@@ -91,7 +93,7 @@ pub struct LayerEvent {
     pub seconds: f64,
     /// What.
     pub kind: LayerEventKind,
-    /// What was asked for or let go of.
+    /// What was allocated or freed, rounded by the allocator: the change of `allocated`.
     pub bytes: Bytes,
     /// The layer, as an index into [`Layers::layers`]; none outside of all.
     pub layer: Option<u32>,

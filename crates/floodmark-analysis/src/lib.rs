@@ -11,6 +11,7 @@
 //! - [`idle()`], [`stale_gradients()`], [`optimizer_temporaries()`]: what was there at a moment and might
 //!   not have been; with the ids of the allocations, for whoever asks what would be without them.
 //! - [`layers()`]: what each layer of a model did to memory; [`curve()`]: how the levels moved.
+//! - [`category_peaks()`]: how high each category stood by itself.
 //! - [`steps()`]: how high each step rose; [`ranks()`]: which of several recordings stand out.
 //! - [`allocation_card()`]: all that is known of one allocation.
 //! - [`pulse()`]: how a program that runs stands now; [`history()`]: how it came there.
@@ -77,6 +78,7 @@ mod by_step;
 mod by_tensor;
 mod categories;
 mod category_levels;
+mod category_peaks;
 mod diff_rows;
 mod groups;
 
@@ -89,6 +91,7 @@ pub use avoidable::{Avoidable, optimizer_temporaries, stale_gradients};
 pub use bands::{Bands, StepSpan, bands};
 pub use categories::category;
 pub use category_levels::CategoryLevels;
+pub use category_peaks::{CategoryPeak, category_peaks};
 pub use context::{Context, Phase};
 pub use curve::{Curve, Levels, Marker, MarkerKind, Stretch, curve, levels, levels_at_steps};
 pub use diff::{Both, Diff, DiffDetail, DiffError, DiffRow, Limit, Peaks, Total, diff};

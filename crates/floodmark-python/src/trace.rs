@@ -8,7 +8,7 @@ use arrow_array::{ArrayRef, RecordBatch, StringArray, StructArray, UInt64Array};
 use arrow_schema::{DataType, Field, Schema};
 use floodmark::{ExportOptions, Format, export_trace};
 use floodmark_analysis::{
-    LayerSource, ProgramEnd, Question, SimulationQuestion, advise, diff, estimate,
+    LayerSource, ProgramEnd, Question, SimulationQuestion, advise, category_peaks, diff, estimate,
     estimate_processes, leaks, oom, report, simulation, summary,
 };
 use floodmark_trace::{Bytes, Device, PhantomEnd};
@@ -162,6 +162,14 @@ impl Trace {
             ExportOptions { device, layers, max_events, fragmentation, ..ExportOptions::default() };
         py.detach(|| export_trace(&self.0, format, &options, path.as_deref()))
             .map_err(|error| from_export(&error))
+    }
+
+    /// How high each category stood by itself, as JSON.
+    #[pyo3(signature = (*, device))]
+    fn category_peaks(&self, py: Python<'_>, device: Option<&str>) -> PyResult<String> {
+        let device = device.map(parse_device).transpose()?;
+        let answer = py.detach(|| category_peaks(&self.0, device)).map_err(|e| from_ours(&e))?;
+        serde_json::to_string(&answer).map_err(wrong_argument)
     }
 
     /// What happened, in numbers, as JSON.

@@ -44,8 +44,8 @@ def configure_logging(
         old.close()
     for handler in handlers:
         base.addHandler(handler)
-    # Ours write it already: the root's handlers would write it again.
-    base.propagate = False
+    # The handlers of the root logger have their records too.
+    base.propagate = True
 
 
 def get_logger(name: str | None = None) -> logging.Logger:

@@ -39,18 +39,21 @@ def devices(levels: Mapping[str, tuple[int, int]]) -> Iterator[str]:
     yield from _table("Memory per device", ["Peak MB", "Current MB", "Device"], rows)
 
 
-def phases(trace: Trace | None, device: str, tracked: Mapping[str, Phase]) -> Iterator[str]:
-    """What each phase made, of what was there at the peak and at the end."""
+def phases(
+    trace: Trace | None, device: str, tracked: Mapping[str, Phase], peaks: Mapping[str, int]
+) -> Iterator[str]:
+    """What each phase allocated that was live at the peak and at the end, and its own peak."""
     peak = _bytes_by(trace, "phase", "peak", device)
     end = _bytes_by(trace, "phase", "end", device)
     rows = []
     for name in dict.fromkeys([*tracked, *peak, *end]):
         phase = tracked.get(name)
-        noted = ["-", "-", "-"]
+        noted = ["-", "-", "-", "-"]
         if phase is not None:
-            noted = [_mb(phase.began), _mb(phase.ended), str(phase.times)]
+            own = _mb(peaks[name]) if name in peaks else "-"
+            noted = [own, _mb(phase.began), _mb(phase.ended), str(phase.times)]
         rows.append([_mb(peak.get(name, 0)), _mb(end.get(name, 0)), *noted, name])
-    head = ["At peak MB", "At end MB", "Before MB", "After MB", "Times", "Phase"]
+    head = ["At peak MB", "At end MB", "Peak MB", "Before MB", "After MB", "Times", "Phase"]
     yield from _table("Memory per phase", head, rows)
 
 

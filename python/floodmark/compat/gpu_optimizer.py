@@ -19,8 +19,11 @@ What differs, and why it is better:
 - torch's memory history is left alone, no peak counter of torch is reset, and nothing synchronises.
 - `max_events` limits the events that are kept, the latest ones; statistics are of all of them.
 - The time of a layer is the sum of its runs, not the stretch from its first to its last.
-- The CPU too: `device="cpu"`, and by itself where there is no CUDA. It caches nothing, so what is
-  reserved is what is allocated, and nothing is fragmented.
+- What the backward pass allocates belongs to the layer whose forward pass caused it.
+- The size of an event is the change of the level: on CUDA, the request as the allocator rounds it.
+- The CPU too: `device="cpu"`. It caches nothing, so what is reserved is what is allocated, and
+  nothing is fragmented. Where torch finds no CUDA device, `"cuda"` and `"cuda:0"` measure the CPU,
+  and a line on stderr says so. Any other device that is not there is an error.
 
 Every level is torch's own total. When layers run on several threads at once, a layer counts the
 allocations of its own thread; how high the device stood is everybody's.
@@ -30,6 +33,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import threading
 from collections import deque
 from collections.abc import Iterator
@@ -84,7 +88,7 @@ class MemoryTracer:
         enable_fragmentation_tracking: bool = True,
     ) -> None:
         self.max_events = max_events
-        self.device = str(device)
+        self.device = _checked(device)
         self.enable_fragmentation = enable_fragmentation_tracking
         self._lock = threading.RLock()
         self._is_tracing = False
@@ -105,7 +109,7 @@ class MemoryTracer:
             self._is_tracing = True
             self._forget()
         self._present = self._present_device()
-        recorder = _recorder.trace(devices=[self._present], stacks=False).start()
+        recorder = _recorder.trace(devices=[self._present]).start()
         # A recording that somebody else began gets no marks of ours.
         hooks = [] if recorder.failure else _mark_layers(model)
         try:
@@ -186,7 +190,8 @@ class MemoryTracer:
                 return
             for loss in self._losses:
                 print(f"not complete: {loss}")
-            print(f"Peak: {allocated / _MB:.2f} MB allocated, {reserved / _MB:.2f} MB reserved")
+            peaks = f"{allocated / _MB:.2f} MB allocated, {reserved / _MB:.2f} MB reserved"
+            print(f"Peak on {self._present}: {peaks}")
             print(f"{len(stats)} layers, {len(events)} events kept")
             print(f"{'Peak MB':>10}  {'Allocs':>7}  {'Frees':>7}  {'Unused':>6}  {'ms':>9}  Layer")
             highest = sorted(stats.values(), key=lambda each: each.peak_allocated, reverse=True)
@@ -199,9 +204,12 @@ class MemoryTracer:
     def _present_device(self) -> str:
         import torch
 
-        if self.device.startswith("cuda") and torch.cuda.is_available():
-            return self.device if ":" in self.device else f"cuda:{torch.cuda.current_device()}"
-        return "cpu"
+        if self.device == "cpu":
+            return "cpu"
+        if not torch.cuda.is_available():
+            _recorder.say(f"torch finds no CUDA device: the CPU is measured, not {self.device}")
+            return "cpu"
+        return self.device if ":" in self.device else f"cuda:{torch.cuda.current_device()}"
 
     def _forget(self) -> None:
         self._drop_recording()
@@ -235,6 +243,20 @@ class MemoryTracer:
         }
         summary = told["summary"]
         self._peaks = (summary["peak_allocated_bytes"], summary["peak_reserved_bytes"])
+
+
+def _checked(device: Any) -> str:
+    """The name of a device that can be measured."""
+    import torch
+
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    name = str(device) if isinstance(device, (str, torch.device)) else ""
+    found = re.fullmatch(r"cpu|cuda(?::(\d+))?", name)
+    # Without CUDA, the first device stands for the CPU.
+    if found is None or int(found[1] or 0) >= max(count, 1):
+        names = ", ".join(["`cpu`", *(f"`cuda:{index}`" for index in range(count))])
+        raise ValueError(f"no such device: {device!r}; this machine has {names}")
+    return name
 
 
 def _mark_layers(model: Any) -> list[Any]:

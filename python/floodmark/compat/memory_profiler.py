@@ -22,17 +22,20 @@ What differs, and why it is better:
 - What the block did is an ordinary recording: `trace` answers every question of floodmark's, and
   `peak_snapshot` is the list of what was there at the peak.
 - Values that a program reads are assumed, and each place is listed (`print(estimator.estimate)`).
-- With `device="cpu"` the figures are those of the host, whose allocator rounds nothing.
+- With `device="cpu"` the figures are those of the host, whose allocator rounds nothing. With
+  `device="meta"` tensors on `meta` are the GPU's: they have its device, and are counted as there.
+- Collectives of a program without a process group do nothing, as with the original. With a group
+  they allocate what they would on a GPU.
+- Records also go to the handlers of the root logger. A program that sets up both sees them twice.
 """
 
 from __future__ import annotations
 
-import functools
 import itertools
+import json
 import os
 import re
-import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
@@ -40,123 +43,37 @@ from typing import Any
 from floodmark import _core, _estimating, _recorder
 from floodmark._trace import Estimate, Report, Trace
 from floodmark.compat import _profiler_tables as tables
+from floodmark.compat._profiler_dispatch import MemoryDispatchMode
 from floodmark.compat._profiler_log import configure_logging, get_logger
+from floodmark.compat._profiler_plugins import (
+    DEFAULTS,
+    DistributedPlugin,
+    P2PCommunicationPlugin,
+    TracerPlugin,
+    TransformerEnginePlugin,
+)
 from floodmark.plugins import Plugin
 
-__all__ = ["MemoryTracer", "TracerPlugin", "configure_logging", "get_logger"]
+__all__ = [
+    "DistributedPlugin",
+    "MemoryDispatchMode",
+    "MemoryTracer",
+    "P2PCommunicationPlugin",
+    "TracerPlugin",
+    "TransformerEnginePlugin",
+    "configure_logging",
+    "get_logger",
+]
 
 _numbers = itertools.count(1)
-
-#: A row of what was made outside of all modules.
-_NO_MODULE = "(no module)"
-
-
-class TracerPlugin(Plugin):
-    """The base of a program's own plugins, given as `MemoryTracer(plugins=[Mine])`.
-
-        class Mine(TracerPlugin):
-            library = "fancy_layers"
-
-            def attach(self, library):
-                self.patch(library, "receive", lambda like: torch.empty_like(like))
-
-    `attach` is called when the library is imported, at once if it is; a library that is not
-    installed is skipped. At the end of the block all is as it was.
-    """
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        if "name" not in vars(cls):
-            cls.name = cls.__name__
-
-    def patch(self, owner: Any, name: str, simulate: Callable[..., Any]) -> Callable[..., Any]:
-        """Let `simulate` answer calls of `owner.name` that are given fake tensors.
-
-        Other calls go to the original, which is returned.
-        """
-        original: Callable[..., Any] = getattr(owner, name)
-
-        @functools.wraps(original)
-        def patched(*args: Any, **kwargs: Any) -> Any:
-            chosen = simulate if _has_fake(args, kwargs) else original
-            return chosen(*args, **kwargs)
-
-        self.replace(owner, name, patched)
-        return original
-
-
-class MemoryDispatchMode:
-    """What a tracer knows of devices and modules."""
-
-    def __init__(self, tracer: MemoryTracer) -> None:
-        self._tracer = tracer
-        self._entered = threading.local()
-        self._handles: list[Any] = []
-        self._forwards: dict[str, tables.Forward] = {}
-
-    def register_hooks_to_module(self, module: Any) -> list[Any]:
-        """Note what each forward pass of a module, and of those in it, keeps. Returns handles."""
-        handles = []
-        for name, each in module.named_modules():
-            before, after = self._around(name or type(module).__name__)
-            handles.append(each.register_forward_pre_hook(before))
-            handles.append(each.register_forward_hook(after, always_call=True))
-        self._handles.extend(handles)
-        return handles
-
-    def remove_hooks(self, handles: Iterable[Any]) -> None:
-        """Take hooks off. The end of the block takes off those that are left."""
-        for handle in list(handles):
-            handle.remove()
-
-    @property
-    def current_memory_per_device(self) -> dict[str, int]:
-        """Bytes that are allocated, by device."""
-        return {device: now for device, (now, _) in self._tracer._levels().items()}
-
-    @property
-    def peak_memory_per_device(self) -> dict[str, int]:
-        """The most bytes that were allocated, by device."""
-        return {device: peak for device, (_, peak) in self._tracer._levels().items()}
-
-    @property
-    def module_memory_usage(self) -> dict[str, int]:
-        """Bytes at the peak by module, those of the modules in it included."""
-        rows = self._tracer.trace.report(by="module", device=self._tracer._device, top=None)
-        return {row["where"]: row["bytes"] for row in rows if row["where"] != _NO_MODULE}
-
-    def _around(self, name: str) -> tuple[Callable[..., None], Callable[..., None]]:
-        def before(*_: object) -> None:
-            self._stack().append(self._tracer._now())
-
-        def after(*_: object) -> None:
-            stack = self._stack()
-            if stack:
-                noted = self._forwards.setdefault(name, tables.Forward())
-                noted.calls += 1
-                noted.kept = max(noted.kept, self._tracer._now() - stack.pop())
-
-        return before, after
-
-    def _stack(self) -> list[int]:
-        stack: list[int] | None = getattr(self._entered, "stack", None)
-        if stack is None:
-            stack = self._entered.stack = []
-        return stack
-
-    def _begin(self) -> None:
-        self._forwards.clear()
-
-    def _end(self) -> None:
-        self.remove_hooks(self._handles)
-        self._handles.clear()
 
 
 class MemoryTracer:
     """Estimates the memory of what runs inside it; all tensors made there are fake.
 
-    `device` is the one that is asked about: `"cuda"`, `"cuda:1"` or `"cpu"`. `log_level` is for
-    this tracer alone. Beyond the original's: `plugins` are classes of the program's own, `without`
+    `device` is the one that is asked about: `"cuda"`, `"cuda:1"`, `"cpu"`, or `"meta"`: then
+    tensors on `meta` are counted as those of a GPU, and lie there. `log_level` is for this tracer
+    alone. Beyond the original's: `plugins` are classes of the program's own, `without`
     names those to leave out, `gpu` is the card that is played (its size is no limit), `world` and
     `rank` the place in a distributed program, `path` where the recording is kept.
     """
@@ -173,13 +90,16 @@ class MemoryTracer:
         rank: int = 0,
         path: str | os.PathLike[str] | None = None,
     ) -> None:
-        found = re.fullmatch(r"cpu|cuda(?::(\d+))?", str(device))
+        found = re.fullmatch(r"cpu|meta|cuda(?::(\d+))?", str(device))
         if found is None:
-            raise ValueError(f"no such device: {str(device)!r}; write `cpu`, `cuda` or `cuda:0`")
+            raise ValueError(
+                f"no such device: {str(device)!r}; write `cpu`, `cuda`, `cuda:0` or `meta`"
+            )
         index = int(found[1] or 0)
         self.device = device
         self._device = "cpu" if found[0] == "cpu" else f"cuda:{index}"
         self._gpus = max(index + 1, min(world or 1, 8))
+        self._is_meta = found[0] == "meta"
         self._plugins = tuple(plugins)
         self._options = {
             "gpu": gpu,
@@ -210,6 +130,9 @@ class MemoryTracer:
         run.__enter__()
         self._run = run
         self._is_inside = True
+        if self._is_meta:
+            self._meta = _meta_is(self._device)
+            self._meta.__enter__()
         self._log.debug("tracing %s with fake tensors", self._device)
         return self
 
@@ -220,6 +143,8 @@ class MemoryTracer:
         traceback: TracebackType | None,
     ) -> None:
         self._is_inside = False
+        if self._is_meta:
+            self._meta.__exit__(kind, error, traceback)
         self.memory_dispatch_mode._end()
         if self._run is not None:
             self._run.__exit__(kind, error, traceback)
@@ -264,6 +189,16 @@ class MemoryTracer:
         """The most bytes that were allocated: of the tracer's device, then of its fellows."""
         return tuple(peak for _, peak in self._of_its_kind())
 
+    def get_peak_memory_per_phase(self) -> dict[str, int]:
+        """The most bytes that were allocated on the device while each tracked phase ran."""
+        trace, _ = self._trace_or_reason()
+        if trace is None or not self._phases:
+            return {}
+        # Every phase is a layer: its name follows the empty text.
+        written = trace._core.export(to="timeline", device=self._device, layers="", max_events=0)
+        found = json.loads(written or b"")["layer_stats"]
+        return {name: int(found[name]["peak_allocated"]) for name in self._phases if name in found}
+
     @property
     def trace(self) -> Trace:
         """What the block did, as a recording. Inside the block: what is written of it so far."""
@@ -302,7 +237,8 @@ class MemoryTracer:
         used = {name: level for name, level in levels.items() if level[1] or name == self._device}
         yield from tables.devices(used)
         trace, reason = self._trace_or_reason()
-        yield from tables.phases(trace, self._device, self._phases)
+        peaks = self.get_peak_memory_per_phase()
+        yield from tables.phases(trace, self._device, self._phases, peaks)
         if trace is None:
             self._log.warning("no modules, operators and tensors are known: %s", reason)
         else:
@@ -330,6 +266,18 @@ class MemoryTracer:
 
     def _make(self) -> _Estimating:
         return _Estimating(self._plugins, **self._options)
+
+    def _fakes(self, objects: list[Any]) -> Iterator[Any]:
+        """Those of some objects that are tensors of the block, with memory."""
+        from torch._subclasses import FakeTensor
+
+        if self._run is None or not self._is_inside:
+            return
+        address_of = self._run.engine_of_block().operators.address
+        for each in objects:
+            # By its type: to ask an object for its class may run code of its own.
+            if issubclass(type(each), FakeTensor) and address_of(each.untyped_storage()._cdata):
+                yield each
 
     def _now(self) -> int:
         return 0 if self._run is None else self._run.level(self._device)[0]
@@ -367,8 +315,14 @@ class _Estimating(_estimating.estimate):
     def _fake_block(self) -> Any:
         from floodmark._fake_block import FakeBlock
 
-        installed = [plugin for plugin in self._plugins if plugin.is_installed()]
-        return FakeBlock(self._machine, self._without, is_bounded=False, more=installed)
+        own = [each for each in DEFAULTS if each.name not in self._without]
+        more = [each for each in dict.fromkeys([*own, *self._plugins]) if each.is_installed()]
+        without = {*self._without, *(each.name for each in DEFAULTS)}
+        return FakeBlock(self._machine, without, is_bounded=False, more=more)
+
+    def engine_of_block(self) -> Any:
+        """What follows the tensors of the block."""
+        return self._block.engine
 
     def written(self) -> Trace:
         """What lies on disk of a recording that runs; it goes on."""
@@ -386,8 +340,22 @@ class _Estimating(_estimating.estimate):
         return {each["device"]: each["peak"] for each in devices}
 
 
-def _has_fake(args: Any, kwargs: Any) -> bool:
-    from torch._subclasses.fake_tensor import is_fake
-    from torch.utils._pytree import tree_leaves
+def _meta_is(device: str) -> Any:
+    """A mode in which what is said to lie on `meta` lies on the device."""
+    import torch
+    from torch.overrides import TorchFunctionMode
+    from torch.utils._pytree import tree_map
 
-    return any(is_fake(leaf) for leaf in tree_leaves((args, kwargs)))
+    def there(value: Any) -> Any:
+        if isinstance(value, torch.device):
+            return torch.device(device) if value.type == "meta" else value
+        return device if isinstance(value, str) and value == "meta" else value
+
+    class MetaIsDevice(TorchFunctionMode):  # type: ignore[misc]
+        def __torch_function__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            args, kwargs = tree_map(there, (args, kwargs or {}))
+            return func(*args, **kwargs)
+
+    return MetaIsDevice()

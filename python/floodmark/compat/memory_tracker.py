@@ -18,31 +18,51 @@ What differs, and why it is better:
 - The numbers are of floodmark's recording, and there after `stop`: no counter is read after every
   operator. On CUDA they are torch's own totals. The CPU too: it caches nothing, so active and
   reserved are what is allocated.
-- `show_traces` draws into files and needs no matplotlib.
+- `show_traces` makes figures of matplotlib where that is installed, and writes files elsewhere. It
+  raises when nothing was tracked, before it touches a file.
 - `load` runs nothing that a file says. Files go both ways between this and the original.
 - `summary` also works after `load`, where the original prints nothing.
-- The root module gets no attribute, and hooks go away also when a forward pass raised.
+- Modules get no attribute, and hooks go away also when a forward pass or the start raised.
 """
 
 from __future__ import annotations
 
 import csv
-import json
 import os
 import threading
-from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable
 from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
-from floodmark import _compat, _core, _recorder
-from floodmark.compat import _stats_file
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
-__all__ = ["MemoryTracker"]
+from floodmark import _core, _recorder
+from floodmark.compat import _stats_file, _tracker_figures
+from floodmark.compat._operator_modules import OperatorModules
+
+__all__ = ["MemoryProfileDispatchMode", "MemoryTracker"]
 
 BYTES_PER_MB = 1024 * 1024.0
+
+#: Modules of this name take no hooks; the original leaves them out too.
+_WITHOUT_HOOKS = ".fused_proxy_grouped_embedding_bag"
+
+
+class MemoryProfileDispatchMode(TorchDispatchMode):  # type: ignore[misc]
+    """Tells a tracker of every operator that ran. `start_monitor` enters it, `stop` leaves it."""
+
+    def __init__(self, memory_tracker: MemoryTracker) -> None:
+        super().__init__()
+        self.memory_tracker = memory_tracker
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if func is not torch.ops.aten.detach.default:
+            self.memory_tracker._after_operator(func.__name__)
+        return result
 
 
 class MemoryTracker:
@@ -50,38 +70,64 @@ class MemoryTracker:
 
     `memories_allocated`, `memories_active` and `memories_reserved` map the number of an operator
     call to its name and the megabytes after it. `markers` has the numbers at which the forward pass
-    of the root began (`fw_start`) and ended (`fw_bw_boundary`).
+    of the root began (`fw_start`) and ended (`fw_bw_boundary`). `profile_mode` is the mode that
+    runs, and None outside of `start_monitor` and `stop`.
     """
 
     def __init__(self) -> None:
         self.memories_allocated: dict[int, tuple[str, float]] = {}
         self.memories_active: dict[int, tuple[str, float]] = {}
         self.memories_reserved: dict[int, tuple[str, float]] = {}
+        self.profile_mode: MemoryProfileDispatchMode | None = None
+        self._hooks: list[Any] = []
+        self._operator_names: dict[str, int] = defaultdict(int)
         self._markers: dict[str, int] = {}
         self._num_alloc_retries = 0
+        self._device_module = torch.cuda if torch.cuda.is_available() else torch.cpu
         self._run: _Run | None = None
+        self._lock = threading.Lock()
 
     @property
     def markers(self) -> dict[str, int]:
         """Where the forward pass began and ended, as numbers of operator calls."""
         return self._markers
 
+    @property
+    def _op_index(self) -> int:
+        """How many operators ran."""
+        return len(self.memories_allocated) if self._run is None else len(self._run.names)
+
+    @property
+    def _cur_module_name(self) -> str:
+        """What the next operator of this thread is named after."""
+        return "" if self._run is None else self._run.modules.now()
+
     def start_monitor(self, root_module: Any) -> None:
         """Begin: operators of the whole thread, and of the backward passes that it starts."""
         if self._run is not None:
             raise _core.FloodmarkError("the tracker runs already: call stop() first")
-        for series in (self.memories_allocated, self.memories_active, self.memories_reserved):
-            series.clear()
-        self._markers.clear()
-        self._num_alloc_retries = 0
-        self._run = _Run(root_module, self._markers)
+        self._clear_state()
+        self._run = _Run(root_module)
+        try:
+            for name, module in root_module.named_modules():
+                if _WITHOUT_HOOKS not in name:
+                    self._hook(name, module, is_root=module is root_module)
+            self.profile_mode = MemoryProfileDispatchMode(self)
+            self.profile_mode.__enter__()
+        except BaseException:
+            self.profile_mode = None
+            self._end()
+            self._clear_state()
+            raise
 
     def stop(self) -> None:
         """End, and take the hooks off."""
-        if self._run is None:
+        if self._run is None or self.profile_mode is None:
             raise _core.FloodmarkError("the tracker does not run: call start_monitor() first")
-        run, self._run = self._run, None
-        self._num_alloc_retries = run.stop()
+        self.profile_mode.__exit__(None, None, None)
+        self.profile_mode = None
+        run = self._end()
+        self._num_alloc_retries = run.alloc_retries()
         for at, (name, levels) in enumerate(zip(run.names, run.levels(), strict=True)):
             allocated, active, reserved = (level / BYTES_PER_MB for level in levels)
             self.memories_allocated[at] = (name, allocated)
@@ -102,45 +148,25 @@ class MemoryTracker:
         print("------------------------------------------------")
 
     def show_traces(self, path: str | os.PathLike[str] = "") -> None:
-        """Draw four pictures, all together and then each, and say where they are.
+        """Draw four pictures, all together and then each.
 
-        With `path`, of a file of `save_stats`, and beside it; otherwise in this folder.
+        With `path`, of a file of `save_stats`. Where matplotlib is installed they are figures, for
+        `plt.show()`. Elsewhere they are files: beside `path`, otherwise in this folder.
         """
         if path != "":
             self.load(path)
-        beside = Path(path or "memory_tracker").with_suffix("")
+        if not self.memories_allocated:
+            raise _core.FloodmarkError(
+                "nothing was tracked, so there is nothing to draw: call start_monitor(), run the "
+                "model and call stop() first"
+            )
         series = {
             "allocated_memory": self.memories_allocated,
             "active_memory": self.memories_active,
             "reserved_memory": self.memories_reserved,
         }
-        self._draw(series, f"{beside}.memory.png")
-        for name, levels in series.items():
-            self._draw({name: levels}, f"{beside}.{name}.png")
-
-    def _draw(self, series: dict[str, dict[int, tuple[str, float]]], path: str) -> None:
-        # The last line lies on top of the others.
-        lines = [
-            {
-                "name": name,
-                "points": [[at, level * BYTES_PER_MB] for at, (_, level) in levels.items()],
-            }
-            for name, levels in reversed(series.items())
-        ]
-        marks = [
-            {"at": at, "name": name, "emphasis": "strong" if "boundary" in name else "plain"}
-            for name, at in self._markers.items()
-        ]
-        chart = {
-            "title": "Memory after every operator",
-            "subtitle": f"{len(self.memories_allocated)} operator calls",
-            "across": "count",
-            "across_name": "# Operator Calls",
-            "series": lines,
-            "marks": marks,
-        }
-        Path(path).write_bytes(_core.draw(json.dumps(chart), "png"))
-        print(f"wrote `{path}`")
+        beside = Path(path or "memory_tracker").with_suffix("")
+        _tracker_figures.show(series, self._markers, beside)
 
     def save_stats(self, path: str | os.PathLike[str]) -> None:
         """Write the numbers to a file, for this `load` and the original's."""
@@ -162,71 +188,95 @@ class MemoryTracker:
         self._markers = stats["markers"]
         self._num_alloc_retries = stats["num_alloc_retries"]
 
+    def _hook(self, name: str, module: Any, *, is_root: bool) -> None:
+        before, after = self._around(name, is_root)
+        self._hooks.append(module.register_forward_pre_hook(before))
+        self._hooks.append(module.register_forward_hook(after, always_call=True))
+
+    def _around(self, name: str, is_root: bool) -> tuple[Callable[..., None], Callable[..., None]]:
+        def before(*_: object) -> None:
+            if self._run is not None:
+                self._run.modules.enter(name)
+                if is_root:
+                    self._add_marker("fw_start")
+
+        def after(*_: object) -> None:
+            if self._run is not None:
+                self._run.modules.leave()
+                if is_root:
+                    self._add_marker("fw_bw_boundary")
+
+        return before, after
+
+    def _after_operator(self, operator: str) -> None:
+        with self._lock:
+            number = self._operator_names[operator]
+            self._operator_names[operator] += 1
+        self._record_memory_stats(f"{self._cur_module_name}.{operator}_{number}")
+
+    def _record_memory_stats(self, fn_name: str) -> None:
+        """Note the levels of this time under a name."""
+        if self._run is not None:
+            with self._lock:
+                self._run.record(fn_name)
+
+    def _add_marker(self, marker_name: str) -> None:
+        """Mark the operator that comes next."""
+        self._markers[marker_name] = self._op_index
+
+    def _clear_state(self) -> None:
+        """Forget what was tracked."""
+        for series in (self.memories_allocated, self.memories_active, self.memories_reserved):
+            series.clear()
+        self._operator_names.clear()
+        self._markers.clear()
+        self._num_alloc_retries = 0
+
+    def _end(self) -> _Run:
+        """Take the hooks off and end the recording."""
+        run, self._run = self._run, None
+        assert run is not None
+        for hook in self._hooks:
+            hook.remove()
+        self._hooks.clear()
+        run.stop()
+        return run
+
 
 class _Run:
     """From start to stop: which operators ran, in which module, and what memory was after each."""
 
-    def __init__(self, root: Any, markers: dict[str, int]) -> None:
-        import torch
-
+    def __init__(self, root: Any) -> None:
         self.names: list[str] = []
-        self._torch = torch
-        self._markers = markers
-        self._calls: dict[str, int] = defaultdict(int)
-        self._places = _Places(torch, root)
-        self._lock = threading.Lock()
-        self._device = _device_of(torch, root)
+        self.modules = OperatorModules(torch, root)
+        self._device = _device_of(root)
         self._is_cuda = self._device.type == "cuda"
         if self._is_cuda:
             torch.cuda.empty_cache()
         self._recorder = _recorder.trace(devices=[self._device_name()], stacks=False).start()
         if self._recorder.failure:
             raise _core.FloodmarkError(f"nothing is tracked: {self._recorder.failure}")
-        self._hooks: list[Any] = []
-        for name, module in root.named_modules():
-            before, after = self._around(name, module is root)
-            self._hooks.append(module.register_forward_pre_hook(before))
-            self._hooks.append(module.register_forward_hook(after, always_call=True))
-        self._mode = _mode(self._after_operator)
-        self._mode.__enter__()
 
     def _device_name(self) -> str:
         if not self._is_cuda:
             return "cpu"
         index = self._device.index
-        return f"cuda:{self._torch.cuda.current_device() if index is None else index}"
+        return f"cuda:{torch.cuda.current_device() if index is None else index}"
 
-    def _around(self, name: str, is_root: bool) -> tuple[Callable[..., None], Callable[..., None]]:
-        def before(*_: object) -> None:
-            self._places.enter(name)
-            if is_root:
-                self._markers["fw_start"] = len(self.names)
+    def record(self, name: str) -> None:
+        """An operator ran: the levels at the end of this step are those after it."""
+        self.names.append(name)
+        _core.step()
 
-        def after(*_: object) -> None:
-            self._places.leave()
-            if is_root:
-                self._markers["fw_bw_boundary"] = len(self.names)
-
-        return before, after
-
-    def _after_operator(self, operator: str) -> None:
-        place = self._places.now()
-        with self._lock:
-            self.names.append(f"{place}.{operator}_{self._calls[operator]}")
-            self._calls[operator] += 1
-            # The trace says what was there when this step ended.
-            _core.step()
-
-    def stop(self) -> int:
-        """Take everything off; how often the allocator had to try again."""
-        self._mode.__exit__(None, None, None)
-        for hook in self._hooks:
-            hook.remove()
+    def stop(self) -> None:
+        """End the recording."""
         self._recorder.stop()
+
+    def alloc_retries(self) -> int:
+        """How often the allocator had to try again, as torch counts it."""
         if not self._is_cuda:
             return 0
-        # torch counts them, and tells nobody when one happens.
-        return int(self._torch.cuda.memory_stats(self._device).get("num_alloc_retries", 0))
+        return int(torch.cuda.memory_stats(self._device).get("num_alloc_retries", 0))
 
     def levels(self) -> list[tuple[int, int, int]]:
         """Bytes allocated, active and reserved after each operator."""
@@ -243,83 +293,8 @@ class _Run:
         return found[: len(self.names)]
 
 
-class _Places:
-    """Which module runs, on which thread, forward or backward."""
-
-    def __init__(self, torch: Any, root: Any) -> None:
-        self._torch = torch
-        self._threads = threading.local()
-        # The numbers of autograd nodes from which on a module ran; None outside of all modules.
-        self._numbers: list[int] = []
-        self._names: list[str | None] = []
-        self._owners = {
-            id(tensor): name.rpartition(".")[0] for name, tensor in root.named_parameters()
-        }
-
-    def _inside(self) -> list[str]:
-        stack: list[str] | None = getattr(self._threads, "stack", None)
-        if stack is None:
-            stack = self._threads.stack = []
-        return stack
-
-    def enter(self, name: str) -> None:
-        """A module begins."""
-        self._inside().append(name)
-        self._note()
-
-    def leave(self) -> None:
-        """The innermost module ends."""
-        stack = self._inside()
-        if stack:
-            stack.pop()
-        self._note()
-
-    def _note(self) -> None:
-        number = _compat.sequence_number(self._torch)
-        if number is None or (self._numbers and number < self._numbers[-1]):
-            return
-        stack = self._inside()
-        self._numbers.append(number)
-        self._names.append(stack[-1] if stack else None)
-
-    def now(self) -> str:
-        """`layer.forward`, `layer.backward`, `backward`, or nothing outside of both."""
-        stack = self._inside()
-        if stack:
-            return f"{stack[-1]}.forward"
-        node = _compat.backward_node(self._torch)
-        if node is None:
-            return ""
-        name = self._of_node(node)
-        return "backward" if name is None else f"{name}.backward"
-
-    def _of_node(self, node: Any) -> str | None:
-        variable = getattr(node, "variable", None)
-        if variable is not None:
-            return self._owners.get(id(variable))
-        number = _compat.sequence_number_of(node)
-        at = 0 if number is None else bisect_right(self._numbers, number)
-        return self._names[at - 1] if at > 0 else None
-
-
-def _device_of(torch: Any, root: Any) -> Any:
+def _device_of(root: Any) -> Any:
     """Where the model is; without parameters, where CUDA is if there is one."""
     for tensor in chain(root.parameters(), root.buffers()):
         return tensor.device
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-
-
-def _mode(tell: Callable[[str], None]) -> Any:
-    import torch
-    from torch.utils._python_dispatch import TorchDispatchMode
-
-    class AfterOperators(TorchDispatchMode):  # type: ignore[misc]
-        def __torch_dispatch__(
-            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-        ) -> Any:
-            result = func(*args, **(kwargs or {}))
-            if func is not torch.ops.aten.detach.default:
-                tell(func.__name__)
-            return result
-
-    return AfterOperators()

@@ -11,13 +11,14 @@
 
 What differs, and why it is better:
 
-- Feature maps are what a forward pass made and the backward pass needs, of one iteration. The
-  original adds up outputs of layers over a whole epoch, also of those that are gone by then, and
-  counts memory that is used again once.
-- Intermediate gradients are what the backward pass made and let go of, where there was most of it.
-  The original sees those of the outermost module only, by a hook that torch no longer has.
+- Feature maps are what a forward pass allocated and the backward pass needs, of one iteration, at
+  the time of their peak. The original adds up outputs of layers over a whole epoch, also of those
+  that are freed by then, and counts memory that is used again once.
+- Intermediate gradients are what the backward pass allocated and freed, at the time of their peak.
+  Weight gradients are not among them. The original sees those of the outermost module only, by a
+  hook that torch no longer has.
 - Gradients count also when the iteration set them to None before `record_stats`.
-- Only iterations that are printed are recorded; no hook runs in the others.
+- Only iterations that are printed are recorded.
 - Parameters that share memory count once in the totals.
 - The CPU too: it caches nothing, so `cached` is what is allocated.
 
@@ -26,14 +27,15 @@ MB are 10^6 bytes, as in the original.
 
 from __future__ import annotations
 
+import atexit
 import csv as _csv
-import time
+import weakref
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from floodmark import _compat, _recorder
-from floodmark._trace import Moment, Trace
+from floodmark import _compat, _core, _names, _recorder
+from floodmark._trace import Trace
 
 __all__ = ["memory_profiler"]
 
@@ -49,27 +51,27 @@ class memory_profiler:
     """
 
     def __init__(self, model: Any, print_period: int = 1, csv: bool = False) -> None:
-        if print_period < 1:
-            raise ValueError(f"print_period must be 1 or more, not {print_period}")
+        self.print_period = _checked(print_period)
         self.model = model
-        self.print_period = print_period
         self.csv = csv
         self.iteration = 0
         self.epoch = 1
         self.fname = ""
-        self._watched: _Iteration | None = None
         self._peak_cached = 0
         self._parameters: dict[str, Any] = dict(model.named_parameters())
         if csv:
             self._begin_file()
+        self._watch = _Watch(self._parameters)
         self._prepare()
+        # A profiler that the program drops, and one that it has at its end, stops recording.
+        weakref.finalize(self, self._watch.close).atexit = False
+        atexit.register(self._watch.close)
 
     def record_stats(self) -> None:
         """Say that an iteration ended; prints when it is one of every `print_period`."""
         self.iteration += 1
-        if self._watched is not None:
-            figures = self._figures(self._watched)
-            self._watched = None
+        if self._watch.is_on:
+            figures = self._figures()
             self._print(figures)
             if self.csv:
                 self._write(figures)
@@ -84,38 +86,38 @@ class memory_profiler:
 
     def _prepare(self) -> None:
         """Record the iteration that begins, if it is to be printed."""
-        if self._watched is not None:
-            self._watched.stop()
-            self._watched = None
+        self._watch.stop()
         if (self.iteration + 1) % self.print_period == 0:
-            self._watched = _Iteration(self.model, self._parameters)
+            self._watch.start(_device_name(self._device()))
 
     def _device(self) -> Any:
         return next((tensor.device for tensor in self._parameters.values()), None)
 
-    def _figures(self, watched: _Iteration) -> _Figures:
-        watched.stop()
+    def _figures(self) -> _Figures:
+        watch = self._watch
+        watch.stop()
+        trace = watch.trace()
         device = self._device()
-        is_cuda = device is not None and device.type == "cuda"
-        trace = watched.trace()
-        name = f"cuda:{device.index or 0}" if is_cuda else "cpu"
+        name = _device_name(device)
         figures = _Figures()
-        if is_cuda:
+        found = [] if trace is None else trace.summary()["devices"]
+        found = [each for each in found if each["device"] == name]
+        if name != "cpu":
             import torch
 
             figures.peak_cached = torch.cuda.max_memory_reserved(device)
             figures.current_cached = torch.cuda.memory_reserved(device)
         elif trace is not None:
-            found = [each for each in trace.summary()["devices"] if each["device"] == name]
             self._peak_cached = max([self._peak_cached, *(each["peak"] for each in found)])
             figures.peak_cached = self._peak_cached
             figures.current_cached = sum(each["end"] for each in found)
-        if trace is not None and any(e["device"] == name for e in trace.summary()["devices"]):
-            figures.feature_maps = watched.most("activation", trace, name, watched.forwards)
-            figures.intermediate = watched.intermediate(trace, name)
+        if trace is not None and found:
+            peaks = {row["category"]: row for row in trace.category_peaks(name)}
+            figures.feature_maps = peaks.get("activation", {"peak": 0})["peak"]
+            figures.intermediate = peaks.get("temporary", {"backward_peak": 0})["backward_peak"]
         figures.weights = {key: _bytes(tensor) for key, tensor in self._parameters.items()}
         figures.weight_total = _shared_once(self._parameters)
-        figures.gradients = {key: watched.gradients.get(key, 0) for key in self._parameters}
+        figures.gradients = {key: watch.gradients.get(key, 0) for key in self._parameters}
         return figures
 
     def _print(self, figures: _Figures) -> None:
@@ -183,62 +185,82 @@ class _Figures:
         self.gradients: dict[str, int] = {}
 
 
-class _Iteration:
-    """A recording of one iteration, with the moments at which forward and backward passes stand."""
+class _Watch:
+    """Records single iterations, and notes the gradients that each of them computed."""
 
-    def __init__(self, model: Any, parameters: dict[str, Any]) -> None:
-        self.forwards: list[float] = []
+    def __init__(self, parameters: dict[str, Any]) -> None:
         self.gradients: dict[str, int] = {}
-        self._backwards: list[float] = []
-        self._hooks = [model.register_forward_hook(self._after_forward)]
-        for name, tensor in parameters.items():
-            if tensor.requires_grad:
-                hook = tensor.register_post_accumulate_grad_hook(self._after_gradient(name))
+        self.is_on = False
+        self._parameters = {name: each for name, each in parameters.items() if each.requires_grad}
+        self._hooks: list[Any] = []
+        self._recorder: _recorder.Recorder | None = None
+
+    def start(self, device: str) -> None:
+        """Record from here on."""
+        self.gradients.clear()
+        if not self._hooks:
+            for name, tensor in self._parameters.items():
+                self._hooks.append(tensor.register_hook(self._labelling(name)))
+                hook = tensor.register_post_accumulate_grad_hook(self._noting(name))
                 self._hooks.append(hook)
-        self._recorder = _recorder.trace().start()
+        self._recorder = _recorder.trace(devices=[device]).start()
+        self.is_on = True
 
-    def _after_forward(self, *_: object) -> None:
-        self.forwards.append(time.time())
+    def stop(self) -> None:
+        """End the recording. The hooks stay for the next one, and do nothing until then."""
+        if self.is_on and self._recorder is not None:
+            self.is_on = False
+            self._recorder.stop()
 
-    def _after_gradient(self, name: str) -> Any:
+    def close(self) -> None:
+        """End the recording and take the hooks off."""
+        atexit.unregister(self.close)
+        self.stop()
+        for hook in self._hooks:
+            hook.remove()
+        self._hooks.clear()
+
+    def _labelling(self, name: str) -> Any:
+        """A weight gradient is computed: it is one also where the program takes it from
+        `torch.autograd.grad`, and no parameter ever has it."""
+
+        def label(gradient: Any) -> None:
+            if self.is_on and not gradient.is_sparse:
+                self.gradients[name] = gradient.numel() * gradient.element_size()
+                _core.label(_names.label_of(gradient, "gradient", name))
+
+        return label
+
+    def _noting(self, name: str) -> Any:
         def note(tensor: Any) -> None:
-            self._backwards.append(time.time())
-            if tensor.grad is not None:
+            if self.is_on and tensor.grad is not None:
                 self.gradients[name] = _bytes(tensor.grad)
 
         return note
 
-    def stop(self) -> None:
-        """End the recording and take the hooks off."""
-        for hook in self._hooks:
-            hook.remove()
-        self._hooks.clear()
-        self._recorder.stop()
-
     def trace(self) -> Trace | None:
-        """What was recorded; None when another recording had begun."""
-        return None if self._recorder.failure else self._recorder.trace
-
-    def most(self, category: str, trace: Trace, device: str, times: list[float]) -> int:
-        """The most that a category had at these times."""
-        began = trace.header["started_unix_micros"] / 1e6
-        moments = [trace.at(max(at - began, 0.0), device) for at in times]
-        return max((_of_category(category, moment) for moment in moments), default=0)
-
-    def intermediate(self, trace: Trace, device: str) -> int:
-        """Temporaries where the backward pass stood highest, as far as that is known."""
-        peak = trace.peak(device)
-        if peak.by_phase().to_dict()["at"]["phase"] == "backward":
-            return _of_category("temporary", peak)
-        # The peak is elsewhere: whenever a gradient was ready, somebody saw the pass at work.
-        return self.most("temporary", trace, device, self._backwards)
+        """What was recorded; None when nothing could be."""
+        recorder = self._recorder
+        return None if recorder is None or recorder.failure else recorder.trace
 
 
-def _of_category(category: str, moment: Moment) -> int:
-    return sum(int(row["bytes"]) for row in moment.by_category() if row["category"] == category)
+def _checked(period: Any) -> int:
+    """A period, which is a positive integer."""
+    if isinstance(period, bool) or not hasattr(period, "__index__"):
+        raise TypeError(f"print_period must be a positive integer, not {period!r}")
+    if period < 1:
+        raise ValueError(f"print_period must be a positive integer, not {period}")
+    return int(period)
+
+
+def _device_name(device: Any) -> str:
+    return f"cuda:{device.index or 0}" if device is not None and device.type == "cuda" else "cpu"
 
 
 def _bytes(tensor: Any) -> int:
+    if tensor.is_sparse:
+        parts = (tensor._indices(), tensor._values())
+        return sum(part.numel() * part.element_size() for part in parts)
     return int(_compat.local_part(tensor).untyped_storage().nbytes())
 
 

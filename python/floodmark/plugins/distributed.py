@@ -139,7 +139,7 @@ class Distributed(Plugin):
         for name in _REGISTERS:
             if hasattr(backend, name):
                 self.replace(backend, name, copy(getattr(backend, name)))
-        self.on_exit(lambda: delattr(backend, _BACKEND.upper()))
+        self._give_way(backend)
         fake = sys.modules["torch._C._distributed_c10d"].FakeProcessGroup
         create = getattr(fake, "_create_internal", fake)
 
@@ -147,6 +147,21 @@ class Distributed(Plugin):
             return create(options.group_rank, options.group_size)
 
         backend.register_backend(_BACKEND, make, extended_api=True, devices=["cpu", "cuda"])
+
+    def _give_way(self, backend: Any) -> None:
+        """A block inside another one has a backend of its own: torch refuses a name twice."""
+        name = _BACKEND.upper()
+        outer = vars(backend).get(name)
+        if outer is not None:
+            delattr(backend, name)
+
+        def restore() -> None:
+            if hasattr(backend, name):
+                delattr(backend, name)
+            if outer is not None:
+                setattr(backend, name, outer)
+
+        self.on_exit(restore)
 
     def _let_coalesce(self, bindings: Any) -> None:
         """The fake groups of old versions cannot gather calls."""

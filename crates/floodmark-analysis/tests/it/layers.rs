@@ -1,6 +1,6 @@
 //! What each layer of a model did to memory.
 
-use floodmark_analysis::{Layer, LayerQuestion, LayerSource, Layers, layers};
+use floodmark_analysis::{Layer, LayerEventKind, LayerQuestion, LayerSource, Layers, layers};
 use floodmark_trace::Bytes;
 
 use crate::trace;
@@ -87,6 +87,49 @@ fn other_phases_are_no_layers() {
     let names: Vec<&str> = found.layers.iter().map(|layer| layer.name.as_str()).collect();
     assert_eq!(names, ["a"]);
     assert_eq!(found.layers[0].allocations, 1);
+}
+
+#[test]
+fn what_backward_allocates_belongs_to_the_layers_of_its_forward_line() {
+    let found = marked(
+        "phase begin layer a
+         phase begin layer a.b
+         alloc x cuda:0 1MiB at m.py:1 in a.b
+         phase end
+         phase end
+         backward alloc g cuda:0 4MiB at m.py:1 in a.b
+         backward alloc h cuda:0 2MiB at m.py:9 in c
+         free g",
+    );
+    let inner = layer(&found, "a.b");
+    assert_eq!((inner.runs, inner.allocations), (1, 2));
+    assert_eq!((inner.bytes, inner.backward_bytes), (mib(5), mib(4)));
+    // Also while it does not run: its backward pass raised the level.
+    assert_eq!(inner.peak_allocated, mib(5));
+    assert_eq!(found.layers.len(), 2);
+    let named: Vec<Option<u32>> = found
+        .events
+        .iter()
+        .filter(|event| event.kind == LayerEventKind::Alloc)
+        .map(|event| event.layer)
+        .collect();
+    assert_eq!(named, [Some(1), Some(1), None]);
+}
+
+#[test]
+fn the_sizes_of_events_add_up_to_the_level() {
+    let script = "alloc x cuda:0 1024B asking 600B\nalloc y cuda:0 512B\nfree x";
+    let found = ask(script, LayerSource::Modules);
+    let mut level = 0;
+    for event in &found.events {
+        match event.kind {
+            LayerEventKind::Alloc => level += event.bytes.0,
+            LayerEventKind::Free => level -= event.bytes.0,
+            _ => {}
+        }
+        assert_eq!(event.allocated, Bytes(level));
+    }
+    assert_eq!(level, 512);
 }
 
 #[test]

@@ -10,6 +10,7 @@ mod advice;
 mod allocation_card;
 mod avoidable;
 mod bands;
+mod category_peaks;
 mod context;
 mod curve;
 mod diff;

@@ -1,0 +1,143 @@
+"""The plugins of `floodmark.compat.memory_profiler`, under that tool's names.
+
+They are floodmark's own plugins. `DistributedPlugin` also answers for collectives of a program that
+has no process group: they do nothing. Sees: `torch.distributed`. Knows nothing of memory.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+from floodmark.plugins import Plugin
+from floodmark.plugins._distributed_operators import done
+from floodmark.plugins.distributed import Distributed
+from floodmark.plugins.megatron import Megatron
+from floodmark.plugins.transformer_engine import TransformerEngine
+
+#: Collectives, and what they return without a group when nothing is to be waited for.
+_COLLECTIVES = (
+    "all_reduce",
+    "all_reduce_coalesced",
+    "broadcast",
+    "reduce",
+    "all_gather",
+    "all_gather_coalesced",
+    "all_gather_into_tensor",
+    "reduce_scatter",
+    "reduce_scatter_tensor",
+    "all_to_all",
+    "all_to_all_single",
+    "gather",
+    "scatter",
+    "barrier",
+    "monitored_barrier",
+    "send",
+    "broadcast_object_list",
+    "send_object_list",
+)
+
+
+class TracerPlugin(Plugin):
+    """The base of a program's own plugins, given as `MemoryTracer(plugins=[Mine])`.
+
+        class Mine(TracerPlugin):
+            library = "fancy_layers"
+
+            def attach(self, library):
+                self.patch(library, "receive", lambda like: torch.empty_like(like))
+
+    `attach` is called when the library is imported, at once if it is; a library that is not
+    installed is skipped. At the end of the block all is as it was.
+    """
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "name" not in vars(cls):
+            cls.name = cls.__name__
+
+    def patch(self, owner: Any, name: str, simulate: Callable[..., Any]) -> Callable[..., Any]:
+        """Let `simulate` answer calls of `owner.name` that are given fake tensors.
+
+        Other calls go to the original, which is returned.
+        """
+        original: Callable[..., Any] = getattr(owner, name)
+
+        @functools.wraps(original)
+        def patched(*args: Any, **kwargs: Any) -> Any:
+            chosen = simulate if _has_fake(args, kwargs) else original
+            return chosen(*args, **kwargs)
+
+        self.replace(owner, name, patched)
+        return original
+
+
+class DistributedPlugin(Distributed):
+    """`torch.distributed`: this process is one rank, and no other is needed.
+
+    With a process group, collectives allocate what they would on a GPU. Without one they return at
+    once, and tensors stay as they are.
+    """
+
+    def attach(self, library: ModuleType) -> None:
+        """Patch it."""
+        super().attach(library)
+        for name in _COLLECTIVES:
+            self._wrap(library, name, self._or(_nothing))
+        for name in ("isend", "irecv"):
+            self._wrap(library, name, self._or(lambda *_, **__: done()))
+        self._wrap(library, "recv", self._or(_received))
+        self._wrap(library, "all_gather_object", self._or(_gathered))
+        self._replace_everywhere()
+
+    def _or(self, answer: Callable[..., Any]) -> Callable[[Any], Callable[..., Any]]:
+        """Without a process group, `answer` instead of the original."""
+
+        def wrapper(original: Any) -> Callable[..., Any]:
+            @functools.wraps(original)
+            def collective(*args: Any, **kwargs: Any) -> Any:
+                if self._c10d.is_initialized():
+                    return original(*args, **kwargs)
+                self.note("Collectives without a process group did nothing")
+                return answer(*args, **kwargs)
+
+            return collective
+
+        return wrapper
+
+
+class P2PCommunicationPlugin(Megatron):
+    """megatron-core: pipelines send and receive through `torch.distributed`, which is answered."""
+
+
+class TransformerEnginePlugin(TransformerEngine):
+    """Transformer Engine: its own layers, whose kernels only allocate."""
+
+
+#: Those that every tracer has, instead of floodmark's of the same names.
+DEFAULTS: tuple[type[Plugin], ...] = (
+    DistributedPlugin,
+    P2PCommunicationPlugin,
+    TransformerEnginePlugin,
+)
+
+
+def _nothing(*_: Any, async_op: bool = False, **__: Any) -> Any:
+    return done() if async_op else None
+
+
+def _received(_tensor: Any, src: int | None = None, **_: Any) -> int:
+    return src or 0
+
+
+def _gathered(object_list: list[Any], obj: Any, **_: Any) -> None:
+    object_list[:] = [obj] * len(object_list)
+
+
+def _has_fake(args: Any, kwargs: Any) -> bool:
+    from torch._subclasses.fake_tensor import is_fake
+    from torch.utils._pytree import tree_leaves
+
+    return any(is_fake(leaf) for leaf in tree_leaves((args, kwargs)))
