@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 
 from flood_file import FloodFile
 
@@ -145,3 +146,63 @@ def test_forking_while_threads_allocate_does_not_hang(programs):
         """
     )
     assert done.stdout == "done\n"
+
+
+def test_children_that_share_memory_until_they_execute_leave_the_recording_whole(programs):
+    """`vfork` and `posix_spawn`: the child runs in its parent's memory, beside its threads."""
+    done = programs.run(
+        """
+        import os, subprocess, sys, threading
+        import torch, floodmark
+
+        command = ["/bin/sh", "-c", "exit 3"]
+        ways = {
+            "vfork": lambda: subprocess.run(command).returncode,
+            "subprocess, spawned": lambda: subprocess.run(command, close_fds=False).returncode,
+            "posix_spawn": lambda: os.waitstatus_to_exitcode(
+                os.waitpid(os.posix_spawn(command[0], command, os.environ), 0)[1]
+            ),
+            "system": lambda: os.waitstatus_to_exitcode(os.system("exit 3")),
+            "nothing to execute": lambda: missing(),
+        }
+
+        def missing():
+            try:
+                subprocess.run(["/no/such/program"])
+            except FileNotFoundError:
+                return 3
+
+        counts = [0, 0, 0]
+        stop = threading.Event()
+
+        def work(number):
+            while not stop.is_set():
+                torch.empty(5_001 + number, dtype=torch.uint8)
+                counts[number] += 1
+
+        with floodmark.trace("a.flood") as recorder:
+            threads = [threading.Thread(target=work, args=(n,)) for n in range(3)]
+            for thread in threads:
+                thread.start()
+            for number, (name, way) in enumerate(ways.items()):
+                for _ in range(4):
+                    torch.empty(10_000 + number, dtype=torch.uint8)
+                    assert way() == 3, name
+            stop.set()
+            for thread in threads:
+                thread.join()
+            after = torch.empty(20_000, dtype=torch.uint8)
+        assert not recorder.failure, recorder.failure
+        print(*counts)
+        """
+    )
+    assert done.stderr == ""
+    path = programs.folder / "a.flood"
+    seen = Counter(sizes(path))
+    assert [seen[5_001 + number] for number in range(3)] == [int(n) for n in done.stdout.split()]
+    assert [seen[10_000 + number] for number in range(5)] == [4] * 5
+    assert seen[20_000] == 1
+    trace = floodmark.Trace.open(path)
+    assert trace.summary()["losses"] == []
+    assert trace.summary()["outcome"] == "finished"
+    assert [found.name for found in programs.folder.glob("*flood*")] == ["a.flood"]

@@ -106,12 +106,14 @@ def test_a_journal_of_another_version_is_an_error(left_behind):
 def test_a_truncated_journal_ends_the_recording_and_not_the_program(programs):
     done = programs.run(
         """
-        import os, signal
+        import faulthandler, os, signal
         from pathlib import Path
         import torch, floodmark
 
-        def recorded(name, files):
+        def recorded(name, files, handler=None):
             with floodmark.trace(name) as recorder:
+                if handler is not None:
+                    handler.enable()
                 for number in range(30_000):
                     torch.empty(1000, dtype=torch.uint8)
                     if number == 10_000:
@@ -129,11 +131,23 @@ def test_a_truncated_journal_ends_the_recording_and_not_the_program(programs):
                 os.kill(os.getpid(), signal.SIGBUS)
                 os._exit(0)
             print(os.WTERMSIG(os.waitpid(child, 0)[1]))
+        # A handler that comes after ours calls it by `raise`, which hides the address of the fault.
+        for name, files in (("e.flood", "*.seg"), ("f.flood", "ledger")):
+            recorded(name, files, faulthandler)
+            faulthandler.disable()
+        with floodmark.trace("g.flood"):
+            faulthandler.enable()
+            child = os.fork()
+            if child == 0:
+                os.kill(os.getpid(), signal.SIGBUS)
+                os._exit(0)
+            print(os.WTERMSIG(os.waitpid(child, 0)[1]))
         """,
         env={"PYTHONWARNINGS": "ignore:This process:DeprecationWarning"},
     )
     truncated = "the journal was truncated by another program"
-    assert done.stdout.splitlines() == [truncated, truncated, "", "7"]
+    expected = [truncated, truncated, "", "7", truncated, truncated, "7"]
+    assert done.stdout.splitlines() == expected
     # The records that were in the truncated segments are lost events.
     losses = floodmark.Trace.open(programs.folder / "a.flood").summary()["losses"]
     assert [loss for loss in losses if truncated in loss], losses

@@ -316,3 +316,33 @@ def test_a_signal_interrupts_the_program_and_not_the_recorder(programs):
         """
     )
     assert done.stdout == "[True, True, True, False, False]\n", done.stderr
+
+
+def test_the_trace_and_its_journal_have_the_same_permissions(programs):
+    done = programs.run(
+        """
+        import json, os
+        from pathlib import Path
+        import floodmark
+
+        found = {}
+        for umask in (0o000, 0o002, 0o022, 0o027, 0o077):
+            os.umask(umask)
+            path = Path(f"{umask:03o}.flood")
+            floodmark.start(path)
+            floodmark.mark("a mark")
+            journal = Path(f"{path}.journal")
+            modes = {file.name: file.stat().st_mode & 0o777 for file in journal.iterdir()}
+            found[umask] = path.stat().st_mode & 0o777, journal.stat().st_mode & 0o777, modes
+            floodmark.stop()
+            assert path.stat().st_mode & 0o777 == found[umask][0]
+        print(json.dumps(found))
+        """
+    )
+    found = json.loads(done.stdout)
+    assert len(found) == 5
+    for umask, (trace, folder, files) in found.items():
+        assert trace == 0o666 & ~int(umask), oct(trace)
+        assert folder == 0o777 & ~int(umask), oct(folder)
+        assert {"state", "ledger"} < set(files)
+        assert set(files.values()) == {trace}, files

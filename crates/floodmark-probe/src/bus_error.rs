@@ -3,6 +3,9 @@
 //! A page of a mapped file that the file no longer has raises `SIGBUS`, which ends a process. Our handler puts memory
 //! of the process in the place of such a page if it belongs to the journal, and notes that recording must end. Every
 //! other `SIGBUS` goes on to the handler that was there before.
+//!
+//! A program may install a handler after ours. One that calls ours by `raise`, as Python's `faulthandler` does, hides
+//! the address of the fault, so for a signal that was sent the handler asks the kernel which pages are missing.
 
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
@@ -104,21 +107,70 @@ fn missing_pages(addr: usize) -> Option<(usize, usize)> {
     })
 }
 
-unsafe extern "C" fn on_bus_error(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
-    // SAFETY: the kernel passes a live struct; mapping memory is a plain system call, and it is put where
-    // only the journal was.
+/// Whether a page can be read. The kernel reads the set of signals before it refuses the unknown operation.
+fn is_readable(page: usize) -> bool {
+    // SAFETY: a system call that changes nothing: it fails with `EFAULT` or with `EINVAL`.
     unsafe {
-        let is_fault = (*info).si_code > 0;
-        if is_fault && let Some((start, bytes)) = missing_pages((*info).si_addr() as usize) {
-            let access = libc::PROT_READ | libc::PROT_WRITE;
-            let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
-            if libc::mmap(start as *mut c_void, bytes, access, kind, -1, 0) != libc::MAP_FAILED {
-                ENABLED.store(false, Ordering::SeqCst);
-                WAS_TRUNCATED.store(true, Ordering::Release);
-                return;
+        let (operation, none) = (-1 as libc::c_long, std::ptr::null_mut::<c_void>());
+        libc::syscall(libc::SYS_rt_sigprocmask, operation, page, none, 8_usize);
+        *libc::__errno_location() != libc::EFAULT
+    }
+}
+
+/// Replaces all pages that the files of the journal no longer have. False where none is missing.
+fn replace_all_missing() -> bool {
+    let count = MAPPINGS_END.load(Ordering::Acquire).min(MAPPINGS.len());
+    let mut is_any_missing = false;
+    for (begin, end) in &MAPPINGS[..count] {
+        let (begin, end) = (begin.load(Ordering::Acquire), end.load(Ordering::Acquire));
+        if begin == 0 || is_readable(end - PAGE_BYTES) {
+            continue;
+        }
+        // A file loses its end: every page after the first that is missing is missing too.
+        let (mut first, mut last) = (0, (end - begin) / PAGE_BYTES - 1);
+        while first < last {
+            let middle = usize::midpoint(first, last);
+            if is_readable(begin + middle * PAGE_BYTES) {
+                first = middle + 1;
+            } else {
+                last = middle;
             }
         }
-        pass_on(signal, info, context, is_fault);
+        let start = begin + first * PAGE_BYTES;
+        is_any_missing |= replace(start, end - start);
+    }
+    is_any_missing
+}
+
+/// Puts memory of the process in the place of missing pages, and ends the recording.
+fn replace(start: usize, bytes: usize) -> bool {
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
+    // SAFETY: mapping memory is a plain system call, and it is put where only the journal was.
+    let mapped = unsafe { libc::mmap(start as *mut c_void, bytes, access, kind, -1, 0) };
+    if mapped == libc::MAP_FAILED {
+        return false;
+    }
+    ENABLED.store(false, Ordering::SeqCst);
+    WAS_TRUNCATED.store(true, Ordering::Release);
+    true
+}
+
+unsafe extern "C" fn on_bus_error(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+    // SAFETY: the kernel passes a live struct, and `errno` belongs to the code that was interrupted.
+    unsafe {
+        let errno = *libc::__errno_location();
+        let is_fault = (*info).si_code > 0;
+        let is_ours = if is_fault {
+            missing_pages((*info).si_addr() as usize)
+                .is_some_and(|(start, bytes)| replace(start, bytes))
+        } else {
+            replace_all_missing()
+        };
+        *libc::__errno_location() = errno;
+        if !is_ours {
+            pass_on(signal, info, context, is_fault);
+        }
     }
 }
 
