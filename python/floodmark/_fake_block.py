@@ -37,6 +37,7 @@ class FakeBlock(Block):
         self._settings = dict(
             line.split("=", 1) for line in machine.settings.splitlines() if "=" in line
         )
+        self._settings["name"] = f"{machine.name} (fake tensors)"
         self._reads: Any = None
         self.engine: Any = None
         self.setting = Setting(
@@ -95,7 +96,7 @@ class FakeBlock(Block):
             self._stack.enter_context(Torch(self.setting, self.engine, follow))
             self._stack.enter_context(Leaving(self.setting, self.engine, self._reads))
             if self._is_shimmed:
-                self._stack.enter_context(_fake_gpu.shown(torch))
+                self._stack.enter_context(_fake_gpu.shown(torch, self._settings["name"]))
             else:
                 self._stack.enter_context(_fake_gpu.Devices(self.setting, self._settings))
             for plugin in (*plugins.known("fake", self._without), *self._more):
@@ -137,7 +138,7 @@ class FakeBlock(Block):
         return [
             {
                 "device": f"cuda:{index}",
-                "name": f"{self._machine.name} (fake tensors)",
+                "name": self._settings["name"],
                 "total_bytes": self._machine.memory,
                 "compute_capability": self._settings["capability"],
                 "multiprocessors": int(self._settings["multiprocessors"]),

@@ -24,20 +24,24 @@ _hidden: list[Callable[[], None]] = []
 
 
 @contextlib.contextmanager
-def shown(torch: Any) -> Iterator[None]:
+def shown(torch: Any, name: str) -> Iterator[None]:
     """The phantom's devices for a block; after it torch says again that there are none.
 
     The library cannot be unloaded: a program that then asks whether there is a GPU must not take
-    the phantom for one.
+    the phantom for one. In the block they have the name `name`.
     """
     show()
     # Now, and not when a kernel is chosen in the middle of an operator.
     torch.cuda.init()
     for index in range(torch.cuda.device_count()):
         torch.cuda.get_device_properties(index)
+    properties = torch.cuda.get_device_properties
+    # `get_device_name` asks it too.
+    torch.cuda.get_device_properties = lambda device=None: _Properties(properties(device), name)
     try:
         yield
     finally:
+        torch.cuda.get_device_properties = properties
         # A phantom that the user asked for stays.
         if _played.played() is None:
             _hide(torch)
@@ -58,6 +62,20 @@ def _hide(torch: Any) -> None:
 def allocator_config() -> str:
     """The allocator's settings, as torch would read them."""
     return os.environ.get("PYTORCH_CUDA_ALLOC_CONF") or os.environ.get("PYTORCH_ALLOC_CONF", "")
+
+
+class _Properties:
+    """What torch says of a device, under another name: torch's own object cannot be changed."""
+
+    def __init__(self, real: Any, name: str) -> None:
+        self._real = real
+        self.name = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        return getattr(self._real, attribute)
+
+    def __repr__(self) -> str:
+        return repr(self._real).replace(self._real.name, self.name)
 
 
 class Devices(Plugin):

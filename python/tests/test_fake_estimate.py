@@ -68,7 +68,9 @@ with floodmark.estimate(engine="fake", path="a.flood") as est:
     train()
     inside = est.level()
     found["is_available"] = torch.cuda.is_available(), torch.cuda.device_count()
-    found["properties"] = torch.cuda.get_device_properties(0).name
+    properties = torch.cuda.get_device_properties(0)
+    found["names"] = properties.name, torch.cuda.get_device_name(), torch.cuda.get_device_name(0)
+    found["properties"] = repr(properties), properties.major
 found["changed"] = changed(before)
 found["engine"] = est.engine
 found["level"] = inside
@@ -175,7 +177,10 @@ def test_all_is_as_it_was_after_an_error(found: Any) -> None:
 
 def test_a_gpu_is_there_inside_and_the_engine_is_named(found: Any) -> None:
     assert found["is_available"] == [True, 1]
-    assert found["properties"].startswith("NVIDIA H200")
+    assert set(found["names"]) == {"NVIDIA H200 (fake tensors)"}
+    text, major = found["properties"]
+    assert "NVIDIA H200 (fake tensors)" in text
+    assert major == 9
     assert found["engine"] == "fake"
     assert "Engine `fake`" in found["text"]
 
