@@ -2,8 +2,8 @@
 
 Every process that allocated on a GPU keeps its trace. One trace goes where `_output` says. Several
 go into the folder that was named; where a file was named, into a folder of that name without
-`.flood`. Sees: the folder in which child processes left theirs. Talks to: `_core`, `_output`. Does
-not see processes that run, but for whether they do.
+`.flood`. Sees: the folder in which child processes left theirs. Talks to: `_core`, `_output`. Asks
+the lock of a recording whether it still runs: a process number may be another PID namespace's.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Traces:
         self._main = main
         self._folder = folder
         self._notes: list[str] = []
-        self._running: set[int] = set()
+        self._running: set[Path] = set()
         found = [] if folder is None else [_opened(path) for path in self._written(folder)]
         self._children = [child for child in found if child is not None and child.uses_gpu()]
         self._children.sort(key=lambda child: (child.rank is None, child.rank, child.pid))
@@ -67,12 +67,11 @@ class Traces:
         until = time.monotonic() + _SECONDS_AFTER
         while True:
             paths = sorted(folder.glob("*.flood"))
-            pids = {int(path.name.partition("-")[0]) for path in paths}
-            self._running = {pid for pid in pids if _runs(pid)}
+            self._running = {path for path in paths if _is_being_recorded(path)}
             if not self._running or time.monotonic() > until:
                 break
             time.sleep(_SECONDS_BETWEEN)
-        for pid in sorted(self._running):
+        for pid in sorted(int(path.name.partition("-")[0]) for path in self._running):
             self._notes.append(f"Process {pid} still runs: what it will need is not known")
         return paths
 
@@ -105,7 +104,7 @@ class Traces:
         for earlier in folder.glob("process-*.flood") if plan.force else ():
             _remove(earlier)
         for one in kept:
-            if one.pid not in self._running:
+            if one.path not in self._running:
                 _move(one.path, _free(folder / names[one.path], one))
         if self._folder is not None and not self._running:
             shutil.rmtree(self._folder, ignore_errors=True)
@@ -172,10 +171,7 @@ def _remove(path: Path) -> None:
     shutil.rmtree(_journal(path), ignore_errors=True)
 
 
-def _runs(pid: int) -> bool:
-    """Whether the process runs: one that has ended and was not waited for does not."""
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return False
-    return state not in "ZX"
+def _is_being_recorded(path: Path) -> bool:
+    with contextlib.suppress(OSError, _core.FloodmarkError):
+        return _core.is_being_recorded(path)
+    return False

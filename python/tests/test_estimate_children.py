@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from namespaces import IN_OTHER_NAMESPACE, needs_namespaces
 from phantoms import needs_cuda_build
 
 import floodmark
@@ -124,6 +125,9 @@ STARTS = """
                 environment = {**os.environ, "CUDA_VISIBLE_DEVICES": gpu}
                 code = "assert starts.torch.cuda.device_count() == 1; starts.use(8)"
                 python(code, env=environment, check=True)
+        elif how == "namespace":
+            words = [*os.environ["NAMESPACE"].split(), sys.executable, "-c"]
+            subprocess.run([*words, "import starts; starts.use(24)"], check=True)
         elif how == "share":
             children = [
                 subprocess.Popen([sys.executable, "-c", f"import starts; starts.use({mib})"])
@@ -153,6 +157,18 @@ def test_children_of_every_kind_use_the_simulated_gpu(starts):
     names = [path.name for path in (starts.folder / "a").iterdir()]
     assert sum(name.startswith("process-") for name in names) == 6, "one with its journal"
     assert len(names) == 6
+    assert not list(starts.folder.glob("a.*"))
+
+
+@needs_namespaces
+def test_a_child_in_another_pid_namespace_has_ended_when_it_has(starts):
+    # It is process 1 there, and a process 1 runs here.
+    namespace = {"NAMESPACE": " ".join(IN_OTHER_NAMESPACE)}
+    done, found = estimate(starts, "starts.py", "namespace", env=namespace)
+    assert done.returncode == 0, done.stderr
+    assert (found["fits"], found["processes"], found["notes"]) == (True, 1, [])
+    assert found["peak_allocated"] == 24 * MIB
+    assert [path.name for path in (starts.folder / "a").iterdir()] == ["rank-0000.flood"]
     assert not list(starts.folder.glob("a.*"))
 
 
@@ -242,6 +258,50 @@ def test_accelerate_launch_under_an_estimate(programs):
     trace = floodmark.Trace.open(programs.folder / "a" / "rank-0000.flood")
     assert trace.peak("cuda:0").by_category().rows
     assert not list(programs.folder.glob("a.*"))
+
+
+#: A training loop with accelerate, as its guide has it.
+ACCELERATED = """
+    import torch
+    from accelerate import Accelerator
+    from torch.utils.data import DataLoader, TensorDataset
+
+    accelerator = Accelerator(mixed_precision="bf16", gradient_accumulation_steps=2)
+    print("process", accelerator.process_index, accelerator.device, accelerator.distributed_type)
+    model = torch.nn.Sequential(torch.nn.Linear(512, 512), torch.nn.Linear(512, 4))
+    optimizer = torch.optim.AdamW(model.parameters())
+    data = TensorDataset(torch.randn(64, 512), torch.randint(0, 4, (64,)))
+    model, optimizer, batches = accelerator.prepare(
+        model, optimizer, DataLoader(data, batch_size=8, shuffle=True)
+    )
+    for x, y in batches:
+        with accelerator.accumulate(model):
+            loss = torch.nn.functional.cross_entropy(model(x), y)
+            accelerator.backward(loss)
+            if accelerator.sync_gradients:
+                accelerator.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            optimizer.zero_grad()
+        print("losses", tuple(accelerator.gather(loss.detach()[None]).shape))
+    accelerator.wait_for_everyone()
+    accelerator.end_training()
+"""
+
+
+def test_accelerate_launch_with_two_processes(programs):
+    pytest.importorskip("accelerate")
+    programs.write(ACCELERATED, "accelerated.py")
+    launcher = ["-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2"]
+    done, found = estimate(programs, "--gpus", "2", *launcher, "accelerated.py")
+    assert done.returncode == 0, done.stderr
+    for rank in (0, 1):
+        assert f"process {rank} cuda:{rank} DistributedType.MULTI_GPU" in done.stderr
+    assert done.stderr.count("losses (2,)") == 8, "four batches for each of two processes"
+    assert (found["fits"], found["ended"], found["processes"]) == (True, "done", 2)
+    assert [row["process"]["rank"] for row in found["devices"]] == [0, 1]
+    assert found["steps"] == 2
+    names = sorted(path.name for path in (programs.folder / "a").iterdir())
+    assert names == ["rank-0000.flood", "rank-0001.flood"]
 
 
 def test_the_start_up_file_gives_way_to_the_users_own(programs):

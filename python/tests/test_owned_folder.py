@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from namespaces import IN_OTHER_NAMESPACE, needs_namespaces
 
 from floodmark import _owned_folder
 
@@ -47,6 +48,25 @@ def test_a_live_folder_stays_whatever_its_name_says(temporary: Path) -> None:
     owner.stdin.close()
     assert owner.wait() == 0
     assert not made.exists()
+
+
+@needs_namespaces
+def test_a_process_of_another_pid_namespace_leaves_a_live_folder(temporary: Path) -> None:
+    owner, made = start_owner(temporary)
+    remove = f"""
+import os, tempfile
+tempfile.tempdir = {str(temporary)!r}
+from floodmark import _owned_folder
+_owned_folder.remove_left("owned-")
+print(os.getpid(), os.path.exists("/proc/{owner.pid}"))
+"""
+    done = subprocess.run(
+        [*IN_OTHER_NAMESPACE, sys.executable, "-c", remove], capture_output=True, text=True
+    )
+    assert done.stdout == "1 False\n", done.stderr
+    assert made.is_dir()
+    owner.kill()
+    owner.wait()
 
 
 def test_the_folder_of_a_killed_process_is_removed_by_the_next(temporary: Path) -> None:
