@@ -28,6 +28,7 @@ from floodmark._trace import Estimate
 
 def estimate(plan: _core.EstimatePlan) -> int:
     """Run the program of `plan` on a simulated GPU, and answer; the exit status."""
+    _supervise.end_with_starter()
     if importlib.util.find_spec("torch") is None:
         print(
             f"error: torch is not installed for `{sys.executable}`\n\n"

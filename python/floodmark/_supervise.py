@@ -1,7 +1,8 @@
 """A process that waits for a program, so that something can be said after it ended in any way.
 
 The program runs in a fork. Signals that another process sends to the waiting one are passed on;
-those of a terminal reach both. Sees: processes and signals. Knows nothing of traces.
+those of a terminal reach both. The program is killed when the waiting process is, and that one when
+the `floodmark fit` that started it is. Sees: processes and signals. Knows nothing of traces.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ _PASSED_ON = {
     signal.SIGUSR2,
 }
 _PR_SET_PDEATHSIG = 1
+#: The process that started this one and must not be outlived by it; `floodmark fit` sets it.
+_VARIABLE = "FLOODMARK_ENDS_WITH"
 
 
 class Child:
@@ -67,8 +70,15 @@ def fork() -> Child | None:
     return None
 
 
+def end_with_starter() -> None:
+    """Let this process be killed when the `floodmark fit` that started it is."""
+    starter = os.environ.pop(_VARIABLE, "")
+    if starter.isdigit():
+        _end_with(int(starter))
+
+
 def _end_with(parent: int) -> None:
-    """Let this process be killed when the one that waits for it is."""
+    """Let this process be killed when its parent is."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.getppid() != parent:

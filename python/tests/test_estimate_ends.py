@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -130,6 +131,29 @@ def test_a_program_does_not_outlive_the_process_that_waits_for_it(programs):
         # The program has the other end of the pipe: it is closed when the program has ended.
         waiting.stderr.read()
     assert waiting.returncode == -signal.SIGKILL
+
+
+def test_a_try_does_not_outlive_the_search_that_started_it(programs):
+    # A write end of the pipe is open as long as the program runs: `fit` has none of its own.
+    programs.write(
+        """
+        import os, sys, threading
+        ready = os.open("ready", os.O_WRONLY)
+        os.write(ready, sys.argv[1].encode())
+        threading.Event().wait()
+        """,
+        "waits.py",
+    )
+    os.mkfifo(programs.folder / "ready")
+    words = [sys.executable, "-m", "floodmark", "fit", "--vary", "N=1..4", "waits.py", "{N}"]
+    with (
+        subprocess.Popen(words, cwd=programs.folder, env=programs.environment) as fit,
+        (programs.folder / "ready").open("rb", buffering=0) as ready,
+    ):
+        assert ready.read(1)
+        fit.kill()
+        assert ready.read(1) == b"", "the program has ended"
+    assert fit.returncode == -signal.SIGKILL
 
 
 #: Catches everything, as trainers do that clean up at any cost; resets torch's counters.
