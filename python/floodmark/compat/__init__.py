@@ -1,8 +1,10 @@
 """Other tools' names for what floodmark measures.
 
-One small module for each tool: a program that used the tool changes the line that imports it, and
-nothing else. Names, arguments, defaults and what is printed are the tool's; the numbers are
-floodmark's, from the one recorder. Importing this package imports none of the modules.
+One small module for each tool: a program that used the tool changes the line that imports it.
+Names, arguments, defaults, returned values and files are those that the tool documents, and so is
+what it prints where its documentation shows that. The numbers are floodmark's, from the one
+recorder. Each module's docstring lists what differs; `docs/compat.md` has every documented feature.
+Importing this package imports none of the modules.
 
 | module | instead of |
 |---|---|
