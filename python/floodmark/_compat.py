@@ -243,6 +243,20 @@ def without_function_modes(torch: Any) -> AbstractContextManager[None]:
     return outside
 
 
+def transforms(torch: Any) -> tuple[Any, Any]:
+    """What gives the transform that runs, or None, and whether a tensor belongs to one."""
+    functorch = torch._C._functorch
+    return functorch.peek_interpreter_stack, functorch.is_functorch_wrapped_tensor
+
+
+def without_transforms(torch: Any, tensor: Any) -> Any:
+    """The tensor of the program below those of transforms."""
+    functorch = torch._C._functorch
+    while functorch.is_functorch_wrapped_tensor(tensor):
+        tensor = functorch.get_unwrapped(tensor)
+    return tensor
+
+
 def sequence_number(torch: ModuleType) -> int | None:
     """The number that the next autograd node of this thread gets; None where torch has no name."""
     ask = getattr(torch.autograd, "_get_sequence_nr", None)

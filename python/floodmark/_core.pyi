@@ -89,7 +89,14 @@ class Functions:
     """Stands where torch looks for a mode's `__torch_function__`."""
 
     def __new__(
-        cls, values: object, tensor: type, parameter: type, getter: type, floats: list[object]
+        cls,
+        values: object,
+        tensor: type,
+        parameter: type,
+        getter: type,
+        floats: list[object],
+        transform: object,
+        is_transformed: object,
     ) -> Functions: ...
     def __call__(
         self,

@@ -29,7 +29,12 @@ def install(phantom: Phantom, answers: dict[tuple[str, int], float] | None = Non
         kinds = [v for v in vars(torch).values() if isinstance(v, torch.dtype)]
         floats = [kind for kind in kinds if kind.is_floating_point or kind.is_complex]
         functions = _core.Functions(
-            values, torch.Tensor, torch.nn.Parameter, types.MethodWrapperType, floats
+            values,
+            torch.Tensor,
+            torch.nn.Parameter,
+            types.MethodWrapperType,
+            floats,
+            *_compat.transforms(torch),
         )
 
         class FollowValues(TorchFunctionMode):  # type: ignore[misc]
@@ -50,7 +55,8 @@ def install(phantom: Phantom, answers: dict[tuple[str, int], float] | None = Non
 
         enter()
         _enter_in_threads(enter)
-        phantom.kernels = _value_kernels.install(torch, values, floats)
+        phantom.kernels = _value_kernels.Kernels(torch, values, floats)
+        values.at_transform = phantom.kernels.add_arithmetic
 
         def prepare_for_compiled(eval_frame: ModuleType) -> None:
             _keep_out_of_graphs(eval_frame, values)

@@ -30,21 +30,42 @@ _INTEGERS = (
     "bitwise_not", "bitwise_and.Tensor", "bitwise_or.Tensor", "bitwise_xor.Tensor", "max", "min",
     "any", "all", "cumsum", "index.Tensor", "index_select", "cat",
 )  # fmt: skip
+#: Integers in transforms of `torch.func`, whose tensors no function of torch can look at. Models
+#: call these for floats all the time, so they get kernels only when a transform runs.
+_ARITHMETIC = (
+    "add.Tensor", "sub.Tensor", "mul.Tensor", "remainder.Scalar", "remainder.Tensor",
+    "floor_divide", "floor_divide.Scalar", "neg", "abs", "where.self", "sum", "sum.dim_IntList",
+    "bitwise_and.Scalar", "any.dim", "all.dim",
+)  # fmt: skip
 
 
-def install(torch: ModuleType, values: Any, floats: list[object]) -> Any:
-    """Put the kernels in. They are there as long as the result."""
-    library = _compat.implementations(torch)
-    with warnings.catch_warnings():
-        # torch says of each that it had a kernel there.
-        warnings.simplefilter("ignore")
+class Kernels:
+    """The kernels of a process. They are there as long as this object."""
+
+    def __init__(self, torch: ModuleType, values: Any, floats: list[object]) -> None:
+        self._torch = torch
+        self._values = values
+        self._floats = floats
+        self._library = _compat.implementations(torch)
+        self._has_arithmetic = False
         for names, kind in ((_COUNTS, _COUNT), (_MASKS, _FOLLOW), (_INTEGERS, _FOLLOW_UNSEEN)):
+            self._install(names, kind)
+
+    def add_arithmetic(self) -> None:
+        """A transform runs: follow what it does with integers."""
+        if not self._has_arithmetic:
+            self._has_arithmetic = True
+            self._install(_ARITHMETIC, _FOLLOW_UNSEEN)
+
+    def _install(self, names: tuple[str, ...], kind: int) -> None:
+        with warnings.catch_warnings():
+            # torch says of each that it had a kernel there.
+            warnings.simplefilter("ignore")
             for name in names:
-                operator = _compat.operator(torch, name)
+                operator = _compat.operator(self._torch, name)
                 if operator is not None:
-                    kernel = _kernel(torch, operator, values, floats, kind)
-                    library.impl(name, kernel, "BackendSelect", with_keyset=True)
-    return library
+                    kernel = _kernel(self._torch, operator, self._values, self._floats, kind)
+                    self._library.impl(name, kernel, "BackendSelect", with_keyset=True)
 
 
 def _kernel(torch: Any, operator: Any, values: Any, floats: list[object], kind: int) -> Any:

@@ -21,12 +21,15 @@ _NO_FILE = "(none)"
 class Reads:
     """The lines that read values which are not known."""
 
-    def __init__(self, torch: ModuleType, answers: dict[tuple[str, int], float]) -> None:
+    def __init__(
+        self, torch: ModuleType, generated: str, answers: dict[tuple[str, int], float]
+    ) -> None:
+        """`generated` is the folder of code that compilers write: it is none of the program's."""
         self._answers = answers
         self._reads: dict[tuple[str, int, str], dict[str, Any]] = {}
         #: Regions whose count was listed with a line. A backward pass counts the same again.
         self._counted: set[tuple[int, int]] = set()
-        folders = (Path(str(torch.__file__)).parent, Path(__file__).parent)
+        folders = (Path(str(torch.__file__)).parent, Path(__file__).parent, Path(generated))
         self._skipped = tuple(str(folder) + os.sep for folder in folders)
 
     def all(self) -> list[dict[str, Any]]:
@@ -68,7 +71,8 @@ class Reads:
             file = frame.f_code.co_filename
             if not file.startswith(self._skipped) and not file.startswith("<"):
                 here = here or frame
-                given = given or given_at(self._answers, file, frame.f_lineno)
+                if given is None:
+                    given = given_at(self._answers, file, frame.f_lineno)
             frame = frame.f_back
         return here, given
 

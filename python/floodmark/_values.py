@@ -15,9 +15,11 @@ from __future__ import annotations
 import contextlib
 import sys
 import threading
+from collections.abc import Callable
 from types import FrameType, ModuleType
 from typing import Any
 
+from floodmark import _compat
 from floodmark import _value_names as names
 from floodmark._phantom import Phantom
 from floodmark._value_host import (
@@ -49,8 +51,10 @@ class Values:
         self._answer = phantom.library.floodmark_phantom_answer
         self.store = Store(phantom, torch)
         self._sampling = Sampling(torch, self.store)
-        self._reads = Reads(torch, answers)
+        self._reads = Reads(torch, phantom.folder, answers)
         self._local = threading.local()
+        #: Called where a transform of `torch.func` runs.
+        self.at_transform: Callable[[], None] = lambda: None
 
     def reads(self) -> list[dict[str, Any]]:
         """Every value that was read and is not known: where, how often, and what was answered."""
@@ -93,6 +97,17 @@ class Values:
     def end_of_read(self) -> None:
         """The function that read is over."""
         self._end_giving()
+
+    def before_transform(self) -> None:
+        """A function runs on tensors of a transform: they have no address, its operators do."""
+        with contextlib.suppress(Exception):
+            self.at_transform()
+
+    def after_transform(self, args: Any) -> None:
+        """A function wrote to tensors of a transform: what it wrote was not worked out."""
+        with contextlib.suppress(Exception):
+            for tensor in tensors_in(args):
+                self.store.doubt(_compat.without_transforms(self._torch, tensor))
 
     def after(self, func: Any, args: Any, kwargs: Any, out: Any) -> Any:
         """Give what a function wrote its value, or none."""

@@ -138,11 +138,108 @@ def run(tmp_path: Path, code: str) -> tuple[dict[str, Any], list[dict[str, Any]]
     return found, reads
 
 
+def line_of(code: str, text: str) -> int:
+    """The line of a program in which a text stands first."""
+    before, found, _ = (BEGIN + code).partition(text)
+    assert found
+    return before.count("\n") + 1
+
+
 def test_forward_and_backward_count_the_same_rows(tmp_path: Path) -> None:
     found, reads = run(tmp_path, CASES)
     assert found == ROWS
     # A gradient that is taken from values which were not computed is the only one that is assumed.
     assert [read["op"] for read in reads] == ["nonzero"]
+
+
+TRANSFORMED = """
+from torch.func import vmap, grad
+@case
+def made_in_vmap():
+    numbers = torch.arange(400, device=cuda).reshape(4, 100)
+    mask = vmap(lambda row: (row % 2 == 0) & (row > 100))(numbers)
+    x = leaf(4, 100)
+    return [grown(x[mask], x), mask.sum().item()]
+@case
+def filled_in_vmap():
+    x = leaf(400, 8)
+    chosen = vmap(lambda row, keep: torch.where(keep, row, 0.0))(x, known)
+    return grown(chosen, x)
+@case
+def gradients_in_vmap():
+    x = torch.ones(400, 8, device=cuda)
+    each = vmap(grad(lambda row, keep: (row * keep).sum()), in_dims=(0, 0))(x, known)
+    return list(each[known].shape)
+@case
+def rows_after_vmap():
+    order = vmap(lambda n: n * 3)(torch.arange(400, device=cuda))
+    return list(order[order > 600].shape)
+@case
+def written_in_vmap():
+    mask = torch.ones(4, 100, dtype=torch.bool, device=cuda)
+    vmap(lambda row: row.logical_not_())(mask)
+    return list(torch.empty(4, 100, device=cuda)[mask].shape)
+"""
+
+
+def test_masks_that_are_made_in_a_transform_have_their_rows(tmp_path: Path) -> None:
+    found, reads = run(tmp_path, TRANSFORMED)
+    assert found == {
+        "made_in_vmap": [[[149], [4, 100]], 149],
+        "filled_in_vmap": [[400, 8], [400, 8]],
+        "gradients_in_vmap": [200, 8],
+        "rows_after_vmap": [199],
+        "written_in_vmap": [400],
+    }
+    # What a function writes in a transform is not worked out: the answer is an assumed value.
+    [read] = reads
+    assert (read["op"], read["answered"]) == ("nonzero", "400 rows")
+    assert read["line"] == line_of(TRANSFORMED, "[mask].shape")
+
+
+COMPILED = """
+@case
+def inductor_with_a_known_mask():
+    x = leaf(400, 8)
+    work = torch.compile(lambda x, mask: (x * 2)[mask] * 3)
+    return grown(work(x, known), x)
+@case
+def inductor_captures_the_count():
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        x = leaf(400, 8)
+        work = torch.compile(lambda x, mask: x[mask] * 2, fullgraph=True)
+        return grown(work(x, known), x)
+@case
+def made_by_inductor():
+    x, numbers = leaf(400, 8), torch.arange(400, device=cuda)
+    mask = torch.compile(lambda n: (n % 2 == 0) & (n > 100))(numbers)
+    return [grown(x[mask], x), mask.sum().item()]
+@case
+def made_and_used_by_inductor():
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        x, numbers = leaf(400, 8), torch.arange(400, device=cuda)
+        work = torch.compile(lambda x, n: x[n > 100] * 2, fullgraph=True)
+        return grown(work(x, numbers), x)
+"""
+
+
+def test_masks_that_a_compiled_kernel_made_are_assumed(tmp_path: Path) -> None:
+    pytest.importorskip("triton")
+    found, reads = run(tmp_path, COMPILED)
+    assert found == {
+        "inductor_with_a_known_mask": [[200, 8], [400, 8]],
+        "inductor_captures_the_count": [[200, 8], [400, 8]],
+        "made_by_inductor": [[[0, 8], [400, 8]], 0],
+        "made_and_used_by_inductor": [[0, 8], [400, 8]],
+    }
+    assert {read["why"] for read in reads} == {
+        "rests on values that were not computed and count as zero"
+    }
+    # Each is listed with a line of the program, not with one of the code that was generated.
+    lines = {(read["line"], read["op"]) for read in reads}
+    outside = line_of(COMPILED, "mask.sum().item()")
+    inside = line_of(COMPILED, "x[n > 100]")
+    assert lines == {(outside, "nonzero"), (outside, "item"), (inside, "nonzero")}
 
 
 UNKNOWN = """
@@ -281,11 +378,16 @@ mask = (x @ torch.empty(8, 8, device="cuda"))[:, 0] > 0
 chosen = x[mask]
 chosen.sum().backward()
 print(list(chosen.shape), list(x.grad.shape), int(mask.sum()), list(x[mask].shape))
+def largest():
+    return torch.arange(3, device="cuda").max().item()
+print("largest", largest())
 """
     path = tmp_path / "program.py"
     path.write_text("import torch" + code)
-    options = ["--gpu", "h200", "--answer", f"{path}:4=20", "-o", str(tmp_path / "a.flood")]
+    answers = ["--answer", f"{path}:4=20", "--answer", f"{path}:8=0"]
+    options = ["--gpu", "h200", *answers, "-o", str(tmp_path / "a.flood")]
     command = [sys.executable, "-m", "floodmark", "estimate", *options, str(path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-3000:]
     assert "[20, 8] [64, 8] 20 [20, 8]" in done.stdout + done.stderr
+    assert "largest 0" in done.stdout + done.stderr

@@ -67,6 +67,10 @@ pub struct Functions {
     getter: Py<PyAny>,
     /// The floating-point types.
     floats: Vec<usize>,
+    /// The transform that runs (`torch.func`), or None.
+    transform: Py<PyAny>,
+    /// Whether a tensor belongs to a transform: it has no address.
+    is_transformed: Py<PyAny>,
     /// Functions that were met. They are held, so that the address by which one is found stays its own.
     known: Mutex<HashMap<usize, (Kind, Py<PyAny>)>>,
 }
@@ -80,9 +84,12 @@ impl Functions {
         parameter: Py<PyAny>,
         getter: Py<PyAny>,
         floats: &Bound<'_, PyList>,
+        transform: Py<PyAny>,
+        is_transformed: Py<PyAny>,
     ) -> Self {
         let floats = floats.iter().map(|dtype| dtype.as_ptr() as usize).collect();
-        Self { values, tensor, parameter, getter, floats, known: Mutex::default() }
+        let known = Mutex::default();
+        Self { values, tensor, parameter, getter, floats, transform, is_transformed, known }
     }
 
     /// Called by torch for every function of its own.
@@ -103,6 +110,15 @@ impl Functions {
             return func.call(args, kwargs);
         }
         let values = self.values.bind(py);
+        if self.is_in_transform(args.as_any()).unwrap_or(false) {
+            // Its operators arrive at our kernels, with plain tensors.
+            values.call_method0(intern!(py, "before_transform"))?;
+            let out = func.call(args, kwargs)?;
+            if kind == Kind::Write {
+                values.call_method1(intern!(py, "after_transform"), (args,))?;
+            }
+            return Ok(out);
+        }
         if kind == Kind::Read {
             if !self.has_device(args.as_any()).unwrap_or(false) {
                 return func.call(args, kwargs);
@@ -196,6 +212,15 @@ impl Functions {
             }
         }
         Ok(false)
+    }
+
+    /// Whether a transform runs, and a tensor among these is its own.
+    fn is_in_transform(&self, value: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let py = value.py();
+        if self.transform.bind(py).call0()?.is_none() {
+            return Ok(false);
+        }
+        self.any_tensor(value, &|tensor| self.is_transformed.bind(py).call1((tensor,))?.is_truthy())
     }
 
     fn has_device(&self, value: &Bound<'_, PyAny>) -> PyResult<bool> {
