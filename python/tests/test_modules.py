@@ -154,6 +154,9 @@ def test_a_compiled_model_keeps_its_names(record):
     try:
         compiled = torch.compile(model, backend="eager")
     except RuntimeError as error:
+        # Older versions of torch refuse later ones of Python.
+        if "not supported on Python" not in str(error):
+            raise
         pytest.skip(str(error))
     compiled(torch.ones(BATCH, 8))
     with record() as recorded:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from namespaces import IN_OTHER_NAMESPACE, needs_namespaces
+from phantoms import needs_cuda_build
 
 from floodmark import _owned_folder
 
@@ -130,8 +131,8 @@ def test_the_lock_survives_a_program_that_closes_descriptors(temporary: Path) ->
     assert not made.exists()
 
 
+@needs_cuda_build
 def test_a_phantom_leaves_the_folder_of_a_process_that_it_does_not_see(temporary: Path) -> None:
-    pytest.importorskip("torch")
     # As it looks from another PID namespace: no process has the number in the name.
     named = OWNER.replace("owned-", "floodmark-phantom-999999999-")
     owner, made = start_owner(temporary, named)

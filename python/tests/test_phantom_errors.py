@@ -11,11 +11,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-pytest.importorskip("torch")
-
 import wrong_calls
+from phantoms import needs_cuda_build
+
+pytestmark = needs_cuda_build
 
 HERE = Path(__file__).resolve().parent
 RECORDED = HERE.parent.parent / "fixtures" / "cuda_errors.json"

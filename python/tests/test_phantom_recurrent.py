@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-torch = pytest.importorskip("torch")
+import torch
+from phantoms import needs_cuda_build
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 RECORDED = ROOT / "fixtures" / "rnn" / "programs.jsonl"
@@ -60,7 +60,7 @@ def printed_by(program: str) -> Any:
 @pytest.mark.skipif(
     not torch.__version__.startswith("2.11"), reason="the recording is of torch 2.11"
 )
-@pytest.mark.skipif(torch.version.cuda is None, reason="needs the CUDA build of torch")
+@needs_cuda_build
 def test_recurrent_networks_allocate_what_they_do_on_an_h200() -> None:
     recorded: list[dict[str, Any]] = [json.loads(line) for line in RECORDED.open()]
     found = printed_by(PROGRAM)

@@ -46,7 +46,6 @@ CASES = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_an_estimate_runs_it_as_python_does(tmp_path: Path, name: str) -> None:
-    pytest.importorskip("torch")
     case = dataclasses.replace(CASES[name], before=lambda: os.dup2(2, 1))
     comparison = Comparison(tmp_path, case)
     expected = comparison.ended(comparison.plain())
