@@ -1,19 +1,16 @@
 """What was in memory before recording began.
 
-On CUDA the caching allocator tells. On the CPU nobody keeps a list, so we look for the storages
-of all tensors that Python can see; what only C++ holds stays unknown.
+On CUDA the caching allocator has a list. On the CPU there is none, so the recorder searches the
+process's memory for torch's storages.
 
-Sees: torch's allocator and the garbage collector's list. Keeps no reference.
+Sees: torch's allocator, and a tensor of its own. Keeps no reference.
 """
 
 from __future__ import annotations
 
-import gc
-import sys
 from types import ModuleType
-from typing import Any
 
-from floodmark import _compat
+from floodmark import _compat, _core
 
 #: Device type, index, address, bytes, requested bytes, whether it is a segment.
 Block = tuple[str, int, int, int, int, bool]
@@ -37,32 +34,31 @@ def device_blocks(torch: ModuleType) -> list[Block]:
     return blocks
 
 
-def host_blocks(torch: ModuleType) -> list[Block] | None:
-    """Storages of all CPU tensors that the garbage collector knows; None while others run.
+def add_host_blocks() -> list[str]:
+    """Tell the recording which blocks of torch's CPU allocator are live; returns what is missing.
 
-    The list of all objects also has tensors that only C++ holds. Another thread may be about to
-    destroy such a one, without the GIL, and to touch it then would free it twice. So we look only
-    while no other thread of Python is there.
+    The hooks must be in place. `prove_tensors` must have been called.
     """
-    if len(sys._current_frames()) > 1:
-        return None
-    # By the address of the type: `isinstance`, or a hash, may run a line of the user's.
-    kinds = {id(kind) for kind in _compat.tensor_types(torch)}
-    found: dict[int, int] = {}
-    for thing in [thing for thing in gc.get_objects() if id(type(thing)) in kinds]:
-        _note_storage(thing, found)
-    return [("cpu", -1, address, size, size, False) for address, size in found.items()]
+    unsearched = _core.base_of_host()
+    if unsearched is None:
+        return [
+            "CPU blocks from before the recording are not known: they could not be searched for"
+        ]
+    if unsearched > 0:
+        return [
+            "CPU blocks from before the recording may be missing: "
+            f"{unsearched >> 20} MiB of memory were not searched"
+        ]
+    return []
 
 
-def _note_storage(tensor: Any, found: dict[int, int]) -> None:
+def prove_tensors(torch: ModuleType) -> bool:
+    """Whether tensors lie in memory as the recorder expects. Allocates nothing with torch."""
     try:
-        for one in (tensor, tensor.grad if tensor.is_leaf else None):
-            if one is None or one.device.type != "cpu" or one.is_sparse:
-                continue
-            storage = one.untyped_storage()
-            address, size = storage.data_ptr(), storage.nbytes()
-            if address and size:
-                found[address] = max(size, found.get(address, 0))
+        with _compat.outside_modes(), _compat.without_function_modes(torch):
+            sample = torch.frombuffer(bytearray(4093), dtype=torch.uint8)
+            empty = torch.UntypedStorage(0, device="cpu")
+            return _core.prove_tensors(*_compat.addresses_of(sample, empty))
     except Exception:
-        # Fake, meta and functional tensors have no storage to speak of.
-        return
+        # A torch that lacks one of these names: the report says what is not recorded.
+        return False

@@ -30,6 +30,7 @@
 | `torch._C.DispatchKey`, `._dispatch_keyset_full_after` | the same | 2.4 and 2.11 |
 | `torch._C.DisableTorchFunction`, `eval_frame.DisableContext` | the same | 2.4 and 2.11 |
 | `triton.runtime.jit.JITFunction.run` | what a kernel may have written | Triton 3.6 |
+| `Tensor._cdata`, `UntypedStorage._cdata` | where tensors lie in memory | 2.4 to 2.15 |
 | `GradScaler._init_scale`, `eval_frame._stance` | what is assumed | 2.4 to 2.15 |
 """
 
@@ -186,6 +187,13 @@ def parameters(module: object) -> dict[str, Any]:
 def buffers(module: object) -> dict[str, Any]:
     """A module's own buffers."""
     return dict(vars(module).get("_buffers") or {})
+
+
+def addresses_of(tensor: Any, other: Any) -> tuple[int, int, int, int, int]:
+    """The addresses of a tensor's C++ object, of its storage's and of its data, and its bytes; the
+    address of another storage's C++ object."""
+    storage = tensor.untyped_storage()
+    return tensor._cdata, storage._cdata, storage.data_ptr(), storage.nbytes(), other._cdata
 
 
 def local_part(tensor: Any) -> Any:

@@ -1,9 +1,9 @@
-"""Which blocks are gradients.
+"""What gradients are called.
 
-The probe calls `after_backward` when a backward pass has ended, before the program goes on.
-Gradients of parameters are labelled then, by the storage of `.grad`, also where a program updates
-its parameters by hand. Parameters of an optimizer that steps are left to its hooks, which label
-them once for each step.
+The probe sees every gradient that autograd adds to a `.grad`, and labels its block. Here gradients
+get the names of their parameters: the probe calls `after_backward` when a backward pass has ended,
+also by an exception, before the program goes on. Parameters of an optimizer that steps are left to
+its hooks, which name them once for each step.
 
 Sees: parameters of named modules; tensors with a gradient, in a program without an optimizer. Talks
 to: `_core`, `_names`. Holds weak references only. Raises nothing.
@@ -82,8 +82,11 @@ class GradientLabels:
         global _current
         _current = None
         with contextlib.suppress(Exception):
-            everything = [*_names.parameters(), *_live(self._loose)]
-            GradientSet(("", p) for p in everything).place([p.grad for p in everything])
+            self._name_all()
+
+    def _name_all(self) -> None:
+        everything = [*_names.parameters(), *_live(self._loose)]
+        GradientSet(("", p) for p in everything).place([p.grad for p in everything])
 
     def leave_to_optimizer(self, parameters: Iterable[Any]) -> None:
         """An optimizer steps: its hooks label the gradients of its parameters."""
@@ -91,8 +94,11 @@ class GradientLabels:
             self._of_optimizers[id(parameter)] = weakref.ref(parameter)
         self._own = None
 
-    def after_backward(self) -> None:
-        """Label the gradients that no optimizer's hooks will label."""
+    def after_backward(self, has_failed: bool) -> None:
+        """Name the gradients that no optimizer's hooks will name; after a failure, all."""
+        if has_failed:
+            self._name_all()
+            return
         self._passes += 1
         if self._passes in _PASSES_WITH_SEARCH and not _compat.has_made_optimizer(self._torch):
             self._find_loose()
@@ -148,10 +154,10 @@ class GradientLabels:
 _current: GradientLabels | None = None
 
 
-def after_backward() -> None:
-    """A backward pass has ended. Called by the probe, with the GIL held."""
+def after_backward(has_failed: bool) -> None:
+    """A backward pass has returned or raised. Called by the probe, with the GIL held."""
     if _current is not None:
-        _current.after_backward()
+        _current.after_backward(has_failed)
 
 
 def _live(references: list[weakref.ref[Any]]) -> list[Any]:

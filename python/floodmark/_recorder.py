@@ -201,29 +201,27 @@ class _Session:
     def _attach_torch(self, torch: ModuleType) -> None:
         self._header["torch"] = str(torch.__version__)
         self._header["cuda"] = str(torch.version.cuda or "")
-        # Blocks first: whatever is freed from here on must be known.
-        if self._cpu and self._torch_was_there and self._told_by is None:
-            blocks = _base.host_blocks(torch)
-            if blocks is None:
-                self._not_recorded("CPU blocks from before are not known: other threads were there")
-            else:
-                _core.base(blocks)
+        is_proven = _base.prove_tensors(torch)
         seen = _core.attach_torch(str(Path(str(torch.__file__)).parent) + os.sep)
         if seen is None:
             return
-        reports, cpu, backward, ops = seen
-        if self._told_by is not None:
-            reports, cpu = True, True
-        if not reports:
+        is_told = self._told_by is not None
+        if not is_told and "cuda" not in seen:
             self._not_recorded("CUDA allocations are not seen: this build of torch does not report")
-        if self._cpu and not cpu:
+        if self._cpu and not is_told and "cpu" not in seen:
             self._not_recorded("CPU allocations are not seen: this build of torch does not report")
-        if not backward:
+        # Hooks first: what is freed during the search must not count as live.
+        if self._cpu and self._torch_was_there and not is_told:
+            self._header["not_recorded"] += _base.add_host_blocks()
+        if "backward" not in seen:
             self._not_recorded("backward allocations are not tied to their forward lines")
-        if self._ops and not ops:
+        if self._ops and "ops" not in seen:
             self._not_recorded("operators are not seen: this build of torch does not report")
-        if ops:
-            self._header["recorded"].append("ops")
+        if not is_proven or "saved" not in seen:
+            self._not_recorded("tensors that autograd saves are not seen in this build of torch")
+        elif "unpacked" not in seen:
+            self._not_recorded("the last use of saved tensors is not seen in this build of torch")
+        self._header["recorded"] += [name for name in ("ops", "saved", "unpacked") if name in seen]
         self._gradients = GradientLabels(torch)
         self._optimizers = OptimizerHooks(torch, self._gradients)
         if self._told_by is None:

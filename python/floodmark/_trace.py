@@ -330,6 +330,18 @@ class Trace:
         """What `floodmark leaks` prints, as a value: which lines hold more from step to step."""
         return Leaks(self._core.leaks(device=device, top=top))
 
+    def lifetimes(self, device: str | None = None) -> list[dict[str, Any]]:
+        """The life of every tensor, in the order in which they were made, a dictionary each.
+
+        `made`, `saved`, `last_use` and `freed` are seconds since the recording began. `saved` is
+        when autograd first saved it for the backward pass, `last_use` when that pass last read what
+        was saved; None where that did not happen or is not known. `freed` is None for what is live
+        at the end. `module`, `name`, `category`, `phase`, `step`, `bytes` and `device` say what it
+        is, `id` is the number of its allocation.
+        """
+        found: list[dict[str, Any]] = json.loads(self._core.lifetimes(device=device))
+        return found
+
     def peak(self, device: str | None = None) -> Moment:
         """The moment at which most was allocated."""
         return Moment(self, "peak", device)

@@ -327,7 +327,7 @@ def test_phases_are_nested_and_an_exception_ends_them(told):
     assert all("program.py:" in where for _, where in rows)
 
 
-def test_every_tensor_of_the_peak_has_its_life(told):
+def test_every_tensor_has_its_life(told):
     lives = told["lives"]
     assert sorted(life["bytes"] for life in lives) == [MIB, 2 * MIB]
     for life in lives:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 import torch
 from flood_file import FloodFile
@@ -103,6 +105,76 @@ def test_gradients_of_a_pass_that_failed_are_gradients(record):
         with pytest.raises(RuntimeError, match="mine"):
             loss.backward()
     assert bytes_by(recorded.trace.end("cpu").by_category(), "category")["gradient"] == WEIGHT
+
+
+def test_gradients_of_leaves_without_a_module_are_gradients(record):
+    """Hand-written SGD on plain tensors, with a thread beside it, that frees at once."""
+    weights = [torch.randn(WIDTH, WIDTH, requires_grad=True) for _ in range(2)]
+    stop = threading.Event()
+    waiting = threading.Thread(target=stop.wait)
+    waiting.start()
+    with record() as recorded:
+        for _ in range(STEPS):
+            (torch.ones(BATCH, WIDTH) @ weights[0] @ weights[1]).sum().backward()
+            with torch.no_grad():
+                for weight in weights:
+                    weight -= 0.1 * weight.grad
+                    weight.grad = None
+    stop.set()
+    waiting.join()
+    gradients = [row for row in recorded.trace.lifetimes("cpu") if row["category"] == "gradient"]
+    assert [row["bytes"] for row in gradients] == [WEIGHT] * 2 * STEPS
+
+
+def test_gradients_that_a_hook_frees_in_backward_are_gradients(record):
+    model = Net()
+    for parameter in model.parameters():
+        parameter.register_post_accumulate_grad_hook(lambda leaf: setattr(leaf, "grad", None))
+    with record() as recorded:
+        for _ in range(STEPS):
+            model(torch.ones(BATCH, WIDTH)).sum().backward()
+    gradients = [row for row in recorded.trace.lifetimes("cpu") if row["category"] == "gradient"]
+    assert [row["bytes"] for row in gradients] == [WEIGHT] * 2 * STEPS
+
+
+def test_gradients_of_a_first_pass_that_failed_are_gradients_though_they_are_freed(record):
+    """As when the first backward pass runs out of memory, and the program ends or tries again."""
+
+    def fail(_gradient):
+        raise RuntimeError("mine")
+
+    model = Net()
+    optimizer = torch.optim.Adam(model.parameters())
+    model.up.register_forward_hook(lambda _, __, output: output.register_hook(fail) and None)
+    with record() as recorded:
+        loss = model(torch.ones(BATCH, WIDTH)).sum()
+        with pytest.raises(RuntimeError, match="mine"):
+            loss.backward()
+        torch.empty(4004, dtype=torch.uint8)
+        optimizer.zero_grad()
+    (after_pass,) = recorded.file.allocations(4004)
+    rows = recorded.trace.at(after_pass.micros / 1e6, "cpu").by_tensor(top=None).rows
+    gradients = [row for row in rows if row["category"] == "gradient"]
+    assert [(row["name"], row["bytes"]) for row in gradients] == [("down.weight", WEIGHT)]
+
+
+def test_a_batch_that_is_kept_stays_an_input(record):
+    batches = [torch.randn(BATCH, WIDTH)]
+    model = Net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    with record() as recorded:
+        for _ in range(STEPS):
+            batches.append(torch.randn(BATCH, WIDTH))
+            for batch in batches[-2:]:
+                model(batch).square().mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    rows = recorded.trace.lifetimes("cpu")
+    kept = [row for row in rows if row["category"] == "input" and row["freed"] is None]
+    # The one from before the recording, too.
+    assert [row["bytes"] for row in kept] == [BATCH * WIDTH * 4] * (STEPS + 1)
+    assert sum(row["phase"] is None for row in kept) == 1
+    assert len(batches) == STEPS + 1
 
 
 def test_tensors_have_their_qualified_names_shapes_and_dtypes(trained):

@@ -299,6 +299,8 @@ impl<'a> Reader<'a> {
             Subject::FreeUnknown(_)
             | Subject::Reserved(_)
             | Subject::Label { .. }
+            | Subject::Saved(_)
+            | Subject::Unpacked(_)
             | Subject::Step(_)
             | Subject::Mark(_)
             | Subject::PhaseBegin(_)

@@ -194,6 +194,8 @@ impl<'a> Follower<'a> {
             | Subject::FreeUnknown(_)
             | Subject::Reserved(_)
             | Subject::Label { .. }
+            | Subject::Saved(_)
+            | Subject::Unpacked(_)
             | Subject::Step(_)
             | Subject::Mark(_)
             | Subject::PhaseBegin(_)

@@ -3,15 +3,16 @@
 //! The partner of a forward allocation is what the backward pass of the same operator made in the same step,
 //! and the other way round: both have the stack of the forward operator.
 
-use floodmark_trace::{Allocation, AllocationId, Bytes, Category, Device, StackId, Trace};
+use floodmark_trace::{Allocation, AllocationId, Bytes, Device, StackId, Trace};
 use floodmark_trace::{TextId, stack_flags};
 use serde::Serialize;
 
 use crate::categories::category;
 use crate::context::Context;
-use crate::lifetime::freed;
+use crate::lifetime::{freed, last_use_seconds, saved_seconds};
 use crate::place::{Frame, allocation_location, frame};
 use crate::question_error::QuestionError;
+use crate::tensor_module::TensorModules;
 
 /// An operator that runs in a loop has many partners; those nearest in time are told.
 const MOST_PARTNERS: usize = 8;
@@ -39,7 +40,7 @@ pub struct AllocationCard {
     pub phase: Option<String>,
     /// The step that made it, where there are steps.
     pub step: Option<u32>,
-    /// The innermost module that was running.
+    /// The module that it belongs to.
     pub module: Option<String>,
     /// The operator, where recorded.
     pub op: Option<String>,
@@ -58,8 +59,10 @@ pub struct AllocationCard {
     pub backward: bool,
     /// When it was made; 0 for one from before the recording.
     pub made_seconds: f64,
-    /// Whether it was kept for the backward pass.
-    pub saved: bool,
+    /// When autograd first saved it for the backward pass; none where it did not.
+    pub saved_seconds: Option<f64>,
+    /// When the backward pass last read what autograd had saved of it: its last use that is known.
+    pub last_use_seconds: Option<f64>,
     /// When the program let go of it; none while it is there.
     pub freed_seconds: Option<f64>,
     /// Whether it was there when the recording began.
@@ -103,7 +106,6 @@ pub fn allocation_card(
     let text = |text: TextId| trace.text(text).map(str::to_owned);
     let seconds = |event: u32| trace.events.get(event as usize).map(|e| e.time.as_seconds());
     let is_new = !allocation.before_recording;
-    let what = category(trace, context, id);
     Ok(AllocationCard {
         id: id.0,
         device: allocation.device,
@@ -112,10 +114,10 @@ pub fn allocation_card(
         address: format!("{:#x}", allocation.addr.0),
         stream: text(allocation.stream.into()),
         pool: text(allocation.pool.into()),
-        category: what.name(),
+        category: category(trace, context, id).name(),
         phase: context.phase(trace, id).map(|phase| phase.name(trace).to_owned()),
         step: if is_new { context.step(allocation.made_at) } else { None },
-        module: trace.module_path(allocation.stack).map(str::to_owned),
+        module: TensorModules::new(trace).module_of(allocation).map(str::to_owned),
         op: text(allocation.op),
         name: label.and_then(|label| known(&label.name)),
         shape: label.and_then(|label| known(&label.shape)),
@@ -124,7 +126,8 @@ pub fn allocation_card(
         frames: frames(trace, allocation.stack),
         backward: allocation.backward,
         made_seconds: if is_new { seconds(allocation.made_at).unwrap_or(0.0) } else { 0.0 },
-        saved: what == Category::Activation,
+        saved_seconds: saved_seconds(trace, allocation),
+        last_use_seconds: last_use_seconds(trace, allocation),
         freed_seconds: freed(allocation).and_then(seconds),
         before_recording: allocation.before_recording,
         partner: partner(trace, context, allocation),

@@ -1,15 +1,15 @@
 //! Which modules hold the memory: a tree, with what each made itself and what is inside it.
 //!
-//! An allocation belongs to the innermost module on its stack. A parameter, gradient or optimizer state
-//! that was made outside every module belongs to the one that its name begins with. Containers whose
-//! `forward` never runs (`layers` of `layers.0`) are nodes too.
+//! [`crate::tensor_module`] says which module an allocation belongs to. Containers whose `forward` never runs
+//! (`layers` of `layers.0`) are nodes too.
 
-use floodmark_trace::{Allocation, Bytes, Category, LabelId, StackId, Trace};
-use hashbrown::{HashMap, HashSet};
+use floodmark_trace::{Allocation, Bytes, LabelId, StackId, Trace};
+use hashbrown::HashMap;
 
 use crate::groups::{Group, Live};
 use crate::place::BEFORE_RECORDING;
 use crate::row::{Detail, Row};
+use crate::tensor_module::{TensorModules, parent};
 
 const NO_MODULE: &str = "(no module)";
 
@@ -55,19 +55,18 @@ pub(crate) struct Tree<'a> {
     /// Per stack: 1 + its node, or 0 while not known.
     of_stack: Vec<usize>,
     of_label: HashMap<LabelId, usize>,
-    parameters: HashSet<&'a str>,
+    modules: TensorModules<'a>,
 }
 
 impl<'a> Tree<'a> {
     pub(crate) fn new(trace: &'a Trace) -> Self {
-        let parameters = trace.labels().filter(|label| label.category == Category::Parameter);
         Self {
             trace,
             nodes: Vec::new(),
             by_path: HashMap::new(),
             of_stack: vec![0; trace.stack_count()],
             of_label: HashMap::new(),
-            parameters: parameters.map(|label| label.name.as_str()).collect(),
+            modules: TensorModules::new(trace),
         }
     }
 
@@ -121,33 +120,10 @@ impl<'a> Tree<'a> {
         if let Some(&node) = self.of_label.get(&id) {
             return Some(node);
         }
-        let label = self.trace.label(id)?;
-        let module = match label.category {
-            Category::Parameter | Category::Buffer | Category::Gradient => parent(&label.name)?,
-            Category::OptimizerState => parent(self.parameter_of(&label.name))?,
-            Category::Activation
-            | Category::Input
-            | Category::Temporary
-            | Category::Workspace
-            | Category::Other => return None,
-        };
+        let module = self.modules.module_of_label(self.trace.label(id)?)?;
         let node = self.node(module);
         self.of_label.insert(id, node);
         Some(node)
-    }
-
-    /// `layers.0.weight` of `layers.0.weight.exp_avg`: the longest part that is a parameter's name.
-    fn parameter_of(&self, state: &'a str) -> &'a str {
-        let mut name = state;
-        loop {
-            if self.parameters.contains(name) {
-                return name;
-            }
-            match parent(name) {
-                Some(shorter) => name = shorter,
-                None => return state,
-            }
-        }
     }
 
     fn node(&mut self, path: &'a str) -> usize {
@@ -191,15 +167,6 @@ impl<'a> Tree<'a> {
         walk.visit_children(root);
         walk.rows
     }
-}
-
-/// No program nests modules deeper; a file that says so is not believed.
-const MAX_DEPTH: usize = 64;
-
-/// `a.b` of `a.b.c`.
-fn parent(path: &str) -> Option<&str> {
-    let (parent, _) = path.rsplit_once('.')?;
-    (parent.matches('.').count() < MAX_DEPTH).then_some(parent)
 }
 
 struct Walk<'a, 'b> {

@@ -5,9 +5,10 @@ use floodmark_trace::{AllocationId, Bytes, Category};
 use crate::categories::category;
 use crate::context::Context;
 use crate::groups::Live;
-use crate::lifetime::freed;
+use crate::lifetime::{freed, last_use_seconds, saved_seconds};
 use crate::place::{BEFORE_RECORDING, allocation_location};
 use crate::row::{Detail, Row};
+use crate::tensor_module::TensorModules;
 
 /// The largest first; of the same size, the oldest. Only rows that are shown are put into words.
 pub(crate) fn rows(live: &Live<'_>, context: &Context, top: usize) -> (usize, Vec<Row>) {
@@ -19,14 +20,15 @@ pub(crate) fn rows(live: &Live<'_>, context: &Context, top: usize) -> (usize, Ve
     order.sort_unstable_by(|one, other| (other.0, one.1).cmp(&(one.0, other.1)));
     let total = order.len();
     order.truncate(top);
+    let modules = TensorModules::new(live.trace);
     let rows = order.into_iter().map(|(bytes, id)| match id {
-        Some(id) => row(live, context, id),
+        Some(id) => row(live, context, &modules, id),
         None => unseen_row(bytes),
     });
     (total, rows.collect())
 }
 
-fn row(live: &Live<'_>, context: &Context, id: AllocationId) -> Row {
+fn row(live: &Live<'_>, context: &Context, modules: &TensorModules<'_>, id: AllocationId) -> Row {
     let allocation = live.get(id);
     let label = live.trace.label(allocation.label);
     let known = |text: &String| (!text.is_empty()).then(|| text.clone());
@@ -46,11 +48,12 @@ fn row(live: &Live<'_>, context: &Context, id: AllocationId) -> Row {
             shape: label.and_then(|label| known(&label.shape)),
             dtype: label.and_then(|label| known(&label.dtype)),
             category: what.name(),
-            module: live.module(id).map(str::to_owned),
+            module: modules.module_of(allocation).map(str::to_owned),
             step: if is_new { context.step(allocation.made_at) } else { None },
             phase: phase.map(|phase| phase.name(live.trace).to_owned()),
             made_seconds: if is_new { seconds(allocation.made_at) } else { None },
-            saved: what == Category::Activation,
+            saved_seconds: saved_seconds(live.trace, allocation),
+            last_use_seconds: last_use_seconds(live.trace, allocation),
             freed_seconds: freed(allocation).and_then(seconds),
         },
     }
@@ -73,7 +76,8 @@ fn unseen_row(bytes: Bytes) -> Row {
             step: None,
             phase: None,
             made_seconds: None,
-            saved: false,
+            saved_seconds: None,
+            last_use_seconds: None,
             freed_seconds: None,
         },
     }

@@ -3,16 +3,19 @@
 //! A label, where the recorder found one, is a fact and wins. Otherwise lifetime and place decide, the
 //! first rule that fits:
 //!
-//! - `activation`: made in forward, and still there when the backward pass of the same step made its
+//! - `activation`: made in forward, and still live when the backward pass of the same step made its
 //!   first allocation after it.
-//! - `temporary`: made in forward, backward or optimizer, and let go of in the same stretch of it.
-//! - `input`: made outside, there when the forward of a step began, and let go of in that step or in
-//!   the next one. Without steps nothing is an input.
-//! - `other`: everything else, also what was there before the recording. `parameter`, `buffer`,
-//!   `gradient`, `optimizer state` and `workspace` come from labels alone.
+//! - `temporary`: made in forward, backward or optimizer, and freed in the same stretch of it.
+//! - `activation` also: made in forward, and saved by autograd. No backward pass need follow: a program may
+//!   run out of memory before.
+//! - `input`: made outside or before the recording, and saved by autograd, in a program whose modules run. A
+//!   batch that is kept stays an input.
+//! - `input` also: made outside, live when the forward of a step began, and freed in that step or in the
+//!   next one. Without steps this rule finds nothing.
+//! - `other`: everything else. `parameter`, `buffer`, `gradient`, `optimizer state` and `workspace` come
+//!   from labels alone.
 //!
-//! What is still there at the end of the recording cannot be a temporary or an input: nobody saw it
-//! being let go of.
+//! What is still live at the end of the recording cannot be a temporary: no event frees it.
 
 use std::collections::BTreeMap;
 
@@ -30,13 +33,16 @@ pub fn category(trace: &Trace, context: &Context, id: AllocationId) -> Category 
         return label.category;
     }
     if allocation.before_recording {
-        return Category::Other;
+        let is_input = is_saved_input(allocation, context);
+        return if is_input { Category::Input } else { Category::Other };
     }
     match context.work(id) {
         Phase::Forward if is_kept_for_backward(allocation, context) => Category::Activation,
         Phase::Forward | Phase::Backward | Phase::Optimizer if is_passing(allocation, context) => {
             Category::Temporary
         }
+        Phase::Forward if allocation.saved_at.is_some() => Category::Activation,
+        Phase::Outside if is_saved_input(allocation, context) => Category::Input,
         Phase::Outside if is_fed_to_a_step(allocation, context) => Category::Input,
         Phase::Forward | Phase::Backward | Phase::Optimizer | Phase::Named(_) | Phase::Outside => {
             Category::Other
@@ -53,6 +59,12 @@ fn is_kept_for_backward(allocation: &Allocation, context: &Context) -> bool {
 
 fn is_passing(allocation: &Allocation, context: &Context) -> bool {
     allocation.freed_at.is_some_and(|freed| context.is_one_stretch(allocation.made_at, freed.get()))
+}
+
+/// Autograd saves an input before its operator allocates anything, so the first time may lie before the first
+/// allocation of forward.
+fn is_saved_input(allocation: &Allocation, context: &Context) -> bool {
+    allocation.saved_at.is_some() && context.has_forward()
 }
 
 fn is_fed_to_a_step(allocation: &Allocation, context: &Context) -> bool {

@@ -49,6 +49,8 @@ impl<'a> CategoryLevels<'a> {
             | Subject::Oom(_)
             | Subject::Reserved(_)
             | Subject::Label { .. }
+            | Subject::Saved(_)
+            | Subject::Unpacked(_)
             | Subject::Step(_)
             | Subject::Mark(_)
             | Subject::PhaseBegin(_)

@@ -84,6 +84,8 @@ impl Context {
                 | Subject::Oom(_)
                 | Subject::Reserved(_)
                 | Subject::Label { .. }
+                | Subject::Saved(_)
+                | Subject::Unpacked(_)
                 | Subject::Mark(_)
                 | Subject::PhaseBegin(_)
                 | Subject::PhaseEnd(_) => {}
@@ -140,6 +142,11 @@ impl Context {
     pub(crate) fn last_optimizer_end(&self, before: u32) -> Option<u32> {
         let ended = self.optimizer_ends.partition_point(|&end| end < before);
         ended.checked_sub(1).map(|at| self.optimizer_ends[at])
+    }
+
+    /// Whether a module ran.
+    pub(crate) fn has_forward(&self) -> bool {
+        !self.forward_starts.is_empty()
     }
 
     /// The next event at which the forward of a step begins.

@@ -117,7 +117,7 @@ pub fn curve(trace: &Trace, device: Option<Device>, most: usize) -> Result<Curve
     way.push(Level::at_start(trace, device).levels(0.0));
     for (at, levels) in levels(trace, device) {
         let event = &trace.events[at];
-        if event.device == device && !matches!(event.subject, Subject::Label { .. }) {
+        if event.device == device && !is_remark(event.subject) {
             way.push(levels);
         }
     }
@@ -257,4 +257,9 @@ pub(crate) fn markers(trace: &Trace, context: &Context, device: Device) -> Vec<M
         found.push(Marker { seconds, kind, name });
     }
     found
+}
+
+/// Whether an event says something of an allocation and changes no level.
+fn is_remark(subject: Subject) -> bool {
+    matches!(subject, Subject::Label { .. } | Subject::Saved(_) | Subject::Unpacked(_))
 }

@@ -46,7 +46,10 @@ pub(crate) fn parts<'a>(
         By::Tensor => sorter.by_tensor(context),
         By::Module => by_module::own(live).into_iter().map(named_group).collect(),
         By::Op => by_op::rows(live).into_iter().map(named_row).collect(),
-        By::Phase => by_phase::rows(live, context).into_iter().map(named_row).collect(),
+        By::Phase => {
+            let rows = by_phase::rows(live, context).into_iter();
+            rows.filter(|row| row.bytes > Bytes(0)).map(named_row).collect()
+        }
         By::Category => by_category::rows(live, context).into_iter().map(named_row).collect(),
         By::Step => {
             let (_, rows) = by_step::rows(live, context, usize::MAX);

@@ -119,6 +119,8 @@ impl Level {
             | Subject::BaseSegment(_)
             | Subject::Oom(_)
             | Subject::Label { .. }
+            | Subject::Saved(_)
+            | Subject::Unpacked(_)
             | Subject::Step(_)
             | Subject::Mark(_)
             | Subject::PhaseBegin(_)

@@ -63,6 +63,7 @@ mod segments;
 mod simulation;
 mod steps;
 mod summary;
+mod tensor_module;
 mod timeline;
 mod timeline_groups;
 mod timeline_keys;
@@ -105,7 +106,9 @@ pub use idle::{Idle, IdleLine, idle};
 pub use index::TraceIndex;
 pub use layers::{Layer, LayerEvent, LayerEventKind, LayerQuestion, LayerSource, Layers, layers};
 pub use leaks::{Leak, Leaks, leaks};
-pub use lifetimes::{LeftOut, Lifetime, LifetimeRow, Lifetimes, lifetimes};
+pub use lifetimes::{
+    LeftOut, Lifetime, LifetimeRow, Lifetimes, TensorLifetime, lifetimes, tensor_lifetimes,
+};
 pub use moment::{Moment, Request, default_device, moment};
 pub use moment_index::MomentIndex;
 pub use oom::{OomClass, OomReport, Proof, oom};
@@ -125,5 +128,6 @@ pub use simulation::{
 };
 pub use steps::{PhasePeak, Step, Steps, steps};
 pub use summary::{DeviceSummary, Summary, summary};
+pub use tensor_module::TensorModules;
 pub use timeline::{Timeline, TimelineIndex, TimelineTile};
 pub use timeline_groups::{MOST_GROUPS, NotATimeline, TimelineBy, TimelineGroup};

@@ -1,8 +1,23 @@
-//! When an allocation was let go of: the one place of the newer questions that reads it.
+//! The life of an allocation in seconds: the one place of the newer questions that reads its events.
 
-use floodmark_trace::{Allocation, EventNumber};
+use floodmark_trace::{Allocation, EventNumber, Trace};
 
 /// The event that let go of an allocation.
 pub(crate) fn freed(allocation: &Allocation) -> Option<u32> {
     allocation.freed_at.map(EventNumber::get)
+}
+
+/// When autograd first saved an allocation for the backward pass.
+pub(crate) fn saved_seconds(trace: &Trace, allocation: &Allocation) -> Option<f64> {
+    seconds(trace, allocation.saved_at)
+}
+
+/// When an allocation was last used, as far as that is known: when the backward pass last read what autograd
+/// had saved of it.
+pub(crate) fn last_use_seconds(trace: &Trace, allocation: &Allocation) -> Option<f64> {
+    seconds(trace, allocation.unpacked_at)
+}
+
+fn seconds(trace: &Trace, event: Option<EventNumber>) -> Option<f64> {
+    Some(trace.events.get(event?.get() as usize)?.time.as_seconds())
 }

@@ -1,19 +1,21 @@
-//! When tensors were made, kept for backward, and let go of: the largest of a stretch of time, by module.
+//! When tensors were made, saved for backward, last used and freed: the largest of a stretch of time, by module;
+//! or all of a trace.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use floodmark_trace::{AllocationId, Bytes, Category, Trace};
+use floodmark_trace::{AllocationId, Bytes, Category, Device, Trace};
 use serde::Serialize;
 
 use crate::by_module::Tree;
 use crate::context::Context;
 use crate::index::TraceIndex;
-use crate::lifetime::freed;
+use crate::lifetime::{freed, last_use_seconds, saved_seconds};
 use crate::moment::events_until;
 use crate::moment_index::{MomentIndex, allocations_before};
 use crate::place::allocation_location;
 use crate::question_error::QuestionError;
+use crate::tensor_module::TensorModules;
 
 /// The life of one tensor.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -30,10 +32,12 @@ pub struct Lifetime {
     pub phase: Option<String>,
     /// When it was made, in seconds; 0 for what was there before.
     pub made: f64,
-    /// Whether it was kept for the backward pass.
-    pub saved: bool,
-    /// When that backward pass began: until then it was only kept.
+    /// When autograd first saved it for the backward pass; none where it did not.
+    pub saved: Option<f64>,
+    /// When the backward pass began for which an activation was kept: until then it was only kept.
     pub kept_until: Option<f64>,
+    /// When the backward pass last read what autograd had saved of it: its last use that is known.
+    pub last_use: Option<f64>,
     /// When it was let go of; none for what was still there at the end.
     pub freed: Option<f64>,
 }
@@ -93,6 +97,38 @@ pub fn lifetimes(
     Ok(Lifetimes { rows: rows(trace, index, &found), left_out })
 }
 
+/// A tensor, and the module that it belongs to.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct TensorLifetime {
+    /// Where it lies.
+    pub device: Device,
+    /// The qualified name of its module; none where it belongs to none.
+    pub module: Option<String>,
+    /// The step in which it was made, where there are steps.
+    pub step: Option<u32>,
+    /// Its life.
+    #[serde(flatten)]
+    pub life: Lifetime,
+}
+
+/// Every tensor of a device, or of all, in the order in which they were made.
+pub fn tensor_lifetimes(trace: &Trace, device: Option<Device>) -> Vec<TensorLifetime> {
+    let index = TraceIndex::new(trace);
+    let modules = TensorModules::new(trace);
+    let ids = (0_u32..).map(AllocationId).zip(&trace.allocations);
+    let is_asked_for = |of: Device| device.is_none_or(|device| device == of);
+    ids.filter(|(_, allocation)| is_asked_for(allocation.device))
+        // An allocation whose part of the file is lost has no event: nothing is known of it.
+        .filter(|(_, allocation)| trace.events.get(allocation.made_at as usize).is_some())
+        .map(|(id, allocation)| TensorLifetime {
+            device: allocation.device,
+            module: modules.module_of(allocation).map(str::to_owned),
+            step: index.context.step(allocation.made_at).filter(|_| !allocation.before_recording),
+            life: lifetime(trace, &index, id),
+        })
+        .collect()
+}
+
 /// The largest so far; of equals the first.
 struct Largest {
     top: usize,
@@ -140,8 +176,8 @@ fn lifetime(trace: &Trace, index: &TraceIndex, id: AllocationId) -> Lifetime {
     let label = trace.label(allocation.label).filter(|label| !label.name.is_empty());
     let seconds = |event: u32| Some(trace.events.get(event as usize)?.time.as_seconds());
     let category = index.category(id);
-    let saved = category == Category::Activation;
-    let backward = context.next_backward(allocation.made_at).filter(|_| saved);
+    let is_activation = category == Category::Activation;
+    let backward = context.next_backward(allocation.made_at).filter(|_| is_activation);
     let made = if allocation.before_recording { None } else { seconds(allocation.made_at) };
     Lifetime {
         id: id.0,
@@ -151,8 +187,9 @@ fn lifetime(trace: &Trace, index: &TraceIndex, id: AllocationId) -> Lifetime {
         category: category.name(),
         phase: context.phase(trace, id).map(|phase| phase.name(trace).to_owned()),
         made: made.unwrap_or(0.0),
-        saved,
+        saved: saved_seconds(trace, allocation),
         kept_until: backward.and_then(seconds),
+        last_use: last_use_seconds(trace, allocation),
         freed: freed(allocation).and_then(seconds),
     }
 }

@@ -97,6 +97,10 @@ pub enum Detail {
     Phase {
         /// Its name; none for blocks from before the recording.
         phase: Option<String>,
+        /// The most that was allocated while it ran, in the whole recording.
+        peak: Option<Bytes>,
+        /// When that was, in seconds since the recording began.
+        peak_seconds: Option<f64>,
     },
     /// A category.
     Category {
@@ -115,7 +119,7 @@ pub enum Detail {
         dtype: Option<String>,
         /// What it is to the program.
         category: &'static str,
-        /// The module that made it.
+        /// The module that it belongs to.
         module: Option<String>,
         /// The step in which it was made.
         step: Option<u32>,
@@ -123,8 +127,10 @@ pub enum Detail {
         phase: Option<String>,
         /// When it was made, in seconds since the recording began; none for what was there before.
         made_seconds: Option<f64>,
-        /// Whether it was kept for the backward pass.
-        saved: bool,
+        /// When autograd first saved it for the backward pass; none where it did not.
+        saved_seconds: Option<f64>,
+        /// When the backward pass last read what autograd had saved of it: its last use that is known.
+        last_use_seconds: Option<f64>,
         /// When it was let go of; none for what was still there at the end.
         freed_seconds: Option<f64>,
     },

@@ -380,6 +380,8 @@ fn is_shown(subject: Subject) -> bool {
         Subject::BaseSegment(_)
         | Subject::Reserved(_)
         | Subject::Label { .. }
+        | Subject::Saved(_)
+        | Subject::Unpacked(_)
         | Subject::Step(_)
         | Subject::Mark(_)
         | Subject::PhaseBegin(_)

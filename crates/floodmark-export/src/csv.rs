@@ -84,6 +84,8 @@ impl Told {
             // What they tell is in the columns of other events.
             Subject::Reserved(_)
             | Subject::Label { .. }
+            | Subject::Saved(_)
+            | Subject::Unpacked(_)
             | Subject::Step(_)
             | Subject::Mark(_)
             | Subject::PhaseBegin(_)

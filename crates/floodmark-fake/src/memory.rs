@@ -4,7 +4,9 @@
 //! bytes. Every change is told to the recorder as torch would have reported it.
 
 use floodmark_allocator::{AllocatorConfig, Limit, Observer, Online, Settings};
-use floodmark_probe::{SegmentChange, Told, tell_alloc, tell_free, tell_oom, tell_segment};
+use floodmark_probe::{
+    SegmentChange, Told, tell_alloc, tell_free, tell_oom, tell_segment, tell_storage,
+};
 use floodmark_trace::{Bytes, Device};
 use hashbrown::HashMap;
 
@@ -99,6 +101,14 @@ impl Host {
     }
 }
 
+impl Drop for Memory {
+    fn drop(&mut self) {
+        for &storage in self.storages.keys() {
+            tell_storage(storage, None);
+        }
+    }
+}
+
 impl Memory {
     /// Empty devices, each with so much memory for torch; `None` for as much as it takes.
     pub fn new(machine: Machine, config: AllocatorConfig, capacity: Option<u64>) -> Self {
@@ -177,6 +187,7 @@ impl Memory {
             real_bytes => Some(self.alloc(device, real_bytes, op, None)?),
         };
         self.storages.insert(storage, Storage { device, bytes, block });
+        tell_storage(storage, block.map(|block| (device, block.addr)));
         if let Some(Storage { device, block: Some(block), .. }) = before {
             self.free(device, block);
         }
@@ -186,6 +197,7 @@ impl Memory {
     /// A storage died.
     pub fn remove(&mut self, storage: usize) {
         if let Some(Storage { device, block: Some(block), .. }) = self.storages.remove(&storage) {
+            tell_storage(storage, None);
             self.free(device, block);
         }
     }

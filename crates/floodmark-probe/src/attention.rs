@@ -26,18 +26,19 @@ static BACKWARD_HANDLER: AtomicUsize = AtomicUsize::new(0);
 
 /// Sets the function that is called, with the GIL held, after each outermost backward pass that
 /// accumulates gradients.
-pub fn set_backward_handler(handler: fn()) {
+/// It gets whether the pass threw.
+pub fn set_backward_handler(handler: fn(bool)) {
     BACKWARD_HANDLER.store(handler as usize, Ordering::Release);
 }
 
 /// Calls the handler of [`set_backward_handler`].
-pub(crate) fn after_backward() {
+pub(crate) fn after_backward(has_failed: bool) {
     let handler = BACKWARD_HANDLER.load(Ordering::Acquire);
     if handler != 0 {
         // SAFETY: only `set_backward_handler` stores here.
-        let handler = unsafe { std::mem::transmute::<usize, fn()>(handler) };
+        let handler = unsafe { std::mem::transmute::<usize, fn(bool)>(handler) };
         // torch runs a pass without the GIL. A panic must not reach torch.
-        python::with_gil(|| drop(std::panic::catch_unwind(handler)));
+        python::with_gil(|| drop(std::panic::catch_unwind(|| handler(has_failed))));
     }
 }
 

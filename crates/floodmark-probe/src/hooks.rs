@@ -16,6 +16,7 @@ use crate::attention;
 use crate::autograd::{self, Running};
 use crate::names::label_id;
 use crate::recording::{ENABLED, Recording, Source};
+use crate::saved_tensors::{self, PostAccumulate, Save, Unpack};
 use crate::thread::{Local, with_recording};
 use crate::tracker;
 
@@ -28,8 +29,8 @@ pub(crate) struct Hook {
 }
 
 macro_rules! hooks {
-    ($($name:ident = $symbol:literal => $replacement:path as $kind:ty;)*) => {
-        $(static $name: Hook = Hook {
+    ($($name:ident = $symbol:expr => $replacement:path as $kind:ty;)*) => {
+        $(pub(crate) static $name: Hook = Hook {
             symbol: $symbol,
             original: AtomicUsize::new(0),
         };)*
@@ -56,7 +57,19 @@ type Execute = unsafe extern "C-unwind" fn(
     *const c_void,
 ) -> VariableList;
 type IsAccelerator = unsafe extern "C-unwind" fn(i8) -> bool;
+#[rustfmt::skip]
+type LtMatmul = unsafe extern "C-unwind" fn(
+    *mut c_void, *mut c_void, *const c_void, *const c_void, *mut c_void, *const c_void, *mut c_void, *const c_void,
+    *const c_void, *mut c_void, *mut c_void, *mut c_void, *const c_void, *mut c_void, usize, *mut c_void,
+) -> c_int;
 type SetWorkspace = unsafe extern "C-unwind" fn(*mut c_void, *mut c_void, usize) -> c_int;
+
+/// On other architectures the place of a result is passed in a register that Rust does not name.
+const UNPACK_SYMBOL: &CStr = if cfg!(target_arch = "x86_64") {
+    c"_ZNK5torch8autograd13SavedVariable6unpackESt10shared_ptrINS0_4NodeEE"
+} else {
+    c""
+};
 
 hooks! {
     REPORT = c"_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE" => report as Report;
@@ -68,6 +81,10 @@ hooks! {
     EXECUTE = c"_ZN5torch8autograd6Engine7executeERKSt6vectorINS0_4EdgeESaIS3_EERKS2_IN2at6TensorESaIS9_EEbbbS7_" => execute as Execute;
     IS_ACCELERATOR = c"_ZN2at11accelerator13isAcceleratorEN3c1010DeviceTypeE" => is_accelerator as IsAccelerator;
     SET_WORKSPACE = c"cublasSetWorkspace_v2" => set_workspace as SetWorkspace;
+    LT_MATMUL = c"cublasLtMatmul" => lt_matmul as LtMatmul;
+    SAVE = c"_ZN5torch8autograd13SavedVariableC1ERKN2at6TensorEbb" => saved_tensors::save as Save;
+    UNPACK = UNPACK_SYMBOL => saved_tensors::unpack as Unpack;
+    POST_ACCUMULATE = c"_ZN5torch8autograd4impl19post_acc_grad_hooksERKN2at6TensorE" => saved_tensors::post_accumulate as PostAccumulate;
 }
 
 fn device_from(bits: u16) -> Device {
@@ -252,6 +269,7 @@ unsafe extern "C-unwind" fn execute(
     let is_seen = accumulate_grad
         && ENABLED.load(Ordering::Relaxed)
         && autograd::running_node() == Running::Nothing;
+    let mut pass = Pass { is_seen, has_failed: true };
     // SAFETY: the function we stand for, with its own arguments. It is there, since only its callers'
     // slots lead here; an empty vector is three zeros.
     let found = unsafe {
@@ -262,10 +280,22 @@ unsafe extern "C-unwind" fn execute(
             None => VariableList { words: [MaybeUninit::new(0); 3] },
         }
     };
-    if is_seen {
-        attention::after_backward();
-    }
+    pass.has_failed = false;
     found
+}
+
+/// A backward pass that runs. Dropped when it returns or throws.
+struct Pass {
+    is_seen: bool,
+    has_failed: bool,
+}
+
+impl Drop for Pass {
+    fn drop(&mut self) {
+        if self.is_seen {
+            attention::after_backward(self.has_failed);
+        }
+    }
 }
 
 /// `at::accelerator::isAccelerator`: autograd asks whether it has to mind streams.
@@ -290,31 +320,56 @@ unsafe extern "C-unwind" fn set_workspace(
     ptr: *mut c_void,
     bytes: usize,
 ) -> c_int {
-    with_recording(|recording, local| {
-        let addr = ptr as u64;
-        let Some(device) = local.last_device else { return };
-        if local.workspaces.contains(&addr) {
-            return;
-        }
-        local.workspaces.push(addr);
-        let name = "cuBLAS workspace".to_owned();
-        let (shape, dtype) = (String::new(), String::new());
-        let mut record = Record::new(EventKind::Label as u8, device);
-        record.addr = addr;
-        record.stack = label_id(recording, local, Category::Workspace, name, shape, dtype);
-        local.write(recording, record, &[]);
-    });
+    label_workspace("cuBLAS workspace", ptr);
     // SAFETY: the function we stand for, with its own arguments.
     unsafe {
         original::<SetWorkspace>(&SET_WORKSPACE).map_or(1, |original| original(handle, ptr, bytes))
     }
 }
 
+/// `cublasLtMatmul`: torch gives cuBLASLt a block to work in, for this call or for longer.
+#[rustfmt::skip]
+unsafe extern "C-unwind" fn lt_matmul(
+    handle: *mut c_void, desc: *mut c_void, alpha: *const c_void, a: *const c_void, a_desc: *mut c_void, b: *const c_void,
+    b_desc: *mut c_void, beta: *const c_void, c: *const c_void, c_desc: *mut c_void, d: *mut c_void, d_desc: *mut c_void,
+    algo: *const c_void, workspace: *mut c_void, workspace_bytes: usize, stream: *mut c_void,
+) -> c_int {
+    if workspace_bytes > 0 {
+        label_workspace("cuBLASLt workspace", workspace);
+    }
+    // SAFETY: the function we stand for, with its own arguments.
+    unsafe {
+        original::<LtMatmul>(&LT_MATMUL).map_or(1, |original| {
+            original(
+                handle, desc, alpha, a, a_desc, b, b_desc, beta, c, c_desc, d, d_desc, algo, workspace, workspace_bytes,
+                stream,
+            )
+        })
+    }
+}
+
+/// Labels a block that a library works in.
+fn label_workspace(name: &str, ptr: *mut c_void) {
+    with_recording(|recording, local| {
+        let addr = ptr as u64;
+        let Some(device) = local.last_device else { return };
+        if addr == 0 || local.workspaces.contains(&addr) {
+            return;
+        }
+        local.workspaces.push(addr);
+        let (name, nothing) = (name.to_owned(), String::new);
+        let mut record = Record::new(EventKind::Label as u8, device);
+        record.addr = addr;
+        record.stack = label_id(recording, local, Category::Workspace, name, nothing(), nothing());
+        local.write(recording, record, &[]);
+    });
+}
+
 /// The function that a hook stands for.
 ///
 /// # Safety
 /// `F` is its type.
-unsafe fn original<F: Copy>(hook: &Hook) -> Option<F> {
+pub(crate) unsafe fn original<F: Copy>(hook: &Hook) -> Option<F> {
     let address = hook.original.load(Ordering::Acquire);
     if address == 0 {
         return None;

@@ -17,6 +17,7 @@ mod clock;
 mod ended_steps;
 mod fork_flag;
 mod hooks;
+mod host_storages;
 mod merge;
 mod names;
 mod ops;
@@ -26,6 +27,7 @@ mod patch;
 mod peaks;
 mod python;
 mod recording;
+mod saved_tensors;
 mod segments;
 mod session;
 mod shortcuts;
@@ -33,12 +35,14 @@ mod signals;
 mod stacks;
 mod start_error;
 mod state_file;
+mod tensor_place;
 mod thread;
 mod told;
 mod tracker;
 mod writer;
 
 pub use attention::{set_attention_handler, set_backward_handler};
+pub use host_storages::base_of_host;
 pub use output::Replace;
 pub use patch::Found;
 pub use python::{CodeFacts, Evidence, ProofError, StrFacts, is_proven, prove, use_slow_way};
@@ -49,5 +53,8 @@ pub use session::{
     name_modules, note_optimizer, peaks, start, step, stop, update_header,
 };
 pub use start_error::{Occupant, StartError};
-pub use told::{SegmentChange, Told, is_backward, tell_alloc, tell_free, tell_oom, tell_segment};
+pub use tensor_place::{KnownTensor, prove_tensors};
+pub use told::{
+    SegmentChange, Told, is_backward, tell_alloc, tell_free, tell_oom, tell_segment, tell_storage,
+};
 pub use writer::Written;

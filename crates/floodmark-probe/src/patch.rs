@@ -35,6 +35,7 @@ static IS_HELD_FOR_FORK: AtomicBool = AtomicBool::new(false);
 
 /// What was found of the functions that we stand in for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct Found {
     /// CUDA blocks are reported to us.
     pub reports: bool,
@@ -42,6 +43,10 @@ pub struct Found {
     pub cpu: bool,
     /// The numbers of autograd nodes are reported to us.
     pub autograd: bool,
+    /// Tensors that autograd saves are reported to us.
+    pub saved: bool,
+    /// Reads of tensors that autograd saved are reported to us.
+    pub unpacked: bool,
 }
 
 /// How long anybody waits for the slots. Who has them may wait for the loader in turn, and in a child of
@@ -127,7 +132,7 @@ impl Patched {
             let slots = self.slots.iter().filter(|slot| slot.name == name);
             settle_original(hook, *replacement, slots, &objects);
         }
-        let mut installed = [false; 16];
+        let mut installed = vec![false; hooks.len()];
         for slot in &self.slots {
             let (hook, replacement) = hooks[slot.name];
             if hook.original.load(Ordering::Acquire) == 0 {
@@ -145,7 +150,16 @@ impl Patched {
             }
             installed[slot.name] = true;
         }
-        Found { reports: installed[0], cpu: installed[2] && installed[3], autograd: installed[5] }
+        let has = |symbol: &CStr| {
+            hooks.iter().zip(&installed).any(|((hook, _), is_in)| hook.symbol == symbol && *is_in)
+        };
+        Found {
+            reports: has(hooks::REPORT.symbol),
+            cpu: has(hooks::CPU_NEW.symbol) && has(hooks::CPU_DELETE.symbol),
+            autograd: has(hooks::NEXT_NUMBER.symbol),
+            saved: has(hooks::SAVE.symbol),
+            unpacked: has(hooks::UNPACK.symbol),
+        }
     }
 
     fn remove(&mut self) {

@@ -22,7 +22,7 @@ use crate::start_error::StartError;
 use crate::state_file::StateFile;
 use crate::thread::{begin_recording, forget_after_fork, wait_until_idle, with_recording};
 use crate::writer::{self, Written};
-use crate::{autograd, bus_error, ops, tracker};
+use crate::{autograd, bus_error, ops, saved_tensors, tracker};
 
 struct Running {
     recording: *mut Recording,
@@ -199,6 +199,7 @@ pub struct Attached {
 /// torch is loaded: puts the hooks in. `folder` is torch's own, whose frames are not the user's.
 pub fn attach_torch(folder: String) -> Option<Attached> {
     let backward = autograd::attach();
+    saved_tensors::attach();
     let wants_ops = with_recording(|recording, _| {
         recording.tree.lock().set_library(vec![recording.options.own_folder.clone(), folder]);
         recording.options.ops

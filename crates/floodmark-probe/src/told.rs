@@ -5,6 +5,8 @@
 
 use floodmark_trace::journal::{FLAG_NAME_LEFT_OUT, Record};
 use floodmark_trace::{Category, Device, EventKind, TextKind};
+use hashbrown::HashMap;
+use parking_lot::Mutex;
 
 use crate::autograd::{self, Running};
 use crate::hooks::record_alloc;
@@ -38,6 +40,24 @@ fn set_stream(record: &mut Record, stream: TextNumber) {
     if stream.is_left_out {
         record.flags |= FLAG_NAME_LEFT_OUT;
     }
+}
+
+/// Where storages lie that have no memory, by the address of their C++ object.
+static STORAGES: Mutex<Option<HashMap<usize, (Device, u64)>>> = Mutex::new(None);
+
+/// A storage without memory would lie here; none when it has no block any more.
+pub fn tell_storage(storage: usize, place: Option<(Device, u64)>) {
+    let mut storages = STORAGES.lock();
+    let storages = storages.get_or_insert_default();
+    match place {
+        Some((device, addr)) => storages.insert(storage, (device.canonical(), addr)),
+        None => storages.remove(&storage),
+    };
+}
+
+/// Where a storage without memory would lie.
+pub(crate) fn place_of_storage(storage: usize) -> Option<(Device, u64)> {
+    STORAGES.lock().as_ref()?.get(&storage).copied()
 }
 
 /// A block was handed out, for this operator; a library's own block has a name.

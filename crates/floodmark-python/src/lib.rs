@@ -30,10 +30,10 @@ mod _core {
     use super::program::{EstimatePlan, PhantomMachine, RunPlan, main};
     #[pymodule_export]
     use super::recorder::{
-        LabelSet, attach_torch, attach_tracker, attend, base, begin_phase, define_label, end_phase,
-        ended_steps, forget_module, is_being_recorded, is_recording, label, mark, name_modules,
-        note_optimizer, peaks, prove, start, step, stop, strings_to_prove_with, update_header,
-        use_slow_stacks,
+        LabelSet, attach_torch, attach_tracker, attend, base, base_of_host, begin_phase,
+        define_label, end_phase, ended_steps, forget_module, is_being_recorded, is_recording,
+        label, mark, name_modules, note_optimizer, peaks, prove, prove_tensors, start, step, stop,
+        strings_to_prove_with, update_header, use_slow_stacks,
     };
     #[pymodule_export]
     use super::trace::{Report, Trace, draw};

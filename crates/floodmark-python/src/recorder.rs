@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use floodmark_probe::{
-    BaseBlock, CodeFacts, Evidence, LabelledTensor, Options, Replace, Source, StrFacts,
+    BaseBlock, CodeFacts, Evidence, KnownTensor, LabelledTensor, Options, Replace, Source, StrFacts,
 };
 use floodmark_trace::{Category, Device, Header};
 use pyo3::exceptions::PyValueError;
@@ -71,12 +71,41 @@ pub(crate) fn is_recording() -> bool {
     floodmark_probe::is_recording()
 }
 
-/// torch is imported. Returns whether CUDA blocks, CPU blocks, backward and operators will be seen.
+/// torch is imported. Returns which of these will be seen: `cuda`, `cpu`, `backward`, `ops`, `saved`, `unpacked`.
 #[pyfunction]
-pub(crate) fn attach_torch(py: Python<'_>, folder: String) -> Option<(bool, bool, bool, bool)> {
+pub(crate) fn attach_torch(py: Python<'_>, folder: String) -> Option<Vec<&'static str>> {
     let attached = py.detach(|| floodmark_probe::attach_torch(folder))?;
-    let backward = attached.backward && attached.found.autograd;
-    Some((attached.found.reports, attached.found.cpu, backward, attached.ops))
+    let found = attached.found;
+    let facts = [
+        ("cuda", found.reports),
+        ("cpu", found.cpu),
+        ("backward", attached.backward && found.autograd),
+        ("ops", attached.ops),
+        ("saved", found.saved),
+        ("unpacked", found.unpacked),
+    ];
+    Some(facts.into_iter().filter(|(_, is_seen)| *is_seen).map(|(name, _)| name).collect())
+}
+
+/// Proves how tensors lie in memory, on one that is alive: the addresses of its C++ object, of its storage's
+/// and of its data, and its bytes; `empty` is an empty storage of the CPU allocator. Returns whether they lie as
+/// expected.
+#[pyfunction]
+pub(crate) fn prove_tensors(
+    tensor: usize,
+    storage: usize,
+    data: u64,
+    bytes: u64,
+    empty: usize,
+) -> bool {
+    floodmark_probe::prove_tensors(KnownTensor { tensor, storage, data, bytes, empty })
+}
+
+/// Tells of the blocks in host memory that are live. Returns how much memory was not searched for them; `None`
+/// when they cannot be found.
+#[pyfunction]
+pub(crate) fn base_of_host(py: Python<'_>) -> Option<u64> {
+    py.detach(floodmark_probe::base_of_host)
 }
 
 /// CUDA is initialised. Returns whether the caching allocator's own events will be seen.
@@ -134,13 +163,18 @@ pub(crate) fn attention() {
     });
 }
 
-/// Called after a backward pass, with the GIL held.
-pub(crate) fn after_backward() {
+/// Called after a backward pass that returned or threw, with the GIL held.
+pub(crate) fn after_backward(has_failed: bool) {
     // The interpreter may be ending; then there is nothing to label.
     let _ = Python::try_attach(|py| {
+        // What the pass raised is not ours to handle.
+        let raised = PyErr::take(py);
         let gradients = py.import("floodmark._gradients");
-        // Nothing of ours raises into the program; gradients without a label are still counted.
-        drop(gradients.and_then(|gradients| gradients.call_method0("after_backward")));
+        // Nothing of ours raises into the program; gradients without a name are still counted.
+        drop(gradients.and_then(|found| found.call_method1("after_backward", (has_failed,))));
+        if let Some(raised) = raised {
+            raised.restore(py);
+        }
     });
 }
 

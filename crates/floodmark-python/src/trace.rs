@@ -9,7 +9,7 @@ use arrow_schema::{DataType, Field, Schema};
 use floodmark::{ExportOptions, Format, export_trace};
 use floodmark_analysis::{
     LayerSource, ProgramEnd, Question, SimulationQuestion, advise, category_peaks, diff, estimate,
-    estimate_processes, leaks, oom, report, simulation, summary,
+    estimate_processes, leaks, oom, report, simulation, summary, tensor_lifetimes,
 };
 use floodmark_trace::{Bytes, Device, PhantomEnd};
 use pyo3::exceptions::PyValueError;
@@ -96,6 +96,14 @@ impl Trace {
         };
         let answer = py.detach(|| simulation(&self.0, &question));
         Ok(Simulation(answer.map_err(|e| from_simulation(&e))?))
+    }
+
+    /// The life of every tensor, in the order in which they were made: JSON.
+    #[pyo3(signature = (*, device))]
+    fn lifetimes(&self, py: Python<'_>, device: Option<&str>) -> PyResult<String> {
+        let device = device.map(parse_device).transpose()?;
+        let lives = py.detach(|| serde_json::to_string(&tensor_lifetimes(&self.0, device)));
+        lives.map_err(wrong_argument)
     }
 
     /// Says why a request could not be met.

@@ -260,6 +260,8 @@ impl<W: Write> Writer<'_, W> {
             | Subject::BaseSegment(_)
             | Subject::Reserved(_)
             | Subject::Label { .. }
+            | Subject::Saved(_)
+            | Subject::Unpacked(_)
             | Subject::Step(_)
             | Subject::Mark(_)
             | Subject::PhaseBegin(_)

@@ -18,6 +18,16 @@ use crate::trace::{Allocation, Subject, Trace};
 struct Live {
     bytes: u64,
     allocation: AllocationId,
+    /// The last name it had; 0 for none.
+    label: u32,
+    /// Whether autograd has saved it.
+    is_saved: bool,
+}
+
+impl Live {
+    fn new(bytes: u64, allocation: AllocationId) -> Self {
+        Self { bytes, allocation, label: 0, is_saved: false }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -36,6 +46,12 @@ struct DeviceState {
 }
 
 impl DeviceState {
+    /// The block that contains an address: a tensor may lie inside a larger block.
+    fn around(&mut self, addr: u64) -> Option<&mut Live> {
+        let (&start, live) = self.live.range_mut(..=addr).next_back()?;
+        (addr - start < live.bytes.max(1)).then_some(live)
+    }
+
     /// Adds a block, and returns the one that was taken to be there until now.
     fn insert(&mut self, addr: u64, live: Live) -> Option<Live> {
         let stale = self.live.insert(addr, live);
@@ -83,6 +99,8 @@ pub struct Assembler {
     left_out: LeftOut,
     batch: Batch,
     ended_steps: Vec<StepTotals>,
+    /// Labels that say what a tensor is, but not what it is called.
+    nameless: BTreeSet<u32>,
 }
 
 impl Assembler {
@@ -94,6 +112,7 @@ impl Assembler {
             disagreements: trace.disagreements,
             left_out: trace.left_out,
             freed_unknown: trace.freed_unknown.clone(),
+            nameless: trace.nameless_labels().collect(),
             ..Self::default()
         };
         for (id, allocation) in (0..).map(AllocationId).zip(&trace.allocations) {
@@ -119,7 +138,11 @@ impl Assembler {
         let freed = allocation.freed_at.and_then(|at| trace.events.get(at.get() as usize));
         match freed.map(|event| event.subject) {
             None => {
-                let live = Live { bytes: allocation.rounded.0, allocation: id };
+                let live = Live {
+                    label: allocation.label.0,
+                    is_saved: allocation.saved_at.is_some(),
+                    ..Live::new(allocation.rounded.0, id)
+                };
                 self.devices.entry(device).or_default().insert(addr, live);
             }
             Some(Subject::Free { deferred: true, .. }) if allocation.completed_at.is_none() => {
@@ -225,6 +248,11 @@ impl Assembler {
             record_kind::LABEL => {
                 let [name, shape, dtype] = unpack_strings(payload);
                 let category = Category::from_number(record.bytes as u8).unwrap_or(Category::Other);
+                if name.is_empty() {
+                    self.nameless.insert(id);
+                } else {
+                    self.nameless.remove(&id);
+                }
                 self.batch.labels.push(LabelRow { id, category, name, shape, dtype });
             }
             record_kind::TEXT => {
@@ -274,6 +302,8 @@ impl Assembler {
             // Label 0 is one that there was no memory for: it is counted, and there is nothing to say.
             EventKind::Label if record.stack == 0 => {}
             EventKind::Label => self.label(row),
+            EventKind::Saved => self.save(row),
+            EventKind::Unpacked => self.unpack(row),
             EventKind::Step => {
                 let ended = self.devices.iter_mut();
                 self.ended_steps
@@ -358,7 +388,7 @@ impl Assembler {
     fn allocate(&mut self, mut row: Row) {
         row.allocation = AllocationId(self.next_allocation);
         self.next_allocation = self.next_allocation.wrapping_add(1);
-        let live = Live { bytes: row.bytes, allocation: row.allocation };
+        let live = Live::new(row.bytes, row.allocation);
         if let Some(stale) = self.devices.entry(row.device).or_default().insert(row.addr, live) {
             // The address was handed out again, so it had been let go of where we could not see it.
             let mut freed = Row::new(EventKind::Free, row.device, row.thread, row.time);
@@ -389,15 +419,40 @@ impl Assembler {
         self.emit(row);
     }
 
-    /// A label belongs to the block that contains its address: a tensor may lie inside a larger block.
+    /// A label belongs to the block that contains its address. One without a name replaces none that has one.
     fn label(&mut self, mut row: Row) {
-        let Some(state) = self.devices.get(&row.device) else { return };
-        let Some((&start, live)) = state.live.range(..=row.addr).next_back() else { return };
-        if row.addr - start < live.bytes.max(1) {
+        let Some(state) = self.devices.get_mut(&row.device) else { return };
+        let Some(live) = state.around(row.addr) else { return };
+        let has_name = |label: u32| label != 0 && !self.nameless.contains(&label);
+        if live.label == row.stack || has_name(live.label) && !has_name(row.stack) {
+            return;
+        }
+        live.label = row.stack;
+        row.allocation = live.allocation;
+        (row.addr, row.bytes) = (0, 0);
+        self.emit(row);
+    }
+
+    /// Only the first time counts: a parameter is saved in every step.
+    fn save(&mut self, mut row: Row) {
+        let Some(live) = self.block_around(&row) else { return };
+        if !std::mem::replace(&mut live.is_saved, true) {
             row.allocation = live.allocation;
-            (row.addr, row.bytes) = (0, 0);
+            (row.addr, row.bytes, row.stack) = (0, 0, 0);
             self.emit(row);
         }
+    }
+
+    /// What was saved before the recording is also read.
+    fn unpack(&mut self, mut row: Row) {
+        let Some(live) = self.block_around(&row) else { return };
+        row.allocation = live.allocation;
+        (row.addr, row.bytes, row.stack) = (0, 0, 0);
+        self.emit(row);
+    }
+
+    fn block_around(&mut self, row: &Row) -> Option<&mut Live> {
+        self.devices.get_mut(&row.device)?.around(row.addr)
     }
 
     fn check_totals(&mut self, record: &Record, thread: u16) {
@@ -442,6 +497,8 @@ fn devices_with_known_total(trace: &Trace) -> BTreeSet<Device> {
             | Subject::Oom(_)
             | Subject::Reserved(_)
             | Subject::Label { .. }
+            | Subject::Saved(_)
+            | Subject::Unpacked(_)
             | Subject::Step(_)
             | Subject::Mark(_)
             | Subject::PhaseBegin(_)

@@ -166,7 +166,14 @@ pub(crate) fn makes_allocation(kind: EventKind) -> bool {
 
 /// Whether rows of this kind are about an allocation made earlier.
 pub(crate) fn is_about_allocation(kind: EventKind) -> bool {
-    matches!(kind, EventKind::Free | EventKind::FreeCompleted | EventKind::Label)
+    matches!(
+        kind,
+        EventKind::Free
+            | EventKind::FreeCompleted
+            | EventKind::Label
+            | EventKind::Saved
+            | EventKind::Unpacked
+    )
 }
 
 /// How many rows are taken at a time: as many as the processor's first cache holds.

@@ -311,6 +311,10 @@ numbered! {
         Base = 18 => "base",
         /// A part of a segment that was there before recording began.
         BaseSegment = 19 => "base_segment",
+        /// Autograd saved a tensor of this allocation for the backward pass, for the first time.
+        Saved = 20 => "saved",
+        /// The backward pass read a tensor of this allocation that autograd had saved.
+        Unpacked = 21 => "unpacked",
     }
 }
 

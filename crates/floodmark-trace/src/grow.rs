@@ -100,7 +100,11 @@ impl Trace {
         };
         let subject = match row.kind {
             EventKind::Alloc | EventKind::Base => Subject::Alloc(self.push_allocation(row, here)),
-            EventKind::Free | EventKind::FreeCompleted | EventKind::Label => {
+            EventKind::Free
+            | EventKind::FreeCompleted
+            | EventKind::Label
+            | EventKind::Saved
+            | EventKind::Unpacked => {
                 let Some(subject) = self.touch_allocation(row, here) else {
                     self.unknown_allocations += 1;
                     return;
@@ -156,6 +160,8 @@ impl Trace {
             freed_at: None,
             completed_at: None,
             label: LabelId(0),
+            saved_at: None,
+            unpacked_at: None,
         });
         id
     }
@@ -180,6 +186,14 @@ impl Trace {
             EventKind::Label if is_live => {
                 allocation.label = LabelId(row.stack);
                 Some(Subject::Label { allocation: id, label: LabelId(row.stack) })
+            }
+            EventKind::Saved if is_live => {
+                allocation.saved_at.get_or_insert(EventNumber::new(here));
+                Some(Subject::Saved(id))
+            }
+            EventKind::Unpacked if is_live => {
+                allocation.unpacked_at = Some(EventNumber::new(here));
+                Some(Subject::Unpacked(id))
             }
             _ => None,
         }
@@ -275,6 +289,8 @@ fn lost_allocation() -> Allocation {
         freed_at: Some(EventNumber::new(0)),
         completed_at: None,
         label: LabelId(0),
+        saved_at: None,
+        unpacked_at: None,
     }
 }
 

@@ -52,6 +52,10 @@ pub struct Allocation {
     pub completed_at: Option<EventNumber>,
     /// The last name it had.
     pub label: LabelId,
+    /// The event at which autograd first saved it for the backward pass.
+    pub saved_at: Option<EventNumber>,
+    /// The event at which the backward pass last read what autograd had saved of it.
+    pub unpacked_at: Option<EventNumber>,
 }
 
 impl Allocation {
@@ -131,6 +135,10 @@ pub enum Subject {
         /// Its name.
         label: LabelId,
     },
+    /// Autograd saved the allocation for the backward pass, for the first time.
+    Saved(AllocationId),
+    /// The backward pass read the allocation, which autograd had saved.
+    Unpacked(AllocationId),
     /// The step with this number ended.
     Step(u32),
     /// The user marked the moment.
@@ -160,7 +168,9 @@ impl Subject {
             | Self::BaseSegment(_)
             | Self::Oom(_)
             | Self::Reserved(_)
-            | Self::Label { .. } => true,
+            | Self::Label { .. }
+            | Self::Saved(_)
+            | Self::Unpacked(_) => true,
             Self::Step(_)
             | Self::Mark(_)
             | Self::PhaseBegin(_)
@@ -274,7 +284,7 @@ pub struct Trace {
 }
 
 // A trace of ten million events is held in memory as a whole.
-const _: () = assert!(size_of::<Event>() == 24 && size_of::<Allocation>() == 64);
+const _: () = assert!(size_of::<Event>() == 24 && size_of::<Allocation>() == 72);
 
 impl Trace {
     /// A node of the call tree; the empty stack for an id that is not in the file.
@@ -341,6 +351,14 @@ impl Trace {
     /// A tensor's name, where it has one.
     pub fn label(&self, id: LabelId) -> Option<&Label> {
         self.labels.get(id.index())?.as_ref()
+    }
+
+    /// Labels that say what a tensor is, but not what it is called.
+    pub(crate) fn nameless_labels(&self) -> impl Iterator<Item = u32> {
+        let labels = (0_u32..).zip(&self.labels);
+        labels
+            .filter(|(_, label)| label.as_ref().is_some_and(|label| label.name.is_empty()))
+            .map(|(id, _)| id)
     }
 
     /// Every name of a tensor that there ever was.

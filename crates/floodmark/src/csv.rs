@@ -90,7 +90,7 @@ fn titles(by: By) -> &'static [&'static str] {
         By::Stack => &["frames", "module", "backward"],
         By::Module => &["own", "depth", "class"],
         By::Op => &["op"],
-        By::Phase => &["phase"],
+        By::Phase => &["phase", "peak", "peak_seconds"],
         By::Category => &["category", "largest"],
         By::Tensor => &[
             "name",
@@ -101,7 +101,8 @@ fn titles(by: By) -> &'static [&'static str] {
             "step",
             "phase",
             "made_seconds",
-            "saved",
+            "saved_seconds",
+            "last_use_seconds",
             "freed_seconds",
         ],
         By::Step => &["step", "peak", "end", "growth", "phases"],
@@ -128,7 +129,11 @@ fn values(row: &Row) -> Vec<String> {
             vec![own.0.to_string(), depth.to_string(), or_empty(class.as_ref())]
         }
         Detail::Op { op } => vec![or_empty(op.as_ref())],
-        Detail::Phase { phase } => vec![or_empty(phase.as_ref())],
+        Detail::Phase { phase, peak, peak_seconds } => vec![
+            or_empty(phase.as_ref()),
+            or_empty(peak.map(|bytes| bytes.0).as_ref()),
+            or_empty(peak_seconds.as_ref()),
+        ],
         Detail::Category { category, largest } => {
             let largest = largest.iter().map(|one| format!("{}={}", one.place, one.bytes.0));
             vec![(*category).to_owned(), largest.collect::<Vec<_>>().join(";")]
@@ -142,7 +147,8 @@ fn values(row: &Row) -> Vec<String> {
             step,
             phase,
             made_seconds,
-            saved,
+            saved_seconds,
+            last_use_seconds,
             freed_seconds,
         } => vec![
             or_empty(name.as_ref()),
@@ -153,7 +159,8 @@ fn values(row: &Row) -> Vec<String> {
             or_empty(step.as_ref()),
             or_empty(phase.as_ref()),
             or_empty(made_seconds.as_ref()),
-            saved.to_string(),
+            or_empty(saved_seconds.as_ref()),
+            or_empty(last_use_seconds.as_ref()),
             or_empty(freed_seconds.as_ref()),
         ],
         Detail::Segment { addr, segment, pending, free, largest_free, picture } => {

@@ -115,7 +115,11 @@ fn columns(report: &Report, phases: &[String]) -> Vec<(String, Side)> {
         By::Line => usual("Location"),
         By::Stack => usual("Stack, innermost frame first"),
         By::Op => usual("Operator"),
-        By::Phase => usual("Phase"),
+        By::Phase => {
+            let mut columns = usual("Phase");
+            columns.insert(4, number("Peak"));
+            columns
+        }
         By::Category => usual("Category and its largest"),
         By::Module => {
             let mut columns: Vec<_> =
@@ -153,7 +157,12 @@ fn cells(row: &Row, phases: &[String]) -> Cells {
     };
     let only = |cells| Cells { cells, below: Vec::new() };
     match &row.detail {
-        Detail::Line { .. } | Detail::Op { .. } | Detail::Phase { .. } => only(usual(place)),
+        Detail::Line { .. } | Detail::Op { .. } => only(usual(place)),
+        Detail::Phase { peak, .. } => {
+            let mut cells = usual(place);
+            cells.insert(4, peak.map_or_else(String::new, |bytes| bytes.to_string()));
+            only(cells)
+        }
         Detail::Stack { frames, backward, .. } => {
             let (innermost, below) = frames_below(frames, *backward, place);
             Cells { cells: usual(innermost), below }

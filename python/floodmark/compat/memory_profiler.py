@@ -216,13 +216,19 @@ class MemoryTracer:
         return self.trace.peak(self._device).by_tensor(top=None)
 
     def tensor_lifetimes(self) -> list[dict[str, Any]]:
-        """The lives of what was there at the peak, by module: made, kept for backward, let go of.
+        """The lives of all tensors, by module: made, saved for backward, last read by it, freed.
 
-        Times are in seconds since the block began; `freed_seconds` is None for what outlived it.
+        Times are in seconds since the block began. `saved_seconds` is None for what autograd did
+        not save, `freed_seconds` for what outlived the block.
         """
-        names = ("where", "module", "bytes", "phase", "made_seconds", "saved", "freed_seconds")
-        lives = [{name: row.get(name) for name in names} for row in self.peak_snapshot()]
-        return sorted(lives, key=lambda life: (life["module"] or "", life["made_seconds"] or 0.0))
+        same = ("module", "bytes", "category", "phase")
+        lives = [
+            {"where": row["name"]}
+            | {name: row[name] for name in same}
+            | {f"{time}_seconds": row[time] for time in ("made", "saved", "last_use", "freed")}
+            for row in self.trace.lifetimes(self._device)
+        ]
+        return sorted(lives, key=lambda life: (life["module"] or "", life["made_seconds"]))
 
     def print_memory_stats(self, detailed: bool = False) -> None:
         """Log the peak and what made it; with `detailed` all modules, and operators."""

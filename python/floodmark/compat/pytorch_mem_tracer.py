@@ -33,6 +33,8 @@ __all__ = ["report_stats", "start_tracing", "stop_tracing", "switch_allocator"]
 
 _UNITS = ("B", "KB", "MB", "GB", "TB")
 _UNTRACED = "before recording"
+_TOTALS = ("Max mem", "Total mem allocated")
+_TITLES = "Mem, Cumulative Mem, Median, Count, Location"
 
 _recording: _recorder.Recorder | None = None
 
@@ -64,12 +66,16 @@ def report_stats(device: str | None = None) -> None:
     if _recording is None:
         raise _core.FloodmarkError("nothing was traced: call start_tracing() first")
     stop_tracing()
+    if not _recording.trace.summary()["devices"]:
+        print(*(f"{title}: {_readable(0)}" for title in _TOTALS), _TITLES, sep="\n")
+        return
     report = _recording.peak(device).by_line(top=None, torch_frames=True)
     for loss in report.losses:
         _recorder.say(loss)
-    print(f"Max mem: {_readable(report.allocated)}")
-    print(f"Total mem allocated: {_readable(_total(_recording, report.device))}")
-    print("Mem, Cumulative Mem, Median, Count, Location")
+    totals = (report.allocated, _total(_recording, report.device))
+    for title, total in zip(_TOTALS, totals, strict=True):
+        print(f"{title}: {_readable(total)}")
+    print(_TITLES)
     for row in report:
         sizes = (_readable(row[key]) for key in ("bytes", "cumulative", "median"))
         print(*sizes, row["count"], _location(row), sep="  ")

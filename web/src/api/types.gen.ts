@@ -528,6 +528,10 @@ export type Detail =
   | {
       /** Its name; none for blocks from before the recording. */
       phase: string | null;
+      /** The most that was allocated while it ran, in the whole recording. */
+      peak: Bytes | null;
+      /** When that was, in seconds since the recording began. */
+      peak_seconds: number | null;
     }
   | {
       /** Its name. */
@@ -544,7 +548,7 @@ export type Detail =
       dtype: string | null;
       /** What it is to the program. */
       category: string;
-      /** The module that made it. */
+      /** The module that it belongs to. */
       module: string | null;
       /** The step in which it was made. */
       step: number | null;
@@ -552,8 +556,10 @@ export type Detail =
       phase: string | null;
       /** When it was made, in seconds since the recording began; none for what was there before. */
       made_seconds: number | null;
-      /** Whether it was kept for the backward pass. */
-      saved: boolean;
+      /** When autograd first saved it for the backward pass; none where it did not. */
+      saved_seconds: number | null;
+      /** When the backward pass last read what autograd had saved of it: its last use that is known. */
+      last_use_seconds: number | null;
       /** When it was let go of; none for what was still there at the end. */
       freed_seconds: number | null;
     }
@@ -628,7 +634,7 @@ export type AllocationCard = {
   phase: string | null;
   /** The step that made it, where there are steps. */
   step: number | null;
-  /** The innermost module that was running. */
+  /** The module that it belongs to. */
   module: string | null;
   /** The operator, where recorded. */
   op: string | null;
@@ -646,8 +652,10 @@ export type AllocationCard = {
   backward: boolean;
   /** When it was made; 0 for one from before the recording. */
   made_seconds: number;
-  /** Whether it was kept for the backward pass. */
-  saved: boolean;
+  /** When autograd first saved it for the backward pass; none where it did not. */
+  saved_seconds: number | null;
+  /** When the backward pass last read what autograd had saved of it: its last use that is known. */
+  last_use_seconds: number | null;
   /** When the program let go of it; none while it is there. */
   freed_seconds: number | null;
   /** Whether it was there when the recording began. */
@@ -802,10 +810,12 @@ export type Lifetime = {
   phase: string | null;
   /** When it was made, in seconds; 0 for what was there before. */
   made: number;
-  /** Whether it was kept for the backward pass. */
-  saved: boolean;
-  /** When that backward pass began: until then it was only kept. */
+  /** When autograd first saved it for the backward pass; none where it did not. */
+  saved: number | null;
+  /** When the backward pass began for which an activation was kept: until then it was only kept. */
   kept_until: number | null;
+  /** When the backward pass last read what autograd had saved of it: its last use that is known. */
+  last_use: number | null;
   /** When it was let go of; none for what was still there at the end. */
   freed: number | null;
 };

@@ -100,8 +100,9 @@ describe("pictures as SVG", () => {
       category: "activation",
       phase: null,
       made: 1,
-      saved: true,
+      saved: 1.5,
       kept_until: 2,
+      last_use: 2.5,
       freed: 3,
     };
     const layout = lanes([{ module: HOSTILE, tensors: [tensor] }], {

@@ -14,7 +14,9 @@ fn card(script: &str, id: u32) -> AllocationCard {
 
 const TWO_STEPS: &str = "
     alloc a cuda:0 2MiB asking 1500000B at model.py:5 in layers.0 op aten::mm stream 7
+    save a
     backward alloc ga cuda:0 1MiB at model.py:5 in layers.0
+    unpack a
     free a
     step
     alloc b cuda:0 2MiB at model.py:5 in layers.0
@@ -29,8 +31,9 @@ fn a_card_says_who_made_it_and_how_long_it_stayed() {
     assert_eq!((card.module.as_deref(), card.op.as_deref()), (Some("layers.0"), Some("aten::mm")));
     assert_eq!((card.stream.as_deref(), card.address.as_str()), (Some("0x7"), "0x10000000000"));
     assert_eq!((card.step, card.phase.as_deref()), (Some(0), Some("forward")));
-    assert_eq!((card.category, card.saved), ("activation", true));
-    assert_eq!((card.made_seconds, card.freed_seconds), (0.001, Some(0.003)));
+    assert_eq!((card.category, card.saved_seconds), ("activation", Some(0.002)));
+    assert_eq!((card.made_seconds, card.last_use_seconds), (0.001, Some(0.004)));
+    assert_eq!(card.freed_seconds, Some(0.005));
     assert_eq!(card.place, "model.py:5 (main)");
     let files: Vec<_> = card.frames.iter().map(|frame| frame.file.as_str()).collect();
     assert_eq!(files, ["model.py", "torch/module.py"]);

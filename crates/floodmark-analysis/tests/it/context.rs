@@ -98,6 +98,32 @@ fn another_thread_that_only_loads_data_is_outside() {
 }
 
 #[test]
+fn what_autograd_saves_is_an_activation_or_an_input() {
+    let trace = trace(
+        "base w cuda:0 1KiB
+         base batch cuda:0 2KiB
+         alloc kept cuda:0 3KiB
+         alloc other cuda:0 4KiB
+         alloc h cuda:0 5KiB at model.py:1 in fc
+         save batch
+         save kept
+         save h
+         alloc t cuda:0 6KiB at model.py:2 in fc
+         save t
+         free t
+         oom cuda:0 9GiB",
+    );
+    insta::assert_snapshot!(picture(&trace), @"
+    1.000 KiB step - - other
+    2.000 KiB step - - input
+    3.000 KiB step - outside input
+    4.000 KiB step - outside other
+    5.000 KiB step - forward activation
+    6.000 KiB step - forward temporary
+    ");
+}
+
+#[test]
 fn a_label_wins_and_a_name_of_the_user_is_the_phase() {
     let trace = trace(
         "base old   cuda:0 1KiB

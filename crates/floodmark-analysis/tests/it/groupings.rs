@@ -211,7 +211,8 @@ fn the_json_of_a_row_is_flat() {
         json!({"bytes": 16 << 20, "cumulative": 16 << 20, "count": 1, "median": 16 << 20,
                "where": "layers.0.fc.weight", "name": "layers.0.fc.weight", "shape": "(4,4)",
                "dtype": "float32", "category": "gradient", "module": "layers.0.fc", "step": null,
-               "phase": "backward", "made_seconds": 0.012, "saved": false, "freed_seconds": null})
+               "phase": "backward", "made_seconds": 0.012, "saved_seconds": null,
+               "last_use_seconds": null, "freed_seconds": null})
     );
     assert_eq!(
         first_row(By::Category)["largest"],

@@ -1,6 +1,8 @@
-//! When tensors were made, kept and let go of.
+//! When tensors were made, saved, last used and freed.
 
-use floodmark_analysis::{Lifetimes, MomentIndex, QuestionError, TraceIndex, lifetimes};
+use floodmark_analysis::{
+    Lifetimes, MomentIndex, QuestionError, TraceIndex, lifetimes, tensor_lifetimes,
+};
 use floodmark_trace::{Bytes, Device, Trace};
 use proptest::prelude::*;
 
@@ -29,11 +31,62 @@ fn an_activation_is_kept_until_its_backward_begins() {
     assert_eq!(modules, [("fc", 2), ("act", 1)]);
     let kept = &found.rows[0].tensors[0];
     assert_eq!((kept.name.as_str(), kept.category), ("m.py:1 (main)", "activation"));
-    assert!(kept.saved);
+    // The trace does not say that autograd saved it.
+    assert_eq!((kept.saved, kept.last_use), (None, None));
     assert_eq!((kept.made, kept.kept_until, kept.freed), (0.001, Some(0.004), Some(0.005)));
     assert_eq!(kept.phase.as_deref(), Some("forward"));
     let gradient = &found.rows[0].tensors[1];
-    assert_eq!((gradient.saved, gradient.kept_until, gradient.freed), (false, None, None));
+    assert_eq!((gradient.saved, gradient.kept_until, gradient.freed), (None, None, None));
+}
+
+#[test]
+fn a_life_has_the_times_of_autograd() {
+    let trace = trace(
+        "base w cuda:0 2KiB
+         label w parameter fc.weight
+         alloc x cuda:0 1KiB
+         alloc h cuda:0 8KiB at m.py:1 in fc
+         save x
+         save w
+         save h
+         backward alloc g cuda:0 4KiB at m.py:1 in fc
+         unpack h
+         unpack h
+         unpack x
+         free h
+         save x
+         unpack w",
+    );
+    let lives = tensor_lifetimes(&trace, Some(Device::cuda(0)));
+    let times: Vec<_> = lives
+        .iter()
+        .map(|one| (one.life.made, one.life.saved, one.life.last_use, one.life.freed))
+        .collect();
+    let at = |millis: f64| Some(millis / 1000.0);
+    assert_eq!(
+        times,
+        [
+            (0.0, at(6.0), at(14.0), None),
+            (0.003, at(5.0), at(11.0), None),
+            (0.004, at(7.0), at(10.0), at(12.0)),
+            (0.008, None, None, None),
+        ]
+    );
+    let what: Vec<_> = lives
+        .iter()
+        .map(|one| (one.module.as_deref(), one.life.name.as_str(), one.life.category))
+        .collect();
+    assert_eq!(
+        what,
+        [
+            (Some("fc"), "fc.weight", "parameter"),
+            (None, "no Python frame: thread 0", "input"),
+            (Some("fc"), "m.py:1 (main)", "activation"),
+            (Some("fc"), "m.py:1 (main) (backward)", "other"),
+        ]
+    );
+    assert_eq!(tensor_lifetimes(&trace, None).len(), 4);
+    assert_eq!(tensor_lifetimes(&trace, Some(Device::CPU)).len(), 0);
 }
 
 #[test]

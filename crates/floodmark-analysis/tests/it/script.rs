@@ -85,6 +85,8 @@ impl Recorder {
                 self.push(record, 0, vec![]);
             }
             ["label", name, category, label, rest @ ..] => self.label(name, category, label, rest),
+            ["save", name] => self.remark(EventKind::Saved, name),
+            ["unpack", name] => self.remark(EventKind::Unpacked, name),
             ["optimizer", "begin"] => self.push(new(EventKind::OptimizerBegin, "cpu"), 0, vec![]),
             ["optimizer", "end"] => self.push(new(EventKind::OptimizerEnd, "cpu"), 0, vec![]),
             ["phase", "begin", name @ ..] => {
@@ -188,6 +190,11 @@ impl Recorder {
         let flags = if deferred { FLAG_DEFERRED } else { 0 };
         let record = Record { flags, addr, bytes, ..Record::new(EventKind::Free as u8, device) };
         self.push(record, 0, vec![]);
+    }
+
+    fn remark(&mut self, kind: EventKind, name: &str) {
+        let (device, addr, _) = self.live[name];
+        self.push(Record { addr, ..Record::new(kind as u8, device) }, 0, vec![]);
     }
 
     fn label(&mut self, name: &str, category: &str, label: &str, rest: &[&str]) {

@@ -1,6 +1,6 @@
 //! `allocations`: every stay of a storage in memory, in the order in which they were made.
 
-use floodmark_analysis::{AllocationLines, category};
+use floodmark_analysis::{AllocationLines, TensorModules, category};
 use floodmark_trace::{Allocation, AllocationId, EventNumber, TextId};
 
 use super::ranks::RankRow;
@@ -15,6 +15,8 @@ const COLUMNS: &[Column] = &[
     ("requested", Kind::Int),
     ("made_event", Kind::Int),
     ("made_micros", Kind::Int),
+    ("saved_micros", Kind::Int),
+    ("last_use_micros", Kind::Int),
     ("freed_event", Kind::Int),
     ("freed_micros", Kind::Int),
     ("completed_event", Kind::Int),
@@ -47,6 +49,7 @@ pub(super) fn write(
 ) -> Result<(), ExportError> {
     let mut sheet = out.table("allocations", COLUMNS)?;
     let mut lines = AllocationLines::new(source.trace);
+    let modules = TensorModules::new(source.trace);
     for (id, allocation) in (0_u32..).map(AllocationId).zip(&source.trace.allocations) {
         let place = source.devices.iter().position(|&device| device == allocation.device);
         // An allocation whose part of the file is lost has no event: nothing is known of it.
@@ -54,7 +57,7 @@ pub(super) fn write(
         let (Some(place), Some(made)) = (place, made) else { continue };
         let device = &ranks[place].device;
         let at_peak = ranks[place].is_live_at_peak(allocation);
-        sheet.row(&cells(source, &mut lines, id, device, at_peak, made.time.0))?;
+        sheet.row(&cells(source, &mut lines, &modules, id, device, at_peak, made.time.0))?;
     }
     sheet.finish()
 }
@@ -62,6 +65,7 @@ pub(super) fn write(
 fn cells<'a>(
     source: &Source<'a>,
     lines: &'a mut AllocationLines<'_>,
+    modules: &TensorModules<'a>,
     id: AllocationId,
     device: &'a str,
     at_peak: bool,
@@ -69,8 +73,8 @@ fn cells<'a>(
 ) -> [Cell<'a>; COLUMNS.len()] {
     let Source { trace, context, .. } = source;
     let allocation: &Allocation = &trace.allocations[id.index()];
-    let freed = allocation.freed_at.map(EventNumber::get);
-    let freed_micros = freed.and_then(|at| trace.events.get(at as usize)).map(|event| event.time.0);
+    let micros =
+        |at: Option<EventNumber>| trace.events.get(at?.get() as usize).map(|event| event.time.0);
     let step = (!allocation.before_recording).then(|| context.step(allocation.made_at)).flatten();
     let label = trace.label(allocation.label);
     let line = lines.of(allocation);
@@ -82,8 +86,10 @@ fn cells<'a>(
         int(allocation.requested.0),
         int(allocation.made_at.into()),
         int(made_micros),
-        maybe_int(freed.map(Into::into)),
-        maybe_int(freed_micros),
+        maybe_int(micros(allocation.saved_at)),
+        maybe_int(micros(allocation.unpacked_at)),
+        maybe_int(allocation.freed_at.map(|at| at.get().into())),
+        maybe_int(micros(allocation.freed_at)),
         maybe_int(allocation.completed_at.map(|at| at.get().into())),
         flag(at_peak),
         flag(allocation.before_recording),
@@ -94,7 +100,7 @@ fn cells<'a>(
         maybe_text(label.map(|label| label.name.as_str())),
         maybe_text(label.map(|label| label.shape.as_str())),
         maybe_text(label.map(|label| label.dtype.as_str())),
-        maybe_text(trace.module_path(allocation.stack)),
+        maybe_text(modules.module_of(allocation)),
         maybe_text(trace.text(allocation.op)),
         text(&line.place),
         maybe_text(frame.map(|frame| frame.file.as_str())),

@@ -109,6 +109,8 @@ impl<'a> Told<'a> {
                 let name = trace.label(label).map(|label| label.name.as_str());
                 Self { name, ..about(EventKind::Label, allocation) }
             }
+            Subject::Saved(id) => about(EventKind::Saved, id),
+            Subject::Unpacked(id) => about(EventKind::Unpacked, id),
             Subject::Step(_) => program(EventKind::Step, None),
             Subject::Mark(text) => program(EventKind::Mark, trace.text(text)),
             Subject::PhaseBegin(text) => program(EventKind::PhaseBegin, trace.text(text)),

@@ -191,6 +191,8 @@ pub(crate) fn story(trace: &Trace) -> Vec<String> {
             Subject::Label { allocation, label } => {
                 format!("label {} {}", made(allocation), trace.label(label).unwrap().name)
             }
+            Subject::Saved(id) => format!("saved {}", made(id)),
+            Subject::Unpacked(id) => format!("unpacked {}", made(id)),
             Subject::Step(number) => format!("step {number}"),
             Subject::Mark(text) => format!("mark {}", trace.text(text).unwrap()),
             Subject::PhaseBegin(text) => format!("phase_begin {}", trace.text(text).unwrap()),

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use floodmark_trace::journal::Entry;
+use floodmark_trace::journal::{Entry, Record};
 use floodmark_trace::{
     Allocation, AllocationId, Batch, Bytes, Device, DeviceAddr, Event, EventKind, EventNumber,
     HandleId, LabelId, Loss, Oom, Row, Segment, StackId, Subject, TextId, ThreadId, read_trace,
@@ -73,6 +73,27 @@ proptest! {
         }
     }
 
+    /// An allocation is saved once and read as often as the records say, only while it is live.
+    #[test]
+    fn saved_and_read_blocks_are_those_of_a_plain_map(program in possible_program()) {
+        let entries = record(&program);
+        let trace = read_trace(&finished_file(&batches(&entries, 7)), &[]).unwrap();
+        let mut plain = PlainAutograd::default();
+        for entry in &entries {
+            plain.push(&entry.record);
+        }
+        let subjects = || trace.events.iter().map(|event| event.subject);
+        let saved = subjects().filter(|subject| matches!(subject, Subject::Saved(_))).count();
+        let read = subjects().filter(|subject| matches!(subject, Subject::Unpacked(_))).count();
+        prop_assert_eq!((saved, read), (plain.saved, plain.read));
+        for allocation in &trace.allocations {
+            let freed = allocation.freed_at.map_or(u32::MAX, EventNumber::get);
+            for at in [allocation.saved_at, allocation.unpacked_at].into_iter().flatten() {
+                prop_assert!((allocation.made_at..freed).contains(&at.get()));
+            }
+        }
+    }
+
     /// A batch is the same however often the assembler is emptied on the way.
     #[test]
     fn flushing_changes_nothing(program in any_program(), flush in 1..40_usize) {
@@ -98,6 +119,36 @@ fn plain_totals(entries: &[Entry]) -> BTreeMap<Device, u64> {
         }
     }
     totals
+}
+
+/// What autograd did to live blocks, by the book.
+#[derive(Default)]
+struct PlainAutograd {
+    /// Size, and whether it was saved.
+    live: BTreeMap<(Device, u64), (u64, bool)>,
+    saved: usize,
+    read: usize,
+}
+
+impl PlainAutograd {
+    fn push(&mut self, record: &Record) {
+        let (device, addr) = (record.device, record.addr);
+        if record.kind == EventKind::Alloc as u8 {
+            self.live.insert((device, addr), (record.bytes, false));
+        } else if record.kind == EventKind::Free as u8 {
+            self.live.remove(&(device, addr));
+        }
+        let mut before = self.live.range_mut((device, 0)..=(device, addr));
+        let Some((&(_, start), (bytes, is_saved))) = before.next_back() else { return };
+        if addr - start >= (*bytes).max(1) {
+            return;
+        }
+        if record.kind == EventKind::Saved as u8 && !std::mem::replace(is_saved, true) {
+            self.saved += 1;
+        } else if record.kind == EventKind::Unpacked as u8 {
+            self.read += 1;
+        }
+    }
 }
 
 /// What a trace must hold, made from rows in the plainest way.
@@ -140,6 +191,14 @@ impl Model {
             EventKind::Label => {
                 self.allocations[at].label = LabelId(row.stack);
                 Subject::Label { allocation: row.allocation, label: LabelId(row.stack) }
+            }
+            EventKind::Saved => {
+                self.allocations[at].saved_at.get_or_insert(EventNumber::new(here));
+                Subject::Saved(row.allocation)
+            }
+            EventKind::Unpacked => {
+                self.allocations[at].unpacked_at = Some(EventNumber::new(here));
+                Subject::Unpacked(row.allocation)
             }
             EventKind::FreeUnknown => Subject::FreeUnknown(Bytes(row.bytes).into()),
             EventKind::SegmentAlloc => Subject::SegmentAlloc(self.segment(row)),
@@ -194,5 +253,7 @@ fn allocation(row: &Row, here: u32) -> Allocation {
         freed_at: None,
         completed_at: None,
         label: LabelId(0),
+        saved_at: None,
+        unpacked_at: None,
     }
 }

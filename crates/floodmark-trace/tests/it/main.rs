@@ -5,6 +5,7 @@
 mod damaged;
 mod growing;
 mod hostile;
+mod labels;
 mod laws;
 mod recording;
 mod salvage;

@@ -48,6 +48,13 @@ pub(crate) enum Act {
         inside: u8,
         label: u8,
     },
+    /// Autograd saves a tensor, or reads one that it saved.
+    Autograd {
+        device: u8,
+        place: u8,
+        inside: u8,
+        reads: bool,
+    },
     Define {
         kind: u8,
         id: u8,
@@ -98,6 +105,9 @@ fn act() -> impl Strategy<Value = Act> {
         3 => at.clone().prop_map(|(device, place)| Act::FreeCompleted { device, place }),
         3 => (at.clone(), 0..32_u8, 1..9_u8).prop_map(
             |((device, place), inside, label)| Act::Label { device, place, inside, label }
+        ),
+        4 => (at.clone(), 0..32_u8, any::<bool>()).prop_map(
+            |((device, place), inside, reads)| Act::Autograd { device, place, inside, reads }
         ),
         3 => (100..106_u8, 1..9_u8, "[a-zß]{0,12}")
             .prop_map(|(kind, id, text)| Act::Define { kind, id, text }),
@@ -204,6 +214,12 @@ fn record_of(act: &Act, torch: &mut Torch) -> (Record, Vec<u8>) {
             let mut record = new(EventKind::Label, device);
             record.addr = addr(place) + u64::from(inside);
             record.stack = u32::from(label);
+            record
+        }
+        Act::Autograd { device, place, inside, reads } => {
+            let mut record =
+                new(if reads { EventKind::Unpacked } else { EventKind::Saved }, device);
+            record.addr = addr(place) + u64::from(inside);
             record
         }
         Act::Define { kind, id, ref text } => {

@@ -82,10 +82,11 @@ fn a_report_has_eight_groupings() {
     ");
     insta::assert_snapshot!(folder.stdout("report x.flood --by phase"), @"
     Peak of cuda:0: 15.00 MiB allocated, 16.00 MiB reserved, at 0.008 s in step 0, backward of layers.0.fc
-        Bytes  Cumulative     Median  Count  Phase
-    10.00 MiB   10.00 MiB  4.000 MiB      3  forward
-    3.000 MiB   13.00 MiB  2.000 MiB      1  before recording
-    2.000 MiB   15.00 MiB  2.000 MiB      1  backward
+        Bytes  Cumulative     Median  Count       Peak  Phase
+    10.00 MiB   10.00 MiB  4.000 MiB      3  13.00 MiB  forward
+    3.000 MiB   13.00 MiB  2.000 MiB      1             before recording
+    2.000 MiB   15.00 MiB  2.000 MiB      1  15.00 MiB  backward
+          0 B   15.00 MiB        0 B      0  7.000 MiB  optimizer
     ");
     insta::assert_snapshot!(folder.stdout("report x.flood --by category"), @"
     Peak of cuda:0: 15.00 MiB allocated, 16.00 MiB reserved, at 0.008 s in step 0, backward of layers.0.fc
@@ -208,9 +209,9 @@ fn json_and_csv_have_plain_numbers() {
     "#);
     let csv = folder.stdout("report x.flood --csv --by tensor --top 2").replace("\r\n", "\n");
     insta::assert_snapshot!(csv, @"
-    bytes,cumulative,count,median,where,name,shape,dtype,category,module,step,phase,made_seconds,saved,freed_seconds
-    6291456,6291456,1,6291456,model.py:10 (forward),,,,activation,layers.1.fc,0,forward,0.006,true,0.011
-    4194304,10485760,1,4194304,model.py:10 (forward),,,,activation,layers.0.fc,0,forward,0.005,true,0.01
+    bytes,cumulative,count,median,where,name,shape,dtype,category,module,step,phase,made_seconds,saved_seconds,last_use_seconds,freed_seconds
+    6291456,6291456,1,6291456,model.py:10 (forward),,,,activation,layers.1.fc,0,forward,0.006,,,0.011
+    4194304,10485760,1,4194304,model.py:10 (forward),,,,activation,layers.0.fc,0,forward,0.005,,,0.01
     ");
 }
 

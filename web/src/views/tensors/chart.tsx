@@ -152,8 +152,9 @@ function together(tensors: readonly Tensor[], place: number): Tensor {
     name,
     bytes,
     phase: null,
-    saved: false,
+    saved: null,
     kept_until: null,
+    last_use: null,
     count: tensors.length,
   };
 }

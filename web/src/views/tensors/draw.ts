@@ -128,7 +128,7 @@ function drawBar(
   const width = Math.max(1.5, to - from);
   const colour = groupColour(inks, tensor.category, 0);
   pen.rect(from, y, width, bar.height, colour);
-  const kept = tensor.saved ? toPixel(scale, tensor.kept_until ?? bar.to) : from;
+  const kept = isKept(tensor) ? toPixel(scale, tensor.kept_until ?? bar.to) : from;
   if (kept > from + 2)
     hatch(
       pen,
@@ -163,4 +163,9 @@ function drawLabel(pen: Pen, tensor: Tensor, bar: Box, plot: Box, colour: string
     baseline: "middle",
     size: 10,
   });
+}
+
+/** An activation is kept until its backward pass begins; what autograd saved of others, until it is freed. */
+export function isKept(tensor: Tensor): boolean {
+  return tensor.kept_until !== null || tensor.saved !== null;
 }

@@ -1,4 +1,4 @@
-// When each tensor was made, until when it was kept for the backward pass, and when it was let go of, by module.
+// When each tensor was made, saved for the backward pass, last used and freed, by module.
 
 import { useState } from "preact/hooks";
 import type { Lifetimes } from "../../api/types.gen";
@@ -15,6 +15,7 @@ import { Answered, Empty } from "../../render/notices";
 import "../../render/tools.css";
 import type { View } from "../view";
 import { TensorChart } from "./chart";
+import { isKept } from "./draw";
 import type { Sort } from "./lanes";
 import { TensorTable } from "./table";
 import "./tensors.css";
@@ -179,7 +180,7 @@ function ChartTools({ filter, onFilter, sort }: ToolsProps) {
 
 function Legend({ answer }: { answer: Lifetimes }) {
   const found = new Set(answer.rows.flatMap((row) => row.tensors.map((tensor) => tensor.category)));
-  const hasSaved = answer.rows.some((row) => row.tensors.some((tensor) => tensor.saved));
+  const hasSaved = answer.rows.some((row) => row.tensors.some(isKept));
   return (
     <p class="tensor-legend quiet">
       {[...found].sort().map((name) => (

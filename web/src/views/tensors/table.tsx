@@ -9,6 +9,7 @@ import { type Column, Table } from "../../render/table";
 import type { Tensor } from "./draw";
 
 type Line = Tensor & { readonly module: string | null };
+type Moment = "made" | "saved" | "last_use" | "freed";
 
 export function TensorTable({ answer, seconds }: { answer: Lifetimes; seconds: number }) {
   const lines = useMemo(
@@ -34,7 +35,7 @@ export function TensorTable({ answer, seconds }: { answer: Lifetimes; seconds: n
 function tensorColumns(lines: readonly Line[], seconds: number): Column<Line>[] {
   const largest = lines.reduce((most, line) => Math.max(most, line.bytes), 1);
   const lived = (line: Line) => (line.freed ?? seconds) - (line.made ?? 0);
-  const moment = (name: "made" | "freed", title: string, none: string): Column<Line> => ({
+  const moment = (name: Moment, title: string, none: string): Column<Line> => ({
     name,
     title,
     isNumber: true,
@@ -66,7 +67,8 @@ function tensorColumns(lines: readonly Line[], seconds: number): Column<Line>[] 
       value: lived,
       cell: (line) => formatDuration(lived(line)),
     },
-    { name: "saved", title: "Saved", width: "80px", value: (line) => (line.saved ? "saved" : "") },
+    moment("saved", "Saved", ""),
+    moment("last_use", "Last use", ""),
     { name: "phase", title: "Phase", width: "100px", value: (line) => line.phase },
     {
       name: "module",

@@ -28,11 +28,8 @@ export function lifeFacts(tensor: Tensor, end: number): [string, string][] {
     ["Bytes", formatBytes(tensor.bytes)],
     ["Made", tensor.made === null ? "before the recording" : formatSeconds(made)],
   ];
-  if (tensor.saved)
-    facts.push([
-      "Kept for backward",
-      tensor.kept_until === null ? "yes" : `until ${formatSeconds(tensor.kept_until)}`,
-    ]);
+  if (tensor.saved !== null) facts.push(["Saved for backward", formatSeconds(tensor.saved)]);
+  if (tensor.last_use !== null) facts.push(["Last known use", formatSeconds(tensor.last_use)]);
   facts.push(
     ["Freed", tensor.freed === null ? "never" : formatSeconds(tensor.freed)],
     ["Lived", formatDuration((tensor.freed ?? end) - made)],

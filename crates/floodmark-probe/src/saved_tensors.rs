@@ -1,0 +1,126 @@
+//! What autograd keeps: tensors that it saves for the backward pass, and gradients that it accumulates.
+//!
+//! Every operator that needs a tensor in backward makes a `torch::autograd::SavedVariable` of it, in C++ and
+//! in Python's `ctx.save_for_backward`. Its constructor and its `unpack` are exported functions that torch
+//! calls through slots, so nothing is registered with torch and no hook of the program's is touched.
+//!
+//! After a gradient was added to a leaf's `.grad`, and before the program's own hooks run, torch asks for
+//! those hooks (`torch::autograd::impl::post_acc_grad_hooks`): the one place that every gradient passes, on
+//! every thread.
+
+use std::os::raw::c_void;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use floodmark_slots::find_symbol;
+use floodmark_trace::journal::Record;
+use floodmark_trace::{Category, EventKind};
+
+use crate::hooks::{POST_ACCUMULATE, SAVE, UNPACK, original};
+use crate::names::label_id;
+use crate::recording::ENABLED;
+use crate::tensor_place::place_of;
+use crate::thread::with_recording;
+
+pub(crate) type Save = unsafe extern "C-unwind" fn(*mut c_void, *const usize, bool, bool);
+pub(crate) type Unpack =
+    unsafe extern "C-unwind" fn(*mut usize, *const c_void, *mut c_void) -> *mut usize;
+pub(crate) type PostAccumulate = unsafe extern "C-unwind" fn(*const usize) -> *const c_void;
+
+/// `const at::Tensor& c10::TensorImpl::grad() const`.
+static GET_GRADIENT: AtomicUsize = AtomicUsize::new(0);
+
+/// Looks up torch's functions.
+pub(crate) fn attach() {
+    let function = find_symbol(c"_ZNK3c1010TensorImpl4gradEv").unwrap_or(0);
+    GET_GRADIENT.store(function, Ordering::Release);
+}
+
+/// Notes what happened to the allocation of a tensor.
+///
+/// # Safety
+/// `tensor` points to an `at::Tensor` that no other thread changes now.
+unsafe fn note(kind: EventKind, tensor: *const usize) {
+    with_recording(|recording, local| {
+        // SAFETY: the caller's promise.
+        let place = unsafe { place_of(recording.options.source, tensor) };
+        if let Some((device, addr)) = place.filter(|(device, _)| recording.wants(*device)) {
+            let mut record = Record::new(kind as u8, device);
+            record.addr = addr;
+            local.write(recording, record, &[]);
+        }
+    });
+}
+
+/// `SavedVariable::SavedVariable(const at::Tensor&, bool is_output, bool is_inplace_on_view)`.
+pub(crate) unsafe extern "C-unwind" fn save(
+    this: *mut c_void,
+    variable: *const usize,
+    is_output: bool,
+    is_inplace_on_view: bool,
+) {
+    // SAFETY: torch passes a tensor; then the function we stand for, with its own arguments.
+    unsafe {
+        note(EventKind::Saved, variable);
+        if let Some(original) = original::<Save>(&SAVE) {
+            original(this, variable, is_output, is_inplace_on_view);
+        }
+    }
+}
+
+/// `at::Tensor SavedVariable::unpack(std::shared_ptr<Node>) const`. The result is written where `result` points;
+/// that pointer is the first argument on `x86_64`.
+pub(crate) unsafe extern "C-unwind" fn unpack(
+    result: *mut usize,
+    this: *const c_void,
+    saved_for: *mut c_void,
+) -> *mut usize {
+    // SAFETY: the function we stand for, with its own arguments. It is there, since only its callers' slots
+    // lead here. What it returns is a tensor.
+    unsafe {
+        if let Some(original) = original::<Unpack>(&UNPACK) {
+            original(result, this, saved_for);
+            note(EventKind::Unpacked, result);
+        }
+    }
+    result
+}
+
+/// `torch::autograd::impl::post_acc_grad_hooks(const at::Tensor&)`: `variable.grad` has its new value.
+pub(crate) unsafe extern "C-unwind" fn post_accumulate(variable: *const usize) -> *const c_void {
+    let gradient = GET_GRADIENT.load(Ordering::Acquire);
+    if gradient != 0 && ENABLED.load(Ordering::Relaxed) {
+        // SAFETY: torch passes a tensor that is defined. Its `grad()` returns a reference to a tensor, which
+        // may be undefined and lives as long as the variable. torch holds a lock of the variable's node here.
+        unsafe {
+            let get = std::mem::transmute::<
+                usize,
+                unsafe extern "C-unwind" fn(usize) -> *const usize,
+            >(gradient);
+            label_gradient(get(variable.read()));
+        }
+    }
+    // SAFETY: the function we stand for, with its own argument; only its callers' slots lead here.
+    unsafe {
+        original::<PostAccumulate>(&POST_ACCUMULATE)
+            .map_or(std::ptr::null(), |original| original(variable))
+    }
+}
+
+/// Labels a gradient. Its name is the parameter's, which Python tells later.
+///
+/// # Safety
+/// As for [`place_of`].
+unsafe fn label_gradient(gradient: *const usize) {
+    with_recording(|recording, local| {
+        // SAFETY: the caller's promise.
+        let place = unsafe { place_of(recording.options.source, gradient) };
+        if let Some((device, addr)) = place.filter(|(device, _)| recording.wants(*device)) {
+            let nothing = String::new;
+            let mut record = Record::new(EventKind::Label as u8, device);
+            record.addr = addr;
+            let category = Category::Gradient;
+            record.stack = label_id(recording, local, category, nothing(), nothing(), nothing());
+            local.write(recording, record, &[]);
+        }
+    });
+}
