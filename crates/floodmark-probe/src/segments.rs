@@ -2,23 +2,31 @@
 //!
 //! A file is allocated on disk before it is mapped, so a full disk is an error here and never a signal
 //! later, when a record is written into a page that has no place on disk.
+//!
+//! A file holds several segments, and all of it is written before it is mapped. To create a file, or to fault its
+//! pages in one by one, takes several times as long.
 
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use floodmark_trace::journal::{
     LEDGER_BYTES, LEDGER_NAME, LedgerLine, MOST_SEGMENTS, SEGMENT_BYTES, SEGMENT_HEADER_BYTES,
-    SLOT_BYTES, SLOTS_PER_SEGMENT, ledger_header, ledger_line_offset, segment_header,
+    SHORT_WORDS, SLOT_BYTES, SLOTS_PER_SEGMENT, ledger_header, ledger_line_offset, segment_header,
 };
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 
 use crate::bus_error;
 use crate::own_file::{OwnFile, check_length};
 
 /// Segments that are made before a thread needs one.
 const READY_AHEAD: usize = 8;
+/// Segments of a file, after the first one.
+const SEGMENTS_PER_FILE: usize = 16;
+/// Full segments that may wait for the writer: 1 GiB on disk. Threads that need one more wait for it.
+const MOST_SEALED: usize = 4096;
 
 /// A file, mapped shared.
 #[derive(Debug)]
@@ -43,11 +51,17 @@ impl Drop for Mapping {
 }
 
 impl Mapping {
-    /// Makes a file, allocates all of it on disk and maps it.
-    fn create(path: &Path, bytes: usize, guarded: usize) -> io::Result<Self> {
+    /// Makes a file, allocates all of it on disk, has its contents written and maps it.
+    fn create(
+        path: &Path,
+        bytes: usize,
+        guarded: usize,
+        write: impl FnOnce(&mut OwnFile) -> io::Result<()>,
+    ) -> io::Result<Self> {
         check_length(bytes)?;
-        let file = OwnFile::create_new(path)?;
-        let addr = match map(&file, bytes) {
+        let mut file = OwnFile::create_new(path)?;
+        let mapped = allocate(&file, bytes).and_then(|()| write(&mut file));
+        let addr = match mapped.and_then(|()| map(&file, bytes)) {
             Ok(addr) => addr,
             Err(error) => {
                 let _ = std::fs::remove_file(path);
@@ -69,28 +83,32 @@ impl Mapping {
 /// A mapped segment. One thread writes it, the writer thread reads what is committed.
 #[derive(Debug)]
 pub(crate) struct Segment {
-    mapping: Mapping,
-    ledger: Arc<Mapping>,
-    pub(crate) number: u32,
+    /// Where it begins in its file.
+    start: *mut u8,
+    /// Its line of the ledger.
+    line: *mut u8,
+    /// Its file and the ledger, mapped as long as it is there.
+    _mappings: [Arc<Mapping>; 2],
     /// Its thread will write no more.
     pub(crate) sealed: AtomicBool,
 }
 
-impl Segment {
-    fn line(&self) -> *mut u8 {
-        // SAFETY: the ledger has a line for every segment, and lives as long as they do.
-        unsafe { self.ledger.addr.add(ledger_line_offset(self.number)) }
-    }
+// SAFETY: the pointers go into mappings that live as long as the segment; what threads may do with them is said
+// where they do it.
+unsafe impl Send for Segment {}
+// SAFETY: as above.
+unsafe impl Sync for Segment {}
 
+impl Segment {
     #[inline]
     fn counter(&self) -> &AtomicU64 {
         // SAFETY: a line is a multiple of 8 bytes, as is the offset.
-        unsafe { AtomicU64::from_ptr(self.line().add(LedgerLine::COMMIT_OFFSET).cast()) }
+        unsafe { AtomicU64::from_ptr(self.line.add(LedgerLine::COMMIT_OFFSET).cast()) }
     }
 
     fn field(&self, offset: usize) -> &AtomicU32 {
         // SAFETY: the offsets of a line's fields are multiples of 4.
-        unsafe { AtomicU32::from_ptr(self.line().add(offset).cast()) }
+        unsafe { AtomicU32::from_ptr(self.line.add(offset).cast()) }
     }
 
     /// How many slots are complete, and how many records they hold.
@@ -112,7 +130,7 @@ impl Segment {
         let from = from.min(to);
         // SAFETY: committed slots are never written again while anyone reads them.
         unsafe {
-            let start = self.mapping.addr.add(SEGMENT_HEADER_BYTES + from * SLOT_BYTES);
+            let start = self.start.add(SEGMENT_HEADER_BYTES + from * SLOT_BYTES);
             std::slice::from_raw_parts(start, (to - from) * SLOT_BYTES)
         }
     }
@@ -125,7 +143,12 @@ impl Segment {
         // SAFETY: the caller has checked that the slots are there; no other thread reads them yet. Numbers of
         // this processor are little-endian (asserted below).
         unsafe {
-            let to = self.mapping.addr.add(at);
+            let to = self.start.add(at);
+            if words.len() == SHORT_WORDS {
+                // A length that the compiler knows.
+                to.copy_from_nonoverlapping(words.as_ptr().cast(), SHORT_WORDS * 8);
+                return;
+            }
             to.copy_from_nonoverlapping(words.as_ptr().cast(), words.len() * 8);
             to.add(words.len() * 8).copy_from_nonoverlapping(payload.as_ptr(), payload.len());
         }
@@ -157,26 +180,35 @@ impl Segment {
     /// Unmaps the pages; what is in them stays in the file, and comes back when it is read.
     fn page_out(&self) {
         // SAFETY: the mapping is a shared file: dropping its pages loses nothing.
-        unsafe { libc::madvise(self.mapping.addr.cast(), SEGMENT_BYTES, libc::MADV_DONTNEED) };
+        unsafe { libc::madvise(self.start.cast(), SEGMENT_BYTES, libc::MADV_DONTNEED) };
     }
 }
 
 const _: () = assert!(cfg!(target_endian = "little"));
 
-/// Gives a file that was just created its place on disk, and maps it.
-fn map(file: &OwnFile, bytes: usize) -> io::Result<*mut u8> {
+/// Gives a file that was just created its place on disk.
+fn allocate(file: &OwnFile, bytes: usize) -> io::Result<()> {
     let length = libc::off_t::try_from(bytes).map_err(io::Error::other)?;
+    // SAFETY: a plain system call on a descriptor that is open.
+    let failed = unsafe { libc::posix_fallocate(file.descriptor(), 0, length) };
+    if failed == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(failed)) }
+}
+
+/// Maps a file that was just created.
+fn map(file: &OwnFile, bytes: usize) -> io::Result<*mut u8> {
     let access = libc::PROT_READ | libc::PROT_WRITE;
     let (fd, shared) = (file.descriptor(), libc::MAP_SHARED);
-    // SAFETY: plain system calls on a descriptor that is open, and a new mapping.
-    unsafe {
-        let failed = libc::posix_fallocate(fd, 0, length);
-        if failed != 0 {
-            return Err(io::Error::from_raw_os_error(failed));
-        }
-        let addr = libc::mmap(std::ptr::null_mut(), bytes, access, shared, fd, 0);
-        if addr == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(addr.cast()) }
-    }
+    // SAFETY: a new mapping of a descriptor that is open.
+    let addr = unsafe { libc::mmap(std::ptr::null_mut(), bytes, access, shared, fd, 0) };
+    if addr == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(addr.cast()) }
+}
+
+/// The files of a recording, by the numbers of their segments.
+#[derive(Debug, Default)]
+struct Files {
+    /// The first number of each.
+    first_numbers: Vec<u32>,
+    next_number: u32,
 }
 
 /// All segments of one recording.
@@ -185,44 +217,47 @@ pub(crate) struct Segments {
     folder: PathBuf,
     session: u64,
     ledger: Arc<Mapping>,
-    next_number: AtomicU32,
-    /// Numbers of segments that were removed.
-    unused: Mutex<Vec<u32>>,
+    /// Locked while a file is made.
+    files: Mutex<Files>,
     ready: Mutex<Vec<Arc<Segment>>>,
+    /// A segment is ready again.
+    recycled: Condvar,
+    /// How many are sealed and not in the file yet.
+    sealed: AtomicUsize,
     /// Handed out since the writer last looked.
     fresh: Mutex<Vec<Arc<Segment>>>,
     /// How many were handed out since the writer last looked.
     demand: AtomicUsize,
     mapped: AtomicUsize,
     most_mapped: usize,
+    most_sealed: usize,
 }
 
 impl Segments {
     /// The segments in `folder`, which exists. Fails when none can be created there.
     pub(crate) fn create(folder: PathBuf, session: u64, max_memory: u64) -> io::Result<Self> {
-        let ledger = Mapping::create(&folder.join(LEDGER_NAME), LEDGER_BYTES, MOST_SEGMENTS)?;
+        let path = folder.join(LEDGER_NAME);
+        let ledger = Mapping::create(&path, LEDGER_BYTES, MOST_SEGMENTS, |_| Ok(()))?;
         ledger.write(0, &ledger_header(session, LEDGER_BYTES));
+        // A quarter is for segments; tables and batches take the rest.
+        let most_mapped = max_memory / 4 / SEGMENT_BYTES as u64;
         let segments = Self {
             folder,
             session,
             ledger: Arc::new(ledger),
-            next_number: AtomicU32::new(0),
-            unused: Mutex::new(Vec::new()),
-            ready: Mutex::new(Vec::new()),
-            fresh: Mutex::new(Vec::new()),
+            files: Mutex::default(),
+            ready: Mutex::default(),
+            recycled: Condvar::new(),
+            sealed: AtomicUsize::new(0),
+            fresh: Mutex::default(),
             demand: AtomicUsize::new(0),
             mapped: AtomicUsize::new(0),
-            // A quarter is for segments; tables and batches take the rest.
-            most_mapped: usize::try_from(max_memory / 4 / SEGMENT_BYTES as u64)
-                .unwrap_or(64)
-                .max(2),
+            most_mapped: usize::try_from(most_mapped).unwrap_or(64).max(2),
+            most_sealed: MOST_SEALED,
         };
-        // One now, to know that it can be done; the writer makes the others.
-        match segments.make() {
-            Ok(first) => {
-                segments.ready.lock().push(first);
-                Ok(segments)
-            }
+        // Now, to know that it can be done.
+        match segments.make(1) {
+            Ok(()) => Ok(segments),
             Err(error) => {
                 segments.remove();
                 Err(error)
@@ -238,13 +273,9 @@ impl Segments {
     /// Keeps segments ready, so that no thread of the program has to make one.
     pub(crate) fn prepare(&self) -> io::Result<()> {
         // A program that took many since the last lap will take as many until the next one.
-        let demand = 2 * self.demand.swap(0, Ordering::Relaxed);
+        let demand = self.demand.swap(0, Ordering::Relaxed);
         let wanted = demand.max(READY_AHEAD).min(self.most_mapped / 2);
-        while self.ready.lock().len() < wanted {
-            let segment = self.make()?;
-            self.ready.lock().push(segment);
-        }
-        Ok(())
+        self.make(wanted)
     }
 
     /// The journal's folder.
@@ -257,38 +288,83 @@ impl Segments {
         self.folder.join(format!("{:016x}-{number:08}.seg", self.session))
     }
 
-    fn next_number(&self) -> io::Result<u32> {
-        if let Some(number) = self.unused.lock().pop() {
-            return Ok(number);
+    /// Makes files until so many segments are ready.
+    fn make(&self, wanted: usize) -> io::Result<()> {
+        let mut files = self.files.lock();
+        // Another thread may have made them while this one waited for the lock.
+        while self.ready.lock().len() < wanted {
+            let first = files.next_number;
+            let usual = if first == 0 { READY_AHEAD } else { SEGMENTS_PER_FILE };
+            let mut count = usual.min(self.most_mapped).min(MOST_SEGMENTS - first as usize);
+            if count == 0 {
+                return Err(io::Error::other("too many threads record at the same time"));
+            }
+            let file = loop {
+                match self.make_file(first, count) {
+                    Ok(file) => break file,
+                    // A disk may still have room for a shorter file.
+                    Err(_) if count > 1 => count /= 2,
+                    Err(error) => return Err(error),
+                }
+            };
+            files.first_numbers.push(first);
+            files.next_number += u32::try_from(count).unwrap_or(0);
+            self.add(&file, first, count);
         }
-        let number = self.next_number.fetch_add(1, Ordering::Relaxed);
-        if number as usize >= MOST_SEGMENTS {
-            self.next_number.fetch_sub(1, Ordering::Relaxed);
-            return Err(io::Error::other("too many threads record at the same time"));
-        }
-        Ok(number)
+        Ok(())
     }
 
-    fn make(&self) -> io::Result<Arc<Segment>> {
-        let number = self.next_number()?;
-        let mapping = Mapping::create(&self.path(number), SEGMENT_BYTES, number as usize)?;
-        for page in (0..SEGMENT_BYTES).step_by(4096) {
-            // A page that is first touched inside a hook costs the program more than the record does.
-            // SAFETY: inside the mapping, which is all zero and known to no other thread yet.
-            unsafe { mapping.addr.add(page).write_volatile(0) };
+    /// The segments of a file are ready.
+    fn add(&self, file: &Arc<Mapping>, first: u32, count: usize) {
+        self.mapped.fetch_add(count, Ordering::Relaxed);
+        let made = (first..).zip((0..).step_by(SEGMENT_BYTES)).take(count).map(|(number, at)| {
+            // SAFETY: inside the file, which has room for all of them; the ledger has a line for each.
+            let (start, line) =
+                unsafe { (file.addr.add(at), self.ledger.addr.add(ledger_line_offset(number))) };
+            Arc::new(Segment {
+                start,
+                line,
+                _mappings: [Arc::clone(file), Arc::clone(&self.ledger)],
+                sealed: AtomicBool::new(false),
+            })
+        });
+        self.ready.lock().extend(made);
+    }
+
+    /// Makes a file of so many segments.
+    fn make_file(&self, first: u32, count: usize) -> io::Result<Arc<Mapping>> {
+        let bytes = count * SEGMENT_BYTES;
+        let file = Mapping::create(&self.path(first), bytes, first as usize, |file| {
+            let mut segment = vec![0; SEGMENT_BYTES];
+            (first..).take(count).try_for_each(|number| {
+                let header = segment_header(self.session, number);
+                segment[..header.len()].copy_from_slice(&header);
+                file.write_all(&segment)
+            })
+        })?;
+        if self.mapped.load(Ordering::Relaxed) + count > self.most_mapped {
+            return Ok(Arc::new(file));
         }
-        mapping.write(0, &segment_header(self.session, number));
-        self.mapped.fetch_add(1, Ordering::Relaxed);
-        let ledger = Arc::clone(&self.ledger);
-        Ok(Arc::new(Segment { mapping, ledger, number, sealed: AtomicBool::new(false) }))
+        for page in (0..bytes).step_by(4096) {
+            // A page that is first touched inside a hook costs the program more than the record does.
+            // SAFETY: inside the mapping, which is known to no other thread yet.
+            unsafe {
+                let page = file.addr.add(page);
+                page.write_volatile(page.read_volatile());
+            }
+        }
+        Ok(Arc::new(file))
     }
 
     /// A segment for a thread.
     pub(crate) fn take(&self) -> io::Result<Arc<Segment>> {
-        let ready = self.ready.lock().pop();
-        let segment = match ready {
-            Some(segment) => segment,
-            None => self.make()?,
+        let segment = loop {
+            // Not in the condition: the lock would be held until the segments are made.
+            let ready = self.ready.lock().pop();
+            match ready {
+                Some(segment) => break segment,
+                None => self.make(1)?,
+            }
         };
         segment.reset();
         self.demand.fetch_add(1, Ordering::Relaxed);
@@ -296,10 +372,24 @@ impl Segments {
         Ok(segment)
     }
 
+    /// Whether the next thread that needs a segment has to wait for the writer.
+    pub(crate) fn is_full(&self) -> bool {
+        self.sealed.load(Ordering::Relaxed) >= self.most_sealed && self.ready.lock().is_empty()
+    }
+
+    /// Waits until a segment is ready, but not for long.
+    pub(crate) fn wait(&self, longest: Duration) {
+        let mut ready = self.ready.lock();
+        if ready.is_empty() {
+            self.recycled.wait_for(&mut ready, longest);
+        }
+    }
+
     /// A thread is done with a segment.
     pub(crate) fn seal(&self, segment: &Segment) {
+        let before = self.sealed.fetch_add(1, Ordering::Relaxed);
         segment.sealed.store(true, Ordering::Release);
-        if self.mapped.load(Ordering::Relaxed) > self.most_mapped {
+        if before >= self.most_mapped / 2 {
             segment.page_out();
         }
     }
@@ -309,29 +399,90 @@ impl Segments {
         std::mem::take(&mut *self.fresh.lock())
     }
 
-    /// All of it is in the file: keep the segment for later, since to make one costs more than to fill it, or
-    /// remove it where memory is short.
+    /// All of it is in the file: keeps the segment for later, since to make one costs more than to fill it.
     pub(crate) fn recycle(&self, segment: Arc<Segment>) {
         segment.reset();
+        self.sealed.fetch_sub(1, Ordering::Relaxed);
         let mut ready = self.ready.lock();
-        if ready.len() < self.most_mapped {
+        if ready.len() >= self.most_mapped / 2 {
+            segment.page_out();
+            // The last one is used first.
+            ready.insert(0, segment);
+        } else {
             ready.push(segment);
-            return;
         }
         drop(ready);
-        self.mapped.fetch_sub(1, Ordering::Relaxed);
-        let number = segment.number;
-        // A file that is gone already is as good.
-        let _ = std::fs::remove_file(self.path(number));
-        drop(segment);
-        self.unused.lock().push(number);
+        self.recycled.notify_one();
     }
 
     /// The recording is complete: no segment is needed any more.
     pub(crate) fn remove(&self) {
-        for number in 0..self.next_number.load(Ordering::Relaxed) {
+        for &number in &self.files.lock().first_numbers {
             let _ = std::fs::remove_file(self.path(number));
         }
         let _ = std::fs::remove_file(self.folder.join(LEDGER_NAME));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn segments(folder: &Path, max_memory: u64) -> Segments {
+        Segments::create(folder.to_owned(), 7, max_memory).unwrap()
+    }
+
+    fn seg_files(folder: &Path) -> Vec<u64> {
+        let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
+        let segs = files.filter(|path| path.extension().is_some_and(|name| name == "seg"));
+        let mut bytes: Vec<_> = segs.map(|path| path.metadata().unwrap().len()).collect();
+        bytes.sort_unstable();
+        bytes
+    }
+
+    #[test]
+    fn a_file_holds_several_segments() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let segments = segments(folder.path(), 256 * MIB);
+        let taken: Vec<_> = (0..9).map(|_| segments.take().unwrap()).collect();
+        let lengths = [READY_AHEAD, SEGMENTS_PER_FILE].map(|count| (count * SEGMENT_BYTES) as u64);
+        assert_eq!(seg_files(folder.path()), lengths);
+        let mut starts: Vec<_> = taken.iter().map(|segment| segment.start as usize).collect();
+        starts.sort_unstable();
+        assert!(starts.windows(2).all(|pair| pair[1] - pair[0] >= SEGMENT_BYTES));
+        segments.remove();
+        assert!(seg_files(folder.path()).is_empty());
+    }
+
+    #[test]
+    fn a_small_limit_makes_short_files() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let segments = segments(folder.path(), 3 * MIB);
+        let _taken: Vec<_> = (0..4).map(|_| segments.take().unwrap()).collect();
+        assert_eq!(seg_files(folder.path()), [3 * SEGMENT_BYTES as u64; 2]);
+    }
+
+    #[test]
+    fn a_thread_waits_only_while_the_writer_is_far_behind() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let mut segments = segments(folder.path(), 256 * MIB);
+        segments.most_sealed = 2;
+        let taken: Vec<_> = (0..READY_AHEAD).map(|_| segments.take().unwrap()).collect();
+        assert!(!segments.is_full(), "none is sealed");
+        segments.seal(&taken[0]);
+        segments.seal(&taken[1]);
+        assert!(segments.is_full());
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| {
+                while segments.is_full() {
+                    segments.wait(Duration::from_secs(1));
+                }
+            });
+            segments.recycle(Arc::clone(&taken[0]));
+            waits.join().unwrap();
+        });
+        assert!(!segments.is_full());
     }
 }

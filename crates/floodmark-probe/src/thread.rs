@@ -8,6 +8,7 @@ use std::cell::{Cell, UnsafeCell};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use floodmark_trace::Device;
 use floodmark_trace::journal::{FLAG_NAME_LEFT_OUT, MAX_PAYLOAD_BYTES, Record, SLOTS_PER_SEGMENT};
@@ -24,6 +25,9 @@ use crate::stacks::{Definitions, EPOCH, Node, SeenFrame, follow, innermost, keep
 
 /// How many states of ended threads keep their segment for the next thread.
 const MOST_IDLE: usize = 64;
+/// How long a thread waits for the writer when the journal is full, and how often it says that it still does.
+const LONGEST_WAIT: Duration = Duration::from_millis(200);
+const WAIT_LAP: Duration = Duration::from_millis(2);
 
 /// State that only its own thread touches.
 #[derive(Debug, Default)]
@@ -58,6 +62,8 @@ struct JournalPosition {
     first_ordinal: u32,
     /// The time of the last record: the next one is later.
     last_nanos: u64,
+    /// The thread's [`Thread::last_nanos`].
+    published: Option<&'static AtomicU64>,
 }
 
 /// A thread as others see it.
@@ -207,7 +213,7 @@ pub(crate) fn forget_after_fork() {
 
 impl Thread {
     #[inline]
-    fn enter<R>(&self, work: impl FnOnce(&Recording, &mut Local) -> R) -> Option<R> {
+    fn enter<R>(&'static self, work: impl FnOnce(&Recording, &mut Local) -> R) -> Option<R> {
         if self.busy.swap(true, Ordering::SeqCst) {
             return None;
         }
@@ -219,7 +225,7 @@ impl Thread {
             let (recording, local) =
                 unsafe { (&*CURRENT.load(Ordering::Acquire), &mut *self.local.get()) };
             let work = AssertUnwindSafe(|| {
-                local.join(recording);
+                local.join(recording, &self.last_nanos);
                 work(recording, local)
             });
             match std::panic::catch_unwind(work) {
@@ -276,21 +282,41 @@ impl Journal<'_> {
     #[cold]
     fn next_segment(&mut self) {
         self.seal();
+        self.wait_for_writer();
         let taken = self.recording.segments.take();
         match taken {
             Ok(segment) => {
                 let first_ordinal = segment.first_ordinal();
-                let last_nanos = self.at.last_nanos;
                 *self.at = JournalPosition {
                     recording: self.recording.id,
                     segment: Some(segment),
                     slot: 0,
                     records: 0,
                     first_ordinal,
-                    last_nanos,
+                    ..*self.at
                 };
             }
             Err(error) => self.recording.fail(format!("the journal could not grow: {error}")),
+        }
+    }
+
+    /// Gives the writer time when it is far behind: the journal must not grow without end. Not for long, since
+    /// another thread may be inside a hook and hold the writer up.
+    fn wait_for_writer(&mut self) {
+        if !self.recording.segments.is_full() {
+            return;
+        }
+        let begin = Instant::now();
+        while self.recording.segments.is_full()
+            && ENABLED.load(Ordering::Acquire)
+            && begin.elapsed() < LONGEST_WAIT
+        {
+            // The next record is later than this, so the writer need not stop at the one before.
+            self.at.last_nanos = self.recording.nanos().max(self.at.last_nanos);
+            if let Some(published) = self.at.published {
+                published.store(self.at.last_nanos, Ordering::Release);
+            }
+            self.recording.segments.wait(WAIT_LAP);
         }
     }
 }
@@ -298,14 +324,14 @@ impl Journal<'_> {
 impl Local {
     /// Forgets what belongs to an earlier thread or recording.
     #[inline]
-    fn join(&mut self, recording: &Recording) {
+    fn join(&mut self, recording: &Recording, published: &'static AtomicU64) {
         if self.recording != recording.id {
-            self.join_anew(recording);
+            self.join_anew(recording, published);
         }
     }
 
     #[cold]
-    fn join_anew(&mut self, recording: &Recording) {
+    fn join_anew(&mut self, recording: &Recording, published: &'static AtomicU64) {
         let number = recording.next_thread.fetch_add(1, Ordering::Relaxed);
         let journal = std::mem::take(&mut self.journal);
         if journal.recording != recording.id {
@@ -319,7 +345,7 @@ impl Local {
             journal: if journal.recording == recording.id {
                 journal
             } else {
-                JournalPosition::default()
+                JournalPosition { published: Some(published), ..JournalPosition::default() }
             },
             frames: std::mem::take(&mut self.frames),
             seen: std::mem::take(&mut self.seen),

@@ -184,6 +184,7 @@ impl Device {
     }
 
     /// Whether this is the host's memory.
+    #[inline]
     pub fn is_cpu(self) -> bool {
         self.kind == 0
     }
@@ -194,6 +195,7 @@ impl Device {
     }
 
     /// The same device under the one index that we store: the CPU is always −1.
+    #[inline]
     #[must_use]
     pub fn canonical(self) -> Self {
         if self.kind == 0 { Self::CPU } else { self }

@@ -1,7 +1,7 @@
 //! The records that a traced thread writes while the program runs.
 //!
-//! A thread owns one segment at a time: a file of fixed size, mapped shared. A record takes a few slots of
-//! its segment and carries a checksum. One more file, the ledger, has a line for each segment, which counts
+//! A thread owns one segment at a time: a part of a file, of fixed size, mapped shared. A record takes a few slots
+//! of its segment and carries a checksum. One more file, the ledger, has a line for each segment, which counts
 //! the records that are completely written. So a reader knows how many records there must be, which of them
 //! are good, and how many are lost.
 //!
@@ -20,7 +20,7 @@ pub use ledger::{
 };
 pub(crate) use payload::cut_at_char;
 pub use payload::{MAX_PAYLOAD_BYTES, pack_strings, unpack_strings};
-pub use record::{Entry, Record, RecordBytes, Seed, parse_record};
+pub use record::{Entry, Record, RecordBytes, SHORT_WORDS, Seed, parse_record};
 pub(crate) use salvage::other_version;
 pub use salvage::{JournalWriter, SalvagedJournal, read_journal};
 

@@ -7,8 +7,8 @@
 use super::{MAX_PAYLOAD_BYTES, SLOT_BYTES};
 use crate::event::Device;
 
-/// Words of a short record.
-const SHORT_WORDS: usize = 6;
+/// Words of a short record, which has no payload.
+pub const SHORT_WORDS: usize = 6;
 /// Words of a long record, without its payload.
 const LONG_WORDS: usize = 10;
 /// In the byte of the flags: the record is long.
@@ -88,6 +88,7 @@ pub struct RecordBytes {
 
 impl RecordBytes {
     /// The words before the payload.
+    #[inline]
     pub fn words(&self) -> &[u64] {
         &self.words[..self.count]
     }
@@ -95,6 +96,7 @@ impl RecordBytes {
 
 impl Record {
     /// A record of this kind with everything else empty.
+    #[inline]
     pub const fn new(kind: u8, device: Device) -> Self {
         Self {
             time_nanos: 0,
@@ -115,6 +117,7 @@ impl Record {
         }
     }
 
+    #[inline]
     const fn is_long(&self, payload_bytes: usize) -> bool {
         self.requested | self.allocated | self.reserved != 0
             || self.stream | self.pool != 0
@@ -122,6 +125,7 @@ impl Record {
     }
 
     /// How many slots the record takes with a payload of this length.
+    #[inline]
     pub const fn slots(&self, payload_bytes: usize) -> usize {
         let words = if self.is_long(payload_bytes) { LONG_WORDS } else { SHORT_WORDS };
         words * 8 / SLOT_BYTES + payload_bytes.div_ceil(SLOT_BYTES)
@@ -146,8 +150,12 @@ impl Record {
             self.reserved,
             u64::from(self.stream) | u64::from(self.pool) << 16 | (payload.len() as u64) << 32,
         ];
-        let count = if is_long { LONG_WORDS } else { SHORT_WORDS };
-        words[CHECK_WORD] |= u64::from(checksum(seed, &words[..count], payload)) << 32;
+        let (count, sum) = match words.first_chunk::<SHORT_WORDS>() {
+            // Lengths that the compiler knows: most records are short, and go through here.
+            Some(short) if !is_long => (SHORT_WORDS, checksum(seed, short, &[])),
+            _ => (LONG_WORDS, checksum(seed, &words, payload)),
+        };
+        words[CHECK_WORD] |= u64::from(sum) << 32;
         RecordBytes { words, count, slots: self.slots(payload.len()) }
     }
 

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::{
-    Entry, LEDGER_LINE_BYTES, LEDGER_MAGIC, LedgerLine, MOST_SEGMENTS, SEGMENT_HEADER_BYTES,
-    SEGMENT_MAGIC, SLOT_BYTES, Seed, ledger, ledger_header, ledger_line_offset, parse_record,
-    segment_header, u32_at, u64_at,
+    Entry, LEDGER_LINE_BYTES, LEDGER_MAGIC, LedgerLine, MOST_SEGMENTS, SEGMENT_BYTES,
+    SEGMENT_HEADER_BYTES, SEGMENT_MAGIC, SLOT_BYTES, Seed, ledger, ledger_header,
+    ledger_line_offset, parse_record, segment_header, u32_at, u64_at,
 };
 
 /// What a journal holds.
@@ -26,13 +26,14 @@ pub fn read_journal(files: &[&[u8]], session: u64) -> Option<SalvagedJournal> {
     let mut segments = BTreeMap::new();
     let mut ledger = None;
     for file in files {
-        let Some(header) = file.get(..SEGMENT_HEADER_BYTES) else { continue };
-        if u64_at(header, 8) != session {
-            continue;
+        for part in file.chunks(SEGMENT_BYTES) {
+            let Some(header) = part.get(..SEGMENT_HEADER_BYTES) else { continue };
+            if header[..8] == SEGMENT_MAGIC && u64_at(header, 8) == session {
+                segments.insert(u32_at(header, 16), &part[SEGMENT_HEADER_BYTES..]);
+            }
         }
-        if header[..8] == SEGMENT_MAGIC {
-            segments.insert(u32_at(header, 16), &file[SEGMENT_HEADER_BYTES..]);
-        } else if header[..8] == LEDGER_MAGIC {
+        let is_ledger = file.len() >= LEDGER_LINE_BYTES && file.starts_with(&LEDGER_MAGIC);
+        if is_ledger && u64_at(file, 8) == session {
             ledger = Some(*file);
         }
     }

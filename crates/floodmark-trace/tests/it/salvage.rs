@@ -9,7 +9,7 @@ use crate::recording::{
 };
 use floodmark_trace::ReadError;
 use floodmark_trace::journal::{
-    Entry, JournalWriter, LedgerLine, SEGMENT_HEADER_BYTES, read_journal,
+    Entry, JournalWriter, LedgerLine, SEGMENT_BYTES, SEGMENT_HEADER_BYTES, read_journal,
 };
 
 /// Losses that say what the program was like, not how the file was read.
@@ -138,6 +138,29 @@ fn a_damaged_record_that_was_flushed_is_not_lost() {
     let trace = read(&unfinished_file(&batches(&entries[..2], 1)), &files);
     assert_eq!(trace.losses.0, [Loss::Salvaged { events: 1, has_ended: false }]);
     assert_eq!(trace.allocations.len(), 3);
+}
+
+/// A file holds several segments. One whose header is damaged costs its own records and no others.
+#[test]
+fn segments_of_one_file_are_read_each_by_itself() {
+    let entries = record(&three_allocations());
+    let files = journal(&entries);
+    assert_eq!(files.len(), 4, "a ledger and three segments");
+    let mut together = Vec::new();
+    for segment in &files[1..] {
+        together.extend_from_slice(segment);
+        together.resize(together.len().next_multiple_of(SEGMENT_BYTES), 0);
+    }
+    let mut two = [files[0].clone(), together];
+    let found = read_journal(&slices(&two), SESSION).unwrap();
+    assert_eq!(found, read_journal(&slices(&files), SESSION).unwrap());
+    assert_eq!((found.entries.len(), found.lost), (entries.len(), 0));
+
+    two[1][SEGMENT_BYTES] ^= 1;
+    let of_second = LedgerLine::read(&files[0], 1).unwrap().records;
+    let found = read_journal(&slices(&two), SESSION).unwrap();
+    assert_eq!(found.lost, u64::from(of_second));
+    assert_eq!(found.entries.len(), entries.len() - of_second as usize);
 }
 
 #[test]
