@@ -247,13 +247,13 @@ pub(crate) fn events_until(trace: &Trace, seconds: f64) -> u32 {
     u32::try_from(after.max(base_events(trace))).unwrap_or(u32::MAX)
 }
 
-/// Blocks from before the recording lie at its beginning: no moment is before them.
+/// Blocks from before the recording lie at its beginning, with their labels: no moment is before them.
 pub(crate) fn base_events(trace: &Trace) -> usize {
     let is_base = |subject: &Subject| {
         if let Subject::Alloc(id) = subject {
             return trace.allocations[id.index()].before_recording;
         }
-        matches!(subject, Subject::BaseSegment(_) | Subject::Reserved(_))
+        matches!(subject, Subject::BaseSegment(_) | Subject::Reserved(_) | Subject::Label { .. })
     };
     trace.events.iter().take_while(|event| is_base(&event.subject)).count()
 }

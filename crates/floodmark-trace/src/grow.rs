@@ -212,7 +212,9 @@ impl Trace {
 
     /// The last step of reading: what needs all definitions, and what is missing.
     pub(crate) fn complete(&mut self, mut losses: Vec<Loss>) {
-        self.paths = ModulePaths::new(&self.stacks, &self.modules);
+        let recorded = self.allocations.iter().filter(|allocation| !allocation.before_recording);
+        let used = recorded.map(|allocation| allocation.stack);
+        self.paths = ModulePaths::new(&self.stacks, &self.modules, used);
         self.sum_up_devices();
         if self.disagreements > 0 {
             losses.push(Loss::TotalsDisagree(self.disagreements));

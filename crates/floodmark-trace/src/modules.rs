@@ -30,8 +30,14 @@ pub(crate) struct ModulePaths {
 }
 
 impl ModulePaths {
-    pub(crate) fn new(stacks: &[Stack], modules: &[Module]) -> Self {
-        let with_children = roots_with_children(modules);
+    /// Names that allocations on `used` stacks need. Only the models of these are told apart: a window also has the
+    /// definitions of what ran before it.
+    pub(crate) fn new(
+        stacks: &[Stack],
+        modules: &[Module],
+        used: impl Iterator<Item = StackId>,
+    ) -> Self {
+        let with_children = roots_with_children(modules, &modules_on(stacks, modules, used));
         let several_roots = with_children.len() > 1;
         let class = |id: &ModuleId| modules.get(id.index()).map(|module| module.class.clone());
         let is_root = |module: &&Module| module.names.iter().any(|(_, name)| name.is_empty());
@@ -105,10 +111,33 @@ impl ModulePaths {
     }
 }
 
-fn roots_with_children(modules: &[Module]) -> BTreeSet<ModuleId> {
+/// Per module: whether it is on one of these stacks.
+fn modules_on(
+    stacks: &[Stack],
+    modules: &[Module],
+    used: impl Iterator<Item = StackId>,
+) -> Vec<bool> {
+    let mut is_on = vec![false; modules.len()];
+    let mut is_seen = vec![false; stacks.len()];
+    for mut at in used.map(StackId::index) {
+        while let Some(stack) = stacks.get(at)
+            && !std::mem::replace(&mut is_seen[at], true)
+        {
+            if let Some(is_on) = is_on.get_mut(stack.module.index()) {
+                *is_on = true;
+            }
+            at = stack.parent.index();
+        }
+    }
+    is_on
+}
+
+fn roots_with_children(modules: &[Module], is_on: &[bool]) -> BTreeSet<ModuleId> {
     modules
         .iter()
-        .flat_map(|module| &module.names)
+        .zip(is_on)
+        .filter(|&(_, &is_on)| is_on)
+        .flat_map(|(module, _)| &module.names)
         .filter(|(_, name)| !name.is_empty())
         .map(|&(root, _)| root)
         .collect()
@@ -149,8 +178,28 @@ mod tests {
             frame(3, 0),
             frame(3, 5),
         ];
-        let paths = ModulePaths::new(&stacks, &modules);
+        let paths = ModulePaths::new(&stacks, &modules, (0..8).map(StackId));
         let names: Vec<_> = (0..8).map(|id| paths.of_stack(StackId(id)).unwrap_or("-")).collect();
         assert_eq!(names, ["-", "Net", "a", "b", "a.lin", "b.lin", "b", "b.<Lost>"]);
+    }
+
+    #[test]
+    fn a_model_that_allocated_nothing_changes_no_name() {
+        let other = |name: &str| vec![(ModuleId(3), name.to_owned())];
+        let modules = [
+            Module::default(),
+            module("Net", &[""]),
+            module("Linear", &["lin"]),
+            Module { class: "Other".to_owned(), names: other("") },
+            Module { class: "Linear".to_owned(), names: other("lin") },
+        ];
+        let stacks = [Stack::default(), frame(0, 1), frame(1, 2), frame(0, 3), frame(3, 4)];
+        let name = |used: &[u32]| {
+            let used = used.iter().copied().map(StackId);
+            let paths = ModulePaths::new(&stacks, &modules, used);
+            paths.of_stack(StackId(2)).map(str::to_owned)
+        };
+        assert_eq!(name(&[2]).as_deref(), Some("lin"));
+        assert_eq!(name(&[2, 4]).as_deref(), Some("Net.lin"));
     }
 }

@@ -117,6 +117,22 @@ fn what_backward_allocates_belongs_to_the_layers_of_its_forward_line() {
 }
 
 #[test]
+fn what_was_live_before_is_no_event_also_where_it_has_labels() {
+    let found = marked(
+        "base w cuda:0 8MiB
+         label w parameter w
+         base v cuda:0 4MiB
+         label v parameter v
+         phase begin layer a
+         alloc x cuda:0 1MiB
+         phase end",
+    );
+    let kinds: Vec<String> = found.events.iter().map(|event| format!("{:?}", event.kind)).collect();
+    assert_eq!(kinds, ["Snapshot", "LayerEnter", "Alloc", "LayerExit", "Snapshot"]);
+    assert_eq!((found.at_start, found.handed_out), (mib(12), mib(1)));
+}
+
+#[test]
 fn the_sizes_of_events_add_up_to_the_level() {
     let script = "alloc x cuda:0 1024B asking 600B\nalloc y cuda:0 512B\nfree x";
     let found = ask(script, LayerSource::Modules);
