@@ -78,11 +78,9 @@ class GradientLabels:
         _current = self
 
     def remove(self) -> None:
-        """Label what a pass that failed has left, and end."""
+        """Name gradients no more."""
         global _current
         _current = None
-        with contextlib.suppress(Exception):
-            self._name_all()
 
     def _name_all(self) -> None:
         everything = [*_names.parameters(), *_live(self._loose)]
@@ -130,7 +128,9 @@ class GradientLabels:
     def _find_loose(self) -> None:
         """Look for tensors with a gradient that belong to no module, as in programs without one.
 
-        Only while no other thread of Python runs: see `_base.host_blocks`.
+        The list of all objects also has tensors that only C++ retains. Another thread may be about
+        to destroy such a one, without the GIL, and to touch it then would free it twice. So this
+        looks only while no other thread of Python runs.
         """
         if len(sys._current_frames()) > 1:
             return

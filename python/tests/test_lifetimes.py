@@ -179,6 +179,35 @@ with floodmark.estimate("h100", engine="{engine}", path="{engine}.flood"):
 """
 
 
+OUT_OF_MEMORY = """
+import floodmark
+import warnings
+warnings.simplefilter("error")
+try:
+    with floodmark.estimate("h100", engine="fake", memory="2100MiB", path="oom.flood"):
+        import torch
+        from torch import nn
+        model = nn.Sequential(*[nn.Linear(4096, 4096, bias=False) for _ in range(12)]).cuda()
+        torch.optim.AdamW(model.parameters())
+        model(torch.randn(512, 4096, device="cuda")).square().mean().backward()
+except torch.OutOfMemoryError:
+    pass
+"""
+
+
+def test_gradients_of_a_first_pass_without_memory_are_gradients(programs):
+    import floodmark
+
+    programs.run(OUT_OF_MEMORY)
+    oom = floodmark.Trace.open(programs.folder / "oom.flood").oom("cuda:0")
+    rows = [row for row in oom.by_tensor(top=None) if row["category"] == "gradient"]
+    # The pass begins with the last layer.
+    names = [row["name"] for row in rows]
+    assert names == [f"{11 - number}.weight" for number in range(len(rows))]
+    assert 0 < len(rows) < 12
+    assert {row["module"] for row in rows} == {name.split(".")[0] for name in names}
+
+
 @needs_cuda_build
 @pytest.mark.parametrize("engine", ["phantom", "fake"])
 def test_both_engines_of_an_estimate_see_lives_workspaces_and_the_batch(programs, engine):
