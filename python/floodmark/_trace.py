@@ -336,8 +336,8 @@ class Trace:
         `made`, `saved`, `last_use` and `freed` are seconds since the recording began. `saved` is
         when autograd first saved it for the backward pass, `last_use` when that pass last read what
         was saved; None where that did not happen or is not known. `freed` is None for what is live
-        at the end. `module`, `name`, `category`, `phase`, `step`, `bytes` and `device` say what it
-        is, `id` is the number of its allocation.
+        at the end. `module`, `name`, `category`, `phase`, `step`, `bytes`, `device` and `address`
+        say what and where it is, `id` is the number of its allocation.
         """
         found: list[dict[str, Any]] = json.loads(self._core.lifetimes(device=device))
         return found

@@ -276,6 +276,8 @@ with MemoryTracer(plugins=[DistributedPlugin]) as tracer:
         y = pair(x)
     lives = modes.live_tensors
     told["live"] = [lives[x], len(lives), modes.module_stack]
+    owners = modes.tensor_to_module
+    told["owners"] = [owners.get(y), owners.get(x), owners.get(pairs[1].layer.weight)]
     # Collectives of a program that has no group.
     told["alone"] = [
         str(dist.all_reduce(x)), dist.all_reduce(x, async_op=True).wait(), dist.recv(x, 3),
@@ -367,6 +369,14 @@ def test_live_tensors_have_the_bytes_of_their_storages(told):
     # Two weights, the batch, and what the last model computed.
     assert count >= 4
     assert stack == []
+
+
+def test_live_tensors_have_their_modules(told):
+    made, batch, weight = told["owners"]
+    # The recording names two models of one class by the class.
+    assert made.endswith("layer")
+    assert weight.endswith("layer")
+    assert batch is None
 
 
 def test_collectives_without_a_group_do_nothing(told):

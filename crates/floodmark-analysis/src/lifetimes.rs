@@ -102,6 +102,8 @@ pub fn lifetimes(
 pub struct TensorLifetime {
     /// Where it lies.
     pub device: Device,
+    /// The address there: while it is live, that of the tensor's storage.
+    pub address: u64,
     /// The qualified name of its module; none where it belongs to none.
     pub module: Option<String>,
     /// The step in which it was made, where there are steps.
@@ -122,6 +124,7 @@ pub fn tensor_lifetimes(trace: &Trace, device: Option<Device>) -> Vec<TensorLife
         .filter(|(_, allocation)| trace.events.get(allocation.made_at as usize).is_some())
         .map(|(id, allocation)| TensorLifetime {
             device: allocation.device,
+            address: allocation.addr.0,
             module: modules.module_of(allocation).map(str::to_owned),
             step: index.context.step(allocation.made_at).filter(|_| !allocation.before_recording),
             life: lifetime(trace, &index, id),

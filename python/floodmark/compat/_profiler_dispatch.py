@@ -99,6 +99,24 @@ class MemoryDispatchMode:
             found[tensor] = int(tensor.untyped_storage().nbytes())
         return found
 
+    @property
+    def tensor_to_module(self) -> Any:
+        """The live tensors that belong to a module, each with its name; keys are weak.
+
+        The module is the one that allocated the storage, in the forward or in the backward pass,
+        or the one that has the parameter.
+        """
+        from torch.utils.weak import WeakIdKeyDictionary
+
+        lives = self._tracer.trace.lifetimes()
+        modules = {life["address"]: life["module"] for life in lives if life["freed"] is None}
+        found = WeakIdKeyDictionary()
+        for tensor in self._tracer._fakes(gc.get_objects()):
+            name = modules.get(self._tracer._address_of(tensor))
+            if name is not None:
+                found[tensor] = name
+        return found
+
     def _around(self, name: str) -> tuple[Callable[..., None], Callable[..., None]]:
         def before(*_: object) -> None:
             self._stack().append((name, self._tracer._now()))

@@ -273,16 +273,20 @@ class MemoryTracer:
     def _make(self) -> _Estimating:
         return _Estimating(self._plugins, **self._options)
 
+    def _address_of(self, tensor: Any) -> int:
+        """Where the storage of a tensor of the block would be."""
+        if self._run is None or not self._is_inside:
+            return 0
+        operators = self._run.engine_of_block().operators
+        return int(operators.address(tensor.untyped_storage()._cdata))
+
     def _fakes(self, objects: list[Any]) -> Iterator[Any]:
         """Those of some objects that are tensors of the block, with memory."""
         from torch._subclasses import FakeTensor
 
-        if self._run is None or not self._is_inside:
-            return
-        address_of = self._run.engine_of_block().operators.address
         for each in objects:
             # By its type: to ask an object for its class may run code of its own.
-            if issubclass(type(each), FakeTensor) and address_of(each.untyped_storage()._cdata):
+            if issubclass(type(each), FakeTensor) and self._address_of(each):
                 yield each
 
     def _now(self) -> int:
