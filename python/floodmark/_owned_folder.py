@@ -23,9 +23,12 @@ def make(prefix: str) -> str:
 
     while True:
         folder = tempfile.mkdtemp(prefix=prefix)
-        opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        # Until the lock is held, another process may take the folder for one that was left.
+        try:
+            opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        except FileNotFoundError:
+            continue
         fcntl.flock(opened, fcntl.LOCK_EX)
-        # Another process may have taken the folder for one that was left before the lock was held.
         if _is_same(opened, folder):
             break
         os.close(opened)

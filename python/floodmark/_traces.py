@@ -50,7 +50,7 @@ class Traces:
         self._folder = folder
         self._notes: list[str] = []
         self._running: set[Path] = set()
-        found = [] if folder is None else [_opened(path) for path in self._written(folder)]
+        found = [] if folder is None else [self._child(path) for path in self._written(folder)]
         self._children = [child for child in found if child is not None and child.uses_gpu()]
         self._children.sort(key=lambda child: (child.rank is None, child.rank, child.pid))
         if folder is not None:
@@ -62,6 +62,15 @@ class Traces:
         main = _opened(path)
         return cls(main, folder) if main is not None and main.pid == pid else None
 
+    def _child(self, path: Path) -> _Recorded | None:
+        """The trace of a child process; a note where it cannot be read."""
+        try:
+            return _Recorded(path, Trace.open(path))
+        except (OSError, _core.FloodmarkError) as error:
+            why = str(error).splitlines()[0] if str(error) else repr(error)
+            self._notes.append(f"Process {_pid_in(path)} is left out: {why}")
+            return None
+
     def _written(self, folder: Path) -> list[Path]:
         """All traces, when no process writes any more, or after a while."""
         until = time.monotonic() + _SECONDS_AFTER
@@ -71,7 +80,7 @@ class Traces:
             if not self._running or time.monotonic() > until:
                 break
             time.sleep(_SECONDS_BETWEEN)
-        for pid in sorted(int(path.name.partition("-")[0]) for path in self._running):
+        for pid in sorted(_pid_in(path) for path in self._running):
             self._notes.append(f"Process {pid} still runs: what it will need is not known")
         return paths
 
@@ -148,6 +157,11 @@ def _free_folder(path: Path, *, may_replace: bool) -> Path:
         number += 1
         free = path.with_name(f"{path.name}-{number}")
     return free
+
+
+def _pid_in(path: Path) -> int:
+    """The process that wrote a trace, by its name (`trace_path`)."""
+    return int(path.name.partition("-")[0])
 
 
 def _opened(path: Path) -> _Recorded | None:
