@@ -94,7 +94,7 @@ def play(machine: Machine) -> Played:
             )
         return _now
     # Not before they are needed: a program that only reads traces never is.
-    from floodmark import _answers, _fake_gpu, _follow, _phantom, _world
+    from floodmark import _answers, _fake_gpu, _follow, _phantom, _watchdogs, _world
 
     if machine.world is not None:
         _world.refuse_what_has_begun()
@@ -102,6 +102,7 @@ def play(machine: Machine) -> Played:
     phantom = _phantom.loaded_with(machine.settings) or _phantom.load(machine.settings)
     _fake_gpu.show()
     _follow.install(phantom, _answers.answers_in(phantom.settings))
+    _watchdogs.install()
     if machine.world is not None:
         _world.install(phantom)
     _now = Played(machine, phantom)

@@ -12,7 +12,6 @@ import contextlib
 import inspect
 import os
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
 from types import ModuleType
@@ -38,10 +37,6 @@ _QUIET = {
     "TORCH_DISTRIBUTED_DEBUG": "OFF",
     "TORCH_NCCL_NAN_CHECK": "0",
 }
-
-
-# A little more than the time between two looks of torch's watchdog (`kWatchdogThreadSleepMillis`).
-_WATCHDOG_SECONDS = 0.12
 
 
 class World:
@@ -87,7 +82,6 @@ class World:
         self._watches = [
             ImportWatch("torch.distributed.distributed_c10d", everywhere(self._change_groups)),
             ImportWatch("torch.multiprocessing.spawn", everywhere(self._change_spawn)),
-            ImportWatch("torch.optim.optimizer", self._watch_steps),
         ]
         atexit.register(self._leave)
 
@@ -253,27 +247,6 @@ class World:
             return None if given.get("join", True) else _Finished()
 
         return spawn
-
-    def _watch_steps(self, optimizer: ModuleType) -> None:
-        register = getattr(optimizer, "register_optimizer_step_post_hook", None)
-        if register is not None:
-            register(lambda *_: self._settle())
-
-    def _settle(self) -> None:
-        """Let torch's watchdogs see what is complete, as they do in a step that takes its time.
-
-        They look ten times a second, and keep the tensors of a collective that nobody waited for.
-        """
-        if self._c10d is None or not self._c10d.is_initialized():
-            return
-        can_ask = True
-        for group in list(self._c10d._world.pg_map):
-            try:
-                group._wait_for_pending_works()
-            except (AttributeError, RuntimeError):
-                can_ask = False
-        if not can_ask:
-            time.sleep(_WATCHDOG_SECONDS)
 
     def _leave(self) -> None:
         """Take the groups down as long as there is an interpreter for their threads."""
