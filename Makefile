@@ -101,6 +101,7 @@ bench: $(UNPACKED) $(TARGET)/release/floodmark $(TARGET)/release/examples/rates 
 	PYTHONPATH=$(UNPACKED) $(BIN)/python bench/snapshot.py --rates $(TARGET)/release/examples/rates --results $(RESULTS)
 	PYTHONPATH=$(UNPACKED) $(BIN)/python bench/overhead.py --device cpu --results $(RESULTS)
 	PYTHONPATH=$(UNPACKED) $(BIN)/python bench/threads.py --results $(RESULTS)
+	PYTHONPATH=$(UNPACKED) $(BIN)/python bench/recorder_memory.py --results $(RESULTS)
 	PYTHONPATH=$(UNPACKED) $(BIN)/python bench/profiled_step.py --results $(RESULTS)
 	$(BIN)/python bench/page_levels.py --programs $(TARGET)/release/examples --results $(RESULTS)
 	PYTHONPATH=$(UNPACKED) $(BIN)/python bench/fake_engine.py --quick

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import os
 import resource
 import statistics
 import sys
@@ -176,7 +177,8 @@ def turn(work: Callable[[], int], folder: Path, *, traced: bool) -> Figures:
 
 
 def measure(case: Case, folder: Path) -> dict[str, Any]:
-    """The medians of a case."""
+    """The medians of a case, and how busy the machine was meanwhile."""
+    load = os.getloadavg()[0]
     for traced in (False, True):
         turn(case.work, folder, traced=traced)
     pairs = []
@@ -199,6 +201,7 @@ def measure(case: Case, folder: Path) -> dict[str, Any]:
         "faults_untraced": median(plain.faults for plain, _, _ in pairs),
         "faults_traced": median(t.faults - idle.faults for _, t, idle in pairs),
         "allocations": pairs[0][0].allocations,
+        "load": [load, os.getloadavg()[0]],
         "least_rate": case.least_rate,
         "longest_time": case.longest_time,
     }
@@ -211,7 +214,8 @@ def is_met(row: dict[str, Any]) -> bool:
 
 
 def render(about: dict[str, Any], rows: list[dict[str, Any]]) -> str:
-    head = ["case", "untraced, s", "time", "rate", "CPU time", "aim", "", "faults", "traced"]
+    head = ["case", "untraced, s", "time", "quartiles", "rate", "CPU time", "aim", ""]
+    head += ["faults", "traced", "load"]
     lines = []
     for row in rows:
         rate = row["least_rate"]
@@ -222,19 +226,23 @@ def render(about: dict[str, Any], rows: list[dict[str, Any]]) -> str:
                 row["case"],
                 f"{row['seconds_untraced']:.2f}",
                 f"{ratio:.2f} ×",
+                "{:.2f} to {:.2f}".format(*row["time_ratio_quartiles"]),
                 f"{1 / ratio:.2f} ×",
                 f"{row['cpu_ratio']:.2f} ×",
                 aim,
                 "met" if is_met(row) else "MISSED",
                 f"{row['faults_untraced']:.0f}",
                 f"{row['faults_traced']:.0f}",
+                "{:.0f} to {:.0f}".format(*sorted(row["load"])),
             ]
         )
     return (
         "# What recording costs many threads\n\nTime, rate and CPU time of the traced work as "
         "ratios to the untraced work, the median of pairs in one process. CPU time is that of all "
         "threads, with what the writer does until the file is finished. Faults are minor page "
-        f"faults of the process.\n\n{machine.sentence(about)}\n\n{machine.table(head, lines)}\n"
+        "faults of the process. The load is that of the machine before and after: more than its "
+        "cores means that other programs ran beside the benchmark.\n\n"
+        f"{machine.sentence(about)}\n\n{machine.table(head, lines)}\n"
     )
 
 
