@@ -150,6 +150,6 @@ class estimate:
         return found
 
     def __str__(self) -> str:
-        if self._recorder is None or self._recorder.path is None:
+        if self._recorder is None:
             return "an estimate that has not begun"
         return str(self.estimate)

@@ -119,6 +119,8 @@ def _refuse_what_has_begun(torch: ModuleType) -> None:
             "this process uses a GPU already, and CUDA begins once in a process\n\n"
             "hint: make the phantom GPU first, or use `floodmark estimate`"
         )
+    # Hooks may wait for the next recording.
+    _core.disarm()
     if _core.is_recording():
         raise PhantomError(
             "a recording runs, and torch was imported before the phantom GPU was there\n\n"

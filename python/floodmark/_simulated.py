@@ -41,7 +41,7 @@ class Simulated:
         self._folder = folder
         self._pid = os.getpid()
         self._fork: Recorder | None = None
-        self._progress = Progress(quiet=quiet)
+        self._progress = Progress(self._peaks, quiet=quiet)
         self._watch = StepWatch(steps, self._tell, self._end_by_steps)
 
     def begin(self) -> None:
@@ -72,6 +72,9 @@ class Simulated:
         if step == 1:
             self._note_rank()
         self._progress.tell(step)
+
+    def _peaks(self, wait_millis: int) -> list[tuple[str, int]]:
+        return (self._fork or self._recorder).peaks(wait_millis)
 
     def _note_rank(self) -> None:
         """A rank that no variable tells of: `init_process_group(rank=…)`."""

@@ -192,7 +192,8 @@ def _warn(text: str) -> None:
 class Progress:
     """Says on stderr how far the program is: in place on a terminal, now and then elsewhere."""
 
-    def __init__(self, *, quiet: bool) -> None:
+    def __init__(self, peaks: Callable[[int], list[tuple[str, int]]], *, quiet: bool) -> None:
+        self._peaks = peaks
         self.quiet = quiet
         self._peak = 0
         self._said = 0.0
@@ -220,7 +221,7 @@ class Progress:
 
     def _has_peak(self) -> bool:
         """Ask the recorder, whose peaks a program cannot reset as it can torch's."""
-        peaks = [peak for device, peak in _core.peaks(_WAIT_MILLIS) if device != "cpu"]
+        peaks = [peak for device, peak in self._peaks(_WAIT_MILLIS) if device != "cpu"]
         self._peak = max(peaks, default=0)
         return self._peak > 0
 

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// What one recording may hold, in bytes.
 #[derive(Debug)]
 pub(crate) struct Budget {
-    limit: u64,
+    limit: AtomicU64,
     taken: AtomicU64,
     /// What the writer held at its last lap.
     writer: AtomicU64,
@@ -17,11 +17,16 @@ pub(crate) struct Budget {
 
 impl Budget {
     pub(crate) fn new(limit: u64) -> Self {
-        Self { limit, taken: AtomicU64::new(0), writer: AtomicU64::new(0) }
+        Self { limit: AtomicU64::new(limit), taken: AtomicU64::new(0), writer: AtomicU64::new(0) }
     }
 
     pub(crate) fn limit_bytes(&self) -> u64 {
-        self.limit
+        self.limit.load(Ordering::Relaxed)
+    }
+
+    /// Raises the limit to that of a window that may hold more.
+    pub(crate) fn raise_limit(&self, limit: u64) {
+        self.limit.fetch_max(limit, Ordering::Relaxed);
     }
 
     /// How much is held.
@@ -32,7 +37,7 @@ impl Budget {
     /// Takes so many bytes. `false`, and nothing taken, when they would be too many.
     pub(crate) fn take(&self, bytes: usize) -> bool {
         let bytes = bytes as u64;
-        if self.held_bytes().saturating_add(bytes) > self.limit {
+        if self.held_bytes().saturating_add(bytes) > self.limit_bytes() {
             return false;
         }
         self.taken.fetch_add(bytes, Ordering::Relaxed);

@@ -15,7 +15,7 @@ use floodmark_trace::{Category, Device, EventKind};
 use crate::attention;
 use crate::autograd::{self, Running};
 use crate::names::label_id;
-use crate::recording::{ENABLED, Recording, Source};
+use crate::recording::{IS_WATCHED, Recording};
 use crate::saved_tensors::{self, PostAccumulate, Save, Unpack};
 use crate::thread::{Local, with_recording};
 use crate::tracker;
@@ -240,7 +240,7 @@ unsafe extern "C-unwind" fn next_number() -> u64 {
     // SAFETY: the function we stand for.
     let number = unsafe { original::<NextNumber>(&NEXT_NUMBER).map_or(0, |original| original()) };
     with_recording(|recording, local| {
-        if recording.options.stacks {
+        if recording.has_stacks() {
             local.remember_node(recording, number);
         }
     });
@@ -267,7 +267,7 @@ unsafe extern "C-unwind" fn execute(
     outputs: *const c_void,
 ) -> VariableList {
     let is_seen = accumulate_grad
-        && ENABLED.load(Ordering::Relaxed)
+        && IS_WATCHED.load(Ordering::Relaxed)
         && autograd::running_node() == Running::Nothing;
     let mut pass = Pass { is_seen, has_failed: true };
     // SAFETY: the function we stand for, with its own arguments. It is there, since only its callers'
@@ -303,8 +303,7 @@ impl Drop for Pass {
 /// Where there is no such device, tensors only say that they lie on one, and torch refuses to add up
 /// gradients that would have to wait for it.
 unsafe extern "C-unwind" fn is_accelerator(kind: i8) -> bool {
-    let has_none =
-        with_recording(|recording, _| recording.options.source == Source::ToldWithoutDevice);
+    let has_none = with_recording(|recording, _| recording.is_without_device());
     if has_none == Some(true) {
         return false;
     }

@@ -18,6 +18,7 @@ mod ended_steps;
 mod fork_flag;
 mod hooks;
 mod host_storages;
+mod known;
 mod merge;
 mod names;
 mod ops;
@@ -32,6 +33,8 @@ mod segments;
 mod session;
 mod shortcuts;
 mod signals;
+mod sink;
+mod sinks;
 mod stacks;
 mod start_error;
 mod state_file;
@@ -39,6 +42,8 @@ mod tensor_place;
 mod thread;
 mod told;
 mod tracker;
+mod window_state;
+mod windows;
 mod writer;
 
 pub use attention::{set_attention_handler, set_backward_handler};
@@ -48,13 +53,14 @@ pub use patch::Found;
 pub use python::{CodeFacts, Evidence, ProofError, StrFacts, is_proven, prove, use_slow_way};
 pub use recording::{Options, Source};
 pub use session::{
-    Attached, BaseBlock, LabelledTensor, attach_torch, attach_tracker, attend, base, begin_phase,
-    define_label, end_phase, ended_steps, forget_module, is_recording, label, label_each, mark,
-    name_modules, note_optimizer, peaks, start, step, stop, update_header,
+    Attached, BaseBlock, LabelledTensor, attach_ops, attach_torch, attach_tracker, attend, base,
+    begin_phase, define_label, disarm, end_phase, forget_module, is_recording, label, label_each,
+    mark, name_modules, note_optimizer, step,
 };
 pub use start_error::{Occupant, StartError};
 pub use tensor_place::{KnownTensor, prove_tensors};
 pub use told::{
     SegmentChange, Told, is_backward, tell_alloc, tell_free, tell_oom, tell_segment, tell_storage,
 };
+pub use windows::{Found as FoundRecorder, OpenWindow, open};
 pub use writer::Written;

@@ -1,24 +1,21 @@
-//! One recording: what all hooks share while it runs.
+//! The recorder of a process: what all hooks share while it runs.
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use floodmark_trace::journal::Seed;
-use floodmark_trace::journal_state::StopNote;
-use floodmark_trace::{Device, Ending, Header};
+use floodmark_trace::{Device, Header, Window};
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 
 use crate::budget::Budget;
 use crate::clock::Clock;
-use crate::ended_steps::EndedSteps;
 use crate::fork_flag::ForkFlag;
 use crate::output::Replace;
-use crate::peaks::Peaks;
 use crate::segments::Segments;
 use crate::stacks::CallTree;
-use crate::state_file::StateFile;
+use crate::window_state::{Opening, WindowState};
 
 /// Who tells of blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,11 +29,13 @@ pub enum Source {
     ToldWithoutDevice,
 }
 
-/// What to record.
+/// What a window takes of the recorder's events, and where they go.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The file.
-    pub path: PathBuf,
+    /// The file; without one the events stay in memory, and go to `spill` when they are too many.
+    pub path: Option<PathBuf>,
+    /// A free name for a file of events that do not fit in memory.
+    pub spill: PathBuf,
     /// What may be replaced at that path.
     pub replace: Replace,
     /// Host memory too.
@@ -57,11 +56,42 @@ pub struct Options {
     pub own_folder: String,
 }
 
-impl Options {
-    fn wants(&self, device: Device) -> bool {
+/// What hooks record: all that any window wants.
+#[derive(Debug, Default)]
+pub(crate) struct Wanted {
+    cpu: AtomicBool,
+    cuda: AtomicU64,
+    stacks: AtomicBool,
+    /// Blocks that torch reports.
+    torch: AtomicBool,
+    /// Blocks of fake tensors.
+    told: AtomicBool,
+}
+
+/// Whose blocks are recorded: some windows may have those of fake tensors.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Tells {
+    pub(crate) torch: bool,
+    pub(crate) told: bool,
+}
+
+impl Wanted {
+    /// Sets what is wanted to all that these windows want.
+    pub(crate) fn set(&self, windows: &[Window]) {
+        let any = |wants: fn(&Window) -> bool| windows.iter().any(wants);
+        self.stacks.store(any(|window| window.stacks), Ordering::Relaxed);
+        self.cuda.store(windows.iter().fold(0, |all, window| all | window.cuda), Ordering::Relaxed);
+        self.cpu.store(any(|window| window.cpu), Ordering::Relaxed);
+        self.torch.store(any(|window| !window.told), Ordering::Relaxed);
+        self.told.store(any(|window| window.told), Ordering::SeqCst);
+    }
+
+    #[inline]
+    fn has(&self, device: Device) -> bool {
         match device.kind {
-            0 => self.cpu,
-            _ => u32::try_from(device.index).is_ok_and(|at| at < 64 && self.cuda >> at & 1 == 1),
+            0 => self.cpu.load(Ordering::Relaxed),
+            _ => u32::try_from(device.index)
+                .is_ok_and(|at| at < 64 && self.cuda.load(Ordering::Relaxed) >> at & 1 == 1),
         }
     }
 }
@@ -75,12 +105,12 @@ pub(crate) struct Names {
     pub(crate) text_count: usize,
 }
 
-/// The state that hooks work on. Lives from start to stop.
+/// The state that hooks work on. Lives from the first window until the recorder is taken off.
 #[derive(Debug)]
 pub(crate) struct Recording {
     pub(crate) id: u64,
-    pub(crate) options: Options,
     clock: Clock,
+    pub(crate) wanted: Wanted,
     pub(crate) seed: Seed,
     pub(crate) next_thread: AtomicU32,
     pub(crate) segments: Segments,
@@ -92,18 +122,34 @@ pub(crate) struct Recording {
     pub(crate) names: Mutex<Names>,
     pub(crate) is_attending: AtomicBool,
     pub(crate) steps: AtomicU32,
-    /// Outlives the recording in the hands of whoever waits for it.
-    pub(crate) ended_steps: Arc<EndedSteps>,
-    pub(crate) peaks: Arc<Peaks>,
-    pub(crate) state: StateFile,
+    /// Our Python package's folder.
+    pub(crate) own_folder: String,
+    pub(crate) windows: Mutex<Windows>,
     /// Why recording stopped before the program did.
-    pub(crate) failure: Mutex<Option<StopNote>>,
-    /// The header, and whether it changed since it was written.
-    pub(crate) header: Mutex<(Header, bool)>,
+    failure: Mutex<Option<(String, u64)>>,
+}
+
+/// The windows that are open, as the program sees them. The writer takes what is new once a lap.
+#[derive(Debug, Default)]
+pub(crate) struct Windows {
+    pub(crate) open: Vec<Arc<WindowState>>,
+    /// Those that the writer has not seen yet.
+    pub(crate) opening: Vec<Opening>,
+    /// Devices whose live blocks are followed while no window is open.
+    pub(crate) kept: Option<Window>,
+}
+
+impl Windows {
+    /// What each window wants, and what is followed for the next one.
+    pub(crate) fn wanted(&self) -> Vec<Window> {
+        self.open.iter().map(|state| state.window).chain(self.kept).collect()
+    }
 }
 
 /// Whether hooks have anything to do.
 pub(crate) static ENABLED: ForkFlag = ForkFlag::new();
+/// Whether a window is open. While none is, hooks only follow which blocks are live.
+pub(crate) static IS_WATCHED: ForkFlag = ForkFlag::new();
 /// The recording that runs. Only read by a thread that is marked busy and has seen [`ENABLED`].
 pub(crate) static CURRENT: AtomicPtr<Recording> = AtomicPtr::new(std::ptr::null_mut());
 
@@ -113,20 +159,14 @@ pub(crate) fn unix_micros() -> u64 {
 }
 
 impl Recording {
-    /// `clock` started when the header says that the recording did.
-    pub(crate) fn new(
-        id: u64,
-        clock: Clock,
-        options: Options,
-        segments: Segments,
-        state: StateFile,
-    ) -> Self {
+    pub(crate) fn new(id: u64, options: &Options, segments: Segments) -> Self {
         let budget = Arc::new(Budget::new(options.max_memory));
         let mut tree = CallTree::new(Arc::clone(&budget));
         tree.set_library(vec![options.own_folder.clone()]);
         Self {
             id,
-            clock,
+            clock: Clock::start(),
+            wanted: Wanted::default(),
             seed: Seed::of_session(id),
             next_thread: AtomicU32::new(0),
             segments,
@@ -136,44 +176,67 @@ impl Recording {
             names: Mutex::new(Names::default()),
             is_attending: AtomicBool::new(false),
             steps: AtomicU32::new(0),
-            ended_steps: Arc::default(),
-            peaks: Arc::default(),
-            state,
+            own_folder: options.own_folder.clone(),
+            windows: Mutex::default(),
             failure: Mutex::new(None),
-            header: Mutex::new((options.header.clone(), false)),
-            options,
         }
     }
 
-    /// Nanoseconds since the recording began.
+    /// Nanoseconds since the recorder began.
     #[inline]
     pub(crate) fn nanos(&self) -> u64 {
         self.clock.nanos()
     }
 
+    /// Whether some window has Python stacks.
+    #[inline]
+    pub(crate) fn has_stacks(&self) -> bool {
+        self.wanted.stacks.load(Ordering::Relaxed)
+    }
+
+    /// Whether some window wants what happens on a device.
     pub(crate) fn wants(&self, device: Device) -> bool {
-        self.options.wants(device)
+        self.wanted.has(device)
     }
 
     /// Whether what torch reports of a device is to be recorded.
+    #[inline]
     pub(crate) fn hears(&self, device: Device) -> bool {
-        self.options.source == Source::Torch && self.wants(device)
+        self.wanted.torch.load(Ordering::Relaxed) && self.wanted.has(device)
     }
 
-    /// How it ends: now, or when it had to stop.
-    pub(crate) fn ending(&self) -> Ending {
-        let stop = self.failure.lock().clone();
-        let now = || StopNote { reason: String::new(), at_micros: self.nanos() / 1000 };
-        let StopNote { reason, at_micros } = stop.unwrap_or_else(now);
-        Ending { reason, at_micros }
+    /// Whether blocks of fake tensors are to be recorded.
+    pub(crate) fn hears_told(&self, device: Device) -> bool {
+        self.wanted.told.load(Ordering::Relaxed) && self.wanted.has(device)
     }
 
-    /// Recording cannot go on, and the program does. The journal says why from now on, the trace and the
+    /// Whose blocks are recorded.
+    pub(crate) fn tells(&self) -> Tells {
+        Tells {
+            torch: self.wanted.torch.load(Ordering::Relaxed),
+            told: self.wanted.told.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Whether some window is on tensors of a device that torch does not have.
+    pub(crate) fn is_without_device(&self) -> bool {
+        self.wanted.told.load(Ordering::Relaxed)
+            && self.windows.lock().open.iter().any(|state| state.is_without_device)
+    }
+
+    /// Why recording had to stop, and when.
+    pub(crate) fn failure(&self) -> Option<(String, u64)> {
+        self.failure.lock().clone()
+    }
+
+    /// Recording cannot go on, and the program does. The journals say why from now on, the traces and the
     /// program's output when recording ends. The first reason counts.
     pub(crate) fn fail(&self, reason: String) {
         ENABLED.store(false, Ordering::SeqCst);
-        let mut failure = self.failure.lock();
-        let at_micros = self.nanos() / 1000;
-        self.state.note_stop(failure.get_or_insert(StopNote { reason, at_micros }));
+        let at_nanos = self.nanos();
+        let (reason, at_nanos) = self.failure.lock().get_or_insert((reason, at_nanos)).clone();
+        for state in &self.windows.lock().open {
+            state.fail(&reason, at_nanos);
+        }
     }
 }

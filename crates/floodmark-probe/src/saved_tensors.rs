@@ -17,7 +17,7 @@ use floodmark_trace::{Category, EventKind};
 
 use crate::hooks::{POST_ACCUMULATE, SAVE, UNPACK, original};
 use crate::names::label_id;
-use crate::recording::ENABLED;
+use crate::recording::IS_WATCHED;
 use crate::tensor_place::place_of;
 use crate::thread::with_recording;
 
@@ -40,9 +40,12 @@ pub(crate) fn attach() {
 /// # Safety
 /// `tensor` points to an `at::Tensor` that no other thread changes now.
 unsafe fn note(kind: EventKind, tensor: *const usize) {
+    if !IS_WATCHED.load(Ordering::Relaxed) {
+        return;
+    }
     with_recording(|recording, local| {
         // SAFETY: the caller's promise.
-        let place = unsafe { place_of(recording.options.source, tensor) };
+        let place = unsafe { place_of(recording.tells(), tensor) };
         if let Some((device, addr)) = place.filter(|(device, _)| recording.wants(*device)) {
             let mut record = Record::new(kind as u8, device);
             record.addr = addr;
@@ -88,7 +91,7 @@ pub(crate) unsafe extern "C-unwind" fn unpack(
 /// `torch::autograd::impl::post_acc_grad_hooks(const at::Tensor&)`: `variable.grad` has its new value.
 pub(crate) unsafe extern "C-unwind" fn post_accumulate(variable: *const usize) -> *const c_void {
     let gradient = GET_GRADIENT.load(Ordering::Acquire);
-    if gradient != 0 && ENABLED.load(Ordering::Relaxed) {
+    if gradient != 0 && IS_WATCHED.load(Ordering::Relaxed) {
         // SAFETY: torch passes a tensor that is defined. Its `grad()` returns a reference to a tensor, which
         // may be undefined and lives as long as the variable. torch holds a lock of the variable's node here.
         unsafe {
@@ -113,7 +116,7 @@ pub(crate) unsafe extern "C-unwind" fn post_accumulate(variable: *const usize) -
 unsafe fn label_gradient(gradient: *const usize) {
     with_recording(|recording, local| {
         // SAFETY: the caller's promise.
-        let place = unsafe { place_of(recording.options.source, gradient) };
+        let place = unsafe { place_of(recording.tells(), gradient) };
         if let Some((device, addr)) = place.filter(|(device, _)| recording.wants(*device)) {
             let nothing = String::new;
             let mut record = Record::new(EventKind::Label as u8, device);

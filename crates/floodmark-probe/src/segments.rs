@@ -51,6 +51,13 @@ impl Drop for Mapping {
 }
 
 impl Mapping {
+    /// Maps memory that no file backs.
+    fn of_memory(bytes: usize, guarded: usize) -> io::Result<Self> {
+        let addr = map_memory(bytes)?;
+        bus_error::guard(guarded, addr as usize, bytes);
+        Ok(Self { addr, bytes, guarded })
+    }
+
     /// Makes a file, allocates all of it on disk, has its contents written and maps it.
     fn create(
         path: &Path,
@@ -211,10 +218,20 @@ struct Files {
     next_number: u32,
 }
 
-/// All segments of one recording.
+/// Maps memory that no file backs.
+fn map_memory(bytes: usize) -> io::Result<*mut u8> {
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    let kind = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
+    // SAFETY: a new mapping.
+    let addr = unsafe { libc::mmap(std::ptr::null_mut(), bytes, access, kind, -1, 0) };
+    if addr == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(addr.cast()) }
+}
+
+/// All segments of one recorder.
 #[derive(Debug)]
 pub(crate) struct Segments {
-    folder: PathBuf,
+    /// The folder of the journal; `None` while no window that is open owns one: segments are then memory.
+    folder: Mutex<Option<PathBuf>>,
     session: u64,
     ledger: Arc<Mapping>,
     /// Locked while a file is made.
@@ -234,15 +251,24 @@ pub(crate) struct Segments {
 }
 
 impl Segments {
-    /// The segments in `folder`, which exists. Fails when none can be created there.
-    pub(crate) fn create(folder: PathBuf, session: u64, max_memory: u64) -> io::Result<Self> {
-        let path = folder.join(LEDGER_NAME);
-        let ledger = Mapping::create(&path, LEDGER_BYTES, MOST_SEGMENTS, |_| Ok(()))?;
+    /// The segments in `folder`, which exists, or in memory. Fails when none can be created there.
+    pub(crate) fn create(
+        folder: Option<PathBuf>,
+        session: u64,
+        max_memory: u64,
+    ) -> io::Result<Self> {
+        let ledger = match &folder {
+            Some(folder) => {
+                let path = folder.join(LEDGER_NAME);
+                Mapping::create(&path, LEDGER_BYTES, MOST_SEGMENTS, |_| Ok(()))?
+            }
+            None => Mapping::of_memory(LEDGER_BYTES, MOST_SEGMENTS)?,
+        };
         ledger.write(0, &ledger_header(session, LEDGER_BYTES));
         // A quarter is for segments; tables and batches take the rest.
         let most_mapped = max_memory / 4 / SEGMENT_BYTES as u64;
         let segments = Self {
-            folder,
+            folder: Mutex::new(folder),
             session,
             ledger: Arc::new(ledger),
             files: Mutex::default(),
@@ -278,14 +304,10 @@ impl Segments {
         self.make(wanted)
     }
 
-    /// The journal's folder.
-    pub(crate) fn folder(&self) -> &Path {
-        &self.folder
-    }
-
-    fn path(&self, number: u32) -> PathBuf {
+    fn path(&self, number: u32) -> Option<PathBuf> {
         // Another recording may have taken the name of a folder that was removed.
-        self.folder.join(format!("{:016x}-{number:08}.seg", self.session))
+        let folder = self.folder.lock();
+        folder.as_ref().map(|folder| folder.join(format!("{:016x}-{number:08}.seg", self.session)))
     }
 
     /// Makes files until so many segments are ready.
@@ -334,14 +356,17 @@ impl Segments {
     /// Makes a file of so many segments.
     fn make_file(&self, first: u32, count: usize) -> io::Result<Arc<Mapping>> {
         let bytes = count * SEGMENT_BYTES;
-        let file = Mapping::create(&self.path(first), bytes, first as usize, |file| {
-            let mut segment = vec![0; SEGMENT_BYTES];
-            (first..).take(count).try_for_each(|number| {
-                let header = segment_header(self.session, number);
-                segment[..header.len()].copy_from_slice(&header);
-                file.write_all(&segment)
-            })
-        })?;
+        let file = match self.path(first) {
+            Some(path) => Mapping::create(&path, bytes, first as usize, |file| {
+                let mut segment = vec![0; SEGMENT_BYTES];
+                (first..).take(count).try_for_each(|number| {
+                    let header = segment_header(self.session, number);
+                    segment[..header.len()].copy_from_slice(&header);
+                    file.write_all(&segment)
+                })
+            })?,
+            None => Mapping::of_memory(bytes, first as usize)?,
+        };
         if self.mapped.load(Ordering::Relaxed) + count > self.most_mapped {
             return Ok(Arc::new(file));
         }
@@ -415,12 +440,16 @@ impl Segments {
         self.recycled.notify_one();
     }
 
-    /// The recording is complete: no segment is needed any more.
+    /// The window that owns the journal is complete: its files lose their names. Segments that threads write stay
+    /// mapped, and new ones are memory.
     pub(crate) fn remove(&self) {
-        for &number in &self.files.lock().first_numbers {
-            let _ = std::fs::remove_file(self.path(number));
+        let files = self.files.lock();
+        let Some(folder) = self.folder.lock().take() else { return };
+        for &number in &files.first_numbers {
+            let name = format!("{:016x}-{number:08}.seg", self.session);
+            let _ = std::fs::remove_file(folder.join(name));
         }
-        let _ = std::fs::remove_file(self.folder.join(LEDGER_NAME));
+        let _ = std::fs::remove_file(folder.join(LEDGER_NAME));
     }
 }
 
@@ -431,7 +460,7 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     fn segments(folder: &Path, max_memory: u64) -> Segments {
-        Segments::create(folder.to_owned(), 7, max_memory).unwrap()
+        Segments::create(Some(folder.to_owned()), 7, max_memory).unwrap()
     }
 
     fn seg_files(folder: &Path) -> Vec<u64> {

@@ -1,33 +1,31 @@
-//! Starting, stopping, and what Python tells a recording.
+//! The recorder of the process: begun by the first window, taken off after the last, and told what Python knows.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use floodmark_trace::journal::{FLAG_NAME_LEFT_OUT, Record};
-use floodmark_trace::{Bytes, Category, Device, EventKind, Header, StepTotals, TextKind};
-use parking_lot::Mutex;
+use floodmark_trace::journal::{FLAG_NAME_LEFT_OUT, FLAG_OF_WINDOW, Record};
+use floodmark_trace::{Category, Device, EventKind, TextKind};
+use parking_lot::{Mutex, MutexGuard};
 
-use crate::clock::{Clock, monotonic_nanos};
+use crate::clock::monotonic_nanos;
 use crate::names::{TextNumber, label_id, text_id};
-use crate::output::{Output, remove_journal};
 use crate::patch::{self, Found};
-use crate::recording::{CURRENT, ENABLED, Options, Recording, unix_micros};
+use crate::recording::{CURRENT, ENABLED, IS_WATCHED, Options, Recording};
 use crate::segments::Segments;
 use crate::signals::without_signals;
 use crate::stacks::EPOCH;
 use crate::start_error::StartError;
-use crate::state_file::StateFile;
 use crate::thread::{begin_recording, forget_after_fork, wait_until_idle, with_recording};
-use crate::writer::{self, Written};
+use crate::writer;
 use crate::{autograd, bus_error, ops, saved_tensors, tracker};
 
-struct Running {
+/// The recorder, as long as its hooks are in.
+pub(crate) struct Running {
     recording: *mut Recording,
     stop: Arc<AtomicBool>,
-    writer: JoinHandle<Written>,
+    writer: JoinHandle<()>,
     pid: u32,
 }
 
@@ -40,43 +38,43 @@ const LONGEST_START: Duration = Duration::from_secs(2);
 static SESSIONS: AtomicU64 = AtomicU64::new(0);
 static FORK_HANDLER: std::sync::Once = std::sync::Once::new();
 
-fn session_id() -> u64 {
+/// Whether hooks record nothing: they were taken off because no window was open for long, or recording failed.
+pub(crate) fn is_asleep() -> bool {
+    !ENABLED.load(Ordering::SeqCst)
+}
+
+pub(crate) fn session_id() -> u64 {
     let count = SESSIONS.fetch_add(1, Ordering::Relaxed);
     let mixed = monotonic_nanos() ^ (u64::from(std::process::id()) << 40) ^ (count << 20);
     mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1
 }
 
-/// Starts to record. torch need not be loaded yet: [`attach_torch`] is called when it is.
-pub fn start(mut options: Options) -> Result<(), StartError> {
-    // In a forked child the lock may be held by a thread that is not here.
-    let Some(mut running) = RUNNING.try_lock() else { return Err(StartError::AlreadyRunning) };
-    match running.take() {
-        Some(own) if own.pid == std::process::id() => {
-            *running = Some(own);
-            return Err(StartError::AlreadyRunning);
-        }
-        // A forked child has its parent's entry, but neither its thread nor its file.
-        Some(inherited) => {
-            std::mem::forget(inherited);
-            forget_after_fork();
-        }
-        None => {}
+impl Running {
+    pub(crate) fn recording(&self) -> &Recording {
+        // SAFETY: freed by `take_off` only, which has the entry of this.
+        unsafe { &*self.recording }
     }
-    let path = options.path.clone();
-    let id = session_id();
-    options.header.session = format!("{id:016x}");
-    // Both at once: a time of the program's own clock is looked up in the trace by their difference.
-    let clock = Clock::start();
-    options.header.started_unix_micros = unix_micros();
-    let Output { folder, state, trace } =
-        Output::create(&path, id, &options.header, options.replace)?;
-    let segments = match Segments::create(folder.clone(), id, options.max_memory) {
-        Ok(segments) => segments,
-        Err(source) => {
-            remove_output(&path, &folder, &state);
-            return Err(StartError::Journal { path: folder, source });
-        }
-    };
+
+    pub(crate) fn wake_writer(&self) {
+        self.writer.thread().unpark();
+    }
+}
+
+/// The recorder of this process, locked. `None` in the guard when there is none; an error when another thread
+/// begins or ends one for longer than that takes.
+pub(crate) fn running() -> Result<MutexGuard<'static, Option<Running>>, StartError> {
+    // In a forked child the lock may be held by a thread that is not here.
+    let mut running = RUNNING.try_lock_for(LONGEST_START).ok_or(StartError::Busy)?;
+    // A forked child has its parent's entry, but neither its thread nor its file.
+    if running.as_ref().is_some_and(|running| running.pid != std::process::id()) {
+        std::mem::forget(running.take());
+        forget_after_fork();
+    }
+    Ok(running)
+}
+
+/// Begins to record into a journal. torch need not be loaded yet: [`attach_torch`] is called when it is.
+pub(crate) fn begin(id: u64, options: &Options, segments: Segments) -> std::io::Result<Running> {
     FORK_HANDLER.call_once(|| {
         // SAFETY: registers functions that store to atomics, and one that waits a moment for a lock.
         unsafe {
@@ -87,7 +85,7 @@ pub fn start(mut options: Options) -> Result<(), StartError> {
     begin_recording();
     bus_error::install();
     EPOCH.fetch_add(1, Ordering::Release);
-    let recording = Box::into_raw(Box::new(Recording::new(id, clock, options, segments, state)));
+    let recording = Box::into_raw(Box::new(Recording::new(id, options, segments)));
     let stop = Arc::new(AtomicBool::new(false));
     let shared = Shared(recording);
     let told = Arc::clone(&stop);
@@ -96,30 +94,25 @@ pub fn start(mut options: Options) -> Result<(), StartError> {
         thread.spawn(move || {
             let shared = shared;
             // SAFETY: the recording is freed after this thread has been joined.
-            writer::run(unsafe { &*shared.0 }, trace, &told)
+            writer::run(unsafe { &*shared.0 }, &told);
         })
     });
-    let writer = match writer {
-        Ok(writer) => writer,
-        Err(source) => {
-            // SAFETY: nobody else has the pointer yet.
+    match writer {
+        Ok(writer) => Ok(Running { recording, stop, writer, pid: std::process::id() }),
+        Err(error) => {
+            // SAFETY: no other thread has the pointer yet.
             let recording = unsafe { Box::from_raw(recording) };
             recording.segments.remove();
             bus_error::remove();
-            remove_output(&path, recording.segments.folder(), &recording.state);
-            return Err(StartError::File { path, source });
+            Err(error)
         }
-    };
-    CURRENT.store(recording, Ordering::Release);
-    ENABLED.store(true, Ordering::SeqCst);
-    *running = Some(Running { recording, stop, writer, pid: std::process::id() });
-    Ok(())
+    }
 }
 
-/// A recording that did not come to be leaves no file.
-fn remove_output(path: &Path, folder: &Path, state: &StateFile) {
-    let _ = std::fs::remove_file(path);
-    remove_journal(folder, state);
+/// Hooks record from here on.
+pub(crate) fn enable(running: &Running) {
+    CURRENT.store(running.recording, Ordering::Release);
+    ENABLED.store(true, Ordering::SeqCst);
 }
 
 struct Shared(*mut Recording);
@@ -127,40 +120,48 @@ struct Shared(*mut Recording);
 // SAFETY: `Recording` is Sync; the pointer outlives the thread.
 unsafe impl Send for Shared {}
 
-/// Stops recording, puts torch's slots back and finishes the file. The GIL must be held, so that code
-/// objects can be let go of. `None` when nothing was running.
-pub fn stop() -> Option<Written> {
-    // Held to the end: a recording that started meanwhile would lose its hooks and `CURRENT` to us. Not for
-    // ever, since in a forked child the lock may be held by a thread that is not here.
-    let mut entry = RUNNING.try_lock_for(LONGEST_START)?;
-    let running = entry.take()?;
-    if running.pid != std::process::id() {
-        // A forked child has the parent's record of the recording, but neither its thread nor its file.
-        std::mem::forget(running);
-        return None;
-    }
+/// Ends the recorder: puts torch's slots back, and waits until the writer has finished all windows. The GIL must be
+/// held, so that code objects can be let go of. Returns whether the writer ended as it should.
+pub(crate) fn take_off(running: Running) -> bool {
     ENABLED.store(false, Ordering::SeqCst);
+    IS_WATCHED.store(false, Ordering::SeqCst);
     patch::remove();
     ops::detach();
     let is_idle = wait_until_idle();
     running.stop.store(true, Ordering::Release);
-    running.writer.thread().unpark();
-    let written = running.writer.join().unwrap_or_else(|_| Written {
-        failure: "the recorder's writer failed: a bug in floodmark".to_owned(),
-        ..Written::default()
-    });
-    // SAFETY: started by `start`, and still there.
+    running.wake_writer();
+    let has_ended = running.writer.join().is_ok();
+    // SAFETY: made by `begin`, and still there.
     let recording = unsafe { &*running.recording };
     recording.tree.lock().release_codes();
     bus_error::remove();
-    // A thread that hangs in a hook must not keep the name from the next recording.
-    recording.state.release();
     if is_idle {
         CURRENT.store(std::ptr::null_mut(), Ordering::Release);
         // SAFETY: no thread is in a hook, none will enter one, and the writer has ended.
         drop(unsafe { Box::from_raw(running.recording) });
     }
-    Some(written)
+    has_ended
+}
+
+/// Takes the hooks off, where no window is open and none is about to be. The rest is done with the GIL, when the
+/// next window opens or the program ends.
+pub(crate) fn fall_asleep(recording: &Recording) {
+    if let Some(_entry) = RUNNING.try_lock()
+        && recording.windows.lock().open.is_empty()
+    {
+        ENABLED.store(false, Ordering::SeqCst);
+        patch::remove();
+    }
+}
+
+/// Takes the hooks off where no window is open. The GIL must be held.
+pub fn disarm() {
+    let Ok(mut running) = running() else { return };
+    let is_unused =
+        running.as_ref().is_some_and(|running| running.recording().windows.lock().open.is_empty());
+    if is_unused && let Some(running) = running.take() {
+        take_off(running);
+    }
 }
 
 unsafe extern "C" fn before_fork() {
@@ -176,13 +177,14 @@ unsafe extern "C" fn in_forked_child() {
     patch::forget_followers();
     patch::release_after_fork();
     ENABLED.store(false, Ordering::SeqCst);
+    IS_WATCHED.store(false, Ordering::SeqCst);
     CURRENT.store(std::ptr::null_mut(), Ordering::Release);
     forget_after_fork();
 }
 
-/// Whether a recording runs in this process.
+/// Whether a window is open in this process, and its events are recorded.
 pub fn is_recording() -> bool {
-    ENABLED.load(Ordering::Acquire)
+    IS_WATCHED.load(Ordering::Acquire) && ENABLED.load(Ordering::Acquire)
 }
 
 /// What could be attached to torch.
@@ -192,35 +194,26 @@ pub struct Attached {
     pub found: Found,
     /// Backward allocations can be tied to forward.
     pub backward: bool,
-    /// Operators are recorded.
-    pub ops: bool,
 }
 
 /// torch is loaded: puts the hooks in. `folder` is torch's own, whose frames are not the user's.
 pub fn attach_torch(folder: String) -> Option<Attached> {
     let backward = autograd::attach();
     saved_tensors::attach();
-    let wants_ops = with_recording(|recording, _| {
-        recording.tree.lock().set_library(vec![recording.options.own_folder.clone(), folder]);
-        recording.options.ops
+    with_recording(|recording, _| {
+        recording.tree.lock().set_library(vec![recording.own_folder.clone(), folder]);
     })?;
-    let found = patch::install();
-    let ops = wants_ops && ops::attach();
-    Some(Attached { found, backward, ops })
+    Some(Attached { found: patch::install(), backward })
+}
+
+/// Some window wants operators, and torch is loaded. Returns whether they will be seen.
+pub fn attach_ops() -> bool {
+    ops::attach()
 }
 
 /// CUDA is initialised: asks the native allocator for its events. Returns whether they will come.
 pub fn attach_tracker(has_pools: bool) -> bool {
     tracker::attach(has_pools)
-}
-
-/// Something was learnt about the program or the machine.
-pub fn update_header(change: impl FnOnce(&mut Header)) {
-    with_recording(|recording, _| {
-        let mut header = recording.header.lock();
-        change(&mut header.0);
-        header.1 = true;
-    });
 }
 
 /// With the GIL held: keeps running code alive, and returns modules that have no name yet, as pairs of
@@ -346,41 +339,41 @@ fn note_with(kind: EventKind, number: u32, flags: u8) {
     });
 }
 
-/// A step ended. Returns its number; `None` when nothing is recorded.
+/// A step ended, in every window. `None` when nothing is recorded, otherwise how many ended before.
 pub fn step() -> Option<u32> {
-    let number = with_recording(|recording, _| recording.steps.fetch_add(1, Ordering::Relaxed))?;
+    if !is_recording() {
+        return None;
+    }
+    let number = with_recording(|recording, _| {
+        for state in &recording.windows.lock().open {
+            state.steps.fetch_add(1, Ordering::Relaxed);
+        }
+        recording.steps.fetch_add(1, Ordering::Relaxed)
+    })?;
     note(EventKind::Step, number);
     Some(number)
 }
 
-/// The totals of the steps that ended, from `first` on, as far as they are known: the writer is one lap
-/// behind. With a wait, it is woken, and has so long to catch up.
-pub fn ended_steps(first: u32, wait_millis: u64) -> Vec<StepTotals> {
-    let found = with_recording(|recording, _| {
-        (recording.steps.load(Ordering::Relaxed), Arc::clone(&recording.ended_steps))
-    });
-    let Some((told, ended)) = found else { return Vec::new() };
-    if wait_millis > 0 && told > first {
-        if let Some(Some(running)) = RUNNING.try_lock().as_deref() {
-            running.writer.thread().unpark();
-        }
-        ended.wait_for(told - 1, Duration::from_millis(wait_millis));
+/// Asks the writer for a lap at once.
+pub(crate) fn wake_writer() {
+    if let Some(Some(running)) = RUNNING.try_lock().as_deref() {
+        running.wake_writer();
     }
-    ended.from(first)
 }
 
-/// The most that was allocated on each device, as far as the writer gets within `wait_millis`.
-pub fn peaks(wait_millis: u64) -> Vec<(Device, Bytes)> {
-    let found = with_recording(|recording, _| {
-        (Arc::clone(&recording.peaks), recording.failure.lock().is_some())
+/// A step, a mark or a phase of one window, which no other one has.
+pub(crate) fn note_in_window(kind: EventKind, number: u32, window: u64) {
+    with_recording(|recording, local| {
+        let mut record = Record::new(kind as u8, Device::CPU);
+        (record.stack, record.flags, record.bytes) = (number, FLAG_OF_WINDOW, window);
+        local.write(recording, record, &[]);
     });
-    let Some((peaks, has_failed)) = found else { return Vec::new() };
-    // Once the trace cannot be written any more, there are no laps.
-    let wait_millis = if has_failed { 0 } else { wait_millis };
-    if let Some(Some(running)) = RUNNING.try_lock().as_deref() {
-        running.writer.thread().unpark();
-    }
-    peaks.after_next_lap(Duration::from_millis(wait_millis))
+}
+
+/// The number of the name of a phase or a mark; 0 where there is none left.
+pub(crate) fn name_number(kind: TextKind, name: &str) -> u32 {
+    let found = with_recording(|recording, local| text_id(recording, local, kind, name));
+    found.map_or(0, |found| u32::from(found.number))
 }
 
 /// The user marks this moment.

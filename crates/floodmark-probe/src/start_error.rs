@@ -10,9 +10,18 @@ use floodmark_trace::Hint;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// One runs already in this process.
-    #[error("a recording is running already in this process")]
-    AlreadyRunning,
+    /// Another thread begins or ends a recording, and takes too long.
+    #[error("another thread of this process is starting or stopping a recording")]
+    Busy,
+    /// The recorder of this process had to stop, and another window of it is still open.
+    #[error("the recorder of this process has stopped: {reason}")]
+    Stopped {
+        /// Why.
+        reason: String,
+    },
+    /// There is no memory for the recorder.
+    #[error("failed to start the recorder")]
+    Recorder(#[source] io::Error),
     /// The path is taken by something that may not be replaced.
     #[error("failed to record into `{}`: {what}", path.display())]
     Occupied {
@@ -101,7 +110,9 @@ impl Hint for StartError {
     fn hint(&self) -> Option<&'static str> {
         let replace = "choose another name, or replace it with `--force` (in Python `force=True`)";
         Some(match self {
-            Self::AlreadyRunning => "stop it first, or give it a name with `floodmark.mark`",
+            Self::Busy => "start the recording again",
+            Self::Stopped { .. } => "stop the recordings that are open, then start again",
+            Self::Recorder(_) => "free memory, or lower `max_memory`",
             Self::Occupied { what, .. } if what.is_replaceable() => replace,
             Self::Unfinished { .. } => replace,
             Self::InUse { .. } => "wait until that program ends, or choose another name",

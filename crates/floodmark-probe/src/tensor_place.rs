@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use floodmark_trace::Device;
 
-use crate::recording::Source;
+use crate::recording::Tells;
 use crate::told;
 
 const WORD_BYTES: usize = size_of::<usize>();
@@ -94,11 +94,11 @@ impl Pattern {
 }
 
 /// Where the storage of a tensor lies: its device, and its first address. None for a tensor without memory.
-/// With [`Source::Told`] that is where it would lie.
+/// Of a fake tensor that is where it would lie.
 ///
 /// # Safety
 /// `tensor` is null, or points to an `at::Tensor` that no other thread changes now.
-pub(crate) unsafe fn place_of(source: Source, tensor: *const usize) -> Option<(Device, u64)> {
+pub(crate) unsafe fn place_of(tells: Tells, tensor: *const usize) -> Option<(Device, u64)> {
     if tensor.is_null() || !IS_PROVEN.load(Ordering::Acquire) {
         return None;
     }
@@ -113,8 +113,9 @@ pub(crate) unsafe fn place_of(source: Source, tensor: *const usize) -> Option<(D
         if storage == 0 {
             return None;
         }
-        if source != Source::Torch {
-            return told::place_of_storage(storage);
+        let told = if tells.told { told::place_of_storage(storage) } else { None };
+        if told.is_some() || !tells.torch {
+            return told;
         }
         let data = ((storage + 2 * WORD_BYTES) as *const u64).read();
         let [kind, index] = ((storage + 5 * WORD_BYTES) as *const [i8; 2]).read();
@@ -142,7 +143,7 @@ mod tests {
         assert!(!prove_tensors(KnownTensor { bytes: 4092, ..known }));
         assert!(!prove_tensors(KnownTensor { empty: of_borrowed, ..known }));
         // SAFETY: the words above.
-        let place = || unsafe { place_of(Source::Torch, &raw const tensor) };
+        let place = || unsafe { place_of(Tells { torch: true, told: false }, &raw const tensor) };
         assert_eq!(place(), None);
         assert!(prove_tensors(known));
         assert_eq!(place(), Some((Device::CPU, 0x1000)));

@@ -393,7 +393,7 @@ impl Local {
     /// `may_wait` says whether the GIL may be waited for, should there be no other way.
     pub(crate) fn stack(&mut self, recording: &Recording, may_wait: bool) -> (Node, bool) {
         let running = autograd::running_node();
-        if !recording.options.stacks {
+        if !recording.has_stacks() {
             return (Node::default(), running != Running::Nothing);
         }
         python::walk(may_wait, &mut self.frames);

@@ -3,7 +3,7 @@
 //! The record is the one that a hook would have made, with the stack, the backward pass and the phase of
 //! this moment.
 
-use floodmark_trace::journal::{FLAG_NAME_LEFT_OUT, Record};
+use floodmark_trace::journal::{FLAG_NAME_LEFT_OUT, FLAG_TOLD, Record};
 use floodmark_trace::{Category, Device, EventKind, TextKind};
 use hashbrown::HashMap;
 use parking_lot::Mutex;
@@ -64,10 +64,11 @@ pub(crate) fn place_of_storage(storage: usize) -> Option<(Device, u64)> {
 pub fn tell_alloc(told: &Told, op: &str, workspace: Option<&str>) {
     with_recording(|recording, local| {
         let device = told.device.canonical();
-        if !recording.wants(device) {
+        if !recording.hears_told(device) {
             return;
         }
         let mut record = Record::new(EventKind::Alloc as u8, device);
+        record.flags = FLAG_TOLD;
         record.addr = told.addr;
         record.bytes = told.bytes;
         record.requested = told.requested;
@@ -97,8 +98,9 @@ pub fn tell_alloc(told: &Told, op: &str, workspace: Option<&str>) {
 pub fn tell_free(told: &Told) {
     with_recording(|recording, local| {
         let device = told.device.canonical();
-        if recording.wants(device) {
+        if recording.hears_told(device) {
             let mut record = Record::new(EventKind::Free as u8, device);
+            record.flags = FLAG_TOLD;
             record.addr = told.addr;
             record.bytes = told.bytes;
             record.allocated = told.allocated;
@@ -131,8 +133,9 @@ pub fn tell_segment(device: Device, change: SegmentChange, addr: u64, bytes: u64
     };
     with_recording(|recording, local| {
         let device = device.canonical();
-        if recording.wants(device) {
+        if recording.hears_told(device) {
             let mut record = Record::new(kind as u8, device);
+            record.flags = FLAG_TOLD;
             record.addr = addr;
             record.bytes = bytes;
             let default = || "0x0".to_owned();
@@ -147,8 +150,9 @@ pub fn tell_segment(device: Device, change: SegmentChange, addr: u64, bytes: u64
 pub fn tell_oom(told: &Told, device_free: u64) {
     with_recording(|recording, local| {
         let device = told.device.canonical();
-        if recording.wants(device) {
+        if recording.hears_told(device) {
             let mut record = Record::new(EventKind::Oom as u8, device);
+            record.flags = FLAG_TOLD;
             record.bytes = told.requested;
             record.allocated = told.allocated;
             record.reserved = told.reserved;

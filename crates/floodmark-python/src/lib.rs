@@ -9,6 +9,7 @@ mod phantom;
 mod program;
 mod recorder;
 mod trace;
+mod window;
 
 use pyo3::prelude::*;
 
@@ -30,13 +31,15 @@ mod _core {
     use super::program::{EstimatePlan, PhantomMachine, RunPlan, main};
     #[pymodule_export]
     use super::recorder::{
-        LabelSet, attach_torch, attach_tracker, attend, base, base_of_host, begin_phase,
-        define_label, end_phase, ended_steps, forget_module, is_being_recorded, is_recording,
-        label, mark, name_modules, note_optimizer, peaks, prove, prove_tensors, start, step, stop,
-        strings_to_prove_with, update_header, use_slow_stacks,
+        LabelSet, attach_ops, attach_torch, attach_tracker, attend, base, base_of_host,
+        begin_phase, define_label, disarm, end_phase, forget_module, is_being_recorded,
+        is_recording, label, mark, name_modules, note_optimizer, prove, prove_tensors, step,
+        strings_to_prove_with, use_slow_stacks,
     };
     #[pymodule_export]
     use super::trace::{Report, Trace, draw};
+    #[pymodule_export]
+    use super::window::Window;
     #[pymodule_export]
     use floodmark_modes::{Functions, Kernel, Operators};
 

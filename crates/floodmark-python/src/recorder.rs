@@ -2,61 +2,12 @@
 
 use std::path::PathBuf;
 
-use floodmark_probe::{
-    BaseBlock, CodeFacts, Evidence, KnownTensor, LabelledTensor, Options, Replace, Source, StrFacts,
-};
-use floodmark_trace::{Category, Device, Header};
+use floodmark_probe::{BaseBlock, CodeFacts, Evidence, KnownTensor, LabelledTensor, StrFacts};
+use floodmark_trace::{Category, Device};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use crate::errors::{from_open, from_start, wrong_argument};
-
-fn header_from(json: &str) -> PyResult<Header> {
-    serde_json::from_str(json).map_err(wrong_argument)
-}
-
-/// Starts to record into `path`, where `replace` says what may be replaced: `nothing`, an earlier `trace`, or
-/// `any file`. `cuda` has a bit for each ordinal; `told` says who tells of blocks: torch
-/// where it is empty, else we, also `without device`.
-#[pyfunction]
-#[pyo3(signature = (path, *, replace, cpu, cuda, stacks, ops, told, max_memory, header, own_folder))]
-#[expect(clippy::too_many_arguments, reason = "keywords on the Python side")]
-pub(crate) fn start(
-    py: Python<'_>,
-    path: PathBuf,
-    replace: &str,
-    cpu: bool,
-    cuda: u64,
-    stacks: bool,
-    ops: bool,
-    told: &str,
-    max_memory: u64,
-    header: &str,
-    own_folder: String,
-) -> PyResult<()> {
-    let header = header_from(header)?;
-    let source = match told {
-        "" => Source::Torch,
-        "without device" => Source::ToldWithoutDevice,
-        _ => Source::Told,
-    };
-    let replace = match replace {
-        "any file" => Replace::AnyFile,
-        "trace" => Replace::Trace,
-        _ => Replace::Nothing,
-    };
-    let options =
-        Options { path, replace, cpu, cuda, stacks, ops, source, max_memory, header, own_folder };
-    py.detach(|| floodmark_probe::start(options)).map_err(|error| from_start(&error))
-}
-
-/// Stops. Returns bytes written, records, and why it had to stop early; `None` when nothing ran.
-///
-/// Keeps the GIL: code objects are let go of.
-#[pyfunction]
-pub(crate) fn stop() -> Option<(u64, u64, String)> {
-    floodmark_probe::stop().map(|written| (written.bytes, written.records, written.failure))
-}
+use crate::errors::from_open;
 
 /// Whether a live recording, of any process, writes the trace `path`.
 #[pyfunction]
@@ -71,7 +22,7 @@ pub(crate) fn is_recording() -> bool {
     floodmark_probe::is_recording()
 }
 
-/// torch is imported. Returns which of these will be seen: `cuda`, `cpu`, `backward`, `ops`, `saved`, `unpacked`.
+/// torch is imported. Returns which of these will be seen: `cuda`, `cpu`, `backward`, `saved`, `unpacked`.
 #[pyfunction]
 pub(crate) fn attach_torch(py: Python<'_>, folder: String) -> Option<Vec<&'static str>> {
     let attached = py.detach(|| floodmark_probe::attach_torch(folder))?;
@@ -80,7 +31,6 @@ pub(crate) fn attach_torch(py: Python<'_>, folder: String) -> Option<Vec<&'stati
         ("cuda", found.reports),
         ("cpu", found.cpu),
         ("backward", attached.backward && found.autograd),
-        ("ops", attached.ops),
         ("saved", found.saved),
         ("unpacked", found.unpacked),
     ];
@@ -108,22 +58,24 @@ pub(crate) fn base_of_host(py: Python<'_>) -> Option<u64> {
     py.detach(floodmark_probe::base_of_host)
 }
 
+/// A window wants operators, and torch is imported. Returns whether they will be seen.
+#[pyfunction]
+pub(crate) fn attach_ops(py: Python<'_>) -> bool {
+    py.detach(floodmark_probe::attach_ops)
+}
+
+/// Takes the hooks off where no window is open.
+///
+/// Keeps the GIL: code objects are let go of.
+#[pyfunction]
+pub(crate) fn disarm() {
+    floodmark_probe::disarm();
+}
+
 /// CUDA is initialised. Returns whether the caching allocator's own events will be seen.
 #[pyfunction]
 pub(crate) fn attach_tracker(py: Python<'_>, has_pools: bool) -> bool {
     py.detach(|| floodmark_probe::attach_tracker(has_pools))
-}
-
-/// Replaces what the header says.
-#[pyfunction]
-pub(crate) fn update_header(header: &str) -> PyResult<()> {
-    let new = header_from(header)?;
-    floodmark_probe::update_header(|header| {
-        let session = std::mem::take(&mut header.session);
-        let started_unix_micros = header.started_unix_micros;
-        *header = Header { session, started_unix_micros, ..new };
-    });
-    Ok(())
 }
 
 /// The strings whose addresses `prove` wants, one of each kind.
@@ -247,24 +199,10 @@ pub(crate) fn base(blocks: Vec<(String, i32, u64, u64, u64, bool)>) {
     floodmark_probe::base(&blocks);
 }
 
-/// A step ended. Returns its number; `None` when nothing is recorded.
+/// A step ended, in every window. `None` when nothing is recorded, otherwise how many ended before.
 #[pyfunction]
 pub(crate) fn step() -> Option<u32> {
     floodmark_probe::step()
-}
-
-/// The totals of steps that ended, as JSON. The last one has so long to become known.
-#[pyfunction]
-pub(crate) fn ended_steps(py: Python<'_>, first: u32, wait_millis: u64) -> PyResult<String> {
-    let steps = py.detach(|| floodmark_probe::ended_steps(first, wait_millis));
-    serde_json::to_string(&steps).map_err(wrong_argument)
-}
-
-/// The most that was allocated on each device until now: its name, and the bytes.
-#[pyfunction]
-pub(crate) fn peaks(py: Python<'_>, wait_millis: u64) -> Vec<(String, u64)> {
-    let peaks = py.detach(|| floodmark_probe::peaks(wait_millis));
-    peaks.into_iter().map(|(device, bytes)| (device.to_string(), bytes.0)).collect()
 }
 
 /// Marks this moment.

@@ -23,6 +23,12 @@ use crate::errors::{from_export, from_open, from_ours, from_simulation, wrong_ar
 #[pyclass(frozen, module = "floodmark._core")]
 pub(crate) struct Trace(Arc<floodmark_trace::Trace>);
 
+impl From<floodmark_trace::Trace> for Trace {
+    fn from(trace: floodmark_trace::Trace) -> Self {
+        Self(Arc::new(trace))
+    }
+}
+
 #[pymethods]
 impl Trace {
     /// Reads a file, and its journal where the program was killed.

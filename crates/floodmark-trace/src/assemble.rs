@@ -5,10 +5,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::batch::{Batch, CodeRow, LabelRow, ModuleRow, Row, StackRow, TextRow, Total};
-use crate::event::{AllocationId, Bytes, Category, Device, EventKind, Micros, TextKind};
+use crate::batch::{Batch, Row, Total};
+use crate::event::{AllocationId, Bytes, Device, EventKind, Micros};
 use crate::journal::{
-    FLAG_DEFERRED, FLAG_NAME_LEFT_OUT, FLAG_STACK_LEFT_OUT, Record, record_kind, unpack_strings,
+    FLAG_DEFERRED, FLAG_NAME_LEFT_OUT, FLAG_OF_WINDOW, FLAG_STACK_LEFT_OUT, FLAG_TOLD, Record,
+    record_kind, unpack_strings,
 };
 use crate::losses::LeftOut;
 use crate::step_totals::StepTotals;
@@ -17,6 +18,7 @@ use crate::trace::{Allocation, Subject, Trace};
 #[derive(Debug, Clone, Copy)]
 struct Live {
     bytes: u64,
+    slack: u64,
     allocation: AllocationId,
     /// The last name it had; 0 for none.
     label: u32,
@@ -25,8 +27,8 @@ struct Live {
 }
 
 impl Live {
-    fn new(bytes: u64, allocation: AllocationId) -> Self {
-        Self { bytes, allocation, label: 0, is_saved: false }
+    fn new(bytes: u64, slack: u64, allocation: AllocationId) -> Self {
+        Self { bytes, slack, allocation, label: 0, is_saved: false }
     }
 }
 
@@ -38,6 +40,8 @@ struct DeviceState {
     /// torch's total less ours: blocks from before the recording that nothing told us of.
     unseen: Option<u64>,
     reserved: u64,
+    /// Segments by address, with their bytes. Parts of an expandable one are entries of their own.
+    segments: BTreeMap<u64, u64>,
     /// The highest total of all.
     highest: u64,
     /// The highest totals since the last step ended.
@@ -58,6 +62,32 @@ impl DeviceState {
         self.allocated = self.allocated.saturating_sub(stale.map_or(0, |stale| stale.bytes));
         self.allocated = self.allocated.saturating_add(live.bytes);
         stale
+    }
+
+    /// A segment came or grew.
+    fn add_segment(&mut self, addr: u64, bytes: u64) {
+        self.segments.insert(addr, bytes);
+    }
+
+    /// A segment, or a part of an expandable one, was freed.
+    fn remove_segment(&mut self, addr: u64, bytes: u64) {
+        let end = addr.saturating_add(bytes);
+        let touched: Vec<(u64, u64)> = self
+            .segments
+            .range(..end)
+            .rev()
+            .map(|(&start, &bytes)| (start, start.saturating_add(bytes)))
+            .take_while(|&(_, stop)| stop > addr)
+            .collect();
+        for (start, stop) in touched {
+            self.segments.remove(&start);
+            if start < addr {
+                self.segments.insert(start, addr - start);
+            }
+            if stop > end {
+                self.segments.insert(end, stop - end);
+            }
+        }
     }
 
     /// torch's total, as far as we know it.
@@ -94,6 +124,8 @@ pub struct Assembler {
     /// Blocks that were let go of before anything told us of them.
     freed_unknown: BTreeSet<(Device, u64)>,
     next_allocation: u32,
+    /// The time of the journal at which this assembler's own time begins.
+    origin_nanos: u64,
     now: Micros,
     disagreements: u64,
     left_out: LeftOut,
@@ -104,6 +136,66 @@ pub struct Assembler {
 }
 
 impl Assembler {
+    /// An assembler whose time begins at this time of the journal.
+    pub fn beginning_at(origin_nanos: u64) -> Self {
+        Self { origin_nanos, ..Self::default() }
+    }
+
+    /// Labels that were defined before, and do not say what a tensor is called.
+    pub fn set_nameless(&mut self, labels: BTreeSet<u32>) {
+        self.nameless = labels;
+    }
+
+    /// Notes whether the label that a record defines says what a tensor is called.
+    #[expect(clippy::cast_possible_truncation, reason = "ids were u32 when written")]
+    pub fn note_label(&mut self, record: &Record, payload: &[u8]) {
+        if record.kind != record_kind::LABEL {
+            return;
+        }
+        let id = record.addr as u32;
+        let [name, _, _]: [String; 3] = unpack_strings(payload);
+        if name.is_empty() {
+            self.nameless.insert(id);
+        } else {
+            self.nameless.remove(&id);
+        }
+    }
+
+    /// What is live now on the devices that `wants` names, as records of blocks and segments from before a
+    /// recording that begins at `time_nanos`, each block followed by its label.
+    pub fn base_records(&self, time_nanos: u64, wants: impl Fn(Device) -> bool) -> Vec<Record> {
+        let mut records = Vec::new();
+        let new = |kind: EventKind, device| {
+            let mut record = Record::new(kind as u8, device);
+            record.time_nanos = time_nanos;
+            record
+        };
+        for (&device, state) in self.devices.iter().filter(|(device, _)| wants(**device)) {
+            for (&addr, &bytes) in &state.segments {
+                let mut record = new(EventKind::BaseSegment, device);
+                (record.addr, record.bytes) = (addr, bytes);
+                records.push(record);
+            }
+            for (&addr, live) in &state.live {
+                let mut record = new(EventKind::Base, device);
+                (record.addr, record.bytes) = (addr, live.bytes);
+                record.requested = live.bytes.saturating_sub(live.slack);
+                records.push(record);
+                if live.label != 0 {
+                    let mut record = new(EventKind::Label, device);
+                    (record.addr, record.stack) = (addr, live.label);
+                    records.push(record);
+                }
+            }
+        }
+        records
+    }
+
+    /// Whether events of this device were folded.
+    pub fn has_seen(&self, device: Device) -> bool {
+        self.devices.contains_key(&device)
+    }
+
     /// An assembler that goes on where `trace` ends, as the one that wrote it would have.
     pub(crate) fn resume(trace: &Trace) -> Self {
         let mut assembler = Self {
@@ -113,6 +205,7 @@ impl Assembler {
             left_out: trace.left_out,
             freed_unknown: trace.freed_unknown.clone(),
             nameless: trace.nameless_labels().collect(),
+            origin_nanos: trace.header.window.map_or(0, |window| window.start_nanos),
             ..Self::default()
         };
         for (id, allocation) in (0..).map(AllocationId).zip(&trace.allocations) {
@@ -141,7 +234,11 @@ impl Assembler {
                 let live = Live {
                     label: allocation.label.0,
                     is_saved: allocation.saved_at.is_some(),
-                    ..Live::new(allocation.rounded.0, id)
+                    ..Live::new(
+                        allocation.rounded.0,
+                        allocation.rounded.0.saturating_sub(allocation.requested.0),
+                        id,
+                    )
                 };
                 self.devices.entry(device).or_default().insert(addr, live);
             }
@@ -218,56 +315,18 @@ impl Assembler {
     /// Folds one record. Its time must not be before that of the record before.
     pub fn push(&mut self, record: &Record, payload: &[u8]) {
         self.batch.through_nanos = record.time_nanos;
-        match EventKind::from_number(record.kind) {
-            Some(kind) => self.push_event(kind, record),
-            None => self.push_definition(record, payload),
-        }
-    }
-
-    #[expect(clippy::cast_possible_truncation, reason = "ids and lines were u32 when written")]
-    fn push_definition(&mut self, record: &Record, payload: &[u8]) {
-        let id = record.addr as u32;
-        match record.kind {
-            record_kind::CODE => {
-                let [file, name] = unpack_strings(payload);
-                let first_line = record.requested as u32;
-                self.batch.codes.push(CodeRow { id, first_line, file, name });
-            }
-            record_kind::STACK => self.batch.stacks.push(StackRow {
-                id,
-                parent: record.stack,
-                code: record.bytes as u32,
-                line: record.requested as u32,
-                module: record.allocated as u32,
-                flags: record.reserved as u8,
-            }),
-            record_kind::MODULE => {
-                let [class, name] = unpack_strings(payload);
-                self.batch.modules.push(ModuleRow { id, root: record.bytes as u32, class, name });
-            }
-            record_kind::LABEL => {
-                let [name, shape, dtype] = unpack_strings(payload);
-                let category = Category::from_number(record.bytes as u8).unwrap_or(Category::Other);
-                if name.is_empty() {
-                    self.nameless.insert(id);
-                } else {
-                    self.nameless.remove(&id);
-                }
-                self.batch.labels.push(LabelRow { id, category, name, shape, dtype });
-            }
-            record_kind::TEXT => {
-                let [text] = unpack_strings(payload);
-                if let Some(kind) = TextKind::from_number(record.bytes as u8) {
-                    self.batch.texts.push(TextRow { id, kind, text });
-                }
-            }
-            _ => {}
+        if let Some(kind) = EventKind::from_number(record.kind) {
+            self.push_event(kind, record);
+        } else {
+            self.note_label(record, payload);
+            self.batch.define(record, payload);
         }
     }
 
     fn push_event(&mut self, kind: EventKind, record: &Record) {
         let device = record.device.canonical();
-        let time = self.now.max(Micros(record.time_nanos / 1000));
+        let since_nanos = record.time_nanos.saturating_sub(self.origin_nanos);
+        let time = self.now.max(Micros(since_nanos / 1000));
         let mut row = Row::new(kind, device, self.thread_number(record), time);
         row.stack = record.stack;
         row.addr = record.addr;
@@ -318,10 +377,12 @@ impl Assembler {
             | EventKind::OptimizerEnd => self.emit(row),
             EventKind::SegmentAlloc | EventKind::SegmentMap | EventKind::BaseSegment => {
                 self.emit(row);
+                self.devices.entry(device).or_default().add_segment(row.addr, row.bytes);
                 self.reserve(&row, u64::saturating_add);
             }
             EventKind::SegmentFree | EventKind::SegmentUnmap => {
                 self.emit(row);
+                self.devices.entry(device).or_default().remove_segment(row.addr, row.bytes);
                 self.reserve(&row, u64::saturating_sub);
             }
             EventKind::Reserved => {
@@ -347,7 +408,7 @@ impl Assembler {
         let has_no_stack = kind == EventKind::Alloc && flags & FLAG_STACK_LEFT_OUT != 0;
         self.left_out.stacks += u64::from(has_no_stack);
         self.left_out.names += u64::from(flags & FLAG_NAME_LEFT_OUT != 0);
-        flags & !(FLAG_STACK_LEFT_OUT | FLAG_NAME_LEFT_OUT)
+        flags & !(FLAG_STACK_LEFT_OUT | FLAG_NAME_LEFT_OUT | FLAG_TOLD | FLAG_OF_WINDOW)
     }
 
     /// Every row goes through here, so that `now` is the time of the last row: a reader that goes on
@@ -388,7 +449,7 @@ impl Assembler {
     fn allocate(&mut self, mut row: Row) {
         row.allocation = AllocationId(self.next_allocation);
         self.next_allocation = self.next_allocation.wrapping_add(1);
-        let live = Live::new(row.bytes, row.allocation);
+        let live = Live::new(row.bytes, row.slack, row.allocation);
         if let Some(stale) = self.devices.entry(row.device).or_default().insert(row.addr, live) {
             // The address was handed out again, so it had been let go of where we could not see it.
             let mut freed = Row::new(EventKind::Free, row.device, row.thread, row.time);

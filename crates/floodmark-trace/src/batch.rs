@@ -4,6 +4,7 @@
 //! at what came before. Definitions come with the batch in which they are first used.
 
 use crate::event::{AllocationId, Bytes, Category, Device, EventKind, Micros, TextKind};
+use crate::journal::{Record, record_kind, unpack_strings};
 use crate::losses::LeftOut;
 
 /// One event, as the file stores it. Which fields mean something depends on `kind`; the rest are zero,
@@ -180,5 +181,53 @@ impl Batch {
             && self.modules.is_empty()
             && self.labels.is_empty()
             && self.texts.is_empty()
+    }
+
+    /// Adds what a record defines; one that defines nothing is left out.
+    #[expect(clippy::cast_possible_truncation, reason = "ids and lines were u32 when written")]
+    pub fn define(&mut self, record: &Record, payload: &[u8]) {
+        let id = record.addr as u32;
+        match record.kind {
+            record_kind::CODE => {
+                let [file, name] = unpack_strings(payload);
+                let first_line = record.requested as u32;
+                self.codes.push(CodeRow { id, first_line, file, name });
+            }
+            record_kind::STACK => self.stacks.push(StackRow {
+                id,
+                parent: record.stack,
+                code: record.bytes as u32,
+                line: record.requested as u32,
+                module: record.allocated as u32,
+                flags: record.reserved as u8,
+            }),
+            record_kind::MODULE => {
+                let [class, name] = unpack_strings(payload);
+                self.modules.push(ModuleRow { id, root: record.bytes as u32, class, name });
+            }
+            record_kind::LABEL => {
+                let [name, shape, dtype] = unpack_strings(payload);
+                let category = Category::from_number(record.bytes as u8).unwrap_or(Category::Other);
+                self.labels.push(LabelRow { id, category, name, shape, dtype });
+            }
+            record_kind::TEXT => {
+                let [text] = unpack_strings(payload);
+                if let Some(kind) = TextKind::from_number(record.bytes as u8) {
+                    self.texts.push(TextRow { id, kind, text });
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// About how much memory the batch takes.
+    pub fn held_bytes(&self) -> usize {
+        let names = |row: &ModuleRow| row.class.len() + row.name.len();
+        self.rows.len() * size_of::<Row>()
+            + self.stacks.len() * size_of::<StackRow>()
+            + self.codes.iter().map(|row| row.file.len() + row.name.len()).sum::<usize>()
+            + self.modules.iter().map(names).sum::<usize>()
+            + self.labels.len() * size_of::<LabelRow>()
+            + self.texts.iter().map(|row| row.text.len()).sum::<usize>()
     }
 }

@@ -5,6 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::phantom::Phantom;
+use crate::window::Window;
 
 /// A device that the program could see.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,6 +65,9 @@ pub struct Header {
     pub not_recorded: Vec<String>,
     /// Whether blocks from before the recording are in it.
     pub has_base: bool,
+    /// Which events of the recorder are in it; all where nothing is said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub window: Option<Window>,
     /// The GPU that was played, where none was there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phantom: Option<Phantom>,

@@ -22,6 +22,7 @@ mod decode;
 mod event;
 mod grow;
 mod growing;
+mod growing_trace;
 mod header;
 mod limit;
 mod losses;
@@ -32,6 +33,7 @@ mod phantom;
 mod read;
 mod step_totals;
 mod trace;
+mod window;
 mod write;
 
 pub mod frame;
@@ -46,6 +48,7 @@ pub use event::{
     HandleId, LabelId, Micros, ModuleId, StackId, TextId, TextKind, ThreadId, stack_flags,
 };
 pub use growing::GrowingReader;
+pub use growing_trace::GrowingTrace;
 pub use header::{DeviceInfo, Ending, Header};
 pub use limit::DecompressionLimit;
 pub use losses::{LeftOut, Loss, Losses};
@@ -54,6 +57,7 @@ pub use phantom::{Engine, Phantom, PhantomDevice, PhantomEnd, PhantomRead, Unsup
 pub use read::{ReadError, check_beginning, read_trace, read_trace_within};
 pub use step_totals::StepTotals;
 pub use trace::{Allocation, Code, Event, Label, Module, Oom, Segment, Stack, Subject, Trace};
+pub use window::{Selection, Window};
 pub use write::TraceWriter;
 
 /// What to do about an error, said after it.

@@ -13,6 +13,7 @@ use crate::journal_state::read_state;
 use crate::limit::{Budget, DecompressionLimit};
 use crate::losses::Loss;
 use crate::trace::Trace;
+use crate::window::Selection;
 
 /// Why a trace could not be read at all. Damage inside a trace is a [`Loss`], not an error.
 #[derive(Debug, thiserror::Error)]
@@ -333,8 +334,11 @@ impl Reader {
             return Ok(());
         }
         let mut assembler = Assembler::resume(&self.trace);
+        let mut selection = Selection::resume(&self.trace);
         for entry in &found.entries {
-            assembler.push(&entry.record, &entry.payload);
+            if let Some(record) = selection.select(&entry.record) {
+                assembler.push(&record, &entry.payload);
+            }
         }
         self.trace.push(assembler.take_batch());
         Ok(())

@@ -80,7 +80,7 @@ pub use html::render_html;
 pub use info::render_summary;
 pub use journal_files::is_being_recorded;
 pub use machine::PhantomMachine;
-pub use open::{OpenError, open_trace};
+pub use open::{OpenError, open_trace, read_own_growing};
 pub use page::Page;
 pub use regular_file::Irregular;
 pub use run::{RunPlan, Target};

@@ -37,7 +37,7 @@ import re
 import threading
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Optional
@@ -110,8 +110,7 @@ class MemoryTracer:
             self._forget()
         self._present = self._present_device()
         recorder = _recorder.trace(devices=[self._present]).start()
-        # A recording that somebody else began gets no marks of ours.
-        hooks = [] if recorder.failure else _mark_layers(model)
+        hooks = [] if recorder.failure else _mark_layers(model, recorder)
         try:
             yield self
         finally:
@@ -220,10 +219,7 @@ class MemoryTracer:
         self._losses = []
 
     def _drop_recording(self) -> None:
-        recorded, self._recorded = self._recorded, None
-        if recorded is not None and recorded.path is not None:
-            with suppress(OSError):
-                recorded.path.unlink()
+        self._recorded = None
 
     def _settle(self) -> None:
         """Ask what was recorded, when somebody first wants to know: tracing itself stays cheap."""
@@ -259,22 +255,25 @@ def _checked(device: Any) -> str:
     return name
 
 
-def _mark_layers(model: Any) -> list[Any]:
-    """Hooks that tell the recording where layers begin and end."""
+def _mark_layers(model: Any, recorder: _recorder.Recorder) -> list[Any]:
+    """Hooks that tell this recording alone where layers begin and end."""
     named = [(name, module) for name, module in model.named_modules() if name]
     hooks = []
     for name, module in named or [(type(model).__name__, model)]:
-        hooks.append(module.register_forward_pre_hook(_begin(name)))
-        hooks.append(module.register_forward_hook(_end, always_call=True))
+        hooks.append(module.register_forward_pre_hook(_begin(name, recorder)))
+        hooks.append(module.register_forward_hook(_end(recorder), always_call=True))
     return hooks
 
 
-def _begin(name: str) -> Any:
+def _begin(name: str, recorder: _recorder.Recorder) -> Any:
     def begin(*_: object) -> None:
-        _core.begin_phase(f"{_LAYER}{name}")
+        recorder.begin_phase(f"{_LAYER}{name}")
 
     return begin
 
 
-def _end(*_: object) -> None:
-    _core.end_phase()
+def _end(recorder: _recorder.Recorder) -> Any:
+    def end(*_: object) -> None:
+        recorder.end_phase()
+
+    return end

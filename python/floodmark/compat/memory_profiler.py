@@ -36,11 +36,11 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from types import TracebackType
 from typing import Any
 
-from floodmark import _core, _estimating, _recorder
+from floodmark import _core, _estimating
 from floodmark._trace import Estimate, Report, Trace
 from floodmark.compat import _profiler_tables as tables
 from floodmark.compat._profiler_dispatch import MemoryDispatchMode
@@ -172,7 +172,7 @@ class MemoryTracer:
         phase.began = self._now()
         self._log.debug("phase %s begins with %s bytes", name, phase.began)
         try:
-            with _recorder.phase(name):
+            with nullcontext() if self._run is None else self._run.phase(str(name)):
                 yield
         finally:
             phase.ended = self._now()
@@ -335,11 +335,15 @@ class _Estimating(_estimating.estimate):
         return self._block.engine
 
     def written(self) -> Trace:
-        """What lies on disk of a recording that runs; it goes on."""
+        """What was recorded until now; the recording goes on."""
         recorder = self._recorder
-        if recorder is None or recorder.path is None or recorder.failure:
+        if recorder is None or recorder.failure:
             raise _core.FloodmarkError("nothing is recorded")
-        return Trace.open(recorder.path)
+        return recorder.trace
+
+    def phase(self, name: str) -> Any:
+        """Names what happens inside, in this recording alone."""
+        return nullcontext() if self._recorder is None else self._recorder.phase(name)
 
     def peaks(self) -> dict[str, int]:
         """The peaks of the recording, by device; empty when there is none."""

@@ -266,7 +266,7 @@ class _Run:
     def record(self, name: str) -> None:
         """An operator ran: the levels at the end of this step are those after it."""
         self.names.append(name)
-        _core.step()
+        self._recorder.step()
 
     def stop(self) -> None:
         """End the recording."""

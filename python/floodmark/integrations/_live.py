@@ -5,15 +5,15 @@ until somebody asks. So nothing is measured a second time, the growing file is n
 the step does not wait: figures come up to a twentieth of a second after their step, under the name
 that the loop gave it. Only who has to hand them on at once waits, and says how long.
 
-Sees: `_core`'s steps. Talks to: the recorder, and torch's optimizer hooks where a loop tells of no
-steps. Knows no library. Nothing raises into the loop: a failure is said once, and the loop goes on.
+Sees: the steps of its window. Talks to: the recorder, and torch's optimizer hooks where a loop
+tells of no steps. Knows no library. Nothing raises into the loop: a failure is said once,
+and the loop goes on.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
-import json
 import os
 import sys
 from collections.abc import Callable, Iterable
@@ -114,35 +114,28 @@ class Place:
 class Live:
     """A recording of a loop, that tells of its steps.
 
-    Where a recording runs already (`floodmark run`, `floodmark.trace`), the loop is part of that
-    one: its steps are told, and it is neither stopped nor summed up here.
+    It is a recording of its own, also where another one runs (`floodmark run`, `floodmark.trace`):
+    the other one does not see its steps, and goes on after it.
     """
 
-    def __init__(self, place: Place, options: dict[str, Any], *, is_midway: bool = False) -> None:
-        self.is_shared = _core.is_recording()
+    def __init__(self, place: Place, options: dict[str, Any]) -> None:
         self._names: dict[int, tuple[str, int]] = {}
         self._rows: list[dict[str, Any]] = []
         self._before: dict[str, int] = {}
         self._first = 0
         self._watch: StepWatch | None = None
         self.path = place.free_path()
-        self.recorder: Recorder | None = None
-        if self.is_shared:
-            # What came before is not part of the first step, unless that one began long ago.
-            ended = None if is_midway else _core.step()
-            self._first = 0 if ended is None else ended + 1
-        else:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self.recorder = Recorder(self.path, **options).start()
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.recorder = Recorder(self.path, **options).start()
 
     @property
     def is_running(self) -> bool:
         """Whether there is something to tell."""
-        return _core.is_recording()
+        return self.recorder.is_open
 
     def end_step(self, loop: str, number: int) -> None:
         """A step of a loop ended; it will be told under this name."""
-        ended = _core.step()
+        ended = self.recorder.step()
         if ended is not None:
             self._names[ended] = (loop, number)
 
@@ -164,7 +157,7 @@ class Live:
         """
         if not self._names:
             return []
-        for row in json.loads(_core.ended_steps(self._first, wait_millis)):
+        for row in self.recorder.ended_steps(self._first, wait_millis):
             self._first = max(self._first, row["step"] + 1)
             self._rows.append(row)
         known = {row["step"] for row in self._rows}
@@ -194,10 +187,8 @@ class Live:
         )
 
     def stop(self) -> Trace | None:
-        """End the recording, and read it; None where it is another's, or nothing came of it."""
+        """End the recording, and read it; None where nothing came of it."""
         self.let_go()
-        if self.recorder is None:
-            return None
         with contextlib.suppress(_core.FloodmarkError):
             return self.recorder.trace
         return None
@@ -206,8 +197,7 @@ class Live:
         """Take hooks off, and leave a recording of ours as a whole file."""
         if self._watch is not None:
             self._watch.detach()
-        if self.recorder is not None:
-            self.recorder.stop()
+        self.recorder.stop()
 
 
 def tell_end(trace: Trace | None, path: Path | None, error: BaseException | None = None) -> None:

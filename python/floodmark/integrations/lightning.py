@@ -179,7 +179,7 @@ class FloodmarkCallback(Guarded, Callback):  # type: ignore[misc]
         live, self.live = self.live, None
         trace = live.stop()
         tells = self._summary and (self._all_ranks or trainer.is_global_zero)
-        if live.recorder is not None and tells:
+        if tells:
             tell_end(trace, live.recorder.path, error)
 
     def _log(self, trainer: Any, wait_millis: int, *, whole: bool = False) -> None:

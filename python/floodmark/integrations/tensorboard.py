@@ -114,7 +114,7 @@ class MemoryScalars(Guarded):
             self._writer.flush()
         else:
             self._writer.close()
-        if live.recorder is not None and self._summary:
+        if self._summary:
             tell_end(trace, live.recorder.path, error)
 
 

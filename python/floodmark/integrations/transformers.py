@@ -24,6 +24,7 @@ from typing import Any
 
 from transformers import TrainerCallback
 
+from floodmark import _core
 from floodmark.integrations._live import (
     LAST_WAIT_MILLIS,
     WAIT_MILLIS,
@@ -74,10 +75,10 @@ class FloodmarkCallback(Guarded, TrainerCallback):  # type: ignore[misc]
         trainer.callback_handler.callbacks.insert(0, self)
         return self
 
-    def _begin(self, args: Any, *, is_midway: bool = False) -> None:
+    def _begin(self, args: Any) -> None:
         default = Path(args.output_dir) / "memory.flood"
         place = Place(self._path or default, int(args.process_index), int(args.world_size))
-        self.live = Live(place, self._options, is_midway=is_midway)
+        self.live = Live(place, self._options)
         self._known.clear()
         if not self._is_at_exit:
             self._is_at_exit = True
@@ -113,16 +114,12 @@ class FloodmarkCallback(Guarded, TrainerCallback):  # type: ignore[misc]
     @guarded
     def on_prediction_step(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """A batch of an evaluation."""
-        if self.live is None and self._steps is None:
-            # Outside of `train` there is one only where somebody else records.
-            from floodmark import is_recording
-
-            if not is_recording():
-                return
-            self._begin(args, is_midway=True)
         if self.live is not None:
             self.live.end_step(_EVAL, self._batches)
             self._batches += 1
+        elif self._steps is None:
+            # Outside of `train` there is no recording of ours: a batch is a step of any other one.
+            _core.step()
 
     @guarded
     def on_log(
@@ -159,7 +156,7 @@ class FloodmarkCallback(Guarded, TrainerCallback):  # type: ignore[misc]
         if live is None:
             return
         trace = live.stop()
-        if live.recorder is not None and self._summary and self._is_first:
+        if self._summary and self._is_first:
             tell_end(trace, live.recorder.path, error)
 
 

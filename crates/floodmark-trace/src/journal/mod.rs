@@ -62,6 +62,11 @@ pub const FLAG_DEFERRED: u8 = 2;
 pub const FLAG_STACK_LEFT_OUT: u8 = 4;
 /// The recorder had no number or no memory left for the phase, operator, stream, pool or label.
 pub const FLAG_NAME_LEFT_OUT: u8 = 8;
+/// A fake tensor's block: torch did not report it.
+pub const FLAG_TOLD: u8 = 16;
+/// The record belongs to one window of the recorder, which has the number `bytes`; a journal of another window
+/// leaves it out.
+pub const FLAG_OF_WINDOW: u8 = 32;
 
 /// The header of a segment: it says which line of the ledger is about it.
 pub fn segment_header(session: u64, number: u32) -> [u8; SEGMENT_HEADER_BYTES] {

@@ -1,0 +1,122 @@
+"""What windows cost: a trace per forward pass, and opening and closing one.
+
+Prints a table for `bench/results/windows.md`. The loop is that of a layer tracer: a model of width
+512, one trace for each forward pass. Plain and traced passes alternate in one process, in pairs
+whose order alternates; the ratio is the median of the pairs' ratios, so that what disturbs both of
+a pair disturbs nothing.
+
+    python bench/windows.py [--passes 60]
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch import nn
+
+import floodmark
+from floodmark import _core
+from floodmark.compat.gpu_optimizer import MemoryTracer
+
+
+def seconds(work: Callable[[], object]) -> float:
+    begin = time.perf_counter()
+    work()
+    return time.perf_counter() - begin
+
+
+def loop(passes: int) -> list[tuple[str, float, float, float]]:
+    """Medians of a plain pass, of a traced one, and of their ratios, for each way to trace."""
+    model = nn.Sequential(*[layer for _ in range(8) for layer in (nn.Linear(512, 512), nn.ReLU())])
+    batch = torch.randn(1024, 512)
+    tracer = MemoryTracer(device="cpu")
+
+    def plain() -> None:
+        model(batch)
+
+    def layers() -> None:
+        with tracer.trace(model):
+            model(batch)
+
+    def window() -> None:
+        with floodmark.trace(devices="cpu"):
+            model(batch)
+
+    rows = []
+    for name, traced in (("`MemoryTracer.trace`", layers), ("`floodmark.trace()`", window)):
+        for is_inside in (False, True):
+            outer = floodmark.trace(devices="cpu").start() if is_inside else None
+            for _ in range(5):
+                plain(), traced()
+            times: tuple[list[float], list[float]] = ([], [])
+            for number in range(passes):
+                for at in (0, 1) if number % 2 else (1, 0):
+                    times[at].append(seconds((plain, traced)[at]))
+            if outer is not None:
+                outer.stop()
+            where = "inside another recording" if is_inside else "alone"
+            medians = [statistics.median(each) * 1e3 for each in times]
+            ratio = statistics.median(b / a for a, b in zip(*times, strict=True))
+            rows.append((f"{name}, {where}", *medians, ratio))
+            _core.disarm()
+    return rows
+
+
+def opening(passes: int) -> list[tuple[str, float, float]]:
+    """The medians of opening and of closing a window, in microseconds."""
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        for name, path, has_recorder in (
+            ("in memory, a recorder runs", None, True),
+            ("in memory, no recording is open", None, False),
+            ("with a file, a recorder runs", Path(folder) / "inner.flood", True),
+            ("with a file, no recording is open", Path(folder) / "only.flood", False),
+        ):
+            outer = floodmark.trace().start() if has_recorder else None
+            opened, closed = [], []
+            for number in range(passes + 3):
+                window = floodmark.trace(path)
+                begin = time.perf_counter()
+                window.start()
+                middle = time.perf_counter()
+                kept = torch.zeros(100 + number)
+                before_end = time.perf_counter()
+                window.stop()
+                end = time.perf_counter()
+                # The first ones make what is made once.
+                if number >= 3:
+                    opened.append(middle - begin)
+                    closed.append(end - before_end)
+                del kept
+            if outer is not None:
+                outer.stop()
+            _core.disarm()
+            rows.append((name, statistics.median(opened) * 1e6, statistics.median(closed) * 1e6))
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--passes", type=int, default=60)
+    passes = parser.parse_args().passes
+    torch.set_num_threads(max(len(os.sched_getaffinity(0)) // 2, 1))
+    print("| a trace per pass | plain, ms | traced, ms | ratio |")
+    print("|---|---:|---:|---:|")
+    for name, plain, traced, ratio in loop(passes):
+        print(f"| {name} | {plain:.2f} | {traced:.2f} | {ratio:.3f} |")
+    print()
+    print("| a window | open, µs | close, µs |")
+    print("|---|---:|---:|")
+    for name, opened, closed in opening(passes):
+        print(f"| {name} | {opened:.0f} | {closed:.0f} |")
+
+
+if __name__ == "__main__":
+    main()

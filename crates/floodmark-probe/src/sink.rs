@@ -1,0 +1,242 @@
+//! Where the events of one window go: a file, memory, or nowhere.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use floodmark_trace::journal::Record;
+use floodmark_trace::{Assembler, Batch, Device, EventKind, Selection, TraceWriter};
+
+use crate::known::{Known, Referred};
+use crate::output::remove_journal;
+use crate::own_file::OwnFile;
+use crate::recording::Recording;
+use crate::window_state::{Opening, WindowState};
+use crate::writer::Written;
+
+/// Rows of a sink that keeps none are dropped when there are so many.
+const MOST_UNUSED_ROWS: usize = 4096;
+
+/// What the writer has of one window.
+#[derive(Debug)]
+pub(crate) struct Sink {
+    pub(crate) state: Arc<WindowState>,
+    selection: Selection,
+    assembler: Assembler,
+    output: Output,
+    /// The definitions that the window has, where it does not have all.
+    referred: Option<Referred>,
+    records: u64,
+    has_failed: bool,
+    /// A write failed, and may have left a part of its bytes in the file.
+    is_torn: bool,
+}
+
+#[derive(Debug)]
+enum Output {
+    File(Box<TraceWriter<OwnFile>>),
+    Memory,
+    /// The window is closed: only its live blocks are followed.
+    Nothing,
+}
+
+impl Sink {
+    /// Begins a window with what is live. The window that owns the journal has all definitions, since what is
+    /// salvaged may refer to them; another one those that it refers to.
+    pub(crate) fn open(opening: Opening, is_owner: bool, known: &Known, base: &[Record]) -> Self {
+        let Opening { state, file, .. } = opening;
+        let mut assembler = Assembler::beginning_at(state.window.start_nanos);
+        let output = file.map_or(Output::Memory, |file| Output::File(Box::new(file)));
+        let referred = (!is_owner).then(Referred::default);
+        assembler.set_nameless(known.nameless().clone());
+        for record in base {
+            assembler.push(record, &[]);
+        }
+        let selection = Selection::new(state.window);
+        Self {
+            state,
+            selection,
+            assembler,
+            output,
+            referred,
+            records: 0,
+            has_failed: false,
+            is_torn: false,
+        }
+    }
+
+    /// Folds a record, where it belongs to the window. Returns how many rows wait to be written.
+    #[inline]
+    pub(crate) fn push(&mut self, record: &Record, payload: &[u8]) -> usize {
+        let is_left_for_later =
+            self.referred.is_some() && EventKind::from_number(record.kind).is_none();
+        if is_left_for_later {
+            self.assembler.note_label(record, payload);
+        } else if !self.has_failed
+            && let Some(record) = self.selection.select(record)
+        {
+            self.assembler.push(&record, payload);
+            self.records += 1;
+        }
+        self.assembler.pending_rows()
+    }
+
+    /// Records were damaged in the journal.
+    pub(crate) fn note_lost(&mut self, records: u64) {
+        self.assembler.note_lost(records);
+    }
+
+    /// Tells the program of steps and peaks; drops the rows that nothing keeps.
+    pub(crate) fn tell(&mut self) {
+        self.state.ended_steps.add(&self.assembler.take_ended_steps());
+        if matches!(self.output, Output::Nothing) {
+            self.drop_rows();
+        } else {
+            self.state.peaks.set(self.assembler.peaks());
+        }
+    }
+
+    fn drop_rows(&mut self) {
+        if self.assembler.pending_rows() >= MOST_UNUSED_ROWS {
+            let batch = self.assembler.take_batch();
+            self.assembler.reuse(batch);
+        }
+    }
+
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.assembler.held_bytes() + self.state.memory.lock().held_bytes()
+    }
+
+    /// What is live on a device, for a window that begins at `time_nanos`; `None` where it is not followed here.
+    pub(crate) fn base_records(&self, device: Device, time_nanos: u64) -> Option<Vec<Record>> {
+        let is_followed = self.state.window.wants(device) && self.assembler.has_seen(device);
+        is_followed.then(|| self.assembler.base_records(time_nanos, |found| found == device))
+    }
+
+    /// The devices on which something happened.
+    pub(crate) fn devices(&self) -> impl Iterator<Item = Device> {
+        self.assembler.peaks().map(|(device, _)| device)
+    }
+
+    /// Writes what waits. An error ends this window, and is noted in it.
+    pub(crate) fn flush(&mut self, recording: &Recording, known: &Known) -> io::Result<()> {
+        if self.has_failed {
+            return Ok(());
+        }
+        let flushed = self.write_waiting(known);
+        if let Err(error) = &flushed {
+            self.has_failed = true;
+            let reason = format!("the trace could not be written: {error}");
+            self.state.fail(&reason, recording.nanos());
+        }
+        flushed
+    }
+
+    fn write_waiting(&mut self, known: &Known) -> io::Result<()> {
+        match &mut self.output {
+            Output::File(file) => {
+                // Before anything is taken: what is not written stays where it is.
+                file.get_ref().names()?;
+                self.is_torn = true;
+                let header = {
+                    let mut header = self.state.header.lock();
+                    std::mem::take(&mut header.1).then(|| header.0.clone())
+                };
+                if let Some(header) = header {
+                    file.write_header(&header)?;
+                }
+                let batch = take_batch(&mut self.assembler, &mut self.referred, known);
+                if !batch.is_empty() {
+                    file.write_batch(&batch)?;
+                }
+                self.is_torn = false;
+                self.assembler.reuse(batch);
+            }
+            Output::Memory => {
+                let batch = take_batch(&mut self.assembler, &mut self.referred, known);
+                if batch.is_empty() {
+                    return Ok(());
+                }
+                let mut memory = self.state.memory.lock();
+                if memory.push(batch) {
+                    let header = self.state.header.lock().0.clone();
+                    let file = memory.spill(&header)?;
+                    drop(memory);
+                    self.output = Output::File(Box::new(file));
+                }
+            }
+            Output::Nothing => self.drop_rows(),
+        }
+        Ok(())
+    }
+
+    /// The window is closed: writes its end. Returns what follows its live blocks, where that was asked for.
+    pub(crate) fn finish(
+        mut self,
+        recording: &Recording,
+        known: &Known,
+        is_owner: bool,
+    ) -> Option<Self> {
+        // Also where the recorder stopped after the window was closed: its last events may be lost.
+        if let Some((reason, at_nanos)) = recording.failure() {
+            let end_nanos = self.state.end_nanos.load(Ordering::Acquire);
+            self.state.fail(&reason, at_nanos.min(end_nanos));
+        }
+        self.has_failed = self.has_failed && (self.is_torn || !self.find_file());
+        let is_written = !self.has_failed && self.flush(recording, known).is_ok();
+        let mut written = Written { records: self.records, ..Written::default() };
+        let mut is_removed = false;
+        if let Output::File(file) = std::mem::replace(&mut self.output, Output::Nothing) {
+            written.bytes = file.bytes_written();
+            is_removed = file.get_ref().names().is_ok_and(|names| names == 0);
+            if is_written {
+                self.end_file(*file, recording, is_owner);
+            }
+        }
+        written.failure = if is_removed {
+            "the trace file was removed while it was being written".to_owned()
+        } else {
+            self.state.ending(u64::MAX).reason
+        };
+        let is_kept = self.state.is_kept.load(Ordering::Acquire);
+        self.state.set_written(written);
+        is_kept.then_some(self)
+    }
+
+    fn end_file(&self, file: TraceWriter<OwnFile>, recording: &Recording, is_owner: bool) {
+        match file.finish(&self.state.ending(recording.nanos())) {
+            Ok(_) => {
+                if is_owner {
+                    recording.segments.remove();
+                }
+                if let Some((folder, state)) = &self.state.journal {
+                    remove_journal(folder, state);
+                }
+            }
+            Err(error) => {
+                let reason = format!("the trace could not be finished: {error}");
+                self.state.fail(&reason, recording.nanos());
+            }
+        }
+    }
+
+    /// Opens the trace again when the program has closed its descriptor. Nothing was written since, so the
+    /// recording ends with what came before, and with the reason.
+    fn find_file(&mut self) -> bool {
+        let memory = self.state.memory.lock();
+        let path = self.state.path.as_deref().unwrap_or(memory.spill_path());
+        match &mut self.output {
+            Output::File(file) => file.get_mut().reopen(path).is_ok(),
+            Output::Memory | Output::Nothing => false,
+        }
+    }
+}
+
+/// What waits, with the definitions that it needs.
+fn take_batch(assembler: &mut Assembler, referred: &mut Option<Referred>, known: &Known) -> Batch {
+    let mut batch = assembler.take_batch();
+    if let Some(referred) = referred {
+        referred.complete(known, &mut batch);
+    }
+    batch
+}

@@ -1,0 +1,338 @@
+//! All windows as the writer has them: which are open at the time of a record.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+
+use floodmark_trace::journal::Record;
+use floodmark_trace::{Device, EventKind};
+
+use crate::known::Known;
+use crate::merge::Flow;
+use crate::recording::Recording;
+use crate::sink::Sink;
+use crate::window_state::{Opening, WindowState};
+
+/// A window that was closed so long ago is ended, also while a thread is inside a hook.
+const LONGEST_CLOSE_NANOS: u64 = 1_000_000_000;
+
+/// The windows, and what a new one begins with.
+#[derive(Debug)]
+pub(crate) struct Sinks<'a> {
+    recording: &'a Recording,
+    open: Vec<Sink>,
+    /// Follows live blocks while no window does.
+    kept: Option<Sink>,
+    /// Windows that begin later than the last record, in the order of their starts.
+    waiting: Vec<Opening>,
+    /// All that was defined.
+    known: Known,
+    /// Phases that are open, by thread.
+    phases: BTreeMap<u32, Vec<u32>>,
+    /// Before this time no window begins or ends.
+    boundary_nanos: u64,
+    rows_per_flush: usize,
+}
+
+impl<'a> Sinks<'a> {
+    pub(crate) fn new(recording: &'a Recording, rows_per_flush: usize) -> Self {
+        Self {
+            recording,
+            open: Vec::new(),
+            kept: None,
+            waiting: Vec::new(),
+            known: Known::default(),
+            phases: BTreeMap::new(),
+            boundary_nanos: u64::MAX,
+            rows_per_flush,
+        }
+    }
+
+    /// Takes the windows that were opened and closed since the last call. The frontier must have been read before:
+    /// no window that begins before it comes later.
+    pub(crate) fn take_new(&mut self) {
+        let mut windows = self.recording.windows.lock();
+        self.waiting.append(&mut windows.opening);
+        drop(windows);
+        self.waiting.sort_by_key(|opening| opening.state.window.start_nanos);
+        self.find_boundary();
+    }
+
+    /// Moves the frontier past the end of windows that wait for a thread inside a hook.
+    pub(crate) fn patient_frontier(&self, frontier_nanos: u64) -> u64 {
+        let now = self.recording.nanos();
+        let ends = self.open.iter().map(end_of);
+        let late = ends.filter(|end| end.saturating_add(LONGEST_CLOSE_NANOS) < now);
+        late.map(|end| end + 1).max().unwrap_or(0).max(frontier_nanos)
+    }
+
+    fn find_boundary(&mut self) {
+        let starts = self.waiting.first().map(|opening| opening.state.window.start_nanos);
+        let ends = self.open.iter().map(|sink| end_of(sink).saturating_add(1));
+        self.boundary_nanos = ends.chain(starts).min().unwrap_or(u64::MAX);
+    }
+
+    /// Folds a record into all windows that it belongs to.
+    #[inline]
+    pub(crate) fn push(&mut self, record: &Record, payload: &[u8]) -> Flow {
+        if record.time_nanos >= self.boundary_nanos {
+            self.pass(record.time_nanos);
+        }
+        match EventKind::from_number(record.kind) {
+            None => self.known.define(record, payload),
+            Some(EventKind::PhaseBegin) => {
+                self.phases.entry(record.thread).or_default().push(record.stack);
+            }
+            Some(EventKind::PhaseEnd) => {
+                self.phases.get_mut(&record.thread).and_then(Vec::pop);
+            }
+            Some(_) => {}
+        }
+        let mut most_rows = 0;
+        for sink in &mut self.open {
+            most_rows = most_rows.max(sink.push(record, payload));
+        }
+        if let Some(kept) = &mut self.kept {
+            kept.push(record, payload);
+        }
+        if most_rows >= self.rows_per_flush { Flow::Enough } else { Flow::Continue }
+    }
+
+    /// Opens and closes the windows that begin or end until `nanos`, in order.
+    #[cold]
+    pub(crate) fn pass(&mut self, nanos: u64) {
+        while self.boundary_nanos <= nanos && self.boundary_nanos < u64::MAX {
+            let at = self.boundary_nanos;
+            while let Some(ended) = self.open.iter().position(|sink| end_of(sink) < at) {
+                let sink = self.open.remove(ended);
+                self.close(sink);
+            }
+            let starts = |opening: &mut Opening| opening.state.window.start_nanos <= at;
+            let starting: Vec<Opening> = self.waiting.extract_if(.., starts).collect();
+            for opening in starting {
+                self.open_one(opening);
+            }
+            self.find_boundary();
+        }
+    }
+
+    fn open_one(&mut self, opening: Opening) {
+        let window = opening.state.window;
+        let sources = || self.kept.iter().chain(&self.open);
+        let sources = || sources().filter(|sink| sink.state.window.told == window.told);
+        let mut devices: Vec<Device> = sources().flat_map(Sink::devices).collect();
+        devices.sort_unstable();
+        devices.dedup();
+        let mut base = Vec::new();
+        for device in devices.into_iter().filter(|&device| window.wants(device)) {
+            let found = sources().find_map(|sink| sink.base_records(device, window.start_nanos));
+            base.extend(found.into_iter().flatten());
+        }
+        for (&thread, phases) in &self.phases {
+            base.extend(phases.iter().map(|&phase| {
+                let mut record = Record::new(EventKind::PhaseBegin as u8, Device::CPU);
+                (record.thread, record.stack) = (thread, phase);
+                record.time_nanos = window.start_nanos;
+                record
+            }));
+        }
+        if opening.replaces_kept {
+            self.kept = None;
+        }
+        let is_owner = self.is_owner(&opening.state);
+        self.open.push(Sink::open(opening, is_owner, &self.known, &base));
+    }
+
+    fn close(&mut self, mut sink: Sink) {
+        sink.tell();
+        let is_owner = self.is_owner(&sink.state);
+        if let Some(kept) = sink.finish(self.recording, &self.known, is_owner) {
+            self.kept = Some(kept);
+        }
+    }
+
+    /// Whether the journal is that of this window.
+    fn is_owner(&self, state: &WindowState) -> bool {
+        let session = format!("{:016x}", self.recording.id);
+        state.header.lock().0.session == session
+    }
+
+    /// Whether a window is open, or will be.
+    pub(crate) fn has_open(&self) -> bool {
+        !self.open.is_empty() || !self.waiting.is_empty()
+    }
+
+    pub(crate) fn note_lost(&mut self, records: u64) {
+        if records > 0 {
+            self.open.iter_mut().for_each(|sink| sink.note_lost(records));
+        }
+    }
+
+    /// Tells the program what was folded.
+    pub(crate) fn tell(&mut self) {
+        self.open.iter_mut().chain(&mut self.kept).for_each(Sink::tell);
+    }
+
+    pub(crate) fn held_bytes(&self) -> usize {
+        let sinks = self.open.iter().chain(&self.kept).map(Sink::held_bytes).sum::<usize>();
+        sinks + self.known.held_bytes()
+    }
+
+    /// Writes what waits in all windows. Returns whether the journal's own window has it.
+    pub(crate) fn flush(&mut self) -> bool {
+        let mut is_owner_whole = true;
+        for at in 0..self.open.len() {
+            let failed = self.open[at].flush(self.recording, &self.known).err();
+            let is_owner = self.is_owner(&self.open[at].state);
+            is_owner_whole &= !is_owner || self.open[at].state.failure().is_none();
+            // The journal must stay as it is: it has what the file lacks.
+            if let Some(error) = failed
+                && (is_owner || self.open.len() == 1)
+            {
+                self.recording.fail(format!("the trace could not be written: {error}"));
+            }
+        }
+        is_owner_whole
+    }
+
+    /// Makes windows readable up to the frontier, where somebody asks for that.
+    pub(crate) fn answer(&mut self, frontier_nanos: u64) {
+        for sink in &mut self.open {
+            let asked = sink.state.asked_nanos.load(Ordering::Acquire);
+            if asked != 0 && asked < frontier_nanos {
+                // A failure is noted in the window.
+                let _ = sink.flush(self.recording, &self.known);
+                sink.state.asked_nanos.store(0, Ordering::Release);
+                sink.state.set_readable(frontier_nanos);
+            }
+        }
+    }
+
+    /// Ends all windows.
+    pub(crate) fn finish(mut self) {
+        self.take_new();
+        self.pass(u64::MAX - 1);
+        for sink in std::mem::take(&mut self.open) {
+            self.close(sink);
+        }
+    }
+}
+
+fn end_of(sink: &Sink) -> u64 {
+    sink.state.end_nanos.load(Ordering::Acquire)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use floodmark_trace::journal::{pack_strings, record_kind};
+    use floodmark_trace::{Header, TextKind, Window};
+
+    use super::*;
+    use crate::output::Replace;
+    use crate::recording::{Options, Source};
+    use crate::segments::Segments;
+
+    fn recording() -> Recording {
+        let options = Options {
+            path: None,
+            spill: "unused.flood".into(),
+            replace: Replace::Nothing,
+            cpu: true,
+            cuda: 0,
+            stacks: true,
+            ops: false,
+            source: Source::Torch,
+            max_memory: 64 << 20,
+            header: Header::default(),
+            own_folder: String::new(),
+        };
+        Recording::new(7, &options, Segments::create(None, 7, 64 << 20).unwrap())
+    }
+
+    fn window(number: u64, start_nanos: u64, end_nanos: u64) -> (Opening, Arc<WindowState>) {
+        let window = Window { number, start_nanos, cpu: true, stacks: true, ..Window::default() };
+        let spill = "unused.flood".into();
+        let state = WindowState::new(window, false, None, None, Header::default(), spill);
+        state.end_nanos.store(end_nanos, Ordering::Release);
+        let state = Arc::new(state);
+        (Opening { state: Arc::clone(&state), file: None, replaces_kept: false }, state)
+    }
+
+    fn block(kind: EventKind, time_nanos: u64, addr: u64) -> Record {
+        let mut record = Record::new(kind as u8, Device::CPU);
+        (record.time_nanos, record.addr, record.bytes) = (time_nanos, addr, addr);
+        record
+    }
+
+    fn bytes_of(state: &WindowState) -> Vec<(u64, bool)> {
+        let trace = state.memory.lock().trace(&Header::default(), None);
+        trace.allocations.iter().map(|one| (one.rounded.0, one.before_recording)).collect()
+    }
+
+    /// Two windows overlap: each has what happened in it, and what was live when it began.
+    #[test]
+    fn each_window_has_the_events_between_its_start_and_its_end() {
+        let recording = recording();
+        let mut sinks = Sinks::new(&recording, 1 << 16);
+        let (one, first) = window(1, 10, 30);
+        let (two, second) = window(2, 20, 40);
+        recording.windows.lock().opening.extend([two, one]);
+        sinks.take_new();
+        let made = [(5, 100), (12, 200), (21, 300), (31, 400), (41, 500)];
+        for (time, addr) in made {
+            sinks.push(&block(EventKind::Alloc, time, addr), &[]);
+            if addr == 200 {
+                sinks.push(&block(EventKind::Free, 13, 200), &[]);
+                sinks.push(&block(EventKind::Alloc, 14, 250), &[]);
+            }
+        }
+        sinks.finish();
+        assert_eq!(bytes_of(&first), [(200, false), (250, false), (300, false)]);
+        assert_eq!(bytes_of(&second), [(250, true), (300, false), (400, false)]);
+    }
+
+    #[test]
+    fn a_window_has_names_and_phases_from_before_it() {
+        let recording = recording();
+        let mut sinks = Sinks::new(&recording, 1 << 16);
+        let (one, _) = window(1, 0, 100);
+        let (two, second) = window(2, 20, 100);
+        recording.windows.lock().opening.extend([one, two]);
+        sinks.take_new();
+        let mut text = Record::new(record_kind::TEXT, Device::CPU);
+        (text.time_nanos, text.addr, text.bytes) = (10, 1, TextKind::Phase as u64);
+        sinks.push(&text, &pack_strings(&["warm-up"]));
+        let mut begins = block(EventKind::PhaseBegin, 11, 0);
+        begins.stack = 1;
+        sinks.push(&begins, &[]);
+        let mut made = block(EventKind::Alloc, 21, 64);
+        made.phase = 1;
+        sinks.push(&made, &[]);
+        sinks.finish();
+        let trace = second.memory.lock().trace(&Header::default(), None);
+        let phase = trace.allocations[0].phase;
+        assert_eq!(trace.text(phase), Some("warm-up"));
+        assert_eq!(trace.events.len(), 2, "the phase begins again, then the block");
+    }
+
+    #[test]
+    fn live_blocks_are_followed_for_the_next_window() {
+        let recording = recording();
+        let mut sinks = Sinks::new(&recording, 1 << 16);
+        let (one, first) = window(1, 0, 10);
+        first.is_kept.store(true, Ordering::Release);
+        recording.windows.lock().opening.push(one);
+        sinks.take_new();
+        sinks.push(&block(EventKind::Alloc, 1, 100), &[]);
+        sinks.push(&block(EventKind::Alloc, 11, 200), &[]);
+        sinks.push(&block(EventKind::Free, 12, 100), &[]);
+        let (two, second) = window(2, 20, 30);
+        recording.windows.lock().opening.push(Opening { replaces_kept: true, ..two });
+        sinks.take_new();
+        sinks.pass(25);
+        sinks.finish();
+        assert_eq!(bytes_of(&first), [(100, false)]);
+        assert_eq!(bytes_of(&second), [(200, true)]);
+    }
+}

@@ -1,0 +1,234 @@
+//! A window on the recorder's events, as the program and the writer share it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use floodmark_trace::journal_state::StopNote;
+use floodmark_trace::{Batch, Ending, GrowingTrace, Header, Trace, TraceWriter, Window};
+use parking_lot::{Condvar, Mutex};
+
+use crate::ended_steps::EndedSteps;
+use crate::output::remove_journal;
+use crate::own_file::OwnFile;
+use crate::peaks::Peaks;
+use crate::state_file::StateFile;
+use crate::writer::Written;
+
+/// Events of a window without a file take at most this much memory before they go to one.
+const MOST_MEMORY_BYTES: usize = 32 << 20;
+
+/// What the program and the writer share of one window.
+#[derive(Debug)]
+pub(crate) struct WindowState {
+    pub(crate) window: Window,
+    /// Torch has no device of the kind on which tensors of this window say that they lie.
+    pub(crate) is_without_device: bool,
+    /// The file that was asked for.
+    pub(crate) path: Option<PathBuf>,
+    /// Its journal: the folder and the lock.
+    pub(crate) journal: Option<(PathBuf, StateFile)>,
+    /// The header, and whether it changed since it was written.
+    pub(crate) header: Mutex<(Header, bool)>,
+    /// How many steps have ended in it.
+    pub(crate) steps: AtomicU32,
+    pub(crate) ended_steps: EndedSteps,
+    pub(crate) peaks: Peaks,
+    /// Its last time, [`u64::MAX`] while it is open.
+    pub(crate) end_nanos: AtomicU64,
+    /// Its live blocks are followed after its end, for the next window.
+    pub(crate) is_kept: std::sync::atomic::AtomicBool,
+    /// The time up to which somebody wants to read it.
+    pub(crate) asked_nanos: AtomicU64,
+    progress: Mutex<Progress>,
+    came: Condvar,
+    pub(crate) memory: Mutex<Memory>,
+}
+
+#[derive(Debug, Default)]
+struct Progress {
+    /// Events up to this time can be read.
+    readable_nanos: u64,
+    written: Option<Written>,
+    failure: Option<StopNote>,
+}
+
+/// A window that the writer has not seen yet.
+#[derive(Debug)]
+pub(crate) struct Opening {
+    pub(crate) state: Arc<WindowState>,
+    pub(crate) file: Option<TraceWriter<OwnFile>>,
+    /// What was followed while no window was open is followed by this one.
+    pub(crate) replaces_kept: bool,
+}
+
+impl WindowState {
+    pub(crate) fn new(
+        window: Window,
+        is_without_device: bool,
+        path: Option<PathBuf>,
+        journal: Option<(PathBuf, StateFile)>,
+        header: Header,
+        spill: PathBuf,
+    ) -> Self {
+        Self {
+            window,
+            is_without_device,
+            path,
+            journal,
+            header: Mutex::new((header, false)),
+            steps: AtomicU32::new(0),
+            ended_steps: EndedSteps::default(),
+            peaks: Peaks::default(),
+            end_nanos: AtomicU64::new(u64::MAX),
+            is_kept: false.into(),
+            asked_nanos: AtomicU64::new(0),
+            progress: Mutex::default(),
+            came: Condvar::new(),
+            memory: Mutex::new(Memory { spill, ..Memory::default() }),
+        }
+    }
+
+    /// Microseconds since it began.
+    fn micros_at(&self, nanos: u64) -> u64 {
+        nanos.saturating_sub(self.window.start_nanos) / 1000
+    }
+
+    /// Nothing more can be recorded here. The first reason counts.
+    pub(crate) fn fail(&self, reason: &str, at_nanos: u64) {
+        let mut progress = self.progress.lock();
+        let at_micros = self.micros_at(at_nanos);
+        let note = StopNote { reason: reason.to_owned(), at_micros };
+        let note = progress.failure.get_or_insert(note);
+        if let Some((_, state)) = &self.journal {
+            state.note_stop(note);
+        }
+    }
+
+    /// Why nothing more can be recorded here.
+    pub(crate) fn failure(&self) -> Option<StopNote> {
+        self.progress.lock().failure.clone()
+    }
+
+    /// How it ends: when it was closed, or when it had to stop.
+    pub(crate) fn ending(&self, now_nanos: u64) -> Ending {
+        let end = self.end_nanos.load(Ordering::Acquire).min(now_nanos);
+        let at = StopNote { reason: String::new(), at_micros: self.micros_at(end) };
+        let StopNote { reason, at_micros } = self.failure().unwrap_or(at);
+        Ending { reason, at_micros }
+    }
+
+    /// Events up to this time can be read.
+    pub(crate) fn set_readable(&self, nanos: u64) {
+        self.progress.lock().readable_nanos = nanos;
+        self.came.notify_all();
+    }
+
+    /// All is written.
+    pub(crate) fn set_written(&self, written: Written) {
+        if let Some((_, state)) = &self.journal {
+            state.release();
+        }
+        self.progress.lock().written = Some(written);
+        self.came.notify_all();
+    }
+
+    /// Waits until events up to this time can be read; `false` when that takes too long.
+    pub(crate) fn wait_until_readable(&self, nanos: u64, patience: Duration) -> bool {
+        let until = Instant::now() + patience;
+        let mut progress = self.progress.lock();
+        while progress.readable_nanos < nanos && progress.written.is_none() {
+            if self.came.wait_until(&mut progress, until).timed_out() {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// What was written, when all is; `None` when that takes too long.
+    pub(crate) fn wait_until_written(&self, patience: Duration) -> Option<Written> {
+        let until = Instant::now() + patience;
+        let mut progress = self.progress.lock();
+        while progress.written.is_none() {
+            if self.came.wait_until(&mut progress, until).timed_out() {
+                return None;
+            }
+        }
+        progress.written.clone()
+    }
+
+    /// Whether it was closed and the writer has finished it.
+    pub(crate) fn is_written(&self) -> bool {
+        self.progress.lock().written.is_some()
+    }
+
+    /// A recording that did not come to be leaves no file.
+    pub(crate) fn remove_files(&self) {
+        if let Some((folder, state)) = &self.journal {
+            let _ = self.path.as_ref().map(std::fs::remove_file);
+            remove_journal(folder, state);
+        }
+    }
+}
+
+/// The events of a window without a file.
+#[derive(Debug, Default)]
+pub(crate) struct Memory {
+    batches: Vec<Batch>,
+    bytes: usize,
+    /// What was read until now, and how many batches are in it.
+    growing: GrowingTrace,
+    taken: usize,
+    spill: PathBuf,
+    /// Whether the events went to the file `spill`.
+    pub(crate) is_spilled: bool,
+}
+
+impl Memory {
+    /// Adds a batch. Returns whether the events must go to a file.
+    pub(crate) fn push(&mut self, batch: Batch) -> bool {
+        self.bytes += batch.held_bytes();
+        self.batches.push(batch);
+        self.bytes > MOST_MEMORY_BYTES
+    }
+
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Where the events are that did not fit in memory.
+    pub(crate) fn spill_path(&self) -> &Path {
+        &self.spill
+    }
+
+    /// Writes all to a file, which has it from then on.
+    pub(crate) fn spill(&mut self, header: &Header) -> io::Result<TraceWriter<OwnFile>> {
+        let file = OwnFile::create_new(&self.spill)?;
+        let file = self.write(file, header)?;
+        let spill = std::mem::take(&mut self.spill);
+        *self = Self { spill, is_spilled: true, ..Self::default() };
+        Ok(file)
+    }
+
+    /// Writes all that there is.
+    pub(crate) fn write<W: io::Write>(
+        &self,
+        out: W,
+        header: &Header,
+    ) -> io::Result<TraceWriter<W>> {
+        let mut file = TraceWriter::new(out, header)?;
+        self.batches.iter().try_for_each(|batch| file.write_batch(batch))?;
+        Ok(file)
+    }
+
+    /// The trace so far. Only batches that are new since the last call are looked at.
+    pub(crate) fn trace(&mut self, header: &Header, ending: Option<Ending>) -> Trace {
+        for batch in &self.batches[self.taken..] {
+            self.growing.push(batch.clone());
+        }
+        self.taken = self.batches.len();
+        self.growing.trace(header, ending, Vec::new())
+    }
+}

@@ -1,0 +1,352 @@
+//! Opening, reading and closing windows on the recorder's events.
+//!
+//! A window with a file is safe against a crash as today's recording is: the first one owns the journal. Where
+//! windows without a file come and go, the recorder stays: hooks then only follow which blocks are live, so that the
+//! next window opens at once.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use floodmark_trace::{
+    Bytes, Device, Ending, EventKind, Header, StepTotals, TextKind, Trace, Window,
+};
+
+use crate::ops;
+use crate::output::Output;
+use crate::recording::{IS_WATCHED, Options, Source, unix_micros};
+use crate::segments::Segments;
+use crate::session::{
+    Running, begin, enable, is_asleep, name_number, note_in_window, running, session_id, take_off,
+    wake_writer,
+};
+use crate::start_error::StartError;
+use crate::window_state::{Opening, WindowState};
+use crate::writer::Written;
+
+/// How long the writer may take to finish a window.
+const LONGEST_FINISH: Duration = Duration::from_secs(60);
+
+static NUMBERS: AtomicU64 = AtomicU64::new(1);
+
+/// A window that was opened.
+#[derive(Debug)]
+pub struct OpenWindow {
+    state: Arc<WindowState>,
+    pid: u32,
+}
+
+/// What a new window found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Found {
+    /// The recorder runs already: torch is attached, or will be.
+    pub is_attached: bool,
+    /// Live blocks of the host are known.
+    pub has_cpu: bool,
+    /// Live blocks of all its CUDA devices are known.
+    pub has_cuda: bool,
+}
+
+/// Opens a window; begins the recorder where none runs. The GIL must be held.
+pub fn open(options: Options) -> Result<(OpenWindow, Found), StartError> {
+    let mut entry = running()?;
+    // A file is safe against a crash only with a journal that begins with it.
+    let is_stale = |running: &Running| {
+        let windows = running.recording().windows.lock();
+        let is_useless =
+            options.path.is_some() || running.recording().failure().is_some() || is_asleep();
+        windows.open.is_empty() && is_useless
+    };
+    if entry.as_ref().is_some_and(is_stale)
+        && let Some(stale) = entry.take()
+    {
+        take_off(stale);
+    }
+    let pid = std::process::id();
+    if let Some(running) = &*entry {
+        if let Some((reason, _)) = running.recording().failure() {
+            return Err(StartError::Stopped { reason });
+        }
+        let (state, found) = join(running, options)?;
+        return Ok((OpenWindow { state, pid }, found));
+    }
+    let (begun, state) = begin_with(options)?;
+    enable(&begun);
+    *entry = Some(begun);
+    let found = Found { is_attached: false, has_cpu: false, has_cuda: false };
+    Ok((OpenWindow { state, pid }, found))
+}
+
+/// The files of a window, and what it takes; its start is set when it is known.
+struct Prepared {
+    window: Window,
+    output: Option<Output>,
+    header: Header,
+    options: Options,
+}
+
+fn prepare(mut options: Options, session: u64) -> Result<Prepared, StartError> {
+    options.header.session = format!("{session:016x}");
+    let window = Window {
+        number: NUMBERS.fetch_add(1, Ordering::Relaxed),
+        start_nanos: 0,
+        cpu: options.cpu,
+        cuda: options.cuda,
+        stacks: options.stacks,
+        ops: options.ops || options.source != Source::Torch,
+        told: options.source != Source::Torch,
+    };
+    let mut header = options.header.clone();
+    header.window = Some(window);
+    header.started_unix_micros = unix_micros();
+    let output = match &options.path {
+        Some(path) => Some(Output::create(path, session, &header, options.replace)?),
+        None => None,
+    };
+    Ok(Prepared { window, output, header, options })
+}
+
+impl Prepared {
+    /// The window as it begins now.
+    fn opening(self, start_nanos: u64, replaces_kept: bool) -> Opening {
+        let Self { mut window, output, mut header, options } = self;
+        window.start_nanos = start_nanos;
+        header.window = Some(window);
+        header.started_unix_micros = unix_micros();
+        let (journal, file) = match output {
+            Some(Output { folder, state, trace }) => (Some((folder, state)), Some(trace)),
+            None => (None, None),
+        };
+        let is_without_device = options.source == Source::ToldWithoutDevice;
+        let state = WindowState::new(
+            window,
+            is_without_device,
+            options.path,
+            journal,
+            header,
+            options.spill,
+        );
+        // The file has the header of before it began.
+        state.header.lock().1 = file.is_some();
+        Opening { state: Arc::new(state), file, replaces_kept }
+    }
+}
+
+/// Begins the recorder, with its first window.
+fn begin_with(options: Options) -> Result<(Running, Arc<WindowState>), StartError> {
+    let id = session_id();
+    let prepared = prepare(options, id)?;
+    let folder = prepared.output.as_ref().map(|output| output.folder.clone());
+    let max_memory = prepared.options.max_memory;
+    let segments = match Segments::create(folder.clone(), id, max_memory) {
+        Ok(segments) => segments,
+        Err(source) => {
+            let opening = prepared.opening(0, false);
+            opening.state.remove_files();
+            return Err(match folder {
+                Some(path) => StartError::Journal { path, source },
+                None => StartError::Recorder(source),
+            });
+        }
+    };
+    let begun = match begin(id, &prepared.options, segments) {
+        Ok(begun) => begun,
+        Err(source) => {
+            prepared.opening(0, false).state.remove_files();
+            return Err(StartError::Recorder(source));
+        }
+    };
+    let state = add(&begun, prepared);
+    Ok((begun, state))
+}
+
+/// Adds a window to a recorder that runs.
+fn join(running: &Running, options: Options) -> Result<(Arc<WindowState>, Found), StartError> {
+    let recording = running.recording();
+    recording.budget.raise_limit(options.max_memory);
+    let prepared = prepare(options, session_id())?;
+    let window = prepared.window;
+    let before = recording.windows.lock().wanted();
+    let sources = before.iter().filter(|other| other.told == window.told);
+    let cuda = sources.clone().fold(0, |all, other| all | other.cuda);
+    let has_cpu = sources.clone().any(|other| other.cpu);
+    let has_cuda = window.cuda & !cuda == 0;
+    Ok((add(running, prepared), Found { is_attached: true, has_cpu, has_cuda }))
+}
+
+fn add(running: &Running, prepared: Prepared) -> Arc<WindowState> {
+    let recording = running.recording();
+    let window = prepared.window;
+    let mut windows = recording.windows.lock();
+    let replaces_kept = windows.kept.is_some_and(|kept| {
+        kept.told == window.told && window.cpu >= kept.cpu && kept.cuda & !window.cuda == 0
+    });
+    if replaces_kept {
+        windows.kept = None;
+    }
+    let wanted: Vec<Window> = windows.wanted().into_iter().chain([window]).collect();
+    recording.wanted.set(&wanted);
+    // Under the lock, so that the writer sees every window that begins before its frontier.
+    let opening = prepared.opening(recording.nanos(), replaces_kept);
+    let state = Arc::clone(&opening.state);
+    windows.open.push(Arc::clone(&state));
+    windows.opening.push(opening);
+    IS_WATCHED.store(true, Ordering::SeqCst);
+    state
+}
+
+impl OpenWindow {
+    /// Closes the window. The recorder ends with the last one that has a file; after one that has none, it stays for
+    /// the next. The GIL must be held.
+    pub fn close(&self) {
+        if self.pid != std::process::id() {
+            return;
+        }
+        let Ok(mut entry) = running() else { return };
+        let Some(found) = &*entry else { return };
+        let recording = found.recording();
+        let mut windows = recording.windows.lock();
+        let number = self.state.window.number;
+        let Some(at) = windows.open.iter().position(|open| open.window.number == number) else {
+            return;
+        };
+        windows.open.remove(at);
+        let is_last = windows.open.is_empty();
+        let has_live_blocks = recording.failure().is_none() && !self.state.window.told;
+        let is_kept = is_last && self.state.path.is_none() && has_live_blocks;
+        if is_kept && windows.kept.is_none() {
+            let window = Window { stacks: false, ops: false, ..self.state.window };
+            windows.kept = Some(window);
+            self.state.is_kept.store(true, Ordering::Release);
+        }
+        self.state.end_nanos.store(recording.nanos(), Ordering::Release);
+        recording.wanted.set(&windows.wanted());
+        let has_ops = windows.open.iter().any(|open| open.window.ops && !open.window.told);
+        drop(windows);
+        if is_last {
+            IS_WATCHED.store(false, Ordering::SeqCst);
+        }
+        if !has_ops {
+            ops::detach();
+        }
+        if !is_last {
+            // Whoever asks for events that stay in memory wakes the writer.
+            if self.state.path.is_some() {
+                found.wake_writer();
+            }
+        } else if !is_kept
+            && let Some(last) = entry.take()
+            && !take_off(last)
+        {
+            let failure = "the recorder's writer failed: a bug in floodmark".to_owned();
+            self.state.set_written(Written { failure, ..Written::default() });
+        }
+    }
+
+    /// What was written, once the writer has finished the window.
+    pub fn written(&self) -> Written {
+        if !self.state.is_written() {
+            wake_writer();
+        }
+        let late = || Written {
+            failure: "the recorder's writer did not finish the window in time".to_owned(),
+            ..Written::default()
+        };
+        self.state.wait_until_written(LONGEST_FINISH).unwrap_or_else(late)
+    }
+
+    /// Something was learnt about the program or the machine.
+    pub fn update_header(&self, new: Header) {
+        let mut header = self.state.header.lock();
+        let session = std::mem::take(&mut header.0.session);
+        let (started_unix_micros, window) = (header.0.started_unix_micros, header.0.window);
+        header.0 = Header { session, started_unix_micros, window, ..new };
+        header.1 = true;
+    }
+
+    /// A step ended in this window alone. Returns its number.
+    pub fn step(&self) -> u32 {
+        let number = self.state.steps.fetch_add(1, Ordering::Relaxed);
+        note_in_window(EventKind::Step, number, self.state.window.number);
+        number
+    }
+
+    /// A phase begins on this thread in this window alone.
+    pub fn begin_phase(&self, name: &str) {
+        let number = name_number(TextKind::Phase, name);
+        note_in_window(EventKind::PhaseBegin, number, self.state.window.number);
+    }
+
+    /// The innermost phase of this window on this thread ends.
+    pub fn end_phase(&self) {
+        note_in_window(EventKind::PhaseEnd, 0, self.state.window.number);
+    }
+
+    /// The totals of the steps that ended, from `first` on, as far as they are known: the writer is one lap
+    /// behind. With a wait, it is woken, and has so long to catch up.
+    pub fn ended_steps(&self, first: u32, wait_millis: u64) -> Vec<StepTotals> {
+        let told = self.state.steps.load(Ordering::Relaxed);
+        if wait_millis > 0 && told > first && self.state.failure().is_none() {
+            wake_writer();
+            self.state.ended_steps.wait_for(told - 1, Duration::from_millis(wait_millis));
+        }
+        self.state.ended_steps.from(first)
+    }
+
+    /// The most that was allocated on each device, as far as the writer gets within `wait_millis`.
+    pub fn peaks(&self, wait_millis: u64) -> Vec<(Device, Bytes)> {
+        // Once nothing is recorded any more, there is nothing to wait for.
+        let has_ended = self.state.failure().is_some() || self.state.is_written();
+        wake_writer();
+        let wait_millis = if has_ended { 0 } else { wait_millis };
+        self.state.peaks.after_next_lap(Duration::from_millis(wait_millis))
+    }
+
+    /// Waits until all that happened before this call can be read.
+    pub fn catch_up(&self) {
+        if self.state.is_written() || self.state.failure().is_some() {
+            return;
+        }
+        let end = self.state.end_nanos.load(Ordering::Acquire);
+        if end != u64::MAX {
+            self.written();
+            return;
+        }
+        let Ok(entry) = running() else { return };
+        let Some(found) = &*entry else { return };
+        let now = found.recording().nanos();
+        self.state.asked_nanos.store(now, Ordering::Release);
+        found.wake_writer();
+        drop(entry);
+        self.state.wait_until_readable(now, LONGEST_FINISH);
+    }
+
+    /// The file that has the events: the one that was asked for, or the one that memory went to.
+    pub fn file(&self) -> Option<PathBuf> {
+        let memory = self.state.memory.lock();
+        let spilled = || memory.is_spilled.then(|| memory.spill_path().to_owned());
+        self.state.path.clone().or_else(spilled)
+    }
+
+    /// The trace so far, of a window whose events are in memory.
+    pub fn trace(&self) -> Trace {
+        let ending = self.state.is_written().then(|| self.ending());
+        let header = self.state.header.lock().0.clone();
+        self.state.memory.lock().trace(&header, ending)
+    }
+
+    /// Writes a window that is closed, and whose events are in memory, to a file.
+    pub fn write_to(&self, path: &std::path::Path) -> std::io::Result<()> {
+        let header = self.state.header.lock().0.clone();
+        let out = std::io::BufWriter::new(std::fs::File::create(path)?);
+        let memory = self.state.memory.lock();
+        let file = memory.write(out, &header)?;
+        file.finish(&self.ending())?;
+        Ok(())
+    }
+
+    fn ending(&self) -> Ending {
+        self.state.ending(u64::MAX)
+    }
+}

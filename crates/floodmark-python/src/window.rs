@@ -1,0 +1,157 @@
+//! A window on the recorder's events as a Python object.
+
+use std::path::PathBuf;
+use std::sync::Mutex;
+
+use floodmark::read_own_growing;
+use floodmark_probe::{OpenWindow, Options, Replace, Source};
+use floodmark_trace::{GrowingReader, Header};
+use pyo3::prelude::*;
+
+use crate::errors::{from_open, from_start, wrong_argument};
+use crate::trace::Trace;
+
+fn header_from(json: &str) -> PyResult<Header> {
+    serde_json::from_str(json).map_err(wrong_argument)
+}
+
+/// A window, from its opening on.
+#[pyclass(frozen, module = "floodmark._core")]
+pub(crate) struct Window {
+    opened: OpenWindow,
+    /// What was read of its file while it was open.
+    reader: Mutex<GrowingReader>,
+    /// The recorder ran already.
+    #[pyo3(get)]
+    is_attached: bool,
+    /// Live blocks of the host were known.
+    #[pyo3(get)]
+    has_cpu: bool,
+    /// Live blocks of its CUDA devices were known.
+    #[pyo3(get)]
+    has_cuda: bool,
+}
+
+#[pymethods]
+impl Window {
+    /// Opens a window into `path`, where `replace` says what may be replaced: `nothing`, an earlier `trace`, or
+    /// `any file`; without a path, in memory and, when that is too much, into `spill`. `cuda` has a bit for each
+    /// ordinal; `told` says who tells of blocks: torch where it is empty, else we, also `without device`.
+    ///
+    /// Keeps the GIL: a recorder that ran may be taken off.
+    #[new]
+    #[pyo3(signature = (path, *, spill, replace, cpu, cuda, stacks, ops, told, max_memory, header, own_folder))]
+    #[expect(clippy::too_many_arguments, reason = "keywords on the Python side")]
+    fn new(
+        path: Option<PathBuf>,
+        spill: PathBuf,
+        replace: &str,
+        cpu: bool,
+        cuda: u64,
+        stacks: bool,
+        ops: bool,
+        told: &str,
+        max_memory: u64,
+        header: &str,
+        own_folder: String,
+    ) -> PyResult<Self> {
+        let header = header_from(header)?;
+        let source = match told {
+            "" => Source::Torch,
+            "without device" => Source::ToldWithoutDevice,
+            _ => Source::Told,
+        };
+        let replace = match replace {
+            "any file" => Replace::AnyFile,
+            "trace" => Replace::Trace,
+            _ => Replace::Nothing,
+        };
+        let options = Options {
+            path,
+            spill,
+            replace,
+            cpu,
+            cuda,
+            stacks,
+            ops,
+            source,
+            max_memory,
+            header,
+            own_folder,
+        };
+        let (window, found) = floodmark_probe::open(options).map_err(|error| from_start(&error))?;
+        Ok(Self {
+            opened: window,
+            reader: Mutex::default(),
+            is_attached: found.is_attached,
+            has_cpu: found.has_cpu,
+            has_cuda: found.has_cuda,
+        })
+    }
+
+    /// Closes it.
+    ///
+    /// Keeps the GIL: code objects are let go of.
+    fn close(&self) {
+        self.opened.close();
+    }
+
+    /// Waits until all is written. Returns bytes written, records, and why it had to stop early.
+    fn written(&self, py: Python<'_>) -> (u64, u64, String) {
+        let written = py.detach(|| self.opened.written());
+        (written.bytes, written.records, written.failure)
+    }
+
+    /// Replaces what the header says.
+    fn update_header(&self, header: &str) -> PyResult<()> {
+        self.opened.update_header(header_from(header)?);
+        Ok(())
+    }
+
+    /// The trace until now.
+    fn trace(&self, py: Python<'_>) -> PyResult<Trace> {
+        py.detach(|| {
+            self.opened.catch_up();
+            let Some(path) = self.opened.file() else { return Ok(self.opened.trace()) };
+            let mut reader = self.reader.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            read_own_growing(&path, &mut reader).map_err(|error| from_open(&path, &error))
+        })
+        .map(Trace::from)
+    }
+
+    /// Writes what is in memory into a file; what has a file already stays there.
+    #[expect(clippy::needless_pass_by_value, reason = "extracted from a Python path")]
+    fn write_to(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
+        if self.opened.file().is_none() {
+            py.detach(|| self.opened.write_to(&path))?;
+        }
+        Ok(())
+    }
+
+    /// A step ended in this window alone. Returns its number.
+    fn step(&self) -> u32 {
+        self.opened.step()
+    }
+
+    /// A phase begins on this thread in this window alone.
+    fn begin_phase(&self, name: &str) {
+        self.opened.begin_phase(name);
+    }
+
+    /// The innermost phase of this window on this thread ends.
+    fn end_phase(&self) {
+        self.opened.end_phase();
+    }
+
+    /// The totals of steps that ended, as JSON. The last one has so long to become known.
+    fn ended_steps(&self, py: Python<'_>, first: u32, wait_millis: u64) -> PyResult<String> {
+        let steps = py.detach(|| self.opened.ended_steps(first, wait_millis));
+        serde_json::to_string(&steps).map_err(wrong_argument)
+    }
+
+    /// The most that was allocated on each device until now: its name, and the bytes.
+    fn peaks(&self, py: Python<'_>, wait_millis: u64) -> Vec<(String, u64)> {
+        let peaks = py.detach(|| self.opened.peaks(wait_millis));
+        peaks.into_iter().map(|(device, bytes)| (device.to_string(), bytes.0)).collect()
+    }
+}

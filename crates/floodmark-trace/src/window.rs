@@ -1,0 +1,212 @@
+//! Which records of the one recorder belong to a window on them.
+//!
+//! A process has one recorder and one journal; every recording is a window on its events, with its own start,
+//! devices and options. The writer and a reader that salvages a journal select records by the same rules.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::event::{Device, EventKind};
+use crate::journal::{FLAG_OF_WINDOW, FLAG_STACK_LEFT_OUT, FLAG_TOLD, Record, record_kind};
+use crate::trace::{Subject, Trace};
+
+/// What a window takes of the recorder's events.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a question of its own")]
+pub struct Window {
+    /// Its number among the windows of the process.
+    pub number: u64,
+    /// When it began, in the time of the journal.
+    pub start_nanos: u64,
+    /// Host memory too.
+    pub cpu: bool,
+    /// CUDA devices: a bit for each ordinal.
+    pub cuda: u64,
+    /// The Python stack of every allocation.
+    pub stacks: bool,
+    /// The operator of every allocation.
+    pub ops: bool,
+    /// Blocks of fake tensors, and not those that torch reports.
+    pub told: bool,
+}
+
+impl Window {
+    /// Whether events of a device belong to it.
+    pub fn wants(&self, device: Device) -> bool {
+        match device.kind {
+            0 => self.cpu,
+            _ => u32::try_from(device.index).is_ok_and(|at| at < 64 && self.cuda >> at & 1 == 1),
+        }
+    }
+}
+
+/// The records of a window, one after the other.
+#[derive(Debug, Default)]
+pub struct Selection {
+    /// `None` takes every record.
+    window: Option<Window>,
+    next_step: u32,
+    /// Phases that were begun in this window alone, by thread.
+    phases: BTreeMap<u32, Vec<u16>>,
+}
+
+impl Selection {
+    /// The records of a window from its beginning.
+    pub fn new(window: Window) -> Self {
+        Self { window: Some(window), ..Self::default() }
+    }
+
+    /// The records that come after those in `trace`.
+    pub(crate) fn resume(trace: &Trace) -> Self {
+        let steps = trace.events.iter().filter(|event| matches!(event.subject, Subject::Step(_)));
+        let next_step = u32::try_from(steps.count()).unwrap_or(u32::MAX);
+        Self { window: trace.header.window, next_step, ..Self::default() }
+    }
+
+    /// The record as the window has it; `None` for one that does not belong to it.
+    pub fn select(&mut self, record: &Record) -> Option<Record> {
+        let Some(window) = self.window else { return Some(*record) };
+        if record.time_nanos < window.start_nanos {
+            return None;
+        }
+        let Some(kind) = EventKind::from_number(record.kind) else {
+            let is_of_stacks =
+                matches!(record.kind, record_kind::CODE | record_kind::STACK | record_kind::MODULE);
+            return (window.stacks || !is_of_stacks).then_some(*record);
+        };
+        if record.flags & FLAG_OF_WINDOW != 0 {
+            return self.select_own(window, kind, record);
+        }
+        let mut record = *record;
+        match kind {
+            EventKind::Alloc
+            | EventKind::Free
+            | EventKind::FreeUnknown
+            | EventKind::FreeCompleted
+            | EventKind::SegmentAlloc
+            | EventKind::SegmentFree
+            | EventKind::SegmentMap
+            | EventKind::SegmentUnmap
+            | EventKind::Oom
+            | EventKind::Reserved
+            | EventKind::Base
+            | EventKind::BaseSegment => {
+                let is_told = record.flags & FLAG_TOLD != 0;
+                if is_told != window.told || !window.wants(record.device) {
+                    return None;
+                }
+                self.strip(window, &mut record);
+            }
+            EventKind::Label | EventKind::Saved | EventKind::Unpacked => {
+                if !window.wants(record.device) {
+                    return None;
+                }
+            }
+            EventKind::Step => self.number_step(&mut record),
+            EventKind::Mark
+            | EventKind::PhaseBegin
+            | EventKind::PhaseEnd
+            | EventKind::OptimizerBegin
+            | EventKind::OptimizerEnd => {}
+        }
+        Some(record)
+    }
+
+    /// Leaves out what the window did not ask for.
+    fn strip(&self, window: Window, record: &mut Record) {
+        if !window.stacks {
+            record.stack = 0;
+            record.flags &= !FLAG_STACK_LEFT_OUT;
+        }
+        if !window.ops {
+            record.op = 0;
+        }
+        if let Some(&phase) = self.phases.get(&record.thread).and_then(|phases| phases.last()) {
+            record.phase = phase;
+        }
+    }
+
+    fn number_step(&mut self, record: &mut Record) {
+        record.stack = self.next_step;
+        self.next_step = self.next_step.saturating_add(1);
+    }
+
+    /// A record that was made for one window; its number is where other records have their bytes.
+    fn select_own(&mut self, window: Window, kind: EventKind, record: &Record) -> Option<Record> {
+        if record.bytes != window.number {
+            return None;
+        }
+        let mut record = *record;
+        record.bytes = 0;
+        let phase = u16::try_from(record.stack).unwrap_or(0);
+        match kind {
+            EventKind::Step => self.number_step(&mut record),
+            EventKind::PhaseBegin => self.phases.entry(record.thread).or_default().push(phase),
+            EventKind::PhaseEnd => {
+                let ended = self.phases.get_mut(&record.thread).and_then(Vec::pop)?;
+                record.stack = u32::from(ended);
+            }
+            _ => {}
+        }
+        Some(record)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(kind: EventKind, device: Device, nanos: u64) -> Record {
+        let mut record = Record::new(kind as u8, device);
+        (record.time_nanos, record.stack, record.op, record.bytes) = (nanos, 7, 3, 512);
+        record
+    }
+
+    fn window() -> Window {
+        Window { number: 2, start_nanos: 100, cpu: true, ..Window::default() }
+    }
+
+    #[test]
+    fn a_window_takes_its_devices_from_its_start_on_and_nothing_it_did_not_ask_for() {
+        let cuda = Device { kind: 1, index: 0 };
+        let mut selection = Selection::new(window());
+        assert_eq!(selection.select(&record(EventKind::Alloc, Device::CPU, 99)), None);
+        assert_eq!(selection.select(&record(EventKind::Alloc, cuda, 100)), None);
+        let taken = selection.select(&record(EventKind::Alloc, Device::CPU, 100)).unwrap();
+        assert_eq!((taken.stack, taken.op, taken.bytes), (0, 0, 512));
+        let mut told = record(EventKind::Alloc, Device::CPU, 100);
+        told.flags = FLAG_TOLD;
+        assert_eq!(selection.select(&told), None);
+        let mut stack = record(EventKind::Alloc, Device::CPU, 100);
+        stack.kind = record_kind::STACK;
+        assert_eq!(selection.select(&stack), None);
+    }
+
+    #[test]
+    fn steps_are_numbered_from_the_start_of_the_window() {
+        let mut selection = Selection::new(window());
+        let numbers: Vec<u32> = (0..3)
+            .filter_map(|at| selection.select(&record(EventKind::Step, Device::CPU, 100 + at)))
+            .map(|step| step.stack)
+            .collect();
+        assert_eq!(numbers, [0, 1, 2]);
+    }
+
+    #[test]
+    fn a_record_of_another_window_is_left_out() {
+        let own = |number| {
+            let mut phase = record(EventKind::PhaseBegin, Device::CPU, 100);
+            (phase.flags, phase.bytes) = (FLAG_OF_WINDOW, number);
+            phase
+        };
+        let mut selection = Selection::new(window());
+        assert_eq!(selection.select(&own(1)), None);
+        assert!(selection.select(&own(2)).is_some());
+        let inside = selection.select(&record(EventKind::Alloc, Device::CPU, 101)).unwrap();
+        assert_eq!(inside.phase, 7, "the phase of the window is that of its allocations");
+        let mut other = Selection::new(Window { number: 1, ..window() });
+        assert!(other.select(&own(1)).is_some());
+    }
+}

@@ -1,0 +1,73 @@
+"""What a recording is asked for: devices, sizes, files, and who tells of blocks.
+
+Sees: arguments and the environment. Knows nothing of the recorder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import sys
+from typing import Any, Literal, Protocol
+
+#: What may be replaced at the path of a trace.
+Replace = Literal["nothing", "trace", "any file"]
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+
+
+def say(text: str) -> None:
+    """Tell the user, on stderr."""
+    # A closed stderr is no reason to disturb the program.
+    with contextlib.suppress(Exception):
+        print(f"floodmark: {text}", file=sys.stderr)
+
+
+def parse_bytes(value: int | str) -> int:
+    """`268435456`, `"256MiB"` or `"1 GB"` as a number of bytes."""
+    if isinstance(value, int):
+        return value
+    found = re.fullmatch(r"\s*([0-9.]+)\s*([KMGT]?)(?:i?B)?\s*", value, re.IGNORECASE)
+    if found is None:
+        raise ValueError(f"not a number of bytes: {value!r}; write it as `256MiB`")
+    return int(float(found[1]) * _UNITS[found[2].upper()])
+
+
+def parse_devices(devices: str | list[str] | tuple[str, ...] | None) -> tuple[bool, int]:
+    """Whether to record the CPU, and a bit for each CUDA device."""
+    if devices is None or devices == "all":
+        return True, (1 << 64) - 1
+    names = devices.split(",") if isinstance(devices, str) else list(devices)
+    cpu, cuda = False, 0
+    for name in (str(name).strip() for name in names):
+        found = re.fullmatch(r"cuda(?::([0-9]{1,2}))?", name)
+        if name == "cpu":
+            cpu = True
+        elif found is None:
+            raise ValueError(f"no such device: {name!r}; write `cpu`, `cuda` or `cuda:0`")
+        else:
+            cuda |= (1 << 64) - 1 if found[1] is None else 1 << int(found[1])
+    return cpu, cuda
+
+
+def rank_of_process() -> tuple[int | None, int | None, int | None]:
+    """Rank, world size and local rank, as a launcher sets them."""
+
+    def number(name: str) -> int | None:
+        value = os.environ.get(name, "")
+        return int(value) if value.isdigit() else None
+
+    return number("RANK"), number("WORLD_SIZE"), number("LOCAL_RANK")
+
+
+class Account(Protocol):
+    """What stands for a GPU that is not there, and tells of blocks instead of torch."""
+
+    def about(self, *, is_over: bool) -> dict[str, Any]:
+        """What a trace says of it."""
+
+    def devices(self) -> list[dict[str, Any]]:
+        """The devices, as a header has them."""
+
+    def told(self) -> str:
+        """`told`, or `without device` where torch does not see the devices itself."""

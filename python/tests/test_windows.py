@@ -1,0 +1,283 @@
+"""One recorder, many windows: nested, overlapping, on several threads, read while open."""
+
+from __future__ import annotations
+
+import json
+import threading
+
+import pytest
+import torch
+from torch import nn
+
+import floodmark
+from floodmark import _core
+from floodmark.compat.gpu_optimizer import MemoryTracer
+from floodmark.compat.memory_tracker import MemoryTracker
+
+
+@pytest.fixture(autouse=True)
+def no_recorder_is_left():
+    yield
+    assert not floodmark.is_recording()
+    _core.disarm()
+
+
+def model():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 8))
+
+
+def train(layers, rows=16):
+    layers(torch.zeros(rows, 64)).sum().backward()
+    layers.zero_grad()
+
+
+def counts(trace):
+    """What a trace has, without times and addresses."""
+    found = trace.summary()
+    return {key: found[key] for key in ("events", "steps", "losses")} | {
+        "peaks": [(row["device"], row["peak"]) for row in found["devices"]]
+    }
+
+
+def rows_by_line(trace):
+    return [(row["bytes"], row["count"], row["where"]) for row in trace.peak("cpu").by_line()]
+
+
+def test_an_inner_window_does_not_disturb_the_outer_one(tmp_path):
+    layers = model()
+
+    def program(has_inner):
+        kept = torch.zeros(1000)
+        train(layers)
+        if has_inner:
+            with floodmark.trace(tmp_path / "inner.flood") as inner:
+                train(layers)
+            assert not inner.failure
+            with floodmark.trace(stacks=False, ops=True):
+                train(layers)
+        else:
+            train(layers)
+            train(layers)
+        train(layers)
+        return kept
+
+    found = []
+    for has_inner in (True, False):
+        with floodmark.trace(tmp_path / "outer.flood", devices="cpu") as outer:
+            program(has_inner)
+        found.append((counts(outer.trace), outer.trace.header["recorded"], tables(outer.trace)))
+    assert found[0] == found[1]
+
+
+def tables(trace):
+    """The rows of the peak by category and by module, and the bytes of each tensor at the end."""
+    peak = trace.peak("cpu")
+    return [
+        [(row["bytes"], row["count"]) for row in peak.by_category()],
+        [(row["bytes"], row["count"], row["where"]) for row in peak.by_module()],
+        sorted(row["bytes"] for row in trace.end("cpu").by_tensor()),
+    ]
+
+
+def test_a_window_inside_another_has_the_tables_that_it_has_alone():
+    layers = model()
+
+    def window():
+        with floodmark.trace(devices="cpu") as one:
+            train(layers)
+        return tables(one.trace)
+
+    alone = window()
+    _core.disarm()
+    alone_again = window()
+    _core.disarm()
+    with floodmark.trace(devices="cpu"):
+        train(layers)
+        inside = window()
+    assert alone == alone_again == inside
+
+
+def test_windows_that_overlap_each_have_their_events(tmp_path):
+    one = floodmark.trace(tmp_path / "one.flood", devices="cpu").start()
+    first = torch.zeros(1001)
+    two = floodmark.trace(tmp_path / "two.flood", devices="cpu").start()
+    second = torch.zeros(1002)
+    one.stop()
+    third = torch.zeros(1003)
+    three = floodmark.trace(devices="cpu").start()
+    two.stop()
+    fourth = torch.zeros(1004)
+    three.stop()
+    assert made_in(one) == {1001, 1002}
+    assert made_in(two) == {1002, 1003}
+    assert made_in(three) == {1004}
+    # What was live when a window opened is in it, as memory from before.
+    assert live_in(three) >= {1001, 1002, 1003, 1004}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["one.flood", "two.flood"]
+    del first, second, third, fourth
+
+
+def made_in(recorder):
+    found = recorder.trace.end("cpu").by_tensor(top=None)
+    made = {row["bytes"] // 4 for row in found if row["where"] != "before recording"}
+    return {size for size in made if 1000 < size < 3000}
+
+
+def live_in(recorder):
+    return {row["bytes"] // 4 for row in recorder.trace.end("cpu").by_tensor(top=None)}
+
+
+def test_threads_open_and_close_windows_of_their_own():
+    failures = []
+
+    def work(number):
+        for at in range(20):
+            size = 5000 + 100 * number + at
+            with floodmark.trace(devices="cpu") as window:
+                kept = torch.zeros(size, dtype=torch.uint8)
+            found = {row["bytes"] for row in window.trace.end("cpu").by_tensor(top=None)}
+            if size not in found or window.failure:
+                failures.append((number, at, window.failure))
+            del kept
+
+    with floodmark.trace(devices="cpu") as outer:
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert failures == []
+    assert outer.trace.summary()["events"] >= 4 * 20 * 2
+
+
+def test_each_window_has_the_options_that_it_asked_for(tmp_path):
+    layers = model()
+    with (
+        floodmark.trace(tmp_path / "plain.flood", devices="cpu", stacks=False) as plain,
+        floodmark.trace(devices="cpu", ops=True) as full,
+        floodmark.trace(devices="cuda") as cuda,
+    ):
+        train(layers)
+    asked = {"ops", "stacks"}
+    assert not asked.intersection(plain.trace.header["recorded"])
+    assert asked <= set(full.trace.header["recorded"])
+    assert all(row["file"] is None for row in plain.peak("cpu").by_line())
+    assert any(row["file"] == __file__ for row in full.peak("cpu").by_line())
+    assert any("aten::" in row["where"] for row in full.peak("cpu").by_op())
+    assert not any("aten::" in row["where"] for row in plain.peak("cpu").by_op())
+    assert [row["device"] for row in cuda.trace.summary()["devices"]] == []
+
+
+def test_steps_and_phases_of_one_window_are_not_in_another():
+    with floodmark.trace(devices="cpu") as outer:
+        with floodmark.phase("outside"), floodmark.trace(devices="cpu") as inner:
+            with inner.phase("inside"):
+                kept = torch.zeros(100_000)
+            inner.step()
+            floodmark.step()
+            inner.step()
+        floodmark.step()
+    assert inner.trace.summary()["steps"] == 3
+    assert outer.trace.summary()["steps"] == 2
+    assert next(iter(inner.peak("cpu").by_phase()))["where"] == "inside"
+    assert next(iter(outer.peak("cpu").by_phase()))["where"] == "outside"
+    del kept
+
+
+@pytest.mark.parametrize("has_file", [True, False])
+def test_what_is_read_while_a_window_is_open_is_what_it_has_when_closed(tmp_path, has_file):
+    layers = model()
+    window = floodmark.trace(tmp_path / "a.flood" if has_file else None, devices="cpu").start()
+    seen = []
+    for number in range(3):
+        train(layers, rows=16 * (number + 1))
+        floodmark.step()
+        trace = window.trace
+        assert window.is_open
+        seen.append(counts(trace))
+        assert trace.summary()["losses"] == []
+    open_tables = [*tables(window.trace), rows_by_line(window.trace)]
+    open_counts = counts(window.trace)
+    window.stop()
+    assert [*tables(window.trace), rows_by_line(window.trace)] == open_tables
+    assert counts(window.trace) == open_counts == seen[-1]
+    assert [one["steps"] for one in seen] == [1, 2, 3]
+    assert seen[0]["events"] < seen[1]["events"] < seen[2]["events"]
+
+
+def test_a_window_without_a_file_gets_one_when_its_path_is_asked_for(tmp_path):
+    with floodmark.trace(devices="cpu") as window:
+        kept = torch.zeros(4321)
+    read = floodmark.Trace.open(window.path)
+    assert counts(read) == counts(window.trace)
+    assert rows_by_line(read) == rows_by_line(window.trace)
+    del kept
+
+
+def test_a_recorder_that_waits_knows_what_was_made_and_freed_meanwhile():
+    with floodmark.trace(devices="cpu"):
+        kept = torch.zeros(2001)
+        freed = torch.zeros(2002)
+    del freed
+    made = torch.zeros(2003)
+    with floodmark.trace(devices="cpu") as window:
+        inside = torch.zeros(2004)
+    live = live_in(window)
+    assert {2001, 2003, 2004} <= live
+    assert 2002 not in live
+    assert made_in(window) == {2004}
+    del kept, made, inside
+
+
+def test_two_compat_objects_at_once_inside_a_recording():
+    layers = model()
+    alone = []
+    for is_nested in (False, True):
+        tracer, tracker = MemoryTracer(device="cpu"), MemoryTracker()
+        outer = floodmark.trace(devices="cpu") if is_nested else None
+        if outer is not None:
+            outer.start()
+        tracker.start_monitor(layers)
+        with tracer.trace(layers):
+            train(layers)
+        tracker.stop()
+        if outer is not None:
+            outer.stop()
+            assert outer.trace.summary()["steps"] == 0
+        layers_seen = {
+            name: (stats.peak_allocated, stats.total_allocations, stats.total_deallocations)
+            for name, stats in tracer.get_layer_stats().items()
+        }
+        alone.append((layers_seen, dict(tracker.memories_allocated)))
+        _core.disarm()
+    assert alone[0] == alone[1]
+
+
+def test_a_killed_process_keeps_the_outer_window_and_what_the_inner_one_flushed(programs):
+    source = """
+        import os, signal
+        import torch, floodmark
+
+        outer = floodmark.trace("outer.flood", devices="cpu").start()
+        kept = [torch.zeros(3001)]
+        inner = floodmark.trace("inner.flood", devices="cpu", stacks=False).start()
+        kept.append(torch.zeros(3002))
+        inner.trace  # Flushed up to here.
+        kept.append(torch.zeros(3003))
+        print("ready", flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+        """
+    done = programs.python(programs.write(source))
+    assert done.stdout == "ready\n"
+    outer = floodmark.Trace.open(programs.folder / "outer.flood")
+    inner = floodmark.Trace.open(programs.folder / "inner.flood")
+
+    def sizes(trace):
+        return {row["bytes"] // 4 for row in trace.end("cpu").by_tensor(top=None)}
+
+    assert {3001, 3002, 3003} <= sizes(outer)
+    assert {3001, 3002} <= sizes(inner)
+    assert 3003 not in sizes(inner)
+    assert "not finished" in json.dumps(inner.summary()["losses"])
+    assert "not finished" not in json.dumps(outer.summary()["losses"])
