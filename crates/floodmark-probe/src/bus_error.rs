@@ -165,7 +165,10 @@ unsafe extern "C" fn on_bus_error(signal: c_int, info: *mut libc::siginfo_t, con
             missing_pages((*info).si_addr() as usize)
                 .is_some_and(|(start, bytes)| replace(start, bytes))
         } else {
-            replace_all_missing()
+            // Two threads may fault at once, and the first handler replaces the pages of both. The `raise` of the second
+            // is then passed over. A fault that is not ours comes back, with its address, when this handler returns.
+            let was_raised = (*info).si_code == libc::SI_TKILL;
+            replace_all_missing() || (was_raised && was_truncated())
         };
         *libc::__errno_location() = errno;
         if !is_ours {
