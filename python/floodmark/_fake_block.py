@@ -16,6 +16,14 @@ from floodmark._answers import answers_in
 from floodmark._block import Block
 from floodmark.plugins import Plugin, Setting
 
+#: The blocks that are open, the innermost last.
+_open: list[FakeBlock] = []
+
+
+def open_block() -> FakeBlock | None:
+    """The block of fake tensors that is open in this process, if there is one."""
+    return _open[-1] if _open else None
+
 
 class FakeBlock(Block):
     """What is entered with the block, and what a trace says of it."""
@@ -102,6 +110,8 @@ class FakeBlock(Block):
             for plugin in (*plugins.known("fake", self._without), *self._more):
                 self._stack.enter_context(plugin(self.setting))
             self._stack.enter_context(self.engine)
+            _open.append(self)
+            self._stack.callback(_open.remove, self)
             self._stack = self._stack.pop_all()
         return self
 

@@ -280,15 +280,45 @@ def test_nothing_recorded_says_so(capsys):
     assert capsys.readouterr().out == "nothing was traced\n"
 
 
-def test_another_recording_is_left_alone(record, capsys):
+def figures(tracer):
+    """What a tracer knows, without times."""
+    events = [
+        (e.event_type, e.size_bytes, e.layer_name, e.allocated_bytes, e.reserved_bytes)
+        for e in tracer.events
+    ]
+    stats = [dataclasses.replace(each, duration_ms=0) for each in tracer.get_layer_stats().values()]
+    return events, stats
+
+
+def test_two_tracers_at_once_each_see_everything(record):
     model = small()
-    tracer = MemoryTracer(device="cpu")
-    with record() as recorded, tracer.trace(model):
-        model(torch.randn(4, 64))
-    tracer.print_summary()
-    said = capsys.readouterr()
-    assert said.err == ""
-    assert "3 layers" in said.out
+    x = torch.randn(100, 64)
+    first, second = MemoryTracer(device="cpu"), MemoryTracer(device="cpu")
+    with torch.no_grad():
+        with first.trace(model), second.trace(model):
+            model(x)
+        both = figures(first), figures(second)
+        with record() as recorded, first.trace(model):
+            model(x)
+    assert both[0][1] == both[1][1] == figures(first)[1]
+    assert [each[:3] for each in both[0][0]] == [each[:3] for each in both[1][0]]
+    # The other recording has no steps and no layers of the tracer's.
     assert recorded.trace.summary()["steps"] == 0
-    phases = [row["where"] for row in recorded.trace.peak("cpu").by_phase()]
-    assert not any(name in phase for phase in phases for name in tracer.get_layer_stats())
+    assert "layer" not in str(recorded.trace.peak("cpu").by_phase())
+
+
+def test_a_trace_can_be_read_while_it_runs(capsys):
+    model = small()
+    x = torch.randn(100, 64)
+    tracer = MemoryTracer(device="cpu")
+    with torch.no_grad(), tracer.trace(model):
+        model(x)
+        assert tracer.get_layer_stats()["0"].total_allocations == 1
+        early = len(tracer.events)
+        model(x)
+        assert tracer.get_layer_stats()["0"].total_allocations == 2
+        assert len(tracer.events) > early
+        tracer.print_summary()
+        assert tracer.get_peak_memory_per_layer()["1"] > 0
+    assert capsys.readouterr().out.startswith("Peak on cpu: ")
+    assert tracer.get_layer_stats()["0"].total_allocations == 2

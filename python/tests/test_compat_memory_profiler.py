@@ -199,6 +199,10 @@ class Mine(TracerPlugin):
 class Missing(TracerPlugin):
     library = "no_such_library_at_all"
 
+def dist_is_whole():
+    from torch.distributed.distributed_c10d import Backend
+    return not hasattr(Backend, "FLOODMARK")
+
 told = {}
 plain = json.dumps
 torch.cuda.is_available()
@@ -235,11 +239,22 @@ for tracer in (tracer, MemoryTracer(gpu="t4")):
         tracer.print_memory_stats()
     told.setdefault("huge", []).append(tracer.get_max_memory_allocated())
 
-# Another recording runs.
-with floodmark.trace(), MemoryTracer() as busy:
-    kept = busy.create_fake_tensor(1 << 20, dtype=torch.uint8)
-busy.print_memory_stats(detailed=True)
-told["busy"] = [busy.get_current_memory_allocated(), busy.get_max_memory_allocated()]
+# A tracer inside another one and inside a recording.
+with floodmark.trace() as around, MemoryTracer() as outer:
+    first = outer.create_fake_tensor(1 << 21, dtype=torch.uint8)
+    del first
+    with MemoryTracer() as inner:
+        kept = inner.create_fake_tensor(1 << 20, dtype=torch.uint8)
+        told["in both"] = [inner.get_max_memory_allocated(), outer.get_max_memory_allocated()]
+    last = outer.create_fake_tensor(1 << 20, dtype=torch.uint8)
+inner.print_memory_stats(detailed=True)
+told["inner"] = [inner.get_current_memory_allocated(), inner.get_max_memory_allocated()]
+told["outer"] = [outer.get_current_memory_allocated(), outer.get_max_memory_allocated()]
+told["rows"] = [
+    [row["bytes"] for row in tracer.trace.end(tracer._device).by_tensor()]
+    for tracer in (inner, outer)
+]
+told["around"] = [around.failure, dist_is_whole()]
 
 with MemoryTracer(device="cpu") as tracer:
     model = torch.nn.Linear(100, 10, bias=False)
@@ -424,9 +439,13 @@ def test_root_handlers_have_the_records(caplog):
     assert caplog.records[0].name == "memory_profiler.mine"
 
 
-def test_beside_another_recording_the_levels_are_known(told, behaviour):
-    assert told["busy"] == [[MIB], [MIB]]
-    assert "no modules, operators and tensors are known" not in behaviour.stdout
+def test_a_tracer_inside_another_one(told):
+    # Each has the peak of its own block; what is allocated is the same for both.
+    assert told["in both"] == [[MIB], [2 * MIB]]
+    assert told["inner"][1] == [MIB]
+    assert told["outer"] == [[2 * MIB], [2 * MIB]]
+    assert told["rows"] == [[MIB], [MIB, MIB]]
+    assert told["around"] == ["", True]
 
 
 def test_the_cpu_is_traced_too(told):

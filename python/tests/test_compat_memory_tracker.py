@@ -401,6 +401,42 @@ def test_matplotlib_itself_shows_four_figures():
     plt.close("all")
 
 
+def test_series_and_files_while_the_tracker_runs(tmp_path):
+    network = torch.nn.Linear(4, 4)
+    tracker = MemoryTracker()
+    tracker.start_monitor(network)
+    network(torch.randn(2, 4))
+    early = dict(tracker.memories_allocated)
+    assert list(early) == list(range(tracker._op_index))
+    tracker.save_stats(tmp_path / "early")
+    network(torch.randn(2, 4)).sum().backward()
+    late = dict(tracker.memories_allocated)
+    tracker.summary(top=1)
+    tracker.stop()
+    assert len(late) > len(early)
+    assert tracker.memories_allocated == late
+    assert {at: late[at] for at in early} == early
+    loaded = MemoryTracker()
+    loaded.load(tmp_path / "early")
+    assert loaded.memories_allocated == early
+
+
+def test_two_trackers_at_once_have_the_same_series(record):
+    network = torch.nn.Linear(4, 4)
+    x = torch.randn(2, 4)
+    outer, inner = MemoryTracker(), MemoryTracker()
+    with record() as recorded:
+        outer.start_monitor(network)
+        inner.start_monitor(network)
+        network(x).sum().backward()
+        inner.stop()
+        outer.stop()
+    assert len(inner.memories_allocated) > 3
+    assert outer.memories_allocated == inner.memories_allocated
+    assert outer.markers == inner.markers
+    assert recorded.trace.summary()["steps"] == 0
+
+
 def test_start_and_stop_come_in_pairs():
     tracker = MemoryTracker()
     with pytest.raises(floodmark.FloodmarkError, match="call start_monitor"):

@@ -222,8 +222,27 @@ def test_weight_gradients_are_no_intermediate_gradients_without_an_optimizer(pro
         assert table["Intermediate gradients"] <= 12
 
 
-def test_beside_another_recording_the_table_is_the_same(programs):
-    source = "import floodmark\nother = floodmark.start()\n" + CHAIN
-    done = programs.run(source)
-    assert done.stdout == programs.run(CHAIN).stdout
+TWO = """
+import torch
+from floodmark.compat.pytorch_mem_profiler import *
+first = torch.nn.Linear(1000, 1000, bias=False)
+second = torch.nn.Linear(1000, 2000, bias=False)
+x = torch.randn(2000, 1000)
+profilers = [memory_profiler(first), memory_profiler(second)]
+for _ in range(2):
+    second(torch.relu(first(x))).sum().backward()
+    for profiler in profilers:
+        profiler.record_stats()
+    first.weight.grad = second.weight.grad = None
+"""
+
+
+def test_several_profilers_at_once(programs):
+    done = programs.run(TWO)
     assert done.stderr == ""
+    tables = read(done.stdout)
+    assert [table["weight grad"] for table in tables] == [4, 8, 4, 8]
+    for name in ("Total feature map usage", "Intermediate gradients"):
+        # Both see the whole program.
+        assert len({table[name] for table in tables}) == 1
+        assert tables[0][name] > 0

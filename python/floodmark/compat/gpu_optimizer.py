@@ -111,6 +111,8 @@ class MemoryTracer:
         self._present = self._present_device()
         recorder = _recorder.trace(devices=[self._present]).start()
         hooks = [] if recorder.failure else _mark_layers(model, recorder)
+        with self._lock:
+            self._recorded = recorder if hooks else None
         try:
             yield self
         finally:
@@ -118,7 +120,6 @@ class MemoryTracer:
                 hook.remove()
             recorder.stop()
             with self._lock:
-                self._recorded = recorder if hooks else None
                 self._is_tracing = False
 
     @property
@@ -222,17 +223,22 @@ class MemoryTracer:
         self._recorded = None
 
     def _settle(self) -> None:
-        """Ask what was recorded, when somebody first wants to know: tracing itself stays cheap."""
+        """Read what was recorded when it is asked for: tracing itself stays cheap.
+
+        While the trace runs, every question is answered with what is recorded until then.
+        """
         if self._recorded is None:
             return
         trace = self._recorded.trace
-        self._drop_recording()
+        if not self._is_tracing:
+            self._drop_recording()
         found = trace.summary()
         self._losses = list(found["losses"])
         if self._present not in [each["device"] for each in found["devices"]]:
             return
         self._read = trace._core
         told = json.loads(self._written("timeline"))
+        self._events.clear()
         self._events.extend(MemoryEvent(**event) for event in told["events"])
         self._stats = {
             name: LayerMemoryStats(**stats) for name, stats in told["layer_stats"].items()

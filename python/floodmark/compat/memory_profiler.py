@@ -40,13 +40,13 @@ from contextlib import contextmanager, nullcontext
 from types import TracebackType
 from typing import Any
 
-from floodmark import _core, _estimating
+from floodmark import _core
 from floodmark._trace import Estimate, Report, Trace
 from floodmark.compat import _profiler_tables as tables
+from floodmark.compat._profiler_blocks import Estimating
 from floodmark.compat._profiler_dispatch import MemoryDispatchMode
 from floodmark.compat._profiler_log import configure_logging, get_logger
 from floodmark.compat._profiler_plugins import (
-    DEFAULTS,
     DistributedPlugin,
     P2PCommunicationPlugin,
     TracerPlugin,
@@ -111,7 +111,7 @@ class MemoryTracer:
         }
         # Wrong options are said here, not at the block.
         self._make()
-        self._run: _Estimating | None = None
+        self._run: Estimating | None = None
         self._is_inside = False
         self._phases: dict[str, tables.Phase] = {}
         self._log = get_logger(f"tracer{next(_numbers)}" if log_level is not None else "tracer")
@@ -204,7 +204,7 @@ class MemoryTracer:
         """What the block did, as a recording. Inside the block: what is written of it so far."""
         if self._run is None:
             raise _core.FloodmarkError("nothing was traced: the block has not begun")
-        return self._run.written() if self._is_inside else self._run.trace
+        return self._run.trace
 
     @property
     def estimate(self) -> Estimate:
@@ -270,8 +270,8 @@ class MemoryTracer:
             return None, f"nothing was allocated on {self._device}"
         return trace, ""
 
-    def _make(self) -> _Estimating:
-        return _Estimating(self._plugins, **self._options)
+    def _make(self) -> Estimating:
+        return Estimating(self._plugins, **self._options)
 
     def _address_of(self, tensor: Any) -> int:
         """Where the storage of a tensor of the block would be."""
@@ -304,54 +304,16 @@ class MemoryTracer:
         if self._run is None:
             return dict.fromkeys(names, (0, 0))
         levels = {name: self._run.level(name)[:2] for name in names}
+        if self._run.is_inner:
+            # The engine is another block's, and so is its peak.
+            peaks = self._run.peaks()
+            return {name: (now, peaks.get(name, now)) for name, (now, _) in levels.items()}
         if not self._is_inside:
             # A program may have reset torch's peaks; the recording has not.
             for device, peak in self._run.peaks().items():
                 now, least = levels.get(device, (0, 0))
                 levels[device] = (now, max(least, peak))
         return levels
-
-
-class _Estimating(_estimating.estimate):
-    """An estimate with fake tensors, on a card of any size."""
-
-    def _must_be_recording(self) -> None:
-        """Beside a recording the levels are known all the same; the tables say what is missing."""
-
-    def __init__(self, plugins: tuple[type[Plugin], ...], **options: Any) -> None:
-        super().__init__(engine="fake", **options)
-        self._plugins = plugins
-
-    def _fake_block(self) -> Any:
-        from floodmark._fake_block import FakeBlock
-
-        own = [each for each in DEFAULTS if each.name not in self._without]
-        more = [each for each in dict.fromkeys([*own, *self._plugins]) if each.is_installed()]
-        without = {*self._without, *(each.name for each in DEFAULTS)}
-        return FakeBlock(self._machine, without, is_bounded=False, more=more)
-
-    def engine_of_block(self) -> Any:
-        """What follows the tensors of the block."""
-        return self._block.engine
-
-    def written(self) -> Trace:
-        """What was recorded until now; the recording goes on."""
-        recorder = self._recorder
-        if recorder is None or recorder.failure:
-            raise _core.FloodmarkError("nothing is recorded")
-        return recorder.trace
-
-    def phase(self, name: str) -> Any:
-        """Names what happens inside, in this recording alone."""
-        return nullcontext() if self._recorder is None else self._recorder.phase(name)
-
-    def peaks(self) -> dict[str, int]:
-        """The peaks of the recording, by device; empty when there is none."""
-        try:
-            devices = self.trace.summary()["devices"]
-        except (_core.FloodmarkError, OSError):
-            return {}
-        return {each["device"]: each["peak"] for each in devices}
 
 
 def _meta_is(device: str) -> Any:

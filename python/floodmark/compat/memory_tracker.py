@@ -15,9 +15,9 @@ What differs, and why it is better:
   (`layer.backward.mm.default_3`), by autograd's own numbers. The original gives them the module
   that ran forward last.
 - After a module an operator belongs to the module around it again.
-- The numbers are of floodmark's recording, and there after `stop`: no counter is read after every
-  operator. On CUDA they are torch's own totals. The CPU too: it caches nothing, so active and
-  reserved are what is allocated.
+- The numbers are of floodmark's recording, and are read when they are asked for, also while the
+  tracker runs: no counter is read after every operator. On CUDA they are torch's own totals. The
+  CPU too: it caches nothing, so active and reserved are what is allocated.
 - `show_traces` makes figures of matplotlib where that is installed, and writes files elsewhere. It
   raises when nothing was tracked, before it touches a file.
 - `load` runs nothing that a file says. Files go both ways between this and the original.
@@ -47,6 +47,9 @@ __all__ = ["MemoryProfileDispatchMode", "MemoryTracker"]
 
 BYTES_PER_MB = 1024 * 1024.0
 
+#: The number of an operator call, its name, and the megabytes after it.
+Series = dict[int, tuple[str, float]]
+
 #: Modules of this name take no hooks; the original leaves them out too.
 _WITHOUT_HOOKS = ".fused_proxy_grouped_embedding_bag"
 
@@ -75,9 +78,7 @@ class MemoryTracker:
     """
 
     def __init__(self) -> None:
-        self.memories_allocated: dict[int, tuple[str, float]] = {}
-        self.memories_active: dict[int, tuple[str, float]] = {}
-        self.memories_reserved: dict[int, tuple[str, float]] = {}
+        self._series: tuple[Series, Series, Series] = ({}, {}, {})
         self.profile_mode: MemoryProfileDispatchMode | None = None
         self._hooks: list[Any] = []
         self._operator_names: dict[str, int] = defaultdict(int)
@@ -88,6 +89,21 @@ class MemoryTracker:
         self._lock = threading.Lock()
 
     @property
+    def memories_allocated(self) -> Series:
+        """Megabytes allocated after each operator, also while the tracker runs."""
+        return self._settled()[0]
+
+    @property
+    def memories_active(self) -> Series:
+        """The same of what is allocated, or freed but still used by a stream."""
+        return self._settled()[1]
+
+    @property
+    def memories_reserved(self) -> Series:
+        """The same of what the caching allocator has reserved."""
+        return self._settled()[2]
+
+    @property
     def markers(self) -> dict[str, int]:
         """Where the forward pass began and ended, as numbers of operator calls."""
         return self._markers
@@ -95,7 +111,7 @@ class MemoryTracker:
     @property
     def _op_index(self) -> int:
         """How many operators ran."""
-        return len(self.memories_allocated) if self._run is None else len(self._run.names)
+        return len(self._series[0]) if self._run is None else len(self._run.names)
 
     @property
     def _cur_module_name(self) -> str:
@@ -128,11 +144,7 @@ class MemoryTracker:
         self.profile_mode = None
         run = self._end()
         self._num_alloc_retries = run.alloc_retries()
-        for at, (name, levels) in enumerate(zip(run.names, run.levels(), strict=True)):
-            allocated, active, reserved = (level / BYTES_PER_MB for level in levels)
-            self.memories_allocated[at] = (name, allocated)
-            self.memories_active[at] = (name, active)
-            self.memories_reserved[at] = (name, reserved)
+        self._read(run)
 
     def summary(self, top: int = 20) -> None:
         """Print the operators after which most more was allocated than before."""
@@ -182,9 +194,11 @@ class MemoryTracker:
     def load(self, path: str | os.PathLike[str]) -> None:
         """Read a file of `save_stats`, also one that the original wrote, without running it."""
         stats = _stats_file.read(path)
-        self.memories_allocated = stats["memories_allocated"]
-        self.memories_active = stats["memories_active"]
-        self.memories_reserved = stats["memories_reserved"]
+        self._series = (
+            stats["memories_allocated"],
+            stats["memories_active"],
+            stats["memories_reserved"],
+        )
         self._markers = stats["markers"]
         self._num_alloc_retries = stats["num_alloc_retries"]
 
@@ -226,11 +240,26 @@ class MemoryTracker:
 
     def _clear_state(self) -> None:
         """Forget what was tracked."""
-        for series in (self.memories_allocated, self.memories_active, self.memories_reserved):
+        for series in self._series:
             series.clear()
         self._operator_names.clear()
         self._markers.clear()
         self._num_alloc_retries = 0
+
+    def _settled(self) -> tuple[Series, Series, Series]:
+        """All three series, with the operators that ran since they were last asked for."""
+        run = self._run
+        if run is not None and len(run.names) > len(self._series[0]):
+            self._read(run)
+        return self._series
+
+    def _read(self, run: _Run) -> None:
+        with self._lock:
+            levels = run.levels()
+            known = len(self._series[0])
+            for at in range(known, len(levels)):
+                for series, level in zip(self._series, levels[at], strict=True):
+                    series[at] = (run.names[at], level / BYTES_PER_MB)
 
     def _end(self) -> _Run:
         """Take the hooks off and end the recording."""
