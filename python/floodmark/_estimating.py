@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from floodmark import _core
+from floodmark import _core, _window
 from floodmark._recorder import Recorder, parse_bytes
 from floodmark._trace import Estimate, Moment, Report, Trace
 
@@ -110,7 +110,16 @@ class estimate:
 
         return FakeBlock(self._machine, self._without)
 
+    def _must_be_outermost(self) -> None:
+        """A GPU of fake tensors cannot be simulated inside another one."""
+        if _window.has_fake_tensors():
+            raise _core.FloodmarkError(
+                "no estimate can be made: an estimate with fake tensors is open already\n\n"
+                "hint: end it first"
+            )
+
     def _begin_fake(self) -> None:
+        self._must_be_outermost()
         self._block = self._fake_block()
         self._recorder = Recorder(self._path, told_by=self._block)
         self._stack.callback(self._recorder.stop)

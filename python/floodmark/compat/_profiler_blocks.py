@@ -63,6 +63,9 @@ class Estimating(_estimating.estimate):
         super().__init__(engine="fake", **options)
         self._plugins = plugins
 
+    def _must_be_outermost(self) -> None:
+        """Tracers may be nested: they share one engine."""
+
     def _must_be_recording(self) -> None:
         """Without a recording the levels are known all the same; the tables say what is missing."""
 
