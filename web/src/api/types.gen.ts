@@ -100,6 +100,8 @@ export type Header = {
   not_recorded: string[];
   /** Whether blocks from before the recording are in it. */
   has_base: boolean;
+  /** Which events of the recorder are in it; all where nothing is said. */
+  window?: Window;
   /** The GPU that was played, where none was there. */
   phantom?: Phantom;
 };
@@ -147,6 +149,24 @@ export type DeviceInfo = {
   compute_capability: string;
   /** How many multiprocessors it has. */
   multiprocessors: number;
+};
+
+/** What a window takes of the recorder's events. */
+export type Window = {
+  /** Its number among the windows of the process. */
+  number: number;
+  /** When it began, in the time of the journal. */
+  start_nanos: number;
+  /** Host memory too. */
+  cpu: boolean;
+  /** CUDA devices: a bit for each ordinal. */
+  cuda: number;
+  /** The Python stack of every allocation. */
+  stacks: boolean;
+  /** The operator of every allocation. */
+  ops: boolean;
+  /** Blocks of fake tensors, and not those that torch reports. */
+  told: boolean;
 };
 
 /** A GPU that was not there. */
