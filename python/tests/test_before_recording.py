@@ -1,4 +1,4 @@
-"""Blocks on the CPU that were live before the recording: all of them, whoever retains them."""
+"""Blocks on the CPU that were live before the recording, also those that only autograd retains."""
 
 from __future__ import annotations
 

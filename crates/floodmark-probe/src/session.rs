@@ -121,7 +121,7 @@ struct Shared(*mut Recording);
 unsafe impl Send for Shared {}
 
 /// Ends the recorder: puts torch's slots back, and waits until the writer has finished all windows. The GIL must be
-/// held, so that code objects can be let go of. Returns whether the writer ended as it should.
+/// held, so that code objects can be released. Returns whether the writer ended as it should.
 pub(crate) fn take_off(running: Running) -> bool {
     ENABLED.store(false, Ordering::SeqCst);
     IS_WATCHED.store(false, Ordering::SeqCst);

@@ -231,7 +231,7 @@ impl OpenWindow {
             ops::detach();
         }
         if !is_last {
-            // Whoever asks for events that stay in memory wakes the writer.
+            // A request for events that stay in memory wakes the writer.
             if self.state.path.is_some() {
                 found.wake_writer();
             }

@@ -66,7 +66,7 @@ pub(crate) fn attach_ops(py: Python<'_>) -> bool {
 
 /// Takes the hooks off where no window is open.
 ///
-/// Keeps the GIL: code objects are let go of.
+/// Keeps the GIL: code objects are released.
 #[pyfunction]
 pub(crate) fn disarm() {
     floodmark_probe::disarm();

@@ -91,7 +91,7 @@ impl Window {
 
     /// Closes it.
     ///
-    /// Keeps the GIL: code objects are let go of.
+    /// Keeps the GIL: code objects are released.
     fn close(&self) {
         self.opened.close();
     }
