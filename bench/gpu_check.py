@@ -50,6 +50,10 @@ CHECKS = [
     Check("lines and modules", "lines_and_modules"),
     Check("workspaces", "workspaces"),
     Check("start and stop", "start_and_stop"),
+    Check("windows", "windows"),
+    Check("windows, expandable segments", "windows", "expandable_segments:True"),
+    Check("saved for backward", "saved_for_backward"),
+    Check("five tools", "five_tools", limit_seconds=240),
     Check("stays asleep", "stays_asleep"),
     Check("a whole script", "whole_script", limit_seconds=90),
 ]

@@ -418,6 +418,116 @@ def start_and_stop() -> None:
     expect(True, f"median start and stop: {sorted(times)[100] * 1e3:.1f} ms")
 
 
+def windows() -> None:
+    """Recordings inside, beside and after each other: each has torch's own peak of its time."""
+    with recording() as outer:
+        outer.start()
+        training = tiny()
+        for number in range(4):
+            path = outer.path.with_name(f"inner-{number}.flood") if number % 2 else None
+            torch.cuda.synchronize()
+            torch.cuda.reset_peak_memory_stats()
+            with floodmark.trace(path) as inner, floodmark.trace(stacks=False) as second:
+                training.step()
+                torch.cuda.synchronize()
+                now = inner.trace.end(DEVICE).by_phase().allocated
+                name = "with a file" if path else "in memory"
+                text = f"window {number} ({name}), read while it is open"
+                expect_equal(now, torch.cuda.memory_allocated(), text)
+            peak = torch.cuda.max_memory_allocated()
+            for one in (inner, second):
+                about = next(d for d in one.trace.summary()["devices"] if d["device"] == DEVICE)
+                expect_equal(about["peak"], peak, f"peak of window {number}: {peak}")
+                losses = one.trace.summary()["losses"]
+                expect(not losses, f"losses: {losses or 'none'}")
+        outer.stop()
+        end = outer.end(DEVICE).by_phase()
+        expect_equal(end.allocated, torch.cuda.memory_allocated(), "allocated at the end of all")
+        expect_equal(end.reserved, torch.cuda.memory_reserved(), "reserved at the end of all")
+
+
+def saved_for_backward() -> None:
+    """What autograd saves, and when, against `saved_tensors_hooks` over the same step."""
+    training = tiny()
+    training.step()
+    packed: set[int] = set()
+
+    def pack(tensor: torch.Tensor) -> torch.Tensor:
+        if tensor.device.type == "cuda":
+            packed.add(tensor.untyped_storage().data_ptr())
+        return tensor
+
+    sizes: dict[int, int] = {}
+    with recording() as recorder:
+        recorder.start()
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+            loss = training.forward()
+        blocks = (
+            block
+            for segment in torch.cuda.memory_snapshot()
+            for block in segment["blocks"]
+            if block["state"] == "active_allocated"
+        )
+        sizes = {block["address"]: block["size"] for block in blocks}
+        theirs = sorted(sizes[address] for address in packed)
+        forward_end = time.time()
+        loss.backward()
+        torch.cuda.synchronize()
+        backward_end = time.time()
+        recorder.stop()
+        began = recorder.trace.header["started_unix_micros"] / 1e6
+        saved = [one for one in recorder.trace.lifetimes(DEVICE) if one["saved"] is not None]
+        ours = sorted(one["bytes"] for one in saved)
+        text = f"{len(theirs)} storages of {sum(theirs)} bytes are saved, as torch's hooks say"
+        expect_equal(ours, theirs, text)
+        in_forward = sum(one["saved"] <= forward_end - began for one in saved)
+        expect_equal(in_forward, len(saved), "all of them before the forward pass ended")
+        read = sum(
+            one["last_use"] is not None
+            and forward_end - began <= one["last_use"] <= backward_end - began
+            for one in saved
+        )
+        expect_equal(read, len(saved), "all of them last used in the backward pass")
+        losses = recorder.trace.summary()["losses"]
+        expect(not losses, f"losses: {losses or 'none'}")
+
+
+def _five_tools(folder: Path, words: list[str], way: str) -> dict[str, list[str]]:
+    output = folder / f"{'-'.join([way, *words[:1]])}.json"
+    script = HERE.parent / "fixtures" / "compat" / "all_five.py"
+    command = [sys.executable, *words, str(script), DEVICE, str(output), way]
+    ran = subprocess.run(command, capture_output=True, text=True, cwd=folder)
+    if not output.exists():
+        expect(False, f"{way} {words}: exit status {ran.returncode}: {ran.stderr[-600:]}")
+        return {}
+    # Times, and names of files that are times, differ.
+    text = re.sub(r"(\d+\.\d%)  +[\d.]+(  \S+)\\n", r"\1\2\\n", output.read_text())
+    text = re.sub(r"memory_csv_data/[\d-]+\.csv", "time.csv", text)
+    return {name: said.split() for name, said in json.loads(text)[way].items()}
+
+
+def five_tools() -> None:
+    """The tables of `floodmark.compat` beside any other recording are those of a plain run."""
+    with tempfile.TemporaryDirectory(prefix="floodmark-gpu-") as name:
+        folder = Path(name)
+        plain = _five_tools(folder, [], "plain")
+        again = _five_tools(folder, [], "plain")
+        expect(plain == again, "two plain runs print the same")
+        for title, words, way in (
+            ("inside a recording", [], "traced"),
+            ("beside another object", [], "beside"),
+            ("under floodmark run", ["-m", "floodmark", "run", "-o", "a.flood"], "plain"),
+            ("on a simulated H200", ["-m", "floodmark", "estimate", "--gpu", "h200"], "plain"),
+        ):
+            found = _five_tools(folder, words, way)
+            for tool, theirs in plain.items():
+                ours = found.get(tool, [])
+                differ = [(a, b) for a, b in zip(ours, theirs, strict=False) if a != b]
+                is_same = not differ and len(ours) == len(theirs)
+                text = f"{tool} {title}: {len(theirs)} words"
+                expect(is_same, text if is_same else f"{text}, differ: {differ[:8]}")
+
+
 def stays_asleep() -> None:
     """Recording does not initialise CUDA by itself; recording begun before it sees it begin."""
     with recording() as recorder:
