@@ -21,6 +21,8 @@ from typing import Any
 
 import machine
 
+ROOT = Path(__file__).resolve().parent.parent
+
 
 @dataclass(frozen=True)
 class Check:
@@ -97,7 +99,8 @@ def run(check: Check) -> Verdict:
     facts: list[tuple[bool, str]] = []
     for line in output.splitlines():
         if line.startswith("FACTS "):
-            facts = [(bool(is_so), str(what)) for is_so, what in json.loads(line[6:])]
+            found = json.loads(line[6:].replace(f"{ROOT}/", ""))
+            facts = [(bool(is_so), str(what)) for is_so, what in found]
     if process.returncode != 0 and all(is_so for is_so, _ in facts):
         facts.append((False, f"{how}: {' / '.join(talk.strip().splitlines()[-12:])[-1500:]}"))
     passed = process.returncode == 0 and bool(facts) and all(is_so for is_so, _ in facts)
@@ -117,9 +120,7 @@ def render(verdicts: list[Verdict], about: dict[str, Any]) -> str:
     for verdict in verdicts:
         said = "; ".join(what if is_so else f"**✗ {what}**" for is_so, what in verdict.facts)
         word = "pass" if verdict.passed else "**FAIL**"
-        cell = said.replace("|", "\\|").replace(
-            str(Path(__file__).resolve().parent.parent) + "/", ""
-        )
+        cell = said.replace("|", "\\|")
         rows.append(f"| {verdict.check.name} | {word} | {cell} |")
     passed = sum(verdict.passed for verdict in verdicts)
     return "\n".join(
