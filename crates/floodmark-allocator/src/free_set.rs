@@ -27,63 +27,63 @@ pub(crate) struct FreeSet {
     chunks: Vec<Vec<Key>>,
 }
 
-/// Where a key is: chunk and place in it.
+/// Where a key is: chunk and index in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct Position {
     chunk: usize,
     at: usize,
 }
 
 impl FreeSet {
-    fn search(&self, key: &Key) -> Place {
+    fn search(&self, key: &Key) -> Position {
         let chunk =
             self.chunks.partition_point(|chunk| chunk.last().is_some_and(|last| last < key));
         let at = self.chunks.get(chunk).map_or(0, |keys| keys.partition_point(|other| other < key));
-        Place { chunk, at }
+        Position { chunk, at }
     }
 
     pub(crate) fn insert(&mut self, key: Key) {
         if self.chunks.is_empty() {
             self.chunks.push(Vec::with_capacity(MOST + 1));
         }
-        let mut place = self.search(&key);
-        if place.chunk == self.chunks.len() {
-            place.chunk -= 1;
-            place.at = self.chunks[place.chunk].len();
+        let mut position = self.search(&key);
+        if position.chunk == self.chunks.len() {
+            position.chunk -= 1;
+            position.at = self.chunks[position.chunk].len();
         }
-        let keys = &mut self.chunks[place.chunk];
-        keys.insert(place.at, key);
+        let keys = &mut self.chunks[position.chunk];
+        keys.insert(position.at, key);
         if keys.len() > MOST {
             let tail = keys.split_off(MOST / 2);
-            self.chunks.insert(place.chunk + 1, tail);
+            self.chunks.insert(position.chunk + 1, tail);
         }
     }
 
     pub(crate) fn remove(&mut self, key: &Key) {
-        let place = self.search(key);
-        let Some(keys) = self.chunks.get_mut(place.chunk) else { return };
-        if keys.get(place.at) == Some(key) {
-            keys.remove(place.at);
+        let position = self.search(key);
+        let Some(keys) = self.chunks.get_mut(position.chunk) else { return };
+        if keys.get(position.at) == Some(key) {
+            keys.remove(position.at);
             if keys.is_empty() && self.chunks.len() > 1 {
-                self.chunks.remove(place.chunk);
+                self.chunks.remove(position.chunk);
             }
         }
     }
 
     /// The first block that is not smaller than `size`.
-    pub(crate) fn lower_bound(&self, size: u64) -> Option<Place> {
-        let place = self.search(&Key::first_of(size));
-        self.at(place).map(|_| place)
+    pub(crate) fn lower_bound(&self, size: u64) -> Option<Position> {
+        let position = self.search(&Key::first_of(size));
+        self.at(position).map(|_| position)
     }
 
-    pub(crate) fn at(&self, place: Place) -> Option<BlockId> {
-        self.chunks.get(place.chunk)?.get(place.at).map(|key| key.block)
+    pub(crate) fn at(&self, position: Position) -> Option<BlockId> {
+        self.chunks.get(position.chunk)?.get(position.at).map(|key| key.block)
     }
 
-    pub(crate) fn next(&self, place: Place) -> Option<Place> {
-        let mut next = Place { chunk: place.chunk, at: place.at + 1 };
+    pub(crate) fn next(&self, position: Position) -> Option<Position> {
+        let mut next = Position { chunk: position.chunk, at: position.at + 1 };
         if next.at >= self.chunks.get(next.chunk)?.len() {
-            next = Place { chunk: place.chunk + 1, at: 0 };
+            next = Position { chunk: position.chunk + 1, at: 0 };
         }
         self.at(next).map(|_| next)
     }
@@ -119,7 +119,7 @@ mod tests {
             prop_assert_eq!(set.iter().collect::<Vec<_>>(), expected);
             for size in 0..41 {
                 let expected = model.iter().find(|key| key.size >= size).map(|key| key.block);
-                prop_assert_eq!(set.lower_bound(size).and_then(|place| set.at(place)), expected);
+                prop_assert_eq!(set.lower_bound(size).and_then(|position| set.at(position)), expected);
             }
         }
     }

@@ -9,7 +9,7 @@ use std::io::{self, Write};
 use floodmark_trace::{Bytes, Trace};
 
 use crate::options::{ExportError, Options};
-use crate::stacks::{Place, at_peak};
+use crate::stacks::{StackLabel, at_peak};
 use crate::svg::escaped;
 
 const WIDTH: f64 = 1200.0;
@@ -46,11 +46,11 @@ for (const box of boxes)
 #[derive(Default)]
 struct Node {
     bytes: u64,
-    inside: BTreeMap<Place, Node>,
+    inside: BTreeMap<StackLabel, Node>,
 }
 
 impl Node {
-    fn add(&mut self, frames: &[Place], bytes: u64) {
+    fn add(&mut self, frames: &[StackLabel], bytes: u64) {
         self.bytes += bytes;
         if let Some((first, rest)) = frames.split_first() {
             self.inside.entry(first.clone()).or_default().add(rest, bytes);

@@ -14,7 +14,7 @@ use hashbrown::HashMap;
 use serde::Serialize;
 
 use crate::options::{ExportError, Options};
-use crate::stacks::{BACKWARD, Place, at_peak};
+use crate::stacks::{BACKWARD, StackLabel, at_peak};
 
 #[derive(Serialize)]
 struct File {
@@ -66,26 +66,26 @@ impl Profile {
 #[derive(Default)]
 struct Frames {
     all: Vec<Frame>,
-    numbers: HashMap<Place, u32>,
+    numbers: HashMap<StackLabel, u32>,
     /// The frames of each stack that was met.
     stacks: HashMap<StackId, Vec<u32>>,
 }
 
 impl Frames {
-    fn number(&mut self, place: &Place) -> u32 {
-        if let Some(&known) = self.numbers.get(place) {
+    fn number(&mut self, label: &StackLabel) -> u32 {
+        if let Some(&known) = self.numbers.get(label) {
             return known;
         }
         let next = u32::try_from(self.all.len()).unwrap_or(u32::MAX);
-        self.all.push(match place {
-            Place::Known { function, file, line } => {
+        self.all.push(match label {
+            StackLabel::Known { function, file, line } => {
                 // The schema counts lines from 1; 0 is a line that nobody knows.
                 let line = Some(*line).filter(|&line| line > 0);
                 Frame { name: function.clone(), file: Some(file.clone()), line }
             }
-            Place::Words(words) => Frame { name: words.clone(), file: None, line: None },
+            StackLabel::Words(words) => Frame { name: words.clone(), file: None, line: None },
         });
-        self.numbers.insert(place.clone(), next);
+        self.numbers.insert(label.clone(), next);
         next
     }
 
@@ -95,7 +95,7 @@ impl Frames {
             None => self.stack(trace, allocation.stack),
         };
         if allocation.backward {
-            sample.push(self.number(&Place::Words(BACKWARD.to_owned())));
+            sample.push(self.number(&StackLabel::Words(BACKWARD.to_owned())));
         }
         sample
     }
@@ -105,11 +105,11 @@ impl Frames {
         for (_, node) in trace.python_frames(stack) {
             if let Some(code) = trace.code(node.code) {
                 let (function, file) = (code.name.clone(), code.file.clone());
-                sample.push(self.number(&Place::Known { function, file, line: node.line }));
+                sample.push(self.number(&StackLabel::Known { function, file, line: node.line }));
             }
         }
         if sample.is_empty() {
-            sample.push(self.number(&Place::Words("no Python frame".to_owned())));
+            sample.push(self.number(&StackLabel::Words("no Python frame".to_owned())));
         }
         sample.reverse();
         self.stacks.insert(stack, sample.clone());
@@ -165,7 +165,7 @@ fn peak(trace: &Trace, device: Device, frames: &mut Frames) -> Result<Profile, E
     let weights = held.iter().map(|stack| stack.bytes).collect();
     let samples = held
         .iter()
-        .map(|stack| stack.frames.iter().map(|place| frames.number(place)).collect())
+        .map(|stack| stack.frames.iter().map(|label| frames.number(label)).collect())
         .collect();
     Ok(Profile::new(format!("{device}: held at the peak"), samples, weights))
 }
@@ -208,7 +208,7 @@ fn by_layer(trace: &Trace, options: &Options, frames: &mut Frames) -> Result<Pro
     let (mut samples, mut weights) = (Vec::new(), Vec::new());
     for event in found.events.iter().filter(|event| event.kind == LayerEventKind::Alloc) {
         let layer = event.layer.map(|layer| found.layers[layer as usize].name.as_str());
-        samples.push(around(layer).map(|name| frames.number(&Place::Words(name))).collect());
+        samples.push(around(layer).map(|name| frames.number(&StackLabel::Words(name))).collect());
         weights.push(event.bytes.0);
     }
     Ok(Profile::new("Allocated by layer".to_owned(), samples, weights))

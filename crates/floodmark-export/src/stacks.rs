@@ -7,18 +7,18 @@ use crate::options::Options;
 
 /// A stack, outermost frame first, and what it held.
 pub(crate) struct Held {
-    pub(crate) frames: Vec<Place>,
+    pub(crate) frames: Vec<StackLabel>,
     pub(crate) bytes: u64,
 }
 
 /// A frame, or what stands for one.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Place {
+pub(crate) enum StackLabel {
     Known { function: String, file: String, line: u32 },
     Words(String),
 }
 
-impl Place {
+impl StackLabel {
     /// `forward (model.py:12)`: the last two parts of the path are enough to find it.
     pub(crate) fn label(&self) -> String {
         match self {
@@ -57,19 +57,19 @@ pub(crate) fn at_peak(
             Detail::Stack { frames, backward, .. } => (frames, backward),
             _ => (Vec::new(), false),
         };
-        Held { frames: places(found, backward, row.place), bytes: row.bytes.0 }
+        Held { frames: labels(found, backward, row.place), bytes: row.bytes.0 }
     });
     Ok((report.device, held.collect()))
 }
 
-/// Frames, innermost first, as places, outermost first; `words` when there are none.
-fn places(frames: Vec<Frame>, backward: bool, words: String) -> Vec<Place> {
+/// Frames, innermost first, as labels, outermost first; `words` when there are none.
+fn labels(frames: Vec<Frame>, backward: bool, words: String) -> Vec<StackLabel> {
     if frames.is_empty() {
-        return vec![Place::Words(words)];
+        return vec![StackLabel::Words(words)];
     }
     let known = frames.into_iter().rev().map(|frame| {
         let Frame { file, line, function } = frame;
-        Place::Known { function, file, line }
+        StackLabel::Known { function, file, line }
     });
-    known.chain(backward.then(|| Place::Words(BACKWARD.to_owned()))).collect()
+    known.chain(backward.then(|| StackLabel::Words(BACKWARD.to_owned()))).collect()
 }

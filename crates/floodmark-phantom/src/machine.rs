@@ -39,7 +39,7 @@ pub(crate) enum HostKind {
 
 /// What an address is.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Place {
+pub(crate) enum AddressKind {
     /// Of a device.
     Device(usize),
     /// Of the host, known to the devices.
@@ -151,15 +151,15 @@ impl Machine {
         (addr < start + length).then_some((start, length))
     }
 
-    pub(crate) fn place_of(&self, addr: u64) -> Place {
+    pub(crate) fn address_kind(&self, addr: u64) -> AddressKind {
         if let Some(device) = self.device_of(addr) {
             let is_allocated = self.extent(addr, 1) == Extent::Within;
-            return if is_allocated { Place::Device(device) } else { Place::Other };
+            return if is_allocated { AddressKind::Device(device) } else { AddressKind::Other };
         }
         let host = self.host();
         match host.range(..=addr).next_back() {
-            Some((&start, block)) if addr < start + block.bytes => Place::Host(*block),
-            _ => Place::Other,
+            Some((&start, block)) if addr < start + block.bytes => AddressKind::Host(*block),
+            _ => AddressKind::Other,
         }
     }
 }

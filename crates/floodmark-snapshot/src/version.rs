@@ -18,17 +18,17 @@ pub(crate) struct Facts {
 }
 
 /// Where a key is, and since which minor version of torch 2 it always is there.
-const SINCE: [(Place, Word, u32); 10] = [
-    (Place::Segment, words::SEGMENT_POOL_ID, 1),
-    (Place::Event, words::TIME_US, 2),
-    (Place::Top, words::ALLOCATOR_SETTINGS, 3),
-    (Place::Top, words::EXTERNAL_ANNOTATIONS, 5),
-    (Place::Event, words::COMPILE_CONTEXT, 8),
-    (Place::Settings, words::STREAM_REUSE, 9),
-    (Place::Event, words::USER_METADATA, 10),
-    (Place::Event, words::POOL_ID, 12),
-    (Place::Settings, words::MAX_CACHED_SIZE, 13),
-    (Place::Top, words::HOST_SEGMENTS, 14),
+const SINCE: [(KeyOwner, Word, u32); 10] = [
+    (KeyOwner::Segment, words::SEGMENT_POOL_ID, 1),
+    (KeyOwner::Event, words::TIME_US, 2),
+    (KeyOwner::Top, words::ALLOCATOR_SETTINGS, 3),
+    (KeyOwner::Top, words::EXTERNAL_ANNOTATIONS, 5),
+    (KeyOwner::Event, words::COMPILE_CONTEXT, 8),
+    (KeyOwner::Settings, words::STREAM_REUSE, 9),
+    (KeyOwner::Event, words::USER_METADATA, 10),
+    (KeyOwner::Event, words::POOL_ID, 12),
+    (KeyOwner::Settings, words::MAX_CACHED_SIZE, 13),
+    (KeyOwner::Top, words::HOST_SEGMENTS, 14),
 ];
 
 /// Keys of events that are there only sometimes: they say "since", never "before".
@@ -39,7 +39,7 @@ const SOMETIMES_SINCE: [(Word, u32); 2] =
 const NEWEST: u32 = 15;
 
 #[derive(Debug, Clone, Copy)]
-enum Place {
+enum KeyOwner {
     Top,
     Settings,
     Segment,
@@ -79,12 +79,12 @@ impl Facts {
     pub(crate) fn torch(&self) -> String {
         let (mut oldest, mut newest) = (0, NEWEST);
         let mut is_known = false;
-        for (place, key, since) in SINCE {
-            let present = match place {
-                Place::Top => (self.top != 0).then_some(self.top),
-                Place::Settings => self.settings,
-                Place::Segment => self.segment,
-                Place::Event => self.events.map(|(_, some)| some),
+        for (owner, key, since) in SINCE {
+            let present = match owner {
+                KeyOwner::Top => (self.top != 0).then_some(self.top),
+                KeyOwner::Settings => self.settings,
+                KeyOwner::Segment => self.segment,
+                KeyOwner::Event => self.events.map(|(_, some)| some),
             };
             let Some(present) = present else { continue };
             is_known = true;

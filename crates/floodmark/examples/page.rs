@@ -6,9 +6,9 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use floodmark_analysis::{
-    At, By, IcicleBy, MomentIndex, Place, Question, SegmentsIndex, TimelineBy, TimelineIndex,
-    TraceIndex, allocation_tile, bands, default_device, hit, icicle, lifetimes, report_with,
-    segments,
+    At, By, IcicleBy, MomentIndex, PicturePoint, Question, SegmentsIndex, TimelineBy,
+    TimelineIndex, TraceIndex, allocation_tile, bands, default_device, hit, icicle, lifetimes,
+    report_with, segments,
 };
 use serde_json::{Map, Value, json};
 
@@ -106,7 +106,7 @@ fn main() -> Result<()> {
         })?;
     }
     let half = timeline.timeline().peak.allocated.0 / 2;
-    let place = |part| Place { seconds: seconds(part), bytes: half, level: Some(0) };
+    let place = |part| PicturePoint { seconds: seconds(part), bytes: half, level: Some(0) };
     asked.ask("hit", |part| hit(&trace, timeline, &moments, place(part)))?;
     for by in [IcicleBy::Stack, IcicleBy::Module] {
         let name = format!("icicle by {by:?}").to_lowercase();

@@ -1,6 +1,6 @@
 //! A free block that fits.
 
-use crate::free_set::Place;
+use crate::free_set::Position;
 use crate::heap::{BlockId, BlockState};
 
 use super::{Observer, Simulator, Wanted};
@@ -18,15 +18,15 @@ impl<O: Observer> Simulator<O> {
         }
         let pool = self.heap.index.pool(wanted.pool, wanted.is_small);
         let free = &pool.free[usize::from(wanted.stream)];
-        let mut place = free.lower_bound(wanted.size)?;
-        let mut id = free.at(place)?;
+        let mut position = free.lower_bound(wanted.size)?;
+        let mut id = free.at(position)?;
         if self.heap.block(id).is_expandable {
             if self.config.expandable_segments {
-                id = self.avoid_the_growing_end(wanted, place, id);
+                id = self.avoid_the_growing_end(wanted, position, id);
             } else {
                 while self.heap.block(id).is_expandable {
-                    place = free.next(place)?;
-                    id = free.at(place)?;
+                    position = free.next(position)?;
+                    id = free.at(position)?;
                 }
             }
         }
@@ -45,16 +45,21 @@ impl<O: Observer> Simulator<O> {
 
     /// A free block before unmapped space is left alone while a slightly larger enclosed one is there:
     /// goes on while the next block, with the space behind it, is smaller.
-    fn avoid_the_growing_end(&self, wanted: &Wanted, mut place: Place, mut id: BlockId) -> BlockId {
+    fn avoid_the_growing_end(
+        &self,
+        wanted: &Wanted,
+        mut position: Position,
+        mut id: BlockId,
+    ) -> BlockId {
         let pool = self.heap.index.pool(wanted.pool, wanted.is_small);
         let free = &pool.free[usize::from(wanted.stream)];
         while self.heap.block(id).is_expandable {
-            let next = free.next(place).and_then(|next| Some((next, free.at(next)?)));
+            let next = free.next(position).and_then(|next| Some((next, free.at(next)?)));
             let Some((next, next_id)) = next else { break };
             if self.with_space_behind(next_id) >= self.with_space_behind(id) {
                 break;
             }
-            (place, id) = (next, next_id);
+            (position, id) = (next, next_id);
         }
         id
     }

@@ -1,7 +1,7 @@
-//! Who lies at a place of the picture.
+//! Who lies at a point of the picture.
 
 use floodmark_analysis::{
-    COLUMNS, Hit, MomentIndex, Place, QuestionError, TimelineBy, hit, hit_allocation,
+    COLUMNS, Hit, MomentIndex, PicturePoint, QuestionError, TimelineBy, hit, hit_allocation,
 };
 use floodmark_trace::{Bytes, Device, Trace};
 use proptest::prelude::*;
@@ -21,8 +21,8 @@ fn check(trace: &Trace, device: Device, by: TimelineBy, level: u32) {
         for (group, bytes) in tile.groups.iter().map(|band| band[column].0).enumerate() {
             for inside in [0, bytes / 2, bytes.saturating_sub(1)].into_iter().filter(|_| bytes > 0)
             {
-                let place = Place { seconds, bytes: below + inside, level: Some(level) };
-                let found = hit(trace, &timeline, &moments, place).unwrap();
+                let point = PicturePoint { seconds, bytes: below + inside, level: Some(level) };
+                let found = hit(trace, &timeline, &moments, point).unwrap();
                 assert_eq!(found.group, Some(group), "{by:?} column {column}");
                 let Some(id) = found.allocation else { continue };
                 let allocation = &trace.allocations[id as usize];
@@ -35,7 +35,7 @@ fn check(trace: &Trace, device: Device, by: TimelineBy, level: u32) {
             }
             below += bytes;
         }
-        let above = Place { seconds, bytes: below, level: Some(level) };
+        let above = PicturePoint { seconds, bytes: below, level: Some(level) };
         assert_eq!(hit(trace, &timeline, &moments, above).unwrap(), Hit::default());
     }
 }
@@ -68,8 +68,8 @@ fn the_oldest_of_a_band_lies_lowest() {
         timeline.timeline().groups.iter().map(|group| group.name.as_str()).collect();
     assert_eq!(names, ["outside", "forward", "before recording"]);
     let ask = |seconds, kib: u64, level| {
-        let place = Place { seconds, bytes: kib << 10, level };
-        let found = hit(&trace, &timeline, &moments, place).unwrap();
+        let point = PicturePoint { seconds, bytes: kib << 10, level };
+        let found = hit(&trace, &timeline, &moments, point).unwrap();
         (found.group, found.allocation)
     };
     assert_eq!(ask(0.004, 0, None), (Some(0), Some(1)));
@@ -81,15 +81,15 @@ fn the_oldest_of_a_band_lies_lowest() {
     // The picture of all shows the last column at its highest.
     assert_eq!(ask(0.006, 8, Some(0)), (Some(1), Some(2)));
     let alone = |kib: u64| {
-        let place = Place { seconds: 0.004, bytes: kib << 10, level: None };
-        hit_allocation(&trace, &timeline, &moments, place).unwrap()
+        let point = PicturePoint { seconds: 0.004, bytes: kib << 10, level: None };
+        hit_allocation(&trace, &timeline, &moments, point).unwrap()
     };
     assert_eq!(alone(0), Hit { allocation: None, group: Some(2) });
     assert_eq!(alone(1), Hit { allocation: Some(0), group: Some(1) });
     assert_eq!(alone(5), Hit { allocation: Some(1), group: Some(0) });
     assert_eq!(alone(15), Hit::default());
-    let place = Place { seconds: 0.0, bytes: 0, level: Some(99) };
-    let error = hit(&trace, &timeline, &moments, place).unwrap_err();
+    let point = PicturePoint { seconds: 0.0, bytes: 0, level: Some(99) };
+    let error = hit(&trace, &timeline, &moments, point).unwrap_err();
     assert!(matches!(error, QuestionError::NoSuchTile { level: 99, .. }));
 }
 
@@ -108,8 +108,8 @@ proptest! {
             let sum: Bytes = timeline.groups_at(&trace, seconds).into_iter().sum();
             let mut found = 0;
             for bytes in (0..sum.0).step_by(1 << 10) {
-                let place = Place { seconds, bytes, level: None };
-                found += u64::from(hit(&trace, &timeline, &moments, place).unwrap().allocation.is_some());
+                let point = PicturePoint { seconds, bytes, level: None };
+                found += u64::from(hit(&trace, &timeline, &moments, point).unwrap().allocation.is_some());
             }
             let live = trace.allocations.iter().filter(|one| one.device == device && one.freed_at.is_none());
             let live: Bytes = live.map(|one| one.rounded).sum();

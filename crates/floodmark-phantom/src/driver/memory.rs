@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_uint, c_void};
 
 use crate::copies::{self, Direction};
-use crate::machine::{HostKind, Place, current_device, machine};
+use crate::machine::{AddressKind, HostKind, current_device, machine};
 use crate::runtime::{
     INVALID_VALUE, NOT_FOUND, OUT_OF_MEMORY, SUCCESS, allocate, free_host, give_device_pointer,
     give_host, put, release,
@@ -84,13 +84,13 @@ unsafe extern "C" fn cuMemGetAddressRange_v2(start: *mut u64, bytes: *mut usize,
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuPointerGetAttribute(to: *mut c_void, which: c_int, addr: u64) -> i32 {
     let Some(machine) = machine().filter(|_| !to.is_null()) else { return INVALID_VALUE };
-    let place = machine.place_of(addr);
-    let device = match place {
-        Place::Device(device) => c_int::try_from(device).unwrap_or(0),
-        Place::Host(block) => block.device,
-        Place::Other => return INVALID_VALUE,
+    let kind = machine.address_kind(addr);
+    let device = match kind {
+        AddressKind::Device(device) => c_int::try_from(device).unwrap_or(0),
+        AddressKind::Host(block) => block.device,
+        AddressKind::Other => return INVALID_VALUE,
     };
-    let is_device = matches!(place, Place::Device(_));
+    let is_device = matches!(kind, AddressKind::Device(_));
     // SAFETY: the caller's memory is as large as the attribute that it asks for.
     unsafe {
         match which {

@@ -9,7 +9,7 @@ use super::{
 use crate::contents::contents;
 use crate::copies::{self, Direction, Rows};
 use crate::host_memory;
-use crate::machine::{Extent, HostBlock, HostKind, Machine, Place, current_device, machine};
+use crate::machine::{AddressKind, Extent, HostBlock, HostKind, Machine, current_device, machine};
 use crate::memory::discard;
 use crate::streams::note_work;
 
@@ -157,7 +157,7 @@ extern "C" fn cudaHostRegister(addr: u64, bytes: usize, flags: c_uint) -> i32 {
     if addr == 0 || bytes == 0 || flags & !REGISTER_FLAGS != 0 {
         return said(INVALID_VALUE);
     }
-    if let Place::Host(block) = machine.place_of(addr) {
+    if let AddressKind::Host(block) = machine.address_kind(addr) {
         let is_registered = block.kind == HostKind::Registered;
         return said(if is_registered { ALREADY_REGISTERED } else { INVALID_VALUE });
     }
@@ -177,10 +177,10 @@ extern "C" fn cudaHostUnregister(addr: u64) -> i32 {
         let is_registered = host.get(&addr).is_some_and(|block| block.kind == HostKind::Registered);
         is_registered.then(|| host.remove(&addr))
     };
-    match machine.place_of(addr) {
+    match machine.address_kind(addr) {
         _ if removed.is_some() => SUCCESS,
-        Place::Other if addr != 0 => said(NOT_REGISTERED),
-        Place::Host(_) | Place::Device(_) | Place::Other => said(INVALID_VALUE),
+        AddressKind::Other if addr != 0 => said(NOT_REGISTERED),
+        AddressKind::Host(_) | AddressKind::Device(_) | AddressKind::Other => said(INVALID_VALUE),
     }
 }
 
@@ -190,7 +190,7 @@ extern "C" fn cudaHostUnregister(addr: u64) -> i32 {
 /// The pointer is null or can be written to.
 pub(crate) unsafe fn give_device_pointer(to: *mut u64, addr: u64, flags: c_uint) -> i32 {
     let is_known =
-        machine().is_some_and(|machine| matches!(machine.place_of(addr), Place::Host(_)));
+        machine().is_some_and(|machine| matches!(machine.address_kind(addr), AddressKind::Host(_)));
     if to.is_null() || flags != 0 || !is_known {
         return INVALID_VALUE;
     }
@@ -207,8 +207,8 @@ unsafe extern "C" fn cudaHostGetDevicePointer(to: *mut u64, addr: u64, flags: c_
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cudaHostGetFlags(flags: *mut c_uint, addr: u64) -> i32 {
-    let place = machine().map(|machine| machine.place_of(addr));
-    if flags.is_null() || !matches!(place, Some(Place::Host(_))) {
+    let kind = machine().map(|machine| machine.address_kind(addr));
+    if flags.is_null() || !matches!(kind, Some(AddressKind::Host(_))) {
         return said(INVALID_VALUE);
     }
     // SAFETY: it is not null, and the caller's.
@@ -258,20 +258,20 @@ struct PointerAttributes {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cudaPointerGetAttributes(to: *mut PointerAttributes, addr: u64) -> i32 {
     let Some(machine) = machine().filter(|_| !to.is_null()) else { return said(INVALID_VALUE) };
-    let attributes = match machine.place_of(addr) {
-        Place::Device(device) => PointerAttributes {
+    let attributes = match machine.address_kind(addr) {
+        AddressKind::Device(device) => PointerAttributes {
             kind: 2,
             device: c_int::try_from(device).unwrap_or(0),
             device_pointer: addr,
             host_pointer: 0,
         },
-        Place::Host(block) => PointerAttributes {
+        AddressKind::Host(block) => PointerAttributes {
             kind: if block.kind == HostKind::Managed { 3 } else { 1 },
             device: block.device,
             device_pointer: addr,
             host_pointer: addr,
         },
-        Place::Other => {
+        AddressKind::Other => {
             PointerAttributes { kind: 0, device: -2, device_pointer: 0, host_pointer: addr }
         }
     };

@@ -1,7 +1,7 @@
 //! `floodmark metrics`: the figures of a trace that grows, for Prometheus.
 //!
 //! A scrape looks at the files and tells how they stand. Nothing is counted here and nothing runs between two
-//! scrapes, so there is no registry: [`text`] writes the few lines of the format from the [`Pulse`]s alone.
+//! scrapes, so there is no registry: [`text`] writes the few lines of the format from the [`LiveSummary`]s alone.
 //!
 //! Listens on loopback unless another address was typed, answers `GET /metrics` and nothing else.
 
@@ -11,7 +11,7 @@ mod text;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use floodmark_analysis::{Pulse, pulse};
+use floodmark_analysis::{LiveSummary, live_summary};
 
 use crate::args::MetricsArgs;
 use crate::failure::Problem;
@@ -24,24 +24,24 @@ use crate::print;
 struct Source {
     following: Following,
     revision: u64,
-    pulse: Pulse,
+    summary: LiveSummary,
 }
 
 impl Source {
     fn open(rank: Option<u32>, path: &std::path::Path) -> Result<Self> {
         let following = Following::open(path)
             .with_context(|| format!("Failed to read `{}`", path.display()))?;
-        let mut pulse = pulse(following.trace());
-        pulse.rank = pulse.rank.or(rank);
-        Ok(Self { revision: following.revision(), following, pulse })
+        let mut summary = live_summary(following.trace());
+        summary.rank = summary.rank.or(rank);
+        Ok(Self { revision: following.revision(), following, summary })
     }
 
     fn look(&mut self) -> Result<(), OpenError> {
         self.following.look()?;
         if self.following.revision() != self.revision {
-            let rank = self.pulse.rank;
-            self.pulse = pulse(self.following.trace());
-            self.pulse.rank = self.pulse.rank.or(rank);
+            let rank = self.summary.rank;
+            self.summary = live_summary(self.following.trace());
+            self.summary.rank = self.summary.rank.or(rank);
             self.revision = self.following.revision();
         }
         Ok(())
@@ -63,8 +63,8 @@ impl Sources {
     }
 
     fn text(&self) -> String {
-        let pulses: Vec<&Pulse> = self.0.iter().map(|source| &source.pulse).collect();
-        text::text(&pulses)
+        let summaries: Vec<&LiveSummary> = self.0.iter().map(|source| &source.summary).collect();
+        text::text(&summaries)
     }
 
     /// Looks at the files first.

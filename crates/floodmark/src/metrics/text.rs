@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use floodmark_analysis::{DevicePulse, Pulse};
+use floodmark_analysis::{LiveDevice, LiveSummary};
 use floodmark_trace::Bytes;
 
 /// What the answer is, in HTTP's words.
@@ -12,9 +12,9 @@ const GAUGE: &str = "gauge";
 const COUNTER: &str = "counter";
 
 /// A figure of a device.
-type OfDevice = (&'static str, &'static str, &'static str, fn(&DevicePulse) -> Option<u64>);
+type OfDevice = (&'static str, &'static str, &'static str, fn(&LiveDevice) -> Option<u64>);
 /// A figure of a recording.
-type OfTrace = (&'static str, &'static str, &'static str, fn(&Pulse) -> u64);
+type OfTrace = (&'static str, &'static str, &'static str, fn(&LiveSummary) -> u64);
 
 const OF_DEVICES: [OfDevice; 9] = [
     ("allocated_bytes", GAUGE, "Allocated now, as torch counts.", |one| Some(one.allocated.0)),
@@ -41,16 +41,16 @@ const OF_DEVICES: [OfDevice; 9] = [
 ];
 
 const OF_TRACES: [OfTrace; 5] = [
-    ("events_total", COUNTER, "Events that were recorded.", |pulse| pulse.events as u64),
-    ("events_lost_total", COUNTER, "Events that are known to be missing.", |pulse| {
-        pulse.losses.events()
+    ("events_total", COUNTER, "Events that were recorded.", |summary| summary.events as u64),
+    ("events_lost_total", COUNTER, "Events that are known to be missing.", |summary| {
+        summary.losses.events()
     }),
-    ("losses", GAUGE, "What the trace states as missing; 0 when it is whole.", |pulse| {
-        pulse.losses.0.len() as u64
+    ("losses", GAUGE, "What the trace states as missing; 0 when it is whole.", |summary| {
+        summary.losses.0.len() as u64
     }),
-    ("steps_total", COUNTER, "Steps that ended.", |pulse| pulse.steps.into()),
-    ("recording", GAUGE, "1 until the end of the recording was written.", |pulse| {
-        (!pulse.is_finished).into()
+    ("steps_total", COUNTER, "Steps that ended.", |summary| summary.steps.into()),
+    ("recording", GAUGE, "1 until the end of the recording was written.", |summary| {
+        (!summary.is_finished).into()
     }),
 ];
 
@@ -59,43 +59,49 @@ fn number(bytes: Option<Bytes>) -> Option<u64> {
 }
 
 /// All figures of all traces.
-pub(crate) fn text(pulses: &[&Pulse]) -> String {
+pub(crate) fn text(summaries: &[&LiveSummary]) -> String {
     let mut text = String::new();
     for (name, kind, help, figure) in OF_DEVICES {
-        if devices(pulses).any(|(_, one)| figure(one).is_some()) {
+        if devices(summaries).any(|(_, one)| figure(one).is_some()) {
             write_head(&mut text, name, kind, help);
         }
-        for (pulse, one) in devices(pulses) {
+        for (summary, one) in devices(summaries) {
             if let Some(value) = figure(one) {
-                write_sample(&mut text, name, &labels(pulse, Some(one), None), value);
+                write_sample(&mut text, name, &labels(summary, Some(one), None), value);
             }
         }
     }
     let name = "category_bytes";
     write_head(&mut text, name, GAUGE, "Allocated now, by category.");
-    for (pulse, one) in devices(pulses) {
+    for (summary, one) in devices(summaries) {
         for (category, bytes) in &one.categories {
-            write_sample(&mut text, name, &labels(pulse, Some(one), Some(category)), bytes.0);
+            write_sample(&mut text, name, &labels(summary, Some(one), Some(category)), bytes.0);
         }
     }
     for (name, kind, help, figure) in OF_TRACES {
         write_head(&mut text, name, kind, help);
-        for pulse in pulses {
-            write_sample(&mut text, name, &labels(pulse, None, None), figure(pulse));
+        for summary in summaries {
+            write_sample(&mut text, name, &labels(summary, None, None), figure(summary));
         }
     }
     text
 }
 
-fn devices<'a>(pulses: &'a [&Pulse]) -> impl Iterator<Item = (&'a Pulse, &'a DevicePulse)> {
-    pulses.iter().flat_map(|pulse| pulse.devices.iter().map(|one| (*pulse, one)))
+fn devices<'a>(
+    summaries: &'a [&LiveSummary],
+) -> impl Iterator<Item = (&'a LiveSummary, &'a LiveDevice)> {
+    summaries.iter().flat_map(|summary| summary.devices.iter().map(|one| (*summary, one)))
 }
 
 type Label = (&'static str, String);
 
 /// A program without ranks has no such label.
-fn labels(pulse: &Pulse, device: Option<&DevicePulse>, category: Option<&str>) -> Vec<Label> {
-    let rank = pulse.rank.map(|rank| ("rank", rank.to_string()));
+fn labels(
+    summary: &LiveSummary,
+    device: Option<&LiveDevice>,
+    category: Option<&str>,
+) -> Vec<Label> {
+    let rank = summary.rank.map(|rank| ("rank", rank.to_string()));
     let device = device.map(|one| ("device", one.device.to_string()));
     let category = category.map(|category| ("category", category.to_owned()));
     rank.into_iter().chain(device).chain(category).collect()

@@ -91,12 +91,12 @@ fn of_device(now: &Version<'_>, device: Device, what: &OfDevice) -> Result<Vec<u
                 (now.moments(device)?, now.timeline(device, TimelineBy::Category)?);
             json(&allocation_tile(trace, now.index(), &moments, &timeline, level, tile)?)
         }
-        OfDevice::Hit { by, place } => {
+        OfDevice::Hit { by, point } => {
             let (moments, timeline) =
                 (now.moments(device)?, now.timeline(device, by.unwrap_or_default())?);
             json(&match by {
-                Some(_) => hit(trace, &timeline, &moments, place)?,
-                None => hit_allocation(trace, &timeline, &moments, place)?,
+                Some(_) => hit(trace, &timeline, &moments, point)?,
+                None => hit_allocation(trace, &timeline, &moments, point)?,
             })
         }
         OfDevice::Icicle { by, at } => {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::str::FromStr;
 
-use floodmark_analysis::{At, By, IcicleBy, Place, TimelineBy};
+use floodmark_analysis::{At, By, IcicleBy, PicturePoint, TimelineBy};
 use floodmark_trace::Device;
 
 use super::refusal::Refusal;
@@ -46,8 +46,8 @@ pub(crate) enum OfDevice {
     Bands,
     /// A part of the picture of single allocations.
     AllocationTile { level: u32, tile: u64 },
-    /// Who lies at a place of the picture; of single allocations where `by` is none.
-    Hit { by: Option<TimelineBy>, place: Place },
+    /// The allocation at a point of the picture; of single allocations where `by` is none.
+    Hit { by: Option<TimelineBy>, point: PicturePoint },
     /// What filled it at a moment, as a tree.
     Icicle { by: IcicleBy, at: At },
     /// The address space at a moment.
@@ -122,7 +122,7 @@ impl OfDevice {
             }
             "bands" => Self::Bands,
             "allocations/tile" => Self::AllocationTile { level: level()?, tile: tile()? },
-            "hit" => Self::Hit { by: given.stacked_or_not()?, place: given.place()? },
+            "hit" => Self::Hit { by: given.stacked_or_not()?, point: given.point()? },
             "icicle" => Self::Icicle {
                 by: given.or("by", IcicleBy::Stack, "`stack` or `module`")?,
                 at: given.at()?,
@@ -203,12 +203,12 @@ impl Given<'_> {
         }
     }
 
-    fn place(&self) -> Result<Place, Refusal> {
+    fn point(&self) -> Result<PicturePoint, Refusal> {
         let seconds = self.seconds("seconds")?;
         let seconds = seconds
             .ok_or(Refusal::MissingParameter { name: "seconds", wants: "a number of seconds" })?;
         let bytes = self.needed("bytes", "a number of bytes")?;
-        Ok(Place { seconds, bytes, level: self.get("level", "a level of enlargement")? })
+        Ok(PicturePoint { seconds, bytes, level: self.get("level", "a level of enlargement")? })
     }
 
     fn grouping(&self) -> Result<By, Refusal> {

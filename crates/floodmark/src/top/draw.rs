@@ -100,15 +100,15 @@ fn heading(scene: Scene<'_>, view: &View, state: &State, width: u16) -> Line<'st
         Stage::StoppedEarly => ("stopped early", theme.alarm()),
         Stage::Unfinished => ("not finished", theme.alarm()),
     };
-    let pulse = &view.pulse;
-    let mut facts = vec![seconds(pulse.seconds)];
-    if pulse.steps > 0 {
-        facts.push(plural(pulse.steps.into(), "step"));
+    let summary = &view.summary;
+    let mut facts = vec![seconds(summary.seconds)];
+    if summary.steps > 0 {
+        facts.push(plural(summary.steps.into(), "step"));
     }
-    facts.push(plural(pulse.events as u64, "event"));
+    facts.push(plural(summary.events as u64, "event"));
     let of_now = if view.stage == Stage::Recording { "" } else { " at the end" };
     facts.push(format!("{}/s{of_now}", rate(view.events_per_second)));
-    let rank = pulse.rank.map_or_else(String::new, |rank| format!(" rank {rank}"));
+    let rank = summary.rank.map_or_else(String::new, |rank| format!(" rank {rank}"));
     let name = format!("{}{rank}  ", plain(scene.name));
     // Where there is no room for all, the last facts make it, and then the name.
     let room = |facts: &[String]| {

@@ -1,6 +1,6 @@
 //! The devices with their bars, and the past of the one that is looked at.
 
-use floodmark_analysis::DevicePulse;
+use floodmark_analysis::LiveDevice;
 use floodmark_trace::Bytes;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -27,14 +27,14 @@ pub(crate) fn height(view: &View, area: Rect) -> u16 {
 }
 
 /// As many devices as fit; the one that is looked at is always among them.
-fn shown(view: &View, height: u16) -> Vec<&DevicePulse> {
+fn shown(view: &View, height: u16) -> Vec<&LiveDevice> {
     let most = match height {
         ..14 => 1,
         14..20 => 2,
         20..30 => 3,
         30.. => 8,
     };
-    let devices = &view.pulse.devices;
+    let devices = &view.summary.devices;
     let chosen = devices.iter().position(|one| Some(one.device) == view.device()).unwrap_or(0);
     let first = (chosen + 1).saturating_sub(most);
     devices.iter().skip(first).take(most).collect()
@@ -61,7 +61,7 @@ pub(crate) fn draw_devices(frame: &mut Frame<'_>, area: Rect, theme: Theme, view
         let name = format!("{:<NAME$}", cut_end(&device.device.to_string(), NAME - 1));
         let style = if is_chosen { Theme::title() } else { ratatui::style::Style::new() };
         let mut spans = vec![Span::styled(name, style)];
-        let at = view.pulse.devices.iter().position(|one| one.device == device.device);
+        let at = view.summary.devices.iter().position(|one| one.device == device.device);
         let (allocated, reserved) = at.map_or_else(Default::default, |at| view.levels[at]);
         spans.push(level(device, allocated, reserved, bar_cells, theme));
         spans.push(Span::raw(" "));
@@ -90,7 +90,7 @@ fn columns(width: u16) -> usize {
 
 /// `█` allocated, `░` reserved beyond it, `│` the peak; all of it is the card, or the highest that was seen.
 fn level(
-    device: &DevicePulse,
+    device: &LiveDevice,
     allocated: Bytes,
     reserved: Option<Bytes>,
     cells: usize,

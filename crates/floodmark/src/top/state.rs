@@ -175,7 +175,7 @@ impl State {
 
     fn next_device(&mut self, view: Option<&View>) {
         let Some(view) = view else { return };
-        let devices: Vec<Device> = view.pulse.devices.iter().map(|one| one.device).collect();
+        let devices: Vec<Device> = view.summary.devices.iter().map(|one| one.device).collect();
         let at = view.device().and_then(|shown| devices.iter().position(|&one| one == shown));
         self.device = devices.get(at.map_or(0, |at| (at + 1) % devices.len())).copied();
         self.point_nowhere();
@@ -195,7 +195,7 @@ impl State {
             When::At(At::Seconds(seconds)) => seconds,
             When::At(_) | When::Usual => report.at.seconds,
         };
-        let seconds = (now + way * column).clamp(0.0, view.pulse.seconds);
+        let seconds = (now + way * column).clamp(0.0, view.summary.seconds);
         self.when = When::At(At::Seconds(seconds));
     }
 }

@@ -1,8 +1,8 @@
 //! What one frame shows: the answers to its questions.
 
 use floodmark_analysis::{
-    At, By, Context, Moment, Pulse, Question, Report, default_device, history, moment, pulse,
-    report,
+    At, By, Context, LiveSummary, Moment, Question, Report, default_device, history, live_summary,
+    moment, report,
 };
 use floodmark_trace::{Bytes, Device, Loss, Trace};
 
@@ -57,7 +57,7 @@ pub(crate) struct View {
     /// What was asked.
     pub(crate) ask: Ask,
     pub(crate) stage: Stage,
-    pub(crate) pulse: Pulse,
+    pub(crate) summary: LiveSummary,
     /// Events a second, measured where two looks at a growing file allow it.
     pub(crate) events_per_second: f64,
     /// The rows; none while nothing is allocated, or where there is no answer.
@@ -79,21 +79,21 @@ pub(crate) struct View {
 impl View {
     /// Asks the trace.
     pub(crate) fn new(trace: &Trace, stage: Stage, ask: Ask) -> Self {
-        let pulse = pulse(trace);
+        let summary = live_summary(trace);
         let device = device(trace, ask.device);
-        let window = window(&pulse, stage, ask);
+        let window = window(&summary, stage, ask);
         let mut view = Self {
             ask,
             stage,
-            events_per_second: pulse.events_per_second,
+            events_per_second: summary.events_per_second,
             report: None,
             categories: Vec::new(),
-            levels: pulse.devices.iter().map(|one| (one.allocated, one.reserved)).collect(),
+            levels: summary.devices.iter().map(|one| (one.allocated, one.reserved)).collect(),
             said: "Nothing is allocated yet".to_owned(),
             history: Vec::new(),
             window,
             losses: losses(trace, stage),
-            pulse,
+            summary,
         };
         if let Some(device) = device {
             view.history = history(trace, device, window.0, window.1, PIECES);
@@ -107,7 +107,7 @@ impl View {
         let at = match self.ask.when {
             When::Usual if is_now => At::End,
             When::Usual => At::Peak,
-            When::At(At::Seconds(seconds)) => At::Seconds(seconds.clamp(0.0, self.pulse.seconds)),
+            When::At(At::Seconds(seconds)) => At::Seconds(seconds.clamp(0.0, self.summary.seconds)),
             When::At(at) => at,
         };
         let question = |by| Question {
@@ -122,7 +122,7 @@ impl View {
             Err(error) => return self.said = error.to_string(),
         };
         if at == At::End
-            && let Some(now) = self.pulse.devices.iter().find(|one| one.device == device)
+            && let Some(now) = self.summary.devices.iter().find(|one| one.device == device)
         {
             found.at = now.now.clone();
         }
@@ -140,7 +140,7 @@ impl View {
     /// The other devices are seen when the moment of this one was.
     fn ask_levels(&mut self, trace: &Trace, found: &Report) {
         let context = Context::new(trace);
-        for (level, one) in self.levels.iter_mut().zip(&self.pulse.devices) {
+        for (level, one) in self.levels.iter_mut().zip(&self.summary.devices) {
             let then = At::Seconds(found.at.seconds);
             *level = match moment(trace, &context, one.device, then) {
                 Ok(_) if one.device == found.device => (found.allocated, found.reserved),
@@ -187,10 +187,10 @@ fn device(trace: &Trace, chosen: Option<Device>) -> Option<Device> {
     chosen.or_else(|| default_device(trace, At::Peak).ok())
 }
 
-fn window(pulse: &Pulse, stage: Stage, ask: Ask) -> (f64, f64) {
+fn window(summary: &LiveSummary, stage: Stage, ask: Ask) -> (f64, f64) {
     let is_recent = stage == Stage::Recording && !ask.is_whole;
-    let from = if is_recent { (pulse.seconds - RECENT_SECONDS).max(0.0) } else { 0.0 };
-    (from, pulse.seconds)
+    let from = if is_recent { (summary.seconds - RECENT_SECONDS).max(0.0) } else { 0.0 };
+    (from, summary.seconds)
 }
 
 /// What is missing. That the end is not there is no loss while the program runs.

@@ -12,11 +12,8 @@ impl Sources {
     pub(crate) fn read(root: &Path, folders: &[&str]) -> Self {
         let mut texts = Vec::new();
         for folder in folders {
-            let mut paths: Vec<PathBuf> = std::fs::read_dir(root.join(folder))
-                .unwrap()
-                .map(|entry| entry.unwrap().path())
-                .filter(|path| path.extension().is_some_and(|ending| ending == "rs"))
-                .collect();
+            let mut paths = Vec::new();
+            find_sources(&root.join(folder), &mut paths);
             paths.sort();
             texts.extend(paths.iter().map(|path| std::fs::read_to_string(path).unwrap()));
         }
@@ -43,6 +40,18 @@ impl Sources {
         self.0
             .get(name)
             .unwrap_or_else(|| panic!("`{name}` is not found, or serde does not write it"))
+    }
+}
+
+/// The Rust files of a folder and of those inside it.
+fn find_sources(folder: &Path, paths: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            find_sources(&path, paths);
+        } else if path.extension().is_some_and(|ending| ending == "rs") {
+            paths.push(path);
+        }
     }
 }
 

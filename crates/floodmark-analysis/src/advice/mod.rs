@@ -1,0 +1,327 @@
+//! What to change, with the bytes that each change saves.
+//!
+//! No figure here is a guess. A change of the allocator's settings is simulated; a change of the program is
+//! made to its requests (the blocks that would not be there are taken out) and these are simulated. Where
+//! there is no caching allocator, what is left of the events is added up again.
+
+pub(crate) mod avoidable;
+pub(crate) mod idle;
+
+use floodmark_allocator::Program;
+use floodmark_trace::{AllocationId, Bytes, Category, Device, Losses, Trace};
+use hashbrown::HashSet;
+use serde::Serialize;
+
+use crate::advice::avoidable::{is_optimizer_temporary, optimizer_temporaries, stale_gradients};
+use crate::advice::idle::idle;
+use crate::allocation::context::Context;
+use crate::allocator::simulation::{SimulatedProgram, SimulationQuestion, simulation};
+use crate::moment::at::At;
+use crate::moment::totals::{peak_without, peaks};
+use crate::moment::{check_device, default_device, moment};
+use crate::question_error::QuestionError;
+use crate::report::FORMAT;
+use crate::steps::leaks::leaks;
+
+/// Lines that lie idle, and leaks: so many of each.
+const MOST_LINES: usize = 3;
+/// What saves less than one part in this many is not worth a word.
+const LEAST_PART: u64 = 200;
+
+/// What an advice is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AdviceKind {
+    /// Other settings of the allocator.
+    AllocatorSettings,
+    /// Blocks that are kept from step to step.
+    Leak,
+    /// What lies there through the peak.
+    Idle,
+    /// Gradients that nobody reads.
+    StaleGradients,
+    /// What an optimizer makes and lets go of.
+    OptimizerTemporaries,
+}
+
+/// One thing to change.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Advice {
+    /// What it is about.
+    pub kind: AdviceKind,
+    /// What is the matter.
+    pub finding: String,
+    /// What to do.
+    pub change: String,
+    /// How much less would be allocated at the peak.
+    pub saves_allocated: Bytes,
+    /// How much less would be reserved at most; none without a caching allocator.
+    pub saves_reserved: Option<Bytes>,
+    /// The peak of what would be allocated.
+    pub peak_allocated: Bytes,
+    /// The most that would be reserved.
+    pub peak_reserved: Option<Bytes>,
+}
+
+/// The answer. Its JSON is a contract, as that of a [`Report`](crate::Report).
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct AdviceReport {
+    /// The version of floodmark that answers.
+    pub floodmark: &'static str,
+    /// [`FORMAT`].
+    pub format: u32,
+    /// Of which device.
+    pub device: Device,
+    /// The most that was allocated; where a request failed, what it would have been had it been met.
+    pub peak_allocated: Bytes,
+    /// The most that was reserved, in the same way; none without a caching allocator.
+    pub peak_reserved: Option<Bytes>,
+    /// How many requests failed in the recording.
+    pub failed_requests: usize,
+    /// Whether the simulation comes to what was recorded; none when nothing could be simulated.
+    pub is_reproduced: Option<bool>,
+    /// What was looked into and is in order, or could not be.
+    pub notes: Vec<String>,
+    /// What to change, that which saves most first.
+    pub advice: Vec<Advice>,
+    /// What is missing from the recording.
+    pub losses: Losses,
+}
+
+/// Looks for what could be changed.
+pub fn advise(trace: &Trace, device: Option<Device>) -> Result<AdviceReport, QuestionError> {
+    let device = match device {
+        Some(device) => device.canonical(),
+        None => default_device(trace, At::Peak)?,
+    };
+    check_device(trace, device)?;
+    let mut adviser = Adviser::new(trace, device);
+    adviser.settings();
+    adviser.leaks();
+    adviser.idle();
+    adviser.avoidable()?;
+    let failed = |event: &&floodmark_trace::Event| {
+        event.device == device && matches!(event.subject, floodmark_trace::Subject::Oom(_))
+    };
+    let failed_requests = trace.events.iter().filter(failed).count();
+    let Adviser { peak, simulated, is_reproduced, mut advice, notes, .. } = adviser;
+    advice.sort_by_key(|one| {
+        std::cmp::Reverse(one.saves_allocated.max(one.saves_reserved.unwrap_or_default()))
+    });
+    Ok(AdviceReport {
+        floodmark: env!("CARGO_PKG_VERSION"),
+        format: FORMAT,
+        device,
+        peak_allocated: peak.0,
+        peak_reserved: simulated.is_some().then_some(peak.1),
+        failed_requests,
+        is_reproduced,
+        notes,
+        advice,
+        losses: trace.losses.clone(),
+    })
+}
+
+struct Adviser<'a> {
+    trace: &'a Trace,
+    device: Device,
+    simulated: Option<SimulatedProgram>,
+    /// What the simulation of the recording comes to: allocated and reserved.
+    peak: (Bytes, Bytes),
+    is_reproduced: Option<bool>,
+    advice: Vec<Advice>,
+    notes: Vec<String>,
+}
+
+impl<'a> Adviser<'a> {
+    fn new(trace: &'a Trace, device: Device) -> Self {
+        let mut adviser = Self {
+            trace,
+            device,
+            simulated: SimulatedProgram::new(trace, Some(device), None).ok(),
+            peak: (Bytes(0), Bytes(0)),
+            is_reproduced: None,
+            advice: Vec::new(),
+            notes: Vec::new(),
+        };
+        let recorded = peaks(trace).into_iter().find(|peak| peak.device == device);
+        adviser.peak.0 = recorded.map_or(Bytes(0), |peak| peak.allocated);
+        if let Some(simulated) = &adviser.simulated {
+            let recorded = simulated.recorded(trace);
+            adviser.is_reproduced = Some(simulated.reproduces(&recorded));
+            adviser.peak = adviser.peak_of(&HashSet::new());
+        }
+        adviser
+    }
+
+    /// The peaks without some allocations.
+    fn peak_of(&self, left_out: &HashSet<u32>) -> (Bytes, Bytes) {
+        let Some(simulated) = &self.simulated else {
+            return (peak_without(self.trace, self.device, left_out), Bytes(0));
+        };
+        let edited: Program = simulated.program.without(|owner| left_out.contains(&owner));
+        let stats = simulated.run(&edited, simulated.config(), None).stats;
+        (Bytes(stats.allocated_bytes.all.peak), Bytes(stats.reserved_bytes.all.peak))
+    }
+
+    fn is_worth_it(&self, saved: (Bytes, Bytes)) -> bool {
+        saved.0.0 > self.peak.0.0 / LEAST_PART || saved.1.0 > self.peak.1.0.max(1) / LEAST_PART
+    }
+
+    /// Adds an advice if it saves something.
+    fn add(
+        &mut self,
+        kind: AdviceKind,
+        finding: String,
+        change: &str,
+        after: (Bytes, Bytes),
+    ) -> bool {
+        let saved = (self.peak.0.saturating_sub(after.0), self.peak.1.saturating_sub(after.1));
+        if !self.is_worth_it(saved) {
+            return false;
+        }
+        let has_reserved = self.simulated.is_some();
+        self.advice.push(Advice {
+            kind,
+            finding,
+            change: change.to_owned(),
+            saves_allocated: saved.0,
+            saves_reserved: has_reserved.then_some(saved.1),
+            peak_allocated: after.0,
+            peak_reserved: has_reserved.then_some(after.1),
+        });
+        true
+    }
+
+    fn without(
+        &mut self,
+        kind: AdviceKind,
+        finding: String,
+        change: &str,
+        ids: &[AllocationId],
+    ) -> bool {
+        let left_out: HashSet<u32> = ids.iter().map(|id| id.0).collect();
+        let after = self.peak_of(&left_out);
+        self.add(kind, finding, change, after)
+    }
+
+    fn settings(&mut self) {
+        let question = SimulationQuestion {
+            device: Some(self.device),
+            sweeps: true,
+            ..SimulationQuestion::default()
+        };
+        let Ok(found) = simulation(self.trace, &question) else {
+            let device = self.device;
+            self.notes
+                .push(format!("{device} has no caching allocator whose settings could be changed"));
+            return;
+        };
+        let Some(best) = found.best.map(|at| &found.runs[at]) else {
+            self.notes
+                .push("no setting of the allocator that was tried avoids the failure".to_owned());
+            return;
+        };
+        let after = (best.peak_allocated, best.peak_reserved);
+        let conf = &best.alloc_conf;
+        let change = if conf.is_empty() {
+            "unset PYTORCH_CUDA_ALLOC_CONF".to_owned()
+        } else {
+            format!("export PYTORCH_CUDA_ALLOC_CONF={conf}")
+        };
+        let cure = if found.recorded.oom.is_some() { ", and no request fails" } else { "" };
+        let waste = self.peak.1.saturating_sub(self.peak.0);
+        let finding = format!(
+            "{waste} more are reserved than allocated at the most; other settings need less{cure}"
+        );
+        if !self.add(AdviceKind::AllocatorSettings, finding, &change, after) {
+            self.notes.push("no setting of the allocator that was tried saves anything".to_owned());
+        }
+    }
+
+    fn leaks(&mut self) {
+        let Ok(found) = leaks(self.trace, Some(self.device), Some(MOST_LINES)) else {
+            self.notes.push("too few steps to look for leaks".to_owned());
+            return;
+        };
+        if found.rows.is_empty() {
+            self.notes.push("no line holds more from step to step".to_owned());
+        }
+        for leak in found.rows {
+            let finding = format!(
+                "{} keeps {} more in every step since step {}",
+                leak.place, leak.bytes_per_step, leak.since
+            );
+            let change =
+                "let go of what it makes: `.item()` or `.detach()` instead of keeping tensors";
+            self.without(AdviceKind::Leak, finding, change, &leak.allocations);
+        }
+    }
+
+    fn idle(&mut self) {
+        let Ok(found) = idle(self.trace, Some(self.device)) else { return };
+        let mut said = 0;
+        for line in found.rows {
+            // Parameters and gradients are there to stay.
+            let stays = [Category::Parameter, Category::Gradient, Category::Workspace];
+            if said == MOST_LINES || stays.iter().any(|category| category.name() == line.category) {
+                continue;
+            }
+            let what = match line.category {
+                other if other == Category::Other.name() => String::new(),
+                category => format!(" ({category})"),
+            };
+            let finding = format!(
+                "{} holds {}{what} through the peak: made long before it, let go of long after or never",
+                line.place, line.bytes
+            );
+            let change = if line.category == Category::OptimizerState.name() {
+                "keep it in host memory between steps, shard it, or use an optimizer with less state"
+            } else {
+                "move it to host memory, free it before the peak, or make it again after it"
+            };
+            if self.without(AdviceKind::Idle, finding, change, &line.allocations) {
+                said += 1;
+            }
+        }
+    }
+
+    fn avoidable(&mut self) -> Result<(), QuestionError> {
+        let context = Context::new(self.trace);
+        let at = moment(self.trace, &context, self.device, At::Peak)?;
+        let gradients = stale_gradients(self.trace, &context, &at);
+        if gradients.count > 0 {
+            let finding = format!(
+                "{} of gradients are there at the peak, used already and not yet made again",
+                gradients.bytes
+            );
+            let change =
+                "call `optimizer.zero_grad(set_to_none=True)` right after `optimizer.step()`";
+            let ids = &gradients.allocations;
+            self.without(AdviceKind::StaleGradients, finding, change, ids);
+        }
+        let temporaries = optimizer_temporaries(self.trace, &context, &at);
+        if temporaries.count > 0 {
+            let finding = format!(
+                "the optimizer's step has {} of temporaries at the peak",
+                temporaries.bytes
+            );
+            let change =
+                "use `fused=True` (no temporaries) or `foreach=False` (one parameter at a time)";
+            let ids = all_optimizer_temporaries(self.trace, &context, self.device);
+            self.without(AdviceKind::OptimizerTemporaries, finding, change, &ids);
+        }
+        Ok(())
+    }
+}
+
+/// Those of every step: with other ones at the peak nothing would be won.
+fn all_optimizer_temporaries(
+    trace: &Trace,
+    context: &Context,
+    device: Device,
+) -> Vec<AllocationId> {
+    let ids = (0_u32..).map(AllocationId).zip(&trace.allocations);
+    let ids = ids.filter(|(_, made)| made.device == device && made.freed_at.is_some());
+    ids.map(|(id, _)| id).filter(|&id| is_optimizer_temporary(trace, context, id)).collect()
+}

@@ -1,0 +1,122 @@
+//! What an allocation is to the program.
+//!
+//! A label, where the recorder found one, is a fact and wins. Otherwise lifetime and place decide, the
+//! first rule that fits:
+//!
+//! - `activation`: made in forward, and still live when the backward pass of the same step made its
+//!   first allocation after it.
+//! - `temporary`: made in forward, backward or optimizer, and freed in the same stretch of it.
+//! - `activation` also: made in forward, and saved by autograd. No backward pass need follow: a program may
+//!   run out of memory before.
+//! - `input`: made outside or before the recording, and saved by autograd, in a program whose modules run. A
+//!   batch that is kept stays an input.
+//! - `input` also: made outside, live when the forward of a step began, and freed in that step or in the
+//!   next one. Without steps this rule finds nothing.
+//! - `other`: everything else. `parameter`, `buffer`, `gradient`, `optimizer state` and `workspace` come
+//!   from labels alone.
+//!
+//! What is still live at the end of the recording cannot be a temporary: no event frees it.
+
+use std::collections::BTreeMap;
+
+use floodmark_trace::{
+    Allocation, AllocationId, Bytes, Category, Device, EventNumber, Subject, Trace,
+};
+
+use crate::allocation::context::{Context, Phase};
+use crate::moment::totals::Totals;
+
+/// The category of an allocation.
+pub fn category(trace: &Trace, context: &Context, id: AllocationId) -> Category {
+    let Some(allocation) = trace.allocations.get(id.index()) else { return Category::Other };
+    if let Some(label) = trace.label(allocation.label) {
+        return label.category;
+    }
+    if allocation.before_recording {
+        let is_input = is_saved_input(allocation, context);
+        return if is_input { Category::Input } else { Category::Other };
+    }
+    match context.work(id) {
+        Phase::Forward if is_kept_for_backward(allocation, context) => Category::Activation,
+        Phase::Forward | Phase::Backward | Phase::Optimizer if is_passing(allocation, context) => {
+            Category::Temporary
+        }
+        Phase::Forward if allocation.saved_at.is_some() => Category::Activation,
+        Phase::Outside if is_saved_input(allocation, context) => Category::Input,
+        Phase::Outside if is_fed_to_a_step(allocation, context) => Category::Input,
+        Phase::Forward | Phase::Backward | Phase::Optimizer | Phase::Named(_) | Phase::Outside => {
+            Category::Other
+        }
+    }
+}
+
+fn is_kept_for_backward(allocation: &Allocation, context: &Context) -> bool {
+    context.next_backward(allocation.made_at).is_some_and(|backward| {
+        allocation.is_live_after(backward)
+            && context.step(backward) == context.step(allocation.made_at)
+    })
+}
+
+fn is_passing(allocation: &Allocation, context: &Context) -> bool {
+    allocation.freed_at.is_some_and(|freed| context.is_one_stretch(allocation.made_at, freed.get()))
+}
+
+/// Autograd saves an input before its operator allocates anything, so the first time may lie before the first
+/// allocation of forward.
+fn is_saved_input(allocation: &Allocation, context: &Context) -> bool {
+    allocation.saved_at.is_some() && context.has_forward()
+}
+
+fn is_fed_to_a_step(allocation: &Allocation, context: &Context) -> bool {
+    let Some(forward) = context.next_forward(allocation.made_at) else { return false };
+    let freed = allocation.freed_at.map(EventNumber::get).filter(|&freed| freed > forward);
+    let Some(freed) = freed else { return false };
+    match (context.step(forward), context.step(freed)) {
+        (Some(fed), Some(freed)) => freed <= fed + 1,
+        (None, _) | (_, None) => false,
+    }
+}
+
+/// What was allocated, by category, after so many events; the counts must not fall. One pass for all.
+pub(crate) fn categories_after(
+    trace: &Trace,
+    context: &Context,
+    device: Device,
+    counts: &[u32],
+) -> Vec<BTreeMap<&'static str, Bytes>> {
+    let mut totals = Totals::at_start(trace, device);
+    let mut bytes: BTreeMap<Category, u64> = BTreeMap::new();
+    let mut events = trace.events.iter();
+    let mut done = 0;
+    let mut found = Vec::with_capacity(counts.len());
+    for &count in counts {
+        for event in events.by_ref().take(count.saturating_sub(done) as usize) {
+            totals.apply(trace, event);
+            if event.device != device {
+                continue;
+            }
+            if let Subject::Alloc(id) | Subject::Free { allocation: id, .. } = event.subject {
+                let rounded = trace.allocations[id.index()].rounded.0;
+                let sum = bytes.entry(category(trace, context, id)).or_default();
+                *sum = match event.subject {
+                    Subject::Alloc(_) => sum.saturating_add(rounded),
+                    _ => sum.saturating_sub(rounded),
+                };
+            }
+        }
+        done = done.max(count);
+        found.push(with_unseen(&bytes, totals.unseen()));
+    }
+    found
+}
+
+/// Categories that have something; what no block tells of is `other`.
+fn with_unseen(bytes: &BTreeMap<Category, u64>, unseen: Bytes) -> BTreeMap<&'static str, Bytes> {
+    let seen = bytes.iter().filter(|&(_, &bytes)| bytes > 0);
+    let mut named: BTreeMap<_, _> =
+        seen.map(|(category, &bytes)| (category.name(), Bytes(bytes))).collect();
+    if unseen > Bytes(0) {
+        *named.entry(Category::Other.name()).or_default() += unseen;
+    }
+    named
+}

@@ -1,0 +1,44 @@
+//! The line that a report by line counts an allocation under: for who writes every allocation down.
+
+use floodmark_trace::{Allocation, Trace};
+use hashbrown::HashMap;
+
+use crate::allocation::location::{Frame, Line, Lines, marked};
+
+/// A row of a report by line: what it is called, and its frame where it has one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AllocationLine {
+    /// As the report has it under `where`.
+    pub place: String,
+    /// The frame; none for blocks without one, and for those from before the recording.
+    pub frame: Option<Frame>,
+}
+
+/// Finds the row of every allocation; each line is put into words once.
+#[derive(Debug)]
+pub struct AllocationLines<'a> {
+    trace: &'a Trace,
+    lines: Lines<'a>,
+    known: HashMap<Line, AllocationLine>,
+}
+
+impl<'a> AllocationLines<'a> {
+    /// For the allocations of one trace.
+    pub fn new(trace: &'a Trace) -> Self {
+        Self { trace, lines: Lines::new(trace, false), known: HashMap::new() }
+    }
+
+    /// The row of an allocation.
+    pub fn of(&mut self, allocation: &Allocation) -> &AllocationLine {
+        let line = self.lines.of(allocation);
+        let (trace, lines) = (self.trace, &self.lines);
+        self.known.entry(line).or_insert_with(|| {
+            let frame = lines.frame(line);
+            let place = match &frame {
+                Some(frame) => marked(frame.to_string(), line.is_backward()),
+                None => line.place(trace),
+            };
+            AllocationLine { place, frame }
+        })
+    }
+}

@@ -1,0 +1,11 @@
+//! Facts about one allocation: its category, location, module, step and phase, and the times it was used.
+//!
+//! The other questions build on these; [`card`] collects them all for one allocation.
+
+pub(crate) mod card;
+pub(crate) mod category;
+pub(crate) mod context;
+pub(crate) mod line;
+pub(crate) mod location;
+pub(crate) mod tensor_module;
+pub(crate) mod use_times;

@@ -1,0 +1,176 @@
+//! Memory that is reserved and of no use: three numbers, never one.
+//!
+//! - *rounding*: inside blocks, beyond what was asked for.
+//! - *split*: free pieces of segments that are partly in use, which cannot go back to the driver.
+//! - *unusable*: free pieces that are smaller than the largest request of the recording.
+//!
+//! Beside them the plain ratio that other tools show: the part of what is reserved that is not allocated.
+
+use floodmark_allocator::{AllocatorConfig, BlockState, Layout, Now, replay};
+use floodmark_trace::{Bytes, Device, Trace};
+use serde::Serialize;
+
+use crate::allocation::context::Context;
+
+/// How many moments are looked at over time, at most.
+const MOST_MOMENTS: usize = 200;
+
+/// The numbers at a moment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct Fragmentation {
+    /// Inside blocks, beyond what was asked for.
+    pub rounding: Bytes,
+    /// Free pieces of segments that are partly in use.
+    pub split: Bytes,
+    /// Free pieces that are smaller than the largest request.
+    pub unusable: Bytes,
+    /// All that is free.
+    pub free: Bytes,
+    /// In how many pieces.
+    pub pieces: u64,
+    /// The largest of them.
+    pub largest_free: Bytes,
+    /// What is reserved.
+    pub reserved: Bytes,
+    /// The part of what is reserved that is not allocated.
+    pub ratio: f64,
+}
+
+/// The numbers when a step ended, or, without steps, at some time.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct FragmentationAt {
+    /// The step that ended.
+    pub step: Option<u32>,
+    /// When.
+    pub seconds: f64,
+    /// The numbers.
+    #[serde(flatten)]
+    pub now: Fragmentation,
+}
+
+/// The numbers at the moment of a report, and over time.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct FragmentationReport {
+    /// The largest request of the recording.
+    pub largest_request: Bytes,
+    /// At the moment of the report.
+    pub at: Fragmentation,
+    /// When each step ended.
+    pub over_time: Vec<FragmentationAt>,
+}
+
+pub(crate) fn fragmentation(
+    trace: &Trace,
+    context: &Context,
+    device: Device,
+    config: &AllocatorConfig,
+    after: u32,
+) -> (FragmentationReport, Layout) {
+    let largest = trace.allocations.iter().filter(|made| made.device == device);
+    let largest = largest.map(|made| made.requested).max().unwrap_or_default();
+    let layout = replay(trace, device, config, after, |_, _| {}).layout;
+    let moments = moments(trace, context, device);
+    let mut wanted = moments.iter().peekable();
+    let mut over_time = Vec::new();
+    replay(trace, device, config, u32::MAX, |at, now| {
+        while let Some(moment) = wanted.next_if(|moment| moment.last <= at) {
+            let seconds = trace.events[moment.event as usize].time.as_seconds();
+            let now = of_now(&now, largest);
+            over_time.push(FragmentationAt { step: moment.step, seconds, now });
+        }
+    });
+    let report = FragmentationReport {
+        largest_request: largest,
+        at: fragmentation_of(&layout, largest),
+        over_time,
+    };
+    (report, layout)
+}
+
+/// A moment at which the numbers are wanted.
+struct Wanted {
+    event: u32,
+    /// The last event up to it that changes something on the device.
+    last: u32,
+    step: Option<u32>,
+}
+
+/// The ends of steps, or some times; not too many, and none before something is there.
+fn moments(trace: &Trace, context: &Context, device: Device) -> Vec<Wanted> {
+    let ends: Vec<(u32, Option<u32>)> =
+        (0_u32..).zip(context.step_ends()).map(|(step, &end)| (end, Some(step))).collect();
+    let events = trace.events.len();
+    let all = if ends.is_empty() {
+        let event = |part: usize| u32::try_from(events * part / 20).unwrap_or(u32::MAX);
+        (1..20).map(|part| (event(part), None)).filter(|_| events > 20).collect()
+    } else {
+        ends
+    };
+    let every = all.len().div_ceil(MOST_MOMENTS).max(1);
+    let mut events = (0_u32..).zip(&trace.events).peekable();
+    let mut last = None;
+    let mut wanted = Vec::new();
+    for (event, step) in all.into_iter().step_by(every) {
+        while let Some((at, seen)) = events.next_if(|(at, _)| *at <= event) {
+            last = if seen.device == device { Some(at) } else { last };
+        }
+        wanted.extend(last.map(|last| Wanted { event, last, step }));
+    }
+    wanted
+}
+
+fn of_now(now: &Now<'_>, largest_request: Bytes) -> Fragmentation {
+    let stats = now.stats();
+    let current = |stat: floodmark_allocator::PoolStat| Bytes(stat.all.current);
+    let mut found = Fragmentation {
+        rounding: current(stats.active_bytes).saturating_sub(current(stats.requested_bytes)),
+        split: current(stats.inactive_split_bytes),
+        reserved: current(stats.reserved_bytes),
+        ..Fragmentation::default()
+    };
+    add_free(&mut found, now.free(), largest_request);
+    let allocated = current(stats.allocated_bytes);
+    found.ratio = ratio(allocated, found.reserved);
+    found
+}
+
+/// The numbers of a layout.
+pub(crate) fn fragmentation_of(layout: &Layout, largest_request: Bytes) -> Fragmentation {
+    let mut found = Fragmentation::default();
+    let mut allocated = Bytes(0);
+    for segment in &layout.segments {
+        found.reserved += segment.bytes;
+        let is_used = segment.blocks.iter().any(|block| block.state != BlockState::Free);
+        for block in &segment.blocks {
+            match block.state {
+                BlockState::Free if is_used && !segment.is_expandable => found.split += block.bytes,
+                BlockState::Free | BlockState::Unmapped => {}
+                BlockState::Allocated | BlockState::Pending => {
+                    found.rounding += block.bytes.saturating_sub(block.requested);
+                }
+            }
+            if block.state == BlockState::Allocated {
+                allocated += block.bytes;
+            }
+        }
+    }
+    add_free(&mut found, layout.free(), largest_request);
+    found.ratio = ratio(allocated, found.reserved);
+    found
+}
+
+fn add_free(found: &mut Fragmentation, free: impl Iterator<Item = Bytes>, largest_request: Bytes) {
+    for bytes in free {
+        found.free += bytes;
+        found.pieces += 1;
+        found.largest_free = found.largest_free.max(bytes);
+        if bytes < largest_request {
+            found.unusable += bytes;
+        }
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a ratio has a few digits")]
+fn ratio(allocated: Bytes, reserved: Bytes) -> f64 {
+    if reserved.0 == 0 { 0.0 } else { 1.0 - allocated.0 as f64 / reserved.0 as f64 }
+}

@@ -1,0 +1,341 @@
+//! Why a request could not be met, with proof.
+//!
+//! The memory at that moment is replayed block by block. The class is the first of these that holds:
+//!
+//! 1. *pending frees*: what the program has let go of, and a stream still uses, would have been enough.
+//! 2. *another pool*: all that was free would have been enough, but too little of it was where the request
+//!    could use it: in its own pool, on its own stream.
+//! 3. *fragmentation*: what was free where the request could use it would have been enough, in one piece.
+//! 4. *outside torch*: without what others hold on the device it would have fit.
+//! 5. *capacity*: it is simply too much.
+//!
+//! Proof is by simulation: whether the request is met under other settings, and with how much more memory.
+
+use floodmark_allocator::{AllocatorConfig, BlockState, Layout, Limit, SegmentView, replay, sizes};
+use floodmark_trace::{Bytes, Device, Losses, Subject, Trace};
+use serde::Serialize;
+
+use crate::allocation::context::Context;
+use crate::allocator::simulation::SimulatedProgram;
+use crate::moment::at::At;
+use crate::moment::{Moment, default_device, moment};
+use crate::question_error::QuestionError;
+use crate::report::row::Row;
+use crate::report::{By, FORMAT, Question, Report, report};
+
+/// Memory that others hold on a device beyond this is worth a word: a CUDA context takes less.
+const USUAL_OUTSIDE: u64 = 1 << 30;
+
+/// Why it ran out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OomClass {
+    /// It is simply too much.
+    Capacity,
+    /// Enough was free, in pieces.
+    Fragmentation,
+    /// Enough was free, where the request could not use it.
+    OtherPool,
+    /// Enough was let go of, and is still used by a stream.
+    PendingFrees,
+    /// Others hold too much on the device.
+    OutsideTorch,
+}
+
+/// Whether the request would have been met.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Proof {
+    /// With these settings; those of the recording when there are none.
+    pub alloc_conf: String,
+    /// With so much more memory.
+    pub more: Bytes,
+    /// Whether it would have been met.
+    pub fits: bool,
+}
+
+/// The answer. Its JSON is a contract, as that of a [`Report`].
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct OomReport {
+    /// The version of floodmark that answers.
+    pub floodmark: &'static str,
+    /// [`FORMAT`].
+    pub format: u32,
+    /// Of which device.
+    pub device: Device,
+    /// The moment, with the request.
+    pub at: Moment,
+    /// Why.
+    pub class: OomClass,
+    /// What torch had to take from the driver for the request; none for the CPU.
+    pub segment: Option<Bytes>,
+    /// How much could be reserved, where the recording shows it.
+    pub limit: Option<Bytes>,
+    /// Whether the program allowed itself no more than that: the device had room.
+    pub is_own_limit: bool,
+    /// The memory of the device, where known.
+    pub total: Option<Bytes>,
+    /// What the driver had left, where known.
+    pub device_free: Option<Bytes>,
+    /// What others hold on the device, the CUDA context included, where known.
+    pub outside: Option<Bytes>,
+    /// torch's reserved bytes; none for the CPU.
+    pub reserved: Option<Bytes>,
+    /// torch's allocated bytes.
+    pub allocated: Bytes,
+    /// Whether the trace tells how blocks lie. Without it nothing is known of free pieces.
+    pub is_replayed: bool,
+    /// Let go of, and still used by a stream.
+    pub pending: Bytes,
+    /// Reserved and free, all together.
+    pub free: Bytes,
+    /// In how many pieces.
+    pub free_pieces: u64,
+    /// The largest of them.
+    pub largest_free: Bytes,
+    /// Free in the pool and on the stream of the request.
+    pub usable_free: Bytes,
+    /// In how many pieces.
+    pub usable_pieces: u64,
+    /// The largest piece of these.
+    pub largest_usable: Bytes,
+    /// The least that would have been needed beyond what could be reserved; none when that is not known.
+    pub needed: Option<Bytes>,
+    /// What was tried.
+    pub proofs: Vec<Proof>,
+    /// Who held the memory, by line.
+    pub lines: Vec<Row>,
+    /// Who held the memory, by module.
+    pub modules: Vec<Row>,
+    /// What is missing from the recording.
+    pub losses: Losses,
+}
+
+/// Settings that are tried.
+const TRIED: [&str; 3] =
+    ["expandable_segments:True", "max_split_size_mb:128", "garbage_collection_threshold:0.8"];
+
+/// Explains the last request that failed.
+pub fn oom(
+    trace: &Trace,
+    device: Option<Device>,
+    top: Option<usize>,
+) -> Result<OomReport, QuestionError> {
+    let device = match device {
+        Some(device) => device.canonical(),
+        None => default_device(trace, At::Oom)?,
+    };
+    let context = Context::new(trace);
+    let at = moment(trace, &context, device, At::Oom)?;
+    let rows = |by| -> Result<Vec<Row>, QuestionError> {
+        let question = Question { device: Some(device), by, at: At::Oom, top, torch_frames: false };
+        report(trace, &question).map(|Report { rows, .. }| rows)
+    };
+    let (lines, modules) = (rows(By::Line)?, rows(By::Module)?);
+    let simulated = SimulatedProgram::new(trace, Some(device), None).ok();
+    let config = simulated.as_ref().map_or_else(
+        || AllocatorConfig::default_of(floodmark_allocator::TorchVersion::CHECKED),
+        SimulatedProgram::config,
+    );
+    let replayed = replay(trace, device, &config, at.after, |_, _| {});
+    let request = Wanted::new(trace, &at, &config);
+    let is_replayed = simulated.is_some();
+    let found =
+        if is_replayed { Found::new(&replayed.layout, &request) } else { Found::from_totals(&at) };
+    let limit = simulated.as_ref().and_then(|simulated| simulated.program.limit);
+    let device_free = trace.events.get(at.after as usize).and_then(|event| match event.subject {
+        Subject::Oom(oom) => trace.ooms.get(oom as usize)?.device_free,
+        _ => None,
+    });
+    let shown = device.to_string();
+    let info = trace.header.devices.iter().find(|info| info.device == shown);
+    let total = info.map(|info| Bytes(info.total_bytes)).filter(|total| total.0 > 0);
+    let held = at.reserved.unwrap_or_default();
+    let outside = total.zip(device_free).map(|(total, free)| total.saturating_sub(held + free));
+    let needed = simulated
+        .as_ref()
+        .zip(limit)
+        .and_then(|(simulated, limit)| needed(simulated, limit, at.after));
+    let proofs = simulated
+        .as_ref()
+        .zip(limit)
+        .map_or_else(Vec::new, |(simulated, limit)| proofs(simulated, limit, needed, at.after));
+    Ok(OomReport {
+        floodmark: env!("CARGO_PKG_VERSION"),
+        format: FORMAT,
+        device,
+        class: class(&found, &request, outside, limit),
+        segment: (!device.is_cpu()).then_some(Bytes(request.segment)),
+        limit: limit.map(|limit| limit.bytes),
+        is_own_limit: limit.is_some_and(|limit| limit.is_fraction) && device_free.is_some(),
+        total,
+        device_free,
+        outside,
+        reserved: at.reserved,
+        allocated: at.allocated,
+        is_replayed,
+        pending: Bytes(found.pending),
+        free: Bytes(found.free),
+        free_pieces: found.pieces,
+        largest_free: replayed.layout.largest_free(),
+        usable_free: Bytes(found.usable),
+        usable_pieces: found.usable_pieces,
+        largest_usable: Bytes(found.largest_usable),
+        needed,
+        proofs,
+        lines,
+        modules,
+        losses: trace.losses.clone(),
+        at,
+    })
+}
+
+/// What was asked for, as the allocator sees it.
+struct Wanted {
+    size: u64,
+    segment: u64,
+    is_small: bool,
+    stream: u64,
+    pool: bool,
+}
+
+impl Wanted {
+    fn new(trace: &Trace, at: &Moment, config: &AllocatorConfig) -> Self {
+        let bytes = at.request.as_ref().map_or(0, |request| request.bytes.0);
+        let size = sizes::round(bytes, config);
+        // The stream of a failed request is not recorded: most likely that of the one before.
+        let past = &trace.events[..(at.after as usize).min(trace.events.len())];
+        let last = past.iter().rev().find_map(|event| match event.subject {
+            Subject::Alloc(id) if event.device == at.device => trace.allocations.get(id.index()),
+            _ => None,
+        });
+        let stream = last.and_then(|last| trace.text(last.stream.into()));
+        Self {
+            size,
+            segment: sizes::segment_for(size, config),
+            is_small: sizes::is_small(size),
+            stream: stream.and_then(floodmark_allocator::stream_handle).unwrap_or(0),
+            pool: last.is_some_and(|last| last.pool.0 != 0),
+        }
+    }
+
+    fn can_use(&self, segment: &SegmentView) -> bool {
+        segment.is_small == self.is_small
+            && segment.stream == self.stream
+            && (segment.pool != 0) == self.pool
+    }
+}
+
+/// Free memory at the moment.
+#[derive(Debug, Default)]
+struct Found {
+    pending: u64,
+    free: u64,
+    pieces: u64,
+    usable: u64,
+    usable_pieces: u64,
+    largest_usable: u64,
+}
+
+impl Found {
+    /// Without segments: that which is reserved and not active is free, nobody knows where.
+    fn from_totals(at: &Moment) -> Self {
+        let active = at.active.unwrap_or(at.allocated);
+        let free = at.reserved.map_or(0, |reserved| reserved.saturating_sub(active).0);
+        let pending = active.saturating_sub(at.allocated).0;
+        Self { pending, free, usable: free, ..Self::default() }
+    }
+
+    fn new(layout: &Layout, request: &Wanted) -> Self {
+        let mut found = Self::default();
+        for segment in &layout.segments {
+            let can_use = request.can_use(segment);
+            for block in &segment.blocks {
+                let bytes = block.bytes.0;
+                match block.state {
+                    BlockState::Pending => found.pending += bytes,
+                    BlockState::Free => {
+                        found.free += bytes;
+                        found.pieces += 1;
+                        if can_use {
+                            found.usable += bytes;
+                            found.usable_pieces += 1;
+                            found.largest_usable = found.largest_usable.max(bytes);
+                        }
+                    }
+                    BlockState::Allocated | BlockState::Unmapped => {}
+                }
+            }
+        }
+        found
+    }
+}
+
+fn class(
+    found: &Found,
+    request: &Wanted,
+    outside: Option<Bytes>,
+    limit: Option<Limit>,
+) -> OomClass {
+    let size = request.size;
+    if found.pending >= size {
+        return OomClass::PendingFrees;
+    }
+    if found.usable < size && found.free >= size {
+        return OomClass::OtherPool;
+    }
+    if found.usable >= size {
+        return OomClass::Fragmentation;
+    }
+    let by_device = limit.is_none_or(|limit| !limit.is_fraction);
+    let unusual = outside.map_or(0, |outside| outside.0.saturating_sub(USUAL_OUTSIDE));
+    if by_device && unusual >= request.segment {
+        return OomClass::OutsideTorch;
+    }
+    OomClass::Capacity
+}
+
+fn fits(simulated: &SimulatedProgram, config: AllocatorConfig, limit: Limit, event: u32) -> bool {
+    simulated.run(&simulated.program, config, Some(limit)).met.contains(&event)
+}
+
+/// The least that must be added for the request to be met, to 2 MiB.
+fn needed(simulated: &SimulatedProgram, limit: Limit, event: u32) -> Option<Bytes> {
+    let more =
+        |units: u64| Limit { bytes: limit.bytes + Bytes(units * sizes::ROUND_LARGE), ..limit };
+    let mut enough = 1;
+    while !fits(simulated, simulated.config(), more(enough), event) {
+        enough *= 2;
+        if enough > 1 << 24 {
+            return None;
+        }
+    }
+    let mut short = enough / 2;
+    while enough - short > 1 {
+        let middle = short + (enough - short) / 2;
+        if fits(simulated, simulated.config(), more(middle), event) {
+            enough = middle;
+        } else {
+            short = middle;
+        }
+    }
+    Some(Bytes(enough * sizes::ROUND_LARGE))
+}
+
+fn proofs(
+    simulated: &SimulatedProgram,
+    limit: Limit,
+    needed: Option<Bytes>,
+    event: u32,
+) -> Vec<Proof> {
+    let own = simulated.config();
+    let mut proofs = Vec::new();
+    for conf in TRIED {
+        let Ok(config) = AllocatorConfig::parse(conf, simulated.version) else { continue };
+        if config != own {
+            let fits = fits(simulated, config, limit, event);
+            proofs.push(Proof { alloc_conf: conf.to_owned(), more: Bytes(0), fits });
+        }
+    }
+    proofs.extend(needed.map(|more| Proof { alloc_conf: own.text().to_owned(), more, fits: true }));
+    proofs
+}

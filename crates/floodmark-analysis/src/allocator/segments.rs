@@ -1,0 +1,190 @@
+//! The address space of a device at a moment: what torch took from the driver, and how blocks lie in it.
+
+use floodmark_allocator::{
+    AllocatorConfig, BlockState, BlockView, ReplayIndex, SegmentView, TorchVersion,
+};
+use floodmark_trace::{AllocationId, Bytes, Category, Device, Trace};
+use serde::Serialize;
+
+use crate::allocator::fragmentation::{Fragmentation, fragmentation_of};
+use crate::index::TraceIndex;
+use crate::index::moment_index::MomentIndex;
+use crate::moment::at::At;
+use crate::moment::{Moment, check_device};
+use crate::question_error::QuestionError;
+use crate::timeline::allocation_tile::category_names;
+
+/// How many blocks are told at most.
+const MOST_BLOCKS: usize = 50_000;
+
+/// The heap of a device at some moments: what is kept to answer for any other.
+#[derive(Debug, Clone)]
+pub struct SegmentsIndex {
+    replay: ReplayIndex,
+    largest_request: Bytes,
+}
+
+impl SegmentsIndex {
+    /// Replays all events of a device once.
+    pub fn new(trace: &Trace, device: Device) -> Result<Self, QuestionError> {
+        let device = device.canonical();
+        check_device(trace, device)?;
+        if device.is_cpu() || trace.segments.is_empty() {
+            return Err(QuestionError::NoSegments);
+        }
+        let version = TorchVersion::last_in(&trace.header.torch).unwrap_or(TorchVersion::CHECKED);
+        let config = AllocatorConfig::of_recording(&trace.header.allocator_conf, version);
+        let here = trace.allocations.iter().filter(|made| made.device == device);
+        let largest_request = here.map(|made| made.requested).max().unwrap_or_default();
+        Ok(Self { replay: ReplayIndex::new(trace, device, config), largest_request })
+    }
+}
+
+/// What a block is to the allocator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SegmentBlockState {
+    /// The program holds it.
+    Live,
+    /// The program let go of it, a stream still uses it.
+    AwaitingStreams,
+    /// Nobody's: kept in the cache.
+    Cached,
+    /// Address space without memory behind it.
+    Unmapped,
+}
+
+/// A piece of a segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct SegmentBlock {
+    /// Where it begins in its segment.
+    pub offset: u64,
+    /// How long it is.
+    pub bytes: Bytes,
+    /// What it is to the allocator.
+    pub state: SegmentBlockState,
+    /// What it is to the program: a place in `categories`; none for what nobody holds.
+    pub category: Option<usize>,
+    /// The allocation that has it.
+    pub allocation: Option<u32>,
+}
+
+/// A stretch of memory from the driver.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct SegmentRow {
+    /// Where it begins: a page's numbers are too short for an address.
+    pub address: String,
+    /// How long it is.
+    pub bytes: Bytes,
+    /// The pool; 0 is the default one.
+    pub pool: u16,
+    /// The stream that it serves.
+    pub stream: String,
+    /// `small` or `large`, and whether it is `expandable`.
+    pub kind: &'static str,
+    /// Its blocks in the order of addresses, without gaps; none where there are too many in all.
+    pub blocks: Vec<SegmentBlock>,
+}
+
+/// torch's totals at the moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct SegmentTotals {
+    /// Allocated bytes.
+    pub allocated: Bytes,
+    /// Active bytes.
+    pub active: Option<Bytes>,
+    /// Reserved bytes.
+    pub reserved: Option<Bytes>,
+    /// What the program asked for; none while that is not known of some blocks.
+    pub requested: Option<Bytes>,
+}
+
+/// The address space.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Segments {
+    /// The moment.
+    pub at: Moment,
+    /// torch's totals.
+    pub totals: SegmentTotals,
+    /// In the order of addresses.
+    pub segments: Vec<SegmentRow>,
+    /// The names of the categories.
+    pub categories: Vec<&'static str>,
+    /// Memory that is of no use.
+    pub fragmentation: Fragmentation,
+    /// How many blocks are not told: those of the smallest segments.
+    pub skipped: usize,
+}
+
+/// The address space at a moment. All indexes must be of this trace, and the last two of one device.
+pub fn segments(
+    trace: &Trace,
+    index: &TraceIndex,
+    moments: &MomentIndex,
+    heaps: &SegmentsIndex,
+    at: At,
+) -> Result<Segments, QuestionError> {
+    let at = moments.moment(trace, &index.context, at)?;
+    let layout = heaps.replay.after(trace, at.after).layout;
+    let fragmentation = fragmentation_of(&layout, heaps.largest_request);
+    let mut segments: Vec<SegmentRow> =
+        layout.segments.iter().map(|segment| row(index, segment)).collect();
+    let skipped = leave_out(&mut segments);
+    let (allocated, active) = (at.allocated, at.active);
+    let totals =
+        SegmentTotals { allocated, active, reserved: at.reserved, requested: at.requested };
+    let categories = category_names();
+    Ok(Segments { at, totals, segments, categories, fragmentation, skipped })
+}
+
+fn row(index: &TraceIndex, segment: &SegmentView) -> SegmentRow {
+    let kind = match (segment.is_small, segment.is_expandable) {
+        (true, false) => "small",
+        (false, false) => "large",
+        (true, true) => "small expandable",
+        (false, true) => "large expandable",
+    };
+    SegmentRow {
+        address: format!("0x{:x}", segment.addr),
+        bytes: segment.bytes,
+        pool: segment.pool,
+        stream: format!("0x{:x}", segment.stream),
+        kind,
+        blocks: segment.blocks.iter().map(|one| block(index, segment.addr, one)).collect(),
+    }
+}
+
+fn block(index: &TraceIndex, start: u64, block: &BlockView) -> SegmentBlock {
+    let state = match block.state {
+        BlockState::Allocated => SegmentBlockState::Live,
+        BlockState::Pending => SegmentBlockState::AwaitingStreams,
+        BlockState::Free => SegmentBlockState::Cached,
+        BlockState::Unmapped => SegmentBlockState::Unmapped,
+    };
+    let category = block.owner.map(|owner| index.category(AllocationId(owner)));
+    let place = |category| Category::ALL.iter().position(|&one| one == category);
+    SegmentBlock {
+        offset: block.addr - start,
+        bytes: block.bytes,
+        state,
+        category: category.and_then(place),
+        allocation: block.owner,
+    }
+}
+
+/// Takes the blocks of the smallest segments out when there are too many; returns how many.
+fn leave_out(segments: &mut [SegmentRow]) -> usize {
+    let mut order: Vec<usize> = (0..segments.len()).collect();
+    order.sort_by_key(|&at| std::cmp::Reverse(segments[at].bytes));
+    let (mut told, mut skipped) = (0, 0);
+    for at in order {
+        let blocks = segments[at].blocks.len();
+        if told + blocks > MOST_BLOCKS {
+            skipped += blocks;
+            segments[at].blocks.clear();
+        } else {
+            told += blocks;
+        }
+    }
+    skipped
+}

@@ -1,0 +1,351 @@
+//! What other settings of the allocator, or another card, would have done to the same program.
+//!
+//! The requests of a program do not depend on the allocator's settings, so one recording answers for all
+//! of them. Whether the rules are the right ones is tried first: under its own settings the simulation
+//! must come to what was recorded.
+
+use floodmark_allocator::{
+    AllocatorConfig, ConfigError, Limit, Program, Run, Settings, TorchVersion, simulate,
+};
+use floodmark_trace::{Bytes, Device, Losses, Subject, Trace};
+use serde::Serialize;
+
+use crate::moment::at::At;
+use crate::moment::totals::peaks;
+use crate::moment::{check_device, default_device};
+use crate::question_error::QuestionError;
+use crate::report::FORMAT;
+
+/// A request that could not be met.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct FailedRequest {
+    /// The number of the event that asked.
+    pub event: u32,
+    /// When, in seconds since the recording began.
+    pub seconds: f64,
+    /// What it asked for.
+    pub requested: Bytes,
+}
+
+/// What was recorded.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct RecordedRun {
+    /// `PYTORCH_CUDA_ALLOC_CONF`.
+    pub alloc_conf: String,
+    /// How much could be reserved, where the recording shows it.
+    pub memory: Option<Bytes>,
+    /// The most that was allocated.
+    pub peak_allocated: Bytes,
+    /// The most that was reserved.
+    pub peak_reserved: Bytes,
+    /// How often memory was given back to make room.
+    pub retries: u64,
+    /// The first request that failed.
+    pub oom: Option<FailedRequest>,
+}
+
+/// What would have been.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct SimulatedRun {
+    /// `PYTORCH_CUDA_ALLOC_CONF`.
+    pub alloc_conf: String,
+    /// How much could be reserved; none for as much as it takes.
+    pub memory: Option<Bytes>,
+    /// The most that would have been allocated.
+    pub peak_allocated: Bytes,
+    /// The most that would have been reserved.
+    pub peak_reserved: Bytes,
+    /// `peak_reserved` less `peak_allocated`.
+    pub waste: Bytes,
+    /// How often memory would have been given back to make room.
+    pub retries: u64,
+    /// The first request that would have failed; the figures end there.
+    pub oom: Option<FailedRequest>,
+}
+
+/// The answer. Its JSON is a contract, as that of a [`Report`](crate::Report).
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Simulation {
+    /// The version of floodmark that answers.
+    pub floodmark: &'static str,
+    /// [`FORMAT`].
+    pub format: u32,
+    /// Of which device.
+    pub device: Device,
+    /// Whose rules.
+    pub torch: TorchVersion,
+    /// What was recorded.
+    pub recorded: RecordedRun,
+    /// Whether the rules come to what was recorded, under its own settings.
+    pub is_reproduced: bool,
+    /// What would have been.
+    pub runs: Vec<SimulatedRun>,
+    /// The best of them, where several were asked for: none fails, then the least that is reserved.
+    pub best: Option<usize>,
+    /// What is missing from the recording.
+    pub losses: Losses,
+}
+
+/// What is asked.
+#[derive(Debug, Clone, Default)]
+pub struct SimulationQuestion {
+    /// Of which device.
+    pub device: Option<Device>,
+    /// Settings, each as `PYTORCH_CUDA_ALLOC_CONF` has them. None: those of the recording.
+    pub alloc_confs: Vec<String>,
+    /// How much may be reserved.
+    pub memory: Option<Bytes>,
+    /// Whose rules; the version that recorded when none is named.
+    pub torch: Option<TorchVersion>,
+    /// Whether to try a set of settings that often help.
+    pub sweeps: bool,
+}
+
+/// Settings that often help; the simplest first.
+const SWEEP: [&str; 10] = [
+    "",
+    "expandable_segments:True",
+    "max_split_size_mb:512",
+    "max_split_size_mb:256",
+    "max_split_size_mb:128",
+    "roundup_power2_divisions:16",
+    "roundup_power2_divisions:8",
+    "roundup_power2_divisions:4",
+    "garbage_collection_threshold:0.8",
+    "expandable_segments:True,roundup_power2_divisions:16",
+];
+
+/// Asks what would have been.
+pub fn simulation(
+    trace: &Trace,
+    question: &SimulationQuestion,
+) -> Result<Simulation, SimulationError> {
+    simulation_with(trace, question, |_, _| {})
+}
+
+/// The same, and tells how many of how many settings are done.
+pub fn simulation_with(
+    trace: &Trace,
+    question: &SimulationQuestion,
+    mut tell: impl FnMut(usize, usize),
+) -> Result<Simulation, SimulationError> {
+    let simulated = SimulatedProgram::new(trace, question.device, question.torch)?;
+    let recorded = simulated.recorded(trace);
+    let mut confs = question.alloc_confs.clone();
+    if question.sweeps {
+        confs.extend(
+            SWEEP
+                .map(str::to_owned)
+                .into_iter()
+                .filter(|conf| !question.alloc_confs.contains(conf)),
+        );
+    }
+    let mut configs = Vec::new();
+    for conf in &confs {
+        configs.push(AllocatorConfig::parse(conf, simulated.version)?);
+    }
+    if configs.is_empty() {
+        configs.push(simulated.config());
+    }
+    let limit = question.memory.map(|bytes| Limit { bytes, is_fraction: false });
+    let limit = limit.or(simulated.program.limit);
+    let mut runs = Vec::new();
+    let all = configs.len();
+    for (done, config) in configs.into_iter().enumerate() {
+        tell(done, all);
+        // What the recording shows is the limit itself, not what a fraction is taken of.
+        let is_own = config == simulated.config() && question.memory.is_none();
+        let limit = if is_own { limit } else { simulated.limit(&config, limit)? };
+        let conf = config.text().to_owned();
+        let run = simulated.run(&simulated.program, config, limit);
+        runs.push(simulated_run(trace, conf, limit, &run));
+    }
+    let best = (runs.len() > 1).then(|| best_of(&runs)).flatten();
+    Ok(Simulation {
+        floodmark: env!("CARGO_PKG_VERSION"),
+        format: FORMAT,
+        device: simulated.device,
+        torch: simulated.version,
+        is_reproduced: simulated.reproduces(&recorded),
+        recorded,
+        runs,
+        best,
+        losses: trace.losses.clone(),
+    })
+}
+
+fn simulated_run(
+    trace: &Trace,
+    alloc_conf: String,
+    limit: Option<Limit>,
+    run: &Run,
+) -> SimulatedRun {
+    let allocated = Bytes(run.stats.allocated_bytes.all.peak);
+    let reserved = Bytes(run.stats.reserved_bytes.all.peak);
+    let failure = run.failed_again.first().copied().or(run.oom);
+    SimulatedRun {
+        alloc_conf,
+        memory: limit.map(|limit| limit.bytes),
+        peak_allocated: allocated,
+        peak_reserved: reserved,
+        waste: reserved.saturating_sub(allocated),
+        retries: run.stats.num_alloc_retries,
+        oom: failure.map(|failure| FailedRequest {
+            event: failure.event,
+            seconds: trace.events[failure.event as usize].time.as_seconds(),
+            requested: failure.requested,
+        }),
+    }
+}
+
+fn best_of(runs: &[SimulatedRun]) -> Option<usize> {
+    let lives = runs.iter().enumerate().filter(|(_, run)| run.oom.is_none());
+    // `min_by_key` takes the first of equals: the simplest.
+    lives.min_by_key(|(_, run)| (run.peak_reserved, run.retries)).map(|(at, _)| at)
+}
+
+/// Why there is nothing to simulate.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SimulationError {
+    /// The question itself.
+    #[error(transparent)]
+    Question(#[from] QuestionError),
+    /// The settings.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The device has no caching allocator.
+    #[error("the memory of {0} is not managed by torch's caching allocator")]
+    NoAllocator(Device),
+    /// The recording has blocks but no segments.
+    #[error("the trace does not tell what torch took from the driver")]
+    NoSegments,
+    /// A fraction of nothing.
+    #[error("`per_process_memory_fraction` needs to know of how much memory")]
+    FractionOfNothing,
+}
+
+impl floodmark_trace::Hint for SimulationError {
+    fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Question(error) => error.hint(),
+            Self::Config(error) => error.hint(),
+            Self::NoAllocator(_) => {
+                Some("only what lies on a CUDA device is; `--device` chooses one")
+            }
+            Self::NoSegments => {
+                Some("it was recorded with an allocator that does not say so; see `floodmark info`")
+            }
+            Self::FractionOfNothing => Some("name the memory of the card with `--memory`"),
+        }
+    }
+}
+
+/// A program on a device, ready to be simulated.
+pub(crate) struct SimulatedProgram {
+    pub(crate) device: Device,
+    pub(crate) version: TorchVersion,
+    pub(crate) program: Program,
+    conf: String,
+    total: Option<u64>,
+}
+
+impl SimulatedProgram {
+    pub(crate) fn new(
+        trace: &Trace,
+        device: Option<Device>,
+        version: Option<TorchVersion>,
+    ) -> Result<Self, SimulationError> {
+        let device = match device {
+            Some(device) => device.canonical(),
+            None => default_device(trace, At::Peak)?,
+        };
+        check_device(trace, device)?;
+        if device.is_cpu() {
+            return Err(SimulationError::NoAllocator(device));
+        }
+        if trace.segments.is_empty() {
+            return Err(SimulationError::NoSegments);
+        }
+        let recorded_by = TorchVersion::last_in(&trace.header.torch);
+        let shown = device.to_string();
+        let info = trace.header.devices.iter().find(|info| info.device == shown);
+        Ok(Self {
+            device,
+            version: version.or(recorded_by).unwrap_or(TorchVersion::CHECKED),
+            program: Program::new(trace, device),
+            conf: trace.header.allocator_conf.clone(),
+            total: info.map(|info| info.total_bytes).filter(|&total| total > 0),
+        })
+    }
+
+    /// The settings of the recording, as far as they can be simulated.
+    pub(crate) fn config(&self) -> AllocatorConfig {
+        AllocatorConfig::of_recording(&self.conf, self.version)
+    }
+
+    /// How much may be reserved: `per_process_memory_fraction` takes its part of the limit, or of the device.
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "PyTorch computes the limit in floating point too"
+    )]
+    pub(crate) fn limit(
+        &self,
+        config: &AllocatorConfig,
+        limit: Option<Limit>,
+    ) -> Result<Option<Limit>, SimulationError> {
+        let Some(fraction) = config.fraction.filter(|&fraction| fraction < 1.0) else {
+            return Ok(limit);
+        };
+        let known = limit.map(|limit| limit.bytes.0).or(self.total);
+        let of = known.ok_or(SimulationError::FractionOfNothing)?;
+        Ok(Some(Limit { bytes: Bytes((fraction * of as f64) as u64), is_fraction: true }))
+    }
+
+    pub(crate) fn run(
+        &self,
+        program: &Program,
+        config: AllocatorConfig,
+        limit: Option<Limit>,
+    ) -> Run {
+        // Where the settings are those of the recording, segments are put where they were.
+        let uses_recorded_addresses = config == self.config();
+        let settings = Settings { config, limit, uses_recorded_addresses };
+        simulate(program, &settings, &mut ())
+    }
+
+    pub(crate) fn recorded(&self, trace: &Trace) -> RecordedRun {
+        let peak = peaks(trace).into_iter().find(|peak| peak.device == self.device);
+        let (allocated, reserved) =
+            peak.map_or((Bytes(0), None), |peak| (peak.allocated, peak.reserved));
+        let oom = (0_u32..).zip(&trace.events).find_map(|(at, event)| {
+            let Subject::Oom(oom) = event.subject else { return None };
+            let oom = trace.ooms.get(oom as usize)?;
+            (event.device == self.device).then(|| FailedRequest {
+                event: at,
+                seconds: event.time.as_seconds(),
+                requested: oom.requested,
+            })
+        });
+        RecordedRun {
+            alloc_conf: self.conf.clone(),
+            memory: self.program.limit.map(|limit| limit.bytes),
+            peak_allocated: allocated,
+            peak_reserved: reserved.unwrap_or_default(),
+            retries: u64::from(self.program.retries),
+            oom,
+        }
+    }
+
+    /// Whether the rules come to what was recorded.
+    pub(crate) fn reproduces(&self, recorded: &RecordedRun) -> bool {
+        let run = self.run(&self.program, self.config(), self.program.limit);
+        let stats = &run.stats;
+        run.oom.is_none()
+            && run.met.is_empty()
+            && stats.reserved_bytes.all.peak == recorded.peak_reserved.0
+            && stats.allocated_bytes.all.peak == recorded.peak_allocated.0
+    }
+}

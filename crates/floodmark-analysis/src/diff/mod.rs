@@ -1,0 +1,297 @@
+//! What grew between two traces.
+//!
+//! Rows of the two are aligned by what they are about ([`align`](crate::diff::align) says when two places are the
+//! same), never by address. A row that is only in one trace has 0 bytes in the other. By module, a row is
+//! what the module made itself, so that the changes of all rows add up to the change of the total.
+
+pub(crate) mod align;
+pub(crate) mod ranks;
+mod rows;
+
+use std::collections::BTreeMap;
+
+use floodmark_trace::{Bytes, Device, Hint, Losses, Trace};
+use serde::Serialize;
+
+use crate::allocation::context::Context;
+use crate::allocation::location::Frame;
+use crate::diff::align::{Aligner, Side};
+use crate::diff::rows::{Key, Part, parts};
+use crate::moment::totals::peaks;
+use crate::moment::{Moment, default_device, moment};
+use crate::question_error::QuestionError;
+use crate::report::by_step::difference;
+use crate::report::live_groups::Live;
+use crate::report::{By, FORMAT, Question};
+
+/// Something of both traces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Both<T> {
+    /// In the first trace.
+    pub a: T,
+    /// In the second one.
+    pub b: T,
+}
+
+/// A number of bytes in both traces.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Total {
+    /// In the first trace.
+    pub a: Bytes,
+    /// In the second one.
+    pub b: Bytes,
+    /// `b` less `a`.
+    pub change: i64,
+    /// The same in percent of `a`; none where `a` is nothing.
+    pub percent: Option<f64>,
+}
+
+impl Total {
+    #[expect(clippy::cast_precision_loss, reason = "a few digits are shown")]
+    fn new(a: Bytes, b: Bytes) -> Self {
+        let change = difference(b, a);
+        let percent = (a.0 > 0).then(|| 100.0 * change as f64 / a.0 as f64);
+        Self { a, b, change, percent }
+    }
+
+    fn of(a: Option<Bytes>, b: Option<Bytes>) -> Option<Self> {
+        Some(Self::new(a?, b?))
+    }
+
+    /// Whether it grew by more than a limit. From nothing, every growth is more than any percentage.
+    pub fn is_above(&self, limit: Limit) -> bool {
+        self.change > 0
+            && match limit {
+                Limit::Percent(percent) => self.percent.is_none_or(|grown| grown > percent),
+                Limit::Bytes(bytes) => self.change.unsigned_abs() > bytes.0,
+            }
+    }
+}
+
+/// How much something may grow.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Limit {
+    /// In percent of what it was.
+    Percent(f64),
+    /// In bytes.
+    Bytes(Bytes),
+}
+
+/// The highest totals of both recordings, each at its own moment.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Peaks {
+    /// The most that was allocated.
+    pub allocated: Total,
+    /// The most that was reserved; none for the CPU.
+    pub reserved: Option<Total>,
+}
+
+impl Peaks {
+    /// Whether one of them grew by more than a limit.
+    pub fn are_above(&self, limit: Limit) -> bool {
+        let both = [Some(self.allocated), self.reserved];
+        both.into_iter().flatten().any(|total| total.is_above(limit))
+    }
+}
+
+/// What a row has beyond its numbers: of the second trace, or of the first where the second lacks it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub enum DiffDetail {
+    /// A line of the program.
+    Line {
+        /// The file; none for blocks without a Python frame.
+        file: Option<String>,
+        /// The line.
+        line: Option<u32>,
+        /// The function.
+        function: Option<String>,
+        /// Whether the backward pass of this line made them.
+        backward: bool,
+    },
+    /// A call stack.
+    Stack {
+        /// Its frames, innermost first.
+        frames: Vec<Frame>,
+        /// Whether the backward pass of this stack made them.
+        backward: bool,
+    },
+    /// Tensors with one name, or without a name from one line.
+    Tensor {
+        /// The qualified name.
+        name: Option<String>,
+        /// The shape, as Python prints it.
+        shape: Option<String>,
+        /// The dtype.
+        dtype: Option<String>,
+        /// What they are to the program.
+        category: &'static str,
+    },
+    /// A module, an operator, a phase, a category or a step: `where` is its name.
+    Named {},
+}
+
+/// A row.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct DiffRow {
+    /// `b` less `a`.
+    pub change: i64,
+    /// What is allocated in the first trace.
+    pub a: Bytes,
+    /// What is allocated in the second one.
+    pub b: Bytes,
+    /// How many allocations in the first trace.
+    pub count_a: u64,
+    /// How many in the second one.
+    pub count_b: u64,
+    /// What the row is about, in words.
+    #[serde(rename = "where")]
+    pub place: String,
+    /// What this grouping alone has.
+    #[serde(flatten)]
+    pub detail: DiffDetail,
+}
+
+/// The answer. Its JSON is a contract, as that of a [`Report`](crate::Report).
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Diff {
+    /// The version of floodmark that answers.
+    pub floodmark: &'static str,
+    /// [`FORMAT`].
+    pub format: u32,
+    /// Of which device.
+    pub device: Device,
+    /// What the rows are.
+    pub by: By,
+    /// The moments.
+    pub at: Both<Moment>,
+    /// torch's totals of allocated bytes at these moments.
+    pub allocated: Total,
+    /// torch's totals of active bytes; none for the CPU.
+    pub active: Option<Total>,
+    /// torch's totals of reserved bytes; none for the CPU.
+    pub reserved: Option<Total>,
+    /// The highest totals, whatever the moments are.
+    pub peaks: Peaks,
+    /// What is missing from the recordings.
+    pub losses: Both<Losses>,
+    /// How many rows are the same in both, in bytes and in count. They are not among the rows.
+    pub unchanged_rows: usize,
+    /// How many rows changed, those left out included.
+    pub total_rows: usize,
+    /// The rows that changed, the largest change first.
+    pub rows: Vec<DiffRow>,
+}
+
+impl Diff {
+    /// How many changed rows were left out, and what they changed.
+    pub fn left_out(&self) -> (usize, i64) {
+        let shown = self.rows.iter().map(|row| row.change).fold(0, i64::wrapping_add);
+        let rest = self.allocated.change.wrapping_sub(shown);
+        (self.total_rows.saturating_sub(self.rows.len()), rest)
+    }
+}
+
+/// Why two traces cannot be compared: one of them has no answer.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[error("the {} trace has no answer", match side { Side::A => "first", Side::B => "second" })]
+pub struct DiffError {
+    /// Which one.
+    pub side: Side,
+    /// Why.
+    pub source: QuestionError,
+}
+
+impl Hint for DiffError {
+    fn hint(&self) -> Option<&'static str> {
+        self.source.hint()
+    }
+}
+
+/// Asks both traces the same question and says what changed from `a` to `b`. The device is the one that
+/// [`default_device`] finds in `a` when none is named.
+pub fn diff(a: &Trace, b: &Trace, question: &Question) -> Result<Diff, DiffError> {
+    let in_a = |source| DiffError { side: Side::A, source };
+    let in_b = |source| DiffError { side: Side::B, source };
+    if question.by == By::Segment {
+        return Err(in_a(QuestionError::SegmentsDiffer));
+    }
+    let device = match question.device {
+        Some(device) => device.canonical(),
+        None => default_device(a, question.at).map_err(in_a)?,
+    };
+    let contexts = [Context::new(a), Context::new(b)];
+    let at = Both {
+        a: moment(a, &contexts[0], device, question.at).map_err(in_a)?,
+        b: moment(b, &contexts[1], device, question.at).map_err(in_b)?,
+    };
+    let mut aligner = Aligner::new(a, b);
+    let mut rows = BTreeMap::new();
+    let sides = [(Side::A, a, &at.a), (Side::B, b, &at.b)];
+    for ((side, trace, at), context) in sides.into_iter().zip(&contexts) {
+        let live = Live::at(trace, at);
+        for (key, part) in parts(&live, context, question, side, &mut aligner) {
+            add(&mut rows, side, key, part);
+        }
+    }
+    let mut rows: Vec<DiffRow> = rows.into_values().collect();
+    let aligned_rows = rows.len();
+    rows.retain(|row| row.a != row.b || row.count_a != row.count_b);
+    let total_rows = rows.len();
+    rows.sort_by(|one, other| order(one).cmp(&order(other)));
+    rows.truncate(question.top.unwrap_or(usize::MAX));
+    Ok(Diff {
+        floodmark: env!("CARGO_PKG_VERSION"),
+        format: FORMAT,
+        device,
+        by: question.by,
+        allocated: Total::new(at.a.allocated, at.b.allocated),
+        active: Total::of(at.a.active, at.b.active),
+        reserved: Total::of(at.a.reserved, at.b.reserved),
+        peaks: both_peaks(a, b, device),
+        at,
+        losses: Both { a: a.losses.clone(), b: b.losses.clone() },
+        unchanged_rows: aligned_rows - total_rows,
+        total_rows,
+        rows,
+    })
+}
+
+fn order(row: &DiffRow) -> (std::cmp::Reverse<(u64, Bytes)>, &str) {
+    (std::cmp::Reverse((row.change.unsigned_abs(), row.b)), &row.place)
+}
+
+/// Adds what one trace has of a row; the second trace says what the row is called.
+fn add(rows: &mut BTreeMap<Key, DiffRow>, side: Side, key: Key, part: Part) {
+    let Part { bytes, count, place, detail } = part;
+    let row = rows.entry(key).or_insert_with(|| DiffRow {
+        change: 0,
+        a: Bytes(0),
+        b: Bytes(0),
+        count_a: 0,
+        count_b: 0,
+        place: place.clone(),
+        detail: detail.clone(),
+    });
+    match side {
+        Side::A => {
+            row.a += bytes;
+            row.count_a += count;
+        }
+        Side::B => {
+            row.b += bytes;
+            row.count_b += count;
+            row.place = place;
+            row.detail = detail;
+        }
+    }
+    row.change = difference(row.b, row.a);
+}
+
+fn both_peaks(a: &Trace, b: &Trace, device: Device) -> Peaks {
+    let [a, b] = [a, b].map(|trace| {
+        let peak = peaks(trace).into_iter().find(|peak| peak.device == device);
+        peak.map_or((Bytes(0), None), |peak| (peak.allocated, peak.reserved))
+    });
+    Peaks { allocated: Total::new(a.0, b.0), reserved: Total::of(a.1, b.1) }
+}

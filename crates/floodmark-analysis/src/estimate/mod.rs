@@ -1,0 +1,250 @@
+//! Whether a program fits on a GPU, from its recording on a simulated one.
+//!
+//! A program fits when every request was met. Without an allocation on the GPU the answer is unknown: there is
+//! nothing to judge. What it needs of a device is the most that was taken from
+//! the driver, by torch or by others, and the context. Of a device that ran out only a lower bound is
+//! known: what was reserved when the request failed, and the segment that torch asked for.
+
+pub(crate) mod processes;
+
+use floodmark_trace::{
+    Bytes, Device, Engine, Losses, Phantom, PhantomEnd, PhantomRead, Subject, Trace,
+    UnsupportedCall,
+};
+use serde::Serialize;
+
+use crate::allocator::oom::oom;
+use crate::moment::Moment;
+use crate::moment::at::At;
+use crate::moment::summary::{DeviceSummary, summary};
+use crate::question_error::QuestionError;
+use crate::report::row::Row;
+use crate::report::{By, FORMAT, Question, report};
+
+/// The answer. Its JSON is a contract, as that of a [`Report`](crate::Report).
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Estimate {
+    /// The version of floodmark that answers.
+    pub floodmark: &'static str,
+    /// [`FORMAT`].
+    pub format: u32,
+    /// Whether every request was met; none when that is unknown.
+    pub fits: Option<bool>,
+    /// Why it is unknown.
+    pub unknown: Option<Unknown>,
+    /// How the GPU was played.
+    pub engine: Engine,
+    /// The card's profile.
+    pub gpu: String,
+    /// Whether that profile was compared with the card itself.
+    pub is_checked: bool,
+    /// How the program ended.
+    pub ended: PhantomEnd,
+    /// What it died of; empty when it did not.
+    pub error: String,
+    /// Which rank this is, of how many.
+    pub rank: Option<u32>,
+    /// How many ranks there are.
+    pub world_size: Option<u32>,
+    /// How many steps ended.
+    pub steps: u32,
+    /// The highest of all devices.
+    pub peak_allocated: Bytes,
+    /// The highest of all devices.
+    pub peak_reserved: Bytes,
+    /// How many processes allocated on a GPU.
+    pub processes: u32,
+    /// Every device that was used, for each process.
+    pub devices: Vec<DeviceEstimate>,
+    /// GPUs that several processes use.
+    pub shared: Vec<SharedGpu>,
+    /// Values that were read back and were not known.
+    pub reads: Vec<PhantomRead>,
+    /// Calls that were refused.
+    pub unsupported: Vec<UnsupportedCall>,
+    /// What is assumed or left out.
+    pub notes: Vec<String>,
+    /// What is missing from the recording.
+    pub losses: Losses,
+}
+
+/// Why the answer is unknown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unknown {
+    /// The program failed.
+    Failed,
+    /// The recording has no end.
+    NoEnd,
+    /// Nothing was allocated on a GPU.
+    NothingAllocated,
+    /// Processes share a GPU and together need up to more than it has.
+    SharedGpu,
+}
+
+/// A process of a program.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Process {
+    /// Its id.
+    pub pid: u32,
+    /// Its rank, where it has one.
+    pub rank: Option<u32>,
+}
+
+/// A GPU that several processes use.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct SharedGpu {
+    /// Its number on the machine.
+    pub gpu: u32,
+    /// How many processes use it.
+    pub processes: u32,
+    /// What they need if all reach their peaks at the same time.
+    pub needed: Bytes,
+    /// Its memory.
+    pub capacity: Bytes,
+}
+
+/// What a process needs of one device.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct DeviceEstimate {
+    /// The process; none where the program has only one.
+    pub process: Option<Process>,
+    /// Which, as the process numbers them.
+    pub device: Device,
+    /// Which GPU of the machine it is.
+    pub gpu: u32,
+    /// What the driver calls it.
+    pub name: String,
+    /// Its memory.
+    pub capacity: Bytes,
+    /// The most that torch had allocated.
+    pub peak_allocated: Bytes,
+    /// The most that torch had reserved.
+    pub peak_reserved: Bytes,
+    /// What others took from the driver beyond that.
+    pub outside: Bytes,
+    /// What the context and the libraries take.
+    pub context: Bytes,
+    /// All of these together.
+    pub needed: Bytes,
+    /// Whether more is needed than `needed`: a request failed, and nobody knows what would have followed.
+    pub is_lower_bound: bool,
+    /// What is left of the capacity.
+    pub headroom: Bytes,
+    /// The moment of the highest allocation.
+    pub at: Moment,
+    /// The last request that failed.
+    pub failed: Option<Moment>,
+    /// What filled it at that moment, by category.
+    pub categories: Vec<Row>,
+}
+
+/// Says whether a program fits.
+pub fn estimate(trace: &Trace) -> Result<Estimate, QuestionError> {
+    let phantom = trace.header.phantom.as_ref().ok_or(QuestionError::NoPhantom)?;
+    let found = summary(trace);
+    let used = found.devices.iter().filter(|device| !device.device.is_cpu());
+    let devices = used
+        .map(|device| one(trace, phantom, device))
+        .collect::<Result<Vec<_>, QuestionError>>()?;
+    let ran_out = phantom.ended == PhantomEnd::OutOfMemory
+        || devices.iter().any(|device| device.failed.is_some());
+    let (fits, unknown) = verdict(phantom.ended, ran_out, &devices, &[]);
+    let highest = |of: fn(&DeviceEstimate) -> Bytes| devices.iter().map(of).max();
+    Ok(Estimate {
+        floodmark: env!("CARGO_PKG_VERSION"),
+        format: FORMAT,
+        fits,
+        unknown,
+        engine: phantom.engine,
+        gpu: phantom.gpu.clone(),
+        is_checked: phantom.is_checked,
+        ended: phantom.ended,
+        error: phantom.error.clone(),
+        rank: trace.header.rank,
+        world_size: trace.header.world_size,
+        steps: found.steps,
+        peak_allocated: highest(|device| device.peak_allocated).unwrap_or_default(),
+        peak_reserved: highest(|device| device.peak_reserved).unwrap_or_default(),
+        processes: u32::from(!devices.is_empty()),
+        devices,
+        shared: Vec::new(),
+        reads: phantom.reads.clone(),
+        unsupported: phantom.unsupported.clone(),
+        notes: phantom.notes.clone(),
+        losses: found.losses,
+    })
+}
+
+/// Whether it fits, or why that is unknown.
+pub(crate) fn verdict(
+    ended: PhantomEnd,
+    ran_out: bool,
+    devices: &[DeviceEstimate],
+    shared: &[SharedGpu],
+) -> (Option<bool>, Option<Unknown>) {
+    let unknown = match ended {
+        _ if ran_out => return (Some(false), None),
+        PhantomEnd::Failed | PhantomEnd::OutOfMemory => Unknown::Failed,
+        PhantomEnd::Unknown => Unknown::NoEnd,
+        PhantomEnd::Done | PhantomEnd::Steps if devices.is_empty() => Unknown::NothingAllocated,
+        PhantomEnd::Done | PhantomEnd::Steps => {
+            if shared.iter().all(|gpu| gpu.needed <= gpu.capacity) {
+                return (Some(true), None);
+            }
+            Unknown::SharedGpu
+        }
+    };
+    (None, Some(unknown))
+}
+
+fn one(
+    trace: &Trace,
+    phantom: &Phantom,
+    found: &DeviceSummary,
+) -> Result<DeviceEstimate, QuestionError> {
+    let device = found.device;
+    let about = phantom.devices.get(usize::try_from(device.index).unwrap_or(0));
+    let about = about.cloned().unwrap_or_default();
+    let (capacity, context) = (Bytes(about.capacity), Bytes(about.context));
+    let question = Question {
+        device: Some(device),
+        by: By::Category,
+        at: At::Peak,
+        top: None,
+        torch_frames: false,
+    };
+    let peak_reserved = found.reserved_peak.unwrap_or_default();
+    let outside = Bytes(about.peak_driver_bytes).saturating_sub(peak_reserved);
+    let mut needed = peak_reserved + outside + context;
+    let failed = if has_failed(trace, device) {
+        let failed = oom(trace, Some(device), Some(0))?;
+        let asked = failed.reserved.unwrap_or_default() + failed.segment.unwrap_or_default();
+        needed = needed.max(asked + outside + context);
+        Some(failed.at)
+    } else {
+        None
+    };
+    Ok(DeviceEstimate {
+        process: None,
+        device,
+        gpu: about.index.unwrap_or_else(|| u32::try_from(device.index).unwrap_or(0)),
+        name: found.name.clone(),
+        capacity,
+        peak_allocated: found.peak,
+        peak_reserved,
+        outside,
+        context,
+        needed,
+        is_lower_bound: failed.is_some(),
+        headroom: capacity.saturating_sub(needed),
+        at: found.at.clone(),
+        failed,
+        categories: report(trace, &question)?.rows,
+    })
+}
+
+fn has_failed(trace: &Trace, device: Device) -> bool {
+    let mut failed = trace.events.iter().filter(|event| matches!(event.subject, Subject::Oom(_)));
+    failed.any(|event| event.device == device)
+}

@@ -1,0 +1,39 @@
+//! What many questions about one trace need, worked out once.
+//!
+//! A report is asked for once, and reads the events itself. A page asks the same trace again and again,
+//! with every move of the cursor; whoever serves it keeps one of these beside the trace.
+
+pub(crate) mod moment_index;
+
+use floodmark_trace::{AllocationId, Category, Trace};
+
+use crate::allocation::category::category;
+use crate::allocation::context::Context;
+
+/// Steps, phases and categories of a trace: about nine bytes an allocation.
+#[derive(Debug, Clone, Default)]
+pub struct TraceIndex {
+    pub(crate) context: Context,
+    /// Per allocation.
+    categories: Vec<Category>,
+}
+
+impl TraceIndex {
+    /// Reads the events once, and judges every allocation.
+    pub fn new(trace: &Trace) -> Self {
+        let context = Context::new(trace);
+        let ids = (0_u32..).map(AllocationId).zip(&trace.allocations).map(|(id, _)| id);
+        let categories = ids.map(|id| category(trace, &context, id)).collect();
+        Self { context, categories }
+    }
+
+    /// Steps and phases.
+    pub fn context(&self) -> &Context {
+        &self.context
+    }
+
+    /// What an allocation is to the program.
+    pub fn category(&self, id: AllocationId) -> Category {
+        self.categories.get(id.index()).copied().unwrap_or(Category::Other)
+    }
+}

@@ -1,0 +1,141 @@
+//! What is there at any moment of a device, without reading the events before it again.
+//!
+//! Kept are the totals every [`TOTALS_EVERY`] events, and from time to time the allocations that are there: after
+//! as many new ones as were there, and never fewer than [`LIVE_EVERY`]. So all of them together are not longer
+//! than the list of allocations, and what is there at a moment is found by looking at about two such lists.
+
+use floodmark_trace::{Allocation, AllocationId, Device, Subject, Trace};
+
+use crate::allocation::context::Context;
+use crate::moment::at::At;
+use crate::moment::totals::{Peak, Totals, peaks};
+use crate::moment::{Moment, check_device, moment_of};
+use crate::question_error::QuestionError;
+use crate::report::live_groups::is_live;
+
+const TOTALS_EVERY: usize = 4096;
+const LIVE_EVERY: usize = 1024;
+
+/// The totals and the allocations of a device at some moments, from which all others are near: at most four
+/// bytes an allocation.
+#[derive(Debug, Clone)]
+pub struct MomentIndex {
+    device: Device,
+    peak: Peak,
+    /// After every [`TOTALS_EVERY`] events.
+    checkpoints: Vec<Totals>,
+    known: Vec<Known>,
+}
+
+/// What was there when an allocation was made.
+#[derive(Debug, Clone)]
+struct Known {
+    /// The allocation.
+    next: u32,
+    /// Those that were there, in the order in which they were made.
+    live: Vec<u32>,
+}
+
+impl MomentIndex {
+    /// Reads the events of a device once.
+    pub fn new(trace: &Trace, device: Device) -> Result<Self, QuestionError> {
+        let device = device.canonical();
+        check_device(trace, device)?;
+        let peak = peaks(trace).into_iter().find(|peak| peak.device == device);
+        let peak = peak.ok_or(QuestionError::NothingAllocated)?;
+        let mut totals = Totals::at_start(trace, device);
+        let mut checkpoints = vec![totals];
+        for events in trace.events.chunks(TOTALS_EVERY) {
+            for event in events {
+                totals.apply(trace, event);
+            }
+            checkpoints.push(totals);
+        }
+        Ok(Self { device, peak, checkpoints, known: known(trace, device) })
+    }
+
+    /// Whose moments they are.
+    pub fn device(&self) -> Device {
+        self.device
+    }
+
+    /// A moment of the device.
+    pub fn moment(
+        &self,
+        trace: &Trace,
+        context: &Context,
+        at: At,
+    ) -> Result<Moment, QuestionError> {
+        moment_of(trace, context, &self.peak, at, &|after| self.totals(trace, after))
+    }
+
+    /// The totals after so many events, and the reserved bytes that were told right after them.
+    pub(crate) fn totals(&self, trace: &Trace, after: u32) -> Totals {
+        let after = (after as usize).min(trace.events.len());
+        let mut totals = self.checkpoints[after / TOTALS_EVERY];
+        totals.apply_until(trace, after / TOTALS_EVERY * TOTALS_EVERY, after);
+        totals
+    }
+
+    /// What is there after so many events, in the order in which it was made.
+    pub(crate) fn live(&self, trace: &Trace, after: u32) -> Vec<AllocationId> {
+        self.made_and_live(trace, 0, allocations_before(trace, after), after)
+    }
+
+    /// Of the allocations with numbers from `from` on and below `to`, which were made before `after`, those that
+    /// are there after so many events.
+    pub(crate) fn made_and_live(
+        &self,
+        trace: &Trace,
+        from: u32,
+        to: u32,
+        after: u32,
+    ) -> Vec<AllocationId> {
+        let is_here = |id: &u32| {
+            let allocation = &trace.allocations[*id as usize];
+            allocation.device == self.device && is_live(allocation, after)
+        };
+        // One that was made before the moment, so that nothing was let go of between the two that is missing.
+        let known = self.known.partition_point(|known| known.next < to);
+        let known =
+            known.checked_sub(1).map(|at| &self.known[at]).filter(|known| known.next > from);
+        let Some(known) = known else {
+            return (from..to).filter(is_here).map(AllocationId).collect();
+        };
+        let older = &known.live[known.live.partition_point(|&id| id < from)..];
+        older.iter().copied().chain(known.next..to).filter(is_here).map(AllocationId).collect()
+    }
+}
+
+/// How many allocations had been made after so many events.
+pub(crate) fn allocations_before(trace: &Trace, after: u32) -> u32 {
+    let past = &trace.events[..(after as usize).min(trace.events.len())];
+    let last = past.iter().rev().find_map(|event| match event.subject {
+        Subject::Alloc(id) => Some(id.0 + 1),
+        _ => None,
+    });
+    last.unwrap_or(0)
+}
+
+fn known(trace: &Trace, device: Device) -> Vec<Known> {
+    let is_here =
+        |allocation: &Allocation, after| allocation.device == device && is_live(allocation, after);
+    let mut all: Vec<Known> = Vec::new();
+    let (mut from, mut wait) = (0_usize, LIVE_EVERY);
+    while let Some(next) = trace.allocations.get(from + wait) {
+        // Of one whose frame is lost it is not known when it was made.
+        if (next.made_at as usize) < trace.events.len() {
+            let to = from + wait;
+            let older = all.last().map(|known| known.live.as_slice()).unwrap_or_default();
+            let live = older.iter().map(|&id| id as usize).chain(from..to);
+            let live = live.filter(|&id| is_here(&trace.allocations[id], next.made_at));
+            let number = |id| u32::try_from(id).unwrap_or(u32::MAX);
+            let live: Vec<u32> = live.map(number).collect();
+            (from, wait) = (to, live.len().max(LIVE_EVERY));
+            all.push(Known { next: number(to), live });
+        } else {
+            wait += 1;
+        }
+    }
+    all
+}

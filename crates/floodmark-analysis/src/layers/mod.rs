@@ -1,0 +1,145 @@
+//! What each layer of a model did to memory: how often and how much it allocated, in forward and in backward,
+//! how high its own memory and the whole device stood, how long its memory lived.
+//!
+//! A layer is what a phase of a chosen name marks ([`LayerSource::Phases`]): it runs from the beginning of the phase to its
+//! end. Or it is a module on the stacks of allocations ([`LayerSource::Modules`]): then it runs from its first allocation
+//! until its thread allocates elsewhere. Layers lie inside each other; what happens in one happens in those around it.
+//!
+//! What the backward pass allocates belongs to the layer whose forward pass caused it, where call stacks were recorded.
+//!
+//! Counts are of the layer's own thread. Heights are of the device, whoever raised them.
+
+mod runs;
+
+use floodmark_trace::{Bytes, Device, Losses, Trace};
+use serde::Serialize;
+
+use crate::layers::runs::Runs;
+use crate::question_error::QuestionError;
+use crate::timeline::curve::chosen;
+
+/// Where the layers of a recording are written.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum LayerSource {
+    /// The modules on the stacks.
+    #[default]
+    Modules,
+    /// Named phases: the name of a layer follows this text.
+    Phases(String),
+}
+
+/// What is asked.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LayerQuestion {
+    /// Of which device; [`default_device`](crate::default_device) when none is named.
+    pub device: Option<Device>,
+    /// What a layer is.
+    pub source: LayerSource,
+    /// How many events to give, the latest ones; all when none is named.
+    pub events: Option<usize>,
+}
+
+/// What a layer did, in all of its runs.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Layer {
+    /// Its qualified name.
+    pub name: String,
+    /// How often it ran.
+    pub runs: u64,
+    /// How long, in all.
+    pub seconds: f64,
+    /// Blocks that were handed out meanwhile.
+    pub allocations: u64,
+    /// Blocks that were let go of meanwhile, whoever had made them.
+    pub frees: u64,
+    /// The bytes of the blocks that were handed out.
+    pub bytes: Bytes,
+    /// The part of them that no layer inside it made.
+    pub own_bytes: Bytes,
+    /// The part of them that the backward pass made.
+    pub backward_bytes: Bytes,
+    /// The most of them that was there at once.
+    pub most: Bytes,
+    /// What is left of them at the end.
+    pub current: Bytes,
+    /// How long those that were let go of had lived, on average; none when none was.
+    pub lifetime_seconds: Option<f64>,
+    /// The most that was allocated on the device while it ran.
+    pub peak_allocated: Bytes,
+    /// The most that was reserved meanwhile; what was allocated, where nothing is reserved.
+    pub peak_reserved: Bytes,
+    /// The part of what was reserved that was not allocated, the average of its events.
+    pub fragmentation: f64,
+}
+
+/// What an event of a device was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LayerEventKind {
+    /// A block was handed out.
+    Alloc,
+    /// A block was let go of.
+    Free,
+    /// Nothing: the first and the last levels.
+    Snapshot,
+    /// A layer begins.
+    LayerEnter,
+    /// A layer ends.
+    LayerExit,
+}
+
+/// Something that happened, with the levels after it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LayerEvent {
+    /// When.
+    pub seconds: f64,
+    /// What.
+    pub kind: LayerEventKind,
+    /// What was allocated or freed, rounded by the allocator: the change of `allocated`.
+    pub bytes: Bytes,
+    /// The layer, as an index into [`Layers::layers`]; none outside of all.
+    pub layer: Option<u32>,
+    /// What was allocated on the device.
+    pub allocated: Bytes,
+    /// What was reserved; what was allocated, where nothing is reserved.
+    pub reserved: Bytes,
+}
+
+impl LayerEvent {
+    /// The part of what is reserved that is not allocated, 0 to 1.
+    #[expect(clippy::cast_precision_loss, reason = "a ratio")]
+    pub fn fragmentation(&self) -> f64 {
+        if self.reserved == Bytes(0) {
+            return 0.0;
+        }
+        self.reserved.saturating_sub(self.allocated).0 as f64 / self.reserved.0 as f64
+    }
+}
+
+/// The answer.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Layers {
+    /// Of which device.
+    pub device: Device,
+    /// What is missing from the recording.
+    pub losses: Losses,
+    /// The most that was allocated.
+    pub peak_allocated: Bytes,
+    /// The most that was reserved; what was allocated, where nothing is reserved.
+    pub peak_reserved: Bytes,
+    /// What was there when recording began.
+    pub at_start: Bytes,
+    /// All that was handed out since.
+    pub handed_out: Bytes,
+    /// The layers, in the order in which they first ran.
+    pub layers: Vec<Layer>,
+    /// What happened.
+    #[serde(skip)]
+    pub events: Vec<LayerEvent>,
+}
+
+/// Answers what each layer did.
+pub fn layers(trace: &Trace, question: &LayerQuestion) -> Result<Layers, QuestionError> {
+    let device = chosen(trace, question.device)?;
+    Ok(Runs::new(trace, device, question).follow())
+}

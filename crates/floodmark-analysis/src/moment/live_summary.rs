@@ -1,0 +1,199 @@
+//! How a program's memory stands now: for who watches it run.
+//!
+//! Now is the last event of the trace, which in a growing file is a moment ago. [`history`] is how a device came
+//! there, in as many pieces as there is room for.
+
+use std::collections::BTreeMap;
+
+use floodmark_allocator::Program;
+use floodmark_trace::{Bytes, Device, Losses, Micros, Subject, Trace};
+use serde::Serialize;
+
+use crate::allocation::context::Context;
+use crate::moment::at::At;
+use crate::moment::totals::{Peak, Totals, peaks};
+use crate::moment::{Moment, moment, tell_work};
+use crate::report::by_category;
+use crate::report::live_groups::Live;
+use crate::report::row::Detail;
+
+/// Events a second are those of so many seconds.
+const RATE_SECONDS: f64 = 5.0;
+
+/// All devices, now.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct LiveSummary {
+    /// The rank, where there are ranks.
+    pub rank: Option<u32>,
+    /// Whether the program finished the file.
+    pub is_finished: bool,
+    /// When now is: since the recording began.
+    pub seconds: f64,
+    /// How many events there are.
+    pub events: usize,
+    /// How many there were a second, in the last five seconds.
+    pub events_per_second: f64,
+    /// How many steps ended.
+    pub steps: u32,
+    /// Every device on which something was allocated, CPU first.
+    pub devices: Vec<LiveDevice>,
+    /// What is missing.
+    pub losses: Losses,
+}
+
+/// One device, now.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct LiveDevice {
+    /// Which.
+    pub device: Device,
+    /// What the driver calls it; empty when not known.
+    pub name: String,
+    /// Its memory, where known.
+    pub total: Option<Bytes>,
+    /// Now: the totals, the step, what the program does.
+    pub now: Moment,
+    /// torch's total of allocated bytes.
+    pub allocated: Bytes,
+    /// torch's total of active bytes; none for the CPU.
+    pub active: Option<Bytes>,
+    /// torch's total of reserved bytes; none for the CPU.
+    pub reserved: Option<Bytes>,
+    /// The most that was allocated.
+    pub peak: Bytes,
+    /// The most that was reserved; none for the CPU.
+    pub reserved_peak: Option<Bytes>,
+    /// The most that was allocated in the last step that ended, where one did.
+    pub last_step_peak: Option<Bytes>,
+    /// How many requests could not be met.
+    pub failed_requests: u64,
+    /// How often the allocator gave memory back to make room; none for the CPU.
+    pub retries: Option<u32>,
+    /// What is allocated, by category.
+    pub categories: BTreeMap<&'static str, Bytes>,
+}
+
+/// Says how all devices stand.
+pub fn live_summary(trace: &Trace) -> LiveSummary {
+    let context = Context::new(trace);
+    let devices = peaks(trace);
+    let devices = devices.iter().filter_map(|peak| live_device(trace, &context, peak));
+    LiveSummary {
+        rank: trace.header.rank,
+        is_finished: trace.ending.is_some(),
+        seconds: trace.end().as_seconds(),
+        events: trace.events.len(),
+        events_per_second: events_per_second(trace),
+        steps: context.finished_steps(),
+        devices: devices.collect(),
+        losses: trace.losses.clone(),
+    }
+}
+
+fn live_device(trace: &Trace, context: &Context, peak: &Peak) -> Option<LiveDevice> {
+    let device = peak.device;
+    // A device that has a peak has an end.
+    let mut now = moment(trace, context, device, At::End).ok()?;
+    tell_work(trace, context, &mut now);
+    let shown = device.to_string();
+    let info = trace.header.devices.iter().find(|info| info.device == shown);
+    let mut categories = BTreeMap::new();
+    for row in by_category::rows(&Live::at(trace, &now), context) {
+        if let Detail::Category { category, .. } = row.detail {
+            *categories.entry(category).or_default() += row.bytes;
+        }
+    }
+    let failed = |subject: &Subject| matches!(subject, Subject::Oom(_));
+    let events = trace.events.iter().filter(|event| event.device == device);
+    Some(LiveDevice {
+        device,
+        name: info.map(|info| info.name.clone()).unwrap_or_default(),
+        total: info.map(|info| Bytes(info.total_bytes)).filter(|total| total.0 > 0),
+        allocated: now.allocated,
+        active: now.active,
+        reserved: now.reserved,
+        peak: peak.allocated,
+        reserved_peak: peak.reserved,
+        last_step_peak: last_step_peak(trace, context, device),
+        failed_requests: events.filter(|event| failed(&event.subject)).count() as u64,
+        retries: (!device.is_cpu()).then(|| Program::new(trace, device).retries),
+        categories,
+        now,
+    })
+}
+
+/// The most that was allocated in the last step that ended, what it began with included.
+fn last_step_peak(trace: &Trace, context: &Context, device: Device) -> Option<Bytes> {
+    let ends = context.step_ends();
+    let end = *ends.last()?;
+    let before = ends.len().checked_sub(2).map(|before| ends[before]);
+    let mut totals = Totals::at_start(trace, device);
+    let mut peak = totals.allocated();
+    for (at, event) in (0..=end).zip(&trace.events) {
+        totals.apply(trace, event);
+        let is_in_it = before.is_none_or(|before| at > before);
+        peak = if is_in_it { peak.max(totals.allocated()) } else { totals.allocated() };
+    }
+    Some(peak)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a rate is shown with a few digits")]
+fn events_per_second(trace: &Trace) -> f64 {
+    let end = trace.events.last().map_or(0.0, |event| event.time.as_seconds());
+    let from = (end - RATE_SECONDS).max(0.0);
+    let before = trace.events.partition_point(|event| event.time.as_seconds() < from);
+    let seconds = end - from;
+    if seconds > 0.0 { (trace.events.len() - before) as f64 / seconds } else { 0.0 }
+}
+
+/// The highest allocated bytes in each of so many equal pieces of a window, in seconds: what a piece begins with
+/// counts, too.
+pub fn history(trace: &Trace, device: Device, from: f64, to: f64, pieces: usize) -> Vec<Bytes> {
+    // Of each piece with events, the highest and the last.
+    let mut found: Vec<Option<(Bytes, Bytes)>> = vec![None; pieces];
+    let mut totals = Totals::at_start(trace, device);
+    let mut at_start = totals.allocated();
+    for event in &trace.events {
+        let before = totals.allocated();
+        totals.apply(trace, event);
+        let now = totals.allocated();
+        match piece_of(event.time, from, to, pieces) {
+            Piece::Before => at_start = now,
+            Piece::At(piece) => {
+                let highest = found[piece].map_or(before, |(highest, _)| highest);
+                found[piece] = Some((highest.max(now), now));
+            }
+            Piece::After => break,
+        }
+    }
+    let mut last = at_start;
+    let carried = |piece: Option<(Bytes, Bytes)>| {
+        let (highest, end) = piece.unwrap_or((last, last));
+        last = end;
+        highest
+    };
+    found.into_iter().map(carried).collect()
+}
+
+enum Piece {
+    Before,
+    At(usize),
+    After,
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_precision_loss,
+    reason = "a piece is a number of columns in a picture"
+)]
+fn piece_of(time: Micros, from: f64, to: f64, pieces: usize) -> Piece {
+    let seconds = time.as_seconds();
+    if seconds < from {
+        return Piece::Before;
+    }
+    if seconds > to || pieces == 0 {
+        return Piece::After;
+    }
+    let share = if to > from { (seconds - from) / (to - from) } else { 0.0 };
+    Piece::At(((share * pieces as f64) as usize).min(pieces - 1))
+}

@@ -1,0 +1,109 @@
+//! The whole recording in a few numbers: for the end of a run, and for `floodmark info`.
+
+use floodmark_trace::{Bytes, Device, Header, Losses, Outcome, Subject, Trace};
+use serde::Serialize;
+
+use crate::allocation::context::Context;
+use crate::moment::totals::{Peak, peaks};
+use crate::moment::{Moment, peak_moment};
+
+/// What a recording holds.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Summary {
+    /// The version of floodmark that answers.
+    pub floodmark: &'static str,
+    /// Where the recording comes from.
+    pub header: Header,
+    /// Whether the program finished the file.
+    pub is_finished: bool,
+    /// How the recording ended.
+    pub outcome: Outcome,
+    /// How long it took.
+    pub seconds: f64,
+    /// How many events there are.
+    pub events: usize,
+    /// How many allocations there are, those from before the recording included.
+    pub allocations: usize,
+    /// How many steps ended.
+    pub steps: u32,
+    /// How many threads did something.
+    pub threads: usize,
+    /// How many requests could not be met.
+    pub failed_requests: usize,
+    /// Every device on which something was allocated, CPU first.
+    pub devices: Vec<DeviceSummary>,
+    /// What is missing.
+    pub losses: Losses,
+}
+
+/// What a recording holds of one device.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct DeviceSummary {
+    /// Which.
+    pub device: Device,
+    /// What the driver calls it; empty when not known.
+    pub name: String,
+    /// Its memory, where known.
+    pub total: Option<Bytes>,
+    /// How many allocations were seen.
+    pub allocations: u64,
+    /// The most that was allocated.
+    pub peak: Bytes,
+    /// When that was.
+    pub at: Moment,
+    /// Reserved at that moment; none for the CPU.
+    pub reserved: Option<Bytes>,
+    /// The most that was reserved; none for the CPU.
+    pub reserved_peak: Option<Bytes>,
+    /// What was allocated at the end.
+    pub end: Bytes,
+}
+
+/// Sums up a recording.
+pub fn summary(trace: &Trace) -> Summary {
+    let context = Context::new(trace);
+    let devices = peaks(trace).iter().map(|peak| device_summary(trace, &context, peak)).collect();
+    Summary {
+        floodmark: env!("CARGO_PKG_VERSION"),
+        header: trace.header.clone(),
+        is_finished: trace.ending.is_some(),
+        outcome: trace.outcome(),
+        seconds: trace.end().as_seconds(),
+        events: trace.events.len(),
+        allocations: trace.allocations.len(),
+        steps: context.finished_steps(),
+        threads: threads(trace),
+        failed_requests: trace
+            .events
+            .iter()
+            .filter(|event| matches!(event.subject, Subject::Oom(_)))
+            .count(),
+        devices,
+        losses: trace.losses.clone(),
+    }
+}
+
+fn device_summary(trace: &Trace, context: &Context, peak: &Peak) -> DeviceSummary {
+    let shown = peak.device.to_string();
+    let info = trace.header.devices.iter().find(|info| info.device == shown);
+    let at = peak_moment(trace, context, peak);
+    DeviceSummary {
+        device: peak.device,
+        name: info.map(|info| info.name.clone()).unwrap_or_default(),
+        total: info.map(|info| Bytes(info.total_bytes)).filter(|total| total.0 > 0),
+        allocations: peak.allocations,
+        peak: peak.allocated,
+        reserved: at.reserved,
+        at,
+        reserved_peak: peak.reserved,
+        end: peak.end,
+    }
+}
+
+fn threads(trace: &Trace) -> usize {
+    let mut seen = vec![false; usize::from(u16::MAX) + 1];
+    for event in &trace.events {
+        seen[event.thread.index()] = true;
+    }
+    seen.into_iter().filter(|&seen| seen).count()
+}

@@ -1,0 +1,202 @@
+//! How much is allocated on a device, as the events go by.
+//!
+//! Allocated is torch's own total: the live blocks that the trace has seen, and those from before the
+//! recording that nothing tells of, less what was freed of these. The CPU allocator keeps no total, so
+//! there it is the live blocks alone.
+
+use floodmark_trace::{Bytes, Device, Event, Subject, Trace};
+use hashbrown::HashSet;
+
+use crate::timeline::curve::Levels;
+
+/// The totals of one device after some number of events.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Totals {
+    device: Device,
+    live: u64,
+    requested: u64,
+    /// Let go of by the program, not yet by every stream.
+    awaiting_streams: u64,
+    unseen: u64,
+    reserved: Option<u64>,
+}
+
+impl Totals {
+    /// Before the first event.
+    pub(crate) fn at_start(trace: &Trace, device: Device) -> Self {
+        let unseen = trace.unseen_at_start(device).0;
+        Self { device, live: 0, requested: 0, awaiting_streams: 0, unseen, reserved: None }
+    }
+
+    /// After `count` events, and the reserved bytes that were told right after them.
+    pub(crate) fn after(trace: &Trace, device: Device, count: u32) -> Self {
+        let mut totals = Self::at_start(trace, device);
+        totals.apply_until(trace, 0, (count as usize).min(trace.events.len()));
+        totals
+    }
+
+    /// Takes the events from one number on and below another into account, and the reserved bytes that were
+    /// told right after them.
+    pub(crate) fn apply_until(&mut self, trace: &Trace, from: usize, to: usize) {
+        for event in &trace.events[from..to] {
+            self.apply(trace, event);
+        }
+        if let Some(event) = trace.events.get(to)
+            && matches!(event.subject, Subject::Reserved(_))
+        {
+            self.apply(trace, event);
+        }
+    }
+
+    pub(crate) fn device(&self) -> Device {
+        self.device
+    }
+
+    pub(crate) fn allocated(&self) -> Bytes {
+        Bytes(self.live) + Bytes(self.unseen)
+    }
+
+    /// torch's active bytes: what is allocated, and what some stream still uses. None on the CPU.
+    pub(crate) fn active(&self) -> Option<Bytes> {
+        (!self.device.is_cpu()).then(|| self.allocated() + Bytes(self.awaiting_streams))
+    }
+
+    /// What the program asked for; `None` while blocks are there of which it is not known.
+    pub(crate) fn requested(&self) -> Option<Bytes> {
+        (self.unseen == 0).then_some(Bytes(self.requested))
+    }
+
+    /// Blocks from before the recording that nothing tells of.
+    pub(crate) fn unseen(&self) -> Bytes {
+        Bytes(self.unseen)
+    }
+
+    pub(crate) fn reserved(&self) -> Option<Bytes> {
+        self.reserved.map(Bytes)
+    }
+
+    /// The totals, as they are shown.
+    pub(crate) fn levels(&self, seconds: f64) -> Levels {
+        let (allocated, active, reserved) = (self.allocated(), self.active(), self.reserved());
+        Levels { seconds, allocated, active, reserved }
+    }
+
+    /// Takes one more event into account; those of other devices change nothing.
+    pub(crate) fn apply(&mut self, trace: &Trace, event: &Event) {
+        if event.device != self.device {
+            return;
+        }
+        match event.subject {
+            Subject::Alloc(id) => {
+                let allocation = &trace.allocations[id.index()];
+                self.live = self.live.saturating_add(allocation.rounded.0);
+                self.requested = self.requested.saturating_add(allocation.requested.0);
+            }
+            Subject::Free { allocation: id, deferred } => {
+                let allocation = &trace.allocations[id.index()];
+                self.live = self.live.saturating_sub(allocation.rounded.0);
+                // torch counts what was asked for until the last stream is done with the block.
+                if deferred {
+                    self.awaiting_streams =
+                        self.awaiting_streams.saturating_add(allocation.rounded.0);
+                } else {
+                    self.requested = self.requested.saturating_sub(allocation.requested.0);
+                }
+            }
+            Subject::FreeCompleted(id) => {
+                let allocation = &trace.allocations[id.index()];
+                self.awaiting_streams = self.awaiting_streams.saturating_sub(allocation.rounded.0);
+                self.requested = self.requested.saturating_sub(allocation.requested.0);
+            }
+            Subject::FreeUnknown(bytes) => {
+                self.unseen = self.unseen.saturating_sub(Bytes::from(bytes).0);
+            }
+            Subject::Reserved(bytes) => self.reserved = Some(Bytes::from(bytes).0),
+            Subject::SegmentAlloc(_)
+            | Subject::SegmentFree(_)
+            | Subject::SegmentMap(_)
+            | Subject::SegmentUnmap(_)
+            | Subject::BaseSegment(_)
+            | Subject::Oom(_)
+            | Subject::Label { .. }
+            | Subject::Saved(_)
+            | Subject::Unpacked(_)
+            | Subject::Step(_)
+            | Subject::Mark(_)
+            | Subject::PhaseBegin(_)
+            | Subject::PhaseEnd(_)
+            | Subject::OptimizerBegin
+            | Subject::OptimizerEnd => {}
+        }
+    }
+}
+
+/// The highest point of one device.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Peak {
+    pub(crate) device: Device,
+    pub(crate) allocated: Bytes,
+    /// How many events had happened when it was first reached.
+    pub(crate) after: u32,
+    /// The highest reserved total.
+    pub(crate) reserved: Option<Bytes>,
+    /// What was allocated at the end.
+    pub(crate) end: Bytes,
+    /// How many allocations the recording saw.
+    pub(crate) allocations: u64,
+}
+
+/// The highest point of every device, CPU first: one pass for all.
+pub(crate) fn peaks(trace: &Trace) -> Vec<Peak> {
+    let mut levels: Vec<(Totals, Peak)> = trace
+        .devices()
+        .into_iter()
+        .map(|device| {
+            let totals = Totals::at_start(trace, device);
+            let allocated = totals.allocated();
+            let peak = Peak {
+                device,
+                allocated,
+                after: 0,
+                reserved: None,
+                end: allocated,
+                allocations: 0,
+            };
+            (totals, peak)
+        })
+        .collect();
+    for (after, event) in (1_u32..).zip(&trace.events) {
+        let Some((totals, peak)) = levels.iter_mut().find(|(_, peak)| peak.device == event.device)
+        else {
+            continue;
+        };
+        totals.apply(trace, event);
+        if let Subject::Alloc(id) = event.subject {
+            peak.allocations += u64::from(!trace.allocations[id.index()].before_recording);
+        }
+        if totals.allocated() > peak.allocated {
+            peak.allocated = totals.allocated();
+            peak.after = after;
+        }
+        peak.reserved = peak.reserved.max(totals.reserved());
+    }
+    levels.into_iter().map(|(totals, peak)| Peak { end: totals.allocated(), ..peak }).collect()
+}
+
+/// The most that would have been allocated on a device without some allocations.
+pub(crate) fn peak_without(trace: &Trace, device: Device, left_out: &HashSet<u32>) -> Bytes {
+    let mut totals = Totals::at_start(trace, device);
+    let mut peak = totals.allocated();
+    for event in &trace.events {
+        let about = match event.subject {
+            Subject::Alloc(id) | Subject::FreeCompleted(id) => Some(id),
+            Subject::Free { allocation, .. } => Some(allocation),
+            _ => None,
+        };
+        if about.is_none_or(|id| !left_out.contains(&id.0)) {
+            totals.apply(trace, event);
+            peak = peak.max(totals.allocated());
+        }
+    }
+    peak
+}

@@ -1,0 +1,25 @@
+//! Which operators hold the memory.
+
+use floodmark_trace::TextId;
+
+use crate::allocation::location::BEFORE_RECORDING;
+use crate::report::live_groups::Live;
+use crate::report::row::{Detail, Row};
+
+pub(crate) fn rows(live: &Live<'_>) -> Vec<Row> {
+    let groups = live.group_by_with_unseen(None, |_, allocation| {
+        (!allocation.before_recording).then_some(allocation.op)
+    });
+    groups
+        .into_iter()
+        .map(|group| {
+            let op = group.key.and_then(|op| live.trace.text(op)).map(str::to_owned);
+            let place = match (&op, group.key) {
+                (Some(op), _) => op.clone(),
+                (None, None) => BEFORE_RECORDING.to_owned(),
+                (None, Some(TextId(_))) => "(operator not recorded)".to_owned(),
+            };
+            group.into_row(place, Detail::Op { op })
+        })
+        .collect()
+}

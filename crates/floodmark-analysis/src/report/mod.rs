@@ -1,0 +1,257 @@
+//! What filled a device at a moment.
+
+pub(crate) mod by_category;
+mod by_line;
+pub(crate) mod by_module;
+pub(crate) mod by_op;
+pub(crate) mod by_phase;
+mod by_segment;
+mod by_stack;
+pub(crate) mod by_step;
+mod by_tensor;
+pub(crate) mod icicle;
+pub(crate) mod live_groups;
+pub(crate) mod row;
+
+use std::str::FromStr;
+
+use floodmark_allocator::Layout;
+use floodmark_trace::{Bytes, Device, Losses, Trace};
+use serde::{Serialize, Serializer};
+
+use crate::allocation::context::Context;
+use crate::allocator::fragmentation::{FragmentationReport, fragmentation};
+use crate::allocator::simulation::SimulatedProgram;
+use crate::index::TraceIndex;
+use crate::index::moment_index::MomentIndex;
+use crate::moment::at::At;
+use crate::moment::{Moment, default_device, moment};
+use crate::question_error::QuestionError;
+use crate::report::live_groups::Live;
+use crate::report::row::Row;
+
+/// The version of the JSON that a [`Report`] becomes.
+pub const FORMAT: u32 = 1;
+
+/// What the rows of a report are.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum By {
+    /// Lines of the program.
+    #[default]
+    Line,
+    /// Whole call stacks.
+    Stack,
+    /// Modules, as a tree.
+    Module,
+    /// Operators.
+    Op,
+    /// Forward, backward, optimizer, what the user named.
+    Phase,
+    /// Parameters, gradients, activations, ….
+    Category,
+    /// Single allocations.
+    Tensor,
+    /// Training steps.
+    Step,
+    /// What torch took from the driver.
+    Segment,
+}
+
+impl By {
+    /// All of them.
+    pub const ALL: [Self; 9] = [
+        Self::Line,
+        Self::Stack,
+        Self::Module,
+        Self::Op,
+        Self::Phase,
+        Self::Category,
+        Self::Tensor,
+        Self::Step,
+        Self::Segment,
+    ];
+
+    /// Its name on the command line and in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Line => "line",
+            Self::Stack => "stack",
+            Self::Module => "module",
+            Self::Op => "op",
+            Self::Phase => "phase",
+            Self::Category => "category",
+            Self::Tensor => "tensor",
+            Self::Step => "step",
+            Self::Segment => "segment",
+        }
+    }
+}
+
+/// The text names no grouping.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "a report is by `line`, `stack`, `module`, `op`, `phase`, `category`, `tensor`, `step` or `segment`"
+)]
+pub struct NotAGrouping;
+
+impl FromStr for By {
+    type Err = NotAGrouping;
+
+    fn from_str(text: &str) -> Result<Self, NotAGrouping> {
+        Self::ALL.into_iter().find(|by| by.name() == text).ok_or(NotAGrouping)
+    }
+}
+
+impl Serialize for By {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+/// What is asked.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Question {
+    /// Of which device; [`default_device`] when none is named.
+    pub device: Option<Device>,
+    /// What the rows are.
+    pub by: By,
+    /// At which moment.
+    pub at: At,
+    /// How many rows at most.
+    pub top: Option<usize>,
+    /// Whether a line inside torch stands for itself, not for the one that called it.
+    pub torch_frames: bool,
+}
+
+/// The answer. Its JSON is a contract: `format` changes when a field changes its meaning.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Report {
+    /// The version of floodmark that answers.
+    pub floodmark: &'static str,
+    /// [`FORMAT`].
+    pub format: u32,
+    /// Of which device.
+    pub device: Device,
+    /// What the rows are.
+    pub by: By,
+    /// The moment.
+    pub at: Moment,
+    /// torch's total of allocated bytes.
+    pub allocated: Bytes,
+    /// torch's total of active bytes: allocated, or still used by a stream; none for the CPU.
+    pub active: Option<Bytes>,
+    /// torch's total of reserved bytes; none for the CPU.
+    pub reserved: Option<Bytes>,
+    /// What the program asked for; none while that is not known of some blocks.
+    pub requested: Option<Bytes>,
+    /// What is missing from the recording.
+    pub losses: Losses,
+    /// Memory that is of no use, in a report by segment.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fragmentation: Option<FragmentationReport>,
+    /// How many rows there are, those left out included.
+    pub total_rows: usize,
+    /// The rows.
+    pub rows: Vec<Row>,
+}
+
+impl Report {
+    /// How many rows were left out, and the bytes in them.
+    pub fn left_out(&self) -> (usize, Bytes) {
+        let shown: Bytes = self.rows.iter().map(Row::own_bytes).sum();
+        (self.total_rows.saturating_sub(self.rows.len()), self.allocated.saturating_sub(shown))
+    }
+}
+
+/// Answers a question.
+pub fn report(trace: &Trace, question: &Question) -> Result<Report, QuestionError> {
+    let device = match question.device {
+        Some(device) => device.canonical(),
+        None => default_device(trace, question.at)?,
+    };
+    let context = Context::new(trace);
+    let at = moment(trace, &context, device, question.at)?;
+    let live = Live::at(trace, &at);
+    report_of(&live, &context, at, question)
+}
+
+/// The same, of a trace that is asked again and again. The question is about the device of the index, whatever
+/// it says itself.
+pub fn report_with(
+    trace: &Trace,
+    index: &TraceIndex,
+    moments: &MomentIndex,
+    question: &Question,
+) -> Result<Report, QuestionError> {
+    let at = moments.moment(trace, &index.context, question.at)?;
+    let live = Live::of(trace, &at, moments.live(trace, at.after));
+    report_of(&live, &index.context, at, question)
+}
+
+fn report_of(
+    live: &Live<'_>,
+    context: &Context,
+    at: Moment,
+    question: &Question,
+) -> Result<Report, QuestionError> {
+    let (trace, device) = (live.trace, live.device);
+    let top = question.top.unwrap_or(usize::MAX);
+    let mut found = None;
+    let (total_rows, mut rows) = match question.by {
+        By::Line => largest_first(by_line::rows(live, question.torch_frames), top),
+        By::Stack => largest_first(by_stack::rows(live, question.torch_frames), top),
+        By::Op => largest_first(by_op::rows(live), top),
+        By::Phase => largest_first(by_phase::rows(live, context), top),
+        By::Category => largest_first(by_category::rows(live, context), top),
+        By::Module => by_module::rows(live, top),
+        By::Tensor => by_tensor::rows(live, context, top),
+        By::Step => by_step::rows(live, context, top),
+        By::Segment => {
+            let (numbers, layout) = segments(trace, context, device, &at)?;
+            found = Some(numbers);
+            by_segment::rows(&layout, top)
+        }
+    };
+    accumulate(&mut rows);
+    Ok(Report {
+        floodmark: env!("CARGO_PKG_VERSION"),
+        format: FORMAT,
+        device,
+        by: question.by,
+        allocated: at.allocated,
+        active: at.active,
+        reserved: at.reserved,
+        requested: at.requested,
+        at,
+        losses: trace.losses.clone(),
+        fragmentation: found,
+        total_rows,
+        rows,
+    })
+}
+
+fn segments(
+    trace: &Trace,
+    context: &Context,
+    device: Device,
+    at: &Moment,
+) -> Result<(FragmentationReport, Layout), QuestionError> {
+    let simulated =
+        SimulatedProgram::new(trace, Some(device), None).map_err(|_| QuestionError::NoSegments)?;
+    Ok(fragmentation(trace, context, device, &simulated.config(), at.after))
+}
+
+fn largest_first(mut rows: Vec<Row>, top: usize) -> (usize, Vec<Row>) {
+    rows.sort_by(|one, other| (other.bytes, &one.place).cmp(&(one.bytes, &other.place)));
+    let total = rows.len();
+    rows.truncate(top);
+    (total, rows)
+}
+
+fn accumulate(rows: &mut [Row]) {
+    let mut sum = Bytes(0);
+    for row in rows {
+        sum += row.own_bytes();
+        row.cumulative = sum;
+    }
+}

@@ -1,0 +1,169 @@
+//! A row of a report: the numbers that every grouping has, and what is its own.
+
+use std::collections::BTreeMap;
+
+use floodmark_trace::Bytes;
+use serde::Serialize;
+
+use crate::allocation::location::Frame;
+
+/// A row.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Row {
+    /// What is allocated. For a module, with the modules inside it.
+    pub bytes: Bytes,
+    /// The bytes of this row and those above it, none counted twice.
+    pub cumulative: Bytes,
+    /// How many allocations.
+    pub count: u64,
+    /// The middle one of their sizes; the larger of two.
+    pub median: Bytes,
+    /// What the row is about, in words.
+    #[serde(rename = "where")]
+    pub place: String,
+    /// What this grouping alone has.
+    #[serde(flatten)]
+    pub detail: Detail,
+}
+
+impl Row {
+    /// What the row adds to the total: `bytes`, but for a module only its own.
+    pub fn own_bytes(&self) -> Bytes {
+        match &self.detail {
+            Detail::Module { own, .. } => *own,
+            Detail::Line { .. }
+            | Detail::Stack { .. }
+            | Detail::Op { .. }
+            | Detail::Phase { .. }
+            | Detail::Category { .. }
+            | Detail::Tensor { .. }
+            | Detail::Step { .. }
+            | Detail::Segment { .. } => self.bytes,
+        }
+    }
+}
+
+/// One of the largest allocations of a category.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Largest {
+    /// Its size.
+    pub bytes: Bytes,
+    /// Its name where it has one, otherwise the line that made it.
+    #[serde(rename = "where")]
+    pub place: String,
+}
+
+/// What a row has beyond its numbers.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum Detail {
+    /// A line of the program.
+    Line {
+        /// The file; none for blocks without a Python frame.
+        file: Option<String>,
+        /// The line.
+        line: Option<u32>,
+        /// The function.
+        function: Option<String>,
+        /// The module, where all allocations of the row have the same.
+        module: Option<String>,
+        /// Whether the backward pass of this line made them.
+        backward: bool,
+    },
+    /// A call stack.
+    Stack {
+        /// Its frames, innermost first.
+        frames: Vec<Frame>,
+        /// The innermost module on it.
+        module: Option<String>,
+        /// Whether the backward pass of this stack made them.
+        backward: bool,
+    },
+    /// A module.
+    Module {
+        /// What the module made itself, without the modules inside it.
+        own: Bytes,
+        /// How many modules are around it.
+        depth: u32,
+        /// Its class; none for a container whose `forward` never ran.
+        class: Option<String>,
+    },
+    /// An operator.
+    Op {
+        /// Its name; none where operators were not recorded.
+        op: Option<String>,
+    },
+    /// A phase.
+    Phase {
+        /// Its name; none for blocks from before the recording.
+        phase: Option<String>,
+        /// The most that was allocated while it ran, in the whole recording.
+        peak: Option<Bytes>,
+        /// When that was, in seconds since the recording began.
+        peak_seconds: Option<f64>,
+    },
+    /// A category.
+    Category {
+        /// Its name.
+        category: &'static str,
+        /// Its three largest allocations.
+        largest: Vec<Largest>,
+    },
+    /// One allocation.
+    Tensor {
+        /// Its qualified name.
+        name: Option<String>,
+        /// Its shape, as Python prints it.
+        shape: Option<String>,
+        /// Its dtype.
+        dtype: Option<String>,
+        /// What it is to the program.
+        category: &'static str,
+        /// The module that it belongs to.
+        module: Option<String>,
+        /// The step in which it was made.
+        step: Option<u32>,
+        /// The phase in which it was made.
+        phase: Option<String>,
+        /// When it was made, in seconds since the recording began; none for what was there before.
+        made_seconds: Option<f64>,
+        /// When autograd first saved it for the backward pass; none where it did not.
+        saved_seconds: Option<f64>,
+        /// When the backward pass last read what autograd had saved of it: its last use that is known.
+        last_use_seconds: Option<f64>,
+        /// When it was let go of; none for what was still there at the end.
+        freed_seconds: Option<f64>,
+    },
+    /// A stretch of memory from the driver. The row's `bytes` are allocated in it.
+    Segment {
+        /// Where it begins.
+        addr: u64,
+        /// How long it is.
+        segment: Bytes,
+        /// Let go of, and still used by a stream.
+        pending: Bytes,
+        /// Free.
+        free: Bytes,
+        /// The largest free piece.
+        largest_free: Bytes,
+        /// A picture: `█` allocated, `▒` pending, `·` free.
+        picture: String,
+    },
+    /// A step. The row's `bytes` were made in it and are there at the moment of the report.
+    Step {
+        /// Its number; none for blocks from before the recording.
+        step: Option<u32>,
+        /// The most that was allocated during it.
+        peak: Option<Bytes>,
+        /// What was allocated when it ended.
+        end: Option<Bytes>,
+        /// `end` less that of the step before.
+        growth: Option<i64>,
+        /// What was reserved when it ended; none on the CPU.
+        reserved: Option<Bytes>,
+        /// The most that was allocated in each phase of it.
+        phases: BTreeMap<String, Bytes>,
+        /// What its peak was made of, by category.
+        categories: BTreeMap<&'static str, Bytes>,
+    },
+}

@@ -1,0 +1,269 @@
+//! Which lines hold more from step to step.
+//!
+//! For every line: how much of what it made is there when each step ends. The first step is left out,
+//! because everything that stays is made in it. A *suspect* grows until the end of the last finished
+//! step, for at least three steps and at least half of those looked at, in nine of ten of them, and
+//! gives back at most a tenth of what it gained. What is made anew in each step and let go of in the
+//! next (gradients, the last loss) does not grow.
+
+use std::collections::BTreeMap;
+
+use floodmark_trace::{AllocationId, Bytes, Category, Device, Losses, Trace};
+use serde::Serialize;
+
+use crate::allocation::category::category;
+use crate::allocation::context::Context;
+use crate::allocation::location::{Frame, Line, Lines, frame, marked};
+use crate::allocation::use_times::freed;
+use crate::moment::at::At;
+use crate::moment::{check_device, default_device};
+use crate::question_error::QuestionError;
+use crate::report::FORMAT;
+use crate::report::live_groups::common;
+
+/// How many steps must grow, and how many must follow the first one.
+const FEWEST_STEPS: u32 = 3;
+
+/// A line that holds more from step to step.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Leak {
+    /// What it gains in a step, on average.
+    pub bytes_per_step: Bytes,
+    /// What it gained since it began to grow.
+    pub growth: Bytes,
+    /// What it holds when the last finished step ends.
+    pub bytes: Bytes,
+    /// How many blocks more it holds since it began to grow.
+    pub count: i64,
+    /// The first step of the growth.
+    pub since: u32,
+    /// How many steps there are from that one on.
+    pub steps: u32,
+    /// In how many of them it grew.
+    pub grew: u32,
+    /// What most of the bytes are to the program.
+    pub category: &'static str,
+    /// The line, in words.
+    #[serde(rename = "where")]
+    pub place: String,
+    /// The file; none for blocks without a Python frame.
+    pub file: Option<String>,
+    /// The line.
+    pub line: Option<u32>,
+    /// The function.
+    pub function: Option<String>,
+    /// The module, where all that it gained has the same.
+    pub module: Option<String>,
+    /// Whether the backward pass of this line made them.
+    pub backward: bool,
+    /// The stack of the newest block, innermost frame first.
+    pub frames: Vec<Frame>,
+    /// What it gained and still holds, oldest first.
+    #[serde(skip)]
+    pub allocations: Vec<AllocationId>,
+}
+
+/// The answer. Its JSON is a contract, as that of a [`Report`](crate::Report).
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Leaks {
+    /// The version of floodmark that answers.
+    pub floodmark: &'static str,
+    /// [`FORMAT`].
+    pub format: u32,
+    /// Of which device.
+    pub device: Device,
+    /// How many finished steps were looked at: all but the first.
+    pub steps: u32,
+    /// How much more is there when the last of them ends than when the first step ended, of all lines.
+    pub growth: i64,
+    /// What is missing from the recording.
+    pub losses: Losses,
+    /// How many suspects there are, those left out included.
+    pub total_rows: usize,
+    /// The suspects, the one that gains most in a step first.
+    pub rows: Vec<Leak>,
+}
+
+/// Looks for lines that hold more from step to step.
+pub fn leaks(
+    trace: &Trace,
+    device: Option<Device>,
+    top: Option<usize>,
+) -> Result<Leaks, QuestionError> {
+    let device = match device {
+        Some(device) => device.canonical(),
+        None => default_device(trace, At::Peak)?,
+    };
+    check_device(trace, device)?;
+    let context = Context::new(trace);
+    let finished = context.finished_steps();
+    if finished <= FEWEST_STEPS {
+        return Err(QuestionError::TooFewSteps { finished, needed: FEWEST_STEPS + 1 });
+    }
+    let mut lines = Lines::new(trace, false);
+    let held = held(trace, &context, device, &mut lines);
+    let growth: i128 = held
+        .values()
+        .flat_map(|held| held.changes.range(1..))
+        .map(|(_, change)| change.bytes)
+        .sum();
+    let mut rows: Vec<Leak> = held
+        .iter()
+        .filter_map(|(&line, held)| {
+            let window = window(held, finished)?;
+            Some(leak(trace, &context, &lines, line, held, &window))
+        })
+        .collect();
+    rows.sort_by(|one, other| {
+        (other.bytes_per_step, &one.place).cmp(&(one.bytes_per_step, &other.place))
+    });
+    let total_rows = rows.len();
+    rows.truncate(top.unwrap_or(usize::MAX));
+    Ok(Leaks {
+        floodmark: env!("CARGO_PKG_VERSION"),
+        format: FORMAT,
+        device,
+        steps: finished - 1,
+        growth: i64::try_from(growth).unwrap_or(i64::MAX),
+        losses: trace.losses.clone(),
+        total_rows,
+        rows,
+    })
+}
+
+/// What one step changed: what it made and left, less what it let go of.
+#[derive(Debug, Clone, Copy, Default)]
+struct Change {
+    bytes: i128,
+    count: i64,
+}
+
+/// What a line holds.
+#[derive(Debug, Default)]
+struct Held {
+    /// By step; steps that changed nothing may be left out.
+    changes: BTreeMap<u32, Change>,
+    /// What is there when the last finished step ends, oldest first, with the step that made it.
+    live: Vec<(u32, AllocationId)>,
+}
+
+fn held(
+    trace: &Trace,
+    context: &Context,
+    device: Device,
+    lines: &mut Lines<'_>,
+) -> BTreeMap<Line, Held> {
+    let finished = context.finished_steps();
+    let mut all: BTreeMap<Line, Held> = BTreeMap::new();
+    for (id, allocation) in (0_u32..).zip(&trace.allocations) {
+        if allocation.device != device {
+            continue;
+        }
+        let made = context.step(allocation.made_at).unwrap_or(0);
+        let freed = freed(allocation).and_then(|event| context.step(event));
+        let freed = freed.filter(|&freed| freed < finished);
+        if made >= finished || freed == Some(made) {
+            continue;
+        }
+        let held = all.entry(lines.of(allocation)).or_default();
+        let bytes = i128::from(allocation.rounded.0);
+        let change = held.changes.entry(made).or_default();
+        change.bytes += bytes;
+        change.count += 1;
+        if let Some(freed) = freed {
+            let change = held.changes.entry(freed).or_default();
+            change.bytes -= bytes;
+            change.count -= 1;
+        } else {
+            held.live.push((made, AllocationId(id)));
+        }
+    }
+    all
+}
+
+/// The steps in which a line grows, up to the last finished one.
+#[derive(Debug)]
+struct Window {
+    since: u32,
+    steps: u32,
+    grew: u32,
+    bytes: i128,
+    count: i64,
+}
+
+/// The longest stretch of growth, where there is one: from the last step backwards.
+fn window(held: &Held, finished: u32) -> Option<Window> {
+    let fewest = FEWEST_STEPS.max(finished.saturating_sub(1).div_ceil(2));
+    let (mut gained, mut lost) = (0_i128, 0_i128);
+    let (mut grew, mut count) = (0, 0);
+    let mut longest = None;
+    for (&step, change) in held.changes.range(1..).rev() {
+        gained += change.bytes.max(0);
+        lost += (-change.bytes).max(0);
+        grew += u32::from(change.bytes > 0);
+        count += change.count;
+        let steps = finished - step;
+        let grows = u64::from(grew) * 10 >= u64::from(steps) * 9 && lost * 10 <= gained;
+        if change.bytes > 0 && steps >= fewest && grows {
+            longest = Some(Window { since: step, steps, grew, bytes: gained - lost, count });
+        }
+    }
+    longest
+}
+
+fn leak(
+    trace: &Trace,
+    context: &Context,
+    lines: &Lines<'_>,
+    line: Line,
+    held: &Held,
+    window: &Window,
+) -> Leak {
+    let gained = held.live.iter().filter(|(made, _)| *made >= window.since);
+    let gained: Vec<AllocationId> = gained.map(|&(_, id)| id).collect();
+    let get = |id: AllocationId| &trace.allocations[id.index()];
+    let modules = gained.iter().map(|&id| trace.module_path(get(id).stack));
+    let module = common(modules).map(str::to_owned);
+    let newest = gained.last().map(|&id| get(id).stack).into_iter();
+    let frames = newest.flat_map(|stack| trace.python_frames(stack));
+    let frames = frames.filter_map(|(node, _)| frame(trace, node)).collect();
+    let shown = lines.frame(line);
+    let backward = line.is_backward();
+    let place = match &shown {
+        Some(shown) => marked(shown.to_string(), backward),
+        None => line.place(trace),
+    };
+    Leak {
+        bytes_per_step: bytes(window.bytes / i128::from(window.steps)),
+        growth: bytes(window.bytes),
+        bytes: held.live.iter().map(|&(_, id)| get(id).rounded).sum(),
+        count: window.count,
+        since: window.since,
+        steps: window.steps,
+        grew: window.grew,
+        category: most(trace, context, &gained).name(),
+        place,
+        file: shown.as_ref().map(|shown| shown.file.clone()),
+        line: shown.as_ref().map(|shown| shown.line),
+        function: shown.map(|shown| shown.function),
+        module,
+        backward,
+        frames,
+        allocations: gained,
+    }
+}
+
+fn bytes(number: i128) -> Bytes {
+    Bytes(u64::try_from(number).unwrap_or(0))
+}
+
+/// The category that most of the bytes have.
+fn most(trace: &Trace, context: &Context, ids: &[AllocationId]) -> Category {
+    let mut bytes: BTreeMap<Category, Bytes> = BTreeMap::new();
+    for &id in ids {
+        *bytes.entry(category(trace, context, id)).or_default() +=
+            trace.allocations[id.index()].rounded;
+    }
+    let largest = bytes.into_iter().max_by_key(|&(category, bytes)| (bytes, category));
+    largest.map_or(Category::Other, |(category, _)| category)
+}

@@ -1,0 +1,107 @@
+//! The steps of a recording: when each was, how high it rose, what it left behind, and which lines hold more and
+//! more.
+
+pub(crate) mod leaks;
+
+use floodmark_trace::{Bytes, Device, Trace};
+use serde::Serialize;
+
+use crate::allocation::context::Context;
+use crate::moment::at::At;
+use crate::moment::{check_device, default_device};
+use crate::question_error::QuestionError;
+use crate::report::by_step;
+use crate::steps::leaks::{Leaks, leaks};
+
+/// One step.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Step {
+    /// Its number, from 0.
+    pub number: u32,
+    /// When the step before it ended, in seconds; 0 for the first.
+    pub from: f64,
+    /// When it ended, or the recording did.
+    pub to: f64,
+    /// The most that was allocated in it.
+    pub peak: Bytes,
+    /// When that was first reached.
+    pub peak_seconds: f64,
+    /// What was allocated when it ended.
+    pub end: Bytes,
+    /// How much more that is than at the end of the step before; none for the first.
+    pub growth: Option<i64>,
+    /// What was reserved when it ended; none for the CPU.
+    pub reserved: Option<Bytes>,
+    /// How high the level rose in each phase.
+    pub phases: Vec<PhasePeak>,
+}
+
+/// A phase of a step.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct PhasePeak {
+    /// Its name.
+    pub name: String,
+    /// The most that was allocated in it.
+    pub peak: Bytes,
+}
+
+/// The answer.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Steps {
+    /// Of which device.
+    pub device: Device,
+    /// The steps, in order; none where the program had none.
+    pub steps: Vec<Step>,
+    /// The lines that hold more from step to step; none where there are too few steps to tell.
+    pub leaks: Option<Leaks>,
+    /// Why there are no leaks to be told of.
+    pub leaks_missing: Option<String>,
+}
+
+/// Tells the steps of a device.
+pub fn steps(
+    trace: &Trace,
+    context: &Context,
+    device: Option<Device>,
+) -> Result<Steps, QuestionError> {
+    let device = match device {
+        Some(device) => device.canonical(),
+        None => default_device(trace, At::Peak)?,
+    };
+    check_device(trace, device)?;
+    let leaks = leaks(trace, Some(device), None);
+    Ok(Steps {
+        device,
+        steps: cards(trace, context, device),
+        leaks_missing: leaks.as_ref().err().map(ToString::to_string),
+        leaks: leaks.ok(),
+    })
+}
+
+fn cards(trace: &Trace, context: &Context, device: Device) -> Vec<Step> {
+    let seconds = |event: u32| trace.events[event as usize].time.as_seconds();
+    let ends = context.step_ends();
+    let mut from = 0.0;
+    let mut cards = Vec::new();
+    for (number, step) in (0_u32..).zip(by_step::steps(trace, context, device)) {
+        let end = ends.get(number as usize).map(|&end| seconds(end));
+        let to = end.unwrap_or(trace.end().as_seconds());
+        let phases = step.phases.into_iter();
+        let peak_seconds = step.peak_after.checked_sub(1).map_or(0.0, seconds);
+        cards.push(Step {
+            number,
+            from,
+            to,
+            peak: step.peak,
+            peak_seconds: peak_seconds.clamp(from, to),
+            end: step.end,
+            growth: step.growth,
+            reserved: step.reserved,
+            phases: phases
+                .map(|(phase, peak)| PhasePeak { name: phase.name(trace).to_owned(), peak })
+                .collect(),
+        });
+        from = to;
+    }
+    cards
+}

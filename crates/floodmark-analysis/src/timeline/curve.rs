@@ -1,0 +1,265 @@
+//! How the levels of a device moved: allocated, active and reserved, and what marks the way.
+//!
+//! [`levels`] has every event, [`levels_at_steps`] the ends of steps, and [`curve`] as many points as a picture
+//! has room for: where several events fall on one point of time, the lowest and the highest stay.
+
+use floodmark_trace::{Bytes, Device, Losses, Subject, Trace};
+use serde::Serialize;
+
+use crate::allocation::context::{Context, Phase};
+use crate::moment::at::At;
+use crate::moment::totals::Totals;
+use crate::moment::{check_device, default_device, moment};
+use crate::question_error::QuestionError;
+
+/// The totals of a device right after an event.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Levels {
+    /// Since the recording began.
+    pub seconds: f64,
+    /// torch's total of allocated bytes.
+    pub allocated: Bytes,
+    /// torch's total of active bytes; none for the CPU.
+    pub active: Option<Bytes>,
+    /// torch's total of reserved bytes; none for the CPU, and until the trace tells it.
+    pub reserved: Option<Bytes>,
+}
+
+/// A part of the recording in which the program did one thing.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Stretch {
+    /// `forward`, `backward` or `optimizer`.
+    pub name: &'static str,
+    /// When it began, in seconds.
+    pub from: f64,
+    /// When the next thing began.
+    pub to: f64,
+}
+
+/// What a moment was: the end of a step, the beginning of a phase, a mark, a failed request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MarkerKind {
+    /// A step ended.
+    Step,
+    /// A phase that the user named began.
+    Phase,
+    /// The user marked the moment.
+    Mark,
+    /// A request on this device could not be met.
+    Oom,
+}
+
+/// A moment with a name.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Marker {
+    /// When.
+    pub seconds: f64,
+    /// What it was.
+    pub kind: MarkerKind,
+    /// Its name, to be shown.
+    pub name: String,
+}
+
+/// How the levels of a device moved.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Curve {
+    /// Of which device.
+    pub device: Device,
+    /// How long the recording is.
+    pub seconds: f64,
+    /// The highest point.
+    pub peak: Levels,
+    /// The way, in order.
+    pub points: Vec<Levels>,
+    /// What the program did.
+    pub stretches: Vec<Stretch>,
+    /// What happened on the way.
+    pub markers: Vec<Marker>,
+    /// What is missing from the recording.
+    pub losses: Losses,
+}
+
+/// The levels of a device after every event, of whichever device: the number of the event, and the totals.
+pub fn levels(trace: &Trace, device: Device) -> impl Iterator<Item = (usize, Levels)> {
+    let mut totals = Totals::at_start(trace, device);
+    trace.events.iter().enumerate().map(move |(at, event)| {
+        totals.apply(trace, event);
+        let mut shown = totals;
+        // What was reserved for a block is told right after it, and belongs to it.
+        if let Some(next) = trace.events.get(at + 1)
+            && matches!(next.subject, Subject::Reserved(_))
+        {
+            shown.apply(trace, next);
+        }
+        (at, shown.levels(event.time.as_seconds()))
+    })
+}
+
+/// The levels of a device at the end of every step.
+pub fn levels_at_steps(
+    trace: &Trace,
+    device: Option<Device>,
+) -> Result<Vec<Levels>, QuestionError> {
+    let device = chosen(trace, device)?;
+    let context = Context::new(trace);
+    let mut ends = context.step_ends().iter().peekable();
+    let mut is_end = |at: &usize| ends.next_if(|&&end| end as usize == *at).is_some();
+    Ok(levels(trace, device).filter(|(at, _)| is_end(at)).map(|(_, levels)| levels).collect())
+}
+
+/// How the levels of a device moved, in about `most` points.
+pub fn curve(trace: &Trace, device: Option<Device>, most: usize) -> Result<Curve, QuestionError> {
+    let device = chosen(trace, device)?;
+    let context = Context::new(trace);
+    let end = trace.end().as_seconds();
+    let mut way = Thinned::new(end, most);
+    way.push(Totals::at_start(trace, device).levels(0.0));
+    for (at, levels) in levels(trace, device) {
+        let event = &trace.events[at];
+        if event.device == device && !is_remark(event.subject) {
+            way.push(levels);
+        }
+    }
+    let peak = moment(trace, &context, device, At::Peak)?;
+    Ok(Curve {
+        device,
+        seconds: end,
+        peak: Levels {
+            seconds: peak.seconds,
+            allocated: peak.allocated,
+            active: peak.active,
+            reserved: peak.reserved,
+        },
+        points: way.finish(),
+        stretches: stretches(trace, &context, device),
+        markers: markers(trace, &context, device),
+        losses: trace.losses.clone(),
+    })
+}
+
+pub(crate) fn chosen(trace: &Trace, device: Option<Device>) -> Result<Device, QuestionError> {
+    let Some(device) = device else { return default_device(trace, At::Peak) };
+    let device = device.canonical();
+    check_device(trace, device)?;
+    Ok(device)
+}
+
+/// Keeps the first, lowest, highest and last of the points in each piece of time.
+struct Thinned {
+    end: f64,
+    pieces: usize,
+    piece: usize,
+    open: Vec<Levels>,
+    kept: Vec<Levels>,
+}
+
+impl Thinned {
+    fn new(end: f64, most: usize) -> Self {
+        Self { end, pieces: (most / 4).max(1), piece: 0, open: Vec::new(), kept: Vec::new() }
+    }
+
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_precision_loss,
+        reason = "a piece is a number of points in a picture"
+    )]
+    fn push(&mut self, point: Levels) {
+        let share = if self.end > 0.0 { point.seconds / self.end } else { 0.0 };
+        let piece = (share * self.pieces as f64) as usize;
+        if piece != self.piece {
+            self.close();
+            self.piece = piece;
+        }
+        self.open.push(point);
+    }
+
+    fn close(&mut self) {
+        let open = std::mem::take(&mut self.open);
+        let Some(last) = open.len().checked_sub(1) else { return };
+        let lowest = (0..=last).min_by_key(|&at| open[at].allocated).unwrap_or(0);
+        // The first of the highest: that is where the peak is.
+        let highest = (0..=last).rev().max_by_key(|&at| open[at].allocated).unwrap_or(0);
+        let mut keep = [0, lowest, highest, last];
+        keep.sort_unstable();
+        let mut before = None;
+        for at in keep {
+            if before != Some(at) {
+                self.kept.push(open[at]);
+            }
+            before = Some(at);
+        }
+    }
+
+    fn finish(mut self) -> Vec<Levels> {
+        self.close();
+        self.kept
+    }
+}
+
+/// What the program did on a device, as its allocations tell. Those outside interrupt nothing.
+pub(crate) fn stretches(trace: &Trace, context: &Context, device: Device) -> Vec<Stretch> {
+    let mut found: Vec<Stretch> = Vec::new();
+    let mut is_open = false;
+    let mut ends = context.step_ends().iter().peekable();
+    for (at, event) in (0_u32..).zip(&trace.events) {
+        let now = event.time.as_seconds();
+        if ends.next_if(|&&end| end == at).is_some() {
+            end_last(&mut found, &mut is_open, now);
+        }
+        let Subject::Alloc(id) = event.subject else { continue };
+        if event.device != device || trace.allocations[id.index()].before_recording {
+            continue;
+        }
+        let name = match context.work(id) {
+            Phase::Forward => "forward",
+            Phase::Backward => "backward",
+            Phase::Optimizer => "optimizer",
+            Phase::Named(_) | Phase::Outside => continue,
+        };
+        if is_open && found.last().is_some_and(|last| last.name == name) {
+            continue;
+        }
+        end_last(&mut found, &mut is_open, now);
+        found.push(Stretch { name, from: now, to: now });
+        is_open = true;
+    }
+    end_last(&mut found, &mut is_open, trace.end().as_seconds());
+    found
+}
+
+fn end_last(found: &mut [Stretch], is_open: &mut bool, now: f64) {
+    if let Some(last) = found.last_mut().filter(|_| *is_open) {
+        last.to = now;
+    }
+    *is_open = false;
+}
+
+pub(crate) fn markers(trace: &Trace, context: &Context, device: Device) -> Vec<Marker> {
+    let mut ends = (0_u32..).zip(context.step_ends()).peekable();
+    let mut found = Vec::new();
+    for (at, event) in (0_u32..).zip(&trace.events) {
+        let seconds = event.time.as_seconds();
+        if let Some((step, _)) = ends.next_if(|(_, end)| **end == at) {
+            let name = format!("step {step}");
+            found.push(Marker { seconds, kind: MarkerKind::Step, name });
+        }
+        let named = |text| trace.text(text).unwrap_or("?").to_owned();
+        let (kind, name) = match event.subject {
+            Subject::PhaseBegin(text) => (MarkerKind::Phase, named(text)),
+            Subject::Mark(text) => (MarkerKind::Mark, named(text)),
+            Subject::Oom(_) if event.device == device => {
+                (MarkerKind::Oom, "out of memory".to_owned())
+            }
+            _ => continue,
+        };
+        found.push(Marker { seconds, kind, name });
+    }
+    found
+}
+
+/// Whether an event says something of an allocation and changes no total.
+fn is_remark(subject: Subject) -> bool {
+    matches!(subject, Subject::Label { .. } | Subject::Saved(_) | Subject::Unpacked(_))
+}
