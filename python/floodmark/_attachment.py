@@ -196,4 +196,6 @@ def attachment_of(core: _core.Window, *, is_told: bool) -> Attachment:
             _current.remove_hooks()
         _names.forget_all()
         _current = Attachment(is_told=is_told)
+    elif core.is_renewed:
+        _names.forget_all()
     return _current

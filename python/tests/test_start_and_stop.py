@@ -13,12 +13,30 @@ import floodmark
 
 
 def test_a_thousand_recordings_leave_torch_as_it_was(programs):
-    """Threads, descriptors, mappings and torch's slots are the same before and after."""
+    """Threads, descriptors, mappings and torch's slots are the same before and after.
+
+    The recorder waits for the next recording; what it leaves shows when it is disarmed.
+    """
     done = programs.run(
         """
-        import gc, json, os
+        import gc, json, os, time
         import torch, floodmark
         gc.freeze()  # Every start looks at all objects: let there be few.
+
+        def is_freeing():
+            "Whether a thread of the recorder still frees what has no name any more."
+            names = []
+            for task in os.listdir("/proc/self/task"):
+                try:
+                    names.append(open(f"/proc/self/task/{task}/comm").read())
+                except OSError:
+                    pass  # It has ended meanwhile.
+            return any(name.startswith("floodmark") for name in names)
+
+        def disarm():
+            floodmark._core.disarm()
+            while is_freeing():
+                time.sleep(0.001)
 
         def mappings():
             return sum("flood" in line for line in open("/proc/self/maps") if ".so" not in line)
@@ -45,17 +63,20 @@ def test_a_thousand_recordings_leave_torch_as_it_was(programs):
         for _ in range(3):  # What is made once is made now.
             with floodmark.trace("warm.flood"):
                 torch.ones(10) @ torch.ones(10)
+        disarm()
         before = slots()
         torch.ones(10) @ torch.ones(10)
         noise = differing(before, slots())
         with floodmark.trace("warm.flood"):
             torch.ones(10) @ torch.ones(10)
             patched = differing(before, slots())
+        disarm()
         start = (len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task")), mappings())
         for number in range(1000):
             floodmark.start("many.flood")
             kept = torch.ones(1000 + number)
             floodmark.stop()
+        disarm()
         end = (len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task")), mappings())
         after = differing(before, slots())
         last = [row["bytes"] for row in floodmark.Trace.open("many.flood").peak("cpu").by_line()]

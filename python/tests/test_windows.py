@@ -230,6 +230,104 @@ def test_a_recorder_that_waits_knows_what_was_made_and_freed_meanwhile():
     del kept, made, inside
 
 
+def test_windows_with_a_file_follow_each_other_without_a_search(tmp_path):
+    """The recorder waits: the next window has the tables that it has after a search."""
+    layers = model()
+    kept = [torch.zeros(2001)]
+
+    def window(name):
+        with floodmark.trace(tmp_path / name, devices="cpu") as one:
+            train(layers)
+        return one
+
+    found = []
+    for number in range(3):
+        one = window("same.flood")
+        assert not one.failure
+        assert one._core.is_renewed == (number > 0)
+        kept.append(torch.zeros(3000 + number))
+        freed = torch.zeros(4000 + number)
+        del freed
+        found.append(one)
+    waited = window("last.flood")
+    _core.disarm()
+    searched = window("last.flood")
+    assert waited._core.is_renewed
+    assert not searched._core.is_renewed
+    assert live_in(waited) >= {2001, 3000, 3001, 3002}
+    assert not live_in(waited) & {4000, 4001, 4002}
+    assert tables(waited.trace) == tables(searched.trace)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["last.flood", "same.flood"]
+
+
+def test_no_event_is_missed_while_one_recorder_follows_another(tmp_path):
+    """A thread allocates and frees while windows with files come and go."""
+    blocks: dict[int, torch.Tensor] = {}
+    stop = threading.Event()
+
+    def work():
+        number = 0
+        while not stop.is_set():
+            number += 1
+            blocks[number % 50] = torch.zeros(10_000 + number % 50, dtype=torch.uint8)
+
+    thread = threading.Thread(target=work)
+    with floodmark.trace(devices="cpu"):
+        thread.start()
+        while len(blocks) < 50:
+            stop.wait(0.001)
+    for _ in range(20):
+        with floodmark.trace(tmp_path / "one.flood", devices="cpu"):
+            pass
+    stop.set()
+    thread.join()
+    with floodmark.trace(tmp_path / "one.flood", devices="cpu") as last:
+        pass
+    live = [row["bytes"] for row in last.trace.end("cpu").by_tensor(top=None)]
+    assert sorted(size for size in live if 10_000 <= size < 10_050) == sorted(
+        block.numel() for block in blocks.values()
+    )
+    assert last.trace.summary()["losses"] == []
+
+
+def test_a_short_window_beside_another_leaves_its_file_alone(tmp_path):
+    theirs = tmp_path / "theirs.flood"
+    theirs.write_text("not a trace")
+    with floodmark.trace(devices="cpu"):
+        for number in range(5):
+            with floodmark.trace(tmp_path / "short.flood", devices="cpu") as short:
+                kept = torch.zeros(6000 + number)
+            assert not short.failure
+            read = floodmark.Trace.open(tmp_path / "short.flood")
+            assert read.summary()["losses"] == []
+            assert 6000 + number in live_in(short)
+            del kept
+        # What cannot be done is said at the start, as everywhere.
+        for path in (theirs, tmp_path / "missing" / "a.flood"):
+            refused = floodmark.trace(path).start()
+            assert not refused.is_open
+            assert refused.failure
+        one = floodmark.trace(tmp_path / "same.flood").start()
+        other = floodmark.trace(tmp_path / "same.flood").start()
+        assert one.is_open
+        assert "is recording into it" in other.failure
+        one.stop()
+        assert not one.failure
+    assert theirs.read_text() == "not a trace"
+    left = sorted(path.name for path in tmp_path.iterdir())
+    assert left == ["same.flood", "short.flood", "theirs.flood"]
+
+
+def test_a_window_that_stays_open_owns_its_names(tmp_path):
+    path = tmp_path / "held.flood"
+    with floodmark.trace(devices="cpu"), floodmark.trace(path, devices="cpu") as held:
+        assert held.trace is not None  # The file is there then, and so is its lock.
+        assert (tmp_path / "held.flood.journal" / "state").exists()
+        assert _core.is_being_recorded(str(path))
+    assert not _core.is_being_recorded(str(path))
+    assert [each.name for each in tmp_path.iterdir()] == ["held.flood"]
+
+
 def test_two_compat_objects_at_once_inside_a_recording():
     layers = model()
     alone = []
@@ -252,6 +350,30 @@ def test_two_compat_objects_at_once_inside_a_recording():
         alone.append((layers_seen, dict(tracker.memories_allocated)))
         _core.disarm()
     assert alone[0] == alone[1]
+
+
+def test_a_killed_process_keeps_what_was_live_before_its_window(programs):
+    """The recorder waited, so what was live is in no search, and must be in the file."""
+    source = """
+        import os, signal
+        import torch, floodmark
+
+        with floodmark.trace(devices="cpu"):
+            kept = [torch.zeros(7001)]
+        kept.append(torch.zeros(7002))
+        window = floodmark.trace("killed.flood", devices="cpu").start()
+        assert window._core.is_renewed
+        kept.append(torch.zeros(7003))
+        print("ready", flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+        """
+    done = programs.python(programs.write(source))
+    assert done.stdout == "ready\n"
+    trace = floodmark.Trace.open(programs.folder / "killed.flood")
+    rows = {row["bytes"] // 4: row["where"] for row in trace.end("cpu").by_tensor(top=None)}
+    assert {7001, 7002, 7003} <= set(rows)
+    assert rows[7001] == rows[7002] == "before recording"
+    assert rows[7003] != "before recording"
 
 
 def test_a_killed_process_keeps_the_outer_window_and_what_the_inner_one_flushed(programs):

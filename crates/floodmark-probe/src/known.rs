@@ -66,6 +66,11 @@ impl Known {
         &self.nameless
     }
 
+    /// A label.
+    pub(crate) fn label(&self, id: u32) -> Option<&LabelRow> {
+        self.labels.get(id as usize)?.as_ref()
+    }
+
     pub(crate) fn held_bytes(&self) -> usize {
         self.held_bytes
     }

@@ -16,6 +16,8 @@ mod bus_error;
 mod clock;
 mod ended_steps;
 mod fork_flag;
+mod free_later;
+mod handover;
 mod hooks;
 mod host_storages;
 mod known;

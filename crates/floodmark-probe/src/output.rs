@@ -5,9 +5,10 @@
 
 use std::ffi::CString;
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use floodmark_trace::frame::FILE_MAGIC;
@@ -40,6 +41,8 @@ pub(crate) struct Output {
     pub(crate) folder: PathBuf,
     pub(crate) state: StateFile,
     pub(crate) trace: TraceWriter<OwnFile>,
+    /// The file that was replaced.
+    pub(crate) replaced: Option<File>,
 }
 
 impl Output {
@@ -54,19 +57,82 @@ impl Output {
         // The journal first: its lock is what keeps others away from the trace.
         let (folder, state) = create_journal(path, session, replace)?;
         match create_trace(path, session, header, is_free) {
-            Ok(trace) => Ok(Self { folder, state, trace }),
+            Ok((trace, replaced)) => Ok(Self { folder, state, trace, replaced }),
             Err(source) => {
                 remove_journal(&folder, &state);
-                if is_free && source.kind() == io::ErrorKind::AlreadyExists {
-                    return Err(StartError::Occupied {
-                        path: path.to_owned(),
-                        what: Occupant::File,
-                    });
-                }
-                Err(StartError::File { path: path.to_owned(), source })
+                Err(not_created(path, is_free, source))
             }
         }
     }
+}
+
+fn not_created(path: &Path, is_free: bool, source: io::Error) -> StartError {
+    let path = path.to_owned();
+    if is_free && source.kind() == io::ErrorKind::AlreadyExists {
+        return StartError::Occupied { path, what: Occupant::File };
+    }
+    StartError::File { path, source }
+}
+
+/// The files of a window that joins a recorder. The writer creates them: opening a window waits for no disk.
+#[derive(Debug)]
+pub(crate) struct PlannedOutput {
+    path: PathBuf,
+    session: u64,
+    replace: Replace,
+}
+
+/// What became of a trace that was written at once.
+#[derive(Debug)]
+pub(crate) enum AtOnce {
+    /// It is there; `replaced` is the file that had its name.
+    Written { replaced: Option<File> },
+    /// A journal lies there: only [`PlannedOutput::create`] can say whose it is.
+    HasJournal,
+}
+
+impl PlannedOutput {
+    /// Plans the files of a recording into `path`. `None` where more than a look is needed to say whether they can
+    /// be created: a journal lies there, or the folder is not writable.
+    pub(crate) fn check(
+        path: &Path,
+        session: u64,
+        replace: Replace,
+    ) -> Result<Option<Self>, StartError> {
+        check_path(path, replace)?;
+        let has_journal = fs::symlink_metadata(beside(path, "", FOLDER_SUFFIX)).is_ok();
+        let is_planned = !has_journal && is_writable(path.parent().unwrap_or(Path::new("/")));
+        Ok(is_planned.then(|| Self { path: path.to_owned(), session, replace }))
+    }
+
+    /// Creates the files.
+    pub(crate) fn create(&self, header: &Header) -> Result<Output, StartError> {
+        Output::create(&self.path, self.session, header, self.replace)
+    }
+
+    /// Writes a trace that is complete, so that it needs no journal.
+    pub(crate) fn write(&self, trace: &[u8]) -> Result<AtOnce, StartError> {
+        if fs::symlink_metadata(beside(&self.path, "", FOLDER_SUFFIX)).is_ok() {
+            return Ok(AtOnce::HasJournal);
+        }
+        let is_free = check_path(&self.path, self.replace)?;
+        let new = beside(&self.path, ".", &format!(".{:016x}", self.session));
+        let written = OwnFile::create_new(&new).and_then(|mut file| {
+            let written = file.write_all(trace).and_then(|()| name(&new, &self.path, is_free));
+            written.inspect_err(|_| {
+                let _ = fs::remove_file(&new);
+            })
+        });
+        let written = written.map(|replaced| AtOnce::Written { replaced });
+        written.map_err(|source| not_created(&self.path, is_free, source))
+    }
+}
+
+fn is_writable(folder: &Path) -> bool {
+    CString::new(folder.as_os_str().as_bytes()).is_ok_and(|folder| {
+        // SAFETY: a plain system call on a name that outlives it.
+        unsafe { libc::access(folder.as_ptr(), libc::W_OK | libc::X_OK) == 0 }
+    })
 }
 
 /// Removes the state and the folder of a journal whose segments are gone, where they are still ours.
@@ -221,49 +287,102 @@ fn unlink_in(folder: &File, name: &[u8]) {
     }
 }
 
-/// Creates the trace under another name, writes its header, and gives it its name.
+/// Creates the trace under another name, writes its header, and gives it its name. Returns what it replaces, too.
 fn create_trace(
     path: &Path,
     session: u64,
     header: &Header,
     is_free: bool,
-) -> io::Result<TraceWriter<OwnFile>> {
+) -> io::Result<(TraceWriter<OwnFile>, Option<File>)> {
     let new = beside(path, ".", &format!(".{session:016x}"));
     let file = OwnFile::create_new(&new)?;
-    let named = TraceWriter::new(file, header).and_then(|trace| {
-        if is_free { rename_to_free(&new, path) } else { fs::rename(&new, path) }?;
-        Ok(trace)
-    });
+    let named = TraceWriter::new(file, header)
+        .and_then(|trace| name(&new, path, is_free).map(|replaced| (trace, replaced)));
     if named.is_err() {
         let _ = fs::remove_file(&new);
     }
     named
 }
 
-/// Renames a file. Fails where the name is taken, also since a moment ago.
-fn rename_to_free(from: &Path, to: &Path) -> io::Result<()> {
+/// Gives a new file its name. Returns the file that had it, open: to free its blocks can take milliseconds, which
+/// happens when it is closed.
+fn name(new: &Path, path: &Path, is_free: bool) -> io::Result<Option<File>> {
+    if is_free {
+        // Fails where the name is taken, also since a moment ago.
+        rename_with(new, path, libc::RENAME_NOREPLACE)?;
+        return Ok(None);
+    }
+    let mut options = fs::OpenOptions::new();
+    let replaced = options.read(true).custom_flags(libc::O_PATH | libc::O_NOFOLLOW).open(path).ok();
+    // A file system may write a new file to disk before it replaces another one; to exchange two does not wait.
+    rename_with(new, path, libc::RENAME_EXCHANGE)?;
+    // The old one, where it was exchanged.
+    let _ = fs::remove_file(new);
+    Ok(replaced)
+}
+
+/// Renames a file, with flags where the file system has them.
+fn rename_with(from: &Path, to: &Path, flags: libc::c_uint) -> io::Result<()> {
     let names = [from, to].map(|path| CString::new(path.as_os_str().as_bytes()));
     let [old, new] = names;
     let (old, new) = (old?, new?);
     let here = libc::AT_FDCWD;
     // SAFETY: a plain system call on two names that outlive it.
     let failed = unsafe {
-        libc::syscall(
-            libc::SYS_renameat2,
-            here,
-            old.as_ptr(),
-            here,
-            new.as_ptr(),
-            libc::RENAME_NOREPLACE,
-        )
+        libc::syscall(libc::SYS_renameat2, here, old.as_ptr(), here, new.as_ptr(), flags)
     };
     if failed == 0 {
         return Ok(());
     }
     let error = io::Error::last_os_error();
     match error.raw_os_error() {
-        // Not on every file system.
+        // Not on every file system; and what was to be exchanged may be gone.
         Some(libc::EINVAL | libc::ENOSYS) => fs::rename(from, to),
+        Some(libc::ENOENT) if flags == libc::RENAME_EXCHANGE => fs::rename(from, to),
         _ => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(folder: &Path) -> Vec<String> {
+        let entries = fs::read_dir(folder).unwrap();
+        let mut names: Vec<String> = entries
+            .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+            .collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_planned_file_replaces_a_trace_and_nothing_that_came_meanwhile() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let path = folder.path().join("a.flood");
+        let plan = || PlannedOutput::check(&path, 7, Replace::Trace).unwrap().unwrap();
+        for trace in [&FILE_MAGIC[..], &[&FILE_MAGIC[..], b"second"].concat()] {
+            assert!(matches!(plan().write(trace).unwrap(), AtOnce::Written { .. }));
+            assert_eq!(fs::read(&path).unwrap(), trace);
+        }
+        let planned = plan();
+        fs::write(&path, "the user's").unwrap();
+        let error = planned.write(&FILE_MAGIC).unwrap_err();
+        assert!(matches!(error, StartError::Occupied { .. }), "{error}");
+        assert_eq!(fs::read(&path).unwrap(), b"the user's");
+        assert_eq!(names(folder.path()), ["a.flood"]);
+    }
+
+    #[test]
+    fn a_planned_file_is_not_written_beside_a_journal() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let path = folder.path().join("a.flood");
+        let planned = PlannedOutput::check(&path, 7, Replace::Trace).unwrap().unwrap();
+        let live = Output::create(&path, 8, &Header::default(), Replace::Trace).unwrap();
+        assert!(matches!(planned.write(&FILE_MAGIC).unwrap(), AtOnce::HasJournal));
+        let error = planned.create(&Header::default()).unwrap_err();
+        assert!(matches!(error, StartError::InUse { .. }), "{error}");
+        remove_journal(&live.folder, &live.state);
+        assert_eq!(names(folder.path()), ["a.flood"]);
     }
 }

@@ -21,9 +21,11 @@ use parking_lot::{Condvar, Mutex};
 use crate::bus_error;
 use crate::own_file::{OwnFile, check_length};
 
-/// Segments that are made before a thread needs one.
-const READY_AHEAD: usize = 8;
-/// Segments of a file, after the first one.
+/// When fewer segments than this are ready, more are made before a thread needs one.
+const READY_AHEAD: usize = 4;
+/// Segments of the first file: enough that a short recording needs no other one.
+const SEGMENTS_OF_FIRST_FILE: usize = 8;
+/// Segments of every other file.
 const SEGMENTS_PER_FILE: usize = 16;
 /// Full segments that may wait for the writer: 1 GiB on disk. Threads that need one more wait for it.
 const MOST_SEALED: usize = 4096;
@@ -33,8 +35,8 @@ const MOST_SEALED: usize = 4096;
 struct Mapping {
     addr: *mut u8,
     bytes: usize,
-    /// Its number for [`bus_error`].
-    guarded: usize,
+    /// Its number for [`bus_error`], where it is a file.
+    guarded: Option<usize>,
 }
 
 // SAFETY: shared memory; what threads may do with it is said where they do it.
@@ -44,7 +46,9 @@ unsafe impl Sync for Mapping {}
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        bus_error::forget(self.guarded, self.addr as usize);
+        if let Some(number) = self.guarded {
+            bus_error::forget(number, self.addr as usize);
+        }
         // SAFETY: mapped by `create`, and no other thread has the address any more.
         unsafe { libc::munmap(self.addr.cast(), self.bytes) };
     }
@@ -52,10 +56,8 @@ impl Drop for Mapping {
 
 impl Mapping {
     /// Maps memory that no file backs.
-    fn of_memory(bytes: usize, guarded: usize) -> io::Result<Self> {
-        let addr = map_memory(bytes)?;
-        bus_error::guard(guarded, addr as usize, bytes);
-        Ok(Self { addr, bytes, guarded })
+    fn of_memory(bytes: usize) -> io::Result<Self> {
+        Ok(Self { addr: map_memory(bytes)?, bytes, guarded: None })
     }
 
     /// Makes a file, allocates all of it on disk, has its contents written and maps it.
@@ -76,7 +78,7 @@ impl Mapping {
             }
         };
         bus_error::guard(guarded, addr as usize, bytes);
-        Ok(Self { addr, bytes, guarded })
+        Ok(Self { addr, bytes, guarded: Some(guarded) })
     }
 
     /// Writes bytes that no other thread reads yet.
@@ -262,7 +264,7 @@ impl Segments {
                 let path = folder.join(LEDGER_NAME);
                 Mapping::create(&path, LEDGER_BYTES, MOST_SEGMENTS, |_| Ok(()))?
             }
-            None => Mapping::of_memory(LEDGER_BYTES, MOST_SEGMENTS)?,
+            None => Mapping::of_memory(LEDGER_BYTES)?,
         };
         ledger.write(0, &ledger_header(session, LEDGER_BYTES));
         // A quarter is for segments; tables and batches take the rest.
@@ -316,7 +318,7 @@ impl Segments {
         // Another thread may have made them while this one waited for the lock.
         while self.ready.lock().len() < wanted {
             let first = files.next_number;
-            let usual = if first == 0 { READY_AHEAD } else { SEGMENTS_PER_FILE };
+            let usual = if first == 0 { SEGMENTS_OF_FIRST_FILE } else { SEGMENTS_PER_FILE };
             let mut count = usual.min(self.most_mapped).min(MOST_SEGMENTS - first as usize);
             if count == 0 {
                 return Err(io::Error::other("too many threads record at the same time"));
@@ -365,7 +367,7 @@ impl Segments {
                     file.write_all(&segment)
                 })
             })?,
-            None => Mapping::of_memory(bytes, first as usize)?,
+            None => Mapping::of_memory(bytes)?,
         };
         if self.mapped.load(Ordering::Relaxed) + count > self.most_mapped {
             return Ok(Arc::new(file));
@@ -476,7 +478,8 @@ mod tests {
         let folder = tempfile::TempDir::new().unwrap();
         let segments = segments(folder.path(), 256 * MIB);
         let taken: Vec<_> = (0..9).map(|_| segments.take().unwrap()).collect();
-        let lengths = [READY_AHEAD, SEGMENTS_PER_FILE].map(|count| (count * SEGMENT_BYTES) as u64);
+        let lengths =
+            [SEGMENTS_OF_FIRST_FILE, SEGMENTS_PER_FILE].map(|count| (count * SEGMENT_BYTES) as u64);
         assert_eq!(seg_files(folder.path()), lengths);
         let mut starts: Vec<_> = taken.iter().map(|segment| segment.start as usize).collect();
         starts.sort_unstable();
@@ -498,7 +501,7 @@ mod tests {
         let folder = tempfile::TempDir::new().unwrap();
         let mut segments = segments(folder.path(), 256 * MIB);
         segments.most_sealed = 2;
-        let taken: Vec<_> = (0..READY_AHEAD).map(|_| segments.take().unwrap()).collect();
+        let taken: Vec<_> = (0..SEGMENTS_OF_FIRST_FILE).map(|_| segments.take().unwrap()).collect();
         assert!(!segments.is_full(), "none is sealed");
         segments.seal(&taken[0]);
         segments.seal(&taken[1]);

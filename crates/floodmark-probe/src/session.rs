@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -10,6 +11,8 @@ use floodmark_trace::{Category, Device, EventKind, TextKind};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::clock::monotonic_nanos;
+use crate::free_later::free_later;
+use crate::handover::Live;
 use crate::names::{TextNumber, label_id, text_id};
 use crate::patch::{self, Found};
 use crate::recording::{CURRENT, ENABLED, IS_WATCHED, Options, Recording};
@@ -18,14 +21,14 @@ use crate::signals::without_signals;
 use crate::stacks::EPOCH;
 use crate::start_error::StartError;
 use crate::thread::{begin_recording, forget_after_fork, wait_until_idle, with_recording};
-use crate::writer;
+use crate::writer::{self, Ended};
 use crate::{autograd, bus_error, ops, saved_tensors, tracker};
 
 /// The recorder, as long as its hooks are in.
 pub(crate) struct Running {
     recording: *mut Recording,
     stop: Arc<AtomicBool>,
-    writer: JoinHandle<()>,
+    writer: JoinHandle<Ended>,
     pid: u32,
 }
 
@@ -58,6 +61,18 @@ impl Running {
     pub(crate) fn wake_writer(&self) {
         self.writer.thread().unpark();
     }
+
+    /// Waits until the writer has finished all windows, and releases code objects. The GIL must be held. Returns what
+    /// the writer left behind, where it ended as it should, and the recording.
+    fn end(self) -> (Option<Ended>, *mut Recording) {
+        self.stop.store(true, Ordering::Release);
+        self.wake_writer();
+        // SAFETY: made by `begin`, and freed by the caller.
+        let recording = unsafe { &*self.recording };
+        let ended = self.writer.join().ok();
+        recording.tree.lock().release_codes();
+        (ended, self.recording)
+    }
 }
 
 /// The recorder of this process, locked. `None` in the guard when there is none; an error when another thread
@@ -73,8 +88,11 @@ pub(crate) fn running() -> Result<MutexGuard<'static, Option<Running>>, StartErr
     Ok(running)
 }
 
+/// A recorder whose writer waits to be told what is live, or that it is not known.
+pub(crate) type Begun = (Running, Sender<Option<Live>>);
+
 /// Begins to record into a journal. torch need not be loaded yet: [`attach_torch`] is called when it is.
-pub(crate) fn begin(id: u64, options: &Options, segments: Segments) -> std::io::Result<Running> {
+pub(crate) fn begin(id: u64, options: &Options, segments: Segments) -> std::io::Result<Begun> {
     FORK_HANDLER.call_once(|| {
         // SAFETY: registers functions that store to atomics, and one that waits a moment for a lock.
         unsafe {
@@ -89,16 +107,17 @@ pub(crate) fn begin(id: u64, options: &Options, segments: Segments) -> std::io::
     let stop = Arc::new(AtomicBool::new(false));
     let shared = Shared(recording);
     let told = Arc::clone(&stop);
+    let (tell, live) = channel();
     let thread = std::thread::Builder::new().name("floodmark-writer".to_owned());
     let writer = without_signals(|| {
         thread.spawn(move || {
             let shared = shared;
             // SAFETY: the recording is freed after this thread has been joined.
-            writer::run(unsafe { &*shared.0 }, &told);
+            writer::run(unsafe { &*shared.0 }, &told, &live)
         })
     });
     match writer {
-        Ok(writer) => Ok(Running { recording, stop, writer, pid: std::process::id() }),
+        Ok(writer) => Ok((Running { recording, stop, writer, pid: std::process::id() }, tell)),
         Err(error) => {
             // SAFETY: no other thread has the pointer yet.
             let recording = unsafe { Box::from_raw(recording) };
@@ -128,19 +147,41 @@ pub(crate) fn take_off(running: Running) -> bool {
     patch::remove();
     ops::detach();
     let is_idle = wait_until_idle();
-    running.stop.store(true, Ordering::Release);
-    running.wake_writer();
-    let has_ended = running.writer.join().is_ok();
-    // SAFETY: made by `begin`, and still there.
-    let recording = unsafe { &*running.recording };
-    recording.tree.lock().release_codes();
+    let (ended, recording) = running.end();
     bus_error::remove();
     if is_idle {
         CURRENT.store(std::ptr::null_mut(), Ordering::Release);
         // SAFETY: no thread is in a hook, none will enter one, and the writer has ended.
-        drop(unsafe { Box::from_raw(running.recording) });
+        drop(unsafe { Box::from_raw(recording) });
     }
-    has_ended
+    ended.is_some()
+}
+
+/// Puts a new recorder in the place of one that no window is open on. Hooks stay where they are, and no event is
+/// missed: each is recorded by the one or the other. Returns what the old one's writer left behind, where it ended
+/// as it should. The GIL must be held.
+pub(crate) fn replace(old: Running, new: &Running) -> Option<Ended> {
+    let folders = old.recording().tree.lock().library().to_vec();
+    new.recording().tree.lock().set_library(folders);
+    CURRENT.store(new.recording, Ordering::SeqCst);
+    // Each thread enters the new one from now on.
+    let is_idle = wait_until_idle();
+    // What they noted on leaving are times of the old one.
+    begin_recording();
+    let failure = old.recording().failure();
+    let (ended, recording) = old.end();
+    if is_idle {
+        // SAFETY: no thread is inside the old one, none will enter it, and its writer has ended.
+        free_later(unsafe { Box::from_raw(recording) });
+    }
+    ended.filter(|_| failure.is_none())
+}
+
+/// Releases code objects, where a recorder waits for a window that will not need them. The GIL must be held.
+pub(crate) fn release_codes(recording: &Recording) {
+    // First: threads look codes up again instead of trusting their addresses.
+    EPOCH.fetch_add(1, Ordering::SeqCst);
+    recording.tree.lock().release_codes();
 }
 
 /// Takes the hooks off, where no window is open and none is about to be. The rest is done with the GIL, when the
@@ -221,7 +262,8 @@ pub fn attach_tracker(has_pools: bool) -> bool {
 pub fn attend() -> Vec<(usize, usize)> {
     with_recording(|recording, _| {
         recording.is_attending.store(false, Ordering::Release);
-        recording.tree.lock().attend()
+        // The last window may have closed since this was asked for.
+        if recording.has_stacks() { recording.tree.lock().attend() } else { Vec::new() }
     })
     .unwrap_or_default()
 }

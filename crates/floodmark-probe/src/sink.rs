@@ -1,17 +1,22 @@
 //! Where the events of one window go: a file, memory, or nowhere.
 
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use floodmark_trace::journal::Record;
-use floodmark_trace::{Assembler, Batch, Device, EventKind, Selection, TraceWriter};
+use floodmark_trace::{
+    Assembler, Batch, Device, EventKind, Header, Selection, TraceWriter, Window,
+};
 
+use crate::handover::Live;
 use crate::known::{Known, Referred};
-use crate::output::remove_journal;
+use crate::output::{AtOnce, PlannedOutput, remove_journal};
 use crate::own_file::OwnFile;
 use crate::recording::Recording;
-use crate::window_state::{Opening, WindowState};
+use crate::start_error::StartError;
+use crate::window_state::{Opening, Place, WindowState};
 use crate::writer::Written;
 
 /// Rows of a sink that keeps none are dropped when there are so many.
@@ -35,6 +40,8 @@ pub(crate) struct Sink {
 #[derive(Debug)]
 enum Output {
     File(Box<TraceWriter<OwnFile>>),
+    /// A file that was not created yet.
+    Planned(PlannedOutput),
     Memory,
     /// The window is closed: only its live blocks are followed.
     Nothing,
@@ -44,9 +51,13 @@ impl Sink {
     /// Begins a window with what is live. The window that owns the journal has all definitions, since what is
     /// salvaged may refer to them; another one those that it refers to.
     pub(crate) fn open(opening: Opening, is_owner: bool, known: &Known, base: &[Record]) -> Self {
-        let Opening { state, file, .. } = opening;
+        let Opening { state, place, .. } = opening;
         let mut assembler = Assembler::beginning_at(state.window.start_nanos);
-        let output = file.map_or(Output::Memory, |file| Output::File(Box::new(file)));
+        let output = match place {
+            Place::Memory => Output::Memory,
+            Place::File(file) => Output::File(file),
+            Place::Planned(planned) => Output::Planned(planned),
+        };
         let referred = (!is_owner).then(Referred::default);
         assembler.set_nameless(known.nameless().clone());
         for record in base {
@@ -63,6 +74,23 @@ impl Sink {
             has_failed: false,
             is_torn: false,
         }
+    }
+
+    /// Follows live blocks, and keeps nothing else.
+    pub(crate) fn following(live: &Live) -> Self {
+        let (header, unused) = (Header::default(), PathBuf::new());
+        let state = Arc::new(WindowState::new(live.window, false, None, header, unused));
+        let opening = Opening { state, place: Place::Memory, replaces_kept: false };
+        let mut sink = Self::open(opening, false, &Known::default(), &live.records);
+        sink.output = Output::Nothing;
+        sink
+    }
+
+    /// What is live, as records of a recorder that begins.
+    pub(crate) fn live(&self) -> Live {
+        let window = Window { start_nanos: 0, ..self.state.window };
+        let records = self.assembler.base_records(0, |device| window.wants(device));
+        Live { window: Window { stacks: false, ops: false, ..window }, records }
     }
 
     /// Folds a record, where it belongs to the window. Returns how many rows wait to be written.
@@ -132,8 +160,29 @@ impl Sink {
         flushed
     }
 
+    /// Creates the file of a window that is still open.
+    pub(crate) fn create_file(&mut self, recording: &Recording) {
+        let is_open = self.state.end_nanos.load(Ordering::Acquire) == u64::MAX;
+        if is_open && let Err(error) = self.create_planned() {
+            self.has_failed = true;
+            self.state.fail(&error.to_string(), recording.nanos());
+        }
+    }
+
+    fn create_planned(&mut self) -> io::Result<()> {
+        if let Output::Planned(planned) = &self.output {
+            let header = self.state.header.lock().0.clone();
+            let created = planned.create(&header);
+            let output = created.map_err(|error| io::Error::other(error.in_full()))?;
+            self.output = Output::File(self.state.take_files(output));
+        }
+        Ok(())
+    }
+
     fn write_waiting(&mut self, known: &Known) -> io::Result<()> {
+        self.create_planned()?;
         match &mut self.output {
+            Output::Planned(_) => {}
             Output::File(file) => {
                 // Before anything is taken: what is not written stays where it is.
                 file.get_ref().names()?;
@@ -183,8 +232,15 @@ impl Sink {
             self.state.fail(&reason, at_nanos.min(end_nanos));
         }
         self.has_failed = self.has_failed && (self.is_torn || !self.find_file());
-        let is_written = !self.has_failed && self.flush(recording, known).is_ok();
         let mut written = Written { records: self.records, ..Written::default() };
+        match self.write_at_once(known) {
+            Ok(bytes) => written.bytes = bytes,
+            Err(error) => {
+                self.has_failed = true;
+                self.state.fail(&error.to_string(), recording.nanos());
+            }
+        }
+        let is_written = !self.has_failed && self.flush(recording, known).is_ok();
         let mut is_removed = false;
         if let Output::File(file) = std::mem::replace(&mut self.output, Output::Nothing) {
             written.bytes = file.bytes_written();
@@ -203,13 +259,42 @@ impl Sink {
         is_kept.then_some(self)
     }
 
+    /// Writes all of a window that was closed before its file was created. Returns how many bytes there are.
+    fn write_at_once(&mut self, known: &Known) -> io::Result<u64> {
+        let Output::Planned(planned) = &self.output else { return Ok(0) };
+        if self.has_failed {
+            return Ok(0);
+        }
+        let header = self.state.header.lock().0.clone();
+        let mut trace = TraceWriter::new(Vec::new(), &header)?;
+        let batch = take_batch(&mut self.assembler, &mut self.referred, known);
+        if !batch.is_empty() {
+            trace.write_batch(&batch)?;
+        }
+        let trace = trace.finish(&self.state.ending(u64::MAX))?;
+        let in_full = |error: StartError| io::Error::other(error.in_full());
+        if let AtOnce::Written { replaced } = planned.write(&trace).map_err(in_full)? {
+            *self.state.replaced.lock() = replaced;
+            self.output = Output::Nothing;
+            return Ok(trace.len() as u64);
+        }
+        // The journal of a live recording is an error, another one may be replaced.
+        let output = planned.create(&header).map_err(in_full)?;
+        let mut file = self.state.take_files(output);
+        if !batch.is_empty() {
+            file.write_batch(&batch)?;
+        }
+        self.output = Output::File(file);
+        Ok(0)
+    }
+
     fn end_file(&self, file: TraceWriter<OwnFile>, recording: &Recording, is_owner: bool) {
         match file.finish(&self.state.ending(recording.nanos())) {
             Ok(_) => {
                 if is_owner {
                     recording.segments.remove();
                 }
-                if let Some((folder, state)) = &self.state.journal {
+                if let Some((folder, state)) = self.state.journal.get() {
                     remove_journal(folder, state);
                 }
             }
@@ -227,7 +312,7 @@ impl Sink {
         let path = self.state.path.as_deref().unwrap_or(memory.spill_path());
         match &mut self.output {
             Output::File(file) => file.get_mut().reopen(path).is_ok(),
-            Output::Memory | Output::Nothing => false,
+            Output::Planned(_) | Output::Memory | Output::Nothing => false,
         }
     }
 }

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use floodmark_trace::journal::Record;
 use floodmark_trace::{Device, EventKind};
 
+use crate::handover::Live;
 use crate::known::Known;
 use crate::merge::Flow;
 use crate::recording::Recording;
@@ -34,11 +35,16 @@ pub(crate) struct Sinks<'a> {
 }
 
 impl<'a> Sinks<'a> {
-    pub(crate) fn new(recording: &'a Recording, rows_per_flush: usize) -> Self {
+    /// `live` is what was live when the recorder began, where that is known.
+    pub(crate) fn new(
+        recording: &'a Recording,
+        rows_per_flush: usize,
+        live: Option<&Live>,
+    ) -> Self {
         Self {
             recording,
             open: Vec::new(),
-            kept: None,
+            kept: live.map(Sink::following),
             waiting: Vec::new(),
             known: Known::default(),
             phases: BTreeMap::new(),
@@ -207,13 +213,21 @@ impl<'a> Sinks<'a> {
         }
     }
 
-    /// Ends all windows.
-    pub(crate) fn finish(mut self) {
+    /// Creates the files of windows that were opened since the last lap.
+    pub(crate) fn create_files(&mut self) {
+        for sink in &mut self.open {
+            sink.create_file(self.recording);
+        }
+    }
+
+    /// Ends all windows. Returns what followed live blocks for the next one, and all that was defined.
+    pub(crate) fn finish(mut self) -> (Option<Sink>, Known) {
         self.take_new();
         self.pass(u64::MAX - 1);
         for sink in std::mem::take(&mut self.open) {
             self.close(sink);
         }
+        (self.kept, self.known)
     }
 }
 
@@ -232,6 +246,7 @@ mod tests {
     use crate::output::Replace;
     use crate::recording::{Options, Source};
     use crate::segments::Segments;
+    use crate::window_state::Place;
 
     fn recording() -> Recording {
         let options = Options {
@@ -253,10 +268,10 @@ mod tests {
     fn window(number: u64, start_nanos: u64, end_nanos: u64) -> (Opening, Arc<WindowState>) {
         let window = Window { number, start_nanos, cpu: true, stacks: true, ..Window::default() };
         let spill = "unused.flood".into();
-        let state = WindowState::new(window, false, None, None, Header::default(), spill);
+        let state = WindowState::new(window, false, None, Header::default(), spill);
         state.end_nanos.store(end_nanos, Ordering::Release);
         let state = Arc::new(state);
-        (Opening { state: Arc::clone(&state), file: None, replaces_kept: false }, state)
+        (Opening { state: Arc::clone(&state), place: Place::Memory, replaces_kept: false }, state)
     }
 
     fn block(kind: EventKind, time_nanos: u64, addr: u64) -> Record {
@@ -274,7 +289,7 @@ mod tests {
     #[test]
     fn each_window_has_the_events_between_its_start_and_its_end() {
         let recording = recording();
-        let mut sinks = Sinks::new(&recording, 1 << 16);
+        let mut sinks = Sinks::new(&recording, 1 << 16, None);
         let (one, first) = window(1, 10, 30);
         let (two, second) = window(2, 20, 40);
         recording.windows.lock().opening.extend([two, one]);
@@ -295,7 +310,7 @@ mod tests {
     #[test]
     fn a_window_has_names_and_phases_from_before_it() {
         let recording = recording();
-        let mut sinks = Sinks::new(&recording, 1 << 16);
+        let mut sinks = Sinks::new(&recording, 1 << 16, None);
         let (one, _) = window(1, 0, 100);
         let (two, second) = window(2, 20, 100);
         recording.windows.lock().opening.extend([one, two]);
@@ -319,7 +334,7 @@ mod tests {
     #[test]
     fn live_blocks_are_followed_for_the_next_window() {
         let recording = recording();
-        let mut sinks = Sinks::new(&recording, 1 << 16);
+        let mut sinks = Sinks::new(&recording, 1 << 16, None);
         let (one, first) = window(1, 0, 10);
         first.is_kept.store(true, Ordering::Release);
         recording.windows.lock().opening.push(one);

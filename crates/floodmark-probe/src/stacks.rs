@@ -233,6 +233,11 @@ impl CallTree {
         }
     }
 
+    /// Folders whose frames are not the user's.
+    pub(crate) fn library(&self) -> &[String] {
+        &self.library
+    }
+
     pub(crate) fn set_library(&mut self, folders: Vec<String>) {
         self.library = folders;
     }

@@ -106,6 +106,14 @@ impl fmt::Display for Occupant {
     }
 }
 
+impl StartError {
+    /// The error with its cause, in one line.
+    pub(crate) fn in_full(&self) -> String {
+        let cause = std::error::Error::source(self);
+        cause.map_or_else(|| self.to_string(), |cause| format!("{self}: {cause}"))
+    }
+}
+
 impl Hint for StartError {
     fn hint(&self) -> Option<&'static str> {
         let replace = "choose another name, or replace it with `--force` (in Python `force=True`)";

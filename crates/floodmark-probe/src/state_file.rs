@@ -47,11 +47,10 @@ impl StateFile {
         }
     }
 
-    /// Ends the lock.
-    pub(crate) fn release(&self) {
-        if self.pid == std::process::id() {
-            self.mapping.lock().take();
-        }
+    /// Ends the lock when what is returned is dropped.
+    pub(crate) fn release(&self) -> Option<Mapping> {
+        let is_ours = self.pid == std::process::id();
+        is_ours.then(|| self.mapping.lock().take()).flatten()
     }
 
     /// Whether the file still lies in this folder.
@@ -62,7 +61,7 @@ impl StateFile {
 
 /// The mapped file.
 #[derive(Debug)]
-struct Mapping(*mut u8);
+pub(crate) struct Mapping(*mut u8);
 
 // SAFETY: the mapping is used under a lock.
 unsafe impl Send for Mapping {}
@@ -131,7 +130,7 @@ mod tests {
         let state = StateFile::create(folder.path(), 7).unwrap();
         let read = File::open(folder.path().join(STATE_FILE)).unwrap();
         assert!(is_held(&read).unwrap());
-        state.release();
+        drop(state.release());
         assert!(!is_held(&read).unwrap());
         state.note_stop(&note("too late"));
     }

@@ -1,9 +1,10 @@
 //! A window on the recorder's events, as the program and the writer share it.
 
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use floodmark_trace::journal_state::StopNote;
@@ -11,7 +12,8 @@ use floodmark_trace::{Batch, Ending, GrowingTrace, Header, Trace, TraceWriter, W
 use parking_lot::{Condvar, Mutex};
 
 use crate::ended_steps::EndedSteps;
-use crate::output::remove_journal;
+use crate::free_later::free_later;
+use crate::output::{Output, PlannedOutput, remove_journal};
 use crate::own_file::OwnFile;
 use crate::peaks::Peaks;
 use crate::state_file::StateFile;
@@ -28,8 +30,10 @@ pub(crate) struct WindowState {
     pub(crate) is_without_device: bool,
     /// The file that was asked for.
     pub(crate) path: Option<PathBuf>,
-    /// Its journal: the folder and the lock.
-    pub(crate) journal: Option<(PathBuf, StateFile)>,
+    /// Its journal: the folder and the lock. The writer creates that of a window that joins a recorder.
+    pub(crate) journal: OnceLock<(PathBuf, StateFile)>,
+    /// The file that its own has replaced.
+    pub(crate) replaced: Mutex<Option<File>>,
     /// The header, and whether it changed since it was written.
     pub(crate) header: Mutex<(Header, bool)>,
     /// How many steps have ended in it.
@@ -59,9 +63,18 @@ struct Progress {
 #[derive(Debug)]
 pub(crate) struct Opening {
     pub(crate) state: Arc<WindowState>,
-    pub(crate) file: Option<TraceWriter<OwnFile>>,
+    pub(crate) place: Place,
     /// What was followed while no window was open is followed by this one.
     pub(crate) replaces_kept: bool,
+}
+
+/// Where the events of a window go.
+#[derive(Debug)]
+pub(crate) enum Place {
+    Memory,
+    File(Box<TraceWriter<OwnFile>>),
+    /// A file that the writer creates.
+    Planned(PlannedOutput),
 }
 
 impl WindowState {
@@ -69,7 +82,6 @@ impl WindowState {
         window: Window,
         is_without_device: bool,
         path: Option<PathBuf>,
-        journal: Option<(PathBuf, StateFile)>,
         header: Header,
         spill: PathBuf,
     ) -> Self {
@@ -77,7 +89,8 @@ impl WindowState {
             window,
             is_without_device,
             path,
-            journal,
+            journal: OnceLock::new(),
+            replaced: Mutex::default(),
             header: Mutex::new((header, false)),
             steps: AtomicU32::new(0),
             ended_steps: EndedSteps::default(),
@@ -102,7 +115,7 @@ impl WindowState {
         let at_micros = self.micros_at(at_nanos);
         let note = StopNote { reason: reason.to_owned(), at_micros };
         let note = progress.failure.get_or_insert(note);
-        if let Some((_, state)) = &self.journal {
+        if let Some((_, state)) = self.journal.get() {
             state.note_stop(note);
         }
     }
@@ -126,13 +139,23 @@ impl WindowState {
         self.came.notify_all();
     }
 
-    /// All is written.
+    /// The files of the window were created. Returns the trace.
+    pub(crate) fn take_files(&self, output: Output) -> Box<TraceWriter<OwnFile>> {
+        let Output { folder, state, trace, replaced } = output;
+        let _ = self.journal.set((folder, state));
+        *self.replaced.lock() = replaced;
+        Box::new(trace)
+    }
+
+    /// All is written. What has no name on disk any more is freed after that.
     pub(crate) fn set_written(&self, written: Written) {
-        if let Some((_, state)) = &self.journal {
-            state.release();
-        }
         self.progress.lock().written = Some(written);
         self.came.notify_all();
+        let lock = self.journal.get().and_then(|(_, state)| state.release());
+        let replaced = self.replaced.lock().take();
+        if lock.is_some() || replaced.is_some() {
+            free_later((lock, replaced));
+        }
     }
 
     /// Waits until events up to this time can be read; `false` when that takes too long.
@@ -166,7 +189,7 @@ impl WindowState {
 
     /// A recording that did not come to be leaves no file.
     pub(crate) fn remove_files(&self) {
-        if let Some((folder, state)) = &self.journal {
+        if let Some((folder, state)) = self.journal.get() {
             let _ = self.path.as_ref().map(std::fs::remove_file);
             remove_journal(folder, state);
         }

@@ -13,20 +13,23 @@ use floodmark_trace::{
     Bytes, Device, Ending, EventKind, Header, StepTotals, TextKind, Trace, Window,
 };
 
+use crate::handover::Live;
 use crate::ops;
-use crate::output::Output;
+use crate::output::{Output, PlannedOutput};
 use crate::recording::{IS_WATCHED, Options, Source, unix_micros};
 use crate::segments::Segments;
 use crate::session::{
-    Running, begin, enable, is_asleep, name_number, note_in_window, running, session_id, take_off,
-    wake_writer,
+    Begun, Running, begin, enable, is_asleep, name_number, note_in_window, release_codes, replace,
+    running, session_id, take_off, wake_writer,
 };
 use crate::start_error::StartError;
-use crate::window_state::{Opening, WindowState};
+use crate::window_state::{Opening, Place, WindowState};
 use crate::writer::Written;
 
 /// How long the writer may take to finish a window.
 const LONGEST_FINISH: Duration = Duration::from_secs(60);
+/// How long opening a window waits for what is live to be in its file.
+const LONGEST_SETTLE: Duration = Duration::from_millis(200);
 
 static NUMBERS: AtomicU64 = AtomicU64::new(1);
 
@@ -39,6 +42,7 @@ pub struct OpenWindow {
 
 /// What a new window found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a question of its own")]
 pub struct Found {
     /// The recorder runs already: torch is attached, or will be.
     pub is_attached: bool,
@@ -46,24 +50,31 @@ pub struct Found {
     pub has_cpu: bool,
     /// Live blocks of all its CUDA devices are known.
     pub has_cuda: bool,
+    /// The recorder is a new one in the place of one that waited: nothing has a name yet.
+    pub is_renewed: bool,
 }
 
 /// Opens a window; begins the recorder where none runs. The GIL must be held.
 pub fn open(options: Options) -> Result<(OpenWindow, Found), StartError> {
     let mut entry = running()?;
+    let pid = std::process::id();
     // A file is safe against a crash only with a journal that begins with it.
-    let is_stale = |running: &Running| {
+    let is_stale = |running: &mut Running| {
         let windows = running.recording().windows.lock();
         let is_useless =
             options.path.is_some() || running.recording().failure().is_some() || is_asleep();
         windows.open.is_empty() && is_useless
     };
-    if entry.as_ref().is_some_and(is_stale)
-        && let Some(stale) = entry.take()
-    {
+    if let Some(stale) = entry.take_if(is_stale) {
+        let has_live_blocks = stale.recording().windows.lock().kept.is_some()
+            && stale.recording().failure().is_none()
+            && !is_asleep();
+        if has_live_blocks && options.source == Source::Torch {
+            let (state, found) = renew(&mut entry, stale, options)?;
+            return Ok((OpenWindow { state, pid }, found));
+        }
         take_off(stale);
     }
-    let pid = std::process::id();
     if let Some(running) = &*entry {
         if let Some((reason, _)) = running.recording().failure() {
             return Err(StartError::Stopped { reason });
@@ -71,22 +82,78 @@ pub fn open(options: Options) -> Result<(OpenWindow, Found), StartError> {
         let (state, found) = join(running, options)?;
         return Ok((OpenWindow { state, pid }, found));
     }
-    let (begun, state) = begin_with(options)?;
+    // What is live is not known: its writer begins at once.
+    let ((begun, _), state) = begin_with(options, None)?;
     enable(&begun);
     *entry = Some(begun);
-    let found = Found { is_attached: false, has_cpu: false, has_cuda: false };
+    let found = Found { is_attached: false, has_cpu: false, has_cuda: false, is_renewed: false };
     Ok((OpenWindow { state, pid }, found))
+}
+
+/// Begins a recorder in the place of one that waits for a window.
+fn renew(
+    entry: &mut Option<Running>,
+    old: Running,
+    options: Options,
+) -> Result<(Arc<WindowState>, Found), StartError> {
+    let kept = old.recording().windows.lock().kept;
+    let ((new, tell), state) = match begin_with(options, kept) {
+        Ok(begun) => begun,
+        Err(error) => {
+            *entry = Some(old);
+            return Err(error);
+        }
+    };
+    let left = replace(old, &new);
+    let live = left.and_then(|(kept, known)| Some(Live::from_ended(&kept?, &known)));
+    let has_live_blocks = live.is_some();
+    if !has_live_blocks {
+        new.recording().windows.lock().kept = None;
+    }
+    let _ = tell.send(live);
+    *entry = Some(new);
+    let followed = kept.filter(|_| has_live_blocks).unwrap_or_default();
+    let found = Found {
+        is_attached: true,
+        has_cpu: followed.cpu,
+        has_cuda: state.window.cuda & !followed.cuda == 0,
+        is_renewed: true,
+    };
+    Ok((state, found))
 }
 
 /// The files of a window, and what it takes; its start is set when it is known.
 struct Prepared {
     window: Window,
-    output: Option<Output>,
+    files: Files,
     header: Header,
     options: Options,
 }
 
-fn prepare(mut options: Options, session: u64) -> Result<Prepared, StartError> {
+enum Files {
+    None,
+    Created(Box<Output>),
+    Planned(PlannedOutput),
+}
+
+impl Files {
+    /// The files of the first window are created at once, those of one that joins by the writer.
+    fn prepare(
+        options: &Options,
+        session: u64,
+        header: &Header,
+        is_first: bool,
+    ) -> Result<Self, StartError> {
+        let Some(path) = &options.path else { return Ok(Self::None) };
+        if !is_first && let Some(planned) = PlannedOutput::check(path, session, options.replace)? {
+            return Ok(Self::Planned(planned));
+        }
+        Output::create(path, session, header, options.replace)
+            .map(|output| Self::Created(Box::new(output)))
+    }
+}
+
+fn prepare(mut options: Options, session: u64, is_first: bool) -> Result<Prepared, StartError> {
     options.header.session = format!("{session:016x}");
     let window = Window {
         number: NUMBERS.fetch_add(1, Ordering::Relaxed),
@@ -100,44 +167,44 @@ fn prepare(mut options: Options, session: u64) -> Result<Prepared, StartError> {
     let mut header = options.header.clone();
     header.window = Some(window);
     header.started_unix_micros = unix_micros();
-    let output = match &options.path {
-        Some(path) => Some(Output::create(path, session, &header, options.replace)?),
-        None => None,
-    };
-    Ok(Prepared { window, output, header, options })
+    let files = Files::prepare(&options, session, &header, is_first)?;
+    Ok(Prepared { window, files, header, options })
 }
 
 impl Prepared {
     /// The window as it begins now.
     fn opening(self, start_nanos: u64, replaces_kept: bool) -> Opening {
-        let Self { mut window, output, mut header, options } = self;
+        let Self { mut window, files, mut header, options } = self;
         window.start_nanos = start_nanos;
         header.window = Some(window);
         header.started_unix_micros = unix_micros();
-        let (journal, file) = match output {
-            Some(Output { folder, state, trace }) => (Some((folder, state)), Some(trace)),
-            None => (None, None),
-        };
         let is_without_device = options.source == Source::ToldWithoutDevice;
-        let state = WindowState::new(
-            window,
-            is_without_device,
-            options.path,
-            journal,
-            header,
-            options.spill,
-        );
-        // The file has the header of before it began.
-        state.header.lock().1 = file.is_some();
-        Opening { state: Arc::new(state), file, replaces_kept }
+        let state =
+            WindowState::new(window, is_without_device, options.path, header, options.spill);
+        let place = match files {
+            Files::None => Place::Memory,
+            Files::Planned(planned) => Place::Planned(planned),
+            Files::Created(output) => {
+                // The file has the header of before it began.
+                state.header.lock().1 = true;
+                Place::File(state.take_files(*output))
+            }
+        };
+        Opening { state: Arc::new(state), place, replaces_kept }
     }
 }
 
-/// Begins the recorder, with its first window.
-fn begin_with(options: Options) -> Result<(Running, Arc<WindowState>), StartError> {
+/// Begins a recorder, with its first window. `kept` says what another one has followed until now.
+fn begin_with(
+    options: Options,
+    kept: Option<Window>,
+) -> Result<(Begun, Arc<WindowState>), StartError> {
     let id = session_id();
-    let prepared = prepare(options, id)?;
-    let folder = prepared.output.as_ref().map(|output| output.folder.clone());
+    let prepared = prepare(options, id, true)?;
+    let folder = match &prepared.files {
+        Files::Created(output) => Some(output.folder.clone()),
+        Files::None | Files::Planned(_) => None,
+    };
     let max_memory = prepared.options.max_memory;
     let segments = match Segments::create(folder.clone(), id, max_memory) {
         Ok(segments) => segments,
@@ -157,7 +224,8 @@ fn begin_with(options: Options) -> Result<(Running, Arc<WindowState>), StartErro
             return Err(StartError::Recorder(source));
         }
     };
-    let state = add(&begun, prepared);
+    begun.0.recording().windows.lock().kept = kept;
+    let state = add(&begun.0, prepared);
     Ok((begun, state))
 }
 
@@ -165,14 +233,21 @@ fn begin_with(options: Options) -> Result<(Running, Arc<WindowState>), StartErro
 fn join(running: &Running, options: Options) -> Result<(Arc<WindowState>, Found), StartError> {
     let recording = running.recording();
     recording.budget.raise_limit(options.max_memory);
-    let prepared = prepare(options, session_id())?;
+    if let Some(path) = &options.path
+        && recording.windows.lock().open.iter().any(|open| open.path.as_ref() == Some(path))
+    {
+        // Its files may not be there yet.
+        return Err(StartError::InUse { path: path.clone(), pid: std::process::id() });
+    }
+    let prepared = prepare(options, session_id(), false)?;
     let window = prepared.window;
     let before = recording.windows.lock().wanted();
     let sources = before.iter().filter(|other| other.told == window.told);
     let cuda = sources.clone().fold(0, |all, other| all | other.cuda);
     let has_cpu = sources.clone().any(|other| other.cpu);
     let has_cuda = window.cuda & !cuda == 0;
-    Ok((add(running, prepared), Found { is_attached: true, has_cpu, has_cuda }))
+    let found = Found { is_attached: true, has_cpu, has_cuda, is_renewed: false };
+    Ok((add(running, prepared), found))
 }
 
 fn add(running: &Running, prepared: Prepared) -> Arc<WindowState> {
@@ -197,8 +272,8 @@ fn add(running: &Running, prepared: Prepared) -> Arc<WindowState> {
 }
 
 impl OpenWindow {
-    /// Closes the window. The recorder ends with the last one that has a file; after one that has none, it stays for
-    /// the next. The GIL must be held.
+    /// Closes the window. The recorder stays for the next one, as long as it can follow what is live. The GIL must be
+    /// held.
     pub fn close(&self) {
         if self.pid != std::process::id() {
             return;
@@ -214,7 +289,7 @@ impl OpenWindow {
         windows.open.remove(at);
         let is_last = windows.open.is_empty();
         let has_live_blocks = recording.failure().is_none() && !self.state.window.told;
-        let is_kept = is_last && self.state.path.is_none() && has_live_blocks;
+        let is_kept = is_last && has_live_blocks;
         if is_kept && windows.kept.is_none() {
             let window = Window { stacks: false, ops: false, ..self.state.window };
             windows.kept = Some(window);
@@ -230,13 +305,16 @@ impl OpenWindow {
         if !has_ops {
             ops::detach();
         }
-        if !is_last {
+        // The next window with a file begins with a call tree of its own.
+        if is_kept && self.state.path.is_some() {
+            release_codes(recording);
+        }
+        if !is_last || is_kept {
             // A request for events that stay in memory wakes the writer.
             if self.state.path.is_some() {
                 found.wake_writer();
             }
-        } else if !is_kept
-            && let Some(last) = entry.take()
+        } else if let Some(last) = entry.take()
             && !take_off(last)
         {
             let failure = "the recorder's writer failed: a bug in floodmark".to_owned();
@@ -305,6 +383,16 @@ impl OpenWindow {
 
     /// Waits until all that happened before this call can be read.
     pub fn catch_up(&self) {
+        self.catch_up_within(LONGEST_FINISH);
+    }
+
+    /// Waits until what was live when the window began is in its file, so that it survives whatever ends the program.
+    /// A thread that stays inside a hook holds the writer up; it is not waited for.
+    pub fn settle(&self) {
+        self.catch_up_within(LONGEST_SETTLE);
+    }
+
+    fn catch_up_within(&self, patience: Duration) {
         if self.state.is_written() || self.state.failure().is_some() {
             return;
         }
@@ -319,7 +407,7 @@ impl OpenWindow {
         self.state.asked_nanos.store(now, Ordering::Release);
         found.wake_writer();
         drop(entry);
-        self.state.wait_until_readable(now, LONGEST_FINISH);
+        self.state.wait_until_readable(now, patience);
     }
 
     /// The file that has the events: the one that was asked for, or the one that memory went to.

@@ -4,13 +4,17 @@
 //! their files. A segment is used again only when all of it is in the files.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use crate::bus_error;
+use crate::handover::Live;
+use crate::known::Known;
 use crate::merge::Merge;
 use crate::patch;
 use crate::recording::{ENABLED, Recording};
 use crate::session::fall_asleep;
+use crate::sink::Sink;
 use crate::sinks::Sinks;
 use crate::thread::frontier_nanos;
 
@@ -47,23 +51,32 @@ struct Writer<'a> {
     unused_since: Option<Instant>,
 }
 
-/// Runs until `stop` is set and everything is written.
-pub(crate) fn run(recording: &Recording, stop: &AtomicBool) {
+/// What a writer leaves behind: what followed live blocks, and all that was defined.
+pub(crate) type Ended = (Option<Sink>, Known);
+
+/// Runs until `stop` is set and everything is written. Begins when it is known what is live, or that it is not.
+pub(crate) fn run(
+    recording: &Recording,
+    stop: &AtomicBool,
+    live: &Receiver<Option<Live>>,
+) -> Ended {
+    let live = live.recv().ok().flatten();
     // SAFETY: lowers the priority of this thread only: the program comes first.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 5) };
     let mut writer = Writer {
         recording,
         merge: Merge::new(recording.seed),
-        sinks: Sinks::new(recording, rows_per_flush(recording.budget.limit_bytes())),
+        sinks: Sinks::new(recording, rows_per_flush(recording.budget.limit_bytes()), live.as_ref()),
         frontier_nanos: 0,
         last_flush: Instant::now(),
         unused_since: None,
     };
+    // The first lap at once: what woke the thread while it waited to begin does not wake it again.
     while !stop.load(Ordering::Acquire) {
-        std::thread::park_timeout(LAP);
         writer.lap();
+        std::thread::park_timeout(LAP);
     }
-    writer.finish();
+    writer.finish()
 }
 
 /// A flush takes at most an eighth of the memory limit.
@@ -75,9 +88,6 @@ fn rows_per_flush(limit_bytes: u64) -> usize {
 impl Writer<'_> {
     fn lap(&mut self) {
         patch::follow_new_libraries();
-        if let Err(error) = self.recording.segments.prepare() {
-            self.recording.fail(format!("the journal could not grow: {error}"));
-        }
         self.frontier_nanos = frontier_nanos(self.recording, self.frontier_nanos);
         self.sinks.take_new();
         self.frontier_nanos = self.sinks.patient_frontier(self.frontier_nanos);
@@ -86,11 +96,16 @@ impl Writer<'_> {
             self.flush();
         }
         self.count_memory();
+        self.sinks.create_files();
         // While no window is open there is nothing to write, and segments are used again at once.
         if self.last_flush.elapsed() >= LONGEST_WAIT || !self.sinks.has_open() {
             self.flush();
         }
         self.sinks.answer(self.frontier_nanos);
+        // Last, since it takes longest: a program may wait for the rest.
+        if let Err(error) = self.recording.segments.prepare() {
+            self.recording.fail(format!("the journal could not grow: {error}"));
+        }
         self.sleep_where_unused();
     }
 
@@ -152,7 +167,7 @@ impl Writer<'_> {
     }
 
     /// Writes all that is in the journal, and ends all windows.
-    fn finish(mut self) {
+    fn finish(mut self) -> Ended {
         // No thread is inside a hook any more, or one is and will stay there.
         self.frontier_nanos = u64::MAX;
         self.sinks.take_new();
@@ -160,6 +175,6 @@ impl Writer<'_> {
         while self.fold() {
             self.flush();
         }
-        self.sinks.finish();
+        self.sinks.finish()
     }
 }

@@ -17,6 +17,7 @@ fn header_from(json: &str) -> PyResult<Header> {
 
 /// A window, from its opening on.
 #[pyclass(frozen, module = "floodmark._core")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a question of its own")]
 pub(crate) struct Window {
     opened: OpenWindow,
     /// What was read of its file while it was open.
@@ -30,6 +31,9 @@ pub(crate) struct Window {
     /// Live blocks of its CUDA devices were known.
     #[pyo3(get)]
     has_cuda: bool,
+    /// The recorder is a new one, and nothing has a name yet.
+    #[pyo3(get)]
+    is_renewed: bool,
 }
 
 #[pymethods]
@@ -43,6 +47,7 @@ impl Window {
     #[pyo3(signature = (path, *, spill, replace, cpu, cuda, stacks, ops, told, max_memory, header, own_folder))]
     #[expect(clippy::too_many_arguments, reason = "keywords on the Python side")]
     fn new(
+        py: Python<'_>,
         path: Option<PathBuf>,
         spill: PathBuf,
         replace: &str,
@@ -80,12 +85,16 @@ impl Window {
             own_folder,
         };
         let (window, found) = floodmark_probe::open(options).map_err(|error| from_start(&error))?;
+        if found.is_renewed {
+            py.detach(|| window.settle());
+        }
         Ok(Self {
             opened: window,
             reader: Mutex::default(),
             is_attached: found.is_attached,
             has_cpu: found.has_cpu,
             has_cuda: found.has_cuda,
+            is_renewed: found.is_renewed,
         })
     }
 
