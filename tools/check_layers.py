@@ -1,7 +1,8 @@
-"""Keeps the arrows between our crates pointing down, and heavy libraries in their rooms.
+"""Keeps the arrows between our crates as ARCHITECTURE.md has them, and libraries in their rooms.
 
-Sees: what `cargo metadata --no-deps` says, the lints in the manifests, and the sources. Knows
-nothing of what the crates do. Exit status 0 when all is in order, 1 with one line per problem.
+Sees: what `cargo metadata --no-deps` says, the table of the rooms in ARCHITECTURE.md, the lints in
+the manifests, and the sources. Knows nothing of what the crates do. Exit status 0 when
+all is in order, 1 with one line per problem.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ FLOORS = {
     "floodmark-trace": 0,
     "floodmark-slots": 0,
     "floodmark-cudnn-sizes": 0,
+    "floodmark-profiles": 1,
     "floodmark-phantom": 1,
     "floodmark-allocator": 1,
     "floodmark-snapshot": 1,
@@ -32,6 +34,8 @@ FLOORS = {
     "floodmark": 4,
     "floodmark-python": 5,
 }
+# A row of the table of the rooms: the crate, what it is, what it may use.
+ROOM_ROW = re.compile(r"^\| `crates/(floodmark[\w-]*)` \|[^|]*\|([^|]*)\|", re.MULTILINE)
 LINKED_BY_NOBODY = {"floodmark-phantom"}
 
 # Which crates may use a library. A name that ends in `*` stands for all that begin like it.
@@ -42,6 +46,7 @@ ROOMS = {
     "pyo3*": {"floodmark-modes", "floodmark-python"},
     "parquet": {"floodmark-export"},
     "prost": {"floodmark-export"},
+    "toml": {"floodmark-profiles"},
     "clap": {"floodmark"},
     "indicatif": {"floodmark"},
     "anyhow": {"floodmark"},
@@ -100,6 +105,31 @@ def layer_problems(metadata: dict[str, Any]) -> Iterator[str]:
             )
 
 
+def rooms(architecture: str) -> dict[str, set[str]]:
+    """The crates of the table of the rooms, each with those in its column "may use"."""
+    found = {}
+    for crate, column in ROOM_ROW.findall(architecture):
+        names = re.findall(r"`([\w-]+)`", column)
+        found[crate] = {name if name == "floodmark" else f"floodmark-{name}" for name in names}
+    return found
+
+
+def edge_problems(metadata: dict[str, Any], architecture: str) -> Iterator[str]:
+    """Edges between our crates that are not in the table of the rooms, or only there."""
+    may_use = rooms(architecture)
+    ours = {package["name"] for package in metadata["packages"]}
+    for crate in sorted(ours - may_use.keys()):
+        yield f"`{crate}` has no row in the table of the rooms of ARCHITECTURE.md"
+    for crate in sorted(may_use.keys() - ours):
+        yield f"ARCHITECTURE.md has a row for `{crate}`, which is no crate"
+    for crate in sorted(ours & may_use.keys()):
+        used = {use.used for use in uses(metadata) if use.user == crate and use.used in ours}
+        for name in sorted(used - may_use[crate]):
+            yield f"`{crate}` uses `{name}`, which its row in ARCHITECTURE.md does not list"
+        for name in sorted(may_use[crate] - used):
+            yield f"the row of `{crate}` in ARCHITECTURE.md lists `{name}`, which it does not use"
+
+
 def room_problems(metadata: dict[str, Any]) -> Iterator[str]:
     """Heavy libraries outside their rooms. What only tests use is not shipped, and is let pass."""
     for use in uses(metadata):
@@ -156,10 +186,11 @@ def lint_level(manifest: str, table: str, key: str) -> str | None:
     return None
 
 
-def problems(metadata: dict[str, Any], root_manifest: str) -> list[str]:
+def problems(metadata: dict[str, Any], root_manifest: str, architecture: str) -> list[str]:
     """All that is wrong, one line each."""
     return [
         *layer_problems(metadata),
+        *edge_problems(metadata, architecture),
         *room_problems(metadata),
         *unsafe_problems(metadata, root_manifest),
     ]
@@ -173,11 +204,14 @@ def main() -> int:
         print(f"error: `{' '.join(command)}` failed\n{answer.stderr}", file=sys.stderr)
         return 1
     metadata = json.loads(answer.stdout)
-    found = problems(metadata, (root / "Cargo.toml").read_text(encoding="utf-8"))
+    manifest = (root / "Cargo.toml").read_text(encoding="utf-8")
+    architecture = (root / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    found = problems(metadata, manifest, architecture)
     for problem in found:
         print(f"error: {problem}", file=sys.stderr)
     if not found:
-        print(f"layers: {len(metadata['packages'])} crates, every arrow points down")
+        crates = len(metadata["packages"])
+        print(f"layers: {crates} crates, every arrow points down and is in ARCHITECTURE.md")
     return 1 if found else 0
 
 

@@ -71,6 +71,51 @@ def test_the_phantom_is_linked_by_nobody():
     assert "`floodmark-phantom`" in problem
 
 
+ROOMS = """
+| room | in one sentence | may use | must never |
+|---|---|---|---|
+| `crates/floodmark-trace` | What an event is. | nothing of ours | know PyTorch |
+| `crates/floodmark` | The program, for `people`. | `trace` | hold a rule |
+| `crates/floodmark-python` | The boundary. | `floodmark`, `trace` | contain an `if` |
+| `python/floodmark` | The front. | `_core` | compute |
+"""
+
+
+def three_crates(*of_python: str) -> dict[str, Any]:
+    return workspace(
+        ("floodmark-trace", [("serde", None)]),
+        ("floodmark", [("floodmark-trace", None)]),
+        ("floodmark-python", [(name, None) for name in of_python]),
+    )
+
+
+def test_edges_that_the_architecture_lists_are_fine():
+    metadata = three_crates("floodmark", "floodmark-trace", "pyo3")
+    assert list(check_layers.edge_problems(metadata, ROOMS)) == []
+
+
+def test_an_edge_that_the_architecture_lacks_is_refused():
+    rooms = ROOMS.replace("`floodmark`, `trace`", "`floodmark`")
+    (problem,) = check_layers.edge_problems(three_crates("floodmark", "floodmark-trace"), rooms)
+    assert problem.startswith("`floodmark-python` uses `floodmark-trace`, which its row")
+
+
+def test_an_edge_that_no_crate_has_is_refused():
+    (problem,) = check_layers.edge_problems(three_crates("floodmark"), ROOMS)
+    assert problem.endswith("lists `floodmark-trace`, which it does not use")
+
+
+def test_a_crate_without_a_row_and_a_row_without_a_crate_are_named():
+    metadata = workspace(("floodmark-trace", []), ("floodmark-new", []))
+    rooms = (
+        "| `crates/floodmark-trace` | x | nothing of ours | y |\n"
+        "| `crates/floodmark-old` | x | nothing of ours | y |\n"
+    )
+    without_row, without_crate = check_layers.edge_problems(metadata, rooms)
+    assert without_row.startswith("`floodmark-new` has no row")
+    assert "`floodmark-old`, which is no crate" in without_crate
+
+
 def test_a_crate_without_a_floor_is_named():
     (problem,) = check_layers.layer_problems(workspace(("floodmark-misc", [])))
     assert problem.startswith("`floodmark-misc` has no floor")

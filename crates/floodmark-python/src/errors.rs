@@ -4,9 +4,10 @@ use std::error::Error;
 use std::fmt::Write;
 use std::path::Path;
 
-use floodmark::{ExportError, GpuError, OpenError};
+use floodmark::{ExportError, OpenError};
 use floodmark_analysis::SimulationError;
 use floodmark_probe::StartError;
+use floodmark_profiles::GpuError;
 use floodmark_trace::Hint;
 use pyo3::exceptions::{
     PyException, PyFileExistsError, PyFileNotFoundError, PyOSError, PyRuntimeError, PyValueError,

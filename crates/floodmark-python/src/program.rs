@@ -66,8 +66,8 @@ pub(crate) struct PhantomMachine {
     settings: String,
 }
 
-impl From<floodmark::PhantomMachine> for PhantomMachine {
-    fn from(machine: floodmark::PhantomMachine) -> Self {
+impl From<floodmark_profiles::PhantomMachine> for PhantomMachine {
+    fn from(machine: floodmark_profiles::PhantomMachine) -> Self {
         Self {
             settings: machine.settings(),
             gpu: machine.gpu,
@@ -95,9 +95,9 @@ impl PhantomMachine {
         ranks: Option<(u32, u32)>,
         answers: Vec<String>,
     ) -> PyResult<Self> {
-        let machine = floodmark::PhantomMachine::new(gpu, memory.map(Bytes), gpus);
+        let machine = floodmark_profiles::PhantomMachine::new(gpu, memory.map(Bytes), gpus);
         let machine = machine.map_err(|error| from_gpu(&error))?;
-        Ok(Self::from(floodmark::PhantomMachine { ranks, answers, ..machine }))
+        Ok(Self::from(floodmark_profiles::PhantomMachine { ranks, answers, ..machine }))
     }
 }
 

@@ -10,58 +10,13 @@
 //! Exit status: 0 done; 1 the input or the question was wrong, or a limit that was set is passed; 2 we were
 //! wrong. stdout is data, stderr is talk.
 
-mod advise;
-mod args;
-mod args_estimate;
-mod args_watch;
-mod bar;
-mod browser;
-mod choose;
-mod csv;
-mod cut;
-mod destination;
-mod diff;
-mod estimate;
-mod export;
-mod export_folder;
-mod failure;
-mod fit;
-mod following;
-mod format;
-mod gpu;
-mod gpus;
-mod html;
-mod info;
-mod journal_files;
-mod leaks;
-mod look;
-mod machine;
+mod commands;
 mod metrics;
-mod misplaced;
-mod oom;
-mod open;
-mod page;
-mod palette;
-mod plain;
-mod print;
-mod progress;
-mod regular_file;
-mod report;
-mod run;
-mod saved_page;
-mod search;
-mod sentence;
 mod server;
-mod sheet;
-mod shorten;
-mod simulate;
-mod table;
+mod text;
 mod top;
-mod vary;
-mod view;
+mod traces;
 
-#[cfg(test)]
-mod growing;
 #[cfg(test)]
 #[path = "../../floodmark-analysis/tests/it/script.rs"]
 mod script;
@@ -71,20 +26,24 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use clap::{CommandFactory, Parser};
 
-pub use estimate::EstimatePlan;
-pub use export::export_trace;
+pub use commands::estimate::EstimatePlan;
+pub use commands::export::export_trace;
+pub use commands::export::format::{Format, NotAFormat, draw};
+pub use commands::info::render_summary;
+pub use commands::run::{RunPlan, Target};
 pub use floodmark_export::{ExportError, Options as ExportOptions};
-pub use format::{Format, NotAFormat, draw};
-pub use gpu::{GpuError, GpuProfile};
-pub use html::render_html;
-pub use info::render_summary;
-pub use journal_files::is_being_recorded;
-pub use machine::PhantomMachine;
-pub use open::{OpenError, open_trace, read_own_growing};
-pub use page::Page;
-pub use regular_file::Irregular;
-pub use run::{RunPlan, Target};
-pub use table::render;
+pub use text::answer_text::AnswerText;
+pub use text::html::render_html;
+pub use text::text_table::render;
+pub use traces::journal_files::is_being_recorded;
+pub use traces::open::{OpenError, open_trace, read_own_growing};
+pub use traces::regular_file::Irregular;
+
+use commands::args::{self, misplaced};
+use commands::{
+    advise, diff, estimate, export, fit, gpus, info, leaks, oom, report, run, simulate, view,
+};
+use text::output;
 
 /// How a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,9 +75,9 @@ pub fn main(args: Vec<OsString>, python: &OsStr) -> Outcome {
     let cli = match args::Cli::try_parse_from(args) {
         Ok(cli) => cli,
         Err(error) => {
-            let status = print::usage(&error);
+            let status = output::usage(&error);
             if status != ExitStatus::Done {
-                print::hint(hint.as_deref());
+                output::hint(hint.as_deref());
             }
             return Outcome::Exit(status);
         }
@@ -157,7 +116,7 @@ impl Said {
     }
 
     fn print(&self) -> ExitStatus {
-        if self.is_exact { print::exact(&self.text) } else { print::data(&self.text) }
+        if self.is_exact { output::exact(&self.text) } else { output::data(&self.text) }
     }
 }
 
@@ -175,7 +134,7 @@ fn carry_out(command: args::Command, hint: Option<String>, python: &OsStr) -> Ou
             Err(error) => Err(error),
         },
         args::Command::Fit(args) => {
-            print::hint(hint.as_deref());
+            output::hint(hint.as_deref());
             fit::fit(&args, python)
         }
         args::Command::Gpus(args) => gpus::gpus(&args).map(Said::from),
@@ -193,9 +152,9 @@ fn carry_out(command: args::Command, hint: Option<String>, python: &OsStr) -> Ou
     };
     Outcome::Exit(match said {
         Ok(said) => match (said.print(), said.objection) {
-            (ExitStatus::Done, Some(objection)) => print::failure(&objection),
+            (ExitStatus::Done, Some(objection)) => output::failure(&objection),
             (status, _) => status,
         },
-        Err(error) => print::failure(&error),
+        Err(error) => output::failure(&error),
     })
 }

@@ -13,11 +13,11 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use floodmark_analysis::{LiveSummary, live_summary};
 
-use crate::args::MetricsArgs;
-use crate::failure::Problem;
-use crate::following::Following;
-use crate::open::{OpenError, ranks};
-use crate::print;
+use crate::commands::args::MetricsArgs;
+use crate::text::failure::Problem;
+use crate::text::output;
+use crate::traces::following::Following;
+use crate::traces::open::{OpenError, ranks};
 
 /// One trace, and its figures when it was last looked at.
 #[derive(Debug)]
@@ -36,8 +36,8 @@ impl Source {
         Ok(Self { revision: following.revision(), following, summary })
     }
 
-    fn look(&mut self) -> Result<(), OpenError> {
-        self.following.look()?;
+    fn refresh(&mut self) -> Result<(), OpenError> {
+        self.following.refresh()?;
         if self.following.revision() != self.revision {
             let rank = self.summary.rank;
             self.summary = live_summary(self.following.trace());
@@ -70,7 +70,7 @@ impl Sources {
     /// Looks at the files first.
     fn newest_text(&mut self) -> Result<String, OpenError> {
         for source in &mut self.0 {
-            source.look()?;
+            source.refresh()?;
         }
         Ok(self.text())
     }
@@ -83,7 +83,7 @@ pub(crate) fn metrics(args: &MetricsArgs) -> Result<String> {
         return Ok(sources.text());
     }
     if !args.listen.ip().is_loopback() {
-        print::talk(&format!(
+        output::talk(&format!(
             "warning: whoever reaches {} can read the figures, there is no password\n",
             args.listen
         ));

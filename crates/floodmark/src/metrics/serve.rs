@@ -13,8 +13,8 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::Sources;
 use super::text::CONTENT_TYPE;
-use crate::print;
 use crate::server::{Limits, is_for_this_machine, serve_connections};
+use crate::text::output;
 
 /// What is served, and to whom.
 struct Site {
@@ -31,8 +31,8 @@ pub(super) fn serve(sources: Sources, address: SocketAddr) -> std::io::Result<()
         let mut interrupted = signal(SignalKind::interrupt())?;
         let mut terminated = signal(SignalKind::terminate())?;
         // The address is the answer, and there is no end to wait for.
-        print::data(&format!("http://{}/metrics\n", listener.local_addr()?));
-        print::talk("serving figures for Prometheus; end with Ctrl-C\n");
+        output::data(&format!("http://{}/metrics\n", listener.local_addr()?));
+        output::talk("serving figures for Prometheus; end with Ctrl-C\n");
         tokio::select! {
             never = serve_connections(listener, router(site), Limits::default()) => never,
             _ = interrupted.recv() => Ok(()),

@@ -52,7 +52,7 @@ pub(crate) fn watch_files(site: &Arc<Site>) {
             let began = Instant::now();
             let mut is_new = false;
             for trace in &site.shown.traces {
-                is_new |= trace.look();
+                is_new |= trace.refresh();
             }
             if is_new {
                 site.news.send_modify(|number| *number += 1);

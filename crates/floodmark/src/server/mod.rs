@@ -14,6 +14,7 @@
 mod answer;
 mod ask;
 mod assets;
+pub(crate) mod browser;
 mod cache;
 mod connections;
 mod follow;

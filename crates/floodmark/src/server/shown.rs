@@ -13,8 +13,8 @@ use floodmark_trace::{Device, Trace};
 
 use super::made_once::MadeOnce;
 use super::refusal::Refusal;
-use crate::following::Following;
-use crate::open::ranks;
+use crate::traces::following::Following;
+use crate::traces::open::ranks;
 
 /// A trace as it was when it was last read, with what many answers need of it, each made when it is first needed.
 #[derive(Debug)]
@@ -115,10 +115,10 @@ impl<'t> ShownTrace<'t> {
     }
 
     /// Looks whether it grew. What cannot be read now may be readable later.
-    pub(crate) fn look(&self) -> bool {
+    pub(crate) fn refresh(&self) -> bool {
         let Some(following) = &self.following else { return false };
         let mut following = following.lock().unwrap_or_else(PoisonError::into_inner);
-        if !following.look().unwrap_or(false) {
+        if !following.refresh().unwrap_or(false) {
             return false;
         }
         *self.now.write().unwrap_or_else(PoisonError::into_inner) = newest(&following);

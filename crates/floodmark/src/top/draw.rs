@@ -8,9 +8,9 @@ use super::state::{Sort, State, TABS};
 use super::theme::Theme;
 use super::view::{Stage, View};
 use super::{draw_devices, draw_help, draw_rows};
-use crate::cut::{cut_end, cut_start};
-use crate::info::plural;
-use crate::plain::plain;
+use crate::commands::info::plural;
+use crate::text::terminal_safe::plain;
+use crate::text::truncate::{cut_end, cut_start};
 
 /// Below this there is nothing to see.
 pub(crate) const LEAST: (u16, u16) = (36, 8);

@@ -11,8 +11,8 @@ use super::draw::seconds;
 use super::state::State;
 use super::theme::Theme;
 use super::view::View;
-use crate::bar::{bar, share};
-use crate::cut::cut_end;
+use crate::text::bar::{bar, share};
+use crate::text::truncate::cut_end;
 
 /// A bar that is nearly full is red.
 const NEARLY_FULL: f64 = 0.95;

@@ -7,7 +7,7 @@ use ratatui::widgets::{Paragraph, Wrap};
 
 use super::theme::Theme;
 use super::view::View;
-use crate::plain::plain;
+use crate::text::terminal_safe::plain;
 
 const KEYS: [(&str, &str); 13] = [
     ("q, Esc", "quit"),

@@ -12,8 +12,8 @@ use super::rows::{self, Shown};
 use super::state::State;
 use super::theme::Theme;
 use super::view::View;
-use crate::bar::{bar, share};
-use crate::cut::{cut_end, cut_start};
+use crate::text::bar::{bar, share};
+use crate::text::truncate::{cut_end, cut_start};
 
 /// From this width on the categories stand beside the table.
 const WIDE: u16 = 110;
@@ -94,7 +94,7 @@ fn title_line(state: &State, found: &[Shown], all: usize, width: u16) -> Line<'s
         notes.push(format!(
             "{} of {all} with “{}”",
             found.len(),
-            crate::plain::plain(&state.filter)
+            crate::text::terminal_safe::plain(&state.filter)
         ));
     } else if found.len() > state.rows_shown {
         notes.push(format!("{all} rows"));

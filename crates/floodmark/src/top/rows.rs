@@ -4,10 +4,10 @@ use floodmark_analysis::{By, Detail, Report, Row};
 use floodmark_trace::Bytes;
 
 use super::state::{Sort, State};
-use crate::bar::share;
-use crate::plain::plain;
-use crate::sheet;
-use crate::shorten::shorten;
+use crate::text::bar::share;
+use crate::text::sheet;
+use crate::text::short_path::shorten;
+use crate::text::terminal_safe::plain;
 
 /// A row.
 #[derive(Debug, Clone, PartialEq)]

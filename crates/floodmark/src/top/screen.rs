@@ -16,8 +16,8 @@ use super::terminal::{Signals, Taken, suspend};
 use super::theme::Theme;
 use super::view::View;
 use super::watch::{News, Order, Watch};
-use crate::following::Following;
-use crate::look;
+use crate::text::output_style;
+use crate::traces::following::Following;
 
 /// How long a key, a signal or an answer waits at most.
 const BEAT: Duration = Duration::from_millis(50);
@@ -31,7 +31,7 @@ pub(crate) fn run(
 ) -> Result<()> {
     let name = path.display().to_string();
     let watch = Watch::start(following, state.ask(), interval);
-    let theme = Theme { is_coloured: look::is_coloured() };
+    let theme = Theme { is_coloured: output_style::is_coloured() };
     let signals = Signals::new()?;
     let taken = Taken::take()?;
     let mut show = Show { name, theme, state, watch, view: None, rate: None, trouble: None };

@@ -2,7 +2,7 @@
 
 use ratatui::style::{Color, Modifier, Style};
 
-use crate::palette;
+use crate::text::palette;
 
 /// The looks of a screen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

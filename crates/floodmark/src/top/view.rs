@@ -6,7 +6,7 @@ use floodmark_analysis::{
 };
 use floodmark_trace::{Bytes, Device, Loss, Trace};
 
-use crate::sentence;
+use crate::text::sentence;
 
 /// In how many pieces the past of a device is kept, however wide the screen is.
 const PIECES: usize = 480;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use floodmark_trace::{Outcome, Trace};
 
 use super::view::{Ask, Stage, View};
-use crate::following::Following;
+use crate::traces::following::Following;
 
 /// A file that has grown so lately is being written, also by a process that we cannot see.
 const LATELY: Duration = Duration::from_secs(10);
@@ -87,7 +87,7 @@ impl Watcher {
                     }
                 }
                 Err(RecvTimeoutError::Timeout) => {
-                    if !self.is_paused && self.look(news).is_err() {
+                    if !self.is_paused && self.refresh(news).is_err() {
                         return;
                     }
                 }
@@ -116,10 +116,10 @@ impl Watcher {
         news.send(News::View(Box::new(view))).map_err(|_| Alone)
     }
 
-    fn look(&mut self, news: &Sender<News>) -> Result<(), Alone> {
+    fn refresh(&mut self, news: &Sender<News>) -> Result<(), Alone> {
         let before = self.following.trace().events.len();
         let was_running = self.following.is_running();
-        let trouble = match self.following.look() {
+        let trouble = match self.following.refresh() {
             Ok(_) => {
                 // A program that is gone has written its last, whenever that was.
                 let is_gone = was_running && !self.following.is_running();

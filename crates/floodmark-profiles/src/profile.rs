@@ -1,0 +1,312 @@
+//! Cards as data: what a phantom GPU is told to be.
+//!
+//! A profile is a TOML file of `profiles/`, which lies in the program, or one of the user's own. All that
+//! is chosen at run time by asking the device (attention kernels, workspaces) comes out as on the card
+//! when these numbers are the card's.
+
+use std::path::Path;
+use std::{fs, io};
+
+use floodmark_trace::Hint;
+use serde::{Deserialize, Serialize};
+
+/// The profiles that lie in the program: the name on the command line, and the file.
+const EMBEDDED: [(&str, &str); 15] = [
+    ("v100-16gb", include_str!("../profiles/v100-16gb.toml")),
+    ("v100-32gb", include_str!("../profiles/v100-32gb.toml")),
+    ("t4", include_str!("../profiles/t4.toml")),
+    ("a10", include_str!("../profiles/a10.toml")),
+    ("a100-40gb", include_str!("../profiles/a100-40gb.toml")),
+    ("a100-80gb", include_str!("../profiles/a100-80gb.toml")),
+    ("l4", include_str!("../profiles/l4.toml")),
+    ("l40s", include_str!("../profiles/l40s.toml")),
+    ("rtx3090", include_str!("../profiles/rtx3090.toml")),
+    ("rtx4090", include_str!("../profiles/rtx4090.toml")),
+    ("rtx5090", include_str!("../profiles/rtx5090.toml")),
+    ("h100", include_str!("../profiles/h100.toml")),
+    ("h100-pcie", include_str!("../profiles/h100-pcie.toml")),
+    ("h200", include_str!("../profiles/h200.toml")),
+    ("b200", include_str!("../profiles/b200.toml")),
+];
+
+/// A card.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GpuProfile {
+    /// What the driver calls it.
+    pub name: String,
+    /// Other names on the command line.
+    #[serde(default)]
+    pub aliases: Vec<String>,
+    /// `9.0`.
+    pub capability: String,
+    /// How many multiprocessors it has.
+    pub multiprocessors: u32,
+    /// Its memory in bytes, as CUDA gives it.
+    pub memory: u64,
+    /// What a CUDA context takes of it, with the handles of libraries, in bytes.
+    pub context: u64,
+    /// Shared memory that a block may use without asking, in bytes.
+    pub shared_per_block: u64,
+    /// Shared memory that a block may ask for, in bytes.
+    pub shared_per_block_optin: u64,
+    /// Shared memory of a multiprocessor, in bytes.
+    pub shared_per_multiprocessor: u64,
+    /// Registers of a multiprocessor.
+    pub registers_per_multiprocessor: u32,
+    /// How many threads a multiprocessor runs at most.
+    pub threads_per_multiprocessor: u32,
+    /// How many blocks a multiprocessor runs at most.
+    pub blocks_per_multiprocessor: u32,
+    /// How many threads a warp has.
+    #[serde(default = "usual_warp_size")]
+    pub warp_size: u32,
+    /// The L2 cache, in bytes.
+    pub l2: u64,
+    /// The highest clock of the multiprocessors.
+    pub clock_khz: u32,
+    /// The clock of the memory.
+    pub memory_clock_khz: u32,
+    /// The width of the memory bus, in bits.
+    pub bus_width: u32,
+    /// Whether estimates with this profile were compared with the card itself.
+    #[serde(default)]
+    pub checked: bool,
+}
+
+fn usual_warp_size() -> u32 {
+    32
+}
+
+/// Why there is no such card.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum GpuError {
+    /// Nothing has this name.
+    #[error("there is no profile of a GPU `{name}`; did you mean {}?", listed(.close))]
+    NoSuchGpu {
+        /// What was asked for.
+        name: String,
+        /// What has a name like it.
+        close: Vec<&'static str>,
+    },
+    /// A file of the user's own cannot be read.
+    #[error("the profile cannot be read")]
+    Io(#[source] io::Error),
+    /// It is no profile.
+    #[error("the file is no profile of a GPU")]
+    NotAProfile(#[source] Box<toml::de::Error>),
+    /// Its numbers cannot be those of a card.
+    #[error("`{field}` is wrong: {why}")]
+    Wrong {
+        /// The field.
+        field: &'static str,
+        /// What is wrong with it.
+        why: String,
+    },
+}
+
+impl Hint for GpuError {
+    fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::NoSuchGpu { .. } => Some(
+                "`floodmark gpus` lists the profiles; `--gpu FILE.toml` takes one of your own, and \
+                 `--memory` changes the capacity of any",
+            ),
+            Self::NotAProfile(_) => Some("`floodmark gpus h200` prints one to begin with"),
+            Self::Io(_) | Self::Wrong { .. } => None,
+        }
+    }
+}
+
+fn listed(names: &[&str]) -> String {
+    let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+    match names.split_last() {
+        Some((last, [])) => last.clone(),
+        Some((last, rest)) => format!("{} or {last}", rest.join(", ")),
+        None => String::new(),
+    }
+}
+
+/// Every profile of the program, with its name on the command line.
+#[expect(clippy::missing_panics_doc, reason = "a test parses every embedded profile")]
+pub fn profiles() -> Vec<(&'static str, GpuProfile)> {
+    let parsed = EMBEDDED.iter().map(|&(key, text)| {
+        (key, parse(text).expect("a test parses every profile that lies in the program"))
+    });
+    parsed.collect()
+}
+
+/// The text of a profile of the program.
+pub fn source(name: &str) -> Result<&'static str, GpuError> {
+    let (key, _) = by_name(name)?;
+    let found = EMBEDDED.iter().find(|(embedded, _)| *embedded == key);
+    Ok(found.map_or("", |(_, text)| text))
+}
+
+/// The card of a name, or of a path to a TOML file.
+pub fn find(name: &str) -> Result<(String, GpuProfile), GpuError> {
+    let path = Path::new(name);
+    if path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("toml")) {
+        let text = fs::read_to_string(path).map_err(GpuError::Io)?;
+        let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+        return Ok((stem.into_owned(), parse(&text)?));
+    }
+    by_name(name).map(|(key, profile)| (key.to_owned(), profile))
+}
+
+fn by_name(name: &str) -> Result<(&'static str, GpuProfile), GpuError> {
+    let wanted = normalized(name);
+    let mut all = profiles();
+    let is_it = |key: &str, profile: &GpuProfile| {
+        let names = [key, &profile.name].into_iter().chain(profile.aliases.iter().map(|a| &**a));
+        names.into_iter().any(|name| normalized(name) == wanted)
+    };
+    match all.iter().position(|(key, profile)| is_it(key, profile)) {
+        Some(at) => Ok(all.swap_remove(at)),
+        None => Err(GpuError::NoSuchGpu { name: name.to_owned(), close: close_to(&wanted) }),
+    }
+}
+
+/// `NVIDIA GeForce RTX 4090` and `rtx-4090` are one name.
+fn normalized(name: &str) -> String {
+    let mut text = name.to_ascii_lowercase();
+    for maker in ["nvidia", "geforce", "tesla"] {
+        text = text.replace(maker, "");
+    }
+    text.chars().filter(char::is_ascii_alphanumeric).collect()
+}
+
+/// Names that have more to them, or else those that take the fewest changes of letters.
+fn close_to(wanted: &str) -> Vec<&'static str> {
+    let keys = EMBEDDED.iter().map(|&(key, _)| key);
+    let longer = |key: &&str| !wanted.is_empty() && normalized(key).contains(wanted);
+    let found: Vec<_> = keys.clone().filter(longer).collect();
+    if !found.is_empty() {
+        return found;
+    }
+    let mut by_distance: Vec<_> =
+        keys.map(|key| (strsim::levenshtein(&normalized(key), wanted), key)).collect();
+    by_distance.sort_unstable();
+    by_distance.into_iter().take(3).map(|(_, key)| key).collect()
+}
+
+fn parse(text: &str) -> Result<GpuProfile, GpuError> {
+    let profile: GpuProfile =
+        toml::from_str(text).map_err(|error| GpuError::NotAProfile(Box::new(error)))?;
+    profile.check()?;
+    Ok(profile)
+}
+
+impl GpuProfile {
+    fn check(&self) -> Result<(), GpuError> {
+        let wrong = |field, why: &str| Err(GpuError::Wrong { field, why: why.to_owned() });
+        let parts = self.capability.split_once('.');
+        if parts.is_none_or(|(a, b)| a.parse::<u8>().is_err() || b.parse::<u8>().is_err()) {
+            return wrong("capability", "it is of the form `9.0`");
+        }
+        if self.name.trim().is_empty() || self.name.contains(['\n', '\r']) {
+            return wrong("name", "it is one line of text");
+        }
+        if self.memory <= self.context {
+            return wrong("memory", "the context would take all of it");
+        }
+        for (field, number) in [
+            ("multiprocessors", self.multiprocessors),
+            ("registers_per_multiprocessor", self.registers_per_multiprocessor),
+            ("threads_per_multiprocessor", self.threads_per_multiprocessor),
+            ("blocks_per_multiprocessor", self.blocks_per_multiprocessor),
+            ("clock_khz", self.clock_khz),
+            ("memory_clock_khz", self.memory_clock_khz),
+            ("bus_width", self.bus_width),
+        ] {
+            if number == 0 || i32::try_from(number).is_err() {
+                return wrong(field, "it is a number that CUDA can give, above 0");
+            }
+        }
+        let ordered = self.shared_per_block <= self.shared_per_block_optin
+            && self.shared_per_block_optin <= self.shared_per_multiprocessor;
+        if !ordered || self.shared_per_block == 0 {
+            return wrong("shared_per_block", "a block gets no more than it may ask for");
+        }
+        if self.l2 == 0 || i32::try_from(self.l2).is_err() {
+            return wrong("l2", "it is a number of bytes that CUDA can give");
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_profile_of_the_folder_lies_in_the_program_and_is_right() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/profiles");
+        let mut files: Vec<String> = fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        files.sort();
+        let mut embedded: Vec<_> = EMBEDDED.iter().map(|(key, _)| format!("{key}.toml")).collect();
+        embedded.sort();
+        assert_eq!(files, embedded);
+        let all = profiles();
+        let mut names: Vec<String> = Vec::new();
+        for (key, profile) in &all {
+            names.extend([normalized(key), normalized(&profile.name)]);
+            names.extend(profile.aliases.iter().map(|alias| normalized(alias)));
+            assert_eq!(profile.warp_size, 32, "{key}");
+            assert!(profile.threads_per_multiprocessor % profile.warp_size == 0, "{key}");
+            assert!(profile.context < 1 << 30, "{key}");
+        }
+        let total = names.len();
+        names.sort();
+        names.dedup();
+        // A card whose key is its name counts twice.
+        let same = all
+            .iter()
+            .filter(|(key, profile)| normalized(key) == normalized(&profile.name))
+            .count();
+        assert_eq!(names.len(), total - same);
+        let checked: Vec<_> = all.iter().filter(|(_, p)| p.checked).map(|(key, _)| *key).collect();
+        assert_eq!(checked, ["h200"]);
+    }
+
+    #[test]
+    fn a_card_is_found_however_its_name_is_written() {
+        for name in ["rtx4090", "RTX 4090", "rtx-4090", "4090", "NVIDIA GeForce RTX 4090"] {
+            assert_eq!(find(name).unwrap().0, "rtx4090", "{name}");
+        }
+        assert_eq!(find("H200").unwrap().1.memory, 150_109_880_320);
+        assert_eq!(find("A100-80").unwrap().0, "a100-80gb");
+    }
+
+    #[test]
+    fn a_wrong_name_is_answered_with_near_ones() {
+        let said = |name: &str| find(name).unwrap_err().to_string();
+        let a100 = "there is no profile of a GPU `a100`; did you mean `a100-40gb` or `a100-80gb`?";
+        assert_eq!(said("a100"), a100);
+        assert!(said("h20o").contains("`h200`"), "{}", said("h20o"));
+        assert!(said("").contains("did you mean `"));
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_profile_is_named() {
+        let good = source("t4").unwrap();
+        assert!(parse(good).is_ok());
+        for (from, to, named) in [
+            ("capability = \"7.5\"", "capability = \"seven\"", "capability"),
+            ("context = 243_269_632", "context = 99_828_320_256", "memory"),
+            ("multiprocessors = 40", "multiprocessors = 0", "multiprocessors"),
+            ("shared_per_block = 49_152", "shared_per_block = 149_152", "shared_per_block"),
+            ("l2 = 4_194_304", "l2 = 4_194_304_000_000", "l2"),
+        ] {
+            let text = good.replace(from, to);
+            assert_ne!(text, good);
+            assert!(parse(&text).unwrap_err().to_string().contains(named), "{named}");
+        }
+        let unknown = format!("{good}\nspeed = 3\n");
+        assert!(matches!(parse(&unknown), Err(GpuError::NotAProfile(_))));
+    }
+}

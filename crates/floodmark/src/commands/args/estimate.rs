@@ -1,0 +1,133 @@
+//! The words of the commands about a simulated GPU.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use crate::commands::args::varied_value::{Setting, VariedValue};
+use crate::commands::args::{ProgramArgs, parse_size};
+
+#[derive(Debug, Args)]
+pub(crate) struct GpusArgs {
+    /// Print this GPU profile as TOML, to edit and use with `--gpu FILE.toml`
+    pub(crate) gpu: Option<String>,
+    /// Print JSON
+    #[arg(long, conflicts_with = "gpu")]
+    pub(crate) json: bool,
+}
+
+/// How a GPU is simulated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum EngineName {
+    Phantom,
+    Fake,
+}
+
+impl EngineName {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Phantom => "phantom",
+            Self::Fake => "fake",
+        }
+    }
+}
+
+/// Which GPUs are simulated, and for how long.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct PhantomArgs {
+    /// Simulate with this engine: `phantom` (torch's own host code and allocator; needs a CUDA build of torch) or
+    /// `fake` (fake tensors; any build) [default: `phantom` with a CUDA build of torch, otherwise `fake`]
+    #[arg(long, value_name = "ENGINE")]
+    pub(crate) engine: Option<EngineName>,
+    /// Simulate this GPU: a name from `floodmark gpus`, or a TOML file
+    #[arg(long, default_value = "h200", value_name = "NAME")]
+    pub(crate) gpu: String,
+    /// Simulate N GPUs [default: 1; with `--world` its size, at most 8]
+    #[arg(long, value_name = "N")]
+    pub(crate) gpus: Option<u32>,
+    /// Give each GPU this much memory instead of its own: `24GiB`
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub(crate) memory: Option<u64>,
+    /// Run as rank R [default: 0]
+    #[arg(long, value_name = "R", requires = "world")]
+    pub(crate) rank: Option<u32>,
+    /// Simulate a world of N ranks; this process is one of them
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) world: Option<u32>,
+    /// End the program after K steps: of its optimizer, of `floodmark.step()`, or calls of `backward()` if it has neither
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) steps: Option<u32>,
+    /// Answer the line that reads a value back: `train.py:12=1`; may be repeated
+    #[arg(long = "answer", value_name = "FILE:LINE=VALUE", value_parser = parse_answer)]
+    pub(crate) answers: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct EstimateArgs {
+    #[command(flatten)]
+    pub(crate) phantom: PhantomArgs,
+    /// Write the trace to PATH: a file if it ends in `.flood`, otherwise a folder with a file for each rank
+    #[arg(short, long, value_name = "PATH")]
+    pub(crate) output: Option<PathBuf>,
+    /// Replace the file, or the folder of traces, at PATH; what is not a trace is kept
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Print no progress and no hints
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+    #[command(flatten)]
+    pub(crate) program: ProgramArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct FitArgs {
+    #[command(flatten)]
+    pub(crate) phantom: PhantomArgs,
+    /// Vary NAME: `BATCH=1..512`, in steps of 8 with `8..512:8`, doubling with `1..512:x2`, or `BATCH=8,12,20`.
+    /// `{BATCH}` in the program's arguments and in `--env` becomes the value
+    #[arg(long, value_name = "NAME=VALUES")]
+    pub(crate) vary: VariedValue,
+    /// Set an environment variable of the program: `BATCH={BATCH}`; may be repeated
+    #[arg(long = "env", value_name = "KEY=VALUE")]
+    pub(crate) environment: Vec<Setting>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) program: ProgramArgs,
+}
+
+/// `train.py:12=1`: checked here, carried out by the phantom.
+fn parse_answer(text: &str) -> Result<String, String> {
+    let wrong = || "an answer is `FILE:LINE=VALUE`, such as `train.py:12=1`".to_owned();
+    let (place, value) = text.rsplit_once('=').ok_or_else(wrong)?;
+    let (file, line) = place.rsplit_once(':').ok_or_else(wrong)?;
+    let is_line = line.parse::<u32>().is_ok_and(|line| line > 0);
+    if file.trim().is_empty() || !is_line || text.contains(['\n', '\r']) {
+        return Err(wrong());
+    }
+    match value.trim().to_ascii_lowercase().as_str() {
+        "true" => Ok(format!("{place}=1")),
+        "false" => Ok(format!("{place}=0")),
+        number if number.parse::<f64>().is_ok() => Ok(format!("{place}={number}")),
+        _ => Err("the value of an answer is a number, `true` or `false`".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_a_line_and_a_number() {
+        assert_eq!(parse_answer("train.py:12=1"), Ok("train.py:12=1".to_owned()));
+        assert_eq!(parse_answer("a=b/c.py:3= True"), Ok("a=b/c.py:3=1".to_owned()));
+        assert_eq!(parse_answer("x.py:3=-2.5"), Ok("x.py:3=-2.5".to_owned()));
+        for wrong in ["", "x.py=1", "x.py:0=1", "x.py:a=1", ":3=1", "x.py:3=", "x.py:3=yes"] {
+            assert!(parse_answer(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! What `floodmark fit` varies: a name, its values, and the places where they go.
+
+use std::str::FromStr;
+
+/// More values than anybody means.
+const MOST_VALUES: usize = 1 << 20;
+
+/// A name and its values, smallest first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct VariedValue {
+    pub(crate) name: String,
+    pub(crate) values: Vec<u64>,
+    /// As the user wrote them.
+    pub(crate) written: String,
+}
+
+impl VariedValue {
+    /// `--batch {BATCH}` with the value in it.
+    pub(crate) fn put(&self, text: &str, value: u64) -> String {
+        text.replace(&self.placeholder(), &value.to_string())
+    }
+
+    pub(crate) fn placeholder(&self) -> String {
+        format!("{{{}}}", self.name)
+    }
+}
+
+impl FromStr for VariedValue {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || "write it as `BATCH=1..512`, `BATCH=8..512:8` or `BATCH=8,12,20`".to_owned();
+        let (name, written) = text.split_once('=').ok_or_else(wrong)?;
+        if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
+            return Err("a name has letters, digits and `_` alone".to_owned());
+        }
+        let values = match written.split_once("..") {
+            Some((from, rest)) => range(from, rest),
+            None => written.split(',').map(|value| value.trim().parse().ok()).collect(),
+        };
+        let mut values: Vec<u64> = values.ok_or_else(wrong)?;
+        values.sort_unstable();
+        values.dedup();
+        if values.len() > MOST_VALUES {
+            return Err(format!("these are more than {MOST_VALUES} values"));
+        }
+        if values.is_empty() {
+            return Err("the range has no value".to_owned());
+        }
+        Ok(Self { name: name.to_owned(), values, written: written.to_owned() })
+    }
+}
+
+/// `1..512`, `8..512:8` or `1..512:x2`, the last value included.
+fn range(from: &str, rest: &str) -> Option<Vec<u64>> {
+    let (to, step) = rest.split_once(':').unwrap_or((rest, "1"));
+    let (from, to): (u64, u64) = (from.trim().parse().ok()?, to.trim().parse().ok()?);
+    let (factor, step) = match step.trim().strip_prefix('x') {
+        Some(factor) => (Some(factor.parse().ok().filter(|&factor: &u64| factor > 1)?), 0),
+        None => (None, step.trim().parse().ok().filter(|&step: &u64| step > 0)?),
+    };
+    let next = |&value: &u64| match factor {
+        Some(factor) => value.max(1).checked_mul(factor),
+        None => value.checked_add(step),
+    };
+    let values = std::iter::successors(Some(from), next).take_while(|&value| value <= to);
+    Some(values.take(MOST_VALUES + 1).collect())
+}
+
+/// A variable of the environment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Setting {
+    pub(crate) key: String,
+    pub(crate) value: String,
+}
+
+impl FromStr for Setting {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once('=') {
+            Some((key, value)) if !key.is_empty() => {
+                Ok(Self { key: key.to_owned(), value: value.to_owned() })
+            }
+            _ => Err("write it as `KEY=VALUE`".to_owned()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn values(text: &str) -> Vec<u64> {
+        text.parse::<VariedValue>().unwrap().values
+    }
+
+    #[test]
+    fn values_are_a_range_or_a_list() {
+        assert_eq!(values("B=1..4"), [1, 2, 3, 4]);
+        assert_eq!(values("B=8..33:8"), [8, 16, 24, 32]);
+        assert_eq!(values("B=1..9:x2"), [1, 2, 4, 8]);
+        assert_eq!(values("B=20, 8,12,8"), [8, 12, 20]);
+        for wrong in [
+            "",
+            "B",
+            "B=",
+            "=1..2",
+            "B=4..1",
+            "B=1..4:0",
+            "B=1..4:x1",
+            "B=a..b",
+            "B-C=1",
+            "B=1..9999999",
+        ] {
+            assert!(wrong.parse::<VariedValue>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_value_goes_wherever_the_name_stands() {
+        let vary: VariedValue = "BATCH=1..4".parse().unwrap();
+        assert_eq!(
+            vary.put("--batch={BATCH} {BATCH} {OTHER} BATCH", 3),
+            "--batch=3 3 {OTHER} BATCH"
+        );
+    }
+}

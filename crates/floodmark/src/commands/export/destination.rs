@@ -1,0 +1,159 @@
+//! Where an export goes: a file or a folder that is whole from the moment it has its name.
+//!
+//! What is written lies beside its place under a name of its own, and gets the right one at the end; when anything goes wrong
+//! before, nothing is left. What is there already is replaced only when that is asked for, and a folder only when all that
+//! is in it comes from an export.
+
+use std::fs::{self, File, Permissions};
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+use floodmark_export::{ExportError, Files};
+use tempfile::{Builder, TempDir};
+
+use crate::text::progress::Progress;
+
+/// Why nothing was written.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NotWritten {
+    /// Something is there, and is not to be replaced.
+    #[error("it exists")]
+    Exists,
+    /// The folder is to be replaced, and somebody else's things are in it.
+    #[error("the folder holds `{name}`, which no export wrote")]
+    NotOurs { name: String },
+    #[error(transparent)]
+    Export(#[from] ExportError),
+}
+
+impl From<io::Error> for NotWritten {
+    fn from(error: io::Error) -> Self {
+        if error.kind() == io::ErrorKind::AlreadyExists {
+            return Self::Exists;
+        }
+        Self::Export(error.into())
+    }
+}
+
+/// Writes a file.
+pub(crate) fn write_file(
+    to: &Path,
+    force: bool,
+    write: impl FnOnce(&mut dyn Write) -> Result<(), ExportError>,
+) -> Result<(), NotWritten> {
+    let found = fs::metadata(to).ok();
+    if found.is_some() && !force {
+        return Err(NotWritten::Exists);
+    }
+    let progress = Arc::new(Progress::counting(format!("Writing `{}`", to.display())));
+    // A pipe or a device cannot be replaced by a file.
+    if found.is_some_and(|found| !found.is_file()) {
+        let mut out = BufWriter::new(Counted { file: File::create(to)?, progress });
+        write(&mut out)?;
+        return Ok(out.flush()?);
+    }
+    let mut builder = Builder::new();
+    let file =
+        builder.prefix(".floodmark-").make_in(folder_of(to), |path| File::create_new(path))?;
+    let mut out = BufWriter::new(Counted { file, progress });
+    write(&mut out)?;
+    let file = out.into_inner().map_err(io::IntoInnerError::into_error)?.file;
+    if force {
+        file.persist(to).map_err(|failed| failed.error)?;
+    } else {
+        file.persist_noclobber(to).map_err(|failed| failed.error)?;
+    }
+    Ok(())
+}
+
+/// A folder that is being written.
+pub(crate) struct Folder {
+    to: PathBuf,
+    beside: TempDir,
+    progress: Arc<Progress>,
+}
+
+impl Folder {
+    /// Begins one; `is_ours` says of the names of files whether an export could have written them.
+    pub(crate) fn new(
+        to: &Path,
+        force: bool,
+        is_ours: impl Fn(&str) -> bool,
+    ) -> Result<Self, NotWritten> {
+        match fs::read_dir(to) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            // A file.
+            Err(_) if to.exists() => return Err(NotWritten::Exists),
+            Err(error) => return Err(error.into()),
+            Ok(entries) => {
+                for entry in entries {
+                    let name = entry?.file_name().to_string_lossy().into_owned();
+                    if !force {
+                        return Err(NotWritten::Exists);
+                    }
+                    if !is_ours(&name) {
+                        return Err(NotWritten::NotOurs { name });
+                    }
+                }
+            }
+        }
+        // Said as the system says it, without the name that nobody knows.
+        fs::metadata(folder_of(to))?;
+        let mut builder = Builder::new();
+        builder.prefix(".floodmark-").permissions(Permissions::from_mode(0o777));
+        let beside = builder.tempdir_in(folder_of(to))?;
+        let progress = Arc::new(Progress::counting(format!("Writing `{}`", to.display())));
+        Ok(Self { to: to.to_owned(), beside, progress })
+    }
+
+    /// Gives the folder its name.
+    pub(crate) fn finish(self) -> Result<(), NotWritten> {
+        let new = self.beside.path().to_owned();
+        if self.to.exists() {
+            // Nothing is there but what was looked at before, so that it can be removed.
+            fs::remove_dir_all(&self.to)?;
+        }
+        fs::rename(new, &self.to)?;
+        // It has another name now: there is nothing left to be removed.
+        let _ = self.beside.keep();
+        Ok(())
+    }
+}
+
+impl Files for Folder {
+    fn create(&mut self, name: &str) -> io::Result<Box<dyn Write + Send>> {
+        let name = Path::new(name);
+        debug_assert!(name.components().all(|part| matches!(part, Component::Normal(_))));
+        let path = self.beside.path().join(name);
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        let progress = Arc::clone(&self.progress);
+        Ok(Box::new(BufWriter::new(Counted { file: File::create_new(path)?, progress })))
+    }
+}
+
+/// The folder in which a path lies.
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// A file, and how much was written into it. It is told below the buffer: formats write by the word.
+struct Counted<W> {
+    file: W,
+    progress: Arc<Progress>,
+}
+
+impl<W: Write> Write for Counted<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let count = self.file.write(bytes)?;
+        self.progress.more(count as u64);
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}

@@ -1,0 +1,133 @@
+//! Exports of several files: the tables and event files of one trace, or of all ranks of a folder, one after the other.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use floodmark_analysis::QuestionError;
+use floodmark_export::{
+    ExportError, Files, Options, RankRow, write_ranks, write_tables, write_tensorboard,
+};
+use floodmark_trace::Trace;
+
+use crate::commands::args::ExportArgs;
+use crate::commands::export::destination::{self, NotWritten};
+use crate::commands::export::format::Folder;
+use crate::commands::info::plural;
+use crate::text::failure::Problem;
+use crate::text::output;
+use crate::traces::open::open;
+
+/// Writes the files of one trace; in a folder of ranks it has a number there.
+pub(crate) fn write_trace(
+    trace: &Trace,
+    rank: Option<u32>,
+    kind: Folder,
+    options: &Options,
+    to: &Path,
+    force: bool,
+) -> Result<(), NotWritten> {
+    let mut files = destination::Folder::new(to, force, |name| is_ours(kind, name))?;
+    match kind {
+        Folder::Tables(coding) => {
+            let rank = rank.or(trace.header.rank).unwrap_or(0);
+            let rows = write_tables(trace, options, rank, coding, &mut files)?;
+            write_ranks(&rows, coding, &mut files)?;
+        }
+        Folder::Tensorboard => write_tensorboard(trace, options, "", &mut files)?,
+    }
+    files.finish()
+}
+
+/// Writes all ranks of a folder. One trace is open at a time.
+pub(crate) fn write_all(
+    ranks: &[(u32, PathBuf)],
+    kind: Folder,
+    args: &ExportArgs,
+    to: &Path,
+) -> Result<()> {
+    check_numbers(ranks)?;
+    let failed = || format!("Failed to write `{}`", to.display());
+    let options = Options { device: args.device, ..Options::default() };
+    let files = destination::Folder::new(to, args.force, |name| is_ours(kind, name));
+    let mut files = files.map_err(refused).with_context(failed)?;
+    let mut rows: Vec<RankRow> = Vec::new();
+    let mut written = 0_u64;
+    for (rank, path) in ranks {
+        let trace = open(path)?;
+        output::losses(&trace.losses, &format!("rank {rank}: "));
+        match write_rank(&trace, *rank, kind, &options, &mut files) {
+            Ok(found) => rows.extend(found),
+            // A rank on which nothing happened does not keep the others from being seen.
+            Err(ExportError::Question(
+                nothing @ (QuestionError::NothingAllocated | QuestionError::NoSuchDevice { .. }),
+            )) => {
+                output::talk(&format!("left out rank {rank}: {nothing}\n"));
+                continue;
+            }
+            Err(error) => return Err(error).with_context(failed),
+        }
+        written += 1;
+    }
+    if written == 0 {
+        return Err(QuestionError::NothingAllocated).with_context(failed);
+    }
+    if let Folder::Tables(coding) = kind {
+        write_ranks(&rows, coding, &mut files).with_context(failed)?;
+    }
+    files.finish().map_err(refused).with_context(failed)?;
+    let what = plural(written, "rank");
+    output::talk(&format!("wrote {what} to `{}`; {}\n", to.display(), args.to.reader()));
+    Ok(())
+}
+
+fn write_rank(
+    trace: &Trace,
+    rank: u32,
+    kind: Folder,
+    options: &Options,
+    files: &mut dyn Files,
+) -> Result<Vec<RankRow>, ExportError> {
+    match kind {
+        Folder::Tables(coding) => write_tables(trace, options, rank, coding, files),
+        Folder::Tensorboard => {
+            write_tensorboard(trace, options, &format!("rank={rank}/"), files)?;
+            Ok(Vec::new())
+        }
+    }
+}
+
+/// A rank is a folder of that number: there cannot be two.
+fn check_numbers(ranks: &[(u32, PathBuf)]) -> Result<(), Problem> {
+    let mut sorted: Vec<&(u32, PathBuf)> = ranks.iter().collect();
+    sorted.sort();
+    let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    match sorted.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+        Some(pair) => Err(Problem::RankTwice {
+            rank: pair[0].0,
+            one: name(&pair[0].1),
+            other: name(&pair[1].1),
+        }),
+        None => Ok(()),
+    }
+}
+
+/// Whether an export writes something of this name.
+fn is_ours(kind: Folder, name: &str) -> bool {
+    let is_rank = name.strip_prefix("rank=").is_some_and(|rank| rank.parse::<u32>().is_ok());
+    let is_file = match kind {
+        Folder::Tables(_) => matches!(name, "_ranks.parquet" | "_ranks.arrow"),
+        Folder::Tensorboard => {
+            name.starts_with("events.out.tfevents.") && name.ends_with(".floodmark")
+        }
+    };
+    is_rank || is_file
+}
+
+/// The same, as somebody at a command line can use it.
+pub(crate) fn refused(error: NotWritten) -> anyhow::Error {
+    match error {
+        NotWritten::Exists => Problem::OutputFolderExists.into(),
+        NotWritten::NotOurs { name } => Problem::FolderNotOurs { name }.into(),
+        NotWritten::Export(error) => error.into(),
+    }
+}

@@ -1,0 +1,93 @@
+//! `floodmark export --to html`: the page of `floodmark view` in one file, with its answers inside.
+
+use std::fs::Permissions;
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use floodmark_export::ExportError;
+use floodmark_trace::{Device, Trace};
+use tempfile::Builder;
+
+use crate::commands::args::ExportArgs;
+use crate::commands::export::{beside, check_device};
+use crate::commands::info::plural;
+use crate::server::{Shown, save};
+use crate::text::failure::Problem;
+use crate::text::output;
+use crate::text::progress::Progress;
+use crate::traces::open::rank_in;
+
+pub(crate) fn export_page(args: &ExportArgs) -> Result<()> {
+    let mut paths = args.traces();
+    if let Some(rank) = args.rank {
+        paths = paths.iter().map(|path| rank_in(path, rank)).collect::<Result<_>>()?;
+    }
+    let to = args.output.clone().unwrap_or_else(|| beside(&args.trace, args.to));
+    let failed = || format!("Failed to write `{}`", to.display());
+    let is_stdout = to == Path::new("-");
+    if !is_stdout && to.exists() && !args.force {
+        return Err(Problem::OutputExists).with_context(failed);
+    }
+    let shown = Shown::open(&paths, false)?;
+    for trace in &shown.traces {
+        output::losses(&trace.now().trace.losses, &format!("{}: ", trace.name));
+    }
+    if let Some(device) = args.device {
+        for trace in &shown.traces {
+            check_device(&trace.now().trace, Some(device))
+                .with_context(|| format!("Failed to export `{}`", trace.name))?;
+        }
+    }
+    let progress = Progress::new("Asking".to_owned(), 100);
+    let tell = |done: usize, all: usize| progress.at((100 * done / all.max(1)) as u64);
+    let page = save(&shown, args.device, tell).with_context(failed)?;
+    drop(progress);
+    if is_stdout {
+        return to_stdout(page.as_bytes()).context("Failed to write to stdout");
+    }
+    write(&to, page.as_bytes(), args.force).with_context(failed)?;
+    let traces = plural(shown.traces.len() as u64, "trace");
+    output::talk(&format!("wrote {traces} to `{}`; {}\n", to.display(), args.to.reader()));
+    Ok(())
+}
+
+/// Writes the page of one trace.
+pub(crate) fn write_page(
+    trace: &Trace,
+    device: Option<Device>,
+    out: &mut impl Write,
+) -> Result<(), ExportError> {
+    let page = save(&Shown::of(trace), device, |_, _| {})?;
+    Ok(out.write_all(page.as_bytes())?)
+}
+
+/// A reader that has seen enough (`| head`) is no failure.
+fn to_stdout(bytes: &[u8]) -> io::Result<()> {
+    let mut out = output::raw();
+    match out.write_all(bytes).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => written,
+    }
+}
+
+/// Half a file looks like a whole one: it gets its name when it is whole.
+fn write(to: &Path, bytes: &[u8], force: bool) -> Result<()> {
+    let folder = to.parent().filter(|folder| !folder.as_os_str().is_empty());
+    // Readable for whom a new file is: a report is there to be handed on.
+    let mut file = Builder::new()
+        .permissions(Permissions::from_mode(0o666))
+        .tempfile_in(folder.unwrap_or(Path::new(".")))?;
+    file.write_all(bytes)?;
+    let put = if force { file.persist(to) } else { file.persist_noclobber(to) };
+    put.map_err(|error| error.error)?;
+    Ok(())
+}
+
+impl ExportArgs {
+    /// All traces that were named.
+    fn traces(&self) -> Vec<PathBuf> {
+        std::iter::once(&self.trace).chain(&self.more).cloned().collect()
+    }
+}

@@ -1,0 +1,237 @@
+//! `floodmark fit`: with which value a program just fits. Each try is a process of its own: CUDA, also one
+//! that is not there, begins once in a process.
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use floodmark_trace::Bytes;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::Said;
+use crate::commands::args::FitArgs;
+use crate::commands::estimate::machine;
+use crate::commands::run;
+use crate::text::answer_text::AnswerText;
+use crate::text::failure::Problem;
+use crate::text::output;
+use crate::text::sheet::{self, Cells, Sheet};
+use crate::text::text_table;
+use floodmark_profiles::{FitSearch, Tried, largest_that_fits};
+
+/// Steps of a try when none are given: the first makes the optimizer's states, the second has them.
+const USUAL_STEPS: u32 = 2;
+
+/// How much of what a failed program said is shown.
+const TAIL_LINES: usize = 20;
+
+/// The answer. Its JSON is a contract.
+#[derive(Debug, Serialize)]
+struct Fit {
+    floodmark: &'static str,
+    format: u32,
+    name: String,
+    gpu: String,
+    /// The largest value that fits; none when not even the smallest does.
+    largest: Option<u64>,
+    /// Whether it is the largest that was asked about.
+    is_last: bool,
+    /// Values that need less than a smaller one does.
+    not_monotone: Vec<[u64; 2]>,
+    /// Every try, smallest value first.
+    tries: Vec<Try>,
+}
+
+#[derive(Debug, Clone, Serialize)]
+struct Try {
+    value: u64,
+    fits: bool,
+    peak_allocated: Bytes,
+    peak_reserved: Bytes,
+    /// With the context; more than that when it does not fit.
+    needed: Bytes,
+    seconds: f64,
+}
+
+impl Tried for Try {
+    fn fits(&self) -> bool {
+        self.fits
+    }
+}
+
+pub(crate) fn fit(args: &FitArgs, python: &OsStr) -> Result<Said> {
+    let machine = machine(&args.phantom)?;
+    run::target(args.program.clone())?;
+    check_placeholder(args)?;
+    let folder = tempfile::Builder::new()
+        .prefix("floodmark-")
+        .tempdir()
+        .context("Failed to make a temporary folder")?;
+    let name = &args.vary.name;
+    let values = &args.vary.values;
+    let FitSearch { tried, largest } = largest_that_fits(values, |value| {
+        let outcome = attempt(args, python, folder.path(), value)?;
+        let fits = if outcome.fits { "fits" } else { "does not fit" };
+        let Try { peak_allocated, peak_reserved, seconds, .. } = &outcome;
+        output::talk(&format!(
+            "{name} = {value} {fits}: {peak_allocated} allocated, {peak_reserved} reserved, {seconds:.1} s\n"
+        ));
+        anyhow::Ok(outcome)
+    })?;
+    let tries: Vec<Try> = tried.into_values().collect();
+    let found = Fit {
+        floodmark: env!("CARGO_PKG_VERSION"),
+        format: floodmark_analysis::FORMAT,
+        name: name.clone(),
+        gpu: machine.profile.name,
+        largest: largest.map(|at| values[at]),
+        is_last: largest.is_some_and(|at| at + 1 == values.len()),
+        not_monotone: not_monotone(&tries),
+        tries,
+    };
+    let text = if args.json {
+        serde_json::to_string_pretty(&found)? + "\n"
+    } else {
+        text_table::show(&found)
+    };
+    let nothing = || Problem::NothingFits { name: name.clone(), value: values[0] };
+    let objection = found.largest.is_none().then(|| anyhow::Error::new(nothing()));
+    Ok(Said { objection, ..text.into() })
+}
+
+fn check_placeholder(args: &FitArgs) -> Result<()> {
+    let placeholder = args.vary.placeholder();
+    let words = args.program.words.iter().filter_map(|word| word.to_str());
+    let mut all = words.chain(args.environment.iter().map(|setting| &*setting.value));
+    if all.any(|text| text.contains(&placeholder)) {
+        return Ok(());
+    }
+    Err(Problem::NothingVaries { placeholder }).context("Failed to vary the program")
+}
+
+/// One try, in a process of its own.
+fn attempt(args: &FitArgs, python: &OsStr, folder: &Path, value: u64) -> Result<Try> {
+    let began = Instant::now();
+    let output = command(args, python, folder, value)
+        .output()
+        .with_context(|| format!("Failed to start `{} -m floodmark`", python.display()))?;
+    let failed = || {
+        let name = args.vary.name.clone();
+        anyhow::Error::new(Problem::TryFailed { name, value, tail: tail(&output.stderr) })
+    };
+    let answer: Value = serde_json::from_slice(&output.stdout).map_err(|_| failed())?;
+    if answer["unknown"] == "nothing_allocated" {
+        let name = args.vary.name.clone();
+        return Err(anyhow::Error::new(Problem::NothingOnGpu { name, value }));
+    }
+    let fits = answer["fits"].as_bool().ok_or_else(failed)?;
+    let bytes = |value: &Value| Bytes(value.as_u64().unwrap_or(0));
+    let devices = answer["devices"].as_array().into_iter().flatten();
+    Ok(Try {
+        value,
+        fits,
+        peak_allocated: bytes(&answer["peak_allocated"]),
+        peak_reserved: bytes(&answer["peak_reserved"]),
+        needed: devices.map(|device| bytes(&device["needed"])).max().unwrap_or_default(),
+        seconds: began.elapsed().as_secs_f64(),
+    })
+}
+
+fn command(args: &FitArgs, python: &OsStr, folder: &Path, value: u64) -> Command {
+    let phantom = &args.phantom;
+    let mut command = Command::new(python);
+    command.args(["-m", "floodmark", "estimate", "--json", "--quiet", "--force"]);
+    command.arg("--output").arg(folder.join("try.flood"));
+    command.args(["--gpu", &phantom.gpu]);
+    if let Some(engine) = phantom.engine {
+        command.args(["--engine", engine.name()]);
+    }
+    let steps = Some(phantom.steps.unwrap_or(USUAL_STEPS));
+    let numbers = [
+        ("--gpus", phantom.gpus),
+        ("--rank", phantom.rank),
+        ("--world", phantom.world),
+        ("--steps", steps),
+    ];
+    for (flag, number) in numbers {
+        if let Some(number) = number {
+            command.args([flag, &number.to_string()]);
+        }
+    }
+    if let Some(memory) = phantom.memory {
+        command.args(["--memory", &memory.to_string()]);
+    }
+    for answer in &phantom.answers {
+        command.args(["--answer", answer]);
+    }
+    if args.program.is_module {
+        command.arg("-m");
+    }
+    let put = |word: &OsString| match word.to_str() {
+        Some(text) => OsString::from(args.vary.put(text, value)),
+        None => word.clone(),
+    };
+    command.args(args.program.words.iter().map(put));
+    for setting in &args.environment {
+        command.env(&setting.key, args.vary.put(&setting.value, value));
+    }
+    command.stdin(Stdio::null());
+    // The program of a try may wait for ever: it ends with this process.
+    command.env("FLOODMARK_ENDS_WITH", std::process::id().to_string());
+    command
+}
+
+/// The last lines of what the program said, indented.
+fn tail(said: &[u8]) -> String {
+    let said = String::from_utf8_lossy(said);
+    let lines: Vec<&str> = said.lines().collect();
+    let shown = &lines[lines.len().saturating_sub(TAIL_LINES)..];
+    shown.iter().flat_map(|line| ["\n    ", line]).collect()
+}
+
+/// Pairs of values next to each other of which the larger one needs less, or fits where the smaller does not.
+fn not_monotone(tries: &[Try]) -> Vec<[u64; 2]> {
+    let falls = |pair: &&[Try]| {
+        let both_fit = pair[0].fits && pair[1].fits;
+        (both_fit && pair[1].peak_allocated < pair[0].peak_allocated)
+            || (!pair[0].fits && pair[1].fits)
+    };
+    tries.windows(2).filter(falls).map(|pair| [pair[0].value, pair[1].value]).collect()
+}
+
+impl From<&Fit> for AnswerText {
+    fn from(found: &Fit) -> Self {
+        let Fit { name, gpu, .. } = found;
+        let answer = match found.largest {
+            Some(value) if found.is_last => {
+                format!("{name} = {value} fits on {gpu}: the largest that was asked about")
+            }
+            Some(value) => format!("{name} = {value} is the largest that fits on {gpu}"),
+            None => format!("No {name} that was asked about fits on {gpu}"),
+        };
+        let mut columns = sheet::numbers(&[name, "Peak allocated", "Peak reserved", "Needed"]);
+        columns.extend(sheet::words(&["Fits"]));
+        let rows = found.tries.iter().map(|tried| Cells {
+            cells: vec![
+                tried.value.to_string(),
+                tried.peak_allocated.to_string(),
+                tried.peak_reserved.to_string(),
+                format!("{}{}", if tried.fits { "" } else { "> " }, tried.needed),
+                if tried.fits { "yes" } else { "no" }.to_owned(),
+            ],
+            below: Vec::new(),
+        });
+        let odd = found.not_monotone.iter().map(|[less, more]| {
+            format!("{name} = {more} needs less than {less} does: a value that was not tried may fit too")
+        });
+        Self {
+            above: vec![answer],
+            losses: odd.collect(),
+            sheets: vec![Sheet { columns, rows: rows.collect(), ..Sheet::default() }],
+            below: Vec::new(),
+        }
+    }
+}

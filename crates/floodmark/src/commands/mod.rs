@@ -1,0 +1,19 @@
+//! A command is a file: it loads, asks, shows.
+//!
+//! [`args`] has the words of the command line, [`chosen_trace`] finds the trace that they mean.
+
+pub(crate) mod advise;
+pub(crate) mod args;
+pub(crate) mod chosen_trace;
+pub(crate) mod diff;
+pub(crate) mod estimate;
+pub(crate) mod export;
+pub(crate) mod fit;
+pub(crate) mod gpus;
+pub(crate) mod info;
+pub(crate) mod leaks;
+pub(crate) mod oom;
+pub(crate) mod report;
+pub(crate) mod run;
+pub(crate) mod simulate;
+pub(crate) mod view;

@@ -1,0 +1,86 @@
+//! `floodmark run`: what the Python side is to do.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use floodmark_trace::Device;
+
+use crate::commands::args::{Devices, ProgramArgs, RunArgs};
+use crate::text::failure::Problem;
+
+/// The name under which Python runs standard input.
+const STDIN: &str = "-";
+
+/// What is run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Target {
+    /// A file, as `python FILE`; `-` is standard input.
+    Script(PathBuf),
+    /// A module, as `python -m MODULE`.
+    Module(String),
+}
+
+/// A program to record, and how.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
+pub struct RunPlan {
+    /// What is run.
+    pub target: Target,
+    /// The program's own arguments.
+    pub args: Vec<OsString>,
+    /// Where the trace goes; Python chooses when none is named.
+    pub output: Option<PathBuf>,
+    /// The devices to record; all when `None`.
+    pub devices: Option<Vec<Device>>,
+    /// Whether Python stacks are recorded.
+    pub stacks: bool,
+    /// Whether operators are recorded.
+    pub ops: bool,
+    /// How many bytes the recorder may use.
+    pub max_memory_bytes: u64,
+    /// Whether forked children are recorded.
+    pub follow_fork: bool,
+    /// Whether an existing trace may be replaced.
+    pub force: bool,
+    /// Whether to say nothing at the end.
+    pub quiet: bool,
+    /// How to give us options that follow the program, and so belong to it.
+    pub hint: Option<String>,
+}
+
+pub(crate) fn plan(args: RunArgs) -> Result<RunPlan> {
+    let (target, words) = target(args.program)?;
+    Ok(RunPlan {
+        target,
+        args: words,
+        output: args.output,
+        devices: match args.devices {
+            Devices::All => None,
+            Devices::These(devices) => Some(devices),
+        },
+        stacks: !args.no_stacks,
+        ops: args.ops,
+        max_memory_bytes: args.max_memory,
+        follow_fork: args.follow_fork,
+        force: args.force,
+        quiet: args.quiet,
+        hint: None,
+    })
+}
+
+/// What is run, and its own arguments.
+pub(crate) fn target(program: ProgramArgs) -> Result<(Target, Vec<OsString>)> {
+    let mut words = program.words.into_iter();
+    let name = words.next().context("no program is named")?;
+    if program.is_module {
+        let module = name.into_string().map_err(|_| Problem::ModuleNotText)?;
+        return Ok((Target::Module(module), words.collect()));
+    }
+    let script = PathBuf::from(name);
+    if script.as_os_str() != STDIN && !script.exists() {
+        let shown = script.display().to_string();
+        return Err(Problem::NoSuchScript).context(format!("Failed to run `{shown}`"));
+    }
+    Ok((Target::Script(script), words.collect()))
+}

@@ -1,0 +1,60 @@
+//! `floodmark view`: a trace, to look at, in the browser.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use crate::commands::args::ViewArgs;
+use crate::commands::info::plural;
+use crate::server::browser::{Redirect, browser, open_browser};
+use crate::server::{self, Shown, Site};
+use crate::text::failure::Problem;
+use crate::text::output;
+use crate::traces::regular_file::is_irregular;
+
+/// How often is looked for a file that is not there yet.
+const REST: Duration = Duration::from_millis(200);
+
+pub(crate) fn view(args: &ViewArgs) -> Result<String> {
+    if args.follow {
+        args.traces.iter().for_each(|path| wait_for(path));
+    }
+    let shown = Shown::open(&args.traces, args.follow)?;
+    let count = plural(shown.traces.len() as u64, "trace");
+    let token = server::new_token().context("Failed to make a token")?;
+    let mut redirect = None;
+    let ready = |address: &str| {
+        // The address is the answer, and there is no end to wait for.
+        output::data(&format!("{address}\n"));
+        output::talk(&format!("showing {count}; end with Ctrl-C\n"));
+        if let Some(program) = browser().filter(|_| !args.no_open)
+            && let Ok(file) = Redirect::to(address)
+        {
+            open_browser(&program, &file);
+            redirect = Some(file);
+        }
+    };
+    server::serve(Site::new(shown, token), args.port, ready).map_err(|error| {
+        let failed = format!("Failed to listen on `127.0.0.1:{}`", args.port);
+        if error.kind() == std::io::ErrorKind::AddrInUse {
+            anyhow::Error::new(Problem::PortInUse).context(failed)
+        } else {
+            anyhow::Error::new(error).context(failed)
+        }
+    })?;
+    Ok(String::new())
+}
+
+/// A program that was just started has not made its file yet, or not written into it.
+fn wait_for(path: &Path) {
+    let is_there = || {
+        is_irregular(path) || path.metadata().is_ok_and(|found| found.is_dir() || found.len() > 0)
+    };
+    if !is_there() {
+        output::talk(&format!("waiting for `{}`\n", path.display()));
+    }
+    while !is_there() {
+        std::thread::sleep(REST);
+    }
+}

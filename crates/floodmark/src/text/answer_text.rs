@@ -1,0 +1,75 @@
+//! An answer as sentences and a sheet, before it becomes text or HTML.
+
+use floodmark_analysis::{By, Report};
+
+use crate::commands::info::plural;
+use crate::text::sentence;
+use crate::text::sheet::Sheet;
+
+/// What is shown of an answer.
+#[derive(Debug)]
+pub struct AnswerText {
+    /// The answer in a few words.
+    pub(crate) above: Vec<String>,
+    /// What is missing from the recording.
+    pub(crate) losses: Vec<String>,
+    /// The rows; none where an answer without rows needs no titles, several where it has parts.
+    pub(crate) sheets: Vec<Sheet>,
+    /// What was left out.
+    pub(crate) below: Vec<String>,
+}
+
+impl From<&Report> for AnswerText {
+    fn from(report: &Report) -> Self {
+        Self {
+            above: std::iter::once(sentence::moment(&report.at))
+                .chain(fragmentation(report))
+                .collect(),
+            losses: report.losses.0.iter().map(ToString::to_string).collect(),
+            sheets: vec![Sheet::of(report)],
+            below: left_out(report).into_iter().collect(),
+        }
+    }
+}
+
+/// The three numbers of fragmentation, and the plain ratio beside them; then how they went.
+fn fragmentation(report: &Report) -> Vec<String> {
+    let Some(found) = &report.fragmentation else { return Vec::new() };
+    let now = &found.at;
+    let pieces = match now.pieces {
+        0 => "nothing is free".to_owned(),
+        1 => format!("{} free in 1 piece", now.free),
+        many => {
+            let (many, largest) = (plural(many, "piece"), now.largest_free);
+            format!("{} free in {many}, the largest {largest}", now.free)
+        }
+    };
+    let mut sentences = vec![
+        format!("Reserved: {:.1} % are not allocated; {pieces}", now.ratio * 100.0),
+        format!(
+            "Of no use: {} by rounding inside blocks, {} free in split segments, {} free in pieces below the \
+             largest request ({})",
+            now.rounding, now.split, now.unusable, found.largest_request,
+        ),
+    ];
+    let over_time = found.over_time.iter().map(|at| at.now.free);
+    if let (Some(least), Some(most)) = (over_time.clone().min(), over_time.max()) {
+        let moments = plural(found.over_time.len() as u64, "moment");
+        let worst = found.over_time.iter().max_by_key(|at| at.now.unusable);
+        let worst = worst.map_or_else(String::new, |at| {
+            let when = at
+                .step
+                .map_or(format!("{:.3} s", at.seconds), |step| format!("the end of step {step}"));
+            format!(", the most in pieces below the largest request at {when}: {}", at.now.unusable)
+        });
+        sentences.push(format!("Over time, at {moments}: {least} to {most} free{worst}"));
+    }
+    sentences
+}
+
+/// `… and 75 more rows, 1.200 GiB`.
+fn left_out(report: &Report) -> Option<String> {
+    let (rows, bytes) = report.left_out();
+    let kind = if report.by == By::Step { "earlier row" } else { "more row" };
+    (rows > 0).then(|| format!("… and {}, {bytes}", plural(rows as u64, kind)))
+}

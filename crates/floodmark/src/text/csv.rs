@@ -1,0 +1,220 @@
+//! An answer as comma-separated values (RFC 4180): numbers are plain, what is absent is empty.
+//!
+//! For another program names are exact. On a terminal nothing of a name is obeyed, neither by the terminal nor by a
+//! spreadsheet into which the text is copied.
+
+use std::io::IsTerminal;
+
+use floodmark_analysis::{By, Detail, Diff, DiffDetail, Frame, Report, Row};
+use floodmark_export::guarded_cell;
+
+use crate::text::terminal_safe::plain;
+
+/// Who reads the text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reader {
+    Program,
+    Terminal,
+}
+
+impl Reader {
+    /// Who reads stdout.
+    pub(crate) fn of_stdout() -> Self {
+        if std::io::stdout().is_terminal() { Self::Terminal } else { Self::Program }
+    }
+
+    fn cell(self, cell: &str) -> String {
+        match self {
+            Self::Program => cell.to_owned(),
+            // The apostrophe first: a tab at the beginning is shown as a sign.
+            Self::Terminal => plain(&guarded_cell(cell)).into_owned(),
+        }
+    }
+}
+
+/// A header, then one line per row.
+pub(crate) fn render(report: &Report, reader: Reader) -> String {
+    let mut header = vec!["bytes", "cumulative", "count", "median", "where"];
+    header.extend(titles(report.by));
+    let mut text = line(header.into_iter().map(str::to_owned), reader);
+    for row in &report.rows {
+        let numbers = [row.bytes.0, row.cumulative.0, row.count, row.median.0];
+        let numbers = numbers.map(|number| number.to_string()).into_iter();
+        text += &line(numbers.chain([row.place.clone()]).chain(values(row)), reader);
+    }
+    text
+}
+
+/// The same of a diff.
+pub(crate) fn render_diff(diff: &Diff, reader: Reader) -> String {
+    let mut header = vec!["change", "a", "b", "count_a", "count_b", "where"];
+    header.extend(match diff.by {
+        By::Line => &["file", "line", "function", "backward"][..],
+        By::Stack => &["frames", "backward"],
+        By::Tensor => &["name", "shape", "dtype", "category"],
+        By::Module | By::Op | By::Phase | By::Category | By::Step | By::Segment => &[],
+    });
+    let mut text = line(header.into_iter().map(str::to_owned), reader);
+    for row in &diff.rows {
+        let mut cells = vec![row.change.to_string()];
+        cells.extend([row.a.0, row.b.0, row.count_a, row.count_b].map(|cell| cell.to_string()));
+        cells.push(row.place.clone());
+        match &row.detail {
+            DiffDetail::Line { file, line, function, backward } => cells.extend([
+                or_empty(file.as_ref()),
+                or_empty(line.as_ref()),
+                or_empty(function.as_ref()),
+                backward.to_string(),
+            ]),
+            DiffDetail::Stack { frames, backward } => {
+                cells.extend([joined(frames), backward.to_string()]);
+            }
+            DiffDetail::Tensor { name, shape, dtype, category } => {
+                cells.extend([name, shape, dtype].map(|cell| or_empty(cell.as_ref())));
+                cells.push((*category).to_owned());
+            }
+            DiffDetail::Named {} => {}
+        }
+        text += &line(cells.into_iter(), reader);
+    }
+    text
+}
+
+fn joined(frames: &[Frame]) -> String {
+    frames.iter().map(ToString::to_string).collect::<Vec<_>>().join(";")
+}
+
+fn titles(by: By) -> &'static [&'static str] {
+    match by {
+        By::Line => &["file", "line", "function", "module", "backward"],
+        By::Stack => &["frames", "module", "backward"],
+        By::Module => &["own", "depth", "class"],
+        By::Op => &["op"],
+        By::Phase => &["phase", "peak", "peak_seconds"],
+        By::Category => &["category", "largest"],
+        By::Tensor => &[
+            "name",
+            "shape",
+            "dtype",
+            "category",
+            "module",
+            "step",
+            "phase",
+            "made_seconds",
+            "saved_seconds",
+            "last_use_seconds",
+            "freed_seconds",
+        ],
+        By::Step => &["step", "peak", "end", "growth", "phases"],
+        By::Segment => &["addr", "segment", "pending", "free", "largest_free", "picture"],
+    }
+}
+
+/// One value per title.
+fn values(row: &Row) -> Vec<String> {
+    match &row.detail {
+        Detail::Line { file, line, function, module, backward } => {
+            vec![
+                or_empty(file.as_ref()),
+                or_empty(line.as_ref()),
+                or_empty(function.as_ref()),
+                or_empty(module.as_ref()),
+                backward.to_string(),
+            ]
+        }
+        Detail::Stack { frames, module, backward } => {
+            vec![joined(frames), or_empty(module.as_ref()), backward.to_string()]
+        }
+        Detail::Module { own, depth, class } => {
+            vec![own.0.to_string(), depth.to_string(), or_empty(class.as_ref())]
+        }
+        Detail::Op { op } => vec![or_empty(op.as_ref())],
+        Detail::Phase { phase, peak, peak_seconds } => vec![
+            or_empty(phase.as_ref()),
+            or_empty(peak.map(|bytes| bytes.0).as_ref()),
+            or_empty(peak_seconds.as_ref()),
+        ],
+        Detail::Category { category, largest } => {
+            let largest = largest.iter().map(|one| format!("{}={}", one.place, one.bytes.0));
+            vec![(*category).to_owned(), largest.collect::<Vec<_>>().join(";")]
+        }
+        Detail::Tensor {
+            name,
+            shape,
+            dtype,
+            category,
+            module,
+            step,
+            phase,
+            made_seconds,
+            saved_seconds,
+            last_use_seconds,
+            freed_seconds,
+        } => vec![
+            or_empty(name.as_ref()),
+            or_empty(shape.as_ref()),
+            or_empty(dtype.as_ref()),
+            (*category).to_owned(),
+            or_empty(module.as_ref()),
+            or_empty(step.as_ref()),
+            or_empty(phase.as_ref()),
+            or_empty(made_seconds.as_ref()),
+            or_empty(saved_seconds.as_ref()),
+            or_empty(last_use_seconds.as_ref()),
+            or_empty(freed_seconds.as_ref()),
+        ],
+        Detail::Segment { addr, segment, pending, free, largest_free, picture } => {
+            let numbers = [*addr, segment.0, pending.0, free.0, largest_free.0];
+            let numbers = numbers.map(|number| number.to_string()).into_iter();
+            numbers.chain([picture.clone()]).collect()
+        }
+        Detail::Step { step, peak, end, growth, phases, .. } => {
+            let phases = phases.iter().map(|(phase, bytes)| format!("{phase}={}", bytes.0));
+            vec![
+                or_empty(step.as_ref()),
+                or_empty(peak.map(|bytes| bytes.0).as_ref()),
+                or_empty(end.map(|bytes| bytes.0).as_ref()),
+                or_empty(growth.as_ref()),
+                phases.collect::<Vec<_>>().join(";"),
+            ]
+        }
+    }
+}
+
+fn or_empty<T: ToString>(value: Option<&T>) -> String {
+    value.map_or_else(String::new, ToString::to_string)
+}
+
+fn line(cells: impl Iterator<Item = String>, reader: Reader) -> String {
+    let cells: Vec<String> = cells.map(|cell| quoted(&reader.cell(&cell))).collect();
+    cells.join(",") + "\r\n"
+}
+
+fn quoted(cell: &str) -> String {
+    if cell.contains(['"', ',', '\r', '\n']) {
+        format!("\"{}\"", cell.replace('"', "\"\""))
+    } else {
+        cell.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_exact_for_a_program_and_harmless_on_a_terminal() {
+        let cells = || ["=1+2", "-12", "\x1b[2J", "\t@x"].map(str::to_owned).into_iter();
+        assert_eq!(line(cells(), Reader::Program), "=1+2,-12,\x1b[2J,\t@x\r\n");
+        assert_eq!(line(cells(), Reader::Terminal), "'=1+2,-12,␛[2J,'␉@x\r\n");
+    }
+
+    #[test]
+    fn what_would_break_a_line_is_quoted() {
+        let cells = ["plain", "a,b", "say \"x\"", ""].map(str::to_owned);
+        assert_eq!(
+            line(cells.into_iter(), Reader::Program),
+            "plain,\"a,b\",\"say \"\"x\"\"\",\r\n"
+        );
+    }
+}

@@ -1,0 +1,130 @@
+//! What went wrong, as the user sees it: what failed, why, what to do.
+
+use std::fmt::Write;
+
+use anstyle::{AnsiColor, Style};
+use floodmark_analysis::{QuestionError, SimulationError};
+use floodmark_export::ExportError;
+use floodmark_trace::{Device, Hint, ReadError};
+
+use crate::traces::open::OpenError;
+use floodmark_profiles::GpuError;
+
+/// What can be wrong with a command line beyond its grammar.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum Problem {
+    #[error("there is no such file")]
+    NoSuchScript,
+    #[error("the module's name is not valid text")]
+    ModuleNotText,
+    #[error("the folder holds no trace (`*.flood`)")]
+    NoTraces,
+    #[error("the folder has no rank {rank}; it has {present}")]
+    NoSuchRank { rank: u32, present: String },
+    #[error("the file exists")]
+    OutputExists,
+    #[error("the folder exists")]
+    OutputFolderExists,
+    #[error("the folder holds `{name}`, which no export wrote")]
+    FolderNotOurs { name: String },
+    #[error("the format is a folder of files, and stdout is one")]
+    FolderToStdout,
+    #[error("the format is not text, and stdout is a terminal")]
+    BinaryToTerminal,
+    #[error("two files are rank {rank}: `{one}` and `{other}`")]
+    RankTwice { rank: u32, one: String, other: String },
+    #[error("`--rank` chooses from a folder of traces, and this is a single one")]
+    NotAFolder,
+    #[error("rank {rank} is not one of {world}")]
+    NoSuchRankOf { rank: u32, world: u32 },
+    #[error("`{placeholder}` stands nowhere in the program's arguments or in `--env`")]
+    NothingVaries { placeholder: String },
+    #[error("the program failed with {name} = {value}{}", .tail)]
+    TryFailed { name: String, value: u64, tail: String },
+    #[error("with {name} = {value} the program allocated nothing on the GPU")]
+    NothingOnGpu { name: String, value: u64 },
+    #[error("nothing fits: {name} = {value} is the smallest that was asked about")]
+    NothingFits { name: String, value: u64 },
+    #[error("this format holds one trace")]
+    OneTraceOnly,
+    #[error("another program uses this port")]
+    PortInUse,
+    #[error("stdout is no terminal to draw on")]
+    NoTerminal,
+    #[error("the peak of {device} grew by more than {limit}: {above}")]
+    GrewAbove { device: Device, limit: String, above: String },
+}
+
+impl Hint for Problem {
+    fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::NoSuchScript => Some("to run a module by its name, use `floodmark run -m NAME`"),
+            Self::NoTraces => Some("record one with `floodmark run script.py`"),
+            Self::OneTraceOnly => Some("only `--to html` shows several in one file"),
+            Self::PortInUse => Some("choose another with `--port`, or leave it out"),
+            Self::FolderNotOurs { .. } | Self::FolderToStdout => Some("choose a folder with `-o`"),
+            Self::BinaryToTerminal => Some("send it on with `|` or `>`, or name a file with `-o`"),
+            Self::RankTwice { .. } => Some("name them `rank-0000.flood`, `rank-0001.flood`, …"),
+            Self::OutputExists | Self::OutputFolderExists => {
+                Some("choose another with `-o`, or replace it with `--force`")
+            }
+            Self::NotAFolder => Some("leave `--rank` out"),
+            Self::NoTerminal => Some("`--once` writes one frame as text"),
+            Self::NoSuchRankOf { .. } => Some("ranks are counted from 0"),
+            Self::NothingVaries { .. } => {
+                Some("write it where the value goes: `train.py --batch {BATCH}`")
+            }
+            Self::TryFailed { .. } | Self::NothingOnGpu { .. } => {
+                Some("`floodmark estimate` with this value shows all of it")
+            }
+            Self::NothingFits { .. } => {
+                Some("begin lower, or choose another card (`floodmark gpus`)")
+            }
+            Self::ModuleNotText | Self::NoSuchRank { .. } | Self::GrewAbove { .. } => None,
+        }
+    }
+}
+
+const ERROR: Style = AnsiColor::Red.on_default().bold();
+const HINT: Style = AnsiColor::Cyan.on_default().bold();
+
+/// The whole message, with styles that the stream may strip.
+pub(crate) fn message(error: &anyhow::Error) -> String {
+    let mut text = format!("{ERROR}error{ERROR:#}: {error}\n");
+    for cause in error.chain().skip(1) {
+        let _ = writeln!(text, "  Caused by: {cause}");
+    }
+    if let Some(hint) = error.chain().find_map(hint) {
+        text.push('\n');
+        text.push_str(&hint_line(hint));
+    }
+    text
+}
+
+/// A hint as a line of its own.
+pub(crate) fn hint_line(hint: &str) -> String {
+    format!("{HINT}hint{HINT:#}: {hint}\n")
+}
+
+fn hint(error: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
+    if let Some(error) = error.downcast_ref::<ReadError>() {
+        return error.hint();
+    }
+    if let Some(error) = error.downcast_ref::<QuestionError>() {
+        return error.hint();
+    }
+    if let Some(error) = error.downcast_ref::<ExportError>() {
+        return error.hint();
+    }
+    if let Some(error) = error.downcast_ref::<OpenError>() {
+        return error.hint();
+    }
+    if let Some(error) = error.downcast_ref::<SimulationError>() {
+        return error.hint();
+    }
+    if let Some(error) = error.downcast_ref::<GpuError>() {
+        return error.hint();
+    }
+    error.downcast_ref::<Problem>()?.hint()
+}

@@ -1,0 +1,65 @@
+//! Where an answer is shown: on a terminal with bars, colours and a width, or as plain text.
+//!
+//! Plain text is for pipes and files, and never changes with the terminal. `NO_COLOR` and `TERM=dumb` take colours
+//! off, `CLICOLOR_FORCE` puts them on, also for a pipe.
+
+use std::io::{IsTerminal, stdout};
+
+use anstream::{AutoStream, ColorChoice};
+
+/// Where an answer goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OutputStyle {
+    /// To something that reads text.
+    Plain,
+    /// To somebody who looks.
+    Drawn {
+        /// So many characters are on a line.
+        width: usize,
+        /// Whether colours are wanted.
+        is_coloured: bool,
+    },
+}
+
+/// The width of what is drawn where no terminal says how wide it is.
+const USUAL_WIDTH: u16 = 100;
+
+impl OutputStyle {
+    /// That of stdout.
+    pub(crate) fn of_stdout() -> Self {
+        let is_coloured = is_coloured();
+        if !can_draw() && !is_coloured {
+            return Self::Plain;
+        }
+        let width = terminal_size().map_or(USUAL_WIDTH, |(width, _)| width);
+        Self::Drawn { width: width.into(), is_coloured }
+    }
+}
+
+/// Whether colours are wanted on stdout.
+pub(crate) fn is_coloured() -> bool {
+    AutoStream::choice(&stdout()) != ColorChoice::Never
+}
+
+/// Whether stdout is a terminal that shows more than letters in a row.
+pub(crate) fn can_draw() -> bool {
+    stdout().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+}
+
+/// Columns and lines of the terminal, or what `COLUMNS` and `LINES` say of one that is not there.
+pub(crate) fn terminal_size() -> Option<(u16, u16)> {
+    let size = if stdout().is_terminal() {
+        crossterm::terminal::size().ok()
+    } else {
+        variable("COLUMNS").map(|columns| (columns, variable("LINES").unwrap_or(30)))
+    };
+    // A terminal that nobody has told its size says 0.
+    size.map(|(width, height)| match (width, height) {
+        (0, _) | (_, 0) => (80, 24),
+        known => known,
+    })
+}
+
+fn variable(name: &str) -> Option<u16> {
+    std::env::var(name).ok()?.parse().ok()
+}

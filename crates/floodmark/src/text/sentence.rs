@@ -1,0 +1,67 @@
+//! A moment in one sentence: how much, when, in which step, phase and module.
+
+use std::fmt::Write;
+
+use floodmark_analysis::{At, Limit, Moment};
+
+use crate::text::short_path::shorten;
+
+/// `Peak of cuda:0: 13.54 GiB allocated, 14.20 GiB reserved, at 1.234 s in step 3, backward of mlp`.
+pub(crate) fn moment(moment: &Moment) -> String {
+    let device = moment.device;
+    let mut text = match moment.what {
+        At::Peak => format!("Peak of {device}:"),
+        At::Oom => format!("Out of memory on {device}: {}with", request(moment)),
+        At::End => format!("End on {device}:"),
+        At::Seconds(_) => format!("Moment of {device}:"),
+    };
+    let _ = write!(text, " {} allocated", moment.allocated);
+    if let Some(reserved) = moment.reserved {
+        let _ = write!(text, ", {reserved} reserved");
+    }
+    text + ", " + &when(moment)
+}
+
+/// `at 1.234 s in step 3, backward of mlp`.
+pub(crate) fn when(moment: &Moment) -> String {
+    let mut text = format!("at {:.3} s", moment.seconds);
+    if let Some(step) = moment.step {
+        let _ = write!(text, " in step {step}");
+    }
+    match (moment.phase.as_deref(), &moment.module) {
+        (Some("outside"), _) => text.push_str(", outside the model"),
+        (Some(phase), Some(module)) => {
+            let _ = write!(text, ", {phase} of {module}");
+        }
+        (Some(phase), None) => {
+            let _ = write!(text, ", {phase}");
+        }
+        (None, Some(module)) => {
+            let _ = write!(text, ", in {module}");
+        }
+        (None, None) => {}
+    }
+    text
+}
+
+/// `2.000 GiB asked for at train.py:3 (main), `.
+pub(crate) fn request(moment: &Moment) -> String {
+    let Some(request) = &moment.request else { return String::new() };
+    let place = request.place.as_deref().map(shorten);
+    let place = place.map_or_else(String::new, |place| format!(" at {place}"));
+    format!("{} asked for{place}, ", request.bytes)
+}
+
+/// `+14.3 %`.
+pub(crate) fn percent(percent: f64) -> String {
+    let sign = if percent < 0.0 { "−" } else { "+" };
+    format!("{sign}{:.1} %", percent.abs())
+}
+
+/// `5 %` or `200.0 MiB`.
+pub(crate) fn limit(limit: Limit) -> String {
+    match limit {
+        Limit::Percent(percent) => format!("{percent} %"),
+        Limit::Bytes(bytes) => bytes.to_string(),
+    }
+}

@@ -1,0 +1,260 @@
+//! A report as titles and cells, before it becomes text or HTML.
+
+use std::collections::BTreeSet;
+
+use floodmark_analysis::{At, By, Detail, Frame, Report, Row};
+use floodmark_trace::Bytes;
+
+use crate::text::bar::share;
+use crate::text::short_path::shorten;
+
+/// On which side the cells of a column line up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Side {
+    Left,
+    Right,
+}
+
+/// A row of cells, and what is said below its last one.
+#[derive(Debug)]
+pub(crate) struct Cells {
+    pub(crate) cells: Vec<String>,
+    pub(crate) below: Vec<String>,
+}
+
+/// What a bar is about, which gives it its colour.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tone {
+    Usual,
+    Category(&'static str),
+    Grew,
+    Shrank,
+}
+
+/// A share, to be drawn.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Bar {
+    pub(crate) share: f64,
+    pub(crate) tone: Tone,
+}
+
+impl Bar {
+    /// The share that a part is of a whole.
+    pub(crate) fn of(part: Bytes, whole: Bytes, tone: Tone) -> Self {
+        Self { share: share(part.0, whole.0), tone }
+    }
+}
+
+/// What is drawn where somebody looks: a bar for each row, beside the number that it shows.
+#[derive(Debug)]
+pub(crate) struct Bars {
+    /// The column with the numbers.
+    pub(crate) after: usize,
+    pub(crate) of: Vec<Bar>,
+}
+
+/// Titles and rows.
+#[derive(Debug, Default)]
+pub(crate) struct Sheet {
+    pub(crate) columns: Vec<(String, Side)>,
+    pub(crate) rows: Vec<Cells>,
+    pub(crate) bars: Option<Bars>,
+    /// Whether the last column has sentences, which are wrapped and never cut.
+    pub(crate) is_prose: bool,
+}
+
+impl Sheet {
+    pub(crate) fn of(report: &Report) -> Self {
+        let phases = phases(report);
+        let rows = report.rows.iter().map(|row| cells(row, &phases)).collect();
+        Self { columns: columns(report, &phases), rows, bars: bars(report), is_prose: false }
+    }
+}
+
+fn bars(report: &Report) -> Option<Bars> {
+    if report.by == By::Segment {
+        return None;
+    }
+    let peak = |row: &Row| match &row.detail {
+        Detail::Step { peak, .. } => peak.unwrap_or_default(),
+        _ => row.bytes,
+    };
+    let (after, whole) = match report.by {
+        By::Step => (1, report.rows.iter().map(peak).max().unwrap_or_default()),
+        _ => (0, report.allocated),
+    };
+    let tone = |row: &Row| match row.detail {
+        Detail::Category { category, .. } | Detail::Tensor { category, .. } => {
+            Tone::Category(category)
+        }
+        _ => Tone::Usual,
+    };
+    let of = report.rows.iter().map(|row| Bar::of(peak(row), whole, tone(row))).collect();
+    Some(Bars { after, of })
+}
+
+/// Columns of numbers.
+pub(crate) fn numbers(titles: &[&str]) -> Vec<(String, Side)> {
+    titles.iter().map(|&title| (title.to_owned(), Side::Right)).collect()
+}
+
+/// Columns of words.
+pub(crate) fn words(titles: &[&str]) -> Vec<(String, Side)> {
+    titles.iter().map(|&title| (title.to_owned(), Side::Left)).collect()
+}
+
+fn columns(report: &Report, phases: &[String]) -> Vec<(String, Side)> {
+    let number = |title: &str| (title.to_owned(), Side::Right);
+    let word = |title: &str| (title.to_owned(), Side::Left);
+    let usual = |last: &str| {
+        let mut columns: Vec<_> = ["Bytes", "Cumulative", "Median", "Count"].map(number).into();
+        columns.push(word(last));
+        columns
+    };
+    match report.by {
+        By::Line => usual("Location"),
+        By::Stack => usual("Stack, innermost frame first"),
+        By::Op => usual("Operator"),
+        By::Phase => {
+            let mut columns = usual("Phase");
+            columns.insert(4, number("Peak"));
+            columns
+        }
+        By::Category => usual("Category and its largest"),
+        By::Module => {
+            let mut columns: Vec<_> =
+                ["Bytes", "Own", "Cumulative", "Median", "Count"].map(number).into();
+            columns.push(word("Module"));
+            columns
+        }
+        By::Tensor => {
+            let mut columns: Vec<_> = ["Bytes", "Cumulative"].map(number).into();
+            columns.extend(["Category", "Shape", "Dtype", "Name or location"].map(word));
+            columns
+        }
+        By::Step => {
+            let mut columns = vec![word("Step")];
+            columns.extend(["Peak", "End", "Growth"].map(number));
+            columns.extend(phases.iter().map(|phase| number(&capitalised(phase))));
+            let is_peak = report.at.what == At::Peak;
+            columns.push(number(if is_peak { "Of this peak" } else { "Of this moment" }));
+            columns
+        }
+        By::Segment => {
+            let mut columns = numbers(&["Segment", "Allocated", "Free", "Largest free", "Blocks"]);
+            columns.extend(words(&["█ allocated ▒ pending · free", "Address"]));
+            columns
+        }
+    }
+}
+
+fn cells(row: &Row, phases: &[String]) -> Cells {
+    let place = shorten(&row.place).to_owned();
+    let usual = |last| {
+        let numbers = [row.bytes, row.cumulative, row.median].map(|bytes| bytes.to_string());
+        let [bytes, cumulative, median] = numbers;
+        vec![bytes, cumulative, median, row.count.to_string(), last]
+    };
+    let only = |cells| Cells { cells, below: Vec::new() };
+    match &row.detail {
+        Detail::Line { .. } | Detail::Op { .. } => only(usual(place)),
+        Detail::Phase { peak, .. } => {
+            let mut cells = usual(place);
+            cells.insert(4, peak.map_or_else(String::new, |bytes| bytes.to_string()));
+            only(cells)
+        }
+        Detail::Stack { frames, backward, .. } => {
+            let (innermost, below) = frames_below(frames, *backward, place);
+            Cells { cells: usual(innermost), below }
+        }
+        Detail::Category { largest, .. } => {
+            let largest = largest.iter();
+            let largest = largest.map(|one| format!("  {:>9} {}", one.bytes, shorten(&one.place)));
+            Cells { cells: usual(place), below: largest.collect() }
+        }
+        Detail::Module { own, depth, class } => {
+            let mut cells = usual(module(&row.place, *depth, class.as_deref()));
+            cells.insert(1, own.to_string());
+            only(cells)
+        }
+        Detail::Tensor { shape, dtype, category, .. } => only(vec![
+            row.bytes.to_string(),
+            row.cumulative.to_string(),
+            (*category).to_owned(),
+            shape.clone().unwrap_or_default(),
+            dtype.clone().unwrap_or_default(),
+            place,
+        ]),
+        Detail::Segment { segment, free, largest_free, picture, .. } => only(vec![
+            segment.to_string(),
+            row.bytes.to_string(),
+            free.to_string(),
+            largest_free.to_string(),
+            row.count.to_string(),
+            picture.clone(),
+            place,
+        ]),
+        Detail::Step { step, peak, end, growth, phases: peaks, .. } => {
+            let shown = |bytes: Option<Bytes>| bytes.map_or_else(String::new, |b| b.to_string());
+            let mut cells = vec![step.map_or(place, |step| step.to_string())];
+            cells.extend([shown(*peak), shown(*end), growth.map_or_else(String::new, signed)]);
+            cells.extend(phases.iter().map(|phase| shown(peaks.get(phase).copied())));
+            cells.push(row.bytes.to_string());
+            only(cells)
+        }
+    }
+}
+
+/// The innermost frame of a stack, or `place` where it has none, and the frames to show below it.
+pub(crate) fn frames_below(
+    frames: &[Frame],
+    backward: bool,
+    place: String,
+) -> (String, Vec<String>) {
+    let mut frames = frames.iter().map(|frame| shorten(&frame.to_string()).to_owned());
+    let mark = if backward { " (backward)" } else { "" };
+    let innermost = frames.next().map_or(place, |frame| frame + mark);
+    (innermost, frames.map(|frame| format!("  {frame}")).collect())
+}
+
+/// `    mlp (MLP)`: the last part of the path, as deep as it lies.
+pub(crate) fn module(path: &str, depth: u32, class: Option<&str>) -> String {
+    let name = if depth == 0 { path } else { path.rsplit('.').next().unwrap_or(path) };
+    let class = class.filter(|&class| class != name);
+    let class = class.map_or_else(String::new, |class| format!(" ({class})"));
+    format!("{:indent$}{name}{class}", "", indent = 2 * depth as usize)
+}
+
+/// Every phase of a report by step, in the order in which a step has them.
+fn phases(report: &Report) -> Vec<String> {
+    let mut all = BTreeSet::new();
+    for row in &report.rows {
+        if let Detail::Step { phases, .. } = &row.detail {
+            all.extend(phases.keys().cloned());
+        }
+    }
+    let mut phases: Vec<String> = all.into_iter().collect();
+    phases.sort_by_key(|phase| match phase.as_str() {
+        "forward" => 0,
+        "backward" => 1,
+        "optimizer" => 2,
+        "outside" => 4,
+        _ => 3,
+    });
+    phases
+}
+
+fn capitalised(word: &str) -> String {
+    let mut letters = word.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
+/// `+1.500 GiB`, `−512 B`, `0 B`.
+pub(crate) fn signed(change: i64) -> String {
+    let sign = match change {
+        0 => "",
+        1.. => "+",
+        _ => "−",
+    };
+    format!("{sign}{}", Bytes(change.unsigned_abs()))
+}

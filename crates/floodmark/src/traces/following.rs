@@ -1,0 +1,262 @@
+//! A trace that may still grow: looked at again and again, read again when there is more.
+//!
+//! A look at a file that did not grow costs a few system calls. Of one that grew only what is new is decoded; but the
+//! trace is copied, which costs more the longer it is, so it is done no more often than [`SHARE`] allows, however
+//! often somebody looks.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use floodmark_trace::{GrowingReader, Loss, Trace};
+
+use crate::traces::journal_files::{is_running, journal_counters};
+use crate::traces::open::{OpenError, decompression_limit, open_growing, open_trace};
+use crate::traces::regular_file::open_regular;
+
+/// Reading takes at most one part in so many of a core's time.
+const SHARE: u32 = 3;
+/// Nobody sees more than a few pictures a second.
+const SHORTEST_REST: Duration = Duration::from_millis(200);
+
+/// Prelude and the beginning of the header, which has the session in it.
+const BEGINNING_BYTES: u64 = 128;
+
+/// A trace on disk, and the newest state of it that was read.
+#[derive(Debug)]
+pub(crate) struct Following {
+    path: PathBuf,
+    stamp: Stamp,
+    trace: Arc<Trace>,
+    revision: u64,
+    /// Whether the program still held the journal's lock when it was read.
+    is_running: bool,
+    /// Not before this is it read again.
+    rested_at: Instant,
+    /// What reads on, from when the file first grew: one that does not grow is held in memory once.
+    reader: Option<GrowingReader>,
+}
+
+impl Following {
+    /// Reads a trace for the first time.
+    pub(crate) fn open(path: &Path) -> Result<Self, OpenError> {
+        let began = Instant::now();
+        // The stamp first: what comes while the file is read is then read once more, never overlooked.
+        let stamp = Stamp::of(path)?;
+        let trace = Arc::new(without_running_loss(open_trace(path)?));
+        let rested_at = rest_until(began);
+        let is_running = trace.is_running();
+        let path = path.to_owned();
+        let reader = None;
+        Ok(Self { path, stamp, trace, revision: 1, is_running, rested_at, reader })
+    }
+
+    /// What was read last.
+    pub(crate) fn trace(&self) -> &Arc<Trace> {
+        &self.trace
+    }
+
+    /// Counts from 1; another number means that there is more.
+    pub(crate) fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    /// Whether its end was written: it does not grow any more.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.trace.ending.is_some()
+    }
+
+    /// Whether the program still records.
+    pub(crate) fn is_running(&self) -> bool {
+        self.is_running && !self.has_ended()
+    }
+
+    /// Reads what the file has more than before. `true` when there is a new revision.
+    pub(crate) fn refresh(&mut self) -> Result<bool, OpenError> {
+        if self.has_ended() || Instant::now() < self.rested_at {
+            return Ok(false);
+        }
+        let began = Instant::now();
+        let stamp = Stamp::of(&self.path)?;
+        // A program that ends without ending the recording leaves the same bytes, and a free lock.
+        let is_running = is_running(&self.path, &self.trace);
+        if stamp == self.stamp && is_running == self.is_running {
+            return Ok(false);
+        }
+        let trace = without_running_loss(self.read(&stamp)?);
+        let is_new = trace.events.len() != self.trace.events.len()
+            || trace.ending.is_some()
+            || trace.header != self.trace.header
+            || trace.outcome() != self.trace.outcome()
+            || trace.is_running() != self.is_running;
+        self.rested_at = rest_until(began);
+        self.stamp = stamp;
+        self.is_running = trace.is_running();
+        if is_new {
+            self.trace = Arc::new(trace);
+            self.revision += 1;
+        }
+        Ok(is_new)
+    }
+
+    /// Reads on, or all of it where it is not the file that it was.
+    fn read(&mut self, stamp: &Stamp) -> Result<Trace, OpenError> {
+        let is_same = stamp.begins == self.stamp.begins;
+        let kept = self.reader.take().filter(|kept| is_same && stamp.bytes >= kept.taken());
+        let mut reader = match kept {
+            Some(reader) => reader,
+            None => GrowingReader::new(decompression_limit()?),
+        };
+        match open_growing(&self.path, &mut reader)? {
+            Some(trace) => {
+                // Nothing comes after an end.
+                self.reader = trace.ending.is_none().then_some(reader);
+                Ok(trace)
+            }
+            None => open_trace(&self.path),
+        }
+    }
+}
+
+fn rest_until(began: Instant) -> Instant {
+    let now = Instant::now();
+    now + ((now - began) * (SHARE - 1)).max(SHORTEST_REST)
+}
+
+/// What follows a trace shows that the program still records: for it that is no loss.
+fn without_running_loss(mut trace: Trace) -> Trace {
+    trace.losses.0.retain(|loss| !matches!(loss, Loss::StillRunning { .. }));
+    trace
+}
+
+/// What changes when a trace grows: the file, the ledger of its journal, which counts the records, and its state,
+/// which says why recording stopped.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Stamp {
+    /// The first frames, by which another file of the same name is told apart.
+    begins: Vec<u8>,
+    bytes: u64,
+    modified: Option<SystemTime>,
+    journal: Vec<u8>,
+}
+
+impl Stamp {
+    fn of(path: &Path) -> Result<Self, OpenError> {
+        let mut file = open_regular(path)?;
+        let begins = first_bytes(&mut file, BEGINNING_BYTES)?;
+        let file = file.metadata()?;
+        let journal = journal_counters(path)?;
+        Ok(Self { begins, bytes: file.len(), modified: file.modified().ok(), journal })
+    }
+}
+
+fn first_bytes(file: &mut File, most: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.take(most).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use floodmark_trace::Outcome;
+
+    use super::*;
+    use crate::traces::growing::Program;
+
+    /// Looks until there is something new.
+    fn refresh_until_new(following: &mut Following) -> usize {
+        let patience = Instant::now() + Duration::from_secs(20);
+        while !following.refresh().unwrap() {
+            assert!(Instant::now() < patience, "nothing new came");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        following.trace().events.len()
+    }
+
+    #[test]
+    fn a_file_that_grows_is_read_again() {
+        let mut program = Program::start();
+        program.flush(4);
+        let mut following = Following::open(&program.path()).unwrap();
+        let few = following.trace().events.len();
+        assert!(few < 4 && following.revision() == 1);
+        std::thread::sleep(SHORTEST_REST);
+        assert!(!following.refresh().unwrap(), "nothing grew");
+        program.record(6);
+        let more = refresh_until_new(&mut following);
+        assert!(more > few && following.revision() == 2);
+        assert!(following.trace().losses.is_empty(), "{:?}", following.trace().losses);
+        assert!(!following.has_ended());
+        let _folder = program.end();
+        refresh_until_new(&mut following);
+        assert!(following.has_ended() && following.revision() == 3);
+    }
+
+    /// Somebody started the program again, under the same name.
+    #[test]
+    fn another_file_of_the_same_name_is_read_from_its_beginning() {
+        let (mut first, mut second) = (Program::start(), Program::start());
+        first.flush(4);
+        let mut following = Following::open(&first.path()).unwrap();
+        first.flush(6);
+        let many = refresh_until_new(&mut following);
+        second.flush(4);
+        fs::copy(second.path(), first.path()).unwrap();
+        assert!(refresh_until_new(&mut following) < many);
+    }
+
+    #[test]
+    fn a_look_right_after_a_read_is_put_off() {
+        let mut program = Program::start();
+        program.flush(4);
+        let mut following = Following::open(&program.path()).unwrap();
+        program.flush(6);
+        assert!(!following.refresh().unwrap());
+        assert!(refresh_until_new(&mut following) > 2);
+    }
+
+    fn losses(following: &Following) -> Vec<String> {
+        following.trace().losses.0.iter().map(ToString::to_string).collect()
+    }
+
+    /// The lock decides, not a process of the same number.
+    #[test]
+    fn a_program_that_is_gone_is_noticed_by_its_lock() {
+        let mut program = Program::start();
+        program.flush(4);
+        let mut following = Following::open(&program.path()).unwrap();
+        assert!(following.is_running() && losses(&following).is_empty());
+        let read = open_trace(&program.path()).unwrap().losses;
+        assert!(matches!(read.0[..], [Loss::StillRunning { .. }]), "{read:?}");
+        program.kill();
+        refresh_until_new(&mut following);
+        assert!(!following.is_running());
+        assert_eq!(following.trace().outcome(), Outcome::Unfinished);
+        assert_eq!(
+            losses(&following),
+            [
+                "the program ended without ending the recording: it was killed, crashed, or left by `os._exit`; \
+              every record is in the file"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_recording_that_stopped_early_says_why_while_the_program_goes_on() {
+        let mut program = Program::start();
+        program.flush(4);
+        let mut following = Following::open(&program.path()).unwrap();
+        program.stop_early("no space left on device", 3_200_000);
+        refresh_until_new(&mut following);
+        assert_eq!(following.trace().outcome(), Outcome::StoppedEarly);
+        let told = "recording stopped at 3.2 s: no space left on device; \
+                    the peak after that is not known: the program went on";
+        assert_eq!(losses(&following), [told]);
+        program.kill();
+        assert_eq!(losses(&Following::open(&program.path()).unwrap()), [told]);
+    }
+}
