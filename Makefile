@@ -68,7 +68,7 @@ test-slow: $(EXTENSION) ## Run the tests that take long: all recorded models, al
 	$(BIN)/python -m pytest -m slow
 
 .PHONY: check
-check: $(EXTENSION) check-web ## Check format, lints, types, layers and sizes
+check: $(EXTENSION) check-web ## Check format, lints, types, layers, sizes and links
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	$(BIN)/ruff check . .ci/matrix
@@ -77,6 +77,7 @@ check: $(EXTENSION) check-web ## Check format, lints, types, layers and sizes
 	MYPYPATH=python $(BIN)/python -m mypy.stubtest floodmark._core
 	$(BIN)/python tools/check_layers.py
 	$(BIN)/python tools/check_sizes.py
+	$(BIN)/python tools/check_links.py
 
 .PHONY: web
 web: $(NODE_MODULES) ## Build the page into crates/floodmark/page
