@@ -106,7 +106,7 @@ mod tests {
 
     use super::*;
 
-    const PATIENCE: Duration = Duration::from_secs(60);
+    const PATIENCE: Duration = Duration::from_secs(600);
 
     /// Serves `/` for the owner and `/x` for everybody, on a thread that ends with the test's process.
     fn start(limits: Limits) -> SocketAddr {
@@ -135,9 +135,20 @@ mod tests {
 
     fn ask(stream: &mut TcpStream, path: &str) -> String {
         write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
-        let mut answer = [0; 1024];
-        let count = stream.read(&mut answer).unwrap();
-        String::from_utf8_lossy(&answer[..count]).into_owned()
+        let (mut answer, mut part) = (String::new(), [0; 1024]);
+        // The body has as many bytes as the header says.
+        while !is_whole(&answer) {
+            let count = stream.read(&mut part).unwrap();
+            assert!(count > 0, "closed after {answer:?}");
+            answer += std::str::from_utf8(&part[..count]).unwrap();
+        }
+        answer
+    }
+
+    fn is_whole(answer: &str) -> bool {
+        let Some((head, body)) = answer.split_once("\r\n\r\n") else { return false };
+        let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+        length.unwrap().parse() == Ok(body.len())
     }
 
     /// Waits until the other side closes.

@@ -288,7 +288,7 @@ fn no_letter_of_a_hostile_name_stands_in_a_saved_page() {
 /// The next event of a stream: its name and its data.
 async fn event(stream: &mut axum::body::BodyDataStream) -> (String, Value) {
     use futures_util::StreamExt;
-    let next = tokio::time::timeout(std::time::Duration::from_secs(20), stream.next());
+    let next = tokio::time::timeout(std::time::Duration::from_secs(600), stream.next());
     let bytes = next.await.expect("an event comes").unwrap().unwrap();
     let text = String::from_utf8(bytes.to_vec()).unwrap();
     let field = |name: &str| {

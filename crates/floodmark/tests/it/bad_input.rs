@@ -85,7 +85,7 @@ fn only_regular_files_are_read() {
         for command in commands {
             let output = folder
                 .command(&format!("{command} {name}"))
-                .timeout(std::time::Duration::from_secs(120))
+                .timeout(std::time::Duration::from_secs(600))
                 .output()
                 .unwrap();
             let said = String::from_utf8(output.stderr).unwrap();

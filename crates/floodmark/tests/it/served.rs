@@ -7,6 +7,22 @@ use std::time::Duration;
 
 use crate::program::Folder;
 
+/// How long an answer may take. It only ends a test that hangs.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+fn spawn(mut command: Command) -> Child {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// The first line, and not a byte more.
+fn first_line(from: &mut impl Read) -> String {
+    let (mut line, mut byte) = (Vec::new(), [0]);
+    while from.read(&mut byte).unwrap() == 1 && byte != *b"\n" {
+        line.extend(byte);
+    }
+    String::from_utf8(line).unwrap()
+}
+
 /// A server that runs. It ends with the test.
 pub(crate) struct Served {
     child: Child,
@@ -24,13 +40,24 @@ impl Served {
     }
 
     /// The same of a command that was made elsewhere.
-    pub(crate) fn start_command(mut command: Command) -> Self {
-        let mut child = command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+    pub(crate) fn start_command(command: Command) -> Self {
+        Self::listening(spawn(command))
+    }
+
+    /// Starts a command that waits for something; `provide` is called with the line in which it says so.
+    pub(crate) fn start_waiting(
+        folder: &Folder,
+        words: &[&str],
+        provide: impl FnOnce(&str),
+    ) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_floodmark"));
+        command.args(words).current_dir(folder.path());
+        let mut child = spawn(command);
+        provide(&first_line(child.stderr.as_mut().unwrap()));
+        Self::listening(child)
+    }
+
+    fn listening(mut child: Child) -> Self {
         let mut address = String::new();
         BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut address).unwrap();
         let address = address.trim_end().to_owned();
@@ -47,7 +74,7 @@ impl Served {
     /// Asks, and leaves the answer to be read.
     pub(crate) fn connect(&self, path: &str, host: &str) -> TcpStream {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
         write!(stream, "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").unwrap();
         stream
     }
