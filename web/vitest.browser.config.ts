@@ -6,9 +6,9 @@ export default defineConfig({
     include: ["tests/**/*.test.ts"],
     environment: "node",
     // Tests wait for a state, never for a time: these limits only end what hangs, also on a busy machine.
-    testTimeout: 300_000,
-    hookTimeout: 300_000,
-    expect: { poll: { timeout: 120_000 } },
+    testTimeout: 600_000,
+    hookTimeout: 600_000,
+    expect: { poll: { timeout: 240_000 } },
     // Two browsers at a time; nothing is timed here (bench/page.mjs does that).
     maxWorkers: 2,
   },

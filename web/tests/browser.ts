@@ -3,7 +3,7 @@
 import { type Browser, type BrowserContextOptions, chromium, type Page } from "playwright-core";
 
 /** How long a state may take to come, in milliseconds. It only ends a test that hangs. */
-const PATIENCE_MILLIS = 120_000;
+const PATIENCE_MILLIS = 240_000;
 
 export async function launch(): Promise<Browser> {
   return chromium.launch({
@@ -21,19 +21,24 @@ export interface Watched {
   readonly requests: string[];
 }
 
-/** A page that shows `url`, watched from its first request on. */
-export async function open(
-  browser: Browser,
-  url: string,
-  options: BrowserContextOptions = {},
-): Promise<Watched> {
+/** An empty page, in a context of its own. */
+export async function newPage(browser: Browser, options: BrowserContextOptions): Promise<Page> {
   const context = await browser.newContext({
     viewport: { width: 1280, height: 720 },
     locale: "en-US",
     ...options,
   });
   context.setDefaultTimeout(PATIENCE_MILLIS);
-  const page = await context.newPage();
+  return context.newPage();
+}
+
+/** A page that shows `url`, watched from its first request on. */
+export async function open(
+  browser: Browser,
+  url: string,
+  options: BrowserContextOptions = {},
+): Promise<Watched> {
+  const page = await newPage(browser, options);
   await page.addInitScript(noteShifts);
   const watched: Watched = { page, complaints: [], requests: [] };
   watch(watched, new URL(url));

@@ -2,7 +2,7 @@
 
 import type { Browser } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { idle, launch } from "./browser";
+import { idle, launch, newPage } from "./browser";
 import { committed, difference, keep, smallPicture, withoutTexts } from "./pictures";
 import { type Served, serve } from "./program";
 import { folderOfRanks, LSTM, RESNET } from "./recordings";
@@ -54,17 +54,12 @@ describe.each([
   });
 
   async function picture(view: string, colorScheme: "light" | "dark"): Promise<Buffer> {
-    const context = await browser.newContext({
-      viewport: { width: 1280, height: 720 },
-      locale: "en-US",
-      colorScheme,
-    });
-    const page = await context.newPage();
+    const page = await newPage(browser, { colorScheme });
     await withoutTexts(page);
     await page.goto(`${served.url}#view=${view}`);
     await idle(page);
     const found = await smallPicture(browser, page);
-    await context.close();
+    await page.context().close();
     return found;
   }
 });
