@@ -6,12 +6,14 @@ import json
 import socket
 from typing import Any
 
+from programs import PATIENCE
+
 
 class Client:
     """Speaks with a debugger that listens on a port."""
 
     def __init__(self, port: int) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", port), timeout=120)
+        self._socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
         self._file = self._socket.makefile("rb")
         self._count = 0
         self._events: list[dict[str, Any]] = []

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from dap import Client
+from programs import PATIENCE
 from transparency import Case, Comparison, assert_same
 
 PROGRAM = """
@@ -60,8 +61,12 @@ def test_coverage_may_run_floodmark(tmp_path: Path) -> None:
     assert recorded.err == plain.err
 
 
-#: pydevd warns about frozen modules, with a time in front.
-QUIET = {"PYDEVD_DISABLE_FILE_VALIDATION": "1"}
+#: pydevd warns about frozen modules, with a time in front, and of what takes long.
+QUIET = {
+    "PYDEVD_DISABLE_FILE_VALIDATION": "1",
+    "PYDEVD_WARN_EVALUATION_TIMEOUT": str(PATIENCE),
+    "PYDEVD_WARN_SLOW_RESOLVE_TIMEOUT": str(PATIENCE),
+}
 
 
 def test_debugpy_runs_it_as_always(tmp_path: Path) -> None:

@@ -137,12 +137,15 @@ ERRORS = {
         """
         import threading, time
         ended = threading.Event()
+        def end():
+            threading.main_thread().join()
+            ended.set()
         def late():
             ended.wait()
             print("late", threading.main_thread().is_alive())
         threading.Thread(target=late).start()
         threading.Thread(target=lambda: time.sleep(1000), daemon=True).start()
-        threading.Timer(0.2, ended.set).start()
+        threading.Timer(0.01, end).start()
         print("main ends")
         """
     ),
@@ -171,6 +174,7 @@ ERRORS = {
         """
         import gc
         seen = []
+        gc.collect()  # The next one is the one that is asked for.
         gc.callbacks.append(lambda phase, info: seen.append((phase, info["generation"])))
         class Mine: ...
         for _ in range(3):

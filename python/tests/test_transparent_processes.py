@@ -236,7 +236,8 @@ STREAMS = {
         environment={"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"},
     ),
     "a program whose name is not UTF-8": Case(
-        "", files={"program.py": ""}, words=(b"\xff.py",), before=lambda: _write_odd_name()
+        files={os.fsdecode(b"\xff.py"): "import os\nprint(os.fsencode(__file__)[-4:])\n1/0"},
+        words=(b"\xff.py",),
     ),
     "limits and the mask of files": Case(
         """
@@ -251,10 +252,6 @@ STREAMS = {
         "print(sys.path[1:] != [])"
     ),
 }
-
-
-def _write_odd_name() -> None:
-    Path(os.fsdecode(b"\xff.py")).write_text("import os\nprint(os.fsencode(__file__)[-4:])\n1/0")
 
 
 @pytest.mark.parametrize("name", of_this_python(STREAMS))

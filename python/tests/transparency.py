@@ -15,6 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from programs import PATIENCE
+
 #: Where objects lie in memory differs from run to run.
 _ADDRESS = re.compile(rb"0x[0-9a-f]+")
 _OF_LAUNCHERS = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
@@ -119,7 +121,7 @@ class Comparison:
 
     def ended(self, process: subprocess.Popen[bytes]) -> Ended:
         """Waits for the end of a program."""
-        out, err = process.communicate(timeout=120)
+        out, err = process.communicate(timeout=PATIENCE)
         return Ended(process.returncode, self._same(out), self._same(err))
 
     def _same(self, text: bytes) -> str:
