@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from programs import PATIENCE
+
 _SOURCE = """
 import sys
 import floodmark
@@ -50,7 +52,7 @@ class Growing:
         """Let the recording end as it should."""
         assert self.process.stdin is not None
         self.process.stdin.close()
-        assert self.process.wait(60) == 0
+        assert self.process.wait(PATIENCE) == 0
 
     def kill(self) -> None:
         self.process.kill()

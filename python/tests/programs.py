@@ -12,7 +12,7 @@ from pathlib import Path
 _OF_LAUNCHERS = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
 
 
-#: Seconds after which a program hangs, also on a busy machine.
+#: Seconds that a state may take to come, also on a busy machine. It only ends a test that hangs.
 PATIENCE = 600
 
 

@@ -15,9 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 
 import pyte
-
-#: How long a state may take to come. It only ends a test that hangs.
-_PATIENCE = 120.0
+from programs import PATIENCE
 
 
 class Terminal:
@@ -84,7 +82,7 @@ class Terminal:
 
     def wait_for(self, is_there: str | Callable[[str], bool]) -> str:
         """The screen, once a text is on it."""
-        end = time.monotonic() + _PATIENCE
+        end = time.monotonic() + PATIENCE
         while time.monotonic() < end:
             text = self.text
             if is_there in text if isinstance(is_there, str) else is_there(text):
@@ -94,7 +92,7 @@ class Terminal:
 
     def wait(self) -> int:
         """The exit status."""
-        end = time.monotonic() + _PATIENCE
+        end = time.monotonic() + PATIENCE
         while self.process.poll() is None and time.monotonic() < end:
             self.read(0.05)
         while select.select([self._master], [], [], 0)[0]:
@@ -102,7 +100,7 @@ class Terminal:
             self.read(0)
             if len(self.written) == before:
                 break
-        return self.process.wait(_PATIENCE)
+        return self.process.wait(PATIENCE)
 
     def is_restored(self) -> bool:
         """Whether the terminal is as it was: its settings, its screen, its cursor."""

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from phantoms import needs_cuda_build
+from programs import PATIENCE
 
 import floodmark
 
@@ -203,7 +204,7 @@ def test_steps_end_a_program_that_catches_everything_and_has_workers(programs):
     assert done.stderr.count("swallowed") == 3
     # Workers look every few seconds whether their parent is there.
     # The limit only ends a test that hangs.
-    end = time.monotonic() + 120
+    end = time.monotonic() + PATIENCE
     while _processes_in(programs.folder):
         assert time.monotonic() < end, _processes_in(programs.folder)
         time.sleep(0.1)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from formats import hostile_trace
+from programs import PATIENCE
 
 from floodmark._trace import Trace
 
@@ -65,6 +66,6 @@ def test_speedscope_opens_the_file(files, tmp_path):
         "--allow-file-access-from-files", f"--user-data-dir={tmp_path}/profile",
         "--virtual-time-budget=20000", "--dump-dom", page,
     ]  # fmt: skip
-    shown = subprocess.run(command, capture_output=True, text=True, timeout=120).stdout
+    shown = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE).stdout
     assert "cuda:0: held at the peak" in shown
     assert "cuda:0: allocated, over time" in shown

@@ -9,8 +9,11 @@ from flood_file import FloodFile
 
 import floodmark
 
-#: Python 3.12 and later warn of a fork beside any thread, and the recorder's writer is one.
-QUIET = {"PYTHONWARNINGS": "ignore:This process:DeprecationWarning"}
+#: Python 3.12 and later warn of a fork beside any thread, and the recorder's writer is one. torch
+#: warns of more workers than there are cores.
+QUIET = {
+    "PYTHONWARNINGS": "ignore:This process:DeprecationWarning,ignore:This DataLoader:UserWarning"
+}
 
 
 def sizes(path):

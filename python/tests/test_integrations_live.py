@@ -6,6 +6,7 @@ import time
 
 import pytest
 import torch
+from programs import PATIENCE
 from torch import nn
 
 import floodmark
@@ -14,7 +15,7 @@ from floodmark.integrations import _live
 from floodmark.integrations._live import Guarded, Live, Place, Step, Totals, guarded, merged
 
 #: How long the writer may take. It only ends a test that hangs.
-PATIENCE_MILLIS = 120_000
+PATIENCE_MILLIS = 1000 * PATIENCE
 
 
 def train(model, optimizer, batch):

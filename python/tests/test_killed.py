@@ -5,11 +5,13 @@ from __future__ import annotations
 import fcntl
 import os
 import random
+import select
 import signal
 import subprocess
 import sys
 
 import pytest
+from programs import PATIENCE
 
 import floodmark
 
@@ -63,6 +65,9 @@ def killed_after(programs, seconds):
     for _, write_end in pipes:
         os.close(write_end)
     assert process.stdout.readline() == b"ready\n"
+    # Both threads have begun when each has told a number.
+    for read_end, _ in pipes:
+        assert select.select([read_end], [], [], PATIENCE)[0]
     try:
         process.wait(seconds)
     except subprocess.TimeoutExpired:

@@ -12,6 +12,7 @@ import subprocess
 import sys
 
 import pytest
+from programs import PATIENCE
 
 import floodmark
 from floodmark import _core
@@ -47,7 +48,7 @@ def live(programs):
     )
     assert process.stdout.readline() == "ready\n"
     process.path = path
-    process.end = lambda: process.communicate("end\n", timeout=120)[0]
+    process.end = lambda: process.communicate("end\n", timeout=PATIENCE)[0]
     yield process
     if process.poll() is None:
         process.kill()
