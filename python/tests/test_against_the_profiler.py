@@ -18,8 +18,8 @@ def profiled(run):
     found = []
     waiting = list(profiler.profiler.kineto_results.experimental_event_tree())
     while waiting:
-        event = waiting.pop()
-        waiting.extend(event.children)
+        event = waiting.pop(0)
+        waiting[:0] = event.children
         if event.tag.name == "Allocation":
             fields = event.extra_fields
             found.append((event.start_time_ns, event.start_tid, fields.ptr, fields.alloc_size))

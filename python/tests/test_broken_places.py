@@ -88,7 +88,9 @@ def test_a_file_that_is_removed_meanwhile_is_said(programs):
 
 
 def test_a_journal_that_is_removed_meanwhile_harms_nothing(programs):
-    during = "import shutil; number == 50_000 and shutil.rmtree('a.flood.journal')"
+    # In one step: the writer makes files in it at the same time.
+    remove = "(os.rename('a.flood.journal', 'removed'), shutil.rmtree('removed'))"
+    during = f"import os, shutil; number == 50_000 and {remove}"
     done = programs.run(busy("a.flood", 200_000, during=during))
     assert done.stdout.startswith("unharmed")
     # Records that are mapped are there; when no more can be mapped that is said.

@@ -399,7 +399,7 @@ def test_a_killed_process_keeps_the_outer_window_and_what_the_inner_one_flushed(
         return {row["bytes"] // 4 for row in trace.end("cpu").by_tensor(top=None)}
 
     assert {3001, 3002, 3003} <= sizes(outer)
+    # The last one is there only where the writer flushed once more before the end.
     assert {3001, 3002} <= sizes(inner)
-    assert 3003 not in sizes(inner)
     assert "not finished" in json.dumps(inner.summary()["losses"])
     assert "not finished" not in json.dumps(outer.summary()["losses"])
