@@ -7,6 +7,7 @@ import json
 import pytest
 from namespaces import IN_OTHER_NAMESPACE, needs_namespaces
 from phantoms import needs_cuda_build
+from ports import kept_port
 
 import floodmark
 
@@ -16,15 +17,14 @@ MIB = 1 << 20
 
 
 def estimate(programs, *words, **more):
-    options = {"timeout": 300, **more}
-    done = programs.floodmark("estimate", "--json", "-o", "a", "--force", *words, **options)
+    done = programs.floodmark("estimate", "--json", "-o", "a", "--force", *words, **more)
     assert done.stdout, done.stderr
     return done, json.loads(done.stdout)
 
 
 #: What PyTorch's tutorial of DDP with `mp.spawn` does: a process a GPU, ranks as arguments.
 SPAWNS = """
-    import os, socket, torch
+    import os, sys, torch
     import torch.multiprocessing as mp
     from torch.distributed import destroy_process_group, init_process_group
     from torch.nn.parallel import DistributedDataParallel
@@ -32,7 +32,7 @@ SPAWNS = """
 
     def train(rank, world, port, epochs):
         os.environ["MASTER_ADDR"] = "localhost"
-        os.environ["MASTER_PORT"] = str(port)
+        os.environ["MASTER_PORT"] = port
         init_process_group(backend="nccl", rank=rank, world_size=world)
         torch.cuda.set_device(rank)
         data = TensorDataset(torch.rand(64, 20), torch.rand(64, 1))
@@ -53,16 +53,15 @@ SPAWNS = """
 
     if __name__ == "__main__":
         world = torch.cuda.device_count()
-        with socket.create_server(("localhost", 0)) as free:
-            port = free.getsockname()[1]
-        mp.spawn(train, args=(world, port, 1), nprocs=world)
+        mp.spawn(train, args=(world, sys.argv[1], 1), nprocs=world)
 """
 
 
 def test_spawned_ranks_have_a_gpu_each_and_one_report(programs):
     programs.write(SPAWNS, "multigpu.py")
-    words = ["estimate", "--gpus", "4", "-o", "a.flood", "multigpu.py"]
-    done = programs.floodmark(*words, timeout=300)
+    with kept_port() as port:
+        words = ["estimate", "--gpus", "4", "-o", "a.flood", "multigpu.py", str(port)]
+        done = programs.floodmark(*words)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert lines[0] == "Fits: NVIDIA H200 (phantom), 4 processes, to its end, after 2 steps"
@@ -118,6 +117,8 @@ STARTS = """
                 os._exit(0)
             os.waitpid(child, 0)
         elif how == "workers":
+            # The seconds after which a worker that has not ended yet is killed.
+            torch.utils.data._utils.MP_STATUS_CHECK_INTERVAL = 600
             spawn = multiprocessing.get_context("spawn")
             list(DataLoader(OnGpu(), num_workers=1, multiprocessing_context=spawn))
         elif how == "visible":
@@ -226,7 +227,8 @@ LAUNCHED = """
     torch.cuda.set_device(rank)
     if "RANK" in os.environ:
         dist.init_process_group("nccl")
-        print("rank", dist.get_rank(), "of", dist.get_world_size())
+        # One write: two processes share the pipe, and Python without buffers writes words.
+        os.write(1, f"rank {dist.get_rank()} of {dist.get_world_size()}\\n".encode())
     model = torch.nn.Linear(1024, 1024, device=rank)
     optimizer = torch.optim.AdamW(model.parameters())
     if dist.is_initialized():
@@ -306,7 +308,10 @@ def test_accelerate_launch_with_two_processes(programs):
     pytest.importorskip("accelerate")
     programs.write(ACCELERATED, "accelerated.py")
     launcher = ["-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2"]
-    done, found = estimate(programs, "--gpus", "2", *launcher, "accelerated.py")
+    with kept_port() as port:
+        # By default it is the same port for all.
+        launcher += ["--main_process_port", str(port)]
+        done, found = estimate(programs, "--gpus", "2", *launcher, "accelerated.py")
     assert done.returncode == 0, done.stderr
     for rank in (0, 1):
         assert f"process {rank} cuda:{rank} DistributedType.MULTI_GPU" in done.stderr
