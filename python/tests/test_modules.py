@@ -9,12 +9,11 @@ import time
 
 import pytest
 import torch
+from flood_file import line_of
 from torch import nn
 
 #: Output sizes that tell modules apart: batch 4, float32.
 BATCH = 4
-#: Where a thread stands while it joins another: the second name until Python 3.12.
-JOINING = {"join", "_wait_for_tstate_lock"}
 
 
 def made_by(recorded, features):
@@ -198,9 +197,14 @@ def test_the_report_by_module_is_a_tree_that_adds_up(record):
     del out
 
 
-def wait_until_it_joins(thread):
-    """Wait until a thread stands in `Thread.join`, in which it runs no Python."""
-    while sys._current_frames()[thread.ident].f_code.co_name not in JOINING:
+def wait_until_it_waits(thread, line):
+    """Wait until a thread stands in a line of this file that takes a lock: it runs no Python."""
+
+    def place():
+        frame = sys._current_frames()[thread.ident]
+        return frame.f_code.co_filename, frame.f_lineno
+
+    while place() != (__file__, line):
         time.sleep(0.01)
 
 
@@ -208,14 +212,21 @@ def wait_until_it_joins(thread):
 @pytest.mark.xfail(strict=True, reason="names are given by the main thread alone")
 def test_a_model_that_runs_only_on_a_thread_gets_its_names(record):
     model = Model([101])
+    ended = threading.Lock()
+    waits = line_of(test_a_model_that_runs_only_on_a_thread_gets_its_names, "waits")
 
     def work():
-        wait_until_it_joins(threading.main_thread())
-        for _ in range(3):
-            model(torch.ones(BATCH, 8))
+        try:
+            wait_until_it_waits(threading.main_thread(), waits)
+            for _ in range(3):
+                model(torch.ones(BATCH, 8))
+        finally:
+            ended.release()
 
     with record() as recorded:
+        ended.acquire()
         thread = threading.Thread(target=work)
         thread.start()
+        ended.acquire()  # waits
         thread.join()
     assert set(made_by(recorded, 101)) == {"layers.0.mlp.up"}
