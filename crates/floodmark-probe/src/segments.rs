@@ -27,6 +27,7 @@ const READY_AHEAD: usize = 4;
 const SEGMENTS_OF_FIRST_FILE: usize = 8;
 /// Segments of every other file.
 const SEGMENTS_PER_FILE: usize = 16;
+const PAGE_BYTES: usize = 4096;
 /// Full segments that may wait for the writer: 1 GiB on disk. Threads that need one more wait for it.
 const MOST_SEALED: usize = 4096;
 
@@ -79,6 +80,25 @@ impl Mapping {
         };
         bus_error::guard(guarded, addr as usize, bytes);
         Ok(Self { addr, bytes, guarded: Some(guarded) })
+    }
+
+    /// Has all pages mapped, to be written. A page that is first touched inside a hook costs the program more than the
+    /// record does. No other thread has the mapping yet.
+    fn touch(&self) {
+        // SAFETY: the mapping is ours; this changes none of its bytes.
+        let failed =
+            unsafe { libc::madvise(self.addr.cast(), self.bytes, libc::MADV_POPULATE_WRITE) };
+        if failed == 0 {
+            return;
+        }
+        // Kernels before 5.14 do not have the call.
+        for page in (0..self.bytes).step_by(PAGE_BYTES) {
+            // SAFETY: inside the mapping, which no other thread has.
+            unsafe {
+                let page = self.addr.add(page);
+                page.write_volatile(page.read_volatile());
+            }
+        }
     }
 
     /// Writes bytes that no other thread reads yet.
@@ -262,7 +282,11 @@ impl Segments {
         let ledger = match &folder {
             Some(folder) => {
                 let path = folder.join(LEDGER_NAME);
-                Mapping::create(&path, LEDGER_BYTES, MOST_SEGMENTS, |_| Ok(()))?
+                // A page that a write has made is mapped sooner than one that a fault makes.
+                let first_page = [0; PAGE_BYTES];
+                Mapping::create(&path, LEDGER_BYTES, MOST_SEGMENTS, |file| {
+                    file.write_all(&first_page)
+                })?
             }
             None => Mapping::of_memory(LEDGER_BYTES)?,
         };
@@ -372,14 +396,7 @@ impl Segments {
         if self.mapped.load(Ordering::Relaxed) + count > self.most_mapped {
             return Ok(Arc::new(file));
         }
-        for page in (0..bytes).step_by(4096) {
-            // A page that is first touched inside a hook costs the program more than the record does.
-            // SAFETY: inside the mapping, which is known to no other thread yet.
-            unsafe {
-                let page = file.addr.add(page);
-                page.write_volatile(page.read_volatile());
-            }
-        }
+        file.touch();
         Ok(Arc::new(file))
     }
 
