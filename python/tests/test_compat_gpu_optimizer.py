@@ -207,15 +207,11 @@ def test_a_device_that_is_not_there_is_an_error_that_names_the_devices(device):
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
-def test_without_cuda_the_cpu_is_measured_and_that_is_said(capsys):
-    model = small()
-    tracer = MemoryTracer()
-    with tracer.trace(model):
-        model(torch.randn(4, 64))
-    tracer.print_summary()
-    said = capsys.readouterr()
-    assert "torch finds no CUDA device: the CPU is measured, not cuda:0" in said.err
-    assert said.out.startswith("Peak on cpu: ")
+@pytest.mark.parametrize("arguments", [{}, {"device": "cuda"}, {"device": torch.device("cuda", 0)}])
+def test_without_cuda_a_cuda_device_is_an_error_and_not_the_cpu(arguments):
+    with pytest.raises(ValueError, match=r"no such device: .*cuda.*; this machine has `cpu`"):
+        MemoryTracer(**arguments)
+    assert not floodmark.is_recording()
 
 
 def test_at_most_so_many_events_are_kept_and_statistics_are_of_all():
@@ -276,7 +272,7 @@ def test_layers_on_several_threads():
 
 
 def test_nothing_recorded_says_so(capsys):
-    MemoryTracer().print_summary()
+    MemoryTracer(device="cpu").print_summary()
     assert capsys.readouterr().out == "nothing was traced\n"
 
 

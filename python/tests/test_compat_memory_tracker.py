@@ -314,6 +314,76 @@ def test_the_mode_and_what_users_read_of_it():
     assert tracker.memories_allocated == tracker.markers == {}
 
 
+class Louder(MemoryTracker):
+    """A tracker whose hooks say when they run, as subclasses of the original do."""
+
+    def __init__(self):
+        super().__init__()
+        self.told = []
+
+    def _create_pre_forward_hook(self, name):
+        inner = super()._create_pre_forward_hook(name)
+
+        def before(module, inputs):
+            self.told.append(f"before {name}")
+            inner(module, inputs)
+
+        return before
+
+    def _create_post_forward_hook(self, name):
+        inner = super()._create_post_forward_hook(name)
+
+        def after(module, inputs, outputs):
+            inner(module, inputs, outputs)
+            self.told.append(f"after {name}")
+
+        return after
+
+
+def test_a_subclass_replaces_the_hooks_of_modules():
+    network = torch.nn.Sequential(torch.nn.Linear(4, 4))
+    tracker = Louder()
+    tracker.start_monitor(network)
+    network(torch.randn(2, 4))
+    # As the original has it, the program registers this one.
+    backward = tracker._create_backward_hook("mine")
+    backward(network, None, None)
+    assert tracker._cur_module_name == "mine.backward"
+    torch.zeros(3)
+    tracker._cur_module_name = "theirs"
+    torch.zeros(3)
+    network(torch.randn(2, 4))
+    tracker.stop()
+    assert tracker.told == ["before ", "before 0", "after 0", "after "] * 2
+    names = [name for name, _ in tracker.memories_allocated.values()]
+    assert "mine.backward.zeros.default_0" in names
+    assert "theirs.zeros.default_1" in names
+    # Hooks of modules name what comes after them.
+    assert names[-1] == "0.forward.addmm.default_1"
+    assert set(tracker.markers) == {"fw_start", "fw_bw_boundary"}
+
+
+def test_a_program_clears_and_replaces_series_while_the_tracker_runs():
+    network = torch.nn.Sequential(torch.nn.Linear(4, 4))
+    tracker = MemoryTracker()
+    tracker.start_monitor(network)
+    network(torch.randn(2, 4))
+    calls = tracker._op_index
+    assert len(tracker.memories_allocated) == calls
+    tracker.memories_allocated.clear()
+    mine = {}
+    tracker.memories_active = mine
+    network(torch.randn(2, 4))
+    tracker.stop()
+    later = list(range(calls, tracker._op_index))
+    assert later
+    assert list(tracker.memories_allocated) == list(tracker.memories_active) == later
+    assert tracker.memories_active is mine
+    assert list(tracker.memories_reserved) == list(range(tracker._op_index))
+    tracker.memories_reserved = {}
+    assert tracker.memories_reserved == {}
+
+
 def test_pictures_are_not_replaced_by_empty_ones(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "memory_tracker.memory.png").write_bytes(b"a picture")

@@ -22,8 +22,8 @@ What differs, and why it is better:
 - What the backward pass allocates belongs to the layer whose forward pass caused it.
 - The size of an event is the change of the level: on CUDA, the request as the allocator rounds it.
 - The CPU too: `device="cpu"`. It caches nothing, so what is reserved is what is allocated, and
-  nothing is fragmented. Where torch finds no CUDA device, `"cuda"` and `"cuda:0"` measure the CPU,
-  and a line on stderr says so. Any other device that is not there is an error.
+  nothing is fragmented. A device that is not there is an error that names those that are; without
+  CUDA, that is also the default, `"cuda:0"`.
 
 Every level is torch's own total. When layers run on several threads at once, a layer counts the
 allocations of its own thread; how high the device stood is everybody's.
@@ -206,9 +206,6 @@ class MemoryTracer:
 
         if self.device == "cpu":
             return "cpu"
-        if not torch.cuda.is_available():
-            _recorder.say(f"torch finds no CUDA device: the CPU is measured, not {self.device}")
-            return "cpu"
         return self.device if ":" in self.device else f"cuda:{torch.cuda.current_device()}"
 
     def _forget(self) -> None:
@@ -254,8 +251,7 @@ def _checked(device: Any) -> str:
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     name = str(device) if isinstance(device, (str, torch.device)) else ""
     found = re.fullmatch(r"cpu|cuda(?::(\d+))?", name)
-    # Without CUDA, the first device stands for the CPU.
-    if found is None or int(found[1] or 0) >= max(count, 1):
+    if found is None or (name != "cpu" and int(found[1] or 0) >= count):
         names = ", ".join(["`cpu`", *(f"`cuda:{index}`" for index in range(count))])
         raise ValueError(f"no such device: {device!r}; this machine has {names}")
     return name

@@ -30,6 +30,7 @@ from __future__ import annotations
 import csv
 import os
 import threading
+import weakref
 from collections import defaultdict
 from collections.abc import Callable
 from itertools import chain, pairwise
@@ -78,11 +79,15 @@ class MemoryTracker:
     """
 
     def __init__(self) -> None:
-        self._series: tuple[Series, Series, Series] = ({}, {}, {})
+        self._series: list[Series] = [{}, {}, {}]
+        #: How many operators are in the series, or were removed from them by the program.
+        self._known = 0
         self.profile_mode: MemoryProfileDispatchMode | None = None
         self._hooks: list[Any] = []
         self._operator_names: dict[str, int] = defaultdict(int)
         self._markers: dict[str, int] = {}
+        #: What the program says that the next operators are named after.
+        self._given_name: str | None = None
         self._num_alloc_retries = 0
         self._device_module = torch.cuda if torch.cuda.is_available() else torch.cpu
         self._run: _Run | None = None
@@ -90,18 +95,33 @@ class MemoryTracker:
 
     @property
     def memories_allocated(self) -> Series:
-        """Megabytes allocated after each operator, also while the tracker runs."""
+        """Megabytes allocated after each operator, also while the tracker runs.
+
+        A program may clear or replace it; operators that run later are added to what is there.
+        """
         return self._settled()[0]
+
+    @memories_allocated.setter
+    def memories_allocated(self, series: Series) -> None:
+        self._settled()[0] = series
 
     @property
     def memories_active(self) -> Series:
         """The same of what is allocated, or freed but still used by a stream."""
         return self._settled()[1]
 
+    @memories_active.setter
+    def memories_active(self, series: Series) -> None:
+        self._settled()[1] = series
+
     @property
     def memories_reserved(self) -> Series:
         """The same of what the caching allocator has reserved."""
         return self._settled()[2]
+
+    @memories_reserved.setter
+    def memories_reserved(self, series: Series) -> None:
+        self._settled()[2] = series
 
     @property
     def markers(self) -> dict[str, int]:
@@ -111,12 +131,18 @@ class MemoryTracker:
     @property
     def _op_index(self) -> int:
         """How many operators ran."""
-        return len(self._series[0]) if self._run is None else len(self._run.names)
+        return self._known if self._run is None else len(self._run.names)
 
     @property
     def _cur_module_name(self) -> str:
         """What the next operator of this thread is named after."""
+        if self._given_name is not None:
+            return self._given_name
         return "" if self._run is None else self._run.modules.now()
+
+    @_cur_module_name.setter
+    def _cur_module_name(self, name: str) -> None:
+        self._given_name = name
 
     def start_monitor(self, root_module: Any) -> None:
         """Begin: operators of the whole thread, and of the backward passes that it starts."""
@@ -127,7 +153,7 @@ class MemoryTracker:
         try:
             for name, module in root_module.named_modules():
                 if _WITHOUT_HOOKS not in name:
-                    self._hook(name, module, is_root=module is root_module)
+                    self._hook(name, module)
             self.profile_mode = MemoryProfileDispatchMode(self)
             self.profile_mode.__enter__()
         except BaseException:
@@ -194,33 +220,55 @@ class MemoryTracker:
     def load(self, path: str | os.PathLike[str]) -> None:
         """Read a file of `save_stats`, also one that the original wrote, without running it."""
         stats = _stats_file.read(path)
-        self._series = (
+        self._series = [
             stats["memories_allocated"],
             stats["memories_active"],
             stats["memories_reserved"],
-        )
+        ]
+        self._known = len(self._series[0])
         self._markers = stats["markers"]
         self._num_alloc_retries = stats["num_alloc_retries"]
 
-    def _hook(self, name: str, module: Any, *, is_root: bool) -> None:
-        before, after = self._around(name, is_root)
+    def _hook(self, name: str, module: Any) -> None:
+        before = self._create_pre_forward_hook(name)
+        after = self._create_post_forward_hook(name)
         self._hooks.append(module.register_forward_pre_hook(before))
         self._hooks.append(module.register_forward_hook(after, always_call=True))
 
-    def _around(self, name: str, is_root: bool) -> tuple[Callable[..., None], Callable[..., None]]:
-        def before(*_: object) -> None:
+    def _create_pre_forward_hook(self, name: str) -> Callable[..., None]:
+        """The hook that runs before the forward pass of a module. A subclass may replace it."""
+
+        def before(module: Any, _inputs: Any) -> None:
+            self._given_name = None
             if self._run is not None:
                 self._run.modules.enter(name)
-                if is_root:
+                if module is self._run.root():
                     self._add_marker("fw_start")
 
-        def after(*_: object) -> None:
+        return before
+
+    def _create_post_forward_hook(self, name: str) -> Callable[..., None]:  # noqa: ARG002
+        """The hook that runs after the forward pass of a module. A subclass may replace it."""
+
+        def after(module: Any, _inputs: Any, _outputs: Any) -> None:
+            self._given_name = None
             if self._run is not None:
                 self._run.modules.leave()
-                if is_root:
+                if module is self._run.root():
                     self._add_marker("fw_bw_boundary")
 
-        return before, after
+        return after
+
+    def _create_backward_hook(self, name: str) -> Callable[..., None]:
+        """A hook for `register_full_backward_hook`: names operators after the module from then on.
+
+        As in the original, `start_monitor` does not register it.
+        """
+
+        def backward(_module: Any, _grad_input: Any, _grad_output: Any) -> None:
+            self._given_name = f"{name}.backward"
+
+        return backward
 
     def _after_operator(self, operator: str) -> None:
         with self._lock:
@@ -242,24 +290,26 @@ class MemoryTracker:
         """Forget what was tracked."""
         for series in self._series:
             series.clear()
+        self._known = 0
+        self._given_name = None
         self._operator_names.clear()
         self._markers.clear()
         self._num_alloc_retries = 0
 
-    def _settled(self) -> tuple[Series, Series, Series]:
+    def _settled(self) -> list[Series]:
         """All three series, with the operators that ran since they were last asked for."""
         run = self._run
-        if run is not None and len(run.names) > len(self._series[0]):
+        if run is not None and len(run.names) > self._known:
             self._read(run)
         return self._series
 
     def _read(self, run: _Run) -> None:
         with self._lock:
             levels = run.levels()
-            known = len(self._series[0])
-            for at in range(known, len(levels)):
+            for at in range(self._known, len(levels)):
                 for series, level in zip(self._series, levels[at], strict=True):
                     series[at] = (run.names[at], level / BYTES_PER_MB)
+            self._known = max(self._known, len(levels))
 
     def _end(self) -> _Run:
         """Take the hooks off and end the recording."""
@@ -277,6 +327,7 @@ class _Run:
 
     def __init__(self, root: Any) -> None:
         self.names: list[str] = []
+        self.root = weakref.ref(root)
         self.modules = OperatorModules(torch, root)
         self._device = _device_of(root)
         self._is_cuda = self._device.type == "cuda"
