@@ -28,8 +28,9 @@ use crate::writer::Written;
 
 /// How long the writer may take to finish a window.
 const LONGEST_FINISH: Duration = Duration::from_secs(60);
-/// How long opening a window waits for what is live to be in its file.
-const LONGEST_SETTLE: Duration = Duration::from_millis(200);
+/// How long opening a window waits for what is live to be in its file. On a busy machine the writer, which has a low
+/// priority, needs more than a moment.
+const LONGEST_SETTLE: Duration = Duration::from_secs(5);
 
 static NUMBERS: AtomicU64 = AtomicU64::new(1);
 
