@@ -102,14 +102,15 @@ describe.each([
 
   it("filters and sorts the report", async () => {
     await show(page, served.url, "#view=peak&rows=category");
-    const before = await page.locator("tbody tr.pickable").count();
+    const rows = () => page.locator("tbody tr.pickable").count();
+    const before = await rows();
     expect(before).toBeGreaterThan(0);
     await page.getByRole("button", { name: /^Count/ }).click();
-    expect(await page.locator("th[aria-sort=descending]").innerText()).toContain("Count");
+    await page.locator("th[aria-sort=descending]", { hasText: "Count" }).waitFor();
     await page.getByLabel("Filter report by category").fill("zzzz");
-    expect(await page.locator("tbody tr.pickable").count()).toBe(0);
+    await expect.poll(rows).toBe(0);
     await page.getByLabel("Filter report by category").fill("");
-    expect(await page.locator("tbody tr.pickable").count()).toBe(before);
+    await expect.poll(rows).toBe(before);
   });
 
   it("did all that without a complaint", () => {
@@ -152,9 +153,9 @@ describe("a link, a theme, a file", () => {
     expect(await isDark()).toBe(system === "dark");
     // From the system's to light, then to dark; the choice outlives the page.
     await page.keyboard.press("Shift+T");
-    expect(await isDark()).toBe(false);
+    await expect.poll(isDark).toBe(false);
     await page.keyboard.press("Shift+T");
-    expect(await isDark()).toBe(true);
+    await expect.poll(isDark).toBe(true);
     await page.reload();
     await idle(page);
     expect(await isDark()).toBe(true);

@@ -113,8 +113,8 @@ describe("three recordings of a GPU", () => {
     const rows = page.locator(".sweep tbody tr");
     expect(await rows.count()).toBeGreaterThan(5);
     await rows.nth(1).getByRole("button").click();
-    const copied = await page.evaluate(() => navigator.clipboard.readText());
-    expect(copied).toMatch(/^export PYTORCH_CUDA_ALLOC_CONF=\w+/);
+    const copied = () => page.evaluate(() => navigator.clipboard.readText());
+    await expect.poll(copied).toMatch(/^export PYTORCH_CUDA_ALLOC_CONF=\w+/);
   });
 
   it("did all that without a complaint", () => {
