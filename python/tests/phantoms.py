@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -11,3 +12,9 @@ import torch
 needs_cuda_build = pytest.mark.skipif(
     torch.version.cuda is None or sys.platform != "linux", reason="needs the CUDA build of torch"
 )
+
+
+def own_caches(folder: Path) -> dict[str, str]:
+    """Variables for compilers: what other processes compile, or have left, is not used."""
+    names = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
+    return {name: str(folder / name.lower()) for name in names}

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from phantoms import needs_cuda_build
+from phantoms import needs_cuda_build, own_caches
 
 pytestmark = needs_cuda_build
 
@@ -40,7 +40,7 @@ def run(
     """What the program found, and the calls of CUDA that were refused."""
     path = tmp_path / "program.py"
     path.write_text(BEGIN.format(memory=memory, gpus=gpus) + code + END)
-    environment = os.environ | {"PYTORCH_CUDA_ALLOC_CONF": conf}
+    environment = os.environ | own_caches(tmp_path) | {"PYTORCH_CUDA_ALLOC_CONF": conf}
     done = subprocess.run(
         [sys.executable, str(path)], capture_output=True, text=True, timeout=300, env=environment
     )

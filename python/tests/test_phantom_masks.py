@@ -6,6 +6,7 @@ One program has all cases: CUDA begins once in a process, and importing torch ta
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 import torch
+from phantoms import own_caches
 
 pytestmark = pytest.mark.skipif(torch.version.cuda is None, reason="torch has no CUDA in it")
 
@@ -132,7 +134,13 @@ def run(tmp_path: Path, code: str) -> tuple[dict[str, Any], list[dict[str, Any]]
     """What the cases gave, and what was read that is not known."""
     path = tmp_path / "program.py"
     path.write_text(BEGIN + code + END)
-    done = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, timeout=600)
+    done = subprocess.run(
+        [sys.executable, str(path)],
+        capture_output=True,
+        text=True,
+        timeout=600,
+        env=os.environ | own_caches(tmp_path),
+    )
     assert done.returncode == 0, f"status {done.returncode}: {done.stderr[-3000:]}"
     found, reads = json.loads(done.stdout.splitlines()[-1])
     return found, reads
