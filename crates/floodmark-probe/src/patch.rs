@@ -52,6 +52,9 @@ pub struct Found {
 /// How long anybody waits for the slots. Who has them may wait for the loader in turn, and in a child of
 /// `fork` they may belong to a thread that is not there.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a fork waits for a thread that looks for slots. That thread may wait for the loader, which may be at work
+/// for the thread that forks; and on a busy machine it takes long by itself.
+const LONGEST_FORK: Duration = Duration::from_secs(2);
 
 /// Puts the hooks in. Says which of them some object really calls.
 pub(crate) fn install() -> Found {
@@ -94,7 +97,7 @@ fn follow() {
 
 /// Before a fork: nobody shall hold the loader's lock for us, since the child would never get it back.
 pub(crate) fn hold_for_fork() {
-    if let Some(patched) = PATCHED.try_lock_for(Duration::from_millis(200)) {
+    if let Some(patched) = PATCHED.try_lock_for(LONGEST_FORK) {
         std::mem::forget(patched);
         IS_HELD_FOR_FORK.store(true, Ordering::Release);
     }
