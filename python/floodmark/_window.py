@@ -98,6 +98,7 @@ class Window:
         max_memory: int,
         replace: Replace,
         told_by: Account | None = None,
+        max_events: int | None = None,
     ) -> None:
         self.pid = os.getpid()
         # Inside an estimate with fake tensors, what the program has are those.
@@ -130,6 +131,7 @@ class Window:
             max_memory=max_memory,
             header=self._header(),
             own_folder=_OWN_FOLDER,
+            max_events=max_events,
         )
         _open.append(self)
         self._wants_ops = ops and not is_told
@@ -243,6 +245,7 @@ class Recorder(ContextDecorator):
         follow_fork: bool = False,
         replace: Replace = "trace",
         told_by: Account | None = None,
+        max_events: int | None = None,
     ) -> None:
         cpu, cuda = parse_devices(devices)
         self._given_path = None if path is None else Path(path)
@@ -254,6 +257,7 @@ class Recorder(ContextDecorator):
             "max_memory": parse_bytes(max_memory),
             "replace": replace,
             "told_by": told_by,
+            "max_events": max_events,
         }
         self._follow_fork = follow_fork
         self._lock = threading.RLock()

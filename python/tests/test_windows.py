@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 
 import pytest
@@ -10,7 +11,7 @@ import torch
 from torch import nn
 
 import floodmark
-from floodmark import _core
+from floodmark import _core, _window
 from floodmark.compat.gpu_optimizer import MemoryTracer
 from floodmark.compat.memory_tracker import MemoryTracker
 
@@ -328,6 +329,44 @@ def test_a_window_that_stays_open_owns_its_names(tmp_path):
         assert _core.is_being_recorded(str(path))
     assert not _core.is_being_recorded(str(path))
     assert [each.name for each in tmp_path.iterdir()] == ["held.flood"]
+
+
+def test_a_limit_of_events_bounds_what_is_on_disk(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(_window, "_temporary", (os.getpid(), tmp_path))
+    many = [torch.zeros(1) for _ in range(1000)]
+
+    def window(most):
+        """Events, what is missing, and the bytes on disk of a window with about 900,000 events."""
+        with floodmark.Recorder(devices="cpu", stacks=False, max_events=most) as one:
+            for _ in range(150):
+                torch._foreach_add(many, 1)
+            late = torch.zeros(8001)
+        with floodmark.trace(devices="cpu") as after:
+            pass
+        # What was allocated after the limit was reached is live all the same.
+        assert 8001 in live_in(after)
+        del late
+        found = one.trace.summary()
+        files = list(tmp_path.iterdir())
+        on_disk = sum(path.stat().st_size for path in files)
+        for path in files:
+            path.unlink()
+        return found["events"], found["losses"], on_disk
+
+    events, losses, on_disk = window(1000)
+    assert on_disk == 0
+    assert events >= 1000
+    assert "may have 1000 (`max_events`)" in losses[0]
+    most = 600_000
+    limited, losses, limited_on_disk = window(most)
+    # The limit is looked at after each flush, of at most 65,536 events.
+    assert most <= limited <= most + 65_536
+    assert "(`max_events`)" in losses[0]
+    every, losses, all_on_disk = window(None)
+    assert losses == []
+    assert every > limited
+    assert 0 < limited_on_disk < all_on_disk
+    assert capsys.readouterr().err.count("recording stopped early") == 2
 
 
 def test_two_compat_objects_at_once_inside_a_recording():

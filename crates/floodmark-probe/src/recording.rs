@@ -50,6 +50,8 @@ pub struct Options {
     pub source: Source,
     /// How much memory the recorder may take.
     pub max_memory: u64,
+    /// How many events a window without a file may have beyond those that fit in memory.
+    pub max_events: Option<u64>,
     /// Where the recording comes from.
     pub header: Header,
     /// Our Python package's folder: its frames are not part of the program.

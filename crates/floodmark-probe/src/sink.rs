@@ -32,7 +32,11 @@ pub(crate) struct Sink {
     /// The definitions that the window has, where it does not have all.
     referred: Option<Referred>,
     records: u64,
+    /// Events that were written, or are in memory.
+    events: u64,
     has_failed: bool,
+    /// The window has as many events as it may have.
+    is_full: bool,
     /// A write failed, and may have left a part of its bytes in the file.
     is_torn: bool,
 }
@@ -71,7 +75,9 @@ impl Sink {
             output,
             referred,
             records: 0,
+            events: 0,
             has_failed: false,
+            is_full: false,
             is_torn: false,
         }
     }
@@ -100,13 +106,21 @@ impl Sink {
             self.referred.is_some() && EventKind::from_number(record.kind).is_none();
         if is_left_for_later {
             self.assembler.note_label(record, payload);
-        } else if !self.has_failed
-            && let Some(record) = self.selection.select(record)
-        {
+        } else if let Some(record) = self.selection.select(record) {
             self.assembler.push(&record, payload);
             self.records += 1;
         }
+        if self.has_stopped() {
+            // What is live is followed all the same: the next window may begin with it.
+            self.drop_rows();
+            return 0;
+        }
         self.assembler.pending_rows()
+    }
+
+    /// Whether the window takes no more events.
+    fn has_stopped(&self) -> bool {
+        self.has_failed || self.is_full
     }
 
     /// Records were damaged in the journal.
@@ -126,9 +140,13 @@ impl Sink {
 
     fn drop_rows(&mut self) {
         if self.assembler.pending_rows() >= MOST_UNUSED_ROWS {
-            let batch = self.assembler.take_batch();
-            self.assembler.reuse(batch);
+            self.drop_all_rows();
         }
+    }
+
+    fn drop_all_rows(&mut self) {
+        let batch = self.assembler.take_batch();
+        self.assembler.reuse(batch);
     }
 
     pub(crate) fn held_bytes(&self) -> usize {
@@ -148,16 +166,33 @@ impl Sink {
 
     /// Writes what waits. An error ends this window, and is noted in it.
     pub(crate) fn flush(&mut self, recording: &Recording, known: &Known) -> io::Result<()> {
-        if self.has_failed {
+        if self.has_stopped() {
             return Ok(());
         }
         let flushed = self.write_waiting(known);
+        self.note_full(recording);
         if let Err(error) = &flushed {
             self.has_failed = true;
             let reason = format!("the trace could not be written: {error}");
             self.state.fail(&reason, recording.nanos());
         }
         flushed
+    }
+
+    /// Stops where the window has as many events as it may have. Those that fit in memory are no more than that.
+    fn note_full(&mut self, recording: &Recording) {
+        let is_on_disk = self.state.path.is_none() && matches!(self.output, Output::File(_));
+        if let Some(most) = self.state.max_events
+            && self.events >= most
+            && (is_on_disk || self.state.memory.lock().is_full())
+        {
+            self.is_full = true;
+            let reason = format!(
+                "the window has {} events, and may have {most} (`max_events`)",
+                self.events
+            );
+            self.state.fail(&reason, recording.nanos());
+        }
     }
 
     /// Creates the file of a window that is still open.
@@ -195,6 +230,7 @@ impl Sink {
                     file.write_header(&header)?;
                 }
                 let batch = take_batch(&mut self.assembler, &mut self.referred, known);
+                self.events += batch.rows.len() as u64;
                 if !batch.is_empty() {
                     file.write_batch(&batch)?;
                 }
@@ -206,8 +242,11 @@ impl Sink {
                 if batch.is_empty() {
                     return Ok(());
                 }
+                self.events += batch.rows.len() as u64;
+                let may_spill = self.state.max_events.is_none_or(|most| self.events < most);
                 let mut memory = self.state.memory.lock();
-                if memory.push(batch) {
+                memory.push(batch);
+                if memory.is_full() && may_spill {
                     let header = self.state.header.lock().0.clone();
                     let file = memory.spill(&header)?;
                     drop(memory);
@@ -231,7 +270,11 @@ impl Sink {
             let end_nanos = self.state.end_nanos.load(Ordering::Acquire);
             self.state.fail(&reason, at_nanos.min(end_nanos));
         }
+        if self.has_stopped() {
+            self.drop_all_rows();
+        }
         self.has_failed = self.has_failed && (self.is_torn || !self.find_file());
+        self.is_full = false;
         let mut written = Written { records: self.records, ..Written::default() };
         match self.write_at_once(known) {
             Ok(bytes) => written.bytes = bytes,
@@ -256,6 +299,7 @@ impl Sink {
         };
         let is_kept = self.state.is_kept.load(Ordering::Acquire);
         self.state.set_written(written);
+        self.has_failed = false;
         is_kept.then_some(self)
     }
 

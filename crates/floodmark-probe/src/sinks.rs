@@ -259,6 +259,7 @@ mod tests {
             ops: false,
             source: Source::Torch,
             max_memory: 64 << 20,
+            max_events: None,
             header: Header::default(),
             own_folder: String::new(),
         };

@@ -30,6 +30,8 @@ pub(crate) struct WindowState {
     pub(crate) is_without_device: bool,
     /// The file that was asked for.
     pub(crate) path: Option<PathBuf>,
+    /// How many events it may have, where they do not fit in memory.
+    pub(crate) max_events: Option<u64>,
     /// Its journal: the folder and the lock. The writer creates that of a window that joins a recorder.
     pub(crate) journal: OnceLock<(PathBuf, StateFile)>,
     /// The file that its own has replaced.
@@ -89,6 +91,7 @@ impl WindowState {
             window,
             is_without_device,
             path,
+            max_events: None,
             journal: OnceLock::new(),
             replaced: Mutex::default(),
             header: Mutex::new((header, false)),
@@ -210,10 +213,14 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// Adds a batch. Returns whether the events must go to a file.
-    pub(crate) fn push(&mut self, batch: Batch) -> bool {
+    /// Adds a batch.
+    pub(crate) fn push(&mut self, batch: Batch) {
         self.bytes += batch.held_bytes();
         self.batches.push(batch);
+    }
+
+    /// Whether it has as much as may stay in memory.
+    pub(crate) fn is_full(&self) -> bool {
         self.bytes > MOST_MEMORY_BYTES
     }
 

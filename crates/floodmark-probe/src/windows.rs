@@ -180,8 +180,9 @@ impl Prepared {
         header.window = Some(window);
         header.started_unix_micros = unix_micros();
         let is_without_device = options.source == Source::ToldWithoutDevice;
-        let state =
+        let mut state =
             WindowState::new(window, is_without_device, options.path, header, options.spill);
+        state.max_events = options.max_events;
         let place = match files {
             Files::None => Place::Memory,
             Files::Planned(planned) => Place::Planned(planned),
@@ -420,7 +421,8 @@ impl OpenWindow {
 
     /// The trace so far, of a window whose events are in memory.
     pub fn trace(&self) -> Trace {
-        let ending = self.state.is_written().then(|| self.ending());
+        let has_ended = self.state.is_written() || self.state.failure().is_some();
+        let ending = has_ended.then(|| self.ending());
         let header = self.state.header.lock().0.clone();
         self.state.memory.lock().trace(&header, ending)
     }

@@ -44,7 +44,7 @@ impl Window {
     ///
     /// Keeps the GIL: a recorder that ran may be taken off.
     #[new]
-    #[pyo3(signature = (path, *, spill, replace, cpu, cuda, stacks, ops, told, max_memory, header, own_folder))]
+    #[pyo3(signature = (path, *, spill, replace, cpu, cuda, stacks, ops, told, max_memory, header, own_folder, max_events=None))]
     #[expect(clippy::too_many_arguments, reason = "keywords on the Python side")]
     fn new(
         py: Python<'_>,
@@ -59,6 +59,7 @@ impl Window {
         max_memory: u64,
         header: &str,
         own_folder: String,
+        max_events: Option<u64>,
     ) -> PyResult<Self> {
         let header = header_from(header)?;
         let source = match told {
@@ -81,6 +82,7 @@ impl Window {
             ops,
             source,
             max_memory,
+            max_events,
             header,
             own_folder,
         };

@@ -17,7 +17,9 @@ What differs, and why it is better:
 - Layers within layers are layers too, and the flame graph shows them inside each other, by what
   each allocated.
 - torch's memory history is left alone, no peak counter of torch is reset, and nothing synchronises.
-- `max_events` limits the events that are kept, the latest ones; statistics are of all of them.
+- `max_events` limits the events that are kept, the latest ones; statistics are of all of them. What
+  is recorded stays in 32 MiB of memory. A trace with more goes to a temporary file until it has
+  `max_events` events; then it stops, and the summary says so.
 - The time of a layer is the sum of its runs, not the stretch from its first to its last.
 - What the backward pass allocates belongs to the layer whose forward pass caused it.
 - The size of an event is the change of the level: on CUDA, the request as the allocator rounds it.
@@ -109,7 +111,7 @@ class MemoryTracer:
             self._is_tracing = True
             self._forget()
         self._present = self._present_device()
-        recorder = _recorder.trace(devices=[self._present]).start()
+        recorder = _recorder.Recorder(devices=[self._present], max_events=self.max_events).start()
         hooks = [] if recorder.failure else _mark_layers(model, recorder)
         with self._lock:
             self._recorded = recorder if hooks else None
