@@ -156,7 +156,7 @@ def programs_of_all(tmp_path_factory: pytest.TempPathFactory) -> Programs:
 
 @pytest.fixture(scope="module")
 def found(programs_of_all: Programs) -> Any:
-    done = programs_of_all.run(PROGRAM, timeout=300)
+    done = programs_of_all.run(PROGRAM, timeout=600)
     return json.loads(done.stdout.splitlines()[-1])
 
 

@@ -20,7 +20,7 @@ HABITS = Path(__file__).with_name("fake_habits.py")
 @pytest.fixture(scope="module")
 def results() -> dict[str, Any]:
     """What became of each habit; one process for all."""
-    done = subprocess.run([sys.executable, HABITS], capture_output=True, text=True, timeout=300)
+    done = subprocess.run([sys.executable, HABITS], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found

@@ -32,7 +32,7 @@ pytestmark = [
 def run(programs: Programs, engine: str, ranks: str, *options: str) -> dict[str, Any]:
     """What an engine says of the GPT."""
     script = BENCH / "megatron_parallel.py"
-    done = programs.python(BENCH / "one.py", engine, ranks, script, *options, timeout=300)
+    done = programs.python(BENCH / "one.py", engine, ranks, script, *options, timeout=600)
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     assert not found["failure"], done.stderr
     return found

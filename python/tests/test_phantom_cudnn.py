@@ -49,7 +49,7 @@ def on_a_phantom(body):
     """What the lines put into `facts`, in a process that has a phantom GPU."""
     program = PROGRAM.format(settings=H200, body=body)
     ran = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=300
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=600
     )
     assert ran.returncode == 0, ran.stderr
     facts = json.loads(ran.stdout.splitlines()[-1])

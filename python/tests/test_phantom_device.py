@@ -42,7 +42,7 @@ def run(
     path.write_text(BEGIN.format(memory=memory, gpus=gpus) + code + END)
     environment = os.environ | own_caches(tmp_path) | {"PYTORCH_CUDA_ALLOC_CONF": conf}
     done = subprocess.run(
-        [sys.executable, str(path)], capture_output=True, text=True, timeout=300, env=environment
+        [sys.executable, str(path)], capture_output=True, text=True, timeout=600, env=environment
     )
     assert done.returncode == 0, done.stderr[-3000:]
     answer = json.loads(done.stdout.splitlines()[-1])

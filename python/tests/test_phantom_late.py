@@ -61,7 +61,7 @@ def run(folder: Path, program: str) -> dict[str, Any]:
     path = folder / "program.py"
     path.write_text(program)
     done = subprocess.run(
-        [sys.executable, str(path)], capture_output=True, text=True, timeout=300, cwd=folder
+        [sys.executable, str(path)], capture_output=True, text=True, timeout=600, cwd=folder
     )
     assert done.returncode == 0, done.stderr[-3000:]
     told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])

@@ -32,7 +32,7 @@ def run(tmp_path: Path, code: str) -> tuple[list[object], list[list[object]]]:
     """What the program found, and what it read that was not known."""
     path = tmp_path / "program.py"
     path.write_text(BEGIN + code + END)
-    done = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, timeout=300)
+    done = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr[-3000:]
     found, reads = json.loads(done.stdout.splitlines()[-1])
     return found, reads

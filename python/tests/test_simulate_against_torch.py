@@ -56,7 +56,7 @@ def floodmark(*words: str, settings: str = "", status: int = 0) -> subprocess.Co
         capture_output=True,
         text=True,
         env=environment,
-        timeout=300,
+        timeout=600,
     )
     assert done.returncode == status, done.stderr[-3000:]
     return done
