@@ -1,4 +1,4 @@
-"""What windows cost: a trace per forward pass, and opening and closing one.
+"""What windows cost: a trace per forward pass, opening, closing and asking one.
 
 Prints a table for `bench/results/windows.md`. The loop is that of a layer tracer: a model of width
 512, one trace for each forward pass. Plain and traced passes alternate in one process, in pairs
@@ -102,6 +102,35 @@ def opening(passes: int) -> list[tuple[str, float, float]]:
     return rows
 
 
+def asking(counts: tuple[int, ...]) -> list[tuple[int, list[float]]]:
+    """Milliseconds for each question to an open window, by the events that it has.
+
+    Each is asked again after some 100 new events: what is measured is what a program pays that asks
+    now and then.
+    """
+    questions: list[Callable[[floodmark.Recorder], object]] = [
+        lambda window: window.trace.summary(),
+        lambda window: window.peak("cpu").by_line(),
+        lambda window: window.peak("cpu").by_module(),
+        lambda window: window.trace._core.export(to="csv-steps", device="cpu"),
+    ]
+    rows = []
+    many = [torch.zeros(1) for _ in range(1000)]
+    with floodmark.trace(devices="cpu") as window:
+        for count in counts:
+            while window.trace.summary()["events"] < count:
+                for _ in range(max(count // 20_000, 1)):
+                    torch._foreach_add(many, 1)
+            times = []
+            for question in questions:
+                kept = [torch.zeros(1) for _ in range(50)]
+                del kept
+                times.append(seconds(lambda question=question: question(window)) * 1e3)
+            rows.append((window.trace.summary()["events"], times))
+    _core.disarm()
+    return rows
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--passes", type=int, default=60)
@@ -116,6 +145,11 @@ def main() -> None:
     print("|---|---:|---:|")
     for name, opened, closed in opening(passes):
         print(f"| {name} | {opened:.0f} | {closed:.0f} |")
+    print()
+    print("| events | totals, ms | peak by line, ms | peak by module, ms | levels by step, ms |")
+    print("|---:|---:|---:|---:|---:|")
+    for events, times in asking((10_000, 100_000, 1_000_000)):
+        print(f"| {events:,} | " + " | ".join(f"{each:.1f}" for each in times) + " |")
 
 
 if __name__ == "__main__":
