@@ -4,6 +4,7 @@ import os
 from typing import final
 
 __all__ = [
+    "LEAST_MEMORY_BYTES",
     "Advice",
     "Diff",
     "Estimate",
@@ -52,6 +53,8 @@ __all__ = [
 ]
 
 __version__: str
+#: The least `max_memory`.
+LEAST_MEMORY_BYTES: int
 
 class FloodmarkError(Exception): ...
 class PhantomError(FloodmarkError): ...

@@ -53,8 +53,8 @@ def trace(
 
     `path` is the trace; without one it is kept only as long as the program runs. `devices` are
     names such as `"cpu"` or `"cuda:0"`; all by default. `stacks` and `ops` say whether Python
-    stacks and operator names are recorded. `max_memory` limits the recorder's own memory. With
-    `follow_fork` forked children are recorded too, each into its own file.
+    stacks and operator names are recorded. `max_memory` limits the recorder's own memory; the
+    least is `"16MiB"`. With `follow_fork` forked children are recorded too, each into its own file.
 
     A finished trace of the same name is replaced. Any other file, a symbolic link and a recording
     that was not finished are replaced only with `force`. A recording that runs, a folder and a

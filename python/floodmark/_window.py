@@ -38,8 +38,8 @@ from floodmark._trace import Moment, Oom, Report, Trace
 from floodmark._window_options import (
     Account,
     Replace,
-    parse_bytes,
     parse_devices,
+    parse_max_memory,
     rank_of_process,
     say,
 )
@@ -254,7 +254,7 @@ class Recorder(ContextDecorator):
             "cuda": cuda,
             "stacks": stacks,
             "ops": ops,
-            "max_memory": parse_bytes(max_memory),
+            "max_memory": parse_max_memory(max_memory),
             "replace": replace,
             "told_by": told_by,
             "max_events": max_events,

@@ -1,6 +1,6 @@
 """What a recording is asked for: devices, sizes, files, and who tells of blocks.
 
-Sees: arguments and the environment. Knows nothing of the recorder.
+Sees: arguments, the environment, and the least memory limit. Knows nothing else of the recorder.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import os
 import re
 import sys
 from typing import Any, Literal, Protocol
+
+from floodmark import _core
 
 #: What may be replaced at the path of a trace.
 Replace = Literal["nothing", "trace", "any file"]
@@ -31,6 +33,15 @@ def parse_bytes(value: int | str) -> int:
     if found is None:
         raise ValueError(f"not a number of bytes: {value!r}; write it as `256MiB`")
     return int(float(found[1]) * _UNITS[found[2].upper()])
+
+
+def parse_max_memory(value: int | str) -> int:
+    """A memory limit that the recorder can keep."""
+    limit = parse_bytes(value)
+    if limit < _core.LEAST_MEMORY_BYTES:
+        least = _core.LEAST_MEMORY_BYTES >> 20
+        raise ValueError(f"max_memory is too small: {value!r}; at least {least}MiB is needed")
+    return limit
 
 
 def parse_devices(devices: str | list[str] | tuple[str, ...] | None) -> tuple[bool, int]:

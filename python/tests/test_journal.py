@@ -255,7 +255,7 @@ def test_names_beyond_the_last_number_are_counted(record):
 def test_allocations_without_a_stack_are_counted_one_by_one(record):
     source = "def leaf_{0}(torch):\n    return torch.empty(5_000, dtype=torch.uint8)\n"
     kept = []
-    with record(max_memory="2MiB") as recorded:
+    with record(max_memory="16MiB") as recorded:
         for number in range(4000):
             names = {}
             exec(compile(source.format(number), "<made>", "exec"), names)

@@ -1,27 +1,43 @@
-//! How much memory the recorder holds, and how much it may (`--max-memory`).
+//! How much memory the recorder may hold (`--max-memory`), and for what.
 //!
-//! All that grows with the program asks here first: the call tree, names, the state of threads, the stacks of
-//! autograd nodes, mapped segments. What the writer holds (rows, live blocks) is counted once a lap. The figures are
-//! estimates of what an entry takes in its table.
+//! Each part of the recorder has its share of the limit, in sixteenths: 4 for the mapped journal, 2 for events that wait
+//! for a flush, 2 for the state of threads, 1 for their shortcuts, 4 for tables (functions, stacks, modules, names,
+//! the stacks of autograd nodes), 1 for a window without a file. Live blocks have at least the other 2, and what
+//! threads and tables leave of theirs. A part that asks for more than its share goes without: what an event then
+//! lacks is counted in the trace. The figures of entries are what they take in all their tables, the copy of the
+//! writer included.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The least limit that a recorder can keep.
+pub const LEAST_MEMORY_BYTES: u64 = 16 << 20;
+
+/// What the state of a thread takes: most of it is the part of our heap that each thread has to itself.
+pub(crate) const THREAD_BYTES: u64 = 56 << 10;
 
 /// What one recording may hold, in bytes.
 #[derive(Debug)]
 pub(crate) struct Budget {
     limit: AtomicU64,
-    taken: AtomicU64,
-    /// What the writer held at its last lap.
-    writer: AtomicU64,
+    tables: AtomicU64,
+    threads: AtomicU64,
+    shortcuts: AtomicU64,
+}
+
+/// Adds to a count, unless it would be more than `most`.
+fn take(count: &AtomicU64, bytes: usize, most: u64) -> bool {
+    let add = |taken: u64| taken.checked_add(bytes as u64).filter(|&taken| taken <= most);
+    count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_ok()
 }
 
 impl Budget {
     pub(crate) fn new(limit: u64) -> Self {
-        Self { limit: AtomicU64::new(limit), taken: AtomicU64::new(0), writer: AtomicU64::new(0) }
+        let none = || AtomicU64::new(0);
+        Self { limit: AtomicU64::new(limit), tables: none(), threads: none(), shortcuts: none() }
     }
 
-    pub(crate) fn limit_bytes(&self) -> u64 {
-        self.limit.load(Ordering::Relaxed)
+    fn sixteenths(&self, count: u64) -> u64 {
+        self.limit.load(Ordering::Relaxed) / 16 * count
     }
 
     /// Raises the limit to that of a window that may hold more.
@@ -29,29 +45,51 @@ impl Budget {
         self.limit.fetch_max(limit, Ordering::Relaxed);
     }
 
-    /// How much is held.
-    pub(crate) fn held_bytes(&self) -> u64 {
-        self.taken.load(Ordering::Relaxed) + self.writer.load(Ordering::Relaxed)
+    /// For mapped segments of the journal.
+    pub(crate) fn journal_bytes(limit: u64) -> u64 {
+        limit / 4
     }
 
-    /// Takes so many bytes. `false`, and nothing taken, when they would be too many.
+    /// For events that wait for a flush, and for their encoding.
+    pub(crate) fn flush_bytes(&self) -> u64 {
+        self.sixteenths(2)
+    }
+
+    /// For the events of a window without a file.
+    pub(crate) fn window_bytes(&self) -> usize {
+        usize::try_from(self.sixteenths(1)).unwrap_or(usize::MAX)
+    }
+
+    /// How many threads may have a state of their own.
+    pub(crate) fn most_threads(&self) -> usize {
+        usize::try_from(self.sixteenths(2) / THREAD_BYTES).unwrap_or(usize::MAX)
+    }
+
+    /// For live blocks: what the shares of the others leave.
+    pub(crate) fn live_bytes(&self) -> u64 {
+        let unused = |count: &AtomicU64, share| {
+            self.sixteenths(share).saturating_sub(count.load(Ordering::Relaxed))
+        };
+        self.sixteenths(2)
+            + unused(&self.tables, 4)
+            + unused(&self.threads, 2)
+            + unused(&self.shortcuts, 1)
+    }
+
+    /// Takes so many bytes for entries of tables. `false`, and nothing taken, when they would be too many.
     pub(crate) fn take(&self, bytes: usize) -> bool {
-        let bytes = bytes as u64;
-        if self.held_bytes().saturating_add(bytes) > self.limit_bytes() {
-            return false;
-        }
-        self.taken.fetch_add(bytes, Ordering::Relaxed);
-        true
+        take(&self.tables, bytes, self.sixteenths(4))
     }
 
-    /// Takes so many bytes that cannot be done without.
-    pub(crate) fn take_always(&self, bytes: usize) {
-        self.taken.fetch_add(bytes as u64, Ordering::Relaxed);
+    /// Takes so many bytes for a thread's shortcuts.
+    pub(crate) fn take_shortcuts(&self, bytes: usize) -> bool {
+        take(&self.shortcuts, bytes, self.sixteenths(1))
     }
 
-    /// What the writer holds now.
-    pub(crate) fn set_writer(&self, bytes: usize) {
-        self.writer.store(bytes as u64, Ordering::Relaxed);
+    /// A thread has a state of its own, and shortcuts from an earlier recording.
+    pub(crate) fn add_thread(&self, shortcut_bytes: usize) {
+        self.threads.fetch_add(THREAD_BYTES, Ordering::Relaxed);
+        self.shortcuts.fetch_add(shortcut_bytes as u64, Ordering::Relaxed);
     }
 }
 
@@ -60,12 +98,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_taken_beyond_the_limit() {
-        let budget = Budget::new(100);
-        assert!(budget.take(60) && !budget.take(41) && budget.take(40));
-        budget.take_always(1000);
-        budget.set_writer(50);
-        assert_eq!(budget.held_bytes(), 1150);
-        assert!(!budget.take(1));
+    fn nothing_is_taken_beyond_a_share() {
+        let budget = Budget::new(1600);
+        assert!(budget.take(300) && !budget.take(101) && budget.take(100));
+        assert!(budget.take_shortcuts(100) && !budget.take_shortcuts(1));
+        assert_eq!(budget.live_bytes(), 200 + 200);
+        budget.raise_limit(3200);
+        assert!(budget.take(400) && budget.take_shortcuts(100));
+    }
+
+    #[test]
+    fn live_blocks_have_what_the_others_leave() {
+        let budget = Budget::new(16 << 20);
+        assert_eq!(budget.live_bytes(), 9 << 20);
+        assert!(budget.take(4 << 20));
+        assert_eq!(budget.live_bytes(), 5 << 20);
+        for _ in 0..100 {
+            budget.add_thread(1 << 20);
+        }
+        assert_eq!(budget.live_bytes(), 2 << 20);
     }
 }

@@ -1,5 +1,7 @@
 //! What the recorder has defined: call stacks, functions, modules, labels and texts.
 //!
+//! They lie in memory that was taken where they were made ([`crate::budget`]).
+//!
 //! A window that opens later gets the definitions that its events refer to, and no others: a model that ran before
 //! it is no part of it.
 
@@ -19,7 +21,6 @@ pub(crate) struct Known {
     texts: Vec<Option<TextRow>>,
     /// Labels that do not say what a tensor is called.
     nameless: BTreeSet<u32>,
-    held_bytes: usize,
 }
 
 fn put<T: Default + Clone>(table: &mut Vec<T>, id: u32) -> &mut T {
@@ -35,7 +36,6 @@ impl Known {
     pub(crate) fn define(&mut self, record: &Record, payload: &[u8]) {
         let mut batch = Batch::default();
         batch.define(record, payload);
-        self.held_bytes += payload.len() + size_of::<StackRow>();
         for row in batch.stacks {
             let slot = put(&mut self.stacks, row.id);
             *slot = Some(row);
@@ -69,10 +69,6 @@ impl Known {
     /// A label.
     pub(crate) fn label(&self, id: u32) -> Option<&LabelRow> {
         self.labels.get(id as usize)?.as_ref()
-    }
-
-    pub(crate) fn held_bytes(&self) -> usize {
-        self.held_bytes
     }
 }
 

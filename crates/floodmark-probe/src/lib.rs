@@ -49,6 +49,7 @@ mod windows;
 mod writer;
 
 pub use attention::{set_attention_handler, set_backward_handler};
+pub use budget::LEAST_MEMORY_BYTES;
 pub use host_storages::base_of_host;
 pub use output::Replace;
 pub use patch::Found;

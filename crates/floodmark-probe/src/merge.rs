@@ -133,6 +133,8 @@ impl Merge {
         for (at, cursor) in self.cursors.iter_mut().enumerate() {
             if cursor.next.is_none() {
                 lost += cursor.advance(self.seed);
+                // All segments that wait are looked at: those without room in memory must not come back for that.
+                cursor.segment.stay_paged_out();
             }
             if let Some(next) = &cursor.next {
                 self.heap.push(Reverse((next.record.time_nanos, at)));

@@ -6,8 +6,8 @@ use floodmark_trace::{Category, Device, TextKind};
 use crate::recording::Recording;
 use crate::thread::Local;
 
-/// What a name takes in its table beside its characters.
-const NAME_BYTES: usize = 96;
+/// What a name takes in the table and in the writer's, beside its characters.
+const NAME_BYTES: usize = 224;
 
 /// The number of a text.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub(crate) fn label_id(
     if let Some(&id) = names.labels.get(&key) {
         return id;
     }
-    if !recording.budget.take(NAME_BYTES + key.1.len() + key.2.len() + key.3.len()) {
+    if !recording.budget.take(NAME_BYTES + 2 * (key.1.len() + key.2.len() + key.3.len())) {
         return 0;
     }
     let mut record = Record::new(record_kind::LABEL, Device::CPU);
@@ -58,7 +58,7 @@ pub(crate) fn text_id(
     }
     names.text_count += 1;
     let number = u16::try_from(names.text_count).ok();
-    let number = number.filter(|_| recording.budget.take(NAME_BYTES + text.len()));
+    let number = number.filter(|_| recording.budget.take(NAME_BYTES + 2 * text.len()));
     let Some(number) = number else {
         names.text_count -= 1;
         return TextNumber { number: 0, is_left_out: true };

@@ -97,6 +97,10 @@ unsafe extern "C-unwind" fn start(
         if name.is_null() { c"" } else { CStr::from_ptr(name) }
     };
     with_recording(|recording, local| {
+        // The end of an operator would end another thread's.
+        if local.is_crowd {
+            return;
+        }
         let name = name.to_str().unwrap_or("");
         let outer = local.ops.last().copied();
         let id = if let Some(outer) = outer.filter(|outer| outer.number != 0)

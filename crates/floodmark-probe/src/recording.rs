@@ -15,6 +15,7 @@ use crate::fork_flag::ForkFlag;
 use crate::output::Replace;
 use crate::segments::Segments;
 use crate::stacks::CallTree;
+use crate::thread::JournalPosition;
 use crate::window_state::{Opening, WindowState};
 
 /// Who tells of blocks.
@@ -116,6 +117,8 @@ pub(crate) struct Recording {
     pub(crate) seed: Seed,
     pub(crate) next_thread: AtomicU32,
     pub(crate) segments: Segments,
+    /// The journal of threads without a segment of their own.
+    pub(crate) shared_journal: Mutex<JournalPosition>,
     pub(crate) budget: Arc<Budget>,
     /// The stacks of some autograd nodes were not remembered: the memory limit is reached, or torch has more
     /// threads than there is room for.
@@ -172,6 +175,7 @@ impl Recording {
             seed: Seed::of_session(id),
             next_thread: AtomicU32::new(0),
             segments,
+            shared_journal: Mutex::default(),
             budget,
             forgets_nodes: AtomicBool::new(false),
             tree: Mutex::new(tree),

@@ -18,6 +18,7 @@ use floodmark_trace::journal::{
 };
 use parking_lot::{Condvar, Mutex};
 
+use crate::budget::Budget;
 use crate::bus_error;
 use crate::own_file::{OwnFile, check_length};
 
@@ -120,6 +121,8 @@ pub(crate) struct Segment {
     _mappings: [Arc<Mapping>; 2],
     /// Its thread will write no more.
     pub(crate) sealed: AtomicBool,
+    /// Its pages are not kept in memory: too many segments wait.
+    is_paged_out: AtomicBool,
 }
 
 // SAFETY: the pointers go into mappings that live as long as the segment; what threads may do with them is said
@@ -204,10 +207,19 @@ impl Segment {
         self.set_flushed(0);
         self.field(LedgerLine::FIRST_ORDINAL_OFFSET).store(next, Ordering::Release);
         self.sealed.store(false, Ordering::Release);
+        self.is_paged_out.store(false, Ordering::Relaxed);
+    }
+
+    /// Pages out again what was read of a segment that is paged out.
+    pub(crate) fn stay_paged_out(&self) {
+        if self.is_paged_out.load(Ordering::Relaxed) {
+            self.page_out();
+        }
     }
 
     /// Unmaps the pages; what is in them stays in the file, and comes back when it is read.
     fn page_out(&self) {
+        self.is_paged_out.store(true, Ordering::Relaxed);
         // SAFETY: the mapping is a shared file: dropping its pages loses nothing.
         unsafe { libc::madvise(self.start.cast(), SEGMENT_BYTES, libc::MADV_DONTNEED) };
     }
@@ -268,7 +280,12 @@ pub(crate) struct Segments {
     /// How many were handed out since the writer last looked.
     demand: AtomicUsize,
     mapped: AtomicUsize,
+    /// How many threads have one.
+    owned: AtomicUsize,
+    /// How many may have their pages in memory.
     most_mapped: usize,
+    /// How many threads may have one of their own; the others share one.
+    most_owned: usize,
     most_sealed: usize,
 }
 
@@ -291,8 +308,8 @@ impl Segments {
             None => Mapping::of_memory(LEDGER_BYTES)?,
         };
         ledger.write(0, &ledger_header(session, LEDGER_BYTES));
-        // A quarter is for segments; tables and batches take the rest.
-        let most_mapped = max_memory / 4 / SEGMENT_BYTES as u64;
+        let most_mapped = Budget::journal_bytes(max_memory) / SEGMENT_BYTES as u64;
+        let most_mapped = usize::try_from(most_mapped).unwrap_or(64).max(2);
         let segments = Self {
             folder: Mutex::new(folder),
             session,
@@ -304,7 +321,9 @@ impl Segments {
             fresh: Mutex::default(),
             demand: AtomicUsize::new(0),
             mapped: AtomicUsize::new(0),
-            most_mapped: usize::try_from(most_mapped).unwrap_or(64).max(2),
+            owned: AtomicUsize::new(0),
+            most_mapped,
+            most_owned: most_mapped / 2,
             most_sealed: MOST_SEALED,
         };
         // Now, to know that it can be done.
@@ -317,17 +336,14 @@ impl Segments {
         }
     }
 
-    /// Bytes of the mapped segments, as far as they are not paged out.
-    pub(crate) fn held_bytes(&self) -> usize {
-        self.mapped.load(Ordering::Relaxed).min(self.most_mapped) * SEGMENT_BYTES
-    }
-
     /// Keeps segments ready, so that no thread of the program has to make one.
     pub(crate) fn prepare(&self) -> io::Result<()> {
         // A program that took many since the last lap will take as many until the next one.
         let demand = self.demand.swap(0, Ordering::Relaxed);
-        let wanted = demand.max(READY_AHEAD).min(self.most_mapped / 2);
-        self.make(wanted)
+        let wanted = demand.max(READY_AHEAD).min(self.most_mapped / 4);
+        let room = self.most_mapped.saturating_sub(self.mapped.load(Ordering::Relaxed));
+        let ready = self.ready.lock().len();
+        self.make(wanted.min(ready + room))
     }
 
     fn path(&self, number: u32) -> Option<PathBuf> {
@@ -374,6 +390,7 @@ impl Segments {
                 line,
                 _mappings: [Arc::clone(file), Arc::clone(&self.ledger)],
                 sealed: AtomicBool::new(false),
+                is_paged_out: AtomicBool::new(false),
             })
         });
         self.ready.lock().extend(made);
@@ -400,7 +417,12 @@ impl Segments {
         Ok(Arc::new(file))
     }
 
-    /// A segment for a thread.
+    /// Whether one more thread may have a segment of its own.
+    pub(crate) fn has_room(&self) -> bool {
+        self.owned.load(Ordering::Relaxed) < self.most_owned
+    }
+
+    /// A segment for a thread, or for those that share one.
     pub(crate) fn take(&self) -> io::Result<Arc<Segment>> {
         let segment = loop {
             // Not in the condition: the lock would be held until the segments are made.
@@ -411,6 +433,7 @@ impl Segments {
             }
         };
         segment.reset();
+        self.owned.fetch_add(1, Ordering::Relaxed);
         self.demand.fetch_add(1, Ordering::Relaxed);
         self.fresh.lock().push(Arc::clone(&segment));
         Ok(segment)
@@ -418,7 +441,9 @@ impl Segments {
 
     /// Whether the next thread that needs a segment has to wait for the writer.
     pub(crate) fn is_full(&self) -> bool {
-        self.sealed.load(Ordering::Relaxed) >= self.most_sealed && self.ready.lock().is_empty()
+        let is_in_memory = self.folder.lock().is_none();
+        let most_sealed = if is_in_memory { self.most_mapped / 4 } else { self.most_sealed };
+        self.sealed.load(Ordering::Relaxed) >= most_sealed && self.ready.lock().is_empty()
     }
 
     /// Waits until a segment is ready, but not for long.
@@ -431,11 +456,12 @@ impl Segments {
 
     /// A thread is done with a segment.
     pub(crate) fn seal(&self, segment: &Segment) {
-        let before = self.sealed.fetch_add(1, Ordering::Relaxed);
-        segment.sealed.store(true, Ordering::Release);
-        if before >= self.most_mapped / 2 {
+        let sealed = self.sealed.fetch_add(1, Ordering::Relaxed) + 1;
+        let owned = self.owned.fetch_sub(1, Ordering::Relaxed) - 1;
+        if owned + sealed + self.ready.lock().len() > self.most_mapped {
             segment.page_out();
         }
+        segment.sealed.store(true, Ordering::Release);
     }
 
     /// The segments that were handed out since the last call.
@@ -446,9 +472,10 @@ impl Segments {
     /// All of it is in the file: keeps the segment for later, since to make one costs more than to fill it.
     pub(crate) fn recycle(&self, segment: Arc<Segment>) {
         segment.reset();
-        self.sealed.fetch_sub(1, Ordering::Relaxed);
+        let sealed = self.sealed.fetch_sub(1, Ordering::Relaxed) - 1;
+        let owned = self.owned.load(Ordering::Relaxed);
         let mut ready = self.ready.lock();
-        if ready.len() >= self.most_mapped / 2 {
+        if owned + sealed.min(self.most_mapped / 4) + ready.len() >= self.most_mapped {
             segment.page_out();
             // The last one is used first.
             ready.insert(0, segment);

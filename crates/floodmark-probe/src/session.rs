@@ -20,7 +20,9 @@ use crate::segments::Segments;
 use crate::signals::without_signals;
 use crate::stacks::EPOCH;
 use crate::start_error::StartError;
-use crate::thread::{begin_recording, forget_after_fork, wait_until_idle, with_recording};
+use crate::thread::{
+    begin_recording, forget_after_fork, limit_states, wait_until_idle, with_recording,
+};
 use crate::writer::{self, Ended};
 use crate::{autograd, bus_error, ops, saved_tensors, tracker};
 
@@ -103,7 +105,9 @@ pub(crate) fn begin(id: u64, options: &Options, segments: Segments) -> std::io::
     begin_recording();
     bus_error::install();
     EPOCH.fetch_add(1, Ordering::Release);
-    let recording = Box::into_raw(Box::new(Recording::new(id, options, segments)));
+    let recording = Recording::new(id, options, segments);
+    limit_states(recording.budget.most_threads());
+    let recording = Box::into_raw(Box::new(recording));
     let stop = Arc::new(AtomicBool::new(false));
     let shared = Shared(recording);
     let told = Arc::clone(&stop);
@@ -429,11 +433,15 @@ pub fn mark(name: &str) {
 /// A named phase begins on this thread.
 pub fn begin_phase(name: &str) {
     let id = with_recording(|recording, local| {
+        // The end of a phase would end another thread's.
+        if local.is_crowd {
+            return None;
+        }
         let id = text_id(recording, local, TextKind::Phase, name);
         local.phases.push(id);
-        id
+        Some(id)
     });
-    if let Some(id) = id {
+    if let Some(id) = id.flatten() {
         note_text(EventKind::PhaseBegin, id);
     }
 }

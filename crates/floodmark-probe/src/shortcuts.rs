@@ -74,7 +74,7 @@ impl Shortcuts {
             return;
         }
         if self.0.is_empty() {
-            if !budget.take(PLACES * size_of::<Place>()) {
+            if !budget.take_shortcuts(PLACES * size_of::<Place>()) {
                 return;
             }
             self.0.resize(PLACES, Place::default());

@@ -149,8 +149,9 @@ impl Sink {
         self.assembler.reuse(batch);
     }
 
-    pub(crate) fn held_bytes(&self) -> usize {
-        self.assembler.held_bytes() + self.state.memory.lock().held_bytes()
+    /// What live blocks take.
+    pub(crate) fn live_bytes(&self) -> usize {
+        self.assembler.live_bytes()
     }
 
     /// What is live on a device, for a window that begins at `time_nanos`; `None` where it is not followed here.
@@ -169,7 +170,7 @@ impl Sink {
         if self.has_stopped() {
             return Ok(());
         }
-        let flushed = self.write_waiting(known);
+        let flushed = self.write_waiting(known, recording.budget.window_bytes());
         self.note_full(recording);
         if let Err(error) = &flushed {
             self.has_failed = true;
@@ -184,7 +185,7 @@ impl Sink {
         let is_on_disk = self.state.path.is_none() && matches!(self.output, Output::File(_));
         if let Some(most) = self.state.max_events
             && self.events >= most
-            && (is_on_disk || self.state.memory.lock().is_full())
+            && (is_on_disk || self.state.memory.lock().is_full(recording.budget.window_bytes()))
         {
             self.is_full = true;
             let reason = format!(
@@ -214,7 +215,7 @@ impl Sink {
         Ok(())
     }
 
-    fn write_waiting(&mut self, known: &Known) -> io::Result<()> {
+    fn write_waiting(&mut self, known: &Known, most_memory: usize) -> io::Result<()> {
         self.create_planned()?;
         match &mut self.output {
             Output::Planned(_) => {}
@@ -246,7 +247,7 @@ impl Sink {
                 let may_spill = self.state.max_events.is_none_or(|most| self.events < most);
                 let mut memory = self.state.memory.lock();
                 memory.push(batch);
-                if memory.is_full() && may_spill {
+                if memory.is_full(most_memory) && may_spill {
                     let header = self.state.header.lock().0.clone();
                     let file = memory.spill(&header)?;
                     drop(memory);

@@ -89,7 +89,12 @@ impl<'a> Sinks<'a> {
                 self.phases.entry(record.thread).or_default().push(record.stack);
             }
             Some(EventKind::PhaseEnd) => {
-                self.phases.get_mut(&record.thread).and_then(Vec::pop);
+                if let Some(phases) = self.phases.get_mut(&record.thread) {
+                    phases.pop();
+                    if phases.is_empty() {
+                        self.phases.remove(&record.thread);
+                    }
+                }
             }
             Some(_) => {}
         }
@@ -178,9 +183,9 @@ impl<'a> Sinks<'a> {
         self.open.iter_mut().chain(&mut self.kept).for_each(Sink::tell);
     }
 
-    pub(crate) fn held_bytes(&self) -> usize {
-        let sinks = self.open.iter().chain(&self.kept).map(Sink::held_bytes).sum::<usize>();
-        sinks + self.known.held_bytes()
+    /// What live blocks take.
+    pub(crate) fn live_bytes(&self) -> usize {
+        self.open.iter().chain(&self.kept).map(Sink::live_bytes).sum()
     }
 
     /// Writes what waits in all windows. Returns whether the journal's own window has it.

@@ -69,6 +69,8 @@ struct KnownCode {
     id: u32,
     role: CodeRole,
     is_pinned: bool,
+    /// The memory limit leaves no room to pin it.
+    is_unpinnable: bool,
     /// What the code object says of itself: how it is known until it is pinned.
     contents: Option<Arc<CodeContents>>,
 }
@@ -76,7 +78,13 @@ struct KnownCode {
 impl KnownCode {
     /// Code that cannot be read, or that there was no memory for.
     fn unknown() -> Self {
-        Self { id: 0, role: CodeRole::default(), is_pinned: false, contents: None }
+        Self {
+            id: 0,
+            role: CodeRole::default(),
+            is_pinned: false,
+            is_unpinnable: false,
+            contents: None,
+        }
     }
 }
 
@@ -85,6 +93,17 @@ struct KnownModule {
     id: u32,
     class: usize,
     has_name: bool,
+}
+
+/// The module that a frame calls.
+#[derive(Debug, Clone, Copy, Default)]
+struct CalledModule {
+    /// 0 for none.
+    id: u32,
+    /// Its address can be trusted from now on.
+    is_stable: bool,
+    /// The module or its name was left out.
+    is_left_out: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -210,12 +229,19 @@ pub(crate) struct CallTree {
     /// Folders whose files are not the user's: ours first, then torch.
     library: Vec<String>,
     pub(crate) wants_attention: bool,
+    /// The memory limit leaves no room for more modules and names of them.
+    lacks_modules: bool,
 }
 
-/// What entries take in their tables, with the table's own room.
-const CODE_BYTES: usize = 256;
-const NODE_BYTES: usize = 48;
-const MODULE_BYTES: usize = 64;
+/// What entries take in their tables, with the tables' unused room and the writer's copy.
+const CODE_BYTES: usize = 448;
+const ADDRESS_BYTES: usize = 80;
+const NODE_BYTES: usize = 112;
+const MODULE_BYTES: usize = 448;
+/// What a code object takes beside its names and, for each byte of its line table, its instructions and constants. It
+/// counts as ours: the program may have dropped it.
+const PINNED_BYTES: usize = 640;
+const PINNED_PER_LINE_BYTE: usize = 6;
 /// `autograd` keeps 24 bits of a node's number.
 const MOST_NODES: usize = (1 << 24) - 1;
 
@@ -230,6 +256,7 @@ impl CallTree {
             budget,
             library: Vec::new(),
             wants_attention: false,
+            lacks_modules: false,
         }
     }
 
@@ -243,18 +270,19 @@ impl CallTree {
     }
 
     fn code(&mut self, frame: &RawFrame, out: &mut impl Definitions) -> KnownCode {
-        if let Some(known) = self.codes.get(&frame.code)
-            && known.is_pinned
-        {
+        let before = self.codes.get(&frame.code);
+        if let Some(known) = before.filter(|known| known.is_pinned) {
             return known.clone();
         }
-        self.wants_attention = true;
+        let is_new_address = before.is_none();
+        let is_unpinnable = before.is_some_and(|known| known.is_unpinnable);
+        self.wants_attention |= !is_unpinnable;
         let Some(contents) = python::code_contents(frame) else { return KnownCode::unknown() };
         let (contents, (id, role)) =
             if let Some((contents, &known)) = self.code_ids.get_key_value(&contents) {
                 (Arc::clone(contents), known)
             } else {
-                if !self.budget.take(CODE_BYTES + contents.held_bytes()) {
+                if !self.budget.take(CODE_BYTES + 2 * contents.held_bytes()) {
                     return KnownCode::unknown();
                 }
                 let id = u32::try_from(self.code_ids.len() + 1).unwrap_or(0);
@@ -267,36 +295,43 @@ impl CallTree {
                 self.code_ids.insert(Arc::clone(&contents), (id, role));
                 (contents, (id, role))
             };
-        let known = KnownCode { id, role, is_pinned: false, contents: Some(contents) };
-        self.codes.insert(frame.code, known.clone());
+        let contents = Some(contents);
+        let known = KnownCode { id, role, is_pinned: false, is_unpinnable, contents };
+        if !is_new_address || self.budget.take(ADDRESS_BYTES) {
+            self.codes.insert(frame.code, known.clone());
+        }
         known
     }
 
-    /// The module that a frame calls, and whether its address can be trusted from now on.
-    fn module(&mut self, frame: &RawFrame, out: &mut impl Definitions) -> (u32, bool) {
+    /// The module that a frame calls.
+    fn module(&mut self, frame: &RawFrame, out: &mut impl Definitions) -> CalledModule {
         if frame.first_local == 0 {
-            return (0, false);
+            return CalledModule::default();
         }
         let known = self.modules.get(&frame.first_local).copied();
-        if let Some(known) = known
-            && known.has_name
-        {
-            return (known.id, true);
+        if let Some(KnownModule { id, has_name: true, .. }) = known {
+            return CalledModule { id, is_stable: true, is_left_out: false };
         }
-        self.wants_attention = true;
         // SAFETY: the frame is running and holds a reference to its first local.
         let (class, name) = unsafe { python::class_of(frame.first_local) };
-        if let Some(known) = known
-            && known.class == class
-        {
-            return (known.id, false);
+        let known = known.filter(|known| known.class == class);
+        let id = known.map(|known| known.id).or_else(|| {
+            let is_taken = self.take_for_module(name.len());
+            is_taken.then(|| self.define_module(0, 0, &name, "", out))
+        });
+        if let Some(id) = id {
+            self.modules.insert(frame.first_local, KnownModule { id, class, has_name: false });
         }
-        if !self.budget.take(MODULE_BYTES) {
-            return (0, false);
-        }
-        let id = self.define_module(0, 0, &name, "", out);
-        self.modules.insert(frame.first_local, KnownModule { id, class, has_name: false });
-        (id, false)
+        // Its name comes when Python attends to it, unless there is no memory for more names.
+        self.wants_attention |= !self.lacks_modules;
+        CalledModule { id: id.unwrap_or(0), is_stable: false, is_left_out: self.lacks_modules }
+    }
+
+    /// Takes memory for a module, or for a name of it.
+    fn take_for_module(&mut self, text_bytes: usize) -> bool {
+        let is_taken = self.budget.take(MODULE_BYTES + 2 * text_bytes);
+        self.lacks_modules |= !is_taken;
+        is_taken
     }
 
     fn define_module(
@@ -337,6 +372,9 @@ impl CallTree {
         let root_id =
             if known_root == 0 { self.define_module(0, 0, class, "", out) } else { known_root };
         for (addr, name, class) in named {
+            if !self.take_for_module(name.len() + class.len()) {
+                break;
+            }
             let id = if *addr == root { root_id } else { known(&self.modules, addr) };
             let id = self.define_module(id, root_id, class, name, out);
             // SAFETY: the caller holds the GIL and a reference to each of them.
@@ -356,13 +394,13 @@ impl CallTree {
         let code = self.code(frame, out);
         let CodeRole { role, is_library } = code.role;
         let calls_module = role == Role::ModuleCall;
-        let (module, module_is_stable) =
-            if calls_module { self.module(frame, out) } else { (0, true) };
+        let plain = CalledModule { is_stable: true, ..CalledModule::default() };
+        let module = if calls_module { self.module(frame, out) } else { plain };
         let mut seen = SeenFrame {
             raw: *frame,
             node: parent,
             calls_module,
-            is_volatile: (!code.is_pinned && code.contents.is_none()) || !module_is_stable,
+            is_volatile: (!code.is_pinned && code.contents.is_none()) || !module.is_stable,
             unpinned: if code.is_pinned { None } else { code.contents.clone() },
             enters_engine: role == Role::Engine,
             inside_engine_from: 0,
@@ -374,9 +412,10 @@ impl CallTree {
             parent: parent.id,
             code: code.id,
             instruction: python::instruction_offset(frame),
-            module,
+            module: module.id,
         };
-        let left_out = parent.flags & FRAME_LEFT_OUT;
+        let left_out =
+            if module.is_left_out { FRAME_LEFT_OUT } else { parent.flags & FRAME_LEFT_OUT };
         if let Some(&Node { id, flags }) = self.nodes.get(&key) {
             seen.node = Node { id, flags: flags | left_out };
             return seen;
@@ -386,7 +425,7 @@ impl CallTree {
             return seen;
         }
         let mut flags = parent.flags & !(stack_flags::LIBRARY | FRAME_LEFT_OUT);
-        if module != 0 {
+        if module.id != 0 {
             flags |= stack_flags::MODULE;
         }
         if role == Role::Optimizer {
@@ -401,7 +440,7 @@ impl CallTree {
         record.stack = parent.id;
         record.bytes = u64::from(code.id);
         record.requested = u64::from(python::line(frame));
-        record.allocated = u64::from(module);
+        record.allocated = u64::from(module.id);
         record.reserved = u64::from(flags);
         out.define(record, &[]);
         let node = Node { id, flags };
@@ -449,21 +488,25 @@ impl CallTree {
             let mut root = None;
             for frame in frames.iter().rev() {
                 let Some(known) = self.codes.get_mut(&frame.code) else { continue };
-                if !known.is_pinned {
+                if !known.is_pinned && !known.is_unpinnable {
                     // What stands at this address now may not be what we read there: look again.
-                    let same = python::code_contents(frame)
-                        .and_then(|contents| self.code_ids.get(&contents))
-                        .is_some_and(|&(id, _)| id == known.id);
-                    if same {
+                    let found = python::code_contents(frame);
+                    let found = found.and_then(|contents| self.code_ids.get_key_value(&contents));
+                    if let Some((contents, &(id, _))) = found
+                        && id == known.id
+                    {
+                        known.is_pinned = self.budget.take(pinned_bytes(contents));
+                        known.is_unpinnable = !known.is_pinned;
+                    }
+                    if known.is_pinned {
                         python::keep(frame.code);
-                        known.is_pinned = true;
                         known.contents = None;
                     }
                 }
                 if known.role.role == Role::ModuleCall && frame.first_local != 0 {
                     let root = *root.get_or_insert(frame.first_local);
                     let module = self.modules.get(&frame.first_local);
-                    if module.is_none_or(|module| !module.has_name) {
+                    if !self.lacks_modules && module.is_none_or(|module| !module.has_name) {
                         nameless.push((root, frame.first_local));
                     }
                 }
@@ -483,6 +526,11 @@ impl CallTree {
             python::release(addr);
         }
     }
+}
+
+/// What a code object takes that is kept alive.
+fn pinned_bytes(contents: &CodeContents) -> usize {
+    PINNED_BYTES + contents.file.len() + PINNED_PER_LINE_BYTE * contents.line_table.len()
 }
 
 /// Drops the frames of `seen` that are not the outer frames of `frames`.

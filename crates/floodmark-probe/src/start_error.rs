@@ -6,6 +6,8 @@ use std::path::PathBuf;
 
 use floodmark_trace::Hint;
 
+use crate::budget::LEAST_MEMORY_BYTES;
+
 /// Why a recording could not be started.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -18,6 +20,15 @@ pub enum StartError {
     Stopped {
         /// Why.
         reason: String,
+    },
+    /// The memory limit is too small.
+    #[error(
+        "failed to start the recorder: a memory limit of {bytes} bytes is too small, the least is {} MiB",
+        LEAST_MEMORY_BYTES >> 20
+    )]
+    LimitTooSmall {
+        /// The limit.
+        bytes: u64,
     },
     /// There is no memory for the recorder.
     #[error("failed to start the recorder")]
@@ -120,6 +131,7 @@ impl Hint for StartError {
         Some(match self {
             Self::Busy => "start the recording again",
             Self::Stopped { .. } => "stop the recordings that are open, then start again",
+            Self::LimitTooSmall { .. } => "raise the limit: `--max-memory`, in Python `max_memory`",
             Self::Recorder(_) => "free memory, or lower `max_memory`",
             Self::Occupied { what, .. } if what.is_replaceable() => replace,
             Self::Unfinished { .. } => replace,

@@ -3,16 +3,19 @@
 //! A thread's state is made once, never freed, and handed to another thread when its own has ended, so
 //! no pointer to it can dangle. The next thread goes on in the same segment of the journal: each record says
 //! which thread wrote it. `busy` tells whether its thread is inside a hook; stopping waits for it.
+//!
+//! The memory limit bounds how many threads have a state, and how many of them a segment. Threads beyond that share
+//! one state, or one segment, under a lock.
 
-use std::cell::{Cell, UnsafeCell};
+use std::cell::{Cell, OnceCell, UnsafeCell};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use floodmark_trace::Device;
 use floodmark_trace::journal::{FLAG_NAME_LEFT_OUT, MAX_PAYLOAD_BYTES, Record, SLOTS_PER_SEGMENT};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, ReentrantMutex};
 
 use crate::attention;
 use crate::autograd::{self, RingPages, Running};
@@ -34,6 +37,8 @@ const WAIT_LAP: Duration = Duration::from_millis(2);
 pub(crate) struct Local {
     recording: u64,
     number: u32,
+    /// Threads without a state of their own share this one. What differs from thread to thread is not kept in it.
+    pub(crate) is_crowd: bool,
     journal: JournalPosition,
     frames: Vec<RawFrame>,
     seen: Vec<SeenFrame>,
@@ -53,7 +58,7 @@ pub(crate) struct Local {
 
 /// Where the next record goes.
 #[derive(Debug, Default)]
-struct JournalPosition {
+pub(crate) struct JournalPosition {
     /// The recording that the segment belongs to.
     recording: u64,
     segment: Option<Arc<Segment>>,
@@ -71,6 +76,7 @@ struct JournalPosition {
 #[repr(align(64))]
 pub(crate) struct Thread {
     busy: AtomicBool,
+    is_crowd: bool,
     /// The time of its last record. While it is busy, no earlier one will come.
     last_nanos: AtomicU64,
     local: UnsafeCell<Local>,
@@ -87,7 +93,14 @@ struct Threads {
     free: Mutex<Vec<&'static Thread>>,
     /// For threads whose own state is gone already: what they still free while they end.
     ending: Mutex<Option<&'static Thread>>,
+    /// For threads that the memory limit leaves no state for. A hook that is called inside a hook finds it busy.
+    crowd: ReentrantMutex<OnceCell<&'static Thread>>,
 }
+
+/// The number of the threads that share a state: beyond those that the file can tell apart.
+const CROWD: u32 = u32::MAX;
+/// How many threads may have a state of their own.
+static MOST_STATES: AtomicUsize = AtomicUsize::new(usize::MAX);
 
 /// Replaced in a forked child, where the locks of the parent's may be held for ever.
 static THREADS: AtomicPtr<Threads> = AtomicPtr::new(std::ptr::null_mut());
@@ -115,14 +128,22 @@ fn threads() -> &'static Threads {
 
 struct Owner(Cell<Option<&'static Thread>>);
 
+impl Owner {
+    #[cold]
+    fn find(&self) -> Option<&'static Thread> {
+        self.0.set(new_thread());
+        self.0.get()
+    }
+}
+
 impl Drop for Owner {
     fn drop(&mut self) {
         let Some(thread) = self.0.take() else { return };
         let mut free = threads().free.lock();
         let keeps_segment = free.len() < MOST_IDLE;
         thread.enter(|recording, local| {
-            if !keeps_segment {
-                local.journal(recording).seal();
+            if !keeps_segment || !recording.segments.has_room() {
+                local.journal.seal(recording);
             }
             local.recording = 0;
         });
@@ -134,17 +155,24 @@ thread_local! {
     static OWNER: Owner = const { Owner(Cell::new(None)) };
 }
 
-fn new_thread() -> &'static Thread {
-    if let Some(thread) = threads().free.lock().pop() {
-        return thread;
-    }
+fn make_thread(is_crowd: bool) -> &'static Thread {
     let thread = Box::leak(Box::new(Thread {
         busy: AtomicBool::new(false),
+        is_crowd,
         last_nanos: AtomicU64::new(0),
         local: UnsafeCell::new(Local::default()),
     }));
     threads().all.lock().push(thread);
     thread
+}
+
+/// A state for this thread; `None` when there are too many.
+fn new_thread() -> Option<&'static Thread> {
+    let idle = threads().free.lock().pop();
+    idle.or_else(|| {
+        let is_full = threads().all.lock().len() >= MOST_STATES.load(Ordering::Relaxed);
+        (!is_full).then(|| make_thread(false))
+    })
 }
 
 /// Runs `work` on the recording and this thread's state; nothing when no recording runs, when this thread
@@ -154,17 +182,13 @@ pub(crate) fn with_recording<R>(work: impl FnOnce(&Recording, &mut Local) -> R) 
     if !ENABLED.load(Ordering::Relaxed) {
         return None;
     }
-    let own = OWNER.try_with(|owner| {
-        owner.0.get().unwrap_or_else(|| {
-            let thread = new_thread();
-            owner.0.set(Some(thread));
-            thread
-        })
-    });
-    if let Ok(thread) = own {
-        thread.enter(work)
-    } else {
-        threads().ending.lock().get_or_insert_with(new_thread).enter(work)
+    match OWNER.try_with(|owner| owner.0.get().or_else(|| owner.find())) {
+        Ok(Some(thread)) => thread.enter(work),
+        Ok(None) => {
+            let crowd = threads().crowd.lock();
+            crowd.get_or_init(|| make_thread(true)).enter(work)
+        }
+        Err(_) => threads().ending.lock().get_or_insert_with(|| make_thread(false)).enter(work),
     }
 }
 
@@ -197,6 +221,13 @@ pub(crate) fn frontier_nanos(recording: &Recording, before: u64) -> u64 {
     last.map_or(now, |last| last.min(now)).max(before)
 }
 
+/// Limits how many threads have a state of their own.
+pub(crate) fn limit_states(most: usize) {
+    // Where Python's own functions give the stacks, a thread waits for the GIL inside a hook: not under a lock.
+    let most = if python::may_wait_for_gil() { usize::MAX } else { most };
+    MOST_STATES.store(most, Ordering::Relaxed);
+}
+
 /// A recording is about to begin: times of an earlier one mean nothing in it.
 pub(crate) fn begin_recording() {
     for thread in threads().all.lock().iter() {
@@ -225,7 +256,7 @@ impl Thread {
             let (recording, local) =
                 unsafe { (&*CURRENT.load(Ordering::Acquire), &mut *self.local.get()) };
             let work = AssertUnwindSafe(|| {
-                local.join(recording, &self.last_nanos);
+                local.join(recording, self);
                 work(recording, local)
             });
             match std::panic::catch_unwind(work) {
@@ -236,6 +267,44 @@ impl Thread {
         }
         self.busy.store(false, Ordering::Release);
         result
+    }
+}
+
+impl JournalPosition {
+    /// Whether a record of so many slots fits into the segment.
+    #[inline]
+    fn has_room(&self, slots: usize) -> bool {
+        self.segment.is_some() && self.slot + slots <= SLOTS_PER_SEGMENT
+    }
+
+    /// Writes a record that fits.
+    #[inline]
+    fn write(&mut self, recording: &Recording, thread: u32, mut record: Record, payload: &[u8]) {
+        let Some(segment) = &self.segment else { return };
+        // The clock is read last: once a thread has its time, it is sure to write the record.
+        let now = recording.nanos().max(self.last_nanos + 1);
+        (record.thread, record.time_nanos) = (thread, now);
+        let ordinal = self.first_ordinal.wrapping_add(self.records);
+        let bytes = record.to_bytes(recording.seed, ordinal, payload);
+        segment.write(self.slot, bytes.words(), payload);
+        self.slot += bytes.slots;
+        self.records += 1;
+        self.last_nanos = now;
+        segment.commit(self.slot, self.records);
+    }
+
+    fn seal(&mut self, recording: &Recording) {
+        if let Some(full) = self.segment.take() {
+            recording.segments.seal(&full);
+        }
+    }
+
+    fn take_segment(&mut self, recording: &Recording) -> std::io::Result<()> {
+        let segment = recording.segments.take()?;
+        (self.recording, self.slot, self.records) = (recording.id, 0, 0);
+        self.first_ordinal = segment.first_ordinal();
+        self.segment = Some(segment);
+        Ok(())
     }
 }
 
@@ -254,50 +323,48 @@ impl Definitions for Journal<'_> {
 
 impl Journal<'_> {
     #[inline]
-    fn write(&mut self, mut record: Record, payload: &[u8]) {
+    fn write(&mut self, record: Record, payload: &[u8]) {
         let payload = &payload[..payload.len().min(MAX_PAYLOAD_BYTES)];
         let slots = record.slots(payload.len());
-        if self.at.segment.is_none() || self.at.slot + slots > SLOTS_PER_SEGMENT {
-            self.next_segment();
-        }
-        let Some(segment) = &self.at.segment else { return };
-        // The clock is read last: once a thread has its time, it is sure to write the record.
-        let now = self.recording.nanos().max(self.at.last_nanos + 1);
-        (record.thread, record.time_nanos) = (self.thread, now);
-        let ordinal = self.at.first_ordinal.wrapping_add(self.at.records);
-        let bytes = record.to_bytes(self.recording.seed, ordinal, payload);
-        segment.write(self.at.slot, bytes.words(), payload);
-        self.at.slot += bytes.slots;
-        self.at.records += 1;
-        self.at.last_nanos = now;
-        segment.commit(self.at.slot, self.at.records);
-    }
-
-    fn seal(&mut self) {
-        if let Some(full) = self.at.segment.take() {
-            self.recording.segments.seal(&full);
+        if self.at.has_room(slots) || self.next_segment() {
+            self.at.write(self.recording, self.thread, record, payload);
+        } else {
+            self.write_shared(record, payload);
         }
     }
 
+    /// Writes into the segment that threads without one of their own share.
     #[cold]
-    fn next_segment(&mut self) {
-        self.seal();
+    fn write_shared(&mut self, record: Record, payload: &[u8]) {
+        // Before the lock is taken: threads that wait for it hold the writer up.
         self.wait_for_writer();
-        let taken = self.recording.segments.take();
-        match taken {
-            Ok(segment) => {
-                let first_ordinal = segment.first_ordinal();
-                *self.at = JournalPosition {
-                    recording: self.recording.id,
-                    segment: Some(segment),
-                    slot: 0,
-                    records: 0,
-                    first_ordinal,
-                    ..*self.at
-                };
+        let mut shared = self.recording.shared_journal.lock();
+        if !shared.has_room(record.slots(payload.len())) {
+            shared.seal(self.recording);
+            if let Err(error) = shared.take_segment(self.recording) {
+                drop(shared);
+                return self.fail(&error);
             }
-            Err(error) => self.recording.fail(format!("the journal could not grow: {error}")),
         }
+        shared.last_nanos = shared.last_nanos.max(self.at.last_nanos);
+        shared.write(self.recording, self.thread, record, payload);
+        self.at.last_nanos = shared.last_nanos;
+    }
+
+    fn fail(&self, error: &std::io::Error) {
+        self.recording.fail(format!("the journal could not grow: {error}"));
+    }
+
+    /// Begins the next segment. Returns whether this thread may have one of its own.
+    #[cold]
+    fn next_segment(&mut self) -> bool {
+        self.at.seal(self.recording);
+        if !self.recording.segments.has_room() {
+            return false;
+        }
+        self.wait_for_writer();
+        let taken = self.at.take_segment(self.recording);
+        taken.inspect_err(|error| self.fail(error)).is_ok()
     }
 
     /// Gives the writer time when it is far behind: the journal must not grow without end. Not for long, since
@@ -324,28 +391,37 @@ impl Journal<'_> {
 impl Local {
     /// Forgets what belongs to an earlier thread or recording.
     #[inline]
-    fn join(&mut self, recording: &Recording, published: &'static AtomicU64) {
+    fn join(&mut self, recording: &Recording, thread: &'static Thread) {
         if self.recording != recording.id {
-            self.join_anew(recording, published);
+            self.join_anew(recording, thread);
         }
     }
 
     #[cold]
-    fn join_anew(&mut self, recording: &Recording, published: &'static AtomicU64) {
-        let number = recording.next_thread.fetch_add(1, Ordering::Relaxed);
+    fn join_anew(&mut self, recording: &Recording, thread: &'static Thread) {
+        let number = if thread.is_crowd {
+            CROWD
+        } else {
+            recording.next_thread.fetch_add(1, Ordering::Relaxed)
+        };
         let journal = std::mem::take(&mut self.journal);
         if journal.recording != recording.id {
-            recording.budget.take_always(size_of::<Self>() + self.shortcuts.held_bytes());
+            recording.budget.add_thread(self.shortcuts.held_bytes());
         }
         self.frames.clear();
         self.seen.clear();
         *self = Self {
             recording: recording.id,
             number,
+            is_crowd: thread.is_crowd,
             journal: if journal.recording == recording.id {
                 journal
             } else {
-                JournalPosition { published: Some(published), ..JournalPosition::default() }
+                JournalPosition {
+                    recording: recording.id,
+                    published: Some(&thread.last_nanos),
+                    ..JournalPosition::default()
+                }
             },
             frames: std::mem::take(&mut self.frames),
             seen: std::mem::take(&mut self.seen),
@@ -356,7 +432,7 @@ impl Local {
 
     /// This thread got a block: whatever was known of its address is no longer true.
     pub(crate) fn note_block(&mut self, device: Device, addr: u64) {
-        if !device.is_cpu() {
+        if !device.is_cpu() && !self.is_crowd {
             self.last_device = Some(device);
             self.workspaces.retain(|&known| known != addr);
         }
@@ -364,6 +440,7 @@ impl Local {
 
     /// Writes a record with what this thread adds to every record.
     pub(crate) fn write(&mut self, recording: &Recording, mut record: Record, payload: &[u8]) {
+        // Empty in the state that threads share: its phase and operator would be another thread's.
         let phase = self.phases.last().copied().unwrap_or_default();
         let op = self.ops.last().copied().unwrap_or_default();
         (record.phase, record.op) = (phase.number, op.number);
@@ -433,8 +510,8 @@ impl Local {
 
     /// Notes the stack of an autograd node that was just made.
     pub(crate) fn remember_node(&mut self, recording: &Recording, sequence: u64) {
-        // torch may have been loaded after this thread was first seen.
-        if self.torch_thread.is_none() {
+        // torch may have been loaded after this thread was first seen. Threads that share a state share no number.
+        if self.torch_thread.is_none() && !self.is_crowd {
             self.torch_thread = autograd::torch_thread();
         }
         let is_remembered = self.torch_thread.is_some_and(|thread| {

@@ -19,9 +19,6 @@ use crate::peaks::Peaks;
 use crate::state_file::StateFile;
 use crate::writer::Written;
 
-/// Events of a window without a file take at most this much memory before they go to one.
-const MOST_MEMORY_BYTES: usize = 32 << 20;
-
 /// What the program and the writer share of one window.
 #[derive(Debug)]
 pub(crate) struct WindowState {
@@ -219,13 +216,11 @@ impl Memory {
         self.batches.push(batch);
     }
 
-    /// Whether it has as much as may stay in memory.
-    pub(crate) fn is_full(&self) -> bool {
-        self.bytes > MOST_MEMORY_BYTES
-    }
-
-    pub(crate) fn held_bytes(&self) -> usize {
-        self.bytes
+    /// Whether it has more than may stay in memory.
+    pub(crate) fn is_full(&self, most_bytes: usize) -> bool {
+        // What was read of the events is a copy.
+        let copies = if self.taken > 0 { 2 } else { 1 };
+        self.bytes * copies > most_bytes
     }
 
     /// Where the events are that did not fit in memory.

@@ -13,6 +13,7 @@ use floodmark_trace::{
     Bytes, Device, Ending, EventKind, Header, StepTotals, TextKind, Trace, Window,
 };
 
+use crate::budget::LEAST_MEMORY_BYTES;
 use crate::handover::Live;
 use crate::ops;
 use crate::output::{Output, PlannedOutput};
@@ -23,6 +24,7 @@ use crate::session::{
     running, session_id, take_off, wake_writer,
 };
 use crate::start_error::StartError;
+use crate::thread::limit_states;
 use crate::window_state::{Opening, Place, WindowState};
 use crate::writer::Written;
 
@@ -57,6 +59,9 @@ pub struct Found {
 
 /// Opens a window; begins the recorder where none runs. The GIL must be held.
 pub fn open(options: Options) -> Result<(OpenWindow, Found), StartError> {
+    if options.max_memory < LEAST_MEMORY_BYTES {
+        return Err(StartError::LimitTooSmall { bytes: options.max_memory });
+    }
     let mut entry = running()?;
     let pid = std::process::id();
     // A file is safe against a crash only with a journal that begins with it.
@@ -235,6 +240,7 @@ fn begin_with(
 fn join(running: &Running, options: Options) -> Result<(Arc<WindowState>, Found), StartError> {
     let recording = running.recording();
     recording.budget.raise_limit(options.max_memory);
+    limit_states(recording.budget.most_threads());
     if let Some(path) = &options.path
         && recording.windows.lock().open.iter().any(|open| open.path.as_ref() == Some(path))
     {

@@ -66,7 +66,7 @@ pub(crate) fn run(
     let mut writer = Writer {
         recording,
         merge: Merge::new(recording.seed),
-        sinks: Sinks::new(recording, rows_per_flush(recording.budget.limit_bytes()), live.as_ref()),
+        sinks: Sinks::new(recording, rows_per_flush(recording.budget.flush_bytes()), live.as_ref()),
         frontier_nanos: 0,
         last_flush: Instant::now(),
         unused_since: None,
@@ -79,9 +79,9 @@ pub(crate) fn run(
     writer.finish()
 }
 
-/// A flush takes at most an eighth of the memory limit.
-fn rows_per_flush(limit_bytes: u64) -> usize {
-    let rows = usize::try_from(limit_bytes / 8 / ROW_BYTES).unwrap_or(usize::MAX);
+/// How many events one flush writes.
+fn rows_per_flush(flush_bytes: u64) -> usize {
+    let rows = usize::try_from(flush_bytes / ROW_BYTES).unwrap_or(usize::MAX);
     rows.clamp(1024, ROWS_PER_FLUSH)
 }
 
@@ -95,7 +95,7 @@ impl Writer<'_> {
         while self.fold() {
             self.flush();
         }
-        self.count_memory();
+        self.check_live_blocks();
         self.sinks.create_files();
         // While no window is open there is nothing to write, and segments are used again at once.
         if self.last_flush.elapsed() >= LONGEST_WAIT || !self.sinks.has_open() {
@@ -145,11 +145,9 @@ impl Writer<'_> {
         is_enough
     }
 
-    /// Counts what the writer holds. Live blocks cannot be left out: where they alone are too much, recording ends.
-    fn count_memory(&self) {
-        let held = self.sinks.held_bytes();
-        self.recording.budget.set_writer(held + self.recording.segments.held_bytes());
-        if held as u64 > self.recording.budget.limit_bytes() {
+    /// Live blocks cannot be left out: where they are too many, recording ends.
+    fn check_live_blocks(&self) {
+        if self.sinks.live_bytes() as u64 > self.recording.budget.live_bytes() {
             self.recording.fail(
                 "the recorder's memory limit was reached by the table of live blocks (`--max-memory`)"
                     .to_owned(),

@@ -93,6 +93,7 @@ fn from_os(source: &std::io::Error, text: String) -> PyErr {
 
 pub(crate) fn from_start(error: &StartError) -> PyErr {
     match error {
+        StartError::LimitTooSmall { .. } => PyValueError::new_err(message(error)),
         StartError::Busy | StartError::Stopped { .. } => PyRuntimeError::new_err(message(error)),
         StartError::File { source, .. } | StartError::Journal { source, .. } => {
             from_os(source, message(error))

@@ -9,6 +9,8 @@ use pyo3::prelude::*;
 
 use crate::errors::from_gpu;
 
+const _: () = assert!(floodmark::LEAST_RECORDER_BYTES == floodmark_probe::LEAST_MEMORY_BYTES);
+
 /// What `floodmark run` was asked to do.
 #[pyclass(frozen, get_all, module = "floodmark._core")]
 #[expect(clippy::struct_excessive_bools, reason = "attributes on the Python side")]

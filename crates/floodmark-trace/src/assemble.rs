@@ -258,13 +258,12 @@ impl Assembler {
         std::mem::replace(&mut self.batch, next)
     }
 
-    /// About how much memory the assembler holds: events that wait, blocks that are live.
-    pub fn held_bytes(&self) -> usize {
-        // An entry of a tree takes its own size and half as much again, since nodes are not full.
+    /// About how much memory the blocks take that are live, pending or unknown.
+    pub fn live_bytes(&self) -> usize {
+        // An entry of a tree takes its own size and as much again: nodes that were split are half full.
         let live: usize = self.devices.values().map(|state| state.live.len()).sum();
-        let entry = size_of::<(u64, Live)>() * 3 / 2;
+        let entry = size_of::<(u64, Live)>() * 2;
         (live + self.pending.len() + self.freed_unknown.len()) * entry
-            + self.batch.rows.capacity() * size_of::<Row>()
     }
 
     /// How many events wait to be taken.

@@ -79,7 +79,8 @@ pub enum Loss {
     StacksLeftOut(u64),
     /// Events without the name of their phase, operator, stream, pool or label.
     NamesLeftOut(u64),
-    /// Events of threads that share the last thread number.
+    /// Events of threads that share the last thread number: beyond 65,535 threads, or beyond the recorder's memory
+    /// limit.
     ThreadsShareNumber(u64),
     /// Events that refer to an allocation that is not in the file.
     UnknownAllocations(u64),
@@ -142,7 +143,7 @@ impl fmt::Display for Loss {
             ),
             Self::ThreadsShareNumber(events) => write!(
                 f,
-                "{events} events are of threads beyond the first 65,535, which share one number"
+                "{events} events are of threads that share one number: there were more than 65,535 threads, or the recorder's memory limit was reached (`--max-memory`), which also leaves out their phases and operators"
             ),
             Self::UnknownAllocations(events) => {
                 write!(f, "{events} events refer to allocations that are not in the file")

@@ -30,7 +30,7 @@ pub use commands::estimate::EstimatePlan;
 pub use commands::export::export_trace;
 pub use commands::export::format::{Format, NotAFormat, draw};
 pub use commands::info::render_summary;
-pub use commands::run::{RunPlan, Target};
+pub use commands::run::{LEAST_RECORDER_BYTES, RunPlan, Target};
 pub use floodmark_export::{ExportError, Options as ExportOptions};
 pub use text::answer_text::AnswerText;
 pub use text::html::render_html;

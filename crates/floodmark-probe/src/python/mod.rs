@@ -243,6 +243,11 @@ pub fn use_slow_way() -> bool {
     slow::turn_on()
 }
 
+/// Whether [`walk`] may wait for the GIL.
+pub(crate) fn may_wait_for_gil() -> bool {
+    slow::is_on()
+}
+
 /// The frames of this thread, innermost first. Empty before [`prove`], or on a thread without Python.
 /// `may_wait` says whether the GIL may be waited for, which only the slow way does.
 pub(crate) fn walk(may_wait: bool, frames: &mut Vec<RawFrame>) {

@@ -12,6 +12,9 @@ use crate::text::failure::Problem;
 /// The name under which Python runs standard input.
 const STDIN: &str = "-";
 
+/// The least memory limit that the recorder can keep.
+pub const LEAST_RECORDER_BYTES: u64 = 16 << 20;
+
 /// What is run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
@@ -37,7 +40,7 @@ pub struct RunPlan {
     pub stacks: bool,
     /// Whether operators are recorded.
     pub ops: bool,
-    /// How many bytes the recorder may use.
+    /// How many bytes the recorder may use: at least [`LEAST_RECORDER_BYTES`].
     pub max_memory_bytes: u64,
     /// Whether forked children are recorded.
     pub follow_fork: bool,

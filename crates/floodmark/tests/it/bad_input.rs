@@ -333,6 +333,13 @@ fn a_program_that_does_not_exist_is_not_run() {
 
     For more information, try '--help'.
     ");
+    insta::assert_snapshot!(folder.run("run --max-memory 8MiB x.py"), @"
+    exit 1
+    --- stderr
+    error: invalid value '8MiB' for '--max-memory <SIZE>': the recorder needs 16MiB or more
+
+    For more information, try '--help'.
+    ");
     insta::assert_snapshot!(folder.run("run --devices cpu,gpu x.py"), @"
     exit 1
     --- stderr

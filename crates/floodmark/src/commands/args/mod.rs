@@ -15,6 +15,7 @@ use floodmark_analysis::{At, By, Limit};
 use floodmark_trace::{Bytes, Device};
 
 use crate::commands::export::format::Format;
+use crate::commands::run::LEAST_RECORDER_BYTES;
 
 pub(crate) use crate::commands::args::estimate::{
     EngineName, EstimateArgs, FitArgs, GpusArgs, PhantomArgs,
@@ -78,8 +79,8 @@ pub(crate) struct RunArgs {
     /// Record the names of operators, at a cost for each operator
     #[arg(long)]
     pub(crate) ops: bool,
-    /// Limit the memory of the recorder
-    #[arg(long, default_value = "256MiB", value_name = "SIZE", value_parser = parse_size)]
+    /// Limit the memory of the recorder: 16MiB or more
+    #[arg(long, default_value = "256MiB", value_name = "SIZE", value_parser = parse_max_memory)]
     pub(crate) max_memory: u64,
     /// Record forked child processes too, each in its own file
     #[arg(long)]
@@ -311,6 +312,15 @@ fn parse_devices(text: &str) -> Result<Devices, String> {
         return Ok(Devices::All);
     }
     text.split(',').map(parse_device).collect::<Result<_, _>>().map(Devices::These)
+}
+
+/// A limit that the recorder can keep.
+fn parse_max_memory(text: &str) -> Result<u64, String> {
+    let bytes = parse_size(text)?;
+    if bytes < LEAST_RECORDER_BYTES {
+        return Err(format!("the recorder needs {}MiB or more", LEAST_RECORDER_BYTES >> 20));
+    }
+    Ok(bytes)
 }
 
 /// `256MiB`, `1.5GiB`, `512M`, `100000`: binary units, whatever they are called.
