@@ -31,8 +31,9 @@ FLOORS = {
     "floodmark-fake": 2,
     "floodmark-export": 3,
     "floodmark-modes": 3,
-    "floodmark": 4,
-    "floodmark-python": 5,
+    "floodmark-session": 4,
+    "floodmark": 5,
+    "floodmark-python": 6,
 }
 # A row of the table of the rooms: the crate, what it is, what it may use.
 ROOM_ROW = re.compile(r"^\| `crates/(floodmark[\w-]*)` \|[^|]*\|([^|]*)\|", re.MULTILINE)

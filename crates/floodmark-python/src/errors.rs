@@ -4,10 +4,11 @@ use std::error::Error;
 use std::fmt::Write;
 use std::path::Path;
 
-use floodmark::{ExportError, OpenError};
 use floodmark_analysis::SimulationError;
+use floodmark_export::ExportError;
 use floodmark_probe::StartError;
 use floodmark_profiles::GpuError;
+use floodmark_session::traces::OpenError;
 use floodmark_trace::Hint;
 use pyo3::exceptions::{
     PyException, PyFileExistsError, PyFileNotFoundError, PyOSError, PyRuntimeError, PyValueError,

@@ -13,7 +13,8 @@ use crate::errors::from_open;
 #[pyfunction]
 #[expect(clippy::needless_pass_by_value, reason = "extracted from a Python path")]
 pub(crate) fn is_being_recorded(py: Python<'_>, path: PathBuf) -> PyResult<bool> {
-    py.detach(|| floodmark::is_being_recorded(&path)).map_err(|error| from_open(&path, &error))
+    py.detach(|| floodmark_session::traces::is_being_recorded(&path))
+        .map_err(|error| from_open(&path, &error))
 }
 
 /// Whether a recording runs in this process.

@@ -6,11 +6,16 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch, StringArray, StructArray, UInt64Array};
 use arrow_schema::{DataType, Field, Schema};
-use floodmark::{ExportOptions, Format, export_trace};
 use floodmark_analysis::{
     LayerSource, ProgramEnd, Question, SimulationQuestion, advise, category_peaks, diff, estimate,
     estimate_processes, leaks, oom, report, simulation, summary, tensor_lifetimes,
 };
+use floodmark_export::Options as ExportOptions;
+use floodmark_session::export::export_trace;
+use floodmark_session::export::format::{Format, draw as draw_chart};
+use floodmark_session::text::html::render_html;
+use floodmark_session::text::summary::render_summary;
+use floodmark_session::text::text_table::render;
 use floodmark_trace::{Bytes, Device, PhantomEnd};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -35,7 +40,9 @@ impl Trace {
     #[staticmethod]
     #[expect(clippy::needless_pass_by_value, reason = "extracted from a Python path")]
     fn open(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
-        let trace = py.detach(|| floodmark::open_trace(&path)).map_err(|e| from_open(&path, &e))?;
+        let trace = py
+            .detach(|| floodmark_session::traces::open_trace(&path))
+            .map_err(|e| from_open(&path, &e))?;
         Ok(Self(Arc::new(trace)))
     }
 
@@ -174,7 +181,7 @@ impl Trace {
         let layers = layers.map_or_else(LayerSource::default, LayerSource::Phases);
         let options =
             ExportOptions { device, layers, max_events, fragmentation, ..ExportOptions::default() };
-        py.detach(|| export_trace(&self.0, format, &options, path.as_deref()))
+        py.detach(|| export_trace(&self.0, format, &options, floodmark::page_of, path.as_deref()))
             .map_err(|error| from_export(&error))
     }
 
@@ -193,7 +200,7 @@ impl Trace {
 
     /// The same as a few lines of text.
     fn summary_text(&self, py: Python<'_>) -> String {
-        py.detach(|| floodmark::render_summary(&summary(&self.0)))
+        py.detach(|| render_summary(&summary(&self.0)))
     }
 
     /// Where the recording comes from, as JSON.
@@ -227,7 +234,7 @@ fn parse<T: FromStr>(text: &str, wrong: &str, right: &str) -> PyResult<T> {
 /// Draws a chart that is described in JSON, as `png` or `svg`.
 #[pyfunction]
 pub(crate) fn draw(py: Python<'_>, chart: &str, to: &str) -> PyResult<Vec<u8>> {
-    py.detach(|| floodmark::draw(chart, to)).map_err(wrong_argument)
+    py.detach(|| draw_chart(chart, to)).map_err(wrong_argument)
 }
 
 /// An answer.
@@ -237,11 +244,11 @@ pub(crate) struct Report(Arc<floodmark_analysis::Report>);
 #[pymethods]
 impl Report {
     fn __str__(&self) -> String {
-        floodmark::render(&*self.0)
+        render(&*self.0)
     }
 
     fn _repr_html_(&self) -> String {
-        floodmark::render_html(&*self.0)
+        render_html(&*self.0)
     }
 
     /// The documented JSON.

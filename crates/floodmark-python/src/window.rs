@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::sync::Mutex;
 
-use floodmark::read_own_growing;
 use floodmark_probe::{OpenWindow, Options, Replace, Source};
+use floodmark_session::traces::read_own_growing;
 use floodmark_trace::{GrowingReader, Header};
 use pyo3::prelude::*;
 

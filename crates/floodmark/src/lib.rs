@@ -1,7 +1,7 @@
 //! The program: what `floodmark …` does on a command line.
 //!
-//! A command is a file: it loads, asks, shows. The answers come from `floodmark-analysis`; here they
-//! become text, HTML, CSV or JSON. This is the only room that knows paths.
+//! A command is a file: it loads, asks, shows. `floodmark-session` opens traces and renders answers, which come
+//! from `floodmark-analysis`; here is what a command line, a terminal and a server need beyond that.
 //!
 //! [`main`] is called by the program of this crate, and in process by the Python package. Recording
 //! needs Python, so `floodmark run` comes back as a [`RunPlan`] for the caller to carry out, and `floodmark
@@ -15,8 +15,11 @@ mod metrics;
 mod server;
 mod text;
 mod top;
-mod traces;
 
+#[cfg(test)]
+#[expect(dead_code, reason = "a part of it is for the tests of another crate")]
+#[path = "../../floodmark-session/src/traces/growing.rs"]
+mod growing;
 #[cfg(test)]
 #[path = "../../floodmark-analysis/tests/it/script.rs"]
 mod script;
@@ -27,17 +30,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use clap::{CommandFactory, Parser};
 
 pub use commands::estimate::EstimatePlan;
-pub use commands::export::export_trace;
-pub use commands::export::format::{Format, NotAFormat, draw};
-pub use commands::info::render_summary;
+pub use commands::export::saved_page::page_of;
 pub use commands::run::{LEAST_RECORDER_BYTES, RunPlan, Target};
-pub use floodmark_export::{ExportError, Options as ExportOptions};
-pub use text::answer_text::AnswerText;
-pub use text::html::render_html;
-pub use text::text_table::render;
-pub use traces::journal_files::is_being_recorded;
-pub use traces::open::{OpenError, open_trace, read_own_growing};
-pub use traces::regular_file::Irregular;
 
 use commands::args::{self, misplaced};
 use commands::{

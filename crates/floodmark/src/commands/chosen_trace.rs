@@ -7,9 +7,9 @@ use floodmark_analysis::{At, Summary, summary};
 use floodmark_trace::{Bytes, Device, Trace};
 
 use crate::commands::args::Source;
+use crate::commands::trace_paths::{open, rank_in, ranks};
 use crate::text::failure::Problem;
 use crate::text::output;
-use crate::traces::open::{open, rank_in, ranks};
 
 /// What is known of the question before a trace is chosen.
 #[derive(Debug, Clone, Copy)]

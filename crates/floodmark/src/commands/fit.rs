@@ -7,6 +7,9 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, Result};
+use floodmark_profiles::{FitSearch, Tried, largest_that_fits};
+use floodmark_session::text::answer_text::AnswerText;
+use floodmark_session::text::sheet::{self, Cells, Sheet};
 use floodmark_trace::Bytes;
 use serde::Serialize;
 use serde_json::Value;
@@ -15,12 +18,9 @@ use crate::Said;
 use crate::commands::args::FitArgs;
 use crate::commands::estimate::machine;
 use crate::commands::run;
-use crate::text::answer_text::AnswerText;
 use crate::text::failure::Problem;
 use crate::text::output;
-use crate::text::sheet::{self, Cells, Sheet};
-use crate::text::text_table;
-use floodmark_profiles::{FitSearch, Tried, largest_that_fits};
+use crate::text::stdout_style;
 
 /// Steps of a try when none are given: the first makes the optimizer's states, the second has them.
 const USUAL_STEPS: u32 = 2;
@@ -95,7 +95,7 @@ pub(crate) fn fit(args: &FitArgs, python: &OsStr) -> Result<Said> {
     let text = if args.json {
         serde_json::to_string_pretty(&found)? + "\n"
     } else {
-        text_table::show(&found)
+        stdout_style::show(&found)
     };
     let nothing = || Problem::NothingFits { name: name.clone(), value: values[0] };
     let objection = found.largest.is_none().then(|| anyhow::Error::new(nothing()));

@@ -1,14 +1,14 @@
 //! `floodmark gpus`: the cards that a phantom can be.
 
 use anyhow::{Context, Result};
+use floodmark_profiles::{profiles, source};
+use floodmark_session::text::answer_text::AnswerText;
+use floodmark_session::text::sheet::{self, Cells, Sheet};
 use floodmark_trace::Bytes;
 use serde_json::json;
 
 use crate::commands::args::GpusArgs;
-use crate::text::answer_text::AnswerText;
-use crate::text::sheet::{self, Cells, Sheet};
-use crate::text::text_table;
-use floodmark_profiles::{profiles, source};
+use crate::text::stdout_style;
 
 pub(crate) fn gpus(args: &GpusArgs) -> Result<String> {
     if let Some(name) = &args.gpu {
@@ -37,7 +37,7 @@ pub(crate) fn gpus(args: &GpusArgs) -> Result<String> {
         below: Vec::new(),
     });
     let rows = rows.collect();
-    Ok(text_table::show(AnswerText {
+    Ok(stdout_style::show(AnswerText {
         above: Vec::new(),
         losses: Vec::new(),
         sheets: vec![Sheet { columns, rows, ..Sheet::default() }],

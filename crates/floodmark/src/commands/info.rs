@@ -5,17 +5,19 @@ use std::path::Path;
 
 use anyhow::Result;
 use floodmark_analysis::{DeviceSummary, Summary, summary};
+use floodmark_session::text::bar;
+use floodmark_session::text::output_style::OutputStyle;
+use floodmark_session::text::plural::plural;
+use floodmark_session::text::sheet::Tone;
+use floodmark_session::text::summary::{counts, device_line};
+use floodmark_session::text::terminal_safe::plain;
+use floodmark_session::text::text_table;
 use floodmark_trace::{Engine, Phantom};
 
 use crate::Said;
 use crate::commands::args::InfoArgs;
-use crate::text::bar;
-use crate::text::output_style::OutputStyle;
-use crate::text::sentence;
-use crate::text::sheet::Tone;
-use crate::text::terminal_safe::plain;
-use crate::text::text_table;
-use crate::traces::open::{open, ranks};
+use crate::commands::trace_paths::{open, ranks};
+use crate::text::stdout_style;
 
 pub(crate) fn info(args: &InfoArgs) -> Result<Said> {
     let Some(ranks) = ranks(&args.trace)? else {
@@ -23,7 +25,7 @@ pub(crate) fn info(args: &InfoArgs) -> Result<Said> {
         if args.json {
             return Said::json(&summary);
         }
-        return Ok(details(&summary, &args.trace, OutputStyle::of_stdout()).into());
+        return Ok(details(&summary, &args.trace, stdout_style::of_stdout()).into());
     };
     let mut summaries = Vec::new();
     for (_, path) in ranks {
@@ -34,22 +36,10 @@ pub(crate) fn info(args: &InfoArgs) -> Result<Said> {
         let summaries: Vec<_> = summaries.iter().map(|(_, summary)| summary).collect();
         return Said::json(&summaries);
     }
-    let style = OutputStyle::of_stdout();
+    let style = stdout_style::of_stdout();
     let parts: Vec<_> =
         summaries.iter().map(|(path, summary)| details(summary, path, style)).collect();
     Ok(parts.join("\n").into())
-}
-
-/// What is said at the end of a run: how much, when, what is missing.
-pub fn render_summary(summary: &Summary) -> String {
-    let mut text = format!("floodmark: {}\n", counts(summary));
-    for device in &summary.devices {
-        let _ = writeln!(text, "  {}", plain(&device_line(device)));
-    }
-    for loss in &summary.losses.0 {
-        let _ = writeln!(text, "  ! {}", plain(&loss.to_string()));
-    }
-    text
 }
 
 fn details(summary: &Summary, path: &Path, style: OutputStyle) -> String {
@@ -82,40 +72,6 @@ fn device_bar(device: &DeviceSummary, style: OutputStyle) -> String {
     let ink = text_table::inked(style, text_table::colour(Tone::Usual));
     let percent = 100.0 * bar::share(device.peak.0, total.0);
     format!("  {ink}{}{rest}{ink:#} {percent:.0} % of {total}\n", allocated.trim_end())
-}
-
-fn counts(summary: &Summary) -> String {
-    let mut text = format!(
-        "{} in {:.3} s, {}",
-        plural(summary.events as u64, "event"),
-        summary.seconds,
-        plural(summary.allocations as u64, "allocation"),
-    );
-    let _ = match summary.steps {
-        0 => Ok(()),
-        steps => write!(text, ", {}", plural(u64::from(steps), "step")),
-    };
-    let _ = write!(text, ", {}", plural(summary.threads as u64, "thread"));
-    if summary.failed_requests > 0 {
-        let failed = plural(summary.failed_requests as u64, "request");
-        let _ = write!(text, "; {failed} could not be met (`--at oom`)");
-    }
-    text
-}
-
-fn device_line(device: &DeviceSummary) -> String {
-    let mut text = sentence::moment(&device.at);
-    let mut of = Vec::new();
-    if let Some(total) = device.total {
-        of.push(format!("of {total}"));
-    }
-    if !device.name.is_empty() {
-        of.push(device.name.clone());
-    }
-    if !of.is_empty() {
-        let _ = write!(text, " ({})", of.join(", "));
-    }
-    text
 }
 
 /// What the header says, as far as it says something.
@@ -162,18 +118,4 @@ fn simulated(about: &Phantom) -> String {
         plural(reads, "read"),
         plural(refused, "call"),
     )
-}
-
-/// `1,234 events`.
-pub(crate) fn plural(count: u64, noun: &str) -> String {
-    let digits = count.to_string();
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    let ending = if count == 1 { "" } else { "s" };
-    format!("{text} {noun}{ending}")
 }

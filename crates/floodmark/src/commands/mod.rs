@@ -16,4 +16,5 @@ pub(crate) mod oom;
 pub(crate) mod report;
 pub(crate) mod run;
 pub(crate) mod simulate;
+pub(crate) mod trace_paths;
 pub(crate) mod view;

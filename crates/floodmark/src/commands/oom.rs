@@ -1,18 +1,12 @@
 //! `floodmark oom`: why a request could not be met.
 
 use anyhow::{Context, Result};
-use floodmark_analysis::{At, Detail, OomClass, OomReport, Proof, Row, oom as ask};
-use floodmark_trace::Bytes;
+use floodmark_analysis::{At, oom as ask};
 
 use crate::Said;
 use crate::commands::args::OomArgs;
 use crate::commands::chosen_trace::{Chosen, Wanted, choose};
-use crate::commands::info::plural;
-use crate::text::answer_text::AnswerText;
-use crate::text::sentence;
-use crate::text::sheet::{self, Cells, Sheet};
-use crate::text::short_path::shorten;
-use crate::text::text_table;
+use crate::text::stdout_style;
 
 pub(crate) fn oom(args: &OomArgs) -> Result<Said> {
     let wanted = Wanted { rank: args.rank, device: args.device, at: At::Oom };
@@ -22,130 +16,5 @@ pub(crate) fn oom(args: &OomArgs) -> Result<Said> {
     if args.json {
         return Said::json(&found);
     }
-    Ok(text_table::show(&found).into())
-}
-
-impl From<&OomReport> for AnswerText {
-    fn from(found: &OomReport) -> Self {
-        let mut above = vec![sentence::moment(&found.at), format!("Why: {}", why(found))];
-        above.extend(whose_limit(found));
-        let mut losses: Vec<String> = found.losses.0.iter().map(ToString::to_string).collect();
-        if !found.is_replayed && !found.device.is_cpu() {
-            losses.push("the trace does not tell how blocks lie in what torch reserved".to_owned());
-        }
-        let sheets = [
-            sheet(sheet::numbers(&["Bytes"]), "What there was", facts(found)),
-            sheet(
-                sheet::words(&["Fits"]),
-                "By simulating the same requests",
-                found.proofs.iter().map(proved).collect(),
-            ),
-            sheet(sheet::numbers(&["Bytes"]), "Who held it, by line", holders(&found.lines)),
-            sheet(sheet::numbers(&["Bytes"]), "Who held it, by module", holders(&found.modules)),
-        ];
-        Self { above, losses, sheets: sheets.into_iter().flatten().collect(), below: Vec::new() }
-    }
-}
-
-fn why(found: &OomReport) -> String {
-    let OomReport { allocated, free, usable_free, largest_usable, pending, .. } = found;
-    let request = found.at.request.as_ref().map_or(Bytes(0), |request| request.bytes);
-    match found.class {
-        OomClass::Capacity if found.device.is_cpu() => {
-            format!(
-                "capacity. {allocated} are allocated, and the system does not give {request} more"
-            )
-        }
-        OomClass::Capacity => format!(
-            "capacity. {allocated} are allocated, and the {free} that are free would not do for {request} more"
-        ),
-        OomClass::Fragmentation if !found.is_replayed => {
-            format!(
-                "fragmentation. {free} are reserved and free, but not in one piece of {request}"
-            )
-        }
-        OomClass::Fragmentation => format!(
-            "fragmentation. {usable_free} are free where the request could use them, but in pieces; the largest has \
-             {largest_usable}"
-        ),
-        OomClass::OtherPool if *usable_free == Bytes(0) => format!(
-            "stranded memory. {free} are free, but none of it in the pool and on the stream of the request"
-        ),
-        OomClass::OtherPool => format!(
-            "stranded memory. {free} are free, but only {usable_free} of them in the pool and on the stream of the \
-             request"
-        ),
-        OomClass::PendingFrees => {
-            format!("pending frees. The program has let go of {pending} that a stream still uses")
-        }
-        OomClass::OutsideTorch => format!(
-            "memory outside torch. {} of the device are held by the CUDA context, by libraries or by other processes",
-            found.outside.unwrap_or_default()
-        ),
-    }
-}
-
-/// A device with room is no contradiction when the program allowed itself less.
-fn whose_limit(found: &OomReport) -> Option<String> {
-    let free = found.device_free.filter(|_| found.is_own_limit)?;
-    Some(format!(
-        "The device had {free} left: the program allowed itself no more (`set_per_process_memory_fraction`)"
-    ))
-}
-
-fn sheet(
-    mut columns: Vec<(String, sheet::Side)>,
-    title: &str,
-    rows: Vec<[String; 2]>,
-) -> Option<Sheet> {
-    columns.extend(sheet::words(&[title]));
-    let rows: Vec<Cells> =
-        rows.into_iter().map(|cells| Cells { cells: cells.into(), below: Vec::new() }).collect();
-    (!rows.is_empty()).then_some(Sheet { columns, rows, ..Sheet::default() })
-}
-
-fn facts(found: &OomReport) -> Vec<[String; 2]> {
-    let mut facts = Vec::new();
-    let mut push = |bytes: Option<Bytes>, what: String| {
-        facts.extend(bytes.map(|bytes| [bytes.to_string(), what]));
-    };
-    push(found.total, "memory of the device".into());
-    push(found.limit, "the most that torch could reserve, as far as the recording shows".into());
-    push(found.device_free, "free on the device".into());
-    push(found.outside, "held outside torch".into());
-    push(found.reserved, "reserved by torch".into());
-    push(Some(found.allocated), "allocated".into());
-    let pending = Some(found.pending).filter(|&bytes| bytes > Bytes(0));
-    push(pending, "let go of, still used by a stream".into());
-    if found.is_replayed {
-        let pieces = |count: u64, largest: Bytes| match count {
-            0 => String::new(),
-            1 => ", in 1 piece".to_owned(),
-            many => format!(", in {}, the largest {largest}", plural(many, "piece")),
-        };
-        let all = pieces(found.free_pieces, found.largest_free);
-        push(Some(found.free), format!("reserved and free{all}"));
-        let usable = pieces(found.usable_pieces, found.largest_usable);
-        push(Some(found.usable_free), format!("of these where the request could use them{usable}"));
-    }
-    push(found.segment, "torch asked the driver for, to meet the request".into());
-    facts
-}
-
-fn proved(proof: &Proof) -> [String; 2] {
-    let fits = if proof.fits { "yes" } else { "no" };
-    let with = match (proof.more, proof.alloc_conf.as_str()) {
-        (Bytes(0), conf) => format!("with {conf}"),
-        (more, _) => format!("with {more} more memory"),
-    };
-    [fits.to_owned(), with]
-}
-
-/// Modules lie as deep as they do in a report by module.
-fn holders(rows: &[Row]) -> Vec<[String; 2]> {
-    let place = |row: &Row| match &row.detail {
-        Detail::Module { depth, class, .. } => sheet::module(&row.place, *depth, class.as_deref()),
-        _ => shorten(&row.place).to_owned(),
-    };
-    rows.iter().map(|row| [row.bytes.to_string(), place(row)]).collect()
+    Ok(stdout_style::show(&found).into())
 }

@@ -8,7 +8,7 @@ use crate::commands::args::ReportArgs;
 use crate::commands::chosen_trace::{Chosen, choose_source};
 use crate::text::csv;
 use crate::text::output;
-use crate::text::text_table;
+use crate::text::stdout_style;
 
 pub(crate) fn report(args: &ReportArgs) -> Result<Said> {
     let Chosen { path, trace, .. } = choose_source(&args.source, args.at)?;
@@ -28,5 +28,5 @@ pub(crate) fn report(args: &ReportArgs) -> Result<Said> {
         output::losses(&report.losses, "");
         return Ok(Said::exactly(csv::render(&report, csv::Reader::of_stdout())));
     }
-    Ok(text_table::show(&report).into())
+    Ok(stdout_style::show(&report).into())
 }

@@ -4,14 +4,14 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use floodmark_session::text::plural::plural;
+use floodmark_session::traces::is_irregular;
 
 use crate::commands::args::ViewArgs;
-use crate::commands::info::plural;
 use crate::server::browser::{Redirect, browser, open_browser};
 use crate::server::{self, Shown, Site};
 use crate::text::failure::Problem;
 use crate::text::output;
-use crate::traces::regular_file::is_irregular;
 
 /// How often is looked for a file that is not there yet.
 const REST: Duration = Duration::from_millis(200);

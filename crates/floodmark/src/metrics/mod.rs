@@ -12,12 +12,13 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use floodmark_analysis::{LiveSummary, live_summary};
+use floodmark_session::traces::Following;
+use floodmark_session::traces::OpenError;
 
 use crate::commands::args::MetricsArgs;
+use crate::commands::trace_paths::ranks;
 use crate::text::failure::Problem;
 use crate::text::output;
-use crate::traces::following::Following;
-use crate::traces::open::{OpenError, ranks};
 
 /// One trace, and its figures when it was last looked at.
 #[derive(Debug)]

@@ -9,12 +9,12 @@ use floodmark_analysis::{
     At, MomentIndex, QuestionError, SegmentsIndex, Summary, TimelineBy, TimelineIndex, TraceIndex,
     default_device, summary,
 };
+use floodmark_session::traces::Following;
 use floodmark_trace::{Device, Trace};
 
 use super::made_once::MadeOnce;
 use super::refusal::Refusal;
-use crate::traces::following::Following;
-use crate::traces::open::ranks;
+use crate::commands::trace_paths::ranks;
 
 /// A trace as it was when it was last read, with what many answers need of it, each made when it is first needed.
 #[derive(Debug)]

@@ -11,8 +11,8 @@ use tower::ServiceExt;
 
 use super::guard::POLICY;
 use super::{Shown, Site, router, save};
+use crate::growing::Program;
 use crate::script;
-use crate::traces::growing::Program;
 
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 

@@ -7,8 +7,7 @@ use std::io::IsTerminal;
 
 use floodmark_analysis::{By, Detail, Diff, DiffDetail, Frame, Report, Row};
 use floodmark_export::guarded_cell;
-
-use crate::text::terminal_safe::plain;
+use floodmark_session::text::terminal_safe::plain;
 
 /// Who reads the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,10 +5,9 @@ use std::fmt::Write;
 use anstyle::{AnsiColor, Style};
 use floodmark_analysis::{QuestionError, SimulationError};
 use floodmark_export::ExportError;
-use floodmark_trace::{Device, Hint, ReadError};
-
-use crate::traces::open::OpenError;
 use floodmark_profiles::GpuError;
+use floodmark_session::traces::OpenError;
+use floodmark_trace::{Device, Hint, ReadError};
 
 /// What can be wrong with a command line beyond its grammar.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

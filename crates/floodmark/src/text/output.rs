@@ -2,11 +2,11 @@
 
 use std::io::{self, ErrorKind, IsTerminal, Write};
 
+use floodmark_session::text::terminal_safe::{escaped, obeyed_in_lines, plain, sign};
 use floodmark_trace::Losses;
 
 use crate::ExitStatus;
 use crate::text::failure;
-use crate::text::terminal_safe::{escaped, obeyed_in_lines, plain, sign};
 
 /// Writes the answer. Its styles are left out where stdout is no terminal.
 pub(crate) fn data(text: &str) -> ExitStatus {

@@ -32,11 +32,6 @@ impl Progress {
         )
     }
 
-    /// So much more is done.
-    pub(crate) fn more(&self, done: u64) {
-        self.at(self.0.position() + done);
-    }
-
     /// So much is done.
     pub(crate) fn at(&self, done: u64) {
         if self.0.is_hidden() && self.0.elapsed() >= PATIENCE {
@@ -44,6 +39,15 @@ impl Progress {
             self.0.set_draw_target(ProgressDrawTarget::stderr());
         }
         self.0.set_position(done);
+    }
+}
+
+impl floodmark_session::progress::Progress for Progress {
+    fn at(&self, done: u64, total: Option<u64>) {
+        if let Some(total) = total {
+            self.0.set_length(total);
+        }
+        Self::at(self, done);
     }
 }
 

@@ -1,5 +1,8 @@
 //! One frame: which part goes where, and what is left out on a small screen.
 
+use floodmark_session::text::plural::plural;
+use floodmark_session::text::terminal_safe::plain;
+use floodmark_session::text::truncate::{cut_end, cut_start};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::{Line, Span};
@@ -8,9 +11,6 @@ use super::state::{Sort, State, TABS};
 use super::theme::Theme;
 use super::view::{Stage, View};
 use super::{draw_devices, draw_help, draw_rows};
-use crate::commands::info::plural;
-use crate::text::terminal_safe::plain;
-use crate::text::truncate::{cut_end, cut_start};
 
 /// Below this there is nothing to see.
 pub(crate) const LEAST: (u16, u16) = (36, 8);

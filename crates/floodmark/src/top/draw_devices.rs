@@ -1,6 +1,8 @@
 //! The devices with their bars, and the past of the one that is looked at.
 
 use floodmark_analysis::LiveDevice;
+use floodmark_session::text::bar::{bar, share};
+use floodmark_session::text::truncate::cut_end;
 use floodmark_trace::Bytes;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -11,8 +13,6 @@ use super::draw::seconds;
 use super::state::State;
 use super::theme::Theme;
 use super::view::View;
-use crate::text::bar::{bar, share};
-use crate::text::truncate::cut_end;
 
 /// A bar that is nearly full is red.
 const NEARLY_FULL: f64 = 0.95;

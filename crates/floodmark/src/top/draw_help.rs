@@ -1,5 +1,6 @@
 //! What the keys do, and all that is missing from the recording.
 
+use floodmark_session::text::terminal_safe::plain;
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::Line;
@@ -7,7 +8,6 @@ use ratatui::widgets::{Paragraph, Wrap};
 
 use super::theme::Theme;
 use super::view::View;
-use crate::text::terminal_safe::plain;
 
 const KEYS: [(&str, &str); 13] = [
     ("q, Esc", "quit"),

@@ -3,6 +3,8 @@
 use std::fmt::Write;
 
 use floodmark_analysis::By;
+use floodmark_session::text::bar::{bar, share};
+use floodmark_session::text::truncate::{cut_end, cut_start};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::Style;
@@ -12,8 +14,6 @@ use super::rows::{self, Shown};
 use super::state::State;
 use super::theme::Theme;
 use super::view::View;
-use crate::text::bar::{bar, share};
-use crate::text::truncate::{cut_end, cut_start};
 
 /// From this width on the categories stand beside the table.
 const WIDE: u16 = 110;
@@ -94,7 +94,7 @@ fn title_line(state: &State, found: &[Shown], all: usize, width: u16) -> Line<'s
         notes.push(format!(
             "{} of {all} with “{}”",
             found.len(),
-            crate::text::terminal_safe::plain(&state.filter)
+            floodmark_session::text::terminal_safe::plain(&state.filter)
         ));
     } else if found.len() > state.rows_shown {
         notes.push(format!("{all} rows"));

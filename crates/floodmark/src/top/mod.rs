@@ -5,7 +5,7 @@
 //! value (`view.rs`), what the keys did is a value (`state.rs`), and a picture is made of both alone (`draw.rs`):
 //! tests draw into a buffer.
 //!
-//! Names come from the traced program. All of them pass through [`plain`](crate::text::terminal_safe::plain) on their way.
+//! Names come from the traced program. All of them pass through [`plain`](floodmark_session::text::terminal_safe::plain) on their way.
 
 mod draw;
 mod draw_devices;
@@ -24,16 +24,16 @@ mod watch;
 
 use anyhow::{Context, Result};
 use floodmark_analysis::At;
+use floodmark_session::traces::Following;
 
 use crate::commands::args::TopArgs;
 use crate::commands::chosen_trace::path_of;
 use crate::text::failure::Problem;
-use crate::text::output_style;
-use crate::traces::following::Following;
+use crate::text::stdout_style;
 
 /// Shows a trace until the user has seen enough; with `--once` gives the text of one frame.
 pub(crate) fn top(args: &TopArgs) -> Result<String> {
-    if !args.once && !output_style::can_draw() {
+    if !args.once && !stdout_style::can_draw() {
         return Err(Problem::NoTerminal)
             .with_context(|| format!("Failed to show `{}`", args.source.trace.display()));
     }

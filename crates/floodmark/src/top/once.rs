@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use anyhow::Result;
+use floodmark_session::traces::Following;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::buffer::Buffer;
@@ -12,15 +13,14 @@ use super::state::State;
 use super::theme::Theme;
 use super::view::View;
 use super::watch::stage;
-use crate::text::output_style;
-use crate::traces::following::Following;
+use crate::text::stdout_style;
 
 /// What a frame is drawn on where there is no terminal.
 const USUAL: (u16, u16) = (100, 30);
 
 /// The text of a frame, as large as the terminal.
 pub(crate) fn once(path: &Path, following: &Following, mut state: State) -> Result<String> {
-    let (width, height) = output_style::terminal_size().unwrap_or(USUAL);
+    let (width, height) = stdout_style::terminal_size().unwrap_or(USUAL);
     let (width, height) = (width.max(LEAST.0), height.max(LEAST.1));
     let trace = following.trace();
     let view = View::new(trace, stage(trace, following.is_running()), state.ask());

@@ -1,13 +1,13 @@
 //! The rows of a report as the screen shows them: few columns, sorted and filtered.
 
 use floodmark_analysis::{By, Detail, Report, Row};
+use floodmark_session::text::bar::share;
+use floodmark_session::text::sheet;
+use floodmark_session::text::short_path::shorten;
+use floodmark_session::text::terminal_safe::plain;
 use floodmark_trace::Bytes;
 
 use super::state::{Sort, State};
-use crate::text::bar::share;
-use crate::text::sheet;
-use crate::text::short_path::shorten;
-use crate::text::terminal_safe::plain;
 
 /// A row.
 #[derive(Debug, Clone, PartialEq)]

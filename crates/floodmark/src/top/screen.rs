@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use crossterm::event::{self, Event, KeyEventKind};
+use floodmark_session::traces::Following;
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
 
@@ -16,8 +17,7 @@ use super::terminal::{Signals, Taken, suspend};
 use super::theme::Theme;
 use super::view::View;
 use super::watch::{News, Order, Watch};
-use crate::text::output_style;
-use crate::traces::following::Following;
+use crate::text::stdout_style;
 
 /// How long a key, a signal or an answer waits at most.
 const BEAT: Duration = Duration::from_millis(50);
@@ -31,7 +31,7 @@ pub(crate) fn run(
 ) -> Result<()> {
     let name = path.display().to_string();
     let watch = Watch::start(following, state.ask(), interval);
-    let theme = Theme { is_coloured: output_style::is_coloured() };
+    let theme = Theme { is_coloured: stdout_style::is_coloured() };
     let signals = Signals::new()?;
     let taken = Taken::take()?;
     let mut show = Show { name, theme, state, watch, view: None, rate: None, trouble: None };

@@ -1,8 +1,7 @@
 //! How things look. Colour is never the only sign of anything.
 
+use floodmark_session::text::palette;
 use ratatui::style::{Color, Modifier, Style};
-
-use crate::text::palette;
 
 /// The looks of a screen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

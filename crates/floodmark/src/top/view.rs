@@ -4,9 +4,8 @@ use floodmark_analysis::{
     At, By, Context, LiveSummary, Moment, Question, Report, default_device, history, live_summary,
     moment, report,
 };
+use floodmark_session::text::sentence;
 use floodmark_trace::{Bytes, Device, Loss, Trace};
-
-use crate::text::sentence;
 
 /// In how many pieces the past of a device is kept, however wide the screen is.
 const PIECES: usize = 480;

@@ -5,10 +5,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use floodmark_session::traces::Following;
 use floodmark_trace::{Outcome, Trace};
 
 use super::view::{Ask, Stage, View};
-use crate::traces::following::Following;
 
 /// A file that has grown so lately is being written, also by a process that we cannot see.
 const LATELY: Duration = Duration::from_secs(10);

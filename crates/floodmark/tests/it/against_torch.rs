@@ -51,7 +51,8 @@ struct Recording {
 
 impl Recording {
     fn open(name: &str) -> Self {
-        let trace = floodmark::open_trace(&file(&format!("{name}.pickle.gz"))).unwrap();
+        let trace =
+            floodmark_session::traces::open_trace(&file(&format!("{name}.pickle.gz"))).unwrap();
         Self { name: name.to_owned(), trace, truth: truth(name) }
     }
 

@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use floodmark_session::size::parse_size;
 
+use crate::commands::args::ProgramArgs;
 use crate::commands::args::varied_value::{Setting, VariedValue};
-use crate::commands::args::{ProgramArgs, parse_size};
 
 #[derive(Debug, Args)]
 pub(crate) struct GpusArgs {

@@ -8,13 +8,14 @@ pub(crate) mod watch;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 use floodmark_allocator::TorchVersion;
 use floodmark_analysis::{At, By, Limit};
+use floodmark_session::export::format::Format;
+use floodmark_session::size::parse_size;
 use floodmark_trace::{Bytes, Device};
 
-use crate::commands::export::format::Format;
 use crate::commands::run::LEAST_RECORDER_BYTES;
 
 pub(crate) use crate::commands::args::estimate::{
@@ -207,7 +208,7 @@ pub(crate) struct ExportArgs {
     #[arg(value_name = "TRACE")]
     pub(crate) more: Vec<PathBuf>,
     /// The format
-    #[arg(long, value_name = "FORMAT", value_enum)]
+    #[arg(long, value_name = "FORMAT", value_parser = format_parser())]
     pub(crate) to: Format,
     /// Where to write it, `-` for stdout; by default beside the trace
     #[arg(short, long, value_name = "PATH")]
@@ -298,6 +299,12 @@ fn by_parser() -> impl TypedValueParser<Value = By> {
     PossibleValuesParser::new(By::ALL.map(By::name)).try_map(|name| name.parse::<By>())
 }
 
+/// The names of the formats, with a line of help each.
+fn format_parser() -> impl TypedValueParser<Value = Format> {
+    let names = Format::ALL.map(|format| PossibleValue::new(format.name()).help(format.about()));
+    PossibleValuesParser::new(names).try_map(|name| Format::choose(Some(&name), None))
+}
+
 fn parse_device(text: &str) -> Result<Device, String> {
     text.parse()
         .map_err(|()| "a device is `cpu` or a kind and a number such as `cuda:0`".to_owned())
@@ -323,30 +330,6 @@ fn parse_max_memory(text: &str) -> Result<u64, String> {
     Ok(bytes)
 }
 
-/// `256MiB`, `1.5GiB`, `512M`, `100000`: binary units, whatever they are called.
-pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
-    let wrong = || "a size is a number of bytes, or one with a unit such as `256MiB`".to_owned();
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let unit = text[digits.len()..].to_ascii_lowercase();
-    let shift = match unit.trim_end_matches('b').trim_end_matches('i') {
-        "" => 0,
-        "k" => 10,
-        "m" => 20,
-        "g" => 30,
-        "t" => 40,
-        _ => return Err(wrong()),
-    };
-    let (whole, part) = digits.trim().split_once('.').unwrap_or((digits.trim(), ""));
-    let number: u64 = whole.parse().map_err(|_| wrong())?;
-    let bytes = number.checked_mul(1 << shift).ok_or_else(wrong)?;
-    if digits.contains('.') && (shift == 0 || part.is_empty() || part.len() > 6) {
-        return Err(wrong());
-    }
-    let tenths: u64 = if part.is_empty() { 0 } else { part.parse().map_err(|_| wrong())? };
-    let places = u32::try_from(part.len()).map_err(|_| wrong())?;
-    bytes.checked_add((tenths << shift) / 10_u64.pow(places)).ok_or_else(wrong)
-}
-
 /// `5%`, `0.5 %` or a size.
 fn parse_limit(text: &str) -> Result<Limit, String> {
     let wrong = || "a limit is a percentage such as `5%` or a size such as `200MiB`".to_owned();
@@ -360,17 +343,6 @@ fn parse_limit(text: &str) -> Result<Limit, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_size_may_have_a_unit() {
-        let sizes = ["0", "512", "1k", "256MiB", "2GB", "1 TiB"].map(parse_size);
-        assert_eq!(sizes, [Ok(0), Ok(512), Ok(1024), Ok(256 << 20), Ok(2 << 30), Ok(1 << 40)]);
-        assert_eq!(parse_size("1.5GiB"), Ok(3 << 29));
-        for wrong in ["", "MiB", "-1", "1.5", "1.GiB", ".5GiB", "1.5.5GiB", "1XiB", "99999999999T"]
-        {
-            assert!(parse_size(wrong).is_err(), "{wrong}");
-        }
-    }
 
     #[test]
     fn a_limit_is_a_percentage_or_a_size() {

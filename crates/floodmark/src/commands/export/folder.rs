@@ -7,36 +7,17 @@ use floodmark_analysis::QuestionError;
 use floodmark_export::{
     ExportError, Files, Options, RankRow, write_ranks, write_tables, write_tensorboard,
 };
+use floodmark_session::export::destination::{self, NotWritten};
+use floodmark_session::export::format::Folder;
+use floodmark_session::export::is_ours;
+use floodmark_session::text::plural::plural;
 use floodmark_trace::Trace;
 
 use crate::commands::args::ExportArgs;
-use crate::commands::export::destination::{self, NotWritten};
-use crate::commands::export::format::Folder;
-use crate::commands::info::plural;
+use crate::commands::export::writing;
+use crate::commands::trace_paths::open;
 use crate::text::failure::Problem;
 use crate::text::output;
-use crate::traces::open::open;
-
-/// Writes the files of one trace; in a folder of ranks it has a number there.
-pub(crate) fn write_trace(
-    trace: &Trace,
-    rank: Option<u32>,
-    kind: Folder,
-    options: &Options,
-    to: &Path,
-    force: bool,
-) -> Result<(), NotWritten> {
-    let mut files = destination::Folder::new(to, force, |name| is_ours(kind, name))?;
-    match kind {
-        Folder::Tables(coding) => {
-            let rank = rank.or(trace.header.rank).unwrap_or(0);
-            let rows = write_tables(trace, options, rank, coding, &mut files)?;
-            write_ranks(&rows, coding, &mut files)?;
-        }
-        Folder::Tensorboard => write_tensorboard(trace, options, "", &mut files)?,
-    }
-    files.finish()
-}
 
 /// Writes all ranks of a folder. One trace is open at a time.
 pub(crate) fn write_all(
@@ -48,7 +29,7 @@ pub(crate) fn write_all(
     check_numbers(ranks)?;
     let failed = || format!("Failed to write `{}`", to.display());
     let options = Options { device: args.device, ..Options::default() };
-    let files = destination::Folder::new(to, args.force, |name| is_ours(kind, name));
+    let files = destination::Folder::new(to, args.force, writing(to), |name| is_ours(kind, name));
     let mut files = files.map_err(refused).with_context(failed)?;
     let mut rows: Vec<RankRow> = Vec::new();
     let mut written = 0_u64;
@@ -109,18 +90,6 @@ fn check_numbers(ranks: &[(u32, PathBuf)]) -> Result<(), Problem> {
         }),
         None => Ok(()),
     }
-}
-
-/// Whether an export writes something of this name.
-fn is_ours(kind: Folder, name: &str) -> bool {
-    let is_rank = name.strip_prefix("rank=").is_some_and(|rank| rank.parse::<u32>().is_ok());
-    let is_file = match kind {
-        Folder::Tables(_) => matches!(name, "_ranks.parquet" | "_ranks.arrow"),
-        Folder::Tensorboard => {
-            name.starts_with("events.out.tfevents.") && name.ends_with(".floodmark")
-        }
-    };
-    is_rank || is_file
 }
 
 /// The same, as somebody at a command line can use it.

@@ -1,29 +1,30 @@
 //! `floodmark export`: a trace in the format of another tool.
 
-mod destination;
 mod folder;
-pub(crate) mod format;
-mod saved_page;
+pub(crate) mod saved_page;
 
 use std::ffi::OsStr;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use floodmark_analysis::At;
 use floodmark_export::{ExportError, Options};
+use floodmark_session::export::destination::{NotWritten, write_file};
+use floodmark_session::export::format::Format;
+use floodmark_session::export::write_trace;
+use floodmark_session::text::plural::plural;
 use floodmark_trace::{Device, Trace};
 
 use crate::commands::args::ExportArgs;
 use crate::commands::chosen_trace::{Chosen, Wanted, choose};
-use crate::commands::export::destination::{NotWritten, write_file};
-use crate::commands::export::folder::{refused, write_all, write_trace};
-use crate::commands::export::format::Format;
-use crate::commands::export::saved_page::export_page;
-use crate::commands::info::plural;
+use crate::commands::export::folder::{refused, write_all};
+use crate::commands::export::saved_page::{export_page, page_of};
+use crate::commands::trace_paths::ranks;
 use crate::text::failure::Problem;
 use crate::text::output;
-use crate::traces::open::ranks;
+use crate::text::progress::Progress;
 
 pub(crate) fn export(args: &ExportArgs) -> Result<String> {
     if args.to == Format::Html {
@@ -56,12 +57,15 @@ pub(crate) fn export(args: &ExportArgs) -> Result<String> {
     options.guard_formulas = true;
     let to = destination(args, &path);
     let written = match args.to.folder() {
-        Some(kind) => write_trace(&trace, rank, kind, &options, &to, args.force).map_err(refused),
-        None => write_file(&to, args.force, |mut out| args.to.write(&trace, &options, &mut out))
-            .map_err(|error| match error {
-                NotWritten::Exists => Problem::OutputExists.into(),
-                other => refused(other),
-            }),
+        Some(kind) => write_trace(&trace, rank, kind, &options, &to, args.force, writing(&to))
+            .map_err(refused),
+        None => write_file(&to, args.force, writing(&to), |mut out| {
+            args.to.write(&trace, &options, page_of, &mut out)
+        })
+        .map_err(|error| match error {
+            NotWritten::Exists => Problem::OutputExists.into(),
+            other => refused(other),
+        }),
     };
     written.with_context(|| format!("Failed to write `{}`", to.display()))?;
     let allocations = plural(trace.allocations.len() as u64, "allocation");
@@ -69,32 +73,9 @@ pub(crate) fn export(args: &ExportArgs) -> Result<String> {
     Ok(String::new())
 }
 
-/// Writes a trace into a file or folder, or gives back its bytes where none is named. A file is replaced; so is a folder that
-/// an export has written.
-pub fn export_trace(
-    trace: &Trace,
-    format: Format,
-    options: &Options,
-    path: Option<&Path>,
-) -> Result<Option<Vec<u8>>, ExportError> {
-    let Some(path) = path else {
-        let mut bytes = Vec::new();
-        format.write(trace, options, &mut bytes)?;
-        return Ok(Some(bytes));
-    };
-    // A file of CSV may be opened in a spreadsheet.
-    let options = Options { guard_formulas: true, ..options.clone() };
-    let written = match format.folder() {
-        Some(kind) => write_trace(trace, None, kind, &options, path, true),
-        None => write_file(path, true, |mut out| format.write(trace, &options, &mut out)),
-    };
-    match written {
-        Ok(()) => Ok(None),
-        Err(NotWritten::Export(error)) => Err(error),
-        Err(other @ (NotWritten::Exists | NotWritten::NotOurs { .. })) => {
-            Err(io::Error::new(io::ErrorKind::AlreadyExists, other.to_string()).into())
-        }
-    }
+/// A progress bar for what is written to a path.
+fn writing(to: &Path) -> Arc<Progress> {
+    Arc::new(Progress::counting(format!("Writing `{}`", to.display())))
 }
 
 fn check_stdout(format: Format) -> Result<(), Problem> {
@@ -116,7 +97,7 @@ fn to_stdout(trace: &Trace, format: Format, options: &Options) -> Result<(), Exp
     } else {
         Box::new(io::BufWriter::new(output::raw()))
     };
-    let written = format.write(trace, &options, &mut out).and_then(|()| Ok(out.flush()?));
+    let written = format.write(trace, &options, page_of, &mut out).and_then(|()| Ok(out.flush()?));
     match written {
         Err(ExportError::Io(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         written => written,

@@ -7,17 +7,17 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use floodmark_export::ExportError;
+use floodmark_session::text::plural::plural;
 use floodmark_trace::{Device, Trace};
 use tempfile::Builder;
 
 use crate::commands::args::ExportArgs;
 use crate::commands::export::{beside, check_device};
-use crate::commands::info::plural;
+use crate::commands::trace_paths::rank_in;
 use crate::server::{Shown, save};
 use crate::text::failure::Problem;
 use crate::text::output;
 use crate::text::progress::Progress;
-use crate::traces::open::rank_in;
 
 pub(crate) fn export_page(args: &ExportArgs) -> Result<()> {
     let mut paths = args.traces();
@@ -53,14 +53,9 @@ pub(crate) fn export_page(args: &ExportArgs) -> Result<()> {
     Ok(())
 }
 
-/// Writes the page of one trace.
-pub(crate) fn write_page(
-    trace: &Trace,
-    device: Option<Device>,
-    out: &mut impl Write,
-) -> Result<(), ExportError> {
-    let page = save(&Shown::of(trace), device, |_, _| {})?;
-    Ok(out.write_all(page.as_bytes())?)
+/// The page of one trace, with its answers inside.
+pub fn page_of(trace: &Trace, device: Option<Device>) -> Result<String, ExportError> {
+    Ok(save(&Shown::of(trace), device, |_, _| {})?)
 }
 
 /// A reader that has seen enough (`| head`) is no failure.

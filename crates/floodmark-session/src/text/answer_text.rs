@@ -2,7 +2,7 @@
 
 use floodmark_analysis::{By, Report};
 
-use crate::commands::info::plural;
+use crate::text::plural::plural;
 use crate::text::sentence;
 use crate::text::sheet::Sheet;
 
@@ -10,13 +10,13 @@ use crate::text::sheet::Sheet;
 #[derive(Debug)]
 pub struct AnswerText {
     /// The answer in a few words.
-    pub(crate) above: Vec<String>,
+    pub above: Vec<String>,
     /// What is missing from the recording.
-    pub(crate) losses: Vec<String>,
+    pub losses: Vec<String>,
     /// The rows; none where an answer without rows needs no titles, several where it has parts.
-    pub(crate) sheets: Vec<Sheet>,
+    pub sheets: Vec<Sheet>,
     /// What was left out.
-    pub(crate) below: Vec<String>,
+    pub below: Vec<String>,
 }
 
 impl From<&Report> for AnswerText {

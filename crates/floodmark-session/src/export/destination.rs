@@ -9,21 +9,26 @@ use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use floodmark_export::{ExportError, Files};
 use tempfile::{Builder, TempDir};
 
-use crate::text::progress::Progress;
+use crate::progress::Progress;
 
 /// Why nothing was written.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum NotWritten {
+pub enum NotWritten {
     /// Something is there, and is not to be replaced.
     #[error("it exists")]
     Exists,
     /// The folder is to be replaced, and somebody else's things are in it.
     #[error("the folder holds `{name}`, which no export wrote")]
-    NotOurs { name: String },
+    NotOurs {
+        /// The name of the file.
+        name: String,
+    },
+    /// The trace could not be written.
     #[error(transparent)]
     Export(#[from] ExportError),
 }
@@ -38,16 +43,17 @@ impl From<io::Error> for NotWritten {
 }
 
 /// Writes a file.
-pub(crate) fn write_file(
+pub fn write_file(
     to: &Path,
     force: bool,
+    progress: Arc<dyn Progress>,
     write: impl FnOnce(&mut dyn Write) -> Result<(), ExportError>,
 ) -> Result<(), NotWritten> {
     let found = fs::metadata(to).ok();
     if found.is_some() && !force {
         return Err(NotWritten::Exists);
     }
-    let progress = Arc::new(Progress::counting(format!("Writing `{}`", to.display())));
+    let progress = Arc::new(Written { bytes: AtomicU64::new(0), progress });
     // A pipe or a device cannot be replaced by a file.
     if found.is_some_and(|found| !found.is_file()) {
         let mut out = BufWriter::new(Counted { file: File::create(to)?, progress });
@@ -69,17 +75,19 @@ pub(crate) fn write_file(
 }
 
 /// A folder that is being written.
-pub(crate) struct Folder {
+#[derive(Debug)]
+pub struct Folder {
     to: PathBuf,
     beside: TempDir,
-    progress: Arc<Progress>,
+    progress: Arc<Written>,
 }
 
 impl Folder {
     /// Begins one; `is_ours` says of the names of files whether an export could have written them.
-    pub(crate) fn new(
+    pub fn new(
         to: &Path,
         force: bool,
+        progress: Arc<dyn Progress>,
         is_ours: impl Fn(&str) -> bool,
     ) -> Result<Self, NotWritten> {
         match fs::read_dir(to) {
@@ -104,12 +112,12 @@ impl Folder {
         let mut builder = Builder::new();
         builder.prefix(".floodmark-").permissions(Permissions::from_mode(0o777));
         let beside = builder.tempdir_in(folder_of(to))?;
-        let progress = Arc::new(Progress::counting(format!("Writing `{}`", to.display())));
+        let progress = Arc::new(Written { bytes: AtomicU64::new(0), progress });
         Ok(Self { to: to.to_owned(), beside, progress })
     }
 
     /// Gives the folder its name.
-    pub(crate) fn finish(self) -> Result<(), NotWritten> {
+    pub fn finish(self) -> Result<(), NotWritten> {
         let new = self.beside.path().to_owned();
         if self.to.exists() {
             // Nothing is there but what was looked at before, so that it can be removed.
@@ -140,10 +148,24 @@ fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
+/// How many bytes were written into all files of an export.
+#[derive(Debug)]
+struct Written {
+    bytes: AtomicU64,
+    progress: Arc<dyn Progress>,
+}
+
+impl Written {
+    fn more(&self, count: u64) {
+        let before = self.bytes.fetch_add(count, Ordering::Relaxed);
+        self.progress.at(before + count, None);
+    }
+}
+
 /// A file, and how much was written into it. It is told below the buffer: formats write by the word.
 struct Counted<W> {
     file: W,
-    progress: Arc<Progress>,
+    progress: Arc<Written>,
 }
 
 impl<W: Write> Write for Counted<W> {

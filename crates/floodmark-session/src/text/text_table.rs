@@ -19,12 +19,8 @@ pub fn render(answer: impl Into<AnswerText>) -> String {
     render_as(&answer.into(), OutputStyle::Plain)
 }
 
-/// The same for stdout, whatever that is.
-pub(crate) fn show(answer: impl Into<AnswerText>) -> String {
-    render_as(&answer.into(), OutputStyle::of_stdout())
-}
-
-pub(crate) fn render_as(answer: &AnswerText, style: OutputStyle) -> String {
+/// The same, plain or drawn.
+pub fn render_as(answer: &AnswerText, style: OutputStyle) -> String {
     let (bold, alarm) = (inked(style, Style::new().bold()), inked(style, ALARM));
     let mut text = String::new();
     for (at, sentence) in answer.above.iter().enumerate() {
@@ -53,7 +49,7 @@ const ALARM: Style = AnsiColor::Yellow.on_default().bold();
 const QUIET: Style = Style::new().dimmed();
 
 /// A style, where colours are wanted.
-pub(crate) fn inked(output: OutputStyle, style: Style) -> Style {
+pub fn inked(output: OutputStyle, style: Style) -> Style {
     match output {
         OutputStyle::Drawn { is_coloured: true, .. } => style,
         OutputStyle::Drawn { is_coloured: false, .. } | OutputStyle::Plain => Style::new(),
@@ -61,7 +57,7 @@ pub(crate) fn inked(output: OutputStyle, style: Style) -> Style {
 }
 
 /// The colour of a bar, and of what it stands for.
-pub(crate) fn colour(tone: Tone) -> Style {
+pub fn colour(tone: Tone) -> Style {
     let number = match tone {
         Tone::Usual => palette::BAR,
         Tone::Category(name) => palette::category(name).unwrap_or(palette::BAR),

@@ -6,34 +6,26 @@
 use std::io::{IsTerminal, stdout};
 
 use anstream::{AutoStream, ColorChoice};
-
-/// Where an answer goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum OutputStyle {
-    /// To something that reads text.
-    Plain,
-    /// To somebody who looks.
-    Drawn {
-        /// So many characters are on a line.
-        width: usize,
-        /// Whether colours are wanted.
-        is_coloured: bool,
-    },
-}
+use floodmark_session::text::answer_text::AnswerText;
+use floodmark_session::text::output_style::OutputStyle;
+use floodmark_session::text::text_table::render_as;
 
 /// The width of what is drawn where no terminal says how wide it is.
 const USUAL_WIDTH: u16 = 100;
 
-impl OutputStyle {
-    /// That of stdout.
-    pub(crate) fn of_stdout() -> Self {
-        let is_coloured = is_coloured();
-        if !can_draw() && !is_coloured {
-            return Self::Plain;
-        }
-        let width = terminal_size().map_or(USUAL_WIDTH, |(width, _)| width);
-        Self::Drawn { width: width.into(), is_coloured }
+/// How an answer on stdout is rendered.
+pub(crate) fn of_stdout() -> OutputStyle {
+    let is_coloured = is_coloured();
+    if !can_draw() && !is_coloured {
+        return OutputStyle::Plain;
     }
+    let width = terminal_size().map_or(USUAL_WIDTH, |(width, _)| width);
+    OutputStyle::Drawn { width: width.into(), is_coloured }
+}
+
+/// The text of an answer, rendered for stdout.
+pub(crate) fn show(answer: impl Into<AnswerText>) -> String {
+    render_as(&answer.into(), of_stdout())
 }
 
 /// Whether colours are wanted on stdout.

@@ -91,7 +91,7 @@ pub(crate) fn open_regular(path: &Path) -> Result<File, OpenError> {
 }
 
 /// Whether a name leads to something that [`open_regular`] refuses, however long one waits.
-pub(crate) fn is_irregular(path: &Path) -> bool {
+pub fn is_irregular(path: &Path) -> bool {
     path == Path::new(STDIN) || fs::metadata(path).is_ok_and(|found| check(&found).is_err())
 }
 

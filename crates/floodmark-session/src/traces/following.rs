@@ -26,7 +26,7 @@ const BEGINNING_BYTES: u64 = 128;
 
 /// A trace on disk, and the newest state of it that was read.
 #[derive(Debug)]
-pub(crate) struct Following {
+pub struct Following {
     path: PathBuf,
     stamp: Stamp,
     trace: Arc<Trace>,
@@ -41,7 +41,7 @@ pub(crate) struct Following {
 
 impl Following {
     /// Reads a trace for the first time.
-    pub(crate) fn open(path: &Path) -> Result<Self, OpenError> {
+    pub fn open(path: &Path) -> Result<Self, OpenError> {
         let began = Instant::now();
         // The stamp first: what comes while the file is read is then read once more, never overlooked.
         let stamp = Stamp::of(path)?;
@@ -54,27 +54,27 @@ impl Following {
     }
 
     /// What was read last.
-    pub(crate) fn trace(&self) -> &Arc<Trace> {
+    pub fn trace(&self) -> &Arc<Trace> {
         &self.trace
     }
 
     /// Counts from 1; another number means that there is more.
-    pub(crate) fn revision(&self) -> u64 {
+    pub fn revision(&self) -> u64 {
         self.revision
     }
 
     /// Whether its end was written: it does not grow any more.
-    pub(crate) fn has_ended(&self) -> bool {
+    pub fn has_ended(&self) -> bool {
         self.trace.ending.is_some()
     }
 
     /// Whether the program still records.
-    pub(crate) fn is_running(&self) -> bool {
+    pub fn is_running(&self) -> bool {
         self.is_running && !self.has_ended()
     }
 
     /// Reads what the file has more than before. `true` when there is a new revision.
-    pub(crate) fn refresh(&mut self) -> Result<bool, OpenError> {
+    pub fn refresh(&mut self) -> Result<bool, OpenError> {
         self.refresh_at(Instant::now())
     }
 

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 
 /// The text without anything that a terminal would obey, on one line.
-pub(crate) fn plain(text: &str) -> Cow<'_, str> {
+pub fn plain(text: &str) -> Cow<'_, str> {
     if !text.contains(obeyed) {
         return Cow::Borrowed(text);
     }
@@ -17,7 +17,7 @@ pub(crate) fn plain(text: &str) -> Cow<'_, str> {
 }
 
 /// JSON without anything that a terminal would obey, but for the ends of lines: what is escaped is still the same text.
-pub(crate) fn escaped(json: &str) -> Cow<'_, str> {
+pub fn escaped(json: &str) -> Cow<'_, str> {
     if !json.contains(obeyed_in_lines) {
         return Cow::Borrowed(json);
     }
@@ -34,7 +34,7 @@ pub(crate) fn escaped(json: &str) -> Cow<'_, str> {
 }
 
 /// The same as [`obeyed`] in a text of several lines.
-pub(crate) fn obeyed_in_lines(letter: char) -> bool {
+pub fn obeyed_in_lines(letter: char) -> bool {
     obeyed(letter) && !matches!(letter, '\n' | '\r' | '\t')
 }
 
@@ -47,7 +47,7 @@ fn obeyed(letter: char) -> bool {
 }
 
 /// Unicode has pictures of the control characters of ASCII: `␛` is one.
-pub(crate) fn sign(letter: char) -> char {
+pub fn sign(letter: char) -> char {
     match u32::from(letter) {
         code @ ..0x20 => char::from_u32(0x2400 + code).unwrap_or('\u{fffd}'),
         0x7f => '\u{2421}',

@@ -1,7 +1,7 @@
 //! The colours of categories in a terminal: those of the page, as near as 256 colours come.
 
 /// The number of a category's colour, where the name is that of a category.
-pub(crate) fn category(name: &str) -> Option<u8> {
+pub fn category(name: &str) -> Option<u8> {
     Some(match name {
         "parameter" => 68,
         "buffer" => 29,
@@ -18,10 +18,11 @@ pub(crate) fn category(name: &str) -> Option<u8> {
 }
 
 /// The colour of bars that stand for no category.
-pub(crate) const BAR: u8 = 68;
-/// The colours of what grew, and of what shrank.
-pub(crate) const GREW: u8 = 166;
-pub(crate) const SHRANK: u8 = 36;
+pub const BAR: u8 = 68;
+/// The colour of what grew.
+pub const GREW: u8 = 166;
+/// The colour of what shrank.
+pub const SHRANK: u8 = 36;
 
 #[cfg(test)]
 mod tests {

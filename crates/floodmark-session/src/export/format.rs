@@ -3,18 +3,15 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-use clap::ValueEnum;
 use floodmark_export::{
     Coding, ExportError, Options, write_chrome, write_collapsed, write_csv, write_flamegraph,
     write_perfetto, write_png, write_speedscope, write_steps_csv, write_svg, write_timeline,
 };
 use floodmark_snapshot::write_snapshot;
-use floodmark_trace::Trace;
-
-use crate::commands::export::saved_page::write_page;
+use floodmark_trace::{Device, Trace};
 
 /// A format of another tool.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// The page of `floodmark view` in one file, which needs no server
     Html,
@@ -49,8 +46,81 @@ pub enum Format {
 }
 
 impl Format {
+    /// Every format, in the order in which help lists them.
+    pub const ALL: [Self; 15] = [
+        Self::Html,
+        Self::TorchSnapshot,
+        Self::Speedscope,
+        Self::Perfetto,
+        Self::Chrome,
+        Self::Parquet,
+        Self::Arrow,
+        Self::Tensorboard,
+        Self::Timeline,
+        Self::Svg,
+        Self::Png,
+        Self::Csv,
+        Self::CsvSteps,
+        Self::Collapsed,
+        Self::Flamegraph,
+    ];
+
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Html => "html",
+            Self::TorchSnapshot => "torch-snapshot",
+            Self::Speedscope => "speedscope",
+            Self::Perfetto => "perfetto",
+            Self::Chrome => "chrome",
+            Self::Parquet => "parquet",
+            Self::Arrow => "arrow",
+            Self::Tensorboard => "tensorboard",
+            Self::Timeline => "timeline",
+            Self::Svg => "svg",
+            Self::Png => "png",
+            Self::Csv => "csv",
+            Self::CsvSteps => "csv-steps",
+            Self::Collapsed => "collapsed",
+            Self::Flamegraph => "flamegraph",
+        }
+    }
+
+    /// What it is, in a line.
+    pub fn about(self) -> &'static str {
+        match self {
+            Self::Html => "The page of `floodmark view` in one file, which needs no server",
+            Self::TorchSnapshot => {
+                "A memory snapshot of torch, for its `_memory_viz.py` and <https://pytorch.org/memory_viz>"
+            }
+            Self::Speedscope => {
+                "Memory by call stack, at the peak and over time, for <https://www.speedscope.app>"
+            }
+            Self::Perfetto => {
+                "Counters, phases, modules and the largest allocations over time, for <https://ui.perfetto.dev>"
+            }
+            Self::Chrome => "The same as JSON, for `chrome://tracing` and others; larger",
+            Self::Parquet => {
+                "Events, allocations, stacks and steps as tables, a folder for each rank, for DuckDB, Polars or Spark"
+            }
+            Self::Arrow => "The same tables as Arrow's own files",
+            Self::Tensorboard => "A point for each step and a picture, as event files in a folder",
+            Self::Timeline => "Events, layers and a summary, as JSON",
+            Self::Svg => "A picture of allocated, active and reserved memory over time",
+            Self::Png => "The same picture in pixels",
+            Self::Csv => "Every event, as comma-separated values",
+            Self::CsvSteps => "A row for each step, as comma-separated values",
+            Self::Collapsed => {
+                "What each call stack held at the peak, a line each, for flame graph tools"
+            }
+            Self::Flamegraph => {
+                "What each call stack held at the peak, as a picture for the browser"
+            }
+        }
+    }
+
     /// Who reads it.
-    pub(crate) fn reader(self) -> &'static str {
+    pub fn reader(self) -> &'static str {
         match self {
             Self::TorchSnapshot => "see it with `python -m torch.cuda._memory_viz trace_plot FILE`",
             Self::Speedscope => "drop it on https://www.speedscope.app",
@@ -68,7 +138,7 @@ impl Format {
     }
 
     /// How the file of a trace is called: what follows its name.
-    pub(crate) fn ending(self) -> &'static str {
+    pub fn ending(self) -> &'static str {
         match self {
             Self::Html => "html",
             Self::TorchSnapshot => "snapshot.pickle",
@@ -89,7 +159,7 @@ impl Format {
     }
 
     /// What is written for each rank, where the format is a folder.
-    pub(crate) fn folder(self) -> Option<Folder> {
+    pub fn folder(self) -> Option<Folder> {
         match self {
             Self::Parquet => Some(Folder::Tables(Coding::Parquet)),
             Self::Arrow => Some(Folder::Tables(Coding::Arrow)),
@@ -110,7 +180,7 @@ impl Format {
     }
 
     /// Whether a terminal would show nothing but noise.
-    pub(crate) fn is_binary(self) -> bool {
+    pub fn is_binary(self) -> bool {
         matches!(self, Self::TorchSnapshot | Self::Perfetto | Self::Png)
     }
 
@@ -118,15 +188,17 @@ impl Format {
     fn of_path(path: &Path) -> Option<Self> {
         let name = path.file_name()?.to_str()?.to_ascii_lowercase();
         let fits = |format: &Self| name.ends_with(&format!(".{}", format.ending()));
-        let all = Self::value_variants().iter().copied();
+        let all = Self::ALL.into_iter();
         all.filter(fits).max_by_key(|format| format.ending().len())
     }
 
     /// The format that is named, or else that of a file's name.
     pub fn choose(name: Option<&str>, path: Option<&Path>) -> Result<Self, NotAFormat> {
         match (name, path) {
-            (Some(name), _) => Self::from_str(name, false)
-                .map_err(|_| NotAFormat::Unknown { name: name.to_owned() }),
+            (Some(name), _) => Self::ALL
+                .into_iter()
+                .find(|format| format.name() == name)
+                .ok_or_else(|| NotAFormat::Unknown { name: name.to_owned() }),
             (None, path) => path.and_then(Self::of_path).ok_or(NotAFormat::Unclear),
         }
     }
@@ -136,10 +208,11 @@ impl Format {
         self,
         trace: &Trace,
         options: &Options,
+        page: PageWriter,
         out: &mut impl Write,
     ) -> Result<(), ExportError> {
         match self {
-            Self::Html => write_page(trace, options.device, out),
+            Self::Html => Ok(out.write_all(page(trace, options.device)?.as_bytes())?),
             Self::TorchSnapshot => Ok(write_snapshot(trace, options.device, out)?),
             Self::Speedscope => write_speedscope(trace, options, out),
             Self::Perfetto => write_perfetto(trace, options, out),
@@ -156,9 +229,12 @@ impl Format {
     }
 }
 
+/// Makes the page of `floodmark view` with its answers inside: the server's work, which stands above this crate.
+pub type PageWriter = fn(&Trace, Option<Device>) -> Result<String, ExportError>;
+
 /// A format of several files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Folder {
+pub enum Folder {
     /// Tables, a folder for each rank.
     Tables(Coding),
     /// Event files; of several ranks, a folder for each.
@@ -181,8 +257,7 @@ pub enum NotAFormat {
 
 /// The names of all formats.
 fn names() -> String {
-    let values = Format::value_variants().iter().filter_map(ValueEnum::to_possible_value);
-    let names: Vec<String> = values.map(|value| format!("`{}`", value.get_name())).collect();
+    let names = Format::ALL.map(|format| format!("`{}`", format.name()));
     names.join(", ")
 }
 
@@ -224,9 +299,8 @@ mod tests {
     fn a_wrong_name_is_told_the_right_ones() {
         let text = Format::choose(Some("svgz"), None).unwrap_err().to_string();
         assert!(text.starts_with("`svgz` is no format; there are `html`, `torch-snapshot`"));
-        for format in Format::value_variants() {
-            let name = format.to_possible_value().unwrap().get_name().to_owned();
-            assert_eq!(Format::choose(Some(&name), None), Ok(*format));
+        for format in Format::ALL {
+            assert_eq!(Format::choose(Some(format.name()), None), Ok(format));
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Texts that are too long for their place.
 
 /// The beginning of a text, where there is no room for all of it.
-pub(crate) fn cut_end(text: &str, room: usize) -> String {
+pub fn cut_end(text: &str, room: usize) -> String {
     if text.chars().count() <= room {
         return text.to_owned();
     }
@@ -11,7 +11,7 @@ pub(crate) fn cut_end(text: &str, room: usize) -> String {
 
 /// The end of a text, where there is no room for all of it: the end of a path says most. Of what is indented the
 /// beginning says more.
-pub(crate) fn cut_start(text: &str, room: usize) -> String {
+pub fn cut_start(text: &str, room: usize) -> String {
     let length = text.chars().count();
     if length <= room || room == 0 || text.starts_with(' ') {
         return cut_end(text, room);
@@ -20,7 +20,7 @@ pub(crate) fn cut_start(text: &str, room: usize) -> String {
 }
 
 /// Lines of at most so many characters, if words allow it.
-pub(crate) fn wrap(text: &str, width: usize, first: &str, next: &str) -> Vec<String> {
+pub fn wrap(text: &str, width: usize, first: &str, next: &str) -> Vec<String> {
     let mut lines = Vec::new();
     let mut line = first.to_owned();
     let mut is_empty = true;
@@ -40,7 +40,7 @@ pub(crate) fn wrap(text: &str, width: usize, first: &str, next: &str) -> Vec<Str
 }
 
 /// Lines that were wrapped, wrapped anew: a paragraph begins with the first one and with an arrow.
-pub(crate) fn rewrap(lines: impl Iterator<Item = String>, width: usize) -> Vec<String> {
+pub fn rewrap(lines: impl Iterator<Item = String>, width: usize) -> Vec<String> {
     let mut paragraphs: Vec<String> = Vec::new();
     for line in lines {
         match paragraphs.last_mut() {

@@ -7,7 +7,7 @@ use floodmark_analysis::{At, Limit, Moment};
 use crate::text::short_path::shorten;
 
 /// `Peak of cuda:0: 13.54 GiB allocated, 14.20 GiB reserved, at 1.234 s in step 3, backward of mlp`.
-pub(crate) fn moment(moment: &Moment) -> String {
+pub fn moment(moment: &Moment) -> String {
     let device = moment.device;
     let mut text = match moment.what {
         At::Peak => format!("Peak of {device}:"),
@@ -23,7 +23,7 @@ pub(crate) fn moment(moment: &Moment) -> String {
 }
 
 /// `at 1.234 s in step 3, backward of mlp`.
-pub(crate) fn when(moment: &Moment) -> String {
+pub fn when(moment: &Moment) -> String {
     let mut text = format!("at {:.3} s", moment.seconds);
     if let Some(step) = moment.step {
         let _ = write!(text, " in step {step}");
@@ -45,7 +45,7 @@ pub(crate) fn when(moment: &Moment) -> String {
 }
 
 /// `2.000 GiB asked for at train.py:3 (main), `.
-pub(crate) fn request(moment: &Moment) -> String {
+pub fn request(moment: &Moment) -> String {
     let Some(request) = &moment.request else { return String::new() };
     let place = request.place.as_deref().map(shorten);
     let place = place.map_or_else(String::new, |place| format!(" at {place}"));
@@ -53,13 +53,13 @@ pub(crate) fn request(moment: &Moment) -> String {
 }
 
 /// `+14.3 %`.
-pub(crate) fn percent(percent: f64) -> String {
+pub fn percent(percent: f64) -> String {
     let sign = if percent < 0.0 { "−" } else { "+" };
     format!("{sign}{:.1} %", percent.abs())
 }
 
 /// `5 %` or `200.0 MiB`.
-pub(crate) fn limit(limit: Limit) -> String {
+pub fn limit(limit: Limit) -> String {
     match limit {
         Limit::Percent(percent) => format!("{percent} %"),
         Limit::Bytes(bytes) => bytes.to_string(),

@@ -4,7 +4,7 @@ use std::path::Path;
 
 /// What is left of a path, or of a text that begins with one: below the current directory, or below the
 /// folder into which packages are installed.
-pub(crate) fn shorten(text: &str) -> &str {
+pub fn shorten(text: &str) -> &str {
     let here = std::env::current_dir().ok();
     shorten_below(text, here.as_deref())
 }

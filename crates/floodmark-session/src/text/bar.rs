@@ -4,7 +4,7 @@
 const EIGHTHS: [char; 7] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉'];
 
 /// A bar as long as a share of so many cells; the rest is blank. What is more than nothing is seen.
-pub(crate) fn bar(share: f64, cells: usize) -> String {
+pub fn bar(share: f64, cells: usize) -> String {
     let eighths = eighths(share, cells);
     let mut text = "█".repeat(eighths / 8);
     if !eighths.is_multiple_of(8) {
@@ -30,7 +30,7 @@ fn eighths(share: f64, cells: usize) -> usize {
 
 /// The share that a part is of a whole.
 #[expect(clippy::cast_precision_loss, reason = "a share is drawn in a few cells")]
-pub(crate) fn share(part: u64, whole: u64) -> f64 {
+pub fn share(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 

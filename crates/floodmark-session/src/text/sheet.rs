@@ -10,61 +10,76 @@ use crate::text::short_path::shorten;
 
 /// On which side the cells of a column line up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Side {
+pub enum Side {
+    /// On the left: words.
     Left,
+    /// On the right: numbers.
     Right,
 }
 
 /// A row of cells, and what is said below its last one.
 #[derive(Debug)]
-pub(crate) struct Cells {
-    pub(crate) cells: Vec<String>,
-    pub(crate) below: Vec<String>,
+pub struct Cells {
+    /// A cell for each column.
+    pub cells: Vec<String>,
+    /// Lines below the last cell.
+    pub below: Vec<String>,
 }
 
 /// What a bar is about, which gives it its colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Tone {
+pub enum Tone {
+    /// Bytes.
     Usual,
+    /// Bytes of a category.
     Category(&'static str),
+    /// Bytes that are more than before.
     Grew,
+    /// Bytes that are fewer than before.
     Shrank,
 }
 
 /// A share, to be drawn.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Bar {
-    pub(crate) share: f64,
-    pub(crate) tone: Tone,
+pub struct Bar {
+    /// Between 0 and 1.
+    pub share: f64,
+    /// What it is about.
+    pub tone: Tone,
 }
 
 impl Bar {
     /// The share that a part is of a whole.
-    pub(crate) fn of(part: Bytes, whole: Bytes, tone: Tone) -> Self {
+    pub fn of(part: Bytes, whole: Bytes, tone: Tone) -> Self {
         Self { share: share(part.0, whole.0), tone }
     }
 }
 
 /// What is drawn where somebody looks: a bar for each row, beside the number that it shows.
 #[derive(Debug)]
-pub(crate) struct Bars {
+pub struct Bars {
     /// The column with the numbers.
-    pub(crate) after: usize,
-    pub(crate) of: Vec<Bar>,
+    pub after: usize,
+    /// A bar for each row.
+    pub of: Vec<Bar>,
 }
 
 /// Titles and rows.
 #[derive(Debug, Default)]
-pub(crate) struct Sheet {
-    pub(crate) columns: Vec<(String, Side)>,
-    pub(crate) rows: Vec<Cells>,
-    pub(crate) bars: Option<Bars>,
+pub struct Sheet {
+    /// Titles, each with the side on which its cells line up.
+    pub columns: Vec<(String, Side)>,
+    /// The rows.
+    pub rows: Vec<Cells>,
+    /// The bars, where rows have any.
+    pub bars: Option<Bars>,
     /// Whether the last column has sentences, which are wrapped and never cut.
-    pub(crate) is_prose: bool,
+    pub is_prose: bool,
 }
 
 impl Sheet {
-    pub(crate) fn of(report: &Report) -> Self {
+    /// The rows of a report.
+    pub fn of(report: &Report) -> Self {
         let phases = phases(report);
         let rows = report.rows.iter().map(|row| cells(row, &phases)).collect();
         Self { columns: columns(report, &phases), rows, bars: bars(report), is_prose: false }
@@ -94,12 +109,12 @@ fn bars(report: &Report) -> Option<Bars> {
 }
 
 /// Columns of numbers.
-pub(crate) fn numbers(titles: &[&str]) -> Vec<(String, Side)> {
+pub fn numbers(titles: &[&str]) -> Vec<(String, Side)> {
     titles.iter().map(|&title| (title.to_owned(), Side::Right)).collect()
 }
 
 /// Columns of words.
-pub(crate) fn words(titles: &[&str]) -> Vec<(String, Side)> {
+pub fn words(titles: &[&str]) -> Vec<(String, Side)> {
     titles.iter().map(|&title| (title.to_owned(), Side::Left)).collect()
 }
 
@@ -206,11 +221,7 @@ fn cells(row: &Row, phases: &[String]) -> Cells {
 }
 
 /// The innermost frame of a stack, or `place` where it has none, and the frames to show below it.
-pub(crate) fn frames_below(
-    frames: &[Frame],
-    backward: bool,
-    place: String,
-) -> (String, Vec<String>) {
+pub fn frames_below(frames: &[Frame], backward: bool, place: String) -> (String, Vec<String>) {
     let mut frames = frames.iter().map(|frame| shorten(&frame.to_string()).to_owned());
     let mark = if backward { " (backward)" } else { "" };
     let innermost = frames.next().map_or(place, |frame| frame + mark);
@@ -218,7 +229,7 @@ pub(crate) fn frames_below(
 }
 
 /// `    mlp (MLP)`: the last part of the path, as deep as it lies.
-pub(crate) fn module(path: &str, depth: u32, class: Option<&str>) -> String {
+pub fn module(path: &str, depth: u32, class: Option<&str>) -> String {
     let name = if depth == 0 { path } else { path.rsplit('.').next().unwrap_or(path) };
     let class = class.filter(|&class| class != name);
     let class = class.map_or_else(String::new, |class| format!(" ({class})"));
@@ -250,7 +261,7 @@ fn capitalised(word: &str) -> String {
 }
 
 /// `+1.500 GiB`, `−512 B`, `0 B`.
-pub(crate) fn signed(change: i64) -> String {
+pub fn signed(change: i64) -> String {
     let sign = match change {
         0 => "",
         1.. => "+",

@@ -1,11 +1,9 @@
 //! From a path to a trace: a file with its journal, or a folder with one file per rank.
 
-use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use anyhow::{Context, Result};
 use floodmark_allocator::complete;
 use floodmark_snapshot::{SnapshotError, is_snapshot, read_snapshot_from};
 use floodmark_trace::{
@@ -13,9 +11,8 @@ use floodmark_trace::{
     read_trace_within,
 };
 
-use crate::commands::args::parse_size;
-use crate::text::failure::Problem;
-use crate::text::progress::Progress;
+use crate::progress::{Progress, Silent};
+use crate::size::parse_size;
 use crate::traces::journal_files::Journal;
 use crate::traces::regular_file::{Irregular, open_regular};
 
@@ -66,13 +63,18 @@ impl Hint for OpenError {
 
 /// Reads a trace, and what its file lacks from the journal beside it.
 pub fn open_trace(path: &Path) -> Result<Trace, OpenError> {
+    open_trace_with(path, &Silent)
+}
+
+/// The same, and tells how far it is where that takes long: for snapshots of torch.
+pub fn open_trace_with(path: &Path, progress: &dyn Progress) -> Result<Trace, OpenError> {
     // The journal first: what is flushed meanwhile is then in the file, never in neither.
     let journal = Journal::read(path)?;
     let mut file = open_regular(path)?;
     let limit = decompression_limit()?;
     let mut bytes = beginning(&mut file)?;
     if is_snapshot(&bytes) {
-        return open_snapshot(path, file, limit);
+        return open_snapshot(file, limit, progress);
     }
     // Of a file that is something else, no more is read.
     check_beginning(&bytes)?;
@@ -134,14 +136,14 @@ pub(crate) fn beginning(file: &mut File) -> io::Result<Vec<u8>> {
 
 /// Reads a torch snapshot.
 fn open_snapshot(
-    path: &Path,
     mut file: File,
     limit: DecompressionLimit,
+    progress: &dyn Progress,
 ) -> Result<Trace, OpenError> {
     file.rewind()?;
     let bytes = file.metadata()?.len();
-    let progress = Progress::new(format!("Reading `{}`", path.display()), bytes);
-    let mut trace = read_snapshot_from(Watched { file, done: 0, progress }, bytes, limit)?;
+    let watched = Watched { file, done: 0, total: bytes, progress };
+    let mut trace = read_snapshot_from(watched, bytes, limit)?;
     // A snapshot tells what was asked for, not what was handed out.
     complete(&mut trace);
     Ok(trace)
@@ -151,84 +153,47 @@ fn open_snapshot(
 const PEEKED_BYTES: u64 = 4096;
 
 /// A file, and how much of it has been read.
-struct Watched {
+struct Watched<'a> {
     file: File,
     done: u64,
-    progress: Progress,
+    total: u64,
+    progress: &'a dyn Progress,
 }
 
-impl Read for Watched {
+impl Read for Watched<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.file.read(buffer)?;
         self.done += count as u64;
-        self.progress.at(self.done);
+        self.progress.at(self.done, Some(self.total));
         Ok(count)
     }
 }
 
-/// The same, with an error that names the path.
-pub(crate) fn open(path: &Path) -> Result<Trace> {
-    open_trace(path).with_context(|| format!("Failed to read `{}`", path.display()))
-}
-
-/// The traces in a folder, each with its rank; `None` when the path is no folder.
-pub(crate) fn ranks(path: &Path) -> Result<Option<Vec<(u32, PathBuf)>>> {
-    if !path.is_dir() {
-        return Ok(None);
-    }
-    let failed = || format!("Failed to read `{}`", path.display());
-    let mut paths = Vec::new();
-    for entry in fs::read_dir(path).with_context(failed)? {
-        let path = entry.with_context(failed)?.path();
-        if is_named_like_a_trace(&path) {
-            paths.push(path);
-        }
-    }
-    if paths.is_empty() {
-        return Err(Problem::NoTraces).with_context(failed);
-    }
-    paths.sort();
-    let ranked = (0_u32..).zip(paths).map(|(at, path)| (rank_of(&path).unwrap_or(at), path));
-    Ok(Some(ranked.collect()))
-}
-
-/// The trace of a rank in a folder.
-pub(crate) fn rank_in(path: &Path, rank: u32) -> Result<PathBuf> {
-    let failed = || format!("Failed to read `{}`", path.display());
-    let Some(ranks) = ranks(path)? else { return Err(Problem::NotAFolder).with_context(failed) };
-    let present = || {
-        let numbers: Vec<String> = ranks.iter().map(|(rank, _)| rank.to_string()).collect();
-        numbers.join(", ")
-    };
-    let found = ranks.iter().find(|(found, _)| *found == rank);
-    let found = found.ok_or_else(|| Problem::NoSuchRank { rank, present: present() });
-    found.map(|(_, path)| path.clone()).with_context(failed)
-}
-
-/// `x.flood`, or what people call torch's snapshots.
-fn is_named_like_a_trace(path: &Path) -> bool {
-    let Some(name) = path.file_name().and_then(OsStr::to_str) else { return false };
-    let packed = name.strip_suffix(".gz").or_else(|| name.strip_suffix(".zst")).unwrap_or(name);
-    [".flood", ".pickle", ".pkl"].iter().any(|ending| packed.ends_with(ending))
-}
-
-/// 3 of `rank-0003.flood`, and of `memory.rank-0003.flood`.
-fn rank_of(path: &Path) -> Option<u32> {
-    let mut parts = path.file_name()?.to_str()?.split('.');
-    parts.find_map(|part| part.strip_prefix("rank-")?.parse().ok())
-}
-
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
     use super::*;
 
+    #[derive(Debug, Default)]
+    struct Seen(Mutex<Vec<(u64, Option<u64>)>>);
+
+    impl Progress for Seen {
+        fn at(&self, done: u64, total: Option<u64>) {
+            self.0.lock().unwrap().push((done, total));
+        }
+    }
+
     #[test]
-    fn a_name_tells_the_rank() {
-        let of = |name: &str| rank_of(Path::new(name));
-        assert_eq!(of("a/rank-0003.flood"), Some(3));
-        assert_eq!(of("memory.rank-0012.flood"), Some(12));
-        assert_eq!(of("rank-1.pickle.gz"), Some(1));
-        assert_eq!(of("frank-1.flood"), None);
-        assert_eq!(of("x.flood"), None);
+    fn a_snapshot_tells_how_much_of_it_is_read() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../../fixtures/recordings/zoo/lstm.pickle.gz");
+        let bytes = path.metadata().unwrap().len();
+        let seen = Seen::default();
+        open_trace_with(&path, &seen).unwrap();
+        let seen = seen.0.into_inner().unwrap();
+        assert!(seen.iter().all(|&(_, total)| total == Some(bytes)));
+        assert!(seen.is_sorted());
+        assert!(seen.last().is_some_and(|&(done, _)| 0 < done && done <= bytes));
     }
 }

@@ -1,0 +1,17 @@
+//! What the program and the Python package both need of a trace: open it, follow it, export it to a path, render answers.
+//!
+//! - [`traces`]: from a path to a trace, also one that still grows.
+//! - [`export`]: a trace in another tool's format, as a file, a folder or bytes.
+//! - [`text`]: answers as text tables and HTML.
+//! - [`progress`]: how far a long read or write is; nothing here draws it.
+
+pub mod export;
+pub mod progress;
+pub mod size;
+pub mod text;
+pub mod traces;
+
+#[cfg(test)]
+#[expect(dead_code, reason = "a part of it is for the tests of other crates")]
+#[path = "../../floodmark-analysis/tests/it/script.rs"]
+mod script;

@@ -1,0 +1,252 @@
+//! Whether a program fits, as text.
+
+use floodmark_analysis::{DeviceEstimate, Estimate, Process, SharedGpu, Unknown};
+use floodmark_trace::{Bytes, Engine, PhantomEnd, PhantomRead};
+
+use crate::text::answer_text::AnswerText;
+use crate::text::plural::plural;
+use crate::text::sentence;
+use crate::text::sheet::{self, Cells, Sheet, Side};
+use crate::text::short_path::shorten;
+
+impl From<&Estimate> for AnswerText {
+    fn from(found: &Estimate) -> Self {
+        let losses = found.losses.0.iter().map(ToString::to_string).collect();
+        let mut sheets = Vec::new();
+        if found.processes > 1 {
+            sheets.push(needs_of_processes(&found.devices));
+            sheets.extend(largest(found).map(categories));
+        } else if !found.devices.is_empty() {
+            sheets.push(needs(&found.devices));
+            sheets.extend(found.devices.iter().map(categories));
+        }
+        if !found.reads.is_empty() {
+            sheets.push(reads(&found.reads));
+        }
+        if !found.unsupported.is_empty() {
+            sheets.push(unsupported(found));
+        }
+        Self { above: verdict(found), losses, sheets, below: rests_on(found) }
+    }
+}
+
+/// The answer in a few words.
+fn verdict(found: &Estimate) -> Vec<String> {
+    let rank = match (found.rank, found.world_size) {
+        (Some(rank), Some(size)) => format!(", as rank {rank} of {size}"),
+        _ => String::new(),
+    };
+    // A program that was killed early did not get to describe its devices.
+    let named = found.devices.iter().map(|device| &*device.name).find(|name| !name.is_empty());
+    let card = named.unwrap_or(&found.gpu);
+    let verdict = match found.fits {
+        Some(true) => "Fits",
+        Some(false) => "Does not fit",
+        None => "Unknown whether it fits",
+    };
+    let mut above = vec![format!("{verdict}: {card}{rank}, {}", ended(found))];
+    above.extend(found.unknown.map(|unknown| reason(found, unknown)));
+    if found.fits == Some(false) && !found.error.is_empty() {
+        above.push(format!("The program failed: {}", found.error));
+    }
+    if found.processes > 1 {
+        above.extend(
+            largest(found).map(|device| of_process(device) + &sentence::moment(&device.at)),
+        );
+    } else {
+        above.extend(found.devices.iter().map(|device| sentence::moment(&device.at)));
+    }
+    for device in &found.devices {
+        above.extend(device.failed.as_ref().map(|at| of_process(device) + &sentence::moment(at)));
+    }
+    above
+}
+
+/// Why the answer is unknown.
+fn reason(found: &Estimate, unknown: Unknown) -> String {
+    match unknown {
+        Unknown::Failed => format!("The program failed: {}", found.error),
+        Unknown::NoEnd => {
+            "The recording has no end: the program still runs, or it was killed".to_owned()
+        }
+        Unknown::NothingAllocated => "Nothing was allocated on the GPU: the program used the CPU alone, or its \
+            work ran in processes without the simulated GPU (`docs/phantom.md`: \"Child processes\")"
+            .to_owned(),
+        Unknown::SharedGpu => {
+            let too_much = found.shared.iter().filter(|gpu| gpu.needed > gpu.capacity);
+            let each = too_much.map(|SharedGpu { gpu, processes, needed, capacity }| {
+                format!(
+                    "{processes} processes share GPU {gpu} and together need up to {needed} of its \
+                     {capacity}; whether at the same time is not known"
+                )
+            });
+            each.collect::<Vec<_>>().join("\n")
+        }
+    }
+}
+
+/// The device of the process that needs most.
+fn largest(found: &Estimate) -> Option<&DeviceEstimate> {
+    // The first of equals, not the last.
+    found.devices.iter().rev().max_by_key(|device| device.needed)
+}
+
+/// `rank 3` or `process 1234`.
+fn name_of(process: &Process) -> String {
+    match process.rank {
+        Some(rank) => format!("rank {rank}"),
+        None => format!("process {}", process.pid),
+    }
+}
+
+/// `Rank 3: `, where there are several processes.
+fn of_process(device: &DeviceEstimate) -> String {
+    let Some(process) = &device.process else { return String::new() };
+    let name = name_of(process);
+    format!("{}{}: ", name[..1].to_uppercase(), &name[1..])
+}
+
+fn ended(found: &Estimate) -> String {
+    let steps = plural(found.steps.into(), "step");
+    let ended = match found.ended {
+        PhantomEnd::Done => format!("to its end, after {steps}"),
+        PhantomEnd::Steps => format!("stopped after {steps}"),
+        PhantomEnd::OutOfMemory => format!("out of memory after {steps}"),
+        PhantomEnd::Failed => format!("failed after {steps}"),
+        PhantomEnd::Unknown => format!("without an end, after {steps}"),
+    };
+    if found.processes > 1 {
+        return format!("{} processes, {ended}", found.processes);
+    }
+    ended
+}
+
+/// A row for each process and device.
+fn needs_of_processes(devices: &[DeviceEstimate]) -> Sheet {
+    let mut columns = sheet::words(&["Process", "Device"]);
+    let titles = ["Peak allocated", "Peak reserved", "Outside torch", "Context", "Needed"];
+    columns.extend(sheet::numbers(&titles));
+    columns.extend(sheet::numbers(&["Capacity", "Headroom"]));
+    let rows = devices.iter().map(|found| {
+        let more = if found.is_lower_bound { "> " } else { "" };
+        let headroom =
+            if found.is_lower_bound { "none".to_owned() } else { found.headroom.to_string() };
+        let cells = vec![
+            found.process.as_ref().map_or_else(String::new, name_of),
+            found.device.to_string(),
+            found.peak_allocated.to_string(),
+            found.peak_reserved.to_string(),
+            found.outside.to_string(),
+            found.context.to_string(),
+            format!("{more}{}", found.needed),
+            found.capacity.to_string(),
+            headroom,
+        ];
+        Cells { cells, below: Vec::new() }
+    });
+    Sheet { columns, rows: rows.collect(), ..Sheet::default() }
+}
+
+fn needs(devices: &[DeviceEstimate]) -> Sheet {
+    let mut columns = sheet::words(&["Needed"]);
+    columns.extend(devices.iter().map(|device| (device.device.to_string(), Side::Right)));
+    columns.push((String::new(), Side::Left));
+    let row = |title: &str, of: fn(&DeviceEstimate) -> String, remark: &str| {
+        let mut cells = vec![title.to_owned()];
+        cells.extend(devices.iter().map(of));
+        cells.push(remark.to_owned());
+        Cells { cells, below: Vec::new() }
+    };
+    let mut rows = vec![
+        row("peak allocated", |found| found.peak_allocated.to_string(), ""),
+        row("peak reserved", |found| found.peak_reserved.to_string(), ""),
+    ];
+    if devices.iter().any(|device| device.outside > Bytes(0)) {
+        rows.push(row("outside torch", |found| found.outside.to_string(), "taken by libraries"));
+    }
+    let at_least = |found: &DeviceEstimate| {
+        let more = if found.is_lower_bound { "> " } else { "" };
+        format!("{more}{}", found.needed)
+    };
+    rows.push(row("context", |found| found.context.to_string(), "CUDA and its libraries"));
+    rows.push(row("needed", at_least, "reserved, and all that is not torch's"));
+    rows.push(row("capacity", |found| found.capacity.to_string(), ""));
+    let headroom = |found: &DeviceEstimate| {
+        if found.is_lower_bound { "none".to_owned() } else { found.headroom.to_string() }
+    };
+    rows.push(row("headroom", headroom, ""));
+    Sheet { columns, rows, ..Sheet::default() }
+}
+
+fn categories(device: &DeviceEstimate) -> Sheet {
+    let mut columns = sheet::numbers(&["Bytes", "Count"]);
+    let process = device.process.as_ref().map_or_else(String::new, |p| format!("{}, ", name_of(p)));
+    let title = format!("Category, at the peak of {process}{}", device.device);
+    columns.extend(sheet::words(&[&title]));
+    let rows = device.categories.iter().map(|row| Cells {
+        cells: vec![row.bytes.to_string(), row.count.to_string(), row.place.clone()],
+        below: Vec::new(),
+    });
+    Sheet { columns, rows: rows.collect(), ..Sheet::default() }
+}
+
+fn reads(reads: &[PhantomRead]) -> Sheet {
+    let mut columns = sheet::numbers(&["Count", "Answered"]);
+    columns.extend(sheet::words(&["Operator", "Value read back without being known, and why"]));
+    let rows = reads.iter().map(|read| Cells {
+        cells: vec![read.count.to_string(), read.answered.clone(), read.op.clone(), place(read)],
+        below: if read.why.is_empty() { Vec::new() } else { vec![format!("  {}", read.why)] },
+    });
+    Sheet { columns, rows: rows.collect(), ..Sheet::default() }
+}
+
+/// `train.py:12 (main)`.
+fn place(read: &PhantomRead) -> String {
+    if read.file.is_empty() {
+        return "(no line of Python)".to_owned();
+    }
+    format!("{}:{} ({})", shorten(&read.file), read.line, read.function)
+}
+
+fn unsupported(found: &Estimate) -> Sheet {
+    let mut columns = sheet::numbers(&["Count"]);
+    columns.extend(sheet::words(&["Call that was refused"]));
+    let rows = found.unsupported.iter().map(|call| Cells {
+        cells: vec![call.count.to_string(), format!("{}: {}", call.library, call.name)],
+        below: Vec::new(),
+    });
+    Sheet { columns, rows: rows.collect(), ..Sheet::default() }
+}
+
+/// What the estimate rests on.
+fn rests_on(found: &Estimate) -> Vec<String> {
+    let mut below = vec![
+        match found.engine {
+            Engine::Phantom => {
+                "Engine `phantom`: torch's own host code and allocator ran, kernels did not"
+            }
+            Engine::Fake => {
+                "Engine `fake`: shapes of tensors were followed, and the allocator is simulated"
+            }
+        }
+        .to_owned(),
+    ];
+    below.extend(found.notes.iter().cloned());
+    if found.reads.is_empty() {
+        below.push("No value was read back that was not known".to_owned());
+    } else {
+        below.push(
+            "Another answer may lead elsewhere: `--answer FILE:LINE=VALUE` sets one".to_owned(),
+        );
+    }
+    if !found.unsupported.is_empty() {
+        below.push("What follows a refused call may differ on a real card".to_owned());
+    }
+    let gpu = &found.gpu;
+    below.push(if found.is_checked {
+        format!("The profile `{gpu}` was checked on hardware")
+    } else {
+        format!("The profile `{gpu}` was not checked on hardware: its context is a guess")
+    });
+    below
+}

@@ -1,0 +1,72 @@
+//! What grows from step to step, as text.
+
+use floodmark_analysis::{Leak, Leaks};
+use floodmark_trace::Bytes;
+
+use crate::text::answer_text::AnswerText;
+use crate::text::plural::plural;
+use crate::text::sheet::{self, Bar, Bars, Cells, Sheet, Tone, signed};
+use crate::text::short_path::shorten;
+
+/// How many frames of a stack are shown.
+const FRAMES: usize = 6;
+
+impl From<&Leaks> for AnswerText {
+    fn from(leaks: &Leaks) -> Self {
+        Self {
+            above: vec![summary(leaks)],
+            losses: leaks.losses.0.iter().map(ToString::to_string).collect(),
+            sheets: (!leaks.rows.is_empty()).then(|| rows(leaks)).into_iter().collect(),
+            below: left_out(leaks).into_iter().collect(),
+        }
+    }
+}
+
+fn summary(leaks: &Leaks) -> String {
+    let device = leaks.device;
+    let found = match leaks.total_rows {
+        0 => format!("No suspects: no line on {device} holds more from step to step"),
+        1 => format!("1 line on {device} holds more from step to step"),
+        lines => format!("{lines} lines on {device} hold more from step to step"),
+    };
+    let steps = plural(leaks.steps.into(), "step");
+    format!("{found}; all lines together, in {steps} after the first: {}", signed(leaks.growth))
+}
+
+fn rows(leaks: &Leaks) -> Sheet {
+    let mut columns = sheet::numbers(&["A step", "Growth", "Holds", "Blocks", "Since", "Grew in"]);
+    columns.extend(sheet::words(&["Category", "Location, and the newest stack"]));
+    // Of what all of them hold more, so that the worst is seen.
+    let whole = leaks.rows.iter().map(|leak| leak.growth).sum();
+    let of = leaks.rows.iter().map(|leak| Bar::of(leak.growth, whole, Tone::Grew)).collect();
+    let bars = Some(Bars { after: 1, of });
+    Sheet { columns, rows: leaks.rows.iter().map(cells).collect(), bars, is_prose: false }
+}
+
+fn cells(leak: &Leak) -> Cells {
+    let number = |bytes: Bytes| bytes.to_string();
+    let mut cells: Vec<String> = [leak.bytes_per_step, leak.growth, leak.bytes].map(number).into();
+    cells.extend([
+        format!("{:+}", leak.count),
+        format!("step {}", leak.since),
+        format!("{} of {}", leak.grew, leak.steps),
+        leak.category.to_owned(),
+        shorten(&leak.place).to_owned(),
+    ]);
+    let mut below: Vec<String> =
+        leak.module.iter().map(|module| format!("  in module {module}")).collect();
+    let mut stack = leak.frames.iter().map(ToString::to_string).peekable();
+    stack.next_if(|innermost| *innermost == leak.place);
+    let mut stack = stack.map(|frame| format!("  {}", shorten(&frame)));
+    below.extend(stack.by_ref().take(FRAMES));
+    let more = stack.count() as u64;
+    if more > 0 {
+        below.push(format!("  … and {}", plural(more, "more frame")));
+    }
+    Cells { cells, below }
+}
+
+fn left_out(leaks: &Leaks) -> Option<String> {
+    let rows = leaks.total_rows - leaks.rows.len();
+    (rows > 0).then(|| format!("… and {}", plural(rows as u64, "more row")))
+}
