@@ -5,6 +5,7 @@
 use std::fmt::Write;
 
 use anstyle::{AnsiColor, Style};
+use unicode_width::UnicodeWidthStr;
 
 use crate::text::answer_text::AnswerText;
 use crate::text::bar::bar;
@@ -102,11 +103,11 @@ fn rewrapped(row: &Cells, room: usize) -> Cells {
 
 impl<'a> Layout<'a> {
     fn new(sheet: &'a Sheet, style: OutputStyle) -> Self {
-        let titles = sheet.columns.iter().map(|(title, _)| title.chars().count());
+        let titles = sheet.columns.iter().map(|(title, _)| title.width());
         let mut widths: Vec<usize> = titles.collect();
         for row in &sheet.rows {
             for (width, cell) in widths.iter_mut().zip(&row.cells) {
-                *width = cell.chars().count().max(*width);
+                *width = plain(cell).width().max(*width);
             }
         }
         let last = sheet.columns.len().saturating_sub(1);
@@ -122,7 +123,7 @@ impl<'a> Layout<'a> {
     fn fit(&mut self, width: usize) {
         let room = width.saturating_sub(self.margin);
         let below = self.sheet.rows.iter().flat_map(|row| &row.below);
-        let below = below.map(|line| line.chars().count()).max().unwrap_or(0);
+        let below = below.map(|line| plain(line).width()).max().unwrap_or(0);
         let natural = self.widths.last().copied().unwrap_or(0).max(below);
         if let Some(bars) = &self.sheet.bars {
             let left = room.saturating_sub(natural.min(LEAST_WORDS) + 2);
@@ -147,7 +148,7 @@ impl<'a> Layout<'a> {
                 _ => cell.into_owned(),
             };
             let width = if at == last { width.min(self.room.unwrap_or(width)) } else { width };
-            let pad = width.saturating_sub(cell.chars().count());
+            let pad = width.saturating_sub(cell.width());
             let ink = self.ink(at, title, &cell, bar);
             let inked = format!("{ink}{cell}{ink:#}");
             let _ = match side {

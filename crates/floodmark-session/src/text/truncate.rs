@@ -1,31 +1,43 @@
-//! Texts that are too long for their place.
+//! Texts that are too long for their place. Lengths are columns of a terminal, of which some characters take two.
+
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// The beginning of a text, where there is no room for all of it.
 pub fn cut_end(text: &str, room: usize) -> String {
-    if text.chars().count() <= room {
+    if text.width() <= room {
         return text.to_owned();
     }
-    let kept: String = text.chars().take(room.saturating_sub(1)).collect();
+    let kept = beginning(text.chars(), room.saturating_sub(1));
     if room == 0 { kept } else { kept + "…" }
 }
 
 /// The end of a text, where there is no room for all of it: the end of a path says most. Of what is indented the
 /// beginning says more.
 pub fn cut_start(text: &str, room: usize) -> String {
-    let length = text.chars().count();
-    if length <= room || room == 0 || text.starts_with(' ') {
+    if text.width() <= room || room == 0 || text.starts_with(' ') {
         return cut_end(text, room);
     }
-    std::iter::once('…').chain(text.chars().skip(length + 1 - room)).collect()
+    let reversed = beginning(text.chars().rev(), room - 1);
+    std::iter::once('…').chain(reversed.chars().rev()).collect()
 }
 
-/// Lines of at most so many characters, if words allow it.
+/// As many characters as there is room for.
+fn beginning(letters: impl Iterator<Item = char>, room: usize) -> String {
+    let mut taken = 0;
+    let fits = |letter: &char| {
+        taken += letter.width().unwrap_or(0);
+        taken <= room
+    };
+    letters.take_while(fits).collect()
+}
+
+/// Lines of at most `width` columns, if words allow it.
 pub fn wrap(text: &str, width: usize, first: &str, next: &str) -> Vec<String> {
     let mut lines = Vec::new();
     let mut line = first.to_owned();
     let mut is_empty = true;
     for word in text.split(' ') {
-        if !is_empty && line.chars().count() + 1 + word.chars().count() > width {
+        if !is_empty && line.width() + 1 + word.width() > width {
             lines.push(std::mem::replace(&mut line, next.to_owned()));
             is_empty = true;
         }
@@ -58,6 +70,13 @@ pub fn rewrap(lines: impl Iterator<Item = String>, width: usize) -> Vec<String> 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_wide_character_takes_two_columns() {
+        assert_eq!([cut_end("模型.py", 7), cut_end("模型.py", 6)], ["模型.py", "模型.…"]);
+        assert_eq!([cut_end("模型.py", 4), cut_start("模型.py", 6)], ["模…", "…型.py"]);
+        assert_eq!(wrap("模型 模型", 8, "", ""), ["模型", "模型"]);
+    }
 
     #[test]
     fn what_is_too_long_loses_one_end() {

@@ -6,6 +6,7 @@ use floodmark_session::text::truncate::{cut_end, cut_start};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::{Line, Span};
+use unicode_width::UnicodeWidthStr;
 
 use super::state::{Sort, State, TABS};
 use super::theme::Theme;
@@ -112,10 +113,10 @@ fn heading(scene: Scene<'_>, view: &View, state: &State, width: u16) -> Line<'st
     let name = format!("{}{rank}  ", plain(scene.name));
     // Where there is no room for all, the last facts make it, and then the name.
     let room = |facts: &[String]| {
-        let taken = facts.join(", ").chars().count() + word.chars().count() + 2;
+        let taken = facts.join(", ").width() + word.width() + 2;
         usize::from(width).saturating_sub(taken)
     };
-    while facts.len() > 1 && room(&facts) < name.chars().count().min(LEAST_NAME) {
+    while facts.len() > 1 && room(&facts) < name.width().min(LEAST_NAME) {
         facts.pop();
     }
     let name = cut_start(&name, room(&facts));

@@ -8,6 +8,7 @@ use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Sparkline, SparklineBar};
+use unicode_width::UnicodeWidthStr;
 
 use super::draw::seconds;
 use super::state::State;
@@ -181,7 +182,7 @@ fn axis_line(view: &View, moment: Option<usize>, width: u16) -> Line<'static> {
     let (from, to) = view.window;
     let width = usize::from(width);
     let (left, right) = (seconds(from), seconds(to));
-    let between = width.saturating_sub(left.chars().count() + right.chars().count());
+    let between = width.saturating_sub(left.width() + right.width());
     let mut letters: Vec<char> = format!("{left}{:between$}{right}", "").chars().collect();
     let moment = moment.filter(|_| !view.is_now());
     if let Some(letter) = moment.and_then(|moment| letters.get_mut(moment)) {

@@ -9,6 +9,7 @@ use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
+use unicode_width::UnicodeWidthStr;
 
 use super::rows::{self, Shown};
 use super::state::State;
@@ -58,10 +59,10 @@ pub(crate) fn draw(
 /// How wide the columns in the middle are.
 fn widths(found: &[Shown], by: By) -> Vec<usize> {
     let (_, middle, _) = rows::titles(by);
-    let mut widths: Vec<usize> = middle.iter().map(|title| title.chars().count()).collect();
+    let mut widths: Vec<usize> = middle.iter().map(|title| title.width()).collect();
     for row in found {
         for (width, cell) in widths.iter_mut().zip(&row.middle) {
-            *width = cell.chars().count().max(*width);
+            *width = cell.width().max(*width);
         }
     }
     widths
@@ -120,7 +121,7 @@ fn row_line(shown: &Shown, widths: &[usize], theme: Theme, width: u16) -> Line<'
             spans.push(Span::raw(format!("  {cell:>width$}")));
         }
     }
-    let used: usize = spans.iter().map(|span| span.content.chars().count()).sum();
+    let used: usize = spans.iter().map(|span| span.content.width()).sum();
     let room = usize::from(width).saturating_sub(used + 2);
     spans.push(Span::raw(format!("  {}", cut_start(&shown.name, room))));
     Line::from(spans)
