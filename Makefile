@@ -68,7 +68,7 @@ test-slow: $(EXTENSION) ## Run the tests that take long: all recorded models, al
 	$(BIN)/python -m pytest -m slow
 
 .PHONY: check
-check: $(EXTENSION) check-web ## Check format, lints, types, layers, sizes and links
+check: $(EXTENSION) check-web ## Check format, lints, types, layers, sizes, links and words
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	$(BIN)/ruff check . .ci/matrix
@@ -78,6 +78,7 @@ check: $(EXTENSION) check-web ## Check format, lints, types, layers, sizes and l
 	$(BIN)/python tools/check_layers.py
 	$(BIN)/python tools/check_sizes.py
 	$(BIN)/python tools/check_links.py
+	$(BIN)/python tools/check_words.py
 
 .PHONY: web
 web: $(NODE_MODULES) ## Build the page into crates/floodmark/page

@@ -1,9 +1,9 @@
 """`floodmark estimate`: a program on a simulated GPU, and whether it fits.
 
 The program runs as under `floodmark run`, in a fork: the first process waits for its end, whatever
-that is, and answers from the traces. What the program prints goes to stderr: its results are void,
-and stdout has the estimate alone. Sees: the command line's plan. Talks to: `_run`, `_supervise`,
-the blocks of both engines, `_children`, `_traces`.
+that is, and answers from the traces. What the program prints goes to stderr: its computed values
+are meaningless, and stdout has the estimate alone. Sees: the command line's plan. Talks to: `_run`,
+`_supervise`, the blocks of both engines, `_children`, `_traces`.
 """
 
 from __future__ import annotations
@@ -71,8 +71,10 @@ def _run(plan: _core.EstimatePlan, program: Program, folder: Path | None) -> int
         print(f"error: Failed to simulate a GPU\n  Caused by: {error}", file=sys.stderr)
         return 1
     gpus = "a simulated GPU" if machine.gpus == 1 else f"{machine.gpus} simulated GPUs"
-    tensors = ", with fake tensors" if isinstance(block, FakeBlock) else ""
-    say(f"{machine.name} is {gpus}{tensors}: memory is counted as on a real one, results are void")
+    memory = ": memory is exact"
+    if isinstance(block, FakeBlock):
+        memory = ", with fake tensors: memory follows from their shapes"
+    say(f"{machine.name} is {gpus}{memory}, computed values are meaningless")
     recorder = program.start(block if isinstance(block, FakeBlock) else None)
     if recorder is None:
         return 1

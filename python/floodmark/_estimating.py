@@ -30,7 +30,8 @@ class estimate:
 
     `engine` is `"phantom"` (torch's own host code and allocator, exact; needs a CUDA build of torch
     on Linux, and stays until the process ends) or `"fake"` (fake tensors, any build, gone after
-    the block). Without a word it is the phantom where it can be. Results are void with both.
+    the block). Without a word it is the phantom where it can be. Computed values are meaningless
+    with both.
     """
 
     def __init__(

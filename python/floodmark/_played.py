@@ -110,13 +110,14 @@ def play(machine: Machine) -> Played:
 
 
 class phantom:
-    """Play a GPU that is not there, in a process that has not used one.
+    """Simulate a GPU in a process that has not used one.
 
         with floodmark.phantom("h100", memory="24GiB"):
             model = Model().cuda()
 
-    torch may be imported before or after. Memory is what it would be on that card; results are
-    void. CUDA cannot be given back: the phantom stays until the process ends, also after the block.
+    torch may be imported before or after. Memory is exact, computed values are
+    meaningless. CUDA cannot be unloaded: the phantom stays until the process ends, also after the
+    block.
     """
 
     def __init__(

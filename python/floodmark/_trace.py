@@ -260,7 +260,7 @@ class Moment:
         return self._by("step", None)
 
     def by_segment(self, *, top: int | None = 25) -> Report:
-        """By segment: how blocks lie in what torch took from the driver, and what is of no use."""
+        """By segment: how blocks lie in what torch took from the driver, and what is wasted."""
         return self._by("segment", top)
 
 

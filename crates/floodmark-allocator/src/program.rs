@@ -114,7 +114,7 @@ impl Program {
         if reader.is_limited {
             let bytes = Bytes(reader.most_reserved);
             let free = trace.ooms.iter().find_map(|oom| Some((oom.device_free?, oom.requested)));
-            // The device had room: it was the program that allowed itself no more.
+            // The device had room: `set_per_process_memory_fraction` set the limit.
             let is_fraction = free.is_none_or(|(free, requested)| free >= requested);
             program.limit = Some(Limit { bytes, is_fraction });
         }

@@ -4,7 +4,7 @@
 //! Loaded with its symbols visible to all, it is what torch's CUDA code calls: the real
 //! caching allocator and the real host code of every operator run, and where work would be handed to a
 //! device, nothing happens. So memory is what it would be on a machine with that device, to the byte,
-//! and results are void.
+//! and computed values are meaningless.
 //!
 //! - [`settings`] is the device that is to be played; [`machine`] has the devices and their memory.
 //! - [`memory`] hands out addresses up to a capacity; [`contents`] knows which bytes have a value.

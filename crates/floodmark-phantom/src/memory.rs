@@ -1,6 +1,6 @@
 //! Addresses that lie in no device, and how many may be handed out.
 //!
-//! Every device has a stretch of the process's address space, backed by nothing: pages come into being
+//! Every device has a stretch of the process's address space, backed by nothing: pages are mapped
 //! only where a value is kept (`contents.rs`). Where blocks are put follows what a driver was seen to do:
 //! ranges of 32 MiB, downwards; in them, the lowest hole that is long enough. It matters, since torch's
 //! allocator prefers the lowest of equal blocks.

@@ -49,7 +49,7 @@ fn sequence_offset() -> Option<usize> {
 /// Looks up torch's functions. Returns whether all are there.
 pub(crate) fn attach() -> bool {
     let offset = sequence_offset();
-    // Without the layout the function is of no use.
+    // The function needs the layout.
     let node =
         offset.and_then(|_| find_symbol(c"_ZN5torch8autograd16get_current_nodeEv")).unwrap_or(0);
     let thread = find_symbol(c"_ZN2at14RecordFunction15currentThreadIdEv").unwrap_or(0);

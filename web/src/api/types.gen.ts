@@ -334,7 +334,7 @@ export type TimelineTile = {
   reserved: Bytes[] | null;
   /** The least that was allocated. */
   lowest: Bytes[];
-  /** How often memory was handed out, let go of, or asked for in vain. */
+  /** How many allocations, frees and failed allocations there are. */
   events: number[];
 };
 
@@ -449,7 +449,7 @@ export type Report = {
   requested: Bytes | null;
   /** What is missing from the recording. */
   losses: Losses;
-  /** Memory that is of no use, in a report by segment. */
+  /** Wasted memory, in a report by segment. */
   fragmentation?: FragmentationReport;
   /** How many rows there are, those left out included. */
   total_rows: number;
@@ -737,7 +737,7 @@ export type Segments = {
   segments: SegmentRow[];
   /** The names of the categories. */
   categories: string[];
-  /** Memory that is of no use. */
+  /** Wasted memory. */
   fragmentation: Fragmentation;
   /** How many blocks are not told: those of the smallest segments. */
   skipped: number;

@@ -1,4 +1,4 @@
-//! Memory that is reserved and of no use: three numbers, never one.
+//! Reserved memory that is wasted: three numbers, never one.
 //!
 //! - *rounding*: inside blocks, beyond what was asked for.
 //! - *split*: free pieces of segments that are partly in use, which cannot go back to the driver.

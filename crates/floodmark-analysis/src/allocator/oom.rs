@@ -70,7 +70,7 @@ pub struct OomReport {
     pub segment: Option<Bytes>,
     /// How much could be reserved, where the recording shows it.
     pub limit: Option<Bytes>,
-    /// Whether the program allowed itself no more than that: the device had room.
+    /// Whether `set_per_process_memory_fraction` set it: the device had room.
     pub is_own_limit: bool,
     /// The memory of the device, where known.
     pub total: Option<Bytes>,

@@ -110,7 +110,7 @@ pub struct Segments {
     pub segments: Vec<SegmentRow>,
     /// The names of the categories.
     pub categories: Vec<&'static str>,
-    /// Memory that is of no use.
+    /// Wasted memory.
     pub fragmentation: Fragmentation,
     /// How many blocks are not told: those of the smallest segments.
     pub skipped: usize,

@@ -146,7 +146,7 @@ pub struct Report {
     pub requested: Option<Bytes>,
     /// What is missing from the recording.
     pub losses: Losses,
-    /// Memory that is of no use, in a report by segment.
+    /// Wasted memory, in a report by segment.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fragmentation: Option<FragmentationReport>,
     /// How many rows there are, those left out included.

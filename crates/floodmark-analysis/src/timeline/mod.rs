@@ -75,7 +75,7 @@ pub struct TimelineTile {
     pub reserved: Option<Vec<Bytes>>,
     /// The least that was allocated.
     pub lowest: Vec<Bytes>,
-    /// How often memory was handed out, let go of, or asked for in vain.
+    /// How many allocations, frees and failed allocations there are.
     pub events: Vec<u32>,
 }
 

@@ -1,4 +1,4 @@
-//! Memory that is of no use, in three numbers.
+//! Wasted memory, in three numbers.
 
 use floodmark_analysis::{At, By, Detail, Fragmentation, Question, Report, report};
 use floodmark_trace::Bytes;

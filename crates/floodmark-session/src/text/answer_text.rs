@@ -47,7 +47,7 @@ fn fragmentation(report: &Report) -> Vec<String> {
     let mut sentences = vec![
         format!("Reserved: {:.1} % are not allocated; {pieces}", now.ratio * 100.0),
         format!(
-            "Of no use: {} by rounding inside blocks, {} free in split segments, {} free in pieces below the \
+            "Wasted: {} by rounding inside blocks, {} free in split segments, {} free in pieces below the \
              largest request ({})",
             now.rounding, now.split, now.unusable, found.largest_request,
         ),

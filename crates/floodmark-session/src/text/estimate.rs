@@ -168,8 +168,13 @@ fn needs(devices: &[DeviceEstimate]) -> Sheet {
         let more = if found.is_lower_bound { "> " } else { "" };
         format!("{more}{}", found.needed)
     };
+    let sum = if rows.len() > 2 {
+        "reserved + outside torch + CUDA context"
+    } else {
+        "reserved + CUDA context"
+    };
     rows.push(row("context", |found| found.context.to_string(), "CUDA and its libraries"));
-    rows.push(row("needed", at_least, "reserved, and all that is not torch's"));
+    rows.push(row("needed", at_least, sum));
     rows.push(row("capacity", |found| found.capacity.to_string(), ""));
     let headroom = |found: &DeviceEstimate| {
         if found.is_lower_bound { "none".to_owned() } else { found.headroom.to_string() }

@@ -41,7 +41,7 @@ fn why(found: &OomReport) -> String {
             )
         }
         OomClass::Capacity => format!(
-            "capacity. {allocated} are allocated, and the {free} that are free would not do for {request} more"
+            "capacity. {allocated} are allocated; only {free} are free; {request} were requested"
         ),
         OomClass::Fragmentation if !found.is_replayed => {
             format!(
@@ -69,11 +69,11 @@ fn why(found: &OomReport) -> String {
     }
 }
 
-/// A device with room is no contradiction when the program allowed itself less.
+/// Why a request fails on a device with room: the program set a limit.
 fn whose_limit(found: &OomReport) -> Option<String> {
     let free = found.device_free.filter(|_| found.is_own_limit)?;
     Some(format!(
-        "The device had {free} left: the program allowed itself no more (`set_per_process_memory_fraction`)"
+        "The device had {free} left: torch is limited by `set_per_process_memory_fraction`"
     ))
 }
 

@@ -113,7 +113,7 @@ fn simulated(about: &Phantom) -> String {
     let reads: u64 = about.reads.iter().map(|read| read.count).sum();
     let refused: u64 = about.unsupported.iter().map(|call| call.count).sum();
     format!(
-        "{}, a simulated GPU (engine `{engine}`): results are void; {} of an unknown value, {} refused",
+        "{}, a simulated GPU (engine `{engine}`): computed values are meaningless; {} of an unknown value, {} refused",
         about.gpu,
         plural(reads, "read"),
         plural(refused, "call"),

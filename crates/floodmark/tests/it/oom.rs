@@ -72,8 +72,8 @@ fn a_failure_is_explained_with_proof() {
     exit 0
     --- stdout
     Out of memory on cuda:0: 250.0 MiB asked for, with 1.741 GiB allocated, 1.809 GiB reserved, at 4.923 s in step 4, backward
-    Why: capacity. 1.741 GiB are allocated, and the 69.35 MiB that are free would not do for 250.0 MiB more
-    The device had 137.2 GiB left: the program allowed itself no more (`set_per_process_memory_fraction`)
+    Why: capacity. 1.741 GiB are allocated; only 69.35 MiB are free; 250.0 MiB were requested
+    The device had 137.2 GiB left: torch is limited by `set_per_process_memory_fraction`
     ! modules, phases and backward are derived from stack frames: a snapshot does not tell them
 
         Bytes  What there was
@@ -115,8 +115,8 @@ fn a_failure_is_explained_with_proof() {
     exit 0
     --- stdout
     Out of memory on cuda:0: 250.0 MiB asked for, with 1.741 GiB allocated, 1.809 GiB reserved, at 4.923 s in step 4, backward
-    Why: capacity. 1.741 GiB are allocated, and the 69.35 MiB that are free would not do for 250.0 MiB more
-    The device had 137.2 GiB left: the program allowed itself no more (`set_per_process_memory_fraction`)
+    Why: capacity. 1.741 GiB are allocated; only 69.35 MiB are free; 250.0 MiB were requested
+    The device had 137.2 GiB left: torch is limited by `set_per_process_memory_fraction`
     ! modules, phases and backward are derived from stack frames: a snapshot does not tell them
 
         Bytes  What there was

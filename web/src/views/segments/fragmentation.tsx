@@ -1,4 +1,4 @@
-// Memory that is reserved and of no use: three numbers, what cures each, and how large the free pieces are.
+// Reserved memory that is wasted: three numbers, what cures each, and how large the free pieces are.
 
 import type { ComponentChildren } from "preact";
 import type { Segments } from "../../api/types.gen";

@@ -142,7 +142,7 @@ pub(crate) struct ReportArgs {
     /// How many rows to show; 0 shows all
     #[arg(long, default_value_t = 25, value_name = "N")]
     pub(crate) top: usize,
-    /// Let a line inside torch stand for itself, not for the line that called it; show C++ frames
+    /// Attribute allocations to torch's own frames instead of the calling line; show C++ frames
     #[arg(long)]
     pub(crate) torch_frames: bool,
     /// Print JSON
@@ -174,7 +174,7 @@ pub(crate) struct DiffArgs {
     /// How many rows to show; 0 shows all
     #[arg(long, default_value_t = 25, value_name = "N")]
     pub(crate) top: usize,
-    /// Let a line inside torch stand for itself, not for the line that called it; show C++ frames
+    /// Attribute allocations to torch's own frames instead of the calling line; show C++ frames
     #[arg(long)]
     pub(crate) torch_frames: bool,
     /// End with exit status 1 when the peak, allocated or reserved, grew by more: `5%` or `200MiB`

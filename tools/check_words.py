@@ -1,0 +1,104 @@
+"""Keeps words out of the sources that readers of PyTorch would have to translate.
+
+Sees: the text files under version control. `WORDS` and `NAMES` have what is refused and what to
+write instead. A phrase is found across two lines of a comment. Exit status 0 when there is none, 1
+with one line for each.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+SUFFIXES = {".rs", ".py", ".pyi", ".ts", ".tsx", ".mjs", ".md", ".toml"}
+
+# This list, its test, pages about the past, and what programs wrote.
+EXEMPT = (
+    "tools/check_words.py",
+    "tools/tests/test_check_words.py",
+    "CHANGELOG.md",
+    "bench/results/*",
+    "fixtures/*",
+)
+
+# A regular expression, and what to say instead. A space stands for any white space, also for the
+# beginning of the next line of a comment.
+WORDS = {
+    r"asked-for": "requested",
+    r"asked for in vain": "failed allocation",
+    r"comes? into being": "is allocated",
+    r"high.water": "peak",
+    r"held up by": "pending free",
+    r"of no use": "wasted",
+    r"results are void": "computed values are meaningless",
+    r"reserved, and all that is not": "reserved + CUDA context",
+    r"that would not do for": "only … are free; … were requested",
+    r"the program allowed itself": "limited by `set_per_process_memory_fraction`",
+    r"stand for itself, not for": "attribute allocations to torch's own frames",
+    r"whence|whilst|hereby|thereof|therein": "a plain word",
+    r"of its own accord": "by itself",
+}
+
+# Names in code, where upper and lower case count.
+NAMES = {
+    r"(?:struct|enum|class|trait) (?:Page|Look|Course|Pulse)\b": (
+        "a noun of the domain, such as `AnswerText`, `OutputStyle` or `LiveSummary`"
+    ),
+    r"mod (?:pulse|place|look|plain|cut|vary);": "a file named after its one thing",
+}
+
+# White space, and what begins a line of a comment, a list or a string.
+GAP = r"(?:\s|//[/!]?|#|\*|\\|\")+"
+
+
+def compiled() -> list[tuple[re.Pattern[str], str]]:
+    """The refused words and names as patterns that reach across lines."""
+    words = [(word, instead, re.IGNORECASE) for word, instead in WORDS.items()]
+    names = [(name, instead, re.RegexFlag(0)) for name, instead in NAMES.items()]
+    return [
+        (re.compile(rf"\b(?:{word.replace(' ', GAP)})", flags), instead)
+        for word, instead, flags in words + names
+    ]
+
+
+PATTERNS = compiled()
+
+
+def problems(path: str, text: str) -> Iterator[str]:
+    """The refused words of a file, each with its line."""
+    if any(fnmatch.fnmatchcase(path, pattern) for pattern in EXEMPT):
+        return
+    for pattern, instead in PATTERNS:
+        for match in pattern.finditer(text):
+            line = text.count("\n", 0, match.start()) + 1
+            said = " ".join(match.group().split())
+            yield f"{path}:{line}: `{said}`: say {instead}"
+
+
+def tracked(root: Path) -> list[str]:
+    """The files under version control; new ones count, ignored ones do not."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=root, check=True, capture_output=True).stdout
+    names = filter(None, listed.decode("utf-8").split("\0"))
+    return [name for name in names if Path(name).suffix in SUFFIXES and (root / name).is_file()]
+
+
+def main() -> int:
+    root = Path(__file__).resolve().parent.parent
+    names = tracked(root)
+    found = [
+        problem for name in names for problem in problems(name, (root / name).read_text("utf-8"))
+    ]
+    for problem in found:
+        print(f"error: {problem}", file=sys.stderr)
+    if not found:
+        print(f"words: {len(names)} files, none of the {len(PATTERNS)} refused expressions")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

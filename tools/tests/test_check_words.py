@@ -1,0 +1,34 @@
+"""Which words `check_words` refuses, and where."""
+
+from __future__ import annotations
+
+import pytest
+from check_words import problems
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("Bytes asked for in vain.", "asked for in vain"),
+        ("a\n/// bytes asked for\n/// in vain", "asked for /// in vain"),
+        ("# The High-Water mark", "High-Water"),
+        ("pub(crate) struct Pulse {", "struct Pulse"),
+        ("class Look:", "class Look"),
+        ("mod pulse;", "mod pulse;"),
+    ],
+)
+def test_a_refused_word_is_named_with_its_line(text, said):
+    (problem,) = problems("crates/one/src/lib.rs", text)
+    line = 2 if text.startswith("a\n") else 1
+    assert problem.startswith(f"crates/one/src/lib.rs:{line}: `{said}`: say ")
+
+
+@pytest.mark.parametrize(
+    "text", ["in vain", "struct Pages {", "a place to look", "impulse; mod pulses;"]
+)
+def test_other_words_are_fine(text):
+    assert list(problems("docs/a.md", text)) == []
+
+
+def test_the_past_is_not_rewritten():
+    assert list(problems("CHANGELOG.md", "asked for in vain")) == []
