@@ -2,7 +2,7 @@
 //! known is empty.
 
 use std::borrow::Cow;
-use std::io::Write;
+use std::io::{self, Write};
 
 use floodmark_analysis::{Context, levels};
 use floodmark_trace::{Allocation, AllocationId, Bytes, Event, Subject, Trace};
@@ -21,6 +21,7 @@ pub fn write_csv(
     let devices = chosen_devices(trace, options.device)?;
     let context = Context::new(trace);
     write!(out, "{EVENT_COLUMNS}\r\n")?;
+    let mut rows = csv_writer(out);
     let mut following: Vec<_> = devices.iter().map(|&device| levels(trace, device)).collect();
     let skipped =
         trace.events.len() - options.max_events.unwrap_or(usize::MAX).min(trace.events.len());
@@ -30,20 +31,24 @@ pub fn write_csv(
             continue;
         };
         let Some((_, now)) = now[place].filter(|_| at >= skipped) else { continue };
-        let Some(told) = Told::of(trace, &context, event) else { continue };
+        let Some(event_cells) = EventCells::of(trace, &context, event) else { continue };
         let number = u32::try_from(at).unwrap_or(u32::MAX);
         let mut cells = vec![at.to_string(), seconds(now.seconds), event.device.to_string()];
-        cells.extend([told.kind.to_owned(), told.bytes.to_string(), told.requested]);
+        cells.extend([
+            event_cells.kind.to_owned(),
+            event_cells.bytes.to_string(),
+            event_cells.requested,
+        ]);
         cells.extend([Some(now.allocated), now.active, now.reserved].map(bytes));
         cells.push(context.step(number).map_or_else(String::new, |step| step.to_string()));
-        cells.extend(told.rest);
-        row(out, &cells, options.guard_formulas)?;
+        cells.extend(event_cells.rest);
+        row(&mut rows, &cells, options.guard_formulas)?;
     }
-    Ok(())
+    Ok(rows.flush()?)
 }
 
 /// What an event of a device says of itself.
-struct Told {
+struct EventCells {
     kind: &'static str,
     bytes: u64,
     requested: String,
@@ -51,7 +56,7 @@ struct Told {
     rest: Vec<String>,
 }
 
-impl Told {
+impl EventCells {
     fn of(trace: &Trace, context: &Context, event: &Event) -> Option<Self> {
         let plain = |kind, bytes: u64| {
             let rest = vec![String::new(); 9];
@@ -136,6 +141,7 @@ pub fn write_steps_csv(
         out,
         "step,ended_seconds,device,peak,allocated,active,reserved,growth,phases,categories\r\n"
     )?;
+    let mut rows = csv_writer(out);
     for device in devices {
         for found in step_rows(trace, device)? {
             let mut cells = vec![found.step.to_string()];
@@ -145,10 +151,10 @@ pub fn write_steps_csv(
             cells.push(found.growth.map_or_else(String::new, |growth| growth.to_string()));
             cells.push(pairs(found.phases.iter().map(|(phase, bytes)| (phase.as_str(), *bytes))));
             cells.push(pairs(found.categories.into_iter()));
-            row(out, &cells, options.guard_formulas)?;
+            row(&mut rows, &cells, options.guard_formulas)?;
         }
     }
-    Ok(())
+    Ok(rows.flush()?)
 }
 
 /// `forward=1024;backward=2048`.
@@ -175,18 +181,17 @@ pub fn guarded_cell(cell: &str) -> Cow<'_, str> {
     Cow::Borrowed(cell)
 }
 
-fn row(out: &mut impl Write, cells: &[String], guards: bool) -> Result<(), ExportError> {
-    for (at, cell) in cells.iter().enumerate() {
-        let comma = if at == 0 { "" } else { "," };
+/// Writes rows as RFC 4180 has them: cells are quoted where they must be, and lines end with CR LF.
+pub fn csv_writer<W: Write>(out: W) -> csv::Writer<W> {
+    csv::WriterBuilder::new().terminator(csv::Terminator::CRLF).from_writer(out)
+}
+
+fn row(out: &mut csv::Writer<impl Write>, cells: &[String], guards: bool) -> io::Result<()> {
+    for cell in cells {
         // Some readers take it for the end of the file.
         let cell = cell.replace('\0', "\u{fffd}");
         let cell = if guards { guarded_cell(&cell) } else { Cow::Borrowed(cell.as_str()) };
-        if cell.contains(['"', ',', '\r', '\n']) {
-            write!(out, "{comma}\"{}\"", cell.replace('"', "\"\""))?;
-        } else {
-            write!(out, "{comma}{cell}")?;
-        }
+        out.write_field(cell.as_bytes())?;
     }
-    write!(out, "\r\n")?;
-    Ok(())
+    Ok(out.write_record(None::<&[u8]>)?)
 }

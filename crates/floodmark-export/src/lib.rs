@@ -51,10 +51,10 @@ mod tfrecord;
 mod ticks;
 mod timeline;
 
+pub use self::csv::{csv_writer, guarded_cell, write_csv, write_steps_csv};
 pub use chart::{Band, Chart, Emphasis, Mark, Quantity, Series};
 pub use chrome::write_chrome;
 pub use collapsed::write_collapsed;
-pub use csv::{guarded_cell, write_csv, write_steps_csv};
 pub use files::Files;
 pub use flamegraph::write_flamegraph;
 pub use options::{ExportError, Options};

@@ -6,7 +6,7 @@
 use std::io::IsTerminal;
 
 use floodmark_analysis::{By, Detail, Diff, DiffDetail, Frame, Report, Row};
-use floodmark_export::guarded_cell;
+use floodmark_export::{csv_writer, guarded_cell};
 use floodmark_session::text::terminal_safe::plain;
 
 /// Who reads the text.
@@ -185,16 +185,11 @@ fn or_empty<T: ToString>(value: Option<&T>) -> String {
 }
 
 fn line(cells: impl Iterator<Item = String>, reader: Reader) -> String {
-    let cells: Vec<String> = cells.map(|cell| quoted(&reader.cell(&cell))).collect();
-    cells.join(",") + "\r\n"
-}
-
-fn quoted(cell: &str) -> String {
-    if cell.contains(['"', ',', '\r', '\n']) {
-        format!("\"{}\"", cell.replace('"', "\"\""))
-    } else {
-        cell.to_owned()
-    }
+    let mut row = csv_writer(Vec::new());
+    let written = row.write_record(cells.map(|cell| reader.cell(&cell)));
+    written.expect("a row is written to memory");
+    let bytes = row.into_inner().expect("a row is flushed to memory");
+    String::from_utf8(bytes).expect("cells are text")
 }
 
 #[cfg(test)]
