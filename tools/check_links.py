@@ -53,7 +53,7 @@ def dead_links(
     page: str, text: str, pages: Mapping[str, str], known: frozenset[str]
 ) -> Iterator[str]:
     """Links to files or headings that do not exist. Links to other hosts are not followed."""
-    for target in LINK.findall(CODE.sub("", text)) + LINK.findall(text):
+    for target in LINK.findall(CODE.sub("", text)):
         if re.match(r"[a-z]+:", target):
             continue
         path, _, heading = target.partition("#")

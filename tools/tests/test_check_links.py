@@ -40,7 +40,7 @@ def test_what_exists_or_is_not_ours_is_fine(text):
     ],
 )
 def test_what_leads_nowhere_is_named(text, why):
-    (problem,) = set(refused(text))
+    (problem,) = refused(text)
     assert problem.startswith("docs/guide.md: ")
     assert why in problem
 
