@@ -87,6 +87,25 @@ def test_a_report_goes_to_arrow_pandas_and_polars(trace):
     assert polars.DataFrame(report).height == len(report)
 
 
+GROUPINGS = ["line", "stack", "module", "op", "phase", "category", "tensor", "step"]
+
+
+@pytest.mark.parametrize("by", GROUPINGS)
+def test_a_table_has_every_column_of_the_rows(trace, by):
+    pytest.importorskip("pyarrow")
+    report = trace.report(by=by, device="cpu", top=None)
+    rows = [dict(row) for row in report]
+    assert rows
+    for row in rows:
+        # What is an object in JSON is a list in a table.
+        for key, names in {"phases": ("phase", "peak"), "categories": ("category", "bytes")}.items():
+            if key in row:
+                row[key] = [dict(zip(names, pair, strict=True)) for pair in row[key].items()]
+    assert report.to_arrow().to_pylist() == rows
+    polars = pytest.importorskip("polars")
+    assert polars.DataFrame(report).columns == list(rows[0])
+
+
 def test_a_question_that_makes_no_sense_is_answered_with_the_way_out(trace):
     with pytest.raises(ValueError, match="`line`, `stack`"):
         trace.report(by="colour")

@@ -14,6 +14,7 @@
 //! | flame graph | [`write_flamegraph`] | browsers |
 //! | Perfetto, Chrome | [`write_perfetto`], [`write_chrome`] | <https://ui.perfetto.dev>, `chrome://tracing` |
 //! | TensorBoard | [`write_tensorboard`] | `tensorboard` |
+//! | Arrow in memory | [`report_columns`] | pandas, Polars, pyarrow |
 //! | Parquet, Arrow | [`write_tables`], [`write_ranks`] | DuckDB, Polars, Spark, pyarrow |
 //!
 //! # Why pictures are drawn here
@@ -39,6 +40,7 @@ mod perfetto_messages;
 mod plot;
 mod png;
 mod raster;
+mod report_columns;
 mod scene;
 mod speedscope;
 mod stacks;
@@ -60,6 +62,7 @@ pub use flamegraph::write_flamegraph;
 pub use options::{ExportError, Options};
 pub use perfetto::write_perfetto;
 pub use plot::{chart_of, write_chart_png, write_chart_svg, write_png, write_svg};
+pub use report_columns::report_columns;
 pub use speedscope::write_speedscope;
 pub use tables::{Coding, RankRow, write_ranks, write_tables};
 pub use tensorboard::write_tensorboard;

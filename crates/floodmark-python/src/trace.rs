@@ -4,13 +4,13 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, RecordBatch, StringArray, StructArray, UInt64Array};
-use arrow_schema::{DataType, Field, Schema};
+use arrow_array::RecordBatchIterator;
+use arrow_array::ffi_stream::FFI_ArrowArrayStream;
 use floodmark_analysis::{
     LayerSource, ProgramEnd, Question, SimulationQuestion, advise, category_peaks, diff, estimate,
     estimate_processes, leaks, oom, report, simulation, summary, tensor_lifetimes,
 };
-use floodmark_export::Options as ExportOptions;
+use floodmark_export::{Options as ExportOptions, report_columns};
 use floodmark_session::export::export_trace;
 use floodmark_session::export::format::{Format, draw as draw_chart};
 use floodmark_session::text::html::render_html;
@@ -19,7 +19,7 @@ use floodmark_session::text::text_table::render;
 use floodmark_trace::{Bytes, Device, PhantomEnd};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3_arrow::ffi::{ArrayIterator, to_stream_pycapsule};
+use pyo3::types::PyCapsule;
 
 use crate::answers::{Advice, Diff, Estimate, Leaks, Oom, Simulation};
 use crate::errors::{from_export, from_open, from_ours, from_simulation, wrong_argument};
@@ -258,34 +258,16 @@ impl Report {
 
     /// The rows as an Arrow table, for whoever takes Arrow's C stream.
     #[pyo3(signature = (requested_schema = None))]
+    #[expect(unused_variables, reason = "the protocol lets a producer answer with its own schema")]
     fn __arrow_c_stream__<'py>(
         &self,
         py: Python<'py>,
-        requested_schema: Option<Bound<'py, pyo3::types::PyCapsule>>,
-    ) -> PyResult<Bound<'py, pyo3::types::PyCapsule>> {
-        let batch = py.detach(|| rows_as_arrow(&self.0)).map_err(wrong_argument)?;
-        let field = Field::new_struct("", batch.schema().fields().clone(), false);
-        let rows: ArrayRef = Arc::new(StructArray::from(batch));
-        let stream = ArrayIterator::new(std::iter::once(Ok(rows)), Arc::new(field));
-        Ok(to_stream_pycapsule(py, Box::new(stream), requested_schema)?)
+        requested_schema: Option<Bound<'py, PyCapsule>>,
+    ) -> PyResult<Bound<'py, PyCapsule>> {
+        let batch = py.detach(|| report_columns(&self.0)).map_err(wrong_argument)?;
+        let schema = batch.schema();
+        let batches = RecordBatchIterator::new([Ok(batch)], schema);
+        let stream = FFI_ArrowArrayStream::new(Box::new(batches));
+        PyCapsule::new_with_value(py, stream, c"arrow_array_stream")
     }
-}
-
-fn rows_as_arrow(
-    report: &floodmark_analysis::Report,
-) -> Result<RecordBatch, arrow_schema::ArrowError> {
-    let number = |of: fn(&floodmark_analysis::Row) -> u64| -> ArrayRef {
-        Arc::new(UInt64Array::from_iter_values(report.rows.iter().map(of)))
-    };
-    let places = StringArray::from_iter_values(report.rows.iter().map(|row| row.place.as_str()));
-    let columns: [(&str, DataType, ArrayRef); 5] = [
-        ("bytes", DataType::UInt64, number(|row| row.bytes.0)),
-        ("cumulative", DataType::UInt64, number(|row| row.cumulative.0)),
-        ("count", DataType::UInt64, number(|row| row.count)),
-        ("median", DataType::UInt64, number(|row| row.median.0)),
-        ("where", DataType::Utf8, Arc::new(places)),
-    ];
-    let fields = columns.iter().map(|(name, kind, _)| Field::new(*name, kind.clone(), false));
-    let schema = Schema::new(fields.collect::<Vec<_>>());
-    RecordBatch::try_new(Arc::new(schema), columns.into_iter().map(|(_, _, array)| array).collect())
 }
