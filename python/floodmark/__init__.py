@@ -1,4 +1,4 @@
-"""How high memory stood in a PyTorch program, and what filled it.
+"""Shows what fills the memory of a PyTorch program, and estimates it without a GPU.
 
     import floodmark
 

@@ -145,7 +145,7 @@ class Diff(Answer):
 
 
 class Leaks(Answer):
-    """Which lines hold more from step to step; empty when none does."""
+    """Which lines grow from step to step; empty when none does."""
 
     @property
     def growth(self) -> int:
@@ -265,7 +265,7 @@ class Moment:
 
 
 class Oom(Answer, Moment):
-    """Why a request could not be met; as a moment, what was there. Rows: who held it, by line."""
+    """Why an allocation failed; as a moment, what was there. Rows: who held it, by line."""
 
     _rows = "lines"
 
@@ -327,7 +327,7 @@ class Trace:
         )
 
     def leaks(self, *, device: str | None = None, top: int | None = 25) -> Leaks:
-        """What `floodmark leaks` prints, as a value: which lines hold more from step to step."""
+        """What `floodmark leaks` prints, as a value: which lines grow from step to step."""
         return Leaks(self._core.leaks(device=device, top=top))
 
     def lifetimes(self, device: str | None = None) -> list[dict[str, Any]]:
@@ -347,7 +347,7 @@ class Trace:
         return Moment(self, "peak", device)
 
     def oom(self, device: str | None = None, top: int | None = 10) -> Oom:
-        """What `floodmark oom` prints, as a value: why a request could not be met.
+        """What `floodmark oom` prints, as a value: why an allocation failed.
 
         It is also the moment at which that was.
         """

@@ -451,7 +451,7 @@ class Recorder(ContextDecorator):
         return self.trace.peak(device)
 
     def oom(self, device: str | None = None, top: int | None = 10) -> Oom:
-        """Why a request could not be met, and the moment at which that was."""
+        """Why an allocation failed, and the moment at which that was."""
         return self.trace.oom(device, top)
 
     def end(self, device: str | None = None) -> Moment:

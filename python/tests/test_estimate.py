@@ -96,7 +96,7 @@ def test_a_program_that_does_not_fit_fails_as_it_would(training):
         "estimate", "--gpu", "t4", "--memory", "1GiB", "train.py", "--batch", "9"
     ).stdout
     assert text.startswith("Does not fit: Tesla T4 (phantom), out of memory after 0 steps\n")
-    assert "900.0 MiB asked for at train.py:" in text
+    assert "900.0 MiB requested at train.py:" in text
 
 
 def test_a_program_that_dies_of_something_else_leaves_the_question_open(programs):

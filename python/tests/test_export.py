@@ -37,7 +37,7 @@ def test_weights_of_a_speedscope_file_add_up_to_the_peak(trace, tmp_path):
     trace.export(tmp_path / "x.speedscope.json")
     file = json.loads((tmp_path / "x.speedscope.json").read_text())
     held, over_time = file["profiles"]
-    assert held["name"] == "cpu: held at the peak"
+    assert held["name"] == "cpu: live at the peak"
     assert sum(held["weights"]) == held["endValue"] == peak(trace)
     frames = file["shared"]["frames"]
     stacks = [[frames[at]["name"] for at in sample] for sample in over_time["samples"]]

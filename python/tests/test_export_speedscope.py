@@ -46,7 +46,7 @@ def test_files_follow_the_schema(files):
         file = json.loads(path.read_text())
         assert [error.message for error in check.iter_errors(file)] == []
         names = [profile["name"].split(": ")[1] for profile in file["profiles"]]
-        assert set(names) == {"held at the peak", "allocated, over time"}
+        assert set(names) == {"live at the peak", "allocated, over time"}
     broken = json.loads(files[0].read_text())
     broken["profiles"][0]["unit"] = "feet"
     assert list(check.iter_errors(broken))
@@ -67,5 +67,5 @@ def test_speedscope_opens_the_file(files, tmp_path):
         "--virtual-time-budget=20000", "--dump-dom", page,
     ]  # fmt: skip
     shown = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE).stdout
-    assert "cuda:0: held at the peak" in shown
+    assert "cuda:0: live at the peak" in shown
     assert "cuda:0: allocated, over time" in shown

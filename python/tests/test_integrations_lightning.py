@@ -79,7 +79,7 @@ def test_out_of_memory_is_explained_and_reaches_the_program(done):
     assert found["hungry"] is False, "raised, and the recording is over"
     oom = floodmark.Trace.open(folder / "hungry" / "memory.flood").oom()
     assert oom.requested == 1 << 42
-    assert "Out of memory on cuda:0: 4.000 TiB asked for at " in said
+    assert "Out of memory on cuda:0: 4.000 TiB requested at " in said
     assert "with_lightning.py" in said
 
 

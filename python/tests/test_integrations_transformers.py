@@ -82,5 +82,5 @@ def test_out_of_memory_is_explained_at_the_end_of_the_program(loops):
     assert loops.result.returncode == 1
     assert floodmark.Trace.open(loops.folder / "hungry" / "memory.flood").oom().requested == 1 << 42
     at = said.index("OutOfMemoryError")
-    assert "Out of memory on cuda:0: 4.000 TiB asked for at " in said[at:]
+    assert "Out of memory on cuda:0: 4.000 TiB requested at " in said[at:]
     assert not (loops.folder / "hungry" / "memory.flood.journal").exists()

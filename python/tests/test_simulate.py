@@ -95,7 +95,7 @@ def test_advice_is_what_the_simulation_says(varlen):
     saved = truth("default-varlen")["stats"]["reserved_bytes.all.peak"] - best["peak_reserved"]
     assert settings["saves_reserved"] == saved > 0
     assert best["alloc_conf"] in settings["change"]
-    assert "no line holds more from step to step" in advice.notes
+    assert "no line grows from step to step" in advice.notes
 
 
 @pytest.mark.parametrize(

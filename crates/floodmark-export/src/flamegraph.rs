@@ -90,7 +90,7 @@ pub fn write_flamegraph(
     writeln!(
         out,
         "<text x=\"4\" y=\"28\" font-size=\"16\" font-family=\"sans-serif\" font-weight=\"bold\" fill=\"#20262e\">{}</text>",
-        escaped(&format!("What held memory of {device} at the peak: {}", Bytes(root.bytes)))
+        escaped(&format!("Live memory of {device} at its peak: {}", Bytes(root.bytes)))
     )?;
     let mut picture = Picture { out, total: root.bytes };
     picture.draw("all", &root, 0.0, 0)?;

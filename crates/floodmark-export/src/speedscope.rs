@@ -167,7 +167,7 @@ fn peak(trace: &Trace, device: Device, frames: &mut Frames) -> Result<Profile, E
         .iter()
         .map(|stack| stack.frames.iter().map(|label| frames.number(label)).collect())
         .collect();
-    Ok(Profile::new(format!("{device}: held at the peak"), samples, weights))
+    Ok(Profile::new(format!("{device}: live at the peak"), samples, weights))
 }
 
 fn over_time(trace: &Trace, device: Device, most: Option<usize>, frames: &mut Frames) -> Profile {

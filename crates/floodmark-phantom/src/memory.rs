@@ -68,7 +68,7 @@ impl Memory {
         Some(addr)
     }
 
-    /// `cudaFree`: how many bytes were asked for at that address, or nothing when it was not handed out.
+    /// `cudaFree`: how many bytes were requested at that address, or nothing when it was not handed out.
     pub(crate) fn release(&mut self, addr: u64) -> Option<u64> {
         let block = self.blocks.remove(&addr)?;
         self.give_back(addr, block.taken);

@@ -151,7 +151,7 @@ unsafe extern "C-unwind" fn report(
     }
 }
 
-/// `c10::reportOutOfMemoryToProfiler`: a CUDA request that could not be met.
+/// `c10::reportOutOfMemoryToProfiler`: a CUDA allocation that failed.
 unsafe extern "C-unwind" fn report_oom(
     size: i64,
     allocated: usize,

@@ -146,7 +146,7 @@ pub fn tell_segment(device: Device, change: SegmentChange, addr: u64, bytes: u64
     });
 }
 
-/// A request could not be met; `told` has what was asked for and the totals, `device_free` what is left.
+/// An allocation failed; `told` has what was asked for and the totals, `device_free` what is left.
 pub fn tell_oom(told: &Told, device_free: u64) {
     with_recording(|recording, local| {
         let device = told.device.canonical();

@@ -37,7 +37,7 @@ answers! {
     Leaks(floodmark_analysis::Leaks);
     /// What other settings would have done.
     Simulation(floodmark_analysis::Simulation);
-    /// Why a request could not be met.
+    /// Why an allocation failed.
     Oom(floodmark_analysis::OomReport);
     /// What to change.
     Advice(floodmark_analysis::AdviceReport);

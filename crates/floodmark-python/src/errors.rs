@@ -19,7 +19,7 @@ create_exception!(
     floodmark._core,
     FloodmarkError,
     PyException,
-    "Something that floodmark was asked for cannot be done; the message says why and what to do."
+    "floodmark cannot do what was requested; the message says why and what to do."
 );
 
 create_exception!(
@@ -33,7 +33,7 @@ create_exception!(
     floodmark._core,
     PhantomError,
     FloodmarkError,
-    "A GPU that is not there cannot be played in this process; the message says why and what to do."
+    "No GPU can be simulated in this process; the message says why and what to do."
 );
 
 /// The error, its causes and the way out, on one line each.

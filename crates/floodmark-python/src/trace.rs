@@ -81,7 +81,7 @@ impl Trace {
         Ok(Diff(answer))
     }
 
-    /// Says which lines hold more from step to step.
+    /// Says which lines grow from step to step.
     #[pyo3(signature = (*, device, top))]
     fn leaks(&self, py: Python<'_>, device: Option<&str>, top: Option<usize>) -> PyResult<Leaks> {
         let device = device.map(parse_device).transpose()?;
@@ -119,7 +119,7 @@ impl Trace {
         lives.map_err(wrong_argument)
     }
 
-    /// Says why a request could not be met.
+    /// Says why an allocation failed.
     #[pyo3(signature = (*, device, top))]
     fn oom(&self, py: Python<'_>, device: Option<&str>, top: Option<usize>) -> PyResult<Oom> {
         let device = device.map(parse_device).transpose()?;
@@ -262,7 +262,7 @@ impl Report {
     fn __arrow_c_stream__<'py>(
         &self,
         py: Python<'py>,
-        requested_schema: Option<Bound<'py, PyCapsule>>,
+        requested_schema: Option<&Bound<'py, PyCapsule>>,
     ) -> PyResult<Bound<'py, PyCapsule>> {
         let batch = py.detach(|| report_columns(&self.0)).map_err(wrong_argument)?;
         let schema = batch.schema();

@@ -291,7 +291,7 @@ numbered! {
         SegmentMap = 7 => "segment_map",
         /// An expandable segment shrank.
         SegmentUnmap = 8 => "segment_unmap",
-        /// A request could not be met.
+        /// An allocation failed.
         Oom = 9 => "oom",
         /// The allocator's reserved bytes are now this many.
         Reserved = 10 => "reserved",

@@ -103,7 +103,7 @@ impl fmt::Display for Loss {
                 })?;
                 match events {
                     0 => write!(f, "; every record is in the file"),
-                    _ => write!(f, "; its last {events} records were taken from the journal"),
+                    _ => write!(f, "; its last {events} records were read from the journal"),
                 }
             }
             Self::Unfinished => write!(

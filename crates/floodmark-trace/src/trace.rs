@@ -85,7 +85,7 @@ pub struct Segment {
     pub stack: StackId,
 }
 
-/// A request that could not be met.
+/// A failed allocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Oom {
     /// What was asked for.
@@ -124,7 +124,7 @@ pub enum Subject {
     SegmentUnmap(u32),
     /// A segment from before the recording.
     BaseSegment(u32),
-    /// A request could not be met: index into [`Trace::ooms`].
+    /// An allocation failed: index into [`Trace::ooms`].
     Oom(u32),
     /// Reserved bytes are now this many.
     Reserved(EventBytes),

@@ -52,7 +52,7 @@ export type Summary = {
   steps: number;
   /** How many threads did something. */
   threads: number;
-  /** How many requests could not be met. */
+  /** How many allocations failed. */
   failed_requests: number;
   /** Every device on which something was allocated, CPU first. */
   devices: DeviceSummary[];
@@ -264,7 +264,7 @@ export type UnsupportedCall = {
 
 export type At = "peak" | "oom" | "end" | "time";
 
-/** A request that could not be met. */
+/** A failed allocation. */
 export type Request = {
   /** What was asked for. */
   bytes: Bytes;
@@ -846,7 +846,7 @@ export type Steps = {
   device: Device;
   /** The steps, in order; none where the program had none. */
   steps: Step[];
-  /** The lines that hold more from step to step; none where there are too few steps to tell. */
+  /** The lines that grow from step to step; none where there are too few steps to tell. */
   leaks: Leaks | null;
   /** Why there are no leaks to be told of. */
   leaks_missing: string | null;
@@ -902,7 +902,7 @@ export type PhasePeak = {
   peak: Bytes;
 };
 
-/** A line that holds more from step to step. */
+/** A line that grows from step to step. */
 export type Leak = {
   /** What it gains in a step, on average. */
   bytes_per_step: Bytes;
@@ -1177,7 +1177,7 @@ export type SimulatedRun = {
   oom: FailedRequest | null;
 };
 
-/** A request that could not be met. */
+/** A failed allocation. */
 export type FailedRequest = {
   /** The number of the event that asked. */
   event: number;

@@ -43,5 +43,5 @@ function doing(phase: string | null, module: string | null): string {
 function request(told: Told): string {
   if (!told.request) return "";
   const place = told.request.where === null ? "" : ` at ${shortPath(told.request.where)}`;
-  return `${formatBytes(told.request.bytes)} asked for${place}, `;
+  return `${formatBytes(told.request.bytes)} requested${place}, `;
 }

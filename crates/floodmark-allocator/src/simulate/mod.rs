@@ -44,7 +44,7 @@ pub struct Settings {
     pub uses_recorded_addresses: bool,
 }
 
-/// A request that could not be met.
+/// A failed allocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Failure {
     /// The event that asked.

@@ -245,15 +245,14 @@ impl<'a> Adviser<'a> {
             return;
         };
         if found.rows.is_empty() {
-            self.notes.push("no line holds more from step to step".to_owned());
+            self.notes.push("no line grows from step to step".to_owned());
         }
         for leak in found.rows {
             let finding = format!(
                 "{} keeps {} more in every step since step {}",
                 leak.place, leak.bytes_per_step, leak.since
             );
-            let change =
-                "let go of what it makes: `.item()` or `.detach()` instead of keeping tensors";
+            let change = "retain no tensors with a graph: keep `.item()` or `.detach()` of them";
             self.without(AdviceKind::Leak, finding, change, &leak.allocations);
         }
     }
@@ -272,7 +271,7 @@ impl<'a> Adviser<'a> {
                 category => format!(" ({category})"),
             };
             let finding = format!(
-                "{} holds {}{what} through the peak: made long before it, let go of long after or never",
+                "{} retains {}{what} through the peak: allocated long before it, freed long after or never",
                 line.place, line.bytes
             );
             let change = if line.category == Category::OptimizerState.name() {

@@ -1,4 +1,4 @@
-//! Why a request could not be met, with proof.
+//! Why an allocation failed, with proof.
 //!
 //! The memory at that moment is replayed block by block. The class is the first of these that holds:
 //!

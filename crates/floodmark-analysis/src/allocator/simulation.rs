@@ -16,7 +16,7 @@ use crate::moment::{check_device, default_device};
 use crate::question_error::QuestionError;
 use crate::report::FORMAT;
 
-/// A request that could not be met.
+/// A failed allocation.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct FailedRequest {
     /// The number of the event that asked.
@@ -236,7 +236,7 @@ impl floodmark_trace::Hint for SimulationError {
             Self::NoSegments => {
                 Some("it was recorded with an allocator that does not say so; see `floodmark info`")
             }
-            Self::FractionOfNothing => Some("name the memory of the card with `--memory`"),
+            Self::FractionOfNothing => Some("give the memory of the GPU with `--memory`"),
         }
     }
 }

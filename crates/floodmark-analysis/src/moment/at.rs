@@ -10,7 +10,7 @@ pub enum At {
     /// When allocated bytes first reached their maximum.
     #[default]
     Peak,
-    /// Right before the last request that could not be met.
+    /// Right before the last failed allocation.
     Oom,
     /// After the last event.
     End,

@@ -64,7 +64,7 @@ pub struct LiveDevice {
     pub reserved_peak: Option<Bytes>,
     /// The most that was allocated in the last step that ended, where one did.
     pub last_step_peak: Option<Bytes>,
-    /// How many requests could not be met.
+    /// How many allocations failed.
     pub failed_requests: u64,
     /// How often the allocator gave memory back to make room; none for the CPU.
     pub retries: Option<u32>,

@@ -15,7 +15,7 @@ use crate::moment::at::At;
 use crate::moment::totals::{Peak, Totals, peaks};
 use crate::question_error::QuestionError;
 
-/// A request that could not be met.
+/// A failed allocation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Request {
     /// What was asked for.

@@ -28,7 +28,7 @@ pub struct Summary {
     pub steps: u32,
     /// How many threads did something.
     pub threads: usize,
-    /// How many requests could not be met.
+    /// How many allocations failed.
     pub failed_requests: usize,
     /// Every device on which something was allocated, CPU first.
     pub devices: Vec<DeviceSummary>,

@@ -1,4 +1,4 @@
-//! Which lines hold more from step to step.
+//! Which lines grow from step to step.
 //!
 //! For every line: how much of what it made is there when each step ends. The first step is left out,
 //! because everything that stays is made in it. A *suspect* grows until the end of the last finished
@@ -24,7 +24,7 @@ use crate::report::live_groups::common;
 /// How many steps must grow, and how many must follow the first one.
 const FEWEST_STEPS: u32 = 3;
 
-/// A line that holds more from step to step.
+/// A line that grows from step to step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Leak {
     /// What it gains in a step, on average.
@@ -84,7 +84,7 @@ pub struct Leaks {
     pub rows: Vec<Leak>,
 }
 
-/// Looks for lines that hold more from step to step.
+/// Looks for lines that grow from step to step.
 pub fn leaks(
     trace: &Trace,
     device: Option<Device>,

@@ -52,7 +52,7 @@ pub struct Steps {
     pub device: Device,
     /// The steps, in order; none where the program had none.
     pub steps: Vec<Step>,
-    /// The lines that hold more from step to step; none where there are too few steps to tell.
+    /// The lines that grow from step to step; none where there are too few steps to tell.
     pub leaks: Option<Leaks>,
     /// Why there are no leaks to be told of.
     pub leaks_missing: Option<String>,

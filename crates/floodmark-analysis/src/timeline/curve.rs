@@ -46,7 +46,7 @@ pub enum MarkerKind {
     Phase,
     /// The user marked the moment.
     Mark,
-    /// A request on this device could not be met.
+    /// An allocation on this device failed.
     Oom,
 }
 

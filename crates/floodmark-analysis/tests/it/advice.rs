@@ -97,7 +97,7 @@ fn what_lies_idle_saves_itself() {
     let advice = only(&found, AdviceKind::Idle);
     let mib = [40, 40, 12, 14].map(|mib| Some(Bytes(mib * MIB)));
     assert_eq!(figures(advice), mib);
-    assert!(advice.finding.starts_with("t.py:1 (main) holds 40.00 MiB through the peak"));
+    assert!(advice.finding.starts_with("t.py:1 (main) retains 40.00 MiB through the peak"));
 }
 
 /// A step whose gradients stay; no segments are recorded, so nothing is said of reserved bytes.

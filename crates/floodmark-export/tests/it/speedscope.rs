@@ -59,9 +59,9 @@ fn every_device_has_two_profiles_and_the_fullest_is_shown_first() {
     assert_eq!(
         names,
         [
-            "cpu: held at the peak",
+            "cpu: live at the peak",
             "cpu: allocated, over time",
-            "cuda:0: held at the peak",
+            "cuda:0: live at the peak",
             "cuda:0: allocated, over time",
         ]
     );

@@ -39,9 +39,9 @@ pub enum Format {
     Csv,
     /// A row for each step, as comma-separated values
     CsvSteps,
-    /// What each call stack held at the peak, a line each, for flame graph tools
+    /// Live bytes of each call stack at the peak, a line each, for flame graph tools
     Collapsed,
-    /// What each call stack held at the peak, as a picture for the browser
+    /// Live bytes of each call stack at the peak, as a picture for the browser
     Flamegraph,
 }
 
@@ -111,10 +111,10 @@ impl Format {
             Self::Csv => "Every event, as comma-separated values",
             Self::CsvSteps => "A row for each step, as comma-separated values",
             Self::Collapsed => {
-                "What each call stack held at the peak, a line each, for flame graph tools"
+                "Live bytes of each call stack at the peak, a line each, for flame graph tools"
             }
             Self::Flamegraph => {
-                "What each call stack held at the peak, as a picture for the browser"
+                "Live bytes of each call stack at the peak, as a picture for the browser"
             }
         }
     }

@@ -15,7 +15,7 @@ impl From<&AdviceReport> for AnswerText {
         let mut losses: Vec<String> = found.losses.0.iter().map(ToString::to_string).collect();
         if found.is_reproduced == Some(false) {
             losses.push(
-                "the simulation does not come to what was recorded: the figures may be off"
+                "the simulation does not reproduce the recording: the figures may be off"
                     .to_owned(),
             );
         }
@@ -39,8 +39,8 @@ fn summary(found: &AdviceReport) -> String {
     let reserved = reserved.unwrap_or_default();
     let met = match found.failed_requests {
         0 => "",
-        1 => ", had the failed request been met",
-        _ => ", had the failed requests been met",
+        1 => ", if the failed allocation had succeeded",
+        _ => ", if the failed allocations had succeeded",
     };
     format!("Peak of {}{met}: {} allocated{reserved}; {what}", found.device, found.peak_allocated)
 }

@@ -40,14 +40,14 @@ fn fragmentation(report: &Report) -> Vec<String> {
         0 => "nothing is free".to_owned(),
         1 => format!("{} free in 1 piece", now.free),
         many => {
-            let (many, largest) = (plural(many, "piece"), now.largest_free);
+            let (many, largest) = (plural(many, "block"), now.largest_free);
             format!("{} free in {many}, the largest {largest}", now.free)
         }
     };
     let mut sentences = vec![
         format!("Reserved: {:.1} % are not allocated; {pieces}", now.ratio * 100.0),
         format!(
-            "Wasted: {} by rounding inside blocks, {} free in split segments, {} free in pieces below the \
+            "Wasted: {} by rounding inside blocks, {} free in split segments, {} free in blocks below the \
              largest request ({})",
             now.rounding, now.split, now.unusable, found.largest_request,
         ),

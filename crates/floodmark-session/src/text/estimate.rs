@@ -124,7 +124,7 @@ fn ended(found: &Estimate) -> String {
 /// A row for each process and device.
 fn needs_of_processes(devices: &[DeviceEstimate]) -> Sheet {
     let mut columns = sheet::words(&["Process", "Device"]);
-    let titles = ["Peak allocated", "Peak reserved", "Outside torch", "Context", "Needed"];
+    let titles = ["Peak allocated", "Peak reserved", "Outside torch", "CUDA context", "Needed"];
     columns.extend(sheet::numbers(&titles));
     columns.extend(sheet::numbers(&["Capacity", "Headroom"]));
     let rows = devices.iter().map(|found| {
@@ -162,7 +162,11 @@ fn needs(devices: &[DeviceEstimate]) -> Sheet {
         row("peak reserved", |found| found.peak_reserved.to_string(), ""),
     ];
     if devices.iter().any(|device| device.outside > Bytes(0)) {
-        rows.push(row("outside torch", |found| found.outside.to_string(), "taken by libraries"));
+        rows.push(row(
+            "outside torch",
+            |found| found.outside.to_string(),
+            "allocated by libraries",
+        ));
     }
     let at_least = |found: &DeviceEstimate| {
         let more = if found.is_lower_bound { "> " } else { "" };
@@ -173,7 +177,11 @@ fn needs(devices: &[DeviceEstimate]) -> Sheet {
     } else {
         "reserved + CUDA context"
     };
-    rows.push(row("context", |found| found.context.to_string(), "CUDA and its libraries"));
+    rows.push(row(
+        "CUDA context",
+        |found| found.context.to_string(),
+        "driver, libraries and kernels",
+    ));
     rows.push(row("needed", at_least, sum));
     rows.push(row("capacity", |found| found.capacity.to_string(), ""));
     let headroom = |found: &DeviceEstimate| {
@@ -196,8 +204,9 @@ fn categories(device: &DeviceEstimate) -> Sheet {
 }
 
 fn reads(reads: &[PhantomRead]) -> Sheet {
-    let mut columns = sheet::numbers(&["Count", "Answered"]);
-    columns.extend(sheet::words(&["Operator", "Value read back without being known, and why"]));
+    let mut columns = sheet::numbers(&["Count", "Assumed"]);
+    columns
+        .extend(sheet::words(&["Operator", "Location that read it back, and why it is assumed"]));
     let rows = reads.iter().map(|read| Cells {
         cells: vec![read.count.to_string(), read.answered.clone(), read.op.clone(), place(read)],
         below: if read.why.is_empty() { Vec::new() } else { vec![format!("  {}", read.why)] },
@@ -215,7 +224,7 @@ fn place(read: &PhantomRead) -> String {
 
 fn unsupported(found: &Estimate) -> Sheet {
     let mut columns = sheet::numbers(&["Count"]);
-    columns.extend(sheet::words(&["Call that was refused"]));
+    columns.extend(sheet::words(&["Unsupported call"]));
     let rows = found.unsupported.iter().map(|call| Cells {
         cells: vec![call.count.to_string(), format!("{}: {}", call.library, call.name)],
         below: Vec::new(),
@@ -238,20 +247,21 @@ fn rests_on(found: &Estimate) -> Vec<String> {
     ];
     below.extend(found.notes.iter().cloned());
     if found.reads.is_empty() {
-        below.push("No value was read back that was not known".to_owned());
+        below.push("Every value that the program read back was computed".to_owned());
     } else {
         below.push(
-            "Another answer may lead elsewhere: `--answer FILE:LINE=VALUE` sets one".to_owned(),
+            "Other values may change the result: set one with `--answer FILE:LINE=VALUE`"
+                .to_owned(),
         );
     }
     if !found.unsupported.is_empty() {
-        below.push("What follows a refused call may differ on a real card".to_owned());
+        below.push("After an unsupported call, a real GPU may behave differently".to_owned());
     }
     let gpu = &found.gpu;
     below.push(if found.is_checked {
         format!("The profile `{gpu}` was checked on hardware")
     } else {
-        format!("The profile `{gpu}` was not checked on hardware: its context is a guess")
+        format!("The profile `{gpu}` was not checked on hardware: its CUDA context is assumed")
     });
     below
 }

@@ -25,9 +25,9 @@ impl From<&Leaks> for AnswerText {
 fn summary(leaks: &Leaks) -> String {
     let device = leaks.device;
     let found = match leaks.total_rows {
-        0 => format!("No suspects: no line on {device} holds more from step to step"),
-        1 => format!("1 line on {device} holds more from step to step"),
-        lines => format!("{lines} lines on {device} hold more from step to step"),
+        0 => format!("No leak found: no line on {device} grows from step to step"),
+        1 => format!("1 line on {device} grows from step to step"),
+        lines => format!("{lines} lines on {device} grow from step to step"),
     };
     let steps = plural(leaks.steps.into(), "step");
     format!("{found}; all lines together, in {steps} after the first: {}", signed(leaks.growth))

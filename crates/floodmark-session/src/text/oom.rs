@@ -15,17 +15,21 @@ impl From<&OomReport> for AnswerText {
         above.extend(whose_limit(found));
         let mut losses: Vec<String> = found.losses.0.iter().map(ToString::to_string).collect();
         if !found.is_replayed && !found.device.is_cpu() {
-            losses.push("the trace does not tell how blocks lie in what torch reserved".to_owned());
+            losses.push("the trace does not say where blocks lie in their segments".to_owned());
         }
         let sheets = [
-            sheet(sheet::numbers(&["Bytes"]), "What there was", facts(found)),
+            sheet(sheet::numbers(&["Bytes"]), "Memory at the failed allocation", facts(found)),
             sheet(
                 sheet::words(&["Fits"]),
-                "By simulating the same requests",
+                "Change, simulated with the same requests",
                 found.proofs.iter().map(proved).collect(),
             ),
-            sheet(sheet::numbers(&["Bytes"]), "Who held it, by line", holders(&found.lines)),
-            sheet(sheet::numbers(&["Bytes"]), "Who held it, by module", holders(&found.modules)),
+            sheet(sheet::numbers(&["Bytes"]), "Live allocations, by line", holders(&found.lines)),
+            sheet(
+                sheet::numbers(&["Bytes"]),
+                "Live allocations, by module",
+                holders(&found.modules),
+            ),
         ];
         Self { above, losses, sheets: sheets.into_iter().flatten().collect(), below: Vec::new() }
     }
@@ -36,34 +40,31 @@ fn why(found: &OomReport) -> String {
     let request = found.at.request.as_ref().map_or(Bytes(0), |request| request.bytes);
     match found.class {
         OomClass::Capacity if found.device.is_cpu() => {
-            format!(
-                "capacity. {allocated} are allocated, and the system does not give {request} more"
-            )
+            format!("capacity. {allocated} are allocated; the system refused {request} more")
         }
         OomClass::Capacity => format!(
             "capacity. {allocated} are allocated; only {free} are free; {request} were requested"
         ),
         OomClass::Fragmentation if !found.is_replayed => {
             format!(
-                "fragmentation. {free} are reserved and free, but not in one piece of {request}"
+                "fragmentation. {free} are reserved and free, but no free block has the requested {request}"
             )
         }
         OomClass::Fragmentation => format!(
-            "fragmentation. {usable_free} are free where the request could use them, but in pieces; the largest has \
-             {largest_usable}"
+            "fragmentation. {usable_free} are free in the request's pool and stream, but the largest free block has \
+             {largest_usable}; {request} were requested"
         ),
         OomClass::OtherPool if *usable_free == Bytes(0) => format!(
-            "stranded memory. {free} are free, but none of it in the pool and on the stream of the request"
+            "stranded memory. {free} are free, but none of them in the request's pool and stream"
         ),
         OomClass::OtherPool => format!(
-            "stranded memory. {free} are free, but only {usable_free} of them in the pool and on the stream of the \
-             request"
+            "stranded memory. {free} are free, but only {usable_free} of them in the request's pool and stream"
         ),
         OomClass::PendingFrees => {
-            format!("pending frees. The program has let go of {pending} that a stream still uses")
+            format!("pending frees. The program freed {pending} that a stream still uses")
         }
         OomClass::OutsideTorch => format!(
-            "memory outside torch. {} of the device are held by the CUDA context, by libraries or by other processes",
+            "memory outside torch. {} of the device are used by the CUDA context, libraries or other processes",
             found.outside.unwrap_or_default()
         ),
     }
@@ -94,25 +95,25 @@ fn facts(found: &OomReport) -> Vec<[String; 2]> {
         facts.extend(bytes.map(|bytes| [bytes.to_string(), what]));
     };
     push(found.total, "memory of the device".into());
-    push(found.limit, "the most that torch could reserve, as far as the recording shows".into());
+    push(found.limit, "limit on what torch could reserve, as far as the recording shows".into());
     push(found.device_free, "free on the device".into());
-    push(found.outside, "held outside torch".into());
+    push(found.outside, "used outside torch".into());
     push(found.reserved, "reserved by torch".into());
     push(Some(found.allocated), "allocated".into());
     let pending = Some(found.pending).filter(|&bytes| bytes > Bytes(0));
-    push(pending, "let go of, still used by a stream".into());
+    push(pending, "pending free: freed, still used by a stream".into());
     if found.is_replayed {
         let pieces = |count: u64, largest: Bytes| match count {
             0 => String::new(),
-            1 => ", in 1 piece".to_owned(),
-            many => format!(", in {}, the largest {largest}", plural(many, "piece")),
+            1 => ", in 1 block".to_owned(),
+            many => format!(", in {}, the largest {largest}", plural(many, "block")),
         };
         let all = pieces(found.free_pieces, found.largest_free);
         push(Some(found.free), format!("reserved and free{all}"));
         let usable = pieces(found.usable_pieces, found.largest_usable);
-        push(Some(found.usable_free), format!("of these where the request could use them{usable}"));
+        push(Some(found.usable_free), format!("of these in the request's pool and stream{usable}"));
     }
-    push(found.segment, "torch asked the driver for, to meet the request".into());
+    push(found.segment, "segment that torch requested from the driver".into());
     facts
 }
 

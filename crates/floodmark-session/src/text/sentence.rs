@@ -44,12 +44,12 @@ pub fn when(moment: &Moment) -> String {
     text
 }
 
-/// `2.000 GiB asked for at train.py:3 (main), `.
+/// `2.000 GiB requested at train.py:3 (main), `.
 pub fn request(moment: &Moment) -> String {
     let Some(request) = &moment.request else { return String::new() };
     let place = request.place.as_deref().map(shorten);
     let place = place.map_or_else(String::new, |place| format!(" at {place}"));
-    format!("{} asked for{place}, ", request.bytes)
+    format!("{} requested{place}, ", request.bytes)
 }
 
 /// `+14.3 %`.

@@ -11,7 +11,7 @@ impl From<&Simulation> for AnswerText {
         let mut losses: Vec<String> = found.losses.0.iter().map(ToString::to_string).collect();
         if !found.is_reproduced {
             losses.push(
-                "under its own settings the simulation does not come to what was recorded: the other figures may be \
+                "under its own settings the simulation does not reproduce the recording: the other figures may be \
                  off too"
                     .to_owned(),
             );

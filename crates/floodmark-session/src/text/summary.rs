@@ -34,8 +34,8 @@ pub fn counts(summary: &Summary) -> String {
     };
     let _ = write!(text, ", {}", plural(summary.threads as u64, "thread"));
     if summary.failed_requests > 0 {
-        let failed = plural(summary.failed_requests as u64, "request");
-        let _ = write!(text, "; {failed} could not be met (`--at oom`)");
+        let failed = plural(summary.failed_requests as u64, "failed allocation");
+        let _ = write!(text, "; {failed} (`--at oom`)");
     }
     text
 }

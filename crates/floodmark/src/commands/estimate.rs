@@ -55,7 +55,7 @@ pub(crate) fn plan(args: EstimateArgs) -> Result<EstimatePlan> {
 
 /// The machine that the words of a command line mean.
 pub(crate) fn machine(args: &PhantomArgs) -> Result<PhantomMachine> {
-    let failed = || format!("Failed to play a `{}`", args.gpu);
+    let failed = || format!("Failed to simulate a `{}`", args.gpu);
     let ranks = args.world.map(|world| (args.rank.unwrap_or(0), world));
     if let Some((rank, world)) = ranks.filter(|(rank, world)| rank >= world) {
         return Err(Problem::NoSuchRankOf { rank, world }).with_context(failed);

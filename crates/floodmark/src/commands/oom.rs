@@ -1,4 +1,4 @@
-//! `floodmark oom`: why a request could not be met.
+//! `floodmark oom`: why an allocation failed.
 
 use anyhow::{Context, Result};
 use floodmark_analysis::{At, oom as ask};

@@ -35,9 +35,7 @@ const OF_DEVICES: [OfDevice; 9] = [
         "How often cached memory was given back to make room.",
         |one| one.retries.map(u64::from),
     ),
-    ("failed_requests_total", COUNTER, "Requests that could not be met.", |one| {
-        Some(one.failed_requests)
-    }),
+    ("failed_requests_total", COUNTER, "Allocations that failed.", |one| Some(one.failed_requests)),
 ];
 
 const OF_TRACES: [OfTrace; 5] = [

@@ -78,7 +78,7 @@ impl Hint for Problem {
                 Some("`floodmark estimate` with this value shows all of it")
             }
             Self::NothingFits { .. } => {
-                Some("begin lower, or choose another card (`floodmark gpus`)")
+                Some("start lower, or choose another GPU (`floodmark gpus`)")
             }
             Self::ModuleNotText | Self::NoSuchRank { .. } | Self::GrewAbove { .. } => None,
         }

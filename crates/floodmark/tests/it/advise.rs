@@ -19,16 +19,16 @@ fn advice_says_what_it_saves() {
     --- stdout
     Peak of cuda:0: 40.00 MiB allocated, 56.00 MiB reserved; 4 changes would save memory, each by itself
     Saves allocated  Saves reserved  Finding, and what to do
-          8.000 MiB       20.00 MiB  train.py:3 (main) holds 8.000 MiB through the peak: made long
-                                     before it, let go of long after or never
+          8.000 MiB       20.00 MiB  train.py:3 (main) retains 8.000 MiB through the peak: allocated
+                                     long before it, freed long after or never
                                      → move it to host memory, free it before the peak, or make it again
                                        after it
-          8.000 MiB       20.00 MiB  train.py:4 (main) holds 8.000 MiB through the peak: made long
-                                     before it, let go of long after or never
+          8.000 MiB       20.00 MiB  train.py:4 (main) retains 8.000 MiB through the peak: allocated
+                                     long before it, freed long after or never
                                      → move it to host memory, free it before the peak, or make it again
                                        after it
-          8.000 MiB       20.00 MiB  train.py:5 (main) holds 8.000 MiB through the peak: made long
-                                     before it, let go of long after or never
+          8.000 MiB       20.00 MiB  train.py:5 (main) retains 8.000 MiB through the peak: allocated
+                                     long before it, freed long after or never
                                      → move it to host memory, free it before the peak, or make it again
                                        after it
                 0 B       16.00 MiB  16.00 MiB more are reserved than allocated at the most; other
@@ -45,32 +45,34 @@ fn advice_says_what_it_saves() {
           1.617 MiB      1008.0 MiB  1.114 GiB more are reserved than allocated at the most; other
                                      settings need less
                                      → export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
-          220.2 MiB       232.0 MiB  zoo/alloc_runs.py:26 (<module>) holds 222.3 MiB through the peak:
-                                     made long before it, let go of long after or never
+          220.2 MiB       232.0 MiB  zoo/alloc_runs.py:26 (<module>) retains 222.3 MiB through the peak:
+                                     allocated long before it, freed long after or never
                                      → move it to host memory, free it before the peak, or make it again
                                        after it
-          33.00 MiB       32.00 MiB  zoo/alloc_runs.py:25 (forward) holds 33.00 MiB (activation) through
-                                     the peak: made long before it, let go of long after or never
+          33.00 MiB       32.00 MiB  zoo/alloc_runs.py:25 (forward) retains 33.00 MiB (activation)
+                                     through the peak: allocated long before it, freed long after or
+                                     never
                                      → move it to host memory, free it before the peak, or make it again
                                        after it
-    Note: no line holds more from step to step
+    Note: no line grows from step to step
     ");
     insta::assert_snapshot!(folder.run("advise oom.pickle.gz"), @"
     exit 0
     --- stdout
-    Peak of cuda:0, had the failed request been met: 1.985 GiB allocated, 2.479 GiB reserved; 2 changes would save memory, each by itself
+    Peak of cuda:0, if the failed allocation had succeeded: 1.985 GiB allocated, 2.479 GiB reserved; 2 changes would save memory, each by itself
     ! modules, phases and backward are derived from stack frames: a snapshot does not tell them
     Saves allocated  Saves reserved  Finding, and what to do
-          223.3 MiB       236.0 MiB  zoo/alloc_runs.py:26 (<module>) holds 222.3 MiB through the peak:
-                                     made long before it, let go of long after or never
+          223.3 MiB       236.0 MiB  zoo/alloc_runs.py:26 (<module>) retains 222.3 MiB through the peak:
+                                     allocated long before it, freed long after or never
                                      → move it to host memory, free it before the peak, or make it again
                                        after it
-          34.00 MiB       32.00 MiB  zoo/alloc_runs.py:25 (forward) holds 33.00 MiB (activation) through
-                                     the peak: made long before it, let go of long after or never
+          34.00 MiB       32.00 MiB  zoo/alloc_runs.py:25 (forward) retains 33.00 MiB (activation)
+                                     through the peak: allocated long before it, freed long after or
+                                     never
                                      → move it to host memory, free it before the peak, or make it again
                                        after it
     Note: no setting of the allocator that was tried avoids the failure
-    Note: no line holds more from step to step
+    Note: no line grows from step to step
     ");
     insta::assert_snapshot!(folder.run("advise cpu.flood"), @"
     exit 0
@@ -101,7 +103,7 @@ fn the_json_of_advice_is_the_contract() {
       "advice": [
         {
           "kind": "idle",
-          "finding": "train.py:3 (main) holds 8.000 MiB through the peak: made long before it, let go of long after or never",
+          "finding": "train.py:3 (main) retains 8.000 MiB through the peak: allocated long before it, freed long after or never",
           "change": "move it to host memory, free it before the peak, or make it again after it",
           "saves_allocated": 8388608,
           "saves_reserved": 20971520,
@@ -110,7 +112,7 @@ fn the_json_of_advice_is_the_contract() {
         },
         {
           "kind": "idle",
-          "finding": "train.py:4 (main) holds 8.000 MiB through the peak: made long before it, let go of long after or never",
+          "finding": "train.py:4 (main) retains 8.000 MiB through the peak: allocated long before it, freed long after or never",
           "change": "move it to host memory, free it before the peak, or make it again after it",
           "saves_allocated": 8388608,
           "saves_reserved": 20971520,
@@ -119,7 +121,7 @@ fn the_json_of_advice_is_the_contract() {
         },
         {
           "kind": "idle",
-          "finding": "train.py:5 (main) holds 8.000 MiB through the peak: made long before it, let go of long after or never",
+          "finding": "train.py:5 (main) retains 8.000 MiB through the peak: allocated long before it, freed long after or never",
           "change": "move it to host memory, free it before the peak, or make it again after it",
           "saves_allocated": 8388608,
           "saves_reserved": 20971520,

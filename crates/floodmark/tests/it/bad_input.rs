@@ -379,7 +379,7 @@ fn the_help_states_what_belongs_to_whom_and_what_a_path_means() {
     for command in ["run", "estimate", "fit"] {
         let help = folder.stdout(&format!("{command} --help"));
         let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert!(help.contains("everything after its name belongs to it"), "{help}");
+        assert!(help.contains("followed by its own arguments"), "{help}");
         let rule = "a file if it ends in `.flood`, otherwise a folder with a file for each rank";
         assert_eq!(help.contains(rule), command != "fit", "{help}");
     }

@@ -141,7 +141,7 @@ fn a_report_says_what_it_leaves_out() {
 fn a_report_is_of_any_moment_and_device() {
     let folder = training();
     insta::assert_snapshot!(folder.stdout("report x.flood --at oom --top 1"), @"
-    Out of memory on cuda:0: 1.000 GiB asked for at model.py:12 (forward), with 10.00 MiB allocated, 16.00 MiB reserved, at 0.017 s in step 1, forward of layers.1.fc
+    Out of memory on cuda:0: 1.000 GiB requested at model.py:12 (forward), with 10.00 MiB allocated, 16.00 MiB reserved, at 0.017 s in step 1, forward of layers.1.fc
         Bytes  Cumulative     Median  Count  Location
     3.000 MiB   3.000 MiB  2.000 MiB      1  before recording
     … and 4 more rows, 7.000 MiB
@@ -229,7 +229,7 @@ fn csv_lines_are_as_long_as_their_header() {
 #[test]
 fn info_says_what_a_trace_holds() {
     insta::assert_snapshot!(training().stdout("info x.flood"), @"
-    x.flood: 21 events in 0.019 s, 8 allocations, 2 steps, 1 thread; 1 request could not be met (`--at oom`)
+    x.flood: 21 events in 0.019 s, 8 allocations, 2 steps, 1 thread; 1 failed allocation (`--at oom`)
     Peak of cpu: 64.00 KiB allocated, at 0.004 s in step 0, outside the model
     Peak of cuda:0: 15.00 MiB allocated, 16.00 MiB reserved, at 0.008 s in step 0, backward of layers.0.fc
       by         floodmark 0.1.0
@@ -285,7 +285,7 @@ fn what_a_killed_program_left_is_read_from_its_journal() {
     let folder = Folder::new().with_killed("x.flood", TRAINING);
     insta::assert_snapshot!(folder.stdout("report x.flood --top 1"), @"
     Peak of cuda:0: 15.00 MiB allocated, 16.00 MiB reserved, at 0.008 s in step 0, backward of layers.0.fc
-    ! the program ended without ending the recording: it was killed, crashed, or left by `os._exit`; its last 41 records were taken from the journal
+    ! the program ended without ending the recording: it was killed, crashed, or left by `os._exit`; its last 41 records were read from the journal
         Bytes  Cumulative     Median  Count  Location
     10.00 MiB   10.00 MiB  6.000 MiB      2  model.py:10 (forward)
     … and 3 more rows, 5.000 MiB

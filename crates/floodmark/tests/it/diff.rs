@@ -334,8 +334,8 @@ fn a_failed_request_is_compared_with_another() {
     let folder = Folder::new().with("a.flood", &oom(BEFORE)).with("b.flood", &oom(AFTER));
     insta::assert_snapshot!(folder.stdout("diff a.flood b.flood --at oom --by category"), @"
     Allocated bytes of cuda:0 when it ran out of memory grew by 5.000 MiB (+125.0 %): 4.000 MiB allocated in A, 9.000 MiB in B; reserved bytes grew by 4.000 MiB (+40.0 %)
-    A: 1.000 GiB asked for at /ci/model.py:14 (forward), at 0.010 s in step 1, outside the model
-    B: 1.000 GiB asked for at /ci/model.py:14 (forward), at 0.011 s in step 1, outside the model
+    A: 1.000 GiB requested at /ci/model.py:14 (forward), at 0.010 s in step 1, outside the model
+    B: 1.000 GiB requested at /ci/model.py:14 (forward), at 0.011 s in step 1, outside the model
         Change          A          B  Count A  Count B  Category
     +6.000 MiB      512 B  6.000 MiB        1        2  activation
     −1.000 MiB  2.000 MiB  1.000 MiB        1        1  gradient

@@ -31,7 +31,7 @@ fn lines_that_hold_more_from_step_to_step_are_shown() {
     insta::assert_snapshot!(folder.run("leaks x.flood"), @"
     exit 0
     --- stdout
-    2 lines on cuda:0 hold more from step to step; all lines together, in 5 steps after the first: +20.00 MiB
+    2 lines on cuda:0 grow from step to step; all lines together, in 5 steps after the first: +20.00 MiB
        A step     Growth      Holds  Blocks   Since  Grew in  Category  Location, and the newest stack
     3.000 MiB  15.00 MiB  18.00 MiB      +5  step 1   5 of 5  other     model.py:12 (forward)
                                                                           in module fc
@@ -48,7 +48,7 @@ fn lines_that_hold_more_from_step_to_step_are_shown() {
     insta::assert_snapshot!(folder.run("leaks x.flood --top 1"), @"
     exit 0
     --- stdout
-    2 lines on cuda:0 hold more from step to step; all lines together, in 5 steps after the first: +20.00 MiB
+    2 lines on cuda:0 grow from step to step; all lines together, in 5 steps after the first: +20.00 MiB
        A step     Growth      Holds  Blocks   Since  Grew in  Category  Location, and the newest stack
     3.000 MiB  15.00 MiB  18.00 MiB      +5  step 1   5 of 5  other     model.py:12 (forward)
                                                                           in module fc
@@ -104,7 +104,7 @@ fn a_program_that_gives_back_what_it_takes_has_no_suspects() {
     insta::assert_snapshot!(folder.run("leaks x.flood"), @"
     exit 0
     --- stdout
-    No suspects: no line on cuda:0 holds more from step to step; all lines together, in 5 steps after the first: 0 B
+    No leak found: no line on cuda:0 grows from step to step; all lines together, in 5 steps after the first: 0 B
     ");
     let once = steps(6, |n| {
         if n == 3 { "alloc k cuda:0 1MiB at train.py:9".to_owned() } else { String::new() }
@@ -113,7 +113,7 @@ fn a_program_that_gives_back_what_it_takes_has_no_suspects() {
     insta::assert_snapshot!(folder.run("leaks x.flood"), @"
     exit 0
     --- stdout
-    No suspects: no line on cuda:0 holds more from step to step; all lines together, in 5 steps after the first: +1.000 MiB
+    No leak found: no line on cuda:0 grows from step to step; all lines together, in 5 steps after the first: +1.000 MiB
     ");
 }
 

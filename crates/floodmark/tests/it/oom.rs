@@ -40,28 +40,28 @@ fn a_failure_is_explained_with_proof() {
     insta::assert_snapshot!(folder.run("oom split.flood"), @"
     exit 0
     --- stdout
-    Out of memory on cuda:0: 16.00 MiB asked for at train.py:6 (main), with 24.00 MiB allocated, 40.00 MiB reserved, at 0.006 s, outside the model
-    Why: fragmentation. 16.00 MiB are free where the request could use them, but in pieces; the largest has 12.00 MiB
+    Out of memory on cuda:0: 16.00 MiB requested at train.py:6 (main), with 24.00 MiB allocated, 40.00 MiB reserved, at 0.006 s, outside the model
+    Why: fragmentation. 16.00 MiB are free in the request's pool and stream, but the largest free block has 12.00 MiB; 16.00 MiB were requested
 
-        Bytes  What there was
-    40.00 MiB  the most that torch could reserve, as far as the recording shows
+        Bytes  Memory at the failed allocation
+    40.00 MiB  limit on what torch could reserve, as far as the recording shows
     40.00 MiB  reserved by torch
     24.00 MiB  allocated
-    16.00 MiB  reserved and free, in 2 pieces, the largest 12.00 MiB
-    16.00 MiB  of these where the request could use them, in 2 pieces, the largest 12.00 MiB
-    16.00 MiB  torch asked the driver for, to meet the request
+    16.00 MiB  reserved and free, in 2 blocks, the largest 12.00 MiB
+    16.00 MiB  of these in the request's pool and stream, in 2 blocks, the largest 12.00 MiB
+    16.00 MiB  segment that torch requested from the driver
 
-    Fits  By simulating the same requests
+    Fits  Change, simulated with the same requests
     yes   with expandable_segments:True
     no    with max_split_size_mb:128
     no    with garbage_collection_threshold:0.8
     yes   with 16.00 MiB more memory
 
-        Bytes  Who held it, by line
+        Bytes  Live allocations, by line
     16.00 MiB  model.py:3 (forward)
     8.000 MiB  train.py:5 (main)
 
-        Bytes  Who held it, by module
+        Bytes  Live allocations, by module
     16.00 MiB  Net
     16.00 MiB    layers
     16.00 MiB      0
@@ -71,27 +71,27 @@ fn a_failure_is_explained_with_proof() {
     insta::assert_snapshot!(folder.run("oom oom.pickle.gz"), @"
     exit 0
     --- stdout
-    Out of memory on cuda:0: 250.0 MiB asked for, with 1.741 GiB allocated, 1.809 GiB reserved, at 4.923 s in step 4, backward
+    Out of memory on cuda:0: 250.0 MiB requested, with 1.741 GiB allocated, 1.809 GiB reserved, at 4.923 s in step 4, backward
     Why: capacity. 1.741 GiB are allocated; only 69.35 MiB are free; 250.0 MiB were requested
     The device had 137.2 GiB left: torch is limited by `set_per_process_memory_fraction`
     ! modules, phases and backward are derived from stack frames: a snapshot does not tell them
 
-        Bytes  What there was
-    1.990 GiB  the most that torch could reserve, as far as the recording shows
+        Bytes  Memory at the failed allocation
+    1.990 GiB  limit on what torch could reserve, as far as the recording shows
     137.2 GiB  free on the device
     1.809 GiB  reserved by torch
     1.741 GiB  allocated
-    69.35 MiB  reserved and free, in 26 pieces, the largest 26.00 MiB
-    66.00 MiB  of these where the request could use them, in 20 pieces, the largest 26.00 MiB
-    250.0 MiB  torch asked the driver for, to meet the request
+    69.35 MiB  reserved and free, in 26 blocks, the largest 26.00 MiB
+    66.00 MiB  of these in the request's pool and stream, in 20 blocks, the largest 26.00 MiB
+    250.0 MiB  segment that torch requested from the driver
 
-    Fits  By simulating the same requests
+    Fits  Change, simulated with the same requests
     no    with expandable_segments:True
     no    with max_split_size_mb:128
     no    with garbage_collection_threshold:0.8
     yes   with 64.00 MiB more memory
 
-        Bytes  Who held it, by line
+        Bytes  Live allocations, by line
     578.8 MiB  zoo/alloc_runs.py:25 (forward)
     444.6 MiB  zoo/alloc_runs.py:48 (<module>)
     282.0 MiB  no Python frame: thread 0 (backward)
@@ -100,7 +100,7 @@ fn a_failure_is_explained_with_proof() {
     16.00 KiB  zoo/alloc_runs.py:42 (<module>)
         512 B  zoo/alloc_runs.py:43 (<module>) (backward)
 
-        Bytes  Who held it, by module
+        Bytes  Live allocations, by module
     1.171 GiB  (no module)
     583.8 MiB  container
     578.8 MiB    alloc_runs:253 (alloc_runs)
@@ -114,31 +114,31 @@ fn a_failure_is_explained_with_proof() {
     insta::assert_snapshot!(folder.run("oom oom.pickle.gz --top 2"), @"
     exit 0
     --- stdout
-    Out of memory on cuda:0: 250.0 MiB asked for, with 1.741 GiB allocated, 1.809 GiB reserved, at 4.923 s in step 4, backward
+    Out of memory on cuda:0: 250.0 MiB requested, with 1.741 GiB allocated, 1.809 GiB reserved, at 4.923 s in step 4, backward
     Why: capacity. 1.741 GiB are allocated; only 69.35 MiB are free; 250.0 MiB were requested
     The device had 137.2 GiB left: torch is limited by `set_per_process_memory_fraction`
     ! modules, phases and backward are derived from stack frames: a snapshot does not tell them
 
-        Bytes  What there was
-    1.990 GiB  the most that torch could reserve, as far as the recording shows
+        Bytes  Memory at the failed allocation
+    1.990 GiB  limit on what torch could reserve, as far as the recording shows
     137.2 GiB  free on the device
     1.809 GiB  reserved by torch
     1.741 GiB  allocated
-    69.35 MiB  reserved and free, in 26 pieces, the largest 26.00 MiB
-    66.00 MiB  of these where the request could use them, in 20 pieces, the largest 26.00 MiB
-    250.0 MiB  torch asked the driver for, to meet the request
+    69.35 MiB  reserved and free, in 26 blocks, the largest 26.00 MiB
+    66.00 MiB  of these in the request's pool and stream, in 20 blocks, the largest 26.00 MiB
+    250.0 MiB  segment that torch requested from the driver
 
-    Fits  By simulating the same requests
+    Fits  Change, simulated with the same requests
     no    with expandable_segments:True
     no    with max_split_size_mb:128
     no    with garbage_collection_threshold:0.8
     yes   with 64.00 MiB more memory
 
-        Bytes  Who held it, by line
+        Bytes  Live allocations, by line
     578.8 MiB  zoo/alloc_runs.py:25 (forward)
     444.6 MiB  zoo/alloc_runs.py:48 (<module>)
 
-        Bytes  Who held it, by module
+        Bytes  Live allocations, by module
     1.171 GiB  (no module)
     583.8 MiB  container
     ");
@@ -150,46 +150,46 @@ fn every_reason_has_its_words() {
     insta::assert_snapshot!(folder.run("oom stream.flood --top 1"), @"
     exit 0
     --- stdout
-    Out of memory on cuda:0: 12.00 MiB asked for, with 20.00 MiB allocated, 32.00 MiB reserved, at 0.005 s
-    Why: stranded memory. 12.00 MiB are free, but none of it in the pool and on the stream of the request
+    Out of memory on cuda:0: 12.00 MiB requested, with 20.00 MiB allocated, 32.00 MiB reserved, at 0.005 s
+    Why: stranded memory. 12.00 MiB are free, but none of them in the request's pool and stream
 
-        Bytes  What there was
-    32.00 MiB  the most that torch could reserve, as far as the recording shows
+        Bytes  Memory at the failed allocation
+    32.00 MiB  limit on what torch could reserve, as far as the recording shows
     32.00 MiB  reserved by torch
     20.00 MiB  allocated
-    12.00 MiB  reserved and free, in 1 piece
-          0 B  of these where the request could use them
-    12.00 MiB  torch asked the driver for, to meet the request
+    12.00 MiB  reserved and free, in 1 block
+          0 B  of these in the request's pool and stream
+    12.00 MiB  segment that torch requested from the driver
 
-    Fits  By simulating the same requests
+    Fits  Change, simulated with the same requests
     no    with expandable_segments:True
     no    with max_split_size_mb:128
     no    with garbage_collection_threshold:0.8
     yes   with 12.00 MiB more memory
 
-        Bytes  Who held it, by line
+        Bytes  Live allocations, by line
     20.00 MiB  no Python frame: thread 0
 
-        Bytes  Who held it, by module
+        Bytes  Live allocations, by module
     20.00 MiB  (no module)
     ");
     insta::assert_snapshot!(folder.run("oom pending.flood --top 1"), @"
     exit 0
     --- stdout
-    Out of memory on cuda:0: 12.00 MiB asked for, with 0 B allocated, 12.00 MiB reserved, at 0.004 s
-    Why: pending frees. The program has let go of 12.00 MiB that a stream still uses
+    Out of memory on cuda:0: 12.00 MiB requested, with 0 B allocated, 12.00 MiB reserved, at 0.004 s
+    Why: pending frees. The program freed 12.00 MiB that a stream still uses
 
-        Bytes  What there was
-    12.00 MiB  the most that torch could reserve, as far as the recording shows
+        Bytes  Memory at the failed allocation
+    12.00 MiB  limit on what torch could reserve, as far as the recording shows
     1.000 MiB  free on the device
     12.00 MiB  reserved by torch
           0 B  allocated
-    12.00 MiB  let go of, still used by a stream
+    12.00 MiB  pending free: freed, still used by a stream
           0 B  reserved and free
-          0 B  of these where the request could use them
-    12.00 MiB  torch asked the driver for, to meet the request
+          0 B  of these in the request's pool and stream
+    12.00 MiB  segment that torch requested from the driver
 
-    Fits  By simulating the same requests
+    Fits  Change, simulated with the same requests
     no    with expandable_segments:True
     yes   with max_split_size_mb:128
     yes   with garbage_collection_threshold:0.8
@@ -198,34 +198,34 @@ fn every_reason_has_its_words() {
     insta::assert_snapshot!(folder.run("oom bare.flood --top 1"), @"
     exit 0
     --- stdout
-    Out of memory on cuda:0: 3.000 MiB asked for, with 2.000 MiB allocated, 6.000 MiB reserved, at 0.004 s
-    Why: fragmentation. 4.000 MiB are reserved and free, but not in one piece of 3.000 MiB
-    ! the trace does not tell how blocks lie in what torch reserved
+    Out of memory on cuda:0: 3.000 MiB requested, with 2.000 MiB allocated, 6.000 MiB reserved, at 0.004 s
+    Why: fragmentation. 4.000 MiB are reserved and free, but no free block has the requested 3.000 MiB
+    ! the trace does not say where blocks lie in their segments
 
-        Bytes  What there was
+        Bytes  Memory at the failed allocation
     6.000 MiB  reserved by torch
     2.000 MiB  allocated
-    20.00 MiB  torch asked the driver for, to meet the request
+    20.00 MiB  segment that torch requested from the driver
 
-        Bytes  Who held it, by line
+        Bytes  Live allocations, by line
     2.000 MiB  no Python frame: thread 0
 
-        Bytes  Who held it, by module
+        Bytes  Live allocations, by module
     2.000 MiB  (no module)
     ");
     insta::assert_snapshot!(folder.run("oom cpu.flood --top 1"), @"
     exit 0
     --- stdout
-    Out of memory on cpu: 3.000 MiB asked for at train.py:3 (main), with 6.000 MiB allocated, at 0.002 s, outside the model
-    Why: capacity. 6.000 MiB are allocated, and the system does not give 3.000 MiB more
+    Out of memory on cpu: 3.000 MiB requested at train.py:3 (main), with 6.000 MiB allocated, at 0.002 s, outside the model
+    Why: capacity. 6.000 MiB are allocated; the system refused 3.000 MiB more
 
-        Bytes  What there was
+        Bytes  Memory at the failed allocation
     6.000 MiB  allocated
 
-        Bytes  Who held it, by line
+        Bytes  Live allocations, by line
     6.000 MiB  train.py:2 (main)
 
-        Bytes  Who held it, by module
+        Bytes  Live allocations, by module
     6.000 MiB  (no module)
     ");
 }

@@ -47,7 +47,7 @@ fn a_card_or_rank_that_is_not_there_is_an_error_of_the_user() {
     insta::assert_snapshot!(folder.run("estimate --gpu a100 train.py"), @"
     exit 1
     --- stderr
-    error: Failed to play a `a100`
+    error: Failed to simulate a `a100`
       Caused by: there is no profile of a GPU `a100`; did you mean `a100-40gb` or `a100-80gb`?
 
     hint: `floodmark gpus` lists the profiles; `--gpu FILE.toml` takes one of your own, and `--memory` changes the capacity of any
@@ -55,7 +55,7 @@ fn a_card_or_rank_that_is_not_there_is_an_error_of_the_user() {
     insta::assert_snapshot!(folder.run("estimate --world 4 --rank 4 train.py"), @"
     exit 1
     --- stderr
-    error: Failed to play a `h200`
+    error: Failed to simulate a `h200`
       Caused by: rank 4 is not one of 4
 
     hint: ranks are counted from 0

@@ -70,7 +70,7 @@ fn settings_are_compared_with_the_recording() {
     exit 0
     --- stdout
     The same requests on cuda:0, by the rules of torch 2.11
-    ! under its own settings the simulation does not come to what was recorded: the other figures may be off too
+    ! under its own settings the simulation does not reproduce the recording: the other figures may be off too
     PYTORCH_CUDA_ALLOC_CONF    Memory  Allocated   Reserved      Waste  Retries  Runs out
     recorded: (default)      no limit  40.00 MiB  58.00 MiB  18.00 MiB        0  no
     max_split_size_mb:64     no limit  40.00 MiB  56.00 MiB  16.00 MiB        0  no
@@ -218,7 +218,7 @@ fn settings_that_make_no_sense_are_refused() {
     error: Failed to simulate `spread.flood`
       Caused by: `per_process_memory_fraction` needs to know of how much memory
 
-    hint: name the memory of the card with `--memory`
+    hint: give the memory of the GPU with `--memory`
     ");
     insta::assert_snapshot!(folder.run("simulate spread.flood --torch new"), @"
     exit 1

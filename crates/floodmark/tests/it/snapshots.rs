@@ -20,7 +20,7 @@ fn info_says_what_a_snapshot_holds() {
     insta::assert_snapshot!(folder.run("info oom.pickle.gz"), @"
     exit 0
     --- stdout
-    oom.pickle.gz: 4,995 events in 4.950 s, 2,572 allocations, 4 steps, 1 thread; 1 request could not be met (`--at oom`)
+    oom.pickle.gz: 4,995 events in 4.950 s, 2,572 allocations, 4 steps, 1 thread; 1 failed allocation (`--at oom`)
     ! modules, phases and backward are derived from stack frames: a snapshot does not tell them
     Peak of cuda:0: 1.741 GiB allocated, 1.809 GiB reserved, at 4.922 s in step 4, backward
       torch      2.10 to 2.11
@@ -46,8 +46,8 @@ fn a_report_by_segment_shows_how_blocks_lie() {
     exit 0
     --- stdout
     Peak of cuda:0: 40.00 MiB allocated, 56.00 MiB reserved, at 0.007 s, outside the model
-    Reserved: 28.6 % are not allocated; 16.00 MiB free in 2 pieces, the largest 12.00 MiB
-    Wasted: 0 B by rounding inside blocks, 16.00 MiB free in split segments, 16.00 MiB free in pieces below the largest request (16.00 MiB)
+    Reserved: 28.6 % are not allocated; 16.00 MiB free in 2 blocks, the largest 12.00 MiB
+    Wasted: 0 B by rounding inside blocks, 16.00 MiB free in split segments, 16.00 MiB free in blocks below the largest request (16.00 MiB)
       Segment  Allocated       Free  Largest free  Blocks  █ allocated ▒ pending · free      Address
     20.00 MiB  16.00 MiB  4.000 MiB     4.000 MiB       2  ██████████████████████████······  0x10000000000 large
     20.00 MiB  8.000 MiB  12.00 MiB     12.00 MiB       1  █████████████···················  0x20000000000 large
@@ -57,8 +57,8 @@ fn a_report_by_segment_shows_how_blocks_lie() {
     exit 0
     --- stdout
     Peak of cuda:0: 1.741 GiB allocated, 1.809 GiB reserved, at 4.922 s in step 4, backward
-    Reserved: 3.7 % are not allocated; 69.35 MiB free in 25 pieces, the largest 26.00 MiB
-    Wasted: 5.001 MiB by rounding inside blocks, 69.35 MiB free in split segments, 69.35 MiB free in pieces below the largest request (250.0 MiB)
+    Reserved: 3.7 % are not allocated; 69.35 MiB free in 25 blocks, the largest 26.00 MiB
+    Wasted: 5.001 MiB by rounding inside blocks, 69.35 MiB free in split segments, 69.35 MiB free in blocks below the largest request (250.0 MiB)
     Over time, at 4 moments: 295.8 MiB to 832.8 MiB free, the most in pieces below the largest request at the end of step 3: 832.8 MiB
     ! modules, phases and backward are derived from stack frames: a snapshot does not tell them
       Segment  Allocated       Free  Largest free  Blocks  █ allocated ▒ pending · free      Address
@@ -72,8 +72,8 @@ fn a_report_by_segment_shows_how_blocks_lie() {
     exit 0
     --- stdout
     End on cuda:0: 1.492 GiB allocated, 1.775 GiB reserved, at 4.357 s in step 4
-    Reserved: 16.0 % are not allocated; 290.4 MiB free in 16 pieces, the largest 250.0 MiB
-    Wasted: 508 B by rounding inside blocks, 0 B free in split segments, 40.35 MiB free in pieces below the largest request (250.0 MiB)
+    Reserved: 16.0 % are not allocated; 290.4 MiB free in 16 blocks, the largest 250.0 MiB
+    Wasted: 508 B by rounding inside blocks, 0 B free in split segments, 40.35 MiB free in blocks below the largest request (250.0 MiB)
     Over time, at 4 moments: 245.8 MiB to 481.8 MiB free, the most in pieces below the largest request at the end of step 1: 261.8 MiB
     ! modules, phases and backward are derived from stack frames: a snapshot does not tell them
       Segment  Allocated       Free  Largest free  Blocks  █ allocated ▒ pending · free      Address

@@ -19,7 +19,7 @@ function isDefault(value: string | number): boolean {
 export function stateName(block: SegmentBlock): string {
   return {
     live: "in use",
-    awaiting_streams: "let go of, awaiting streams",
+    awaiting_streams: "pending free",
     cached: "free",
     unmapped: "not mapped",
   }[block.state];

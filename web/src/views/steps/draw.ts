@@ -13,7 +13,7 @@ export interface StepPicture {
   readonly phases: readonly string[];
   /** Whether there is a row of bars for each phase. */
   readonly byPhase: boolean;
-  /** Lines that hold more from step to step, and since which place. */
+  /** Lines that grow from step to step, and since which place. */
   readonly suspects: readonly Suspect[];
   /** The bar under the pointer or the keys. */
   readonly chosen: number | null;

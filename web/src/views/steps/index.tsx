@@ -1,4 +1,4 @@
-// Peak, end and growth of each step, how high its phases rose, and lines that hold more from step to step.
+// Peak, end and growth of each step, how high its phases rose, and lines that grow from step to step.
 
 import { useMemo, useState } from "preact/hooks";
 import type { Steps as StepsAnswer } from "../../api/types.gen";

@@ -1,4 +1,4 @@
-// The steps, and the lines that hold more from step to step, as tables.
+// The steps, and the lines that grow from step to step, as tables.
 
 import type { Leak, Steps } from "../../api/types.gen";
 import { formatBytes, formatChange, formatCount } from "../../base/bytes";
@@ -68,7 +68,7 @@ export function SuspectTable({ answer }: { answer: Steps }) {
   if (!answer.leaks)
     return (
       <Empty>
-        <p>Lines that hold more from step to step show after a few steps: record more of them.</p>
+        <p>Lines that grow from step to step show after a few steps: record more of them.</p>
       </Empty>
     );
   if (answer.leaks.rows.length === 0)

@@ -34,12 +34,12 @@ export function finishedGrowth(steps: readonly Step[], finished: number): Step[]
   return steps.map((step, place) => (place < whole ? step : { ...step, growth: null }));
 }
 
-/** `2 lines hold more from step to step`, or that none does, or why that cannot be said. */
+/** `2 lines grow from step to step`, or that none does, or why that cannot be said. */
 export function suspectsSentence(answer: Steps): string {
   if (!answer.leaks) return answer.leaks_missing ?? "";
   const { total_rows, steps } = answer.leaks;
   if (total_rows === 0)
-    return `No suspects: no line holds more from step to step, in ${counted(steps, "step")} after the first.`;
+    return `No leak found: no line grows more from step to step, in ${counted(steps, "step")} after the first.`;
   return `${counted(total_rows, "line holds", "lines hold")} more from step to step.`;
 }
 

@@ -204,6 +204,6 @@ export const tensors: View = {
   name: "tensors",
   title: "Tensors",
   key: "5",
-  says: "when each tensor was made, kept and let go of, by module",
+  says: "when each tensor was allocated, used and freed, by module",
   component: Tensors,
 };

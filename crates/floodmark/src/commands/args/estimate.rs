@@ -46,7 +46,7 @@ pub(crate) struct PhantomArgs {
     /// Simulate N GPUs [default: 1; with `--world` its size, at most 8]
     #[arg(long, value_name = "N")]
     pub(crate) gpus: Option<u32>,
-    /// Give each GPU this much memory instead of its own: `24GiB`
+    /// Memory of each GPU, instead of that in its profile: `24GiB`
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) memory: Option<u64>,
     /// Run as rank R [default: 0]
@@ -55,10 +55,10 @@ pub(crate) struct PhantomArgs {
     /// Simulate a world of N ranks; this process is one of them
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) world: Option<u32>,
-    /// End the program after K steps: of its optimizer, of `floodmark.step()`, or calls of `backward()` if it has neither
+    /// Stop after K steps: optimizer steps, `floodmark.step()`, or calls of `backward()` if there are neither
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) steps: Option<u32>,
-    /// Answer the line that reads a value back: `train.py:12=1`; may be repeated
+    /// Value that this line reads back from the GPU, where the estimate cannot compute it: `train.py:12=1`; may be repeated
     #[arg(long = "answer", value_name = "FILE:LINE=VALUE", value_parser = parse_answer)]
     pub(crate) answers: Vec<String>,
 }
@@ -70,7 +70,7 @@ pub(crate) struct EstimateArgs {
     /// Write the trace to PATH: a file if it ends in `.flood`, otherwise a folder with a file for each rank
     #[arg(short, long, value_name = "PATH")]
     pub(crate) output: Option<PathBuf>,
-    /// Replace the file, or the folder of traces, at PATH; what is not a trace is kept
+    /// Replace the trace, or the folder of traces, at PATH; other files are kept
     #[arg(long)]
     pub(crate) force: bool,
     /// Print JSON

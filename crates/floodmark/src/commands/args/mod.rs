@@ -23,7 +23,7 @@ pub(crate) use crate::commands::args::estimate::{
 };
 pub(crate) use crate::commands::args::watch::{MetricsArgs, TopArgs};
 
-/// Shows how high memory stood in a `PyTorch` program, and what filled it.
+/// Shows what fills the memory of a `PyTorch` program.
 #[derive(Debug, Parser)]
 #[command(name = "floodmark", version, about, max_term_width = 100)]
 pub(crate) struct Cli {
@@ -37,31 +37,31 @@ pub(crate) enum Command {
     Run(RunArgs),
     /// Run a program on a simulated GPU and show whether it fits
     Estimate(EstimateArgs),
-    /// Find the largest value with which a program fits on a simulated GPU
+    /// Find the largest value that fits on a simulated GPU
     Fit(FitArgs),
-    /// List the GPU profiles of `estimate` and `fit`
+    /// List the GPUs that can be simulated
     Gpus(GpusArgs),
-    /// Say what a trace holds
+    /// Summarize a trace: devices, peaks, events, lost events
     Info(InfoArgs),
-    /// Say what filled a device at a moment
+    /// Show what filled the memory of a device at its peak or at another time
     Report(ReportArgs),
-    /// Show traces in the browser
+    /// Open traces in the browser
     View(ViewArgs),
-    /// Write a trace in the format of another tool
+    /// Convert a trace to the format of another tool
     Export(ExportArgs),
-    /// Say what other allocator settings, or another card, would have done to the same program
+    /// Replay the allocations of a trace under other allocator settings or less memory
     Simulate(SimulateArgs),
-    /// Say why a request could not be met
+    /// Explain why an allocation failed
     Oom(OomArgs),
-    /// Watch a trace in the terminal, also while it grows
+    /// Watch memory in the terminal, also while the program runs
     Top(TopArgs),
-    /// Serve the figures of a trace to Prometheus, also while it grows
+    /// Serve memory metrics to Prometheus, also while the program runs
     Metrics(MetricsArgs),
-    /// Say what to change, with the bytes that each change saves
+    /// Suggest changes, each with the bytes that it saves
     Advise(AdviseArgs),
-    /// Say what grew between two traces
+    /// Compare two traces and show what grew
     Diff(DiffArgs),
-    /// Say which lines hold more from step to step
+    /// Show which lines grow from step to step
     Leaks(LeaksArgs),
 }
 
@@ -77,19 +77,19 @@ pub(crate) struct RunArgs {
     /// Record no Python call stacks
     #[arg(long)]
     pub(crate) no_stacks: bool,
-    /// Record the names of operators, at a cost for each operator
+    /// Record the names of operators; slows down every operator
     #[arg(long)]
     pub(crate) ops: bool,
-    /// Limit the memory of the recorder: 16MiB or more
+    /// Limit the memory that the recorder itself uses, at least 16MiB
     #[arg(long, default_value = "256MiB", value_name = "SIZE", value_parser = parse_max_memory)]
     pub(crate) max_memory: u64,
     /// Record forked child processes too, each in its own file
     #[arg(long)]
     pub(crate) follow_fork: bool,
-    /// Replace the file, or the folder of traces, at PATH; what is not a trace is kept
+    /// Replace the trace, or the folder of traces, at PATH; other files are kept
     #[arg(long)]
     pub(crate) force: bool,
-    /// Print no summary at the end, and no hints
+    /// Print no summary and no hints
     #[arg(short, long)]
     pub(crate) quiet: bool,
     #[command(flatten)]
@@ -102,7 +102,7 @@ pub(crate) struct ProgramArgs {
     /// Run the module PROGRAM, as `python -m` does
     #[arg(short = 'm', long = "module")]
     pub(crate) is_module: bool,
-    /// Script or module, then its own arguments: everything after its name belongs to it
+    /// Script or module, followed by its own arguments
     #[arg(required = true, value_name = "PROGRAM", trailing_var_arg = true)]
     pub(crate) words: Vec<OsString>,
 }
@@ -121,10 +121,10 @@ pub(crate) struct InfoArgs {
 pub(crate) struct Source {
     /// A `.flood` file, a torch memory snapshot, or a folder with one per rank
     pub(crate) trace: PathBuf,
-    /// The device; by default the CUDA device with the highest peak, or the CPU where there is none
+    /// Device, such as `cuda:0` or `cpu` [default: the CUDA device with the highest peak, otherwise the CPU]
     #[arg(long, value_parser = parse_device)]
     pub(crate) device: Option<Device>,
-    /// The rank, in a folder; by default the one with the highest peak
+    /// Rank, for a folder of traces [default: the one with the highest peak]
     #[arg(long)]
     pub(crate) rank: Option<u32>,
 }
@@ -133,16 +133,16 @@ pub(crate) struct Source {
 pub(crate) struct ReportArgs {
     #[command(flatten)]
     pub(crate) source: Source,
-    /// What the rows are
+    /// Group the rows by this
     #[arg(long, default_value = "line", value_parser = by_parser())]
     pub(crate) by: By,
-    /// The moment: `peak`, `oom`, `end`, or seconds since the recording began
+    /// Time: `peak`, `oom`, `end`, or seconds since the recording began
     #[arg(long, default_value = "peak", value_name = "MOMENT")]
     pub(crate) at: At,
-    /// How many rows to show; 0 shows all
+    /// Number of rows; 0 shows all
     #[arg(long, default_value_t = 25, value_name = "N")]
     pub(crate) top: usize,
-    /// Attribute allocations to torch's own frames instead of the calling line; show C++ frames
+    /// Attribute allocations to torch's own frames, C++ included, instead of the calling line
     #[arg(long)]
     pub(crate) torch_frames: bool,
     /// Print JSON
@@ -155,29 +155,29 @@ pub(crate) struct ReportArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct DiffArgs {
-    /// The trace before: a `.flood` file, a torch memory snapshot, or a folder with one per rank
+    /// Trace before: a `.flood` file, a torch memory snapshot, or a folder with one per rank
     pub(crate) a: PathBuf,
-    /// The trace after
+    /// Trace after
     pub(crate) b: PathBuf,
-    /// What the rows are
+    /// Group the rows by this
     #[arg(long, default_value = "line", value_parser = by_parser())]
     pub(crate) by: By,
-    /// The moment: `peak`, `oom`, `end`, or seconds since the recording began
+    /// Time: `peak`, `oom`, `end`, or seconds since the recording began
     #[arg(long, default_value = "peak", value_name = "MOMENT")]
     pub(crate) at: At,
-    /// The device; by default that of A with the highest peak, a CUDA device before the CPU
+    /// Device, such as `cuda:0` or `cpu` [default: the CUDA device of A with the highest peak, otherwise the CPU]
     #[arg(long, value_parser = parse_device)]
     pub(crate) device: Option<Device>,
-    /// The rank, in folders; by default the one with the highest peak in A
+    /// Rank, for folders of traces [default: the one with the highest peak in A]
     #[arg(long)]
     pub(crate) rank: Option<u32>,
-    /// How many rows to show; 0 shows all
+    /// Number of rows; 0 shows all
     #[arg(long, default_value_t = 25, value_name = "N")]
     pub(crate) top: usize,
-    /// Attribute allocations to torch's own frames instead of the calling line; show C++ frames
+    /// Attribute allocations to torch's own frames, C++ included, instead of the calling line
     #[arg(long)]
     pub(crate) torch_frames: bool,
-    /// End with exit status 1 when the peak, allocated or reserved, grew by more: `5%` or `200MiB`
+    /// Exit with status 1 if the allocated or reserved peak grew by more than this: `5%` or `200MiB`
     #[arg(long, value_name = "LIMIT", value_parser = parse_limit)]
     pub(crate) fail_above: Option<Limit>,
     /// Print JSON
@@ -192,7 +192,7 @@ pub(crate) struct DiffArgs {
 pub(crate) struct LeaksArgs {
     #[command(flatten)]
     pub(crate) source: Source,
-    /// How many rows to show; 0 shows all
+    /// Number of rows; 0 shows all
     #[arg(long, default_value_t = 25, value_name = "N")]
     pub(crate) top: usize,
     /// Print JSON
@@ -204,22 +204,22 @@ pub(crate) struct LeaksArgs {
 pub(crate) struct ExportArgs {
     /// A `.flood` file, a torch memory snapshot, or a folder with one per rank
     pub(crate) trace: PathBuf,
-    /// Further traces, for `html`
+    /// More traces, for `html` only
     #[arg(value_name = "TRACE")]
     pub(crate) more: Vec<PathBuf>,
-    /// The format
+    /// Format
     #[arg(long, value_name = "FORMAT", value_parser = format_parser())]
     pub(crate) to: Format,
-    /// Where to write it, `-` for stdout; by default beside the trace
+    /// File or folder to write; `-` is stdout [default: beside the trace]
     #[arg(short, long, value_name = "PATH")]
     pub(crate) output: Option<PathBuf>,
-    /// Only this device
+    /// Export only this device
     #[arg(long, value_parser = parse_device)]
     pub(crate) device: Option<Device>,
-    /// The rank, in a folder; by default all of them where the format is a folder, otherwise the one with the highest peak
+    /// Rank, for a folder of traces [default: all ranks if the format is a folder, otherwise the one with the highest peak]
     #[arg(long)]
     pub(crate) rank: Option<u32>,
-    /// Replace what an export has written there
+    /// Replace an earlier export
     #[arg(long)]
     pub(crate) force: bool,
 }
@@ -229,13 +229,13 @@ pub(crate) struct ViewArgs {
     /// `.flood` files, torch memory snapshots, or folders with one per rank
     #[arg(required = true, value_name = "TRACE")]
     pub(crate) traces: Vec<PathBuf>,
-    /// The port; by default one that is free
+    /// Port [default: a free one]
     #[arg(long, default_value_t = 0, hide_default_value = true, value_name = "N")]
     pub(crate) port: u16,
-    /// Print the address, and do not open a browser
+    /// Print the address and open no browser
     #[arg(long)]
     pub(crate) no_open: bool,
-    /// Show traces while they are recorded: the page grows with them
+    /// Update the page while the traces are being recorded
     #[arg(long)]
     pub(crate) follow: bool,
 }
@@ -244,16 +244,16 @@ pub(crate) struct ViewArgs {
 pub(crate) struct SimulateArgs {
     #[command(flatten)]
     pub(crate) source: Source,
-    /// Settings to try, as `PYTORCH_CUDA_ALLOC_CONF` has them; can be given several times
+    /// Allocator settings to try, in the format of `PYTORCH_CUDA_ALLOC_CONF`; may be repeated
     #[arg(long, value_name = "CONF", allow_hyphen_values = true)]
     pub(crate) alloc_conf: Vec<String>,
-    /// How much torch may reserve, as if the card had no more: `24GiB`
+    /// Limit on reserved memory, as on a smaller GPU: `24GiB`
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) memory: Option<u64>,
-    /// Try a set of settings that often help, and name the best
+    /// Try a list of settings that often help, and name the best one
     #[arg(long)]
     pub(crate) sweep: bool,
-    /// Whose rules: a version of torch such as `2.11`; by default the one that recorded
+    /// Simulate the allocator of this torch version, such as `2.11` [default: the recorded one]
     #[arg(long, value_name = "VERSION", value_parser = parse_torch)]
     pub(crate) torch: Option<TorchVersion>,
     /// Print JSON
@@ -265,13 +265,13 @@ pub(crate) struct SimulateArgs {
 pub(crate) struct OomArgs {
     /// A `.flood` file, a torch memory snapshot, or a folder with one per rank
     pub(crate) trace: PathBuf,
-    /// The device; by default the one whose request failed
+    /// Device, such as `cuda:0` [default: the one whose allocation failed]
     #[arg(long, value_parser = parse_device)]
     pub(crate) device: Option<Device>,
-    /// The rank, in a folder; by default one that ran out of memory
+    /// Rank, for a folder of traces [default: one that ran out of memory]
     #[arg(long)]
     pub(crate) rank: Option<u32>,
-    /// How many lines and modules to show; 0 shows all
+    /// Number of lines and modules; 0 shows all
     #[arg(long, default_value_t = 10, value_name = "N")]
     pub(crate) top: usize,
     /// Print JSON

@@ -14,13 +14,13 @@ use crate::commands::args::Source;
 pub(crate) struct TopArgs {
     #[command(flatten)]
     pub(crate) source: Source,
-    /// What the rows are at first
+    /// Group the rows by this at first
     #[arg(long, default_value = "line", value_parser = by_parser())]
     pub(crate) by: By,
-    /// How often to look whether there is more, in seconds
+    /// Seconds between updates
     #[arg(long, default_value = "0.5", value_name = "SECONDS", value_parser = parse_interval)]
     pub(crate) interval: Duration,
-    /// Print one frame as text, and end
+    /// Print one screen as text and exit
     #[arg(long)]
     pub(crate) once: bool,
 }
@@ -29,10 +29,10 @@ pub(crate) struct TopArgs {
 pub(crate) struct MetricsArgs {
     /// A `.flood` file, a torch memory snapshot, or a folder with one per rank
     pub(crate) trace: PathBuf,
-    /// Where to listen; port 0 takes a free one
+    /// Address to listen on; port 0 is any free port
     #[arg(long, default_value = "127.0.0.1:9400", value_name = "ADDRESS:PORT")]
     pub(crate) listen: SocketAddr,
-    /// Print the figures once, and end
+    /// Print the metrics once and exit
     #[arg(long)]
     pub(crate) once: bool,
 }
