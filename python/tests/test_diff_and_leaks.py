@@ -111,7 +111,7 @@ def test_a_list_that_is_never_cleared_is_found(tmp_path, programs):
     assert leak["file"] == __file__
     assert leak["function"] == "train"
     assert leak["frames"][0]["function"] == leak["function"]
-    assert "1 line on cpu holds more" in str(leaks)
+    assert "1 line on cpu grows" in str(leaks)
     told = programs.floodmark("leaks", str(tmp_path / "leak.flood"), "--json")
     assert json.loads(told.stdout) == leaks.to_dict()
 
@@ -120,7 +120,7 @@ def test_a_program_without_a_leak_has_no_suspects(tmp_path):
     leaks = train(tmp_path / "clean.flood", width=64, steps=6).leaks()
     assert list(leaks) == []
     assert leaks.growth == 0
-    assert str(leaks).startswith("No suspects")
+    assert str(leaks).startswith("No leak found")
 
 
 def test_two_steps_are_too_few_to_tell(traces):

@@ -55,7 +55,7 @@ def test_collapsed_stacks_add_up_to_the_peak(trace, tmp_path):
 def test_pictures_are_whole(trace, tmp_path):
     for name in ("x.svg", "x.flamegraph.svg", "x.png"):
         trace.export(tmp_path / name, device="cpu")
-    for name, words in (("x.svg", "Memory of cpu"), ("x.flamegraph.svg", "at the peak")):
+    for name, words in (("x.svg", "Memory of cpu"), ("x.flamegraph.svg", "at its peak")):
         root = ElementTree.parse(tmp_path / name).getroot()
         assert root.tag == "{http://www.w3.org/2000/svg}svg"
         texts = "".join(root.itertext())
