@@ -39,8 +39,8 @@ export function suspectsSentence(answer: Steps): string {
   if (!answer.leaks) return answer.leaks_missing ?? "";
   const { total_rows, steps } = answer.leaks;
   if (total_rows === 0)
-    return `No leak found: no line grows more from step to step, in ${counted(steps, "step")} after the first.`;
-  return `${counted(total_rows, "line holds", "lines hold")} more from step to step.`;
+    return `No leak found: no line grows from step to step, in ${counted(steps, "step")} after the first.`;
+  return `${counted(total_rows, "line grows", "lines grow")} from step to step.`;
 }
 
 /** `Step 7`, or `Steps 40 to 44`. */
