@@ -71,4 +71,3 @@ def test_a_training_program_says_the_same(tmp_path: Path) -> None:
     assert ended.status == 1
     assert "RuntimeError: mat1 and mat2 shapes cannot be multiplied" in ended.err
     assert "UserWarning: three" in ended.err
-    assert "floodmark" not in ended.err
