@@ -515,3 +515,19 @@ def test_start_and_stop_come_in_pairs():
     with pytest.raises(floodmark.FloodmarkError, match="call stop"):
         tracker.start_monitor(torch.nn.Linear(2, 2))
     tracker.stop()
+
+
+def test_a_program_that_allocates_nothing_has_zeros(programs):
+    done = programs.python(
+        "-c",
+        "import torch\n"
+        "from floodmark.compat.memory_tracker import MemoryTracker\n"
+        "tracker, model = MemoryTracker(), torch.nn.Identity()\n"
+        "tracker.start_monitor(model)\n"
+        "model(torch.empty(0)).view(0)\n"
+        "tracker.stop()\n"
+        "tracker.summary()\n"
+        "print([level for _, level in tracker.memories_allocated.values()])",
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "[0.0, 0.0]"

@@ -362,8 +362,12 @@ class _Run:
         """Bytes allocated, active and reserved after each operator."""
         if not self.names:
             return []
-        core = self._recorder.trace._core
-        written = core.export(to="csv-steps", device=self._device_name())
+        trace = self._recorder.trace
+        device = self._device_name()
+        if not any(one["device"] == device for one in trace.summary()["devices"]):
+            # Nothing was allocated on it.
+            return [(0, 0, 0)] * len(self.names)
+        written = trace._core.export(to="csv-steps", device=device)
         found = []
         for row in csv.DictReader((written or b"").decode().splitlines()):
             allocated = int(row["allocated"])
