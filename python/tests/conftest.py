@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -32,6 +33,12 @@ class Recorded:
     @property
     def trace(self) -> floodmark.Trace:
         return floodmark.Trace.open(self.path)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_garbage_of_other_files() -> None:
+    """A model in a reference cycle is live until it is collected, and a recording shows it."""
+    gc.collect()
 
 
 @pytest.fixture
