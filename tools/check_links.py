@@ -12,10 +12,11 @@ from __future__ import annotations
 import fnmatch
 import posixpath
 import re
-import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+
+from tracked_files import tracked_files
 
 # Pages that describe the past, or are written by programs.
 EXEMPT = ("CHANGELOG.md", "bench/results/*")
@@ -97,17 +98,9 @@ def is_named(name: str, pattern: str) -> bool:
     return fnmatch.fnmatchcase(name, pattern) or fnmatch.fnmatchcase(name, "*/" + pattern)
 
 
-def tracked(root: Path) -> list[str]:
-    """The files under version control; new ones count, ignored ones do not."""
-    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    listed = subprocess.run(command, cwd=root, check=True, capture_output=True).stdout
-    names = filter(None, listed.decode("utf-8").split("\0"))
-    return [name for name in names if (root / name).exists()]
-
-
 def main() -> int:
     root = Path(__file__).resolve().parent.parent
-    files = tracked(root)
+    files = tracked_files(root)
     names = [name for name in files if name.endswith(".md")]
     pages = {name: (root / name).read_text(encoding="utf-8") for name in names}
     found = problems(pages, files)

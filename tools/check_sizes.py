@@ -8,11 +8,12 @@ not.
 from __future__ import annotations
 
 import fnmatch
-import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from tracked_files import tracked_files
 
 SUFFIXES = {".rs", ".py", ".ts"}
 WARN_LINES = 500
@@ -60,20 +61,14 @@ def judge(lines_of: Mapping[str, int]) -> Verdict:
 
 
 def is_exempt(path: str) -> bool:
-    """Whether nobody reads this file line by line."""
+    """Whether the file is generated or data, not read line by line."""
     return any(fnmatch.fnmatchcase(path, pattern) for pattern in EXEMPT)
 
 
 def tracked_lines(root: Path) -> dict[str, int]:
     """How many lines each file under version control has; new ones count, ignored ones do not."""
-    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    listed = subprocess.run(command, cwd=root, check=True, capture_output=True).stdout
-    lines_of = {}
-    for name in filter(None, listed.decode("utf-8").split("\0")):
-        path = root / name
-        if path.suffix in SUFFIXES and path.is_file():
-            lines_of[name] = len(path.read_bytes().splitlines())
-    return lines_of
+    names = [name for name in tracked_files(root) if Path(name).suffix in SUFFIXES]
+    return {name: len((root / name).read_bytes().splitlines()) for name in names}
 
 
 def main() -> int:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import fnmatch
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+
+from tracked_files import tracked_files
 
 SUFFIXES = {".rs", ".py", ".pyi", ".ts", ".tsx", ".mjs", ".md", ".toml"}
 
@@ -79,17 +80,9 @@ def problems(path: str, text: str) -> Iterator[str]:
             yield f"{path}:{line}: `{said}`: say {instead}"
 
 
-def tracked(root: Path) -> list[str]:
-    """The files under version control; new ones count, ignored ones do not."""
-    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    listed = subprocess.run(command, cwd=root, check=True, capture_output=True).stdout
-    names = filter(None, listed.decode("utf-8").split("\0"))
-    return [name for name in names if Path(name).suffix in SUFFIXES and (root / name).is_file()]
-
-
 def main() -> int:
     root = Path(__file__).resolve().parent.parent
-    names = tracked(root)
+    names = [name for name in tracked_files(root) if Path(name).suffix in SUFFIXES]
     found = [
         problem for name in names for problem in problems(name, (root / name).read_text("utf-8"))
     ]
