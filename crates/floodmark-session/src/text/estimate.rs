@@ -69,10 +69,12 @@ fn reason(found: &Estimate, unknown: Unknown) -> String {
         Unknown::NoEnd => {
             "The recording has no end: the program still runs, or it was killed".to_owned()
         }
-        Unknown::NothingAllocated => "Nothing was allocated on the GPU: the program used the CPU alone, or its \
+        Unknown::NothingAllocated => {
+            "Nothing was allocated on the GPU: the program used the CPU alone, or its \
             work ran in processes without the simulated GPU (`--world N` runs one rank in this \
             process)"
-            .to_owned(),
+                .to_owned()
+        }
         Unknown::SharedGpu => {
             let too_much = found.shared.iter().filter(|gpu| gpu.needed > gpu.capacity);
             let each = too_much.map(|SharedGpu { gpu, processes, needed, capacity }| {
