@@ -161,8 +161,11 @@ def faults() -> int:
 
 def turn(work: Callable[[], int], folder: Path, *, traced: bool) -> Figures:
     import floodmark
+    from floodmark import _core
 
     gc.collect()
+    # After a recording the hooks stay for some seconds, for the next one: untraced is without them.
+    _core.disarm()
     cpu, before = time.process_time(), faults()
     path = folder / "bench.flood"
     if traced:

@@ -1,9 +1,9 @@
 """What windows cost: a trace per forward pass, opening, closing and asking one.
 
 Prints a table for `bench/results/windows.md`. The loop is that of a layer tracer: a model of width
-512, one trace for each forward pass. Plain and traced passes alternate in one process, in pairs
-whose order alternates; the ratio is the median of the pairs' ratios, so that what disturbs both of
-a pair disturbs nothing.
+512, one trace for each forward pass. Runs of plain and of traced passes alternate in one process,
+in pairs whose order alternates; the ratio is the median of the pairs' ratios, so that what disturbs
+both of a pair disturbs nothing.
 
     python bench/windows.py [--passes 60]
 """
@@ -24,6 +24,14 @@ from torch import nn
 import floodmark
 from floodmark import _core
 from floodmark.compat.gpu_optimizer import MemoryTracer
+
+#: How many passes are timed at once.
+RUN = 5
+
+
+def repeat(work: Callable[[], None]) -> None:
+    for _ in range(RUN):
+        work()
 
 
 def seconds(work: Callable[[], object]) -> float:
@@ -53,12 +61,14 @@ def loop(passes: int) -> list[tuple[str, float, float, float]]:
     for name, traced in (("`MemoryTracer.trace`", layers), ("`floodmark.trace()`", window)):
         for is_inside in (False, True):
             outer = floodmark.trace(devices="cpu").start() if is_inside else None
-            for _ in range(5):
-                plain(), traced()
             times: tuple[list[float], list[float]] = ([], [])
-            for number in range(passes):
+            for number in range(passes // RUN):
                 for at in (0, 1) if number % 2 else (1, 0):
-                    times[at].append(seconds((plain, traced)[at]))
+                    # Plain passes are without the hooks that stay for the next window.
+                    _core.disarm()
+                    work = (plain, traced)[at]
+                    work()
+                    times[at].append(seconds(lambda work=work: repeat(work)) / RUN)
             if outer is not None:
                 outer.stop()
             where = "inside another recording" if is_inside else "alone"

@@ -188,15 +188,30 @@ pub(crate) fn release_codes(recording: &Recording) {
     recording.tree.lock().release_codes();
 }
 
-/// Takes the hooks off, where no window is open and none is about to be. The rest is done with the GIL, when the
-/// next window opens or the program ends.
-pub(crate) fn fall_asleep(recording: &Recording) {
-    if let Some(_entry) = RUNNING.try_lock()
-        && recording.windows.lock().open.is_empty()
-    {
+/// Hooks record nothing from here on, where no window is open and none is about to be. Returns whether that is so.
+/// Waits for no lock: hooks call it.
+pub(crate) fn stop_following(recording: &Recording) -> bool {
+    if IS_WATCHED.load(Ordering::Acquire) {
+        return false;
+    }
+    let Some(_entry) = RUNNING.try_lock() else { return false };
+    let is_unused = recording.windows.try_lock().is_some_and(|windows| windows.open.is_empty());
+    if is_unused {
+        ENABLED.store(false, Ordering::SeqCst);
+    }
+    is_unused
+}
+
+/// Takes the hooks off, where no window is open and none is about to be. Returns whether they are off. The rest is
+/// done with the GIL, when the next window opens or the program ends.
+pub(crate) fn fall_asleep(recording: &Recording) -> bool {
+    let Some(_entry) = RUNNING.try_lock() else { return false };
+    let is_unused = recording.windows.lock().open.is_empty();
+    if is_unused {
         ENABLED.store(false, Ordering::SeqCst);
         patch::remove();
     }
+    is_unused
 }
 
 /// Takes the hooks off where no window is open. The GIL must be held.

@@ -23,6 +23,7 @@ use crate::names::TextNumber;
 use crate::python::{self, RawFrame};
 use crate::recording::{CURRENT, ENABLED, Recording};
 use crate::segments::Segment;
+use crate::session::stop_following;
 use crate::shortcuts::Shortcuts;
 use crate::stacks::{Definitions, EPOCH, Node, SeenFrame, follow, innermost, keep_common};
 
@@ -368,9 +369,13 @@ impl Journal<'_> {
     }
 
     /// Gives the writer time when it is far behind: the journal must not grow without end. Not for long, since
-    /// another thread may be inside a hook and hold the writer up.
+    /// another thread may be inside a hook and hold the writer up. While no window is open nothing is worth a wait:
+    /// the hooks rest.
     fn wait_for_writer(&mut self) {
         if !self.recording.segments.is_full() {
+            return;
+        }
+        if stop_following(self.recording) {
             return;
         }
         let begin = Instant::now();

@@ -447,3 +447,66 @@ impl OpenWindow {
         self.state.ending(u64::MAX)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use floodmark_trace::journal::Record;
+
+    use super::*;
+    use crate::output::Replace;
+    use crate::thread::with_recording;
+
+    fn in_memory(folder: &tempfile::TempDir) -> Options {
+        Options {
+            path: None,
+            spill: folder.path().join("spill"),
+            replace: Replace::Nothing,
+            cpu: true,
+            cuda: 0,
+            stacks: false,
+            ops: false,
+            source: Source::Torch,
+            max_memory: LEAST_MEMORY_BYTES,
+            max_events: None,
+            header: Header::default(),
+            own_folder: String::new(),
+        }
+    }
+
+    fn write_free() -> Option<()> {
+        with_recording(|recording, local| {
+            local.write(recording, Record::new(EventKind::Free as u8, Device::CPU), &[]);
+        })
+    }
+
+    #[test]
+    fn without_a_window_hooks_rest_when_the_writer_falls_behind() {
+        let folder = tempfile::tempdir().unwrap();
+        let (window, found) = open(in_memory(&folder)).unwrap();
+        assert!(!found.is_attached);
+        assert_eq!(write_free(), Some(()));
+        window.close();
+        assert!(!is_asleep(), "hooks follow what is live, for the next window");
+        // Faster than the writer, which takes a lap of 50 ms to recycle 16 segments of 4,096 events.
+        while write_free().is_some() {}
+        assert!(is_asleep());
+
+        let (window, found) = open(in_memory(&folder)).unwrap();
+        assert!(!found.has_cpu, "what is live is not known");
+        assert_eq!(write_free(), Some(()));
+        window.close();
+        crate::session::disarm();
+    }
+
+    #[test]
+    fn with_a_window_no_event_is_left_out_when_the_writer_falls_behind() {
+        let folder = tempfile::tempdir().unwrap();
+        let (window, _) = open(in_memory(&folder)).unwrap();
+        for _ in 0..200_000 {
+            assert_eq!(write_free(), Some(()));
+        }
+        window.close();
+        assert_eq!(window.written().failure, "");
+        crate::session::disarm();
+    }
+}

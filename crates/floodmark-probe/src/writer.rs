@@ -23,7 +23,7 @@ const LAP: Duration = Duration::from_millis(50);
 /// How long events wait for a flush when there are few of them.
 const LONGEST_WAIT: Duration = Duration::from_millis(500);
 /// How long hooks follow live blocks while no window is open.
-const LONGEST_UNUSED: Duration = Duration::from_secs(30);
+const LONGEST_UNUSED: Duration = Duration::from_secs(5);
 /// How many events make a flush, where memory allows.
 const ROWS_PER_FLUSH: usize = 64 * 1024;
 /// What an event takes while it waits for a flush, and while it is encoded.
@@ -49,6 +49,8 @@ struct Writer<'a> {
     last_flush: Instant,
     /// Since when no window is open.
     unused_since: Option<Instant>,
+    /// The hooks were taken off, for want of a window.
+    are_hooks_off: bool,
 }
 
 /// What a writer leaves behind: what followed live blocks, and all that was defined.
@@ -70,6 +72,7 @@ pub(crate) fn run(
         frontier_nanos: 0,
         last_flush: Instant::now(),
         unused_since: None,
+        are_hooks_off: false,
     };
     // The first lap at once: what woke the thread while it waited to begin does not wake it again.
     while !stop.load(Ordering::Acquire) {
@@ -116,8 +119,9 @@ impl Writer<'_> {
             return;
         }
         let since = *self.unused_since.get_or_insert_with(Instant::now);
-        if since.elapsed() >= LONGEST_UNUSED && ENABLED.load(Ordering::Acquire) {
-            fall_asleep(self.recording);
+        let is_over = since.elapsed() >= LONGEST_UNUSED || !ENABLED.load(Ordering::Acquire);
+        if is_over && !self.are_hooks_off {
+            self.are_hooks_off = fall_asleep(self.recording);
         }
     }
 
