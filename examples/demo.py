@@ -1,7 +1,8 @@
-"""Records a few training steps of a small GPT and shows what filled the memory at the peak.
+"""Shows floodmark at work: a small GPT on the CPU, and on a GPU without having one.
 
-On the CPU, and on a GPU: the real one, or one that is not there. The traces and a page of them are
-left in `demo/`.
+Records a few training steps and shows what filled the memory at the peak. Then runs the same
+training on a simulated RTX 4090, or records it on the real GPU where there is one. The traces and a
+page of the second one are left in `demo/`.
 """
 
 from __future__ import annotations
@@ -15,18 +16,19 @@ import torch
 from torch.nn import functional as F
 from train_gpt import GPT, ModelConfig
 
-import floodmark
-
 FOLDER = Path(__file__).resolve().parent.parent / "demo"
+STEPS = 4
 
 
-def train(device: str, steps: int) -> None:
-    """An ordinary training loop: not a word about memory."""
+def train(device: str) -> None:
+    """Train as any program does, without a call of floodmark."""
     torch.manual_seed(0)
+    # So small a model gains nothing from more threads, and a busy machine loses by them.
+    torch.set_num_threads(1)
     config = ModelConfig(vocabulary=4096, context=128, layers=4, heads=4, width=128, dropout=0.1)
     model = GPT(config).to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    for _ in range(steps):
+    for _ in range(STEPS):
         ids = torch.randint(0, config.vocabulary, (8, config.context + 1), device=device)
         logits = model(ids[:, :-1])
         loss = F.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
@@ -35,63 +37,44 @@ def train(device: str, steps: int) -> None:
         optimizer.zero_grad()
 
 
-def record(device: str, steps: int) -> Path:
-    """Record the training on one device, print what filled it, and return the trace."""
-    path = FOLDER / f"gpt-{device}.flood"
-    path.unlink(missing_ok=True)
-    print(f"Recording {steps} training steps of a small GPT on {device} …\n")
-    with floodmark.trace(path) as recording:
-        train(device, steps)
-    peak = recording.peak("cpu" if device == "cpu" else f"{device}:0")
-    print("What filled it, by line:\n")
-    print(peak.by_line(top=10))
-    print("By module:\n")
-    print(peak.by_module(top=12))
-    print("By category:\n")
-    print(peak.by_category())
-    return path
+def shown(path: Path) -> str:
+    """A path as the user would type it."""
+    return str(path.relative_to(FOLDER.parent))
 
 
-def estimate(steps: int) -> Path:
-    """The same training on a GPU that is not there."""
-    path = FOLDER / "gpt-rtx4090.flood"
-    path.unlink(missing_ok=True)
-    print("The same training on an RTX 4090 that is not there …\n")
-    with floodmark.estimate(gpu="rtx4090", path=path) as estimated:
-        train("cuda", steps)
-    print(estimated.estimate)
-    return path
-
-
-def save_page(paths: list[Path]) -> Path:
-    """All of it as a page in one file, which needs no server."""
-    page = FOLDER / "demo.html"
-    command = [sys.executable, "-m", "floodmark", "export", *map(str, paths)]
-    subprocess.run([*command, "--to", "html", "-o", str(page), "--force"], check=True)
-    return page
+def floodmark(*words: str) -> None:
+    """Run the program, and show how it is called."""
+    print(f"\n$ floodmark {' '.join(words)}\n", flush=True)
+    done = subprocess.run([sys.executable, "-m", "floodmark", *words], cwd=FOLDER.parent)
+    if done.returncode:
+        sys.exit(done.returncode)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--steps", type=int, default=4)
+    parser.add_argument("--train", metavar="DEVICE", help="only train, on this device")
     args = parser.parse_args()
+    if args.train:
+        train(args.train)
+        return
     FOLDER.mkdir(exist_ok=True)
-    # So small a model gains nothing from more threads, and a busy machine loses by them.
-    torch.set_num_threads(1)
-    has_gpu = torch.cuda.is_available()
-    paths = [record("cpu", args.steps)]
-    paths.append(record("cuda", args.steps) if has_gpu else estimate(args.steps))
-    page = save_page(paths)
-    print("Wrote:\n")
-    for path in (*paths, page):
-        name = path.relative_to(FOLDER.parent)
-        print(f"  {name}  ({path.stat().st_size / 1024:.0f} KiB)")
+    on_cpu, on_gpu = FOLDER / "gpt-cpu.flood", FOLDER / "gpt-gpu.flood"
+    page = FOLDER / "demo.html"
+    program = (shown(Path(__file__).resolve()), "--train")
+    floodmark("run", "-o", shown(on_cpu), "--force", *program, "cpu")
+    floodmark("report", shown(on_cpu), "--top", "10")
+    if torch.cuda.is_available():
+        floodmark("run", "-o", shown(on_gpu), "--force", *program, "cuda")
+        floodmark("report", shown(on_gpu), "--top", "10")
+    else:
+        output = ("-o", shown(on_gpu), "--force")
+        floodmark("estimate", "--gpu", "rtx4090", *output, *program, "cuda")
+    floodmark("report", shown(on_gpu), "--by", "module", "--top", "12")
+    floodmark("export", shown(on_gpu), "--to", "html", "-o", shown(page), "--force")
     print("\nAsk more of it, for example:\n")
-    name = paths[-1].relative_to(FOLDER.parent)
     for words in ("--by step", "--by tensor --at end", "--by stack --top 3", "--json"):
-        print(f"  .venv/bin/floodmark report {name} {words}")
-    print(f"\nLook at it: open {page.relative_to(FOLDER.parent)} in a browser, or\n")
-    print(f"  .venv/bin/floodmark view {name}")
+        print(f"  .venv/bin/floodmark report {shown(on_gpu)} {words}")
+    print(f"\nOpen {shown(page)} in a browser, or\n\n  .venv/bin/floodmark view {shown(on_gpu)}")
 
 
 if __name__ == "__main__":
