@@ -233,10 +233,18 @@ struct FunctionAttributes {
     rest: [c_int; 23],
 }
 
+/// The capability that kernels for a device are compiled for.
+///
+/// torch's own builds have no code for 8.9: such a device runs that for 8.6. CUB asks for this number and
+/// refuses one that it was not compiled for (`cudaErrorInvalidDeviceFunction`).
+fn compiled_capability(device: (c_int, c_int)) -> (c_int, c_int) {
+    if device == (8, 9) { (8, 6) } else { device }
+}
+
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cudaFuncGetAttributes(to: *mut FunctionAttributes, _function: u64) -> i32 {
     let Some(machine) = machine() else { return said(INVALID_VALUE) };
-    let (major, minor) = machine.settings.capability;
+    let (major, minor) = compiled_capability(machine.settings.capability);
     let attributes = FunctionAttributes {
         shared: 0,
         constant: 0,
