@@ -71,6 +71,24 @@ def test_the_phantom_is_linked_by_nobody():
     assert "`floodmark-phantom`" in problem
 
 
+def test_every_crate_may_use_the_crate_for_tests_in_its_tests():
+    testing = ("floodmark-testing", [("floodmark-trace", None)])
+    metadata = workspace(("floodmark-trace", [("floodmark-testing", "dev")]), testing)
+    assert list(check_layers.layer_problems(metadata)) == []
+    rooms = (
+        "| `crates/floodmark-trace` | x | nothing of ours | y |\n"
+        "| `crates/floodmark-testing` | x | `trace` | y |\n"
+    )
+    assert list(check_layers.edge_problems(metadata, rooms)) == []
+
+
+@pytest.mark.parametrize("kind", [None, "build"])
+def test_what_is_shipped_does_not_use_the_crate_for_tests(kind):
+    metadata = workspace(("floodmark", [("floodmark-testing", kind)]), ("floodmark-testing", []))
+    (problem,) = check_layers.layer_problems(metadata)
+    assert problem == "`floodmark` uses `floodmark-testing`, which only tests may use"
+
+
 ROOMS = """
 | room | in one sentence | may use | must never |
 |---|---|---|---|

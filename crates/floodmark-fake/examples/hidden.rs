@@ -5,13 +5,12 @@
 
 use std::io::BufRead;
 
-#[path = "../tests/it/recorded.rs"]
-mod recorded;
+use floodmark_testing::recorded_calls::{Recorded, h200};
 
 fn main() {
-    let machine = recorded::h200();
+    let machine = h200();
     for line in std::io::stdin().lock().lines().map_while(Result::ok) {
-        let found = recorded::Recorded::parse(&line);
+        let found = Recorded::parse(&line);
         let (found, peak) = found.map_or((0, 0), |call| (call.expected(&machine), call.peak));
         println!("{found} {peak}");
     }

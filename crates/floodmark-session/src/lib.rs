@@ -10,8 +10,3 @@ pub mod progress;
 pub mod size;
 pub mod text;
 pub mod traces;
-
-#[cfg(test)]
-#[expect(dead_code, reason = "a part of it is for the tests of other crates")]
-#[path = "../../floodmark-analysis/tests/it/script.rs"]
-mod script;

@@ -4,11 +4,9 @@
 //! cargo run --release -p floodmark-trace --example training_loop -- STEPS FILE
 //! ```
 
-#[path = "../tests/it/training_loop.rs"]
-#[expect(clippy::unwrap_used, reason = "it belongs to the tests")]
-mod training_loop;
-
 use std::time::Instant;
+
+use floodmark_testing::training_loop;
 
 const FLUSH_ROWS: usize = 32_000;
 

@@ -16,14 +16,6 @@ mod server;
 mod text;
 mod top;
 
-#[cfg(test)]
-#[expect(dead_code, reason = "a part of it is for the tests of another crate")]
-#[path = "../../floodmark-session/src/traces/growing.rs"]
-mod growing;
-#[cfg(test)]
-#[path = "../../floodmark-analysis/tests/it/script.rs"]
-mod script;
-
 use std::ffi::{OsStr, OsString};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

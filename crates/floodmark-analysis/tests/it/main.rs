@@ -30,7 +30,6 @@ mod moments;
 mod oom;
 mod ranks;
 mod ribbons;
-mod script;
 mod segments;
 mod simulation;
 mod speed;
@@ -40,7 +39,7 @@ mod timeline;
 
 /// The recording that a script makes.
 fn trace(script: &str) -> floodmark_trace::Trace {
-    floodmark_trace::read_trace(&script::file(script), &[]).unwrap()
+    floodmark_trace::read_trace(&floodmark_testing::script::file(script), &[]).unwrap()
 }
 
 /// The groupings of what is allocated; segments are what is reserved.

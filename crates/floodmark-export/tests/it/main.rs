@@ -10,8 +10,6 @@ mod course;
 mod csv;
 mod laws;
 mod pictures;
-#[path = "../../../floodmark-analysis/tests/it/script.rs"]
-mod script;
 mod speedscope;
 mod stacks;
 mod tables;
@@ -22,7 +20,7 @@ use floodmark_trace::Trace;
 
 /// The recording that a script makes.
 fn trace(script: &str) -> Trace {
-    floodmark_trace::read_trace(&script::file(script), &[]).unwrap()
+    floodmark_trace::read_trace(&floodmark_testing::script::file(script), &[]).unwrap()
 }
 
 /// Two steps of a model with one layer.

@@ -1,6 +1,6 @@
 //! Every rule against calls that torch made on a phantom H200 (`fixtures/hidden/calls.jsonl`).
 
-use crate::recorded::{Recorded, h200};
+use floodmark_testing::recorded_calls::{Recorded, h200};
 
 const CALLS: &str = include_str!("../../../../fixtures/hidden/calls.jsonl");
 const MIB: u64 = 1 << 20;

@@ -1,4 +1,3 @@
 //! Rules for hidden memory against what torch took.
 
 mod against_torch;
-mod recorded;

@@ -165,10 +165,10 @@ fn first_bytes(file: &mut File, most: u64) -> io::Result<Vec<u8>> {
 mod tests {
     use std::fs;
 
+    use floodmark_testing::program::Program;
     use floodmark_trace::Outcome;
 
     use super::*;
-    use crate::traces::growing::Program;
 
     /// Looks until there is something new.
     fn refresh_until_new(following: &mut Following) -> usize {

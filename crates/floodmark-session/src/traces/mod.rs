@@ -5,9 +5,6 @@ mod journal_files;
 mod open;
 mod regular_file;
 
-#[cfg(test)]
-mod growing;
-
 pub use following::Following;
 pub use journal_files::is_being_recorded;
 pub use open::{OpenError, open_trace, open_trace_with, read_own_growing};

@@ -11,4 +11,3 @@ mod recording;
 mod salvage;
 mod size;
 mod step_totals;
-mod training_loop;

@@ -1,6 +1,6 @@
 //! How many bytes an event takes.
 
-use crate::training_loop::write_loop;
+use floodmark_testing::training_loop::write_loop;
 use floodmark_trace::read_trace;
 
 /// The budget that users are promised.

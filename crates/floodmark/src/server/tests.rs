@@ -5,14 +5,14 @@ use std::path::PathBuf;
 use axum::body::{Body, to_bytes};
 use axum::http::{Request, StatusCode, header};
 use axum::response::Response;
+use floodmark_testing::program::Program;
+use floodmark_testing::script;
 use serde_json::Value;
 use tempfile::TempDir;
 use tower::ServiceExt;
 
 use super::guard::POLICY;
 use super::{Shown, Site, router, save};
-use crate::growing::Program;
-use crate::script;
 
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 

@@ -1,6 +1,7 @@
 //! Frames, drawn into a buffer.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use floodmark_testing::script;
 use floodmark_trace::{Trace, read_trace};
 use insta::assert_snapshot;
 use ratatui::Terminal;
@@ -12,7 +13,6 @@ use super::state::{State, Then};
 use super::theme::Theme;
 use super::view::{Stage, View};
 use super::watch::stage;
-use crate::script;
 
 const TRAINING: &str = "base w cuda:0 6MiB
     label w parameter layers.0.weight (1024,1536) float32

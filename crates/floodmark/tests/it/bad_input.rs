@@ -118,7 +118,7 @@ fn a_pipe_in_a_journal_is_passed_over() {
 
 #[test]
 fn a_short_file_names_the_problem() {
-    let whole = crate::script::file("alloc a cpu 1KiB");
+    let whole = floodmark_testing::script::file("alloc a cpu 1KiB");
     let gzip = |bytes: &[u8]| {
         let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         std::io::Write::write_all(&mut gzip, bytes).unwrap();
@@ -190,7 +190,7 @@ fn what_decompression_may_take_has_a_limit_that_can_be_raised() {
 
 #[test]
 fn a_trace_of_a_newer_floodmark_asks_for_an_upgrade() {
-    let mut bytes = crate::script::file("alloc a cpu 1KiB");
+    let mut bytes = floodmark_testing::script::file("alloc a cpu 1KiB");
     bytes[4] = 200;
     let folder = Folder::new().with_bytes("x.flood", &bytes);
     insta::assert_snapshot!(folder.run("report x.flood"), @"
@@ -205,7 +205,7 @@ fn a_trace_of_a_newer_floodmark_asks_for_an_upgrade() {
 
 #[test]
 fn a_trace_that_is_cut_says_so_above_its_rows() {
-    let mut bytes = crate::script::file("alloc a cpu 1KiB at a.py:1");
+    let mut bytes = floodmark_testing::script::file("alloc a cpu 1KiB at a.py:1");
     bytes.truncate(bytes.len() - 3);
     let folder = Folder::new().with_bytes("x.flood", &bytes);
     insta::assert_snapshot!(folder.run("report x.flood"), @"
@@ -221,7 +221,7 @@ fn a_trace_that_is_cut_says_so_above_its_rows() {
 /// CSV and other tools' formats have no place for it.
 #[test]
 fn what_is_missing_is_said_beside_formats_without_a_place_for_it() {
-    let mut bytes = crate::script::file("alloc a cpu 1KiB at a.py:1");
+    let mut bytes = floodmark_testing::script::file("alloc a cpu 1KiB at a.py:1");
     bytes.truncate(bytes.len() - 3);
     let folder = Folder::new()
         .with_bytes("x.flood", &bytes)

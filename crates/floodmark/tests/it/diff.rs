@@ -374,7 +374,7 @@ fn of_two_folders_the_same_rank_is_compared() {
 
 #[test]
 fn what_is_missing_is_said_of_each_trace() {
-    let mut cut = crate::script::file(AFTER);
+    let mut cut = floodmark_testing::script::file(AFTER);
     cut.truncate(cut.len() - 3);
     let folder = Folder::new().with("a.flood", BEFORE).with_bytes("b.flood", &cut);
     insta::assert_snapshot!(folder.stdout("diff a.flood b.flood --top 1"), @"

@@ -20,8 +20,6 @@ mod oom;
 mod phantom;
 mod program;
 mod saved_page;
-#[path = "../../../floodmark-analysis/tests/it/script.rs"]
-mod script;
 mod served;
 mod simulate;
 mod snapshots;

@@ -18,19 +18,19 @@ impl Folder {
 
     /// Puts the recording of a script into the folder.
     pub(crate) fn with(self, name: &str, script: &str) -> Self {
-        self.with_bytes(name, &crate::script::file(script))
+        self.with_bytes(name, &floodmark_testing::script::file(script))
     }
 
     /// Puts what a program leaves that was killed before it wrote more than the header.
     pub(crate) fn with_killed(self, name: &str, script: &str) -> Self {
-        let entries = crate::script::entries(script);
+        let entries = floodmark_testing::script::entries(script);
         let mut journal = JournalWriter::new(1);
         for entry in &entries {
             journal.push(0, entry);
         }
         let files = journal.files();
         let mut file = Vec::new();
-        TraceWriter::new(&mut file, &crate::script::header()).unwrap();
+        TraceWriter::new(&mut file, &floodmark_testing::script::header()).unwrap();
         self.with_bytes(name, &file)
             .with_bytes(&format!("{name}.journal/{LEDGER_NAME}"), &files[0])
             .with_bytes(&format!("{name}.journal/00000000.seg"), &files[1])

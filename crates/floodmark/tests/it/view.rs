@@ -65,7 +65,7 @@ fn a_page_is_served_until_ctrl_c() {
 fn a_file_that_is_not_there_yet_is_waited_for() {
     let folder = Folder::new().with_bytes("late.flood", b"");
     let path = folder.path().join("late.flood");
-    let whole = crate::script::file(SCRIPT);
+    let whole = floodmark_testing::script::file(SCRIPT);
     let words = ["view", "--no-open", "--follow", "late.flood"];
     let server = Served::start_waiting(&folder, &words, |said| {
         assert_eq!(said, "waiting for `late.flood`");

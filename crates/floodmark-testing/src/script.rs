@@ -23,13 +23,13 @@ use floodmark_trace::{
     Assembler, Category, Device, Ending, EventKind, Header, TextKind, TraceWriter, stack_flags,
 };
 
-/// Where every recording of a script comes from.
-pub(crate) fn header() -> Header {
+/// The header of every recording that a script makes.
+pub fn header() -> Header {
     Header { session: "1".into(), floodmark: "0.1.0".into(), ..Header::default() }
 }
 
 /// The records that the script makes.
-pub(crate) fn entries(script: &str) -> Vec<Entry> {
+pub fn entries(script: &str) -> Vec<Entry> {
     let mut recorder = Recorder::default();
     for line in script.lines().map(str::trim).filter(|line| !line.is_empty()) {
         recorder.record(&line.split_whitespace().collect::<Vec<_>>());
@@ -38,7 +38,7 @@ pub(crate) fn entries(script: &str) -> Vec<Entry> {
 }
 
 /// The bytes of the file that they become.
-pub(crate) fn file(script: &str) -> Vec<u8> {
+pub fn file(script: &str) -> Vec<u8> {
     let entries = entries(script);
     let mut assembler = Assembler::default();
     for entry in &entries {

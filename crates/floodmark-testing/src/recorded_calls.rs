@@ -5,23 +5,27 @@ use floodmark_fake::{Call, DType, Machine, TensorInfo, Value};
 use floodmark_trace::Device;
 use serde_json::Value as Json;
 
-/// The allocator hands out multiples of this.
+/// The allocator rounds requests up to a multiple of this.
 const BLOCK: u64 = 512;
 
-/// A call, and what it took.
+/// A call, and the memory that it allocated.
 #[derive(Debug)]
-pub(crate) struct Recorded {
-    pub(crate) op: String,
-    pub(crate) args: Vec<Value>,
-    pub(crate) results: Vec<Value>,
-    /// The most at one moment of what the call took, without what stays beside the results.
-    pub(crate) peak: u64,
-    /// What the results' storages would take if they were as large as their sizes say.
-    pub(crate) plain: u64,
+pub struct Recorded {
+    /// Its qualified name: `aten::mm`.
+    pub op: String,
+    /// What it was called with.
+    pub args: Vec<Value>,
+    /// What it returned.
+    pub results: Vec<Value>,
+    /// The peak of what the call allocated, without what stays beside the results.
+    pub peak: u64,
+    /// What the results' storages would allocate if they were as large as their sizes say.
+    pub results_bytes: u64,
 }
 
 impl Recorded {
-    pub(crate) fn parse(line: &str) -> Option<Self> {
+    /// The call of a line, unless the line is no call.
+    pub fn parse(line: &str) -> Option<Self> {
         let json: Json = serde_json::from_str(line).ok()?;
         let values = |key: &str| json[key].as_array().map(|list| list.iter().map(value).collect());
         let kept: u64 = json["kept"].as_array()?.iter().filter_map(Json::as_u64).sum();
@@ -30,22 +34,23 @@ impl Recorded {
             args: values("args")?,
             results: values("results")?,
             peak: json["peak"].as_u64()? - kept,
-            plain: json["plain"].as_u64()?,
+            results_bytes: json["plain"].as_u64()?,
         })
     }
 
-    pub(crate) fn hidden(&self, machine: &Machine) -> Vec<Hidden> {
+    /// What the rules say that the call allocates beside its results.
+    pub fn hidden(&self, machine: &Machine) -> Vec<Hidden> {
         let (op, args, results) = (self.op.as_str(), &self.args, &self.results);
         hidden(&Call { op, args, results, is_backward: false, machine })
     }
 
     /// The peak that the rules give, with the results as fake tensors have them.
-    pub(crate) fn expected(&self, machine: &Machine) -> u64 {
+    pub fn expected(&self, machine: &Machine) -> u64 {
         let parts = self.hidden(machine);
         let larger: u64 = parts.iter().map(|part| self.larger(part)).sum();
         let rounded: Vec<Hidden> =
             parts.iter().map(|part| Hidden { bytes: block(part), ..*part }).collect();
-        peak_bytes(&rounded, self.plain + larger)
+        peak_bytes(&rounded, self.results_bytes + larger)
     }
 
     /// By how much a result is larger than its sizes say.
@@ -63,8 +68,8 @@ fn block(part: &Hidden) -> u64 {
     part.bytes.next_multiple_of(BLOCK)
 }
 
-/// The phantom GPU of the recordings.
-pub(crate) fn h200() -> Machine {
+/// The simulated GPU of the recordings.
+pub fn h200() -> Machine {
     Machine { torch: (2, 11), capability: 90, multiprocessors: 132, cublas_workspace: None }
 }
 

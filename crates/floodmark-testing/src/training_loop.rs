@@ -19,6 +19,7 @@ const DEPTH: u64 = 8;
 const GPU: Device = Device::cuda(0);
 
 /// Numbers that look random and are the same every time (`xorshift64*`).
+#[derive(Debug)]
 struct Dice(u64);
 
 impl Dice {
@@ -30,8 +31,9 @@ impl Dice {
     }
 }
 
-/// The loop, ready to be asked for its records.
-pub(crate) struct TrainingLoop {
+/// The loop, with the state of its allocator.
+#[derive(Debug)]
+pub struct TrainingLoop {
     dice: Dice,
     nanos: u64,
     allocated: u64,
@@ -44,7 +46,9 @@ pub(crate) struct TrainingLoop {
 }
 
 impl TrainingLoop {
-    pub(crate) fn new() -> Self {
+    /// A loop before its first step.
+    #[expect(clippy::new_without_default, reason = "a loop is no empty value")]
+    pub fn new() -> Self {
         Self {
             dice: Dice(0x9E37_79B9_7F4A_7C15),
             nanos: 0,
@@ -68,7 +72,7 @@ impl TrainingLoop {
     }
 
     /// Functions, modules and the call tree: a trunk, and one branch per line that allocates.
-    pub(crate) fn definitions(&mut self) -> Vec<Entry> {
+    pub fn definitions(&mut self) -> Vec<Entry> {
         let mut entries = Vec::new();
         for id in 1..=STACKS {
             let file = format!("/home/user/project/model/layer_{}.py", id % 40);
@@ -101,8 +105,8 @@ impl TrainingLoop {
         entries
     }
 
-    /// One step: forward makes blocks and lets go of a few, backward lets go of the rest.
-    pub(crate) fn step(&mut self, number: u32) -> Vec<Entry> {
+    /// One step: forward allocates blocks and frees a few, backward frees the rest.
+    pub fn step(&mut self, number: u32) -> Vec<Entry> {
         let mut entries = Vec::new();
         let mut live = Vec::new();
         self.tokens = 32 * (1 + self.dice.roll(32));
@@ -184,7 +188,7 @@ impl TrainingLoop {
 }
 
 /// The file of a loop of so many steps, flushed every `flush_rows` events; and how many events it has.
-pub(crate) fn write_loop(steps: u32, flush_rows: usize) -> (Vec<u8>, usize) {
+pub fn write_loop(steps: u32, flush_rows: usize) -> (Vec<u8>, usize) {
     let mut training = TrainingLoop::new();
     let mut assembler = Assembler::default();
     let header = Header { session: "1".to_owned(), ..Header::default() };

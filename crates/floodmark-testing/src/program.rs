@@ -1,4 +1,4 @@
-//! For tests: a program that is still recording.
+//! A program that is still recording.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -20,7 +20,7 @@ const SCRIPT: &str = "
 
 /// A program that records: its file, and what it has written so far.
 #[derive(Debug)]
-pub(crate) struct Program {
+pub struct Program {
     folder: tempfile::TempDir,
     writer: TraceWriter<File>,
     assembler: Assembler,
@@ -30,7 +30,8 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    pub(crate) fn start() -> Self {
+    /// Starts a program that has written nothing yet.
+    pub fn start() -> Self {
         let folder = tempfile::TempDir::new().unwrap();
         let file = File::create(folder.path().join("x.flood")).unwrap();
         let writer = TraceWriter::new(file, &script::header()).unwrap();
@@ -46,12 +47,13 @@ impl Program {
         Self { folder, writer, assembler: Assembler::default(), entries, state }
     }
 
-    pub(crate) fn path(&self) -> PathBuf {
+    /// The file that it records.
+    pub fn path(&self) -> PathBuf {
         self.folder.path().join("x.flood")
     }
 
     /// Writes so many further records into the file.
-    pub(crate) fn flush(&mut self, records: usize) {
+    pub fn flush(&mut self, records: usize) {
         for entry in self.entries.by_ref().take(records) {
             self.assembler.push(&entry.record, &entry.payload);
         }
@@ -59,7 +61,7 @@ impl Program {
     }
 
     /// Leaves so many further records in the journal.
-    pub(crate) fn record(&mut self, records: usize) {
+    pub fn record(&mut self, records: usize) {
         let mut journal = journal::JournalWriter::new(1);
         for entry in self.entries.by_ref().take(records) {
             journal.push(0, &entry);
@@ -71,19 +73,20 @@ impl Program {
     }
 
     /// Notes why recording stopped; the program goes on.
-    pub(crate) fn stop_early(&mut self, reason: &str, at_micros: u64) {
+    pub fn stop_early(&mut self, reason: &str, at_micros: u64) {
         let state = self.state.as_ref().unwrap();
         let (length, note) = StopNote { reason: reason.to_owned(), at_micros }.to_bytes();
         state.write_all_at(&note, NOTE_OFFSET as u64).unwrap();
         state.write_all_at(&length.to_le_bytes(), NOTE_LENGTH_OFFSET as u64).unwrap();
     }
 
-    /// The program is gone, and has ended nothing.
-    pub(crate) fn kill(&mut self) {
+    /// Kills the program: its recording has no end.
+    pub fn kill(&mut self) {
         self.state = None;
     }
 
-    pub(crate) fn end(self) -> tempfile::TempDir {
+    /// Ends the recording as a program does that returns. Its folder lives as long as the value.
+    pub fn end(self) -> tempfile::TempDir {
         self.writer.finish(&Ending { reason: String::new(), at_micros: 9000 }).unwrap();
         self.folder
     }
