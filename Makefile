@@ -179,6 +179,11 @@ fuzz: ## Fuzz the readers of traces and snapshots (needs the nightly compiler an
 docs: $(INSTALLED) ## Build the documentation of the crates into target/doc
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
 
+.PHONY: pictures
+pictures: $(EXTENSION) $(NODE_MODULES) ## Take the pictures of the documentation again (needs npm and Chromium)
+	CHROMIUM=$$(web/find_browser); export CHROMIUM; \
+	cd web && FLOODMARK_PROGRAM=$(CURDIR)/$(BIN)/floodmark node take_pictures.mjs $(CURDIR)/docs/pictures
+
 .PHONY: clean
 clean: ## Remove everything that was built or installed here
 	rm -rf $(VENV) .venvs target dist demo fuzz/target web/node_modules tools/speedscope/node_modules .pytest_cache .mypy_cache .ruff_cache
