@@ -22,7 +22,7 @@ pub(crate) struct Driver {
     holes: BTreeMap<u64, u64>,
     lowest: u64,
     expandable: u64,
-    /// Addresses that a recording saw, with the sizes asked for, in order.
+    /// Addresses that a recording saw, with the requested sizes, in order.
     recorded: std::collections::VecDeque<(u64, u64)>,
 }
 

@@ -1,6 +1,6 @@
 //! Blocks and how they lie: cut, freed, merged, and counted.
 //!
-//! One heap serves both questions. [`replay`](crate::replay) knows at which address each block was and
+//! One heap serves both questions. [`replay`](crate::replay) has the address of each block and
 //! keeps free blocks by address; [`simulate`](crate::simulate) chooses them and keeps them by size. Which
 //! of the two is the [`Index`].
 
@@ -21,11 +21,11 @@ impl BlockId {
 /// What a block is to the allocator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BlockState {
-    /// The program holds it (`active_allocated`).
+    /// Allocated and not yet freed (`active_allocated`).
     Allocated,
-    /// The program let go of it, a stream still uses it (`active_pending_free`).
+    /// Freed by the program, still used by a stream (`active_pending_free`).
     Pending,
-    /// Nobody's: kept in the cache (`inactive`).
+    /// Free: kept in the cache (`inactive`).
     Free,
     /// Address space of an expandable segment without memory behind it.
     Unmapped,
@@ -39,7 +39,7 @@ pub(crate) struct Block {
     pub(crate) requested: u64,
     pub(crate) prev: BlockId,
     pub(crate) next: BlockId,
-    /// Who has it, in the numbers of the caller.
+    /// The allocation in it, in the numbers of the caller.
     pub(crate) owner: u32,
     pub(crate) stream: u16,
     pub(crate) pool: u16,
@@ -136,7 +136,7 @@ impl<I: Index> Heap<I> {
         self.blocks.len()
     }
 
-    /// All blocks that are there.
+    /// All blocks, in use or free.
     pub(crate) fn ids(&self) -> impl Iterator<Item = BlockId> + '_ {
         (0..).map(BlockId).zip(&self.blocks).filter(|(_, block)| block.size > 0).map(|(id, _)| id)
     }
@@ -214,7 +214,7 @@ impl<I: Index> Heap<I> {
         taken
     }
 
-    /// The program lets go of a block: it is pending until [`Self::complete`].
+    /// The program frees a block: its free is pending until [`Self::complete`].
     ///
     /// Follows `free`.
     pub(crate) fn request_free(&mut self, id: BlockId) {
@@ -301,7 +301,7 @@ impl<I: Index> Heap<I> {
         }
     }
 
-    /// Counts a segment that was given back.
+    /// Counts a segment that was freed.
     pub(crate) fn discount_segment(&mut self, bytes: u64, is_small: bool) {
         self.stats.segment.decrease(is_small, 1);
         self.stats.reserved_bytes.decrease(is_small, bytes);

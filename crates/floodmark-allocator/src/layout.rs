@@ -1,4 +1,4 @@
-//! How blocks lie at a moment, for whoever wants to look.
+//! Where the blocks of a device lie at a chosen time.
 
 use floodmark_trace::Bytes;
 
@@ -11,7 +11,7 @@ pub struct BlockView {
     pub addr: u64,
     /// How long it is.
     pub bytes: Bytes,
-    /// What was asked for; of a free block, what its last user asked for.
+    /// Requested bytes; of a free block, those of its last allocation.
     pub requested: Bytes,
     /// What it is to the allocator.
     pub state: BlockState,

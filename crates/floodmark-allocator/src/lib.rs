@@ -1,18 +1,18 @@
 //! Memory at a moment: replay what happened, simulate what would have.
 //!
 //! `PyTorch`'s caching allocator, from its rules: which requests share a pool, how they are rounded,
-//! which free block is taken, when it is cut, when memory is taken from the driver and given back. The
+//! which free block is taken, when it is cut, when memory is allocated from the driver and freed. The
 //! version of `PyTorch` is a parameter where versions differ.
 //!
-//! - [`Program`]: what a program asked for, which does not depend on the allocator's settings.
+//! - [`Program`]: what a program requested, which does not depend on the allocator's settings.
 //! - [`simulate()`]: the same requests under any [`AllocatorConfig`] and [`Limit`].
 //! - [`Online`]: the same, one request at a time.
 //! - [`replay()`]: what the recorded events did, block by block; [`complete()`] takes the sizes of blocks
-//!   from it where a recording has only what was asked for.
+//!   from it where a recording has only requested bytes.
 //! - [`ReplayIndex`]: the same for any moment, without following all that was before it.
 //! - [`Statistics`]: the figures of `torch.cuda.memory_stats()`, from either.
 //!
-//! The crate knows nothing of reports and files.
+//! Reports and files are not part of this crate.
 
 mod config;
 mod driver;

@@ -1,46 +1,46 @@
-//! What a program asked of the allocator on one device: the part of a trace that does not depend on the
+//! What a program requested of the allocator on one device: the part of a trace that does not depend on the
 //! allocator's settings.
 //!
 //! Segments are consequences and are left out, but for what only the program can have caused: a call of
-//! `empty_cache`, seen by the segments that it gave back.
+//! `empty_cache`, seen by the segments that it freed.
 
 use floodmark_trace::{Bytes, Device, HandleId, StackId, Subject, Trace};
 use hashbrown::HashMap;
 
-/// One thing that the program asked for.
+/// One request of the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Request {
     /// A block.
     Alloc {
-        /// Who will have it: the number of the allocation in the trace.
+        /// The number of the allocation in the trace.
         owner: u32,
-        /// How much was asked for.
+        /// The requested bytes.
         bytes: u64,
         /// On which stream: index into [`Program::streams`].
         stream: u16,
         /// From which pool; 0 is the default one.
         pool: u16,
     },
-    /// To let go of a block.
+    /// A free.
     Free {
-        /// Whose.
+        /// The number of the allocation.
         owner: u32,
     },
-    /// To let go of a block that another stream still uses.
+    /// A free of a block that another stream still uses.
     FreeLater {
-        /// Whose.
+        /// The number of the allocation.
         owner: u32,
     },
     /// The last stream is done with such a block.
     Complete {
-        /// Whose.
+        /// The number of the allocation.
         owner: u32,
     },
     /// `torch.cuda.empty_cache()`.
     EmptyCache,
-    /// A block that it did not get.
+    /// A failed allocation.
     Failed {
-        /// How much was asked for, rounded.
+        /// The requested bytes, rounded.
         bytes: u64,
         /// On which stream.
         stream: u16,
@@ -49,7 +49,7 @@ pub enum Request {
     },
 }
 
-/// A block that was there before the first request.
+/// A block that was live before the first request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BaseBlock {
     pub(crate) owner: u32,
@@ -60,7 +60,7 @@ pub(crate) struct BaseBlock {
     pub(crate) pool: u16,
 }
 
-/// A segment that was there before the first request, or was taken later.
+/// A segment that was reserved before the first request, or later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BaseSegment {
     pub(crate) addr: u64,
@@ -91,7 +91,7 @@ pub struct Program {
     pub owners: u32,
     /// The limit that the recording shows it had: nothing less explains what failed and what did not.
     pub limit: Option<Limit>,
-    /// How often the recording shows that memory was given back to make room.
+    /// How often the recording shows that the cache was freed to make room.
     pub retries: u32,
     pub(crate) base: Vec<BaseBlock>,
     pub(crate) base_segments: Vec<BaseSegment>,
@@ -131,12 +131,12 @@ impl Program {
         Reader::new(trace, device).stream_of
     }
 
-    /// Whether blocks were there before the first request.
+    /// Whether blocks were live before the first request.
     pub fn has_base(&self) -> bool {
         !self.base.is_empty() || !self.base_segments.is_empty()
     }
 
-    /// The same without some of its blocks: neither asked for nor let go of.
+    /// The same without some of its allocations and their frees.
     #[must_use]
     pub fn without(&self, is_left_out: impl Fn(u32) -> bool) -> Self {
         let is_kept = |request: &Request| match *request {
@@ -287,7 +287,7 @@ impl<'a> Reader<'a> {
                 self.give_back(at, segment);
             }
             Subject::Oom(oom) => {
-                // A request fails only after everything was given back, be it nothing.
+                // A request fails only after the whole cache was freed, even an empty one.
                 let retries = self.program.retries + 1;
                 self.end_burst(Some(true));
                 self.program.retries = retries;
@@ -349,7 +349,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Segments went back, and now something else happens: `explains` when it is what room was made for.
+    /// Segments were freed and another event follows: `explains` when that event needed the room.
     fn end_burst(&mut self, explains: Option<bool>) {
         if self.burst.count == 0 {
             return;

@@ -1,8 +1,8 @@
 //! What happened: the recorded events, block by block.
 //!
-//! Nothing is decided here but one thing. A recording that has only what was asked for (a torch
+//! Nothing is decided here but one thing. A recording that has only requested bytes (a torch
 //! snapshot) does not say where a block was cut; the allocator's rule for it does, since the free block
-//! that was there is known.
+//! that was used is known.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ use crate::version::TorchVersion;
 pub enum Sizes {
     /// The recording has them.
     Recorded,
-    /// From what was asked for, and the free block that was there.
+    /// From the requested bytes and the free block that was used.
     Derived,
 }
 
@@ -53,7 +53,7 @@ impl Now<'_> {
     }
 }
 
-/// Follows the events of a device, the first `count` of the trace, and tells of each what it led to.
+/// Follows the events of a device, the first `count` of the trace, and says of each what it led to.
 pub fn replay(
     trace: &Trace,
     device: Device,
@@ -66,7 +66,7 @@ pub fn replay(
     follower.memory.into_replay(&Program::streams_of(trace, device))
 }
 
-/// Fills in the sizes of blocks where a trace has only what was asked for.
+/// Fills in the sizes of blocks where a trace has only requested bytes.
 pub fn complete(trace: &mut Trace) {
     let version = TorchVersion::last_in(&trace.header.torch).unwrap_or(TorchVersion::CHECKED);
     let config = AllocatorConfig::of_recording(&trace.header.allocator_conf, version);
@@ -100,7 +100,7 @@ impl Index for ByAddress {
 #[derive(Debug, Clone)]
 pub(crate) struct Memory {
     pub(crate) heap: Heap<ByAddress>,
-    /// Those that are there: far fewer than ever were.
+    /// The live ones: far fewer than all of the trace.
     blocks: HashMap<AllocationId, BlockId>,
     /// Those that are not what was recorded.
     sizes: Vec<(AllocationId, u64)>,
@@ -127,7 +127,7 @@ pub(crate) struct Follower<'a> {
 }
 
 impl<'a> Follower<'a> {
-    /// Before the first event: with what was there before the recording.
+    /// Before the first event: with what was live before the recording.
     pub(crate) fn new(
         trace: &'a Trace,
         device: Device,

@@ -9,9 +9,9 @@ use crate::config::AllocatorConfig;
 use crate::program::Program;
 use crate::replay::{Follower, Memory, Replay, Sizes};
 
-/// No two copies are nearer than so many events.
+/// No two copies are nearer than this number of events.
 const EVERY: u32 = 1 << 17;
-/// Nor than so many for each block.
+/// Nor than this number for each block.
 const EVENTS_A_BLOCK: usize = 16;
 
 /// The memory of a device at some moments.
@@ -20,7 +20,7 @@ pub struct ReplayIndex {
     device: Device,
     config: AllocatorConfig,
     streams: Vec<u64>,
-    /// After how many events, and what was there.
+    /// After how many events, and the memory then.
     known: Vec<(u32, Memory)>,
 }
 
@@ -30,7 +30,7 @@ impl ReplayIndex {
         Self::with_interval(trace, device, config, EVERY)
     }
 
-    /// The same, with copies at least so many events apart: fewer make it larger, and answers quicker.
+    /// The same, with copies at least this number of events apart: fewer make it larger, and answers quicker.
     pub fn with_interval(
         trace: &Trace,
         device: Device,
@@ -53,7 +53,7 @@ impl ReplayIndex {
         Self { device, config, streams, known }
     }
 
-    /// The memory after the first `count` events of the trace, which must be the one that this was made of.
+    /// The memory after the first `count` events of the trace, which must be the one of this index.
     pub fn after(&self, trace: &Trace, count: u32) -> Replay {
         let at = self.known.partition_point(|(done, _)| *done <= count).saturating_sub(1);
         let (done, memory) = &self.known[at];

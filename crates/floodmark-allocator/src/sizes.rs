@@ -25,7 +25,7 @@ pub fn is_small(rounded: u64) -> bool {
     rounded <= SMALL_SIZE
 }
 
-/// What is handed out for a request, before any slack.
+/// The size of the block for a request, before any slack.
 pub fn round(requested: u64, config: &AllocatorConfig) -> u64 {
     if requested < MIN_BLOCK {
         return MIN_BLOCK;

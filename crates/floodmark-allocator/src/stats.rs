@@ -1,4 +1,4 @@
-//! What `torch.cuda.memory_stats()` tells, counted as `PyTorch` counts it.
+//! The figures of `torch.cuda.memory_stats()`, counted as `PyTorch` counts it.
 
 use serde::Serialize;
 
@@ -120,7 +120,7 @@ statistics! {
         active_bytes,
         /// Bytes of free pieces of segments that are partly in use.
         inactive_split_bytes,
-        /// Bytes that the program asked for.
+        /// Bytes that the program requested.
         requested_bytes,
     }
     stats {
@@ -130,15 +130,15 @@ statistics! {
         oversize_segments,
     }
     counts {
-        /// How often the cache was given back to the driver to make room.
+        /// How often the cache was freed to the driver to make room.
         num_alloc_retries,
         /// How often a request failed.
         num_ooms,
         /// How often all streams were waited for.
         num_sync_all_streams,
-        /// How often the driver was asked for memory.
+        /// How often memory was allocated from the driver.
         num_device_alloc,
-        /// How often memory was given back to the driver.
+        /// How often memory was freed to the driver.
         num_device_free,
         /// How often a request was rejected before the driver was asked.
         num_oom_rejections,

@@ -1,4 +1,4 @@
-//! cuDNN's algorithms, and the one that torch asks for.
+//! cuDNN's algorithms, and the one that torch requests.
 
 use crate::network::{Batch, Cell, Network, Number};
 
@@ -24,7 +24,7 @@ pub struct Gpu {
 }
 
 impl Algorithm {
-    /// The algorithm that torch asks for (`get_algo` in `ATen/native/cudnn/RNN.cpp`), for a forward or a
+    /// The algorithm that torch requests (`get_algo` in `ATen/native/cudnn/RNN.cpp`), for a forward or a
     /// backward call.
     pub fn chosen_by_torch(network: &Network, batch: &Batch, is_backward: bool, gpu: Gpu) -> Self {
         if network.has_projection() || batch.is_packed || network.number == Number::Double {

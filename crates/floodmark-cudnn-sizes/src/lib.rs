@@ -1,4 +1,4 @@
-//! The bytes that cuDNN asks for to run a recurrent network: weights, workspace and reserve space.
+//! The bytes that cuDNN requests to run a recurrent network: weights, workspace and reserve space.
 //!
 //! cuDNN answers `cudnnGetRNNTempSpaceSizes` only where there is a GPU. Both engines of an estimate need
 //! the answer without one: the phantom, which answers for cuDNN, and fake tensors, whose operators have no
@@ -11,7 +11,7 @@
 //!
 //! - [`Network`] and [`Batch`]: what a program describes to cuDNN.
 //! - `workspace.rs`, `reserve.rs`: the two temporary buffers.
-//! - `algorithm.rs`: the algorithm that torch asks for.
+//! - `algorithm.rs`: the algorithm that torch requests.
 
 mod algorithm;
 mod network;

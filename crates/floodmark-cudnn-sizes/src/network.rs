@@ -74,7 +74,7 @@ pub enum Pass {
 pub struct Network {
     /// The kind of cell.
     pub cell: Cell,
-    /// The algorithm that the program asks for.
+    /// The algorithm that the program requests.
     pub algorithm: Algorithm,
     /// The type of weights, inputs and outputs.
     pub number: Number,

@@ -1,6 +1,6 @@
 //! The workspace: scratch memory of one call.
 //!
-//! Forward and backward lay it out in their own ways; a training pass asks for the larger of the two.
+//! Forward and backward lay it out in their own ways; a training pass requests the larger of the two.
 
 use crate::algorithm::Algorithm;
 use crate::network::{Batch, Cell, Network, Number, Pass, aligned, part, size};

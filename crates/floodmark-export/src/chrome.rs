@@ -54,7 +54,7 @@ struct Event<'a> {
     cat: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<u64>,
-    /// `e`: an arrow ends at the slice that is there, not at the next one.
+    /// `e`: an arrow ends at the slice of that time, not at the next one.
     #[serde(skip_serializing_if = "Option::is_none")]
     bp: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -86,7 +86,7 @@ impl EventCells {
             Subject::Oom(at) => {
                 plain("oom", trace.ooms.get(at as usize).map_or(0, |oom| oom.requested.0))
             }
-            // What they tell is in the columns of other events.
+            // Their contents are in the columns of other events.
             Subject::Reserved(_)
             | Subject::Label { .. }
             | Subject::Saved(_)

@@ -2,8 +2,8 @@
 
 use std::io::{self, Write};
 
-/// A folder, or what stands for one. Whoever has it knows paths; the formats know only names.
+/// A folder, or what stands for one. The implementation has paths; the formats have only names.
 pub trait Files {
-    /// Begins a file; `/` in its name leads into a folder. It is done when the writer is flushed and let go of.
+    /// Begins a file; `/` in its name leads into a folder. It is done when the writer is flushed and dropped.
     fn create(&mut self, name: &str) -> io::Result<Box<dyn Write + Send>>;
 }

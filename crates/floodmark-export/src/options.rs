@@ -1,4 +1,4 @@
-//! What every format can be told, and why it may not come to be.
+//! The options of every format, and why an export fails.
 
 use std::io;
 
@@ -14,7 +14,7 @@ pub struct Options {
     pub layers: LayerSource,
     /// How many events at most, the latest ones, where a format has events.
     pub max_events: Option<usize>,
-    /// Whether a timeline tells fragmentation; 0 otherwise.
+    /// Whether a timeline has fragmentation; 0 otherwise.
     pub fragmentation: bool,
     /// Whether a cell of CSV that a spreadsheet would take for a formula begins with an apostrophe instead.
     pub guard_formulas: bool,

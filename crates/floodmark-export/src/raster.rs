@@ -6,7 +6,7 @@ use crate::scene::{Paint, Point, Scene, Shape};
 
 /// How many pixels one unit of a scene is: sharp also on dense screens.
 const SCALE: f32 = 2.0;
-/// An area is sampled on so many lines per pixel.
+/// An area is sampled on this many lines per pixel.
 const LINES: usize = 4;
 
 pub(crate) fn draw(scene: &Scene) -> Image {

@@ -79,7 +79,7 @@ impl Frames {
         let next = u32::try_from(self.all.len()).unwrap_or(u32::MAX);
         self.all.push(match label {
             StackLabel::Known { function, file, line } => {
-                // The schema counts lines from 1; 0 is a line that nobody knows.
+                // The schema counts lines from 1; 0 is an unknown line.
                 let line = Some(*line).filter(|&line| line > 0);
                 Frame { name: function.clone(), file: Some(file.clone()), line }
             }

@@ -1,4 +1,4 @@
-//! What was there at the peak, by call stack: what flame graphs of every kind show.
+//! What was live at the peak, by call stack: what flame graphs of every kind show.
 
 use floodmark_analysis::{At, By, Detail, Frame, Question, QuestionError, report};
 use floodmark_trace::{Device, Trace};

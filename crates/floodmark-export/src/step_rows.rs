@@ -1,4 +1,4 @@
-//! The steps of a device, as every format of them tells it: the report by step, with the levels at the end of each.
+//! The steps of a device, for every format that has them: the report by step, with the levels at the end of each.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ pub(crate) struct StepRow {
     pub(crate) growth: Option<i64>,
     /// The peak of each phase.
     pub(crate) phases: BTreeMap<String, Bytes>,
-    /// What the peak was made of.
+    /// The peak by category.
     pub(crate) categories: BTreeMap<&'static str, Bytes>,
 }
 

@@ -1,7 +1,7 @@
 //! Event files of TensorBoard: a point for each step, and the picture of each device.
 //!
 //! Tags are those of `floodmark.integrations.tensorboard`, so a trace that is exported later lies beside what a running program
-//! wrote. Values are doubles: a float has too few digits for the bytes of a large card. Where the program had no steps,
+//! wrote. Values are doubles: a float has too few digits for the bytes of a large GPU. Where the program had no steps,
 //! the whole recording is step 0.
 
 use std::collections::BTreeSet;
@@ -29,7 +29,7 @@ pub fn write_tensorboard(
     let devices = chosen_devices(trace, options.device)?;
     let mut out = files.create(&format!("{folder}{}", file_name(&trace.header)))?;
     let began = seconds(trace.header.started_unix_micros);
-    let mut writer = Writer { out: &mut *out, began, told: BTreeSet::new() };
+    let mut writer = Writer { out: &mut *out, began, described: BTreeSet::new() };
     writer.write(&proto::Event {
         wall_time: began,
         file_version: Some("brain.Event:2".to_owned()),
@@ -47,7 +47,7 @@ pub fn write_tensorboard(
     Ok(out.flush()?)
 }
 
-/// TensorBoard looks for `tfevents` in a name; the rest tells files apart.
+/// TensorBoard looks for `tfevents` in a name; the rest distinguishes files.
 fn file_name(header: &Header) -> String {
     let is_plain = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     let host: String = header.host.chars().filter(is_plain).take(64).collect();
@@ -60,8 +60,8 @@ struct Writer<'a> {
     out: &'a mut dyn Write,
     /// Seconds since 1970.
     began: f64,
-    /// Tags that were written before: a reader needs to be told only once what a tag is.
-    told: BTreeSet<String>,
+    /// Tags that were written before: the kind of a tag is written only once.
+    described: BTreeSet<String>,
 }
 
 impl Writer<'_> {
@@ -76,7 +76,7 @@ impl Writer<'_> {
         values: Vec<(String, Bytes)>,
     ) -> io::Result<()> {
         let values = values.into_iter().map(|(tag, bytes)| {
-            let is_new = self.told.insert(tag.clone());
+            let is_new = self.described.insert(tag.clone());
             proto::Value {
                 tag,
                 metadata: is_new.then(proto::SummaryMetadata::scalars),

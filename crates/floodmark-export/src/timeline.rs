@@ -91,7 +91,7 @@ impl Timeline<'_> {
             layer_name: event.layer.map(|layer| self.found.layers[layer as usize].name.as_str()),
             allocated_bytes: event.allocated.0,
             reserved_bytes: event.reserved.0,
-            fragmentation_ratio: self.told(event.fragmentation()),
+            fragmentation_ratio: self.fragmentation_or_zero(event.fragmentation()),
         }
     }
 
@@ -102,12 +102,12 @@ impl Timeline<'_> {
             peak_reserved: layer.peak_reserved.0,
             total_allocations: layer.allocations,
             total_deallocations: layer.frees,
-            avg_fragmentation: self.told(layer.fragmentation),
+            avg_fragmentation: self.fragmentation_or_zero(layer.fragmentation),
             duration_ms: layer.seconds * 1e3,
         }
     }
 
-    fn told(&self, ratio: f64) -> f64 {
+    fn fragmentation_or_zero(&self, ratio: f64) -> f64 {
         if self.with_fragmentation { ratio } else { 0.0 }
     }
 
@@ -122,7 +122,11 @@ impl Timeline<'_> {
             total_layers: found.layers.len(),
             peak_allocated_mb: megabytes(found.peak_allocated.0),
             peak_reserved_mb: megabytes(found.peak_reserved.0),
-            avg_fragmentation: self.told(if events > 0 { ratios / events as f64 } else { 0.0 }),
+            avg_fragmentation: self.fragmentation_or_zero(if events > 0 {
+                ratios / events as f64
+            } else {
+                0.0
+            }),
             device: found.device,
             peak_allocated_bytes: found.peak_allocated.0,
             peak_reserved_bytes: found.peak_reserved.0,

@@ -111,7 +111,7 @@ pub struct Machine {
     pub capability: u32,
     /// How many multiprocessors the GPU has.
     pub multiprocessors: u32,
-    /// The bytes that `CUBLAS_WORKSPACE_CONFIG` asks for
+    /// The bytes that `CUBLAS_WORKSPACE_CONFIG` requests
     /// ([`workspace_bytes`](crate::hidden::workspace_bytes)); `None` where it is not set.
     pub cublas_workspace: Option<u64>,
 }

@@ -1,15 +1,14 @@
-//! What a program of fake tensors would hold: its storages, on an allocator that is simulated.
+//! What a program of fake tensors would allocate: its storages, on a simulated allocator.
 //!
-//! Fake tensors have shapes and no data, and need no GPU. Whoever stands at torch's operators tells of the
-//! storages that come and go; here each gets a block of a simulated caching allocator, and the recorder is
-//! told of it as torch would have told it. What the trace then says of lines, modules and phases is the
-//! recorder's, as always.
+//! Fake tensors have shapes and no data, and need no GPU. The caller watches torch's operators
+//! and reports new and freed storages; here each gets a block of a simulated caching allocator, and the
+//! recorder gets the same events as from torch. Lines, modules and phases come from the recorder, as always.
 //!
 //! - [`Memory`]: which storages live, and their blocks.
 //! - [`Call`]: an operator's call, as far as it matters for memory.
-//! - [`hidden`]: what kernels take for themselves, which no tensor shows.
+//! - [`hidden`]: what kernels allocate for themselves, which no tensor shows.
 //!
-//! The crate knows no Python object and no file.
+//! Python objects and files are not part of this crate.
 
 mod call;
 pub mod hidden;

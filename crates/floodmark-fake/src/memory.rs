@@ -1,7 +1,7 @@
 //! Which storages live, and the blocks that they have.
 //!
 //! A storage on a CUDA device has a block of that device's simulated allocator, one on the host has its
-//! bytes. Every change is told to the recorder as torch would have reported it.
+//! bytes. Every change is reported to the recorder as torch would report it.
 
 use floodmark_allocator::{AllocatorConfig, Limit, Observer, Online, Settings};
 use floodmark_probe::{
@@ -18,7 +18,7 @@ use crate::hidden::{self, Hidden, Stays};
 pub struct OutOfMemory {
     /// Where.
     pub device: Device,
-    /// What was asked for.
+    /// The requested bytes.
     pub requested: u64,
     /// The device's memory that torch may have.
     pub capacity: u64,
@@ -28,7 +28,7 @@ pub struct OutOfMemory {
     pub reserved: u64,
 }
 
-/// What a device holds.
+/// The memory of a device.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Level {
     /// Allocated now.
@@ -67,7 +67,7 @@ struct Block {
     bytes: u64,
 }
 
-/// Tells the recorder of segments.
+/// Reports segments to the recorder.
 #[derive(Debug)]
 struct Segments(Device);
 
@@ -83,7 +83,7 @@ impl Observer for Segments {
     }
 }
 
-/// The host: every block is as large as it was asked for.
+/// The host: every block has the requested size.
 #[derive(Debug, Default)]
 struct Host {
     level: Level,
@@ -138,7 +138,7 @@ impl Memory {
         self.storages.get(&storage).and_then(|storage| storage.block).map_or(0, |block| block.addr)
     }
 
-    /// What a device holds.
+    /// The memory of a device.
     pub fn level(&self, device: Device) -> Level {
         if device.is_cpu() {
             return self.host.level;
@@ -202,7 +202,7 @@ impl Memory {
         }
     }
 
-    /// What a call takes beside its results: to be given back with [`Self::give_back`] once the results
+    /// Allocates what a call needs beside its results: to be freed with [`Self::give_back`] once the results
     /// have their blocks. Where the kernel's own host code could be asked, `own_bytes` is its answer for what
     /// does not outlive the call; the rest follows the rules.
     pub fn take_hidden(
@@ -336,7 +336,7 @@ impl Memory {
     }
 }
 
-/// A call as the caller knows it; the machine is the memory's own.
+/// A call without the machine, which the memory has.
 #[derive(Debug, Clone, Copy)]
 pub struct CallFacts<'a> {
     /// See [`Call::op`].
@@ -349,7 +349,7 @@ pub struct CallFacts<'a> {
     pub is_backward: bool,
 }
 
-/// What a call holds until it returns.
+/// What a call retains until it returns.
 #[derive(Debug)]
 pub struct Held {
     device: Device,

@@ -1,4 +1,4 @@
-//! Every call of torch that a program on a phantom GPU makes passes here; few are looked at.
+//! Every call of torch by a program on a phantom GPU passes here; few are examined.
 //!
 //! torch calls `Functions` where a mode's `__torch_function__` would be called. It is native so that no Python
 //! frame of ours lies on the stack while torch allocates, and so that calls on floats, nearly all, lose
@@ -17,21 +17,21 @@ use pyo3::types::{PyDict, PyList, PyTuple};
 /// What a function is, as `_values.classify` numbers it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// Its results lie in its arguments, or are nobody's business: it is run, and no more.
+    /// Its results lie in its arguments, or do not matter: it is only run.
     Through,
-    /// Its arguments and results are looked at.
+    /// Its arguments and results are examined.
     Look,
-    /// It writes to an argument, or makes a tensor of nothing: `_values` is told, whatever the data are.
+    /// It writes to an argument, or creates a tensor: `_values` is called, whatever the data are.
     Write,
-    /// It reads values: `_values` is told before and after.
+    /// It reads values: `_values` is called before and after.
     Read,
     /// Its operator has a kernel of ours (`kernels.rs`), which sees all but an `out=`.
     Operator,
-    /// Each of its numbers is made from one of each argument: large tensors are looked at, too.
+    /// Each of its numbers is computed from one of each argument: large tensors are examined, too.
     Elementwise,
 }
 
-/// A float tensor of at most so many numbers may have a value that is worth keeping.
+/// A float tensor of at most this many numbers may have a value that is worth keeping.
 const SMALL: usize = 1024;
 
 thread_local! {
@@ -71,7 +71,7 @@ pub struct Functions {
     transform: Py<PyAny>,
     /// Whether a tensor belongs to a transform: it has no address.
     is_transformed: Py<PyAny>,
-    /// Functions that were met. They are held, so that the address by which one is found stays its own.
+    /// Functions that were called. They are retained, so that the address by which one is found stays its own.
     known: Mutex<HashMap<usize, (Kind, Py<PyAny>)>>,
 }
 
@@ -227,7 +227,7 @@ impl Functions {
         self.any_tensor(value, &is_on_device)
     }
 
-    /// Whether a tensor among these could have a value: integers, truth values, and at most so many floats.
+    /// Whether a tensor among these could have a value: integers, truth values, and at most `most` floats.
     fn has_value(&self, value: &Bound<'_, PyAny>, most: usize) -> PyResult<bool> {
         self.any_tensor(value, &|tensor| {
             if !is_on_device(tensor)? {

@@ -1,7 +1,7 @@
 //! Every operator that a program of fake tensors calls passes here: its results are looked at.
 //!
 //! torch calls `Operators` where a mode's `__torch_dispatch__` would be called. Below it lies torch's own
-//! `FakeTensorMode`, which knows the shapes. Storages are known by the address of their C++ object, and a weak
+//! `FakeTensorMode`, which computes the shapes. Storages are known by the address of their C++ object, and a weak
 //! reference says when one dies. What operators are and what answers for them instead of torch is
 //! told by `_fake.py`.
 
@@ -119,7 +119,7 @@ impl Operators {
         let py = this.py();
         let own = this.get();
         if own.has_foreign(types)? {
-            // A tensor that is made of others asks again for those.
+            // A tensor that consists of others looks up those.
             return Ok(py.NotImplemented().into_bound(py));
         }
         let operator = own.operator(func)?;
@@ -283,7 +283,7 @@ impl Operators {
         for tensor in &tensors {
             let at = held.as_ref().and_then(|_| position(result, tensor));
             let real_bytes = at.zip(held.as_ref()).and_then(|(at, held)| held.bytes_of_result(at));
-            // One without a storage (sparse, or of a kind of its own) is made of others, which have one.
+            // One without a storage (sparse, or of a kind of its own) consists of others, which have one.
             if let Ok(Err(error)) = self.place(this, tensor, real_bytes, &operator.name) {
                 placed = Err(error);
             }

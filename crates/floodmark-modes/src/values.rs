@@ -6,7 +6,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyTuple};
 
-/// A float tensor of at most so many numbers may have a value that is worth keeping.
+/// A float tensor of at most this many numbers may have a value that is worth keeping.
 const FEW: u64 = 1024;
 
 /// Reads torch's objects.

@@ -1,7 +1,7 @@
 //! The largest value that fits, with few tries.
 //!
-//! Doubling first, so that a card that takes little is not asked about much, then bisection between what
-//! fits and what does not. That finds the largest when what a program needs grows with the value. It need
+//! Doubling first, so that no large value is tried on a small GPU, then bisection between what
+//! fits and what does not. This finds the largest when what a program needs grows with the value. It need
 //! not: so one more value above the first that fails is tried, and if that fits, the search goes on from
 //! there.
 

@@ -1,4 +1,4 @@
-//! The machine that a phantom plays, and how it is told.
+//! The machine that a phantom simulates, and its settings as text.
 
 use std::fmt::Write;
 
@@ -6,32 +6,32 @@ use floodmark_trace::Bytes;
 
 use crate::profile::{GpuError, GpuProfile, find};
 
-/// The machine that a phantom plays: alike cards, and a place among the ranks of a job.
+/// The machine that a phantom simulates: GPUs of one kind, and the rank of this process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PhantomMachine {
     /// The profile's name on the command line.
     pub gpu: String,
-    /// The profile, with the memory that was asked for.
+    /// The profile, with the requested capacity.
     pub profile: GpuProfile,
-    /// How many cards there are.
+    /// The number of GPUs.
     pub gpus: u32,
-    /// This rank, and how many there are.
+    /// The rank and the world size.
     pub ranks: Option<(u32, u32)>,
-    /// What is answered to a line that reads a value back: `FILE:LINE=VALUE`.
+    /// The assumed values of lines that read a value back: `FILE:LINE=VALUE`.
     pub answers: Vec<String>,
 }
 
-/// A phantom has no more cards than this.
+/// The most GPUs of a phantom.
 const MOST_GPUS: u32 = 64;
 
 impl PhantomMachine {
-    /// Finds the card and gives it the memory that was asked for.
+    /// Finds the GPU profile and sets the requested capacity.
     pub fn new(gpu: &str, memory: Option<Bytes>, gpus: u32) -> Result<Self, GpuError> {
         let (gpu, mut profile) = find(gpu)?;
         if let Some(memory) = memory {
             profile.memory = memory.0;
             if memory.0 <= profile.context {
-                let why = format!("the context alone takes {}", Bytes(profile.context));
+                let why = format!("the CUDA context alone needs {}", Bytes(profile.context));
                 return Err(GpuError::Wrong { field: "--memory", why });
             }
         }
@@ -42,7 +42,7 @@ impl PhantomMachine {
         Ok(Self { gpu, profile, gpus, ranks: None, answers: Vec::new() })
     }
 
-    /// What the phantom is told: lines of `key=value`. The name says what it is wherever torch shows it.
+    /// The settings of the phantom: lines of `key=value`. The name says "phantom" wherever torch shows it.
     pub fn settings(&self) -> String {
         let GpuProfile { name, capability, .. } = &self.profile;
         let mut text = format!("name={name} (phantom)\ncapability={capability}\n");
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn settings_are_lines_with_the_cards_numbers() {
+    fn settings_are_lines_with_the_numbers_of_the_gpu() {
         let mut machine = PhantomMachine::new("t4", Some(Bytes(8 << 30)), 2).unwrap();
         machine.ranks = Some((3, 16));
         machine.answers.push("a.py:3=1".to_owned());
@@ -99,9 +99,9 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_that_cannot_be_is_refused() {
+    fn an_impossible_machine_is_refused() {
         let said = |memory, gpus| PhantomMachine::new("t4", memory, gpus).unwrap_err().to_string();
-        assert!(said(Some(Bytes(1 << 20)), 1).contains("the context alone takes"));
+        assert!(said(Some(Bytes(1 << 20)), 1).contains("the CUDA context alone needs"));
         assert!(said(None, 0).contains("--gpus"));
         assert!(said(None, 65).contains("--gpus"));
     }

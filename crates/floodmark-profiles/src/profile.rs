@@ -1,8 +1,8 @@
-//! Cards as data: what a phantom GPU is told to be.
+//! GPU profiles: the properties of a simulated GPU.
 //!
-//! A profile is a TOML file of `profiles/`, which lies in the program, or one of the user's own. All that
-//! is chosen at run time by asking the device (attention kernels, workspaces) comes out as on the card
-//! when these numbers are the card's.
+//! A profile is a TOML file of `profiles/`, which is part of the program, or one of the user's own. What
+//! libraries choose at run time by the properties of the device (attention kernels, workspaces) is chosen as
+//! on the real GPU when these numbers are right.
 
 use std::path::Path;
 use std::{fs, io};
@@ -10,7 +10,7 @@ use std::{fs, io};
 use floodmark_trace::Hint;
 use serde::{Deserialize, Serialize};
 
-/// The profiles that lie in the program: the name on the command line, and the file.
+/// The profiles that are part of the program: the name on the command line, and the file.
 const EMBEDDED: [(&str, &str); 15] = [
     ("v100-16gb", include_str!("../profiles/v100-16gb.toml")),
     ("v100-32gb", include_str!("../profiles/v100-32gb.toml")),
@@ -29,11 +29,11 @@ const EMBEDDED: [(&str, &str); 15] = [
     ("b200", include_str!("../profiles/b200.toml")),
 ];
 
-/// A card.
+/// A GPU profile.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GpuProfile {
-    /// What the driver calls it.
+    /// The name that the driver reports.
     pub name: String,
     /// Other names on the command line.
     #[serde(default)]
@@ -44,11 +44,11 @@ pub struct GpuProfile {
     pub multiprocessors: u32,
     /// Its memory in bytes, as CUDA gives it.
     pub memory: u64,
-    /// What a CUDA context takes of it, with the handles of libraries, in bytes.
+    /// The CUDA context, with the handles of libraries, in bytes.
     pub context: u64,
-    /// Shared memory that a block may use without asking, in bytes.
+    /// Shared memory of a block by default, in bytes.
     pub shared_per_block: u64,
-    /// Shared memory that a block may ask for, in bytes.
+    /// Shared memory that a block may opt in to, in bytes.
     pub shared_per_block_optin: u64,
     /// Shared memory of a multiprocessor, in bytes.
     pub shared_per_multiprocessor: u64,
@@ -69,7 +69,7 @@ pub struct GpuProfile {
     pub memory_clock_khz: u32,
     /// The width of the memory bus, in bits.
     pub bus_width: u32,
-    /// Whether estimates with this profile were compared with the card itself.
+    /// Whether estimates with this profile were compared with a real GPU.
     #[serde(default)]
     pub checked: bool,
 }
@@ -78,25 +78,25 @@ fn usual_warp_size() -> u32 {
     32
 }
 
-/// Why there is no such card.
+/// Why a GPU profile cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GpuError {
-    /// Nothing has this name.
-    #[error("there is no profile of a GPU `{name}`; did you mean {}?", listed(.close))]
+    /// No profile has this name.
+    #[error("there is no GPU profile `{name}`; did you mean {}?", listed(.close))]
     NoSuchGpu {
-        /// What was asked for.
+        /// The name.
         name: String,
-        /// What has a name like it.
+        /// The profiles with a similar name.
         close: Vec<&'static str>,
     },
     /// A file of the user's own cannot be read.
-    #[error("the profile cannot be read")]
+    #[error("the GPU profile cannot be read")]
     Io(#[source] io::Error),
-    /// It is no profile.
-    #[error("the file is no profile of a GPU")]
+    /// The file is not a profile.
+    #[error("the file is not a GPU profile")]
     NotAProfile(#[source] Box<toml::de::Error>),
-    /// Its numbers cannot be those of a card.
+    /// A number is impossible.
     #[error("`{field}` is wrong: {why}")]
     Wrong {
         /// The field.
@@ -110,10 +110,10 @@ impl Hint for GpuError {
     fn hint(&self) -> Option<&'static str> {
         match self {
             Self::NoSuchGpu { .. } => Some(
-                "`floodmark gpus` lists the profiles; `--gpu FILE.toml` takes one of your own, and \
-                 `--memory` changes the capacity of any",
+                "list the profiles with `floodmark gpus`, pass your own as `--gpu FILE.toml`, or change the \
+                 capacity of a profile with `--memory`",
             ),
-            Self::NotAProfile(_) => Some("`floodmark gpus h200` prints one to begin with"),
+            Self::NotAProfile(_) => Some("`floodmark gpus h200` prints a profile to start from"),
             Self::Io(_) | Self::Wrong { .. } => None,
         }
     }
@@ -132,7 +132,7 @@ fn listed(names: &[&str]) -> String {
 #[expect(clippy::missing_panics_doc, reason = "a test parses every embedded profile")]
 pub fn profiles() -> Vec<(&'static str, GpuProfile)> {
     let parsed = EMBEDDED.iter().map(|&(key, text)| {
-        (key, parse(text).expect("a test parses every profile that lies in the program"))
+        (key, parse(text).expect("a test parses every profile of the program"))
     });
     parsed.collect()
 }
@@ -144,7 +144,7 @@ pub fn source(name: &str) -> Result<&'static str, GpuError> {
     Ok(found.map_or("", |(_, text)| text))
 }
 
-/// The card of a name, or of a path to a TOML file.
+/// The GPU profile of a name, or of a path to a TOML file.
 pub fn find(name: &str) -> Result<(String, GpuProfile), GpuError> {
     let path = Path::new(name);
     if path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("toml")) {
@@ -203,13 +203,13 @@ impl GpuProfile {
         let wrong = |field, why: &str| Err(GpuError::Wrong { field, why: why.to_owned() });
         let parts = self.capability.split_once('.');
         if parts.is_none_or(|(a, b)| a.parse::<u8>().is_err() || b.parse::<u8>().is_err()) {
-            return wrong("capability", "it is of the form `9.0`");
+            return wrong("capability", "it must be of the form `9.0`");
         }
         if self.name.trim().is_empty() || self.name.contains(['\n', '\r']) {
-            return wrong("name", "it is one line of text");
+            return wrong("name", "it must be one line of text");
         }
         if self.memory <= self.context {
-            return wrong("memory", "the context would take all of it");
+            return wrong("memory", "it must be more than `context`");
         }
         for (field, number) in [
             ("multiprocessors", self.multiprocessors),
@@ -221,16 +221,19 @@ impl GpuProfile {
             ("bus_width", self.bus_width),
         ] {
             if number == 0 || i32::try_from(number).is_err() {
-                return wrong(field, "it is a number that CUDA can give, above 0");
+                return wrong(field, "it must be above 0 and fit in 32 bits");
             }
         }
         let ordered = self.shared_per_block <= self.shared_per_block_optin
             && self.shared_per_block_optin <= self.shared_per_multiprocessor;
         if !ordered || self.shared_per_block == 0 {
-            return wrong("shared_per_block", "a block gets no more than it may ask for");
+            return wrong(
+                "shared_per_block",
+                "it must be above 0, at most `shared_per_block_optin`, and that at most `shared_per_multiprocessor`",
+            );
         }
         if self.l2 == 0 || i32::try_from(self.l2).is_err() {
-            return wrong("l2", "it is a number of bytes that CUDA can give");
+            return wrong("l2", "it must be above 0 and fit in 32 bits");
         }
         Ok(())
     }
@@ -241,7 +244,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_profile_of_the_folder_lies_in_the_program_and_is_right() {
+    fn every_profile_of_the_folder_is_in_the_program_and_valid() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/profiles");
         let mut files: Vec<String> = fs::read_dir(folder)
             .unwrap()
@@ -263,7 +266,7 @@ mod tests {
         let total = names.len();
         names.sort();
         names.dedup();
-        // A card whose key is its name counts twice.
+        // A profile whose key is its name counts twice.
         let same = all
             .iter()
             .filter(|(key, profile)| normalized(key) == normalized(&profile.name))
@@ -274,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_card_is_found_however_its_name_is_written() {
+    fn a_profile_is_found_however_its_name_is_written() {
         for name in ["rtx4090", "RTX 4090", "rtx-4090", "4090", "NVIDIA GeForce RTX 4090"] {
             assert_eq!(find(name).unwrap().0, "rtx4090", "{name}");
         }
@@ -285,14 +288,14 @@ mod tests {
     #[test]
     fn a_wrong_name_is_answered_with_near_ones() {
         let said = |name: &str| find(name).unwrap_err().to_string();
-        let a100 = "there is no profile of a GPU `a100`; did you mean `a100-40gb` or `a100-80gb`?";
+        let a100 = "there is no GPU profile `a100`; did you mean `a100-40gb` or `a100-80gb`?";
         assert_eq!(said("a100"), a100);
         assert!(said("h20o").contains("`h200`"), "{}", said("h20o"));
         assert!(said("").contains("did you mean `"));
     }
 
     #[test]
-    fn what_is_wrong_with_a_profile_is_named() {
+    fn an_invalid_field_of_a_profile_is_named() {
         let good = source("t4").unwrap();
         assert!(parse(good).is_ok());
         for (from, to, named) in [

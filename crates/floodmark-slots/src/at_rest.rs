@@ -1,14 +1,14 @@
 //! Work that is done while the dynamic loader loads and unloads nothing.
 //!
-//! The loader shows an object to others as soon as it is mapped, long before its slots are filled. Whoever
-//! stores something there at that time spoils what the loader adds to it, and to list the objects from
+//! The loader shows an object to others as soon as it is mapped, long before its slots are filled. A
+//! store into a slot at that time spoils what the loader adds to it, and a list of the objects from
 //! another thread at that time can end in a fault inside the loader: `dl_iterate_phdr` looks for the
 //! thread-local memory of every object, and follows a list that does not yet have the new one's
 //! (glibc 2.39, `_dl_tls_get_addr_soft`, where the 65th object with such memory is being loaded).
 //!
 //! One lock keeps loads apart. It has no name of its own, but `dlsym` holds it, and calls a function when
-//! the symbol that it finds is an indirect one (`STT_GNU_IFUNC`), to ask for the address. So we look up
-//! such a symbol of ours, and do the work when we are asked.
+//! the symbol that it finds is an indirect one (`STT_GNU_IFUNC`), to get its address. So we look up
+//! such a symbol of ours, and do the work inside that call.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -27,7 +27,7 @@ thread_local! {
     static WAITING: Cell<Option<Waiting>> = const { Cell::new(None) };
 }
 
-/// Made indirect by its type; the loader calls it, nobody else does.
+/// Its type makes it indirect; only the loader calls it.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 extern "C" fn floodmark_slots_at_rest() -> usize {
@@ -88,7 +88,7 @@ struct Task<F, R> {
 /// Runs the work of a [`Task`].
 ///
 /// # Safety
-/// `task` is one of this type, and nobody else uses it.
+/// `task` is one of this type, and no other code uses it.
 unsafe fn run<F: FnOnce() -> R, R>(task: *mut c_void) {
     // SAFETY: as said above.
     let task = unsafe { &mut *task.cast::<Task<F, R>>() };
@@ -113,7 +113,7 @@ pub fn at_rest<R>(work: impl FnOnce() -> R) -> R {
     // SAFETY: a lookup by name in the object that this code is in.
     unsafe { libc::dlsym(own_handle(), INDIRECT.as_ptr()) };
     if let Some((call, data)) = WAITING.take() {
-        // SAFETY: the same task, which nobody has run.
+        // SAFETY: the same task, which has not run.
         unsafe { call(data) };
     }
     match task.result.expect("one of the two calls has done the work") {

@@ -131,7 +131,7 @@ fn read_object(info: &libc::dl_phdr_info) -> Option<Object> {
         // SAFETY: not the null entry, so there is a next one.
         entry = unsafe { entry.add(1) };
     }
-    // The kernel's vDSO has offsets here, where all others have addresses; it calls nobody.
+    // The kernel's vDSO has offsets here, where all others have addresses; it calls no other object.
     if strings < base || symbols < base || strings == 0 || symbols == 0 {
         return None;
     }

@@ -1,8 +1,8 @@
-//! What was there before the history began: the end of the story, told backwards.
+//! What was live before the history began: the history, read backwards.
 //!
 //! The history is a ring, so it has nearly always lost its beginning. But the segments and blocks at the end
-//! are known. What is there at the end and was not made in the history was there before it; so was what was
-//! let go of without having been made.
+//! are known. What is live at the end and was not allocated in the history was live before it; so was what
+//! the history frees and does not allocate.
 
 use hashbrown::{HashMap, HashSet};
 
@@ -13,7 +13,7 @@ use crate::tape::{Action, Entry, Reel, Tape};
 /// Every block is a multiple of this: `kMinBlockSize` of the caching allocator.
 const BLOCK_BYTES: u64 = 512;
 
-/// The least that the allocator hands out for a request. What it really handed out is not in the history.
+/// The smallest block for a request. The size of the real block is not in the history.
 pub(crate) fn rounded(requested: u64) -> u64 {
     requested.max(1).checked_next_multiple_of(BLOCK_BYTES).unwrap_or(requested)
 }
@@ -46,7 +46,7 @@ pub(crate) struct Before {
     /// In the order in which they were met.
     pub(crate) streams: Vec<u64>,
     known_streams: HashSet<u64>,
-    /// For segments at the end: how many others the history gives back that lay at the same addresses.
+    /// For segments at the end: how many others the history frees at the same addresses.
     pub(crate) earlier: HashMap<u64, u32>,
 }
 
@@ -73,7 +73,7 @@ impl<'a> AtEnd<'a> {
     }
 }
 
-/// Reads the history of a device and finds what was there before it.
+/// Reads the history of a device and finds what was live before it.
 pub(crate) fn look_back(tape: &mut Tape, reel: Option<Reel>, end: AtEnd<'_>) -> Before {
     let mut before = Before {
         blocks: Vec::new(),
@@ -171,7 +171,7 @@ impl Before {
         }
     }
 
-    /// Blocks that are there at the end and were not made in the history.
+    /// Blocks that are live at the end and were not allocated in the history.
     fn add_survivors(&mut self, segment: &Segment, blocks: &[Block], seen: &Seen) {
         for block in blocks {
             let is_news = block.state == State::Allocated

@@ -1,6 +1,6 @@
-//! Modules, optimizers and the backward pass, as far as frames of a stack tell of them.
+//! Modules, optimizers and the backward pass, as far as frames of a stack show them.
 //!
-//! A snapshot knows functions and lines, no objects. The `forward` that `nn.Module._call_impl` leads to is a
+//! A snapshot has functions and lines, no objects. The `forward` that `nn.Module._call_impl` leads to is a
 //! module's; it is named after its file and the line that calls it, so modules that one line of a loop
 //! calls are one.
 //!

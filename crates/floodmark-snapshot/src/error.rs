@@ -32,15 +32,15 @@ pub enum SnapshotError {
         offset: u64,
     },
     /// What follows an opcode is not what must follow it.
-    #[error("opcode {opcode} at byte {offset} has an argument that makes no sense")]
+    #[error("opcode {opcode} at byte {offset} has an invalid argument")]
     BadArgument {
         /// The opcode.
         opcode: &'static str,
         /// Where it is.
         offset: u64,
     },
-    /// An opcode needs values that are not there.
-    #[error("opcode {opcode} at byte {offset} needs values that are not there")]
+    /// An opcode needs values that the stack does not have.
+    #[error("opcode {opcode} at byte {offset} needs values that the stack does not have")]
     StackUnderflow {
         /// The opcode.
         opcode: &'static str,
@@ -48,7 +48,7 @@ pub enum SnapshotError {
         offset: u64,
     },
     /// A reference to something that was never remembered.
-    #[error("byte {offset} refers to memo {index}, which holds nothing")]
+    #[error("byte {offset} refers to memo {index}, which is empty")]
     MissingMemo {
         /// The number in the memo.
         index: u64,
@@ -64,7 +64,7 @@ pub enum SnapshotError {
     /// A pickle, but of something else.
     #[error("this is a pickle of {found}, not of a memory snapshot")]
     NotASnapshot {
-        /// What it holds instead.
+        /// What it is instead.
         found: &'static str,
     },
     /// No pickle at all.
@@ -95,7 +95,7 @@ impl Hint for SnapshotError {
                 "decompress it first: a `.flood` file is compressed already"
             }
             Self::NotASnapshot { .. } | Self::NotAPickle { .. } => {
-                "a snapshot is made by `torch.cuda.memory._record_memory_history()`, then \
+                "write a snapshot with `torch.cuda.memory._record_memory_history()`, then \
                  `torch.cuda.memory._dump_snapshot(path)`"
             }
             Self::Compression(error) if error.kind() != std::io::ErrorKind::UnexpectedEof => {

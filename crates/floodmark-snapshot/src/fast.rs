@@ -1,4 +1,4 @@
-//! The opcodes of which most of a snapshot consists, read without the stack.
+//! The most frequent opcodes of a snapshot, read without the stack.
 //!
 //! Items of a dict that are numbers, short texts or things from the memo go straight to their places, and so
 //! do frames of a list. Everything else is left to the machine, which goes on where this stops; with a

@@ -1,4 +1,4 @@
-//! The items of one dict: a place for every key that we know, the rest is let go of.
+//! The items of one dict: a field for every key that we know; the rest is dropped.
 
 use crate::value::{ListOf, Range, Value};
 use crate::words::{self, KEYS, Word};
@@ -28,7 +28,7 @@ impl Fields {
         }
     }
 
-    /// One bit for each key that is there.
+    /// One bit for each key of the dict.
     pub(crate) fn present(&self) -> u64 {
         self.present
     }

@@ -19,7 +19,7 @@ use crate::texts::Texts;
 use crate::value::{ListOf, Range, Value};
 use crate::words::{self, Words};
 
-/// Makes a trace of what a pickle holds.
+/// Builds a trace from the contents of a pickle.
 pub(crate) fn import(value: Value, mut parts: Parts) -> Result<Trace, SnapshotError> {
     let (segments, traces) = match value {
         Value::Snapshot => {
@@ -139,7 +139,7 @@ fn header(parts: &Parts) -> Header {
     }
 }
 
-/// What a snapshot does not tell, one sentence each.
+/// What a snapshot does not have, one sentence each.
 fn losses(value: Value, segments: Option<Range>, parts: &Parts) -> Vec<Loss> {
     let facts = &parts.facts;
     let has_history = parts.tape.len() > 0;
@@ -152,12 +152,12 @@ fn losses(value: Value, segments: Option<Range>, parts: &Parts) -> Vec<Loss> {
     let is_list = value != Value::Snapshot;
     say(
         is_list || !has_history,
-        "the snapshot has no history, only what was there when it was taken: call \
+        "the snapshot has no history, only the memory at the time it was taken: call \
          `torch.cuda.memory._record_memory_history()` first, then `torch.cuda.memory._dump_snapshot(path)`",
     );
     say(
         segments.is_none(),
-        "the snapshot has no segments: what was there before its history is not known",
+        "the snapshot has no segments: what was live before its history is unknown",
     );
     say(
         has_history && !facts.has_frames(),
@@ -165,7 +165,7 @@ fn losses(value: Value, segments: Option<Range>, parts: &Parts) -> Vec<Loss> {
     );
     say(
         facts.has_frames(),
-        "modules, phases and backward are derived from stack frames: a snapshot does not tell them",
+        "modules, phases and backward are derived from stack frames: a snapshot does not record them",
     );
     say(
         has_history && !facts.has_times(),
@@ -250,7 +250,7 @@ impl Import<'_> {
         self.builder.push(&row);
     }
 
-    /// Devices and annotations are told in the order of their times.
+    /// Devices and annotations are added in the order of their times.
     fn tell_what_happened(&mut self, mut tape: Tape, devices: &mut [DeviceHistory]) {
         for history in devices.iter_mut() {
             history.advance(&mut tape);
@@ -323,7 +323,7 @@ impl Import<'_> {
             row.op = self.texts.word(TextKind::Op, entry.around.compile, self.words);
         }
         if let Some(stale) = history.live.remove(&entry.addr) {
-            // The address is handed out again, so it had been let go of where nobody saw it.
+            // The address is allocated again, so it had been freed without an event.
             let mut free = Row::new(EventKind::Free, history.device, 0, row.time);
             free.allocation = stale;
             self.builder.push(&free);
@@ -412,7 +412,7 @@ impl DeviceHistory {
         std::mem::replace(&mut self.next, next)
     }
 
-    /// The pool of an event. Before torch 2.12 only the segments at the end tell; those that lay at the
+    /// The pool of an event. Before torch 2.12 only the segments at the end have it; those that lay at the
     /// same addresses earlier may have belonged to another.
     fn pool_of(&self, entry: &Entry) -> Option<u32> {
         entry.around.pool.checked_sub(1).or_else(|| {

@@ -11,7 +11,7 @@
 //!            zstd)               at a time)                    does not say)
 //! ```
 //!
-//! A pickle is data here. No opcode can run code, no length is believed before its bytes are there, and no tree
+//! A pickle is data here. No opcode can run code, no length is trusted before its bytes are read, and no tree
 //! of objects is built: a dict is one small value as soon as it is whole. The crate opens no path, prints
 //! nothing and must never panic.
 

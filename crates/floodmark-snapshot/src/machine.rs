@@ -46,7 +46,7 @@ impl<S: Source> Machine<S> {
         }
     }
 
-    /// Reads to the end of the pickle and of the bytes: what it holds, and of what that consists.
+    /// Reads to the end of the pickle and of the bytes: its value, and the parts of that.
     pub(crate) fn run(mut self) -> Result<(Value, Parts), SnapshotError> {
         loop {
             self.offset = self.source.offset();

@@ -31,7 +31,7 @@ opcodes! {
     NEXT_BUFFER = 0x97, READONLY_BUFFER = 0x98,
 }
 
-/// The name of an opcode that asks for an import, a call, or something from outside the file.
+/// The name of an opcode that needs an import, a call, or something from outside the file.
 pub(crate) fn runs_code(opcode: u8) -> Option<&'static str> {
     let runs = matches!(
         opcode,

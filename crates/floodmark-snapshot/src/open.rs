@@ -110,8 +110,7 @@ impl Open {
         }
     }
 
-    /// Makes of a dict or list what it is, now that it is whole. Whoever asks the memo for it gets that
-    /// too.
+    /// Turns a whole dict or list into the value that it stands for, in the memo too.
     pub(crate) fn close(&mut self, value: &mut Value, parts: &mut Parts, memo: &mut Memo) {
         match *value {
             Value::OpenDict(slot) => self.close_dict(slot, value, parts, memo),
@@ -125,7 +124,7 @@ impl Open {
         let dict = &mut self.dicts[slot as usize];
         let index = dict.memo.take();
         if dict.fields.has(words::ACTION) {
-            // Most dicts are events. Nobody asks the memo for one again.
+            // Most dicts are events. No snapshot reads one from the memo again.
             *value = Value::Event(parts.event(&dict.fields, around));
         } else {
             *value = parts.recognise(&dict.fields);
@@ -215,7 +214,7 @@ impl List {
         if self.range == Range::default() {
             self.range = Range { first: number, end: number };
         }
-        // A completion that was made part of its free has the free's number.
+        // A completion that is part of its free has the free's number.
         let is_next = number == self.range.end || number.checked_add(1) == Some(self.range.end);
         if number == self.range.end {
             self.range.end = number.saturating_add(1);

@@ -62,7 +62,7 @@ pub(crate) struct Parts {
     pub(crate) blocks: Vec<Block>,
     pub(crate) segments: Vec<Segment>,
     pub(crate) annotations: Vec<Annotation>,
-    /// Requested size and stack: how torch 2.0 tells who has a block.
+    /// Requested size and stack: how torch 2.0 describes the allocation in a block.
     histories: Vec<(u64, u32)>,
     /// Lists of lists of events.
     pub(crate) traces: Vec<Vec<Range>>,
@@ -110,7 +110,7 @@ impl Parts {
         }))
     }
 
-    /// What a dict is that is no event, told by the keys that only one kind of dict has.
+    /// The kind of a dict that is no event, found by the keys that only one kind has.
     pub(crate) fn recognise(&mut self, fields: &Fields) -> Value {
         if fields.has(words::FILENAME) {
             self.frame(fields)
@@ -269,7 +269,7 @@ impl Parts {
     }
 }
 
-/// The index of the last element, which is there.
+/// The index of the last element, which must exist.
 fn last_index<T>(list: &[T]) -> u32 {
     u32::try_from(list.len().saturating_sub(1)).unwrap_or(u32::MAX)
 }

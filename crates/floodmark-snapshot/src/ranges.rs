@@ -23,7 +23,7 @@ impl<T: Copy> Ranges<T> {
         self.by_start.iter().map(|(&start, &(bytes, what))| (start, bytes, what))
     }
 
-    /// Adds a stretch. What was there before gives way.
+    /// Adds a stretch. It replaces what it overlaps.
     pub(crate) fn add(&mut self, addr: u64, bytes: u64, what: T) {
         if bytes > 0 {
             self.remove(addr, bytes);

@@ -30,7 +30,7 @@ pub fn is_snapshot(first_bytes: &[u8]) -> bool {
     matches!(kind(first_bytes), Kind::Pickle | Kind::Gzip | Kind::Zstd)
 }
 
-/// Reads a snapshot: a pickle, or one that gzip or zstd compressed, which is never held as a whole.
+/// Reads a snapshot: a pickle, or one that gzip or zstd compressed, which is never in memory as a whole.
 pub fn read_snapshot(bytes: &[u8]) -> Result<Trace, SnapshotError> {
     if kind(bytes) == Kind::Pickle {
         let (value, parts) = Machine::new(Slice::new(bytes)).run()?;
@@ -39,8 +39,8 @@ pub fn read_snapshot(bytes: &[u8]) -> Result<Trace, SnapshotError> {
     read_snapshot_from(bytes, bytes.len() as u64, DecompressionLimit::default())
 }
 
-/// The same from a reader of `bytes` bytes: of what it hands out, no more than a part is held at a time. A compressed
-/// file is read to its end, so its checksum counts.
+/// The same from a reader of `bytes` bytes, which are never in memory all at once. A compressed file is read to its
+/// end, so its checksum counts.
 pub fn read_snapshot_from(
     reader: impl Read,
     bytes: u64,
@@ -60,7 +60,7 @@ pub fn read_snapshot_from(
     import(value, parts)
 }
 
-/// Runs what a decompressor hands out.
+/// Runs the output of a decompressor.
 fn run_inside(decoder: impl Read, limit: u64) -> Result<(Value, Parts), SnapshotError> {
     let (start, decoder) = peek(decoder).map_err(SnapshotError::Compression)?;
     match kind(&start) {

@@ -11,13 +11,13 @@ pub(crate) trait Source {
     /// How many bytes were taken.
     fn offset(&self) -> u64;
 
-    /// The next bytes, as many as asked for.
+    /// The next bytes, as many as requested.
     fn take(&mut self, count: u64) -> Result<&[u8], SnapshotError>;
 
     /// The next byte.
     fn byte(&mut self) -> Result<u8, SnapshotError>;
 
-    /// Bytes that come next and are there already: perhaps not all.
+    /// Bytes that come next and have been read already: perhaps not all.
     fn at_hand(&self) -> &[u8];
 
     /// Passes over bytes that are at hand.
@@ -103,16 +103,16 @@ impl Source for Slice<'_> {
 /// How much is asked of a reader at once.
 const STEP_BYTES: usize = 1 << 17;
 
-/// Bytes that a reader hands out.
+/// The bytes of a reader.
 pub(crate) struct Stream<R> {
     reader: R,
-    /// Bytes from `at` to `end` have been read and not been handed out.
+    /// Bytes from `at` to `end` have been read and not yet been used.
     buffer: Vec<u8>,
     at: usize,
     end: usize,
-    /// Bytes that were handed out and are not in the buffer any more.
+    /// Bytes that were used and are not in the buffer any more.
     gone: u64,
-    /// The most bytes that the reader may hand out.
+    /// The limit on the bytes of the reader.
     limit: u64,
 }
 
@@ -127,7 +127,7 @@ impl<R: Read> Stream<R> {
         self.buffer.copy_within(self.at..self.end, 0);
         self.gone += self.at as u64;
         (self.at, self.end) = (0, self.end - self.at);
-        // What is asked for is longer than the buffer, and so much of it has come already.
+        // The request is longer than the buffer, and this part of it has been read.
         if self.end + STEP_BYTES > self.buffer.len() {
             self.buffer.resize(self.end * 2 + STEP_BYTES, 0);
         }

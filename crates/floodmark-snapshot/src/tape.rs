@@ -1,8 +1,8 @@
 //! Events in a few bytes each, until everything is known that their rows need.
 //!
 //! Blocks from before the history, pools and annotations come from parts of the file that are known only
-//! at its end, and a trace of many events is too large to be held twice. A tape is written once, read
-//! twice and given back piece by piece.
+//! at its end, and a trace of many events is too large to be in memory twice. A tape is written once, read
+//! twice and freed piece by piece.
 
 use std::ops::Range;
 
@@ -66,7 +66,7 @@ const TIME_FALLS: u16 = 1 << 6;
 const NEW_AROUND: u16 = 1 << 7;
 const HAS_STACK: u16 = 1 << 8;
 
-/// Pieces this long are given back as they are read: long enough for the system to get them back at once.
+/// Pieces this long are freed as they are read: long enough to be returned to the system at once.
 const CHUNK_BYTES: usize = 1 << 18;
 /// No entry is longer.
 const MOST_ENTRY_BYTES: usize = 96;
@@ -123,7 +123,7 @@ impl Tape {
     }
 
     fn begin_track(&mut self, list: u64) {
-        // A track begins with a chunk of its own, so that each can be given back on its own.
+        // A track begins with a chunk of its own, so that each can be freed on its own.
         let here = self.chunks.len();
         self.chunks.push(Vec::with_capacity(CHUNK_BYTES));
         self.tracks.push(Track { first: self.count, chunks: here..here + 1, list });

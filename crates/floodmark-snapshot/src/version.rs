@@ -2,7 +2,7 @@
 
 use crate::words::{self, Word};
 
-/// What was seen that tells versions apart.
+/// What was seen that differs between versions.
 #[derive(Debug, Default)]
 pub(crate) struct Facts {
     top: u64,
@@ -17,7 +17,7 @@ pub(crate) struct Facts {
     pub(crate) first_time: u64,
 }
 
-/// Where a key is, and since which minor version of torch 2 it always is there.
+/// Where a key is, and since which minor version of torch 2 it is always present.
 const SINCE: [(KeyOwner, Word, u32); 10] = [
     (KeyOwner::Segment, words::SEGMENT_POOL_ID, 1),
     (KeyOwner::Event, words::TIME_US, 2),
@@ -31,7 +31,7 @@ const SINCE: [(KeyOwner, Word, u32); 10] = [
     (KeyOwner::Top, words::HOST_SEGMENTS, 14),
 ];
 
-/// Keys of events that are there only sometimes: they say "since", never "before".
+/// Keys of events that are present only sometimes: they say "since", never "before".
 const SOMETIMES_SINCE: [(Word, u32); 2] =
     [(words::FORWARD_FRAMES, 11), (words::INTERNAL_METADATA, 15)];
 
@@ -75,7 +75,7 @@ impl Facts {
         self.events.is_some_and(|(_, some)| some >> words::FRAMES & 1 == 1)
     }
 
-    /// `2.10 to 2.11`, `2.15 or newer`; empty when nothing tells.
+    /// `2.10 to 2.11`, `2.15 or newer`; empty when nothing shows it.
     pub(crate) fn torch(&self) -> String {
         let (mut oldest, mut newest) = (0, NEWEST);
         let mut is_known = false;

@@ -101,7 +101,7 @@ pub(crate) struct Words {
     /// Where each text ends.
     ends: Vec<usize>,
     by_text: HashTable<Word>,
-    /// The last texts that were asked for, by hash: most are asked for again and again.
+    /// The last texts that were looked up, by hash: most are looked up again and again.
     recent: [Word; 64],
     /// What hashes begin with.
     seed: u64,
@@ -167,7 +167,7 @@ pub(crate) fn hash_step(hash: u64, word: u64) -> u64 {
     (hash.rotate_left(5) ^ word).wrapping_mul(0x517c_c1b7_2722_0a95)
 }
 
-/// Another one for every reader: nobody can write a file whose texts all have the same hash.
+/// Another one for every reader: no file can be written whose texts all have the same hash.
 pub(crate) fn random_seed() -> u64 {
     RandomState::new().hash_one(0)
 }

@@ -68,7 +68,7 @@ struct About<'a> {
     pool: HandleId,
     op: TextId,
     user: TextId,
-    /// `None` where nobody looked for a stack.
+    /// `None` where no stack was recorded.
     stack: Option<StackId>,
 }
 
@@ -255,7 +255,7 @@ impl<W: Write> Writer<'_, W> {
                 Some(oom) => self.oom(event, oom),
                 None => Ok(()),
             },
-            // Nobody knows the address of the first; the others have no place in a snapshot.
+            // The address of the first is unknown; a snapshot has no entries for the others.
             Subject::FreeUnknown(_)
             | Subject::BaseSegment(_)
             | Subject::Reserved(_)
@@ -380,8 +380,8 @@ impl<W: Write> Writer<'_, W> {
     }
 }
 
-/// The stack as torch would show it: threads of the backward pass have an empty one, and where nobody looked
-/// there is none.
+/// The stack as torch would show it: threads of the backward pass have an empty one, and where none was
+/// recorded there is none.
 fn shown(stack: StackId, backward: bool) -> Option<StackId> {
     (stack.0 != 0 || backward).then_some(stack)
 }

@@ -37,7 +37,7 @@ struct DeviceState {
     live: BTreeMap<u64, Live>,
     /// What our events add up to.
     allocated: u64,
-    /// torch's total less ours: blocks from before the recording that nothing told us of.
+    /// torch's total less ours: blocks from before the recording that no event names.
     unseen: Option<u64>,
     reserved: u64,
     /// Segments by address, with their bytes. Parts of an expandable one are entries of their own.
@@ -119,9 +119,9 @@ impl DeviceState {
 #[derive(Debug, Default)]
 pub struct Assembler {
     devices: BTreeMap<Device, DeviceState>,
-    /// Blocks that were let go of while a stream still used them.
+    /// Blocks that were freed while a stream still used them.
     pending: BTreeMap<(Device, u64), AllocationId>,
-    /// Blocks that were let go of before anything told us of them.
+    /// Blocks that were freed before any event named them.
     freed_unknown: BTreeSet<(Device, u64)>,
     next_allocation: u32,
     /// The time of the journal at which this assembler's own time begins.
@@ -450,7 +450,7 @@ impl Assembler {
         self.next_allocation = self.next_allocation.wrapping_add(1);
         let live = Live::new(row.bytes, row.slack, row.allocation);
         if let Some(stale) = self.devices.entry(row.device).or_default().insert(row.addr, live) {
-            // The address was handed out again, so it had been let go of where we could not see it.
+            // The address was allocated again, so it had been freed without an event.
             let mut freed = Row::new(EventKind::Free, row.device, row.thread, row.time);
             freed.allocation = stale.allocation;
             self.emit(freed);
@@ -538,12 +538,12 @@ impl Assembler {
     }
 }
 
-/// The devices of which torch has told a total: it does so with every block that is handed out or let
-/// go of, and never on the CPU.
+/// The devices with a total of torch: it reports one with every allocation and free, and never on the
+/// CPU.
 fn devices_with_known_total(trace: &Trace) -> BTreeSet<Device> {
     let mut devices = BTreeSet::new();
     for event in &trace.events {
-        let tells = match event.subject {
+        let has_total = match event.subject {
             Subject::Alloc(id) => {
                 trace.allocations.get(id.index()).is_some_and(|made| !made.before_recording)
             }
@@ -566,7 +566,7 @@ fn devices_with_known_total(trace: &Trace) -> BTreeSet<Device> {
             | Subject::OptimizerBegin
             | Subject::OptimizerEnd => false,
         };
-        if tells && !event.device.is_cpu() {
+        if has_total && !event.device.is_cpu() {
             devices.insert(event.device);
         }
     }

@@ -23,11 +23,11 @@ pub struct Row {
     pub addr: u64,
     /// Rounded size of a block, size of a segment, size of a failed request, or reserved bytes.
     pub bytes: u64,
-    /// `bytes` less what the program asked for.
+    /// `bytes` less the requested bytes.
     pub slack: u64,
     /// The call stack; for `Label`, the label; for `Mark` and phases, the text; for `Step`, the number.
     pub stack: u32,
-    /// For events about an allocation, its id. On disk: how many allocations ago it was made.
+    /// For events about an allocation, its id. On disk: its distance in allocations.
     pub allocation: AllocationId,
     /// The operator, where operators are recorded.
     pub op: u32,

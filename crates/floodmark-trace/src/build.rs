@@ -1,4 +1,4 @@
-//! How a trace is made from something else than a `.flood` file: row by row, straight into its columns.
+//! Builds a trace from another source than a `.flood` file: row by row, straight into its columns.
 
 use crate::batch::{Batch, Row, Total};
 use crate::event::{AllocationId, Bytes, EventKind};
@@ -29,8 +29,8 @@ impl TraceBuilder {
         self.trace.push_definitions(batch);
     }
 
-    /// Adds an event. One that refers to an allocation that is not there is counted, not trusted.
-    /// Returns the allocation that it made.
+    /// Adds an event. One that refers to an unknown allocation is counted, not trusted.
+    /// Returns its new allocation.
     pub fn push(&mut self, row: &Row) -> Option<AllocationId> {
         let next = u32::try_from(self.trace.allocations.len()).ok().map(AllocationId);
         self.trace.push_row(row);

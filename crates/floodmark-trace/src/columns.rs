@@ -2,7 +2,7 @@
 //!
 //! Every table is a stream of its own: its frames, without their headers, are a plain Arrow IPC stream.
 //! Columns are laid out for compression: what is zero for most events is zero, times are differences,
-//! and an event about an allocation says how many allocations ago that was made. In a loop these
+//! and an event about an allocation says how many allocations ago that was. In a loop these
 //! numbers repeat from step to step.
 //!
 //! This file writes; [`crate::decode`] reads.

@@ -25,7 +25,7 @@ impl TableDecoder {
 
     /// Adds the rows of one message to `batch`; a schema has none.
     ///
-    /// The schema need not have come before: this build knows it. Where it did come and is another one,
+    /// The schema need not have come before: this build has it. Where it did come and is another one,
     /// no row is taken.
     pub(crate) fn decode(
         &mut self,

@@ -275,17 +275,17 @@ macro_rules! numbered {
 numbered! {
     /// What happened. The number is the one in the file's `kind` column.
     EventKind {
-        /// A block was handed out.
+        /// A block was allocated.
         Alloc = 1 => "alloc",
-        /// The program let go of a block that the trace saw being handed out.
+        /// The program freed a block whose allocation is in the trace.
         Free = 2 => "free",
-        /// The program let go of a block that was there before recording began.
+        /// The program freed a block that was allocated before recording began.
         FreeUnknown = 3 => "free_unknown",
-        /// Every stream is done with a block that was let go of earlier.
+        /// Every stream is done with a block that was freed earlier.
         FreeCompleted = 4 => "free_completed",
-        /// The allocator took memory from the driver.
+        /// The allocator reserved memory of the driver.
         SegmentAlloc = 5 => "segment_alloc",
-        /// The allocator gave memory back to the driver.
+        /// The allocator freed memory to the driver.
         SegmentFree = 6 => "segment_free",
         /// An expandable segment grew.
         SegmentMap = 7 => "segment_map",
@@ -295,11 +295,11 @@ numbered! {
         Oom = 9 => "oom",
         /// The allocator's reserved bytes are now this many.
         Reserved = 10 => "reserved",
-        /// An allocation turned out to hold a tensor with a name.
+        /// An allocation got the name of its tensor.
         Label = 11 => "label",
         /// A training step ended.
         Step = 12 => "step",
-        /// The user marked this moment.
+        /// The user marked this time.
         Mark = 13 => "mark",
         /// A named phase began on this thread.
         PhaseBegin = 14 => "phase_begin",
@@ -309,9 +309,9 @@ numbered! {
         OptimizerBegin = 16 => "optimizer_begin",
         /// An optimizer's `step` ended.
         OptimizerEnd = 17 => "optimizer_end",
-        /// A block that was there before recording began.
+        /// A block that was live when recording began.
         Base = 18 => "base",
-        /// A part of a segment that was there before recording began.
+        /// A part of a segment that was reserved when recording began.
         BaseSegment = 19 => "base_segment",
         /// Autograd saved a tensor of this allocation for the backward pass, for the first time.
         Saved = 20 => "saved",

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Numbers are little-endian. The checksum covers `kind`, `number` and the payload. `number` counts
-//! frames and wraps, so a reader knows how many are missing. After damage a reader looks for the next
+//! frames and wraps, so a reader can count the missing ones. After damage a reader looks for the next
 //! magic whose frame has the right checksum.
 
 /// The first four bytes of a file.
@@ -22,7 +22,7 @@ pub const FRAME_MAGIC: [u8; 4] = [0xF1, 0x0D, b'F', b'R'];
 pub const FRAME_HEADER_BYTES: usize = 16;
 /// A frame with a longer payload is taken for damage.
 pub const MAX_PAYLOAD_BYTES: usize = 1 << 30;
-/// Bytes whose checksum may be taken in vain while looking for the next frame of a small file.
+/// Bytes whose checksum may be computed without success while looking for the next frame of a small file.
 const MIN_WASTED_BYTES: usize = 1 << 26;
 
 /// What a frame holds.
@@ -124,7 +124,7 @@ pub enum Piece<'a> {
     },
 }
 
-/// Whether `bytes`, the last of a file, are the beginning of a frame whose rest is not there (yet).
+/// Whether `bytes`, the last of a file, are the beginning of a frame whose rest is missing or not yet written.
 pub(crate) fn is_cut(bytes: &[u8]) -> bool {
     let magic = &bytes[..bytes.len().min(FRAME_MAGIC.len())];
     if !FRAME_MAGIC.starts_with(magic) {

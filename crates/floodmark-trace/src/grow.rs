@@ -230,8 +230,8 @@ impl Trace {
         self.losses = Losses(losses);
     }
 
-    /// Which devices there are, and what was on them that nothing tells of: torch's total at the end,
-    /// less what is live then, plus what was let go of without having been seen.
+    /// The devices, and the bytes on them that no event names: torch's total at the end, less what is
+    /// live then, plus what was freed and never seen allocated.
     pub(crate) fn sum_up_devices(&mut self) {
         self.is_unsealed = false;
         let mut sums: BTreeMap<Device, DeviceSum> = BTreeMap::new();

@@ -1,6 +1,6 @@
 //! A file that still grows: every byte of it is decoded once, however often somebody looks.
 //!
-//! What is not whole yet, a frame of which the end is missing, is left for the next time. A [`Trace`] is immutable and
+//! What is not whole yet, a frame without its end, is left for the next time. A [`Trace`] is immutable and
 //! may be in use while the file goes on, so each look gets a copy; to copy it costs far less than to read it again.
 
 use crate::frame::{self, FRAME_HEADER_BYTES, PRELUDE_BYTES, Piece};

@@ -68,7 +68,7 @@ pub struct Header {
     /// Which events of the recorder are in it; all where nothing is said.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub window: Option<Window>,
-    /// The GPU that was played, where none was there.
+    /// The simulated GPU, where the recording is an estimate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phantom: Option<Phantom>,
 }

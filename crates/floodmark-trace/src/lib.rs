@@ -12,7 +12,7 @@
 //! [`Trace`] is what all questions are asked of: immutable, in memory, with dense ids into columns. What is
 //! not a `.flood` file becomes one through a [`TraceBuilder`].
 //!
-//! The crate knows nothing of `PyTorch`, opens no path and prints nothing: it is given bytes.
+//! The crate does not depend on `PyTorch`, opens no path and prints nothing: its input is bytes.
 
 mod assemble;
 mod batch;

@@ -163,7 +163,7 @@ impl Losses {
         self.0.is_empty()
     }
 
-    /// How many events are known to be missing. There may be more: damage is told in bytes.
+    /// How many events are known to be missing. There may be more: damage is counted in bytes.
     pub fn events(&self) -> u64 {
         let of = |loss: &Loss| match loss {
             Loss::LostInJournal(events) | Loss::UnknownAllocations(events) => *events,

@@ -2,7 +2,7 @@
 //!
 //! Arrow's own reader takes a message's word for how much memory it needs, and panics on some that were
 //! made to break it. We read only messages of our own layout, so this is short: the metadata is a
-//! verified flatbuffer, every length is checked against what is there, and what is decompressed is taken
+//! verified flatbuffer, every length is checked against the bytes that follow, and what is decompressed is taken
 //! off a budget first. Nothing here can panic.
 
 use arrow_ipc::{CompressionType, Endianness, Field, MessageHeader, RecordBatch, Schema, Type};
@@ -24,7 +24,7 @@ pub(crate) struct BadMessage;
 /// What a message holds.
 #[derive(Debug)]
 pub(crate) enum Message {
-    /// The layout that was asked for.
+    /// The expected layout.
     Schema,
     /// Rows.
     Rows(Columns),
@@ -217,8 +217,8 @@ impl MessageReader {
             compressed.len()
         };
         // What zstd itself says of its length is known before anything is decompressed.
-        let told = zstd::zstd_safe::get_frame_content_size(compressed).ok().flatten();
-        if is_compressed && told.is_some_and(|told| told != length as u64) {
+        let length_in_frame = zstd::zstd_safe::get_frame_content_size(compressed).ok().flatten();
+        if is_compressed && length_in_frame.is_some_and(|found| found != length as u64) {
             return Err(BadMessage);
         }
         budget.take(length).ok_or(BadMessage)?;

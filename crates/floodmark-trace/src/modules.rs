@@ -1,6 +1,6 @@
 //! Which name a module goes by on a stack.
 //!
-//! A module object may have several qualified names (it is shared), or none (nobody could be asked).
+//! A module object may have several qualified names (it is shared), or none (they could not be looked up).
 //! The stack decides: the name that continues the name of the module around it is the right one.
 
 use std::collections::BTreeSet;
@@ -30,7 +30,7 @@ pub(crate) struct ModulePaths {
 }
 
 impl ModulePaths {
-    /// Names that allocations on `used` stacks need. Only the models of these are told apart: a window also has the
+    /// Names that allocations on `used` stacks need. Only the models of these are distinguished: a window also has the
     /// definitions of what ran before it.
     pub(crate) fn new(
         stacks: &[Stack],

@@ -1,27 +1,27 @@
-//! What a recording on a phantom GPU rests on.
+//! What a recording of a simulated GPU rests on.
 //!
-//! Such a recording has the real host code of every operator and no result of any: the header says so,
-//! and says which answers of the phantom were not certain.
+//! Such a recording comes from the real host code of every operator and from no computed value: the header
+//! says so, and lists the assumed values.
 
 use serde::{Deserialize, Serialize};
 
-/// A GPU that was not there.
+/// A simulated GPU.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Phantom {
-    /// How it was played.
+    /// The engine that simulated it.
     pub engine: Engine,
-    /// Which card was played: the name of its profile.
+    /// The name of its GPU profile.
     pub gpu: String,
-    /// Whether that profile was compared with the card itself.
+    /// Whether estimates with that profile were compared with a real GPU.
     pub is_checked: bool,
     /// How the program ended.
     pub ended: PhantomEnd,
-    /// What it died of, in its own words; empty when it did not.
+    /// The error that ended it; empty when there was none.
     pub error: String,
     /// The devices.
     pub devices: Vec<PhantomDevice>,
-    /// Values that the program read back and that the phantom could not know.
+    /// Values that the program read back and that were assumed, not computed.
     pub reads: Vec<PhantomRead>,
     /// Calls that the phantom refused.
     pub unsupported: Vec<UnsupportedCall>,
@@ -29,65 +29,65 @@ pub struct Phantom {
     pub notes: Vec<String>,
 }
 
-/// How a GPU that is not there is played.
+/// The engine that simulates a GPU.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Engine {
-    /// torch's own host code and allocator, on a library that answers for CUDA's.
+    /// torch's own host code and allocator, on a library in place of CUDA's.
     #[default]
     Phantom,
     /// Fake tensors, which have shapes and no data, on a simulated allocator.
     Fake,
 }
 
-/// How a program on a phantom ended.
+/// How a program on a simulated GPU ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PhantomEnd {
     /// It still runs, or was killed.
     #[default]
     Unknown,
-    /// It came to its end.
+    /// It ended by itself.
     Done,
-    /// It was stopped after as many steps as were asked for.
+    /// It was stopped after the requested number of steps.
     Steps,
-    /// A request for memory could not be met, and it died of that.
+    /// It ended with an out-of-memory error.
     OutOfMemory,
-    /// It died of something else.
+    /// It ended with another error.
     Failed,
 }
 
-/// A device of a phantom.
+/// A simulated device.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PhantomDevice {
     /// Which GPU of the machine it is, where the process sees only some of them.
     pub index: Option<u32>,
-    /// Its memory.
+    /// Its memory in bytes.
     pub capacity: u64,
-    /// What the context and the libraries take of it.
+    /// The CUDA context, with libraries.
     pub context: u64,
-    /// The most that was taken from the driver, by torch and by others, without the context.
+    /// The peak of memory allocated from the driver, by torch and by others, without the CUDA context.
     pub peak_driver_bytes: u64,
 }
 
-/// A value that was read back and was not known.
+/// A value that was read back and was assumed, not computed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PhantomRead {
-    /// The line that read.
+    /// The file of the line that read it.
     pub file: String,
-    /// Its number.
+    /// The number of that line.
     pub line: u32,
-    /// The function that it is in.
+    /// The function of that line.
     pub function: String,
     /// How often.
     pub count: u64,
-    /// What made the value.
+    /// The operator that computed the value.
     pub op: String,
-    /// What was answered.
+    /// The assumed value.
     pub answered: String,
-    /// Why it was not known.
+    /// Why it was not computed.
     pub why: String,
 }
 
@@ -95,7 +95,7 @@ pub struct PhantomRead {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct UnsupportedCall {
-    /// Whose function it is: `cudnn`.
+    /// The library: `cudnn`.
     pub library: String,
     /// The function.
     pub name: String,

@@ -147,7 +147,7 @@ pub(crate) struct Reader {
     missing_frames: u64,
     damaged_bytes: u64,
     first_damage: u64,
-    /// A flush of which a part is lost is not trusted.
+    /// A flush with a lost part is not trusted.
     is_flush_broken: bool,
     /// The file ends inside a frame: it is still being written, or the program died.
     pub(crate) is_cut: bool,

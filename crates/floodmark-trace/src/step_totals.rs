@@ -1,7 +1,7 @@
 //! How high a device stood in one step, known as soon as the step has been folded.
 //!
 //! The [`Assembler`](crate::Assembler) adds up every device anyway, so the figures of a step cost it one
-//! comparison an event, and nobody has to read the file again while it grows. They are the same as those
+//! comparison an event, and the file is not read again while it grows. They are the same as those
 //! of a reader: the same events, folded by the same code.
 
 use serde::Serialize;

@@ -24,15 +24,15 @@ pub struct Allocation {
     pub device: Device,
     /// At which address.
     pub addr: DeviceAddr,
-    /// What the allocator handed out: `requested`, rounded up.
+    /// The bytes of its block: `requested`, rounded up.
     pub rounded: Bytes,
-    /// What the program asked for.
+    /// The bytes that the program requested.
     pub requested: Bytes,
     /// The stack that caused it: for backward, that of the forward operator.
     pub stack: StackId,
-    /// Whether the backward pass made it.
+    /// Whether the backward pass allocated it.
     pub backward: bool,
-    /// Whether it was there before recording began.
+    /// Whether it was allocated before recording began.
     pub before_recording: bool,
     /// The operator, where recorded.
     pub op: TextId,
@@ -42,11 +42,11 @@ pub struct Allocation {
     pub stream: HandleId,
     /// The pool, where known.
     pub pool: HandleId,
-    /// Who made it.
+    /// The thread that allocated it.
     pub thread: ThreadId,
-    /// The event that made it.
+    /// The event that allocated it.
     pub made_at: u32,
-    /// The event that let go of it.
+    /// The event that freed it.
     pub freed_at: Option<EventNumber>,
     /// The event at which the last stream was done with it, where that came later.
     pub completed_at: Option<EventNumber>,
@@ -64,13 +64,13 @@ impl Allocation {
         self.made_at == LOST
     }
 
-    /// Whether it was there right after event number `event`.
+    /// Whether it was live right after event number `event`.
     pub fn is_live_after(&self, event: u32) -> bool {
         self.made_at <= event && self.freed_at.is_none_or(|freed| freed.get() > event)
     }
 }
 
-/// A stretch of memory that the allocator took from or gave back to the driver.
+/// A stretch of memory that the allocator reserved of the driver, or freed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Segment {
     /// Where it begins.
@@ -81,18 +81,18 @@ pub struct Segment {
     pub stream: HandleId,
     /// The pool it belongs to, where known.
     pub pool: HandleId,
-    /// Who caused it.
+    /// The stack that caused it.
     pub stack: StackId,
 }
 
 /// A failed allocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Oom {
-    /// What was asked for.
+    /// The requested bytes.
     pub requested: Bytes,
-    /// Who asked.
+    /// The stack of the request.
     pub stack: StackId,
-    /// Whether the backward pass asked.
+    /// Whether the backward pass requested it.
     pub backward: bool,
     /// What the driver said was free on the device, where known.
     pub device_free: Option<Bytes>,
@@ -101,9 +101,9 @@ pub struct Oom {
 /// What an event is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Subject {
-    /// A block was handed out, or (in the beginning) was there already.
+    /// A block was allocated, or (in the beginning) was live already.
     Alloc(AllocationId),
-    /// The program let go of a block. When `deferred`, a stream still uses it.
+    /// The program freed a block. When `deferred`, a stream still uses it.
     Free {
         /// Which.
         allocation: AllocationId,
@@ -112,11 +112,11 @@ pub enum Subject {
     },
     /// The last stream is done with a block.
     FreeCompleted(AllocationId),
-    /// A block from before the recording was let go of; 0 bytes when nobody knows how many.
+    /// A block from before the recording was freed; 0 bytes when its size is unknown.
     FreeUnknown(EventBytes),
-    /// The allocator took memory from the driver.
+    /// The allocator reserved memory of the driver.
     SegmentAlloc(u32),
-    /// The allocator gave memory back.
+    /// The allocator freed memory to the driver.
     SegmentFree(u32),
     /// An expandable segment grew.
     SegmentMap(u32),
@@ -128,7 +128,7 @@ pub enum Subject {
     Oom(u32),
     /// Reserved bytes are now this many.
     Reserved(EventBytes),
-    /// The allocation holds a tensor with a name.
+    /// The allocation got the name of its tensor.
     Label {
         /// Which.
         allocation: AllocationId,
@@ -141,7 +141,7 @@ pub enum Subject {
     Unpacked(AllocationId),
     /// The step with this number ended.
     Step(u32),
-    /// The user marked the moment.
+    /// The user marked this time.
     Mark(TextId),
     /// A named phase began.
     PhaseBegin(TextId),
@@ -154,7 +154,7 @@ pub enum Subject {
 }
 
 impl Subject {
-    /// Whether memory was handed out, let go of or asked for.
+    /// Whether memory was allocated, freed or requested.
     pub(crate) fn is_about_memory(self) -> bool {
         match self {
             Self::Alloc(_)
@@ -279,7 +279,7 @@ pub struct Trace {
     pub(crate) is_unsealed: bool,
     /// Entries of dense tables that stand for ids which the file does not define.
     pub(crate) holes: usize,
-    /// Every device on which something happened, with what nothing tells of.
+    /// Every device with events, and the bytes on it that no event names.
     pub(crate) devices: BTreeMap<Device, Bytes>,
 }
 
@@ -379,7 +379,7 @@ impl Trace {
             .filter_map(|(id, text)| text.as_ref().map(|(kind, text)| (id, *kind, text.as_str())))
     }
 
-    /// Every device on which memory was handed out, let go of or asked for, CPU first.
+    /// Every device on which memory was allocated, freed or requested, CPU first.
     pub fn devices(&self) -> Vec<Device> {
         self.devices.keys().copied().collect()
     }
@@ -396,20 +396,20 @@ impl Trace {
         self.events.last().map_or(Micros(0), |event| event.time)
     }
 
-    /// Bytes that were allocated when recording began and that nothing else tells of: torch's total
+    /// Bytes that were allocated when recording began and that no event names: torch's total
     /// less what the events add up to.
     pub fn unseen_at_start(&self, device: Device) -> Bytes {
         self.devices.get(&device).copied().unwrap_or_default()
     }
 
-    /// Says how large the block of an allocation is, for a source that tells only what was requested.
+    /// Says how large the block of an allocation is, for a source that has only requested bytes.
     /// [`Self::seal`] must be called after the last one.
     pub fn set_block_bytes(&mut self, id: AllocationId, bytes: Bytes) {
         if let Some(allocation) = self.allocations.get_mut(id.index())
             && !allocation.is_lost()
         {
             let bytes = bytes.max(allocation.requested);
-            // Of what was let go of, no total speaks.
+            // Totals count live allocations only.
             self.is_unsealed |= allocation.freed_at.is_none() && allocation.rounded != bytes;
             allocation.rounded = bytes;
         }

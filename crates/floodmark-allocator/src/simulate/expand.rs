@@ -97,7 +97,7 @@ impl<O: Observer> Simulator<O> {
         Some(())
     }
 
-    /// Follows `unmap_block`: gives back the whole pages inside a free block.
+    /// Follows `unmap_block`: unmaps the whole pages inside a free block.
     pub(super) fn unmap_block(&mut self, id: BlockId) {
         let block = *self.heap.block(id);
         let page = self.page(block.is_small);

@@ -1,4 +1,4 @@
-//! From a request to a block: the cache, a new segment, or what can be given back to make room for one.
+//! From a request to a block: the cache, a new segment, or cached segments that can be freed to make room for one.
 
 use crate::heap::{Block, BlockId};
 use crate::sizes;
@@ -6,7 +6,7 @@ use crate::sizes;
 use super::{Observer, Simulator, Wanted};
 
 impl<O: Observer> Simulator<O> {
-    /// Follows `malloc`. The cache is searched once: what is given back to make room is not looked at.
+    /// Follows `malloc`. The cache is searched once: what is freed to make room is not looked at.
     pub(super) fn malloc(&mut self, wanted: &Wanted, owner: u32) -> Option<BlockId> {
         let found = self.get_free_block(wanted).or_else(|| self.find_room(wanted));
         let Some(id) = found else {

@@ -5,7 +5,7 @@
 //! - [`search`]: a free block that fits (`get_free_block`).
 //! - [`grow`]: a new segment (`alloc_block`), and the way from a request to a block (`malloc`).
 //! - [`expand`]: segments that grow (`try_allocate_expandable_block`, `map_block`, `unmap_block`).
-//! - [`online`]: one request at a time, for whoever does not know them beforehand.
+//! - [`online`]: one request at a time, where they are not known beforehand.
 //! - [`release`]: memory goes back (`release_cached_blocks`, `garbage_collect_cached_blocks`, …).
 //!
 //! The decisions are made here; what they do to blocks is the business of the heap.
@@ -49,7 +49,7 @@ pub struct Settings {
 pub struct Failure {
     /// The event that asked.
     pub event: u32,
-    /// What it asked for.
+    /// The requested bytes.
     pub requested: Bytes,
     /// What the allocator needed from the driver for it.
     pub segment: Bytes,
@@ -72,13 +72,13 @@ pub struct Run {
 
 /// Watches a simulation.
 pub trait Observer {
-    /// A block was handed out.
+    /// A block was allocated.
     fn placed(&mut self, _owner: u32, _addr: u64, _bytes: u64) {}
-    /// The last stream is done with a block that had been let go of.
+    /// The last stream is done with a block that was freed earlier.
     fn completed(&mut self, _owner: u32) {}
     /// Memory was taken from the driver.
     fn took(&mut self, _addr: u64, _bytes: u64, _maps: bool) {}
-    /// Memory was given back.
+    /// Memory was freed to the driver.
     fn gave_back(&mut self, _addr: u64, _bytes: u64, _maps: bool) {}
     /// A request failed.
     fn failed(&mut self, _failure: Failure) {}
@@ -173,7 +173,7 @@ impl<O: Observer> Simulator<O> {
         }
     }
 
-    /// Asks again for what was there before the first request, in the order of addresses.
+    /// Requests again what was live before the first request, in the order of addresses.
     fn lay_base(&mut self, program: &Program) {
         let mut base = program.base.clone();
         base.sort_by_key(|block| block.addr);
@@ -185,11 +185,11 @@ impl<O: Observer> Simulator<O> {
         }
     }
 
-    /// Returns whether the program lives on.
+    /// Returns whether the program continues.
     fn carry_out(&mut self, event: u32, request: Request) -> bool {
         match request {
             Request::Alloc { owner, bytes, stream, pool } => {
-                // Nothing is handed out for nothing.
+                // A request of 0 bytes gets no block.
                 if bytes == 0 {
                     return true;
                 }

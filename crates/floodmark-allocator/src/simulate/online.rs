@@ -1,4 +1,4 @@
-//! One request at a time: an allocator for whoever does not know the requests beforehand.
+//! One request at a time: an allocator for requests that are not known beforehand.
 
 use crate::heap::BlockId;
 use crate::program::Program;
@@ -6,14 +6,14 @@ use crate::stats::Statistics;
 
 use super::{Failure, Observer, Settings, Simulator};
 
-/// A block that was handed out.
+/// A block that was allocated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Placed {
-    /// By what it is given back.
+    /// The key to free it by.
     pub owner: u32,
     /// Where it is.
     pub addr: u64,
-    /// How large it is: what was asked for, rounded up.
+    /// Its size: the requested bytes, rounded up.
     pub bytes: u64,
 }
 
@@ -70,7 +70,7 @@ impl<O: Observer> Online<O> {
         &self.simulator.heap.stats
     }
 
-    /// `torch.cuda.reset_peak_memory_stats()`, for the figures that are asked for here.
+    /// `torch.cuda.reset_peak_memory_stats()`, for the figures of this allocator.
     pub fn reset_peaks(&mut self) {
         let stats = &mut self.simulator.heap.stats;
         stats.allocated_bytes.reset_peaks();

@@ -55,7 +55,7 @@ impl<O: Observer> Simulator<O> {
         released >= needed
     }
 
-    /// Follows `release_cached_blocks`: waits for all streams, then gives back every segment that is free
+    /// Follows `release_cached_blocks`: waits for all streams, then frees every segment that is free
     /// as a whole, large ones first. Private pools keep theirs.
     pub(super) fn release_cached_blocks(&mut self) {
         self.heap.stats.num_sync_all_streams += 1;
@@ -78,8 +78,8 @@ impl<O: Observer> Simulator<O> {
         }
     }
 
-    /// Follows `garbage_collect_cached_blocks`: while more is reserved than the threshold allows, gives
-    /// back large free segments that nobody took for longer than the average.
+    /// Follows `garbage_collect_cached_blocks`: while more is reserved than the threshold allows, frees
+    /// large segments that stayed unused for longer than the average.
     #[expect(
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,

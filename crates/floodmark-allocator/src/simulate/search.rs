@@ -43,7 +43,7 @@ impl<O: Observer> Simulator<O> {
         Some(id)
     }
 
-    /// A free block before unmapped space is left alone while a slightly larger enclosed one is there:
+    /// A free block before unmapped space is left alone while a slightly larger enclosed one exists:
     /// goes on while the next block, with the space behind it, is smaller.
     fn avoid_the_growing_end(
         &self,

@@ -19,7 +19,7 @@ enum Step {
         stream: u64,
         pool: u64,
     },
-    /// The n-th of those that are there.
+    /// The n-th of the live ones.
     Free(usize),
     FreeLater(usize),
     Complete(usize),
@@ -118,7 +118,7 @@ impl Observer for Watch {
         if allocated > active || active > reserved {
             self.wrong = Some(format!("{allocated} {active} {reserved} after {event}"));
         }
-        // An expandable segment may grow by less than was asked for, and by up to a page more than fits.
+        // An expandable segment may grow by less than was requested, and by up to a page more than fits.
         if !self.is_expandable && self.limit.is_some_and(|limit| reserved > limit) {
             self.wrong = Some(format!("{reserved} reserved after {event}"));
         }

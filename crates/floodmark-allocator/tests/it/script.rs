@@ -82,8 +82,8 @@ impl Tape {
     }
 }
 
-/// Reads `a=1024 b=2M@7 c=1M/3 -a ~b !b empty`: blocks with their sizes, on a stream, from a pool; let go
-/// of; let go of while a stream uses them; completed; the cache emptied.
+/// Reads `a=1024 b=2M@7 c=1M/3 -a ~b !b empty`: blocks with their sizes, on a stream, from a pool; freed;
+/// freed while a stream uses them; completed; the cache emptied.
 pub(crate) fn read(script: &str) -> (Trace, HashMap<AllocationId, String>) {
     let mut tape = Tape::new();
     for word in script.split_whitespace() {

@@ -17,7 +17,7 @@ pub(super) struct DeviceTracks<'a> {
 struct OneDevice<'a> {
     device: Device,
     levels: Box<dyn Iterator<Item = (usize, Levels)> + 'a>,
-    /// Allocated, active, reserved: the last value that was told.
+    /// Allocated, active, reserved: the last values written.
     totals: [(TrackId, Option<u64>); 3],
     categories: Vec<(Category, TrackId)>,
     stretches: Stretches,
@@ -144,7 +144,7 @@ struct Stretches {
     all: Vec<Stretch>,
     next: usize,
     is_open: bool,
-    /// When it was last looked at: nothing is told of an earlier time.
+    /// The time of the last look: nothing is written for an earlier time.
     last: u64,
 }
 

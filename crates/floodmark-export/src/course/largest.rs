@@ -1,4 +1,4 @@
-//! The largest allocations: when they were there, and arrows from where they were made to where they were let go of.
+//! The largest allocations: slices of the time they were live, and arrows from where they were allocated to where they were freed.
 
 use std::collections::BTreeSet;
 use std::io;

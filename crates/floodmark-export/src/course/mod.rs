@@ -1,16 +1,16 @@
 //! A recording as tracks: counters, slices, and instants with arrows between them, for tools that draw time.
 //!
-//! Perfetto and Chrome's JSON show the same things, so [`follow`] walks the events once, in the order of time, and tells a
-//! [`Tracks`] what goes where. What is told:
+//! Perfetto and Chrome's JSON show the same things, so [`follow`] walks the events once, in the order of time, and adds to a
+//! [`Tracks`]:
 //!
-//! - for each device: allocated, active and reserved, and what each category holds, whenever it changes;
-//! - steps, what the program did (forward, backward, optimizer), phases and marks that the user named;
-//! - the modules in whose `forward` allocations were made, for each thread: a slice lasts from the first allocation
-//!   made inside to the first one made outside;
-//! - the [`LARGEST`](largest::LARGEST) largest allocations: a slice for each while it was there, with an arrow from where it was made and one
-//!   to where it was let go of. Lifetimes overlap, so the slices lie in as many lanes as they need.
+//! - for each device: allocated, active and reserved, and the bytes of each category, whenever they change;
+//! - steps, training phases (forward, backward, optimizer), phases and marks that the user named;
+//! - the modules whose `forward` allocated, for each thread: a slice lasts from the first allocation
+//!   inside to the first one outside;
+//! - the [`LARGEST`](largest::LARGEST) largest allocations: a slice for each while it was live, with an arrow from where it was allocated
+//!   and one to where it was freed. Lifetimes overlap, so the slices lie in as many lanes as they need.
 //!
-//! Nothing is held but what is open, so a trace of any length can be written.
+//! Only open slices are kept in memory, so a trace of any length can be written.
 
 mod devices;
 mod largest;
@@ -98,7 +98,7 @@ pub(crate) trait Tracks {
     ) -> io::Result<()>;
 }
 
-/// Gives numbers to tracks, and tells of them.
+/// Gives numbers to tracks, and declares them.
 struct Numbers {
     last: u64,
     root: TrackId,
@@ -127,7 +127,7 @@ struct Scene<'a> {
     devices: Vec<Device>,
 }
 
-/// Tells of a whole recording.
+/// Walks a whole recording.
 pub(crate) fn follow(
     trace: &Trace,
     options: &Options,

@@ -1,4 +1,4 @@
-//! The modules that ran on each thread, as its allocations tell.
+//! The modules that ran on each thread, as its allocations show.
 
 use std::io;
 

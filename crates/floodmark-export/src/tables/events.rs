@@ -37,32 +37,32 @@ pub(super) fn write(source: &Source<'_>, out: &mut Out<'_>) -> Result<(), Export
                 here = now.map(|(_, now)| (place, now));
             }
         }
-        let told = Told::of(source, event);
-        if at < skipped || (here.is_none() && told.is_about_a_device) {
+        let details = Details::of(source, event);
+        if at < skipped || (here.is_none() && details.is_about_a_device) {
             continue;
         }
-        let here = here.filter(|_| told.is_about_a_device);
+        let here = here.filter(|_| details.is_about_a_device);
         let now = here.map(|(_, now)| now);
         sheet.row(&[
             int(at as u64),
             int(event.time.0),
             maybe_text(here.map(|(place, _)| names[place].as_str())),
-            text(told.kind.name()),
-            maybe_int(told.allocation.map(|id| id.0.into())),
-            maybe_int(told.bytes.map(|bytes| bytes.0)),
+            text(details.kind.name()),
+            maybe_int(details.allocation.map(|id| id.0.into())),
+            maybe_int(details.bytes.map(|bytes| bytes.0)),
             maybe_int(now.map(|now| now.allocated.0)),
             maybe_int(now.and_then(|now| now.active).map(|bytes| bytes.0)),
             maybe_int(now.and_then(|now| now.reserved).map(|bytes| bytes.0)),
             Cell::Int(source.context.step(u32::try_from(at).unwrap_or(u32::MAX)).map(Into::into)),
             int(event.thread.0.into()),
-            maybe_text(told.name),
+            maybe_text(details.name),
         ])?;
     }
     sheet.finish()
 }
 
 /// What an event says of itself.
-struct Told<'a> {
+struct Details<'a> {
     kind: EventKind,
     allocation: Option<AllocationId>,
     bytes: Option<Bytes>,
@@ -70,7 +70,7 @@ struct Told<'a> {
     is_about_a_device: bool,
 }
 
-impl<'a> Told<'a> {
+impl<'a> Details<'a> {
     fn of(source: &Source<'a>, event: &Event) -> Self {
         let trace = source.trace;
         let about = |kind, id: AllocationId| {

@@ -5,7 +5,7 @@
 //! most questions open no other file; engines that read whole folders leave names with `_` aside.
 //!
 //! Every table is a file here: its columns, and how a row of it comes to be. `sheet.rs` gathers rows into batches,
-//! `coding.rs` knows the two formats. Rows are in the order of time. All numbers are signed, because Spark knows no others.
+//! `coding.rs` writes the two formats. Rows are in the order of time. All numbers are signed, because Spark has no others.
 
 mod allocations;
 mod coding;
@@ -27,7 +27,7 @@ use crate::options::{ExportError, Options, chosen_devices};
 use coding::Table;
 use sheet::{Column, Sheet};
 
-/// What every table is made from.
+/// The input of every table.
 struct Source<'a> {
     trace: &'a Trace,
     context: Context,
@@ -57,7 +57,7 @@ impl Out<'_> {
     }
 }
 
-/// Writes the tables of one rank, and gives back its rows of the summary.
+/// Writes the tables of one rank, and returns its rows of the summary.
 pub fn write_tables(
     trace: &Trace,
     options: &Options,

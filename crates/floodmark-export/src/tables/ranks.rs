@@ -49,7 +49,7 @@ pub struct RankRow {
 }
 
 impl RankRow {
-    /// Whether an allocation of this device was there when the most was.
+    /// Whether an allocation of this device was live at its peak.
     pub(super) fn is_live_at_peak(&self, allocation: &Allocation) -> bool {
         let last = self.found.at.after.checked_sub(1);
         last.is_some_and(|last| allocation.is_live_after(last))

@@ -1,4 +1,4 @@
-//! `segments`: what the allocator took from the driver and gave back, in order.
+//! `segments`: what the allocator reserved of the driver and freed, in order.
 
 use floodmark_trace::{EventKind, Subject, TextId};
 

@@ -1,4 +1,4 @@
-//! `steps`: how high each step stood and what its peak was made of; `phases`: how high each phase of it stood.
+//! `steps`: the peak of each step and its categories; `phases`: the peak of each phase of it.
 
 use floodmark_trace::{Bytes, Category};
 

@@ -58,7 +58,7 @@ proptest! {
         }
     }
 
-    /// A timeline ends where the recording does, never stands above its peak, and knows every layer it names.
+    /// A timeline ends where the recording does, never rises above its peak, and has every layer that it names.
     #[test]
     fn a_timeline_agrees_with_the_reports(script in program()) {
         let trace = trace(&script);

@@ -1,4 +1,4 @@
-//! Files for speedscope, checked by what its schema and its importer ask for.
+//! Files for speedscope, checked against what its schema and its importer require.
 
 use floodmark_analysis::LayerSource;
 use floodmark_export::{Options, write_speedscope};

@@ -101,8 +101,8 @@ fn what_was_there_at_the_peak_adds_up_to_it() {
     let peak = report(&trace(STEPS), &question).unwrap().allocated.0;
     assert_eq!(sum.cast_unsigned(), peak);
     let [ranks] = &files.batches("_ranks.arrow")[..] else { panic!("one batch") };
-    let told = ranks.column_by_name("peak").unwrap().as_primitive::<Int64Type>();
-    assert_eq!(told.values(), &[sum]);
+    let peaks = ranks.column_by_name("peak").unwrap().as_primitive::<Int64Type>();
+    assert_eq!(peaks.values(), &[sum]);
 }
 
 #[test]

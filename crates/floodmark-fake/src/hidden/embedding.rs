@@ -4,7 +4,7 @@ use super::sorting::radix_pairs;
 use super::{Needs, Rule};
 use crate::call::{Call, TensorInfo, Value};
 
-/// Up to so many indices no sort is worth it.
+/// Up to this many indices are not sorted.
 const FEW: u64 = 3072;
 /// The rows that one thread adds up.
 const ROWS_OF_A_PART: u64 = 10;
@@ -72,7 +72,7 @@ impl Segments {
         let (count, bytes) = (self.count, self.index_bytes);
         needs.call("sorted indices, and where they were", 2 * count * bytes);
         let sort = count * bytes + radix_pairs(count, bytes, bytes, bytes * 8);
-        // It is over before the result is made.
+        // It is freed before the result is allocated.
         let result = self.rows * self.width * self.element_bytes;
         needs.moment("a radix sort of indices", sort.saturating_sub(result));
         let segments = count.min(self.rows);

@@ -29,7 +29,7 @@ fn safe_softmax(call: &Call<'_>, needs: &mut Needs) {
     }
 }
 
-/// The loss of each element is made in the result's storage, and the sum of them is put there: the storage of
+/// The loss of each element is computed in the result's storage, and the sum of them is put there: the storage of
 /// a number is as large as the input.
 fn reduced_in_place(call: &Call<'_>, needs: &mut Needs) {
     let Some(input) = call.tensor(0) else { return };

@@ -30,7 +30,7 @@ pub use products::workspace_bytes;
 pub struct Hidden {
     /// What it is for.
     pub what: &'static str,
-    /// How much was asked for.
+    /// The requested bytes.
     pub bytes: u64,
     /// How long it stays.
     pub stays: Stays,
@@ -39,20 +39,20 @@ pub struct Hidden {
 /// How long hidden memory stays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stays {
-    /// Taken before the results, given back after them.
+    /// Allocated before the results, freed after them.
     Call,
-    /// Taken after the results, and given back before the next thing is taken: parts of a kernel that follow
+    /// Allocated after the results, and freed before the next one is allocated: parts of a kernel that follow
     /// one another.
     Moment,
     /// Taken by the first call of this thread that needs it (by its name), and kept: a library's workspace.
     /// Forward and backward run on threads of their own.
     Thread,
-    /// Not taken beside the results: the storage of this result has so many bytes, more than its sizes say.
+    /// Not allocated beside the results: the storage of this result has this many bytes, more than its sizes say.
     Result(usize),
 }
 
-/// The most that is alive at one moment of a call beside what was there before, with results of so many bytes.
-/// What a thread keeps is left out. For those who know the results of a call and not their order.
+/// The peak of a call beside what was live before it, with results of `result_bytes` bytes.
+/// What a thread keeps is left out. For callers that have the results of a call and not their order.
 pub fn peak_bytes(hidden: &[Hidden], result_bytes: u64) -> u64 {
     let of = |stays: Stays| move |part: &&Hidden| part.stays == stays;
     let whole: u64 = hidden.iter().filter(of(Stays::Call)).map(|part| part.bytes).sum();
@@ -60,7 +60,7 @@ pub fn peak_bytes(hidden: &[Hidden], result_bytes: u64) -> u64 {
     whole + result_bytes + moment.unwrap_or(0)
 }
 
-/// What a rule finds, in the order in which it is asked for.
+/// What a rule finds, in the order of the requests.
 #[derive(Debug, Default)]
 struct Needs(Vec<Hidden>);
 
@@ -112,7 +112,7 @@ pub fn has_rule(op: &str) -> bool {
     rule(op).is_some()
 }
 
-/// What a call takes beside its results, in the order in which it is asked for. Nothing for tensors that do
+/// What a call allocates beside its results, in the order of the requests. Nothing for tensors that do
 /// not lie on a GPU.
 pub fn hidden(call: &Call<'_>) -> Vec<Hidden> {
     let mut needs = Needs::default();

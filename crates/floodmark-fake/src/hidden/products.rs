@@ -92,7 +92,7 @@ pub(super) fn workspace(machine: &Machine, needs: &mut Needs) {
 }
 
 /// cuBLASLt has a workspace of its own: for each call in torch before 2.9 and from 2.15, else for each thread.
-/// Before 2.15 the handle of cuBLAS, which is asked for too, brings its workspace.
+/// Before 2.15 the handle of cuBLAS, which is requested too, allocates its workspace.
 fn lt_workspaces(machine: &Machine, needs: &mut Needs) {
     if machine.torch < (2, 15) {
         workspace(machine, needs);
@@ -111,7 +111,7 @@ fn cublas_bytes(machine: &Machine) -> u64 {
     machine.cublas_workspace.unwrap_or(usual)
 }
 
-/// The bytes that `CUBLAS_WORKSPACE_CONFIG` asks for: `:KIB:COUNT`, any number of times.
+/// The bytes that `CUBLAS_WORKSPACE_CONFIG` requests: `:KIB:COUNT`, any number of times.
 pub fn workspace_bytes(config: &str) -> Option<u64> {
     let numbers: Option<Vec<u64>> =
         config.strip_prefix(':')?.split(':').map(|part| part.parse().ok()).collect();

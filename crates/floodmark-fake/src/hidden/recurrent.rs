@@ -124,7 +124,7 @@ fn backward(call: &Call<'_>, needs: &mut Needs) {
     let workspace = network.workspace_bytes(&batch, Pass::Training);
     let copy = |at: usize| steps_first(call.tensor(at), is_set(call, 14));
     let (input, output, grad) = (copy(0), copy(6), copy(7));
-    // The gradient of the input is there before that of the weights is made, which counts from the start.
+    // The gradient of the input is allocated before that of the weights, which counts from the start.
     let early = (input + output + grad + workspace).saturating_sub(network.weight_bytes());
     needs.moment("for the gradient of the input", early);
     needs.moment("for the gradients of weights", input + output + workspace);

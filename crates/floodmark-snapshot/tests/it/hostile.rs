@@ -1,4 +1,4 @@
-//! Pickles that nobody means well with.
+//! Hostile pickles.
 
 use floodmark_snapshot::{SnapshotError, read_snapshot};
 use proptest::prelude::*;

@@ -45,13 +45,13 @@ fn count(trace: &Trace, is_one: fn(Subject) -> bool) -> u64 {
     trace.events.iter().filter(|event| is_one(event.subject)).count() as u64
 }
 
-/// Reserved bytes after the last event that tells of them.
+/// Reserved bytes after the last event that has them.
 fn last_reserved(trace: &Trace) -> u64 {
-    let told = |event: &floodmark_trace::Event| match event.subject {
+    let reserved_of = |event: &floodmark_trace::Event| match event.subject {
         Subject::Reserved(bytes) => Some(Bytes::from(bytes).0),
         _ => None,
     };
-    trace.events.iter().rev().find_map(told).unwrap_or(0)
+    trace.events.iter().rev().find_map(reserved_of).unwrap_or(0)
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn the_driver_said_how_much_was_free() {
     assert!(oom.device_free.unwrap() > Bytes(100 << 30));
 }
 
-/// The side stream of this program makes blocks wait for it.
+/// Frees of this program are pending until its side stream is done.
 #[test]
 fn streams_and_pools_have_names() {
     let streams = trace("default-streams");

@@ -71,7 +71,7 @@ fn what_was_before_is_rebuilt_from_the_end() {
     }
 }
 
-/// From the cut on, both tell the same story, block by block.
+/// From the cut on, both have the same events, block by block.
 #[test]
 fn what_follows_is_the_same() {
     for (name, _) in CUT {

@@ -98,7 +98,7 @@ pub(crate) fn segments() -> Py {
 
 fn events() -> Py {
     Py::List(vec![
-        // From before: let go of here.
+        // From before the history: freed here.
         event("free_requested", BASE + 4096, 700, 0).with("frames", Py::List(vec![])),
         event("free_completed", BASE + 4096, 700, 0).with("frames", Py::List(vec![])),
         event("segment_alloc", BASE + 20 * MIB, 20 * MIB, 10).with("frames", forward()),
@@ -232,7 +232,7 @@ pub(crate) const STORY: &[&str] = &[
     "40 oom 1099511627776 Some(123456789)",
 ];
 
-/// That a trace is the one of [`snapshot`], whoever pickled it.
+/// Asserts that a trace is the one of [`snapshot`].
 pub(crate) fn assert_is_sample(trace: &Trace) {
     assert_eq!(story(trace), STORY);
     let total = trace.totals.iter().find(|total| total.device == Device::cuda(0)).unwrap();

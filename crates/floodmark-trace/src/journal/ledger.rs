@@ -12,7 +12,7 @@ pub const LEDGER_BYTES: usize = (MOST_SEGMENTS + 1) * LEDGER_LINE_BYTES;
 /// Where a ledger says how long it is.
 const LENGTH_OFFSET: usize = 16;
 
-/// Whether a ledger is shorter than it was made.
+/// Whether a ledger is shorter than when it was created.
 pub(super) fn is_cut(ledger: &[u8]) -> bool {
     (ledger.len() as u64) < u64_at(ledger, LENGTH_OFFSET)
 }
@@ -22,7 +22,7 @@ pub const fn ledger_line_offset(segment: u32) -> usize {
     (segment as usize + 1) * LEDGER_LINE_BYTES
 }
 
-/// The first line of a ledger of so many bytes.
+/// The first line of a ledger of this many bytes.
 pub fn ledger_header(session: u64, bytes: usize) -> [u8; LEDGER_LINE_BYTES] {
     let mut header = [0; LEDGER_LINE_BYTES];
     header[0..8].copy_from_slice(&LEDGER_MAGIC);

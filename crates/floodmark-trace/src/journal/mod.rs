@@ -2,7 +2,7 @@
 //!
 //! A thread owns one segment at a time: a part of a file, of fixed size, mapped shared. A record takes a few slots
 //! of its segment and carries a checksum. One more file, the ledger, has a line for each segment, which counts
-//! the records that are completely written. So a reader knows how many records there must be, which of them
+//! the records that are completely written. So a reader can say how many records there must be, which of them
 //! are good, and how many are lost.
 //!
 //! Records are ordered by their time. A thread reads the clock inside the hook, after an allocation and

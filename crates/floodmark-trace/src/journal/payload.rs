@@ -19,7 +19,7 @@ pub fn pack_strings(strings: &[&str]) -> Vec<u8> {
     payload
 }
 
-/// The beginning of `text`: at most so many bytes, and no half character.
+/// The beginning of `text`: at most this many bytes, and no half character.
 pub(crate) fn cut_at_char(text: &str, most_bytes: usize) -> &str {
     let mut end = most_bytes.min(text.len());
     while !text.is_char_boundary(end) {

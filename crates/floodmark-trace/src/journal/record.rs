@@ -151,7 +151,7 @@ impl Record {
             u64::from(self.stream) | u64::from(self.pool) << 16 | (payload.len() as u64) << 32,
         ];
         let (count, sum) = match words.first_chunk::<SHORT_WORDS>() {
-            // Lengths that the compiler knows: most records are short, and go through here.
+            // Constant lengths: most records are short, and go through here.
             Some(short) if !is_long => (SHORT_WORDS, checksum(seed, short, &[])),
             _ => (LONG_WORDS, checksum(seed, &words, payload)),
         };

@@ -73,7 +73,7 @@ pub(crate) fn other_version(files: &[&[u8]]) -> Option<char> {
 }
 
 impl SalvagedJournal {
-    /// Takes the records that the ledger says are there, and those behind them that are good.
+    /// Takes the records that the ledger counts, and those behind them that are good.
     fn take_segment(&mut self, slots: &[u8], line: LedgerLine, seed: Seed) {
         let mut rest = slots;
         let mut next = 0_u32;

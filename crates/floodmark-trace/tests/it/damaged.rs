@@ -148,9 +148,12 @@ fn events_after_a_lost_flush_are_still_there() {
     assert_eq!(trace.events.first(), truth.events.first());
     assert_eq!(trace.end(), truth.end());
     assert_eq!(trace.totals, truth.totals);
-    let told: Vec<String> = trace.losses.0.iter().map(ToString::to_string).collect();
-    assert_eq!(told.len(), 3, "{told:?}");
-    assert!(told[2].ends_with("events refer to allocations that are not in the file"), "{told:?}");
+    let losses: Vec<String> = trace.losses.0.iter().map(ToString::to_string).collect();
+    assert_eq!(losses.len(), 3, "{losses:?}");
+    assert!(
+        losses[2].ends_with("events refer to allocations that are not in the file"),
+        "{losses:?}"
+    );
 }
 
 mod each_error {

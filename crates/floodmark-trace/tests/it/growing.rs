@@ -44,7 +44,7 @@ proptest! {
         }
     }
 
-    /// Damage is told as it would be, once what follows it is there.
+    /// Damage is reported as in a whole file, once what follows it is written.
     #[test]
     fn damage_is_told_in_the_end(program in any_program(), place in 8..4000_usize, look in 8..4000_usize) {
         let mut file = finished_file(&batches(&record(&program), 7));

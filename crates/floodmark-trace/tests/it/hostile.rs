@@ -41,7 +41,7 @@ fn file_of(batch: &Batch) -> Vec<u8> {
 }
 
 /// The trace of a file that must be read, and must say that something is missing.
-fn told(file: &[u8]) -> Trace {
+fn read_incomplete(file: &[u8]) -> Trace {
     let trace = read_trace(file, &[]).unwrap();
     assert!(!trace.losses.is_empty());
     trace
@@ -134,13 +134,16 @@ fn the_messages_of_these_tests_are_good_before_they_are_spoiled() {
 #[test]
 fn an_absurd_first_allocation_is_not_believed() {
     for first_allocation in [u32::MAX, u32::MAX - 1, 1 << 31] {
-        let trace =
-            told(&file_of(&Batch { rows: vec![alloc()], first_allocation, ..Batch::default() }));
+        let trace = read_incomplete(&file_of(&Batch {
+            rows: vec![alloc()],
+            first_allocation,
+            ..Batch::default()
+        }));
         assert!(trace.allocations.is_empty());
     }
 }
 
-/// Each flush alone asks for little; all of them together would fill the machine.
+/// Each flush alone needs little; all of them together would fill the memory.
 #[test]
 fn many_small_holes_are_one_large_hole() {
     let mut writer = TraceWriter::new(Vec::new(), &header()).unwrap();
@@ -151,7 +154,7 @@ fn many_small_holes_are_one_large_hole() {
         let batch = Batch { rows: vec![alloc()], stacks, first_allocation, ..Batch::default() };
         writer.write_batch(&batch).unwrap();
     }
-    let trace = told(&writer.finish(&floodmark_trace::Ending::default()).unwrap());
+    let trace = read_incomplete(&writer.finish(&floodmark_trace::Ending::default()).unwrap());
     assert!(trace.allocations.len() + trace.stack_count() < 1 << 23);
     assert_memory_is_bounded();
 }
@@ -195,7 +198,7 @@ fn names_of_modules_do_not_grow_with_the_square_of_the_depth() {
 fn a_checkpoint_with_two_thousand_million_totals_is_not_believed() {
     let (schema, rows) = event_messages(3);
     for totals in [1, 1 << 31, u32::MAX] {
-        let trace = told(&file(&[
+        let trace = read_incomplete(&file(&[
             (FrameKind::Events, &schema),
             (FrameKind::Events, &rows),
             (FrameKind::Checkpoint, &checkpoint(3, 0, totals)),
@@ -208,7 +211,7 @@ fn a_checkpoint_with_two_thousand_million_totals_is_not_believed() {
 fn a_checkpoint_that_counts_other_rows_is_not_believed() {
     let (schema, rows) = event_messages(3);
     for claimed in [0, 2, 4, u32::MAX] {
-        let trace = told(&file(&[
+        let trace = read_incomplete(&file(&[
             (FrameKind::Events, &schema),
             (FrameKind::Events, &rows),
             (FrameKind::Checkpoint, &checkpoint(claimed, 0, 0)),
@@ -226,7 +229,7 @@ fn events_about_blocks_that_are_not_theirs_are_counted() {
     let on_gpu = Row { device: Device::cuda(0), ..free(0) };
     let completed = Row { kind: EventKind::FreeCompleted, ..free(0) };
     let rows = vec![alloc(), on_gpu, completed, free(7), free(0), free(0)];
-    let trace = told(&file_of(&Batch { rows, ..Batch::default() }));
+    let trace = read_incomplete(&file_of(&Batch { rows, ..Batch::default() }));
     assert_eq!(trace.events.len(), 2);
     assert_eq!(trace.losses.0.last().unwrap().to_string().split(' ').next(), Some("4"));
 }
@@ -236,7 +239,8 @@ fn a_text_that_is_not_utf8_is_refused() {
     let text: ArrayRef = Arc::new(StringArray::from(vec!["abcdefgh"]));
     let (schema, rows) = messages(vec![("id", u32s(&[1])), ("kind", u8s(&[1])), ("text", text)]);
     let spoiled = replace(&rows, i64::from_le_bytes(*b"abcdefgh"), -2);
-    let trace = told(&file(&[(FrameKind::Texts, &schema), (FrameKind::Texts, &spoiled)]));
+    let trace =
+        read_incomplete(&file(&[(FrameKind::Texts, &schema), (FrameKind::Texts, &spoiled)]));
     assert_eq!(trace.text(TextId(1)), None);
 }
 
@@ -251,7 +255,7 @@ fn rows_of_another_schema_are_refused() {
         (FrameKind::Events, &events),
         (FrameKind::Checkpoint, &checkpoint(1, 0, 0)),
     ];
-    assert!(told(&file(&frames)).events.is_empty());
+    assert!(read_incomplete(&file(&frames)).events.is_empty());
 }
 
 #[test]
@@ -279,7 +283,7 @@ fn a_message_that_lies_about_its_length_is_refused() {
         [0xFF, 0xFF, 0xFF, 0xFF, 0, 0, 0, 0].to_vec(),
     ];
     for (case, message) in spoiled.iter().enumerate() {
-        let trace = told(&file(&[
+        let trace = read_incomplete(&file(&[
             (FrameKind::Events, &schema),
             (FrameKind::Events, message),
             (FrameKind::Checkpoint, &checkpoint(1000, 0, 0)),
@@ -320,7 +324,7 @@ fn looking_for_the_next_frame_takes_linear_time() {
         file.extend_from_slice(&start);
     }
     let began = std::time::Instant::now();
-    told(&file);
+    read_incomplete(&file);
     assert!(began.elapsed().as_secs() < 20);
 }
 
@@ -353,7 +357,7 @@ fn a_hostile_journal_does_no_harm() {
     }
 }
 
-/// The most that this process has held so far, where the system tells.
+/// The peak memory of this process so far, where the system reports it.
 fn assert_memory_is_bounded() {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

@@ -57,7 +57,7 @@ proptest! {
         }
     }
 
-    /// Where torch tells the truth, our totals are its totals, and nothing is said to be missing.
+    /// Where torch's totals are right, our totals are its totals, and nothing is said to be missing.
     #[test]
     fn totals_are_those_of_a_plain_map(program in possible_program(), flush in 1..40_usize) {
         let entries = record(&program);
@@ -105,7 +105,7 @@ proptest! {
     }
 }
 
-/// What is allocated at the end on every device that handed out a block, by the book.
+/// The allocated bytes at the end on every device with an allocation, counted in the simplest way.
 fn plain_totals(entries: &[Entry]) -> BTreeMap<Device, u64> {
     let mut live: HashMap<(Device, u64), u64> = HashMap::new();
     let mut totals: BTreeMap<Device, u64> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! What the file promises: everything comes back, damage is told, and hostile bytes do no harm.
+//! What the file promises: everything is read back, damage is reported, and hostile bytes do no harm.
 
 #![expect(clippy::unwrap_used, reason = "in a test, a panic is the message")]
 

@@ -66,7 +66,7 @@ pub(crate) enum Act {
         bytes: u64,
         number: u8,
     },
-    /// torch tells another total than its events add up to.
+    /// torch reports another total than its events add up to.
     Lie {
         device: u8,
         place: u8,
@@ -119,7 +119,7 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
-/// Any program, however strange: frees of what was never there, addresses handed out twice.
+/// Any program, however strange: frees of unknown addresses, addresses allocated twice.
 pub(crate) fn any_program() -> impl Strategy<Value = Program> {
     prop::collection::vec((act(), prop::sample::select(vec![0, 1, 70_000]), 1..9000_u32), 0..80)
 }

@@ -63,7 +63,7 @@ proptest! {
         prop_assert_eq!(salvage, is_expected.then_some(&expected));
     }
 
-    /// A journal gives back its records, those of each thread in order.
+    /// A journal yields its records, those of each thread in order.
     #[test]
     fn a_journal_holds_what_was_put_in(program in any_program()) {
         let entries = record(&program);
@@ -171,7 +171,7 @@ fn a_journal_without_its_ledger_is_read_and_reported() {
     assert!(trace.losses.0.contains(&Loss::LedgerDamaged), "{:?}", trace.losses);
 }
 
-/// The line of a segment that was used before: nothing tells that it holds records, but the records do.
+/// The line of a segment that was used before: only the records themselves show that it has records.
 #[test]
 fn a_ledger_of_zeros_is_reported() {
     let entries = record(&three_allocations());

@@ -11,7 +11,7 @@ const MOST_BYTES_PER_EVENT: usize = 12;
 fn an_event_of_a_training_loop_takes_at_most_twelve_bytes() {
     for flush_rows in [4_000, 64_000] {
         let (file, events) = write_loop(200, flush_rows);
-        assert!(events > 400_000, "{events} events are too few to tell");
+        assert!(events > 400_000, "{events} events are too few for a verdict");
         assert!(
             file.len() <= events * MOST_BYTES_PER_EVENT,
             "{} bytes for {events} events, flushed every {flush_rows}",

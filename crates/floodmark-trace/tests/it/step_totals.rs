@@ -1,4 +1,4 @@
-//! How high devices stood in each step, as the assembler tells it while records come in.
+//! Peaks of devices in each step, as the assembler adds them up while records come in.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ proptest! {
     #[test]
     fn the_peak_of_a_step_is_torchs(program in possible_program()) {
         let mut assembler = Assembler::default();
-        // What torch last told of a device, and the highest of the step.
+        // torch's last total of a device, and the peak of the step.
         let mut torch: BTreeMap<_, (u64, u64)> = BTreeMap::new();
         for entry in &record(&program) {
             assembler.push(&entry.record, &entry.payload);

@@ -40,7 +40,7 @@ fn advice_says_what_it_saves() {
     exit 0
     --- stdout
     Peak of cuda:0: 5.029 GiB allocated, 6.143 GiB reserved; 3 changes would save memory, each by itself
-    ! modules, phases and backward are derived from stack frames: a snapshot does not tell them
+    ! modules, phases and backward are derived from stack frames: a snapshot does not record them
     Saves allocated  Saves reserved  Finding, and what to do
           1.617 MiB      1008.0 MiB  1.114 GiB more are reserved than allocated at the most; other
                                      settings need less
@@ -60,7 +60,7 @@ fn advice_says_what_it_saves() {
     exit 0
     --- stdout
     Peak of cuda:0, if the failed allocation had succeeded: 1.985 GiB allocated, 2.479 GiB reserved; 2 changes would save memory, each by itself
-    ! modules, phases and backward are derived from stack frames: a snapshot does not tell them
+    ! modules, phases and backward are derived from stack frames: a snapshot does not record them
     Saves allocated  Saves reserved  Finding, and what to do
           223.3 MiB       236.0 MiB  zoo/alloc_runs.py:26 (<module>) retains 222.3 MiB through the peak:
                                      allocated long before it, freed long after or never

@@ -38,19 +38,19 @@ fn a_profile_can_be_taken_changed_and_used() {
     ");
     let folder = folder.with_bytes("bad.toml", b"name = 3");
     let said = folder.run("estimate --gpu bad.toml train.py");
-    assert!(said.contains("the file is no profile of a GPU"), "{said}");
+    assert!(said.contains("the file is not a GPU profile"), "{said}");
 }
 
 #[test]
-fn a_card_or_rank_that_is_not_there_is_an_error_of_the_user() {
+fn an_unknown_gpu_or_rank_is_an_error_of_the_user() {
     let folder = Folder::new().with_bytes("train.py", b"");
     insta::assert_snapshot!(folder.run("estimate --gpu a100 train.py"), @"
     exit 1
     --- stderr
     error: Failed to simulate a `a100`
-      Caused by: there is no profile of a GPU `a100`; did you mean `a100-40gb` or `a100-80gb`?
+      Caused by: there is no GPU profile `a100`; did you mean `a100-40gb` or `a100-80gb`?
 
-    hint: `floodmark gpus` lists the profiles; `--gpu FILE.toml` takes one of your own, and `--memory` changes the capacity of any
+    hint: list the profiles with `floodmark gpus`, pass your own as `--gpu FILE.toml`, or change the capacity of a profile with `--memory`
     ");
     insta::assert_snapshot!(folder.run("estimate --world 4 --rank 4 train.py"), @"
     exit 1
@@ -61,7 +61,7 @@ fn a_card_or_rank_that_is_not_there_is_an_error_of_the_user() {
     hint: ranks are counted from 0
     ");
     let said = folder.run("estimate --memory 100MiB train.py");
-    assert!(said.contains("the context alone takes 766.8 MiB"), "{said}");
+    assert!(said.contains("the CUDA context alone needs 766.8 MiB"), "{said}");
 }
 
 #[test]
