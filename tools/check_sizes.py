@@ -19,7 +19,7 @@ SUFFIXES = {".rs", ".py", ".ts"}
 WARN_LINES = 500
 MOST_LINES = 800
 
-# By name, as a whole path or as a pattern of `fnmatch`: what nobody writes or reads line by line.
+# By name, as a whole path or as a pattern of `fnmatch`: what is not written or read line by line.
 EXEMPT = (
     "*.gen.ts",
     "*/tests/it/rules.rs",
