@@ -106,7 +106,7 @@ def test_outcomes_output_and_fixtures_come_back_as_from_here(pytester):
             "said 2 told",
             "the process of this test ended with status 7*",
             "*takes keywords alone*",
-            "there is no profile of a GPU `h300`*",
+            "there is no GPU profile `h300`*",
         ],
         consecutive=False,
     )
