@@ -102,7 +102,7 @@ export type Header = {
   has_base: boolean;
   /** Which events of the recorder are in it; all where nothing is said. */
   window?: Window;
-  /** The GPU that was played, where none was there. */
+  /** The simulated GPU, where the recording is an estimate. */
   phantom?: Phantom;
 };
 
@@ -169,21 +169,21 @@ export type Window = {
   told: boolean;
 };
 
-/** A GPU that was not there. */
+/** A simulated GPU. */
 export type Phantom = {
-  /** How it was played. */
+  /** The engine that simulated it. */
   engine: Engine;
-  /** Which card was played: the name of its profile. */
+  /** The name of its GPU profile. */
   gpu: string;
-  /** Whether that profile was compared with the card itself. */
+  /** Whether estimates with that profile were compared with a real GPU. */
   is_checked: boolean;
   /** How the program ended. */
   ended: PhantomEnd;
-  /** What it died of, in its own words; empty when it did not. */
+  /** The error that ended it; empty when there was none. */
   error: string;
   /** The devices. */
   devices: PhantomDevice[];
-  /** Values that the program read back and that the phantom could not know. */
+  /** Values that the program read back and that were assumed, not computed. */
   reads: PhantomRead[];
   /** Calls that the phantom refused. */
   unsupported: UnsupportedCall[];
@@ -209,12 +209,12 @@ export type Moment = {
   request?: Request;
 };
 
-/** How a GPU that is not there is played. */
+/** The engine that simulates a GPU. */
 export type Engine =
   | "phantom"
   | "fake";
 
-/** How a program on a phantom ended. */
+/** How a program on a simulated GPU ended. */
 export type PhantomEnd =
   | "unknown"
   | "done"
@@ -222,39 +222,39 @@ export type PhantomEnd =
   | "out_of_memory"
   | "failed";
 
-/** A device of a phantom. */
+/** A simulated device. */
 export type PhantomDevice = {
   /** Which GPU of the machine it is, where the process sees only some of them. */
   index: number | null;
-  /** Its memory. */
+  /** Its memory in bytes. */
   capacity: number;
-  /** What the context and the libraries take of it. */
+  /** The CUDA context, with libraries. */
   context: number;
-  /** The most that was taken from the driver, by torch and by others, without the context. */
+  /** The peak of memory allocated from the driver, by torch and by others, without the CUDA context. */
   peak_driver_bytes: number;
 };
 
-/** A value that was read back and was not known. */
+/** A value that was read back and was assumed, not computed. */
 export type PhantomRead = {
-  /** The line that read. */
+  /** The file of the line that read it. */
   file: string;
-  /** Its number. */
+  /** The number of that line. */
   line: number;
-  /** The function that it is in. */
+  /** The function of that line. */
   function: string;
   /** How often. */
   count: number;
-  /** What made the value. */
+  /** The operator that computed the value. */
   op: string;
-  /** What was answered. */
+  /** The assumed value. */
   answered: string;
-  /** Why it was not known. */
+  /** Why it was not computed. */
   why: string;
 };
 
 /** A call that was refused. */
 export type UnsupportedCall = {
-  /** Whose function it is: `cudnn`. */
+  /** The library: `cudnn`. */
   library: string;
   /** The function. */
   name: string;
