@@ -30,7 +30,9 @@ ROOT = Path(__file__).resolve().parent.parent
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NUMBER = re.compile(r"\d[\d.,]*")
 # What a launcher, a test or a terminal may have set.
-OF_OTHERS = re.compile(r"RANK|WORLD_SIZE|LOCAL_RANK|COLUMNS|LINES|FORCE_COLOR|FLOODMARK_\w+")
+OF_OTHERS = re.compile(
+    r"RANK|WORLD_SIZE|LOCAL_RANK|COLUMNS|LINES|\w*COLOR\w*|FLOODMARK_\w+|PYTORCH_\w+"
+)
 # Only ends a command that hangs.
 PATIENCE_SECONDS = 600
 
