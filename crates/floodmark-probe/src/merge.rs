@@ -142,6 +142,9 @@ impl Merge {
         }
         let mut enough_at = None;
         while let Some(Reverse((time, at))) = self.heap.pop() {
+            if enough_at.is_some_and(|enough| time > enough) {
+                return (lost, true);
+            }
             if time >= frontier {
                 break;
             }
@@ -150,10 +153,9 @@ impl Merge {
             let cursor = &mut self.cursors[at];
             while let Some(next) = cursor.next {
                 let time = next.record.time_nanos;
-                if enough_at.is_some_and(|enough| time > enough) {
-                    return (lost, true);
-                }
-                if time > others || time >= frontier {
+                // Another thread may have a record of the time at which there was enough.
+                let is_later = enough_at.is_some_and(|enough| time > enough);
+                if is_later || time > others || time >= frontier {
                     self.heap.push(Reverse((time, at)));
                     break;
                 }
@@ -175,5 +177,131 @@ impl Merge {
         }
         let drained = self.cursors.extract_if(.., |cursor| cursor.is_drained());
         drained.map(|cursor| cursor.segment).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use floodmark_trace::{Device, EventKind};
+
+    use super::*;
+    use crate::segments::Segments;
+
+    const SEED: Seed = Seed::of_session(7);
+
+    /// A thread that writes records of given times.
+    struct Thread {
+        segment: Arc<Segment>,
+        slot: usize,
+        records: u32,
+    }
+
+    impl Thread {
+        fn new(segments: &Segments) -> Self {
+            Self { segment: segments.take().unwrap(), slot: 0, records: 0 }
+        }
+
+        fn write(&mut self, time_nanos: u64) {
+            let mut record = Record::new(EventKind::Alloc as u8, Device::CPU);
+            (record.time_nanos, record.addr) = (time_nanos, time_nanos);
+            let bytes = record.to_bytes(SEED, self.segment.first_ordinal() + self.records, &[]);
+            self.segment.write(self.slot, bytes.words(), &[]);
+            (self.slot, self.records) = (self.slot + bytes.slots, self.records + 1);
+            self.segment.commit(self.slot, self.records);
+        }
+
+        fn write_all(&mut self, times: &[u64]) {
+            for &time in times {
+                self.write(time);
+            }
+        }
+
+        fn damage(&self, slot: usize) {
+            self.segment.write(slot, &[0; 6], &[]);
+        }
+    }
+
+    fn segments() -> Segments {
+        Segments::create(None, 7, 64 << 20).unwrap()
+    }
+
+    fn times(merge: &mut Merge, frontier: u64) -> (Vec<u64>, u64) {
+        let mut times = Vec::new();
+        let (lost, is_enough) = merge.fold(frontier, |record, _| {
+            times.push(record.time_nanos);
+            Flow::Continue
+        });
+        assert!(!is_enough);
+        (times, lost)
+    }
+
+    #[test]
+    fn records_of_all_threads_come_in_the_order_of_their_times() {
+        let (segments, mut merge) = (segments(), Merge::new(SEED));
+        let (mut one, mut two) = (Thread::new(&segments), Thread::new(&segments));
+        one.write_all(&[1, 4, 9]);
+        two.write_all(&[2, 3, 5]);
+        merge.look(segments.take_fresh()).unwrap();
+        assert_eq!(times(&mut merge, 5), (vec![1, 2, 3, 4], 0), "the frontier is not passed");
+        two.write(7);
+        merge.look(Vec::new()).unwrap();
+        assert_eq!(times(&mut merge, u64::MAX), (vec![5, 7, 9], 0));
+        assert_eq!(times(&mut merge, u64::MAX), (vec![], 0));
+    }
+
+    #[test]
+    fn a_fold_that_has_enough_ends_between_two_times() {
+        let (segments, mut merge) = (segments(), Merge::new(SEED));
+        let (mut one, mut two) = (Thread::new(&segments), Thread::new(&segments));
+        one.write_all(&[1, 2, 3]);
+        two.write(2);
+        merge.look(segments.take_fresh()).unwrap();
+        let mut folded = Vec::new();
+        let outcome = merge.fold(u64::MAX, |record, _| {
+            folded.push(record.time_nanos);
+            if folded.len() == 2 { Flow::Enough } else { Flow::Continue }
+        });
+        assert_eq!((folded, outcome), (vec![1, 2, 2], (0, true)));
+        assert_eq!(times(&mut merge, u64::MAX), (vec![3], 0));
+    }
+
+    #[test]
+    fn damaged_records_are_counted_and_the_others_read() {
+        let (segments, mut merge) = (segments(), Merge::new(SEED));
+        let mut thread = Thread::new(&segments);
+        thread.write(1);
+        let first = thread.slot;
+        thread.write_all(&[2, 3, 4]);
+        thread.damage(first);
+        thread.damage(3 * first);
+        merge.look(segments.take_fresh()).unwrap();
+        assert_eq!(times(&mut merge, u64::MAX), (vec![1, 3], 2));
+    }
+
+    #[test]
+    fn a_counter_that_goes_back_is_noticed() {
+        let (segments, mut merge) = (segments(), Merge::new(SEED));
+        let mut thread = Thread::new(&segments);
+        thread.write(1);
+        merge.look(segments.take_fresh()).unwrap();
+        thread.segment.commit(0, 0);
+        assert_eq!(merge.look(Vec::new()), Err(Broken));
+    }
+
+    #[test]
+    fn a_segment_is_used_again_when_its_thread_has_left_and_all_of_it_is_written() {
+        let (segments, mut merge) = (segments(), Merge::new(SEED));
+        let mut thread = Thread::new(&segments);
+        thread.write_all(&[1, 2]);
+        merge.look(segments.take_fresh()).unwrap();
+        times(&mut merge, 2);
+        segments.seal(&thread.segment);
+        assert_eq!(merge.flushed().len(), 0, "a record is left");
+        times(&mut merge, u64::MAX);
+        let done = merge.flushed();
+        assert_eq!(done.len(), 1);
+        segments.recycle(Arc::clone(&done[0]));
+        let again = segments.take().unwrap();
+        assert_eq!((again.committed(), again.first_ordinal()), ((0, 0), 2), "ordinals go on");
     }
 }
