@@ -228,9 +228,11 @@ pub(crate) fn running_node() -> Running {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::test_recorder::alone;
 
     #[test]
     fn a_node_is_recalled_until_its_place_is_taken() {
+        let _alone = alone();
         let node = Node { id: 70_000, flags: 5 };
         remember(4000, 7, node);
         assert_eq!(recall(4000, 7), Some(node));
@@ -238,5 +240,35 @@ mod tests {
         assert_eq!(recall(4000, 7 + REMEMBERED as u64), None);
         remember(4000, 7 + REMEMBERED as u64, Node { id: 1, flags: 0 });
         assert_eq!(recall(4000, 7), None);
+    }
+
+    #[test]
+    fn memory_is_taken_for_each_page_of_a_ring_once() {
+        // A quarter is for tables: two pages.
+        let budget = Budget::new(4 * 2 * 4096);
+        let mut pages = RingPages::default();
+        let page = NODES_PER_PAGE as u64;
+        let took = [0, 1, page - 1, page, 2 * page - 1, 2 * page, 2 * page + 1]
+            .map(|sequence| pages.make_room(sequence, &budget));
+        assert_eq!(took, [true, true, true, true, true, false, false]);
+        assert!(pages.make_room(page, &budget), "the page before is in use already");
+    }
+
+    #[test]
+    fn after_one_lap_all_pages_are_in_use() {
+        let budget = Budget::new(4 * (8 << 20));
+        let mut pages = RingPages::default();
+        for sequence in (0..3 * REMEMBERED as u64).step_by(NODES_PER_PAGE) {
+            assert!(pages.make_room(sequence, &budget));
+        }
+        assert!(!budget.take(1), "a ring is 8 MiB");
+    }
+
+    #[test]
+    fn stacks_of_an_earlier_recording_are_forgotten() {
+        let _alone = alone();
+        remember(4001, 7, Node { id: 9, flags: 0 });
+        forget_all();
+        assert_eq!(recall(4001, 7), None);
     }
 }

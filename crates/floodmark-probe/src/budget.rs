@@ -118,4 +118,23 @@ mod tests {
         }
         assert_eq!(budget.live_bytes(), 2 << 20);
     }
+
+    #[test]
+    fn the_shares_are_the_whole_limit() {
+        let limit = 16 << 20;
+        let budget = Budget::new(limit);
+        let window = budget.window_bytes() as u64;
+        let shares = Budget::journal_bytes(limit) + budget.flush_bytes() + window;
+        assert_eq!(shares + budget.live_bytes(), limit);
+        assert_eq!(budget.most_threads(), 36, "2 MiB at 56 KiB each");
+    }
+
+    #[test]
+    fn a_share_that_is_spent_stays_spent() {
+        let budget = Budget::new(1600);
+        assert!(budget.take(1) && !budget.take(usize::MAX) && !budget.take(400));
+        assert!(budget.take(399) && !budget.take(1));
+        budget.raise_limit(800);
+        assert!(!budget.take(1), "a window that may hold less does not lower the limit");
+    }
 }

@@ -11,3 +11,26 @@ pub(crate) fn free_later(thing: impl Send + 'static) {
     // Where no thread can be made, it is dropped with the closure.
     let _ = without_signals(|| thread.spawn(move || drop(thing)));
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Sender, channel};
+    use std::thread::ThreadId;
+
+    use super::*;
+
+    struct Reports(Sender<ThreadId>);
+
+    impl Drop for Reports {
+        fn drop(&mut self) {
+            let _ = self.0.send(std::thread::current().id());
+        }
+    }
+
+    #[test]
+    fn a_value_is_dropped_on_another_thread() {
+        let (send, dropped) = channel();
+        free_later(Reports(send));
+        assert_ne!(dropped.recv(), Ok(std::thread::current().id()));
+    }
+}

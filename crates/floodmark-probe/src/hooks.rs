@@ -376,3 +376,6 @@ pub(crate) unsafe fn original<F: Copy>(hook: &Hook) -> Option<F> {
     // SAFETY: the caller's promise; a function pointer is one word.
     Some(unsafe { std::mem::transmute_copy::<usize, F>(&address) })
 }
+
+#[cfg(test)]
+mod tests;

@@ -169,3 +169,114 @@ impl Referred {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use floodmark_trace::journal::{pack_strings, record_kind};
+    use floodmark_trace::{Assembler, Category, Device, Row, TextKind};
+
+    use super::*;
+
+    fn define(
+        known: &mut Known,
+        kind: u8,
+        id: u64,
+        strings: &[&str],
+        fill: impl FnOnce(&mut Record),
+    ) {
+        let mut record = Record::new(kind, Device::CPU);
+        record.addr = id;
+        fill(&mut record);
+        known.define(&record, &pack_strings(strings));
+    }
+
+    /// Two functions; the second is called by the first, and in a module below another one.
+    fn known() -> Known {
+        let mut known = Known::default();
+        for (id, name) in [(1, "main"), (2, "forward")] {
+            define(&mut known, record_kind::CODE, id, &["train.py", name], |_| {});
+        }
+        define(&mut known, record_kind::MODULE, 1, &["Net", ""], |record| record.bytes = 1);
+        define(&mut known, record_kind::MODULE, 2, &["Linear", "fc"], |record| record.bytes = 1);
+        define(&mut known, record_kind::STACK, 1, &[], |record| record.bytes = 1);
+        define(&mut known, record_kind::STACK, 2, &[], |record| {
+            (record.stack, record.bytes, record.allocated) = (1, 2, 2);
+        });
+        define(&mut known, record_kind::LABEL, 1, &["fc.weight", "", ""], |record| {
+            record.bytes = Category::Parameter as u64;
+        });
+        define(&mut known, record_kind::LABEL, 2, &["", "", ""], |record| {
+            record.bytes = Category::Gradient as u64;
+        });
+        define(&mut known, record_kind::TEXT, 1, &["eval"], |record| {
+            record.bytes = TextKind::Phase as u64;
+        });
+        known
+    }
+
+    /// The rows that the records become.
+    fn batch(records: &[Record]) -> Batch {
+        let mut assembler = Assembler::default();
+        for record in records {
+            assembler.push(record, &[]);
+        }
+        assembler.take_batch()
+    }
+
+    fn event(kind: EventKind, addr: u64, stack: u32) -> Record {
+        Record { addr, bytes: 512, stack, ..Record::new(kind as u8, Device::CPU) }
+    }
+
+    fn ids(batch: &Batch) -> [Vec<u32>; 5] {
+        [
+            batch.stacks.iter().map(|row| row.id).collect(),
+            batch.codes.iter().map(|row| row.id).collect(),
+            batch.modules.iter().map(|row| row.id).collect(),
+            batch.labels.iter().map(|row| row.id).collect(),
+            batch.texts.iter().map(|row| row.id).collect(),
+        ]
+    }
+
+    #[test]
+    fn a_batch_gets_what_its_rows_refer_to_once() {
+        let (known, mut referred) = (known(), Referred::default());
+        let mut first = batch(&[event(EventKind::Alloc, 64, 2), event(EventKind::Label, 64, 1)]);
+        referred.complete(&known, &mut first);
+        // Callers come before what they call.
+        assert_eq!(ids(&first), [vec![1, 2], vec![1, 2], vec![2, 1], vec![1], vec![]]);
+        let mut phase = event(EventKind::PhaseBegin, 0, 1);
+        phase.bytes = 0;
+        let mut second = batch(&[event(EventKind::Alloc, 128, 1), phase]);
+        referred.complete(&known, &mut second);
+        assert_eq!(ids(&second), [vec![], vec![], vec![], vec![], vec![1]]);
+    }
+
+    #[test]
+    fn a_module_that_gets_a_name_later_is_given_again() {
+        let (mut known, mut referred) = (known(), Referred::default());
+        let mut first = batch(&[event(EventKind::Alloc, 64, 2)]);
+        referred.complete(&known, &mut first);
+        define(&mut known, record_kind::MODULE, 2, &["Linear", "head"], |record| record.bytes = 1);
+        let mut second = batch(&[event(EventKind::Free, 64, 0)]);
+        referred.complete(&known, &mut second);
+        let names: Vec<_> = second.modules.iter().map(|row| (row.id, row.name.as_str())).collect();
+        assert_eq!(names, [(2, "head")]);
+    }
+
+    #[test]
+    fn what_was_never_defined_is_left_out() {
+        let (known, mut referred) = (Known::default(), Referred::default());
+        let mut found = batch(&[event(EventKind::Alloc, 64, 9), event(EventKind::Label, 64, 9)]);
+        let rows: Vec<Row> = found.rows.clone();
+        referred.complete(&known, &mut found);
+        assert_eq!((ids(&found), found.rows), ([const { Vec::new() }; 5], rows));
+    }
+
+    #[test]
+    fn labels_without_a_name_are_listed() {
+        let known = known();
+        assert_eq!(known.nameless().iter().copied().collect::<Vec<_>>(), [2]);
+        assert_eq!(known.label(1).map(|label| label.name.as_str()), Some("fc.weight"));
+        assert_eq!(known.label(3), None);
+    }
+}

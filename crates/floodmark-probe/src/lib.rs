@@ -41,6 +41,8 @@ mod stacks;
 mod start_error;
 mod state_file;
 mod tensor_place;
+#[cfg(test)]
+mod test_recorder;
 mod thread;
 mod told;
 mod tracker;

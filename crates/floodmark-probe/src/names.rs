@@ -94,3 +94,75 @@ pub(crate) fn handle_id(
 
 /// Handles that a thread remembers.
 const MOST_HANDLES: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use floodmark_trace::journal::unpack_strings;
+
+    use super::*;
+    use crate::test_recorder::{MAX_MEMORY, recording, records};
+
+    fn label(recording: &Recording, local: &mut Local, category: Category, name: &str) -> u32 {
+        label_id(recording, local, category, name.to_owned(), "(2,)".to_owned(), "int8".to_owned())
+    }
+
+    #[test]
+    fn a_label_is_defined_once() {
+        let (recording, mut local) = (recording(MAX_MEMORY), Local::default());
+        let mut number = |category, name| label(&recording, &mut local, category, name);
+        let numbers = [
+            number(Category::Parameter, "fc.weight"),
+            number(Category::Gradient, "fc.weight"),
+            number(Category::Parameter, "fc.weight"),
+        ];
+        assert_eq!(numbers, [1, 2, 1]);
+        let records = records(&recording).concat();
+        assert_eq!(records.len(), 2);
+        let (record, payload) = &records[1];
+        assert_eq!((record.kind, record.addr), (record_kind::LABEL, 2));
+        assert_eq!(record.bytes, Category::Gradient as u64);
+        assert_eq!(unpack_strings::<3>(payload), ["fc.weight", "(2,)", "int8"]);
+    }
+
+    #[test]
+    fn texts_of_two_kinds_have_two_numbers() {
+        let (recording, mut local) = (recording(MAX_MEMORY), Local::default());
+        let mut number = |kind| text_id(&recording, &mut local, kind, "warm-up").number;
+        let numbers = [TextKind::Phase, TextKind::Mark, TextKind::Phase].map(&mut number);
+        assert_eq!(numbers, [1, 2, 1]);
+    }
+
+    #[test]
+    fn a_spent_share_leaves_names_out() {
+        let (recording, mut local) = (recording(16 << 20), Local::default());
+        assert!(recording.budget.take(4 << 20), "tables have a quarter");
+        let text = text_id(&recording, &mut local, TextKind::Mark, "here");
+        assert_eq!(text, TextNumber { number: 0, is_left_out: true });
+        assert_eq!(label(&recording, &mut local, Category::Buffer, "b"), 0);
+        assert_eq!(records(&recording).concat(), [], "nothing is defined");
+    }
+
+    #[test]
+    fn texts_beyond_the_last_number_are_left_out() {
+        let (recording, mut local) = (recording(1 << 30), Local::default());
+        let mut number = |text: &str| text_id(&recording, &mut local, TextKind::Op, text);
+        for text in 1..=u16::MAX {
+            assert_eq!(number(&text.to_string()).number, text);
+        }
+        let left_out = TextNumber { number: 0, is_left_out: true };
+        assert_eq!((number("one more"), number("1").number), (left_out, 1));
+    }
+
+    #[test]
+    fn a_thread_remembers_a_few_streams() {
+        let (recording, mut local) = (recording(MAX_MEMORY), Local::default());
+        let mut number = |handle: u64| {
+            let name = || format!("0x{handle:x}");
+            handle_id(&recording, &mut local, TextKind::Stream, handle, name).number
+        };
+        let numbers: Vec<_> = (0..200).map(&mut number).collect();
+        assert_eq!(numbers, (1..=200).collect::<Vec<_>>());
+        assert_eq!((number(3), number(199)), (4, 200), "forgotten or not, it is the same number");
+        assert!(local.handles.len() <= MOST_HANDLES);
+    }
+}

@@ -119,3 +119,53 @@ unsafe extern "C-unwind" fn start(
 unsafe extern "C-unwind" fn end(_: *const c_void, _: *mut c_void) {
     with_recording(|_, local| local.ops.pop());
 }
+
+#[cfg(test)]
+mod tests {
+    use floodmark_trace::Window;
+
+    use super::*;
+    use crate::test_recorder::{Installed, MAX_MEMORY};
+
+    /// The function object is the name here.
+    unsafe extern "C-unwind" fn name(function: *const c_void) -> *const c_char {
+        function.cast()
+    }
+
+    fn begin(operator: &CStr) {
+        let mut context = std::ptr::null_mut();
+        // SAFETY: `name` is what is called with the second argument.
+        unsafe { start(&raw mut context, operator.as_ptr().cast()) };
+    }
+
+    fn finish() {
+        // SAFETY: it looks at neither.
+        unsafe { end(std::ptr::null(), std::ptr::null_mut()) };
+    }
+
+    fn current() -> u16 {
+        let innermost = with_recording(|_, local| local.ops.last().copied());
+        innermost.flatten().map_or(0, |op| op.number)
+    }
+
+    #[test]
+    fn an_allocation_belongs_to_the_operator_that_needs_the_tensor() {
+        let name = name as unsafe extern "C-unwind" fn(*const c_void) -> *const c_char;
+        NAME.store(name as usize, Ordering::Release);
+        let _installed = Installed::new(MAX_MEMORY, &[Window::default()]);
+        begin(c"aten::mm");
+        let mm = current();
+        begin(c"aten::empty");
+        assert_eq!((mm != 0, current()), (true, mm), "it only makes the tensor of another one");
+        finish();
+        begin(c"aten::add");
+        assert!(![0, mm].contains(&current()));
+        finish();
+        assert_eq!(current(), mm);
+        finish();
+        begin(c"aten::empty");
+        assert!(![0, mm].contains(&current()), "the program has called it");
+        finish();
+        assert_eq!(current(), 0);
+    }
+}

@@ -246,3 +246,67 @@ impl Recording {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_recorder::{MAX_MEMORY, alone, recording, window_state};
+
+    fn window(cpu: bool, cuda: u64, told: bool) -> Window {
+        Window { cpu, cuda, told, ..Window::default() }
+    }
+
+    #[test]
+    fn hooks_record_what_any_window_wants() {
+        let recording = recording(MAX_MEMORY);
+        let devices = [Device::CPU, Device::cuda(0), Device::cuda(1), Device::cuda(63)];
+        let wants = || devices.map(|device| recording.wants(device));
+        assert_eq!(wants(), [false; 4], "no window is open");
+        recording.wanted.set(&[window(true, 0, false), window(false, 1 << 63 | 1, false)]);
+        assert_eq!(wants(), [true, true, false, true]);
+        assert!(!recording.has_stacks());
+        recording.wanted.set(&[Window { stacks: true, ..window(false, 2, false) }]);
+        assert_eq!(wants(), [false, false, true, false], "what only closed windows wanted is off");
+        assert!(recording.has_stacks());
+    }
+
+    #[test]
+    fn a_device_without_a_bit_is_not_wanted() {
+        let recording = recording(MAX_MEMORY);
+        recording.wanted.set(&[window(true, u64::MAX, false)]);
+        assert!(!recording.wants(Device::cuda(64)) && !recording.wants(Device::cuda(-1)));
+    }
+
+    #[test]
+    fn blocks_of_torch_and_of_fake_tensors_are_wanted_apart() {
+        let recording = recording(MAX_MEMORY);
+        let both = || (recording.hears(Device::CPU), recording.hears_told(Device::CPU));
+        recording.wanted.set(&[window(true, 0, false)]);
+        assert_eq!(both(), (true, false));
+        recording.wanted.set(&[window(true, 0, true)]);
+        assert_eq!(both(), (false, true));
+        recording.wanted.set(&[window(true, 0, true), window(false, 1, false)]);
+        assert_eq!(both(), (true, true));
+    }
+
+    #[test]
+    fn a_failure_reaches_every_open_window() {
+        let _alone = alone();
+        let recording = recording(MAX_MEMORY);
+        let states = [1, 2].map(|number| window_state(Window { number, ..Window::default() }));
+        recording.windows.lock().open.extend(states.iter().map(Arc::clone));
+        recording.fail("the disk is full".to_owned());
+        recording.fail("something else".to_owned());
+        let reasons = states.map(|state| state.failure().unwrap().reason);
+        assert_eq!(reasons, ["the disk is full", "the disk is full"]);
+        assert_eq!(recording.failure().unwrap().0, "the disk is full");
+    }
+
+    #[test]
+    fn a_recorder_follows_what_the_next_window_begins_with() {
+        let mut windows = Windows::default();
+        windows.open.push(window_state(window(true, 0, false)));
+        windows.kept = Some(window(false, 1, false));
+        assert_eq!(windows.wanted(), [window(true, 0, false), window(false, 1, false)]);
+    }
+}

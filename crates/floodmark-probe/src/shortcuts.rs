@@ -97,3 +97,61 @@ impl Shortcuts {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PARENT: Node = Node { id: 1, flags: 0 };
+    const NODE: Node = Node { id: 2, flags: 3 };
+
+    fn frame(instruction: usize, first_local: usize) -> RawFrame {
+        RawFrame { code: 0x1000, instruction, first_local }
+    }
+
+    fn found(shortcuts: &Shortcuts, epoch: u32, parent: Node, frame: &RawFrame) -> Option<Node> {
+        shortcuts.find(epoch, parent, frame).map(|seen| seen.node)
+    }
+
+    #[test]
+    fn a_frame_is_found_below_its_caller_until_the_epoch_changes() {
+        let mut shortcuts = Shortcuts::default();
+        assert_eq!(found(&shortcuts, 5, PARENT, &frame(8, 0)), None);
+        let seen = SeenFrame::stable(frame(8, 70), NODE, false, true);
+        shortcuts.remember(5, PARENT, &seen, &Budget::new(64 << 20));
+        // Of a function that calls no module, the first local means nothing.
+        let again = shortcuts.find(5, PARENT, &frame(8, 71)).expect("it is remembered");
+        assert_eq!((again.node, again.enters_engine, again.is_stable()), (NODE, true, true));
+        assert_eq!(found(&shortcuts, 6, PARENT, &frame(8, 70)), None, "another epoch");
+        assert_eq!(found(&shortcuts, 5, NODE, &frame(8, 70)), None, "another caller");
+        assert_eq!(found(&shortcuts, 5, PARENT, &frame(9, 70)), None, "another instruction");
+    }
+
+    #[test]
+    fn a_call_of_a_module_is_found_by_the_module() {
+        let (mut shortcuts, budget) = (Shortcuts::default(), Budget::new(64 << 20));
+        for (module, id) in [(70, 10), (80, 11)] {
+            let node = Node { id, flags: 0 };
+            let seen = SeenFrame::stable(frame(8, module), node, true, false);
+            shortcuts.remember(5, PARENT, &seen, &budget);
+        }
+        let id = |module| found(&shortcuts, 5, PARENT, &frame(8, module)).map(|node| node.id);
+        assert_eq!((id(70), id(80), id(90)), (Some(10), Some(11), None));
+    }
+
+    #[test]
+    fn nothing_is_remembered_beyond_the_share() {
+        let mut shortcuts = Shortcuts::default();
+        let seen = SeenFrame::stable(frame(8, 0), NODE, false, false);
+        shortcuts.remember(5, PARENT, &seen, &Budget::new(16));
+        assert_eq!((found(&shortcuts, 5, PARENT, &frame(8, 0)), shortcuts.held_bytes()), (None, 0));
+    }
+
+    #[test]
+    fn frames_of_the_recorder_are_not_remembered() {
+        let mut shortcuts = Shortcuts::default();
+        let ours = SeenFrame::stable(frame(8, 0), PARENT, false, false);
+        shortcuts.remember(5, PARENT, &ours, &Budget::new(64 << 20));
+        assert_eq!(shortcuts.held_bytes(), 0);
+    }
+}

@@ -26,3 +26,26 @@ pub(crate) fn without_signals<R>(spawn: impl FnOnce() -> R) -> R {
     }
     result
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_blocked(signal: libc::c_int) -> bool {
+        let mut now = MaybeUninit::uninit();
+        // SAFETY: only asks; the call fills the set.
+        unsafe {
+            libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), now.as_mut_ptr());
+            libc::sigismember(now.as_ptr(), signal) == 1
+        }
+    }
+
+    #[test]
+    fn a_thread_of_ours_handles_no_signal_of_the_program() {
+        let signals = [libc::SIGINT, libc::SIGTERM, libc::SIGXFSZ, libc::SIGBUS, libc::SIGSEGV];
+        let before = signals.map(is_blocked);
+        let thread = without_signals(|| std::thread::spawn(move || signals.map(is_blocked)));
+        assert_eq!(thread.join().unwrap(), [true, true, true, false, false]);
+        assert_eq!(signals.map(is_blocked), before, "the caller has its own again");
+    }
+}

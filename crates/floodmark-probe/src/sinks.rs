@@ -248,35 +248,13 @@ mod tests {
     use floodmark_trace::{Header, TextKind, Window};
 
     use super::*;
-    use crate::output::Replace;
-    use crate::recording::{Options, Source};
-    use crate::segments::Segments;
+    use crate::test_recorder::{MAX_MEMORY, recording, window_state};
     use crate::window_state::Place;
-
-    fn recording() -> Recording {
-        let options = Options {
-            path: None,
-            spill: "unused.flood".into(),
-            replace: Replace::Nothing,
-            cpu: true,
-            cuda: 0,
-            stacks: true,
-            ops: false,
-            source: Source::Torch,
-            max_memory: 64 << 20,
-            max_events: None,
-            header: Header::default(),
-            own_folder: String::new(),
-        };
-        Recording::new(7, &options, Segments::create(None, 7, 64 << 20).unwrap())
-    }
 
     fn window(number: u64, start_nanos: u64, end_nanos: u64) -> (Opening, Arc<WindowState>) {
         let window = Window { number, start_nanos, cpu: true, stacks: true, ..Window::default() };
-        let spill = "unused.flood".into();
-        let state = WindowState::new(window, false, None, Header::default(), spill);
+        let state = window_state(window);
         state.end_nanos.store(end_nanos, Ordering::Release);
-        let state = Arc::new(state);
         (Opening { state: Arc::clone(&state), place: Place::Memory, replaces_kept: false }, state)
     }
 
@@ -294,7 +272,7 @@ mod tests {
     /// Two windows overlap: each has what happened in it, and what was live when it began.
     #[test]
     fn each_window_has_the_events_between_its_start_and_its_end() {
-        let recording = recording();
+        let recording = recording(MAX_MEMORY);
         let mut sinks = Sinks::new(&recording, 1 << 16, None);
         let (one, first) = window(1, 10, 30);
         let (two, second) = window(2, 20, 40);
@@ -315,7 +293,7 @@ mod tests {
 
     #[test]
     fn a_window_has_names_and_phases_from_before_it() {
-        let recording = recording();
+        let recording = recording(MAX_MEMORY);
         let mut sinks = Sinks::new(&recording, 1 << 16, None);
         let (one, _) = window(1, 0, 100);
         let (two, second) = window(2, 20, 100);
@@ -339,7 +317,7 @@ mod tests {
 
     #[test]
     fn live_blocks_are_followed_for_the_next_window() {
-        let recording = recording();
+        let recording = recording(MAX_MEMORY);
         let mut sinks = Sinks::new(&recording, 1 << 16, None);
         let (one, first) = window(1, 0, 10);
         first.is_kept.store(true, Ordering::Release);

@@ -546,3 +546,6 @@ pub(crate) fn innermost(seen: &[SeenFrame]) -> (Node, &[SeenFrame], bool) {
     let inside = &seen[last.inside_engine_from..];
     (last.node, inside, last.inside_engine_from > 0)
 }
+
+#[cfg(test)]
+mod tests;

@@ -143,3 +143,55 @@ impl Hint for StartError {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path() -> PathBuf {
+        "run.flood".into()
+    }
+
+    fn full_disk() -> io::Error {
+        io::Error::from_raw_os_error(libc::ENOSPC)
+    }
+
+    fn occupied(what: Occupant) -> StartError {
+        StartError::Occupied { path: path(), what }
+    }
+
+    #[test]
+    fn every_error_has_a_message_and_a_hint() {
+        let errors = [
+            StartError::Busy,
+            StartError::Stopped { reason: "the disk is full".to_owned() },
+            StartError::LimitTooSmall { bytes: 1 },
+            StartError::Recorder(full_disk()),
+            occupied(Occupant::File),
+            StartError::InUse { path: path(), pid: 7 },
+            StartError::Unfinished { path: path(), folder: "run.flood.journal".into() },
+            StartError::File { path: path(), source: full_disk() },
+            StartError::Journal { path: path(), source: full_disk() },
+        ];
+        for error in errors {
+            let (message, hint) = (error.to_string(), error.hint().expect("there is a way out"));
+            assert!(!message.ends_with('.') && !hint.ends_with('.'), "{message} / {hint}");
+            assert!(message.starts_with(char::is_lowercase), "{message}");
+        }
+    }
+
+    #[test]
+    fn only_what_can_be_replaced_is_offered_to_be_replaced() {
+        let offers = |what| occupied(what).hint().is_some_and(|hint| hint.contains("--force"));
+        assert!([Occupant::File, Occupant::OtherFile, Occupant::Link].into_iter().all(offers));
+        assert!(![Occupant::Folder, Occupant::Special].into_iter().any(offers));
+    }
+
+    #[test]
+    fn the_cause_follows_the_message() {
+        let text = StartError::File { path: path(), source: full_disk() }.in_full();
+        let beginning = "failed to create the trace `run.flood`: No space left on device";
+        assert!(text.starts_with(beginning), "{text}");
+        assert_eq!(StartError::Busy.in_full(), StartError::Busy.to_string());
+    }
+}

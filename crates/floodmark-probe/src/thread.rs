@@ -532,3 +532,6 @@ impl Local {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -216,3 +216,90 @@ const _: () = {
     assert!(offset_of!(TraceEntry, stream) == 32 && offset_of!(TraceEntry, size) == 40);
     assert!(offset_of!(TraceEntry, pool) == 48 && size_of::<StdFunction>() == 32);
 };
+
+#[cfg(test)]
+mod tests {
+    use floodmark_trace::Window;
+
+    use super::*;
+    use crate::test_recorder::{Installed, MAX_MEMORY, records};
+
+    fn event(action: i32, addr: usize, size: usize) {
+        let entry = TraceEntry {
+            action,
+            device: 0,
+            addr,
+            context: [0; 2],
+            stream: 0x20,
+            size,
+            pool: [0, 7],
+        };
+        // SAFETY: the entry lives through the call.
+        unsafe { invoke(std::ptr::null(), &raw const entry) };
+    }
+
+    fn installed() -> Installed {
+        Installed::new(MAX_MEMORY, &[Window { cuda: 1, ..Window::default() }])
+    }
+
+    #[test]
+    fn a_block_has_what_was_announced_of_it() {
+        let installed = installed();
+        HAS_POOLS.store(true, Ordering::Release);
+        event(0, 0x40, 400);
+        let completed = |addr| {
+            with_recording(|recording, local| {
+                let mut record = Record::new(EventKind::Alloc as u8, Device::cuda(0));
+                record.addr = addr;
+                complete(recording, local, &mut record);
+                (record.requested, record.stream != 0, record.pool != 0)
+            })
+        };
+        assert_eq!(completed(0x40), Some((400, true, true)));
+        assert_eq!(completed(0x80), Some((0, false, false)), "another block");
+        HAS_POOLS.store(false, Ordering::Release);
+        assert_eq!(completed(0x40), Some((400, true, false)), "this torch has no pools");
+        assert_eq!(records(installed.recording).concat().len(), 2, "the names alone");
+    }
+
+    #[test]
+    fn a_free_is_deferred_unless_it_completes_at_once() {
+        let installed = installed();
+        event(1, 0x40, 512);
+        event(2, 0x40, 512);
+        assert!(!is_deferred(0x40));
+        event(1, 0x80, 512);
+        assert!(is_deferred(0x80) && !is_deferred(0x80), "it is reported once");
+        event(2, 0x80, 512);
+        let written = records(installed.recording).concat();
+        let (last, _) = written.last().expect("the stream is done with it");
+        assert_eq!((last.kind, last.addr), (EventKind::FreeCompleted as u8, 0x80));
+    }
+
+    #[test]
+    fn segments_are_recorded_and_snapshots_are_not() {
+        let installed = installed();
+        for action in [3, 4, 5, 6, 7, 9] {
+            event(action, 0x200, 2048);
+        }
+        let expected = [
+            EventKind::SegmentAlloc,
+            EventKind::SegmentFree,
+            EventKind::SegmentMap,
+            EventKind::SegmentUnmap,
+        ];
+        let kinds: Vec<_> = records(installed.recording)
+            .concat()
+            .iter()
+            .filter_map(|(record, _)| EventKind::from_number(record.kind))
+            .collect();
+        assert_eq!(kinds, expected);
+    }
+
+    #[test]
+    fn what_the_driver_had_left_is_noted_for_the_report() {
+        let _installed = installed();
+        event(8, 4096, 1 << 40);
+        assert_eq!((take_device_free(), take_device_free()), (4096, 0));
+    }
+}

@@ -257,3 +257,113 @@ impl Memory {
         self.growing.trace(header, ending, Vec::new())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use floodmark_trace::journal::Record;
+    use floodmark_trace::{Assembler, Device, EventKind};
+
+    use super::*;
+    use crate::test_recorder::window_state;
+
+    fn window() -> Arc<WindowState> {
+        window_state(Window { number: 1, start_nanos: 5_000, cpu: true, ..Window::default() })
+    }
+
+    fn ending(state: &WindowState, now_nanos: u64) -> (String, u64) {
+        let Ending { reason, at_micros } = state.ending(now_nanos);
+        (reason, at_micros)
+    }
+
+    /// The next batch, with a block at each address.
+    fn batch(assembler: &mut Assembler, addrs: &[u64]) -> Batch {
+        for &addr in addrs {
+            let record = Record::new(EventKind::Alloc as u8, Device::CPU);
+            assembler.push(&Record { addr, bytes: 512, ..record }, &[]);
+        }
+        assembler.take_batch()
+    }
+
+    #[test]
+    fn a_window_ends_when_it_is_closed() {
+        let state = window();
+        assert_eq!(ending(&state, 8_000), (String::new(), 3), "it is open: now");
+        state.end_nanos.store(7_000, Ordering::Release);
+        assert_eq!(ending(&state, 8_000), (String::new(), 2));
+    }
+
+    #[test]
+    fn the_first_failure_is_the_reason() {
+        let state = window();
+        state.fail("the disk is full", 6_000);
+        state.fail("the journal could not grow", 7_000);
+        assert_eq!(ending(&state, 8_000), ("the disk is full".to_owned(), 1));
+        state.fail("before it began", 0);
+        assert_eq!(state.failure().map(|note| note.at_micros), Some(1));
+    }
+
+    #[test]
+    fn a_reader_waits_until_its_time_is_reached() {
+        let state = window();
+        state.set_readable(10);
+        assert!(state.wait_until_readable(10, Duration::ZERO));
+        assert!(!state.wait_until_readable(11, Duration::ZERO), "not for longer than it may");
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| state.wait_until_readable(11, Duration::from_mins(10)));
+            state.set_readable(11);
+            assert!(waits.join().unwrap());
+        });
+    }
+
+    #[test]
+    fn what_is_written_can_be_read_to_its_end() {
+        let state = window();
+        assert_eq!((state.wait_until_written(Duration::ZERO), state.is_written()), (None, false));
+        let written = Written { records: 3, ..Written::default() };
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| state.wait_until_written(Duration::from_mins(10)));
+            state.set_written(written.clone());
+            assert_eq!(waits.join().unwrap(), Some(written));
+        });
+        assert!(state.is_written() && state.wait_until_readable(u64::MAX, Duration::ZERO));
+    }
+
+    #[test]
+    fn events_that_were_read_count_twice() {
+        let (mut memory, mut assembler) = (Memory::default(), Assembler::default());
+        memory.push(batch(&mut assembler, &[64, 128]));
+        let bytes = memory.bytes;
+        assert!(bytes > 0 && !memory.is_full(bytes));
+        assert_eq!(memory.trace(&Header::default(), None).events.len(), 2);
+        assert!(memory.is_full(2 * bytes - 1) && !memory.is_full(2 * bytes));
+        memory.push(batch(&mut assembler, &[192]));
+        assert_eq!(memory.trace(&Header::default(), None).events.len(), 3);
+    }
+
+    #[test]
+    fn events_go_to_a_file_when_they_are_too_many() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let path = folder.path().join("spilled.flood");
+        let mut memory = Memory { spill: path.clone(), ..Memory::default() };
+        let mut assembler = Assembler::default();
+        memory.push(batch(&mut assembler, &[64, 128]));
+        let mut file = memory.spill(&Header::default()).unwrap();
+        assert!(memory.is_spilled && memory.bytes == 0 && memory.spill_path() == path);
+        file.write_batch(&batch(&mut assembler, &[192])).unwrap();
+        file.finish(&Ending::default()).unwrap();
+        let trace = floodmark_trace::read_trace(&std::fs::read(path).unwrap(), &[]).unwrap();
+        assert_eq!(trace.events.len(), 3);
+    }
+
+    #[test]
+    fn a_file_of_that_name_is_not_overwritten() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let path = folder.path().join("taken.flood");
+        std::fs::write(&path, "mine").unwrap();
+        let mut memory = Memory { spill: path.clone(), ..Memory::default() };
+        memory.push(batch(&mut Assembler::default(), &[64]));
+        assert!(memory.spill(&Header::default()).is_err() && !memory.is_spilled);
+        assert_eq!(std::fs::read_to_string(path).unwrap(), "mine");
+        assert_eq!(memory.trace(&Header::default(), None).events.len(), 1, "nothing is lost");
+    }
+}
