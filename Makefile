@@ -25,7 +25,7 @@ EXTENSION := $(VENV)/.extension
 UNPACKED := $(VENV)/.wheel
 SPEEDSCOPE := tools/speedscope/node_modules/.installed
 RUST := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
-PYTHON_FRONT := $(wildcard python/floodmark/*.py python/floodmark/compat/*.py python/floodmark/integrations/*.py python/floodmark/plugins/*.py python/floodmark/*.pyi) pyproject.toml README.md
+PYTHON_FRONT := $(shell find python/floodmark -name "*.py" -o -name "*.pyi") pyproject.toml README.md
 NPM := $(shell command -v npm)
 NODE_MODULES := web/node_modules/.installed
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from floodmark import _core, estimate
-from floodmark._fake_block import FakeBlock
+from floodmark.estimate.fake.block import FakeBlock
 
 HERE = Path(__file__).resolve().parent
 Step = Callable[[], None]

@@ -57,9 +57,9 @@ def measure_one(name: str, is_phantom: bool) -> dict[str, Any]:
         "seconds": time.perf_counter() - before,
     }
     if is_phantom:
-        from floodmark import _played
+        from floodmark.estimate.phantom import simulated_gpu
 
-        played = _played.played()
+        played = simulated_gpu.current()
         account = played.phantom.account() if played else {}
         result["reads"] = len(account.get("reads", []))
         result["refused"] = [call["name"] for call in account.get("unsupported", [])]

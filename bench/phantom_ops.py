@@ -134,16 +134,16 @@ def child(first: int, last: int, most: int, only: str) -> None:
     with floodmark.phantom("h200"):
         import torch
 
-        from floodmark import _phantom
+        from floodmark.estimate.phantom import library
 
         warnings.simplefilter("ignore")
         chosen = [op for op in database() if only in op.formatted_name][first:last]
         torch.zeros(1, device="cuda")
         for number, op in enumerate(chosen, start=first):
             say({"begin": number, "name": op.formatted_name})
-            before = refused_calls(_phantom)
+            before = refused_calls(library)
             row = judged(op, most)
-            calls = refused_calls(_phantom) - before
+            calls = refused_calls(library) - before
             say({"end": number, "name": op.formatted_name, "refused": sorted(calls)} | row)
     say({"over": True})
     os._exit(0)

@@ -85,11 +85,11 @@ def recorded_networks(folder: Path) -> list[tuple[Network, Sizes]]:
 def on_phantom(folder: Path) -> dict[str, Any]:
     """In this process: networks and programs on a simulated H200."""
     import floodmark
-    from floodmark import _phantom
+    from floodmark.estimate.phantom import library
 
     programs = json.loads((folder / "programs.json").read_text())["programs"]
     with floodmark.phantom("h200"):
-        phantom = _phantom.loaded()
+        phantom = library.loaded()
         assert phantom is not None
         asked = Cudnn(phantom.library, phantom.library)
         groups: dict[str, list[int]] = collections.defaultdict(lambda: [0, 0, 0])

@@ -15,10 +15,29 @@ PYTEST_DONT_REWRITE: `floodmark run -m pytest` imports floodmark before pytest, 
 """
 
 from floodmark._core import FloodmarkError, PhantomError, SnapshotError, __version__
-from floodmark._estimating import estimate
-from floodmark._played import phantom
-from floodmark._recorder import Recorder, is_recording, mark, phase, start, step, stop, trace
-from floodmark._trace import Advice, Diff, Estimate, Leaks, Moment, Oom, Report, Simulation, Trace
+from floodmark.estimate.context_manager import estimate
+from floodmark.estimate.phantom.simulated_gpu import phantom
+from floodmark.recording.recorder import (
+    Recorder,
+    is_recording,
+    mark,
+    phase,
+    start,
+    step,
+    stop,
+    trace,
+)
+from floodmark.reports.trace import (
+    Advice,
+    Diff,
+    Estimate,
+    Leaks,
+    Moment,
+    Oom,
+    Report,
+    Simulation,
+    Trace,
+)
 
 __all__ = [
     "Advice",

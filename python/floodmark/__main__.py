@@ -19,10 +19,10 @@ def main() -> int:
         return answer
     _print_hint(answer.run if isinstance(answer, _core.EstimatePlan) else answer)
     if isinstance(answer, _core.EstimatePlan):
-        from floodmark._estimate import estimate
+        from floodmark.estimate.command import estimate
 
         return estimate(answer)
-    from floodmark._run import run
+    from floodmark.recording.run import run
 
     return run(answer)
 

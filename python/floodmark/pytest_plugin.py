@@ -4,9 +4,9 @@
     def test_a_step_fits(): ...
 
 CUDA begins once in a process, so each such test runs in a process of its own, in which the phantom
-is loaded before anything else (`_pytest_child`); its reports come back as if it had run here.
+is loaded before anything else (`pytest_process`); its reports come back as if it had run here.
 
-Sees: pytest. Talks to: `_pytest_child`, by its environment and a file. Imports nothing of torch: a
+Sees: pytest. Talks to: `pytest_process`, by its environment and a file. Imports nothing of torch: a
 test run that asks for no phantom pays for no more than `import floodmark`.
 """
 
@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from floodmark._played import phantom
+    from floodmark.estimate.phantom.simulated_gpu import phantom
 
-#: Tells the child what to play and where to report.
+#: Tells the child what to simulate and where to report.
 VARIABLE = "FLOODMARK_PYTEST_PHANTOM"
 
 _MARK = "gpu_memory"
@@ -59,7 +59,7 @@ _OF_THE_PARENT = {
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    about = "The GPU that is played where no marker names one."
+    about = "The GPU that is simulated where no marker names one."
     parser.addini("phantom_gpu", about, default="h200")
 
 
@@ -100,7 +100,7 @@ class Wanted:
 
 @pytest.fixture
 def phantom_gpu(request: pytest.FixtureRequest) -> phantom:
-    """The GPU that is played: `name`, `memory`, `context`, `is_checked`."""
+    """The GPU that is simulated: `name`, `memory`, `context`, `is_checked`."""
     child = request.config.pluginmanager.get_plugin(_Child.NAME)
     if child is None:
         pytest.fail("`phantom_gpu` cannot be asked for while a test runs: name it as an argument")
@@ -142,7 +142,7 @@ def _reports_from_child(item: pytest.Item) -> Iterator[pytest.TestReport]:
     with tempfile.TemporaryDirectory(prefix="floodmark-pytest-") as folder:
         told = {**vars(wanted), "folder": folder, "options": _options(config)}
         environment = {**os.environ, VARIABLE: json.dumps(told)}
-        command = [sys.executable, "-m", "floodmark._pytest_child", *_words(item)]
+        command = [sys.executable, "-m", "floodmark.estimate.phantom.pytest_process", *_words(item)]
         done = subprocess.run(
             command,
             env=environment,
@@ -208,12 +208,12 @@ def _options(config: pytest.Config) -> dict[str, Any]:
 
 
 class _Child:
-    """In the child: plays, watches, and writes down every report."""
+    """In the child: simulates, watches, and writes down every report."""
 
     NAME = "floodmark-child"
 
     def __init__(self, config: pytest.Config, told: dict[str, Any]) -> None:
-        from floodmark._played import phantom
+        from floodmark.estimate.phantom.simulated_gpu import phantom
 
         self._config = config
         self._told = told
@@ -227,7 +227,7 @@ class _Child:
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self) -> Generator[None, object, object]:
         """Record all of the test, its fixtures included."""
-        from floodmark._recorder import Recorder
+        from floodmark.recording.recorder import Recorder
 
         self._recorder = Recorder(self._folder / "test.flood", devices="cuda").start()
         try:
@@ -249,7 +249,7 @@ class _Child:
         return report
 
     def _why_above(self) -> str:
-        from floodmark._recorder import parse_bytes
+        from floodmark.recording.recorder import parse_bytes
 
         # The fixtures that are torn down later are no part of the test's figures.
         self._recorder.stop()

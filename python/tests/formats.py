@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 import floodmark
-from floodmark._trace import Trace
+from floodmark.reports.trace import Trace
 
 #: Names that end strings, lines, columns, elements and files.
 HOSTILE = (

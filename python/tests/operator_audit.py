@@ -24,7 +24,7 @@ with floodmark.phantom("h200"):
 
 from torch.testing._internal.common_methods_invocations import op_db
 
-from floodmark import _played
+from floodmark.estimate.phantom import simulated_gpu
 
 PAGE = mmap.PAGESIZE
 PROTECT = ctypes.CDLL(None, use_errno=True).mprotect
@@ -123,7 +123,7 @@ def calls_of(operator: Any, sample: Any, shape: Callable[[Any], Any]) -> Iterato
 
 def main() -> None:
     every, first, most = map(int, sys.argv[1:4])
-    values = _played.played().phantom.values  # type: ignore[union-attr]
+    values = simulated_gpu.current().phantom.values  # type: ignore[union-attr]
     values.store.empty_on_host = guarded
     calls = done = 0
     warnings.simplefilter("ignore")

@@ -10,7 +10,7 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 import torch
 
-from floodmark._trace import Trace
+from floodmark.reports.trace import Trace
 
 
 @pytest.fixture(scope="module")

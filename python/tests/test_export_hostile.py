@@ -18,7 +18,7 @@ import pytest
 from formats import FORMATS, HOSTILE, hostile_trace
 from terminal import Terminal
 
-from floodmark._trace import Trace
+from floodmark.reports.trace import Trace
 
 
 @pytest.fixture(scope="module")

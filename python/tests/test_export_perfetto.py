@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from floodmark._trace import Trace
+from floodmark.reports.trace import Trace
 
 perfetto = pytest.importorskip("perfetto.protos.perfetto.trace.perfetto_trace_pb2")
 

@@ -15,7 +15,7 @@ import pytest
 from formats import hostile_trace
 from programs import PATIENCE
 
-from floodmark._trace import Trace
+from floodmark.reports.trace import Trace
 
 ROOT = Path(__file__).parents[2]
 RELEASE = ROOT / "tools" / "speedscope" / "node_modules" / "speedscope" / "dist" / "release"

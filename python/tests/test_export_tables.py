@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from floodmark._trace import Trace
+from floodmark.reports.trace import Trace
 
 duckdb = pytest.importorskip("duckdb")
 polars = pytest.importorskip("polars")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from floodmark._trace import Trace
+from floodmark.reports.trace import Trace
 
 accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
 tensor_util = pytest.importorskip("tensorboard.util.tensor_util")

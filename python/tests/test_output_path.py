@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from floodmark import _core
-from floodmark._output import output_path
+from floodmark.recording.output_path import output_path
 
 TRACE = b"FLOD and so on"
 

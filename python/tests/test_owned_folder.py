@@ -12,13 +12,13 @@ import pytest
 from namespaces import IN_OTHER_NAMESPACE, needs_namespaces
 from phantoms import needs_cuda_build
 
-from floodmark import _owned_folder
+from floodmark.estimate.phantom import owned_folder
 
 OWNER = """
 import sys, tempfile
 tempfile.tempdir = sys.argv[1]
-from floodmark import _owned_folder
-print(_owned_folder.make("owned-"), flush=True)
+from floodmark.estimate.phantom import owned_folder
+print(owned_folder.make("owned-"), flush=True)
 sys.stdin.read()
 """
 
@@ -43,7 +43,7 @@ def start_owner(folder: Path, program: str = OWNER) -> tuple[subprocess.Popen[st
 def test_a_live_folder_stays_whatever_its_name_says(temporary: Path) -> None:
     # A process of another PID namespace has a number that is not there, or another's.
     owner, made = start_owner(temporary)
-    _owned_folder.remove_left("owned-")
+    owned_folder.remove_left("owned-")
     assert made.is_dir()
     assert owner.stdin is not None
     owner.stdin.close()
@@ -57,8 +57,8 @@ def test_a_process_of_another_pid_namespace_leaves_a_live_folder(temporary: Path
     remove = f"""
 import os, tempfile
 tempfile.tempdir = {str(temporary)!r}
-from floodmark import _owned_folder
-_owned_folder.remove_left("owned-")
+from floodmark.estimate.phantom import owned_folder
+owned_folder.remove_left("owned-")
 print(os.getpid(), os.path.exists("/proc/{owner.pid}"))
 """
     done = subprocess.run(
@@ -76,7 +76,7 @@ def test_the_folder_of_a_killed_process_is_removed_by_the_next(temporary: Path) 
     owner.kill()
     owner.wait()
     assert made.is_dir()
-    _owned_folder.remove_left("owned-")
+    owned_folder.remove_left("owned-")
     assert not made.exists()
 
 
@@ -84,8 +84,8 @@ def test_a_forked_process_keeps_the_folder(temporary: Path) -> None:
     program = """
 import os, sys, tempfile
 tempfile.tempdir = sys.argv[1]
-from floodmark import _owned_folder
-folder = _owned_folder.make("owned-")
+from floodmark.estimate.phantom import owned_folder
+folder = owned_folder.make("owned-")
 child = os.fork()
 if child:
     print(folder, flush=True)
@@ -97,12 +97,12 @@ else:
     assert done.stdout is not None
     assert done.stdin is not None
     assert done.wait() == 0
-    _owned_folder.remove_left("owned-")
+    owned_folder.remove_left("owned-")
     assert made.is_dir()
     done.stdin.close()
     # The pipe ends when the forked process has ended.
     assert done.stdout.read() == ""
-    _owned_folder.remove_left("owned-")
+    owned_folder.remove_left("owned-")
     assert not made.exists()
 
 
@@ -115,14 +115,14 @@ def test_a_folder_that_is_removed_before_its_lock_is_held_is_made_anew(
         made.append(make(**options))
         if len(made) == 1:
             # What a process that starts at the same time does.
-            _owned_folder.remove_left("owned-")
+            owned_folder.remove_left("owned-")
         return made[-1]
 
     monkeypatch.setattr(tempfile, "mkdtemp", disturbed)
-    folder = _owned_folder.make("owned-")
+    folder = owned_folder.make("owned-")
     assert [folder] == made[1:]
     assert [str(found) for found in temporary.iterdir()] == [folder]
-    _owned_folder.remove_left("owned-")
+    owned_folder.remove_left("owned-")
     assert Path(folder).is_dir()
 
 
@@ -131,7 +131,7 @@ def test_other_files_are_left_alone(temporary: Path) -> None:
     file.write_text("mine")
     target.mkdir()
     (temporary / "owned-link").symlink_to(target)
-    _owned_folder.remove_left("owned-")
+    owned_folder.remove_left("owned-")
     assert file.read_text() == "mine"
     assert target.is_dir()
 
@@ -143,7 +143,7 @@ def test_the_lock_survives_a_program_that_closes_descriptors(temporary: Path) ->
         "import os; os.closerange(3, 200); print(made, flush=True); sys.stdin.read()",
     )
     owner, made = start_owner(temporary, program)
-    _owned_folder.remove_left("owned-")
+    owned_folder.remove_left("owned-")
     assert made.is_dir()
     assert owner.stdin is not None
     owner.stdin.close()

@@ -22,8 +22,8 @@ l2=62914560"""
 
 PROGRAM = """
 import json, os
-from floodmark import _phantom
-phantom = _phantom.load({settings!r})
+from floodmark.estimate.phantom import library
+phantom = library.load({settings!r})
 import torch
 import torch.nn.functional as F
 def taken(run):

@@ -23,14 +23,14 @@ pytestmark = needs_cuda_build
 MIB = 1 << 20
 BEGIN = """
 import json, floodmark
-from floodmark import _phantom
+from floodmark.estimate.phantom import library
 with floodmark.phantom("h200", memory={memory!r}, gpus={gpus}):
     import torch
 found = {{}}
 """
 END = """
-calls = [call["name"] for call in _phantom.loaded().account()["unsupported"]]
-print(json.dumps({"found": found, "refused": calls, "folder": _phantom.loaded().folder}))
+calls = [call["name"] for call in library.loaded().account()["unsupported"]]
+print(json.dumps({"found": found, "refused": calls, "folder": library.loaded().folder}))
 """
 
 

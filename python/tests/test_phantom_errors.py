@@ -25,11 +25,11 @@ PROGRAM = """
 import json, sys
 sys.path.insert(0, sys.argv[1])
 import floodmark
-from floodmark import _phantom
+from floodmark.estimate.phantom import library
 import wrong_calls
 
 with floodmark.phantom("h200"):
-    library = _phantom.loaded().library
+    library = library.loaded().library
     for case in wrong_calls.CASES:
         print(json.dumps([case[0], wrong_calls.make(library, library, case)]), flush=True)
 """

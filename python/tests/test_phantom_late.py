@@ -32,6 +32,7 @@ floodmark.phantom("h200").__enter__()
 #: Convolutions are planned by cuDNN, `inv` is in a library that torch loads when it is asked for.
 WORK = """
 import json
+from floodmark.estimate.phantom import simulated_gpu
 torch.cuda.memory._record_memory_history(context=None)
 with floodmark.trace("device.flood") as trace:
     conv = torch.nn.Conv2d(16, 32, 3, padding=1).cuda()
@@ -51,7 +52,7 @@ print(json.dumps({
     "peak": torch.cuda.max_memory_allocated(), "reserved": torch.cuda.memory_reserved(),
     "rows": rows.tolist(), "elapsed": begin.elapsed_time(end) >= 0,
     "categories": str(trace.peak().by_category().to_dict()),
-    "refused": floodmark._played.played().phantom.account()["unsupported"],
+    "refused": simulated_gpu.current().phantom.account()["unsupported"],
 }))
 """
 
@@ -114,10 +115,11 @@ WORLD = """
 import json, sys
 import torch
 from torch.distributed import all_reduce, get_world_size, init_process_group
-from floodmark import _core, _played
+from floodmark import _core
+from floodmark.estimate.phantom import simulated_gpu
 
 arguments = ["floodmark", "estimate", "--rank", "5", "--world", "64", "program.py"]
-_played.play(_core.main(arguments, sys.executable).machine)
+simulated_gpu.simulate(_core.main(arguments, sys.executable).machine)
 # As a launcher's programs do: torch 2.15 takes the tensors of a rank's own device alone.
 torch.cuda.set_device(5)
 init_process_group("cpu:gloo,cuda:nccl")

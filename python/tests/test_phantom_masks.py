@@ -37,8 +37,8 @@ def grown(result, *leaves):
     return [list(result.shape), *(list(one.grad.shape) for one in leaves)]
 """
 END = """
-from floodmark import _played
-reads = _played.played().phantom.account()["reads"]
+from floodmark.estimate.phantom import simulated_gpu
+reads = simulated_gpu.current().phantom.account()["reads"]
 kept = ("line", "op", "count", "answered", "why")
 print(json.dumps([found, [{key: read[key] for key in kept} for read in reads]]))
 """

@@ -22,8 +22,8 @@ with floodmark.phantom("h200"):
 cuda = torch.device("cuda")
 """
 END = """
-from floodmark import _played
-reads = _played.played().phantom.account()["reads"]
+from floodmark.estimate.phantom import simulated_gpu
+reads = simulated_gpu.current().phantom.account()["reads"]
 print(json.dumps([found, [[r["line"], r["op"], r["count"], r["answered"]] for r in reads]]))
 """
 

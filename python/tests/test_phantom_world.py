@@ -221,7 +221,7 @@ class TestStore:
 
     @pytest.fixture
     def store(self):
-        from floodmark._world_store import store_class
+        from floodmark.estimate.world.store import store_class
 
         self.notes = []
         return store_class(dist.Store, 3, 8, self.notes.append)()

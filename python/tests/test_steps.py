@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import floodmark
-from floodmark._steps import EnoughSteps, StepWatch
+from floodmark.recording.steps import EnoughSteps, StepWatch
 
 
 @contextmanager

@@ -11,9 +11,10 @@ import torch
 from torch import nn
 
 import floodmark
-from floodmark import _core, _window
+from floodmark import _core
 from floodmark.compat.gpu_optimizer import MemoryTracer
 from floodmark.compat.memory_tracker import MemoryTracker
+from floodmark.recording import window as window_module
 
 
 @pytest.fixture(autouse=True)
@@ -332,7 +333,7 @@ def test_a_window_that_stays_open_owns_its_names(tmp_path):
 
 
 def test_a_limit_of_events_bounds_what_is_on_disk(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(_window, "_temporary", (os.getpid(), tmp_path))
+    monkeypatch.setattr(window_module, "_temporary", (os.getpid(), tmp_path))
     many = [torch.zeros(1) for _ in range(1000)]
 
     def window(most):

@@ -2,9 +2,9 @@
 //!
 //! torch calls `Functions` where a mode's `__torch_function__` would be called. It is native so that no Python
 //! frame of ours lies on the stack while torch allocates, and so that calls on floats, nearly all, lose
-//! little. What is to be done about values is decided in Python (`_values.py`). It stands at functions and
-//! not at operators (`__torch_dispatch__`): under a mode of that kind torch's own derivative formulas and its
-//! choice of attention kernels take other ways, and allocate differently.
+//! little. What is to be done about values is decided in Python (`estimate/values/phantom_values.py`). It stands
+//! at functions and not at operators (`__torch_dispatch__`): under a mode of that kind torch's own derivative
+//! formulas and its choice of attention kernels take other ways, and allocate differently.
 
 use std::cell::Cell;
 use std::collections::HashMap;

@@ -34,7 +34,7 @@ pub struct Kernel {
     kind: Kind,
 }
 
-/// What a kernel does beside calling the device's, as `_value_kernels.py` numbers it.
+/// What a kernel does beside calling the device's, as `estimate/values/kernels.py` numbers it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     /// The number that the device's kernel reads is given to it.

@@ -3,7 +3,7 @@
 //! torch calls `Operators` where a mode's `__torch_dispatch__` would be called. Below it lies torch's own
 //! `FakeTensorMode`, which computes the shapes. Storages are known by the address of their C++ object, and a weak
 //! reference says when one dies. What operators are and what answers for them instead of torch is
-//! told by `_fake.py`.
+//! told by `estimate/fake/engine.py`.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,7 +18,7 @@ use pyo3::types::{PyDict, PyTuple};
 
 use crate::values::{Reader, device_from, device_of};
 
-/// What an operator is, as `_fake.py` numbers it.
+/// What an operator is, as `estimate/fake/engine.py` numbers it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     /// Its results may have new storages.

@@ -110,7 +110,8 @@ pub(crate) fn use_slow_stacks() -> bool {
 pub(crate) fn attention() {
     // The interpreter may be ending; then nobody needs names any more.
     let _ = Python::try_attach(|py| {
-        let names = py.import("floodmark._names").and_then(|names| names.call_method0("attend"));
+        let names =
+            py.import("floodmark.recording.names").and_then(|names| names.call_method0("attend"));
         // Nothing of ours raises into the program; a model without names still has its classes.
         drop(names);
     });
@@ -122,7 +123,7 @@ pub(crate) fn after_backward(has_failed: bool) {
     let _ = Python::try_attach(|py| {
         // What the pass raised is not ours to handle.
         let raised = PyErr::take(py);
-        let gradients = py.import("floodmark._gradients");
+        let gradients = py.import("floodmark.recording.gradients");
         // Nothing of ours raises into the program; gradients without a name are still counted.
         drop(gradients.and_then(|found| found.call_method1("after_backward", (has_failed,))));
         if let Some(raised) = raised {

@@ -10,7 +10,7 @@ import threading
 from bisect import bisect_right
 from typing import Any
 
-from floodmark import _compat
+from floodmark import torch_private
 
 
 class OperatorModules:
@@ -45,7 +45,7 @@ class OperatorModules:
         self._note()
 
     def _note(self) -> None:
-        number = _compat.sequence_number(self._torch)
+        number = torch_private.sequence_number(self._torch)
         if number is None or (self._numbers and number < self._numbers[-1]):
             return
         stack = self._inside()
@@ -57,7 +57,7 @@ class OperatorModules:
         stack = self._inside()
         if stack:
             return f"{stack[-1]}.forward"
-        node = _compat.backward_node(self._torch)
+        node = torch_private.backward_node(self._torch)
         if node is None:
             return ""
         name = self._of_node(node)
@@ -67,6 +67,6 @@ class OperatorModules:
         variable = getattr(node, "variable", None)
         if variable is not None:
             return self._owners.get(id(variable))
-        number = _compat.sequence_number_of(node)
+        number = torch_private.sequence_number_of(node)
         at = 0 if number is None else bisect_right(self._numbers, number)
         return self._names[at - 1] if at > 0 else None

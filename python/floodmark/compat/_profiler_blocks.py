@@ -12,9 +12,10 @@ from contextlib import ExitStack, nullcontext
 from types import TracebackType
 from typing import Any
 
-from floodmark import _core, _estimating
-from floodmark._fake_block import FakeBlock, open_block
+from floodmark import _core
 from floodmark.compat._profiler_plugins import DEFAULTS
+from floodmark.estimate import context_manager
+from floodmark.estimate.fake.block import FakeBlock, open_block
 from floodmark.plugins import Plugin
 
 
@@ -56,7 +57,7 @@ class InnerBlock:
         """How the outer block ends is not known yet."""
 
 
-class Estimating(_estimating.estimate):
+class Estimating(context_manager.estimate):
     """An estimate with fake tensors, on a GPU of any size."""
 
     def __init__(self, plugins: tuple[type[Plugin], ...], **options: Any) -> None:

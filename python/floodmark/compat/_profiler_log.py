@@ -11,7 +11,7 @@ import os
 import sys
 from typing import Any
 
-from floodmark._recorder import say
+from floodmark.recording.recorder import say
 
 NAME = "memory_profiler"
 LEVEL_VARIABLE = "MEMORY_PROFILER_LOG_LEVEL"

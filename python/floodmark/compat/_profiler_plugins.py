@@ -11,8 +11,8 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
+from floodmark.estimate.world.collective_operators import done
 from floodmark.plugins import Plugin
-from floodmark.plugins._distributed_operators import done
 from floodmark.plugins.distributed import Distributed
 from floodmark.plugins.megatron import Megatron
 from floodmark.plugins.transformer_engine import TransformerEngine

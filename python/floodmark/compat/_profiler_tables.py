@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from floodmark._trace import Trace
+from floodmark.reports.trace import Trace
 
 _MB = 1024**2
 _OPERATORS = 25

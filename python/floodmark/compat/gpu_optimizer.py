@@ -44,7 +44,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Optional
 
-from floodmark import _core, _recorder
+from floodmark import _core
+from floodmark.recording.recorder import Recorder
 
 __all__ = ["LayerMemoryStats", "MemoryEvent", "MemoryTracer"]
 
@@ -94,7 +95,7 @@ class MemoryTracer:
         self.enable_fragmentation = enable_fragmentation_tracking
         self._lock = threading.RLock()
         self._is_tracing = False
-        self._recorded: _recorder.Recorder | None = None
+        self._recorded: Recorder | None = None
         self._read: _core.Trace | None = None
         self._present = self.device
         self._events: deque[MemoryEvent] = deque(maxlen=max_events)
@@ -111,7 +112,7 @@ class MemoryTracer:
             self._is_tracing = True
             self._forget()
         self._present = self._present_device()
-        recorder = _recorder.Recorder(devices=[self._present], max_events=self.max_events).start()
+        recorder = Recorder(devices=[self._present], max_events=self.max_events).start()
         hooks = [] if recorder.failure else _mark_layers(model, recorder)
         with self._lock:
             self._recorded = recorder if hooks else None
@@ -259,7 +260,7 @@ def _checked(device: Any) -> str:
     return name
 
 
-def _mark_layers(model: Any, recorder: _recorder.Recorder) -> list[Any]:
+def _mark_layers(model: Any, recorder: Recorder) -> list[Any]:
     """Hooks that tell this recording alone where layers begin and end."""
     named = [(name, module) for name, module in model.named_modules() if name]
     hooks = []
@@ -269,14 +270,14 @@ def _mark_layers(model: Any, recorder: _recorder.Recorder) -> list[Any]:
     return hooks
 
 
-def _begin(name: str, recorder: _recorder.Recorder) -> Any:
+def _begin(name: str, recorder: Recorder) -> Any:
     def begin(*_: object) -> None:
         recorder.begin_phase(f"{_LAYER}{name}")
 
     return begin
 
 
-def _end(recorder: _recorder.Recorder) -> Any:
+def _end(recorder: Recorder) -> Any:
     def end(*_: object) -> None:
         recorder.end_phase()
 

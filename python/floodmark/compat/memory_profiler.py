@@ -41,7 +41,6 @@ from types import TracebackType
 from typing import Any
 
 from floodmark import _core
-from floodmark._trace import Estimate, Report, Trace
 from floodmark.compat import _profiler_tables as tables
 from floodmark.compat._profiler_blocks import Estimating
 from floodmark.compat._profiler_dispatch import MemoryDispatchMode
@@ -53,6 +52,7 @@ from floodmark.compat._profiler_plugins import (
     TransformerEnginePlugin,
 )
 from floodmark.plugins import Plugin
+from floodmark.reports.trace import Estimate, Report, Trace
 
 __all__ = [
     "DistributedPlugin",
@@ -74,7 +74,7 @@ class MemoryTracer:
     `device` is the one that is asked about: `"cuda"`, `"cuda:1"`, `"cpu"`, or `"meta"`: then
     tensors on `meta` are counted as those of a GPU, and lie there. `log_level` is for this tracer
     alone. Beyond the original's: `plugins` are classes of the program's own, `without`
-    names those to leave out, `gpu` is the card that is played (its size is no limit), `world` and
+    names those to leave out, `gpu` is the GPU that is simulated (its size is no limit), `world` and
     `rank` the place in a distributed program, `path` where the recording is kept.
     """
 
@@ -208,7 +208,7 @@ class MemoryTracer:
 
     @property
     def estimate(self) -> Estimate:
-        """What it needs of the card that is played, and what the answer rests on."""
+        """What it needs of the GPU that is simulated, and what the answer rests on."""
         return self.trace.estimate()
 
     def peak_snapshot(self) -> Report:

@@ -40,9 +40,10 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from floodmark import _core, _recorder
+from floodmark import _core
 from floodmark.compat import _stats_file, _tracker_figures
 from floodmark.compat._operator_modules import OperatorModules
+from floodmark.recording.recorder import trace
 
 __all__ = ["MemoryProfileDispatchMode", "MemoryTracker"]
 
@@ -333,7 +334,7 @@ class _Run:
         self._is_cuda = self._device.type == "cuda"
         if self._is_cuda:
             torch.cuda.empty_cache()
-        self._recorder = _recorder.trace(devices=[self._device_name()], stacks=False).start()
+        self._recorder = trace(devices=[self._device_name()], stacks=False).start()
         if self._recorder.failure:
             raise _core.FloodmarkError(f"nothing is tracked: {self._recorder.failure}")
 

@@ -34,8 +34,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from floodmark import _compat, _core, _names, _recorder
-from floodmark._trace import Trace
+from floodmark import _core, torch_private
+from floodmark.recording.names import label_of
+from floodmark.recording.recorder import Recorder, trace
+from floodmark.reports.trace import Trace
 
 __all__ = ["memory_profiler"]
 
@@ -193,7 +195,7 @@ class _Watch:
         self.is_on = False
         self._parameters = {name: each for name, each in parameters.items() if each.requires_grad}
         self._hooks: list[Any] = []
-        self._recorder: _recorder.Recorder | None = None
+        self._recorder: Recorder | None = None
 
     def start(self, device: str) -> None:
         """Record from here on."""
@@ -203,7 +205,7 @@ class _Watch:
                 self._hooks.append(tensor.register_hook(self._labelling(name)))
                 hook = tensor.register_post_accumulate_grad_hook(self._noting(name))
                 self._hooks.append(hook)
-        self._recorder = _recorder.trace(devices=[device]).start()
+        self._recorder = trace(devices=[device]).start()
         self.is_on = True
 
     def stop(self) -> None:
@@ -227,7 +229,7 @@ class _Watch:
         def label(gradient: Any) -> None:
             if self.is_on and not gradient.is_sparse:
                 self.gradients[name] = gradient.numel() * gradient.element_size()
-                _core.label(_names.label_of(gradient, "gradient", name))
+                _core.label(label_of(gradient, "gradient", name))
 
         return label
 
@@ -261,14 +263,14 @@ def _bytes(tensor: Any) -> int:
     if tensor.is_sparse:
         parts = (tensor._indices(), tensor._values())
         return sum(part.numel() * part.element_size() for part in parts)
-    return int(_compat.local_part(tensor).untyped_storage().nbytes())
+    return int(torch_private.local_part(tensor).untyped_storage().nbytes())
 
 
 def _shared_once(tensors: dict[str, Any]) -> int:
     """The bytes of all storages, each counted once."""
     storages = {}
     for tensor in tensors.values():
-        storage = _compat.local_part(tensor).untyped_storage()
+        storage = torch_private.local_part(tensor).untyped_storage()
         storages[storage.data_ptr()] = int(storage.nbytes())
     return sum(storages.values())
 

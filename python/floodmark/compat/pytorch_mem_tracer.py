@@ -27,7 +27,8 @@ import json
 import os
 from typing import Any
 
-from floodmark import _core, _recorder
+from floodmark import _core
+from floodmark.recording.recorder import Recorder, say, trace
 
 __all__ = ["report_stats", "start_tracing", "stop_tracing", "switch_allocator"]
 
@@ -36,7 +37,7 @@ _UNTRACED = "before recording"
 _TOTALS = ("Max mem", "Total mem allocated")
 _TITLES = "Mem, Cumulative Mem, Median, Count, Location"
 
-_recording: _recorder.Recorder | None = None
+_recording: Recorder | None = None
 
 
 def switch_allocator() -> None:
@@ -48,7 +49,7 @@ def start_tracing() -> None:
     global _recording
     if _recording is not None:
         _recording.stop()
-    _recording = _recorder.trace().start()
+    _recording = trace().start()
 
 
 def stop_tracing() -> None:
@@ -71,7 +72,7 @@ def report_stats(device: str | None = None) -> None:
         return
     report = _recording.peak(device).by_line(top=None, torch_frames=True)
     for loss in report.losses:
-        _recorder.say(loss)
+        say(loss)
     totals = (report.allocated, _total(_recording, report.device))
     for title, total in zip(_TOTALS, totals, strict=True):
         print(f"{title}: {_readable(total)}")
@@ -81,7 +82,7 @@ def report_stats(device: str | None = None) -> None:
         print(*sizes, row["count"], _location(row), sep="  ")
 
 
-def _total(recording: _recorder.Recorder, device: str) -> int:
+def _total(recording: Recorder, device: str) -> int:
     """What was there when tracing began, and all that was handed out since."""
     written = recording.trace._core.export(to="timeline", device=device, max_events=0)
     summary = json.loads(written or b"")["summary"]

@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from floodmark import _core
-from floodmark._recorder import Recorder, say
-from floodmark._steps import StepWatch
-from floodmark._trace import Trace
+from floodmark.recording.recorder import Recorder, say
+from floodmark.recording.steps import StepWatch
+from floodmark.reports.trace import Trace
 
 #: For who hands figures on at once: the writer needs a few milliseconds.
 WAIT_MILLIS = 100

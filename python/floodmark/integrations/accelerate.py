@@ -26,7 +26,6 @@ from typing import IO, Any
 from accelerate.state import PartialState
 from accelerate.tracking import GeneralTracker
 
-from floodmark._recorder import Recorder
 from floodmark.integrations._live import (
     LAST_WAIT_MILLIS,
     WAIT_MILLIS,
@@ -38,6 +37,7 @@ from floodmark.integrations._live import (
     merged,
     tell_end,
 )
+from floodmark.recording.recorder import Recorder
 
 
 class FloodmarkTracker(Guarded, GeneralTracker):  # type: ignore[misc]

@@ -23,8 +23,6 @@ from typing import Any
 
 from torch.utils.tensorboard import SummaryWriter
 
-from floodmark._recorder import rank_of_process
-from floodmark._trace import Trace
 from floodmark.integrations._live import (
     LAST_WAIT_MILLIS,
     Guarded,
@@ -34,6 +32,8 @@ from floodmark.integrations._live import (
     guarded,
     tell_end,
 )
+from floodmark.recording.recorder import rank_of_process
+from floodmark.reports.trace import Trace
 
 
 class MemoryScalars(Guarded):

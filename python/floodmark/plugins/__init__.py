@@ -17,7 +17,7 @@ from importlib.metadata import entry_points
 from types import ModuleType, TracebackType
 from typing import Any, ClassVar
 
-from floodmark._import_watch import ImportWatch
+from floodmark.recording.import_watch import ImportWatch
 
 #: Where other packages name theirs: `name = "package.module:Class"`.
 ENTRY_POINTS = "floodmark.plugins"

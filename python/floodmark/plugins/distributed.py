@@ -1,8 +1,8 @@
 """`torch.distributed` with fake tensors: this process is rank r of N, and the others are not there.
 
 Groups of every backend become torch's fake ones, which move nothing; what has no fake form stands
-in `_distributed_objects` and `_distributed_reducer`. Sees: `torch.distributed`. Knows nothing of
-memory. What it patched is as it was after the block, groups included.
+in `object_collectives` and `ddp_reducer` of `estimate.world`. Sees: `torch.distributed`. Knows
+nothing of memory. What it patched is as it was after the block, groups included.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from functools import wraps
 from types import FunctionType, ModuleType
 from typing import Any
 
-from floodmark import _compat
-from floodmark._process_groups import keep_name
-from floodmark._world_store import store_class
+from floodmark import torch_private
+from floodmark.estimate.world.collective_operators import WITH_RESULT, answers, done, with_result
+from floodmark.estimate.world.ddp_buckets import is_in
+from floodmark.estimate.world.ddp_reducer import stand_ins
+from floodmark.estimate.world.object_collectives import Objects
+from floodmark.estimate.world.process_groups import keep_name
+from floodmark.estimate.world.store import store_class
 from floodmark.plugins import Plugin, Setting
-from floodmark.plugins._distributed_buckets import is_in
-from floodmark.plugins._distributed_objects import Objects
-from floodmark.plugins._distributed_operators import WITH_RESULT, answers, done, with_result
-from floodmark.plugins._distributed_reducer import stand_ins
 
 #: The name under which torch knows the groups of a block.
 _BACKEND = "floodmark"
@@ -191,7 +191,7 @@ class Distributed(Plugin):
                 given["store"] = store_class(bindings.Store, *own, self.note)()
                 if str(given.get("backend", "")).lower() == "mpi":
                     given["backend"] = "gloo"
-                with _compat.outside_modes():
+                with torch_private.outside_modes():
                     return original(*bound.args, **bound.kwargs)
 
             return init_process_group
@@ -221,7 +221,7 @@ class Distributed(Plugin):
                 bound.arguments.pop(options, None)
             # Threads that watch, and links that connect at once, have nobody to talk to.
             device = bound.arguments.pop("device_id", None)
-            with _compat.outside_modes():
+            with torch_private.outside_modes():
                 made = original(*bound.args, **bound.kwargs)
             group = keep_name(c10d, made, _named(c10d, asked))
             if group is not None and device is not None:
@@ -309,7 +309,7 @@ class Distributed(Plugin):
             bound = signature.bind(*args, **kwargs)
             if _is_fake(bound.arguments.get("mesh")):
                 bound.arguments["mesh"] = self._ranks_of(bound.arguments["mesh"])
-            with _compat.outside_modes():
+            with torch_private.outside_modes():
                 begin(*bound.args, **bound.kwargs)
 
         self.replace(kind, "__init__", init)
@@ -329,7 +329,7 @@ class Distributed(Plugin):
         import torch
 
         self.note("A mesh was given as a tensor of the block: its ranks were taken to be in order")
-        with _compat.outside_modes():
+        with torch_private.outside_modes():
             return torch.arange(mesh.numel(), dtype=torch.int).view(tuple(mesh.shape))
 
     def _patch_sharding(self, module: ModuleType) -> None:
@@ -415,7 +415,7 @@ def run_outside(function: Callable[..., Any]) -> Callable[..., Any]:
     def outside(*args: Any, **kwargs: Any) -> Any:
         if not depth():
             return function(*args, **kwargs)
-        with _compat.outside_modes():
+        with torch_private.outside_modes():
             return function(*args, **kwargs)
 
     return outside

@@ -10,8 +10,8 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any
 
-from floodmark._compat import outside_modes
 from floodmark.plugins import Plugin
+from floodmark.torch_private import outside_modes
 
 _NOTE = "megatron-core: every expert is assumed to get its share of the tokens, on every rank"
 

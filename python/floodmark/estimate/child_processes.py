@@ -1,0 +1,128 @@
+"""Child processes of a program on a simulated GPU: each gets the GPU, and a trace of its own.
+
+`pass_on` sets what child processes inherit: a variable, and the folder of the start-up file
+(`recording/startup/sitecustomize.py`) in `PYTHONPATH`. A child that imports torch calls `begin`
+first. A fork of a process that is recorded already gets its trace when it initialises CUDA.
+
+Sees: the environment, and the folder in which children leave their traces. Talks to:
+`simulated_process`. Does not see how a program starts its processes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from floodmark.estimate.phantom import simulated_gpu
+from floodmark.estimate.phantom.block import PhantomBlock
+from floodmark.estimate.phantom.simulated_gpu import Machine
+from floodmark.estimate.simulated_process import Simulated, trace_path
+from floodmark.recording.launch import STARTUP_FOLDER
+from floodmark.recording.recorder import Recorder, rank_of_process, say
+
+#: What a child inherits, as JSON.
+VARIABLE = "FLOODMARK_ESTIMATE"
+
+
+@dataclass(frozen=True)
+class _Machine:
+    """The machine of the parent, as far as a child needs it."""
+
+    gpu: str
+    name: str
+    is_checked: bool
+    memory: int
+    context: int
+    gpus: int
+    rank: int | None
+    world: int | None
+    settings: str
+
+    @classmethod
+    def of(cls, machine: Machine) -> _Machine:
+        return cls(**{name: getattr(machine, name) for name in cls.__dataclass_fields__})
+
+    def seen(self, visible: list[int]) -> _Machine:
+        """The same machine with some of its GPUs alone."""
+        lines = [line for line in self.settings.splitlines() if not line.startswith("devices=")]
+        settings = "\n".join([*lines, f"devices={len(visible)}"])
+        return _Machine(**{**asdict(self), "gpus": len(visible), "settings": settings})
+
+
+def pass_on(machine: Machine, folder: Path, *, steps: int | None, quiet: bool) -> None:
+    """Give this machine to every Python process that starts from here on."""
+    inherited = {
+        "machine": asdict(_Machine.of(machine)),
+        "folder": str(folder),
+        "steps": steps,
+        "quiet": quiet,
+    }
+    os.environ[VARIABLE] = json.dumps(inherited)
+    paths = [STARTUP_FOLDER, os.environ.get("PYTHONPATH", "")]
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+
+
+def begin() -> None:
+    """Give this process its GPU and its trace. Called before torch is imported; raises nothing."""
+    inherited = json.loads(os.environ.get(VARIABLE, "null"))
+    if (
+        inherited is None
+        or not Path(inherited["folder"]).is_dir()
+        or simulated_gpu.current() is not None
+    ):
+        # The estimate is over, or this process has a simulated GPU of its own.
+        return
+    folder = Path(inherited["folder"])
+    try:
+        _begin(folder, inherited)
+    except Exception as error:
+        _refuse(folder, str(error).splitlines()[0] if str(error) else repr(error))
+
+
+def _begin(folder: Path, inherited: dict[str, Any]) -> None:
+    machine = _Machine(**inherited["machine"])
+    visible = _visible(machine.gpus)
+    if visible == []:
+        return
+    block = PhantomBlock(machine if visible is None else machine.seen(visible), ())
+    block.simulated.indexes = visible
+    recorder = Recorder(trace_path(folder)).start()
+    if recorder.failure:
+        return
+    rank, _, _ = rank_of_process()
+    quiet = inherited["quiet"] or rank != 0
+    Simulated(recorder, block, folder, steps=inherited["steps"], quiet=quiet).begin()
+    block.__enter__()
+
+
+def refusals(folder: Path) -> list[str]:
+    """Which processes have no simulated GPU, a sentence each."""
+    return [path.read_text() for path in sorted(folder.glob("*.txt"))]
+
+
+def _refuse(folder: Path, why: str) -> None:
+    words = " ".join(sys.orig_argv)
+    words = words if len(words) <= 60 else words[:59] + "…"
+    text = f"Process {os.getpid()} (`{words}`) had no simulated GPU: {why}"
+    say(text)
+    with contextlib.suppress(OSError):
+        (folder / f"{os.getpid()}.txt").write_text(text)
+
+
+def _visible(gpus: int) -> list[int] | None:
+    """The GPUs that `CUDA_VISIBLE_DEVICES` names by number; None where it does not choose."""
+    text = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if text is None:
+        return None
+    found: list[int] = []
+    for word in filter(None, (word.strip() for word in text.split(","))):
+        # As CUDA does: the first that does not exist ends the list.
+        if not word.isdigit() or int(word) >= gpus:
+            return None if not word.isdigit() and word != "-1" else found
+        found.append(int(word))
+    return found

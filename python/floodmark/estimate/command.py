@@ -1,0 +1,179 @@
+"""`floodmark estimate`: a program on a simulated GPU, and whether it fits.
+
+The program runs as under `floodmark run`, in a fork: the first process waits for its end, whatever
+that is, and answers from the traces. What the program prints goes to stderr: its computed values
+are meaningless, and stdout has the estimate alone. Sees: the command line's plan. Talks to:
+`recording.run`, `supervisor`, the blocks of both engines, `child_processes`, `process_traces`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import shutil
+import socket
+import sys
+import tempfile
+from pathlib import Path
+
+from floodmark import _core
+from floodmark.estimate import child_processes, process_traces, supervisor
+from floodmark.estimate.fake.block import FakeBlock
+from floodmark.estimate.phantom.block import PhantomBlock
+from floodmark.estimate.simulated_process import Simulated
+from floodmark.recording.recorder import say
+from floodmark.recording.run import Program, short_path
+from floodmark.reports.trace import Estimate
+
+
+def estimate(plan: _core.EstimatePlan) -> int:
+    """Run the program of `plan` on a simulated GPU, and answer; the exit status."""
+    supervisor.end_with_starter()
+    if importlib.util.find_spec("torch") is None:
+        print(
+            f"error: torch is not installed for `{sys.executable}`\n\n"
+            "hint: `pip install torch`, or run floodmark with the Python that has it",
+            file=sys.stderr,
+        )
+        return 1
+    _set_ranks(plan.machine)
+    program = Program.of(plan.run, is_only_process=plan.machine.world is not None)
+    if program is None:
+        return 1
+    folder = _make_folder(process_traces.place_of(program.path, plan.run))
+    child = supervisor.fork()
+    if child is None:
+        return _run(plan, program, folder)
+    try:
+        return _answer(plan, program, folder, child)
+    finally:
+        if folder is not None:
+            # What a process that still runs has there stays.
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+
+
+def _make_folder(path: Path) -> Path | None:
+    """Where child processes write: beside the place of the traces, where it is found at any end."""
+    try:
+        return Path(tempfile.mkdtemp(prefix=f"{path.name}.processes-", dir=path.parent))
+    except OSError:
+        # The recorder says what is wrong with the place.
+        return None
+
+
+def _run(plan: _core.EstimatePlan, program: Program, folder: Path | None) -> int:
+    """Run the program; in the process that is its own."""
+    machine = plan.machine
+    try:
+        block = _block_of(plan)
+    except _core.PhantomError as error:
+        print(f"error: Failed to simulate a GPU\n  Caused by: {error}", file=sys.stderr)
+        return 1
+    gpus = "a simulated GPU" if machine.gpus == 1 else f"{machine.gpus} simulated GPUs"
+    memory = ": memory is exact"
+    if isinstance(block, FakeBlock):
+        memory = ", with fake tensors: memory follows from their shapes"
+    say(f"{machine.name} is {gpus}{memory}, computed values are meaningless")
+    recorder = program.start(block if isinstance(block, FakeBlock) else None)
+    if recorder is None:
+        return 1
+    _give_up_stdout()
+    if isinstance(block, FakeBlock):
+        folder = None
+    elif folder is not None:
+        child_processes.pass_on(machine, folder, steps=plan.steps, quiet=plan.run.quiet)
+    Simulated(recorder, block, folder, steps=plan.steps, quiet=plan.run.quiet).begin()
+    try:
+        with block:
+            program.run()
+    except BaseException as error:
+        block.end(error)
+        raise
+    block.end(None)
+    return 0
+
+
+def _block_of(plan: _core.EstimatePlan) -> PhantomBlock | FakeBlock:
+    """What simulates the GPU: the phantom where it can, unless the user says otherwise."""
+    if plan.engine != "fake":
+        try:
+            return PhantomBlock(plan.machine, ())
+        except _core.PhantomError as error:
+            if plan.engine is not None:
+                raise
+            say(f"fake tensors instead of a phantom: {str(error).splitlines()[0]}")
+    block = FakeBlock(plan.machine, ())
+    block.before_torch()
+    return block
+
+
+def _set_ranks(machine: _core.PhantomMachine) -> None:
+    """What a launcher would set for this rank."""
+    if machine.rank is None or machine.world is None:
+        return
+    os.environ["RANK"] = str(machine.rank)
+    os.environ["WORLD_SIZE"] = str(machine.world)
+    os.environ["LOCAL_RANK"] = str(machine.rank % machine.gpus)
+    os.environ["LOCAL_WORLD_SIZE"] = str(min(machine.world, machine.gpus))
+    os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
+    os.environ.setdefault("MASTER_PORT", str(_free_port()))
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _give_up_stdout() -> None:
+    """Let the program's words go to stderr: stdout is for the answer."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        sys.stdout.flush()
+        os.dup2(2, 1)
+
+
+def _answer(
+    plan: _core.EstimatePlan, program: Program, folder: Path | None, child: supervisor.Child
+) -> int:
+    """Wait for the program, say what it needs, and leave as it did."""
+    status = child.wait()
+    traces = process_traces.Traces.of(program.path, folder, child.pid)
+    if traces is None:
+        # It has said what it could not begin with.
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+        return supervisor.end_like(status)
+    try:
+        found = traces.estimate(supervisor.error_of(status))
+        _print(found.to_json() + "\n" if plan.json else str(found))
+    except Exception as error:
+        say(f"`{program.path}` was written, but there is no estimate: {error}")
+        return supervisor.end_like(status) or 1
+    place = traces.place(plan.run)
+    if not plan.run.quiet:
+        name = short_path(place)
+        say(f"`{name}`: see what filled it with `floodmark report {name}`")
+    return _status_of(found, status)
+
+
+def _status_of(found: Estimate, status: int) -> int:
+    """The program's own, unless the answer says otherwise."""
+    if found.fits is None:
+        return supervisor.end_like(status) or 1
+    if found.fits and found.to_dict()["ended"] == "steps":
+        # What the program makes of an end that is not its own is not its failure.
+        return 0
+    return supervisor.end_like(status)
+
+
+def _print(text: str) -> None:
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # A reader that has seen enough (`| head`) is no failure; nor is it at the exit.
+        with contextlib.suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

@@ -1,0 +1,166 @@
+"""`floodmark.estimate`: what a block of a program would need of a GPU that is not there.
+
+Chooses the engine: the phantom GPU where torch was built with CUDA, fake tensors elsewhere. Sees:
+the block. Talks to: `simulated_gpu` and `fake.engine`, the plugins, and the recorder.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from floodmark import _core
+from floodmark.recording import window
+from floodmark.recording.recorder import Recorder, parse_bytes
+from floodmark.reports.trace import Estimate, Moment, Report, Trace
+
+ENGINES = ("phantom", "fake")
+
+
+class estimate:
+    """Simulate a GPU for a block, and say what the block needed.
+
+        with floodmark.estimate(gpu="h100") as est:
+            model = Model().cuda()
+            model(batch.cuda()).sum().backward()
+        print(est)
+
+    `engine` is `"phantom"` (torch's own host code and allocator, exact; needs a CUDA build of torch
+    on Linux, and stays until the process ends) or `"fake"` (fake tensors, any build, gone after
+    the block). Without a word it is the phantom where it can be. Computed values are meaningless
+    with both.
+    """
+
+    def __init__(
+        self,
+        device: str = "cuda",
+        *,
+        engine: str | None = None,
+        gpu: str | os.PathLike[str] = "h200",
+        memory: int | str | None = None,
+        gpus: int | None = None,
+        world: int | None = None,
+        rank: int = 0,
+        without: Iterable[str] = (),
+        answers: Mapping[str, float] | None = None,
+        path: str | os.PathLike[str] | None = None,
+    ) -> None:
+        if engine not in (None, *ENGINES):
+            raise ValueError(f"no such engine: {engine!r}; write `phantom` or `fake`")
+        if world is not None and not 0 <= rank < world:
+            raise ValueError(f"there is no rank {rank} in a world of {world}")
+        self.device = device
+        self._wanted = engine
+        self._without = tuple(without)
+        self._path = None if path is None else Path(path)
+        self._machine = _core.PhantomMachine(
+            os.fspath(gpu),
+            memory=None if memory is None else parse_bytes(memory),
+            gpus=gpus or min(world or 1, 8),
+            ranks=None if world is None else (rank, world),
+            answers=[f"{place}={value}" for place, value in (answers or {}).items()],
+        )
+        self._stack = ExitStack()
+        self._recorder: Recorder | None = None
+        self._block: Any = None
+        #: Which engine was used; known once the block has begun.
+        self.engine = ""
+
+    def __enter__(self) -> estimate:
+        with self._stack:
+            if self._begin_phantom():
+                self.engine = "phantom"
+            else:
+                self.engine = "fake"
+                self._begin_fake()
+            # It all went well: it is undone at the end of the block.
+            self._stack = self._stack.pop_all()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._block is not None:
+            self._block.end(error)
+        self._stack.close()
+
+    def _begin_phantom(self) -> bool:
+        if self._wanted == "fake":
+            return False
+        try:
+            from floodmark.estimate.phantom.block import PhantomBlock
+
+            self._block = PhantomBlock(self._machine, self._without)
+        except _core.PhantomError:
+            if self._wanted == "phantom":
+                raise
+            return False
+        self._stack.enter_context(self._block)
+        self._recorder = self._stack.enter_context(Recorder(self._path))
+        self._must_be_recording()
+        return True
+
+    def _fake_block(self) -> Any:
+        from floodmark.estimate.fake.block import FakeBlock
+
+        return FakeBlock(self._machine, self._without)
+
+    def _must_be_outermost(self) -> None:
+        """A GPU of fake tensors cannot be simulated inside another one."""
+        if window.has_fake_tensors():
+            raise _core.FloodmarkError(
+                "no estimate can be made: an estimate with fake tensors is open already\n\n"
+                "hint: end it first"
+            )
+
+    def _begin_fake(self) -> None:
+        self._must_be_outermost()
+        self._block = self._fake_block()
+        self._recorder = Recorder(self._path, told_by=self._block)
+        self._stack.callback(self._recorder.stop)
+        self._block.before_torch()
+        self._recorder.start()
+        self._must_be_recording()
+        self._stack.enter_context(self._block)
+
+    def _must_be_recording(self) -> None:
+        """Whoever asks for an estimate must not go on without one."""
+        if self._recorder is not None and self._recorder.failure:
+            raise _core.FloodmarkError(f"no estimate can be made: {self._recorder.failure}")
+
+    @property
+    def trace(self) -> Trace:
+        """What the block did, as any recording."""
+        if self._recorder is None:
+            raise _core.FloodmarkError("the estimate has not begun")
+        return self._recorder.trace
+
+    @property
+    def estimate(self) -> Estimate:
+        """Whether it fits, what it needs, and what the answer rests on."""
+        return self.trace.estimate()
+
+    def peak(self, device: str | None = None) -> Moment:
+        """The moment at which most was allocated."""
+        return self.trace.peak(device)
+
+    def report(self, **question: Any) -> Report:
+        """See `Trace.report`."""
+        return self.trace.report(**question)
+
+    def level(self, device: str | None = None) -> tuple[int, int, int, int]:
+        """Allocated, its peak, reserved and its peak so far: also inside the block."""
+        found: tuple[int, int, int, int] = self._block.level(device or self.device)
+        return found
+
+    def __str__(self) -> str:
+        if self._recorder is None:
+            return "an estimate that has not begun"
+        return str(self.estimate)

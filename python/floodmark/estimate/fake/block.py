@@ -1,0 +1,177 @@
+"""A block of a program with fake tensors, from its beginning to its end.
+
+Sees: the machine that is simulated. Talks to: `engine`, the plugins, and the phantom's library,
+which answers torch's questions about devices where torch was built with CUDA.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable
+from types import SimpleNamespace
+from typing import Any
+
+from floodmark import _core, plugins
+from floodmark.estimate.block import Block
+from floodmark.estimate.fake import torch_cuda
+from floodmark.estimate.phantom import library
+from floodmark.estimate.values.answers import answers_in
+from floodmark.plugins import Plugin, Setting
+
+#: The blocks that are open, the innermost last.
+_open: list[FakeBlock] = []
+
+
+def open_block() -> FakeBlock | None:
+    """The block of fake tensors that is open in this process, if there is one."""
+    return _open[-1] if _open else None
+
+
+class FakeBlock(Block):
+    """What is entered with the block, and what a trace says of it."""
+
+    def __init__(
+        self,
+        machine: _core.PhantomMachine,
+        without: Iterable[str],
+        *,
+        is_bounded: bool = True,
+        more: Iterable[type[Plugin]] = (),
+    ) -> None:
+        super().__init__(SimpleNamespace(ended="unknown", error=""))
+        self._machine = machine
+        self._without = tuple(without)
+        # Plugins of the program's own, after those that are found.
+        self._more = tuple(more)
+        self._is_bounded = is_bounded
+        self._settings = dict(
+            line.split("=", 1) for line in machine.settings.splitlines() if "=" in line
+        )
+        self._settings["name"] = f"{machine.name} (fake tensors)"
+        self._reads: Any = None
+        self.engine: Any = None
+        self.setting = Setting(
+            engine="fake",
+            gpus=machine.gpus,
+            world=machine.world,
+            rank=machine.rank,
+            notes=[
+                "Kernels' own memory is modelled (workspaces, buffers); what has no rule is missing"
+            ],
+        )
+        self._is_shimmed = False
+
+    def before_torch(self) -> None:
+        """Let a build of torch with CUDA find the devices; others are told of them in Python."""
+        if library.loaded() is not None:
+            self._is_shimmed = True
+            return
+        # A build without CUDA, another system, or a real GPU in use: Python answers.
+        with contextlib.suppress(_core.PhantomError):
+            library.load(self._machine.settings)
+            self._is_shimmed = True
+
+    def __enter__(self) -> FakeBlock:
+        import torch
+
+        from floodmark.estimate.fake.conversions import Leaving
+        from floodmark.estimate.fake.engine import Engine
+        from floodmark.estimate.fake.kernel_workspaces import Kernels
+        from floodmark.estimate.fake.operator_shapes import Shapes
+        from floodmark.estimate.fake.torch_plugin import Torch
+        from floodmark.estimate.values.fake_reads import Reads
+        from floodmark.estimate.values.fake_values import Follow
+
+        with self._stack:
+            follow = Follow(torch)
+            self._reads = Reads(torch, follow, answers_in(self._settings))
+            multiprocessors = int(self._settings["multiprocessors"])
+            shapes = Shapes(torch, follow, multiprocessors)
+            answers = _Answers(self._reads.operators() | shapes.operators())
+            object.__setattr__(self.setting, "operators", answers)
+            object.__setattr__(self.setting, "values", follow)
+            major, minor = self._settings["capability"].split(".")
+            self.engine = Engine(
+                torch,
+                capability=(int(major), int(minor)),
+                multiprocessors=multiprocessors,
+                capacity=self._capacity() if self._is_bounded else None,
+                answers=answers,
+                follow=follow.after,
+                kernels=Kernels(torch) if self._is_shimmed else None,
+                config=torch_cuda.allocator_config(),
+            )
+            answers.changed = self.engine.operators.forget
+            self._stack.callback(self.engine.close)
+            self._stack.enter_context(Torch(self.setting, self.engine, follow))
+            self._stack.enter_context(Leaving(self.setting, self.engine, self._reads))
+            if self._is_shimmed:
+                self._stack.enter_context(torch_cuda.shown(torch, self._settings["name"]))
+            else:
+                self._stack.enter_context(torch_cuda.Devices(self.setting, self._settings))
+            for plugin in (*plugins.known("fake", self._without), *self._more):
+                self._stack.enter_context(plugin(self.setting))
+            self._stack.enter_context(self.engine)
+            _open.append(self)
+            self._stack.callback(_open.remove, self)
+            self._stack = self._stack.pop_all()
+        return self
+
+    def level(self, device: str) -> tuple[int, int, int, int]:
+        """Allocated, its peak, reserved and its peak on a device."""
+        found: tuple[int, int, int, int] = self.engine.level(device)
+        return found
+
+    def about(self, *, is_over: bool) -> dict[str, Any]:
+        """What a trace says of it."""
+        context = self._machine.context
+        devices = []
+        for index in range(self._machine.gpus if self.engine is not None else 0):
+            peak = self.level(f"cuda:{index}")[3]
+            about = {"capacity": self._machine.memory, "context": context}
+            devices.append(about | {"peak_driver_bytes": peak})
+        ended = self._ending.ended
+        if is_over and ended == "unknown":
+            ended = "done"
+        return {
+            "engine": "fake",
+            "gpu": self._machine.gpu,
+            "is_checked": self._machine.is_checked,
+            "ended": ended,
+            "error": self._ending.error,
+            "devices": devices,
+            "reads": [] if self._reads is None else self._reads.reads(),
+            "unsupported": [],
+            "notes": self.setting.notes,
+        }
+
+    def devices(self) -> list[dict[str, Any]]:
+        """The devices, as a header has them."""
+        return [
+            {
+                "device": f"cuda:{index}",
+                "name": self._settings["name"],
+                "total_bytes": self._machine.memory,
+                "compute_capability": self._settings["capability"],
+                "multiprocessors": int(self._settings["multiprocessors"]),
+            }
+            for index in range(self._machine.gpus)
+        ]
+
+    def told(self) -> str:
+        """Who tells of blocks, for the recorder."""
+        return "told" if self._is_shimmed else "without device"
+
+    def _capacity(self) -> int:
+        return self._machine.memory - self._machine.context
+
+
+class _Answers(dict[Any, Callable[..., Any]]):
+    """What answers for operators; a change is told."""
+
+    changed: Callable[[], None] | None = None
+
+    def __setitem__(self, func: Any, answer: Callable[..., Any]) -> None:
+        super().__setitem__(func, answer)
+        if self.changed is not None:
+            self.changed()

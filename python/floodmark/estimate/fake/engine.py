@@ -1,0 +1,244 @@
+"""A program of fake tensors: shapes and no data, on a GPU that need not be there.
+
+torch's own `FakeTensorMode` works out shapes. Above it stands `_core.Operators`, which looks at
+what every operator made and tells the recorder. Sees: torch. Talks to: `_core`, `recording.names`.
+Counts nothing itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import types
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Any
+
+from floodmark import _core
+from floodmark.estimate.fake.kernel_workspaces import Kernels
+from floodmark.recording.names import addresses
+
+#: What an operator is, for `_core.Operators`.
+_PLAIN, _VIEW, _RESIZE, _DEVICE = range(4)
+
+#: They say that their result lies in their argument, a real tensor: the fake one is new.
+_LIFTING = frozenset({"lift", "lift_fresh", "lift_fresh_copy"})
+
+#: Operators that may change the size of an argument's storage, beside those with an `out`.
+_RESIZING = frozenset({"resize_", "resize_as_", "set_", "resize_storage_bytes_", "_resize_output_"})
+
+
+class Front:
+    """What `_core.Operators` asks about operators."""
+
+    def __init__(
+        self,
+        torch: Any,
+        answers: dict[Any, Callable[..., Any]],
+        follow: Callable[..., None],
+        kernels: Kernels | None,
+    ) -> None:
+        self._torch = torch
+        self.answers = answers
+        #: Called after an operator that made or wrote what may have a known value.
+        self.follow = follow
+        self._kernels = kernels
+        #: The mode that stands above torch's own, once it is entered.
+        self.mode: Any = None
+        self._fake_tensor = torch._subclasses.FakeTensor
+        self._where = torch.ops.prim.device.default
+
+    def describe(self, func: Any) -> tuple[str, int, bool, list[str], Callable[..., Any] | None]:
+        """Its name, what it is, whether it writes and returns nothing, the names of its arguments,
+        and what answers instead of it."""
+        schema = getattr(func, "_schema", None)
+        if schema is None:
+            return str(func), _PLAIN, False, [], self.answers.get(func)
+        name = schema.name + (f".{schema.overload_name}" if schema.overload_name else "")
+        kind = _PLAIN
+        plain = schema.name.partition("::")[2]
+        if func is self._where:
+            kind = _DEVICE
+        elif plain in _RESIZING or any(argument.is_out for argument in schema.arguments):
+            kind = _RESIZE
+        elif plain not in _LIFTING and _is_view(schema):
+            kind = _VIEW
+        names = [argument.name for argument in schema.arguments]
+        is_mute = schema.is_mutable and not schema.returns
+        answer = self.answers.get(func)
+        if answer is None and kind != _DEVICE and self._is_composite(func):
+            answer = self._decompose
+        return name, kind, is_mute, names, answer
+
+    def _is_composite(self, func: Any) -> bool:
+        """Whether it is made of other operators: in inference mode it comes whole.
+
+        One that also has a kernel of its own (`silu_backward`) is not, on a device.
+        """
+        has_kernel = self._torch._C._dispatch_has_kernel_for_dispatch_key
+        name = func.name()
+        try:
+            is_made = has_kernel(name, "CompositeImplicitAutograd")
+            return is_made and not any(has_kernel(name, key) for key in ("CPU", "CUDA"))
+        except RuntimeError:
+            # An operator of the interpreter, which the dispatcher does not know.
+            return False
+
+    def _decompose(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Run what it is made of, where each operator passes here."""
+        with self.mode:
+            result = func.decompose(*args, **kwargs or {})
+        return func(*args, **kwargs or {}) if result is NotImplemented else result
+
+    def are_asked(self, func: Any) -> bool:
+        """Whether `own_bytes` knows what this operator's kernel takes for itself."""
+        return self._kernels is not None and self._kernels.are_asked(func)
+
+    def own_bytes(self, func: Any, args: Any, kwargs: Any) -> int | None:
+        """What a call's kernel takes for itself; None where the rules know it better."""
+        return None if self._kernels is None else self._kernels.bytes_of(func, args, kwargs)
+
+    def is_foreign(self, kind: type) -> bool:
+        """Whether tensors of this type are made of others, which are met one by one."""
+        if issubclass(kind, self._fake_tensor):
+            return False
+        return hasattr(kind, "__tensor_flatten__")
+
+    def out_of_memory(
+        self, index: int, requested: int, capacity: int, allocated: int, reserved: int
+    ) -> BaseException:
+        """What torch would raise."""
+        kind = getattr(self._torch, "OutOfMemoryError", None)
+        kind = kind or self._torch.cuda.OutOfMemoryError
+        error: BaseException = kind(
+            f"CUDA out of memory. Tried to allocate {_mib(requested)}. GPU {index} has "
+            f"{_mib(capacity)} for torch, of which {_mib(reserved)} is reserved and "
+            f"{_mib(allocated)} allocated (an estimate with fake tensors)."
+        )
+        return error
+
+
+def _mib(size: int) -> str:
+    return f"{size / (1 << 20):.2f} MiB"
+
+
+def _is_view(schema: Any) -> bool:
+    """Whether all that it returns lies in what it was given, and is not written to."""
+    returns = schema.returns
+    if not returns:
+        return False
+    alias = [value.alias_info for value in returns]
+    return all(info is not None and not info.is_write for info in alias)
+
+
+def _fakes(mode: type) -> Any:
+    """torch's mode, of which several threads may be inside at once."""
+    here = threading.local()
+
+    class Fakes(mode):  # type: ignore[misc]
+        @property
+        def in_kernel_invocation(self) -> bool:
+            return getattr(here, "is_inside", False)
+
+        @in_kernel_invocation.setter
+        def in_kernel_invocation(self, is_inside: bool) -> None:
+            here.is_inside = is_inside
+
+    return Fakes
+
+
+class Engine:
+    """Fake tensors from `__enter__` to `__exit__`."""
+
+    def __init__(
+        self,
+        torch: Any,
+        *,
+        capability: tuple[int, int],
+        multiprocessors: int,
+        capacity: int | None,
+        answers: dict[Any, Callable[..., Any]],
+        follow: Callable[..., None],
+        kernels: Kernels | None,
+        config: str,
+    ) -> None:
+        from torch._subclasses import FakeTensor, FakeTensorMode
+
+        self._torch = torch
+        self._stack = ExitStack()
+        self._watch: Any = None
+        # Real tensors from before the block may be used inside it.
+        self.fake = _fakes(FakeTensorMode)(allow_non_fake_inputs=True)
+        dtypes = {v: k for k, v in vars(torch).items() if isinstance(v, torch.dtype)}
+        major, minor = (int(part) for part in torch.__version__.split(".")[:2])
+        self._front = Front(torch, answers, follow, kernels)
+        self.operators = _core.Operators(
+            self._front,
+            FakeTensor,
+            weakref.ref,
+            [(dtype, str(dtype).removeprefix("torch."), dtype.itemsize) for dtype in dtypes],
+            torch=(major, minor),
+            capability=capability[0] * 10 + capability[1],
+            multiprocessors=multiprocessors,
+            capacity=capacity,
+            config=config,
+            cublas=os.environ.get("CUBLAS_WORKSPACE_CONFIG"),
+        )
+
+    def __enter__(self) -> Engine:
+        from torch.utils._python_dispatch import TorchDispatchMode
+
+        class Watch(TorchDispatchMode):  # type: ignore[misc]
+            """Every operator of the block passes here, also those that take functions."""
+
+            supports_higher_order_operators = True
+
+            @classmethod
+            def _should_skip_dynamo(cls) -> bool:
+                return False
+
+        mode = Watch()
+        # A native method: no frame of ours lies on the stack.
+        mode.__torch_dispatch__ = types.MethodType(self.operators, mode)
+        self._front.mode = mode
+        self._watch = mode
+        self._stack.enter_context(addresses(self.address_of))
+        self._stack.enter_context(self.modes())
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._stack.close()
+
+    @contextlib.contextmanager
+    def modes(self) -> Iterator[None]:
+        """Fake tensors in this thread, and their watch."""
+        with self.fake, self._watch:
+            yield
+
+    def is_on(self) -> bool:
+        """Whether this thread makes fake tensors of ours."""
+        from torch.utils import _python_dispatch as dispatch
+
+        return self._watch in dispatch._get_current_dispatch_mode_stack()
+
+    def close(self) -> None:
+        """Watch no more: what dies from now on is not seen."""
+        self.operators.close()
+
+    def address_of(self, tensor: Any) -> int:
+        """Where a fake tensor would begin; 0 when it is nowhere."""
+        storage = tensor.untyped_storage()
+        address = self.operators.address(storage._cdata)
+        return address and address + int(tensor.storage_offset()) * tensor.element_size()
+
+    def level(self, device: Any) -> tuple[int, int, int, int]:
+        """Allocated, its peak, reserved and its peak on a device."""
+        return self.operators.level(self._torch.device(device))

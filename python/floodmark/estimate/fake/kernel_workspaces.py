@@ -1,0 +1,76 @@
+"""What a kernel takes for itself, asked of the kernel's own host code.
+
+A convolution's workspace is cuDNN's choice, and no rule follows it closely. Where the phantom's
+library is there, torch's own code can run on its device: it plans, allocates, and computes nothing.
+Each call is asked once for its shapes. Sees: calls of operators. Talks to: torch's counters.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from floodmark import torch_private
+
+#: Operators whose own memory is asked for.
+_NAMES = ("convolution", "convolution_backward", "_cudnn_rnn", "_cudnn_rnn_backward")
+
+
+class Kernels:
+    """Asks torch's host code; remembers what it was told."""
+
+    def __init__(self, torch: Any) -> None:
+        from torch.utils import _pytree
+
+        self._torch = torch
+        self._fake = torch._subclasses.FakeTensor
+        self._map = _pytree.tree_map
+        self._leaves = _pytree.tree_leaves
+        self._known: dict[Any, int | None] = {}
+
+    def are_asked(self, func: Any) -> bool:
+        """Whether this operator's own memory is asked for."""
+        schema = getattr(func, "_schema", None)
+        return schema is not None and schema.name.removeprefix("aten::") in _NAMES
+
+    def bytes_of(self, func: Any, args: Any, kwargs: Any) -> int | None:
+        """The most that a call holds beside its results; None where it cannot be told."""
+        leaves = self._leaves((args, kwargs))
+        if not any(isinstance(leaf, self._fake) and leaf.device.type == "cuda" for leaf in leaves):
+            return None
+        flags = self._torch.backends.cudnn
+        key = (func, flags.benchmark, flags.deterministic, *map(self._key, leaves))
+        if key not in self._known:
+            self._known[key] = self._ask(func, args, kwargs or {})
+        return self._known[key]
+
+    def _key(self, leaf: Any) -> Any:
+        if isinstance(leaf, self._torch.Tensor):
+            return leaf.dtype, tuple(leaf.shape), leaf.stride()
+        return leaf
+
+    def _ask(self, func: Any, args: Any, kwargs: Any) -> int | None:
+        native = self._torch._C
+        try:
+            with torch_private.outside_modes(), self._torch.no_grad():
+                self._torch.cuda.init()
+                real_args, real_kwargs = self._map(self._real, (args, kwargs))
+                device = self._torch.cuda.current_device()
+                native._cuda_resetPeakMemoryStats(device)
+                before = self._allocated(device)["current"]
+                results = func(*real_args, **real_kwargs)
+                after = self._allocated(device)
+                del results
+                return max(0, after["peak"] - after["current"]) if after["current"] >= before else 0
+        except Exception:
+            # What the phantom refuses is left to the rules.
+            return None
+
+    def _allocated(self, device: int) -> Any:
+        return self._torch._C._cuda_memoryStats(device)["allocated_bytes"]["all"]
+
+    def _real(self, leaf: Any) -> Any:
+        if not isinstance(leaf, self._fake):
+            return leaf
+        return self._torch.empty_strided(
+            tuple(leaf.shape), leaf.stride(), dtype=leaf.dtype, device=leaf.device
+        )

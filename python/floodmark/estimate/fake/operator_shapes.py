@@ -1,0 +1,99 @@
+"""Operators that torch has no shapes for: what they would have made.
+
+torch works out shapes with kernels that make none of these, or that need values. Sees: calls of
+operators. Knows nothing of memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from floodmark import torch_private
+from floodmark.estimate.values.fake_values import Follow
+
+
+class Shapes:
+    """Answers for operators by their shapes alone."""
+
+    def __init__(self, torch: Any, follow: Follow, multiprocessors: int) -> None:
+        self._torch = torch
+        self._value_of = follow.value_of
+        self._multiprocessors = multiprocessors
+
+    def operators(self) -> dict[Any, Callable[..., Any]]:
+        """What answers for which operator."""
+        aten = self._torch.ops.aten
+        return {
+            aten._cudnn_init_dropout_state.default: self._dropout_state,
+            aten._cudnn_rnn_flatten_weight.default: self._flatten_weights,
+            aten._cudnn_rnn.default: self._recurrent,
+            aten._pack_padded_sequence.default: self._pack,
+            aten._ctc_loss.Tensor: self._ctc_loss,
+            aten._ctc_loss.default: self._ctc_loss,
+            aten._pin_memory.default: self._pin,
+            aten.pin_memory.default: self._pin,
+        }
+
+    def _dropout_state(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """cuDNN's random states: one of 24 bytes for each of 2,048 threads of a multiprocessor."""
+        size = self._multiprocessors * 2048 * 24
+        device = (kwargs or {}).get("device")
+        return self._torch.empty(size, dtype=self._torch.uint8, device=device)
+
+    def _flatten_weights(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """One buffer for all weights of a network, which become parts of it."""
+        weights = args[0]
+        whole = weights[0].new_empty((sum(weight.numel() for weight in weights),))
+        begin = 0
+        for weight in weights:
+            part = whole.narrow(0, begin, weight.numel()).view(weight.shape)
+            weight.set_(part)
+            begin += weight.numel()
+        return whole
+
+    def _recurrent(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """With the one buffer that its weights lie in, or a copy of them: backward wants it."""
+        given = list(args)
+        weights = given[1]
+        if given[3] is None:
+            storages = {weight.untyped_storage()._cdata for weight in weights}
+            count = sum(weight.numel() for weight in weights)
+            if len(storages) == 1:
+                given[3] = weights[0].as_strided((count,), (1,), 0)
+            else:
+                given[3] = weights[0].new_empty((count,))
+        result = list(func(*given, **kwargs or {}))
+        result[4] = given[3]
+        return tuple(result)
+
+    def _pack(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """How many sequences each step has: torch reads it, so it is a real tensor.
+
+        Lengths that are not known are the longest."""
+        tensor, lengths, batch_first = args
+        batch, steps = tensor.shape[:2] if batch_first else tensor.shape[1::-1]
+        known = self._value_of(lengths)
+        with torch_private.outside_modes():
+            long = [steps] * batch if known is None else known.tolist()
+            sizes = [sum(length > step for length in long) for step in range(max(long))]
+            counts = self._torch.tensor(sizes, dtype=self._torch.int64)
+        return tensor.new_empty((sum(sizes), *tensor.shape[2:])), counts
+
+    def _ctc_loss(self, func: Any, args: Any, kwargs: Any) -> Any:
+        log_probs, targets = args[0], args[1]
+        steps, batch = (
+            (log_probs.shape[0], log_probs.shape[1])
+            if log_probs.dim() == 3
+            else (
+                log_probs.shape[0],
+                1,
+            )
+        )
+        longest = targets.shape[1] if targets.dim() == 2 else targets.shape[0] // batch
+        shape = (batch,) if log_probs.dim() == 3 else ()
+        alpha = log_probs.new_empty((batch, steps, 2 * longest + 1))
+        return log_probs.new_empty(shape), alpha
+
+    def _pin(self, func: Any, args: Any, kwargs: Any) -> Any:
+        return args[0].clone()

@@ -1,0 +1,288 @@
+"""A GPU for a torch that cannot see one: what `torch.cuda` answers in Python.
+
+Where torch was built with CUDA the phantom's library answers for it, below torch. Elsewhere (CPU
+builds, other systems) these do, for the time of a block. Sees: torch.cuda. Undoes itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+from floodmark import torch_private
+from floodmark.estimate.fake import device_guard
+from floodmark.estimate.fake.attention import Attention
+from floodmark.estimate.phantom import simulated_gpu
+from floodmark.plugins import Plugin, Setting
+
+#: What undoes the hiding of devices that only a block may see.
+_hidden: list[Callable[[], None]] = []
+
+
+@contextlib.contextmanager
+def shown(torch: Any, name: str) -> Iterator[None]:
+    """The phantom's devices for a block; after it torch says again that there are none.
+
+    The library cannot be unloaded: a program that then asks whether there is a GPU must not take
+    the phantom for one. In the block they have the name `name`.
+    """
+    show()
+    # Now, and not when a kernel is chosen in the middle of an operator.
+    torch.cuda.init()
+    for index in range(torch.cuda.device_count()):
+        torch.cuda.get_device_properties(index)
+    properties = torch.cuda.get_device_properties
+    # `get_device_name` asks it too.
+    torch.cuda.get_device_properties = lambda device=None: _Properties(properties(device), name)
+    try:
+        yield
+    finally:
+        torch.cuda.get_device_properties = properties
+        # A phantom that the user asked for stays.
+        if simulated_gpu.current() is None:
+            _hide(torch)
+
+
+def show() -> None:
+    """Let torch see the phantom's devices again."""
+    while _hidden:
+        _hidden.pop()()
+
+
+def _hide(torch: Any) -> None:
+    for name, answer in (("is_available", lambda: False), ("device_count", lambda: 0)):
+        _hidden.append(partial(setattr, torch.cuda, name, getattr(torch.cuda, name)))
+        setattr(torch.cuda, name, answer)
+
+
+def allocator_config() -> str:
+    """The allocator's settings, as torch would read them."""
+    return os.environ.get("PYTORCH_CUDA_ALLOC_CONF") or os.environ.get("PYTORCH_ALLOC_CONF", "")
+
+
+class _Properties:
+    """What torch says of a device, under another name: torch's own object cannot be changed."""
+
+    def __init__(self, real: Any, name: str) -> None:
+        self._real = real
+        self.name = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        return getattr(self._real, attribute)
+
+    def __repr__(self) -> str:
+        return repr(self._real).replace(self._real.name, self.name)
+
+
+class Devices(Plugin):
+    """Devices that torch does not have."""
+
+    name = "torch.cuda"
+    library = "torch"
+    is_required = True
+
+    def __init__(self, setting: Setting, settings: dict[str, str]) -> None:
+        super().__init__(setting)
+        self._settings = settings
+        self._current = 0
+        self._torch: Any = None
+
+    def attach(self, torch: ModuleType) -> None:
+        """Patch `torch.cuda`."""
+        self._torch = torch
+        self.setting.notes.append(
+            "torch was built without CUDA: attention kernels and workspaces are chosen by rules"
+        )
+        cuda: Any = torch.cuda
+        for name, answer in self._answers().items():
+            if hasattr(cuda, name):
+                self.replace(cuda, name, answer)
+        self._stand_without_guards(torch)
+        self._own_random_states(cuda)
+        attention = Attention(torch, self._capability())
+        functional: Any = torch.nn.functional
+        original = functional.scaled_dot_product_attention
+        self.replace(functional, "scaled_dot_product_attention", attention.standing_for(original))
+
+    def _stand_without_guards(self, torch: Any) -> None:
+        """Tensors say that they lie on a device that nothing here can switch to."""
+        native: Any = torch._C
+        fakes: Any = importlib.import_module("torch._subclasses.fake_tensor")
+        for name in ("init_gpu_context", "init_cuda_context"):
+            if hasattr(fakes, name):
+                self.replace(fakes, name, lambda *_args: None)
+        self.on_exit(device_guard.lend(torch, lambda: self._current))
+        if hasattr(native, "_set_only_lift_cpu_tensors"):
+            before = native._only_lift_cpu_tensors()
+            native._set_only_lift_cpu_tensors(True)
+            self.on_exit(lambda: native._set_only_lift_cpu_tensors(before))
+
+    def _capability(self) -> tuple[int, int]:
+        major, minor = self._settings["capability"].split(".")
+        return int(major), int(minor)
+
+    def _answers(self) -> dict[str, Any]:
+        """What is asked of a device before anything is computed on it."""
+        memory = int(self._settings["memory"]) - int(self._settings["context"])
+        about = self._properties()
+        return {
+            "is_available": lambda: True,
+            "is_initialized": lambda: True,
+            "init": lambda: None,
+            "_lazy_init": lambda: None,
+            "device_count": lambda: self.setting.gpus,
+            "current_device": lambda: self._current,
+            "set_device": self._set_device,
+            "get_device_name": lambda _device=None: about.name,
+            "get_device_capability": lambda _device=None: (about.major, about.minor),
+            "get_device_properties": lambda _device=None: about,
+            "mem_get_info": lambda device=None: (memory - self._reserved(device), memory),
+            "synchronize": lambda _device=None: None,
+            "is_bf16_supported": lambda *_args, **_named: about.major >= 8,
+            "is_current_stream_capturing": lambda: False,
+            "current_stream": lambda _device=None: _Stream(),
+            "default_stream": lambda _device=None: _Stream(),
+            "set_stream": lambda _stream: None,
+            "stream": lambda _stream: contextlib.nullcontext(),
+            "Stream": _Stream,
+            "Event": _Event,
+            "device": lambda device: self._other_device(device),
+            "device_of": lambda _tensor: contextlib.nullcontext(),
+            "manual_seed": lambda _seed: None,
+            "manual_seed_all": lambda _seed: None,
+            "ipc_collect": lambda: None,
+        }
+
+    def _reserved(self, device: Any) -> int:
+        index = self._current if device is None else device
+        reserved: int = self._torch.cuda.memory_reserved(index)
+        return reserved
+
+    def _properties(self) -> SimpleNamespace:
+        major, minor = self._capability()
+        number = {key: int(value) for key, value in self._settings.items() if value.isdigit()}
+        return SimpleNamespace(
+            name=self._settings["name"],
+            major=major,
+            minor=minor,
+            total_memory=number["memory"],
+            multi_processor_count=number["multiprocessors"],
+            is_integrated=0,
+            is_multi_gpu_board=0,
+            warp_size=number["warp_size"],
+            max_threads_per_multi_processor=number["threads_per_multiprocessor"],
+            regs_per_multiprocessor=number["registers_per_multiprocessor"],
+            shared_memory_per_block=number["shared_per_block"],
+            shared_memory_per_block_optin=number["shared_per_block_optin"],
+            shared_memory_per_multiprocessor=number["shared_per_multiprocessor"],
+            L2_cache_size=number["l2"],
+            gcnArchName="",
+        )
+
+    def _index(self, device: Any) -> int:
+        if isinstance(device, int):
+            return device
+        index = self._torch.device(device).index
+        return self._current if index is None else int(index)
+
+    def _set_device(self, device: Any) -> None:
+        self._current = self._index(device)
+
+    @contextlib.contextmanager
+    def _other_device(self, device: Any) -> Iterator[None]:
+        before = self._current
+        self._current = self._index(device) if device is not None else before
+        try:
+            yield
+        finally:
+            self._current = before
+
+    def _own_random_states(self, cuda: Any) -> None:
+        """A state of random numbers, for those who keep and restore it (checkpoints do)."""
+        torch = self._torch
+
+        def state(_device: Any = None) -> Any:
+            with torch_private.outside_modes():
+                return torch.zeros(16, dtype=torch.uint8)
+
+        def states() -> list[Any]:
+            return [state() for _ in range(self.setting.gpus)]
+
+        def nothing(*_args: Any) -> None:
+            return None
+
+        answers: dict[str, Any] = {
+            "get_rng_state": state,
+            "get_rng_state_all": states,
+            "set_rng_state": nothing,
+            "set_rng_state_all": nothing,
+        }
+        for name, answer in answers.items():
+            for owner in (cuda, cuda.random):
+                if hasattr(owner, name):
+                    self.replace(owner, name, answer)
+
+
+class _Stream:
+    """A stream on which nothing waits."""
+
+    cuda_stream = 0
+    stream_id = 0
+    device_index = 0
+
+    def __init__(self, *_args: Any, **_named: Any) -> None:
+        return None
+
+    def synchronize(self) -> None:
+        """Nothing runs."""
+
+    def query(self) -> bool:
+        """All is done."""
+        return True
+
+    def wait_stream(self, _stream: Any) -> None:
+        """Nothing runs there either."""
+
+    def wait_event(self, _event: Any) -> None:
+        """It has happened."""
+
+    def record_event(self, event: Any = None) -> Any:
+        """It happens at once."""
+        return event or _Event()
+
+    def __enter__(self) -> _Stream:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        return None
+
+
+class _Event:
+    """An event that has happened when it is recorded."""
+
+    def __init__(self, *_args: Any, **_named: Any) -> None:
+        self._at = time.perf_counter()
+
+    def record(self, _stream: Any = None) -> None:
+        """Now."""
+        self._at = time.perf_counter()
+
+    def wait(self, _stream: Any = None) -> None:
+        """It has happened."""
+
+    def synchronize(self) -> None:
+        """It has happened."""
+
+    def query(self) -> bool:
+        """Whether it has happened."""
+        return True
+
+    def elapsed_time(self, other: _Event) -> float:
+        """Milliseconds of the host's clock."""
+        return (other._at - self._at) * 1000

@@ -1,0 +1,1 @@
+"""The phantom: a library that stands for CUDA's below torch, and what Python adds to it."""

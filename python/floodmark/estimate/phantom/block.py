@@ -1,0 +1,50 @@
+"""A block of a program on a phantom GPU. The phantom stays: CUDA begins once in a process.
+
+Sees: the machine that is simulated. Talks to: `simulated_gpu`, and torch's counters for the level.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+
+from floodmark import _core, plugins, torch_private
+from floodmark.estimate.block import Block
+from floodmark.estimate.phantom import simulated_gpu
+from floodmark.plugins import Setting
+
+
+class PhantomBlock(Block):
+    """What is entered with the block."""
+
+    def __init__(self, machine: simulated_gpu.Machine, without: Iterable[str]) -> None:
+        self.simulated = simulated_gpu.simulate(machine)
+        super().__init__(self.simulated)
+        torch = sys.modules.get("torch")
+        if torch is not None and not torch_private.runs_backward_on(torch, "cuda"):
+            raise _core.PhantomError(
+                "a backward pass ran before the phantom GPU came, and autograd has no place for "
+                'it: estimate in a process of its own, or with `engine="fake"`'
+            )
+        self._without = tuple(without)
+        self.setting = Setting(
+            engine="phantom", gpus=machine.gpus, world=machine.world, rank=machine.rank
+        )
+
+    def __enter__(self) -> PhantomBlock:
+        with self._stack:
+            for plugin in plugins.known("phantom", self._without):
+                self._stack.enter_context(plugin(self.setting))
+            self._stack = self._stack.pop_all()
+        return self
+
+    def level(self, device: str) -> tuple[int, int, int, int]:
+        """Allocated, its peak, reserved and its peak on a device."""
+        from torch import cuda
+
+        return (
+            cuda.memory_allocated(device),
+            cuda.max_memory_allocated(device),
+            cuda.memory_reserved(device),
+            cuda.max_memory_reserved(device),
+        )

@@ -1,0 +1,169 @@
+"""The GPU that is simulated in this process, where one is.
+
+A phantom is loaded before CUDA is used and stays: CUDA begins once in a process. Sees: the machine
+that the core describes. Talks to: `library`, which loads it. Knows nothing of programs and tests.
+"""
+
+from __future__ import annotations
+
+import os
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol
+
+from floodmark import _core
+
+if TYPE_CHECKING:
+    from floodmark.estimate.phantom.library import Phantom
+
+
+class Machine(Protocol):
+    """What is simulated: the core's own, or the one that a child process inherits."""
+
+    @property
+    def gpu(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def is_checked(self) -> bool: ...
+    @property
+    def memory(self) -> int: ...
+    @property
+    def context(self) -> int: ...
+    @property
+    def gpus(self) -> int: ...
+    @property
+    def rank(self) -> int | None: ...
+    @property
+    def world(self) -> int | None: ...
+    @property
+    def settings(self) -> str: ...
+
+
+class SimulatedGpu:
+    """A machine that is simulated, and how the program on it went."""
+
+    def __init__(self, machine: Machine, phantom: Phantom) -> None:
+        self.machine = machine
+        self.phantom = phantom
+        #: `done`, `steps`, `out_of_memory`, `failed`; `unknown` while it runs.
+        self.ended = "unknown"
+        self.error = ""
+        #: Which GPUs of the machine this process sees; all when None.
+        self.indexes: list[int] | None = None
+
+    def about(self, *, is_over: bool) -> dict[str, Any]:
+        """What a trace says of it."""
+        account: dict[str, Any] = self.phantom.account()
+        ended = "done" if is_over and self.ended == "unknown" else self.ended
+        devices = account.get("devices", [])
+        for device, index in zip(devices, self.indexes or (), strict=False):
+            device["index"] = index
+        return {
+            "engine": "phantom",
+            "gpu": self.machine.gpu,
+            "is_checked": self.machine.is_checked,
+            "ended": ended,
+            "error": self.error,
+            "devices": devices,
+            "reads": [_as_text(read) for read in account.get("reads", [])],
+            "unsupported": account.get("unsupported", []),
+        }
+
+
+def _as_text(read: dict[str, Any]) -> dict[str, Any]:
+    """What was answered may be a number; a trace has it as text."""
+    return {**read, "answered": str(read.get("answered", ""))}
+
+
+_now: SimulatedGpu | None = None
+
+
+def current() -> SimulatedGpu | None:
+    """The GPU that is simulated now."""
+    return _now
+
+
+def simulate(machine: Machine) -> SimulatedGpu:
+    """Load the phantom, or go on with the same one."""
+    global _now
+    if _now is not None:
+        if _now.machine.settings != machine.settings:
+            raise _core.PhantomError(
+                f"a phantom of {_now.machine.name} is there already, and CUDA begins once in a "
+                "process\nhint: use one GPU in a process, or another process for another GPU"
+            )
+        return _now
+    # Not before they are needed: a program that only reads traces never is.
+    from floodmark.estimate.fake import torch_cuda
+    from floodmark.estimate.phantom import library, nccl_watchdogs
+    from floodmark.estimate.values import answers, process_hooks
+    from floodmark.estimate.world import phantom_world
+
+    if machine.world is not None:
+        phantom_world.refuse_what_has_begun()
+    # Fake tensors may have loaded it, for its answers about devices alone.
+    phantom = library.loaded_with(machine.settings) or library.load(machine.settings)
+    torch_cuda.show()
+    process_hooks.install(phantom, answers.answers_in(phantom.settings))
+    nccl_watchdogs.install()
+    if machine.world is not None:
+        phantom_world.install(phantom)
+    _now = SimulatedGpu(machine, phantom)
+    return _now
+
+
+class phantom:
+    """Simulate a GPU in a process that has not used one.
+
+        with floodmark.phantom("h100", memory="24GiB"):
+            model = Model().cuda()
+
+    torch may be imported before or after. Memory is exact, computed values are
+    meaningless. CUDA cannot be unloaded: the phantom stays until the process ends, also after the
+    block.
+    """
+
+    def __init__(
+        self,
+        gpu: str | os.PathLike[str] = "h200",
+        *,
+        memory: int | str | None = None,
+        gpus: int = 1,
+    ) -> None:
+        # Only a number is asked of the recorder, and it asks for this module in turn.
+        from floodmark.recording.recorder import parse_bytes
+
+        size = None if memory is None else parse_bytes(memory)
+        self._machine = _core.PhantomMachine(os.fspath(gpu), memory=size, gpus=gpus)
+
+    def __enter__(self) -> phantom:
+        simulate(self._machine)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        return None
+
+    @property
+    def name(self) -> str:
+        """What the driver of a real one calls it."""
+        return self._machine.name
+
+    @property
+    def memory(self) -> int:
+        """Its memory, in bytes."""
+        return self._machine.memory
+
+    @property
+    def context(self) -> int:
+        """What the CUDA context takes of it, in bytes."""
+        return self._machine.context
+
+    @property
+    def is_checked(self) -> bool:
+        """Whether its profile was compared with the card itself."""
+        return self._machine.is_checked

@@ -1,0 +1,118 @@
+"""A process on a simulated GPU, while it is recorded: its steps, its forks and its end.
+
+Sees: torch when it is imported, and how this process ends. Talks to: the recorder, the engine's
+block, `recording.steps`. Does not see other processes.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from floodmark import torch_private
+from floodmark.estimate.fake.block import FakeBlock
+from floodmark.estimate.phantom.block import PhantomBlock
+from floodmark.recording.import_watch import ImportWatch
+from floodmark.recording.recorder import Recorder
+from floodmark.recording.steps import Progress, StepWatch
+
+
+class Simulated:
+    """From `begin` until the process ends: also by `os._exit`, past the handlers of `atexit`."""
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        block: PhantomBlock | FakeBlock,
+        folder: Path | None,
+        *,
+        steps: int | None,
+        quiet: bool,
+    ) -> None:
+        self._recorder = recorder
+        self._block = block
+        self._folder = folder
+        self._pid = os.getpid()
+        self._fork: Recorder | None = None
+        self._progress = Progress(self._peaks, quiet=quiet)
+        self._watch = StepWatch(steps, self._tell, self._end_by_steps)
+
+    def begin(self) -> None:
+        """Count steps, and see how the process ends."""
+        # First in, last out: what the program does at its exit is still recorded.
+        atexit.register(self.finish)
+        _before_exit(self._leave)
+        # After the recorder, whose own hooks then come first.
+        ImportWatch("torch", self._attach)
+
+    def finish(self) -> None:
+        """Finish the trace of this process."""
+        if os.getpid() != self._pid:
+            if self._fork is not None:
+                self._fork.stop()
+            return
+        self._progress.close()
+        with contextlib.suppress(Exception):
+            self._note_rank()
+        self._recorder.stop()
+
+    def _leave(self, status: int) -> None:
+        if os.getpid() == self._pid:
+            self._block.leave(status)
+        self.finish()
+
+    def _tell(self, _torch: ModuleType, step: int) -> None:
+        if step == 1:
+            self._note_rank()
+        self._progress.tell(step)
+
+    def _peaks(self, wait_millis: int) -> list[tuple[str, int]]:
+        return (self._fork or self._recorder).peaks(wait_millis)
+
+    def _note_rank(self) -> None:
+        """A rank that no variable tells of: `init_process_group(rank=…)`."""
+        c10d: Any = sys.modules.get("torch.distributed.distributed_c10d")
+        if c10d is not None and c10d.is_initialized():
+            (self._fork or self._recorder).set_rank(c10d.get_rank(), c10d.get_world_size())
+
+    def _end_by_steps(self) -> None:
+        """Say it now: what the program makes of its end, and how it leaves, is not known yet."""
+        self._block.end_by_steps()
+        (self._fork or self._recorder).refresh()
+
+    def _attach(self, torch: ModuleType) -> None:
+        self._watch.attach(torch)
+        if self._folder is not None:
+            torch_private.when_cuda_is_ready(torch, self._record_fork)
+
+    def _record_fork(self) -> None:
+        """CUDA is ready. In a fork of the process that is recorded, record this one too."""
+        if os.getpid() == self._pid or self._fork is not None or self._folder is None:
+            return
+        with contextlib.suppress(Exception):
+            fork = Recorder(trace_path(self._folder)).start()
+            self._fork = None if fork.failure else fork
+
+
+def trace_path(folder: Path) -> Path:
+    """A free name for the trace of this process."""
+    return folder / f"{os.getpid()}-{time.monotonic_ns()}.flood"
+
+
+def _before_exit(call: Callable[[int], None]) -> None:
+    """Call it with the status where the process leaves by `os._exit`."""
+    leave = os._exit
+
+    def _exit(status: int) -> Any:
+        with contextlib.suppress(Exception):
+            call(status)
+        leave(status)
+
+    os._exit = _exit

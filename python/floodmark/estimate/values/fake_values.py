@@ -1,0 +1,106 @@
+"""Follows the values of small tensors beside a program of fake ones.
+
+Integers and truths decide what a program does: masks, positions, counts, flags. An operator whose
+tensors all have a value is run once more on the host, on real tensors that nobody counts. Floats
+are followed while they are few. Sees: calls of operators. Knows nothing of memory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from floodmark import torch_private
+
+#: More elements than this are not worked out.
+MOST_NUMBERS = 1 << 22
+#: Floats that are worth following are few: rates, lengths, counters.
+MOST_FLOATS = 1 << 10
+
+_VALUE = "_floodmark_value"
+#: On the storage of a value that was written to with something unknown.
+_SPOILT = "_floodmark_is_spoilt"
+
+#: Their results have no values to speak of.
+_EMPTY = ("empty", "new_empty", "uniform", "normal", "rand.", "randn", "bernoulli", "dropout")
+
+
+class Follow:
+    """The values that are known."""
+
+    def __init__(self, torch: Any) -> None:
+        from torch.utils import _pytree
+
+        self._torch = torch
+        self._fake = torch._subclasses.FakeTensor
+        self._map = _pytree.tree_map
+        self._leaves = _pytree.tree_leaves
+
+    def value_of(self, tensor: Any) -> Any:
+        """The real tensor that stands for a fake one, or None."""
+        value = tensor.__dict__.get(_VALUE)
+        if value is None:
+            value = getattr(tensor, "constant", None)
+            return value if value is not None and value.numel() <= MOST_NUMBERS else None
+        if getattr(value.untyped_storage(), _SPOILT, False):
+            return None
+        return value
+
+    def give(self, tensor: Any, value: Any) -> None:
+        """A fake tensor was made of a real one."""
+        if self._is_worth(tensor):
+            tensor.__dict__[_VALUE] = value
+
+    def after(self, func: Any, args: Any, kwargs: Any, result: Any) -> None:
+        """An operator ran on fake tensors: run it on their values, where all are known."""
+        made = [leaf for leaf in self._leaves(result) if isinstance(leaf, self._fake)]
+        given = [leaf for leaf in self._leaves((args, kwargs)) if isinstance(leaf, self._fake)]
+        name = str(func)
+        is_known = all(self.value_of(tensor) is not None for tensor in given)
+        is_useful = not any(word in name for word in _EMPTY)
+        if not is_known or not is_useful or not all(map(self._is_worth, made)):
+            self._spoil(func, made or given)
+            return
+        try:
+            with self._outside():
+                real = func(*self._real(args), **self._real(kwargs or {}))
+        except Exception:
+            # What the host cannot do is not known.
+            self._spoil(func, made or given)
+            return
+        values = [leaf for leaf in self._leaves(real) if isinstance(leaf, self._torch.Tensor)]
+        if len(values) == len(made):
+            for tensor, value in zip(made, values, strict=True):
+                tensor.__dict__[_VALUE] = value
+
+    def _is_worth(self, tensor: Any) -> bool:
+        kind = tensor.dtype
+        most = MOST_FLOATS if kind.is_floating_point or kind.is_complex else MOST_NUMBERS
+        return bool(tensor.numel() <= most)
+
+    def _spoil(self, func: Any, tensors: list[Any]) -> None:
+        """Something unknown was written: what shares the storage is unknown, too."""
+        schema = getattr(func, "_schema", None)
+        if schema is None or not schema.is_mutable:
+            return
+        for tensor in tensors:
+            value = tensor.__dict__.pop(_VALUE, None)
+            if value is not None:
+                setattr(value.untyped_storage(), _SPOILT, True)
+
+    def _real(self, value: Any) -> Any:
+        cpu = self._torch.device("cpu")
+
+        def one(leaf: Any) -> Any:
+            if isinstance(leaf, self._fake):
+                return self.value_of(leaf)
+            return cpu if isinstance(leaf, self._torch.device) else leaf
+
+        return self._map(one, value)
+
+    @contextlib.contextmanager
+    def _outside(self) -> Iterator[None]:
+        """Outside all modes, with random numbers of our own."""
+        with torch_private.outside_modes(), self._torch.random.fork_rng(devices=[]):
+            yield

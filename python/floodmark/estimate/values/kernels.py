@@ -1,0 +1,79 @@
+"""Kernels of ours below autograd: operators that count, and operators that make masks.
+
+C++ calls these operators by itself, in derivative formulas, in transforms and in compiled code.
+Talks to: torch's dispatcher, `phantom_values` through `_core.Kernel`. Knows nothing of values.
+"""
+
+from __future__ import annotations
+
+import warnings
+from types import ModuleType
+from typing import Any
+
+from floodmark import _core, torch_private
+
+_COUNT, _FOLLOW, _FOLLOW_UNSEEN = 0, 1, 2
+
+#: They read how much to allocate from the device.
+_COUNTS = (
+    "nonzero", "nonzero.out", "_unique", "_unique2", "unique_dim", "unique_consecutive",
+    "unique_dim_consecutive", "repeat_interleave.Tensor", "bincount", "_coalesce",
+)  # fmt: skip
+#: They make masks. torch's functions of these names (`function_names.OPERATORS`) are seen here.
+_COMPARED = ("eq", "ne", "lt", "le", "gt", "ge")
+_MASKS = (
+    *(f"{name}.Scalar" for name in _COMPARED), *(f"{name}.Tensor" for name in _COMPARED),
+    "logical_not", "logical_and", "logical_or", "logical_xor",
+)  # fmt: skip
+#: Integers and masks of C++ code, where no function of torch is looked at.
+_INTEGERS = (
+    "bitwise_not", "bitwise_and.Tensor", "bitwise_or.Tensor", "bitwise_xor.Tensor", "max", "min",
+    "any", "all", "cumsum", "index.Tensor", "index_select", "cat",
+)  # fmt: skip
+#: Integers in transforms of `torch.func`, whose tensors no function of torch can look at. Models
+#: call these for floats all the time, so they get kernels only when a transform runs.
+_ARITHMETIC = (
+    "add.Tensor", "sub.Tensor", "mul.Tensor", "remainder.Scalar", "remainder.Tensor",
+    "floor_divide", "floor_divide.Scalar", "neg", "abs", "where.self", "sum", "sum.dim_IntList",
+    "bitwise_and.Scalar", "any.dim", "all.dim",
+)  # fmt: skip
+
+
+class Kernels:
+    """The kernels of a process. They are there as long as this object."""
+
+    def __init__(self, torch: ModuleType, values: Any, floats: list[object]) -> None:
+        self._torch = torch
+        self._values = values
+        self._floats = floats
+        self._library = torch_private.implementations(torch)
+        self._has_arithmetic = False
+        for names, kind in ((_COUNTS, _COUNT), (_MASKS, _FOLLOW), (_INTEGERS, _FOLLOW_UNSEEN)):
+            self._install(names, kind)
+
+    def add_arithmetic(self) -> None:
+        """A transform runs: follow what it does with integers."""
+        if not self._has_arithmetic:
+            self._has_arithmetic = True
+            self._install(_ARITHMETIC, _FOLLOW_UNSEEN)
+
+    def _install(self, names: tuple[str, ...], kind: int) -> None:
+        with warnings.catch_warnings():
+            # torch says of each that it had a kernel there.
+            warnings.simplefilter("ignore")
+            for name in names:
+                operator = torch_private.operator(self._torch, name)
+                if operator is not None:
+                    kernel = _kernel(self._torch, operator, self._values, self._floats, kind)
+                    self._library.impl(name, kernel, "BackendSelect", with_keyset=True)
+
+
+def _kernel(torch: Any, operator: Any, values: Any, floats: list[object], kind: int) -> Any:
+    below, devices = torch_private.keys_below_autograd(torch)
+    redispatch, tensors = (
+        torch_private.redispatch(operator),
+        torch_private.tensor_positions(operator),
+    )
+    return _core.Kernel(
+        values, operator, redispatch, torch.tensor, tensors, below, devices, floats, kind
+    )

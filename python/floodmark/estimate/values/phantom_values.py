@@ -1,0 +1,398 @@
+"""Values on a simulated GPU: integers and truth values are worked out on the host.
+
+Kernels do not run, but programs read some of their results back and branch on them: lengths,
+masks, positions. So a function whose arguments have values is run a second time, on the host, on
+copies of them, and its result is stored where the device's address says. Floating-point numbers
+are not followed, save for a few and for random ones; they read as zero. Every value that a program
+reads and that rests on such a zero, on random numbers or on nothing is listed with its line.
+
+Sees: calls of torch, through `_core.Functions` and `_core.Kernel`. Talks to: the phantom's library,
+which keeps which bytes have a value. Must never raise into the program.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+from collections.abc import Callable
+from types import FrameType, ModuleType
+from typing import Any
+
+from floodmark import torch_private
+from floodmark.estimate.phantom.library import Phantom
+from floodmark.estimate.values import function_names as names
+from floodmark.estimate.values.host_copies import (
+    KNOWN,
+    MOST_INTEGERS,
+    MOST_RANDOM_FLOATS,
+    NOTHING,
+    SAMPLED,
+    alias_of,
+    is_float,
+    region_of,
+    share_storage,
+    tensors_in,
+)
+from floodmark.estimate.values.phantom_reads import Reads
+from floodmark.estimate.values.sampled_functions import Sampling
+from floodmark.estimate.values.store import FAILED, Store
+
+_THROUGH, _LOOK, _WRITE, _READ, _OPERATOR, _ELEMENTWISE = 0, 1, 2, 3, 4, 5
+#: Beyond this number of elements floats are not worked out.
+_MOST_KNOWN_FLOATS = 1 << 12
+
+
+class Values:
+    """What is known of the values on the devices of this process."""
+
+    def __init__(self, phantom: Phantom, torch: ModuleType, answers: dict[tuple[str, int], float]):
+        self._torch: Any = torch
+        self._answer = phantom.library.floodmark_phantom_answer
+        self.store = Store(phantom, torch)
+        self._sampling = Sampling(torch, self.store)
+        self._reads = Reads(torch, phantom.folder, answers)
+        self._local = threading.local()
+        #: Called where a transform of `torch.func` runs.
+        self.at_transform: Callable[[], None] = lambda: None
+
+    def reads(self) -> list[dict[str, Any]]:
+        """Every value that was read and is not known: where, how often, and what was answered."""
+        return self._reads.all()
+
+    # What `_core.Functions` calls.
+
+    def classify(self, func: Any) -> int:
+        """What is to be done about a function of torch."""
+        name = getattr(func, "__name__", "")
+        if name in names.NUMBERS or name in names.COUNTS or name in names.CHECKED:
+            return _READ
+        if name in names.OPERATORS:
+            return _OPERATOR
+        if name in names.LOOKS or (
+            name.startswith(("is_", "has_", "_is_", "get_", "register_", "_dim", "as_strided"))
+            and name not in ("_is_all_true", "_is_any_true")
+        ):
+            return _THROUGH
+        if _writes(name) or name in names.CREATES:
+            return _WRITE
+        return _ELEMENTWISE if name in names.ELEMENTWISE else _LOOK
+
+    def is_kept(self, tensor: Any) -> bool:
+        """Whether all of a tensor has a value."""
+        try:
+            return bool(self.store.surety(tensor))
+        except RuntimeError:
+            # A tensor of a transform (vmap, grad) has no address.
+            return False
+
+    def before(self, func: Any, args: Any, kwargs: Any) -> tuple[Any] | None:
+        """Note a read. A result in a tuple goes to the program in place of what it would read."""
+        self._give(0, 0)
+        try:
+            return self._before(func, args, kwargs or {})
+        except Exception:
+            return None
+
+    def end_of_read(self) -> None:
+        """The function that read is over."""
+        self._end_giving()
+
+    def before_transform(self) -> None:
+        """A function runs on tensors of a transform: they have no address, its operators do."""
+        with contextlib.suppress(Exception):
+            self.at_transform()
+
+    def after_transform(self, args: Any) -> None:
+        """A function wrote to tensors of a transform: what it wrote was not worked out."""
+        with contextlib.suppress(Exception):
+            for tensor in tensors_in(args):
+                self.store.doubt(torch_private.without_transforms(self._torch, tensor))
+
+    def after(self, func: Any, args: Any, kwargs: Any, out: Any) -> Any:
+        """Give what a function wrote its value, or none."""
+        try:
+            return self._after(func, args, kwargs or {}, out)
+        except Exception:
+            with contextlib.suppress(Exception):
+                self.store.forget_all(_written(func, args, kwargs or {}))
+            return out
+
+    # What `_core.Kernel` calls.
+
+    def before_count(self, operator: Any, args: Any, kwargs: Any) -> tuple[Any, int] | None:
+        """Give an operator the number that it reads. What it will return, and how sure that is."""
+        try:
+            return self._before_count(operator, args, kwargs or {})
+        except Exception:
+            return None
+
+    def after_count(self, plan: tuple[Any, int], out: Any) -> None:
+        """The operator has read its number: its results get their values."""
+        self._end_giving()
+        host, surety = plan
+        with contextlib.suppress(Exception):
+            for device, value in zip(tensors_in(out), tensors_in(host), strict=False):
+                self.store.put(device, value, surety)
+
+    def follow(self, operator: Any, args: Any, kwargs: Any, out: Any) -> None:
+        """Give the result of an operator its value, or none."""
+        with contextlib.suppress(Exception):
+            name, kwargs = _operator_name(operator), kwargs or {}
+            if self._sampling.give_sample(name, operator, args, kwargs, out):
+                return
+            surety, host = self.store.run(name, operator, args, kwargs)
+            if host is not FAILED:
+                self.store.put(out, host, surety)
+
+    def after_launch(self, args: Any, kwargs: Any) -> None:
+        """A kernel that did not run may have written to these tensors: none of them is known."""
+        with contextlib.suppress(Exception):
+            for tensor in tensors_in((args, kwargs)):
+                self.store.doubt(tensor)
+
+    # Reads.
+
+    def _before(self, func: Any, args: Any, kwargs: Any) -> tuple[Any] | None:
+        name = func.__name__
+        if name in names.CHECKED:
+            self._change_answer(2, names.CHECKED[name])
+            return None
+        source = args[0]
+        if name in names.NUMBERS:
+            if name in ("equal", "allclose", "__contains__"):
+                return None
+            surety = self.store.surety(source)
+            if name == "__bool__" and surety < KNOWN and _is_validation():
+                return self._instead(True)
+            given = self._note(name, source, surety)
+            return None if given is None else self._instead(self._as_kind(source, given))
+        surety, host = self.store.run(name, func, args, kwargs)
+        count = _count_in(name, host)
+        if surety < KNOWN:
+            given = self._reads.note(name, surety, lambda: f"{count} rows")
+            count = count if given is None else int(given)
+        self._change_answer(1, count)
+        return None
+
+    def _instead(self, value: Any) -> tuple[Any]:
+        """The function is not called."""
+        self._end_giving()
+        return (value,)
+
+    def _as_kind(self, tensor: Any, value: float) -> Any:
+        if tensor.dtype == self._torch.bool:
+            return bool(value)
+        return float(value) if tensor.dtype.is_floating_point else int(value)
+
+    def _note(self, name: str, tensor: Any, surety: int, answered: str = "") -> float | None:
+        return self._reads.note(name, surety, lambda: answered or self._value_of(tensor, surety))
+
+    def _value_of(self, tensor: Any, surety: int) -> str:
+        if surety == NOTHING:
+            return "False" if tensor.dtype == self._torch.bool else "0"
+        return str(self.store.copy_of(tensor, surety).reshape(-1)[0].item())
+
+    # Counts.
+
+    def _before_count(self, operator: Any, args: Any, kwargs: Any) -> tuple[Any, int] | None:
+        name, source = _operator_name(operator), args[0]
+        if name == "_coalesce":
+            source = source._indices()
+            operator, args = self._torch.unique, (source,)
+            kwargs = {"dim": 1}
+        elif self._is_given() and not self.is_kept(source):
+            # What the operator is a part of has the number.
+            return None
+        region = region_of(source)
+        count, surety, host = self._count(name, operator, args, kwargs)
+        if surety < KNOWN:
+            given = self._reads.note(name, surety, lambda: f"{count} rows", region)
+            if given is not None:
+                count = int(given)
+                if name == "nonzero":
+                    count = min(count, source.numel())
+                    self.store.rewrite(source, count)
+                    _, surety, host = self._count(name, operator, args, kwargs)
+        self._give(1, count)
+        return (None if name == "_coalesce" else host), surety
+
+    def _count(self, name: str, operator: Any, args: Any, kwargs: Any) -> tuple[int, int, Any]:
+        """The number that an operator reads, how sure it is, and the operator's results."""
+        source = args[0]
+        if name == "nonzero":
+            sample = self.store.samples.find(source)
+            if sample is not None:
+                return sample.rows(source.numel()), sample.surety, None
+            if source.numel() > MOST_INTEGERS and self.is_kept(source):
+                kept = alias_of(self._torch, source)
+                return int(kept.count_nonzero()), self.store.surety(source), None
+        kwargs = {key: value for key, value in kwargs.items() if key != "out"}
+        if name == "nonzero":
+            operator = self._torch.nonzero
+        surety, host = self.store.run(name, operator, args, kwargs)
+        count = _count_in(name, host)
+        if name in ("unique_dim", "unique_dim_consecutive") and host is not FAILED:
+            count = int(host[0].shape[args[1]])
+        elif name == "_coalesce" and host is not FAILED:
+            count = int(host.shape[1])
+        return count, surety, None if host is FAILED else host
+
+    # Results.
+
+    def _after(self, func: Any, args: Any, kwargs: Any, out: Any) -> Any:
+        name = func.__name__
+        if name.startswith(names.UNSAFE):
+            self.store.forget_all(list(tensors_in((args, kwargs))))
+            return out
+        written = _written(func, args, kwargs)
+        given = list(tensors_in((args, kwargs)))
+        made = [t for t in tensors_in(out) if not any(share_storage(t, u) for u in given)]
+        if name in names.COPIES and not self._must_convert(name, args, written, made):
+            return out
+        surety = self._sampling.give_sample(name, func, args, kwargs, *(written or made))
+        if surety != NOTHING:
+            self._note_copies_off(name, made, args, surety)
+            return out
+        if any(not self._is_wanted(name, t, args) for t in written):
+            # Much is written to, and none of it on the host: lists of parameters, mostly.
+            self.store.forget_all(written)
+            return out
+        is_number = name in names.NUMBERS
+        if not is_number and not any(self._is_wanted(name, t, args) for t in (*written, *made)):
+            self.store.forget_all(written)
+            return out
+        return self._work_out(name, func, args, kwargs, (out, written, made))
+
+    def _work_out(
+        self,
+        name: str,
+        func: Any,
+        args: Any,
+        kwargs: Any,
+        results: tuple[Any, list[Any], list[Any]],
+    ) -> Any:
+        """Run a function on the host, and store what it made and wrote."""
+        out, written, made = results
+        copies: dict[int, Any] = {}
+        surety, host = self.store.run(name, func, args, kwargs, written, copies)
+        self._note_copies_off(name, made + written, args, surety)
+        if host is FAILED:
+            self.store.forget_all(written)
+            return out
+        if name in names.NUMBERS:
+            if surety < KNOWN and name in ("equal", "allclose", "__contains__"):
+                self._note(name, args[0], surety, str(host))
+            return host
+        for device, value in zip(tensors_in(out), tensors_in(host), strict=False):
+            if any(device is one for one in made):
+                self.store.put(device, value, surety)
+        for target in written:
+            self.store.settle(target, copies.get(id(target)), surety)
+        return out
+
+    def _must_convert(self, name: str, args: Any, written: list[Any], made: list[Any]) -> bool:
+        """Whether a copy changes its bytes. If not, the library has moved them."""
+        targets = written or made
+        if not targets:
+            return False
+        source, target = (args[1] if name == "copy_" else args[0]), targets[0]
+        if not isinstance(source, self._torch.Tensor):
+            return True
+        is_plain = (
+            source.is_contiguous() and target.is_contiguous() and source.dtype == target.dtype
+        )
+        if not is_plain or source.shape != target.shape:
+            return True
+        if source.is_cuda:
+            surety = self.store.surety(source)
+            if surety == SAMPLED:
+                return True
+            if surety < KNOWN and not target.is_cuda:
+                self._note(name, source, surety, "zeros" if surety == NOTHING else "its value")
+        return False
+
+    def _is_wanted(self, name: str, tensor: Any, args: Any) -> bool:
+        """Whether a value is worked out for a tensor that a function wrote."""
+        if not tensor.is_cuda:
+            return any(operand.is_cuda for operand in tensors_in(args))
+        if not is_float(tensor):
+            return bool(tensor.numel() <= MOST_INTEGERS)
+        is_made_up = name in names.RANDOM or name in names.CREATES
+        return bool(tensor.numel() <= (MOST_RANDOM_FLOATS if is_made_up else _MOST_KNOWN_FLOATS))
+
+    def _note_copies_off(self, name: str, targets: list[Any], args: Any, surety: int) -> None:
+        """A copy to the host is a read."""
+        sources = [t for t in tensors_in(args) if t.is_cuda]
+        if surety < KNOWN and sources and any(not t.is_cuda for t in targets):
+            self._note(name, sources[0], surety, "zeros" if surety == NOTHING else "its value")
+
+    # What this thread reads in the middle of an operator.
+
+    def _given(self) -> list[tuple[int, int]]:
+        given: list[tuple[int, int]] | None = getattr(self._local, "given", None)
+        if given is None:
+            given = self._local.given = []
+        return given
+
+    def _is_given(self) -> bool:
+        given = self._given()
+        return bool(given) and given[-1][0] != 0
+
+    def _give(self, kind: int, value: int) -> None:
+        """From now on the thread reads this, until `_end_giving`. Zero is what is on the device."""
+        self._given().append((kind, value))
+        self._answer(kind, value)
+
+    def _change_answer(self, kind: int, value: int) -> None:
+        self._given().pop()
+        self._give(kind, value)
+
+    def _end_giving(self) -> None:
+        given = self._given()
+        given.pop()
+        self._answer(*(given[-1] if given else (0, 0)))
+
+
+def _is_validation() -> bool:
+    """Whether torch's distributions ask if their parameters are fit: to zeros, few are."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename == __file__:
+        frame = frame.f_back
+    return frame is not None and frame.f_code.co_filename.endswith(
+        "torch/distributions/distribution.py"
+    )
+
+
+def _writes(name: str) -> bool:
+    """Whether a function of that name writes to its first argument."""
+    if name.startswith("__"):
+        return name == "__setitem__" or (name.startswith("__i") and name not in _NOT_IN_PLACE)
+    return name.endswith("_")
+
+
+_NOT_IN_PLACE = {"__int__", "__index__", "__invert__", "__iter__"}
+
+
+def _written(func: Any, args: Any, kwargs: Any) -> list[Any]:
+    """The arguments that a function writes to."""
+    found = list(tensors_in(kwargs.get("out")))
+    if _writes(func.__name__):
+        # Functions of `torch.nn.init` give theirs by name.
+        found.extend(tensors_in(args[0] if args else next(iter(kwargs.values()), None)))
+    return found
+
+
+def _operator_name(operator: Any) -> str:
+    """An operator's name without its overload."""
+    return str(operator.__name__).partition(".")[0]
+
+
+def _count_in(name: str, result: Any) -> int:
+    """The number that a function needs in the middle, told from its result on the host."""
+    if result is FAILED:
+        return 0
+    first = result[0] if isinstance(result, tuple | list) else result
+    if name in names.LARGEST:
+        return max(int(first.shape[-1]) - 1, 0)
+    return int(first.shape[0])

@@ -1,0 +1,119 @@
+"""Puts the following of values into a process: below all modes, on all threads.
+
+Sees: torch as it is imported. Talks to: `phantom_values`, through `_core.Functions` and
+`_core.Kernel`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import types
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+from floodmark import _core, torch_private
+from floodmark.estimate.phantom.library import Phantom
+from floodmark.estimate.values import kernels
+from floodmark.estimate.values.phantom_values import Values
+from floodmark.recording.import_watch import ImportWatch
+
+
+def install(phantom: Phantom, answers: dict[tuple[str, int], float] | None = None) -> None:
+    """Follow the values of this process, from the moment torch is imported."""
+
+    def begin(torch: ModuleType) -> None:
+        from torch.overrides import TorchFunctionMode
+
+        values = Values(phantom, torch, answers or {})
+        phantom.values = values
+        kinds = [v for v in vars(torch).values() if isinstance(v, torch.dtype)]
+        floats = [kind for kind in kinds if kind.is_floating_point or kind.is_complex]
+        functions = _core.Functions(
+            values,
+            torch.Tensor,
+            torch.nn.Parameter,
+            types.MethodWrapperType,
+            floats,
+            *torch_private.transforms(torch),
+        )
+
+        class FollowValues(TorchFunctionMode):  # type: ignore[misc]
+            """Every call of torch that the program makes passes here."""
+
+        def enter() -> None:
+            mode = FollowValues()
+            mode.__torch_function__ = types.MethodType(functions, mode)
+            modes = torch_private.function_modes(torch)
+            torch_private.set_function_modes([*modes, mode])
+
+        def leave() -> Callable[[], None]:
+            """Follow nothing until the result is called: compiled code has no calls to follow."""
+            modes = torch_private.function_modes(torch)
+            others = [mode for mode in modes if not isinstance(mode, FollowValues)]
+            torch_private.set_function_modes(others)
+            return enter if len(others) < len(modes) else _do_nothing
+
+        enter()
+        _enter_in_threads(enter)
+        phantom.kernels = kernels.Kernels(torch, values, floats)
+        values.at_transform = phantom.kernels.add_arithmetic
+
+        def prepare_for_compiled(eval_frame: ModuleType) -> None:
+            _keep_out_of_graphs(eval_frame, values)
+            _leave_when_compiled(eval_frame, leave)
+
+        ImportWatch("torch._dynamo.eval_frame", prepare_for_compiled)
+        ImportWatch("triton.runtime.jit", lambda module: _watch_launches(module, values))
+
+    ImportWatch("torch", begin)
+
+
+def _do_nothing() -> None:
+    return None
+
+
+def _keep_out_of_graphs(eval_frame: ModuleType, values: Values) -> None:
+    """Kernels of ours run in compiled code, too: Dynamo would compile what they call."""
+    for name in ("before_count", "after_count", "follow"):
+        setattr(values, name, eval_frame.DisableContext()(getattr(values, name)))
+
+
+def _leave_when_compiled(eval_frame: ModuleType, leave: Callable[[], Callable[[], None]]) -> None:
+    """Dynamo would take our mode for a part of the program, and break its graphs at every call."""
+    context = eval_frame._TorchDynamoContext
+    init = context.__init__
+
+    def begun(self: Any, *args: Any, **kwargs: Any) -> None:
+        init(self, *args, **kwargs)
+        with contextlib.suppress(AttributeError):
+            self.enter_exit_hooks.append(leave)
+
+    context.__init__ = begun
+
+
+def _watch_launches(jit: ModuleType, values: Values) -> None:
+    """A kernel of Triton may write to each of its tensors, and no function of torch says so."""
+    run = jit.JITFunction.run
+
+    def launched(self: Any, *args: Any, **kwargs: Any) -> Any:
+        kernel = run(self, *args, **kwargs)
+        values.after_launch(args, kwargs)
+        return kernel
+
+    jit.JITFunction.run = launched
+
+
+def _enter_in_threads(enter: Any) -> None:
+    """Threads that the program starts begin without a mode: give them one."""
+    bootstrap = getattr(threading.Thread, "_bootstrap_inner", None)
+    if bootstrap is None:
+        return
+
+    def begun(thread: threading.Thread) -> None:
+        with contextlib.suppress(Exception):
+            enter()
+        bootstrap(thread)
+
+    threading.Thread._bootstrap_inner = begun  # type: ignore[attr-defined]

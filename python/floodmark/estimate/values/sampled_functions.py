@@ -1,0 +1,125 @@
+"""Functions of samples: what stands for tensors too large to be worked out element by element.
+
+Sees: calls of torch's functions. Talks to: `store`, which keeps the samples.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+from floodmark import torch_private
+from floodmark.estimate.values import function_names as names
+from floodmark.estimate.values.host_copies import (
+    ASSUMED,
+    KNOWN,
+    MOST_INTEGERS,
+    MOST_RANDOM_FLOATS,
+    MOST_UNKNOWN_FLOATS,
+    NOTHING,
+    RANDOM,
+    SAMPLED,
+    Move,
+    is_float,
+    tensors_in,
+)
+from floodmark.estimate.values.samples import LENGTH, Sample
+from floodmark.estimate.values.store import Store
+
+
+class Sampling:
+    """Gives large results the value of a sample."""
+
+    def __init__(self, torch: Any, store: Store) -> None:
+        self._torch = torch
+        self._store = store
+
+    def give_sample(self, name: str, func: Any, args: Any, kwargs: Any, *targets: Any) -> int:
+        """Give a large result a sample as its value: how sure it is, `NOTHING` without one."""
+        if len(targets) != 1 or not isinstance(targets[0], self._torch.Tensor):
+            return NOTHING
+        target = targets[0]
+        if name in names.CREATES or (name in names.OVERWRITES and name in names.RANDOM):
+            sample = self._created(name, func, args, kwargs, target)
+        elif name.rstrip("_") in names.ELEMENTWISE or name in names.ELEMENTWISE:
+            sample = self._of_samples(name, func, args, kwargs, target)
+        else:
+            return NOTHING
+        if sample is None:
+            return NOTHING
+        if target.is_cuda:
+            self._store.samples.put(target, sample)
+        else:
+            target.copy_(sample.of_length(target.numel()).view(target.shape))
+        return sample.surety
+
+    def _created(self, name: str, func: Any, args: Any, kwargs: Any, target: Any) -> Sample | None:
+        """A sample of what a function made of nothing, where that is large."""
+        most = MOST_RANDOM_FLOATS if is_float(target) else MOST_INTEGERS
+        if not target.is_cuda or target.numel() <= most or target.dtype.is_complex:
+            return None
+        torch = self._torch
+        if any(t.is_cuda and t is not target for t in tensors_in((args, kwargs))) and (
+            name not in names.SHAPED
+        ):
+            return None
+        surety = RANDOM if name in names.RANDOM else KNOWN
+        length = LENGTH if surety == RANDOM else 1
+        if name not in names.CREATES:
+            move = Move(torch, lambda _: self._store.empty_on_host((length,), target.dtype))
+            on_host, named = move.call_on_host(args, kwargs)
+            return self._run_sample(lambda: func(*on_host, **named), surety)
+        make = getattr(torch, names.CREATES[name])
+        fill = () if names.CREATES[name] != "full" else (kwargs.get("fill_value", args[-1]),)
+        options = {"dtype": target.dtype, "device": "cpu"}
+        return self._run_sample(lambda: make((length,), *fill, **options), surety)
+
+    def _of_samples(
+        self, name: str, func: Any, args: Any, kwargs: Any, target: Any
+    ) -> Sample | None:
+        """A sample of what a function made of samples, where that is large."""
+        if target.numel() <= MOST_UNKNOWN_FLOATS:
+            return None
+        found: dict[int, Sample] = {}
+        for operand in tensors_in((args, kwargs)):
+            sample = self._operand(operand)
+            if sample is None:
+                return None
+            found[id(operand)] = sample
+        if not found or (name.endswith("_") and id(target) not in found):
+            return None
+        surety = min(sample.surety for sample in found.values())
+        if name in names.RANDOM:
+            surety = min(surety, RANDOM)
+        if surety == ASSUMED and is_float(target):
+            # It reads as zero, as a small one does.
+            return None
+        length = max(len(sample.values) for sample in found.values())
+        length = LENGTH if name in names.RANDOM else length
+        move = Move(self._torch, lambda operand: found[id(operand)].of_length(length))
+        on_host, named = move.call_on_host(args, kwargs)
+        if func.__name__ == "cuda":
+            return Sample(on_host[0], surety)
+        return self._run_sample(lambda: func(*on_host, **named), surety)
+
+    def _operand(self, tensor: Any) -> Sample | None:
+        """What stands for an operand of a function of samples: its sample, its number, or zero."""
+        if not tensor.is_cuda:
+            return Sample(tensor.detach().reshape(1), KNOWN) if tensor.numel() == 1 else None
+        surety = self._store.surety(tensor)
+        if surety == SAMPLED:
+            return self._store.samples.find(tensor)
+        if surety == NOTHING and is_float(tensor):
+            return Sample(self._torch.zeros(1, dtype=tensor.dtype, device="cpu"), ASSUMED)
+        if surety != NOTHING and tensor.numel() == 1:
+            return Sample(self._store.copy_of(tensor, surety).reshape(1), surety)
+        return None
+
+    def _run_sample(self, call: Callable[[], Any], surety: int) -> Sample | None:
+        draws: Any = contextlib.nullcontext()
+        if surety == RANDOM:
+            draws = self._store.own_random_numbers()
+        with torch_private.without_function_modes(self._torch), self._torch.no_grad(), draws:
+            values = call()
+        return Sample(values, surety) if values.dim() == 1 else None

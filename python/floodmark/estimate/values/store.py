@@ -1,0 +1,186 @@
+"""The values of device tensors: copies of them on the host, and what is stored for them.
+
+Sees: tensors, and the phantom's record of which bytes have a value. Talks to: the phantom's
+library. Knows nothing of what the program reads.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from floodmark import torch_private
+from floodmark.estimate.phantom.library import Phantom
+from floodmark.estimate.values import function_names as names
+from floodmark.estimate.values.host_copies import (
+    ASSUMED,
+    KNOWN,
+    MOST_INTEGERS,
+    NOTHING,
+    RANDOM,
+    SAMPLED,
+    Move,
+    alias_of,
+    check_sizes,
+    empty_on_host,
+    is_float,
+    region_of,
+    tensors_in,
+)
+from floodmark.estimate.values.samples import Samples
+
+#: What a function gave that cannot be run on the host.
+FAILED = object()
+
+
+class Store:
+    """The values of the devices' tensors."""
+
+    def __init__(self, phantom: Phantom, torch: Any) -> None:
+        library = phantom.library
+        self._torch = torch
+        self._surety = library.floodmark_phantom_surety
+        self._set = library.floodmark_phantom_set
+        self.samples = Samples(self._surety, self._set)
+        #: Where copies get their memory: shape, element type.
+        self.empty_on_host: Callable[[Any, Any], Any] = functools.partial(empty_on_host, torch)
+        # Always the same, so that two estimates of one program are.
+        self._generator_state = torch.Generator().manual_seed(0).get_state()
+
+    def surety(self, tensor: Any) -> int:
+        """How sure all of a tensor is."""
+        return int(self._surety(*region_of(tensor)))
+
+    def forget(self, tensor: Any) -> None:
+        """The tensor was written to by a kernel that did not run."""
+        if tensor.is_cuda:
+            self._set(*region_of(tensor), NOTHING)
+
+    def forget_all(self, tensors: list[Any]) -> None:
+        """The tensors were written to by a kernel that did not run."""
+        for tensor in tensors:
+            self.forget(tensor)
+
+    def doubt(self, tensor: Any) -> None:
+        """A kernel that did not run may have written to it: its value is assumed at best."""
+        if is_float(tensor):
+            self.forget(tensor)
+        elif tensor.is_cuda and self.surety(tensor) in (RANDOM, KNOWN):
+            self._set(*region_of(tensor), ASSUMED)
+
+    def run(
+        self,
+        name: str,
+        func: Any,
+        args: Any,
+        kwargs: Any,
+        targets: Any = (),
+        copies: dict[int, Any] | None = None,
+    ) -> tuple[int, Any]:
+        """Run a function on the host: how sure its result is, and the result.
+
+        `copies` gets the copies of what the function wrote to."""
+        found = {id(t): t for t in tensors_in((args, kwargs)) if t.is_cuda}
+        written = {id(target) for target in targets}
+        sureties = {key: self._surety_of(name, t, args, key in written) for key, t in found.items()}
+        surety = min(sureties.values(), default=KNOWN)
+        surety = RANDOM if surety == SAMPLED else surety
+        try:
+            check_sizes(list(found.values()), surety)
+            move = Move(self._torch, lambda tensor: self.copy_of(tensor, sureties[id(tensor)]))
+            on_host, named = move.call_on_host(args, kwargs)
+            if copies is not None:
+                copies.update((key, move.copy(found[key])) for key in written if key in found)
+            if func.__name__ == "cuda":
+                return surety, on_host[0].clone()
+            # A device mode of the program would make its results on the simulated GPU.
+            with self._torch.device("cpu"), self._torch.no_grad():
+                if name in names.RANDOM:
+                    with self.own_random_numbers():
+                        return min(surety, RANDOM), func(*on_host, **named)
+                return surety, func(*on_host, **named)
+        except Exception:
+            # It is too large, or torch refuses it on the host. The program's own call was right.
+            return NOTHING, FAILED
+
+    def _surety_of(self, name: str, tensor: Any, args: Any, is_target: bool) -> int:
+        """How sure an argument is, as far as it matters to the result."""
+        if is_target and name in names.OVERWRITES:
+            return KNOWN
+        if name in names.SHAPED and args and tensor is args[0]:
+            return KNOWN
+        surety = self.surety(tensor)
+        if surety == SAMPLED and self.samples.find(tensor) is None:
+            return ASSUMED
+        return max(surety, ASSUMED)
+
+    def copy_of(self, tensor: Any, surety: int) -> Any:
+        """A tensor's values in host memory of their own; zeros where there are none."""
+        torch = self._torch
+        with torch_private.without_function_modes(torch), torch.no_grad():
+            host = self.empty_on_host(tensor.shape, tensor.dtype)
+            sample = self.samples.find(tensor) if surety == SAMPLED else None
+            if sample is not None:
+                host.copy_(sample.of_length(tensor.numel()).view(tensor.shape))
+            elif self.surety(tensor) in (NOTHING, SAMPLED):
+                host.zero_()
+            else:
+                host.copy_(alias_of(torch, tensor))
+            return host
+
+    def put(self, target: Any, value: Any, surety: int) -> None:
+        """Put a value where a device tensor lies, or into a host tensor that was copied to."""
+        torch = self._torch
+        if not target.is_cuda:
+            if target.shape == value.shape and target.data_ptr() != value.data_ptr():
+                # Autograd may have saved it: `data` leaves its version as it is.
+                target.data.copy_(value)
+            return None
+        if is_float(target) and surety < RANDOM:
+            return self.forget(target)
+        if target.shape != value.shape or target.numel() > MOST_INTEGERS:
+            return self.forget(target)
+        region = region_of(target)
+        if region[1]:
+            with torch_private.without_function_modes(torch), torch.no_grad():
+                alias_of(torch, target).copy_(value)
+            self._set(*region, surety)
+        return None
+
+    def settle(self, target: Any, value: Any, surety: int) -> None:
+        """A function wrote to a tensor: store what it wrote to the copy."""
+        if not target.is_cuda:
+            return
+        region = region_of(target)
+        before = self.surety(target)
+        if value is None:
+            self.forget(target)
+            return
+        self.put(target, value, surety)
+        has_gaps = region[1] != target.numel() * target.element_size()
+        if has_gaps and self.surety(target) != NOTHING:
+            # The gaps were not written to.
+            self._set(*region, min(surety, before))
+
+    @contextlib.contextmanager
+    def own_random_numbers(self) -> Iterator[None]:
+        """Random numbers of our own: the program's on the host stay what they would have been."""
+        theirs = self._torch.get_rng_state()
+        self._torch.set_rng_state(self._generator_state)
+        try:
+            yield
+        finally:
+            self._generator_state = self._torch.get_rng_state()
+            self._torch.set_rng_state(theirs)
+
+    def rewrite(self, mask: Any, count: int) -> None:
+        """The mask has that many rows from now on, spread evenly: its gradient counts them, too."""
+        torch = self._torch
+        with torch_private.without_function_modes(torch), torch.no_grad():
+            flat = torch.zeros(mask.numel(), dtype=mask.dtype, device="cpu")
+            if count:
+                flat[torch.arange(count, device="cpu") * mask.numel() // count] = 1
+            alias_of(torch, mask).copy_(flat.view(mask.shape))
+        self._set(*region_of(mask), ASSUMED)

@@ -1,0 +1,438 @@
+"""What stands in for the part of `DistributedDataParallel` that is written in C++.
+
+torch's `Reducer` reads memory that fake tensors do not have. This one keeps the same buckets in the
+same order at the same times, and tells nobody but the fake group. Sees: parameters and their
+gradients. Knows nothing of models.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable
+from types import SimpleNamespace
+from typing import Any
+
+from floodmark.estimate.world.ddp_buckets import Bucket, is_in
+
+#: What torch calls the two hooks that are its own.
+_COMPRESSED = "FP16_COMPRESS"
+
+#: After how many bytes torch begins another bucket, and the first one.
+_CAP_BYTES, _FIRST_CAP_BYTES = 25 << 20, 1 << 20
+
+
+class Reducer:
+    """torch's `Reducer` without values."""
+
+    def __init__(
+        self,
+        params: list[Any],
+        bucket_indices: list[list[int]],
+        per_bucket_size_limits: list[int],
+        process_group: Any,
+        expect_sparse_gradients: list[bool] | None = None,
+        bucket_bytes_cap: int = _CAP_BYTES,
+        find_unused_parameters: bool = False,
+        gradient_as_bucket_view: bool = False,
+        param_to_name_mapping: dict[int, str] | None = None,
+        first_bucket_bytes_cap: int = _FIRST_CAP_BYTES,
+        skip_all_reduce_unused_params: bool = False,
+        use_python_reducer: bool = False,
+        bucket_bytes_cap_list: Iterable[int] = (),
+        batched_grad_copy: bool = False,
+        lazy_bucket_allocation: bool = False,
+    ) -> None:
+        import torch
+
+        self._torch = torch
+        self._group = process_group
+        self._parameters = list(params)
+        self._is_sparse = list(expect_sparse_gradients or [False] * len(params))
+        self._limits = list(bucket_bytes_cap_list) or [first_bucket_bytes_cap, bucket_bytes_cap]
+        self._finds_unused = find_unused_parameters
+        self._keeps_views = gradient_as_bucket_view
+        self._is_lazy = lazy_bucket_allocation
+        self._is_finished_by_hand = False
+        self._is_static = False
+        self._has_rebuilt = False
+        self._dtype: Any = None
+        self._hook: Callable[[Bucket], Any] | None = None
+        self._buckets: list[Bucket] = []
+        self._place: dict[int, tuple[Bucket, int]] = {}
+        self._expects_hooks = False
+        self._iterations = 0
+        self._ready_buckets = 0
+        self._ready_order: list[int] = []
+        self._times_ready: dict[int, int] = {}
+        self._times_left: dict[int, int] = {}
+        self._used: set[int] = set()
+        self._unused: list[int] = []
+        self._has_marked_unused = False
+        self._used_map: Any = None
+        self._make_buckets(bucket_indices)
+        self._nodes, self._handles = self._watch() if not use_python_reducer else ([], [])
+        if find_unused_parameters:
+            self._make_used_map()
+
+    # Buckets.
+
+    def _make_buckets(self, bucket_indices: list[list[int]]) -> None:
+        self._buckets.clear()
+        self._place.clear()
+        for indices in bucket_indices:
+            if any(self._is_sparse[index] for index in indices):
+                continue
+            parameters = [self._parameters[index] for index in indices]
+            bucket = Bucket(self._torch, parameters, list(indices), self._dtype)
+            bucket.number = len(self._buckets)
+            if not self._is_lazy:
+                bucket.take()
+            self._buckets.append(bucket)
+            for at, index in enumerate(indices):
+                self._place[index] = (bucket, at)
+                if self._keeps_views and not self._is_lazy:
+                    self._move_gradient(parameters[at], bucket.views[at])
+        if self._buckets:
+            self._buckets[-1].is_last_ = True
+
+    def _move_gradient(self, parameter: Any, view: Any) -> None:
+        """A gradient from before lies in the new bucket from now on."""
+        if parameter.grad is not None and not is_in(parameter.grad, view):
+            view.copy_(parameter.grad)
+            parameter.grad = view
+
+    def _rebuild_buckets(self) -> bool:
+        """After the first backward pass the buckets follow its order."""
+        if not self._should_rebuild() or not self._ready_order:
+            return False
+        compute = self._torch.distributed._compute_bucket_assignment_by_size
+        order, self._ready_order = self._ready_order, []
+        indices, _ = compute(
+            [self._parameters[index] for index in order], self._limits, self._is_sparse, order
+        )
+        self._has_rebuilt = True
+        with self._torch.no_grad():
+            self._make_buckets(indices)
+        return True
+
+    def _should_rebuild(self) -> bool:
+        return (self._is_static or not self._finds_unused) and not self._has_rebuilt
+
+    def _make_used_map(self) -> None:
+        """Which parameters were used, on the device: the ranks tell each other."""
+        first = self._parameters[0]
+        count = len(self._parameters)
+        self._used_map = self._torch.empty(count, dtype=self._torch.int32, device=first.device)
+
+    # A step.
+
+    def prepare_for_forward(self) -> None:
+        """A forward pass begins."""
+        self._iterations += 1
+
+    def prepare_for_backward(self, outputs: list[Any]) -> None:
+        """A forward pass has ended, and gradients are to be reduced."""
+        self._expects_hooks = True
+        self._ready_buckets = 0
+        self._has_marked_unused = False
+        self._times_left = dict(self._times_ready)
+        for bucket in self._buckets:
+            bucket.pending = len(bucket.indices)
+        if self._finds_unused and not self._is_static:
+            reached = _reached(outputs)
+            count = len(self._parameters)
+            self._unused = [i for i in range(count) if id(self._parameters[i]) not in reached]
+
+    def _watch(self) -> tuple[list[Any], list[Any]]:
+        """Be told when a gradient is there; the nodes hold no reference to us."""
+        me = weakref.ref(self)
+
+        def hook(index: int) -> Callable[..., None]:
+            def gradient_is_there(*_: Any) -> None:
+                reducer = me()
+                if reducer is not None:
+                    reducer._autograd_hook(index)
+
+            return gradient_is_there
+
+        nodes, handles = [], []
+        for index, parameter in enumerate(self._parameters):
+            with self._torch.enable_grad():
+                node = parameter.expand_as(parameter).grad_fn.next_functions[0][0]
+            nodes.append(node)
+            handles.append(node.register_hook(hook(index)))
+        return nodes, handles
+
+    def _autograd_hook(self, index: int) -> None:
+        if not self._expects_hooks:
+            return
+        self._used.add(index)
+        if self._is_static and self._iterations == 1:
+            self._times_ready[index] = self._times_ready.get(index, 0) + 1
+            return
+        if not self._has_marked_unused:
+            self._has_marked_unused = True
+            for unused in self._unused:
+                self._mark_ready(unused)
+        if self._is_static:
+            self._times_left[index] = self._times_left.get(index, 1) - 1
+            if self._times_left[index]:
+                return
+        self._mark_ready(index)
+
+    def _mark_ready(self, index: int) -> None:
+        if self._should_rebuild():
+            self._ready_order.append(index)
+        if index not in self._place:
+            # A sparse gradient is reduced where it is.
+            return
+        self._fill(index)
+        bucket, _ = self._place[index]
+        bucket.pending -= 1
+        if bucket.pending:
+            return
+        self._ready_buckets += 1
+        self._reduce(bucket)
+        if self._ready_buckets == len(self._buckets):
+            if self._finds_unused and not self._is_static:
+                self._reduce_used_map()
+            if not self._is_finished_by_hand:
+                engine = self._torch.autograd.Variable._execution_engine
+                engine.queue_callback(self._finish)
+
+    def _fill(self, index: int) -> None:
+        """Put the gradient into its bucket, and with views let it live there."""
+        bucket, at = self._place[index]
+        bucket.take()
+        parameter, view = self._parameters[index], bucket.views[at]
+        gradient = parameter.grad
+        with self._torch.no_grad():
+            if gradient is None:
+                view.zero_()
+            elif is_in(gradient, view):
+                if self._hook is None:
+                    view.div_(self._group.size())
+            else:
+                if self._hook is None:
+                    self._torch.mul(gradient, 1.0 / self._group.size(), out=view)
+                else:
+                    view.copy_(gradient)
+                if self._keeps_views:
+                    parameter.grad = view
+
+    def _reduce(self, bucket: Bucket) -> None:
+        with self._torch.no_grad():
+            if self._hook is not None:
+                bucket.result = self._hook(bucket)
+            else:
+                self._group.allreduce([bucket.buffer_])
+
+    def _reduce_used_map(self) -> None:
+        self._group.allreduce([self._used_map])
+
+    def _delay_all_reduce(self) -> None:
+        """The first pass of a graph that does not change: all at its end."""
+        self._reduce_used_map()
+        count = len(self._parameters)
+        self._unused = [i for i in range(count) if not self._times_ready.get(i)]
+        for index in self._place:
+            self._fill(index)
+        for bucket in self._buckets:
+            self._reduce(bucket)
+        self._finish()
+
+    def _finish(self) -> None:
+        """All buckets are reduced: give the gradients back."""
+        self._expects_hooks = False
+        may_be_unused = (self._finds_unused and not self._is_static) or (
+            self._is_static and self._iterations == 1
+        )
+        with self._torch.no_grad():
+            for bucket in self._buckets:
+                self._give_back(bucket, may_be_unused)
+                if self._is_lazy:
+                    bucket.release()
+        self._used.clear()
+
+    def _give_back(self, bucket: Bucket, may_be_unused: bool) -> None:
+        views = bucket.views
+        if bucket.result is not None:
+            result, bucket.result = _value(bucket.result), None
+            if result is not bucket.buffer_ and not is_in(result, bucket.buffer_):
+                views = bucket.views_of(result)
+        for at, index in enumerate(bucket.indices):
+            parameter = self._parameters[index]
+            if may_be_unused and index not in self._used:
+                continue
+            if self._keeps_views:
+                if views is not bucket.views:
+                    bucket.views[at].copy_(views[at])
+                if parameter.grad is None:
+                    parameter.grad = bucket.views[at]
+            elif parameter.grad is None:
+                parameter.grad = views[at].clone()
+            else:
+                parameter.grad.copy_(views[at])
+
+    # What `DistributedDataParallel` sets.
+
+    def _set_static_graph(self) -> None:
+        self._is_static = True
+        self._make_used_map()
+
+    def _ddp_graph_static(self) -> bool:
+        return self._is_static
+
+    def _set_mixed_precision_param_dtype(self, dtype: Any) -> None:
+        self._dtype = dtype
+        for bucket in self._buckets:
+            bucket.of_type(dtype)
+
+    def set_hook(self, hook: Callable[[Bucket], Any]) -> None:
+        """Let the user's function reduce a bucket."""
+        self._hook = hook
+
+    def _set_manual_finalization_required(self, is_required: bool) -> None:
+        self._is_finished_by_hand = is_required
+
+    def _should_finalize_after_backward(self) -> bool:
+        return self._should_rebuild()
+
+    def _finalize_backward_manual(self) -> None:
+        self._finish()
+
+    def _remove_autograd_hooks(self) -> None:
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+
+    def _update_process_group(self, group: Any) -> None:
+        self._group = group
+
+    def _reset_state(self) -> None:
+        self._expects_hooks = False
+        self._has_rebuilt = False
+        self._ready_order.clear()
+
+    def _get_local_used_map(self) -> Any:
+        if self._used_map is None:
+            self._make_used_map()
+        return self._used_map
+
+    def _get_zeros_like_grad_buckets(self) -> list[Bucket]:
+        zeros = []
+        for bucket in self._buckets:
+            one = Bucket(self._torch, bucket.parameters_, bucket.indices, self._dtype)
+            one.take()
+            one.number, one.is_last_ = bucket.number, bucket.is_last_
+            zeros.append(one)
+        return zeros
+
+    def _run_comm_hook(self, bucket: Bucket) -> Any:
+        if self._hook is not None:
+            return self._hook(bucket)
+        return self._group.allreduce([bucket.buffer_])
+
+    def _run_allreduce_hook(self, bucket: Bucket) -> Any:
+        self._group.allreduce([bucket.buffer_])
+        future: Any = self._torch.futures.Future()
+        future.set_result(bucket.buffer_)
+        return future
+
+    def _push_all_rebuilt_params(self) -> None:
+        if self._should_rebuild():
+            self._ready_order = list(range(len(self._parameters)))
+
+    def get_backward_stats(self) -> list[int]:
+        """When each gradient was there: nobody measured."""
+        return [0] * len(self._parameters)
+
+    def _nothing(self, *_: Any, **__: Any) -> None:
+        """What has no meaning without other ranks, a clock or a log."""
+
+    set_logger = _nothing
+    _set_forward_pass_work_handle = _nothing
+    _set_ddp_runtime_logging_sample_rate = _nothing
+    _set_sparse_metadata = _nothing
+    _set_optimizer_in_backward = _nothing
+    _install_post_backward_futures = _nothing
+    _check_reducer_finalized = _nothing
+
+
+class Logger:
+    """torch's `Logger`, which needs torch's `Reducer`."""
+
+    def __init__(self, _reducer: Reducer) -> None:
+        pass
+
+    def _get_ddp_logging_data(self) -> Any:
+        return SimpleNamespace(strs_map={}, ints_map={})
+
+    def _nothing(self, *_: Any, **__: Any) -> None:
+        """There is no log."""
+
+    set_construction_data_and_log = _nothing
+    set_runtime_stats_and_log = _nothing
+    set_error_and_log = _nothing
+    _set_comm_hook_name = _nothing
+    _set_uneven_input_join = _nothing
+    _set_static_graph = _nothing
+
+
+def register_comm_hook(reducer: Reducer, state: Any, hook: Callable[..., Any]) -> None:
+    """torch's function of that name."""
+    reducer.set_hook(lambda bucket: hook(state, bucket))
+
+
+def register_builtin_comm_hook(reducer: Reducer, kind: Any) -> None:
+    """torch's function of that name: two hooks that torch has in C++."""
+    if kind.name != _COMPRESSED:
+        return
+
+    def compressed(bucket: Bucket) -> Any:
+        buffer = bucket.buffer()
+        small = buffer.half()
+        small.div_(reducer._group.size())
+        reducer._group.allreduce([small])
+        buffer.copy_(small)
+        return buffer
+
+    reducer.set_hook(compressed)
+
+
+def stand_ins() -> dict[str, Any]:
+    """What stands in for what, by its name in `torch.distributed`."""
+
+    def verify(*_: Any, **__: Any) -> None:
+        """The other ranks have the same parameters."""
+
+    return {
+        "Reducer": Reducer,
+        "Logger": Logger,
+        "_register_comm_hook": register_comm_hook,
+        "_register_builtin_comm_hook": register_builtin_comm_hook,
+        "_verify_params_across_processes": verify,
+    }
+
+
+def _reached(outputs: list[Any]) -> set[int]:
+    """The parameters that gradients will reach, by `id`."""
+    found, seen = set(), set()
+    todo = [output.grad_fn for output in outputs if output.grad_fn is not None]
+    while todo:
+        node = todo.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        variable = getattr(node, "variable", None)
+        if variable is not None:
+            found.add(id(variable))
+        todo.extend(following for following, _ in node.next_functions if following is not None)
+    return found
+
+
+def _value(result: Any) -> Any:
+    """What a hook gave: a tensor, or a future of one or of a list with one."""
+    if hasattr(result, "wait"):
+        result = result.wait()
+    return result[0] if isinstance(result, list | tuple) else result

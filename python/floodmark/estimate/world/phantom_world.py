@@ -1,0 +1,296 @@
+"""A world of any size in one process: this process is rank r of N, and the others are not there.
+
+`install` sets what a launcher would set and waits for `torch.distributed` to be imported. Groups
+for CUDA are torch's own, on the phantom's NCCL; those for the host are torch's fake ones. Sees: the
+settings of a phantom. Knows nothing of what is trained.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import inspect
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from functools import wraps
+from types import ModuleType
+from typing import Any
+
+from floodmark._core import PhantomError
+from floodmark.estimate.world import host_collectives
+from floodmark.estimate.world.process_groups import keep_name
+from floodmark.estimate.world.replaced_names import everywhere
+from floodmark.estimate.world.store import store_class
+from floodmark.recording.import_watch import ImportWatch
+
+# The name under which torch knows the groups that stand in for those of the host.
+_HOST_BACKEND = "phantom"
+_REPLACED = ("gloo", "mpi", "ucc")
+
+# Threads of torch that would watch the other ranks: there is nothing to be watched.
+_QUIET = {
+    "TORCH_NCCL_ENABLE_MONITORING": "0",
+    "TORCH_NCCL_DUMP_ON_TIMEOUT": "0",
+    "TORCH_NCCL_PROPAGATE_ERROR": "0",
+    "TORCH_NCCL_DESYNC_DEBUG": "0",
+    "TORCH_DISTRIBUTED_DEBUG": "OFF",
+    "TORCH_NCCL_NAN_CHECK": "0",
+}
+
+
+class World:
+    """The world that this process is a rank of."""
+
+    def __init__(self, phantom: Any) -> None:
+        self.rank = int(phantom.settings.get("rank", 0))
+        self.size = int(phantom.settings.get("world", 1))
+        self.devices = int(phantom.settings.get("devices", 1))
+        self._notes: dict[str, int] = {}
+        self._has_said_one = False
+        self._library = phantom.library
+        self._c10d: Any = None
+        self._watches: list[ImportWatch] = []
+
+    def notes(self) -> list[dict[str, Any]]:
+        """What was taken for granted about the other ranks, and how often."""
+        return [{"what": what, "count": count} for what, count in sorted(self._notes.items())]
+
+    def note(self, what: str) -> None:
+        """Remember something that was taken for granted."""
+        self._notes[what] = self._notes.get(what, 0) + 1
+
+    def say(self, what: str) -> None:
+        """Say something that the user should know, once."""
+        if what not in self._notes:
+            print(f"floodmark: {what}", file=sys.stderr)
+        self.note(what)
+
+    def _say_first(self, what: str) -> None:
+        """Say the first of many that are alike; all are remembered."""
+        if self._has_said_one:
+            self.note(what)
+        else:
+            self._has_said_one = True
+            self.say(what)
+
+    def start(self) -> None:
+        """Set the environment, and wait for what is to be changed."""
+        os.environ.update(_QUIET)
+        for name, value in self._launched().items():
+            os.environ.setdefault(name, value)
+        self._watches = [
+            ImportWatch("torch.distributed.distributed_c10d", everywhere(self._change_groups)),
+            ImportWatch("torch.multiprocessing.spawn", everywhere(self._change_spawn)),
+        ]
+        atexit.register(self._leave)
+
+    def _launched(self) -> dict[str, str]:
+        """What `torchrun` would set."""
+        on_node = min(self.devices, self.size)
+        node = self.rank // on_node
+        return {
+            "RANK": str(self.rank),
+            "WORLD_SIZE": str(self.size),
+            "LOCAL_RANK": str(self.rank % on_node),
+            "LOCAL_WORLD_SIZE": str(on_node),
+            "GROUP_RANK": str(node),
+            "NODE_RANK": str(node),
+            "ROLE_RANK": str(self.rank),
+            "ROLE_WORLD_SIZE": str(self.size),
+            "GROUP_WORLD_SIZE": str(-(-self.size // on_node)),
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": "29500",
+            "TORCHELASTIC_RUN_ID": "phantom",
+            "TORCHELASTIC_RESTART_COUNT": "0",
+            "TORCHELASTIC_MAX_RESTARTS": "0",
+        }
+
+    def _change_groups(self, c10d: ModuleType) -> None:
+        self._c10d = c10d
+        bindings: Any = sys.modules["torch._C._distributed_c10d"]
+        # It was read when torch.distributed was imported, which may have been before us.
+        bindings.set_debug_level_from_env()
+        store = store_class(bindings.Store, self.rank, self.size, self._say_first)
+        self._change_stores(bindings, store)
+        self._register_host_backend(bindings)
+        self._wrap_init(store)
+        self._wrap_helper()
+        self._wrap_splits()
+        wrapper = "_create_process_group_wrapper"
+        if hasattr(c10d, wrapper):
+            setattr(c10d, wrapper, lambda wrapped_pg, **_: wrapped_pg)
+        host_collectives.wrap_all(c10d, self.say)
+
+    def _change_stores(self, bindings: Any, store: Any) -> None:
+        """Whoever makes a store that would reach over to other processes gets one of ours."""
+        for name in ("TCPStore", "FileStore"):
+            own = type(name, (store,), {})
+            for module in ("distributed", "distributed.distributed_c10d", "distributed.rendezvous"):
+                owner = sys.modules.get(f"torch.{module}")
+                if owner is not None and hasattr(owner, name):
+                    setattr(owner, name, own)
+            setattr(bindings, name, own)
+
+    def _register_host_backend(self, bindings: Any) -> None:
+        fake = bindings.FakeProcessGroup
+        create = getattr(fake, "_create_internal", fake)
+
+        def make(options: Any, _own_options: Any) -> Any:
+            return create(options.group_rank, options.group_size)
+
+        self._c10d.Backend.register_backend(
+            _HOST_BACKEND, make, extended_api=True, devices=["cpu", "cuda"]
+        )
+
+    def _wrap_init(self, store: Any) -> None:
+        original = self._c10d.init_process_group
+        signature = inspect.signature(original)
+
+        @wraps(original)
+        def init_process_group(*args: Any, **kwargs: Any) -> Any:
+            bound = signature.bind(*args, **kwargs)
+            given = bound.arguments
+            if "fake" in str(given.get("backend", "")).lower():
+                return original(*args, **kwargs)
+            asked = (given.get("rank", -1), given.get("world_size", -1))
+            if any(a not in (-1, None, own) for a, own in zip(asked, self._own(), strict=True)):
+                self.say(
+                    f"the program asked to be rank {asked[0]} of {asked[1]}; "
+                    f"it is rank {self.rank} of {self.size}"
+                )
+            given.pop("init_method", None)
+            if not isinstance(given.get("store"), store):
+                given["store"] = store()
+            given["rank"], given["world_size"] = self._own()
+            if str(given.get("backend", "")).lower() == "mpi":
+                given["backend"] = "gloo"
+            return original(*bound.args, **bound.kwargs)
+
+        self._c10d.init_process_group = init_process_group
+
+    def _own(self) -> tuple[int, int]:
+        return self.rank, self.size
+
+    def _wrap_helper(self) -> None:
+        """Where all groups are made, backends of the host become ours, but keep their names."""
+        c10d = self._c10d
+        original = c10d._new_process_group_helper
+        signature = inspect.signature(original)
+
+        @wraps(original)
+        def helper(*args: Any, **kwargs: Any) -> Any:
+            bound = signature.bind(*args, **kwargs)
+            asked = bound.arguments["backend"]
+            bound.arguments["backend"] = c10d.Backend(_host_replaced(str(asked)))
+            with self._split_of(bound.arguments["global_ranks_in_group"]):
+                made = original(*bound.args, **bound.kwargs)
+            keep_name(c10d, made, asked)
+            return made
+
+        c10d._new_process_group_helper = helper
+
+    @contextlib.contextmanager
+    def _split_of(self, ranks: Sequence[int]) -> Iterator[None]:
+        """NCCL learns from the other ranks how large a split is; here it must be told."""
+        tell = self._library.floodmark_phantom_group_size
+        tell(-1, len(ranks))
+        try:
+            yield
+        finally:
+            tell(-1, 0)
+
+    def _wrap_splits(self) -> None:
+        """A split that is made when it is first used is known by its color."""
+        color = getattr(self._c10d, "_process_group_color", None)
+        if color is not None:
+
+            @wraps(color)
+            def process_group_color(ranks: list[int]) -> int:
+                found = int(color(ranks))
+                self._library.floodmark_phantom_group_size(found, len(ranks))
+                return found
+
+            self._c10d._process_group_color = process_group_color
+        split = getattr(self._c10d, "split_group", None)
+        if split is not None:
+            signature = inspect.signature(split)
+
+            @wraps(split)
+            def split_group(*args: Any, **kwargs: Any) -> Any:
+                given = signature.bind(*args, **kwargs).arguments
+                rank = self._c10d.get_rank(given.get("parent_pg"))
+                groups = [ranks for ranks in given.get("split_ranks") or () if rank in ranks]
+                with self._split_of(groups[0] if groups else ()):
+                    return split(*args, **kwargs)
+
+            self._c10d.split_group = split_group
+
+    def _change_spawn(self, module: ModuleType) -> None:
+        for name in ("spawn", "start_processes"):
+            if hasattr(module, name):
+                setattr(module, name, self._spawned(getattr(module, name)))
+
+    def _spawned(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        signature = inspect.signature(original)
+
+        @wraps(original)
+        def spawn(*args: Any, **kwargs: Any) -> Any:
+            bound = signature.bind(*args, **kwargs)
+            bound.apply_defaults()
+            given = bound.arguments
+            index = self.rank % max(1, given["nprocs"])
+            self.say(
+                f"of {given['nprocs']} processes that would be spawned, number {index} runs here"
+            )
+            given["fn"](index, *given["args"])
+            return None if given.get("join", True) else _Finished()
+
+        return spawn
+
+    def _leave(self) -> None:
+        """Take the groups down as long as there is an interpreter for their threads."""
+        if self._c10d is not None and self._c10d.is_initialized():
+            with contextlib.suppress(Exception):
+                self._c10d.destroy_process_group()
+
+
+class _Finished:
+    """What `spawn(join=False)` gives: processes that are done."""
+
+    processes: tuple[Any, ...] = ()
+
+    def pids(self) -> list[int]:
+        return []
+
+    def join(self, *_args: Any, **_kwargs: Any) -> bool:
+        return True
+
+
+def _host_replaced(backend: str) -> str:
+    """The backend's name with ours for those of the host: `cpu:gloo,cuda:nccl`, `gloo`, …"""
+    backend = backend.lower()
+    if backend in ("", "none", "undefined"):
+        return f"cpu:{_HOST_BACKEND},cuda:nccl"
+    parts = [part.rpartition(":") for part in backend.split(",")]
+    return ",".join(
+        device + colon + (_HOST_BACKEND if name in _REPLACED else name)
+        for device, colon, name in parts
+    )
+
+
+def refuse_what_has_begun() -> None:
+    """A process that is a rank of a world cannot become one of another."""
+    c10d: Any = sys.modules.get("torch.distributed.distributed_c10d")
+    if c10d is not None and c10d.is_initialized():
+        raise PhantomError(
+            "torch.distributed was initialised before the world was there\n\n"
+            "hint: call `torch.distributed.destroy_process_group()` first"
+        )
+
+
+def install(phantom: Any) -> World:
+    """Make this process the rank of the world that the phantom's settings name."""
+    world = World(phantom)
+    world.start()
+    return world

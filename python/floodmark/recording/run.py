@@ -1,0 +1,100 @@
+"""`floodmark run`: a program and its recorder.
+
+`launch` runs the program with plain Python wherever it can, `in_process_run` elsewhere. Sees: the
+command line's plan. Talks to: `recorder`, `output_path`, `launch`, `in_process_run`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+from pathlib import Path
+
+from floodmark import _core
+from floodmark.recording.in_process_run import run_in_place
+from floodmark.recording.launch import launch
+from floodmark.recording.output_path import output_path
+from floodmark.recording.recorder import Account, Recorder, say
+
+
+def run(plan: _core.RunPlan) -> int:
+    """Run the program of `plan` under a recorder. Returns only when it could not be begun."""
+    launch(plan)
+    if not start(plan):
+        return 1
+    run_in_place(plan)
+    return 0
+
+
+def start(plan: _core.RunPlan) -> bool:
+    """Start the recorder of `plan` in this process; whether that succeeded."""
+    program = Program.of(plan)
+    recorder = None if program is None else program.start()
+    if recorder is None:
+        return False
+    # First in, last out: what the program does at its exit is still recorded.
+    atexit.register(_finish, recorder, plan.quiet, os.getpid())
+    return True
+
+
+class Program:
+    """A program that can be begun, and its recorder."""
+
+    def __init__(self, plan: _core.RunPlan, path: Path) -> None:
+        self._plan = plan
+        self.path = path.absolute()
+
+    @classmethod
+    def of(cls, plan: _core.RunPlan, *, is_only_process: bool = False) -> Program | None:
+        """The program of a plan; what is wrong with it has been said where there is none.
+
+        `is_only_process` says that the other ranks of the world are simulated.
+        """
+        path = output_path(plan, is_only_process=is_only_process)
+        if path is None:
+            return None
+        return cls(plan, path)
+
+    def start(self, told_by: Account | None = None) -> Recorder | None:
+        """Begin to record; None where that could not be done."""
+        plan = self._plan
+        recorder = Recorder(
+            self.path,
+            devices=plan.devices,
+            stacks=plan.stacks,
+            ops=plan.ops,
+            max_memory=plan.max_memory,
+            follow_fork=plan.follow_fork,
+            replace="any file" if plan.force else "nothing",
+            told_by=told_by,
+        )
+        recorder.start()
+        return None if recorder.failure else recorder
+
+    def run(self) -> None:
+        """Run it; what it raises is raised."""
+        run_in_place(self._plan)
+
+
+def short_path(path: Path) -> str:
+    """The path from the current folder, if there still is one."""
+    try:
+        return os.path.relpath(path)
+    except OSError:
+        return str(path)
+
+
+def _finish(recorder: Recorder, quiet: bool, pid: int) -> None:
+    if os.getpid() != pid:
+        return
+    recorder.stop()
+    if quiet or recorder.path is None:
+        return
+    try:
+        summary = str(recorder.trace)
+        name = short_path(recorder.path)
+        for line in summary.splitlines():
+            say(line.strip().removeprefix("floodmark: "))
+        say(f"`{name}`: see what filled it with `floodmark report {name}`")
+    except Exception as error:
+        say(f"`{recorder.path}` was written, but could not be read back: {error}")

@@ -1,0 +1,202 @@
+"""The recorder and torch: attached once, for all windows.
+
+The first window begins the recorder; here torch is attached to it when it is imported, and CUDA
+when it is initialised. What is learnt of them goes into the header of every window that is open.
+
+Sees: torch, and the windows that are open. Talks to: `_core`, `names`, `optimizers`,
+`gradients`. Raises nothing into the program: what cannot be recorded is said once, on stderr and
+in the traces.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from floodmark import _core, torch_private
+from floodmark.recording import initial_blocks, names
+from floodmark.recording.gradients import GradientLabels
+from floodmark.recording.import_watch import ImportWatch
+from floodmark.recording.optimizers import OptimizerHooks
+from floodmark.recording.window_options import say
+
+#: Told when more is known of torch or of CUDA.
+Listener = Callable[[], None]
+
+
+class Attachment:
+    """What all windows of one recorder share."""
+
+    def __init__(self, *, is_told: bool) -> None:
+        self.pid = os.getpid()
+        self.is_told = is_told
+        #: What headers say of torch and of the devices.
+        self.facts: dict[str, Any] = {}
+        #: `segments` where the allocator tells of them.
+        self.recorded: list[str] = []
+        self.not_recorded: list[str] = []
+        self._listeners: list[Listener] = []
+        self._torch_was_there = "torch" in sys.modules
+        self._torch: ModuleType | None = None
+        self._watch: ImportWatch | None = None
+        self._optimizers: OptimizerHooks | None = None
+        self._gradients: GradientLabels | None = None
+        self._has_cpu = False
+
+    def open(self, core: _core.Window, *, cpu: bool, cuda: int, listener: Listener) -> list[str]:
+        """A window was opened: find what was live before it. Returns what is not known of that."""
+        self._listeners.append(listener)
+        if self._torch is None:
+            self._has_cpu = self._has_cpu or cpu
+            if self._watch is None:
+                self._watch = ImportWatch("torch", self._attach)
+            return []
+        remarks = []
+        if not self.is_told:
+            if cpu and not core.has_cpu:
+                remarks = initial_blocks.add_host_blocks()
+            if cuda and not core.has_cuda and "segments" in self.recorded:
+                with contextlib.suppress(Exception):
+                    _core.base(initial_blocks.device_blocks(self._torch))
+        if self._optimizers is None:
+            self._listen(self._torch)
+        return remarks
+
+    def close(self, listener: Listener) -> None:
+        """A window is about to be closed; with the last one, torch's hooks are taken off."""
+        if listener in self._listeners:
+            self._listeners.remove(listener)
+        if not self._listeners:
+            self.remove_hooks()
+
+    @property
+    def has_torch(self) -> bool:
+        """Whether torch is attached."""
+        return self._torch is not None
+
+    def remove_hooks(self) -> None:
+        """Take off what runs while a window is open."""
+        with contextlib.suppress(Exception):
+            if self._watch is not None:
+                self._watch.stop()
+            if self._optimizers is not None:
+                self._optimizers.remove()
+            if self._gradients is not None:
+                self._gradients.remove()
+        self._watch = None
+        self._optimizers = None
+        self._gradients = None
+
+    def _tell(self) -> None:
+        for listener in list(self._listeners):
+            with contextlib.suppress(Exception):
+                listener()
+
+    def _attach(self, torch: ModuleType) -> None:
+        try:
+            self._attach_torch(torch)
+        except Exception as error:
+            self.not_recorded.append(f"torch could not be attached: {error!r}")
+            say(f"torch could not be attached, nothing is recorded: {error!r}")
+        self._tell()
+
+    def _attach_torch(self, torch: ModuleType) -> None:
+        self.facts["torch"] = str(torch.__version__)
+        self.facts["cuda"] = str(torch.version.cuda or "")
+        is_proven = initial_blocks.prove_tensors(torch)
+        seen = _core.attach_torch(str(Path(str(torch.__file__)).parent) + os.sep)
+        if seen is None:
+            return
+        self._torch = torch
+        if not self.is_told and "cuda" not in seen:
+            self.not_recorded.append(
+                "CUDA allocations are not seen: this build of torch does not report"
+            )
+        if self._has_cpu and not self.is_told and "cpu" not in seen:
+            self.not_recorded.append(
+                "CPU allocations are not seen: this build of torch does not report"
+            )
+        # Hooks first: what is freed during the search must not count as live.
+        if self._has_cpu and self._torch_was_there and not self.is_told:
+            self.not_recorded += initial_blocks.add_host_blocks()
+        if "backward" not in seen:
+            self.not_recorded.append("backward allocations are not tied to their forward lines")
+        if not is_proven or "saved" not in seen:
+            self.not_recorded.append(
+                "tensors that autograd saves are not seen in this build of torch"
+            )
+        elif "unpacked" not in seen:
+            self.not_recorded.append(
+                "the last use of saved tensors is not seen in this build of torch"
+            )
+        self.recorded += [name for name in ("saved", "unpacked") if name in seen]
+        self._listen(torch)
+        if not self.is_told:
+            torch_private.when_cuda_is_ready(torch, lambda: self._attach_cuda(torch))
+
+    def _listen(self, torch: ModuleType) -> None:
+        self._gradients = GradientLabels(torch)
+        self._optimizers = OptimizerHooks(torch, self._gradients)
+
+    def _attach_cuda(self, torch: ModuleType) -> None:
+        """CUDA is ready. Called by torch: nothing may come out of it."""
+        if self is not _current or self.pid != os.getpid():
+            return
+        with contextlib.suppress(Exception):
+            self._describe_devices(torch)
+        try:
+            backend = str(torch.cuda.memory.get_allocator_backend())
+            self.facts["allocator_backend"] = backend
+            if backend != "native":
+                self.not_recorded.append(
+                    f"the `{backend}` allocator does not report requested sizes and segments, "
+                    "and may not report blocks"
+                )
+            elif _core.attach_tracker(torch_private.has_pool_ids(torch)):
+                self.recorded.append("segments")
+                _core.base(initial_blocks.device_blocks(torch))
+                self.facts["has_base"] = True
+            else:
+                self.not_recorded.append(
+                    "requested sizes and segments are not seen: no trace tracker"
+                )
+        except Exception as error:
+            self.not_recorded.append(f"CUDA could not be attached fully: {error!r}")
+        self._tell()
+
+    def _describe_devices(self, torch: ModuleType) -> None:
+        self.facts["driver"] = torch_private.driver_version()
+        devices = []
+        for index in range(torch.cuda.device_count()):
+            about = torch.cuda.get_device_properties(index)
+            devices.append(
+                {
+                    "device": f"cuda:{index}",
+                    "name": str(about.name),
+                    "total_bytes": int(about.total_memory),
+                    "compute_capability": f"{about.major}.{about.minor}",
+                    "multiprocessors": int(about.multi_processor_count),
+                }
+            )
+        self.facts["devices"] = devices
+
+
+_current: Attachment | None = None
+
+
+def attachment_of(core: _core.Window, *, is_told: bool) -> Attachment:
+    """The attachment of the recorder that a window was opened on."""
+    global _current
+    if _current is None or _current.pid != os.getpid() or not core.is_attached:
+        if _current is not None:
+            _current.remove_hooks()
+        names.forget_all()
+        _current = Attachment(is_told=is_told)
+    elif core.is_renewed:
+        names.forget_all()
+    return _current
