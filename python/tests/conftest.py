@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import gc
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from flood_file import FloodFile
-from integrated import Loops
-from programs import Programs
+from support.checkout import PROGRAMS
+from support.flood_file import FloodFile
+from support.integrated import Loops
+from support.programs import Programs
 
 import floodmark
 
-pytest.register_assert_rewrite("transparency")
+pytest.register_assert_rewrite("support.transparency")
+# Tests import the lists of cases of the programs that they run.
+sys.path.insert(0, str(PROGRAMS))
 
 
 class Recorded:

@@ -1,4 +1,4 @@
-//! `floodmark top` without a terminal. `python/tests/test_top.py` has one.
+//! `floodmark top` without a terminal. `python/tests/views/test_top.py` has one.
 
 use crate::program::Folder;
 

@@ -1,0 +1,1 @@
+"""What the tests share: readers, programs, terminals and comparisons."""
