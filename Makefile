@@ -125,12 +125,12 @@ page-bench: $(UNPACKED) $(NODE_MODULES) $(TARGET)/release/floodmark $(TARGET)/re
 
 .PHONY: gpu
 gpu: $(UNPACKED) ## Check and measure on a CUDA device
-	PYTHONPATH=$(UNPACKED) $(BIN)/python bench/gpu_check.py --results $(RESULTS)
+	PYTHONPATH=$(UNPACKED) $(BIN)/python bench/conformance/gpu_check.py --results $(RESULTS)
 	PYTHONPATH=$(UNPACKED) $(BIN)/python bench/overhead.py --device cuda --results $(RESULTS)
 
 .PHONY: fake-hidden
 fake-hidden: $(UNPACKED) ## Compare what kernels take inside, on a GPU that is not there, with the rules for fake tensors
-	PYTHONPATH=$(UNPACKED) $(BIN)/python bench/fake_hidden.py
+	PYTHONPATH=$(UNPACKED) $(BIN)/python bench/fixtures/fake_hidden.py
 
 .PHONY: fake-bench
 fake-bench: $(UNPACKED) ## Compare fake tensors with an H200's recordings and torch's MemTracker, and what they cost
@@ -138,11 +138,11 @@ fake-bench: $(UNPACKED) ## Compare fake tensors with an H200's recordings and to
 
 .PHONY: phantom-matrix
 phantom-matrix: $(UNPACKED) ## Run training scripts of many libraries on a GPU that is not there
-	$(BIN)/python bench/phantom_matrix.py --floodmark $(UNPACKED) --results $(RESULTS)
+	$(BIN)/python bench/conformance/phantom_matrix.py --floodmark $(UNPACKED) --results $(RESULTS)
 
 .PHONY: fake-matrix
 fake-matrix: $(UNPACKED) ## Compare fake tensors with the phantom GPU on those scripts
-	$(BIN)/python bench/fake_matrix.py --floodmark $(UNPACKED) --results $(RESULTS)
+	$(BIN)/python bench/conformance/fake_matrix.py --floodmark $(UNPACKED) --results $(RESULTS)
 
 .PHONY: phantom-cost
 phantom-cost: $(UNPACKED) ## Measure what estimates of large models cost
@@ -150,11 +150,11 @@ phantom-cost: $(UNPACKED) ## Measure what estimates of large models cost
 
 .PHONY: te
 te: $(UNPACKED) ## Compare Transformer Engine's layers with their stand-ins (builds it: many minutes)
-	$(BIN)/python bench/transformer_engine.py --floodmark $(UNPACKED) --results $(RESULTS)
+	$(BIN)/python bench/conformance/transformer_engine.py --floodmark $(UNPACKED) --results $(RESULTS)
 
 .PHONY: fake-distributed
 fake-distributed: $(UNPACKED) ## Compare ranks of a world with fake tensors with closed forms, the phantom GPU and a real run
-	PYTHONPATH=$(UNPACKED) $(BIN)/python bench/fake_distributed.py --floodmark $(UNPACKED) --results $(RESULTS)
+	PYTHONPATH=$(UNPACKED) $(BIN)/python bench/conformance/fake_distributed.py --floodmark $(UNPACKED) --results $(RESULTS)
 
 .PHONY: matrix
 matrix: wheel ## Run the Python tests with old and new versions of torch and Python

@@ -60,7 +60,7 @@ def llama(name: str) -> tuple[Any, Any, Step]:
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    sys.path.insert(0, str(HERE / "phantom"))
+    sys.path.insert(0, str(HERE / "programs" / "phantom"))
     from llama import SIZES
 
     config = LlamaConfig(**SIZES[name], max_position_embeddings=8192)

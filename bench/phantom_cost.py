@@ -2,9 +2,9 @@
 
     python bench/phantom_cost.py --floodmark FOLDER
 
-Runs `bench/phantom/llama.py` and `fsdp2_70b.py` as `python -m floodmark estimate --json` and writes
-down whether they fit, their peaks, the fastest step, the whole time, and the most memory that the
-process had. Exit status 1 when one of the budgets is missed.
+Runs `bench/programs/phantom/llama.py` and `fsdp2_70b.py` as `python -m floodmark estimate --json`
+and writes down whether they fit, their peaks, the fastest step, the whole time, and the most memory
+that the process had. Exit status 1 when one of the budgets is missed.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def run(words: list[str], floodmark: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "floodmark", "estimate", "--json", "--quiet"]
         command += ["--gpu", "h200", "-o", os.path.join(folder, "trace.flood"), *options]
-        command += [str(HERE / "phantom" / script), *arguments]
+        command += [str(HERE / "programs" / "phantom" / script), *arguments]
         environment = {**os.environ, "PYTHONPATH": floodmark, "HF_HUB_OFFLINE": "1"}
         before = time.perf_counter()
         done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=600)

@@ -5,7 +5,7 @@
 //! kernel. This crate has the arithmetic for both.
 //!
 //! The formulas were fitted to the answers of cuDNN 9.19 on an H200, for 63,055 networks, and give every
-//! one of them to the byte (`bench/rnn_sizes.py`, `bench/results/rnn-h200.md`). cuDNN does not document
+//! one of them to the byte (`bench/fixtures/rnn_sizes.py`, `bench/results/rnn-h200.md`). cuDNN does not document
 //! them. What a part is used for is our reading of its size. Other versions of cuDNN and other GPUs were
 //! not recorded.
 //!

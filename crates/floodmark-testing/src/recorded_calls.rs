@@ -1,4 +1,4 @@
-//! Calls that torch made, as `bench/fake_hidden.py` writes them: a line of JSON each.
+//! Calls that torch made, as `bench/fixtures/fake_hidden.py` writes them: a line of JSON each.
 
 use floodmark_fake::hidden::{Hidden, Stays, hidden, peak_bytes};
 use floodmark_fake::{Call, DType, Machine, TensorInfo, Value};

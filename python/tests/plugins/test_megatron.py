@@ -13,7 +13,7 @@ from support.checkout import ROOT
 from support.phantoms import needs_cuda_build
 from support.programs import Programs
 
-BENCH = ROOT / "bench" / "fake"
+BENCH = ROOT / "bench" / "programs" / "fake"
 
 
 def _is_installed() -> bool:

@@ -3,7 +3,7 @@
 //! A fake tensor's kernel allocates its results and nothing else. The real one may take room to sort in, a
 //! copy of a gradient that does not lie as it needs it, or a workspace that a library keeps. Each rule says
 //! how much, from the shapes of a call; the figures come from runs of torch itself
-//! (`bench/fake_hidden.py`, on a phantom GPU), and `tests/it` compares every rule with them.
+//! (`bench/fixtures/fake_hidden.py`, on a phantom GPU), and `tests/it` compares every rule with them.
 //!
 //! A file for each family of operators. What is below some KiB is left out.
 

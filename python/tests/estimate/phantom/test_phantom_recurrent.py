@@ -1,8 +1,8 @@
 """Recurrent networks on a simulated H200: every allocation is that of a real one; with fake tensors
 the peak comes near.
 
-`fixtures/rnn/programs.jsonl` has programs of `bench/rnn_programs.py` with what they allocated on an
-H200; `bench/rnn_sizes.py` compares all of them.
+`fixtures/rnn/programs.jsonl` has programs of `bench/fixtures/rnn_programs.py` with what they
+allocated on an H200; `bench/fixtures/rnn_sizes.py` compares all of them.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ print(json.dumps(peaks))
 
 
 def printed_by(program: str) -> Any:
-    command = [sys.executable, "-W", "ignore", "-c", program, str(ROOT / "bench"), str(RECORDED)]
+    paths = (ROOT / "bench" / "fixtures", RECORDED)
+    command = [sys.executable, "-W", "ignore", "-c", program, *map(str, paths)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr[-2000:]
     return json.loads(done.stdout.splitlines()[-1])

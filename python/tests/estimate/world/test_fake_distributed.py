@@ -15,7 +15,7 @@ pytestmark = [
     pytest.mark.skipif(not dist.is_available(), reason="needs torch.distributed"),
 ]
 
-BENCH = ROOT / "bench"
+BENCH = ROOT / "bench" / "conformance"
 
 #: Says what it found in its last line.
 COLLECTIVES = """
@@ -101,7 +101,7 @@ def told(programs, source):
 
 
 def path_of(programs):
-    """Programs find what lies in `bench`."""
+    """Programs find what lies in `bench/conformance`."""
     before = programs.environment.get("PYTHONPATH", "")
     return f"{BENCH}:{before}" if before else str(BENCH)
 

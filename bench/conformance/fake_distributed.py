@@ -1,6 +1,6 @@
 """Ranks of a world with fake tensors: against closed forms, the phantom GPU, and a real run.
 
-    python bench/fake_distributed.py --floodmark FOLDER
+    python bench/conformance/fake_distributed.py --floodmark FOLDER
 
 All ranks with fake tensors are played by one process; the phantom GPU needs one for each rank, and
 so does the real run. Writes `fake-distributed.md` and `.json`. Exit status 1 when a closed form is
@@ -21,7 +21,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).resolve().parent
+BENCH = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(BENCH))
 
 #: Way, world and rank, where the categories are known.
 KNOWN = [
@@ -244,7 +245,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--one", help=argparse.SUPPRESS)
     parser.add_argument("--floodmark", help="where the package lies")
-    parser.add_argument("--results", type=Path, default=HERE / "results")
+    parser.add_argument("--results", type=Path, default=BENCH / "results")
     args = parser.parse_args()
     if args.one:
         task, *words = json.loads(args.one)

@@ -1,6 +1,6 @@
 """What needs a CUDA device: does floodmark say what torch says, to the byte?
 
-    python bench/gpu_check.py [--only NAME …] [--results FOLDER]
+    python bench/conformance/gpu_check.py [--only NAME …] [--results FOLDER]
 
 Every check runs in a process of its own with a time limit, so that none hides another. Needs torch
 with CUDA and floodmark, and nothing else. Exit status 1 when a check fails.
@@ -19,9 +19,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import machine
+BENCH = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(BENCH))
 
-ROOT = Path(__file__).resolve().parent.parent
+import machine  # noqa: E402
+
+ROOT = BENCH.parent
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,10 @@
 """Is an H200 that is not there what a real one is? Measures models on both and compares.
 
-On a machine with an H200: `python bench/phantom_h200.py --measure FILE`. On any other, with the
-same versions of torch and the models: `python bench/phantom_h200.py --compare FILE`. Each case runs
-in a process of its own, three steps; compared are all sizes of allocations in their order, by
-torch's own history, and the peaks of allocated and of reserved bytes; with fake tensors the peaks
-alone.
+On a machine with an H200: `python bench/conformance/phantom_h200.py --measure FILE`. On any other,
+with the same versions of torch and the models: `python bench/conformance/phantom_h200.py --compare
+FILE`. Each case runs in a process of its own, three steps; compared are all sizes of allocations in
+their order, by torch's own history, and the peaks of allocated and of reserved bytes; with fake
+tensors the peaks alone.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def compare(truth: dict[str, Any], results: Path, only: str) -> None:
         "",
         f"Real: {truth['device']}, torch {truth['torch']}, Python {truth['python']}.",
         f"Estimates: the same torch, Python {platform.python_version()}, no GPU.",
-        "Three steps each, a process each; `bench/phantom_h200.py`.",
+        "Three steps each, a process each; `bench/conformance/phantom_h200.py`.",
         "After a peak of the real card: how far each engine is off, in bytes.",
         "",
         "| " + " | ".join(head) + " |",
@@ -164,7 +164,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--measure", type=Path, help="measure on a real GPU, into this file")
     parser.add_argument("--compare", type=Path, help="compare a phantom with this file")
-    parser.add_argument("--results", type=Path, default=HERE / "results")
+    parser.add_argument("--results", type=Path, default=HERE.parent / "results")
     parser.add_argument("--only", default="", help="cases whose names have this in them")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     parser.add_argument("--phantom", action="store_true", help=argparse.SUPPRESS)

@@ -1,11 +1,11 @@
 """Unchanged training scripts of many libraries, on a GPU that is not there.
 
-    python bench/phantom_matrix.py --floodmark FOLDER
+    python bench/conformance/phantom_matrix.py --floodmark FOLDER
 
-Makes a virtual environment with the versions of `bench/phantom/requirements.txt`, runs every row as
-`python -m floodmark estimate --json`, cut off from the network where the system lets us, and writes
-down whether it came to its end, its peaks, its time, and what the figures rest on. Exit status 1
-when a script failed.
+Makes a virtual environment with the versions of `bench/programs/phantom/requirements.txt`, runs
+every row as `python -m floodmark estimate --json`, cut off from the network where the system lets
+us, and writes down whether it came to its end, its peaks, its time, and what the figures rest on.
+Exit status 1 when a script failed.
 """
 
 from __future__ import annotations
@@ -21,11 +21,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import machine
+BENCH = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(BENCH))
 
-HERE = Path(__file__).resolve().parent
-ROOT = HERE.parent
-SCRIPTS = HERE / "phantom"
+import machine  # noqa: E402
+
+ROOT = BENCH.parent
+SCRIPTS = BENCH / "programs" / "phantom"
 GPU = "h200"
 MOST_SECONDS = 600
 
@@ -211,9 +213,9 @@ def text_of(about: dict[str, Any], facts: list[dict[str, Any]]) -> str:
         "# Unchanged scripts on a phantom H200",
         "",
         f"{about['cpu']}, {about['cores']} cores, no GPU, Python {about['python']}, torch "
-        f"{about['torch']}, {about['date']}. The scripts are in `bench/phantom`, the versions of "
-        f"their libraries in its `requirements.txt`; they ran {network}. Seconds are those of the "
-        "whole process with its imports and the report.",
+        f"{about['torch']}, {about['date']}. The scripts are in `bench/programs/phantom`, the "
+        f"versions of their libraries in its `requirements.txt`; they ran {network}. Seconds are "
+        "those of the whole process with its imports and the report.",
         "",
         machine.table(head, [as_row(found) for found in facts]),
         "",

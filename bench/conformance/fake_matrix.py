@@ -1,10 +1,10 @@
 """Training scripts of many libraries under both engines: fake tensors against the phantom GPU.
 
-    python bench/fake_matrix.py --floodmark FOLDER
+    python bench/conformance/fake_matrix.py --floodmark FOLDER
 
-Uses the environment and the scripts of `phantom_matrix.py`, and those of `bench/fake`. Every row
-runs once under each engine, in a process of its own; the peaks are compared. Exit status 1 when a
-script failed under an engine.
+Uses the environment and the scripts of `phantom_matrix.py`, and those of `bench/programs/fake`.
+Every row runs once under each engine, in a process of its own; the peaks are compared. Exit status
+1 when a script failed under an engine.
 """
 
 from __future__ import annotations
@@ -19,11 +19,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import machine
-from phantom_matrix import SCRIPTS, cut_off, gib, make_environment, version_of
+BENCH = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(BENCH))
 
-HERE = Path(__file__).resolve().parent
-OURS = HERE / "fake"
+import machine  # noqa: E402
+from phantom_matrix import (  # noqa: E402
+    SCRIPTS,
+    cut_off,
+    gib,
+    make_environment,
+    version_of,
+)
+
+OURS = BENCH / "programs" / "fake"
 MOST_SECONDS = 900
 ENGINES = ("fake", "phantom")
 
@@ -138,8 +146,9 @@ def text_of(about: dict[str, Any], facts: list[dict[str, Any]]) -> str:
         "# The same scripts with fake tensors and on a phantom H200",
         "",
         f"{about['cpu']}, {about['cores']} cores, no GPU, Python {about['python']}, torch "
-        f"{about['torch']}, {about['date']}. Peaks in GiB. The scripts are in `bench/phantom` and "
-        "`bench/fake`. Seconds are those of the block with its imports.",
+        f"{about['torch']}, {about['date']}. Peaks in GiB. The scripts are in "
+        "`bench/programs/phantom` and `bench/programs/fake`. Seconds are those of the block "
+        "with its imports.",
         "",
         machine.table(head, [as_row(found) for found in facts]),
         "",

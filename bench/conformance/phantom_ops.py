@@ -1,6 +1,6 @@
 """Every operator of torch's own database on a phantom GPU: which crash, hang, fail or are refused.
 
-    python bench/phantom_ops.py [--samples 3] [--only linalg]
+    python bench/conformance/phantom_ops.py [--samples 3] [--only linalg]
 
 Samples are made on the host by torch (`torch.testing`), run there, and run again on the phantom,
 with backward where there is one. What is compared is what memory is made of: the shapes, types and
@@ -21,7 +21,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).resolve().parent
+RESULTS = Path(__file__).resolve().parents[1] / "results"
 #: An operator that says nothing for so long hangs.
 MOST_SECONDS = 120.0
 DTYPES = ("float32", "int64")
@@ -225,10 +225,10 @@ def table(rows: dict[str, dict[str, Any]]) -> str:
     text = [
         "# torch's operators on a phantom GPU",
         "",
-        f"`python bench/phantom_ops.py`, torch {torch.__version__}, a phantom H200, no GPU: "
-        f"{len(rows)} operators of torch's own database, {samples} samples (float32 and int64, "
-        "with backward). The host runs the same samples; shapes, types and bytes of results and "
-        "gradients are compared.",
+        f"`python bench/conformance/phantom_ops.py`, torch {torch.__version__}, a phantom H200, no "
+        f"GPU: {len(rows)} operators of torch's own database, {samples} samples (float32 and "
+        "int64, with backward). The host runs the same samples; shapes, types and bytes of "
+        "results and gradients are compared.",
         "",
         "| | operators |",
         "|---|---|",
@@ -257,7 +257,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="operators whose names have this in them")
     parser.add_argument("--child", nargs=2, type=int, help=argparse.SUPPRESS)
     parser.add_argument("--batch", type=int, default=250, help="operators in a process")
-    parser.add_argument("-o", "--output", type=Path, default=HERE / "results" / "phantom-ops.md")
+    parser.add_argument("-o", "--output", type=Path, default=RESULTS / "phantom-ops.md")
     options = parser.parse_args()
     if options.child:
         child(*options.child, options.samples, options.only)

@@ -1,9 +1,9 @@
 """Transformer Engine's compiled layers on a phantom H200, and the plugin's stand-ins beside them.
 
-    python bench/transformer_engine.py --floodmark FOLDER [--record]
+    python bench/conformance/transformer_engine.py --floodmark FOLDER [--record]
 
-Makes a virtual environment with the versions of `bench/transformer_engine.txt` and builds the
-extension there, which takes many minutes of CPU time. Then measures each layer of
+Makes a virtual environment with the versions of `bench/conformance/transformer_engine.txt` and
+builds the extension there, which takes many minutes of CPU time. Then measures each layer of
 `fixtures/transformer_engine/layers.py` twice and compares. `--record` writes what the compiled
 package took to `fixtures/transformer_engine/figures.json`, which `make test` holds the stand-ins
 to. Exit status 1 when a figure is off by more than 1 % and 1 MiB.
@@ -19,10 +19,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import machine
-
 HERE = Path(__file__).resolve().parent
-ROOT = HERE.parent
+sys.path.insert(0, str(HERE.parent))
+
+import machine  # noqa: E402
+
+ROOT = HERE.parents[1]
 LAYERS = ROOT / "fixtures" / "transformer_engine" / "layers.py"
 FIGURES = LAYERS.with_name("figures.json")
 EXTENSION = "transformer_engine_torch"
