@@ -59,7 +59,7 @@ pub fn segment_for(rounded: u64, config: &AllocatorConfig) -> u64 {
     }
 }
 
-/// Whether a free block is cut to hand out its first `rounded` bytes.
+/// Whether a free block is split to allocate its first `rounded` bytes.
 ///
 /// Small and expandable blocks (`is_fine`) share to the last 512 bytes; other large ones only while more
 /// than 1 MiB is left over.

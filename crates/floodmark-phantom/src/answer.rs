@@ -1,4 +1,4 @@
-//! What a program is told when it reads a value that nobody knows.
+//! The assumed value that a program gets when it reads a value that was not computed.
 //!
 //! Such a read is answered with zeros. While our Python front runs an operator whose result it has worked
 //! out on the host, the sizes that the operator reads back in the middle are known to it, and are given
@@ -24,7 +24,7 @@ thread_local! {
 static READS: AtomicU64 = AtomicU64::new(0);
 static BYTES: AtomicU64 = AtomicU64::new(0);
 
-/// From now on, what this thread reads and nobody knows is this.
+/// Sets the assumed value for what this thread reads from now on.
 pub(crate) fn give(answer: Option<Answer>) {
     ANSWER.set(answer);
 }
@@ -42,7 +42,7 @@ pub(crate) fn given(length: u64) -> Option<[u8; 8]> {
     }
 }
 
-/// Counts a read that nobody could answer.
+/// Counts a read without an answer.
 pub(crate) fn note_unanswered(length: u64) {
     READS.fetch_add(1, Ordering::Relaxed);
     BYTES.fetch_add(length, Ordering::Relaxed);

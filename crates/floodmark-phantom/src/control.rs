@@ -88,7 +88,7 @@ pub extern "C" fn floodmark_phantom_set(addr: u64, length: u64, surety: c_int) {
     contents().set(addr, length, Surety::from_number(surety));
 }
 
-/// What this thread reads and nobody knows is from now on: 0 zero, 1 the number `value`, 2 truth values, the
+/// Sets the assumed value for what this thread reads from now on: 0 zero, 1 the number `value`, 2 truth values, the
 /// bits of `value`.
 #[unsafe(no_mangle)]
 pub extern "C" fn floodmark_phantom_answer(kind: c_int, value: i64) {

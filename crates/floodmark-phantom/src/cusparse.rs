@@ -268,7 +268,7 @@ product_steps! {
     cusparseSpGEMM_compute => room_for_products,
 }
 
-/// The result of a product has that many entries: a number that nobody knows.
+/// The result of a product has that many entries: an assumed number.
 fn set_entries(handle: u64, products: u64) {
     answer::note_unanswered(8);
     with(|matrices| {

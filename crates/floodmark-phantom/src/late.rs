@@ -3,7 +3,7 @@
 //! Objects that are loaded after this library find its functions by their names, unless the real libraries
 //! were there first: then all find the real ones, also those that come later. What they call goes through
 //! slots (`floodmark-slots`), and a slot for a function that this library has gets this one's. CUDA's own
-//! libraries are left alone: nobody calls them any more, but for cuDNN, which plans with what it has.
+//! libraries are left alone: they are not called any more, but for cuDNN, which plans with what it has.
 //!
 //! Objects that come later are found by a mark: a stand-in at the end of the loader's list. When another
 //! object follows it, there is something new, and a new mark goes to the end. That is one look at one
@@ -101,7 +101,7 @@ fn set_mark() -> Result<(), String> {
     // SAFETY: for this question the loader stores one pointer.
     let asked = unsafe { libc::dlinfo(handle, LINK_MAP, (&raw mut record).cast()) };
     if asked != 0 || record.is_null() {
-        return Err("the loader does not tell what it has loaded".to_owned());
+        return Err("the dynamic loader does not list its libraries".to_owned());
     }
     MARK.store(record, Ordering::Release);
     Ok(())

@@ -1,4 +1,4 @@
-//! A CUDA device that is not there.
+//! A simulated CUDA device.
 //!
 //! This library has the entry points of CUDA's runtime, driver and math libraries under their own names.
 //! Loaded with its symbols visible to all, it is what torch's CUDA code calls: the real
@@ -6,8 +6,8 @@
 //! device, nothing happens. So memory is what it would be on a machine with that device, to the byte,
 //! and computed values are meaningless.
 //!
-//! - [`settings`] is the device that is to be played; [`machine`] has the devices and their memory.
-//! - [`memory`] hands out addresses up to a capacity; [`contents`] knows which bytes have a value.
+//! - [`settings`] has the properties of the simulated device; [`machine`] has the devices and their memory.
+//! - [`memory`] allocates addresses up to a capacity; [`contents`] tracks which bytes have a value.
 //! - [`copies`] answers for copies and fills, [`transfer`] does them, with [`host_memory`] on the host's side.
 //! - [`runtime`], [`driver`] and a file for each library answer calls. What they do not know is refused
 //!   by name ([`unsupported`]), never answered with a success that would change what is allocated.

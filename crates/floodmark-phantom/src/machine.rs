@@ -1,4 +1,4 @@
-//! The machine that is played: its devices, and what of the host's memory they know.
+//! The simulated machine: its devices, and the host memory that is registered with them.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -44,7 +44,7 @@ pub(crate) enum AddressKind {
     Device(usize),
     /// Of the host, known to the devices.
     Host(HostBlock),
-    /// Of the host, or of nobody.
+    /// Of the host, or not allocated.
     Other,
 }
 
@@ -77,10 +77,10 @@ pub(crate) fn start(settings: Settings) -> Result<(), String> {
     let usable = settings.memory - settings.context;
     let devices: Option<Vec<_>> =
         (0..settings.devices).map(|_| Some(Mutex::new(Memory::new(usable)?))).collect();
-    let devices = devices.ok_or("the system refuses address space")?;
+    let devices = devices.ok_or("the system refused address space")?;
     let (host, reserved) = (Mutex::default(), Mutex::default());
     let machine = Machine { settings, devices, host, reserved };
-    MACHINE.set(machine).map_err(|_| "a phantom GPU is there already".to_owned())
+    MACHINE.set(machine).map_err(|_| "this process has a phantom GPU already".to_owned())
 }
 
 /// The device that calls of this thread are about.

@@ -1,4 +1,4 @@
-//! Addresses that lie in no device, and how many may be handed out.
+//! Addresses that lie in no device, and how many may be allocated.
 //!
 //! Every device has a stretch of the process's address space, backed by nothing: pages are mapped
 //! only where a value is kept (`contents.rs`). Where blocks are put follows what a driver was seen to do:
@@ -22,7 +22,7 @@ const ALIGNMENT: u64 = 512;
 pub(crate) struct Memory {
     start: u64,
     end: u64,
-    /// Below this nothing was ever handed out.
+    /// Below this nothing was ever allocated.
     lowest: u64,
     holes: BTreeMap<u64, u64>,
     blocks: BTreeMap<u64, Block>,
@@ -68,7 +68,7 @@ impl Memory {
         Some(addr)
     }
 
-    /// `cudaFree`: how many bytes were requested at that address, or nothing when it was not handed out.
+    /// `cudaFree`: how many bytes were requested at that address, or nothing when it was not allocated.
     pub(crate) fn release(&mut self, addr: u64) -> Option<u64> {
         let block = self.blocks.remove(&addr)?;
         self.give_back(addr, block.taken);

@@ -1,7 +1,7 @@
-//! Sees when torch hands out device memory again: what lay there before has no value any more.
+//! Sees when torch allocates device memory again: its old contents have no value any more.
 //!
-//! torch's caching allocator asks CUDA for large segments and hands out pieces of them by itself. It tells
-//! `c10::reportMemoryUsageToProfiler` of every piece; this library has a function of that name in front of
+//! torch's caching allocator requests large segments of CUDA and allocates blocks in them by itself. It calls
+//! `c10::reportMemoryUsageToProfiler` for every block; this library has a function of that name in front of
 //! torch's own, and passes the call on.
 
 use std::ffi::{c_char, c_void};

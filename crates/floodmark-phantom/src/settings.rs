@@ -1,4 +1,4 @@
-//! The device that is played, as text lines `key=value`.
+//! The properties of the simulated device, as text lines `key=value`.
 
 use std::collections::HashMap;
 
@@ -30,7 +30,7 @@ pub(crate) struct Settings {
     /// How many ranks a communicator may have, and which one this process is.
     pub(crate) world: i32,
     pub(crate) rank: i32,
-    /// The version of NCCL that is played, as 22809 for 2.28.9.
+    /// The simulated version of NCCL, as 22809 for 2.28.9.
     pub(crate) nccl: i32,
 }
 

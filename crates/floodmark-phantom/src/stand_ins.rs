@@ -69,7 +69,7 @@ pub(crate) fn load_one(name: &str) -> Result<*mut c_void, String> {
     if fd < 0 {
         return Err(failed());
     }
-    // SAFETY: the descriptor was just made and is nobody else's.
+    // SAFETY: the descriptor was just created and has no other owner.
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
     let object = shared_object(name);
     // SAFETY: the bytes are there for the length that is given.

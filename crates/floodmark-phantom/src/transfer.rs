@@ -20,7 +20,7 @@ const ALWAYS_KEPT: u64 = 64 << 10;
 
 static KEPT: AtomicU64 = AtomicU64::new(0);
 
-/// Copies, whichever side the addresses are on. A device's range is one that was handed out; `false` when the
+/// Copies, whichever side the addresses are on. A device's range is one that was allocated; `false` when the
 /// host's cannot be read or written.
 pub(crate) fn copy(to: u64, from: u64, length: u64) -> bool {
     let Some(machine) = machine() else { return false };

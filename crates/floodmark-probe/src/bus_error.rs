@@ -2,7 +2,7 @@
 //!
 //! A page of a mapped file that the file no longer has raises `SIGBUS`, which ends a process. Our handler puts memory
 //! of the process in the place of such a page if it belongs to the journal, and notes that recording must end. Every
-//! other `SIGBUS` goes on to the handler that was there before.
+//! other `SIGBUS` goes on to the earlier handler.
 //!
 //! A program may install a handler after ours. One that calls ours by `raise`, as Python's `faulthandler` does, hides
 //! the address of the fault, so for a signal that was sent the handler asks the kernel which pages are missing.
@@ -26,7 +26,7 @@ static MAPPINGS: [(AtomicUsize, AtomicUsize); MOST_SEGMENTS + 1] =
 static MAPPINGS_END: AtomicUsize = AtomicUsize::new(0);
 static WAS_TRUNCATED: AtomicBool = AtomicBool::new(false);
 
-/// The handler that was there before ours.
+/// The handler from before ours.
 struct Previous(UnsafeCell<MaybeUninit<libc::sigaction>>);
 
 // SAFETY: written under the lock before our handler is in place, and only read by it.
@@ -79,7 +79,7 @@ pub(crate) fn install() {
     }
 }
 
-/// Puts the handler that was there before back, if ours is still in place.
+/// Restores the earlier handler, if ours is still in place.
 pub(crate) fn remove() {
     let mut is_installed = IS_INSTALLED.lock();
     if !*is_installed {
@@ -177,7 +177,7 @@ unsafe extern "C" fn on_bus_error(signal: c_int, info: *mut libc::siginfo_t, con
     }
 }
 
-/// Calls the handler that was there before.
+/// Calls the earlier handler.
 ///
 /// # Safety
 /// With the arguments of a signal handler, from one.

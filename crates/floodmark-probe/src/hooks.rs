@@ -93,7 +93,7 @@ fn device_from(bits: u16) -> Device {
 }
 
 /// Whether a report repeats what [`cpu_new`] or [`cpu_delete`] sees: while a profiler is on, the CPU
-/// allocator reports its blocks too. It reserves nothing; whoever else reports host memory does.
+/// allocator reports its blocks too. It reserves nothing; other reporters of host memory do.
 fn is_from_cpu_allocator(device: Device, reserved: usize) -> bool {
     device.is_cpu() && reserved == 0
 }
@@ -183,7 +183,7 @@ fn record_oom(device: Device, bytes: u64, allocated: usize, reserved: usize) {
     });
 }
 
-/// `c10::ProfiledCPUMemoryReporter::New`: the CPU allocator handed out a block.
+/// `c10::ProfiledCPUMemoryReporter::New`: the CPU allocator allocated a block.
 ///
 /// It is called whether or not a profiler is on. To stand here, and not at the report that it makes when
 /// one is on, spares the program torch's own table of blocks and its warning about blocks that are not in it.

@@ -1,6 +1,6 @@
 //! Inside the traced process: sees every allocation as it happens.
 //!
-//! torch calls one exported function for every block that it hands out or takes back, through slots of
+//! torch calls one exported function for every block that it allocates or frees, through slots of
 //! its shared objects (`floodmark-slots`). [`patch`] puts the functions of [`hooks`] there. A hook notes what
 //! happened in the journal of its thread ([`thread`], [`segments`]), with the Python stack ([`python`],
 //! [`stacks`]) or, in backward, the stack of the forward operator ([`autograd`]). A thread of our own

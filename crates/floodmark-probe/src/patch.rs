@@ -49,8 +49,8 @@ pub struct Found {
     pub unpacked: bool,
 }
 
-/// How long anybody waits for the slots. Who has them may wait for the loader in turn, and in a child of
-/// `fork` they may belong to a thread that is not there.
+/// How long a thread waits for the slots. Their owner may wait for the loader in turn, and in a child of
+/// `fork` they may belong to a thread that does not exist.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How long a fork waits for a thread that looks for slots. That thread may wait for the loader, which may be at work
 /// for the thread that forks; and on a busy machine it takes long by itself.
@@ -71,8 +71,8 @@ pub(crate) fn remove() {
     at_rest(|| patched.remove());
 }
 
-/// Puts the hooks into objects that were loaded since. The loader may be at work for seconds, and whoever
-/// asks here has journals to look after, so a thread of its own waits for it.
+/// Puts the hooks into objects that were loaded since. The loader may be at work for seconds, and the
+/// caller has journals to look after, so a thread of its own waits for it.
 pub(crate) fn follow_new_libraries() {
     if let Some(patched) = PATCHED.try_lock()
         && patched.is_on
@@ -95,7 +95,7 @@ fn follow() {
     IS_FOLLOWING.store(false, Ordering::Release);
 }
 
-/// Before a fork: nobody shall hold the loader's lock for us, since the child would never get it back.
+/// Before a fork: no thread of ours may have the loader's lock, since the child could never take it.
 pub(crate) fn hold_for_fork() {
     if let Some(patched) = PATCHED.try_lock_for(LONGEST_FORK) {
         std::mem::forget(patched);
@@ -103,7 +103,7 @@ pub(crate) fn hold_for_fork() {
     }
 }
 
-/// In a forked child the thread that followed is not there.
+/// In a forked child the thread that followed does not exist.
 pub(crate) fn forget_followers() {
     IS_FOLLOWING.store(false, Ordering::Release);
 }

@@ -18,13 +18,13 @@ use crate::stacks::CallTree;
 use crate::thread::JournalPosition;
 use crate::window_state::{Opening, WindowState};
 
-/// Who tells of blocks.
+/// The source of blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
     /// torch reports them.
     Torch,
-    /// Whoever knows what torch would have ([`crate::tell_alloc`]); what torch itself allocates meanwhile is
-    /// not looked at.
+    /// Fake tensors ([`crate::tell_alloc`]); what torch itself allocates meanwhile is
+    /// ignored.
     Told,
     /// The same, where torch has no device of the kind on which tensors say that they lie.
     ToldWithoutDevice,
@@ -47,7 +47,7 @@ pub struct Options {
     pub stacks: bool,
     /// The operator of every allocation.
     pub ops: bool,
-    /// Who tells of blocks.
+    /// The source of blocks.
     pub source: Source,
     /// How much memory the recorder may take.
     pub max_memory: u64,

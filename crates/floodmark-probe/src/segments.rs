@@ -275,9 +275,9 @@ pub(crate) struct Segments {
     recycled: Condvar,
     /// How many are sealed and not in the file yet.
     sealed: AtomicUsize,
-    /// Handed out since the writer last looked.
+    /// Taken since the writer last looked.
     fresh: Mutex<Vec<Arc<Segment>>>,
-    /// How many were handed out since the writer last looked.
+    /// How many were taken since the writer last looked.
     demand: AtomicUsize,
     mapped: AtomicUsize,
     /// How many threads have one.
@@ -464,7 +464,7 @@ impl Segments {
         segment.sealed.store(true, Ordering::Release);
     }
 
-    /// The segments that were handed out since the last call.
+    /// The segments that were taken since the last call.
     pub(crate) fn take_fresh(&self) -> Vec<Arc<Segment>> {
         std::mem::take(&mut *self.fresh.lock())
     }

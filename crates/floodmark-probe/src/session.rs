@@ -90,7 +90,7 @@ pub(crate) fn running() -> Result<MutexGuard<'static, Option<Running>>, StartErr
     Ok(running)
 }
 
-/// A recorder whose writer waits to be told what is live, or that it is not known.
+/// A recorder whose writer waits for what is live, or for the fact that it is unknown.
 pub(crate) type Begun = (Running, Sender<Option<Live>>);
 
 /// Begins to record into a journal. torch need not be loaded yet: [`attach_torch`] is called when it is.
@@ -343,7 +343,7 @@ pub fn label_each(labels: &[(Device, u32)], addrs: &[u64]) {
     });
 }
 
-/// A block, or a segment, that was there before recording began.
+/// A block, or a segment, that was live before recording began.
 #[derive(Debug, Clone, Copy)]
 pub struct BaseBlock {
     /// Where.
@@ -352,7 +352,7 @@ pub struct BaseBlock {
     pub addr: u64,
     /// Its size.
     pub bytes: u64,
-    /// What was asked for; 0 when not known.
+    /// The requested bytes; 0 when unknown.
     pub requested: u64,
     /// A segment, not a block.
     pub is_segment: bool,
@@ -366,7 +366,7 @@ impl From<(String, i32, u64, u64, u64, bool)> for BaseBlock {
     }
 }
 
-/// Tells of blocks from before.
+/// Reports blocks from before.
 pub fn base(blocks: &[BaseBlock]) {
     with_recording(|recording, local| {
         for block in blocks {

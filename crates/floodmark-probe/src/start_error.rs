@@ -51,7 +51,7 @@ pub enum StartError {
     },
     /// A recording without an end lies there, with its journal.
     #[error(
-        "failed to record into `{}`: an unfinished recording is there, and its journal `{}` holds events",
+        "failed to record into `{}`: it has an unfinished recording, whose journal `{}` has events",
         path.display(), folder.display()
     )]
     Unfinished {
@@ -137,9 +137,11 @@ impl Hint for StartError {
             Self::Unfinished { .. } => replace,
             Self::InUse { .. } => "wait until that program ends, or choose another name",
             Self::File { .. } | Self::Occupied { .. } => {
-                "choose another place with `-o`, or `floodmark.trace(path)`"
+                "choose another path with `-o`, or `floodmark.trace(path)`"
             }
-            Self::Journal { .. } => "the journal lies beside the trace; choose another place",
+            Self::Journal { .. } => {
+                "the journal is written beside the trace; choose another folder"
+            }
         })
     }
 }

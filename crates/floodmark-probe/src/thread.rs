@@ -250,7 +250,7 @@ impl Thread {
             return None;
         }
         let mut result = None;
-        // Seen after `busy` was set, so whoever stops the recording sees one or the other.
+        // Read after `busy` was set, so the thread that stops the recording sees one or the other.
         if ENABLED.load(Ordering::SeqCst) {
             // SAFETY: the recording is dropped only after ENABLED is false and no thread is busy.
             // `local` is ours while `busy` is set.

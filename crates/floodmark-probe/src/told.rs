@@ -1,4 +1,4 @@
-//! Blocks that torch does not have, told of by whoever knows what it would have had.
+//! Blocks of fake tensors, which torch itself does not allocate.
 //!
 //! The record is the one that a hook would have made, with the stack, the backward pass and the phase of
 //! this moment.
@@ -60,7 +60,7 @@ pub(crate) fn place_of_storage(storage: usize) -> Option<(Device, u64)> {
     STORAGES.lock().as_ref()?.get(&storage).copied()
 }
 
-/// A block was handed out, for this operator; a library's own block has a name.
+/// A block was allocated, for this operator; a library's own block has a name.
 pub fn tell_alloc(told: &Told, op: &str, workspace: Option<&str>) {
     with_recording(|recording, local| {
         let device = told.device.canonical();
@@ -146,7 +146,7 @@ pub fn tell_segment(device: Device, change: SegmentChange, addr: u64, bytes: u64
     });
 }
 
-/// An allocation failed; `told` has what was asked for and the totals, `device_free` what is left.
+/// An allocation failed; `told` has the request and the totals, `device_free` what is left.
 pub fn tell_oom(told: &Told, device_free: u64) {
     with_recording(|recording, local| {
         let device = told.device.canonical();

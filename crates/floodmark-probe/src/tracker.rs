@@ -111,7 +111,7 @@ pub(crate) struct Announced {
 thread_local! {
     static ANNOUNCED: Cell<Announced> =
         const { Cell::new(Announced { addr: 0, requested: 0, stream: 0, pool: [0; 2] }) };
-    /// The block that was let go of, until every stream is done with it.
+    /// The block that was freed, until every stream is done with it.
     static FREEING: Cell<usize> = const { Cell::new(0) };
     /// What the driver had left when a request failed.
     static DEVICE_FREE: Cell<u64> = const { Cell::new(0) };
@@ -126,12 +126,12 @@ pub(crate) fn complete(recording: &Recording, local: &mut Local, record: &mut Re
     }
 }
 
-/// What the driver had left when the request failed that is being reported; 0 when nobody said.
+/// What the driver had free at the failed allocation that is being reported; 0 when unknown.
 pub(crate) fn take_device_free() -> u64 {
     DEVICE_FREE.take()
 }
 
-/// Whether a block that is being let go of is still in use by some stream.
+/// Whether a block that is being freed is still in use by some stream.
 pub(crate) fn is_deferred(addr: u64) -> bool {
     FREEING.replace(0) as u64 == addr
 }

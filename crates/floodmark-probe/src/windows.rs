@@ -380,7 +380,7 @@ impl OpenWindow {
         self.state.ended_steps.from(first)
     }
 
-    /// The most that was allocated on each device, as far as the writer gets within `wait_millis`.
+    /// The peak of allocated bytes on each device, as far as the writer gets within `wait_millis`.
     pub fn peaks(&self, wait_millis: u64) -> Vec<(Device, Bytes)> {
         // Once nothing is recorded any more, there is nothing to wait for.
         let has_ended = self.state.failure().is_some() || self.state.is_written();

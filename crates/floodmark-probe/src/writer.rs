@@ -36,7 +36,7 @@ pub struct Written {
     pub bytes: u64,
     /// Records that were journalled.
     pub records: u64,
-    /// Why recording stopped before it was told to; empty when it did not.
+    /// Why recording stopped early; empty when it did not.
     pub failure: String,
 }
 

@@ -179,7 +179,7 @@ def test_what_a_killed_program_left_is_replaced_only_when_asked(live):
     assert said.startswith("the program ended without ending the recording: it was killed, ")
     with floodmark.trace(live.path) as recorder:
         pass
-    assert "an unfinished recording is there" in recorder.failure
+    assert "it has an unfinished recording" in recorder.failure
     assert floodmark.Trace.open(live.path).summary()["events"] == 100
     with floodmark.trace(live.path, force=True) as recorder:
         floodmark.mark("another")

@@ -34,7 +34,7 @@ impl<O: Observer> Online<O> {
         Self { simulator, free: Vec::new(), requests: 0 }
     }
 
-    /// Hands out a block.
+    /// Allocates a block.
     pub fn alloc(&mut self, bytes: u64) -> Result<Placed, Failure> {
         self.requests = self.requests.wrapping_add(1);
         let wanted = self.simulator.wanted(bytes.max(1), 0, 0);

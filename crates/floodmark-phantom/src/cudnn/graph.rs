@@ -1,7 +1,7 @@
 //! Graphs of operations, heuristics and plans: cuDNN's "backend" calls.
 //!
 //! They go to the real library. What belongs to a handle is left out, since a handle needs a device, and
-//! the device that is played is put in its place. Where the library cannot do that, [`unplanned`] answers.
+//! the simulated device is put in its place. Where the library cannot do that, [`unplanned`] answers.
 
 use std::collections::HashMap;
 use std::ffi::{c_int, c_void};

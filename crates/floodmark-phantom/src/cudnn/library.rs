@@ -29,7 +29,7 @@ const PROPERTIES_AS_JSON: c_int = 2702;
 const TYPE_DESCRIPTOR: c_int = 15;
 const TYPE_CHARACTERS: c_int = 24;
 
-/// The functions of the library that are used, and the device that is played.
+/// The functions of the library that are used, and the simulated device.
 #[derive(Debug)]
 pub(super) struct Library {
     pub(super) create: Create,
@@ -42,11 +42,11 @@ pub(super) struct Library {
     pub(super) property: unsafe extern "C" fn(c_int, *mut c_int) -> i32,
     pub(super) error_text: unsafe extern "C" fn(i32) -> *const c_char,
     pub(super) last_error_text: unsafe extern "C" fn(*mut c_char, usize),
-    /// A descriptor of the device that is played, where the library can plan without one.
+    /// A descriptor of the simulated device, where the library can plan without one.
     device: Option<usize>,
 }
 
-/// The library, or nothing where it is not there.
+/// The library, or nothing where it is not installed.
 pub(super) fn library() -> Option<&'static Library> {
     static LIBRARY: OnceLock<Option<Library>> = OnceLock::new();
     LIBRARY.get_or_init(|| load(&machine()?.settings)).as_ref()
@@ -58,7 +58,7 @@ impl Library {
         self.device.is_some()
     }
 
-    /// Sets the device that is played as what `attribute` of `descriptor` is about.
+    /// Sets the simulated device as what `attribute` of `descriptor` is about.
     pub(super) fn set_device(&self, descriptor: Descriptor, attribute: c_int) -> i32 {
         let Some(device) = self.device else { return NOT_SUPPORTED };
         let device = device as Descriptor;
@@ -66,11 +66,11 @@ impl Library {
         unsafe { (self.set)(descriptor, attribute, TYPE_DESCRIPTOR, 1, (&raw const device).cast()) }
     }
 
-    /// Makes a descriptor of device properties the one of the device that is played.
+    /// Makes a descriptor of device properties the one of the simulated device.
     pub(super) fn describe_device(&self, descriptor: Descriptor, settings: &Settings) -> i32 {
         let text = properties(settings);
         let length = i64::try_from(text.len()).unwrap_or(0);
-        // SAFETY: the library reads as many bytes as it is told.
+        // SAFETY: the library reads as many bytes as `length` says.
         unsafe {
             (self.set)(
                 descriptor,

@@ -266,7 +266,7 @@ unsafe extern "C" fn cudnnGetRNNWeightParams(
     SUCCESS
 }
 
-/// Says where a part lies: its shape and its address, or null for one that is not there.
+/// Says where a part lies: its shape and its address, or null for one that does not exist.
 ///
 /// # Safety
 /// The pointers are null or can be written to.

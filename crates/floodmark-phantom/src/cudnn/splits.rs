@@ -1,7 +1,7 @@
 //! How a convolution's sums are split among multiprocessors, and the workspace that this takes.
 //!
 //! For compute capability 9.0 cuDNN plans without a device as for [`PLANNED_FOR`] multiprocessors, whatever
-//! the description says. Kernels with the knobs that [`super::plan`] reads hand out tiles of the product to
+//! the description says. Kernels with the knobs that [`super::plan`] reads give tiles of the product to
 //! clusters of multiprocessors, wave after wave; what is left for the last wave is too little for all of
 //! them, so its sums are split, and the parts meet in the workspace. This is a model of that, which takes
 //! the workspace from the number that was planned for to the device's own:
@@ -10,7 +10,7 @@
 //!   each place of the filter by itself, and tiles into clusters. The sum of a tile is as long as the
 //!   product's depth, in steps of [`STEP`].
 //! - If `left` clusters of tiles are left for `all` clusters of multiprocessors, each may be split in
-//!   `all / left`. How many of these pay is told by [`Tile`].
+//!   `all / left`. How many of these pay is in [`Tile`].
 //! - Each part takes a tile of floats. Parts meet two by two, and each meeting takes a counter of 4 bytes.
 //!   There are 159 bytes more. Handing out three waves or more takes a counter, too: 4 bytes, or 131 when
 //!   nothing is split.
@@ -187,7 +187,7 @@ fn levels(parts: u64) -> u64 {
     u64::from(parts.next_power_of_two().trailing_zeros())
 }
 
-/// The meetings on all levels; who finds no other part meets nobody, and is counted.
+/// The meetings on all levels; a part that finds no other one is counted too.
 fn meetings(parts: u64) -> u64 {
     (1..=levels(parts)).map(|level| parts.div_ceil(1 << level)).sum()
 }

@@ -38,7 +38,7 @@ pub(super) fn bytes_of(kind: c_int) -> u64 {
     }
 }
 
-/// Hands out a new descriptor.
+/// Returns a new descriptor.
 ///
 /// # Safety
 /// The pointer is null or can be written to.

@@ -1,6 +1,6 @@
 //! Descriptors of our own, for a cuDNN that cannot plan without a device.
 //!
-//! Every graph has one plan, and it takes no workspace. How often one was asked for is told with what
+//! Every graph has one plan, and it takes no workspace. How often one was requested is reported with what
 //! was refused, since the estimate is too low by what the real plans would take.
 
 use std::ffi::{c_int, c_void};

@@ -57,7 +57,7 @@ unsafe extern "C" fn cuGetExportTable(table: *mut *const c_void, _id: *const c_v
     NOT_FOUND
 }
 
-/// Who wants to be told of errors: there are none to tell of.
+/// A listener for errors: there are none to report.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuLogsRegisterCallback(_told: u64, _data: u64, handle: *mut u64) -> i32 {
     // SAFETY: the caller's pointer, by CUDA's contract.

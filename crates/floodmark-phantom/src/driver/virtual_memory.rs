@@ -34,8 +34,8 @@ fn with<T>(f: impl FnOnce(&mut Pieces) -> T) -> T {
 }
 
 impl Pieces {
-    /// Gives the memory back when nobody has it any more.
-    fn let_go(&mut self, handle: u64) {
+    /// Frees the memory when nothing refers to it any more.
+    fn release_unused(&mut self, handle: u64) {
         let is_unused = |piece: &&Piece| piece.maps == 0 && !piece.is_held;
         if let Some(&piece) = self.pieces.get(&handle).filter(is_unused) {
             self.pieces.remove(&handle);
@@ -90,7 +90,7 @@ extern "C" fn cuMemAddressFree(addr: u64, _bytes: usize) -> i32 {
     let Some((bytes, _)) = machine.reserved().remove(&addr) else { return INVALID_VALUE };
     forget(addr, bytes);
     let Ok(bytes) = usize::try_from(bytes) else { return INVALID_VALUE };
-    // SAFETY: the range was mapped by `reserve` and nobody is told of it any more.
+    // SAFETY: the range was mapped by `reserve` and is not given to a program any more.
     unsafe { libc::munmap(addr as *mut c_void, bytes) };
     SUCCESS
 }
@@ -123,7 +123,7 @@ extern "C" fn cuMemRelease(handle: u64) -> i32 {
     with(|all| {
         let Some(piece) = all.pieces.get_mut(&handle) else { return INVALID_VALUE };
         piece.is_held = false;
-        all.let_go(handle);
+        all.release_unused(handle);
         SUCCESS
     })
 }
@@ -148,7 +148,7 @@ extern "C" fn cuMemUnmap(addr: u64, bytes: usize) -> i32 {
             if let Some(piece) = all.pieces.get_mut(&handle) {
                 piece.maps -= 1;
             }
-            all.let_go(handle);
+            all.release_unused(handle);
             at += length;
         }
         forget(addr, bytes as u64);

@@ -10,7 +10,7 @@ use crate::contents::{Contents, Surety, contents};
 use crate::runtime::put;
 use crate::streams::note_work;
 
-/// What every collective is told: the communicator, and how many bytes one share has.
+/// The arguments of every collective: the communicator, and how many bytes one share has.
 struct Call {
     world: Communicator,
     kind: Kind,

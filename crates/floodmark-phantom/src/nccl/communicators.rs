@@ -69,8 +69,8 @@ unsafe fn create_checked(to: *mut u64, ranks: c_int, rank: c_int) -> i32 {
     }
 }
 
-/// How many ranks the group of a coming split has: that with this color, or, for -1, one whose color
-/// nobody told, until 0 is told.
+/// How many ranks the group of a coming split has: that with this color, or, for -1, one with an
+/// unknown color, until 0 is set.
 ///
 /// NCCL learns it from the other ranks; here the Python front knows.
 #[unsafe(no_mangle)]
@@ -322,13 +322,13 @@ mod tests {
             // SAFETY: the result is stored in a local variable.
             unsafe { ncclCommSplit(parent, color, 1, to, std::ptr::null()) }
         };
-        assert_eq!(split(77, &raw mut child), super::super::INVALID_USAGE, "nobody told its size");
+        assert_eq!(split(77, &raw mut child), super::super::INVALID_USAGE, "its size is unknown");
         floodmark_phantom_group_size(77, 8);
         floodmark_phantom_group_size(NO_COLOR, 16);
         assert_eq!(split(77, &raw mut child), SUCCESS);
         assert_eq!(facts(child), (8, 1));
         assert_eq!(split(78, &raw mut child), SUCCESS);
-        assert_eq!(facts(child), (16, 1), "the size for colors that nobody told");
+        assert_eq!(facts(child), (16, 1), "the size for unknown colors");
         floodmark_phantom_group_size(NO_COLOR, 0);
         assert_eq!(split(78, &raw mut child), super::super::INVALID_USAGE);
         assert_eq!(split(NO_COLOR, &raw mut child), SUCCESS);

@@ -11,7 +11,7 @@ use super::{CAPTURE_INVALIDATED, ILLEGAL_STATE, INVALID_VALUE, SUCCESS, put, sai
 use crate::streams::{Graph, new_handle, note_work, with};
 
 thread_local! {
-    /// What this thread lets a capture forbid: kept, for whoever asks for it back.
+    /// What this thread lets a capture forbid: kept, because CUDA returns the old mode.
     static MODE: Cell<c_int> = const { Cell::new(0) };
 }
 

@@ -33,7 +33,7 @@ pub(crate) const ILLEGAL_STATE: i32 = 401;
 pub(crate) const CAPTURE_UNSUPPORTED: i32 = 900;
 pub(crate) const CAPTURE_INVALIDATED: i32 = 901;
 
-/// The version of CUDA that is played.
+/// The simulated version of CUDA.
 pub(crate) fn version() -> i32 {
     crate::machine::machine().map_or(13_000, |machine| machine.settings.cuda)
 }

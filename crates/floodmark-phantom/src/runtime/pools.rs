@@ -1,7 +1,7 @@
 //! Memory that is ordered by streams: `cudaMallocAsync` and pools.
 //!
-//! A pool hands out memory of its device and keeps what comes back, up to its threshold; here it gives all
-//! back at once and says that it kept the most that it ever had, which is what torch's threshold means.
+//! A pool allocates memory of its device and keeps what is freed, up to its threshold; here it frees all
+//! at once and says that it kept its peak, which is what torch's threshold means.
 
 use std::collections::BTreeMap;
 use std::ffi::c_int;

@@ -313,7 +313,7 @@ fn what_is_no_snapshot_is_refused_with_a_way_out() {
     }
 }
 
-/// Hands out a few bytes at a time.
+/// Reads a few bytes at a time.
 struct Trickle<'a>(&'a [u8], usize);
 
 impl std::io::Read for Trickle<'_> {
