@@ -29,7 +29,7 @@ Step = Callable[[], None]
 
 @contextmanager
 def phase(_name: str) -> Iterator[None]:
-    """The zoo marks its phases; nobody asks here."""
+    """The zoo marks its phases, which are not used here."""
     yield
 
 
@@ -91,7 +91,7 @@ def timed(step: Step, steps: int, after: Callable[[int], None] = lambda _: None)
 
 
 def ours(engine: str, build: Callable[[], Any], steps: int) -> dict[str, Any]:
-    """An estimate. A card large enough for all: the peak is the question, not whether it fits."""
+    """An estimate. A GPU large enough for all: the peak is the question, not whether it fits."""
     with estimate(engine=engine, gpu="h200", memory="2000GiB") as est:
         _, _, step = build()
         found = timed(step, steps)
@@ -168,7 +168,7 @@ def torchs(way: str, build: Callable[[], Any], steps: int) -> dict[str, Any]:
         tracker.track_external(*(one for one in (model, optimizer) if one is not None))
         stack.enter_context(reading())
         stack.enter_context(tracker)
-        # It refuses a second call of a model unless it is told to forget the first.
+        # It refuses a second call of a model unless it forgets the first.
         found = timed(step, steps, lambda _: tracker.reset_mod_stats())
         peaks = tracker.get_tracker_snapshot("peak")
     peak = peaks[torch.device("cuda", 0)]["Total"]

@@ -116,6 +116,6 @@ class Training:
         tell("zero_grad")
 
     def wait(self) -> None:
-        """Until the device has done all that it was told."""
+        """Until the device has finished its work."""
         if self.device.type == "cuda":
             torch.cuda.synchronize()

@@ -1,4 +1,4 @@
-"""What an estimate costs: large models on a GPU that is not there, with seconds and host memory.
+"""What an estimate costs: large models on a simulated GPU, with seconds and host memory.
 
     python bench/phantom_cost.py --floodmark FOLDER
 
@@ -27,8 +27,8 @@ HERE = Path(__file__).resolve().parent
 
 #: What it is, the words after `estimate`, and whether it must fit.
 ROWS = [
-    ("Llama 7B, one card", ["llama.py", "7b"], True),
-    ("Llama 70B, one card", ["llama.py", "70b"], False),
+    ("Llama 7B, one GPU", ["llama.py", "7b"], True),
+    ("Llama 70B, one GPU", ["llama.py", "70b"], False),
     ("Llama 70B, FSDP2, rank 0 of 64", ["--rank", "0", "--world", "64", "fsdp2_70b.py"], True),
     ("Llama 70B, FSDP2, rank 63 of 64", ["--rank", "63", "--world", "64", "fsdp2_70b.py"], True),
 ]

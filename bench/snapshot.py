@@ -35,8 +35,8 @@ LEAST_RATE = 5_000_000
 def enlarge(snapshot: dict[str, Any], least_bytes: int, one_bytes: int) -> dict[str, Any]:
     """The same history many times over, each time with events of its own that share their stacks.
 
-    Between two rounds the blocks are let go of that the last one left behind, and those are made
-    that it let go of without having made them, so that the whole is a history that could have been.
+    Between two rounds the blocks that the last one left are freed, and those that it frees without
+    allocating them are allocated, so that the whole is a possible history.
     """
     events = snapshot["device_traces"][0]
     made: dict[int, dict[str, Any]] = {}
@@ -61,7 +61,7 @@ def enlarge(snapshot: dict[str, Any], least_bytes: int, one_bytes: int) -> dict[
 
 
 def best(work: Callable[[], object], times: int) -> float:
-    """Seconds of the fastest of some runs; what they return is let go of in between."""
+    """Seconds of the fastest of some runs; what they return is freed in between."""
     found = []
     for _ in range(times):
         gc.collect()

@@ -2,7 +2,7 @@
 
     python bench/conformance/fake_distributed.py --floodmark FOLDER
 
-All ranks with fake tensors are played by one process; the phantom GPU needs one for each rank, and
+One process simulates all ranks with fake tensors; the phantom GPU needs one for each rank, and
 so does the real run. Writes `fake-distributed.md` and `.json`. Exit status 1 when a closed form is
 missed by a byte, or a peak by more than is allowed.
 """

@@ -240,7 +240,7 @@ def cuda_graphs() -> None:
 
 
 def streams() -> None:
-    """Blocks used by other streams are freed later than the program lets go of them."""
+    """Frees of blocks that other streams use are pending until those are done."""
     readings = Readings()
     with recording() as recorder:
         recorder.start()
@@ -304,7 +304,7 @@ def out_of_memory() -> None:
 
 
 def before_recording() -> None:
-    """What was there when recording began has a row of its own."""
+    """What was live when recording began has a row of its own."""
     training = tiny()
     training.step()
     torch.cuda.synchronize()

@@ -1,4 +1,4 @@
-"""Is an H200 that is not there what a real one is? Measures models on both and compares.
+"""Compares a simulated H200 with a real one: measures models on both.
 
 On a machine with an H200: `python bench/conformance/phantom_h200.py --measure FILE`. On any other,
 with the same versions of torch and the models: `python bench/conformance/phantom_h200.py --compare
@@ -59,8 +59,8 @@ def measure_one(name: str, is_phantom: bool) -> dict[str, Any]:
     if is_phantom:
         from floodmark.estimate.phantom import simulated_gpu
 
-        played = simulated_gpu.current()
-        account = played.phantom.account() if played else {}
+        gpu = simulated_gpu.current()
+        account = gpu.phantom.account() if gpu else {}
         result["reads"] = len(account.get("reads", []))
         result["refused"] = [call["name"] for call in account.get("unsupported", [])]
     return result
@@ -142,18 +142,18 @@ def compare(truth: dict[str, Any], results: Path, only: str) -> None:
         return
     head = ["case", "peak allocated", *ENGINES, "peak reserved", *ENGINES, "rests on"]
     lines = [
-        "# An H200 that is not there against a real one",
+        "# A simulated H200 against a real one",
         "",
         f"Real: {truth['device']}, torch {truth['torch']}, Python {truth['python']}.",
         f"Estimates: the same torch, Python {platform.python_version()}, no GPU.",
         "Three steps each, a process each; `bench/conformance/phantom_h200.py`.",
-        "After a peak of the real card: how far each engine is off, in bytes.",
+        "After a peak of the real GPU: how far each engine is off, in bytes.",
         "",
         "| " + " | ".join(head) + " |",
         "| " + " | ".join("---" for _ in head) + " |",
         *("| " + " | ".join(cells) + " |" for cells in rows),
         "",
-        "`resnet101_fp16_channels_last` scales its loss: on the real card its first steps overflow",
+        "`resnet101_fp16_channels_last` scales its loss: on the real GPU its first steps overflow",
         "and are skipped, and the optimizer has no state yet; an estimate has it from step 0 on.",
         "",
     ]

@@ -1,4 +1,4 @@
-"""Unchanged training scripts of many libraries, on a GPU that is not there.
+"""Unchanged training scripts of many libraries, on a simulated GPU.
 
     python bench/conformance/phantom_matrix.py --floodmark FOLDER
 

@@ -83,7 +83,7 @@ class Worker:
         selector.register(self._process.stdout, selectors.EVENT_READ, self)
 
     def give(self, number: int | None) -> None:
-        """Hand out the next number."""
+        """Return the next number."""
         self.number = number
         self._since = (self._cpu(), time.monotonic(), self._now())
         if number is not None:

@@ -75,10 +75,10 @@ def _use_up_descriptors() -> None:
 
 
 def _become_nobody() -> None:
-    nobody = pwd.getpwnam("nobody")
+    other = pwd.getpwnam("nobody")
     os.setgroups([])
-    os.setgid(nobody.pw_gid)
-    os.setuid(nobody.pw_uid)
+    os.setgid(other.pw_gid)
+    os.setuid(other.pw_uid)
 
 
 def _close_and_open() -> None:

@@ -66,8 +66,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
-        "gpu_memory(limit=None, gpu=None, gpus=1, memory=None, of='allocated'): run on a GPU that "
-        "is not there, and fail when the peak on a device is above the limit",
+        "gpu_memory(limit=None, gpu=None, gpus=1, memory=None, of='allocated'): run on a simulated "
+        "GPU, and fail when the peak on a device is above the limit",
     )
     if VARIABLE in os.environ:
         config.pluginmanager.register(_Child(config, json.loads(os.environ[VARIABLE])), _Child.NAME)
@@ -81,7 +81,7 @@ class Wanted:
         given: dict[str, Any] = dict(mark.kwargs) if mark is not None else {}
         if mark is not None and (mark.args or not _KEYWORDS.issuperset(given)):
             raise pytest.UsageError(
-                f"`{_MARK}` takes keywords alone: {', '.join(sorted(_KEYWORDS))}"
+                f"`{_MARK}` takes keyword arguments only: {', '.join(sorted(_KEYWORDS))}"
             )
         self.gpu = os.fspath(given.get("gpu") or item.config.getini("phantom_gpu"))
         self.gpus = int(given.get("gpus", 1))
@@ -103,7 +103,7 @@ def phantom_gpu(request: pytest.FixtureRequest) -> phantom:
     """The GPU that is simulated: `name`, `memory`, `context`, `is_checked`."""
     child = request.config.pluginmanager.get_plugin(_Child.NAME)
     if child is None:
-        pytest.fail("`phantom_gpu` cannot be asked for while a test runs: name it as an argument")
+        pytest.fail("`phantom_gpu` cannot be requested while a test runs: name it as an argument")
     gpu: phantom = child.gpu
     return gpu
 
@@ -122,7 +122,7 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 
 def _tear_down(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """Let go of what earlier tests kept for this one, and the next one does not want."""
+    """Free what earlier tests kept and the next one does not use."""
     session: Any = item.session
     call = pytest.CallInfo.from_call(
         lambda: session._setupstate.teardown_exact(nextitem), when="teardown"
@@ -199,7 +199,7 @@ def _words(item: pytest.Item) -> list[str]:
 
 
 def _options(config: pytest.Config) -> dict[str, Any]:
-    """Options of plugins and conftests, as far as they can be told."""
+    """Options of plugins and conftests, as far as they are known."""
     options = {}
     for key, value in vars(config.option).items():
         if key not in _OF_THE_PARENT and isinstance(value, str | int | float | bool | None):

@@ -27,7 +27,7 @@ class _Reader(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) == ("collections", "defaultdict"):
             return _Plain
-        # The factory of a `defaultdict(int)`; a name is enough, nobody calls it.
+        # The factory of a `defaultdict(int)`; a name is enough: it is not called.
         if (module, name) in (("builtins", "int"), ("__builtin__", "int")):
             return _NotCalled
         raise pickle.UnpicklingError(f"it wants to import `{module}.{name}`")

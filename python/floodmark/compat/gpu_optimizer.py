@@ -24,7 +24,7 @@ What differs, and why it is better:
 - What the backward pass allocates belongs to the layer whose forward pass caused it.
 - The size of an event is the change of the level: on CUDA, the request as the allocator rounds it.
 - The CPU too: `device="cpu"`. It caches nothing, so what is reserved is what is allocated, and
-  nothing is fragmented. A device that is not there is an error that names those that are; without
+  nothing is fragmented. An unknown device is an error that names the known ones; without
   CUDA, that is also the default, `"cuda:0"`.
 
 Every level is torch's own total. When layers run on several threads at once, a layer counts the
@@ -139,7 +139,7 @@ class MemoryTracer:
             return self._stats
 
     def get_peak_memory_per_layer(self) -> dict[str, int]:
-        """The most that was allocated while each layer ran, in bytes."""
+        """The peak of allocated bytes while each layer ran, in bytes."""
         return {name: stats.peak_allocated for name, stats in self.get_layer_stats().items()}
 
     def get_fragmentation_stats(self) -> dict[str, float]:

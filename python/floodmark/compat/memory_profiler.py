@@ -15,8 +15,8 @@
 What differs, and why it is better:
 
 - It is `floodmark.estimate(engine="fake")`: sizes are rounded as torch's allocator does, kernels'
-  own memory is counted, and the figures are those of `torch.cuda.memory_allocated()` on a card. No
-  card's size is a limit here. A GPU, its driver or a CUDA build of torch is not needed.
+  own memory is counted, and the figures are those of `torch.cuda.memory_allocated()` on a GPU. No
+  GPU's memory is a limit here. A GPU, its driver or a CUDA build of torch is not needed.
 - A storage is counted once, however many views it has, and until it dies.
 - Modules are known without hooks, in the backward pass too. Hooks add what a forward pass kept.
 - What the block did is an ordinary recording: `trace` answers every question of floodmark's, and

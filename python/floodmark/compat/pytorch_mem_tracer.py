@@ -17,7 +17,7 @@ What differs, and why it is better:
 - Allocations of the backward pass stand at the forward line that caused them, marked `backward`;
   they come from threads without Python lines: the original gives them to the line that ran last.
 - What was there before `start_tracing` is `untraced`, also without `switch_allocator`. `Total mem
-  allocated` is that and all that was handed out since.
+  allocated` is that and all that was allocated since.
 - The CPU is traced where there is no CUDA. `report_stats` takes a `device`.
 """
 
@@ -83,7 +83,7 @@ def report_stats(device: str | None = None) -> None:
 
 
 def _total(recording: Recorder, device: str) -> int:
-    """What was there when tracing began, and all that was handed out since."""
+    """What was allocated when tracing began, and all that was allocated since."""
     written = recording.trace._core.export(to="timeline", device=device, max_events=0)
     summary = json.loads(written or b"")["summary"]
     return int(summary["at_start_bytes"]) + int(summary["handed_out_bytes"])

@@ -1,4 +1,4 @@
-"""A block of a program on a GPU that is not there: what all engines do at its end.
+"""A block of a program on a simulated GPU: what all engines do at its end.
 
 Sees: how the block ended. Knows nothing of engines.
 """

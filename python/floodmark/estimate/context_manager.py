@@ -1,4 +1,4 @@
-"""`floodmark.estimate`: what a block of a program would need of a GPU that is not there.
+"""`floodmark.estimate`: what a block of a program would need of a GPU.
 
 Chooses the engine: the phantom GPU where torch was built with CUDA, fake tensors elsewhere. Sees:
 the block. Talks to: `simulated_gpu` and `fake.engine`, the plugins, and the recorder.
@@ -116,7 +116,7 @@ class estimate:
         """A GPU of fake tensors cannot be simulated inside another one."""
         if window.has_fake_tensors():
             raise _core.FloodmarkError(
-                "no estimate can be made: an estimate with fake tensors is open already\n\n"
+                "cannot estimate: an estimate with fake tensors is open already\n\n"
                 "hint: end it first"
             )
 
@@ -131,9 +131,9 @@ class estimate:
         self._stack.enter_context(self._block)
 
     def _must_be_recording(self) -> None:
-        """Whoever asks for an estimate must not go on without one."""
+        """A program that needs an estimate must not continue without one."""
         if self._recorder is not None and self._recorder.failure:
-            raise _core.FloodmarkError(f"no estimate can be made: {self._recorder.failure}")
+            raise _core.FloodmarkError(f"cannot estimate: {self._recorder.failure}")
 
     @property
     def trace(self) -> Trace:

@@ -1,4 +1,4 @@
-"""How a program on a GPU that is not there ended, from what it raised.
+"""How a program on a simulated GPU ended, from what it raised.
 
 Sees: an exception. Knows nothing of who ran the program.
 """

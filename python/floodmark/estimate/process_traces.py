@@ -83,7 +83,7 @@ class Traces:
                 break
             time.sleep(_SECONDS_BETWEEN)
         for pid in sorted(_pid_in(path) for path in self._running):
-            self._notes.append(f"Process {pid} still runs: what it will need is not known")
+            self._notes.append(f"Process {pid} still runs: what it will need is unknown")
         return paths
 
     def estimate(self, error: str) -> Estimate:

@@ -77,7 +77,7 @@ class Simulated:
         return (self._fork or self._recorder).peaks(wait_millis)
 
     def _note_rank(self) -> None:
-        """A rank that no variable tells of: `init_process_group(rank=…)`."""
+        """A rank that no variable has: `init_process_group(rank=…)`."""
         c10d: Any = sys.modules.get("torch.distributed.distributed_c10d")
         if c10d is not None and c10d.is_initialized():
             (self._fork or self._recorder).set_rank(c10d.get_rank(), c10d.get_world_size())

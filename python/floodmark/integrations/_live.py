@@ -6,7 +6,7 @@ the step does not wait: figures come up to a twentieth of a second after their s
 that the loop gave it. Only who has to hand them on at once waits, and says how long.
 
 Sees: the steps of its window. Talks to: the recorder, and torch's optimizer hooks where a loop
-tells of no steps. Knows no library. Nothing raises into the loop: a failure is said once,
+reports no steps. Knows no library. Nothing raises into the loop: a failure is said once,
 and the loop goes on.
 """
 
@@ -36,13 +36,13 @@ LAST_WAIT_MILLIS = 2000
 class Totals:
     """One device in one step, or in several."""
 
-    #: The most that was allocated.
+    #: The peak of allocated bytes.
     peak: int
     #: What was allocated at the end.
     allocated: int
     #: `allocated` less that at the end of the step before; None in the first step.
     growth: int | None
-    #: The most that was reserved; None on the CPU.
+    #: The peak of reserved bytes; None on the CPU.
     reserved_peak: int | None
     #: What was reserved at the end; None on the CPU.
     reserved: int | None
@@ -112,7 +112,7 @@ class Place:
 
 
 class Live:
-    """A recording of a loop, that tells of its steps.
+    """A recording of a loop, with its steps.
 
     It is a recording of its own, also where another one runs (`floodmark run`, `floodmark.trace`):
     the other one does not see its steps, and goes on after it.
@@ -134,7 +134,7 @@ class Live:
         return self.recorder.is_open
 
     def end_step(self, loop: str, number: int) -> None:
-        """A step of a loop ended; it will be told under this name."""
+        """A step of a loop ended; it will be logged under this name."""
         ended = self.recorder.step()
         if ended is not None:
             self._names[ended] = (loop, number)
@@ -235,7 +235,7 @@ class Guarded:
         """Something of ours failed: say it once, leave the trace whole, and do nothing any more."""
         if not self.failure:
             self.failure = repr(error)
-            say(f"memory is not told of any more, the program goes on: {error!r}")
+            say(f"memory is not logged any more, the program continues: {error!r}")
         live, self.live = self.live, None
         with contextlib.suppress(Exception):
             if live is not None:

@@ -9,7 +9,7 @@ Peak, allocated and reserved bytes are written while the program runs, when an o
 stepped. What a step's peak was made of, by category, and the peaks of its phases are known from the
 whole recording, and written at its end. `write_scalars` writes all of it of any trace.
 
-Values are written as doubles: a float has too few digits for the bytes of a large card.
+Values are written as doubles: a float has too few digits for the bytes of a large GPU.
 
 Sees: steps. Talks to: `_live`, a `SummaryWriter`. Knows nothing of the probe.
 """

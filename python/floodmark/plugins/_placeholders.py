@@ -18,7 +18,7 @@ from typing import Any
 
 
 class _Anything:
-    """Stands for any function, class or constant of a package that is not there."""
+    """Stands for any function, class or constant of a package that is not installed."""
 
     def __init__(self, name: str) -> None:
         self._name = name

@@ -1,4 +1,4 @@
-"""`torch.distributed` with fake tensors: this process is rank r of N, and the others are not there.
+"""`torch.distributed` with fake tensors: this process is rank r of N, and no other rank runs.
 
 Groups of every backend become torch's fake ones, which move nothing; what has no fake form stands
 in `object_collectives` and `ddp_reducer` of `estimate.world`. Sees: `torch.distributed`. Knows
@@ -202,7 +202,7 @@ class Distributed(Plugin):
         asked = (given.get("rank", -1), given.get("world_size", -1))
         if any(one not in (-1, None, own_one) for one, own_one in zip(asked, own, strict=True)):
             self.note(
-                f"The program asked to be rank {asked[0]} of {asked[1]}; "
+                f"The program requested rank {asked[0]} of {asked[1]}; "
                 f"it is rank {own[0]} of {own[1]}"
             )
 
@@ -219,7 +219,7 @@ class Distributed(Plugin):
             bound.arguments["backend"] = c10d.Backend(_BACKEND)
             for options in ("pg_options", "backend_options"):
                 bound.arguments.pop(options, None)
-            # Threads that watch, and links that connect at once, have nobody to talk to.
+            # Threads that watch, and links that connect at once, have no other process to talk to.
             device = bound.arguments.pop("device_id", None)
             with torch_private.outside_modes():
                 made = original(*bound.args, **bound.kwargs)

@@ -92,7 +92,7 @@ class Safetensors(Plugin):
             self.replace_everywhere(library, name, made)
 
     def _say(self) -> None:
-        note = "Files written in the block hold shapes and no values"
+        note = "Files written in the block have shapes and no values"
         if note not in self.setting.notes:
             self.setting.notes.append(note)
 

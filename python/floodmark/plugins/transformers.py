@@ -17,7 +17,7 @@ _NOTE = "transformers: no generated sequence ends before its greatest length"
 
 
 class Transformers(Plugin):
-    """Answers for tokens that nobody knows."""
+    """Answers for tokens of unknown value."""
 
     name = "transformers"
     library = "transformers"

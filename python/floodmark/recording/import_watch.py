@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import ModuleType
 
-#: Who is told of a module whose import was under way before the watch began.
+#: Callbacks for a module whose import was under way before the watch began.
 _executing: dict[str, list[Callable[[ModuleType], None]]] = {}
 
 

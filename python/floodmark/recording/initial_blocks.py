@@ -41,9 +41,7 @@ def add_host_blocks() -> list[str]:
     """
     unsearched = _core.base_of_host()
     if unsearched is None:
-        return [
-            "CPU blocks from before the recording are not known: they could not be searched for"
-        ]
+        return ["CPU blocks from before the recording are unknown: they could not be searched for"]
     if unsearched > 0:
         return [
             "CPU blocks from before the recording may be missing: "

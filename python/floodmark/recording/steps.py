@@ -3,7 +3,7 @@
 A step is what the program says (`floodmark.step`), otherwise a step of an optimizer. Where the
 program has no optimizer, `--steps` counts backward passes.
 
-Sees: torch's global optimizer hooks, backward passes. Talks to: who wants to be told, and the
+Sees: torch's global optimizer hooks, backward passes. Talks to: its listeners, and the
 recorder, which marks a step for each counted pass.
 """
 
@@ -131,7 +131,7 @@ class StepWatch:
 
     def _end_step(self, kind: str) -> None:
         self._ended[kind] += 1
-        # Another kind may be the one that counts, and is told of by itself.
+        # Another kind may be the one that counts, and is reported by itself.
         if self._torch is not None and kind == self._kind:
             with contextlib.suppress(Exception):
                 self._tell(self._torch, self.count)
@@ -152,7 +152,7 @@ class StepWatch:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the program was told to end."""
+        """Whether the program was asked to end."""
         return self._exits > 0
 
     def _leave(self, optimizer: int) -> None:

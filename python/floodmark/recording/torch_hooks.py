@@ -37,7 +37,7 @@ class Attachment:
         self.is_told = is_told
         #: What headers say of torch and of the devices.
         self.facts: dict[str, Any] = {}
-        #: `segments` where the allocator tells of them.
+        #: `segments` where the allocator reports them.
         self.recorded: list[str] = []
         self.not_recorded: list[str] = []
         self._listeners: list[Listener] = []

@@ -444,7 +444,7 @@ class Recorder(ContextDecorator):
         return found
 
     def peaks(self, wait_millis: int) -> list[tuple[str, int]]:
-        """The most that was allocated on each device until now."""
+        """The peak of allocated bytes on each device until now."""
         return [] if self._core is None else self._core.peaks(wait_millis)
 
     def peak(self, device: str | None = None) -> Moment:

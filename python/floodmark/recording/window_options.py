@@ -1,4 +1,4 @@
-"""What a recording is asked for: devices, sizes, files, and who tells of blocks.
+"""What a recording is asked for: devices, sizes, files, and the source of blocks.
 
 Sees: arguments, the environment, and the least memory limit. Knows nothing else of the recorder.
 """
@@ -72,7 +72,7 @@ def rank_of_process() -> tuple[int | None, int | None, int | None]:
 
 
 class Account(Protocol):
-    """What stands for a GPU that is not there, and tells of blocks instead of torch."""
+    """A simulated GPU that reports blocks instead of torch."""
 
     def about(self, *, is_over: bool) -> dict[str, Any]:
         """What a trace says of it."""

@@ -93,7 +93,7 @@ class Report(Answer):
 
     @property
     def active(self) -> int | None:
-        """Bytes allocated, or let go of but still used by a stream; None on the CPU."""
+        """Active bytes: allocated, or pending free; None on the CPU."""
         active = self.to_dict()["active"]
         return None if active is None else int(active)
 
@@ -154,7 +154,7 @@ class Leaks(Answer):
 
 
 class Simulation(Answer):
-    """What other allocator settings, or another card, would have done: a row for each setting."""
+    """The same requests under other allocator settings or on another GPU: a row for each."""
 
     _rows = "runs"
 
@@ -188,7 +188,7 @@ class Advice(Answer):
 
 
 class Estimate(Answer):
-    """Whether a program fits on the card that it was not run on: a row for each device."""
+    """Whether a program fits on a simulated GPU: a row for each device."""
 
     _rows = "devices"
 
@@ -205,17 +205,17 @@ class Estimate(Answer):
 
     @property
     def peak_allocated(self) -> int:
-        """The most that torch had allocated on a device."""
+        """The peak of torch's allocated bytes on a device."""
         return int(self.to_dict()["peak_allocated"])
 
     @property
     def peak_reserved(self) -> int:
-        """The most that torch had reserved on a device."""
+        """The peak of torch's reserved bytes on a device."""
         return int(self.to_dict()["peak_reserved"])
 
 
 class Moment:
-    """A moment on a device; its methods say what was there."""
+    """A time on a device; its methods say what was live."""
 
     def __init__(self, trace: Trace, at: str, device: str | None) -> None:
         self._trace = trace
@@ -265,7 +265,7 @@ class Moment:
 
 
 class Oom(Answer, Moment):
-    """Why an allocation failed; as a moment, what was there. Rows: who held it, by line."""
+    """Why an allocation failed; as a moment, what was live. Rows: live allocations, by line."""
 
     _rows = "lines"
 
@@ -280,7 +280,7 @@ class Oom(Answer, Moment):
 
     @property
     def requested(self) -> int:
-        """Bytes that were asked for."""
+        """Requested bytes."""
         return int(self.to_dict()["at"]["request"]["bytes"])
 
 

@@ -230,7 +230,7 @@ told["phases"] = {row["where"]: row["bytes"] for row in tracer.trace.peak().by_p
 told["snapshot"] = [[row["bytes"], row["where"]] for row in tracer.peak_snapshot()]
 told["lives"] = tracer.tensor_lifetimes()
 
-# The same tracer again, then another; larger than any card; torch's peaks are reset.
+# The same tracer again, then another; larger than any GPU; torch's peaks are reset.
 for tracer in (tracer, MemoryTracer(gpu="t4")):
     with tracer:
         huge = tracer.create_fake_tensor(1 << 40, dtype=torch.uint8)

@@ -120,7 +120,7 @@ def test_backward_operators_are_named_after_their_module():
     assert "1.backward.threshold_backward.default" in found
     # A second gradient is added to the first, in the module that has the parameter.
     assert {"0.backward.add_.Tensor", "2.backward.add_.Tensor"} <= found
-    # The sum is nobody's.
+    # The sum belongs to no module.
     assert "backward.expand.default" in found
     assert ".sum.default" in found
     assert not any(name.startswith("1.backward.mm") for name in found)
@@ -393,7 +393,7 @@ def test_pictures_are_not_replaced_by_empty_ones(tmp_path, monkeypatch):
 
 
 class Axes:
-    """What a figure is told to draw."""
+    """What a figure draws."""
 
     def __init__(self):
         self.lines, self.marks, self.words = {}, {}, []

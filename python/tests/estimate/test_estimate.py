@@ -1,4 +1,4 @@
-"""`floodmark estimate` and `floodmark fit`: programs on a GPU that is not there."""
+"""`floodmark estimate` and `floodmark fit`: programs on a simulated GPU."""
 
 from __future__ import annotations
 
@@ -227,7 +227,7 @@ def test_a_rank_sees_the_environment_of_its_launcher(programs):
         names = ["RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR"]
         print("ranks", *[os.environ[name] for name in names])
         print("port", int(os.environ["MASTER_PORT"]) > 0)
-        print("cards", torch.cuda.device_count())
+        print("GPUs", torch.cuda.device_count())
         x = torch.ones(1 << 20, device=f"cuda:{os.environ['LOCAL_RANK']}")
         """,
         "rank.py",
@@ -235,7 +235,7 @@ def test_a_rank_sees_the_environment_of_its_launcher(programs):
     done = programs.floodmark("estimate", "--json", "--world", "16", "--rank", "11", "rank.py")
     assert "ranks 11 16 3 8 127.0.0.1" in done.stderr
     assert "port True" in done.stderr
-    assert "cards 8" in done.stderr
+    assert "GPUs 8" in done.stderr
     found = json.loads(done.stdout)
     assert (found["rank"], found["world_size"]) == (11, 16)
     assert [row["device"] for row in found["devices"]] == ["cuda:3"]
@@ -281,15 +281,15 @@ def test_the_block_in_python_and_what_cannot_be(programs):
 
 @pytest.mark.slow
 def test_fit_finds_what_a_linear_search_finds(training):
-    card = ["--gpu", "t4", "--memory", "900MiB"]
+    gpu = ["--gpu", "t4", "--memory", "900MiB"]
     program = ["train.py", "--batch", "{BATCH}"]
-    done = training.floodmark("fit", "--json", *card, "--vary", "BATCH=1..8", *program, timeout=600)
+    done = training.floodmark("fit", "--json", *gpu, "--vary", "BATCH=1..8", *program, timeout=600)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     fits = [
         batch
         for batch in range(1, 9)
-        if estimate(training, *card, "--steps", "2", "train.py", "--batch", str(batch))[1]["fits"]
+        if estimate(training, *gpu, "--steps", "2", "train.py", "--batch", str(batch))[1]["fits"]
     ]
     assert found["largest"] == max(fits)
     assert fits == list(range(1, len(fits) + 1))

@@ -52,7 +52,7 @@ def counters(packets) -> dict[str, list[tuple[int, int]]]:
 
 
 def test_counters_are_torchs_totals_at_the_same_times(trace, packets, tmp_path):
-    """Each level that torch's snapshot tells of, at its time."""
+    """Each level of torch's snapshot, at its time."""
     import csv
 
     trace.export(tmp_path / "x.csv", device="cuda:0")

@@ -22,7 +22,7 @@ RELEASE = ROOT / "tools" / "speedscope" / "node_modules" / "speedscope" / "dist"
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 
 pytestmark = pytest.mark.skipif(
-    not RELEASE.is_dir(), reason="speedscope is not there: `npm ci --prefix tools/speedscope`"
+    not RELEASE.is_dir(), reason="speedscope is not installed: `npm ci --prefix tools/speedscope`"
 )
 
 

@@ -91,7 +91,7 @@ def test_a_killed_program_loses_no_event(programs, run):
     rows = trace.end("cpu").by_tensor(top=None).rows
     held = {row["bytes"] for row in rows}
     for base, last in zip((1_000_000, 5_000_000), told, strict=True):
-        # The last ten that were told are alive, or the program was one further on.
+        # The last ten that were reported are live, or the program was one further on.
         for number in range(max(0, last - 8), last + 1):
             assert base + number in held, (base, last, sorted(held))
     assert trace.summary()["events"] >= sum(told)

@@ -17,7 +17,7 @@ from support.programs import PATIENCE
 import floodmark
 from floodmark import _core
 
-#: Records marks until it is told to end by its standard input.
+#: Records marks until its standard input asks it to end.
 WAITS = """
 import sys, floodmark
 floodmark.start(sys.argv[1])

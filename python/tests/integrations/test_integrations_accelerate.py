@@ -1,4 +1,4 @@
-"""The tracker for accelerate, in a loop of accelerate's, on a GPU that is not there."""
+"""The tracker for accelerate, in a loop of accelerate's, on a simulated GPU."""
 
 from __future__ import annotations
 

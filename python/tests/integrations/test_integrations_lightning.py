@@ -1,4 +1,4 @@
-"""The callback for Lightning, in Lightning's own loops, on a GPU that is not there."""
+"""The callback for Lightning, in Lightning's own loops, on a simulated GPU."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def test_figures_come_while_the_program_runs(tmp_path, loop):
 
     with MemoryScalars(tmp_path / "run", devices="cpu", summary=False) as memory:
         loop(2)
-        # The writer of the trace is a lap behind: that which is told later says more.
+        # The writer of the trace is a lap behind: the later figure has more.
         memory._write_known(1000 * PATIENCE)
         memory._writer.flush()
         assert set(scalars(tmp_path / "run")["memory/cpu/peak"]) == {0, 1}

@@ -1,4 +1,4 @@
-"""The callback for the `Trainer` of transformers, in its own loop, on a GPU that is not there."""
+"""The callback for the `Trainer` of transformers, in its own loop, on a simulated GPU."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ GUIDE = ROOT / "docs" / "guides" / "plugins.md"
 
 pytestmark = needs_cuda_build
 
-#: A library with a kernel that nobody can run here.
+#: A library with a kernel that cannot run here.
 LIBRARY = """
 def large_rows(matrix, threshold):
     raise SystemError("there is no kernel for this machine")
@@ -91,7 +91,7 @@ def state():
         for key, value in list(vars(owner).items()):
             if key in ("__getattr__", "__dir__"):
                 continue
-            # After a block torch is told that there is no GPU, on purpose.
+            # After a block torch sees no GPU, on purpose.
             if owner is torch.cuda and key in ("is_available", "device_count"):
                 continue
             if callable(value) or isinstance(value, (staticmethod, classmethod, property)):
@@ -99,7 +99,7 @@ def state():
     return found
 
 def changed(before):
-    # What a lazy module imports in between is new, and nobody's patch.
+    # What a lazy module imports in between is new, and not patched.
     after = state()
     return sorted(".".join(k) for k, v in before.items() if k in after and after[k] is not v)
 

@@ -161,7 +161,7 @@ def test_a_compiled_model_keeps_its_names(record):
     with record() as recorded:
         compiled(torch.ones(BATCH, 8))
     # The compiled forward is one function: what frames show is the model. Before 2.5 it calls
-    # copies of the modules, which nobody can name. Never is it another module's name.
+    # copies of the modules, which have no names. Never is it another module's name.
     seen = set(made_by(recorded, 101))
     assert seen <= {"layers.0.mlp.up", "Model", "OptimizedModule", "<Linear>"}, seen
     assert None not in seen
@@ -208,7 +208,7 @@ def wait_until_it_waits(thread, line):
         time.sleep(0.01)
 
 
-# WRONG: names are given by the main thread alone, and while it waits nobody gives them.
+# WRONG: names are given by the main thread alone, and not while it waits.
 @pytest.mark.xfail(strict=True, reason="names are given by the main thread alone")
 def test_a_model_that_runs_only_on_a_thread_gets_its_names(record):
     model = Model([101])

@@ -118,7 +118,7 @@ def test_torchrun_gives_every_rank_its_file(programs):
         dist.init_process_group("gloo")
         rank = dist.get_rank()
         kept = torch.ones(1000 + rank)
-        part = kept[:1000]  # kept: old gloo waits for ever for a tensor that nobody else holds
+        part = kept[:1000]  # kept: old gloo waits for ever for a tensor that nothing else retains
         dist.all_reduce(part)
         assert kept[0] == 2
         dist.destroy_process_group()

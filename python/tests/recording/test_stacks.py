@@ -189,7 +189,7 @@ def call_a_thousand_functions(addresses):
 
 @pytest.mark.parametrize("on_main_thread", [True, False])
 def test_a_thousand_short_lived_functions_are_never_confused(record, on_main_thread):
-    """While the main thread waits nobody can keep them alive: they lie at the same addresses."""
+    """While the main thread waits nothing can keep them alive: they lie at the same addresses."""
     addresses = set()
     with record() as recorded:
         if on_main_thread:

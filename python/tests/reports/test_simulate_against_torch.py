@@ -1,4 +1,4 @@
-"""The simulated allocator against torch's own, which runs on a GPU that is not there.
+"""The simulated allocator against torch's own, which runs on a simulated GPU.
 
 A program that allocates and frees at random is recorded with the default settings; under others it
 is run again, and simulated from the one recording. Both must come to the same bytes. This is so

@@ -1,4 +1,4 @@
-"""A program that records itself and takes a step when it is told to."""
+"""A program that records itself and takes a step on command."""
 
 from __future__ import annotations
 

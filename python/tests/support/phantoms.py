@@ -1,4 +1,4 @@
-"""What tests on a GPU that is not there need."""
+"""What tests on a simulated GPU need."""
 
 from __future__ import annotations
 

@@ -65,9 +65,9 @@ def test_a_recording_is_seen_while_it_runs(tmp_path):
         kept = [torch.ones(1000)]
         floodmark.step()
         with viewing("--follow", path) as (_, address):
-            card = answer(address, "traces")["traces"][0]
-            assert not card["summary"]["is_finished"]
-            assert card["summary"]["losses"] == []
+            trace = answer(address, "traces")["traces"][0]
+            assert not trace["summary"]["is_finished"]
+            assert trace["summary"]["losses"] == []
             with opened(address, "follow") as news:
                 first = grown(news)
                 kept.append(torch.ones(2000))

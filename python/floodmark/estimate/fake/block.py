@@ -56,13 +56,14 @@ class FakeBlock(Block):
             world=machine.world,
             rank=machine.rank,
             notes=[
-                "Kernels' own memory is modelled (workspaces, buffers); what has no rule is missing"
+                "Kernels' own memory is modelled (workspaces, buffers); "
+                "kernels without a rule are missing"
             ],
         )
         self._is_shimmed = False
 
     def before_torch(self) -> None:
-        """Let a build of torch with CUDA find the devices; others are told of them in Python."""
+        """Let a build of torch with CUDA find the devices; others get them in Python."""
         if library.loaded() is not None:
             self._is_shimmed = True
             return
@@ -159,7 +160,7 @@ class FakeBlock(Block):
         ]
 
     def told(self) -> str:
-        """Who tells of blocks, for the recorder."""
+        """The source of blocks, for the recorder."""
         return "told" if self._is_shimmed else "without device"
 
     def _capacity(self) -> int:
@@ -167,7 +168,7 @@ class FakeBlock(Block):
 
 
 class _Answers(dict[Any, Callable[..., Any]]):
-    """What answers for operators; a change is told."""
+    """What answers for operators; a change is reported."""
 
     changed: Callable[[], None] | None = None
 

@@ -1,7 +1,7 @@
 """Fake tensors that leave torch: as numbers, lists and arrays, as copies, into files and threads.
 
 There are no values, so what is read is an assumption, which `values.fake_reads` lists, and what is
-written is a shape that nobody can mistake for values. Sees: torch. Knows nothing of memory.
+written is a shape that cannot be mistaken for values. Sees: torch. Knows nothing of memory.
 """
 
 from __future__ import annotations
@@ -179,7 +179,7 @@ class Leaving(Plugin):
 
         def reduced(tensor: Any, protocol: int) -> Any:
             del protocol
-            note = "Files written in the block hold shapes and no values"
+            note = "Files written in the block have shapes and no values"
             if note not in notes:
                 notes.append(note)
             return files.reduce(tensor)
@@ -210,7 +210,7 @@ class Leaving(Plugin):
             self.replace(owner, "set_rng_state", unless_fake(owner.set_rng_state))
 
     def _run_as_written(self, torch: Any) -> None:
-        """Compiled code has kernels of its own, and nobody can say what they take."""
+        """Compiled code has kernels of its own, whose memory is unknown."""
         notes = self.setting.notes
         compile_ = torch.compile
 

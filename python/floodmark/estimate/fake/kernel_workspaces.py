@@ -16,7 +16,7 @@ _NAMES = ("convolution", "convolution_backward", "_cudnn_rnn", "_cudnn_rnn_backw
 
 
 class Kernels:
-    """Asks torch's host code; remembers what it was told."""
+    """Asks torch's host code; remembers the answers."""
 
     def __init__(self, torch: Any) -> None:
         from torch.utils import _pytree
@@ -33,7 +33,7 @@ class Kernels:
         return schema is not None and schema.name.removeprefix("aten::") in _NAMES
 
     def bytes_of(self, func: Any, args: Any, kwargs: Any) -> int | None:
-        """The most that a call holds beside its results; None where it cannot be told."""
+        """The peak of a call beside its results; None where it is unknown."""
         leaves = self._leaves((args, kwargs))
         if not any(isinstance(leaf, self._fake) and leaf.device.type == "cuda" for leaf in leaves):
             return None

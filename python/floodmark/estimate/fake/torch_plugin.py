@@ -63,7 +63,7 @@ class Torch(Plugin):
         remember = converter.set_tensor_memo
 
         def remember_real(tensor: Any, fake: Any) -> None:
-            # Results of kernels come from `meta`, and nobody asks for them again.
+            # Results of kernels come from `meta`, and are not requested again.
             if tensor.device.type != "meta":
                 remember(tensor, fake)
 
@@ -71,7 +71,7 @@ class Torch(Plugin):
         converter.set_tensor_memo = remember_real
 
     def _swap_moved_parameters(self, torch: Any) -> None:
-        """An old `Module.to` must be told to swap fake parameters, as a newer one does."""
+        """An old `Module.to` needs a flag to swap fake parameters, as a newer one does."""
         fake = torch._subclasses.FakeTensor
         future = torch.__future__
         wanted = future.get_swap_module_params_on_conversion()
@@ -188,7 +188,7 @@ class Torch(Plugin):
         self.replace(rnn._VF, "_pad_packed_sequence", padded)
 
     def _answer_for_memory(self, torch: Any) -> None:
-        """What a program asks of torch's allocator is known here, not there."""
+        """What a program asks of torch's allocator is answered here, not by torch."""
         engine = self._engine
         cuda = torch.cuda
 
@@ -249,7 +249,7 @@ class Torch(Plugin):
     def _accumulate_in_place(self, torch: Any) -> None:
         """Autograd adds to a gradient in place, but not to one of a kind of its own.
 
-        In the sums of a tensor that is used twice it does so where nobody else has the first.
+        In the sums of a tensor that is used twice it does so where nothing else has the first.
         """
         add = torch.ops.aten.add.Tensor
         add_in_place = torch.ops.aten.add_.Tensor

@@ -1,4 +1,4 @@
-"""A GPU that is not there, for a process that has not used another one yet.
+"""A simulated GPU, for a process that has not used another one yet.
 
 `load` puts the library of `floodmark-phantom` in front of CUDA's: its symbols are visible to all
 that is loaded afterwards, and where torch is loaded already, what it calls is changed. Sees: the
@@ -95,7 +95,7 @@ def load(settings: str) -> Phantom:
     global _loaded
     pairs = dict(line.split("=", 1) for line in settings.splitlines() if line.strip())
     if _loaded is not None:
-        raise PhantomError("there is a phantom GPU in this process already")
+        raise PhantomError("this process has a phantom GPU already")
     if sys.platform != "linux":
         raise PhantomError("a phantom GPU needs Linux")
     torch = sys.modules.get("torch")
@@ -118,14 +118,14 @@ def _refuse_what_has_begun(torch: ModuleType) -> None:
     if torch_private.is_cuda_used(torch):
         raise PhantomError(
             "this process uses a GPU already, and CUDA begins once in a process\n\n"
-            "hint: make the phantom GPU first, or use `floodmark estimate`"
+            "hint: create the phantom GPU first, or use `floodmark estimate`"
         )
     # Hooks may wait for the next recording.
     _core.disarm()
     if _core.is_recording():
         raise PhantomError(
-            "a recording runs, and torch was imported before the phantom GPU was there\n\n"
-            "hint: stop the recording first, or make the phantom GPU before it"
+            "a recording runs, and torch was imported before the phantom GPU was created\n\n"
+            "hint: stop the recording first, or create the phantom GPU before it"
         )
 
 
@@ -140,13 +140,13 @@ def _start_library(settings: dict[str, str], torch: ModuleType | None) -> ctypes
         error = ctypes.create_string_buffer(512)
         text = "\n".join(f"{key}={value}" for key, value in settings.items())
         if library.floodmark_phantom_start(text.encode(), error, len(error)):
-            raise PhantomError(f"the phantom GPU could not be made: {error.value.decode()}")
+            raise PhantomError(f"the phantom GPU could not be created: {error.value.decode()}")
         if torch is not None:
             _take_over(library, torch, int(settings.get("devices", 1)))
-        # Until here nobody sees it.
+        # Until here nothing sees it.
         ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
         if library.floodmark_phantom_claim(error, len(error)):
-            raise PhantomError(f"the phantom GPU could not be made: {error.value.decode()}")
+            raise PhantomError(f"the phantom GPU could not be created: {error.value.decode()}")
         return library
     finally:
         os.close(descriptor)
@@ -158,8 +158,9 @@ def _take_over(library: ctypes.CDLL, torch: ModuleType, devices: int) -> None:
     if not is_ours or torch_private.device_count(torch) != devices:
         library.floodmark_phantom_give_back()
         raise PhantomError(
-            "torch was imported before the phantom GPU was there, and this build of torch does not "
-            "let it in any more\n\nhint: make the phantom GPU first, or use `floodmark estimate`"
+            "torch was imported before the phantom GPU was created, "
+            "and this build of torch cannot use it any more\n\n"
+            "hint: create the phantom GPU first, or use `floodmark estimate`"
         )
     torch_private.forget_that_there_was_none(torch)
 

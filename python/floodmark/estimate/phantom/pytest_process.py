@@ -1,4 +1,4 @@
-"""The process of one test on a GPU that is not there.
+"""The process of one test on a simulated GPU.
 
 Loads the phantom, then runs pytest: no plugin and no conftest can import torch before. Sees: what
 `pytest_plugin` put into the environment. Talks to: `simulated_gpu`.

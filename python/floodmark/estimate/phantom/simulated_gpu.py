@@ -89,8 +89,8 @@ def simulate(machine: Machine) -> SimulatedGpu:
     if _now is not None:
         if _now.machine.settings != machine.settings:
             raise _core.PhantomError(
-                f"a phantom of {_now.machine.name} is there already, and CUDA begins once in a "
-                "process\nhint: use one GPU in a process, or another process for another GPU"
+                f"{_now.machine.name} is simulated already, and CUDA begins once in a process\n"
+                "hint: use one GPU in a process, or another process for another GPU"
             )
         return _now
     # Not before they are needed: a program that only reads traces never is.
@@ -165,5 +165,5 @@ class phantom:
 
     @property
     def is_checked(self) -> bool:
-        """Whether its profile was compared with the card itself."""
+        """Whether estimates with its profile were compared with a real GPU."""
         return self._machine.is_checked

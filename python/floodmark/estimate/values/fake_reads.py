@@ -1,4 +1,4 @@
-"""What a program of fake tensors is told when it reads a value.
+"""The assumed values that a program of fake tensors reads.
 
 There are no values, so an answer is an assumption: zero for a number, False for a truth, and every
 row for a mask, unless the user says otherwise for that line. Each place that reads is listed. Sees:
@@ -213,7 +213,7 @@ class Reads:
         return None
 
     def note(self, op: str, answered: str) -> None:
-        """Remember that the program read a value here, and what it was told."""
+        """Remember that the program read a value here, and the assumed value."""
         file, line, function = "(none)", 0, ""
         frames = self._frames()
         if frames:

@@ -1,7 +1,7 @@
 """Follows the values of small tensors beside a program of fake ones.
 
 Integers and truths decide what a program does: masks, positions, counts, flags. An operator whose
-tensors all have a value is run once more on the host, on real tensors that nobody counts. Floats
+tensors all have a value is run once more on the host, on real tensors that are not counted. Floats
 are followed while they are few. Sees: calls of operators. Knows nothing of memory.
 """
 

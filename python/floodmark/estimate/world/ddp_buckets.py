@@ -22,7 +22,7 @@ class Bucket:
         self.views: list[Any] = []
 
     def take(self) -> None:
-        """Take the buffer's memory, if it is not there."""
+        """Allocate the buffer's memory, if it is not allocated."""
         if self.buffer_ is not None:
             return
         total = sum(parameter.numel() for parameter in self.parameters_)

@@ -1,7 +1,7 @@
 """What stands in for the part of `DistributedDataParallel` that is written in C++.
 
 torch's `Reducer` reads memory that fake tensors do not have. This one keeps the same buckets in the
-same order at the same times, and tells nobody but the fake group. Sees: parameters and their
+same order at the same times, and calls only the fake group. Sees: parameters and their
 gradients. Knows nothing of models.
 """
 
@@ -144,7 +144,7 @@ class Reducer:
             self._unused = [i for i in range(count) if id(self._parameters[i]) not in reached]
 
     def _watch(self) -> tuple[list[Any], list[Any]]:
-        """Be told when a gradient is there; the nodes hold no reference to us."""
+        """Get a call when a gradient is ready; the nodes have no reference to us."""
         me = weakref.ref(self)
 
         def hook(index: int) -> Callable[..., None]:
@@ -344,7 +344,7 @@ class Reducer:
             self._ready_order = list(range(len(self._parameters)))
 
     def get_backward_stats(self) -> list[int]:
-        """When each gradient was there: nobody measured."""
+        """When each gradient was ready: not measured."""
         return [0] * len(self._parameters)
 
     def _nothing(self, *_: Any, **__: Any) -> None:

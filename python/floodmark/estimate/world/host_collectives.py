@@ -1,4 +1,4 @@
-"""What collectives bring when the other ranks are not there: what this rank holds.
+"""What collectives return when no other rank runs: what this rank has.
 
 On a device that is the phantom's business. Here are tensors of the host and Python objects. Sees:
 `torch.distributed.distributed_c10d`, whose functions are wrapped. Knows nothing of stores.
@@ -74,7 +74,7 @@ def _is_host(tensor: Any) -> bool:
 
 
 class _Groups:
-    """Ranks of a group, whichever way a function was told."""
+    """Ranks of a group, whichever way a function got them."""
 
     def __init__(self, c10d: Any) -> None:
         self.c10d = c10d
@@ -180,7 +180,7 @@ class _Objects(_Groups):
             return call()
         sender = arguments.get("src", arguments.get("group_src"))
         raise RuntimeError(
-            f"rank {self.c10d.get_rank()} waits for objects of rank {sender}, which is not there"
+            f"rank {self.c10d.get_rank()} waits for objects of rank {sender}, which does not run"
             "\n\n"
             "hint: in a pipeline, give `PipelineStage` its `input_args` and `output_args`"
         )

@@ -1,4 +1,4 @@
-"""Python objects between ranks that are not there, and the barrier that watches them.
+"""Python objects between ranks that do not run, and the barrier that watches them.
 
 torch sends objects as tensors of bytes, which have no values in a block of fake tensors. So what
 other ranks would send is what this rank has, where it has something. Sees:
@@ -87,14 +87,14 @@ class Objects:
             self._note("An object that another rank would have scattered was left as it was")
 
     def _send_object_list(self, _given: Arguments) -> None:
-        """Nobody is there to have them."""
+        """No other rank runs to receive them."""
 
     def _recv_object_list(self, given: Arguments) -> int:
         sender = given.get("src", given.get("group_src"))
         if all(value is None for value in given["object_list"]):
             raise RuntimeError(
-                f"rank {self._c10d.get_rank()} waits for objects of rank {sender}, which is not "
-                "there\n\n"
+                f"rank {self._c10d.get_rank()} waits for objects of rank {sender}, which does not "
+                "run\n\n"
                 "hint: in a pipeline, give `PipelineStage` its `input_args` and `output_args`"
             )
         self._note("Objects that another rank would have sent were left as they were")

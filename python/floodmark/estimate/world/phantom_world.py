@@ -1,4 +1,4 @@
-"""A world of any size in one process: this process is rank r of N, and the others are not there.
+"""A world of any size in one process: this process is rank r of N, and no other rank runs.
 
 `install` sets what a launcher would set and waits for `torch.distributed` to be imported. Groups
 for CUDA are torch's own, on the phantom's NCCL; those for the host are torch's fake ones. Sees: the
@@ -123,7 +123,7 @@ class World:
         host_collectives.wrap_all(c10d, self.say)
 
     def _change_stores(self, bindings: Any, store: Any) -> None:
-        """Whoever makes a store that would reach over to other processes gets one of ours."""
+        """A store that would connect to other processes is replaced by one of ours."""
         for name in ("TCPStore", "FileStore"):
             own = type(name, (store,), {})
             for module in ("distributed", "distributed.distributed_c10d", "distributed.rendezvous"):
@@ -156,7 +156,7 @@ class World:
             asked = (given.get("rank", -1), given.get("world_size", -1))
             if any(a not in (-1, None, own) for a, own in zip(asked, self._own(), strict=True)):
                 self.say(
-                    f"the program asked to be rank {asked[0]} of {asked[1]}; "
+                    f"the program requested rank {asked[0]} of {asked[1]}; "
                     f"it is rank {self.rank} of {self.size}"
                 )
             given.pop("init_method", None)
@@ -192,7 +192,7 @@ class World:
 
     @contextlib.contextmanager
     def _split_of(self, ranks: Sequence[int]) -> Iterator[None]:
-        """NCCL learns from the other ranks how large a split is; here it must be told."""
+        """NCCL learns from the other ranks how large a split is; here it is set."""
         tell = self._library.floodmark_phantom_group_size
         tell(-1, len(ranks))
         try:
@@ -284,7 +284,7 @@ def refuse_what_has_begun() -> None:
     c10d: Any = sys.modules.get("torch.distributed.distributed_c10d")
     if c10d is not None and c10d.is_initialized():
         raise PhantomError(
-            "torch.distributed was initialised before the world was there\n\n"
+            "torch.distributed was initialised before the simulated world\n\n"
             "hint: call `torch.distributed.destroy_process_group()` first"
         )
 

@@ -53,6 +53,6 @@ def test_what_was_read_is_listed(results: dict[str, Any]) -> None:
 
 
 def test_a_file_of_shapes_says_so(results: dict[str, Any]) -> None:
-    note = "Files written in the block hold shapes and no values"
+    note = "Files written in the block have shapes and no values"
     assert note in results["a_file_has_shapes"]["notes"]
     assert "shapes and no values" in results["after"]

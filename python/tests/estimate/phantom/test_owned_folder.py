@@ -41,7 +41,7 @@ def start_owner(folder: Path, program: str = OWNER) -> tuple[subprocess.Popen[st
 
 
 def test_a_live_folder_stays_whatever_its_name_says(temporary: Path) -> None:
-    # A process of another PID namespace has a number that is not there, or another's.
+    # A process of another PID namespace has a number that does not exist here, or another's.
     owner, made = start_owner(temporary)
     owned_folder.remove_left("owned-")
     assert made.is_dir()

@@ -27,7 +27,7 @@ phantom = library.load({settings!r})
 import torch
 import torch.nn.functional as F
 def taken(run):
-    # The sizes that torch's allocator was asked for.
+    # The sizes that were requested of torch's allocator.
     torch.cuda.memory._record_memory_history(enabled="all", context=None, max_entries=100000)
     run()
     events = torch.cuda.memory._snapshot()["device_traces"][0]
@@ -40,7 +40,7 @@ facts = {{}}
 calls = phantom.account()["unsupported"]
 facts["unsupported"] = [call for call in calls if call["library"] == "cudnn"]
 print(json.dumps(facts), flush=True)
-# Threads of autograd may still let go of tensors, which a Python that ends does not bear.
+# Threads of autograd may still free tensors, which a Python that ends does not bear.
 os._exit(0)
 """
 

@@ -1,4 +1,4 @@
-"""The pytest plugin: tests on a GPU that is not there, each in a process of its own."""
+"""The pytest plugin: tests on a simulated GPU, each in a process of its own."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_outcomes_output_and_fixtures_come_back_as_from_here(pytester):
             "*assert 2 == 1*",
             "said 2 told",
             "the process of this test ended with status 7*",
-            "*takes keywords alone*",
+            "*takes keyword arguments only*",
             "there is no GPU profile `h300`*",
         ],
         consecutive=False,

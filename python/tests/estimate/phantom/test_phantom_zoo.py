@@ -42,7 +42,7 @@ def test_they_are_also_on_a_phantom_that_came_after_torch(name: str) -> None:
 
 
 def test_with_autocast_every_allocation_is_the_recorded_one() -> None:
-    # Autocast lets go of its copies in the order of their addresses on the host, which no two runs
+    # Autocast frees its copies in the order of their addresses on the host, which no two runs
     # have in common: which free block a request takes, and how much larger it is, varies a little.
     truth, sizes, found = both("bert_amp")
     assert found["sizes"] == sizes

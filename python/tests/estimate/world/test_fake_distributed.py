@@ -85,7 +85,7 @@ COLLECTIVES = """
         dist.gather_object("x", None, dst=0)
         dist.scatter_object_list(got, [f"for {i}" for i in range(world)], src=rank)
         facts["objects"] = [objects[0], len(objects), sent, got]
-        # Nobody destroys the group.
+        # The program never destroys the group.
     facts["is_over"] = not dist.is_initialized()
     facts["restored"] = sys.excepthook is hook and "RANK" not in os.environ
     facts["notes"] = str(est)

@@ -1,4 +1,4 @@
-"""One process as rank r of N, on a GPU that is not there."""
+"""One process as rank r of N, on a simulated GPU."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ COLLECTIVES = """
     dist.broadcast_object_list(sent, src=0)
     facts["sent"] = sent
     tell(**facts)
-    # Nobody destroys the groups.
+    # The program never destroys the groups.
 """
 
 

@@ -110,5 +110,5 @@ with floodmark.trace("alone.flood"):
 
 
 def run_out():
-    """Fails as a program fails: nobody catches it."""
+    """Fails as a program fails, with an exception that is not caught."""
     trainer("hungry", [FloodmarkCallback()], Hungry).train()
