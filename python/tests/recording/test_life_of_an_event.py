@@ -1,4 +1,4 @@
-"""One allocation, followed through the stops of `docs/life-of-an-event.md`."""
+"""Two allocations, followed through the stops of `docs/life-of-an-event.md`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 
 import torch
 from support.flood_file import ALLOC, FREE, FloodFile, line_of
+from support.phantoms import needs_cuda_build
 from torch import nn
 
 import floodmark
@@ -67,3 +68,67 @@ def test_an_allocation_passes_every_stop(tmp_path, monkeypatch, capfd):
     assert main() == 0
     rows = json.loads(capfd.readouterr().out)["rows"]
     assert [r["bytes"] for r in rows if r["line"] == here and not r["backward"]] == [BYTES]
+
+
+#: An allocation on a simulated GPU, and what torch itself says of it.
+ESTIMATED = """
+    import json
+    import torch
+
+    def allocate():
+        return torch.empty(64 << 20, dtype=torch.uint8, device="cuda")  # here
+
+    x = allocate()
+    x.add_(1)
+    [segment] = torch.cuda.memory_snapshot()
+    facts = {
+        "gpu": torch.cuda.get_device_name(0),
+        "addr": x.data_ptr(),
+        "segment": [segment["address"], segment["total_size"]],
+        "allocated": torch.cuda.memory_allocated(),
+        "value": int(x[0]),  # read
+    }
+    with open("facts.json", "w") as file:
+        json.dump(facts, file)
+"""
+
+
+@needs_cuda_build
+def test_an_estimated_allocation_passes_every_stop(programs):
+    size = 64 << 20
+    program = programs.write(ESTIMATED, "train.py")
+    lines = program.read_text().splitlines()
+    [here] = [at for at, line in enumerate(lines, 1) if line.endswith("# here")]
+    [read] = [at for at, line in enumerate(lines, 1) if line.endswith("# read")]
+    done = programs.floodmark("estimate", "--gpu", "rtx4090", "-o", "life.flood", "train.py")
+    assert done.returncode == 0, done.stderr
+
+    # Stops 1 to 4: torch finds the GPU of the profile, and its allocator has a segment of it.
+    facts = json.loads((programs.folder / "facts.json").read_text())
+    assert facts["gpu"] == "NVIDIA GeForce RTX 4090 (phantom)"
+    assert facts["segment"] == [facts["addr"], size]
+    assert facts["allocated"] == size
+
+    # Stop 5: the trace has the event, and says that the GPU was simulated.
+    path = programs.folder / "life.flood"
+    [made] = FloodFile(path).allocations(size)
+    assert made.addr == facts["addr"]
+    assert (str(program), here) in [(frame.file, frame.line) for frame in made.frames]
+
+    # Stops 6 to 8: no kernel ran, the value is assumed, and the verdict says so.
+    assert facts["value"] == 0
+    trace = floodmark.Trace.open(path)
+    estimate = trace.estimate()
+    assert estimate.fits is True
+    [device] = estimate.rows
+    assert (device["peak_allocated"], device["peak_reserved"]) == (size, size)
+    assert device["needed"] == size + device["context"]
+    assert done.stdout.startswith("Fits: NVIDIA GeForce RTX 4090 (phantom)")
+    assert estimate.to_dict()["engine"] == "phantom"
+    [assumed] = estimate.to_dict()["reads"]
+    assert assumed["line"] == read
+    assert f"train.py:{read}" in done.stdout
+
+    # Stop 9: any other question.
+    [row] = trace.peak("cuda:0").by_line(top=None)
+    assert (row["line"], row["bytes"], row["count"]) == (here, size, 1)
