@@ -22,6 +22,7 @@ FLOORS = {
     "floodmark-trace": 0,
     "floodmark-slots": 0,
     "floodmark-cudnn-sizes": 0,
+    "floodmark-phantom-macros": 0,
     "floodmark-profiles": 1,
     "floodmark-phantom": 1,
     "floodmark-allocator": 1,

@@ -5,7 +5,7 @@ use std::ffi::c_int;
 /// Makes functions that give a handle; further arguments are not looked at.
 macro_rules! creates {
     ($($name:ident),* $(,)?) => {$(
-        #[unsafe(no_mangle)]
+        #[crate::entry_point]
         unsafe extern "C" fn $name(to: *mut u64) -> i32 {
             // SAFETY: the caller's pointer, by the library's contract.
             unsafe { $crate::runtime::put(to, $crate::streams::new_handle()) };
@@ -17,7 +17,7 @@ macro_rules! creates {
 /// Makes functions that have nothing to do.
 macro_rules! does_nothing {
     ($($name:ident),* $(,)?) => {$(
-        #[unsafe(no_mangle)]
+        #[crate::entry_point]
         extern "C" fn $name() -> i32 {
             $crate::runtime::SUCCESS
         }
@@ -27,7 +27,7 @@ macro_rules! does_nothing {
 /// Makes the driver's functions that are the runtime's under other names.
 macro_rules! same_as_runtime {
     ($($name:ident($($argument:ident: $kind:ty),*) = $runtime:path;)*) => {$(
-        #[unsafe(no_mangle)]
+        #[crate::entry_point]
         unsafe extern "C" fn $name($($argument: $kind),*) -> i32 {
             // SAFETY: the contract of the two is the same.
             #[allow(unused_unsafe, reason = "some of the runtime's functions are safe")]

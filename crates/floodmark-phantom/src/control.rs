@@ -12,7 +12,7 @@ use crate::{answer, late, stand_ins, unsupported};
 ///
 /// # Safety
 /// `settings` ends with a zero; `error` has `room` bytes.
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 pub unsafe extern "C" fn floodmark_phantom_start(
     settings: *const c_char,
     error: *mut c_char,
@@ -28,20 +28,20 @@ pub unsafe extern "C" fn floodmark_phantom_start(
 ///
 /// # Safety
 /// `error` has `room` bytes.
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 pub unsafe extern "C" fn floodmark_phantom_claim(error: *mut c_char, room: usize) -> c_int {
     // SAFETY: by this function's contract.
     unsafe { outcome(stand_ins::load().and_then(|()| late::watch()), error, room) }
 }
 
 /// Takes the place of CUDA in what is loaded already. One when memory will be asked of this library.
-#[unsafe(no_mangle)]
+#[crate::entry_point(0)]
 pub extern "C" fn floodmark_phantom_take_over() -> c_int {
     c_int::from(late::take_over())
 }
 
 /// Undoes it.
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 pub extern "C" fn floodmark_phantom_give_back() {
     late::give_back();
 }
@@ -61,7 +61,7 @@ unsafe fn outcome(of: Result<(), String>, error: *mut c_char, room: usize) -> c_
 ///
 /// # Safety
 /// `to` has `room` bytes.
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 pub unsafe extern "C" fn floodmark_phantom_account(to: *mut c_char, room: usize) -> usize {
     let (reads, bytes) = answer::unanswered();
     let mut account = unsupported::account();
@@ -77,20 +77,20 @@ pub unsafe extern "C" fn floodmark_phantom_account(to: *mut c_char, room: usize)
 }
 
 /// How sure these bytes are: 0 nothing, 1 assumed, 2 sampled, 3 random, 4 known.
-#[unsafe(no_mangle)]
+#[crate::entry_point(0)]
 pub extern "C" fn floodmark_phantom_surety(addr: u64, length: u64) -> c_int {
     contents().surety(addr, length) as c_int
 }
 
 /// These bytes have a value from now on, of that surety; 0 forgets them.
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 pub extern "C" fn floodmark_phantom_set(addr: u64, length: u64, surety: c_int) {
     contents().set(addr, length, Surety::from_number(surety));
 }
 
 /// Sets the assumed value for what this thread reads from now on: 0 zero, 1 the number `value`, 2 truth values, the
 /// bits of `value`.
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 pub extern "C" fn floodmark_phantom_answer(kind: c_int, value: i64) {
     answer::give(match kind {
         1 => Some(Answer::Number(value)),

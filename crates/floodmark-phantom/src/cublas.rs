@@ -29,14 +29,14 @@ fn library_version() -> c_int {
     cuda_version() / 1000 * 10_000 + 100
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cublasGetVersion_v2(_handle: u64, version: *mut c_int) -> i32 {
     // SAFETY: the caller's pointer, by the library's contract.
     unsafe { put(version, library_version()) };
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cublasGetProperty(which: c_int, value: *mut c_int) -> i32 {
     let found = version_part(library_version(), which);
     // SAFETY: the caller's pointer, by the library's contract.
@@ -44,28 +44,28 @@ unsafe extern "C" fn cublasGetProperty(which: c_int, value: *mut c_int) -> i32 {
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cublasGetMathMode(_handle: u64, mode: *mut c_int) -> i32 {
     // SAFETY: the caller's pointer, by the library's contract.
     unsafe { put(mode, 0) };
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cublasGetPointerMode_v2(_handle: u64, mode: *mut c_int) -> i32 {
     // SAFETY: the caller's pointer, by the library's contract.
     unsafe { put(mode, 0) };
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cublasGetStream_v2(_handle: u64, stream: *mut u64) -> i32 {
     // SAFETY: the caller's pointer, by the library's contract.
     unsafe { put(stream, 0) };
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cublasGetSmCountTarget(_handle: u64, count: *mut c_int) -> i32 {
     // SAFETY: the caller's pointer, by the library's contract.
     unsafe { put(count, 0) };
@@ -80,27 +80,27 @@ fn status_words(status: c_int) -> &'static CStr {
     }
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cublasGetStatusString(status: c_int) -> *const c_char {
     status_words(status).as_ptr()
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cublasGetStatusName(status: c_int) -> *const c_char {
     status_words(status).as_ptr()
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cublasLtGetStatusString(status: c_int) -> *const c_char {
     status_words(status).as_ptr()
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cublasLtGetVersion() -> usize {
     usize::try_from(library_version()).unwrap_or(0)
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cublasLtGetCudartVersion() -> usize {
     usize::try_from(cuda_version()).unwrap_or(0)
 }
@@ -116,7 +116,7 @@ struct HeuristicResult {
 }
 
 /// One way to do the product, which needs no workspace of its own: torch passes what it has anyway.
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cublasLtMatmulAlgoGetHeuristic(
     _handle: u64,
     _operation: *const c_void,

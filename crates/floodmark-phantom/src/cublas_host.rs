@@ -23,7 +23,7 @@ unsafe fn zero_on_host(to: *mut u8, bytes: usize) -> i32 {
 /// Numbers of one vector: norms, sums and places.
 macro_rules! of_a_vector {
     ($($name:ident: $bytes:literal),* $(,)?) => {$(
-        #[unsafe(no_mangle)]
+        #[crate::entry_point]
         unsafe extern "C" fn $name(
             _handle: u64,
             _count: c_int,
@@ -47,7 +47,7 @@ of_a_vector! {
 /// Products of two vectors.
 macro_rules! of_two_vectors {
     ($($name:ident: $bytes:literal),* $(,)?) => {$(
-        #[unsafe(no_mangle)]
+        #[crate::entry_point]
         unsafe extern "C" fn $name(
             _handle: u64,
             _count: c_int,
@@ -72,7 +72,7 @@ of_two_vectors! {
 macro_rules! with_info {
     (; $($rest:tt)*) => {};
     ($name:ident $(, $more:ident)*; $($arg:ident: $kind:ty),*) => {
-        #[unsafe(no_mangle)]
+        #[crate::entry_point]
         unsafe extern "C" fn $name(_handle: u64, $($arg: $kind,)* info: *mut c_int) -> i32 {
             // SAFETY: the caller's pointer, by the library's contract.
             unsafe { put(info, 0) };
@@ -124,7 +124,7 @@ fn copy_columns(
 /// Copies of matrices, to a device and back: the addresses say which.
 macro_rules! matrices {
     ($($name:ident),* $(,)?) => {$(
-        #[unsafe(no_mangle)]
+        #[crate::entry_point]
         extern "C" fn $name(
             rows: c_int,
             columns: c_int,
@@ -147,7 +147,7 @@ matrices! {
 /// Copies of vectors: matrices of one row.
 macro_rules! vectors {
     ($($name:ident),* $(,)?) => {$(
-        #[unsafe(no_mangle)]
+        #[crate::entry_point]
         extern "C" fn $name(
             count: c_int,
             bytes: c_int,

@@ -125,14 +125,14 @@ unsafe fn dimensions<T: Copy + Into<i64>>(rank: c_int, from: *const T) -> Option
     Some((0..rank).map(|at| unsafe { from.add(at).read() }.into()).collect())
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cufftCreate(to: *mut c_int) -> i32 {
     // SAFETY: the caller's pointer, by the library's contract.
     unsafe { put(to, create()) };
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cufftDestroy(handle: c_int) -> i32 {
     match with(|plans| plans.remove(&handle)) {
         Some(plan) => {
@@ -143,7 +143,7 @@ extern "C" fn cufftDestroy(handle: c_int) -> i32 {
     }
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cufftSetAutoAllocation(handle: c_int, is_automatic: c_int) -> i32 {
     with(|plans| match plans.get_mut(&handle) {
         Some(plan) => {
@@ -154,7 +154,7 @@ extern "C" fn cufftSetAutoAllocation(handle: c_int, is_automatic: c_int) -> i32 
     })
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cufftSetStream(handle: c_int, stream: u64) -> i32 {
     with(|plans| match plans.get_mut(&handle) {
         Some(plan) => {
@@ -165,7 +165,7 @@ extern "C" fn cufftSetStream(handle: c_int, stream: u64) -> i32 {
     })
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cufftXtMakePlanMany(
     handle: c_int,
     rank: c_int,
@@ -192,7 +192,7 @@ unsafe extern "C" fn cufftXtMakePlanMany(
 /// Plans of the older interface, with lengths of either width.
 macro_rules! plans_of_many {
     ($($name:ident: $number:ty),* $(,)?) => {$(
-        #[unsafe(no_mangle)]
+        #[crate::entry_point]
         unsafe extern "C" fn $name(
             handle: c_int,
             rank: c_int,
@@ -223,7 +223,7 @@ plans_of_many! {
     cufftMakePlanMany: c_int, cufftMakePlanMany64: i64,
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cufftPlan1d(to: *mut c_int, length: c_int, kind: c_int, batch: c_int) -> i32 {
     let Some(kind) = Kind::of_number(kind) else { return INVALID_VALUE };
     let handle = create();
@@ -232,7 +232,7 @@ unsafe extern "C" fn cufftPlan1d(to: *mut c_int, length: c_int, kind: c_int, bat
     make(handle, work_bytes(&[length.into()], batch.into(), kind))
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cufftGetSize(handle: c_int, to: *mut usize) -> i32 {
     let Some(plan) = with(|plans| plans.get(&handle).copied()) else { return INVALID_PLAN };
     // SAFETY: the caller's pointer, by the library's contract.
@@ -254,7 +254,7 @@ fn execute(handle: c_int) -> i32 {
 /// Transforms: a plan, and where its data is.
 macro_rules! transforms {
     ($($name:ident),* $(,)?) => {$(
-        #[unsafe(no_mangle)]
+        #[crate::entry_point]
         extern "C" fn $name(handle: c_int, _from: *mut c_void, _to: *mut c_void) -> i32 {
             execute(handle)
         }
@@ -275,14 +275,14 @@ fn library_version() -> c_int {
     if cuda_version() >= 13_000 { 12_000 } else { 11_000 }
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cufftGetVersion(version: *mut c_int) -> i32 {
     // SAFETY: the caller's pointer, by the library's contract.
     unsafe { put(version, library_version()) };
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cufftGetProperty(which: c_int, value: *mut c_int) -> i32 {
     // SAFETY: the caller's pointer, by the library's contract.
     unsafe { put(value, version_part(library_version() * 10, which)) };

@@ -8,7 +8,7 @@ use std::ffi::{c_char, c_int};
 
 use crate::runtime::{SUCCESS, put, version as cuda_version};
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cuptiGetVersion(version: *mut u32) -> i32 {
     let found = if cuda_version() >= 13_000 { 130_000 } else { 18 };
     // SAFETY: the caller's pointer, by the library's contract.
@@ -16,7 +16,7 @@ unsafe extern "C" fn cuptiGetVersion(version: *mut u32) -> i32 {
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cuptiGetResultString(status: c_int, text: *mut *const c_char) -> i32 {
     let words = if status == SUCCESS {
         c"CUPTI_SUCCESS"

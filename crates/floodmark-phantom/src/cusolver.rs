@@ -65,7 +65,7 @@ fn general(n: i64) -> i64 {
 macro_rules! sizes {
     (; $($rest:tt)*) => {};
     ($name:ident $(, $more:ident)*; |$($arg:ident: $kind:ty),*| $numbers:expr) => {
-        #[unsafe(no_mangle)]
+        #[crate::entry_point]
         unsafe extern "C" fn $name(_handle: u64, $($arg: $kind,)* to: *mut c_int) -> i32 {
             let numbers: i64 = $numbers;
             // SAFETY: the caller's pointer, by the library's contract.
@@ -125,7 +125,7 @@ sizes! {
 macro_rules! batched_sizes {
     (; $($rest:tt)*) => {};
     ($name:ident $(, $more:ident)*; |$($arg:ident: $kind:ty),*| $numbers:expr) => {
-        #[unsafe(no_mangle)]
+        #[crate::entry_point]
         unsafe extern "C" fn $name(
             _handle: u64,
             $($arg: $kind,)*
@@ -159,7 +159,7 @@ batched_sizes! {
 /// The approximate method for tall matrices: each matrix and its square.
 macro_rules! strided_sizes {
     ($($name:ident),* $(,)?) => {$(
-        #[unsafe(no_mangle)]
+        #[crate::entry_point]
         unsafe extern "C" fn $name(
             _handle: u64,
             _jobz: c_int,
@@ -210,7 +210,7 @@ sizes! {
 macro_rules! sizes_in_bytes {
     (; $($rest:tt)*) => {};
     ($name:ident $(, $more:ident)*; |$($arg:ident: $kind:ty),*| $bytes:expr) => {
-        #[unsafe(no_mangle)]
+        #[crate::entry_point]
         unsafe extern "C" fn $name(
             _handle: u64,
             $($arg: $kind,)*
@@ -275,7 +275,7 @@ sizes_in_bytes! {
 }
 
 /// Many symmetric matrices: as one, for each.
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cusolverDnXsyevBatched_bufferSize(
     handle: u64,
     params: u64,
@@ -310,7 +310,7 @@ fn library_version() -> c_int {
     if cuda_version() >= 13_000 { 120_000 } else { 110_400 }
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cusolverGetVersion(version: *mut c_int) -> i32 {
     let whole = library_version();
     let found = version_part(whole, 0) * 1000 + version_part(whole, 1) * 100;
@@ -319,14 +319,14 @@ unsafe extern "C" fn cusolverGetVersion(version: *mut c_int) -> i32 {
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cusolverGetProperty(which: c_int, value: *mut c_int) -> i32 {
     // SAFETY: the caller's pointer, by the library's contract.
     unsafe { put(value, version_part(library_version(), which)) };
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cusolverDnGetStream(_handle: u64, stream: *mut u64) -> i32 {
     // SAFETY: the caller's pointer, by the library's contract.
     unsafe { put(stream, 0) };

@@ -83,7 +83,7 @@ unsafe fn describe(to: *mut u64, matrix: Matrix) -> i32 {
 /// Matrices of which one side is compressed.
 macro_rules! compressed {
     ($($name:ident),* $(,)?) => {$(
-        #[unsafe(no_mangle)]
+        #[crate::entry_point]
         unsafe extern "C" fn $name(
             to: *mut u64,
             rows: i64,
@@ -109,7 +109,7 @@ compressed! {
     cusparseCreateCsr, cusparseCreateConstCsr, cusparseCreateCsc, cusparseCreateConstCsc,
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cusparseCreateCoo(
     to: *mut u64,
     rows: i64,
@@ -126,7 +126,7 @@ unsafe extern "C" fn cusparseCreateCoo(
     unsafe { describe(to, Matrix { rows, columns, entries, value_bytes: type_bytes(kind) }) }
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cusparseCreateBsr(
     to: *mut u64,
     block_rows: i64,
@@ -152,13 +152,13 @@ unsafe extern "C" fn cusparseCreateBsr(
     unsafe { describe(to, matrix) }
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cusparseDestroySpMat(handle: u64) -> i32 {
     with(|matrices| matrices.remove(&handle));
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cusparseSpMatGetSize(
     handle: u64,
     rows: *mut i64,
@@ -178,7 +178,7 @@ unsafe extern "C" fn cusparseSpMatGetSize(
 /// Sizes of buffers: which argument is the sparse matrix, and what it needs.
 macro_rules! buffers {
     ($name:ident; |$($arg:ident: $kind:ty),*| $matrix:ident => $bytes:expr) => {
-        #[unsafe(no_mangle)]
+        #[crate::entry_point]
         unsafe extern "C" fn $name(_handle: u64, $($arg: $kind,)* to: *mut usize) -> i32 {
             let Some($matrix) = matrix($matrix) else { return INVALID_VALUE };
             let bytes: u64 = $bytes;
@@ -226,7 +226,7 @@ buffers! {
 /// The two steps of a product of sparse matrices that ask for a buffer.
 macro_rules! product_steps {
     ($($name:ident => $step:ident),* $(,)?) => {$(
-        #[unsafe(no_mangle)]
+        #[crate::entry_point]
         unsafe extern "C" fn $name(
             _handle: u64,
             _op_a: c_int,
@@ -282,7 +282,7 @@ fn set_entries(handle: u64, products: u64) {
 /// Sums of matrices: an offset for each row.
 macro_rules! sum_buffers {
     ($($name:ident),* $(,)?) => {$(
-        #[unsafe(no_mangle)]
+        #[crate::entry_point]
         unsafe extern "C" fn $name(
             _handle: u64,
             rows: c_int,
@@ -318,7 +318,7 @@ sum_buffers! {
 }
 
 /// How many entries a sum has: at most those of both, which is the answer.
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cusparseXcsrgeam2Nnz(
     _handle: u64,
     rows: c_int,
@@ -346,7 +346,7 @@ unsafe extern "C" fn cusparseXcsrgeam2Nnz(
 /// Sorting: two keys and a place for each entry.
 macro_rules! sort_buffers {
     ($($name:ident),* $(,)?) => {$(
-        #[unsafe(no_mangle)]
+        #[crate::entry_point]
         unsafe extern "C" fn $name(
             _handle: u64,
             _rows: c_int,
@@ -371,7 +371,7 @@ sort_buffers! {
 macro_rules! block_solve_buffers {
     (; $($rest:tt)*) => {};
     ($name:ident $(, $more:ident)*; |$($arg:ident: $kind:ty),*| $rows:ident, $blocks:ident) => {
-        #[unsafe(no_mangle)]
+        #[crate::entry_point]
         unsafe extern "C" fn $name(_handle: u64, $($arg: $kind,)* to: *mut c_int) -> i32 {
             // SAFETY: the caller's pointer, by the library's contract.
             unsafe { put(to, $rows.saturating_add($blocks).saturating_mul(4)) };
@@ -396,14 +396,14 @@ block_solve_buffers! {
 }
 
 /// No pivot is zero, as far as anyone knows.
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cusparseXbsrsm2_zeroPivot(_handle: u64, _plan: u64, at: *mut c_int) -> i32 {
     // SAFETY: the caller's pointer, by the library's contract.
     unsafe { put(at, -1) };
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cusparseXbsrsv2_zeroPivot(_handle: u64, _plan: u64, at: *mut c_int) -> i32 {
     // SAFETY: the caller's pointer, by the library's contract.
     unsafe { put(at, -1) };
@@ -415,14 +415,14 @@ fn library_version() -> c_int {
     if cuda_version() >= 13_000 { 12_603 } else { 12_100 }
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cusparseGetVersion(_handle: u64, version: *mut c_int) -> i32 {
     // SAFETY: the caller's pointer, by the library's contract.
     unsafe { put(version, library_version()) };
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cusparseGetProperty(which: c_int, value: *mut c_int) -> i32 {
     let whole = library_version();
     let version = whole / 1000 * 10_000 + whole % 1000 / 100 * 100 + whole % 100;
@@ -431,7 +431,7 @@ unsafe extern "C" fn cusparseGetProperty(which: c_int, value: *mut c_int) -> i32
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cusparseGetPointerMode(_handle: u64, mode: *mut c_int) -> i32 {
     // SAFETY: the caller's pointer, by the library's contract.
     unsafe { put(mode, 0) };
@@ -447,12 +447,12 @@ fn status_words(status: c_int) -> &'static CStr {
     }
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cusparseGetErrorString(status: c_int) -> *const c_char {
     status_words(status).as_ptr()
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cusparseGetErrorName(status: c_int) -> *const c_char {
     status_words(status).as_ptr()
 }

@@ -111,7 +111,7 @@ impl Taken {
     /// Sees to all objects that were not seen to yet.
     fn take(&mut self) -> bool {
         let objects = slots::objects();
-        let here = device_count as *const () as usize;
+        let here = floodmark_phantom_device_count as *const () as usize;
         let Some(own) = objects.iter().find(|object| object.contains(here)) else { return false };
         self.done.retain(|known| objects.iter().any(|object| object.identity() == *known));
         let mut is_memory_ours = false;
@@ -150,7 +150,7 @@ fn is_left_alone(object: &Object, own: &Object) -> bool {
 /// What this library has for a function.
 fn function(name: &CStr, own: &Object) -> Option<usize> {
     if name == DEVICE_COUNT {
-        return Some(device_count as *const () as usize);
+        return Some(floodmark_phantom_device_count as *const () as usize);
     }
     own.lookup(name)
 }
@@ -163,6 +163,7 @@ fn is_the_named(addr: usize, name: &CStr, object: &Object, objects: &[Object]) -
 }
 
 /// torch's own remembers that there was no device, when it was asked before.
-extern "C" fn device_count() -> c_int {
+#[crate::entry_point(0)]
+extern "C" fn floodmark_phantom_device_count() -> c_int {
     machine().map_or(0, |machine| c_int::try_from(machine.device_count()).unwrap_or(0))
 }

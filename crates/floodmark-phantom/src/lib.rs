@@ -11,6 +11,7 @@
 //! - [`copies`] answers for copies and fills, [`transfer`] does them, with [`host_memory`] on the host's side.
 //! - [`runtime`], [`driver`] and a file for each library answer calls. What they do not know is refused
 //!   by name ([`unsupported`]), never answered with a success that would change what is allocated.
+//! - [`guard`] stands around every entry point: a panic in one is an error of its library.
 //! - [`reuse`] sees when torch hands memory out again, so that no old value is taken for a new one.
 //! - [`stand_ins`] claims the file names of CUDA's libraries; [`late`] takes their place where they are
 //!   loaded already; [`control`] is what our own Python calls.
@@ -32,6 +33,7 @@ mod cupti;
 mod cusolver;
 mod cusparse;
 mod driver;
+mod guard;
 mod host_memory;
 mod late;
 mod machine;
@@ -45,6 +47,8 @@ mod stand_ins;
 mod streams;
 mod transfer;
 mod unsupported;
+
+use floodmark_phantom_macros::entry_point;
 
 /// Entry points that `build.rs` made: names that no file here defines.
 mod entry_points {

@@ -32,27 +32,27 @@ unsafe fn put_text(to: *mut c_char, room: c_uint, text: &str) -> i32 {
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn nvmlInit() -> i32 {
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn nvmlInit_v2() -> i32 {
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn nvmlInitWithFlags(_flags: c_uint) -> i32 {
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn nvmlShutdown() -> i32 {
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn nvmlErrorString(status: c_int) -> *const c_char {
     let words: &CStr = match status {
         0 => c"Success",
@@ -63,20 +63,20 @@ extern "C" fn nvmlErrorString(status: c_int) -> *const c_char {
     words.as_ptr()
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn nvmlSystemGetDriverVersion(text: *mut c_char, room: c_uint) -> i32 {
     // SAFETY: the caller's buffer, by the library's contract.
     unsafe { put_text(text, room, "580.0 (phantom)") }
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn nvmlSystemGetCudaDriverVersion_v2(version: *mut c_int) -> i32 {
     // SAFETY: the caller's pointer, by the library's contract.
     unsafe { put(version, crate::runtime::version()) };
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn nvmlDeviceGetCount_v2(count: *mut c_uint) -> i32 {
     let found = machine().map_or(0, super::machine::Machine::device_count);
     // SAFETY: the caller's pointer, by the library's contract.
@@ -84,7 +84,7 @@ unsafe extern "C" fn nvmlDeviceGetCount_v2(count: *mut c_uint) -> i32 {
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn nvmlDeviceGetHandleByIndex_v2(index: c_uint, handle: *mut u64) -> i32 {
     let found = handle_of(index as usize);
     if device_of(found).is_none() {
@@ -95,7 +95,7 @@ unsafe extern "C" fn nvmlDeviceGetHandleByIndex_v2(index: c_uint, handle: *mut u
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn nvmlDeviceGetHandleByPciBusId_v2(
     text: *const c_char,
     handle: *mut u64,
@@ -108,7 +108,7 @@ unsafe extern "C" fn nvmlDeviceGetHandleByPciBusId_v2(
     unsafe { nvmlDeviceGetHandleByIndex_v2(index, handle) }
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn nvmlDeviceGetIndex(handle: u64, index: *mut c_uint) -> i32 {
     let Some(device) = device_of(handle) else { return INVALID_ARGUMENT };
     // SAFETY: the caller's pointer, by the library's contract.
@@ -116,14 +116,14 @@ unsafe extern "C" fn nvmlDeviceGetIndex(handle: u64, index: *mut c_uint) -> i32 
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn nvmlDeviceGetName(handle: u64, text: *mut c_char, room: c_uint) -> i32 {
     let (Some(machine), Some(_)) = (machine(), device_of(handle)) else { return INVALID_ARGUMENT };
     // SAFETY: the caller's buffer, by the library's contract.
     unsafe { put_text(text, room, &machine.settings.name) }
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn nvmlDeviceGetUUID(handle: u64, text: *mut c_char, room: c_uint) -> i32 {
     let Some(device) = device_of(handle) else { return INVALID_ARGUMENT };
     let uuid = format!("GPU-7068616e-746f-6d00-0000-{device:012}");
@@ -131,7 +131,7 @@ unsafe extern "C" fn nvmlDeviceGetUUID(handle: u64, text: *mut c_char, room: c_u
     unsafe { put_text(text, room, &uuid) }
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn nvmlDeviceGetCudaComputeCapability(
     handle: u64,
     major: *mut c_int,
@@ -146,7 +146,7 @@ unsafe extern "C" fn nvmlDeviceGetCudaComputeCapability(
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn nvmlDeviceGetMemoryInfo(handle: u64, info: *mut [u64; 3]) -> i32 {
     let (Some(machine), Some(device)) = (machine(), device_of(handle)) else {
         return INVALID_ARGUMENT;
@@ -158,7 +158,7 @@ unsafe extern "C" fn nvmlDeviceGetMemoryInfo(handle: u64, info: *mut [u64; 3]) -
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn nvmlDeviceGetMigMode(_h: u64, now: *mut c_uint, later: *mut c_uint) -> i32 {
     // SAFETY: the caller's pointers, by the library's contract.
     unsafe {
@@ -203,7 +203,7 @@ unsafe fn put_only<T>(count: *mut c_uint, list: *mut T, only: T) -> i32 {
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn nvmlDeviceGetComputeRunningProcesses(
     handle: u64,
     count: *mut c_uint,
@@ -214,7 +214,7 @@ unsafe extern "C" fn nvmlDeviceGetComputeRunningProcesses(
     unsafe { put_only(count, list, process) }
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn nvmlDeviceGetComputeRunningProcesses_v2(
     handle: u64,
     count: *mut c_uint,
@@ -225,7 +225,7 @@ unsafe extern "C" fn nvmlDeviceGetComputeRunningProcesses_v2(
     unsafe { put_only(count, list, ProcessOfInstance { process, instances: [c_uint::MAX; 2] }) }
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn nvmlDeviceGetComputeRunningProcesses_v3(
     handle: u64,
     count: *mut c_uint,

@@ -18,8 +18,8 @@ const NAME: *const c_char = c"_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6Devi
 static TORCHS_OWN: OnceLock<Option<Report>> = OnceLock::new();
 
 /// Under torch's name for it, so that torch's libraries call it.
-#[unsafe(export_name = "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE")]
-extern "C" fn report_memory_usage(
+#[crate::entry_point]
+extern "C" fn _ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE(
     addr: *mut c_void,
     bytes: i64,
     allocated: usize,

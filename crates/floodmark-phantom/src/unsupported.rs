@@ -1,21 +1,27 @@
 //! Calls that were refused, by name.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
+
+use crate::guard;
 
 static REFUSED: Mutex<BTreeMap<(&'static str, &'static str), u64>> = Mutex::new(BTreeMap::new());
 
 /// Remembers the call and gives back what its library says when it does not support one.
 pub(crate) fn refuse(library: &'static str, name: &'static str, status: i32) -> i32 {
-    if let Ok(mut refused) = REFUSED.lock() {
-        *refused.entry((library, name)).or_default() += 1;
-    }
+    guard::call_or(name, (), || note(library, name));
     status
+}
+
+/// Counts a call that could not be answered.
+pub(crate) fn note(library: &'static str, name: &'static str) {
+    let mut refused = REFUSED.lock().unwrap_or_else(PoisonError::into_inner);
+    *refused.entry((library, name)).or_default() += 1;
 }
 
 /// Every refused call: library, name and how often, one a line.
 pub(crate) fn account() -> String {
-    let Ok(refused) = REFUSED.lock() else { return String::new() };
+    let refused = REFUSED.lock().unwrap_or_else(PoisonError::into_inner);
     let mut account = String::new();
     for ((library, name), count) in &*refused {
         account += &format!("{library} {name} {count}\n");

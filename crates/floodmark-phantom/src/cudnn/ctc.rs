@@ -23,19 +23,19 @@ fn workspace(sizes: &[c_int], longest_label: u64) -> Option<u64> {
     Some(4 * steps * batch * (2 * (2 * longest_label + 1) + alphabet))
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudnnCreateCTCLossDescriptor(to: *mut *mut Loss) -> i32 {
     // SAFETY: the caller's pointer, by cuDNN's contract.
     unsafe { hand_out(to) }
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudnnDestroyCTCLossDescriptor(descriptor: *mut Loss) -> i32 {
     // SAFETY: the caller's descriptor, by cuDNN's contract.
     unsafe { take_back(descriptor) }
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cudnnSetCTCLossDescriptorEx(
     _descriptor: *mut Loss,
     _kind: c_int,
@@ -45,7 +45,7 @@ extern "C" fn cudnnSetCTCLossDescriptorEx(
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudnnSetCTCLossDescriptor_v9(
     descriptor: *mut Loss,
     _kind: c_int,
@@ -59,7 +59,7 @@ unsafe extern "C" fn cudnnSetCTCLossDescriptor_v9(
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudnnGetCTCLossWorkspaceSize(
     _handle: *mut c_void,
     probabilities: *const Tensor,
@@ -84,7 +84,7 @@ unsafe extern "C" fn cudnnGetCTCLossWorkspaceSize(
     unsafe { answer(tensor, longest.unwrap_or(0), bytes) }
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudnnGetCTCLossWorkspaceSize_v8(
     _handle: *mut c_void,
     _algorithm: c_int,
@@ -113,12 +113,12 @@ unsafe fn answer(tensor: &Tensor, longest_label: u64, bytes: *mut usize) -> i32 
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cudnnCTCLoss() -> i32 {
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cudnnCTCLoss_v8() -> i32 {
     SUCCESS
 }

@@ -38,7 +38,7 @@ fn planner() -> Option<&'static Library> {
     library().filter(|library| library.can_plan())
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudnnBackendCreateDescriptor(kind: c_int, descriptor: *mut Descriptor) -> i32 {
     let Some(library) = planner() else {
         // SAFETY: the caller's pointer, by cuDNN's contract.
@@ -54,7 +54,7 @@ unsafe extern "C" fn cudnnBackendCreateDescriptor(kind: c_int, descriptor: *mut 
     status
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudnnBackendDestroyDescriptor(descriptor: Descriptor) -> i32 {
     forget(descriptor);
     // SAFETY: the caller's descriptor, by cuDNN's contract.
@@ -64,7 +64,7 @@ unsafe extern "C" fn cudnnBackendDestroyDescriptor(descriptor: Descriptor) -> i3
     }
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudnnBackendSetAttribute(
     descriptor: Descriptor,
     attribute: c_int,
@@ -83,7 +83,7 @@ unsafe extern "C" fn cudnnBackendSetAttribute(
     }
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudnnBackendGetAttribute(
     descriptor: Descriptor,
     attribute: c_int,
@@ -126,7 +126,7 @@ unsafe fn correct(library: &Library, plan: Descriptor, workspace: *mut i64) {
     }
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudnnBackendFinalize(descriptor: Descriptor) -> i32 {
     let Some(library) = planner() else { return SUCCESS };
     if let Some(attribute) = forget(descriptor) {
@@ -140,7 +140,7 @@ unsafe extern "C" fn cudnnBackendFinalize(descriptor: Descriptor) -> i32 {
 }
 
 /// Runs a plan: nothing.
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cudnnBackendExecute(
     _handle: *mut c_void,
     _plan: Descriptor,

@@ -30,7 +30,7 @@ struct Handle {
     stream: *mut c_void,
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudnnCreate(handle: *mut *mut Handle) -> i32 {
     let made = Box::into_raw(Box::new(Handle { stream: std::ptr::null_mut() }));
     // SAFETY: the caller's pointer, by cuDNN's contract.
@@ -38,7 +38,7 @@ unsafe extern "C" fn cudnnCreate(handle: *mut *mut Handle) -> i32 {
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudnnDestroy(handle: *mut Handle) -> i32 {
     if !handle.is_null() {
         // SAFETY: it came from `cudnnCreate`, and is given back once.
@@ -47,7 +47,7 @@ unsafe extern "C" fn cudnnDestroy(handle: *mut Handle) -> i32 {
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudnnSetStream(handle: *mut Handle, stream: *mut c_void) -> i32 {
     // SAFETY: the caller's handle, by cuDNN's contract.
     match unsafe { handle.as_mut() } {
@@ -59,7 +59,7 @@ unsafe extern "C" fn cudnnSetStream(handle: *mut Handle, stream: *mut c_void) ->
     }
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudnnGetStream(handle: *mut Handle, stream: *mut *mut c_void) -> i32 {
     // SAFETY: the caller's handle and pointer, by cuDNN's contract.
     unsafe {
@@ -69,31 +69,31 @@ unsafe extern "C" fn cudnnGetStream(handle: *mut Handle, stream: *mut *mut c_voi
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cudnnGetVersion() -> usize {
     // SAFETY: it takes no arguments.
     library().map_or(0, |library| unsafe { (library.version)() })
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cudnnGetCudartVersion() -> usize {
     // SAFETY: it takes no arguments.
     library().map_or(0, |library| unsafe { (library.runtime_version)() })
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudnnGetProperty(which: c_int, value: *mut c_int) -> i32 {
     // SAFETY: the caller's pointer, by cuDNN's contract.
     library().map_or(NOT_SUPPORTED, |library| unsafe { (library.property)(which, value) })
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cudnnGetErrorString(status: i32) -> *const c_char {
     // SAFETY: it takes a number.
     library().map_or(c"no cuDNN".as_ptr(), |library| unsafe { (library.error_text)(status) })
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudnnGetLastErrorString(text: *mut c_char, room: usize) {
     if let Some(library) = library() {
         // SAFETY: the caller's buffer, by cuDNN's contract.

@@ -10,7 +10,7 @@ use super::SUCCESS;
 use super::tensors::Tensor;
 use crate::runtime::put;
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudnnGetBatchNormalizationForwardTrainingExWorkspaceSize(
     _handle: *mut c_void,
     _mode: c_int,
@@ -27,7 +27,7 @@ unsafe extern "C" fn cudnnGetBatchNormalizationForwardTrainingExWorkspaceSize(
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudnnGetBatchNormalizationBackwardExWorkspaceSize(
     _handle: *mut c_void,
     _mode: c_int,
@@ -46,7 +46,7 @@ unsafe extern "C" fn cudnnGetBatchNormalizationBackwardExWorkspaceSize(
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudnnGetBatchNormalizationTrainingExReserveSpaceSize(
     _handle: *mut c_void,
     _mode: c_int,
@@ -60,17 +60,17 @@ unsafe extern "C" fn cudnnGetBatchNormalizationTrainingExReserveSpaceSize(
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cudnnBatchNormalizationForwardTrainingEx() -> i32 {
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cudnnBatchNormalizationForwardInference() -> i32 {
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cudnnBatchNormalizationBackwardEx() -> i32 {
     SUCCESS
 }

@@ -106,19 +106,19 @@ fn algorithm(which: c_int) -> Option<Algorithm> {
     }
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudnnCreateRNNDescriptor(to: *mut *mut Network) -> i32 {
     // SAFETY: the caller's pointer, by cuDNN's contract.
     unsafe { hand_out(to) }
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudnnDestroyRNNDescriptor(descriptor: *mut Network) -> i32 {
     // SAFETY: the caller's descriptor, by cuDNN's contract.
     unsafe { take_back(descriptor) }
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudnnSetRNNDescriptor_v8(
     descriptor: *mut Network,
     which: c_int,
@@ -159,19 +159,19 @@ unsafe extern "C" fn cudnnSetRNNDescriptor_v8(
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudnnCreateRNNDataDescriptor(to: *mut *mut Sequences) -> i32 {
     // SAFETY: the caller's pointer, by cuDNN's contract.
     unsafe { hand_out(to) }
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudnnDestroyRNNDataDescriptor(descriptor: *mut Sequences) -> i32 {
     // SAFETY: the caller's descriptor, by cuDNN's contract.
     unsafe { take_back(descriptor) }
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudnnSetRNNDataDescriptor(
     descriptor: *mut Sequences,
     _kind: c_int,
@@ -197,7 +197,7 @@ unsafe extern "C" fn cudnnSetRNNDataDescriptor(
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudnnGetRNNTempSpaceSizes(
     _handle: *mut c_void,
     network: *const Network,
@@ -226,7 +226,7 @@ unsafe extern "C" fn cudnnGetRNNTempSpaceSizes(
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudnnGetRNNWeightSpaceSize(
     _handle: *mut c_void,
     network: *const Network,
@@ -240,7 +240,7 @@ unsafe extern "C" fn cudnnGetRNNWeightSpaceSize(
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudnnGetRNNWeightParams(
     _handle: *mut c_void,
     network: *const Network,
@@ -291,17 +291,17 @@ unsafe fn place(
     }
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cudnnRNNForward() -> i32 {
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cudnnRNNBackwardData_v8() -> i32 {
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cudnnRNNBackwardWeights_v8() -> i32 {
     SUCCESS
 }

@@ -84,19 +84,19 @@ unsafe fn put_numbers(to: *mut c_int, room: c_int, values: &[c_int]) {
     }
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudnnCreateTensorDescriptor(to: *mut *mut Tensor) -> i32 {
     // SAFETY: the caller's pointer, by cuDNN's contract.
     unsafe { hand_out(to) }
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudnnDestroyTensorDescriptor(descriptor: *mut Tensor) -> i32 {
     // SAFETY: the caller's descriptor, by cuDNN's contract.
     unsafe { take_back(descriptor) }
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudnnSetTensorNdDescriptor(
     descriptor: *mut Tensor,
     kind: c_int,
@@ -113,7 +113,7 @@ unsafe extern "C" fn cudnnSetTensorNdDescriptor(
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudnnGetTensorNdDescriptor(
     descriptor: *const Tensor,
     room: c_int,
@@ -133,19 +133,19 @@ unsafe extern "C" fn cudnnGetTensorNdDescriptor(
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudnnCreateFilterDescriptor(to: *mut *mut Tensor) -> i32 {
     // SAFETY: the caller's pointer, by cuDNN's contract.
     unsafe { hand_out(to) }
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudnnDestroyFilterDescriptor(descriptor: *mut Tensor) -> i32 {
     // SAFETY: the caller's descriptor, by cuDNN's contract.
     unsafe { take_back(descriptor) }
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudnnSetFilterNdDescriptor(
     descriptor: *mut Tensor,
     kind: c_int,
@@ -161,7 +161,7 @@ unsafe extern "C" fn cudnnSetFilterNdDescriptor(
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudnnGetFilterNdDescriptor(
     descriptor: *const Tensor,
     room: c_int,
@@ -185,19 +185,19 @@ unsafe extern "C" fn cudnnGetFilterNdDescriptor(
 #[derive(Debug, Default)]
 pub(super) struct Layer;
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudnnCreateActivationDescriptor(to: *mut *mut Layer) -> i32 {
     // SAFETY: the caller's pointer, by cuDNN's contract.
     unsafe { hand_out(to) }
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudnnDestroyActivationDescriptor(descriptor: *mut Layer) -> i32 {
     // SAFETY: the caller's descriptor, by cuDNN's contract.
     unsafe { take_back(descriptor) }
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cudnnSetActivationDescriptor(
     _descriptor: *mut Layer,
     _mode: c_int,
@@ -207,19 +207,19 @@ extern "C" fn cudnnSetActivationDescriptor(
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudnnCreateSpatialTransformerDescriptor(to: *mut *mut Layer) -> i32 {
     // SAFETY: the caller's pointer, by cuDNN's contract.
     unsafe { hand_out(to) }
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudnnDestroySpatialTransformerDescriptor(descriptor: *mut Layer) -> i32 {
     // SAFETY: the caller's descriptor, by cuDNN's contract.
     unsafe { take_back(descriptor) }
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cudnnSetSpatialTransformerNdDescriptor(
     _descriptor: *mut Layer,
     _sampler: c_int,
@@ -230,22 +230,22 @@ extern "C" fn cudnnSetSpatialTransformerNdDescriptor(
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cudnnSpatialTfGridGeneratorForward() -> i32 {
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cudnnSpatialTfGridGeneratorBackward() -> i32 {
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cudnnSpatialTfSamplerForward() -> i32 {
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cudnnSpatialTfSamplerBackward() -> i32 {
     SUCCESS
 }
@@ -256,19 +256,19 @@ pub(super) struct Dropout {
     pub(super) rate: f32,
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudnnCreateDropoutDescriptor(to: *mut *mut Dropout) -> i32 {
     // SAFETY: the caller's pointer, by cuDNN's contract.
     unsafe { hand_out(to) }
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudnnDestroyDropoutDescriptor(descriptor: *mut Dropout) -> i32 {
     // SAFETY: the caller's descriptor, by cuDNN's contract.
     unsafe { take_back(descriptor) }
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudnnSetDropoutDescriptor(
     descriptor: *mut Dropout,
     _handle: *mut c_void,
@@ -287,7 +287,7 @@ unsafe extern "C" fn cudnnSetDropoutDescriptor(
     }
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudnnRestoreDropoutDescriptor(
     descriptor: *mut Dropout,
     handle: *mut c_void,
@@ -303,7 +303,7 @@ unsafe extern "C" fn cudnnRestoreDropoutDescriptor(
 /// The state of one thread's random numbers, in bytes.
 const RANDOM_STATE: u64 = 24;
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudnnDropoutGetStatesSize(_handle: *mut c_void, bytes: *mut usize) -> i32 {
     // One state for each thread that the device can hold: 6,488,064 bytes on an H200.
     let threads = crate::machine::machine().map_or(0, |machine| {

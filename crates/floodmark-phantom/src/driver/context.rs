@@ -14,7 +14,7 @@ fn device_of(context: u64) -> c_int {
     c_int::try_from(context.saturating_sub(0x5000) / 64).unwrap_or(0)
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cuDevicePrimaryCtxGetState(
     _device: c_int,
     flags: *mut c_uint,
@@ -28,7 +28,7 @@ unsafe extern "C" fn cuDevicePrimaryCtxGetState(
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cuDevicePrimaryCtxRetain(context: *mut u64, device: c_int) -> i32 {
     let count = machine().map_or(0, super::super::machine::Machine::device_count);
     let Some(device) = usize::try_from(device).ok().filter(|&device| device < count) else {
@@ -39,29 +39,29 @@ unsafe extern "C" fn cuDevicePrimaryCtxRetain(context: *mut u64, device: c_int) 
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cuDevicePrimaryCtxRelease_v2(_device: c_int) -> i32 {
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cuDevicePrimaryCtxSetFlags_v2(_device: c_int, _flags: c_uint) -> i32 {
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cuDevicePrimaryCtxReset_v2(_device: c_int) -> i32 {
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cuCtxGetCurrent(context: *mut u64) -> i32 {
     // SAFETY: the caller's pointer, by CUDA's contract.
     unsafe { put(context, context_of(current_device())) };
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cuCtxSetCurrent(context: u64) -> i32 {
     if context != 0 {
         set_current_device(device_of(context));
@@ -69,26 +69,26 @@ extern "C" fn cuCtxSetCurrent(context: u64) -> i32 {
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cuCtxPushCurrent_v2(context: u64) -> i32 {
     cuCtxSetCurrent(context)
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cuCtxPopCurrent_v2(context: *mut u64) -> i32 {
     // SAFETY: the same contract.
     unsafe { cuCtxGetCurrent(context) }
 }
 
 /// A stream belongs to the device that is current when it is used.
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cuStreamGetCtx(_stream: u64, context: *mut u64) -> i32 {
     // SAFETY: the same contract.
     unsafe { cuCtxGetCurrent(context) }
 }
 
 /// There are no green contexts: a part of the device's multiprocessors is never asked for.
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cuStreamGetCtx_v2(stream: u64, context: *mut u64, green: *mut u64) -> i32 {
     // SAFETY: the caller's pointers, by CUDA's contract.
     unsafe {
@@ -97,40 +97,40 @@ unsafe extern "C" fn cuStreamGetCtx_v2(stream: u64, context: *mut u64, green: *m
     }
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cuCtxGetDevice(device: *mut c_int) -> i32 {
     // SAFETY: the caller's pointer, by CUDA's contract.
     unsafe { put(device, c_int::try_from(current_device()).unwrap_or(0)) };
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cuCtxGetDevice_v2(device: *mut c_int, context: u64) -> i32 {
     // SAFETY: the caller's pointer, by CUDA's contract.
     unsafe { put(device, device_of(context)) };
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cuCtxSynchronize() -> i32 {
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cuCtxGetFlags(flags: *mut c_uint) -> i32 {
     // SAFETY: the caller's pointer, by CUDA's contract.
     unsafe { put(flags, 0) };
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cuCtxGetApiVersion(_context: u64, version: *mut c_uint) -> i32 {
     // SAFETY: the caller's pointer, by CUDA's contract.
     unsafe { put(version, 3020) };
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cuCtxGetStreamPriorityRange(least: *mut c_int, most: *mut c_int) -> i32 {
     // SAFETY: the caller's pointers, by CUDA's contract.
     unsafe {
@@ -140,7 +140,7 @@ unsafe extern "C" fn cuCtxGetStreamPriorityRange(least: *mut c_int, most: *mut c
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cuCtxEnablePeerAccess(_context: u64, _flags: c_uint) -> i32 {
     SUCCESS
 }

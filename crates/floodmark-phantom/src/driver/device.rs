@@ -7,19 +7,19 @@ use crate::runtime::{
     INVALID_DEVICE, INVALID_VALUE, SUCCESS, attribute, put, version as cuda_version,
 };
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cuInit(_flags: c_uint) -> i32 {
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cuDriverGetVersion(version: *mut c_int) -> i32 {
     // SAFETY: the caller's pointer, by CUDA's contract.
     unsafe { put(version, cuda_version()) };
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cuDeviceGetCount(count: *mut c_int) -> i32 {
     let found = machine().map_or(0, super::super::machine::Machine::device_count);
     // SAFETY: the caller's pointer, by CUDA's contract.
@@ -27,7 +27,7 @@ unsafe extern "C" fn cuDeviceGetCount(count: *mut c_int) -> i32 {
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cuDeviceGet(device: *mut c_int, ordinal: c_int) -> i32 {
     if attribute(75, ordinal).is_none() {
         return INVALID_DEVICE;
@@ -37,7 +37,7 @@ unsafe extern "C" fn cuDeviceGet(device: *mut c_int, ordinal: c_int) -> i32 {
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cuDeviceGetAttribute(value: *mut c_int, which: c_int, device: c_int) -> i32 {
     match attribute(which, device) {
         // SAFETY: the caller's pointer, by CUDA's contract.
@@ -49,7 +49,7 @@ unsafe extern "C" fn cuDeviceGetAttribute(value: *mut c_int, which: c_int, devic
     }
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cuDeviceGetName(text: *mut c_char, length: c_int, _device: c_int) -> i32 {
     let (Some(machine), Ok(length)) = (machine(), usize::try_from(length)) else {
         return INVALID_VALUE;
@@ -67,7 +67,7 @@ unsafe extern "C" fn cuDeviceGetName(text: *mut c_char, length: c_int, _device: 
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cuDeviceTotalMem_v2(bytes: *mut usize, _device: c_int) -> i32 {
     let found = machine().map_or(0, |machine| machine.settings.memory);
     // SAFETY: the caller's pointer, by CUDA's contract.
@@ -75,7 +75,7 @@ unsafe extern "C" fn cuDeviceTotalMem_v2(bytes: *mut usize, _device: c_int) -> i
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cuDeviceGetUuid(uuid: *mut [u8; 16], device: c_int) -> i32 {
     let mut found = *b"phantom\0\0\0\0\0\0\0\0\0";
     found[15] = u8::try_from(device).unwrap_or(0);
@@ -84,13 +84,13 @@ unsafe extern "C" fn cuDeviceGetUuid(uuid: *mut [u8; 16], device: c_int) -> i32 
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cuDeviceGetUuid_v2(uuid: *mut [u8; 16], device: c_int) -> i32 {
     // SAFETY: the same contract.
     unsafe { cuDeviceGetUuid(uuid, device) }
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cuDeviceComputeCapability(
     major: *mut c_int,
     minor: *mut c_int,
@@ -104,7 +104,7 @@ unsafe extern "C" fn cuDeviceComputeCapability(
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cuDeviceCanAccessPeer(can: *mut c_int, device: c_int, peer: c_int) -> i32 {
     // SAFETY: the caller's pointer, by CUDA's contract.
     unsafe { put(can, c_int::from(device != peer)) };

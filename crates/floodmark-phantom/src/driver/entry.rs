@@ -6,7 +6,7 @@ use crate::runtime::{SUCCESS, driver_function, error_words, put};
 
 const NOT_FOUND: i32 = 500;
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cuGetProcAddress(
     name: *const c_char,
     function: *mut *mut c_void,
@@ -20,7 +20,7 @@ unsafe extern "C" fn cuGetProcAddress(
     if found.is_null() { NOT_FOUND } else { SUCCESS }
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cuGetProcAddress_v2(
     name: *const c_char,
     function: *mut *mut c_void,
@@ -35,14 +35,14 @@ unsafe extern "C" fn cuGetProcAddress_v2(
     status
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cuGetErrorString(error: c_int, text: *mut *const c_char) -> i32 {
     // SAFETY: the caller's pointer, by CUDA's contract.
     unsafe { put(text, error_words(error).1.as_ptr()) };
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cuGetErrorName(error: c_int, text: *mut *const c_char) -> i32 {
     // SAFETY: the caller's pointer, by CUDA's contract.
     unsafe { put(text, error_words(error).0.as_ptr()) };
@@ -50,7 +50,7 @@ unsafe extern "C" fn cuGetErrorName(error: c_int, text: *mut *const c_char) -> i
 }
 
 /// Tables of functions that NVIDIA's own libraries share. There are none, and they go on without.
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cuGetExportTable(table: *mut *const c_void, _id: *const c_void) -> i32 {
     // SAFETY: the caller's pointer, by CUDA's contract.
     unsafe { put(table, std::ptr::null()) };
@@ -58,14 +58,14 @@ unsafe extern "C" fn cuGetExportTable(table: *mut *const c_void, _id: *const c_v
 }
 
 /// A listener for errors: there are none to report.
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cuLogsRegisterCallback(_told: u64, _data: u64, handle: *mut u64) -> i32 {
     // SAFETY: the caller's pointer, by CUDA's contract.
     unsafe { put(handle, crate::streams::new_handle()) };
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cuLogsUnregisterCallback(_handle: u64) -> i32 {
     SUCCESS
 }

@@ -6,14 +6,14 @@ use crate::machine::machine;
 use crate::runtime::{SUCCESS, active_blocks, put};
 use crate::streams::{new_handle, note_work};
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cuModuleLoadData(module: *mut u64, _image: *const c_void) -> i32 {
     // SAFETY: the caller's pointer, by CUDA's contract.
     unsafe { put(module, new_handle()) };
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cuModuleLoadDataEx(
     module: *mut u64,
     image: *const c_void,
@@ -25,58 +25,58 @@ unsafe extern "C" fn cuModuleLoadDataEx(
     unsafe { cuModuleLoadData(module, image) }
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cuModuleLoad(module: *mut u64, _path: *const c_char) -> i32 {
     // SAFETY: the same contract.
     unsafe { cuModuleLoadData(module, std::ptr::null()) }
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cuModuleUnload(_module: u64) -> i32 {
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cuModuleGetFunction(to: *mut u64, _module: u64, _name: *const c_char) -> i32 {
     // SAFETY: the caller's pointer, by CUDA's contract.
     unsafe { put(to, new_handle()) };
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cuLibraryLoadData(library: *mut u64) -> i32 {
     // SAFETY: the caller's pointer, by CUDA's contract.
     unsafe { put(library, new_handle()) };
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cuLibraryUnload(_library: u64) -> i32 {
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cuLibraryGetKernel(to: *mut u64, _library: u64, _name: *const c_char) -> i32 {
     // SAFETY: the caller's pointer, by CUDA's contract.
     unsafe { put(to, new_handle()) };
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cuLibraryGetModule(to: *mut u64, _library: u64) -> i32 {
     // SAFETY: the caller's pointer, by CUDA's contract.
     unsafe { put(to, new_handle()) };
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cuKernelGetFunction(to: *mut u64, kernel: u64) -> i32 {
     // SAFETY: the caller's pointer, by CUDA's contract.
     unsafe { put(to, kernel) };
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cuFuncGetAttribute(value: *mut c_int, which: c_int, _function: u64) -> i32 {
     let Some(machine) = machine() else { return crate::runtime::INVALID_VALUE };
     let (major, minor) = machine.settings.capability;
@@ -92,7 +92,7 @@ unsafe extern "C" fn cuFuncGetAttribute(value: *mut c_int, which: c_int, _functi
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cuKernelGetAttribute(
     value: *mut c_int,
     which: c_int,
@@ -103,22 +103,22 @@ unsafe extern "C" fn cuKernelGetAttribute(
     unsafe { cuFuncGetAttribute(value, which, kernel) }
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cuFuncSetAttribute(_function: u64, _which: c_int, _value: c_int) -> i32 {
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cuKernelSetAttribute(_which: c_int, _v: c_int, _kernel: u64, _device: c_int) -> i32 {
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cuFuncSetCacheConfig(_function: u64, _config: c_int) -> i32 {
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cuLaunchKernel(
     _function: u64,
     _grid_x: c_uint,
@@ -134,7 +134,7 @@ extern "C" fn cuLaunchKernel(
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cuLaunchCooperativeKernel(
     function: u64,
     grid_x: c_uint,
@@ -157,14 +157,14 @@ struct LaunchConfig {
     stream: u64,
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cuLaunchKernelEx(config: *const LaunchConfig, _function: u64) -> i32 {
     // SAFETY: the caller's struct begins with these fields.
     note_work(unsafe { (*config).stream });
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cuOccupancyMaxActiveBlocksPerMultiprocessor(
     blocks: *mut c_int,
     _function: u64,
@@ -176,7 +176,7 @@ unsafe extern "C" fn cuOccupancyMaxActiveBlocksPerMultiprocessor(
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cuOccupancyMaxActiveClusters(count: *mut c_int) -> i32 {
     let found = machine().map_or(0, |machine| machine.settings.multiprocessors / 2);
     // SAFETY: the caller's pointer, by CUDA's contract.
@@ -185,14 +185,14 @@ unsafe extern "C" fn cuOccupancyMaxActiveClusters(count: *mut c_int) -> i32 {
 }
 
 /// A description of a tensor for the device's own copies: it is looked at by kernels alone.
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cuTensorMapEncodeTiled(map: *mut [u64; 16]) -> i32 {
     // SAFETY: the caller's struct has 128 bytes.
     unsafe { put(map, [0; 16]) };
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cuTensorMapEncodeIm2col(map: *mut [u64; 16]) -> i32 {
     // SAFETY: the caller's struct has 128 bytes.
     unsafe { put(map, [0; 16]) };

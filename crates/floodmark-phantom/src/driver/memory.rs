@@ -13,7 +13,7 @@ use crate::streams::note_work;
 /// The flags that `cuMemHostAlloc` has.
 const HOST_FLAGS: c_uint = 7;
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cuMemAlloc_v2(to: *mut u64, bytes: usize) -> i32 {
     if to.is_null() || bytes == 0 {
         return INVALID_VALUE;
@@ -24,13 +24,13 @@ unsafe extern "C" fn cuMemAlloc_v2(to: *mut u64, bytes: usize) -> i32 {
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cuMemFree_v2(addr: u64) -> i32 {
     let is_freed = addr == 0 || release(addr) || free_host(addr, HostKind::Managed);
     if is_freed { SUCCESS } else { INVALID_VALUE }
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) -> i32 {
     let Some(machine) = machine() else { return INVALID_VALUE };
     let Some(memory) = machine.memory(current_device()) else { return INVALID_VALUE };
@@ -42,30 +42,30 @@ unsafe extern "C" fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) -> i32
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cuMemHostAlloc(to: *mut u64, bytes: usize, flags: c_uint) -> i32 {
     // SAFETY: the caller's pointer, by CUDA's contract.
     unsafe { give_host(to, bytes, HostKind::Allocated, flags, HOST_FLAGS) }
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cuMemAllocHost_v2(to: *mut u64, bytes: usize) -> i32 {
     // SAFETY: the same contract.
     unsafe { cuMemHostAlloc(to, bytes, 0) }
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cuMemFreeHost(addr: u64) -> i32 {
     if addr == 0 || free_host(addr, HostKind::Allocated) { SUCCESS } else { INVALID_VALUE }
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cuMemHostGetDevicePointer_v2(to: *mut u64, addr: u64, flags: c_uint) -> i32 {
     // SAFETY: the caller's pointer, by CUDA's contract.
     unsafe { give_device_pointer(to, addr, flags) }
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cuMemGetAddressRange_v2(start: *mut u64, bytes: *mut usize, addr: u64) -> i32 {
     let block = machine().and_then(|machine| {
         let device = machine.device_of(addr)?;
@@ -81,7 +81,7 @@ unsafe extern "C" fn cuMemGetAddressRange_v2(start: *mut u64, bytes: *mut usize,
 }
 
 /// What an address is: context, kind of memory, pointers, number, device.
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cuPointerGetAttribute(to: *mut c_void, which: c_int, addr: u64) -> i32 {
     let Some(machine) = machine().filter(|_| !to.is_null()) else { return INVALID_VALUE };
     let kind = machine.address_kind(addr);
@@ -117,12 +117,12 @@ fn start_of(addr: u64) -> Option<u64> {
 /// Copies by their names: which side must be a device's.
 macro_rules! copies {
     ($($plain:ident, $async:ident: $direction:ident;)*) => {$(
-        #[unsafe(no_mangle)]
+        #[crate::entry_point]
         extern "C" fn $plain(to: u64, from: u64, bytes: usize) -> i32 {
             copies::copy(to, from, bytes as u64, Direction::$direction)
         }
 
-        #[unsafe(no_mangle)]
+        #[crate::entry_point]
         extern "C" fn $async(to: u64, from: u64, bytes: usize, stream: u64) -> i32 {
             note_work(stream);
             $plain(to, from, bytes)
@@ -137,34 +137,34 @@ copies! {
     cuMemcpyDtoD_v2, cuMemcpyDtoDAsync_v2: ON_DEVICES;
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cuMemsetD8_v2(to: u64, value: u8, count: usize) -> i32 {
     copies::fill(to, value, count as u64)
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cuMemsetD8Async(to: u64, value: u8, count: usize, stream: u64) -> i32 {
     note_work(stream);
     cuMemsetD8_v2(to, value, count)
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cuMemsetD16_v2(to: u64, value: u16, count: usize) -> i32 {
     copies::fill_numbers(to, &value.to_le_bytes(), count as u64)
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cuMemsetD16Async(to: u64, value: u16, count: usize, stream: u64) -> i32 {
     note_work(stream);
     cuMemsetD16_v2(to, value, count)
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cuMemsetD32_v2(to: u64, value: u32, count: usize) -> i32 {
     copies::fill_numbers(to, &value.to_le_bytes(), count as u64)
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cuMemsetD32Async(to: u64, value: u32, count: usize, stream: u64) -> i32 {
     note_work(stream);
     cuMemsetD32_v2(to, value, count)

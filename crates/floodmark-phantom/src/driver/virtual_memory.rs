@@ -55,7 +55,7 @@ struct Properties {
     location_id: c_int,
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cuMemGetAllocationGranularity(
     bytes: *mut usize,
     _properties: *const Properties,
@@ -66,7 +66,7 @@ unsafe extern "C" fn cuMemGetAllocationGranularity(
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cuMemAddressReserve(
     to: *mut u64,
     bytes: usize,
@@ -84,7 +84,7 @@ unsafe extern "C" fn cuMemAddressReserve(
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cuMemAddressFree(addr: u64, _bytes: usize) -> i32 {
     let Some(machine) = machine() else { return INVALID_VALUE };
     let Some((bytes, _)) = machine.reserved().remove(&addr) else { return INVALID_VALUE };
@@ -95,7 +95,7 @@ extern "C" fn cuMemAddressFree(addr: u64, _bytes: usize) -> i32 {
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cuMemCreate(
     handle: *mut u64,
     bytes: usize,
@@ -118,7 +118,7 @@ unsafe extern "C" fn cuMemCreate(
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cuMemRelease(handle: u64) -> i32 {
     with(|all| {
         let Some(piece) = all.pieces.get_mut(&handle) else { return INVALID_VALUE };
@@ -128,7 +128,7 @@ extern "C" fn cuMemRelease(handle: u64) -> i32 {
     })
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cuMemMap(addr: u64, bytes: usize, _offset: usize, handle: u64, _flags: u64) -> i32 {
     with(|all| {
         let Some(piece) = all.pieces.get_mut(&handle) else { return INVALID_VALUE };
@@ -138,7 +138,7 @@ extern "C" fn cuMemMap(addr: u64, bytes: usize, _offset: usize, handle: u64, _fl
     })
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cuMemUnmap(addr: u64, bytes: usize) -> i32 {
     let end = addr + bytes as u64;
     with(|all| {
@@ -156,12 +156,12 @@ extern "C" fn cuMemUnmap(addr: u64, bytes: usize) -> i32 {
     })
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cuMemSetAccess(_addr: u64, _bytes: usize, _access: *const c_void, _n: usize) -> i32 {
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cuMemRetainAllocationHandle(handle: *mut u64, addr: u64) -> i32 {
     match with(|all| all.mapped.get(&addr).copied()) {
         // SAFETY: the caller's pointer, by CUDA's contract.

@@ -60,7 +60,7 @@ impl Call {
     }
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn ncclAllReduce(
     from: u64,
     to: u64,
@@ -75,7 +75,7 @@ extern "C" fn ncclAllReduce(
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn ncclReduce(
     from: u64,
     to: u64,
@@ -93,7 +93,7 @@ extern "C" fn ncclReduce(
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn ncclBroadcast(
     from: u64,
     to: u64,
@@ -115,7 +115,7 @@ extern "C" fn ncclBroadcast(
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn ncclBcast(
     buffer: u64,
     count: usize,
@@ -127,7 +127,7 @@ extern "C" fn ncclBcast(
     ncclBroadcast(buffer, buffer, count, kind, root, communicator, stream)
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn ncclReduceScatter(
     from: u64,
     to: u64,
@@ -142,7 +142,7 @@ extern "C" fn ncclReduceScatter(
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn ncclAllGather(
     from: u64,
     to: u64,
@@ -157,7 +157,7 @@ extern "C" fn ncclAllGather(
 }
 
 /// What we send to a rank is what it sends to us.
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn ncclAlltoAll(
     from: u64,
     to: u64,
@@ -172,7 +172,7 @@ extern "C" fn ncclAlltoAll(
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn ncclGather(
     from: u64,
     to: u64,
@@ -190,7 +190,7 @@ extern "C" fn ncclGather(
 }
 
 /// A share of the root's: ours when we are the root; another one's is not known.
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn ncclScatter(
     from: u64,
     to: u64,
@@ -211,7 +211,7 @@ extern "C" fn ncclScatter(
 }
 
 /// A sum with a factor: what it makes of a number is not followed.
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn ncclRedOpCreatePreMulSum(
     reduction: *mut c_int,
     _factor: u64,
@@ -224,7 +224,7 @@ unsafe extern "C" fn ncclRedOpCreatePreMulSum(
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn ncclRedOpDestroy(_reduction: c_int, _communicator: u64) -> i32 {
     SUCCESS
 }

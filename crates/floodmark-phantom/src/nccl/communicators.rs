@@ -73,7 +73,7 @@ unsafe fn create_checked(to: *mut u64, ranks: c_int, rank: c_int) -> i32 {
 /// unknown color, until 0 is set.
 ///
 /// NCCL learns it from the other ranks; here the Python front knows.
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 pub extern "C" fn floodmark_phantom_group_size(color: c_int, ranks: u64) {
     let mut registry = registry();
     if color == NO_COLOR {
@@ -83,13 +83,13 @@ pub extern "C" fn floodmark_phantom_group_size(color: c_int, ranks: u64) {
     }
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn ncclCommInitRank(to: *mut u64, ranks: c_int, _: UniqueId, rank: c_int) -> i32 {
     // SAFETY: the caller's pointer, by NCCL's contract.
     unsafe { create_checked(to, ranks, rank) }
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn ncclCommInitRankConfig(
     to: *mut u64,
     ranks: c_int,
@@ -101,7 +101,7 @@ unsafe extern "C" fn ncclCommInitRankConfig(
     unsafe { create_checked(to, ranks, rank) }
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn ncclCommInitRankScalable(
     to: *mut u64,
     ranks: c_int,
@@ -115,7 +115,7 @@ unsafe extern "C" fn ncclCommInitRankScalable(
 }
 
 /// One communicator for each device of this process.
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn ncclCommInitAll(to: *mut u64, count: c_int, devices: *const c_int) -> i32 {
     let Ok(ranks) = usize::try_from(count) else { return INVALID_ARGUMENT };
     for rank in 0..ranks {
@@ -135,7 +135,7 @@ unsafe extern "C" fn ncclCommInitAll(to: *mut u64, count: c_int, devices: *const
 }
 
 /// `key` orders the ranks of a group; torch passes the rank that this process is to have in it.
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn ncclCommSplit(
     from: u64,
     color: c_int,
@@ -164,7 +164,7 @@ unsafe extern "C" fn ncclCommSplit(
 }
 
 /// A communicator without some of its ranks.
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn ncclCommShrink(
     from: u64,
     excluded: *const c_int,
@@ -189,28 +189,28 @@ unsafe extern "C" fn ncclCommShrink(
     unsafe { create(to, ranks, rank) }
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn ncclCommFinalize(_communicator: u64) -> i32 {
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn ncclCommDestroy(communicator: u64) -> i32 {
     registry().communicators.remove(&communicator);
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn ncclCommAbort(communicator: u64) -> i32 {
     ncclCommDestroy(communicator)
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn ncclCommRevoke(_communicator: u64, _flags: c_int) -> i32 {
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn ncclCommGetAsyncError(_communicator: u64, error: *mut c_int) -> i32 {
     // SAFETY: the caller's pointer, by NCCL's contract.
     unsafe { put(error, SUCCESS) };
@@ -226,38 +226,38 @@ unsafe fn put_fact(handle: u64, to: *mut c_int, fact: fn(Communicator) -> u64) -
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn ncclCommCount(communicator: u64, count: *mut c_int) -> i32 {
     // SAFETY: the caller's pointer, by NCCL's contract.
     unsafe { put_fact(communicator, count, |found| found.ranks) }
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn ncclCommUserRank(communicator: u64, rank: *mut c_int) -> i32 {
     // SAFETY: the caller's pointer, by NCCL's contract.
     unsafe { put_fact(communicator, rank, |found| found.rank) }
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn ncclCommCuDevice(communicator: u64, device: *mut c_int) -> i32 {
     // SAFETY: the caller's pointer, by NCCL's contract.
     unsafe { put_fact(communicator, device, |found| found.device as u64) }
 }
 
 /// Buffers may be registered; nothing depends on it.
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn ncclCommRegister(_: u64, _buffer: u64, _bytes: usize, to: *mut u64) -> i32 {
     // SAFETY: the caller's pointer, by NCCL's contract.
     unsafe { put(to, new_handle()) };
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn ncclCommDeregister(_communicator: u64, _registration: u64) -> i32 {
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn ncclCommWindowRegister(
     _communicator: u64,
     _buffer: u64,
@@ -270,7 +270,7 @@ unsafe extern "C" fn ncclCommWindowRegister(
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn ncclCommWindowDeregister(_communicator: u64, _window: u64) -> i32 {
     SUCCESS
 }

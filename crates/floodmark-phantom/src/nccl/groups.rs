@@ -48,13 +48,13 @@ thread_local! {
     static GROUP: RefCell<Group> = RefCell::default();
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn ncclGroupStart() -> i32 {
     GROUP.with_borrow_mut(|group| group.depth += 1);
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn ncclGroupEnd() -> i32 {
     GROUP.with_borrow_mut(|group| {
         let Some(depth) = group.depth.checked_sub(1) else { return INVALID_USAGE };
@@ -85,7 +85,7 @@ fn message(
     is_there.then_some(Message { communicator, peer, addr, bytes, most_bytes })
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn ncclSend(
     from: u64,
     count: usize,
@@ -106,7 +106,7 @@ extern "C" fn ncclSend(
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn ncclRecv(
     to: u64,
     count: usize,

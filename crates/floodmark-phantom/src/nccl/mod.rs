@@ -32,14 +32,14 @@ const UNIQUE_ID_BYTES: usize = 128;
 #[repr(C)]
 struct UniqueId([u8; UNIQUE_ID_BYTES]);
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn ncclGetVersion(version: *mut c_int) -> i32 {
     // SAFETY: the caller's pointer, by NCCL's contract.
     unsafe { put(version, machine().map_or(0, |machine| machine.settings.nccl)) };
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn ncclGetUniqueId(id: *mut UniqueId) -> i32 {
     let mut bytes = [0; UNIQUE_ID_BYTES];
     bytes[..8].copy_from_slice(&new_handle().to_le_bytes());
@@ -48,7 +48,7 @@ unsafe extern "C" fn ncclGetUniqueId(id: *mut UniqueId) -> i32 {
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn ncclGetErrorString(status: c_int) -> *const c_char {
     let words: &CStr = match status {
         0 => c"no error",
@@ -64,13 +64,13 @@ extern "C" fn ncclGetErrorString(status: c_int) -> *const c_char {
     words.as_ptr()
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn ncclGetLastError(_communicator: u64) -> *const c_char {
     c"".as_ptr()
 }
 
 /// Memory that other ranks may reach: whole pages, outside torch's allocator unless torch asks for it.
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn ncclMemAlloc(to: *mut u64, bytes: usize) -> i32 {
     let taken = (bytes as u64).max(1).checked_next_multiple_of(PAGE);
     match taken.and_then(|taken| allocate(current_device(), taken)) {
@@ -83,7 +83,7 @@ unsafe extern "C" fn ncclMemAlloc(to: *mut u64, bytes: usize) -> i32 {
     }
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn ncclMemFree(addr: u64) -> i32 {
     if addr == 0 || release(addr) { SUCCESS } else { INVALID_ARGUMENT }
 }
@@ -98,7 +98,7 @@ struct SimulationInfo {
 }
 
 /// How long a group would take is not known here: no time at all.
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn ncclGroupSimulateEnd(info: *mut SimulationInfo) -> i32 {
     // SAFETY: the caller's struct, by NCCL's contract.
     if let Some(info) = unsafe { info.as_mut() } {

@@ -9,7 +9,7 @@ use super::{
 use crate::late;
 use crate::machine::{current_device, machine, set_current_device};
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudaGetDeviceCount(count: *mut c_int) -> i32 {
     let found = machine().map_or(0, super::super::machine::Machine::device_count);
     // SAFETY: the caller's pointer, by CUDA's contract.
@@ -17,7 +17,7 @@ unsafe extern "C" fn cudaGetDeviceCount(count: *mut c_int) -> i32 {
     if found == 0 { said(NO_DEVICE) } else { SUCCESS }
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudaGetDevice(device: *mut c_int) -> i32 {
     // torch asks this before it does anything, also for a library that was loaded a moment ago.
     late::follow();
@@ -26,44 +26,44 @@ unsafe extern "C" fn cudaGetDevice(device: *mut c_int) -> i32 {
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cudaSetDevice(device: c_int) -> i32 {
     if set_current_device(device) { SUCCESS } else { said(INVALID_DEVICE) }
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cudaInitDevice(device: c_int, _device_flags: c_uint, _flags: c_uint) -> i32 {
     cudaSetDevice(device)
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cudaSetDeviceFlags(_flags: c_uint) -> i32 {
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudaGetDeviceFlags(flags: *mut c_uint) -> i32 {
     // SAFETY: the caller's pointer, by CUDA's contract.
     unsafe { put(flags, 0) };
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cudaSetValidDevices(_devices: *const c_int, _count: c_int) -> i32 {
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cudaDeviceSynchronize() -> i32 {
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cudaDeviceReset() -> i32 {
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudaDeviceGetAttribute(value: *mut c_int, which: c_int, device: c_int) -> i32 {
     match attribute(which, device) {
         // SAFETY: the caller's pointer, by CUDA's contract.
@@ -75,7 +75,7 @@ unsafe extern "C" fn cudaDeviceGetAttribute(value: *mut c_int, which: c_int, dev
     }
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudaDeviceGetPCIBusId(text: *mut c_char, length: c_int, device: c_int) -> i32 {
     let id = format!("0000:{:02x}:00.0\0", device + 1);
     if usize::try_from(length).unwrap_or(0) < id.len() || text.is_null() {
@@ -86,7 +86,7 @@ unsafe extern "C" fn cudaDeviceGetPCIBusId(text: *mut c_char, length: c_int, dev
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudaDeviceGetByPCIBusId(device: *mut c_int, text: *const c_char) -> i32 {
     // SAFETY: the caller's text ends with a zero, by CUDA's contract.
     let text = unsafe { CStr::from_ptr(text) }.to_string_lossy();
@@ -102,7 +102,7 @@ unsafe extern "C" fn cudaDeviceGetByPCIBusId(device: *mut c_int, text: *const c_
     }
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudaDeviceGetStreamPriorityRange(least: *mut c_int, most: *mut c_int) -> i32 {
     // SAFETY: the caller's pointers, by CUDA's contract.
     unsafe {
@@ -112,7 +112,7 @@ unsafe extern "C" fn cudaDeviceGetStreamPriorityRange(least: *mut c_int, most: *
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudaDeviceGetLimit(value: *mut usize, which: c_int) -> i32 {
     let limit = match which {
         0 => 1024,    // stack of a thread
@@ -125,34 +125,34 @@ unsafe extern "C" fn cudaDeviceGetLimit(value: *mut usize, which: c_int) -> i32 
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cudaDeviceSetLimit(_which: c_int, _value: usize) -> i32 {
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cudaDeviceSetCacheConfig(_config: c_int) -> i32 {
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudaDeviceCanAccessPeer(can: *mut c_int, device: c_int, peer: c_int) -> i32 {
     // SAFETY: the caller's pointer, by CUDA's contract.
     unsafe { put(can, c_int::from(device != peer)) };
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cudaDeviceEnablePeerAccess(peer: c_int, _flags: c_uint) -> i32 {
     if attribute(75, peer).is_some() { SUCCESS } else { said(INVALID_DEVICE) }
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cudaDeviceDisablePeerAccess(_peer: c_int) -> i32 {
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudaDeviceGetP2PAttribute(
     value: *mut c_int,
     which: c_int,
@@ -165,26 +165,26 @@ unsafe extern "C" fn cudaDeviceGetP2PAttribute(
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudaRuntimeGetVersion(version: *mut c_int) -> i32 {
     // SAFETY: the caller's pointer, by CUDA's contract.
     unsafe { put(version, cuda_version()) };
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudaDriverGetVersion(version: *mut c_int) -> i32 {
     // SAFETY: the caller's pointer, by CUDA's contract.
     unsafe { put(version, cuda_version()) };
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cudaProfilerStart() -> i32 {
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cudaProfilerStop() -> i32 {
     SUCCESS
 }

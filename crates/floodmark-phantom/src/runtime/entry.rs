@@ -23,7 +23,7 @@ pub(crate) fn driver_function(name: &CStr) -> *mut c_void {
         .unwrap_or(std::ptr::null_mut())
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudaGetDriverEntryPoint(
     name: *const c_char,
     function: *mut *mut c_void,
@@ -40,7 +40,7 @@ unsafe extern "C" fn cudaGetDriverEntryPoint(
     if found.is_null() { said(SYMBOL_NOT_FOUND) } else { SUCCESS }
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudaGetDriverEntryPointByVersion(
     name: *const c_char,
     function: *mut *mut c_void,

@@ -3,23 +3,24 @@
 use std::ffi::{CStr, c_char};
 
 use super::{LAST_ERROR, SUCCESS};
+use crate::guard::{UNKNOWN, last_failure};
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cudaGetLastError() -> i32 {
     LAST_ERROR.replace(SUCCESS)
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cudaPeekAtLastError() -> i32 {
     LAST_ERROR.get()
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cudaGetErrorName(error: i32) -> *const c_char {
     words(error).0.as_ptr()
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cudaGetErrorString(error: i32) -> *const c_char {
     words(error).1.as_ptr()
 }
@@ -54,6 +55,7 @@ pub(crate) fn words(error: i32) -> (&'static CStr, &'static CStr) {
             c"cudaErrorStreamCaptureInvalidated",
             c"operation failed due to a previous error during capture",
         ),
+        UNKNOWN => (c"cudaErrorUnknown", last_failure().unwrap_or(c"unknown error")),
         _ => (c"cudaErrorUnknown", c"unknown error"),
     }
 }

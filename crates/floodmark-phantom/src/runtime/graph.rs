@@ -18,7 +18,7 @@ thread_local! {
 const NOT_CAPTURING: c_int = 0;
 const CAPTURING: c_int = 1;
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cudaStreamBeginCapture(stream: u64, _mode: c_int) -> i32 {
     match with(|streams| streams.begin_capture(stream)) {
         Some(_) => SUCCESS,
@@ -26,7 +26,7 @@ extern "C" fn cudaStreamBeginCapture(stream: u64, _mode: c_int) -> i32 {
     }
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudaStreamEndCapture(stream: u64, graph: *mut u64) -> i32 {
     let (is_broken, ended) =
         with(|streams| (streams.take_broken(stream), streams.end_capture(stream)));
@@ -46,7 +46,7 @@ unsafe extern "C" fn cudaStreamEndCapture(stream: u64, graph: *mut u64) -> i32 {
     }
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 pub(crate) unsafe extern "C" fn cudaStreamIsCapturing(stream: u64, status: *mut c_int) -> i32 {
     let capture = with(|streams| streams.capture_of(stream));
     // SAFETY: the caller's pointer, by CUDA's contract.
@@ -66,7 +66,7 @@ unsafe fn capture_info(stream: u64, status: *mut c_int, id: *mut u64) -> i32 {
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudaStreamGetCaptureInfo(
     stream: u64,
     status: *mut c_int,
@@ -76,7 +76,7 @@ unsafe extern "C" fn cudaStreamGetCaptureInfo(
     unsafe { capture_info(stream, status, id) }
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudaStreamGetCaptureInfo_v2(
     stream: u64,
     status: *mut c_int,
@@ -94,7 +94,7 @@ unsafe extern "C" fn cudaStreamGetCaptureInfo_v2(
     }
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudaThreadExchangeStreamCaptureMode(mode: *mut c_int) -> i32 {
     if mode.is_null() {
         return said(INVALID_VALUE);
@@ -104,20 +104,20 @@ unsafe extern "C" fn cudaThreadExchangeStreamCaptureMode(mode: *mut c_int) -> i3
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudaGraphCreate(to: *mut u64, _flags: c_uint) -> i32 {
     // SAFETY: the caller's pointer, by CUDA's contract.
     unsafe { put(to, with(|streams| streams.create_graph(Graph::default()))) };
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cudaGraphDestroy(graph: u64) -> i32 {
     with(|streams| streams.destroy_graph(graph));
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudaGraphGetNodes(graph: u64, nodes: *mut u64, count: *mut usize) -> i32 {
     let Some(graph) = with(|streams| streams.graph(graph)) else { return said(INVALID_VALUE) };
     let all = usize::try_from(graph.nodes).unwrap_or(usize::MAX);
@@ -133,36 +133,36 @@ unsafe extern "C" fn cudaGraphGetNodes(graph: u64, nodes: *mut u64, count: *mut 
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudaGraphInstantiate(to: *mut u64, _graph: u64, _flags: u64) -> i32 {
     // SAFETY: the caller's pointer, by CUDA's contract.
     unsafe { put(to, new_handle()) };
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudaGraphInstantiateWithFlags(to: *mut u64, graph: u64, flags: u64) -> i32 {
     // SAFETY: the same contract.
     unsafe { cudaGraphInstantiate(to, graph, flags) }
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cudaGraphExecDestroy(_exec: u64) -> i32 {
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cudaGraphUpload(_exec: u64, _stream: u64) -> i32 {
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cudaGraphLaunch(_exec: u64, stream: u64) -> i32 {
     note_work(stream);
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudaGraphDebugDotPrint(graph: u64, path: *const c_char, _f: c_uint) -> i32 {
     let Some(graph) = with(|streams| streams.graph(graph)) else { return said(INVALID_VALUE) };
     // SAFETY: the caller's path ends with a zero, by CUDA's contract.
@@ -177,7 +177,7 @@ unsafe extern "C" fn cudaGraphDebugDotPrint(graph: u64, path: *const c_char, _f:
     }
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudaUserObjectCreate(
     to: *mut u64,
     _object: *mut c_void,
@@ -191,12 +191,12 @@ unsafe extern "C" fn cudaUserObjectCreate(
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cudaUserObjectRelease(_object: u64, _count: c_uint) -> i32 {
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cudaGraphRetainUserObject(_g: u64, _object: u64, _n: c_uint, _flags: c_uint) -> i32 {
     SUCCESS
 }

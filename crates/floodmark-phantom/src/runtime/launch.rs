@@ -36,26 +36,26 @@ struct Variable {
     addr: Option<u64>,
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn __cudaRegisterFatBinary(_binary: *const c_void) -> *mut *mut c_void {
     new_handle() as *mut *mut c_void
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn __cudaRegisterFatBinaryEnd(_handle: *mut *mut c_void) {}
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn __cudaUnregisterFatBinary(_handle: *mut *mut c_void) {}
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn __cudaRegisterFunction() {}
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn __cudaInitModule(_handle: *mut *mut c_void) -> c_char {
     1
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn __cudaRegisterVar(
     _handle: *mut *mut c_void,
     shadow: u64,
@@ -70,10 +70,10 @@ extern "C" fn __cudaRegisterVar(
     variables.get_or_insert_default().insert(shadow, Variable { bytes, addr: None });
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn __cudaRegisterManagedVar() {}
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn __cudaGetKernel(to: *mut u64, function: u64) -> i32 {
     // SAFETY: the caller's pointer, by CUDA's contract.
     unsafe { put(to, function) };
@@ -90,7 +90,7 @@ pub(crate) fn variable(shadow: u64) -> Option<(u64, usize)> {
     Some((variable.addr?, variable.bytes))
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudaGetSymbolAddress(to: *mut u64, shadow: u64) -> i32 {
     match variable(shadow) {
         // SAFETY: the caller's pointer, by CUDA's contract.
@@ -102,7 +102,7 @@ unsafe extern "C" fn cudaGetSymbolAddress(to: *mut u64, shadow: u64) -> i32 {
     }
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudaGetSymbolSize(to: *mut usize, shadow: u64) -> i32 {
     match variable(shadow) {
         // SAFETY: the caller's pointer, by CUDA's contract.
@@ -114,12 +114,12 @@ unsafe extern "C" fn cudaGetSymbolSize(to: *mut usize, shadow: u64) -> i32 {
     }
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cudaMemcpyToSymbol(shadow: u64, _from: u64, _n: usize, _at: usize, _k: c_int) -> i32 {
     if variable(shadow).is_some() { SUCCESS } else { said(INVALID_VALUE) }
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cudaMemcpyToSymbolAsync(
     shadow: u64,
     from: u64,
@@ -131,7 +131,7 @@ extern "C" fn cudaMemcpyToSymbolAsync(
     cudaMemcpyToSymbol(shadow, from, bytes, at, kind)
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point(1)]
 extern "C" fn __cudaPushCallConfiguration(
     grid: Dim3,
     block: Dim3,
@@ -142,7 +142,7 @@ extern "C" fn __cudaPushCallConfiguration(
     0
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn __cudaPopCallConfiguration(
     grid: *mut Dim3,
     block: *mut Dim3,
@@ -160,7 +160,7 @@ unsafe extern "C" fn __cudaPopCallConfiguration(
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cudaLaunchKernel(
     _function: *const c_void,
     _grid: Dim3,
@@ -173,7 +173,7 @@ extern "C" fn cudaLaunchKernel(
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn __cudaLaunchKernel(
     function: *const c_void,
     grid: Dim3,
@@ -185,7 +185,7 @@ extern "C" fn __cudaLaunchKernel(
     cudaLaunchKernel(function, grid, block, args, shared, stream)
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cudaLaunchCooperativeKernel(
     function: *const c_void,
     grid: Dim3,
@@ -206,7 +206,7 @@ struct LaunchConfig {
     stream: u64,
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudaLaunchKernelExC(
     config: *const LaunchConfig,
     _function: *const c_void,
@@ -241,7 +241,7 @@ fn compiled_capability(device: (c_int, c_int)) -> (c_int, c_int) {
     if device == (8, 9) { (8, 6) } else { device }
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudaFuncGetAttributes(to: *mut FunctionAttributes, _function: u64) -> i32 {
     let Some(machine) = machine() else { return said(INVALID_VALUE) };
     let (major, minor) = compiled_capability(machine.settings.capability);
@@ -263,22 +263,22 @@ unsafe extern "C" fn cudaFuncGetAttributes(to: *mut FunctionAttributes, _functio
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cudaFuncSetAttribute(_function: u64, _which: c_int, _value: c_int) -> i32 {
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cudaFuncSetCacheConfig(_function: u64, _config: c_int) -> i32 {
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cudaFuncSetSharedMemConfig(_function: u64, _config: c_int) -> i32 {
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cudaKernelSetAttributeForDevice(_k: u64, _which: c_int, _v: c_int, _d: c_int) -> i32 {
     SUCCESS
 }
@@ -300,7 +300,7 @@ pub(crate) fn active_blocks(threads: c_int, shared: usize) -> c_int {
     by_threads.min(by_registers).min(by_shared).min(known.blocks_per_multiprocessor)
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudaOccupancyMaxActiveBlocksPerMultiprocessor(
     blocks: *mut c_int,
     _function: u64,
@@ -312,7 +312,7 @@ unsafe extern "C" fn cudaOccupancyMaxActiveBlocksPerMultiprocessor(
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
     blocks: *mut c_int,
     function: u64,
@@ -324,7 +324,7 @@ unsafe extern "C" fn cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
     unsafe { cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks, function, threads, shared) }
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudaOccupancyMaxActiveClusters(count: *mut c_int) -> i32 {
     let found = machine().map_or(0, |machine| machine.settings.multiprocessors / 2);
     // SAFETY: the caller's pointer, by CUDA's contract.

@@ -53,7 +53,7 @@ pub(crate) unsafe fn give(to: *mut u64, addr: Option<u64>) -> i32 {
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudaMalloc(to: *mut u64, bytes: usize) -> i32 {
     if to.is_null() {
         return said(INVALID_VALUE);
@@ -63,7 +63,7 @@ unsafe extern "C" fn cudaMalloc(to: *mut u64, bytes: usize) -> i32 {
     unsafe { give(to, addr) }
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cudaFree(addr: u64) -> i32 {
     if addr == 0 || release(addr) || free_host(addr, HostKind::Managed) {
         SUCCESS
@@ -72,7 +72,7 @@ extern "C" fn cudaFree(addr: u64) -> i32 {
     }
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudaMemGetInfo(free: *mut usize, total: *mut usize) -> i32 {
     let Some(machine) = machine() else { return said(INVALID_VALUE) };
     let Some(memory) = machine.memory(current_device()) else { return said(INVALID_VALUE) };
@@ -133,24 +133,24 @@ pub(crate) unsafe fn give_host(
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudaHostAlloc(to: *mut u64, bytes: usize, flags: c_uint) -> i32 {
     // SAFETY: the caller's pointer, by CUDA's contract.
     said(unsafe { give_host(to, bytes, HostKind::Allocated, flags, HOST_FLAGS) })
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudaMallocHost(to: *mut u64, bytes: usize) -> i32 {
     // SAFETY: the same contract.
     unsafe { cudaHostAlloc(to, bytes, 0) }
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cudaFreeHost(addr: u64) -> i32 {
     if addr == 0 || free_host(addr, HostKind::Allocated) { SUCCESS } else { said(INVALID_VALUE) }
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cudaHostRegister(addr: u64, bytes: usize, flags: c_uint) -> i32 {
     let Some(machine) = machine() else { return said(INVALID_VALUE) };
     let bytes = bytes as u64;
@@ -169,7 +169,7 @@ extern "C" fn cudaHostRegister(addr: u64, bytes: usize, flags: c_uint) -> i32 {
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cudaHostUnregister(addr: u64) -> i32 {
     let Some(machine) = machine() else { return said(INVALID_VALUE) };
     let removed = {
@@ -199,13 +199,13 @@ pub(crate) unsafe fn give_device_pointer(to: *mut u64, addr: u64, flags: c_uint)
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudaHostGetDevicePointer(to: *mut u64, addr: u64, flags: c_uint) -> i32 {
     // SAFETY: the caller's pointer, by CUDA's contract.
     said(unsafe { give_device_pointer(to, addr, flags) })
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudaHostGetFlags(flags: *mut c_uint, addr: u64) -> i32 {
     let kind = machine().map(|machine| machine.address_kind(addr));
     if flags.is_null() || !matches!(kind, Some(AddressKind::Host(_))) {
@@ -216,7 +216,7 @@ unsafe extern "C" fn cudaHostGetFlags(flags: *mut c_uint, addr: u64) -> i32 {
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudaMallocManaged(to: *mut u64, bytes: usize, flags: c_uint) -> i32 {
     // For all streams (1) or for the host's use first (2): one of them.
     if !matches!(flags, 1 | 2) {
@@ -226,22 +226,22 @@ unsafe extern "C" fn cudaMallocManaged(to: *mut u64, bytes: usize, flags: c_uint
     said(unsafe { give_host(to, bytes, HostKind::Managed, flags, flags) })
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cudaMemAdvise() -> i32 {
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cudaMemAdvise_v2() -> i32 {
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cudaMemPrefetchAsync() -> i32 {
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cudaMemPrefetchAsync_v2() -> i32 {
     SUCCESS
 }
@@ -255,7 +255,7 @@ struct PointerAttributes {
     host_pointer: u64,
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudaPointerGetAttributes(to: *mut PointerAttributes, addr: u64) -> i32 {
     let Some(machine) = machine().filter(|_| !to.is_null()) else { return said(INVALID_VALUE) };
     let attributes = match machine.address_kind(addr) {
@@ -280,18 +280,18 @@ unsafe extern "C" fn cudaPointerGetAttributes(to: *mut PointerAttributes, addr: 
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cudaMemcpy(to: u64, from: u64, bytes: usize, kind: c_int) -> i32 {
     said(copies::copy_of_kind(to, from, bytes as u64, kind))
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cudaMemcpyAsync(to: u64, from: u64, bytes: usize, kind: c_int, stream: u64) -> i32 {
     note_work(stream);
     cudaMemcpy(to, from, bytes, kind)
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cudaMemcpyPeer(to: u64, at: c_int, from: u64, of: c_int, bytes: usize) -> i32 {
     let count = machine().map_or(0, Machine::device_count);
     let is_device = |device: c_int| usize::try_from(device).is_ok_and(|device| device < count);
@@ -301,7 +301,7 @@ extern "C" fn cudaMemcpyPeer(to: u64, at: c_int, from: u64, of: c_int, bytes: us
     said(copies::copy(to, from, bytes as u64, Direction::ON_DEVICES))
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cudaMemcpyPeerAsync(
     to: u64,
     to_device: c_int,
@@ -314,7 +314,7 @@ extern "C" fn cudaMemcpyPeerAsync(
     cudaMemcpyPeer(to, to_device, from, from_device, bytes)
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cudaMemcpy2D(
     to: u64,
     to_pitch: usize,
@@ -329,7 +329,7 @@ extern "C" fn cudaMemcpy2D(
     said(copies::copy_rows(to, from, width as u64, height as u64, kind))
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cudaMemcpy2DAsync(
     to: u64,
     to_pitch: usize,
@@ -344,18 +344,18 @@ extern "C" fn cudaMemcpy2DAsync(
     cudaMemcpy2D(to, to_pitch, from, from_pitch, width, height, kind)
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cudaMemset(to: u64, value: c_int, bytes: usize) -> i32 {
     said(copies::fill(to, value.to_le_bytes()[0], bytes as u64))
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cudaMemsetAsync(to: u64, value: c_int, bytes: usize, stream: u64) -> i32 {
     note_work(stream);
     cudaMemset(to, value, bytes)
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cudaMemset2D(
     to: u64,
     pitch: usize,
@@ -367,7 +367,7 @@ extern "C" fn cudaMemset2D(
     said(copies::fill_rows(to, value.to_le_bytes()[0], width as u64, height as u64))
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cudaMemset2DAsync(
     to: u64,
     pitch: usize,

@@ -50,6 +50,12 @@ pub(crate) fn said(status: i32) -> i32 {
     status
 }
 
+/// The error that `cudaGetLastError` would return.
+#[cfg(test)]
+pub(crate) fn last_error() -> i32 {
+    LAST_ERROR.get()
+}
+
 /// Stores a result where the caller wants it, if it does.
 ///
 /// # Safety

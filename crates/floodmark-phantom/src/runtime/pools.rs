@@ -77,14 +77,14 @@ impl Pools {
     }
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudaMallocAsync(to: *mut u64, bytes: usize, stream: u64) -> i32 {
     let pool = with(|pools| pools.default_of(current_device()));
     // SAFETY: the same contract.
     unsafe { cudaMallocFromPoolAsync(to, bytes, pool, stream) }
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudaMallocFromPoolAsync(
     to: *mut u64,
     bytes: usize,
@@ -96,26 +96,26 @@ unsafe extern "C" fn cudaMallocFromPoolAsync(
     unsafe { give(to, with(|pools| pools.allocate(pool, bytes as u64))) }
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cudaFreeAsync(addr: u64, stream: u64) -> i32 {
     note_work(stream);
     if addr == 0 || with(|pools| pools.release(addr)) { SUCCESS } else { said(INVALID_VALUE) }
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudaMemPoolCreate(to: *mut u64, _properties: *const u8) -> i32 {
     // SAFETY: the caller's pointer, by CUDA's contract.
     unsafe { put(to, with(|pools| pools.create(current_device()))) };
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cudaMemPoolDestroy(pool: u64) -> i32 {
     with(|pools| pools.by_handle.remove(&pool));
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudaDeviceGetDefaultMemPool(to: *mut u64, device: c_int) -> i32 {
     let Ok(device) = usize::try_from(device) else { return said(INVALID_VALUE) };
     // SAFETY: the caller's pointer, by CUDA's contract.
@@ -123,20 +123,20 @@ unsafe extern "C" fn cudaDeviceGetDefaultMemPool(to: *mut u64, device: c_int) ->
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudaDeviceGetMemPool(to: *mut u64, device: c_int) -> i32 {
     // SAFETY: the same contract.
     unsafe { cudaDeviceGetDefaultMemPool(to, device) }
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cudaDeviceSetMemPool(device: c_int, pool: u64) -> i32 {
     let Ok(device) = usize::try_from(device) else { return said(INVALID_VALUE) };
     with(|pools| pools.default.insert(device, pool));
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudaMemPoolSetAttribute(pool: u64, which: c_int, value: *const u64) -> i32 {
     if which < 4 {
         return SUCCESS; // when memory may be used again: always, here
@@ -155,7 +155,7 @@ unsafe extern "C" fn cudaMemPoolSetAttribute(pool: u64, which: c_int, value: *co
     })
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudaMemPoolGetAttribute(pool: u64, which: c_int, value: *mut u64) -> i32 {
     let state = with(|pools| pools.by_handle.get(&pool).copied());
     let Some(state) = state else { return said(INVALID_VALUE) };
@@ -176,7 +176,7 @@ unsafe extern "C" fn cudaMemPoolGetAttribute(pool: u64, which: c_int, value: *mu
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cudaMemPoolTrimTo(pool: u64, keep: usize) -> i32 {
     with(|pools| {
         if let Some(state) = pools.by_handle.get_mut(&pool) {
@@ -187,12 +187,12 @@ extern "C" fn cudaMemPoolTrimTo(pool: u64, keep: usize) -> i32 {
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cudaMemPoolSetAccess() -> i32 {
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudaDeviceGetGraphMemAttribute(
     _device: c_int,
     _which: c_int,
@@ -203,12 +203,12 @@ unsafe extern "C" fn cudaDeviceGetGraphMemAttribute(
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cudaDeviceSetGraphMemAttribute() -> i32 {
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cudaDeviceGraphMemTrim() -> i32 {
     SUCCESS
 }

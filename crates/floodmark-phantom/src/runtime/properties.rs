@@ -262,7 +262,7 @@ macro_rules! common {
     };
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudaGetDeviceProperties_v2(to: *mut Properties12, device: c_int) -> i32 {
     let Some(settings) = settings_of(device) else { return said(INVALID_DEVICE) };
     // SAFETY: a struct of numbers, for which all zeros is a value.
@@ -278,7 +278,7 @@ unsafe extern "C" fn cudaGetDeviceProperties_v2(to: *mut Properties12, device: c
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudaGetDeviceProperties(to: *mut Properties13, device: c_int) -> i32 {
     let Some(settings) = settings_of(device) else { return said(INVALID_DEVICE) };
     // SAFETY: a struct of numbers, for which all zeros is a value.

@@ -9,19 +9,19 @@ use crate::streams::{note_work, with};
 /// What events of a device can tell apart. Programs divide by what they measured.
 const LEAST_MS: f32 = 5e-4;
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudaStreamCreate(to: *mut u64) -> i32 {
     // SAFETY: the same contract.
     unsafe { cudaStreamCreateWithPriority(to, 0, 0) }
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 pub(crate) unsafe extern "C" fn cudaStreamCreateWithFlags(to: *mut u64, flags: c_uint) -> i32 {
     // SAFETY: the same contract.
     unsafe { cudaStreamCreateWithPriority(to, flags, 0) }
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 pub(crate) unsafe extern "C" fn cudaStreamCreateWithPriority(
     to: *mut u64,
     flags: c_uint,
@@ -33,29 +33,29 @@ pub(crate) unsafe extern "C" fn cudaStreamCreateWithPriority(
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 pub(crate) extern "C" fn cudaStreamDestroy(stream: u64) -> i32 {
     with(|streams| streams.destroy_stream(stream));
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 pub(crate) extern "C" fn cudaStreamSynchronize(stream: u64) -> i32 {
     if with(|streams| streams.may_wait_for(stream)) { SUCCESS } else { said(CAPTURE_UNSUPPORTED) }
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 pub(crate) extern "C" fn cudaStreamQuery(stream: u64) -> i32 {
     cudaStreamSynchronize(stream)
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 pub(crate) extern "C" fn cudaStreamWaitEvent(stream: u64, event: u64, _flags: c_uint) -> i32 {
     with(|streams| streams.wait(stream, event));
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudaStreamGetPriority(stream: u64, priority: *mut c_int) -> i32 {
     let found = with(|streams| streams.stream(stream).map_or(0, |stream| stream.priority));
     // SAFETY: the caller's pointer, by CUDA's contract.
@@ -63,7 +63,7 @@ unsafe extern "C" fn cudaStreamGetPriority(stream: u64, priority: *mut c_int) ->
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudaStreamGetFlags(stream: u64, flags: *mut c_uint) -> i32 {
     let found = with(|streams| streams.stream(stream).map_or(0, |stream| stream.flags));
     // SAFETY: the caller's pointer, by CUDA's contract.
@@ -71,7 +71,7 @@ unsafe extern "C" fn cudaStreamGetFlags(stream: u64, flags: *mut c_uint) -> i32 
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudaStreamGetDevice(stream: u64, device: *mut c_int) -> i32 {
     let found = with(|streams| streams.stream(stream).map(|stream| stream.device));
     // SAFETY: the caller's pointer, by CUDA's contract.
@@ -79,7 +79,7 @@ unsafe extern "C" fn cudaStreamGetDevice(stream: u64, device: *mut c_int) -> i32
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudaStreamGetId(stream: u64, id: *mut u64) -> i32 {
     // SAFETY: the caller's pointer, by CUDA's contract.
     unsafe { put(id, stream / 64) };
@@ -87,7 +87,7 @@ unsafe extern "C" fn cudaStreamGetId(stream: u64, id: *mut u64) -> i32 {
 }
 
 /// Work of the host: it is its turn at once.
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudaLaunchHostFunc(
     stream: u64,
     function: Option<extern "C" fn(*mut c_void)>,
@@ -101,7 +101,7 @@ unsafe extern "C" fn cudaLaunchHostFunc(
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudaStreamAddCallback(
     stream: u64,
     function: Option<extern "C" fn(u64, c_int, *mut c_void)>,
@@ -113,47 +113,47 @@ unsafe extern "C" fn cudaStreamAddCallback(
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudaEventCreate(to: *mut u64) -> i32 {
     // SAFETY: the caller's pointer, by CUDA's contract.
     unsafe { put(to, with(crate::streams::Streams::create_event)) };
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 pub(crate) unsafe extern "C" fn cudaEventCreateWithFlags(to: *mut u64, _flags: c_uint) -> i32 {
     // SAFETY: the same contract.
     unsafe { cudaEventCreate(to) }
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 pub(crate) extern "C" fn cudaEventDestroy(event: u64) -> i32 {
     with(|streams| streams.destroy_event(event));
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 pub(crate) extern "C" fn cudaEventRecord(event: u64, stream: u64) -> i32 {
     with(|streams| streams.record(event, stream));
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 extern "C" fn cudaEventRecordWithFlags(event: u64, stream: u64, _flags: c_uint) -> i32 {
     cudaEventRecord(event, stream)
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 pub(crate) extern "C" fn cudaEventQuery(_event: u64) -> i32 {
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 pub(crate) extern "C" fn cudaEventSynchronize(_event: u64) -> i32 {
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudaEventElapsedTime(ms: *mut f32, from: u64, to: u64) -> i32 {
     let times =
         with(|streams| Some((streams.event(from)?.recorded?, streams.event(to)?.recorded?)));
@@ -163,7 +163,7 @@ unsafe extern "C" fn cudaEventElapsedTime(ms: *mut f32, from: u64, to: u64) -> i
     SUCCESS
 }
 
-#[unsafe(no_mangle)]
+#[crate::entry_point]
 unsafe extern "C" fn cudaEventElapsedTime_v2(ms: *mut f32, from: u64, to: u64) -> i32 {
     // SAFETY: the same contract.
     unsafe { cudaEventElapsedTime(ms, from, to) }

@@ -1,0 +1,244 @@
+//! What an entry point returns when our own code in it panics.
+//!
+//! A panic that reaches the caller, which is C, would abort the program. Instead the call returns the error
+//! that its library has for failures inside, stderr gets a message with the name of the call, and the
+//! call counts as one that is not supported, so the estimate shows it. `#[crate::entry_point]` puts every
+//! entry point behind this.
+
+use std::any::Any;
+use std::ffi::{CStr, CString, c_char, c_void};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Mutex, PoisonError};
+
+use crate::runtime::said;
+use crate::unsupported;
+
+/// `cudaErrorUnknown`; the driver, NVML, CUPTI and cuRAND have the same number.
+pub(crate) const UNKNOWN: i32 = 999;
+
+/// The libraries by the beginning of their functions' names, each with its status for an internal error.
+/// A beginning of another one comes after it.
+const LIBRARIES: [(&str, &str, i32); 14] = [
+    ("__cuda", "cudart", UNKNOWN),
+    ("cudnn", "cudnn", 4000),
+    ("cuda", "cudart", UNKNOWN),
+    ("cublasLt", "cublaslt", 14),
+    ("cublas", "cublas", 14),
+    ("cusparseLt", "cusparselt", 7),
+    ("cusparse", "cusparse", 7),
+    ("cusolver", "cusolver", 7),
+    ("cufft", "cufft", 5),
+    ("curand", "curand", UNKNOWN),
+    ("cupti", "cupti", UNKNOWN),
+    ("cu", "driver", UNKNOWN),
+    ("nvml", "nvml", UNKNOWN),
+    ("nccl", "nccl", 3),
+];
+
+/// What went wrong in the last call that panicked.
+static LAST_FAILURE: Mutex<Option<&'static CStr>> = Mutex::new(None);
+
+/// What a function returns after a panic.
+pub(crate) trait AfterPanic {
+    /// The value for a function of that library, whose status for an internal error is given.
+    fn after_panic(library: &str, status: i32) -> Self;
+}
+
+impl AfterPanic for i32 {
+    fn after_panic(library: &str, status: i32) -> Self {
+        if library == "cudart" { said(status) } else { status }
+    }
+}
+
+impl AfterPanic for () {
+    fn after_panic(_: &str, _: i32) {}
+}
+
+impl AfterPanic for usize {
+    fn after_panic(_: &str, _: i32) -> Self {
+        0
+    }
+}
+
+impl AfterPanic for c_char {
+    fn after_panic(_: &str, _: i32) -> Self {
+        0
+    }
+}
+
+/// Texts are copied by callers that do not expect a null pointer.
+impl AfterPanic for *const c_char {
+    fn after_panic(_: &str, _: i32) -> Self {
+        c"unknown error".as_ptr()
+    }
+}
+
+impl AfterPanic for *mut *mut c_void {
+    fn after_panic(_: &str, _: i32) -> Self {
+        std::ptr::null_mut()
+    }
+}
+
+/// Runs the body of an entry point.
+pub(crate) fn call<R: AfterPanic>(name: &'static str, body: impl FnOnce() -> R) -> R {
+    catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| {
+        let (library, status) = note(name, &*panic);
+        R::after_panic(library, status)
+    })
+}
+
+/// Runs the body of an entry point that returns `after_panic` when it panics.
+pub(crate) fn call_or<R>(name: &'static str, after_panic: R, body: impl FnOnce() -> R) -> R {
+    catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| {
+        note(name, &*panic);
+        after_panic
+    })
+}
+
+/// What went wrong in the last call that panicked, for functions that put an error into words.
+pub(crate) fn last_failure() -> Option<&'static CStr> {
+    *LAST_FAILURE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Reports the panic, and gives the library of the call with its status.
+#[expect(clippy::print_stderr, reason = "the program gets a number alone")]
+fn note(name: &'static str, panic: &(dyn Any + Send)) -> (&'static str, i32) {
+    let (library, status) = library_of(name);
+    unsupported::note(library, name);
+    let reason = panic
+        .downcast_ref::<String>()
+        .map(String::as_str)
+        .or_else(|| panic.downcast_ref::<&str>().copied())
+        .unwrap_or("a panic");
+    let failure = format!("`{name}` failed inside floodmark's simulated GPU: {reason}");
+    eprintln!("error: {failure}\n\nhint: this is a defect of floodmark; please report it");
+    let text = CString::new(failure.replace('\0', "")).unwrap_or_default();
+    let mut last = LAST_FAILURE.lock().unwrap_or_else(PoisonError::into_inner);
+    if *last != Some(&text) {
+        // Callers keep such texts for ever.
+        *last = Some(Box::leak(text.into_boxed_c_str()));
+    }
+    (library, status)
+}
+
+fn library_of(name: &str) -> (&'static str, i32) {
+    LIBRARIES
+        .iter()
+        .find(|(beginning, ..)| name.starts_with(beginning))
+        .map_or(("floodmark", -1), |&(_, library, status)| (library, status))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::CStr;
+    use std::fs;
+    use std::path::{Path, PathBuf};
+
+    use super::*;
+    use crate::runtime::error_words;
+
+    #[crate::entry_point]
+    unsafe extern "C" fn cudaPlantedPanic(divisor: *const i32) -> i32 {
+        // SAFETY: the test's own number.
+        let divisor = unsafe { *divisor };
+        assert!(divisor != 0, "the divisor is {divisor}");
+        7 / divisor
+    }
+
+    #[crate::entry_point]
+    extern "C" fn cudnnPlantedPanicOfSize() -> usize {
+        panic!("no size")
+    }
+
+    #[crate::entry_point(5)]
+    extern "C" fn floodmark_phantom_planted_panic() -> i32 {
+        panic!("no answer")
+    }
+
+    #[test]
+    fn a_panic_is_an_error_that_names_the_call() {
+        // SAFETY: the pointers are to numbers.
+        let (whole, failed) =
+            unsafe { (cudaPlantedPanic(&raw const WHOLE), cudaPlantedPanic(&raw const ZERO)) };
+        assert_eq!((whole, failed), (7, UNKNOWN));
+        let words = error_words(UNKNOWN).1.to_str().expect("it is our text");
+        assert_eq!(
+            words,
+            "`cudaPlantedPanic` failed inside floodmark's simulated GPU: the divisor is 0"
+        );
+        assert_eq!(crate::runtime::last_error(), UNKNOWN);
+        assert!(unsupported::account().contains("cudart cudaPlantedPanic 1\n"));
+    }
+
+    static WHOLE: i32 = 1;
+    static ZERO: i32 = 0;
+
+    #[test]
+    fn each_type_has_its_value_after_a_panic() {
+        assert_eq!(cudnnPlantedPanicOfSize(), 0);
+        assert_eq!(floodmark_phantom_planted_panic(), 5);
+        let text: *const c_char = call("cudaPlantedPanicOfText", || panic!("no text"));
+        // SAFETY: a text ends with a zero.
+        assert_eq!(unsafe { CStr::from_ptr(text) }, c"unknown error");
+        call::<()>("__cudaPlantedPanicOfNothing", || panic!("nothing"));
+    }
+
+    #[test]
+    fn each_library_has_its_own_error() {
+        let found = ["cudnnCreate", "cudaMalloc", "cuMemAlloc_v2", "cublasLtCreate", "ncclSend"]
+            .map(library_of);
+        let expected =
+            [("cudnn", 4000), ("cudart", 999), ("driver", 999), ("cublaslt", 14), ("nccl", 3)];
+        assert_eq!(found, expected);
+    }
+
+    /// Sources below `folder`.
+    fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+        for entry in fs::read_dir(folder).expect("the sources are there") {
+            let path = entry.expect("the sources can be read").path();
+            if path.is_dir() { sources(&path, found) } else { found.push(path) }
+        }
+    }
+
+    /// Functions for C that the text defines without a guard: the name of each, and the ways to export one.
+    fn unguarded(text: &str) -> Vec<String> {
+        let mut found = Vec::new();
+        let mut is_guarded = false;
+        for line in text.lines().map(str::trim) {
+            let is_definition = line.ends_with('{') || line.ends_with('(') || line.ends_with("{}");
+            if line.starts_with("#[crate::entry_point") {
+                is_guarded = true;
+            } else if line.starts_with("#[unsafe(") {
+                found.push(line.to_owned());
+            } else if let Some((before, after)) = line.split_once(concat!("extern \"C\" ", "fn "))
+                && is_definition
+                && !before.contains([':', '<', '='])
+                && !std::mem::take(&mut is_guarded)
+            {
+                found.push(after.split('(').next().unwrap_or(after).to_owned());
+            }
+        }
+        found
+    }
+
+    #[test]
+    fn a_function_without_a_guard_is_found() {
+        let text = "#[crate::entry_point]\nextern \"C\" fn cudaFine() -> i32 {\n#[unsafe(no_mangle)]\n\
+                    unsafe extern \"C\" fn cudaBad(\nf: Option<extern \"C\" fn(u8)>,\n";
+        assert_eq!(unguarded(text), ["#[unsafe(no_mangle)]", "cudaBad"]);
+    }
+
+    #[test]
+    fn every_entry_point_has_a_guard() {
+        let mut files = Vec::new();
+        sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut files);
+        let own = Path::new(file!()).file_name();
+        let mut guarded = 0;
+        for file in files.iter().filter(|file| file.file_name() != own) {
+            let text = fs::read_to_string(file).expect("sources are text");
+            assert_eq!(unguarded(&text), Vec::<String>::new(), "{}", file.display());
+            guarded += text.matches("#[crate::entry_point").count();
+        }
+        assert!(guarded > 400, "{guarded} entry points were found");
+    }
+}
