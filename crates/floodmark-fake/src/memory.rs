@@ -5,7 +5,8 @@
 
 use floodmark_allocator::{AllocatorConfig, Limit, Observer, Online, Settings};
 use floodmark_probe::{
-    SegmentChange, Told, tell_alloc, tell_free, tell_oom, tell_segment, tell_storage,
+    FakeBlock, SegmentChange, record_fake_alloc, record_fake_free, record_fake_oom,
+    record_fake_segment, set_fake_storage,
 };
 use floodmark_trace::{Bytes, Device};
 use hashbrown::HashMap;
@@ -74,12 +75,12 @@ struct Segments(Device);
 impl Observer for Segments {
     fn took(&mut self, addr: u64, bytes: u64, maps: bool) {
         let change = if maps { SegmentChange::Mapped } else { SegmentChange::Taken };
-        tell_segment(self.0, change, addr, bytes);
+        record_fake_segment(self.0, change, addr, bytes);
     }
 
     fn gave_back(&mut self, addr: u64, bytes: u64, maps: bool) {
         let change = if maps { SegmentChange::Unmapped } else { SegmentChange::GivenBack };
-        tell_segment(self.0, change, addr, bytes);
+        record_fake_segment(self.0, change, addr, bytes);
     }
 }
 
@@ -104,7 +105,7 @@ impl Host {
 impl Drop for Memory {
     fn drop(&mut self) {
         for &storage in self.storages.keys() {
-            tell_storage(storage, None);
+            set_fake_storage(storage, None);
         }
     }
 }
@@ -187,7 +188,7 @@ impl Memory {
             real_bytes => Some(self.alloc(device, real_bytes, op, None)?),
         };
         self.storages.insert(storage, Storage { device, bytes, block });
-        tell_storage(storage, block.map(|block| (device, block.addr)));
+        set_fake_storage(storage, block.map(|block| (device, block.addr)));
         if let Some(Storage { device, block: Some(block), .. }) = before {
             self.free(device, block);
         }
@@ -197,7 +198,7 @@ impl Memory {
     /// A storage died.
     pub fn remove(&mut self, storage: usize) {
         if let Some(Storage { device, block: Some(block), .. }) = self.storages.remove(&storage) {
-            tell_storage(storage, None);
+            set_fake_storage(storage, None);
             self.free(device, block);
         }
     }
@@ -271,8 +272,8 @@ impl Memory {
         }
     }
 
-    fn told(&self, device: Device, block: Block, requested: u64) -> Told {
-        let mut told = Told {
+    fn fake_block(&self, device: Device, block: Block, requested: u64) -> FakeBlock {
+        let mut failed = FakeBlock {
             device,
             addr: block.addr,
             bytes: block.bytes,
@@ -283,9 +284,9 @@ impl Memory {
         // The host allocator reports no totals.
         if !device.is_cpu() {
             let level = self.level(device);
-            (told.allocated, told.reserved) = (level.allocated, level.reserved);
+            (failed.allocated, failed.reserved) = (level.allocated, level.reserved);
         }
-        told
+        failed
     }
 
     fn alloc(
@@ -303,7 +304,7 @@ impl Memory {
                 Err(_) => return Err(self.fail(device, bytes)),
             }
         };
-        tell_alloc(&self.told(device, block, bytes), op, workspace);
+        record_fake_alloc(&self.fake_block(device, block, bytes), op, workspace);
         Ok(block)
     }
 
@@ -313,15 +314,15 @@ impl Memory {
         } else {
             self.allocator(device).free(block.owner);
         }
-        tell_free(&self.told(device, block, 0));
+        record_fake_free(&self.fake_block(device, block, 0));
     }
 
     fn fail(&mut self, device: Device, requested: u64) -> OutOfMemory {
         let level = self.level(device);
         let capacity = self.settings.limit.map_or(u64::MAX, |limit| limit.bytes.0);
         let nothing = Block { owner: 0, addr: 0, bytes: 0 };
-        let told = self.told(device, nothing, requested);
-        tell_oom(&told, capacity.saturating_sub(level.reserved));
+        let failed = self.fake_block(device, nothing, requested);
+        record_fake_oom(&failed, capacity.saturating_sub(level.reserved));
         let Level { allocated, reserved, .. } = level;
         OutOfMemory { device, requested, capacity, allocated, reserved }
     }

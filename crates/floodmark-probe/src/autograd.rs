@@ -35,7 +35,7 @@ static CURRENT_THREAD_ID: AtomicUsize = AtomicUsize::new(0);
 /// The offset of `sequence_nr_` in this torch.
 static SEQUENCE_OFFSET: AtomicUsize = AtomicUsize::new(0);
 
-/// How this torch holds its nodes: the mangled name of a function that takes a weak pointer to one tells.
+/// How this torch holds its nodes: the mangled name of a function that takes a weak pointer to one shows it.
 fn sequence_offset() -> Option<usize> {
     let shared =
         c"_ZN5torch8autograd4impl20set_grad_accumulatorERKN2at6TensorESt8weak_ptrINS0_4NodeEE";

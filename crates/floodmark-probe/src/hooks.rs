@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use floodmark_trace::journal::{FLAG_BACKWARD, FLAG_DEFERRED, FLAG_STACK_LEFT_OUT, Record};
 use floodmark_trace::{Category, Device, EventKind};
 
-use crate::attention;
 use crate::autograd::{self, Running};
+use crate::gil_work;
 use crate::names::label_id;
 use crate::recording::{IS_WATCHED, Recording};
 use crate::saved_tensors::{self, PostAccumulate, Save, Unpack};
@@ -122,7 +122,7 @@ unsafe extern "C-unwind" fn report(
     let device = device_from(device_bits);
     if !is_from_cpu_allocator(device, reserved) {
         with_recording(|recording, local| {
-            if !recording.hears(device) {
+            if !recording.wants_torch(device) {
                 return;
             }
             let kind = if size >= 0 { EventKind::Alloc } else { EventKind::Free };
@@ -172,7 +172,7 @@ unsafe extern "C-unwind" fn report_oom(
 
 fn record_oom(device: Device, bytes: u64, allocated: usize, reserved: usize) {
     with_recording(|recording, local| {
-        if recording.hears(device) {
+        if recording.wants_torch(device) {
             let mut record = Record::new(EventKind::Oom as u8, device);
             record.bytes = bytes;
             record.allocated = allocated as u64;
@@ -198,7 +198,7 @@ unsafe extern "C-unwind" fn cpu_new(reporter: *mut c_void, ptr: *mut c_void, byt
         return;
     }
     with_recording(|recording, local| {
-        if recording.hears(Device::CPU) {
+        if recording.wants_torch(Device::CPU) {
             let mut record = Record::new(EventKind::Alloc as u8, Device::CPU);
             record.addr = ptr as u64;
             record.bytes = bytes as u64;
@@ -210,7 +210,7 @@ unsafe extern "C-unwind" fn cpu_new(reporter: *mut c_void, ptr: *mut c_void, byt
 /// `c10::ProfiledCPUMemoryReporter::Delete`: the CPU allocator is about to free a block.
 unsafe extern "C-unwind" fn cpu_delete(reporter: *mut c_void, ptr: *mut c_void) {
     with_recording(|recording, local| {
-        if recording.hears(Device::CPU) {
+        if recording.wants_torch(Device::CPU) {
             let mut record = Record::new(EventKind::Free as u8, Device::CPU);
             record.addr = ptr as u64;
             local.write(recording, record, &[]);
@@ -293,7 +293,7 @@ struct Pass {
 impl Drop for Pass {
     fn drop(&mut self) {
         if self.is_seen {
-            attention::after_backward(self.has_failed);
+            gil_work::after_backward(self.has_failed);
         }
     }
 }

@@ -29,7 +29,7 @@ const PAGE_BYTES: usize = 4096;
 /// How much memory is searched at most: about a second.
 const MOST_BYTES: u64 = 4 << 30;
 
-/// Tells the recording of the storages in host memory that are live now. Returns how many bytes of the
+/// Records the storages in host memory that are live now. Returns how many bytes of the
 /// process's memory were not searched; none when the layout of storages is not proven, or when the kernel
 /// does not allow the search.
 pub fn base_of_host() -> Option<u64> {

@@ -9,14 +9,15 @@
 //! Nothing here raises into the program, waits for it, takes the GIL on the hot path or keeps a tensor
 //! alive. When something goes wrong, recording stops and says so once; the program goes on.
 
-mod attention;
 mod autograd;
 mod budget;
 mod bus_error;
 mod clock;
 mod ended_steps;
+mod fake_blocks;
 mod fork_flag;
 mod free_later;
+mod gil_work;
 mod handover;
 mod hooks;
 mod host_storages;
@@ -44,28 +45,28 @@ mod tensor_place;
 #[cfg(test)]
 mod test_recorder;
 mod thread;
-mod told;
 mod tracker;
 mod window_state;
 mod windows;
 mod writer;
 
-pub use attention::{set_attention_handler, set_backward_handler};
 pub use budget::LEAST_MEMORY_BYTES;
+pub use fake_blocks::{
+    FakeBlock, SegmentChange, is_backward, record_fake_alloc, record_fake_free, record_fake_oom,
+    record_fake_segment, set_fake_storage,
+};
+pub use gil_work::{set_backward_handler, set_gil_work_handler};
 pub use host_storages::base_of_host;
 pub use output::Replace;
 pub use patch::Found;
 pub use python::{CodeFacts, Evidence, ProofError, StrFacts, is_proven, prove, use_slow_way};
 pub use recording::{Options, Source};
 pub use session::{
-    Attached, BaseBlock, LabelledTensor, attach_ops, attach_torch, attach_tracker, attend, base,
+    Attached, BaseBlock, LabelledTensor, attach_ops, attach_torch, attach_tracker, base,
     begin_phase, define_label, disarm, end_phase, forget_module, is_recording, label, label_each,
-    mark, name_modules, note_optimizer, step,
+    mark, name_modules, note_optimizer, pin_running_code, step,
 };
 pub use start_error::{Occupant, StartError};
 pub use tensor_place::{KnownTensor, prove_tensors};
-pub use told::{
-    SegmentChange, Told, is_backward, tell_alloc, tell_free, tell_oom, tell_segment, tell_storage,
-};
 pub use windows::{Found as FoundRecorder, OpenWindow, open};
 pub use writer::Written;

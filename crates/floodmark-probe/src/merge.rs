@@ -19,7 +19,7 @@ struct Cursor {
     first_ordinal: u32,
     /// The slot after `next`, or where the next record will begin.
     slot: usize,
-    /// Slots and records that were committed at the last look.
+    /// Slots and records that were committed when they were last read.
     committed: (usize, u32),
     /// Records before `next`, the lost ones included.
     folded: u32,
@@ -44,7 +44,7 @@ impl Cursor {
     }
 
     /// Looks how much was committed. Fails when that is less than before: somebody else wrote there.
-    fn look(&mut self) -> Result<(), Broken> {
+    fn read_commits(&mut self) -> Result<(), Broken> {
         let committed = self.segment.committed();
         if committed.0 < self.committed.0 || committed.1 < self.committed.1 {
             return Err(Broken);
@@ -116,9 +116,9 @@ impl Merge {
     }
 
     /// Takes segments that threads write from now on, and looks how much all of them hold.
-    pub(crate) fn look(&mut self, fresh: Vec<Arc<Segment>>) -> Result<(), Broken> {
+    pub(crate) fn read_commits(&mut self, fresh: Vec<Arc<Segment>>) -> Result<(), Broken> {
         self.cursors.extend(fresh.into_iter().map(Cursor::new));
-        self.cursors.iter_mut().try_for_each(Cursor::look)
+        self.cursors.iter_mut().try_for_each(Cursor::read_commits)
     }
 
     /// Calls `fold` with the records before `frontier`, in order. Returns how many were damaged, and whether
@@ -241,10 +241,10 @@ mod tests {
         let (mut one, mut two) = (Thread::new(&segments), Thread::new(&segments));
         one.write_all(&[1, 4, 9]);
         two.write_all(&[2, 3, 5]);
-        merge.look(segments.take_fresh()).unwrap();
+        merge.read_commits(segments.take_fresh()).unwrap();
         assert_eq!(times(&mut merge, 5), (vec![1, 2, 3, 4], 0), "the frontier is not passed");
         two.write(7);
-        merge.look(Vec::new()).unwrap();
+        merge.read_commits(Vec::new()).unwrap();
         assert_eq!(times(&mut merge, u64::MAX), (vec![5, 7, 9], 0));
         assert_eq!(times(&mut merge, u64::MAX), (vec![], 0));
     }
@@ -255,7 +255,7 @@ mod tests {
         let (mut one, mut two) = (Thread::new(&segments), Thread::new(&segments));
         one.write_all(&[1, 2, 3]);
         two.write(2);
-        merge.look(segments.take_fresh()).unwrap();
+        merge.read_commits(segments.take_fresh()).unwrap();
         let mut folded = Vec::new();
         let outcome = merge.fold(u64::MAX, |record, _| {
             folded.push(record.time_nanos);
@@ -274,7 +274,7 @@ mod tests {
         thread.write_all(&[2, 3, 4]);
         thread.damage(first);
         thread.damage(3 * first);
-        merge.look(segments.take_fresh()).unwrap();
+        merge.read_commits(segments.take_fresh()).unwrap();
         assert_eq!(times(&mut merge, u64::MAX), (vec![1, 3], 2));
     }
 
@@ -283,9 +283,9 @@ mod tests {
         let (segments, mut merge) = (segments(), Merge::new(SEED));
         let mut thread = Thread::new(&segments);
         thread.write(1);
-        merge.look(segments.take_fresh()).unwrap();
+        merge.read_commits(segments.take_fresh()).unwrap();
         thread.segment.commit(0, 0);
-        assert_eq!(merge.look(Vec::new()), Err(Broken));
+        assert_eq!(merge.read_commits(Vec::new()), Err(Broken));
     }
 
     #[test]
@@ -293,7 +293,7 @@ mod tests {
         let (segments, mut merge) = (segments(), Merge::new(SEED));
         let mut thread = Thread::new(&segments);
         thread.write_all(&[1, 2]);
-        merge.look(segments.take_fresh()).unwrap();
+        merge.read_commits(segments.take_fresh()).unwrap();
         times(&mut merge, 2);
         segments.seal(&thread.segment);
         assert_eq!(merge.flushed().len(), 0, "a record is left");

@@ -23,11 +23,10 @@ use crate::window_state::{Opening, WindowState};
 pub enum Source {
     /// torch reports them.
     Torch,
-    /// Fake tensors ([`crate::tell_alloc`]); what torch itself allocates meanwhile is
-    /// ignored.
-    Told,
+    /// Fake tensors have them ([`crate::record_fake_alloc`]); what torch itself allocates meanwhile is not recorded.
+    Fake,
     /// The same, where torch has no device of the kind on which tensors say that they lie.
-    ToldWithoutDevice,
+    FakeWithoutDevice,
 }
 
 /// What a window takes of the recorder's events, and where they go.
@@ -68,14 +67,14 @@ pub(crate) struct Wanted {
     /// Blocks that torch reports.
     torch: AtomicBool,
     /// Blocks of fake tensors.
-    told: AtomicBool,
+    fake: AtomicBool,
 }
 
 /// Whose blocks are recorded: some windows may have those of fake tensors.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Tells {
+pub(crate) struct Sources {
     pub(crate) torch: bool,
-    pub(crate) told: bool,
+    pub(crate) fake: bool,
 }
 
 impl Wanted {
@@ -86,7 +85,7 @@ impl Wanted {
         self.cuda.store(windows.iter().fold(0, |all, window| all | window.cuda), Ordering::Relaxed);
         self.cpu.store(any(|window| window.cpu), Ordering::Relaxed);
         self.torch.store(any(|window| !window.told), Ordering::Relaxed);
-        self.told.store(any(|window| window.told), Ordering::SeqCst);
+        self.fake.store(any(|window| window.told), Ordering::SeqCst);
     }
 
     #[inline]
@@ -125,7 +124,7 @@ pub(crate) struct Recording {
     pub(crate) forgets_nodes: AtomicBool,
     pub(crate) tree: Mutex<CallTree>,
     pub(crate) names: Mutex<Names>,
-    pub(crate) is_attending: AtomicBool,
+    pub(crate) is_gil_work_requested: AtomicBool,
     pub(crate) steps: AtomicU32,
     /// Our Python package's folder.
     pub(crate) own_folder: String,
@@ -180,7 +179,7 @@ impl Recording {
             forgets_nodes: AtomicBool::new(false),
             tree: Mutex::new(tree),
             names: Mutex::new(Names::default()),
-            is_attending: AtomicBool::new(false),
+            is_gil_work_requested: AtomicBool::new(false),
             steps: AtomicU32::new(0),
             own_folder: options.own_folder.clone(),
             windows: Mutex::default(),
@@ -207,26 +206,26 @@ impl Recording {
 
     /// Whether what torch reports of a device is to be recorded.
     #[inline]
-    pub(crate) fn hears(&self, device: Device) -> bool {
+    pub(crate) fn wants_torch(&self, device: Device) -> bool {
         self.wanted.torch.load(Ordering::Relaxed) && self.wanted.has(device)
     }
 
     /// Whether blocks of fake tensors are to be recorded.
-    pub(crate) fn hears_told(&self, device: Device) -> bool {
-        self.wanted.told.load(Ordering::Relaxed) && self.wanted.has(device)
+    pub(crate) fn wants_fake(&self, device: Device) -> bool {
+        self.wanted.fake.load(Ordering::Relaxed) && self.wanted.has(device)
     }
 
     /// Whose blocks are recorded.
-    pub(crate) fn tells(&self) -> Tells {
-        Tells {
+    pub(crate) fn sources(&self) -> Sources {
+        Sources {
             torch: self.wanted.torch.load(Ordering::Relaxed),
-            told: self.wanted.told.load(Ordering::Relaxed),
+            fake: self.wanted.fake.load(Ordering::Relaxed),
         }
     }
 
     /// Whether some window is on tensors of a device that torch does not have.
     pub(crate) fn is_without_device(&self) -> bool {
-        self.wanted.told.load(Ordering::Relaxed)
+        self.wanted.fake.load(Ordering::Relaxed)
             && self.windows.lock().open.iter().any(|state| state.is_without_device)
     }
 
@@ -280,7 +279,7 @@ mod tests {
     #[test]
     fn blocks_of_torch_and_of_fake_tensors_are_wanted_apart() {
         let recording = recording(MAX_MEMORY);
-        let both = || (recording.hears(Device::CPU), recording.hears_told(Device::CPU));
+        let both = || (recording.wants_torch(Device::CPU), recording.wants_fake(Device::CPU));
         recording.wanted.set(&[window(true, 0, false)]);
         assert_eq!(both(), (true, false));
         recording.wanted.set(&[window(true, 0, true)]);

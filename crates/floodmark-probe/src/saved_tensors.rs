@@ -45,7 +45,7 @@ unsafe fn note(kind: EventKind, tensor: *const usize) {
     }
     with_recording(|recording, local| {
         // SAFETY: the caller's promise.
-        let place = unsafe { place_of(recording.tells(), tensor) };
+        let place = unsafe { place_of(recording.sources(), tensor) };
         if let Some((device, addr)) = place.filter(|(device, _)| recording.wants(*device)) {
             let mut record = Record::new(kind as u8, device);
             record.addr = addr;
@@ -116,7 +116,7 @@ pub(crate) unsafe extern "C-unwind" fn post_accumulate(variable: *const usize) -
 unsafe fn label_gradient(gradient: *const usize) {
     with_recording(|recording, local| {
         // SAFETY: the caller's promise.
-        let place = unsafe { place_of(recording.tells(), gradient) };
+        let place = unsafe { place_of(recording.sources(), gradient) };
         if let Some((device, addr)) = place.filter(|(device, _)| recording.wants(*device)) {
             let nothing = String::new;
             let mut record = Record::new(EventKind::Label as u8, device);

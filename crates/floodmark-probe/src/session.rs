@@ -1,4 +1,4 @@
-//! The recorder of the process: begun by the first window, taken off after the last, and told what Python knows.
+//! The recorder of the process: begun by the first window, taken off after the last, and given what Python knows.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -110,14 +110,14 @@ pub(crate) fn begin(id: u64, options: &Options, segments: Segments) -> std::io::
     let recording = Box::into_raw(Box::new(recording));
     let stop = Arc::new(AtomicBool::new(false));
     let shared = Shared(recording);
-    let told = Arc::clone(&stop);
+    let stops = Arc::clone(&stop);
     let (tell, live) = channel();
     let thread = std::thread::Builder::new().name("floodmark-writer".to_owned());
     let writer = without_signals(|| {
         thread.spawn(move || {
             let shared = shared;
             // SAFETY: the recording is freed after this thread has been joined.
-            writer::run(unsafe { &*shared.0 }, &told, &live)
+            writer::run(unsafe { &*shared.0 }, &stops, &live)
         })
     });
     match writer {
@@ -278,11 +278,11 @@ pub fn attach_tracker(has_pools: bool) -> bool {
 
 /// With the GIL held: keeps running code alive, and returns modules that have no name yet, as pairs of
 /// the outermost module around them and themselves.
-pub fn attend() -> Vec<(usize, usize)> {
+pub fn pin_running_code() -> Vec<(usize, usize)> {
     with_recording(|recording, _| {
-        recording.is_attending.store(false, Ordering::Release);
+        recording.is_gil_work_requested.store(false, Ordering::Release);
         // The last window may have closed since this was asked for.
-        if recording.has_stacks() { recording.tree.lock().attend() } else { Vec::new() }
+        if recording.has_stacks() { recording.tree.lock().pin_running_code() } else { Vec::new() }
     })
     .unwrap_or_default()
 }
@@ -360,8 +360,8 @@ pub struct BaseBlock {
 
 /// Device type, device index, address, size, requested size, is it a segment.
 impl From<(String, i32, u64, u64, u64, bool)> for BaseBlock {
-    fn from(told: (String, i32, u64, u64, u64, bool)) -> Self {
-        let (kind, index, addr, bytes, requested, is_segment) = told;
+    fn from(block: (String, i32, u64, u64, u64, bool)) -> Self {
+        let (kind, index, addr, bytes, requested, is_segment) = block;
         Self { device: Device::of_torch(&kind, index), addr, bytes, requested, is_segment }
     }
 }

@@ -1,8 +1,8 @@
 //! A thread's own short way to nodes of the call tree that it has been to before.
 //!
-//! A training step goes through the same few thousand places again and again. The tree is shared, so a
-//! look into it takes its lock and three tables; a place that is remembered here takes one look and no
-//! lock. Only places whose addresses are pinned are remembered, and only until [`EPOCH`] changes.
+//! A training step has the same few thousand stacks again and again. The tree is shared, so a lookup in
+//! it takes its lock and three tables; a node that is remembered here takes one lookup and no lock. Only
+//! frames whose addresses are pinned are remembered, and only until [`EPOCH`] changes.
 //!
 //! [`EPOCH`]: crate::stacks::EPOCH
 
@@ -10,11 +10,12 @@ use crate::budget::Budget;
 use crate::python::RawFrame;
 use crate::stacks::{Node, SeenFrame};
 
-/// A power of two. A place takes 40 bytes.
-const PLACES: usize = 4096;
+/// A power of two. Each takes 40 bytes.
+const SHORTCUTS: usize = 4096;
 
+/// A frame below `parent`, and the node that it leads to.
 #[derive(Debug, Clone, Copy, Default)]
-struct Place {
+struct Shortcut {
     code: usize,
     instruction: usize,
     module: usize,
@@ -25,7 +26,7 @@ struct Place {
     enters_engine: bool,
 }
 
-impl Place {
+impl Shortcut {
     fn is(&self, epoch: u32, parent: u32, frame: &RawFrame) -> bool {
         self.epoch == epoch
             && self.parent == parent
@@ -34,9 +35,9 @@ impl Place {
     }
 }
 
-/// Places by their parent, code and instruction, and where the code calls a module, by the module too.
+/// Shortcuts by their parent, code and instruction, and where the code calls a module, by the module too.
 #[derive(Debug, Default)]
-pub(crate) struct Shortcuts(Vec<Place>);
+pub(crate) struct Shortcuts(Vec<Shortcut>);
 
 fn slot(parent: u32, frame: &RawFrame, module: usize) -> usize {
     let mixed = (frame.instruction as u64)
@@ -44,27 +45,32 @@ fn slot(parent: u32, frame: &RawFrame, module: usize) -> usize {
         .wrapping_add((module as u64).rotate_left(41))
         .wrapping_add(u64::from(parent) << 32)
         .wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    (mixed >> 40) as usize % PLACES
+    (mixed >> 40) as usize % SHORTCUTS
 }
 
 impl Shortcuts {
     pub(crate) fn held_bytes(&self) -> usize {
-        self.0.len() * size_of::<Place>()
+        self.0.len() * size_of::<Shortcut>()
     }
 
     /// The frame below `parent`, if it is remembered.
     pub(crate) fn find(&self, epoch: u32, parent: Node, frame: &RawFrame) -> Option<SeenFrame> {
-        let mut place = self.0.get(slot(parent.id, frame, 0))?;
-        if !place.is(epoch, parent.id, frame) {
+        let mut shortcut = self.0.get(slot(parent.id, frame, 0))?;
+        if !shortcut.is(epoch, parent.id, frame) {
             return None;
         }
-        if place.calls_module && place.module != frame.first_local {
-            place = self.0.get(slot(parent.id, frame, frame.first_local))?;
-            if place.module != frame.first_local || !place.is(epoch, parent.id, frame) {
+        if shortcut.calls_module && shortcut.module != frame.first_local {
+            shortcut = self.0.get(slot(parent.id, frame, frame.first_local))?;
+            if shortcut.module != frame.first_local || !shortcut.is(epoch, parent.id, frame) {
                 return None;
             }
         }
-        Some(SeenFrame::stable(*frame, place.node, place.calls_module, place.enters_engine))
+        Some(SeenFrame::stable(
+            *frame,
+            shortcut.node,
+            shortcut.calls_module,
+            shortcut.enters_engine,
+        ))
     }
 
     /// Remembers where a frame below `parent` led to.
@@ -74,14 +80,14 @@ impl Shortcuts {
             return;
         }
         if self.0.is_empty() {
-            if !budget.take_shortcuts(PLACES * size_of::<Place>()) {
+            if !budget.take_shortcuts(SHORTCUTS * size_of::<Shortcut>()) {
                 return;
             }
-            self.0.resize(PLACES, Place::default());
+            self.0.resize(SHORTCUTS, Shortcut::default());
         }
         let frame = &seen.raw;
         let calls_module = seen.calls_module;
-        let place = Place {
+        let shortcut = Shortcut {
             code: frame.code,
             instruction: frame.instruction,
             module: if calls_module { frame.first_local } else { 0 },
@@ -91,9 +97,9 @@ impl Shortcuts {
             calls_module,
             enters_engine: seen.enters_engine,
         };
-        self.0[slot(parent.id, frame, 0)] = place;
+        self.0[slot(parent.id, frame, 0)] = shortcut;
         if calls_module {
-            self.0[slot(parent.id, frame, frame.first_local)] = place;
+            self.0[slot(parent.id, frame, frame.first_local)] = shortcut;
         }
     }
 }

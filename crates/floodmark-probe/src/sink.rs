@@ -16,7 +16,7 @@ use crate::output::{AtOnce, PlannedOutput, remove_journal};
 use crate::own_file::OwnFile;
 use crate::recording::Recording;
 use crate::start_error::StartError;
-use crate::window_state::{Opening, Place, WindowState};
+use crate::window_state::{Destination, Opening, WindowState};
 use crate::writer::Written;
 
 /// Rows of a sink that keeps none are dropped when there are so many.
@@ -55,12 +55,12 @@ impl Sink {
     /// Begins a window with what is live. The window that owns the journal has all definitions, since what is
     /// salvaged may refer to them; another one those that it refers to.
     pub(crate) fn open(opening: Opening, is_owner: bool, known: &Known, base: &[Record]) -> Self {
-        let Opening { state, place, .. } = opening;
+        let Opening { state, destination, .. } = opening;
         let mut assembler = Assembler::beginning_at(state.window.start_nanos);
-        let output = match place {
-            Place::Memory => Output::Memory,
-            Place::File(file) => Output::File(file),
-            Place::Planned(planned) => Output::Planned(planned),
+        let output = match destination {
+            Destination::Memory => Output::Memory,
+            Destination::File(file) => Output::File(file),
+            Destination::Planned(planned) => Output::Planned(planned),
         };
         let referred = (!is_owner).then(Referred::default);
         assembler.set_nameless(known.nameless().clone());
@@ -86,7 +86,7 @@ impl Sink {
     pub(crate) fn following(live: &Live) -> Self {
         let (header, unused) = (Header::default(), PathBuf::new());
         let state = Arc::new(WindowState::new(live.window, false, None, header, unused));
-        let opening = Opening { state, place: Place::Memory, replaces_kept: false };
+        let opening = Opening { state, destination: Destination::Memory, replaces_kept: false };
         let mut sink = Self::open(opening, false, &Known::default(), &live.records);
         sink.output = Output::Nothing;
         sink
@@ -128,8 +128,8 @@ impl Sink {
         self.assembler.note_lost(records);
     }
 
-    /// Tells the program of steps and peaks; drops the rows that nothing keeps.
-    pub(crate) fn tell(&mut self) {
+    /// Publishes steps and peaks to the program; drops the rows that nothing keeps.
+    pub(crate) fn publish_progress(&mut self) {
         self.state.ended_steps.add(&self.assembler.take_ended_steps());
         if matches!(self.output, Output::Nothing) {
             self.drop_rows();

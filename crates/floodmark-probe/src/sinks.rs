@@ -154,7 +154,7 @@ impl<'a> Sinks<'a> {
     }
 
     fn close(&mut self, mut sink: Sink) {
-        sink.tell();
+        sink.publish_progress();
         let is_owner = self.is_owner(&sink.state);
         if let Some(kept) = sink.finish(self.recording, &self.known, is_owner) {
             self.kept = Some(kept);
@@ -178,9 +178,9 @@ impl<'a> Sinks<'a> {
         }
     }
 
-    /// Tells the program what was folded.
-    pub(crate) fn tell(&mut self) {
-        self.open.iter_mut().chain(&mut self.kept).for_each(Sink::tell);
+    /// Publishes what was folded to the program.
+    pub(crate) fn publish_progress(&mut self) {
+        self.open.iter_mut().chain(&mut self.kept).for_each(Sink::publish_progress);
     }
 
     /// What live blocks take.
@@ -249,13 +249,20 @@ mod tests {
 
     use super::*;
     use crate::test_recorder::{MAX_MEMORY, recording, window_state};
-    use crate::window_state::Place;
+    use crate::window_state::Destination;
 
     fn window(number: u64, start_nanos: u64, end_nanos: u64) -> (Opening, Arc<WindowState>) {
         let window = Window { number, start_nanos, cpu: true, stacks: true, ..Window::default() };
         let state = window_state(window);
         state.end_nanos.store(end_nanos, Ordering::Release);
-        (Opening { state: Arc::clone(&state), place: Place::Memory, replaces_kept: false }, state)
+        (
+            Opening {
+                state: Arc::clone(&state),
+                destination: Destination::Memory,
+                replaces_kept: false,
+            },
+            state,
+        )
     }
 
     fn block(kind: EventKind, time_nanos: u64, addr: u64) -> Record {

@@ -45,7 +45,7 @@ struct CodeRole {
 }
 
 impl CodeRole {
-    fn of(contents: &CodeContents, library: &[String]) -> Self {
+    fn of_code(contents: &CodeContents, library: &[String]) -> Self {
         let (file, name) = (contents.file.as_str(), contents.name.as_str());
         let method = name.rsplit('.').next().unwrap_or(name);
         let role = match method {
@@ -228,7 +228,7 @@ pub(crate) struct CallTree {
     budget: Arc<Budget>,
     /// Folders whose files are not the user's: ours first, then torch.
     library: Vec<String>,
-    pub(crate) wants_attention: bool,
+    pub(crate) needs_gil_work: bool,
     /// The memory limit leaves no room for more modules and names of them.
     lacks_modules: bool,
 }
@@ -255,7 +255,7 @@ impl CallTree {
             nodes: HashMap::new(),
             budget,
             library: Vec::new(),
-            wants_attention: false,
+            needs_gil_work: false,
             lacks_modules: false,
         }
     }
@@ -276,7 +276,7 @@ impl CallTree {
         }
         let is_new_address = before.is_none();
         let is_unpinnable = before.is_some_and(|known| known.is_unpinnable);
-        self.wants_attention |= !is_unpinnable;
+        self.needs_gil_work |= !is_unpinnable;
         let Some(contents) = python::code_contents(frame) else { return KnownCode::unknown() };
         let (contents, (id, role)) =
             if let Some((contents, &known)) = self.code_ids.get_key_value(&contents) {
@@ -286,7 +286,7 @@ impl CallTree {
                     return KnownCode::unknown();
                 }
                 let id = u32::try_from(self.code_ids.len() + 1).unwrap_or(0);
-                let role = CodeRole::of(&contents, &self.library);
+                let role = CodeRole::of_code(&contents, &self.library);
                 let mut record = Record::new(record_kind::CODE, Device::CPU);
                 record.addr = u64::from(id);
                 record.requested = u64::from(contents.first_line);
@@ -323,7 +323,7 @@ impl CallTree {
             self.modules.insert(frame.first_local, KnownModule { id, class, has_name: false });
         }
         // Its name comes when Python attends to it, unless there is no memory for more names.
-        self.wants_attention |= !self.lacks_modules;
+        self.needs_gil_work |= !self.lacks_modules;
         CalledModule { id: id.unwrap_or(0), is_stable: false, is_left_out: self.lacks_modules }
     }
 
@@ -482,7 +482,7 @@ impl CallTree {
 
     /// Takes references to the code objects that are running anywhere, and returns the modules that run
     /// without a name, each with the outermost module around it. The GIL is held.
-    pub(crate) fn attend(&mut self) -> Vec<(usize, usize)> {
+    pub(crate) fn pin_running_code(&mut self) -> Vec<(usize, usize)> {
         let mut nameless = Vec::new();
         python::walk_all_threads(|frames| {
             let mut root = None;
@@ -512,7 +512,7 @@ impl CallTree {
                 }
             }
         });
-        self.wants_attention = false;
+        self.needs_gil_work = false;
         EPOCH.fetch_add(1, Ordering::Release);
         nameless
     }

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use floodmark_trace::Device;
 
-use crate::recording::Tells;
-use crate::told;
+use crate::fake_blocks;
+use crate::recording::Sources;
 
 const WORD_BYTES: usize = size_of::<usize>();
 /// The words of a storage that are read.
@@ -98,7 +98,7 @@ impl Pattern {
 ///
 /// # Safety
 /// `tensor` is null, or points to an `at::Tensor` that no other thread changes now.
-pub(crate) unsafe fn place_of(tells: Tells, tensor: *const usize) -> Option<(Device, u64)> {
+pub(crate) unsafe fn place_of(sources: Sources, tensor: *const usize) -> Option<(Device, u64)> {
     if tensor.is_null() || !IS_PROVEN.load(Ordering::Acquire) {
         return None;
     }
@@ -113,9 +113,9 @@ pub(crate) unsafe fn place_of(tells: Tells, tensor: *const usize) -> Option<(Dev
         if storage == 0 {
             return None;
         }
-        let told = if tells.told { told::place_of_storage(storage) } else { None };
-        if told.is_some() || !tells.torch {
-            return told;
+        let fake = if sources.fake { fake_blocks::address_of_fake_storage(storage) } else { None };
+        if fake.is_some() || !sources.torch {
+            return fake;
         }
         let data = ((storage + 2 * WORD_BYTES) as *const u64).read();
         let [kind, index] = ((storage + 5 * WORD_BYTES) as *const [i8; 2]).read();
@@ -143,7 +143,7 @@ mod tests {
         assert!(!prove_tensors(KnownTensor { bytes: 4092, ..known }));
         assert!(!prove_tensors(KnownTensor { empty: of_borrowed, ..known }));
         // SAFETY: the words above.
-        let place = || unsafe { place_of(Tells { torch: true, told: false }, &raw const tensor) };
+        let place = || unsafe { place_of(Sources { torch: true, fake: false }, &raw const tensor) };
         assert_eq!(place(), None);
         assert!(prove_tensors(known));
         assert_eq!(place(), Some((Device::CPU, 0x1000)));

@@ -17,8 +17,8 @@ use floodmark_trace::Device;
 use floodmark_trace::journal::{FLAG_NAME_LEFT_OUT, MAX_PAYLOAD_BYTES, Record, SLOTS_PER_SEGMENT};
 use parking_lot::{Mutex, ReentrantMutex};
 
-use crate::attention;
 use crate::autograd::{self, RingPages, Running};
+use crate::gil_work;
 use crate::names::TextNumber;
 use crate::python::{self, RawFrame};
 use crate::recording::{CURRENT, ENABLED, Recording};
@@ -491,8 +491,8 @@ impl Local {
             let mut tree = recording.tree.lock();
             let shortcuts = &mut self.shortcuts;
             tree.extend(&self.frames, &mut self.seen, shortcuts, epoch, &mut journal);
-            if tree.wants_attention {
-                attention::ask(recording);
+            if tree.needs_gil_work {
+                gil_work::request(recording);
             }
         }
         let (node, inside, has_engine) = innermost(&self.seen);

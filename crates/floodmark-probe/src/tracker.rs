@@ -172,7 +172,7 @@ unsafe extern "C-unwind" fn invoke(_: *const [usize; 2], entry: *const TraceEntr
     };
     let device = Device::cuda(entry.device);
     with_recording(|recording, local| {
-        if !recording.hears(device) {
+        if !recording.wants_torch(device) {
             return;
         }
         let mut record = Record::new(kind as u8, device);

@@ -62,14 +62,14 @@ struct Progress {
 #[derive(Debug)]
 pub(crate) struct Opening {
     pub(crate) state: Arc<WindowState>,
-    pub(crate) place: Place,
+    pub(crate) destination: Destination,
     /// What was followed while no window was open is followed by this one.
     pub(crate) replaces_kept: bool,
 }
 
 /// Where the events of a window go.
 #[derive(Debug)]
-pub(crate) enum Place {
+pub(crate) enum Destination {
     Memory,
     File(Box<TraceWriter<OwnFile>>),
     /// A file that the writer creates.

@@ -25,7 +25,7 @@ use crate::session::{
 };
 use crate::start_error::StartError;
 use crate::thread::limit_states;
-use crate::window_state::{Opening, Place, WindowState};
+use crate::window_state::{Destination, Opening, WindowState};
 use crate::writer::Written;
 
 /// How long the writer may take to finish a window.
@@ -184,20 +184,20 @@ impl Prepared {
         window.start_nanos = start_nanos;
         header.window = Some(window);
         header.started_unix_micros = unix_micros();
-        let is_without_device = options.source == Source::ToldWithoutDevice;
+        let is_without_device = options.source == Source::FakeWithoutDevice;
         let mut state =
             WindowState::new(window, is_without_device, options.path, header, options.spill);
         state.max_events = options.max_events;
-        let place = match files {
-            Files::None => Place::Memory,
-            Files::Planned(planned) => Place::Planned(planned),
+        let destination = match files {
+            Files::None => Destination::Memory,
+            Files::Planned(planned) => Destination::Planned(planned),
             Files::Created(output) => {
                 // The file has the header of before it began.
                 state.header.lock().1 = true;
-                Place::File(state.take_files(*output))
+                Destination::File(state.take_files(*output))
             }
         };
-        Opening { state: Arc::new(state), place, replaces_kept }
+        Opening { state: Arc::new(state), destination, replaces_kept }
     }
 }
 
@@ -372,10 +372,10 @@ impl OpenWindow {
     /// The totals of the steps that ended, from `first` on, as far as they are known: the writer is one lap
     /// behind. With a wait, it is woken, and has so long to catch up.
     pub fn ended_steps(&self, first: u32, wait_millis: u64) -> Vec<StepTotals> {
-        let told = self.state.steps.load(Ordering::Relaxed);
-        if wait_millis > 0 && told > first && self.state.failure().is_none() {
+        let ended = self.state.steps.load(Ordering::Relaxed);
+        if wait_millis > 0 && ended > first && self.state.failure().is_none() {
             wake_writer();
-            self.state.ended_steps.wait_for(told - 1, Duration::from_millis(wait_millis));
+            self.state.ended_steps.wait_for(ended - 1, Duration::from_millis(wait_millis));
         }
         self.state.ended_steps.from(first)
     }

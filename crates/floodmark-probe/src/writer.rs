@@ -94,7 +94,7 @@ impl Writer<'_> {
         self.frontier_nanos = frontier_nanos(self.recording, self.frontier_nanos);
         self.sinks.take_new();
         self.frontier_nanos = self.sinks.patient_frontier(self.frontier_nanos);
-        self.look();
+        self.read_commits();
         while self.fold() {
             self.flush();
         }
@@ -126,8 +126,8 @@ impl Writer<'_> {
     }
 
     /// Looks what was committed since the last lap.
-    fn look(&mut self) {
-        let is_broken = self.merge.look(self.recording.segments.take_fresh()).is_err();
+    fn read_commits(&mut self) {
+        let is_broken = self.merge.read_commits(self.recording.segments.take_fresh()).is_err();
         // A ledger that was truncated counts nothing any more: that is the reason, not what followed from it.
         if bus_error::was_truncated() {
             self.recording.fail("the journal was truncated by another program".to_owned());
@@ -145,7 +145,7 @@ impl Writer<'_> {
         if !is_enough {
             self.sinks.pass(self.frontier_nanos.saturating_sub(1));
         }
-        self.sinks.tell();
+        self.sinks.publish_progress();
         is_enough
     }
 
@@ -173,7 +173,7 @@ impl Writer<'_> {
         // No thread is inside a hook any more, or one is and will stay there.
         self.frontier_nanos = u64::MAX;
         self.sinks.take_new();
-        self.look();
+        self.read_commits();
         while self.fold() {
             self.flush();
         }

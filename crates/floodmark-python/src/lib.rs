@@ -49,7 +49,7 @@ mod _core {
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         module.add("__version__", env!("CARGO_PKG_VERSION"))?;
         module.add("LEAST_MEMORY_BYTES", floodmark_probe::LEAST_MEMORY_BYTES)?;
-        floodmark_probe::set_attention_handler(super::recorder::attention);
+        floodmark_probe::set_gil_work_handler(super::recorder::attention);
         floodmark_probe::set_backward_handler(super::recorder::after_backward);
         Ok(())
     }

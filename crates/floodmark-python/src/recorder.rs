@@ -52,7 +52,7 @@ pub(crate) fn prove_tensors(
     floodmark_probe::prove_tensors(KnownTensor { tensor, storage, data, bytes, empty })
 }
 
-/// Tells of the blocks in host memory that are live. Returns how much memory was not searched for them; `None`
+/// Records the blocks in host memory that are live. Returns how much memory was not searched for them; `None`
 /// when they cannot be found.
 #[pyfunction]
 pub(crate) fn base_of_host(py: Python<'_>) -> Option<u64> {
@@ -135,7 +135,7 @@ pub(crate) fn after_backward(has_failed: bool) {
 /// Keeps running code alive; returns (outermost module, module) addresses that have no name yet.
 #[pyfunction]
 pub(crate) fn attend() -> Vec<(usize, usize)> {
-    floodmark_probe::attend()
+    floodmark_probe::pin_running_code()
 }
 
 /// Names modules below a root: address, qualified name, class.
@@ -194,7 +194,7 @@ impl LabelSet {
     }
 }
 
-/// Tells of blocks from before: device type and index, address, size, requested size, is it a segment.
+/// Records blocks from before: device type and index, address, size, requested size, is it a segment.
 #[pyfunction]
 pub(crate) fn base(blocks: Vec<(String, i32, u64, u64, u64, bool)>) {
     let blocks: Vec<_> = blocks.into_iter().map(BaseBlock::from).collect();

@@ -64,8 +64,8 @@ impl Window {
         let header = header_from(header)?;
         let source = match told {
             "" => Source::Torch,
-            "without device" => Source::ToldWithoutDevice,
-            _ => Source::Told,
+            "without device" => Source::FakeWithoutDevice,
+            _ => Source::Fake,
         };
         let replace = match replace {
             "any file" => Replace::AnyFile,

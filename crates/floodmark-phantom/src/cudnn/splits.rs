@@ -78,7 +78,7 @@ pub(super) fn on_device(plan: &str, planned: u64, multiprocessors: u64) -> u64 {
 }
 
 fn moved(plan: &Plan, planned: u64, multiprocessors: u64) -> Option<u64> {
-    let product = Product::of(&plan.convolution, plan.choices)?;
+    let product = Product::of_convolution(&plan.convolution, plan.choices)?;
     let copies = planned.checked_sub(product.workspace(PLANNED_FOR)?)?;
     let explained = copies_of(&plan.convolution).contains(&copies);
     Some(copies + product.workspace(multiprocessors).filter(|_| explained)?)
@@ -103,7 +103,7 @@ struct Product {
 }
 
 impl Product {
-    fn of(convolution: &Convolution, choices: Choices) -> Option<Self> {
+    fn of_convolution(convolution: &Convolution, choices: Choices) -> Option<Self> {
         let Convolution { direction, input, filter, output, strided, .. } = convolution;
         let (&[outer, inner, ..], (wide, high)) = (filter.as_slice(), choices.cluster) else {
             return None;
@@ -280,7 +280,8 @@ mod tests {
     fn fewer_multiprocessors_are_told_as_cudnn_plans_for_them() {
         // 9 tiles of 64 by 64, and cuDNN's own workspace less the copies for each target.
         let convolution = convolution(Direction::Filter, [64, 64], 56, 1);
-        let product = Product::of(&convolution, choices(5, (1, 1))).expect("a known tile");
+        let product =
+            Product::of_convolution(&convolution, choices(5, (1, 1))).expect("a known tile");
         let planned = [131, 32_935, 131, 65_711, 0, 98_475, 98_487, 131_259, 0];
         for (target, planned) in (1..).zip(planned) {
             assert_eq!(product.workspace(target), Some(planned), "{target}");

@@ -122,8 +122,8 @@ pub struct CodeFacts {
 
 /// In the order of the fields.
 impl From<(usize, usize, usize, usize, u32)> for CodeFacts {
-    fn from(told: (usize, usize, usize, usize, u32)) -> Self {
-        let (addr, file, name, line_table, first_line) = told;
+    fn from(facts: (usize, usize, usize, usize, u32)) -> Self {
+        let (addr, file, name, line_table, first_line) = facts;
         Self { addr, file, name, line_table, first_line }
     }
 }

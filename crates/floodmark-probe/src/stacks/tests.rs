@@ -26,7 +26,7 @@ fn contents(file: &str, name: &str) -> CodeContents {
 
 fn role(file: &str, name: &str) -> CodeRole {
     let library = ["/site/floodmark/".to_owned(), "/site/torch/".to_owned()];
-    CodeRole::of(&contents(file, name), &library)
+    CodeRole::of_code(&contents(file, name), &library)
 }
 
 fn tree(limit: u64) -> CallTree {
@@ -94,7 +94,7 @@ fn a_frame_that_cannot_be_read_is_left_out_and_looked_up_again() {
     let unknown = RawFrame { code: 0x3000, instruction: 0, first_local: 0 };
     let mut seen = stack(&mut tree, &[unknown, main], &mut out);
     let (node, ..) = innermost(&seen);
-    assert!(node.is_incomplete() && node.id == 1 && tree.wants_attention);
+    assert!(node.is_incomplete() && node.id == 1 && tree.needs_gil_work);
     keep_common(&[unknown, main], &mut seen);
     assert_eq!(seen.len(), 1, "the frame of unknown code is not trusted");
 }
@@ -157,7 +157,7 @@ fn a_module_has_the_number_that_it_was_first_seen_with() {
     let (net, layer) = (object(c"train.Net"), object(c"torch.nn.Linear"));
     let frames = [net, layer].map(|first_local| RawFrame { first_local, ..call });
     let seen = stack(&mut tree, &[frames[1], frames[0]], &mut out);
-    assert!(seen.iter().all(|frame| !frame.is_stable()) && tree.wants_attention);
+    assert!(seen.iter().all(|frame| !frame.is_stable()) && tree.needs_gil_work);
     let named =
         [(net, String::new(), "Net".to_owned()), (layer, "fc".to_owned(), "Linear".to_owned())];
     let before = EPOCH.load(Ordering::Acquire);

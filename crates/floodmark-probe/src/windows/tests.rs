@@ -4,13 +4,16 @@ use floodmark_trace::journal::Record;
 use floodmark_trace::{Category, Subject, read_trace};
 
 use super::*;
+use crate::fake_blocks::{
+    FakeBlock, SegmentChange, record_fake_alloc, record_fake_free, record_fake_oom,
+    record_fake_segment,
+};
 use crate::session::{
     BaseBlock, LabelledTensor, base, begin_phase, define_label, disarm, end_phase, is_recording,
     label, mark, note_optimizer, step,
 };
 use crate::test_recorder::{Alone, alone, options};
 use crate::thread::with_recording;
-use crate::told::{SegmentChange, Told, tell_alloc, tell_free, tell_oom, tell_segment};
 
 /// Ends the recorder of a test that is alone.
 struct Armed(#[expect(dead_code, reason = "other tests wait for it")] Alone);
@@ -183,16 +186,22 @@ fn blocks_of_fake_tensors_go_to_windows_on_them() {
     let gpu = Device::cuda(0);
     let (torch, _) = open(Options { cuda: 1, ..options() }).unwrap();
     let (fake, _) =
-        open(Options { cuda: 1, source: Source::Told, ops: true, ..options() }).unwrap();
-    let mut told =
-        Told { device: gpu, addr: 64, bytes: 512, requested: 400, allocated: 512, reserved: 2048 };
-    tell_segment(gpu, SegmentChange::Taken, 64, 2048);
-    tell_alloc(&told, "aten::mm", None);
-    told.addr = 1024;
-    told.allocated = 1024;
-    tell_alloc(&told, "aten::convolution", Some("cuDNN"));
-    tell_oom(&Told { requested: 1 << 40, ..told }, 100);
-    tell_free(&Told { allocated: 512, ..told });
+        open(Options { cuda: 1, source: Source::Fake, ops: true, ..options() }).unwrap();
+    let mut fake_block = FakeBlock {
+        device: gpu,
+        addr: 64,
+        bytes: 512,
+        requested: 400,
+        allocated: 512,
+        reserved: 2048,
+    };
+    record_fake_segment(gpu, SegmentChange::Taken, 64, 2048);
+    record_fake_alloc(&fake_block, "aten::mm", None);
+    fake_block.addr = 1024;
+    fake_block.allocated = 1024;
+    record_fake_alloc(&fake_block, "aten::convolution", Some("cuDNN"));
+    record_fake_oom(&FakeBlock { requested: 1 << 40, ..fake_block }, 100);
+    record_fake_free(&FakeBlock { allocated: 512, ..fake_block });
     base(&[BaseBlock { device: gpu, ..block(4096) }]);
     let (fake, torch) = (closed(&fake), closed(&torch));
     assert_eq!((blocks(&fake), blocks(&torch)), (vec![512, 512], vec![4096]));

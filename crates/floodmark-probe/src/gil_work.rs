@@ -1,4 +1,4 @@
-//! The rare moments at which we need the GIL.
+//! Work that needs the GIL, deferred to a time when Python can do it.
 //!
 //! Code objects must be kept alive and modules must get their names; both need Python. The interpreter
 //! is asked for a call on the main thread at its next chance. That happens once for each new function
@@ -15,9 +15,9 @@ use crate::recording::Recording;
 /// What to call with the GIL held: set by the Python boundary.
 static HANDLER: AtomicUsize = AtomicUsize::new(0);
 
-/// Sets the function that is called, on the main thread and with the GIL held, when attention is needed.
-/// It calls [`crate::attend`] and names the modules that it returns.
-pub fn set_attention_handler(handler: fn()) {
+/// Sets the function that is called, on the main thread and with the GIL held, when such work is requested.
+/// It calls [`crate::pin_running_code`] and names the modules that it returns.
+pub fn set_gil_work_handler(handler: fn()) {
     HANDLER.store(handler as usize, Ordering::Release);
 }
 
@@ -42,20 +42,20 @@ pub(crate) fn after_backward(has_failed: bool) {
     }
 }
 
-pub(crate) fn ask(recording: &Recording) {
-    if recording.is_attending.swap(true, Ordering::AcqRel) {
+pub(crate) fn request(recording: &Recording) {
+    if recording.is_gil_work_requested.swap(true, Ordering::AcqRel) {
         return;
     }
     // When the interpreter's queue is full we ask again at the next chance.
     if HANDLER.load(Ordering::Acquire) == 0 || !python::call_soon(serve) {
-        recording.is_attending.store(false, Ordering::Release);
+        recording.is_gil_work_requested.store(false, Ordering::Release);
     }
 }
 
 unsafe extern "C" fn serve(_: usize) -> i32 {
     let handler = HANDLER.load(Ordering::Acquire);
     if handler != 0 {
-        // SAFETY: only `set_attention_handler` stores here.
+        // SAFETY: only `set_gil_work_handler` stores here.
         let handler = unsafe { std::mem::transmute::<usize, fn()>(handler) };
         // A panic must not reach the interpreter.
         let _ = std::panic::catch_unwind(handler);

@@ -1,4 +1,4 @@
-//! Blocks of fake tensors, which torch itself does not allocate.
+//! Blocks of fake tensors: torch does not allocate them, so the engine of fake tensors reports them.
 //!
 //! The record is the one that a hook would have made, with the stack, the backward pass and the phase of
 //! this moment.
@@ -20,14 +20,14 @@ pub fn is_backward() -> bool {
 
 /// A block, and what torch would say of the device after it.
 #[derive(Debug, Clone, Copy)]
-pub struct Told {
+pub struct FakeBlock {
     /// Where.
     pub device: Device,
     /// Its address.
     pub addr: u64,
     /// Its size.
     pub bytes: u64,
-    /// What was asked for.
+    /// The requested bytes.
     pub requested: u64,
     /// All that is allocated on the device then; 0 for the host.
     pub allocated: u64,
@@ -46,7 +46,7 @@ fn set_stream(record: &mut Record, stream: TextNumber) {
 static STORAGES: Mutex<Option<HashMap<usize, (Device, u64)>>> = Mutex::new(None);
 
 /// A storage without memory would lie here; none when it has no block any more.
-pub fn tell_storage(storage: usize, place: Option<(Device, u64)>) {
+pub fn set_fake_storage(storage: usize, place: Option<(Device, u64)>) {
     let mut storages = STORAGES.lock();
     let storages = storages.get_or_insert_default();
     match place {
@@ -56,29 +56,29 @@ pub fn tell_storage(storage: usize, place: Option<(Device, u64)>) {
 }
 
 /// Where a storage without memory would lie.
-pub(crate) fn place_of_storage(storage: usize) -> Option<(Device, u64)> {
+pub(crate) fn address_of_fake_storage(storage: usize) -> Option<(Device, u64)> {
     STORAGES.lock().as_ref()?.get(&storage).copied()
 }
 
 /// A block was allocated, for this operator; a library's own block has a name.
-pub fn tell_alloc(told: &Told, op: &str, workspace: Option<&str>) {
+pub fn record_fake_alloc(block: &FakeBlock, op: &str, workspace: Option<&str>) {
     with_recording(|recording, local| {
-        let device = told.device.canonical();
-        if !recording.hears_told(device) {
+        let device = block.device.canonical();
+        if !recording.wants_fake(device) {
             return;
         }
         let mut record = Record::new(EventKind::Alloc as u8, device);
         record.flags = FLAG_TOLD;
-        record.addr = told.addr;
-        record.bytes = told.bytes;
-        record.requested = told.requested;
-        record.allocated = told.allocated;
-        record.reserved = told.reserved;
+        record.addr = block.addr;
+        record.bytes = block.bytes;
+        record.requested = block.requested;
+        record.allocated = block.allocated;
+        record.reserved = block.reserved;
         if !device.is_cpu() {
             let default = || "0x0".to_owned();
             set_stream(&mut record, handle_id(recording, local, TextKind::Stream, 0, default));
         }
-        local.note_block(device, told.addr);
+        local.note_block(device, block.addr);
         let op = text_id(recording, local, TextKind::Op, op);
         local.ops.push(op);
         record_alloc(recording, local, record);
@@ -86,7 +86,7 @@ pub fn tell_alloc(told: &Told, op: &str, workspace: Option<&str>) {
         if let Some(name) = workspace {
             let (shape, dtype) = (String::new(), String::new());
             let mut record = Record::new(EventKind::Label as u8, device);
-            record.addr = told.addr;
+            record.addr = block.addr;
             record.stack =
                 label_id(recording, local, Category::Workspace, name.to_owned(), shape, dtype);
             local.write(recording, record, &[]);
@@ -94,17 +94,17 @@ pub fn tell_alloc(told: &Told, op: &str, workspace: Option<&str>) {
     });
 }
 
-/// A block was given back; `told` has the totals after it.
-pub fn tell_free(told: &Told) {
+/// A block was freed; `block` has the totals after it.
+pub fn record_fake_free(block: &FakeBlock) {
     with_recording(|recording, local| {
-        let device = told.device.canonical();
-        if recording.hears_told(device) {
+        let device = block.device.canonical();
+        if recording.wants_fake(device) {
             let mut record = Record::new(EventKind::Free as u8, device);
             record.flags = FLAG_TOLD;
-            record.addr = told.addr;
-            record.bytes = told.bytes;
-            record.allocated = told.allocated;
-            record.reserved = told.reserved;
+            record.addr = block.addr;
+            record.bytes = block.bytes;
+            record.allocated = block.allocated;
+            record.reserved = block.reserved;
             local.write(recording, record, &[]);
         }
     });
@@ -124,7 +124,7 @@ pub enum SegmentChange {
 }
 
 /// A segment came, went, grew or shrank.
-pub fn tell_segment(device: Device, change: SegmentChange, addr: u64, bytes: u64) {
+pub fn record_fake_segment(device: Device, change: SegmentChange, addr: u64, bytes: u64) {
     let kind = match change {
         SegmentChange::Taken => EventKind::SegmentAlloc,
         SegmentChange::GivenBack => EventKind::SegmentFree,
@@ -133,7 +133,7 @@ pub fn tell_segment(device: Device, change: SegmentChange, addr: u64, bytes: u64
     };
     with_recording(|recording, local| {
         let device = device.canonical();
-        if recording.hears_told(device) {
+        if recording.wants_fake(device) {
             let mut record = Record::new(kind as u8, device);
             record.flags = FLAG_TOLD;
             record.addr = addr;
@@ -146,16 +146,16 @@ pub fn tell_segment(device: Device, change: SegmentChange, addr: u64, bytes: u64
     });
 }
 
-/// An allocation failed; `told` has the request and the totals, `device_free` what is left.
-pub fn tell_oom(told: &Told, device_free: u64) {
+/// An allocation failed; `block` has the requested bytes and the totals, `device_free` what is left.
+pub fn record_fake_oom(block: &FakeBlock, device_free: u64) {
     with_recording(|recording, local| {
-        let device = told.device.canonical();
-        if recording.hears_told(device) {
+        let device = block.device.canonical();
+        if recording.wants_fake(device) {
             let mut record = Record::new(EventKind::Oom as u8, device);
             record.flags = FLAG_TOLD;
-            record.bytes = told.requested;
-            record.allocated = told.allocated;
-            record.reserved = told.reserved;
+            record.bytes = block.requested;
+            record.allocated = block.allocated;
+            record.reserved = block.reserved;
             record.addr = device_free;
             record_alloc(recording, local, record);
         }
