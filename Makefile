@@ -70,7 +70,7 @@ test-slow: $(EXTENSION) ## Run the tests that take long: all recorded models, al
 	$(BIN)/python -m pytest -m slow
 
 .PHONY: check
-check: $(EXTENSION) check-web ## Check format, lints, types, layers, sizes, links and words
+check: $(EXTENSION) check-web ## Check format, lints, types, layers, sizes, links, words and private names
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	$(BIN)/ruff check . .ci/matrix
@@ -81,6 +81,7 @@ check: $(EXTENSION) check-web ## Check format, lints, types, layers, sizes, link
 	$(BIN)/python tools/check_sizes.py
 	$(BIN)/python tools/check_links.py
 	$(BIN)/python tools/check_words.py
+	$(BIN)/python tools/check_private_names.py
 
 .PHONY: web
 web: $(NODE_MODULES) ## Build the page into crates/floodmark/page

@@ -31,7 +31,41 @@
 | `torch._C.DisableTorchFunction`, `eval_frame.DisableContext` | the same | 2.4 and 2.11 |
 | `triton.runtime.jit.JITFunction.run` | what a kernel may have written | Triton 3.6 |
 | `Tensor._cdata`, `UntypedStorage._cdata` | where tensors lie in memory | 2.4 to 2.15 |
-| `GradScaler._init_scale`, `eval_frame._stance` | what is assumed | 2.4 to 2.15 |
+| `GradScaler._scale`, `._init_scale`, `eval_frame._stance` | what is assumed | 2.4 to 2.15 |
+| `torch._subclasses.FakeTensor`, `FakeTensorMode` | fake tensors | 2.4 and 2.11 |
+| `fake_tensor.is_fake`, `.unset_fake_temporarily` | the same | 2.4 and 2.11 |
+| `fake_tensor.init_gpu_context` | the same without CUDA | 2.11 |
+| `fake_tensor.init_cuda_context` | the same | 2.4 |
+| `torch._C._set_only_lift_cpu_tensors` | the same without CUDA | 2.4 and 2.11 |
+| `torch.utils._python_dispatch.TorchDispatchMode` | a mode at operators | 2.4 and 2.11 |
+| `torch._C._len_torch_dispatch_stack` | whether there is a mode | 2.4 and 2.11 |
+| `torch.utils._pytree` | tensors in arguments and results | 2.4 and 2.11 |
+| `torch._C._dispatch_get_all_op_names` | operators without shapes | 2.4 and 2.11 |
+| `torch._C._dispatch_has_kernel_for_dispatch_key` | the same | 2.4 and 2.11 |
+| `torch._C._cuda_memoryStats`, `_cuda_resetPeakMemoryStats` | workspaces | 2.4 and 2.11 |
+| `torch._C._current_graph_task_id`, `_set_multithreading_enabled` | backward | 2.4 and 2.11 |
+| `torch._C._storage_Use_Count`, `Tensor._use_count` | gradients in place | 2.4 and 2.11 |
+| `Tensor._indices`, `Tensor._values` | sparse tensors that are not coalesced | 2.4 and 2.11 |
+| `_foreach_supported_types` | optimizers that work on lists | 2.4 and 2.11 |
+| `RNNBase._flat_weights`, `torch._cudnn_rnn_flatten_weight` | recurrent modules | 2.4 and 2.11 |
+| `rnn._VF._pad_packed_sequence` | packed sequences | 2.4 and 2.11 |
+| `torch.cuda._lazy_init` | a device that torch cannot see | 2.4 and 2.11 |
+| `_ParameterMeta`, `Tensor._is_param` | which tensors are parameters | 2.4 and 2.11 |
+| `FakeProcessGroup._create_internal` | groups that talk to no rank | 2.11 |
+| `ProcessGroup._start_coalescing`, `_end_coalescing` | the same | 2.4 and 2.11 |
+| `distributed_c10d._get_default_group`, `._backend` | a rank of a world | 2.4 and 2.11 |
+| `distributed_c10d._default_pg_init_method` | the same | 2.4 and 2.11 |
+| `_register_comm_hook`, `_verify_params_across_processes` | DDP | 2.4 and 2.11 |
+| `_register_builtin_comm_hook` | the same | 2.4 and 2.11 |
+| `torch.distributed._compute_bucket_assignment_by_size` | the same | 2.4 and 2.11 |
+| `Variable._execution_engine` | the same | 2.4 and 2.11 |
+| `ShardingPropagator._propagate_tensor_meta_non_cached` | DTensor | 2.11 |
+| `ShardingPropagator._propagate_tensor_meta` | the same | 2.4 and 2.11 |
+| `device_mesh._MeshEnv` | meshes with values | 2.4 and 2.11 |
+| `fsdp._flat_param._same_storage` | FSDP | 2.4 and 2.11 |
+| `OptimizedModule._orig_mod` and others of `WRAPPED_MODULES` | names | 2.4 and 2.11 |
+
+A name that is patched is given as a `Slot`: its owner, and the name.
 """
 
 from __future__ import annotations
@@ -45,11 +79,49 @@ from contextlib import AbstractContextManager
 from types import ModuleType
 from typing import Any
 
+#: What has an attribute, and the attribute's name.
+Slot = tuple[Any, str]
+
+#: Attributes by which wrappers hold the module they wrap: they are no part of a name.
+WRAPPED_MODULES = {
+    "OptimizedModule": "_orig_mod",
+    "DistributedDataParallel": "module",
+    "DataParallel": "module",
+    "FullyShardedDataParallel": "_fsdp_wrapped_module",
+    "CheckpointWrapper": "_checkpoint_wrapped_module",
+    "OffloadWrapper": "_checkpoint_wrapped_module",
+    "FlattenParamsWrapper": "_fpw_module",
+}
+
+#: The module of `torch.compile` that is imported with the compiler.
+COMPILER = "torch._dynamo.eval_frame"
+#: What initialises CUDA, in `torch.cuda`.
+LAZY_INIT = "_lazy_init"
+#: Functions that `DistributedDataParallel` calls beside its reducer.
+REGISTER_HOOK = "_register_comm_hook"
+REGISTER_BUILTIN_HOOK = "_register_builtin_comm_hook"
+VERIFY_PARAMETERS = "_verify_params_across_processes"
+#: Variables of `distributed_c10d` that a group of a program may leave behind.
+GROUP_STATE = ("_backend", "_default_pg_init_method")
+#: Where DTensor works out the shapes of results, and with which methods.
+SHARDING_MODULES = (
+    "torch.distributed.tensor._sharding_prop",
+    "torch.distributed._tensor._sharding_prop",
+)
+SHARDING_FUNCTIONS = ("_propagate_tensor_meta_non_cached", "_propagate_tensor_meta")
+#: The flat parameters of the older FSDP.
+FLAT_PARAMETERS = "torch.distributed.fsdp._flat_param"
+
 
 def version(torch: ModuleType) -> tuple[int, int]:
     """torch's version, as far as we ask for it."""
     major, minor, *_ = str(torch.__version__).split(".")
     return int(major), int(minor)
+
+
+def version_text(torch: ModuleType) -> str:
+    """torch's version, as it says it."""
+    return str(torch.__version__)
 
 
 def has_pool_ids(torch: ModuleType) -> bool:
@@ -201,6 +273,21 @@ def local_part(tensor: Any) -> Any:
     return getattr(tensor, "_local_tensor", tensor)
 
 
+def is_sharded(tensor: Any) -> bool:
+    """Whether a tensor has a part of its data in this process, as a DTensor has."""
+    return hasattr(tensor, "_local_tensor")
+
+
+def storage_id(storage: Any) -> int:
+    """A number for a storage that no other one has while it lives, also for one without data."""
+    return int(storage._cdata)
+
+
+def sparse_parts(tensor: Any) -> tuple[Any, Any]:
+    """The indices and the values of a sparse tensor, coalesced or not."""
+    return tensor._indices(), tensor._values()
+
+
 def function_modes(torch: ModuleType) -> list[Any]:
     """Take all modes of this thread off; the outermost is the last."""
     from torch.overrides import _pop_mode
@@ -281,3 +368,282 @@ def sequence_number_of(node: Any) -> int | None:
     """The number that an autograd node got when it was made."""
     ask = getattr(node, "_sequence_nr", None)
     return None if ask is None else int(ask())
+
+
+# Backward passes.
+
+
+def graph_task(torch: Any) -> Callable[[], int]:
+    """What gives the number of the backward pass that runs on a thread, or -1."""
+    ask: Callable[[], int] = torch._C._current_graph_task_id
+    return ask
+
+
+def run_backward_on_this_thread(torch: Any) -> Callable[[], None]:
+    """Have backward passes run on the thread that calls for them; returns what undoes it."""
+    before = torch.autograd.is_multithreading_enabled()
+    torch._C._set_multithreading_enabled(False)
+    return lambda: torch._C._set_multithreading_enabled(before)
+
+
+def call_after_backward(torch: Any, call: Callable[[], None]) -> None:
+    """Call when the backward pass that runs has ended."""
+    torch.autograd.Variable._execution_engine.queue_callback(call)
+
+
+def storage_users(torch: Any, storage: Any) -> int:
+    """How many tensors and others have a storage."""
+    return int(torch._C._storage_Use_Count(storage._cdata))
+
+
+def references_of(tensor: Any) -> int:
+    """How many references C++ and Python have to a tensor's C++ object."""
+    return int(tensor._use_count())
+
+
+# Modes, operators and trees of arguments.
+
+
+def dispatch_mode_class() -> Any:
+    """The class of modes at operators."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    return TorchDispatchMode
+
+
+def dispatch_modes() -> list[Any]:
+    """The modes at operators of this thread, the outermost first."""
+    from torch.utils import _python_dispatch
+
+    return list(_python_dispatch._get_current_dispatch_mode_stack())
+
+
+def dispatch_depth() -> Callable[[], int]:
+    """What gives the number of modes at operators of a thread."""
+    import torch
+
+    depth: Callable[[], int] = torch._C._len_torch_dispatch_stack
+    return depth
+
+
+def trees() -> Any:
+    """`tree_map` and `tree_leaves`, for tensors in lists, tuples and dictionaries."""
+    from torch.utils import _pytree
+
+    return _pytree
+
+
+def schema_of(operator: Any) -> Any:
+    """The schema of an operator; None for a function that is none."""
+    return getattr(operator, "_schema", None)
+
+
+def operator_names(torch: Any) -> list[str]:
+    """The names of all operators, as `aten::add.Tensor`."""
+    return list(torch._C._dispatch_get_all_op_names())
+
+
+def kernel_test(torch: Any) -> Callable[[str, str], bool]:
+    """What says whether an operator has a kernel for a key."""
+    has_kernel: Callable[[str, str], bool] = torch._C._dispatch_has_kernel_for_dispatch_key
+    return has_kernel
+
+
+def reset_peak(torch: Any, device: int) -> None:
+    """Have the allocator's peaks begin anew."""
+    torch._C._cuda_resetPeakMemoryStats(device)
+
+
+def allocated_bytes(torch: Any, device: int) -> Any:
+    """The allocated bytes of a device: `current`, `peak` and others."""
+    return torch._C._cuda_memoryStats(device)["allocated_bytes"]["all"]
+
+
+def compiler_stance() -> Any:
+    """What `torch.compiler.set_stance` has set."""
+    from torch._dynamo import eval_frame
+
+    return eval_frame._stance.stance
+
+
+def compiler_context(eval_frame: Any) -> Any:
+    """The class of what surrounds a call of compiled code."""
+    return eval_frame._TorchDynamoContext
+
+
+# Fake tensors.
+
+
+def fake_tensor_class() -> Any:
+    """The class of fake tensors."""
+    from torch._subclasses import FakeTensor
+
+    return FakeTensor
+
+
+def fake_mode_class() -> Any:
+    """The class of the mode that makes fake tensors."""
+    from torch._subclasses import FakeTensorMode
+
+    return FakeTensorMode
+
+
+def fake_tensor_module() -> Any:
+    """The module of fake tensors."""
+    from torch._subclasses import fake_tensor
+
+    return fake_tensor
+
+
+def outside_fake_mode() -> AbstractContextManager[Any]:
+    """Outside the mode that makes fake tensors; other modes stay."""
+    outside: AbstractContextManager[Any] = fake_tensor_module().unset_fake_temporarily()
+    return outside
+
+
+def is_fake_storage(storage: Any) -> bool:
+    """Whether a storage is that of a fake tensor."""
+    return getattr(storage, "_fake_device", None) is not None
+
+
+def swap_implementations(torch: Any, one: Any, other: Any) -> None:
+    """Swap the C++ objects of two tensors."""
+    torch._C._swap_tensor_impl(one, other)
+
+
+def lift_host_tensors_alone(torch: Any) -> Callable[[], None]:
+    """Have constants stay on the host; returns what undoes it."""
+    native = torch._C
+    if not hasattr(native, "_set_only_lift_cpu_tensors"):
+        return lambda: None
+    before = native._only_lift_cpu_tensors()
+    native._set_only_lift_cpu_tensors(True)
+    return lambda: native._set_only_lift_cpu_tensors(before)
+
+
+def foreach_types() -> list[list[Any]]:
+    """The lists of types with which optimizers and clipping work on lists of tensors."""
+    from torch.optim import optimizer
+    from torch.utils import _foreach_utils
+
+    lists = [getattr(of, "_foreach_supported_types", None) for of in (optimizer, _foreach_utils)]
+    return list({id(known): known for known in lists if isinstance(known, list)}.values())
+
+
+def first_scale(scaler: Any) -> float | None:
+    """The scale that a `GradScaler` began with; None before its first use."""
+    return None if scaler._scale is None else float(scaler._init_scale)
+
+
+# Modules and parameters.
+
+
+def module_apply(torch: Any) -> Slot:
+    """What `Module.to` and its like call for every module."""
+    return torch.nn.Module, "_apply"
+
+
+def flat_weights(module: Any) -> list[Any]:
+    """The weights of a recurrent module, in the order of cuDNN."""
+    weights: list[Any] = module._flat_weights
+    return weights
+
+
+def flatten_recurrent_weights(torch: Any, *arguments: Any) -> Any:
+    """Lay the weights of a recurrent module into one buffer."""
+    return torch._cudnn_rnn_flatten_weight(*arguments)
+
+
+def pad_packed_sequence() -> Slot:
+    """What `torch.nn.utils.rnn.pad_packed_sequence` calls."""
+    from torch.nn.utils import rnn
+
+    return rnn._VF, "_pad_packed_sequence"
+
+
+def as_parameter(tensor: Any) -> Any:
+    """The tensor, marked as a parameter that is of another class than `Parameter`."""
+    tensor._is_param = True
+    return tensor
+
+
+def parameter_metaclass() -> Any:
+    """The class of `Parameter`, which says what is an instance of it."""
+    from torch.nn import parameter
+
+    module: Any = parameter
+    return module._ParameterMeta
+
+
+# torch.distributed.
+
+
+def c10d_bindings() -> Any:
+    """The C++ part of `torch.distributed`; it is imported."""
+    return sys.modules["torch._C._distributed_c10d"]
+
+
+def process_groups(c10d: Any) -> tuple[dict[Any, Any], dict[Any, str]]:
+    """What torch has written down of each group: backend and store, and devices' backends."""
+    world = c10d._world
+    return world.pg_map, world.pg_backend_config
+
+
+def is_outside(c10d: Any, group: Any) -> bool:
+    """Whether this rank is none of the group."""
+    return bool(c10d._rank_not_in_group(group))
+
+
+def default_group(c10d: Any) -> Any:
+    """The group of all ranks."""
+    return c10d._get_default_group()
+
+
+def group_helper(c10d: Any) -> Slot:
+    """What makes every group."""
+    return c10d, "_new_process_group_helper"
+
+
+def group_wrapper(c10d: Any) -> Slot:
+    """What wraps groups to check their calls."""
+    return c10d, "_create_process_group_wrapper"
+
+
+def group_color(c10d: Any) -> Slot:
+    """What gives the color of a split."""
+    return c10d, "_process_group_color"
+
+
+def fake_group_maker(bindings: Any) -> Callable[[int, int], Any]:
+    """What makes a group that talks to no rank, of a rank and a size."""
+    fake = bindings.FakeProcessGroup
+    make: Callable[[int, int], Any] = getattr(fake, "_create_internal", fake)
+    return make
+
+
+def coalescing(bindings: Any) -> tuple[Slot, Slot]:
+    """What a group calls before and after calls that are made as one."""
+    group = bindings.ProcessGroup
+    return (group, "_start_coalescing"), (group, "_end_coalescing")
+
+
+def wait_for_pending_works(group: Any) -> None:
+    """Wait until the watchdog of a group has seen that its collectives are complete."""
+    group._wait_for_pending_works()
+
+
+def bucket_assignment(torch: Any) -> Callable[..., Any]:
+    """What puts parameters into buckets for `DistributedDataParallel`."""
+    assign: Callable[..., Any] = torch.distributed._compute_bucket_assignment_by_size
+    return assign
+
+
+def mesh_environments(device_mesh: Any) -> list[Any]:
+    """The classes beside `DeviceMesh` that make meshes."""
+    found = getattr(device_mesh, "_MeshEnv", None)
+    return [] if found is None else [found]
+
+
+def storage_comparison(flat_parameters: Any) -> Slot:
+    """What says whether two tensors of FSDP share a storage."""
+    return flat_parameters, "_same_storage"

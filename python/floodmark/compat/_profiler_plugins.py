@@ -11,6 +11,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
+from floodmark import torch_private
 from floodmark.estimate.world.collective_operators import done
 from floodmark.plugins import Plugin
 from floodmark.plugins.distributed import Distributed
@@ -137,7 +138,5 @@ def _gathered(object_list: list[Any], obj: Any, **_: Any) -> None:
 
 
 def _has_fake(args: Any, kwargs: Any) -> bool:
-    from torch._subclasses.fake_tensor import is_fake
-    from torch.utils._pytree import tree_leaves
-
-    return any(is_fake(leaf) for leaf in tree_leaves((args, kwargs)))
+    leaves = torch_private.trees().tree_leaves((args, kwargs))
+    return any(map(torch_private.fake_tensor_module().is_fake, leaves))

@@ -40,7 +40,7 @@ from contextlib import contextmanager, nullcontext
 from types import TracebackType
 from typing import Any
 
-from floodmark import _core
+from floodmark import _core, torch_private
 from floodmark.compat import _profiler_tables as tables
 from floodmark.compat._profiler_blocks import Estimating
 from floodmark.compat._profiler_dispatch import MemoryDispatchMode
@@ -278,15 +278,14 @@ class MemoryTracer:
         if self._run is None or not self._is_inside:
             return 0
         operators = self._run.engine_of_block().operators
-        return int(operators.address(tensor.untyped_storage()._cdata))
+        return int(operators.address(torch_private.storage_id(tensor.untyped_storage())))
 
     def _fakes(self, objects: list[Any]) -> Iterator[Any]:
         """Those of some objects that are tensors of the block, with memory."""
-        from torch._subclasses import FakeTensor
-
+        fake = torch_private.fake_tensor_class()
         for each in objects:
             # By its type: to ask an object for its class may run code of its own.
-            if issubclass(type(each), FakeTensor) and self._address_of(each):
+            if issubclass(type(each), fake) and self._address_of(each):
                 yield each
 
     def _now(self) -> int:
@@ -320,7 +319,8 @@ def _meta_is(device: str) -> Any:
     """A mode in which what is said to lie on `meta` lies on the device."""
     import torch
     from torch.overrides import TorchFunctionMode
-    from torch.utils._pytree import tree_map
+
+    tree_map = torch_private.trees().tree_map
 
     def there(value: Any) -> Any:
         if isinstance(value, torch.device):

@@ -38,9 +38,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
-from floodmark import _core
+from floodmark import _core, torch_private
 from floodmark.compat import _stats_file, _tracker_figures
 from floodmark.compat._operator_modules import OperatorModules
 from floodmark.recording.recorder import trace
@@ -56,7 +55,7 @@ Series = dict[int, tuple[str, float]]
 _WITHOUT_HOOKS = ".fused_proxy_grouped_embedding_bag"
 
 
-class MemoryProfileDispatchMode(TorchDispatchMode):  # type: ignore[misc]
+class MemoryProfileDispatchMode(torch_private.dispatch_mode_class()):  # type: ignore[misc]
     """Tells a tracker of every operator that ran. `start_monitor` enters it, `stop` leaves it."""
 
     def __init__(self, memory_tracker: MemoryTracker) -> None:

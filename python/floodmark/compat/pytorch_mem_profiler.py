@@ -261,7 +261,7 @@ def _device_name(device: Any) -> str:
 
 def _bytes(tensor: Any) -> int:
     if tensor.is_sparse:
-        parts = (tensor._indices(), tensor._values())
+        parts = torch_private.sparse_parts(tensor)
         return sum(part.numel() * part.element_size() for part in parts)
     return int(torch_private.local_part(tensor).untyped_storage().nbytes())
 

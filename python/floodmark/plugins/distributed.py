@@ -70,7 +70,7 @@ class Distributed(Plugin):
         objects = Objects(c10d, self.note)
         for name, stand_in in objects.functions().items():
             self._stand_in(c10d, name, stand_in)
-        bindings: Any = sys.modules["torch._C._distributed_c10d"]
+        bindings = torch_private.c10d_bindings()
         for name, stand_in in stand_ins().items():
             self._stand_in(bindings, name, stand_in)
         self._let_coalesce(bindings)
@@ -82,10 +82,9 @@ class Distributed(Plugin):
         self._keep_groups()
         self.when_imported("torch.distributed.device_mesh", self._patch_mesh)
         self.when_imported("torch.multiprocessing.spawn", self._patch_spawn)
-        for folder in ("tensor", "_tensor"):
-            place = f"torch.distributed.{folder}._sharding_prop"
-            self.when_imported(place, self._patch_sharding)
-        self.when_imported("torch.distributed.fsdp._flat_param", self._patch_flat)
+        for module in torch_private.SHARDING_MODULES:
+            self.when_imported(module, self._patch_sharding)
+        self.when_imported(torch_private.FLAT_PARAMETERS, self._patch_flat)
 
     def note(self, what: str) -> None:
         """Say once what is taken for granted."""
@@ -140,8 +139,7 @@ class Distributed(Plugin):
             if hasattr(backend, name):
                 self.replace(backend, name, copy(getattr(backend, name)))
         self._give_way(backend)
-        fake = sys.modules["torch._C._distributed_c10d"].FakeProcessGroup
-        create = getattr(fake, "_create_internal", fake)
+        create = torch_private.fake_group_maker(torch_private.c10d_bindings())
 
         def make(options: Any, _own_options: Any) -> Any:
             return create(options.group_rank, options.group_size)
@@ -166,13 +164,13 @@ class Distributed(Plugin):
     def _let_coalesce(self, bindings: Any) -> None:
         """The fake groups of old versions cannot gather calls."""
         if not hasattr(bindings, "FakeWork"):
-            group = bindings.ProcessGroup
-            self.replace(group, "_start_coalescing", lambda _group, _device: None)
-            self.replace(group, "_end_coalescing", lambda _group, _device: done())
+            start, end = torch_private.coalescing(bindings)
+            self.replace(*start, lambda _group, _device: None)
+            self.replace(*end, lambda _group, _device: done())
 
     def _wrap_init(self) -> None:
         c10d = self._c10d
-        bindings: Any = sys.modules["torch._C._distributed_c10d"]
+        bindings = torch_private.c10d_bindings()
 
         def wrapper(original: Callable[..., Any]) -> Callable[..., Any]:
             signature = inspect.signature(original)
@@ -209,7 +207,8 @@ class Distributed(Plugin):
     def _wrap_helper(self) -> None:
         """Where all groups are made, every backend becomes ours, but keeps its name."""
         c10d = self._c10d
-        original = c10d._new_process_group_helper
+        slot = torch_private.group_helper(c10d)
+        original = getattr(*slot)
         signature = inspect.signature(original)
 
         @wraps(original)
@@ -228,27 +227,26 @@ class Distributed(Plugin):
                 group.bound_device_id = device
             return made
 
-        self.replace(c10d, "_new_process_group_helper", helper)
-        self.replace(c10d, "_create_process_group_wrapper", lambda wrapped_pg, **_: wrapped_pg)
+        self.replace(*slot, helper)
+        self.replace(*torch_private.group_wrapper(c10d), lambda wrapped_pg, **_: wrapped_pg)
 
     def _know_parameters(self) -> None:
         """Some versions take every fake parameter for one that is not initialized yet."""
         import torch.nn.parameter
 
         parameters: Any = torch.nn.parameter
-        probe = torch.empty(0)
-        probe._is_param = True
         lazy = parameters.UninitializedParameter
-        if not isinstance(probe, lazy):
+        if not isinstance(torch_private.as_parameter(torch.empty(0)), lazy):
             return
-        check = parameters._ParameterMeta.__instancecheck__
+        metaclass = torch_private.parameter_metaclass()
+        check = metaclass.__instancecheck__
 
         def is_instance(kind: Any, value: Any) -> bool:
             if kind is lazy:
                 return type.__instancecheck__(kind, value)
             return bool(check(kind, value))
 
-        self.replace(parameters._ParameterMeta, "__instancecheck__", is_instance)
+        self.replace(metaclass, "__instancecheck__", is_instance)
 
     def _split(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """A split is a new group of those ranks of the parent that are with us."""
@@ -258,7 +256,7 @@ class Distributed(Plugin):
         @wraps(original)
         def split_group(*args: Any, **kwargs: Any) -> Any:
             given = signature.bind(*args, **kwargs).arguments
-            parent = given.get("parent_pg") or c10d._get_default_group()
+            parent = given.get("parent_pg") or torch_private.default_group(c10d)
             own = c10d.get_rank(parent)
             for ranks in given.get("split_ranks") or ():
                 if own in ranks:
@@ -273,7 +271,7 @@ class Distributed(Plugin):
         c10d = self._c10d
         had_one = c10d.is_initialized()
         hook = sys.excepthook
-        names = ("_backend", "_default_pg_init_method")
+        names = torch_private.GROUP_STATE
         before = {name: getattr(c10d, name) for name in names if hasattr(c10d, name)}
 
         def end() -> None:
@@ -296,7 +294,7 @@ class Distributed(Plugin):
         if kind is None:
             return
         self._wrap(module, "init_device_mesh", run_outside)
-        owners = [kind, *(c for c in [getattr(module, "_MeshEnv", None)] if c is not None)]
+        owners = [kind, *torch_private.mesh_environments(module)]
         for owner in owners:
             for name, value in list(vars(owner).items()):
                 if name not in _QUICK and not name.startswith("__"):
@@ -335,7 +333,7 @@ class Distributed(Plugin):
     def _patch_sharding(self, module: ModuleType) -> None:
         """What a whole tensor would look like is worked out with fake ones, which take nothing."""
         kind: Any = getattr(module, "ShardingPropagator", None)
-        for name in ("_propagate_tensor_meta_non_cached", "_propagate_tensor_meta"):
+        for name in torch_private.SHARDING_FUNCTIONS:
             if isinstance(vars(kind).get(name) if kind else None, FunctionType):
                 self.replace(kind, name, run_outside(vars(kind)[name]))
                 return
@@ -344,10 +342,11 @@ class Distributed(Plugin):
         """The older sharding compares addresses, of which fake tensors have none."""
 
         def same_storage(one: Any, other: Any) -> bool:
-            return is_in(*(getattr(tensor, "_local_tensor", tensor) for tensor in (one, other)))
+            return is_in(torch_private.local_part(one), torch_private.local_part(other))
 
-        if hasattr(module, "_same_storage"):
-            self.replace(module, "_same_storage", same_storage)
+        slot = torch_private.storage_comparison(module)
+        if hasattr(*slot):
+            self.replace(*slot, same_storage)
 
     def _patch_spawn(self, module: ModuleType) -> None:
         if self.setting.world is None:
@@ -407,9 +406,7 @@ def _swap(swaps: dict[int, tuple[Any, Any]]) -> None:
 
 def run_outside(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function, run outside all modes."""
-    import torch
-
-    depth = torch._C._len_torch_dispatch_stack
+    depth = torch_private.dispatch_depth()
 
     @wraps(function)
     def outside(*args: Any, **kwargs: Any) -> Any:
@@ -422,9 +419,7 @@ def run_outside(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _is_fake(value: Any) -> bool:
-    from torch._subclasses import FakeTensor
-
-    return isinstance(value, FakeTensor)
+    return isinstance(value, torch_private.fake_tensor_class())
 
 
 def _named(c10d: Any, asked: Any) -> Any:

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from types import ModuleType, TracebackType
 from typing import Any
 
+from floodmark import torch_private
 from floodmark.plugins import Plugin
 
 #: What the format calls torch's types.
@@ -179,9 +180,8 @@ def _made(look: dict[str, Any], device: Any) -> Any:
 
 
 def _are_fake(tensors: Mapping[str, Any]) -> bool:
-    from torch._subclasses import FakeTensor
-
-    return any(isinstance(tensor, FakeTensor) for tensor in tensors.values())
+    fake = torch_private.fake_tensor_class()
+    return any(isinstance(tensor, fake) for tensor in tensors.values())
 
 
 def _header(tensors: Mapping[str, Any], metadata: Mapping[str, str] | None) -> tuple[bytes, int]:

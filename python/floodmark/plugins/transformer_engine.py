@@ -17,6 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from floodmark import torch_private
 from floodmark.plugins import Plugin
 from floodmark.plugins._placeholders import Placeholders
 
@@ -120,7 +121,6 @@ class TransformerEngine(Plugin):
     def _tell_storages_apart(self) -> None:
         """Addresses say whether tensors share one storage, and lie one behind the other in it."""
         import torch
-        from torch._subclasses.fake_tensor import FakeTensor
 
         address = torch.UntypedStorage.data_ptr
 
@@ -128,25 +128,26 @@ class TransformerEngine(Plugin):
             # The storage of a fake tensor lies on `meta` and has no address: its own one, with room
             # behind it.
             is_fake = storage.device.type == "meta"
-            return int(storage._cdata) << 16 if is_fake else int(address(storage))
+            place = torch_private.storage_id(storage) << 16
+            return place if is_fake else int(address(storage))
 
         def of_tensor(tensor: Any) -> int:
             offset = tensor.storage_offset() * tensor.element_size()
             return of_storage(tensor.untyped_storage()) + int(offset)
 
         self.replace(torch.UntypedStorage, "data_ptr", of_storage)
-        self.replace(FakeTensor, "data_ptr", of_tensor)
+        self.replace(torch_private.fake_tensor_class(), "data_ptr", of_tensor)
 
     def _choose_attention(self) -> None:
         """The kind of attention is chosen by the class of the tensors: theirs is `Tensor`."""
         from torch import Tensor
-        from torch._subclasses.fake_tensor import FakeTensor
         from transformer_engine.pytorch.attention.dot_product_attention import utils
 
         choose = utils.get_attention_backend
+        fake = torch_private.fake_tensor_class()
 
         def choose_for_real(attention_params: Any = None) -> Any:
-            if getattr(attention_params, "qkv_type", None) is FakeTensor:
+            if getattr(attention_params, "qkv_type", None) is fake:
                 attention_params = dataclasses.replace(attention_params, qkv_type=Tensor)
             return choose(attention_params)
 
@@ -155,20 +156,20 @@ class TransformerEngine(Plugin):
     def _split_evenly(self, grouped: Any) -> None:
         """`GroupedLinear` reads how many rows each group has: real numbers, or even parts."""
         from torch import Tensor, int64, tensor
-        from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
 
         forward = grouped.forward
+        fake = torch_private.fake_tensor_class()
         notes = self.setting.notes
 
         def with_real_splits(layer: Any, inp: Any, m_splits: Any, *args: Any, **kwargs: Any) -> Any:
-            if isinstance(m_splits, FakeTensor):
+            if isinstance(m_splits, fake):
                 rows, groups = inp.numel() // inp.shape[-1], layer.num_gemms
                 m_splits = [rows // groups + (one < rows % groups) for one in range(groups)]
                 note = "`GroupedLinear`: rows are split evenly, since their numbers have no values"
                 if note not in notes:
                     notes.append(note)
             if not isinstance(m_splits, Tensor):
-                with unset_fake_temporarily():
+                with torch_private.outside_fake_mode():
                     m_splits = tensor(m_splits, dtype=int64)
             return forward(layer, inp, m_splits, *args, **kwargs)
 

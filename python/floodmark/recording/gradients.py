@@ -38,7 +38,7 @@ class GradientSet:
             found = []
             if parameter.grad is not None:
                 found = label_of(parameter.grad, "gradient", name_of(parameter) or name)
-                self._is_sharded |= hasattr(parameter.grad, "_local_tensor")
+                self._is_sharded |= torch_private.is_sharded(parameter.grad)
             kind, index, _, label = found[0] if found else ("cpu", 0, 0, 0)
             labels.append((kind, index, label))
             self._has_label.append(bool(found))
@@ -54,7 +54,7 @@ class GradientSet:
     def place(self, gradients: list[Any]) -> None:
         """Tell where the gradients are now."""
         if self._is_sharded:
-            gradients = [getattr(gradient, "_local_tensor", gradient) for gradient in gradients]
+            gradients = [torch_private.local_part(gradient) for gradient in gradients]
         address_of = names.address_of
         pairs = zip(gradients, self._has_label, strict=True)
         # A sparse gradient has no label, and no address.

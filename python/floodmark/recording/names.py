@@ -18,17 +18,6 @@ from typing import Any
 
 from floodmark import _core, torch_private
 
-#: Attributes by which wrappers hold the module they wrap: they are no part of a name.
-_WRAPPERS = {
-    "OptimizedModule": "_orig_mod",
-    "DistributedDataParallel": "module",
-    "DataParallel": "module",
-    "FullyShardedDataParallel": "_fsdp_wrapped_module",
-    "CheckpointWrapper": "_checkpoint_wrapped_module",
-    "OffloadWrapper": "_checkpoint_wrapped_module",
-    "FlattenParamsWrapper": "_fpw_module",
-}
-
 _modules: dict[int, weakref.ref[Any]] = {}
 _names: dict[int, tuple[weakref.ref[Any], str]] = {}
 _count = 0
@@ -71,7 +60,7 @@ def attend() -> None:
 
 def _inside(prefix: str, module: object) -> list[tuple[str, object]]:
     """The submodules of a module with their qualified names; wrappers add nothing to a name."""
-    wrapped = _WRAPPERS.get(type(module).__name__)
+    wrapped = torch_private.WRAPPED_MODULES.get(type(module).__name__)
     found = []
     for name, child in torch_private.children(module).items():
         if child is not None:

@@ -106,7 +106,7 @@ class Attachment:
         self._tell()
 
     def _attach_torch(self, torch: ModuleType) -> None:
-        self.facts["torch"] = str(torch.__version__)
+        self.facts["torch"] = torch_private.version_text(torch)
         self.facts["cuda"] = str(torch.version.cuda or "")
         is_proven = initial_blocks.prove_tensors(torch)
         seen = _core.attach_torch(str(Path(str(torch.__file__)).parent) + os.sep)

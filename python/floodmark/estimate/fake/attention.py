@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from floodmark import torch_private
+
 
 class Attention:
     """Chooses, and calls the kernel's operator."""
@@ -16,7 +18,7 @@ class Attention:
     def __init__(self, torch: Any, capability: tuple[int, int]) -> None:
         self._torch = torch
         self._capability = capability
-        self._version = tuple(int(part) for part in torch.__version__.split(".")[:2])
+        self._version = torch_private.version(torch)
 
     def choose(
         self,

@@ -44,7 +44,7 @@ class Leaving(Plugin):
 
     def _answer_reads(self, torch: Any) -> None:
         """`numpy`, `tolist` and `format` ask for data below every mode."""
-        fake = torch._subclasses.FakeTensor
+        fake = torch_private.fake_tensor_class()
         reads = self._reads
         formatted = fake.__format__
 
@@ -85,7 +85,7 @@ class Leaving(Plugin):
 
     def _make_from_fakes(self, torch: Any) -> None:
         """`torch.tensor([loss, 1.0])` reads its numbers below every mode."""
-        fake = torch._subclasses.FakeTensor
+        fake = torch_private.fake_tensor_class()
 
         def with_numbers(make: Callable[..., Any]) -> Callable[..., Any]:
             def made(data: Any, *args: Any, **kwargs: Any) -> Any:
@@ -101,16 +101,17 @@ class Leaving(Plugin):
     def _give_addresses(self, torch: Any) -> None:
         """Programs find shared tensors, and weights in one piece, by their addresses."""
         address = self._engine.operators.address
-        fake = torch._subclasses.FakeTensor
+        fake = torch_private.fake_tensor_class()
         data_ptr = torch.UntypedStorage.data_ptr
 
         def storage_address(storage: Any) -> int:
-            if getattr(storage, "_fake_device", None) is None and storage.device.type != "meta":
+            if not torch_private.is_fake_storage(storage) and storage.device.type != "meta":
                 return int(data_ptr(storage))
             if not storage.nbytes():
                 return 0
             # Host memory has no place here, but each storage has one of its own.
-            return int(address(storage._cdata) or storage._cdata)
+            place = torch_private.storage_id(storage)
+            return int(address(place) or place)
 
         def tensor_address(tensor: Any) -> int:
             start = storage_address(tensor.untyped_storage())
@@ -121,7 +122,7 @@ class Leaving(Plugin):
 
     def _copy(self, torch: Any) -> None:
         """A deep copy copies storages, and those of fake tensors lie nowhere."""
-        fake = torch._subclasses.FakeTensor
+        fake = torch_private.fake_tensor_class()
         real_copy = torch.Tensor.__deepcopy__
 
         def copied(tensor: Any, memo: dict[int, Any]) -> Any:
@@ -139,10 +140,11 @@ class Leaving(Plugin):
         scale = grad_scaler.GradScaler.get_scale
 
         def first_scale(scaler: Any) -> float:
-            if not scaler.is_enabled() or scaler._scale is None:
+            first = torch_private.first_scale(scaler)
+            if not scaler.is_enabled() or first is None:
                 return float(scale(scaler))
-            reads.note("get_scale", str(scaler._init_scale))
-            return float(scaler._init_scale)
+            reads.note("get_scale", str(first))
+            return first
 
         self.replace(grad_scaler.GradScaler, "get_scale", first_scale)
 
@@ -173,7 +175,7 @@ class Leaving(Plugin):
 
     def _write(self, torch: Any) -> None:
         """Files get shapes; they can be read back in this block."""
-        fake = torch._subclasses.FakeTensor
+        fake = torch_private.fake_tensor_class()
         notes = self.setting.notes
         load = torch.load
 
@@ -195,7 +197,7 @@ class Leaving(Plugin):
 
     def _keep_random_states(self, torch: Any) -> None:
         """A state that came out of a file has no values: the generator stays as it is."""
-        fake = torch._subclasses.FakeTensor
+        fake = torch_private.fake_tensor_class()
 
         def unless_fake(set_state: Callable[..., Any]) -> Callable[..., Any]:
             def checked(new_state: Any, *args: Any, **kwargs: Any) -> Any:
@@ -230,9 +232,7 @@ class Leaving(Plugin):
     def _leave_eager(self, torch: Any) -> None:
         if not hasattr(torch.compiler, "set_stance"):
             return
-        from torch._dynamo import eval_frame
-
-        before = eval_frame._stance.stance
+        before = torch_private.compiler_stance()
         torch.compiler.set_stance("force_eager")
         self.on_exit(lambda: torch.compiler.set_stance(before))
 

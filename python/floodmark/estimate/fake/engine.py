@@ -17,7 +17,7 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Any
 
-from floodmark import _core
+from floodmark import _core, torch_private
 from floodmark.estimate.fake.kernel_workspaces import Kernels
 from floodmark.recording.names import addresses
 
@@ -48,13 +48,13 @@ class Front:
         self._kernels = kernels
         #: The mode that stands above torch's own, once it is entered.
         self.mode: Any = None
-        self._fake_tensor = torch._subclasses.FakeTensor
+        self._fake_tensor = torch_private.fake_tensor_class()
         self._where = torch.ops.prim.device.default
 
     def describe(self, func: Any) -> tuple[str, int, bool, list[str], Callable[..., Any] | None]:
         """Its name, what it is, whether it writes and returns nothing, the names of its arguments,
         and what answers instead of it."""
-        schema = getattr(func, "_schema", None)
+        schema = torch_private.schema_of(func)
         if schema is None:
             return str(func), _PLAIN, False, [], self.answers.get(func)
         name = schema.name + (f".{schema.overload_name}" if schema.overload_name else "")
@@ -78,7 +78,7 @@ class Front:
 
         One that also has a kernel of its own (`silu_backward`) is not, on a device.
         """
-        has_kernel = self._torch._C._dispatch_has_kernel_for_dispatch_key
+        has_kernel = torch_private.kernel_test(self._torch)
         name = func.name()
         try:
             is_made = has_kernel(name, "CompositeImplicitAutograd")
@@ -165,22 +165,19 @@ class Engine:
         kernels: Kernels | None,
         config: str,
     ) -> None:
-        from torch._subclasses import FakeTensor, FakeTensorMode
-
         self._torch = torch
         self._stack = ExitStack()
         self._watch: Any = None
         # Real tensors from before the block may be used inside it.
-        self.fake = _fakes(FakeTensorMode)(allow_non_fake_inputs=True)
+        self.fake = _fakes(torch_private.fake_mode_class())(allow_non_fake_inputs=True)
         dtypes = {v: k for k, v in vars(torch).items() if isinstance(v, torch.dtype)}
-        major, minor = (int(part) for part in torch.__version__.split(".")[:2])
         self._front = Front(torch, answers, follow, kernels)
         self.operators = _core.Operators(
             self._front,
-            FakeTensor,
+            torch_private.fake_tensor_class(),
             weakref.ref,
             [(dtype, str(dtype).removeprefix("torch."), dtype.itemsize) for dtype in dtypes],
-            torch=(major, minor),
+            torch=torch_private.version(torch),
             capability=capability[0] * 10 + capability[1],
             multiprocessors=multiprocessors,
             capacity=capacity,
@@ -189,9 +186,7 @@ class Engine:
         )
 
     def __enter__(self) -> Engine:
-        from torch.utils._python_dispatch import TorchDispatchMode
-
-        class Watch(TorchDispatchMode):  # type: ignore[misc]
+        class Watch(torch_private.dispatch_mode_class()):  # type: ignore[misc]
             """Every operator of the block passes here, also those that take functions."""
 
             supports_higher_order_operators = True
@@ -225,9 +220,7 @@ class Engine:
 
     def is_on(self) -> bool:
         """Whether this thread makes fake tensors of ours."""
-        from torch.utils import _python_dispatch as dispatch
-
-        return self._watch in dispatch._get_current_dispatch_mode_stack()
+        return self._watch in torch_private.dispatch_modes()
 
     def close(self) -> None:
         """Watch no more: what dies from now on is not seen."""
@@ -236,7 +229,7 @@ class Engine:
     def address_of(self, tensor: Any) -> int:
         """Where a fake tensor would begin; 0 when it is nowhere."""
         storage = tensor.untyped_storage()
-        address = self.operators.address(storage._cdata)
+        address = self.operators.address(torch_private.storage_id(storage))
         return address and address + int(tensor.storage_offset()) * tensor.element_size()
 
     def level(self, device: Any) -> tuple[int, int, int, int]:

@@ -19,17 +19,15 @@ class Kernels:
     """Asks torch's host code; remembers the answers."""
 
     def __init__(self, torch: Any) -> None:
-        from torch.utils import _pytree
-
         self._torch = torch
-        self._fake = torch._subclasses.FakeTensor
-        self._map = _pytree.tree_map
-        self._leaves = _pytree.tree_leaves
+        self._fake = torch_private.fake_tensor_class()
+        self._map = torch_private.trees().tree_map
+        self._leaves = torch_private.trees().tree_leaves
         self._known: dict[Any, int | None] = {}
 
     def are_asked(self, func: Any) -> bool:
         """Whether this operator's own memory is asked for."""
-        schema = getattr(func, "_schema", None)
+        schema = torch_private.schema_of(func)
         return schema is not None and schema.name.removeprefix("aten::") in _NAMES
 
     def bytes_of(self, func: Any, args: Any, kwargs: Any) -> int | None:
@@ -49,24 +47,20 @@ class Kernels:
         return leaf
 
     def _ask(self, func: Any, args: Any, kwargs: Any) -> int | None:
-        native = self._torch._C
         try:
             with torch_private.outside_modes(), self._torch.no_grad():
                 self._torch.cuda.init()
                 real_args, real_kwargs = self._map(self._real, (args, kwargs))
                 device = self._torch.cuda.current_device()
-                native._cuda_resetPeakMemoryStats(device)
-                before = self._allocated(device)["current"]
+                torch_private.reset_peak(self._torch, device)
+                before = torch_private.allocated_bytes(self._torch, device)["current"]
                 results = func(*real_args, **real_kwargs)
-                after = self._allocated(device)
+                after = torch_private.allocated_bytes(self._torch, device)
                 del results
                 return max(0, after["peak"] - after["current"]) if after["current"] >= before else 0
         except Exception:
             # What the phantom refuses is left to the rules.
             return None
-
-    def _allocated(self, device: int) -> Any:
-        return self._torch._C._cuda_memoryStats(device)["allocated_bytes"]["all"]
 
     def _real(self, leaf: Any) -> Any:
         if not isinstance(leaf, self._fake):

@@ -57,7 +57,7 @@ class Shapes:
         given = list(args)
         weights = given[1]
         if given[3] is None:
-            storages = {weight.untyped_storage()._cdata for weight in weights}
+            storages = {torch_private.storage_id(w.untyped_storage()) for w in weights}
             count = sum(weight.numel() for weight in weights)
             if len(storages) == 1:
                 given[3] = weights[0].as_strided((count,), (1,), 0)

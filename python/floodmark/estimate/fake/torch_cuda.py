@@ -7,7 +7,6 @@ builds, other systems) these do, for the time of a block. Sees: torch.cuda. Undo
 from __future__ import annotations
 
 import contextlib
-import importlib
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -112,16 +111,12 @@ class Devices(Plugin):
 
     def _stand_without_guards(self, torch: Any) -> None:
         """Tensors say that they lie on a device that nothing here can switch to."""
-        native: Any = torch._C
-        fakes: Any = importlib.import_module("torch._subclasses.fake_tensor")
+        fakes = torch_private.fake_tensor_module()
         for name in ("init_gpu_context", "init_cuda_context"):
             if hasattr(fakes, name):
                 self.replace(fakes, name, lambda *_args: None)
         self.on_exit(device_guard.lend(torch, lambda: self._current))
-        if hasattr(native, "_set_only_lift_cpu_tensors"):
-            before = native._only_lift_cpu_tensors()
-            native._set_only_lift_cpu_tensors(True)
-            self.on_exit(lambda: native._set_only_lift_cpu_tensors(before))
+        self.on_exit(torch_private.lift_host_tensors_alone(torch))
 
     def _capability(self) -> tuple[int, int]:
         major, minor = self._settings["capability"].split(".")
@@ -135,7 +130,7 @@ class Devices(Plugin):
             "is_available": lambda: True,
             "is_initialized": lambda: True,
             "init": lambda: None,
-            "_lazy_init": lambda: None,
+            torch_private.LAZY_INIT: lambda: None,
             "device_count": lambda: self.setting.gpus,
             "current_device": lambda: self._current,
             "set_device": self._set_device,

@@ -47,13 +47,8 @@ class Torch(Plugin):
 
     def _take_foreach_ways(self, torch: Any) -> None:
         """On a GPU optimizers and clipping work on lists; they ask for types that they know."""
-        from torch.optim import optimizer as optimizers
-        from torch.utils import _foreach_utils as foreach
-
-        fake = torch._subclasses.FakeTensor
-        lists = [getattr(optimizers, "_foreach_supported_types", None)]
-        lists.append(getattr(foreach, "_foreach_supported_types", None))
-        for known in {id(known): known for known in lists if isinstance(known, list)}.values():
+        fake = torch_private.fake_tensor_class()
+        for known in torch_private.foreach_types():
             known.append(fake)
             self.on_exit(partial(known.remove, fake))
 
@@ -72,13 +67,14 @@ class Torch(Plugin):
 
     def _swap_moved_parameters(self, torch: Any) -> None:
         """An old `Module.to` needs a flag to swap fake parameters, as a newer one does."""
-        fake = torch._subclasses.FakeTensor
+        fake = torch_private.fake_tensor_class()
         future = torch.__future__
         wanted = future.get_swap_module_params_on_conversion()
-        apply = torch.nn.Module._apply
+        slot = torch_private.module_apply(torch)
+        apply = getattr(*slot)
 
         def applied(module: Any, *args: Any, **kwargs: Any) -> Any:
-            own = [each for each in module._parameters.values() if each is not None]
+            own = [each for each in torch_private.parameters(module).values() if each is not None]
             before = future.get_swap_module_params_on_conversion()
             are_fake = bool(own) and all(isinstance(each, fake) for each in own)
             future.set_swap_module_params_on_conversion(wanted or are_fake)
@@ -87,11 +83,11 @@ class Torch(Plugin):
             finally:
                 future.set_swap_module_params_on_conversion(before)
 
-        self.replace(torch.nn.Module, "_apply", applied)
+        self.replace(*slot, applied)
 
     def _let_swaps_be_watched(self, torch: Any) -> None:
         """A tensor that is held elsewhere too is given the other's data, as on a GPU."""
-        fake = torch._subclasses.FakeTensor
+        fake = torch_private.fake_tensor_class()
         swap = torch.utils.swap_tensors
 
         def swapped(one: Any, other: Any) -> None:
@@ -100,7 +96,7 @@ class Torch(Plugin):
                 return
             if other.device.type == "meta" or one.device.type == "meta":
                 one.__dict__, other.__dict__ = other.__dict__, one.__dict__
-                torch._C._swap_tensor_impl(one, other)
+                torch_private.swap_implementations(torch, one, other)
                 return
             one.data = other.detach()
 
@@ -135,10 +131,10 @@ class Torch(Plugin):
         from torch.nn.modules import rnn
 
         flatten = rnn.RNNBase.flatten_parameters
-        fake = torch._subclasses.FakeTensor
+        fake = torch_private.fake_tensor_class()
 
         def flattened(module: Any) -> None:
-            weights = module._flat_weights
+            weights = torch_private.flat_weights(module)
             are_fake = all(isinstance(w, fake) and w.device.type == "cuda" for w in weights)
             # torch leaves other types apart, bfloat16 among them, and copies them in every call.
             is_taken = weights[0].dtype in torch.backends.cudnn.CUDNN_TENSOR_DTYPES
@@ -146,7 +142,8 @@ class Torch(Plugin):
                 flatten(module)
                 return
             with torch.no_grad():
-                torch._cudnn_rnn_flatten_weight(
+                torch_private.flatten_recurrent_weights(
+                    torch,
                     weights,
                     (4 if module.bias else 2) + (module.proj_size > 0),
                     module.input_size,
@@ -162,10 +159,9 @@ class Torch(Plugin):
 
     def _pad_packed_sequences(self, torch: Any) -> None:
         """torch writes the lengths into memory that a fake tensor does not have."""
-        from torch.nn.utils import rnn
-
-        pad = rnn._VF._pad_packed_sequence
-        fake = torch._subclasses.FakeTensor
+        slot = torch_private.pad_packed_sequence()
+        pad = getattr(*slot)
+        fake = torch_private.fake_tensor_class()
 
         def padded(data: Any, sizes: Any, batch_first: bool, value: float, total: int) -> Any:
             if not isinstance(data, fake) or isinstance(sizes, fake):
@@ -185,7 +181,7 @@ class Torch(Plugin):
                 rows, start = rows + count * (end - start), end
             return (out.transpose(0, 1) if batch_first else out), lengths
 
-        self.replace(rnn._VF, "_pad_packed_sequence", padded)
+        self.replace(*slot, padded)
 
     def _answer_for_memory(self, torch: Any) -> None:
         """What a program asks of torch's allocator is answered here, not by torch."""
@@ -242,9 +238,7 @@ class Torch(Plugin):
 
     def _run_backward_here(self, torch: Any) -> None:
         """On this thread: others need a device's guard, which only a build with CUDA has."""
-        before = torch.autograd.is_multithreading_enabled()
-        torch._C._set_multithreading_enabled(False)
-        self.on_exit(lambda: torch._C._set_multithreading_enabled(before))
+        self.on_exit(torch_private.run_backward_on_this_thread(torch))
 
     def _accumulate_in_place(self, torch: Any) -> None:
         """Autograd adds to a gradient in place, but not to one of a kind of its own.
@@ -253,8 +247,7 @@ class Torch(Plugin):
         """
         add = torch.ops.aten.add.Tensor
         add_in_place = torch.ops.aten.add_.Tensor
-        graph_task = torch._C._current_graph_task_id
-        running = torch._C._current_autograd_node
+        graph_task = torch_private.graph_task(torch)
         is_alone = _alone(torch)
 
         def accumulate(func: Any, args: Any, kwargs: Any) -> Any:
@@ -265,7 +258,7 @@ class Torch(Plugin):
                 return func(*args)
             if one.dtype != other.dtype:
                 return func(*args)
-            node = running()
+            node = torch_private.backward_node(torch)
             if node is not None and "AccumulateGrad" not in node.name() and not is_alone(one):
                 return func(*args)
             add_in_place(one, other)
@@ -281,7 +274,7 @@ class Torch(Plugin):
             sparse = args[0]
             if sparse.layout != torch.sparse_coo:
                 return func(*args, **kwargs or {})
-            parts = sparse._indices().clone(), sparse._values().clone()
+            parts = [part.clone() for part in torch_private.sparse_parts(sparse)]
             for part in parts:
                 adopt(part, "aten::clone")
             return torch.sparse_coo_tensor(*parts, sparse.shape, check_invariants=False)
@@ -309,12 +302,12 @@ def _alone(torch: Any) -> Callable[[Any], bool]:
     def users_of(tensor: Any) -> int:
         # Held here: on older versions that is one user more.
         storage = tensor.untyped_storage()
-        return int(torch._C._storage_Use_Count(storage._cdata))
+        return torch_private.storage_users(torch, storage)
 
     fewest = users_of(torch.empty(1))
 
     def is_alone(tensor: Any) -> bool:
-        is_one = tensor._use_count() == 4 and _is_dense(torch, tensor)
+        is_one = torch_private.references_of(tensor) == 4 and _is_dense(torch, tensor)
         return is_one and users_of(tensor) <= fewest
 
     return is_alone
@@ -336,10 +329,11 @@ def _is_dense(torch: Any, tensor: Any) -> bool:
 
 def _fake(torch: Any, engine: Engine, follow: Follow, value: Any) -> Any:
     """What a loader gave, with fake tensors for real ones."""
-    from torch.utils._pytree import tree_map
+    tree_map = torch_private.trees().tree_map
+    fake = torch_private.fake_tensor_class()
 
     def one(leaf: Any) -> Any:
-        if not isinstance(leaf, torch.Tensor) or isinstance(leaf, torch._subclasses.FakeTensor):
+        if not isinstance(leaf, torch.Tensor) or isinstance(leaf, fake):
             return leaf
         tensor = engine.fake.from_tensor(leaf)
         engine.operators.adopt(tensor, "DataLoader")

@@ -13,6 +13,7 @@ import time
 from types import ModuleType
 from typing import Any
 
+from floodmark import torch_private
 from floodmark.recording.import_watch import ImportWatch
 
 #: A little more than the time between two looks (`kWatchdogThreadSleepMillis`).
@@ -39,9 +40,10 @@ def _settle() -> None:
     if c10d is None or not c10d.is_initialized():
         return
     can_ask = True
-    for group in list(c10d._world.pg_map):
+    groups, _ = torch_private.process_groups(c10d)
+    for group in list(groups):
         try:
-            group._wait_for_pending_works()
+            torch_private.wait_for_pending_works(group)
         except (AttributeError, RuntimeError):
             can_ask = False
     if not can_ask:

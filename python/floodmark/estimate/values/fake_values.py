@@ -30,12 +30,10 @@ class Follow:
     """The values that are known."""
 
     def __init__(self, torch: Any) -> None:
-        from torch.utils import _pytree
-
         self._torch = torch
-        self._fake = torch._subclasses.FakeTensor
-        self._map = _pytree.tree_map
-        self._leaves = _pytree.tree_leaves
+        self._fake = torch_private.fake_tensor_class()
+        self._map = torch_private.trees().tree_map
+        self._leaves = torch_private.trees().tree_leaves
 
     def value_of(self, tensor: Any) -> Any:
         """The real tensor that stands for a fake one, or None."""
@@ -81,7 +79,7 @@ class Follow:
 
     def _spoil(self, func: Any, tensors: list[Any]) -> None:
         """Something unknown was written: what shares the storage is unknown, too."""
-        schema = getattr(func, "_schema", None)
+        schema = torch_private.schema_of(func)
         if schema is None or not schema.is_mutable:
             return
         for tensor in tensors:

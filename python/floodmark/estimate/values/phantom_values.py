@@ -198,7 +198,7 @@ class Values:
     def _before_count(self, operator: Any, args: Any, kwargs: Any) -> tuple[Any, int] | None:
         name, source = _operator_name(operator), args[0]
         if name == "_coalesce":
-            source = source._indices()
+            source, _ = torch_private.sparse_parts(source)
             operator, args = self._torch.unique, (source,)
             kwargs = {"dim": 1}
         elif self._is_given() and not self.is_kept(source):

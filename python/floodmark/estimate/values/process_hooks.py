@@ -64,7 +64,7 @@ def install(phantom: Phantom, answers: dict[tuple[str, int], float] | None = Non
             _keep_out_of_graphs(eval_frame, values)
             _leave_when_compiled(eval_frame, leave)
 
-        ImportWatch("torch._dynamo.eval_frame", prepare_for_compiled)
+        ImportWatch(torch_private.COMPILER, prepare_for_compiled)
         ImportWatch("triton.runtime.jit", lambda module: _watch_launches(module, values))
 
     ImportWatch("torch", begin)
@@ -82,7 +82,7 @@ def _keep_out_of_graphs(eval_frame: ModuleType, values: Values) -> None:
 
 def _leave_when_compiled(eval_frame: ModuleType, leave: Callable[[], Callable[[], None]]) -> None:
     """Dynamo would take our mode for a part of the program, and break its graphs at every call."""
-    context = eval_frame._TorchDynamoContext
+    context = torch_private.compiler_context(eval_frame)
     init = context.__init__
 
     def begun(self: Any, *args: Any, **kwargs: Any) -> None:

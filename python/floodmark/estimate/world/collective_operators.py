@@ -7,10 +7,11 @@ tensors at once. Sees: the operators of `c10d`. Knows nothing of groups.
 from __future__ import annotations
 
 import inspect
-import sys
 from collections.abc import Callable
 from functools import lru_cache, wraps
 from typing import Any
+
+from floodmark import torch_private
 
 #: Those whose first argument is what they write to, and which may be asked for a future.
 WITH_RESULT = (
@@ -33,10 +34,11 @@ def answers() -> dict[Any, Callable[..., Any]]:
     import torch
 
     found: dict[Any, Callable[..., Any]] = {}
-    for name in torch._C._dispatch_get_all_op_names():
+    has_kernel = torch_private.kernel_test(torch)
+    for name in torch_private.operator_names(torch):
         if not name.startswith("c10d::") or "." in name:
             continue
-        if torch._C._dispatch_has_kernel_for_dispatch_key(name, "Meta"):
+        if has_kernel(name, "Meta"):
             continue
         packet = getattr(torch.ops.c10d, name.removeprefix("c10d::"))
         found[packet.default] = _given_back
@@ -47,7 +49,7 @@ def _given_back(func: Any, args: Any, _kwargs: Any) -> Any:
     """The first argument is what is written to; what it holds is not known in any case."""
     results = [
         done().boxed() if str(value.type).endswith("Work") else args[0]
-        for value in func._schema.returns
+        for value in torch_private.schema_of(func).returns
     ]
     if not results:
         return None
@@ -58,7 +60,7 @@ def done() -> Any:
     """Work that is done. One is enough for all, and must outlive what C++ makes of it."""
     global _done
     if _done is None:
-        bindings: Any = sys.modules["torch._C._distributed_c10d"]
+        bindings = torch_private.c10d_bindings()
         own = getattr(bindings, "FakeWork", None)
         _done = _work()([]) if own is None else own()
     return _done
@@ -84,7 +86,7 @@ def with_result(function: Callable[..., Any]) -> Callable[..., Any]:
 def _work() -> Any:
     import torch
 
-    bindings: Any = sys.modules["torch._C._distributed_c10d"]
+    bindings: Any = torch_private.c10d_bindings()
 
     class Done(bindings.Work):  # type: ignore[misc]
         """Work with a result: torch's own has none."""

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from floodmark import torch_private
+
 
 class Bucket:
     """Gradients that are reduced together: one buffer, and a view of it for each parameter."""
@@ -100,4 +102,6 @@ def _is_dense(tensor: Any) -> bool:
 
 def is_in(one: Any, other: Any) -> bool:
     """Whether both lie in the same storage."""
-    return bool(one.untyped_storage()._cdata == other.untyped_storage()._cdata)
+    storages = (tensor.untyped_storage() for tensor in (one, other))
+    first, second = map(torch_private.storage_id, storages)
+    return first == second

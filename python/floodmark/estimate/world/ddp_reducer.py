@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from types import SimpleNamespace
 from typing import Any
 
+from floodmark import torch_private
 from floodmark.estimate.world.ddp_buckets import Bucket, is_in
 
 #: What torch calls the two hooks that are its own.
@@ -105,7 +106,7 @@ class Reducer:
         """After the first backward pass the buckets follow its order."""
         if not self._should_rebuild() or not self._ready_order:
             return False
-        compute = self._torch.distributed._compute_bucket_assignment_by_size
+        compute = torch_private.bucket_assignment(self._torch)
         order, self._ready_order = self._ready_order, []
         indices, _ = compute(
             [self._parameters[index] for index in order], self._limits, self._is_sparse, order
@@ -197,8 +198,7 @@ class Reducer:
             if self._finds_unused and not self._is_static:
                 self._reduce_used_map()
             if not self._is_finished_by_hand:
-                engine = self._torch.autograd.Variable._execution_engine
-                engine.queue_callback(self._finish)
+                torch_private.call_after_backward(self._torch, self._finish)
 
     def _fill(self, index: int) -> None:
         """Put the gradient into its bucket, and with views let it live there."""
@@ -409,9 +409,9 @@ def stand_ins() -> dict[str, Any]:
     return {
         "Reducer": Reducer,
         "Logger": Logger,
-        "_register_comm_hook": register_comm_hook,
-        "_register_builtin_comm_hook": register_builtin_comm_hook,
-        "_verify_params_across_processes": verify,
+        torch_private.REGISTER_HOOK: register_comm_hook,
+        torch_private.REGISTER_BUILTIN_HOOK: register_builtin_comm_hook,
+        torch_private.VERIFY_PARAMETERS: verify,
     }
 
 

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
+from floodmark import torch_private
+
 Arguments = dict[str, Any]
 
 
@@ -47,7 +49,7 @@ def _wrap(
         if instead is not None:
             return instead(original, arguments)
         result = original()
-        if after is not None and not c10d._rank_not_in_group(arguments.get("group")):
+        if after is not None and not torch_private.is_outside(c10d, arguments.get("group")):
             after(arguments)
         return result
 
@@ -84,6 +86,10 @@ class _Groups:
 
     def rank(self, arguments: Arguments) -> int:
         return int(self.c10d.get_rank(arguments.get("group")))
+
+    def is_outside(self, arguments: Arguments) -> bool:
+        """Whether this rank is none of the group."""
+        return torch_private.is_outside(self.c10d, arguments.get("group"))
 
     def is_it(self, arguments: Arguments, side: str) -> bool:
         """Whether this rank is the one that `src` or `dst` (or `group_src` …) names."""
@@ -153,13 +159,13 @@ class _Objects(_Groups):
         self._note = note
 
     def broadcast_object_list(self, call: Callable[[], Any], arguments: Arguments) -> Any:
-        if self.c10d._rank_not_in_group(arguments.get("group")) or self.is_it(arguments, "src"):
+        if self.is_outside(arguments) or self.is_it(arguments, "src"):
             return call()
         self._note("objects that another rank would have broadcast were left as they were")
         return None
 
     def scatter_object_list(self, call: Callable[[], Any], arguments: Arguments) -> Any:
-        if self.c10d._rank_not_in_group(arguments.get("group")):
+        if self.is_outside(arguments):
             return call()
         shares = arguments.get("scatter_object_input_list")
         if shares and self.is_it(arguments, "src"):
@@ -170,13 +176,13 @@ class _Objects(_Groups):
 
     def gather_object(self, call: Callable[[], Any], arguments: Arguments) -> Any:
         shares = arguments.get("object_gather_list")
-        if shares is None or self.c10d._rank_not_in_group(arguments.get("group")):
+        if shares is None or self.is_outside(arguments):
             return call()
         group = arguments.get("group")
         return self.c10d.all_gather_object(shares, arguments["obj"], group=group)
 
     def recv_object_list(self, call: Callable[[], Any], arguments: Arguments) -> Any:
-        if self.c10d._rank_not_in_group(arguments.get("group")):
+        if self.is_outside(arguments):
             return call()
         sender = arguments.get("src", arguments.get("group_src"))
         raise RuntimeError(

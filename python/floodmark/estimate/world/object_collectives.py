@@ -12,6 +12,8 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
+from floodmark import torch_private
+
 Arguments = dict[str, Any]
 
 
@@ -46,7 +48,7 @@ class Objects:
         def stand_in(*args: Any, **kwargs: Any) -> Any:
             bound = signature.bind(*args, **kwargs)
             bound.apply_defaults()
-            if self._c10d._rank_not_in_group(bound.arguments.get("group")):
+            if torch_private.is_outside(self._c10d, bound.arguments.get("group")):
                 return None
             return answer(bound.arguments)
 

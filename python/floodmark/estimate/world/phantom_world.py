@@ -17,6 +17,7 @@ from functools import wraps
 from types import ModuleType
 from typing import Any
 
+from floodmark import torch_private
 from floodmark._core import PhantomError
 from floodmark.estimate.world import host_collectives
 from floodmark.estimate.world.process_groups import keep_name
@@ -108,7 +109,7 @@ class World:
 
     def _change_groups(self, c10d: ModuleType) -> None:
         self._c10d = c10d
-        bindings: Any = sys.modules["torch._C._distributed_c10d"]
+        bindings = torch_private.c10d_bindings()
         # It was read when torch.distributed was imported, which may have been before us.
         bindings.set_debug_level_from_env()
         store = store_class(bindings.Store, self.rank, self.size, self._say_first)
@@ -117,9 +118,9 @@ class World:
         self._wrap_init(store)
         self._wrap_helper()
         self._wrap_splits()
-        wrapper = "_create_process_group_wrapper"
-        if hasattr(c10d, wrapper):
-            setattr(c10d, wrapper, lambda wrapped_pg, **_: wrapped_pg)
+        wrapper = torch_private.group_wrapper(c10d)
+        if hasattr(*wrapper):
+            setattr(*wrapper, lambda wrapped_pg, **_: wrapped_pg)
         host_collectives.wrap_all(c10d, self.say)
 
     def _change_stores(self, bindings: Any, store: Any) -> None:
@@ -133,8 +134,7 @@ class World:
             setattr(bindings, name, own)
 
     def _register_host_backend(self, bindings: Any) -> None:
-        fake = bindings.FakeProcessGroup
-        create = getattr(fake, "_create_internal", fake)
+        create = torch_private.fake_group_maker(bindings)
 
         def make(options: Any, _own_options: Any) -> Any:
             return create(options.group_rank, options.group_size)
@@ -175,7 +175,8 @@ class World:
     def _wrap_helper(self) -> None:
         """Where all groups are made, backends of the host become ours, but keep their names."""
         c10d = self._c10d
-        original = c10d._new_process_group_helper
+        slot = torch_private.group_helper(c10d)
+        original = getattr(*slot)
         signature = inspect.signature(original)
 
         @wraps(original)
@@ -188,7 +189,7 @@ class World:
             keep_name(c10d, made, asked)
             return made
 
-        c10d._new_process_group_helper = helper
+        setattr(*slot, helper)
 
     @contextlib.contextmanager
     def _split_of(self, ranks: Sequence[int]) -> Iterator[None]:
@@ -202,7 +203,8 @@ class World:
 
     def _wrap_splits(self) -> None:
         """A split that is made when it is first used is known by its color."""
-        color = getattr(self._c10d, "_process_group_color", None)
+        slot = torch_private.group_color(self._c10d)
+        color = getattr(*slot, None)
         if color is not None:
 
             @wraps(color)
@@ -211,7 +213,7 @@ class World:
                 self._library.floodmark_phantom_group_size(found, len(ranks))
                 return found
 
-            self._c10d._process_group_color = process_group_color
+            setattr(*slot, process_group_color)
         split = getattr(self._c10d, "split_group", None)
         if split is not None:
             signature = inspect.signature(split)

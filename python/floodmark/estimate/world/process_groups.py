@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from floodmark import torch_private
+
 
 def keep_name(c10d: Any, made: Any, backend: Any) -> Any:
     """Let a group go by the backend that the program asked for, not by the one that it got.
@@ -14,9 +16,10 @@ def keep_name(c10d: Any, made: Any, backend: Any) -> Any:
     Gives back the group; none where this process is not one of its ranks.
     """
     group = made[0] if isinstance(made, tuple) else made
-    if group not in c10d._world.pg_map:
+    groups, backends = torch_private.process_groups(c10d)
+    if group not in groups:
         return None
-    _, prefix_store = c10d._world.pg_map[group]
-    c10d._world.pg_map[group] = (backend, prefix_store)
-    c10d._world.pg_backend_config[group] = str(c10d.BackendConfig(backend))
+    _, prefix_store = groups[group]
+    groups[group] = (backend, prefix_store)
+    backends[group] = str(c10d.BackendConfig(backend))
     return group
