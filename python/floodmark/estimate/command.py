@@ -22,6 +22,7 @@ from floodmark.estimate import child_processes, process_traces, supervisor
 from floodmark.estimate.fake.block import FakeBlock
 from floodmark.estimate.phantom.block import PhantomBlock
 from floodmark.estimate.simulated_process import Simulated
+from floodmark.estimate.world.launcher import launched_as
 from floodmark.recording.recorder import say
 from floodmark.recording.run import Program, short_path
 from floodmark.reports.trace import Estimate
@@ -113,11 +114,10 @@ def _set_ranks(machine: _core.PhantomMachine) -> None:
     """What a launcher would set for this rank."""
     if machine.rank is None or machine.world is None:
         return
-    os.environ["RANK"] = str(machine.rank)
-    os.environ["WORLD_SIZE"] = str(machine.world)
-    os.environ["LOCAL_RANK"] = str(machine.rank % machine.gpus)
-    os.environ["LOCAL_WORLD_SIZE"] = str(min(machine.world, machine.gpus))
-    os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
+    launched = launched_as(machine.rank, machine.world, machine.gpus)
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
+        os.environ[name] = launched[name]
+    os.environ.setdefault("MASTER_ADDR", launched["MASTER_ADDR"])
     os.environ.setdefault("MASTER_PORT", str(_free_port()))
 
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 import contextlib
 import importlib
 import importlib.util
-import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from types import ModuleType, TracebackType
 from typing import Any, ClassVar
 
+from floodmark.estimate.world.replaced_names import replace_in_modules
 from floodmark.recording.import_watch import ImportWatch
 
 #: Where other packages name theirs: `name = "package.module:Class"`.
@@ -101,12 +101,10 @@ class Plugin:
     def replace_everywhere(self, owner: ModuleType, name: str, value: Any) -> Any:
         """The same, also where modules took it by name, before the block or in it."""
         before = getattr(owner, name)
-        for module, other in _holders(before):
-            if module is not owner:
-                self.replace(module, other, value)
+        replace_in_modules([(before, value)])
         # What is imported in the block takes ours, which must not stay.
-        self.on_exit(lambda: _put_back(value, before))
-        return self.replace(owner, name, value)
+        self.on_exit(lambda: replace_in_modules([(value, before)]))
+        return before if vars(owner).get(name) is value else self.replace(owner, name, value)
 
     def on_exit(self, undo: Callable[[], None]) -> None:
         """Call `undo` at the end; the last one first."""
@@ -151,22 +149,6 @@ class Plugin:
                 failure = failure or caught
         if failure is not None and error is None:
             raise failure
-
-
-def _put_back(value: Any, before: Any) -> None:
-    for module, name in _holders(value):
-        setattr(module, name, before)
-
-
-def _holders(value: Any) -> list[tuple[ModuleType, str]]:
-    """Every module that has `value`, and as what."""
-    return [
-        (module, name)
-        for module in list(sys.modules.values())
-        if isinstance(module, ModuleType)
-        for name, held in list(vars(module).items())
-        if held is value
-    ]
 
 
 def known(engine: str, without: Iterable[str] = ()) -> list[type[Plugin]]:

@@ -21,8 +21,11 @@ from floodmark import torch_private
 from floodmark.estimate.world.collective_operators import WITH_RESULT, answers, done, with_result
 from floodmark.estimate.world.ddp_buckets import is_in
 from floodmark.estimate.world.ddp_reducer import stand_ins
+from floodmark.estimate.world.launcher import launched_as
 from floodmark.estimate.world.object_collectives import Objects
-from floodmark.estimate.world.process_groups import keep_name
+from floodmark.estimate.world.process_groups import begin_as, keep_name
+from floodmark.estimate.world.replaced_names import replace_in_modules
+from floodmark.estimate.world.spawn import FUNCTIONS, run_here
 from floodmark.estimate.world.store import store_class
 from floodmark.plugins import Plugin, Setting
 
@@ -52,7 +55,7 @@ class Distributed(Plugin):
     def __init__(self, setting: Setting) -> None:
         super().__init__(setting)
         self._c10d: Any = None
-        self._wrappers: dict[int, tuple[Any, Any]] = {}
+        self._wrappers: list[tuple[Any, Any]] = []
         self._said: set[str] = set()
 
     def attach(self, library: ModuleType) -> None:
@@ -92,6 +95,9 @@ class Distributed(Plugin):
             self._said.add(what)
             self.setting.notes.append(what)
 
+    def _say(self, what: str) -> None:
+        self.note(what[0].upper() + what[1:])
+
     # The world.
 
     def _launch(self) -> None:
@@ -99,23 +105,10 @@ class Distributed(Plugin):
         rank, world = self.setting.rank, self.setting.world
         if world is None or rank is None:
             return
-        on_node = max(1, min(self.setting.gpus, world))
-        launched = {
-            "RANK": rank,
-            "WORLD_SIZE": world,
-            "LOCAL_RANK": rank % on_node,
-            "LOCAL_WORLD_SIZE": on_node,
-            "GROUP_RANK": rank // on_node,
-            "NODE_RANK": rank // on_node,
-            "GROUP_WORLD_SIZE": -(-world // on_node),
-            "ROLE_RANK": rank,
-            "ROLE_WORLD_SIZE": world,
-            "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": 29500,
-        }
+        launched = launched_as(rank, world, self.setting.gpus)
         for name, value in launched.items():
             before = os.environ.get(name)
-            os.environ[name] = str(value)
+            os.environ[name] = value
             self.on_exit(lambda name=name, before=before: _set_variable(name, before))  # type: ignore[misc]
 
     def _own(self, given: dict[str, Any]) -> tuple[int, int] | None:
@@ -183,26 +176,15 @@ class Distributed(Plugin):
                 if own is None:
                     # torch says what is missing.
                     return original(*args, **kwargs)
-                self._compare(given, own)
-                given.pop("init_method", None)
-                given["rank"], given["world_size"] = own
-                given["store"] = store_class(bindings.Store, *own, self.note)()
-                if str(given.get("backend", "")).lower() == "mpi":
-                    given["backend"] = "gloo"
+                store = store_class(bindings.Store, *own, self.note)()
+                if other := begin_as(given, own, store):
+                    self._say(other)
                 with torch_private.outside_modes():
                     return original(*bound.args, **bound.kwargs)
 
             return init_process_group
 
         self._wrap(c10d, "init_process_group", wrapper)
-
-    def _compare(self, given: dict[str, Any], own: tuple[int, int]) -> None:
-        asked = (given.get("rank", -1), given.get("world_size", -1))
-        if any(one not in (-1, None, own_one) for one, own_one in zip(asked, own, strict=True)):
-            self.note(
-                f"The program requested rank {asked[0]} of {asked[1]}; "
-                f"it is rank {own[0]} of {own[1]}"
-            )
 
     def _wrap_helper(self) -> None:
         """Where all groups are made, every backend becomes ours, but keeps its name."""
@@ -351,24 +333,10 @@ class Distributed(Plugin):
     def _patch_spawn(self, module: ModuleType) -> None:
         if self.setting.world is None:
             return
-        for name in ("spawn", "start_processes"):
-            if hasattr(module, name):
-                self._wrap(module, name, self._spawned)
+        rank = self.setting.rank or 0
+        for name in FUNCTIONS:
+            self._wrap(module, name, lambda original: run_here(original, rank, self._say))
         self._replace_everywhere()
-
-    def _spawned(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        signature = inspect.signature(original)
-
-        @wraps(original)
-        def spawn(*args: Any, **kwargs: Any) -> None:
-            bound = signature.bind(*args, **kwargs)
-            bound.apply_defaults()
-            given = bound.arguments
-            index = (self.setting.rank or 0) % max(1, given["nprocs"])
-            self.note(f"Of {given['nprocs']} processes to be spawned, number {index} runs here")
-            given["fn"](index, *given["args"])
-
-        return spawn
 
     # How functions are replaced.
 
@@ -381,27 +349,15 @@ class Distributed(Plugin):
     def _stand_in(self, module: Any, name: str, value: Any) -> None:
         function = getattr(module, name, None)
         if function is not None:
-            self._wrappers[id(function)] = (function, value)
+            self._wrappers.append((function, value))
 
     def _replace_everywhere(self) -> None:
         """A function may have been imported under any name, before the block or inside it."""
-        wrappers, self._wrappers = self._wrappers, {}
-        if wrappers:
-            _swap(wrappers)
-            back = {id(new): (new, old) for old, new in wrappers.values()}
-            self.on_exit(lambda: _swap(back))
-
-
-def _swap(swaps: dict[int, tuple[Any, Any]]) -> None:
-    for place, module in list(sys.modules.items()):
-        # Ours know what stands in for what, and must go on knowing it.
-        if not isinstance(module, ModuleType) or place.startswith("floodmark."):
-            continue
-        names = vars(module)
-        for name, value in list(names.items()):
-            swap = swaps.get(id(value))
-            if swap is not None and swap[0] is value:
-                names[name] = swap[1]
+        pairs, self._wrappers = self._wrappers, []
+        if pairs:
+            replace_in_modules(pairs)
+            back = [(new, old) for old, new in pairs]
+            self.on_exit(lambda: replace_in_modules(back))
 
 
 def run_outside(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -12,7 +12,7 @@ import contextlib
 import inspect
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import wraps
 from types import ModuleType
 from typing import Any
@@ -20,8 +20,10 @@ from typing import Any
 from floodmark import torch_private
 from floodmark._core import PhantomError
 from floodmark.estimate.world import host_collectives
-from floodmark.estimate.world.process_groups import keep_name
+from floodmark.estimate.world.launcher import launched_as
+from floodmark.estimate.world.process_groups import begin_as, keep_name
 from floodmark.estimate.world.replaced_names import everywhere
+from floodmark.estimate.world.spawn import FUNCTIONS, run_here
 from floodmark.estimate.world.store import store_class
 from floodmark.recording.import_watch import ImportWatch
 
@@ -78,34 +80,13 @@ class World:
     def start(self) -> None:
         """Set the environment, and wait for what is to be changed."""
         os.environ.update(_QUIET)
-        for name, value in self._launched().items():
+        for name, value in launched_as(self.rank, self.size, self.devices).items():
             os.environ.setdefault(name, value)
         self._watches = [
             ImportWatch("torch.distributed.distributed_c10d", everywhere(self._change_groups)),
             ImportWatch("torch.multiprocessing.spawn", everywhere(self._change_spawn)),
         ]
         atexit.register(self._leave)
-
-    def _launched(self) -> dict[str, str]:
-        """What `torchrun` would set."""
-        on_node = min(self.devices, self.size)
-        node = self.rank // on_node
-        return {
-            "RANK": str(self.rank),
-            "WORLD_SIZE": str(self.size),
-            "LOCAL_RANK": str(self.rank % on_node),
-            "LOCAL_WORLD_SIZE": str(on_node),
-            "GROUP_RANK": str(node),
-            "NODE_RANK": str(node),
-            "ROLE_RANK": str(self.rank),
-            "ROLE_WORLD_SIZE": str(self.size),
-            "GROUP_WORLD_SIZE": str(-(-self.size // on_node)),
-            "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": "29500",
-            "TORCHELASTIC_RUN_ID": "phantom",
-            "TORCHELASTIC_RESTART_COUNT": "0",
-            "TORCHELASTIC_MAX_RESTARTS": "0",
-        }
 
     def _change_groups(self, c10d: ModuleType) -> None:
         self._c10d = c10d
@@ -153,24 +134,14 @@ class World:
             given = bound.arguments
             if "fake" in str(given.get("backend", "")).lower():
                 return original(*args, **kwargs)
-            asked = (given.get("rank", -1), given.get("world_size", -1))
-            if any(a not in (-1, None, own) for a, own in zip(asked, self._own(), strict=True)):
-                self.say(
-                    f"the program requested rank {asked[0]} of {asked[1]}; "
-                    f"it is rank {self.rank} of {self.size}"
-                )
-            given.pop("init_method", None)
-            if not isinstance(given.get("store"), store):
-                given["store"] = store()
-            given["rank"], given["world_size"] = self._own()
-            if str(given.get("backend", "")).lower() == "mpi":
-                given["backend"] = "gloo"
+            own_store = given.get("store")
+            if not isinstance(own_store, store):
+                own_store = store()
+            if other := begin_as(given, (self.rank, self.size), own_store):
+                self.say(other)
             return original(*bound.args, **bound.kwargs)
 
         self._c10d.init_process_group = init_process_group
-
-    def _own(self) -> tuple[int, int]:
-        return self.rank, self.size
 
     def _wrap_helper(self) -> None:
         """Where all groups are made, backends of the host become ours, but keep their names."""
@@ -229,44 +200,15 @@ class World:
             self._c10d.split_group = split_group
 
     def _change_spawn(self, module: ModuleType) -> None:
-        for name in ("spawn", "start_processes"):
+        for name in FUNCTIONS:
             if hasattr(module, name):
-                setattr(module, name, self._spawned(getattr(module, name)))
-
-    def _spawned(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        signature = inspect.signature(original)
-
-        @wraps(original)
-        def spawn(*args: Any, **kwargs: Any) -> Any:
-            bound = signature.bind(*args, **kwargs)
-            bound.apply_defaults()
-            given = bound.arguments
-            index = self.rank % max(1, given["nprocs"])
-            self.say(
-                f"of {given['nprocs']} processes that would be spawned, number {index} runs here"
-            )
-            given["fn"](index, *given["args"])
-            return None if given.get("join", True) else _Finished()
-
-        return spawn
+                setattr(module, name, run_here(getattr(module, name), self.rank, self.say))
 
     def _leave(self) -> None:
         """Take the groups down as long as there is an interpreter for their threads."""
         if self._c10d is not None and self._c10d.is_initialized():
             with contextlib.suppress(Exception):
                 self._c10d.destroy_process_group()
-
-
-class _Finished:
-    """What `spawn(join=False)` gives: processes that are done."""
-
-    processes: tuple[Any, ...] = ()
-
-    def pids(self) -> list[int]:
-        return []
-
-    def join(self, *_args: Any, **_kwargs: Any) -> bool:
-        return True
 
 
 def _host_replaced(backend: str) -> str:

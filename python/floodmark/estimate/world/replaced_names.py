@@ -1,15 +1,32 @@
-"""What Python remembers of a process in which there was no GPU, for one that gets it later.
+"""Functions that are replaced in every module that has a name for them.
 
-Sees: modules that are imported already. Knows nothing of the phantom.
+A program may have imported a function by its name before it was replaced, or under another name.
+Sees: the modules that are imported. Knows nothing of what the functions do.
 """
 
 from __future__ import annotations
 
-import contextlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import ModuleType
 from typing import Any
+
+
+def replace_in_modules(pairs: Iterable[tuple[Any, Any]]) -> None:
+    """Put the second of each pair wherever a module has the first.
+
+    Modules of floodmark stay: they have the originals that replacements call.
+    """
+    replaced = {id(old): (old, new) for old, new in pairs}
+    for place, module in list(sys.modules.items()):
+        # What stands for a module may be anything.
+        if not isinstance(module, ModuleType) or place.startswith("floodmark."):
+            continue
+        names = vars(module)
+        for name, value in list(names.items()):
+            pair = replaced.get(id(value))
+            if pair is not None and pair[0] is value:
+                names[name] = pair[1]
 
 
 def everywhere(change: Callable[[ModuleType], None]) -> Callable[[ModuleType], None]:
@@ -19,23 +36,10 @@ def everywhere(change: Callable[[ModuleType], None]) -> Callable[[ModuleType], N
         before = dict(vars(module))
         change(module)
         now = vars(module)
-        replaced = {
-            id(old): now[name]
+        replace_in_modules(
+            (old, now[name])
             for name, old in before.items()
             if callable(old) and name in now and now[name] is not old
-        }
-        # `before` keeps the old ones alive, so no number can be another's.
-        _replace(replaced, [m for m in list(sys.modules.values()) if m is not module])
+        )
 
     return changed
-
-
-def _replace(replaced: dict[int, Any], modules: list[ModuleType]) -> None:
-    for module in modules:
-        # What stands for a module may be anything.
-        if not isinstance(module, ModuleType):
-            continue
-        for name, value in list(vars(module).items()):
-            if id(value) in replaced:
-                with contextlib.suppress(Exception):
-                    setattr(module, name, replaced[id(value)])
