@@ -93,8 +93,8 @@ check-web: $(if $(NPM),$(NODE_MODULES))
 	@if test -z "$(NPM)"; then echo 'web: skipped, npm is missing'; else cd web && npm run --silent check; fi
 
 .PHONY: types
-types: ## Make the page's types from the Rust types that are answered
-	FLOODMARK_UPDATE_TYPES=1 cargo test --package floodmark --test it types::
+types: ## Make the JSON Schema, its reference page, and the types of the page and of Python from the Rust types
+	FLOODMARK_UPDATE_TYPES=1 cargo test --package floodmark --lib schema::generated
 
 .PHONY: ci
 ci: check test ## What must pass before anything is merged: check and test

@@ -52,6 +52,13 @@ ROOMS = {
     "parquet": {"floodmark-export"},
     "prost": {"floodmark-export"},
     "toml": {"floodmark-profiles"},
+    "schemars": {
+        "floodmark-trace",
+        "floodmark-allocator",
+        "floodmark-profiles",
+        "floodmark-analysis",
+        "floodmark",
+    },
     "clap": {"floodmark"},
     "indicatif": {"floodmark"},
     "anyhow": {"floodmark"},

@@ -479,15 +479,17 @@ def saved_for_backward() -> None:
         backward_end = time.time()
         recorder.stop()
         began = recorder.trace.header["started_unix_micros"] / 1e6
-        saved = [one for one in recorder.trace.lifetimes(DEVICE) if one["saved"] is not None]
+        saved = [
+            one for one in recorder.trace.lifetimes(DEVICE) if one["saved_seconds"] is not None
+        ]
         ours = sorted(one["bytes"] for one in saved)
         text = f"{len(theirs)} storages of {sum(theirs)} bytes are saved, as torch's hooks say"
         expect_equal(ours, theirs, text)
-        in_forward = sum(one["saved"] <= forward_end - began for one in saved)
+        in_forward = sum(one["saved_seconds"] <= forward_end - began for one in saved)
         expect_equal(in_forward, len(saved), "all of them before the forward pass ended")
         read = sum(
-            one["last_use"] is not None
-            and forward_end - began <= one["last_use"] <= backward_end - began
+            one["last_use_seconds"] is not None
+            and forward_end - began <= one["last_use_seconds"] <= backward_end - began
             for one in saved
         )
         expect_equal(read, len(saved), "all of them last used in the backward pass")

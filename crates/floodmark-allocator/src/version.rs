@@ -1,8 +1,10 @@
 //! The version of `PyTorch` whose allocator is meant: rules differ between them.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Serialize, Serializer};
 
 /// A minor version of `PyTorch`, such as 2.11.
@@ -54,6 +56,16 @@ impl fmt::Display for TorchVersion {
 impl Serialize for TorchVersion {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
+    }
+}
+
+impl JsonSchema for TorchVersion {
+    fn schema_name() -> Cow<'static, str> {
+        "TorchVersion".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "description": "A version of torch: `2.11`." })
     }
 }
 

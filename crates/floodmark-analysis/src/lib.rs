@@ -40,7 +40,7 @@ pub use allocation::line::{AllocationLine, AllocationLines};
 pub use allocation::location::Frame;
 pub use allocation::tensor_module::TensorModules;
 pub use allocator::fragmentation::{Fragmentation, FragmentationAt, FragmentationReport};
-pub use allocator::oom::{OomClass, OomReport, Proof, oom};
+pub use allocator::oom::{OomReason, OomReport, Proof, oom};
 pub use allocator::segments::{
     SegmentBlock, SegmentBlockState, SegmentRow, SegmentTotals, Segments, SegmentsIndex, segments,
 };

@@ -66,7 +66,7 @@ impl<'a> Columns<'a> {
     fn of_modules(&mut self) {
         self.bytes("own", fact!(Module, own => Some(*own)));
         self.small("depth", fact!(Module, depth => Some(*depth)));
-        self.text("class", fact!(Module, class => class.as_deref()));
+        self.text("class_name", fact!(Module, class => class.as_deref()));
     }
 
     fn of_phases(&mut self) {
@@ -91,7 +91,7 @@ impl<'a> Columns<'a> {
         self.text("module", fact!(Tensor, module => module.as_deref()));
         self.small("step", fact!(Tensor, step => *step));
         self.text("phase", fact!(Tensor, phase => phase.as_deref()));
-        self.time("made_seconds", fact!(Tensor, made_seconds => *made_seconds));
+        self.time("allocated_seconds", fact!(Tensor, allocated_seconds => *allocated_seconds));
         self.time("saved_seconds", fact!(Tensor, saved_seconds => *saved_seconds));
         self.time("last_use_seconds", fact!(Tensor, last_use_seconds => *last_use_seconds));
         self.time("freed_seconds", fact!(Tensor, freed_seconds => *freed_seconds));
@@ -116,9 +116,9 @@ impl<'a> Columns<'a> {
     }
 
     fn of_segments(&mut self) {
-        self.large("addr", fact!(Segment, addr => Some(*addr)));
+        self.large("address", fact!(Segment, address => Some(*address)));
         self.bytes("segment", fact!(Segment, segment => Some(*segment)));
-        self.bytes("pending", fact!(Segment, pending => Some(*pending)));
+        self.bytes("pending_free", fact!(Segment, pending_free => Some(*pending_free)));
         self.bytes("free", fact!(Segment, free => Some(*free)));
         self.bytes("largest_free", fact!(Segment, largest_free => Some(*largest_free)));
         self.text("picture", fact!(Segment, picture => Some(picture)));

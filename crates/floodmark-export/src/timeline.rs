@@ -45,7 +45,7 @@ struct Summary<'a> {
     peak_allocated_bytes: u64,
     peak_reserved_bytes: u64,
     at_start_bytes: u64,
-    handed_out_bytes: u64,
+    allocated_bytes: u64,
     losses: &'a Losses,
 }
 
@@ -131,7 +131,7 @@ impl Timeline<'_> {
             peak_allocated_bytes: found.peak_allocated.0,
             peak_reserved_bytes: found.peak_reserved.0,
             at_start_bytes: found.at_start.0,
-            handed_out_bytes: found.handed_out.0,
+            allocated_bytes: found.allocated_bytes.0,
             losses: &found.losses,
         }
     }

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::{fs, io};
 
 use floodmark_trace::Hint;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The profiles that are part of the program: the name on the command line, and the file.
@@ -30,7 +31,7 @@ const EMBEDDED: [(&str, &str); 15] = [
 ];
 
 /// A GPU profile.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GpuProfile {
     /// The name that the driver reports.
@@ -38,7 +39,7 @@ pub struct GpuProfile {
     /// Other names on the command line.
     #[serde(default)]
     pub aliases: Vec<String>,
-    /// `9.0`.
+    /// The compute capability: `9.0`.
     pub capability: String,
     /// How many multiprocessors it has.
     pub multiprocessors: u32,
@@ -56,7 +57,7 @@ pub struct GpuProfile {
     pub registers_per_multiprocessor: u32,
     /// How many threads a multiprocessor runs at most.
     pub threads_per_multiprocessor: u32,
-    /// How many blocks a multiprocessor runs at most.
+    /// How many thread blocks a multiprocessor runs at most.
     pub blocks_per_multiprocessor: u32,
     /// How many threads a warp has.
     #[serde(default = "usual_warp_size")]

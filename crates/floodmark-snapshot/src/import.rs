@@ -373,7 +373,7 @@ impl Import<'_> {
         let id = u32::try_from(self.labels.len() + 1).unwrap_or(0);
         self.labels.push(LabelRow {
             id,
-            category: Category::Other,
+            category: Category::Unknown,
             name: self.words.get(entry.around.user).to_owned(),
             shape: String::new(),
             dtype: String::new(),

@@ -207,7 +207,8 @@ impl Batch {
             }
             record_kind::LABEL => {
                 let [name, shape, dtype] = unpack_strings(payload);
-                let category = Category::from_number(record.bytes as u8).unwrap_or(Category::Other);
+                let category =
+                    Category::from_number(record.bytes as u8).unwrap_or(Category::Unknown);
                 self.labels.push(LabelRow { id, category, name, shape, dtype });
             }
             record_kind::TEXT => {

@@ -3,9 +3,11 @@
 //! `PyTorch`'s words are used where it has one (`requested`, `segment`, `stream`); the rest are
 //! defined here, once.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::num::NonZeroU32;
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Serialize, Serializer};
 
 macro_rules! ids {
@@ -68,7 +70,7 @@ impl EventNumber {
 }
 
 /// A number of bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, JsonSchema)]
 pub struct Bytes(pub u64);
 
 impl Bytes {
@@ -248,6 +250,19 @@ impl Serialize for Device {
     }
 }
 
+impl JsonSchema for Device {
+    fn schema_name() -> Cow<'static, str> {
+        "Device".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "string",
+            "description": "A device, as torch writes it: `cpu`, `cuda:0`.",
+        })
+    }
+}
+
 macro_rules! numbered {
     ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $number:literal => $text:literal,)* }) => {
         $(#[$doc])*
@@ -331,16 +346,31 @@ numbered! {
         Gradient = 3 => "gradient",
         /// What an optimizer remembers from step to step.
         OptimizerState = 4 => "optimizer state",
-        /// Made in forward, kept for backward.
+        /// Allocated in forward, retained for backward.
         Activation = 5 => "activation",
-        /// Made outside the model, fed to it.
+        /// Allocated outside the model, an input of it.
         Input = 6 => "input",
-        /// Made and let go within one phase.
+        /// Allocated and freed within one phase.
         Temporary = 7 => "temporary",
         /// Scratch memory that a library holds.
         Workspace = 8 => "workspace",
-        /// Not known to be any of these.
-        Other = 9 => "other",
+        /// None of these, as far as the recording shows.
+        Unknown = 9 => "unknown",
+    }
+}
+
+impl JsonSchema for Category {
+    fn schema_name() -> Cow<'static, str> {
+        "Category".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let names: Vec<&str> = Self::ALL.iter().map(|category| category.name()).collect();
+        json_schema!({
+            "type": "string",
+            "enum": names,
+            "description": "What a tensor is to the program.",
+        })
     }
 }
 

@@ -2,13 +2,14 @@
 //!
 //! A header may be written again when more is known (CUDA is initialised late); the last one counts.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::phantom::Phantom;
 use crate::window::Window;
 
 /// A device that the program could see.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct DeviceInfo {
     /// `cuda:0`.
@@ -24,7 +25,7 @@ pub struct DeviceInfo {
 }
 
 /// Where a recording comes from.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Header {
     /// The version of floodmark that wrote the file.
@@ -65,7 +66,7 @@ pub struct Header {
     pub not_recorded: Vec<String>,
     /// Whether blocks from before the recording are in it.
     pub has_base: bool,
-    /// Which events of the recorder are in it; all where nothing is said.
+    /// Which events of the recorder are in it; left out when all are.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub window: Option<Window>,
     /// The simulated GPU, where the recording is an estimate.
@@ -74,7 +75,7 @@ pub struct Header {
 }
 
 /// How a recording ended: the last frame of a finished file.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Ending {
     /// Empty when the user or the end of the program stopped it, otherwise why it had to stop.

@@ -3,8 +3,10 @@
 //! Carried by every report and shown above its first row: a number must not look complete when it is
 //! not.
 
+use std::borrow::Cow;
 use std::fmt;
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Serialize, Serializer};
 
 use crate::event::Micros;
@@ -187,5 +189,19 @@ impl Losses {
 impl Serialize for Losses {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(self.0.iter().map(ToString::to_string))
+    }
+}
+
+impl JsonSchema for Losses {
+    fn schema_name() -> Cow<'static, str> {
+        "Losses".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "array",
+            "items": { "type": "string" },
+            "description": "What the recording misses, a sentence each; empty for a complete one.",
+        })
     }
 }

@@ -1,5 +1,6 @@
 //! How a recording ended, as far as it is known.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::event::Micros;
@@ -7,10 +8,10 @@ use crate::losses::Loss;
 use crate::trace::Trace;
 
 /// How a recording ended.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// It was stopped, or the program came to its end.
+    /// It was stopped, or the program ended.
     Finished,
     /// The program still records.
     Running,

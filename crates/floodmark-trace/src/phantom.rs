@@ -3,10 +3,11 @@
 //! Such a recording comes from the real host code of every operator and from no computed value: the header
 //! says so, and lists the assumed values.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A simulated GPU.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Phantom {
     /// The engine that simulated it.
@@ -30,7 +31,7 @@ pub struct Phantom {
 }
 
 /// The engine that simulates a GPU.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Engine {
     /// torch's own host code and allocator, on a library in place of CUDA's.
@@ -41,7 +42,7 @@ pub enum Engine {
 }
 
 /// How a program on a simulated GPU ended.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PhantomEnd {
     /// It still runs, or was killed.
@@ -58,7 +59,7 @@ pub enum PhantomEnd {
 }
 
 /// A simulated device.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct PhantomDevice {
     /// Which GPU of the machine it is, where the process sees only some of them.
@@ -72,7 +73,7 @@ pub struct PhantomDevice {
 }
 
 /// A value that was read back and was assumed, not computed.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct PhantomRead {
     /// The file of the line that read it.
@@ -81,18 +82,20 @@ pub struct PhantomRead {
     pub line: u32,
     /// The function of that line.
     pub function: String,
-    /// How often.
+    /// How often it was read.
     pub count: u64,
     /// The operator that computed the value.
     pub op: String,
     /// The assumed value.
-    pub answered: String,
+    #[serde(alias = "answered")]
+    pub assumed: String,
     /// Why it was not computed.
-    pub why: String,
+    #[serde(alias = "why")]
+    pub reason: String,
 }
 
 /// A call that was refused.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct UnsupportedCall {
     /// The library: `cudnn`.

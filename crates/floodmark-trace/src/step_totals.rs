@@ -4,12 +4,13 @@
 //! comparison an event, and the file is not read again while it grows. They are the same as those
 //! of a reader: the same events, folded by the same code.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::event::{Bytes, Device};
 
 /// One device in one step that ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct StepTotals {
     /// The number of the step, as its record has it.
     pub step: u32,

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::event::{Device, EventKind};
@@ -12,7 +13,7 @@ use crate::journal::{FLAG_OF_WINDOW, FLAG_STACK_LEFT_OUT, FLAG_TOLD, Record, rec
 use crate::trace::{Subject, Trace};
 
 /// What a window takes of the recorder's events.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a question of its own")]
 pub struct Window {
@@ -29,6 +30,7 @@ pub struct Window {
     /// The operator of every allocation.
     pub ops: bool,
     /// Blocks of fake tensors, and not those that torch reports.
+    #[serde(rename = "fake_tensors", alias = "told")]
     pub told: bool,
 }
 

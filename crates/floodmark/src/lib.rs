@@ -12,6 +12,7 @@
 
 mod commands;
 mod metrics;
+mod schema;
 mod server;
 mod text;
 mod top;
@@ -123,7 +124,8 @@ fn carry_out(command: args::Command, hint: Option<String>, python: &OsStr) -> Ou
             output::hint(hint.as_deref());
             fit::fit(&args, python)
         }
-        args::Command::Gpus(args) => gpus::gpus(&args).map(Said::from),
+        args::Command::Gpus(args) => gpus::gpus(&args),
+        args::Command::Schema => Said::json(&schema::of_commands()),
         args::Command::Info(args) => info::info(&args),
         args::Command::Report(args) => report::report(&args),
         args::Command::Diff(args) => diff::diff(&args),

@@ -109,7 +109,9 @@ class MemoryDispatchMode:
         from torch.utils.weak import WeakIdKeyDictionary
 
         lives = self._tracer.trace.lifetimes()
-        modules = {life["address"]: life["module"] for life in lives if life["freed"] is None}
+        modules = {
+            life["address"]: life["module"] for life in lives if life["freed_seconds"] is None
+        }
         found = WeakIdKeyDictionary()
         for tensor in self._tracer._fakes(gc.get_objects()):
             name = modules.get(self._tracer._address_of(tensor))

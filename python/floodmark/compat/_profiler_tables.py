@@ -60,10 +60,10 @@ def phases(
 def modules(trace: Trace, device: str, *, is_whole: bool) -> Iterator[str]:
     """The tree of modules at the peak; only its roots unless it is to be whole."""
     rows = []
-    for row in trace.report(by="module", at="peak", device=device, top=None):
+    for row in trace.peak(device).by_module():
         if is_whole or row["depth"] == 0:
             name = "  " * row["depth"] + row["where"]
-            kind = f" ({row['class']})" if row["class"] else ""
+            kind = f" ({row['class_name']})" if row["class_name"] else ""
             rows.append([_mb(row["bytes"]), _mb(row["own"]), str(row["count"]), name + kind])
     head = ["At peak MB", "Own MB", "Tensors", "Module"]
     yield from _table("Memory per module", head, rows)

@@ -216,19 +216,18 @@ class MemoryTracer:
         return self.trace.peak(self._device).by_tensor(top=None)
 
     def tensor_lifetimes(self) -> list[dict[str, Any]]:
-        """The lives of all tensors, by module: made, saved for backward, last read by it, freed.
+        """The lives of all tensors, by module: allocated, saved for backward, last read by it, freed.
 
         Times are in seconds since the block began. `saved_seconds` is None for what autograd did
         not save, `freed_seconds` for what outlived the block.
         """
-        same = ("module", "bytes", "category", "phase")
+        times = ("allocated_seconds", "saved_seconds", "last_use_seconds", "freed_seconds")
+        same = ("module", "bytes", "category", "phase", *times)
         lives = [
-            {"where": row["name"]}
-            | {name: row[name] for name in same}
-            | {f"{time}_seconds": row[time] for time in ("made", "saved", "last_use", "freed")}
+            {"where": row["name"]} | {name: row[name] for name in same}
             for row in self.trace.lifetimes(self._device)
         ]
-        return sorted(lives, key=lambda life: (life["module"] or "", life["made_seconds"]))
+        return sorted(lives, key=lambda life: (life["module"] or "", life["allocated_seconds"]))
 
     def print_memory_stats(self, detailed: bool = False) -> None:
         """Log the peak and what made it; with `detailed` all modules, and operators."""

@@ -86,7 +86,7 @@ def _total(recording: Recorder, device: str) -> int:
     """What was allocated when tracing began, and all that was allocated since."""
     written = recording.trace._core.export(to="timeline", device=device, max_events=0)
     summary = json.loads(written or b"")["summary"]
-    return int(summary["at_start_bytes"]) + int(summary["handed_out_bytes"])
+    return int(summary["at_start_bytes"]) + int(summary["allocated_bytes"])
 
 
 def _readable(count: int) -> str:

@@ -276,7 +276,7 @@ class Oom(Answer, Moment):
     @property
     def why(self) -> str:
         """`capacity`, `fragmentation`, `other_pool`, `pending_frees` or `outside_torch`."""
-        return str(self.to_dict()["class"])
+        return str(self.to_dict()["reason"])
 
     @property
     def requested(self) -> int:
@@ -331,13 +331,13 @@ class Trace:
         return Leaks(self._core.leaks(device=device, top=top))
 
     def lifetimes(self, device: str | None = None) -> list[dict[str, Any]]:
-        """The life of every tensor, in the order in which they were made, a dictionary each.
+        """The life of every tensor, in the order in which they were allocated, a dictionary each.
 
-        `made`, `saved`, `last_use` and `freed` are seconds since the recording began. `saved` is
-        when autograd first saved it for the backward pass, `last_use` when that pass last read what
-        was saved; None where that did not happen or is not known. `freed` is None for what is live
-        at the end. `module`, `name`, `category`, `phase`, `step`, `bytes`, `device` and `address`
-        say what and where it is, `id` is the number of its allocation.
+        Times are seconds since the recording began. `saved_seconds` is when autograd first saved it
+        for the backward pass, `last_use_seconds` when that pass last read what was saved; None
+        where that did not happen or is not known. `freed_seconds` is None for what is live at the
+        end. `module`, `name`, `category`, `phase`, `step`, `bytes`, `device` and `address` say what
+        and where it is, `id` is the number of its allocation.
         """
         found: list[dict[str, Any]] = json.loads(self._core.lifetimes(device=device))
         return found

@@ -348,8 +348,8 @@ def test_every_tensor_has_its_life(told):
     lives = told["lives"]
     assert sorted(life["bytes"] for life in lives) == [MIB, 2 * MIB]
     for life in lives:
-        assert life["made_seconds"] > 0
-        assert life["freed_seconds"] is None or life["freed_seconds"] >= life["made_seconds"]
+        assert life["allocated_seconds"] > 0
+        assert life["freed_seconds"] is None or life["freed_seconds"] >= life["allocated_seconds"]
     # The larger one went with its phase, the other is still held by the program.
     freed = {life["bytes"]: life["freed_seconds"] for life in lives}
     assert freed[2 * MIB] is not None

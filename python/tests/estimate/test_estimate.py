@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from support.answer_schema import check_answer
 from support.phantoms import needs_cuda_build
 from support.programs import PATIENCE
 
@@ -55,7 +56,9 @@ def training(programs):
 
 def estimate(programs, *words, **more):
     done = programs.floodmark("estimate", "--json", "-o", "a.flood", "--force", *words, **more)
-    return done, json.loads(done.stdout)
+    found = json.loads(done.stdout)
+    check_answer("estimate", found)
+    return done, found
 
 
 def test_a_program_that_fits_says_what_it_needs(training):
@@ -75,7 +78,7 @@ def test_a_program_that_fits_says_what_it_needs(training):
     assert found.fits is True
     row = found.rows[0]
     assert row["peak_allocated"] >= 164 * MIB
-    assert row["needed"] == row["peak_reserved"] + row["outside"] + row["context"]
+    assert row["needed"] == row["peak_reserved"] + row["outside_torch"] + row["context"]
     assert row["headroom"] == row["capacity"] - row["needed"]
     assert str(found) == done.stdout
     info = training.floodmark("info", "a.flood").stdout
@@ -128,7 +131,7 @@ def test_values_that_are_not_known_are_listed_and_can_be_told(programs):
     assert (read["line"], read["count"], read["function"]) == (7, 3, "<module>")
     assert found["peak_allocated"] < 64 * MIB
     _, found = estimate(programs, "--answer", "branch.py:7=0.75", "branch.py")
-    assert "0.75" in found["reads"][0]["answered"]
+    assert "0.75" in found["reads"][0]["assumed"]
     assert found["peak_allocated"] > 256 * MIB
     text = programs.floodmark("estimate", "branch.py").stdout
     assert "branch.py:7 (<module>)" in text
@@ -286,6 +289,7 @@ def test_fit_finds_what_a_linear_search_finds(training):
     done = training.floodmark("fit", "--json", *gpu, "--vary", "BATCH=1..8", *program, timeout=600)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
+    check_answer("fit", found)
     fits = [
         batch
         for batch in range(1, 9)
@@ -318,6 +322,9 @@ def test_fit_takes_the_environment_and_tells_of_failures(programs):
     bad = programs.floodmark(*words, "BATCH=3", "by_env.py")
     assert bad.returncode == 1
     assert "ValueError: three is wrong" in bad.stderr
-    nothing = programs.floodmark(*words, "BATCH=20..21", "by_env.py")
+    nothing = programs.floodmark("fit", "--json", *words[1:], "BATCH=20..21", "by_env.py")
     assert nothing.returncode == 1
+    found = json.loads(nothing.stdout)
+    check_answer("fit", found)
+    assert found["largest"] is None
     assert "nothing fits: BATCH = 20 is the smallest" in nothing.stderr

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from support.answer_schema import check_answer
 from support.namespaces import IN_OTHER_NAMESPACE, needs_namespaces
 from support.phantoms import needs_cuda_build
 from support.ports import kept_port
@@ -19,7 +20,9 @@ MIB = 1 << 20
 def estimate(programs, *words, **more):
     done = programs.floodmark("estimate", "--json", "-o", "a", "--force", *words, **more)
     assert done.stdout, done.stderr
-    return done, json.loads(done.stdout)
+    found = json.loads(done.stdout)
+    check_answer("estimate", found)
+    return done, found
 
 
 #: What PyTorch's tutorial of DDP with `mp.spawn` does: a process a GPU, ranks as arguments.

@@ -45,7 +45,7 @@ def test_what_was_live_at_the_peak_is_the_peak_to_the_byte(run):
         WHERE at_peak AND device = 'cuda:0' GROUP BY rank ORDER BY rank
     """).fetchall()
     untold = duckdb.sql(f"""
-        SELECT rank, peak, peak_untold FROM '{run}/run.parquet/_ranks.parquet'
+        SELECT rank, peak, peak_unattributed FROM '{run}/run.parquet/_ranks.parquet'
         WHERE device = 'cuda:0' ORDER BY rank
     """).fetchall()
     peaks = [trace.peak("cuda:0").by_line().allocated for trace in traces()]
@@ -59,10 +59,10 @@ def test_what_was_live_at_the_peak_is_the_peak_to_the_byte(run):
 
 def test_lines_at_the_peak_are_those_of_the_report(run):
     found = duckdb.sql(f"""
-        SELECT place, sum(bytes) AS bytes, count(*) FROM
+        SELECT location, sum(bytes) AS bytes, count(*) FROM
         '{run}/run.parquet/rank=*/allocations.parquet'
         WHERE at_peak AND device = 'cuda:0' AND rank = 0
-        GROUP BY place ORDER BY bytes DESC, place
+        GROUP BY location ORDER BY bytes DESC, location
     """).fetchall()
     report = traces()[0].report(by="line", at="peak", device="cuda:0", top=None)
     assert found == [(row["where"], row["bytes"], row["count"]) for row in report]

@@ -42,7 +42,7 @@ def test_what_is_freed_meanwhile_is_freed_in_the_trace(record):
     with record() as recorded:
         del hidden
     freed = [row for row in recorded.trace.lifetimes("cpu") if row["bytes"] == SIZE]
-    assert sum(row["freed"] is not None for row in freed) == 11
+    assert sum(row["freed_seconds"] is not None for row in freed) == 11
 
 
 def test_other_threads_hide_nothing(record):

@@ -11,7 +11,7 @@ from torch.utils.checkpoint import checkpoint
 WIDTH, BATCH = 48, 80
 HIDDEN = BATCH * WIDTH * 4
 WEIGHT = WIDTH * WIDTH * 4
-TIMES = ("made", "saved", "last_use", "freed")
+TIMES = ("allocated_seconds", "saved_seconds", "last_use_seconds", "freed_seconds")
 
 
 class Net(nn.Module):
@@ -47,7 +47,9 @@ def lives(tmp_path_factory):
 
 def test_saved_tensors_are_made_saved_read_and_freed_in_this_order(lives):
     _, rows = lives
-    saved = [row for row in rows if row["category"] == "activation" and row["saved"] is not None]
+    saved = [
+        row for row in rows if row["category"] == "activation" and row["saved_seconds"] is not None
+    ]
     # In each step: the outputs of `up`, of `norm` and of `tanh`.
     assert sum(row["bytes"] == HIDDEN for row in saved) >= 9
     for row in saved:
@@ -68,7 +70,9 @@ def test_temporaries_are_not_saved(lives):
     _, rows = lives
     optimizers = [row for row in rows if row["phase"] == "optimizer"]
     assert optimizers
-    assert all(row["saved"] is None and row["last_use"] is None for row in optimizers)
+    assert all(
+        row["saved_seconds"] is None and row["last_use_seconds"] is None for row in optimizers
+    )
 
 
 def test_parameters_gradients_and_states_have_their_module(lives):
@@ -95,8 +99,8 @@ def test_the_report_and_the_tables_have_the_same_times(lives, tmp_path):
     table = parquet.ParquetFile(path).read().to_pylist()
     by_id = {row["allocation"]: row for row in table if row["device"] == "cpu"}
     for row in rows:
-        for name in ("saved", "last_use", "freed"):
-            micros = by_id[row["id"]][f"{name}_micros"]
+        for name in TIMES[1:]:
+            micros = by_id[row["id"]][name.replace("_seconds", "_micros")]
             assert (row[name] is None) == (micros is None)
             assert row[name] is None or row[name] == pytest.approx(micros / 1e6)
     peak = trace.peak("cpu").by_tensor(top=None)
@@ -116,7 +120,7 @@ def test_without_gradients_nothing_is_saved(record):
     model = Net()
     with record() as recorded, torch.no_grad():
         model(torch.randn(BATCH, WIDTH))
-    assert all(row["saved"] is None for row in recorded.trace.lifetimes("cpu"))
+    assert all(row["saved_seconds"] is None for row in recorded.trace.lifetimes("cpu"))
 
 
 def test_a_custom_function_and_a_checkpoint_save_what_they_say(record):
@@ -138,11 +142,13 @@ def test_a_custom_function_and_a_checkpoint_save_what_they_say(record):
         inner = torch.ones(7001, requires_grad=True)
         checkpoint(lambda y: y.sin().cos(), inner, use_reentrant=False).sum().backward()
     rows = recorded.trace.lifetimes("cpu")
-    doubled = [row for row in rows if row["bytes"] == 5003 * 4 and row["saved"] is not None]
+    doubled = [row for row in rows if row["bytes"] == 5003 * 4 and row["saved_seconds"] is not None]
     assert len(doubled) == 1
-    assert doubled[0]["last_use"] is not None
+    assert doubled[0]["last_use_seconds"] is not None
     # The first run saves `y` and `y.sin()`; the second, in backward, saves what backward reads.
-    sines = [row for row in rows if row["bytes"] == 7001 * 4 and row["last_use"] is not None]
+    sines = [
+        row for row in rows if row["bytes"] == 7001 * 4 and row["last_use_seconds"] is not None
+    ]
     assert sines
 
 
@@ -161,7 +167,12 @@ def test_a_model_that_is_saved_and_read_on_other_threads(record):
         for thread in threads:
             thread.join()
     rows = [row for row in recorded.trace.lifetimes("cpu") if row["bytes"] == HIDDEN]
-    assert sum(row["saved"] is not None and row["last_use"] is not None for row in rows) >= 6
+    assert (
+        sum(
+            row["saved_seconds"] is not None and row["last_use_seconds"] is not None for row in rows
+        )
+        >= 6
+    )
 
 
 ENGINES = """
@@ -224,5 +235,7 @@ def test_both_engines_of_an_estimate_see_lives_workspaces_and_the_batch(programs
     # Bias and product in one call go to cuBLASLt, which works in a block of its own.
     assert "cuBLASLt workspace" in workspaces, sorted(map(str, workspaces))
     # The batch was made before the loop and is kept: it stays an input.
-    assert [row["bytes"] for row in by_category["input"] if row["freed"] is None] == [64 * 256 * 2]
+    assert [row["bytes"] for row in by_category["input"] if row["freed_seconds"] is None] == [
+        64 * 256 * 2
+    ]
     assert {row["module"] for row in by_category["gradient"]} == {"0", "2"}

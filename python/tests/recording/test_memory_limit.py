@@ -91,6 +91,6 @@ def test_threads_that_share_a_buffer_lose_no_event(programs):
     wanted = range(100_000, 106_000)
     lives = [life for life in trace.lifetimes("cpu") if life["bytes"] in wanted]
     assert sorted(life["bytes"] for life in lives) == list(wanted)
-    assert all(life["freed"] is not None for life in lives)
+    assert all(life["freed_seconds"] is not None for life in lives)
     shared = [loss for loss in trace.summary()["losses"] if "share one number" in loss]
     assert len(shared) == 1

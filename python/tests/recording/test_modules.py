@@ -193,7 +193,7 @@ def test_the_report_by_module_is_a_tree_that_adds_up(record):
         row for name, row in rows.items() if name.startswith("layers.") and name.count(".") == 1
     ]
     assert layers["bytes"] == layers["own"] + sum(row["bytes"] for row in inside)
-    assert rows["head.1"]["class"] == "Linear"
+    assert rows["head.1"]["class_name"] == "Linear"
     del out
 
 

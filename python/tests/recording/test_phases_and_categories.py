@@ -170,7 +170,7 @@ def test_a_batch_that_is_kept_stays_an_input(record):
             optimizer.step()
             optimizer.zero_grad()
     rows = recorded.trace.lifetimes("cpu")
-    kept = [row for row in rows if row["category"] == "input" and row["freed"] is None]
+    kept = [row for row in rows if row["category"] == "input" and row["freed_seconds"] is None]
     # The one from before the recording, too.
     assert [row["bytes"] for row in kept] == [BATCH * WIDTH * 4] * (STEPS + 1)
     assert sum(row["phase"] is None for row in kept) == 1

@@ -2,17 +2,15 @@
 
 /** Which traces there are. */
 export type Traces = {
-  /** The version of floodmark that answers. */
+  /** The version of floodmark that wrote the answer. */
   floodmark: string;
   /** Whether the traces are followed while they grow. */
   follows: boolean;
-  /** The moments, in seconds, that can be asked about, by trace and device; none where any can. */
-  moments: Moments | null;
+  /** The moments, in seconds, that can be asked about, by trace and device; null where any can. */
+  moments: Record<string, Record<string, number[]>> | null;
   /** The traces. */
   traces: TraceCard[];
 };
-
-export type Moments = Record<string, Record<string, number[]>>;
 
 /** One of the traces. */
 export type TraceCard = {
@@ -24,17 +22,18 @@ export type TraceCard = {
   rank: number | null;
   /** Another number means that there is more. */
   revision: number;
-  /** The device with the highest peak, a card before the CPU; none where nothing was allocated. */
+  /** The device with the highest peak, a GPU before the CPU; null where nothing was allocated. */
   default_device: Device | null;
   /** What it holds. */
   summary: Summary;
 };
 
+/** A device, as torch writes it: `cpu`, `cuda:0`. */
 export type Device = string;
 
 /** What a recording holds. */
 export type Summary = {
-  /** The version of floodmark that answers. */
+  /** The version of floodmark that wrote the answer. */
   floodmark: string;
   /** Where the recording comes from. */
   header: Header;
@@ -56,7 +55,7 @@ export type Summary = {
   failed_requests: number;
   /** Every device on which something was allocated, CPU first. */
   devices: DeviceSummary[];
-  /** What is missing. */
+  /** What the recording misses. */
   losses: Losses;
 };
 
@@ -100,42 +99,11 @@ export type Header = {
   not_recorded: string[];
   /** Whether blocks from before the recording are in it. */
   has_base: boolean;
-  /** Which events of the recorder are in it; all where nothing is said. */
+  /** Which events of the recorder are in it; left out when all are. */
   window?: Window;
   /** The simulated GPU, where the recording is an estimate. */
   phantom?: Phantom;
 };
-
-/** How a recording ended. */
-export type Outcome =
-  | "finished"
-  | "running"
-  | "stopped_early"
-  | "unfinished";
-
-/** What a recording holds of one device. */
-export type DeviceSummary = {
-  /** Which. */
-  device: Device;
-  /** What the driver calls it; empty when not known. */
-  name: string;
-  /** Its memory, where known. */
-  total: Bytes | null;
-  /** How many allocations were seen. */
-  allocations: number;
-  /** The most that was allocated. */
-  peak: Bytes;
-  /** When that was. */
-  at: Moment;
-  /** Reserved at that moment; none for the CPU. */
-  reserved: Bytes | null;
-  /** The most that was reserved; none for the CPU. */
-  reserved_peak: Bytes | null;
-  /** What was allocated at the end. */
-  end: Bytes;
-};
-
-export type Losses = string[];
 
 /** A device that the program could see. */
 export type DeviceInfo = {
@@ -166,7 +134,7 @@ export type Window = {
   /** The operator of every allocation. */
   ops: boolean;
   /** Blocks of fake tensors, and not those that torch reports. */
-  told: boolean;
+  fake_tensors: boolean;
 };
 
 /** A simulated GPU. */
@@ -191,36 +159,11 @@ export type Phantom = {
   notes: string[];
 };
 
-export type Bytes = number;
-
-/** A moment of one device. Its JSON is the `at` of a report, which shows the totals beside it. */
-export type Moment = {
-  /** Which it is; `peak`, `oom`, `end` or `time`. */
-  what: At;
-  /** Since the recording began. */
-  seconds: number;
-  /** The step, where there are steps. */
-  step: number | null;
-  /** What the program was doing, where that is known. */
-  phase: string | null;
-  /** The innermost module that was running, where that is known. */
-  module: string | null;
-  /** The request that failed; for `oom` alone. */
-  request?: Request;
-};
-
 /** The engine that simulates a GPU. */
-export type Engine =
-  | "phantom"
-  | "fake";
+export type Engine = "phantom" | "fake";
 
 /** How a program on a simulated GPU ended. */
-export type PhantomEnd =
-  | "unknown"
-  | "done"
-  | "steps"
-  | "out_of_memory"
-  | "failed";
+export type PhantomEnd = "unknown" | "done" | "steps" | "out_of_memory" | "failed";
 
 /** A simulated device. */
 export type PhantomDevice = {
@@ -242,14 +185,14 @@ export type PhantomRead = {
   line: number;
   /** The function of that line. */
   function: string;
-  /** How often. */
+  /** How often it was read. */
   count: number;
   /** The operator that computed the value. */
   op: string;
   /** The assumed value. */
-  answered: string;
+  assumed: string;
   /** Why it was not computed. */
-  why: string;
+  reason: string;
 };
 
 /** A call that was refused. */
@@ -262,19 +205,67 @@ export type UnsupportedCall = {
   count: number;
 };
 
+/** How a recording ended. */
+export type Outcome = "finished" | "running" | "stopped_early" | "unfinished";
+
+/** What a recording holds of one device. */
+export type DeviceSummary = {
+  /** Which. */
+  device: Device;
+  /** What the driver calls it; empty when not known. */
+  name: string;
+  /** Its memory, where known. */
+  total: Bytes | null;
+  /** How many allocations were seen. */
+  allocations: number;
+  /** The most that was allocated. */
+  peak: Bytes;
+  /** When that was. */
+  at: Moment;
+  /** Reserved at that moment; null for the CPU. */
+  reserved: Bytes | null;
+  /** The most that was reserved; null for the CPU. */
+  reserved_peak: Bytes | null;
+  /** What was allocated at the end. */
+  end: Bytes;
+};
+
+/** A number of bytes. */
+export type Bytes = number;
+
+/** A time on a device. */
+export type Moment = {
+  /** Which time it is. */
+  what: At;
+  /** Seconds since the recording began. */
+  seconds: number;
+  /** The step, where there are steps. */
+  step: number | null;
+  /** What the program was doing, where that is known. */
+  phase: string | null;
+  /** The innermost module that was running, where that is known. */
+  module: string | null;
+  /** The failed allocation; for `oom` alone. */
+  request?: Request;
+};
+
+/** Which time an answer is about: `time` is one that the question chose. */
 export type At = "peak" | "oom" | "end" | "time";
 
 /** A failed allocation. */
 export type Request = {
-  /** What was asked for. */
+  /** The requested bytes. */
   bytes: Bytes;
-  /** The line that asked. */
+  /** The line that requested it. */
   where: string | null;
 };
 
+/** What the recording misses, a sentence each; empty for a complete one. */
+export type Losses = string[];
+
 /** What a picture over time shows: the same for all its tiles. */
 export type Timeline = {
-  /** Of which device. */
+  /** The device. */
   device: Device;
   /** What the bands are. */
   by: TimelineBy;
@@ -284,7 +275,7 @@ export type Timeline = {
   deepest_level: number;
   /** How many columns a tile has. */
   columns: number;
-  /** The bands, those that stood highest first; `other` is the last where there are more. */
+  /** The bands, the highest peak first; `other` is the last where there are more. */
   groups: TimelineGroup[];
   /** The highest point. */
   peak: Levels;
@@ -292,13 +283,14 @@ export type Timeline = {
   total: Bytes | null;
 };
 
+/** What the bands of a timeline are. */
 export type TimelineBy = "category" | "module" | "phase" | "line";
 
 /** A band of the picture. */
 export type TimelineGroup = {
   /** What it is about. */
   name: string;
-  /** The most that it ever held. */
+  /** Its peak. */
   peak: Bytes;
 };
 
@@ -308,9 +300,9 @@ export type Levels = {
   seconds: number;
   /** torch's total of allocated bytes. */
   allocated: Bytes;
-  /** torch's total of active bytes; none for the CPU. */
+  /** torch's total of active bytes; null for the CPU. */
   active: Bytes | null;
-  /** torch's total of reserved bytes; none for the CPU, and until the trace tells it. */
+  /** torch's total of reserved bytes; null for the CPU, and until the trace tells it. */
   reserved: Bytes | null;
 };
 
@@ -328,9 +320,9 @@ export type TimelineTile = {
   groups: Bytes[][];
   /** The most that was allocated. */
   allocated: Bytes[];
-  /** The most that was active; none for the CPU. */
+  /** The most that was active; null for the CPU. */
   active: Bytes[] | null;
-  /** The most that was reserved, 0 until the trace tells it; none where it never does. */
+  /** The most that was reserved, 0 until the trace tells it; null where it never does. */
   reserved: Bytes[] | null;
   /** The least that was allocated. */
   lowest: Bytes[];
@@ -370,6 +362,9 @@ export type Marker = {
   name: string;
 };
 
+/** What a moment was: the end of a step, the beginning of a phase, a mark, a failed request. */
+export type MarkerKind = "step" | "phase" | "mark" | "oom";
+
 /** A step that ended. */
 export type StepSpan = {
   /** Its number. */
@@ -379,13 +374,6 @@ export type StepSpan = {
   /** When it ended. */
   to: number;
 };
-
-/** What a moment was: the end of a step, the beginning of a phase, a mark, a failed request. */
-export type MarkerKind =
-  | "step"
-  | "phase"
-  | "mark"
-  | "oom";
 
 /** A part of the picture. */
 export type AllocationTile = {
@@ -397,7 +385,7 @@ export type AllocationTile = {
   from: number;
   /** When it ends. */
   to: number;
-  /** The largest allocations, in the order in which they were made: the first lies lowest. */
+  /** The largest allocations, in the order in which they were allocated: the first lies lowest. */
   shapes: Ribbon[];
   /** The names of the categories. */
   categories: string[];
@@ -421,33 +409,33 @@ export type Ribbon = {
 
 /** Who lies there. */
 export type Hit = {
-  /** The allocation; none above the stack, and for bytes that no allocation tells of. */
+  /** The allocation; null above the stack, and for bytes that no allocation tells of. */
   allocation: number | null;
-  /** The band; none above the stack. */
+  /** The band; null above the stack. */
   group: number | null;
 };
 
-/** The answer. Its JSON is a contract: `format` changes when a field changes its meaning. */
+/** What filled a device at a time. */
 export type Report = {
-  /** The version of floodmark that answers. */
+  /** The version of floodmark that wrote the answer. */
   floodmark: string;
-  /** [`FORMAT`]. */
+  /** The version of this JSON: it changes when a field changes its meaning. */
   format: number;
-  /** Of which device. */
+  /** The device. */
   device: Device;
   /** What the rows are. */
   by: By;
-  /** The moment. */
+  /** The time. */
   at: Moment;
   /** torch's total of allocated bytes. */
   allocated: Bytes;
-  /** torch's total of active bytes: allocated, or still used by a stream; none for the CPU. */
+  /** torch's total of active bytes: allocated, or still used by a stream; null for the CPU. */
   active: Bytes | null;
-  /** torch's total of reserved bytes; none for the CPU. */
+  /** torch's total of reserved bytes; null for the CPU. */
   reserved: Bytes | null;
-  /** What the program asked for; none while that is not known of some blocks. */
+  /** What the program requested; null while that is unknown for some blocks. */
   requested: Bytes | null;
-  /** What is missing from the recording. */
+  /** What the recording misses. */
   losses: Losses;
   /** Wasted memory, in a report by segment. */
   fragmentation?: FragmentationReport;
@@ -457,19 +445,64 @@ export type Report = {
   rows: Row[];
 };
 
+/** What the rows of a report are. */
 export type By = "line" | "stack" | "module" | "op" | "phase" | "category" | "tensor" | "step" | "segment";
 
-/** The numbers at the moment of a report, and over time. */
+/** Wasted memory at the time of a report, and over time. */
 export type FragmentationReport = {
   /** The largest request of the recording. */
   largest_request: Bytes;
-  /** At the moment of the report. */
+  /** At the time of the report. */
   at: Fragmentation;
   /** When each step ended. */
   over_time: FragmentationAt[];
 };
 
-/** A row. */
+/** Wasted memory at a time. */
+export type Fragmentation = {
+  /** Inside blocks, beyond the requested bytes. */
+  rounding: Bytes;
+  /** Free blocks of segments that are partly in use. */
+  split: Bytes;
+  /** Free blocks that are smaller than the largest request. */
+  unusable: Bytes;
+  /** All that is free. */
+  free: Bytes;
+  /** How many free blocks there are. */
+  free_blocks: number;
+  /** The largest of them. */
+  largest_free: Bytes;
+  /** What is reserved. */
+  reserved: Bytes;
+  /** The part of what is reserved that is not allocated. */
+  ratio: number;
+};
+
+/** Wasted memory when a step ended; without steps, at some time. */
+export type FragmentationAt = {
+  /** The step that ended. */
+  step: number | null;
+  /** Seconds since the recording began. */
+  seconds: number;
+  /** Inside blocks, beyond the requested bytes. */
+  rounding: Bytes;
+  /** Free blocks of segments that are partly in use. */
+  split: Bytes;
+  /** Free blocks that are smaller than the largest request. */
+  unusable: Bytes;
+  /** All that is free. */
+  free: Bytes;
+  /** How many free blocks there are. */
+  free_blocks: number;
+  /** The largest of them. */
+  largest_free: Bytes;
+  /** What is reserved. */
+  reserved: Bytes;
+  /** The part of what is reserved that is not allocated. */
+  ratio: number;
+};
+
+/** A row of a report: these fields, and those of its grouping. */
 export type Row = {
   /** What is allocated. For a module, with the modules inside it. */
   bytes: Bytes;
@@ -481,40 +514,9 @@ export type Row = {
   median: Bytes;
   /** What the row is about, in words. */
   where: string;
-} & Detail;
-
-/** The numbers at a moment. */
-export type Fragmentation = {
-  /** Inside blocks, beyond what was asked for. */
-  rounding: Bytes;
-  /** Free pieces of segments that are partly in use. */
-  split: Bytes;
-  /** Free pieces that are smaller than the largest request. */
-  unusable: Bytes;
-  /** All that is free. */
-  free: Bytes;
-  /** In how many pieces. */
-  pieces: number;
-  /** The largest of them. */
-  largest_free: Bytes;
-  /** What is reserved. */
-  reserved: Bytes;
-  /** The part of what is reserved that is not allocated. */
-  ratio: number;
-};
-
-/** The numbers when a step ended, or, without steps, at some time. */
-export type FragmentationAt = {
-  /** The step that ended. */
-  step: number | null;
-  /** When. */
-  seconds: number;
-} & Fragmentation;
-
-/** What a row has beyond its numbers. */
-export type Detail =
+} & (
   | {
-      /** The file; none for blocks without a Python frame. */
+      /** The file; null for blocks without a Python frame. */
       file: string | null;
       /** The line. */
       line: number | null;
@@ -522,7 +524,7 @@ export type Detail =
       function: string | null;
       /** The module, where all allocations of the row have the same. */
       module: string | null;
-      /** Whether the backward pass of this line made them. */
+      /** Whether the backward pass of this line allocated them. */
       backward: boolean;
     }
   | {
@@ -530,23 +532,23 @@ export type Detail =
       frames: Frame[];
       /** The innermost module on it. */
       module: string | null;
-      /** Whether the backward pass of this stack made them. */
+      /** Whether the backward pass of this stack allocated them. */
       backward: boolean;
     }
   | {
-      /** What the module made itself, without the modules inside it. */
+      /** What the module allocated itself, without the modules inside it. */
       own: Bytes;
       /** How many modules are around it. */
       depth: number;
-      /** Its class; none for a container whose `forward` never ran. */
-      class: string | null;
+      /** Its class; null for a container whose `forward` never ran. */
+      class_name: string | null;
     }
   | {
-      /** Its name; none where operators were not recorded. */
+      /** Its name; null where operators were not recorded. */
       op: string | null;
     }
   | {
-      /** Its name; none for blocks from before the recording. */
+      /** Its name; null for blocks from before the recording. */
       phase: string | null;
       /** The most that was allocated while it ran, in the whole recording. */
       peak: Bytes | null;
@@ -555,7 +557,7 @@ export type Detail =
     }
   | {
       /** Its name. */
-      category: string;
+      category: Category;
       /** Its three largest allocations. */
       largest: Largest[];
     }
@@ -567,38 +569,38 @@ export type Detail =
       /** Its dtype. */
       dtype: string | null;
       /** What it is to the program. */
-      category: string;
+      category: Category;
       /** The module that it belongs to. */
       module: string | null;
-      /** The step in which it was made. */
+      /** The step in which it was allocated. */
       step: number | null;
-      /** The phase in which it was made. */
+      /** The phase in which it was allocated. */
       phase: string | null;
-      /** When it was made, in seconds since the recording began; none for what was there before. */
-      made_seconds: number | null;
-      /** When autograd first saved it for the backward pass; none where it did not. */
+      /** When it was allocated, in seconds since the recording began; null for what was live before. */
+      allocated_seconds: number | null;
+      /** When autograd first saved it for the backward pass; null where it did not. */
       saved_seconds: number | null;
       /** When the backward pass last read what autograd had saved of it: its last use that is known. */
       last_use_seconds: number | null;
-      /** When it was let go of; none for what was still there at the end. */
+      /** When it was freed; null for what was live at the end. */
       freed_seconds: number | null;
     }
   | {
       /** Where it begins. */
-      addr: number;
+      address: number;
       /** How long it is. */
       segment: Bytes;
-      /** Let go of, and still used by a stream. */
-      pending: Bytes;
+      /** Freed, and still used by a stream. */
+      pending_free: Bytes;
       /** Free. */
       free: Bytes;
-      /** The largest free piece. */
+      /** The largest free block. */
       largest_free: Bytes;
       /** A picture: `█` allocated, `▒` pending, `·` free. */
       picture: string;
     }
   | {
-      /** Its number; none for blocks from before the recording. */
+      /** Its number; null for blocks from before the recording. */
       step: number | null;
       /** The most that was allocated during it. */
       peak: Bytes | null;
@@ -606,13 +608,14 @@ export type Detail =
       end: Bytes | null;
       /** `end` less that of the step before. */
       growth: number | null;
-      /** What was reserved when it ended; none on the CPU. */
+      /** What was reserved when it ended; null on the CPU. */
       reserved: Bytes | null;
       /** The most that was allocated in each phase of it. */
       phases: Record<string, Bytes>;
       /** What its peak was made of, by category. */
       categories: Record<string, Bytes>;
-    };
+    }
+);
 
 /** One frame of a stack. */
 export type Frame = {
@@ -624,11 +627,14 @@ export type Frame = {
   function: string;
 };
 
+/** What a tensor is to the program. */
+export type Category = "parameter" | "buffer" | "gradient" | "optimizer state" | "activation" | "input" | "temporary" | "workspace" | "unknown";
+
 /** One of the largest allocations of a category. */
 export type Largest = {
   /** Its size. */
   bytes: Bytes;
-  /** Its name where it has one, otherwise the line that made it. */
+  /** Its name where it has one, otherwise the line that allocated it. */
   where: string;
 };
 
@@ -636,11 +642,11 @@ export type Largest = {
 export type AllocationCard = {
   /** Its number in the trace. */
   id: number;
-  /** Where it lies. */
+  /** Its device. */
   device: Device;
-  /** What the allocator handed out. */
+  /** The size of its block. */
   bytes: Bytes;
-  /** What the program asked for. */
+  /** What the program requested. */
   requested: Bytes;
   /** Its address, as hexadecimal digits after `0x`: too large for a number of JavaScript. */
   address: string;
@@ -649,10 +655,10 @@ export type AllocationCard = {
   /** The pool, where known. */
   pool: string | null;
   /** What it is to the program. */
-  category: string;
+  category: Category;
   /** What the program was doing. */
   phase: string | null;
-  /** The step that made it, where there are steps. */
+  /** The step that allocated it, where there are steps. */
   step: number | null;
   /** The module that it belongs to. */
   module: string | null;
@@ -664,27 +670,27 @@ export type AllocationCard = {
   shape: string | null;
   /** The dtype of its tensor, where known. */
   dtype: string | null;
-  /** The line that made it, in words. */
+  /** The line that allocated it, in words. */
   where: string;
-  /** The stack that made it, innermost frame first; for backward, that of the forward operator. */
+  /** The stack that allocated it, innermost frame first; for backward, that of the forward operator. */
   frames: Frame[];
-  /** Whether the backward pass made it. */
+  /** Whether the backward pass allocated it. */
   backward: boolean;
-  /** When it was made; 0 for one from before the recording. */
-  made_seconds: number;
-  /** When autograd first saved it for the backward pass; none where it did not. */
+  /** When it was allocated, in seconds since the recording began; 0 for one from before the recording. */
+  allocated_seconds: number;
+  /** When autograd first saved it for the backward pass; null where it did not. */
   saved_seconds: number | null;
   /** When the backward pass last read what autograd had saved of it: its last use that is known. */
   last_use_seconds: number | null;
-  /** When the program let go of it; none while it is there. */
+  /** When it was freed; null while it is live. */
   freed_seconds: number | null;
-  /** Whether it was there when the recording began. */
+  /** Whether it was live when the recording began. */
   before_recording: boolean;
-  /** What the same operator made in the other direction. */
+  /** What the same operator allocated in the other direction. */
   partner: Partner | null;
 };
 
-/** What the operator of an allocation made in the other direction. */
+/** What the operator of an allocation allocated in the other direction. */
 export type Partner = {
   /** In which direction: `forward` or `backward`. */
   kind: PartnerKind;
@@ -695,9 +701,7 @@ export type Partner = {
 };
 
 /** A direction of an operator. */
-export type PartnerKind =
-  | "forward"
-  | "backward";
+export type PartnerKind = "forward" | "backward";
 
 /** The tree. */
 export type Icicle = {
@@ -751,7 +755,7 @@ export type SegmentTotals = {
   active: Bytes | null;
   /** Reserved bytes. */
   reserved: Bytes | null;
-  /** What the program asked for; none while that is not known of some blocks. */
+  /** What the program requested; null while that is unknown for some blocks. */
   requested: Bytes | null;
 };
 
@@ -767,7 +771,7 @@ export type SegmentRow = {
   stream: string;
   /** `small` or `large`, and whether it is `expandable`. */
   kind: string;
-  /** Its blocks in the order of addresses, without gaps; none where there are too many in all. */
+  /** Its blocks in the order of addresses, without gaps; null where there are too many in all. */
   blocks: SegmentBlock[];
 };
 
@@ -779,18 +783,14 @@ export type SegmentBlock = {
   bytes: Bytes;
   /** What it is to the allocator. */
   state: SegmentBlockState;
-  /** What it is to the program: a place in `categories`; none for what nobody holds. */
+  /** What it is to the program: a place in `categories`; null for what nobody holds. */
   category: number | null;
   /** The allocation that has it. */
   allocation: number | null;
 };
 
 /** What a block is to the allocator. */
-export type SegmentBlockState =
-  | "live"
-  | "awaiting_streams"
-  | "cached"
-  | "unmapped";
+export type SegmentBlockState = "live" | "pending_free" | "free" | "unmapped";
 
 /** The largest tensors of a stretch of time. */
 export type Lifetimes = {
@@ -800,12 +800,36 @@ export type Lifetimes = {
   left_out: LeftOut;
 };
 
-/** The tensors of one module, in the order in which they were made. */
+/** The tensors of one module, in the order in which they were allocated. */
 export type LifetimeRow = {
   /** Its qualified name. */
   module: string;
   /** Its tensors. */
   tensors: Lifetime[];
+};
+
+/** The life of one tensor. */
+export type Lifetime = {
+  /** Which allocation. */
+  id: number;
+  /** Its name where it has one, otherwise the line that allocated it. */
+  name: string;
+  /** Its size. */
+  bytes: Bytes;
+  /** What it is to the program. */
+  category: Category;
+  /** The phase in which it was allocated; null for what was live before the recording. */
+  phase: string | null;
+  /** When it was allocated, in seconds since the recording began; 0 for what was live before. */
+  allocated_seconds: number;
+  /** When autograd first saved it for the backward pass; null where it did not. */
+  saved_seconds: number | null;
+  /** When the backward pass began that an activation was retained for. */
+  retained_until_seconds: number | null;
+  /** When the backward pass last read what autograd had saved of it: its last use that is known. */
+  last_use_seconds: number | null;
+  /** When it was freed; null for what was live at the end. */
+  freed_seconds: number | null;
 };
 
 /** What is not shown. */
@@ -816,37 +840,13 @@ export type LeftOut = {
   bytes: Bytes;
 };
 
-/** The life of one tensor. */
-export type Lifetime = {
-  /** Which allocation. */
-  id: number;
-  /** Its name where it has one, otherwise the line that made it. */
-  name: string;
-  /** Its size. */
-  bytes: Bytes;
-  /** What it is to the program. */
-  category: string;
-  /** The phase in which it was made; none for what was there before the recording. */
-  phase: string | null;
-  /** When it was made, in seconds; 0 for what was there before. */
-  made: number;
-  /** When autograd first saved it for the backward pass; none where it did not. */
-  saved: number | null;
-  /** When the backward pass began for which an activation was kept: until then it was only kept. */
-  kept_until: number | null;
-  /** When the backward pass last read what autograd had saved of it: its last use that is known. */
-  last_use: number | null;
-  /** When it was let go of; none for what was still there at the end. */
-  freed: number | null;
-};
-
-/** The answer. */
+/** The steps of a device. */
 export type Steps = {
-  /** Of which device. */
+  /** The device. */
   device: Device;
-  /** The steps, in order; none where the program had none. */
+  /** The steps, in order; null where the program had none. */
   steps: Step[];
-  /** The lines that grow from step to step; none where there are too few steps to tell. */
+  /** The lines that grow from step to step; null where there are too few steps to tell. */
   leaks: Leaks | null;
   /** Why there are no leaks to be told of. */
   leaks_missing: string | null;
@@ -866,32 +866,12 @@ export type Step = {
   peak_seconds: number;
   /** What was allocated when it ended. */
   end: Bytes;
-  /** How much more that is than at the end of the step before; none for the first. */
+  /** How much more that is than at the end of the step before; null for the first. */
   growth: number | null;
-  /** What was reserved when it ended; none for the CPU. */
+  /** What was reserved when it ended; null for the CPU. */
   reserved: Bytes | null;
-  /** How high the level rose in each phase. */
+  /** The peak of each phase. */
   phases: PhasePeak[];
-};
-
-/** The answer. Its JSON is a contract, as that of a [`Report`](crate::Report). */
-export type Leaks = {
-  /** The version of floodmark that answers. */
-  floodmark: string;
-  /** [`FORMAT`]. */
-  format: number;
-  /** Of which device. */
-  device: Device;
-  /** How many finished steps were looked at: all but the first. */
-  steps: number;
-  /** How much more is there when the last of them ends than when the first step ended, of all lines. */
-  growth: number;
-  /** What is missing from the recording. */
-  losses: Losses;
-  /** How many suspects there are, those left out included. */
-  total_rows: number;
-  /** The suspects, the one that gains most in a step first. */
-  rows: Leak[];
 };
 
 /** A phase of a step. */
@@ -902,15 +882,35 @@ export type PhasePeak = {
   peak: Bytes;
 };
 
+/** Which lines grow from step to step. */
+export type Leaks = {
+  /** The version of floodmark that wrote the answer. */
+  floodmark: string;
+  /** The version of this JSON: it changes when a field changes its meaning. */
+  format: number;
+  /** The device. */
+  device: Device;
+  /** How many finished steps were looked at: all but the first. */
+  steps: number;
+  /** How many more bytes are live when the last of them ends than when the first step ended, of all lines. */
+  growth: number;
+  /** What the recording misses. */
+  losses: Losses;
+  /** How many suspects there are, those left out included. */
+  total_rows: number;
+  /** The suspects, the one that gains most in a step first. */
+  rows: Leak[];
+};
+
 /** A line that grows from step to step. */
 export type Leak = {
   /** What it gains in a step, on average. */
   bytes_per_step: Bytes;
   /** What it gained since it began to grow. */
   growth: Bytes;
-  /** What it holds when the last finished step ends. */
+  /** Its live bytes when the last finished step ends. */
   bytes: Bytes;
-  /** How many blocks more it holds since it began to grow. */
+  /** How many more blocks are live since it began to grow. */
   count: number;
   /** The first step of the growth. */
   since: number;
@@ -919,10 +919,10 @@ export type Leak = {
   /** In how many of them it grew. */
   grew: number;
   /** What most of the bytes are to the program. */
-  category: string;
+  category: Category;
   /** The line, in words. */
   where: string;
-  /** The file; none for blocks without a Python frame. */
+  /** The file; null for blocks without a Python frame. */
   file: string | null;
   /** The line. */
   line: number | null;
@@ -930,34 +930,34 @@ export type Leak = {
   function: string | null;
   /** The module, where all that it gained has the same. */
   module: string | null;
-  /** Whether the backward pass of this line made them. */
+  /** Whether the backward pass of this line allocated them. */
   backward: boolean;
   /** The stack of the newest block, innermost frame first. */
   frames: Frame[];
 };
 
-/** The answer. Its JSON is a contract, as that of a [`Report`](crate::Report). */
+/** What grew between two traces. */
 export type Diff = {
-  /** The version of floodmark that answers. */
+  /** The version of floodmark that wrote the answer. */
   floodmark: string;
-  /** [`FORMAT`]. */
+  /** The version of this JSON: it changes when a field changes its meaning. */
   format: number;
-  /** Of which device. */
+  /** The device. */
   device: Device;
   /** What the rows are. */
   by: By;
-  /** The moments. */
-  at: Both<Moment>;
-  /** torch's totals of allocated bytes at these moments. */
+  /** The times. */
+  at: MomentOfBoth;
+  /** torch's totals of allocated bytes at these times. */
   allocated: Total;
-  /** torch's totals of active bytes; none for the CPU. */
+  /** torch's totals of active bytes; null for the CPU. */
   active: Total | null;
-  /** torch's totals of reserved bytes; none for the CPU. */
+  /** torch's totals of reserved bytes; null for the CPU. */
   reserved: Total | null;
-  /** The highest totals, whatever the moments are. */
+  /** The highest totals, whatever the times are. */
   peaks: Peaks;
-  /** What is missing from the recordings. */
-  losses: Both<Losses>;
+  /** What the recording misses. */
+  losses: LossesOfBoth;
   /** How many rows are the same in both, in bytes and in count. They are not among the rows. */
   unchanged_rows: number;
   /** How many rows changed, those left out included. */
@@ -966,12 +966,12 @@ export type Diff = {
   rows: DiffRow[];
 };
 
-/** Something of both traces. */
-export type Both<T> = {
+/** The same of both traces. */
+export type MomentOfBoth = {
   /** In the first trace. */
-  a: T;
+  a: Moment;
   /** In the second one. */
-  b: T;
+  b: Moment;
 };
 
 /** A number of bytes in both traces. */
@@ -982,19 +982,27 @@ export type Total = {
   b: Bytes;
   /** `b` less `a`. */
   change: number;
-  /** The same in percent of `a`; none where `a` is nothing. */
+  /** The same in percent of `a`; null where `a` is nothing. */
   percent: number | null;
 };
 
-/** The highest totals of both recordings, each at its own moment. */
+/** The highest totals of both recordings, each at its own time. */
 export type Peaks = {
   /** The most that was allocated. */
   allocated: Total;
-  /** The most that was reserved; none for the CPU. */
+  /** The most that was reserved; null for the CPU. */
   reserved: Total | null;
 };
 
-/** A row. */
+/** The same of both traces. */
+export type LossesOfBoth = {
+  /** In the first trace. */
+  a: Losses;
+  /** In the second one. */
+  b: Losses;
+};
+
+/** A row of a diff: these fields, and those of its grouping. */
 export type DiffRow = {
   /** `b` less `a`. */
   change: number;
@@ -1008,24 +1016,21 @@ export type DiffRow = {
   count_b: number;
   /** What the row is about, in words. */
   where: string;
-} & DiffDetail;
-
-/** What a row has beyond its numbers: of the second trace, or of the first where the second lacks it. */
-export type DiffDetail =
+} & (
   | {
-      /** The file; none for blocks without a Python frame. */
+      /** The file; null for blocks without a Python frame. */
       file: string | null;
       /** The line. */
       line: number | null;
       /** The function. */
       function: string | null;
-      /** Whether the backward pass of this line made them. */
+      /** Whether the backward pass of this line allocated them. */
       backward: boolean;
     }
   | {
       /** Its frames, innermost first. */
       frames: Frame[];
-      /** Whether the backward pass of this stack made them. */
+      /** Whether the backward pass of this stack allocated them. */
       backward: boolean;
     }
   | {
@@ -1036,16 +1041,16 @@ export type DiffDetail =
       /** The dtype. */
       dtype: string | null;
       /** What they are to the program. */
-      category: string;
+      category: Category;
     }
-  | {
-    };
+  | Record<never, never>
+);
 
-/** The answer. */
+/** The peaks of all ranks. */
 export type Ranks = {
   /** Every device of every recording; the CPU only where nothing else was used. */
   ranks: Rank[];
-  /** The middle one of the peaks, the larger of two; none where there is nothing. */
+  /** The middle one of the peaks, the larger of two; null where there is nothing. */
   median: Bytes | null;
 };
 
@@ -1061,7 +1066,7 @@ export type Rank = {
   device: Device;
   /** The most that was allocated. */
   peak: Bytes;
-  /** The most that was reserved; none for the CPU. */
+  /** The most that was reserved; null for the CPU. */
   reserved_peak: Bytes | null;
   /** What was allocated at the end. */
   end: Bytes;
@@ -1069,27 +1074,27 @@ export type Rank = {
   is_outlier: boolean;
 };
 
-/** The answer. Its JSON is a contract, as that of a [`Report`](crate::Report). */
+/** What to change in a program, with the bytes that each change saves. */
 export type AdviceReport = {
-  /** The version of floodmark that answers. */
+  /** The version of floodmark that wrote the answer. */
   floodmark: string;
-  /** [`FORMAT`]. */
+  /** The version of this JSON: it changes when a field changes its meaning. */
   format: number;
-  /** Of which device. */
+  /** The device. */
   device: Device;
-  /** The most that was allocated; where a request failed, what it would have been had it been met. */
+  /** The most that was allocated; where an allocation failed, what it would have been had it succeeded. */
   peak_allocated: Bytes;
-  /** The most that was reserved, in the same way; none without a caching allocator. */
+  /** The most that was reserved, in the same way; null without a caching allocator. */
   peak_reserved: Bytes | null;
-  /** How many requests failed in the recording. */
+  /** How many allocations failed in the recording. */
   failed_requests: number;
-  /** Whether the simulation comes to what was recorded; none when nothing could be simulated. */
+  /** Whether the simulation comes to what was recorded; null when nothing could be simulated. */
   is_reproduced: boolean | null;
-  /** What was looked into and is in order, or could not be. */
+  /** What was checked without a finding, or could not be checked. */
   notes: string[];
-  /** What to change, that which saves most first. */
+  /** What to change, the largest saving first. */
   advice: Advice[];
-  /** What is missing from the recording. */
+  /** What the recording misses. */
   losses: Losses;
 };
 
@@ -1097,13 +1102,13 @@ export type AdviceReport = {
 export type Advice = {
   /** What it is about. */
   kind: AdviceKind;
-  /** What is the matter. */
+  /** What was found. */
   finding: string;
   /** What to do. */
   change: string;
   /** How much less would be allocated at the peak. */
   saves_allocated: Bytes;
-  /** How much less would be reserved at most; none without a caching allocator. */
+  /** How much less would be reserved at most; null without a caching allocator. */
   saves_reserved: Bytes | null;
   /** The peak of what would be allocated. */
   peak_allocated: Bytes;
@@ -1111,59 +1116,65 @@ export type Advice = {
   peak_reserved: Bytes | null;
 };
 
-/** What an advice is about. */
-export type AdviceKind =
-  | "allocator_settings"
-  | "leak"
-  | "idle"
-  | "stale_gradients"
-  | "optimizer_temporaries";
+/** What a change is about. */
+export type AdviceKind = "allocator_settings" | "leak" | "idle" | "stale_gradients" | "optimizer_temporaries";
 
-/** The answer. Its JSON is a contract, as that of a [`Report`](crate::Report). */
+/** What other allocator settings, or another amount of memory, would have done. */
 export type Simulation = {
-  /** The version of floodmark that answers. */
+  /** The version of floodmark that wrote the answer. */
   floodmark: string;
-  /** [`FORMAT`]. */
+  /** The version of this JSON: it changes when a field changes its meaning. */
   format: number;
-  /** Of which device. */
+  /** The device. */
   device: Device;
-  /** Whose rules. */
+  /** The version whose rules were simulated. */
   torch: TorchVersion;
   /** What was recorded. */
   recorded: RecordedRun;
-  /** Whether the rules come to what was recorded, under its own settings. */
+  /** Whether the rules give what was recorded, under its own settings. */
   is_reproduced: boolean;
-  /** What would have been. */
+  /** The simulated runs. */
   runs: SimulatedRun[];
-  /** The best of them, where several were asked for: none fails, then the least that is reserved. */
+  /** The number of the best run: none fails, and it reserves least; null when there is one only, or all fail. */
   best: number | null;
-  /** What is missing from the recording. */
+  /** What the recording misses. */
   losses: Losses;
 };
 
+/** A version of torch: `2.11`. */
 export type TorchVersion = string;
 
 /** What was recorded. */
 export type RecordedRun = {
   /** `PYTORCH_CUDA_ALLOC_CONF`. */
   alloc_conf: string;
-  /** How much could be reserved, where the recording shows it. */
+  /** The most that torch could reserve, where the recording shows it. */
   memory: Bytes | null;
   /** The most that was allocated. */
   peak_allocated: Bytes;
   /** The most that was reserved. */
   peak_reserved: Bytes;
-  /** How often memory was given back to make room. */
+  /** How often cached memory was returned to the driver to make room. */
   retries: number;
-  /** The first request that failed. */
+  /** The first allocation that failed. */
   oom: FailedRequest | null;
 };
 
-/** What would have been. */
+/** A failed allocation. */
+export type FailedRequest = {
+  /** The number of the event. */
+  event: number;
+  /** The time, in seconds since the recording began. */
+  seconds: number;
+  /** The requested bytes. */
+  requested: Bytes;
+};
+
+/** One simulated run. */
 export type SimulatedRun = {
   /** `PYTORCH_CUDA_ALLOC_CONF`. */
   alloc_conf: string;
-  /** How much could be reserved; none for as much as it takes. */
+  /** The most that torch could reserve; null for as much as it takes. */
   memory: Bytes | null;
   /** The most that would have been allocated. */
   peak_allocated: Bytes;
@@ -1171,20 +1182,10 @@ export type SimulatedRun = {
   peak_reserved: Bytes;
   /** `peak_reserved` less `peak_allocated`. */
   waste: Bytes;
-  /** How often memory would have been given back to make room. */
+  /** How often cached memory would have been returned to the driver to make room. */
   retries: number;
-  /** The first request that would have failed; the figures end there. */
+  /** The first allocation that would have failed; the figures end there. */
   oom: FailedRequest | null;
-};
-
-/** A failed allocation. */
-export type FailedRequest = {
-  /** The number of the event that asked. */
-  event: number;
-  /** When, in seconds since the recording began. */
-  seconds: number;
-  /** What it asked for. */
-  requested: Bytes;
 };
 
 /** What the page is told. */

@@ -44,6 +44,7 @@ describe.each([
 it("a category has its colour wherever it comes", () => {
   expect(groupColour(LIGHT, "gradient", 0)).toBe(groupColour(LIGHT, "gradient", 9));
   expect(groupColour(LIGHT, "other", 3)).toBe(LIGHT.rest);
+  expect(groupColour(LIGHT, "unknown", 0)).toBe(LIGHT.rest);
   expect(groupColour(LIGHT, "constructor", 2)).toBe(LIGHT.groups[2]);
   const all = ["(no module)", ...LIGHT.groups.map((_, place) => `layer ${place}`)];
   expect(new Set(all.map((name, place) => groupColour(LIGHT, name, place))).size).toBe(all.length);

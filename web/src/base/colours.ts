@@ -129,7 +129,7 @@ const PHASES: Readonly<Record<string, number>> = { forward: 1, backward: 5, opti
 
 /** The colour of a group: by its name where it is a category, else by its place in the order. */
 export function groupColour(inks: Inks, name: string, place: number): string {
-  if (name === "other") return inks.rest;
+  if (name === "other" || name === "unknown") return inks.rest;
   if (name === "before recording") return inks.before;
   if (name === "outside" || name.startsWith("(no ")) return inks.rest;
   const known = [CATEGORIES, PHASES].find((names) => Object.hasOwn(names, name))?.[name];

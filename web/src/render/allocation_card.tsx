@@ -40,13 +40,13 @@ export function Card({ card, onChoose }: CardProps) {
 
 function facts(card: AllocationCard): [string, string][] {
   const freed = card.freed_seconds;
-  const made = card.made_seconds;
+  const allocated = card.allocated_seconds;
   const lived =
     freed === null
       ? "until the end"
-      : made === null
+      : allocated === null
         ? `until ${formatSeconds(freed)}`
-        : formatDuration(freed - made);
+        : formatDuration(freed - allocated);
   const all: [string, string | null][] = [
     [
       "requested",
@@ -57,7 +57,10 @@ function facts(card: AllocationCard): [string, string][] {
     ["operator", card.op],
     ["phase", card.phase],
     ["step", card.step === null ? null : String(card.step)],
-    ["made", card.before_recording || made === null ? "before recording" : formatSeconds(made)],
+    [
+      "allocated",
+      card.before_recording || allocated === null ? "before recording" : formatSeconds(allocated),
+    ],
     ["saved for backward", card.saved_seconds === null ? null : formatSeconds(card.saved_seconds)],
     [
       "last known use",

@@ -77,7 +77,7 @@ describe("pictures as SVG", () => {
           kind: "small",
           blocks: [
             { ...block, offset: 0, bytes: 2 ** 20 },
-            { offset: 2 ** 20, bytes: 2 ** 20, state: "cached", category: null, allocation: null },
+            { offset: 2 ** 20, bytes: 2 ** 20, state: "free", category: null, allocation: null },
           ],
         },
       ],
@@ -99,11 +99,11 @@ describe("pictures as SVG", () => {
       bytes: 512,
       category: "activation",
       phase: null,
-      made: 1,
-      saved: 1.5,
-      kept_until: 2,
-      last_use: 2.5,
-      freed: 3,
+      allocated_seconds: 1,
+      saved_seconds: 1.5,
+      retained_until_seconds: 2,
+      last_use_seconds: 2.5,
+      freed_seconds: 3,
     };
     const layout = lanes([{ module: HOSTILE, tensors: [tensor] }], {
       end: 4,

@@ -3,6 +3,7 @@
 
 use floodmark_trace::{Allocation, AllocationId, Bytes, Category, Trace};
 use hashbrown::HashSet;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::allocation::category::category;
@@ -11,7 +12,7 @@ use crate::moment::Moment;
 use crate::report::live_groups::Live;
 
 /// Allocations that need not have been there.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Avoidable {
     /// How much they are.
     pub bytes: Bytes,

@@ -6,6 +6,7 @@
 //! which they are held; their category says whether they could have been elsewhere meanwhile.
 
 use floodmark_trace::{Allocation, AllocationId, Bytes, Category, Device, Trace};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::allocation::category::category;
@@ -21,7 +22,7 @@ use crate::report::live_groups::{Group, Live};
 const LONG: u64 = 20;
 
 /// What a line holds through the peak, of one category.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct IdleLine {
     /// How much.
     pub bytes: Bytes,
@@ -30,6 +31,7 @@ pub struct IdleLine {
     /// How many allocations.
     pub count: u64,
     /// What they are to the program.
+    #[schemars(with = "Category")]
     pub category: &'static str,
     /// The line, in words.
     #[serde(rename = "where")]
@@ -40,9 +42,9 @@ pub struct IdleLine {
 }
 
 /// What lies there at the peak since long before, until long after.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Idle {
-    /// Of which device.
+    /// The device.
     pub device: Device,
     /// The peak.
     pub at: Moment,

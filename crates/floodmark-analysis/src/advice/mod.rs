@@ -10,6 +10,7 @@ pub(crate) mod idle;
 use floodmark_allocator::Program;
 use floodmark_trace::{AllocationId, Bytes, Category, Device, Losses, Trace};
 use hashbrown::HashSet;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::advice::avoidable::{is_optimizer_temporary, optimizer_temporaries, stale_gradients};
@@ -28,34 +29,34 @@ const MOST_LINES: usize = 3;
 /// What saves less than one part in this many is not worth a word.
 const LEAST_PART: u64 = 200;
 
-/// What an advice is about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+/// What a change is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AdviceKind {
     /// Other settings of the allocator.
     AllocatorSettings,
-    /// Blocks that are kept from step to step.
+    /// Lines that grow from step to step.
     Leak,
-    /// What lies there through the peak.
+    /// What is idle at the peak.
     Idle,
-    /// Gradients that nobody reads.
+    /// Gradients that are not read again.
     StaleGradients,
-    /// What an optimizer makes and lets go of.
+    /// Temporaries of an optimizer.
     OptimizerTemporaries,
 }
 
 /// One thing to change.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Advice {
     /// What it is about.
     pub kind: AdviceKind,
-    /// What is the matter.
+    /// What was found.
     pub finding: String,
     /// What to do.
     pub change: String,
     /// How much less would be allocated at the peak.
     pub saves_allocated: Bytes,
-    /// How much less would be reserved at most; none without a caching allocator.
+    /// How much less would be reserved at most; null without a caching allocator.
     pub saves_reserved: Option<Bytes>,
     /// The peak of what would be allocated.
     pub peak_allocated: Bytes,
@@ -63,28 +64,28 @@ pub struct Advice {
     pub peak_reserved: Option<Bytes>,
 }
 
-/// The answer. Its JSON is a contract, as that of a [`Report`](crate::Report).
-#[derive(Debug, Clone, PartialEq, Serialize)]
+/// What to change in a program, with the bytes that each change saves.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct AdviceReport {
-    /// The version of floodmark that answers.
+    /// The version of floodmark that wrote the answer.
     pub floodmark: &'static str,
-    /// [`FORMAT`].
+    /// The version of this JSON: it changes when a field changes its meaning.
     pub format: u32,
-    /// Of which device.
+    /// The device.
     pub device: Device,
-    /// The most that was allocated; where a request failed, what it would have been had it been met.
+    /// The most that was allocated; where an allocation failed, what it would have been had it succeeded.
     pub peak_allocated: Bytes,
-    /// The most that was reserved, in the same way; none without a caching allocator.
+    /// The most that was reserved, in the same way; null without a caching allocator.
     pub peak_reserved: Option<Bytes>,
-    /// How many requests failed in the recording.
+    /// How many allocations failed in the recording.
     pub failed_requests: usize,
-    /// Whether the simulation comes to what was recorded; none when nothing could be simulated.
+    /// Whether the simulation comes to what was recorded; null when nothing could be simulated.
     pub is_reproduced: Option<bool>,
-    /// What was looked into and is in order, or could not be.
+    /// What was checked without a finding, or could not be checked.
     pub notes: Vec<String>,
-    /// What to change, that which saves most first.
+    /// What to change, the largest saving first.
     pub advice: Vec<Advice>,
-    /// What is missing from the recording.
+    /// What the recording misses.
     pub losses: Losses,
 }
 
@@ -267,7 +268,7 @@ impl<'a> Adviser<'a> {
                 continue;
             }
             let what = match line.category {
-                other if other == Category::Other.name() => String::new(),
+                unknown if unknown == Category::Unknown.name() => String::new(),
                 category => format!(" ({category})"),
             };
             let finding = format!(

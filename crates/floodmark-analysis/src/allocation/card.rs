@@ -3,8 +3,9 @@
 //! The partner of a forward allocation is what the backward pass of the same operator made in the same step,
 //! and the other way round: both have the stack of the forward operator.
 
-use floodmark_trace::{Allocation, AllocationId, Bytes, Device, StackId, Trace};
+use floodmark_trace::{Allocation, AllocationId, Bytes, Category, Device, StackId, Trace};
 use floodmark_trace::{TextId, stack_flags};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::allocation::category::category;
@@ -18,15 +19,15 @@ use crate::question_error::QuestionError;
 const MOST_PARTNERS: usize = 8;
 
 /// All that is known of one allocation.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct AllocationCard {
     /// Its number in the trace.
     pub id: u32,
-    /// Where it lies.
+    /// Its device.
     pub device: Device,
-    /// What the allocator handed out.
+    /// The size of its block.
     pub bytes: Bytes,
-    /// What the program asked for.
+    /// What the program requested.
     pub requested: Bytes,
     /// Its address, as hexadecimal digits after `0x`: too large for a number of JavaScript.
     pub address: String,
@@ -35,10 +36,11 @@ pub struct AllocationCard {
     /// The pool, where known.
     pub pool: Option<String>,
     /// What it is to the program.
+    #[schemars(with = "Category")]
     pub category: &'static str,
     /// What the program was doing.
     pub phase: Option<String>,
-    /// The step that made it, where there are steps.
+    /// The step that allocated it, where there are steps.
     pub step: Option<u32>,
     /// The module that it belongs to.
     pub module: Option<String>,
@@ -50,29 +52,29 @@ pub struct AllocationCard {
     pub shape: Option<String>,
     /// The dtype of its tensor, where known.
     pub dtype: Option<String>,
-    /// The line that made it, in words.
+    /// The line that allocated it, in words.
     #[serde(rename = "where")]
     pub place: String,
-    /// The stack that made it, innermost frame first; for backward, that of the forward operator.
+    /// The stack that allocated it, innermost frame first; for backward, that of the forward operator.
     pub frames: Vec<Frame>,
-    /// Whether the backward pass made it.
+    /// Whether the backward pass allocated it.
     pub backward: bool,
-    /// When it was made; 0 for one from before the recording.
-    pub made_seconds: f64,
-    /// When autograd first saved it for the backward pass; none where it did not.
+    /// When it was allocated, in seconds since the recording began; 0 for one from before the recording.
+    pub allocated_seconds: f64,
+    /// When autograd first saved it for the backward pass; null where it did not.
     pub saved_seconds: Option<f64>,
     /// When the backward pass last read what autograd had saved of it: its last use that is known.
     pub last_use_seconds: Option<f64>,
-    /// When the program let go of it; none while it is there.
+    /// When it was freed; null while it is live.
     pub freed_seconds: Option<f64>,
-    /// Whether it was there when the recording began.
+    /// Whether it was live when the recording began.
     pub before_recording: bool,
-    /// What the same operator made in the other direction.
+    /// What the same operator allocated in the other direction.
     pub partner: Option<Partner>,
 }
 
-/// What the operator of an allocation made in the other direction.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+/// What the operator of an allocation allocated in the other direction.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Partner {
     /// In which direction: `forward` or `backward`.
     pub kind: PartnerKind,
@@ -83,7 +85,7 @@ pub struct Partner {
 }
 
 /// A direction of an operator.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PartnerKind {
     /// It was made in the forward pass.
@@ -125,7 +127,7 @@ pub fn allocation_card(
         place: allocation_location(trace, allocation),
         frames: frames(trace, allocation.stack),
         backward: allocation.backward,
-        made_seconds: if is_new { seconds(allocation.made_at).unwrap_or(0.0) } else { 0.0 },
+        allocated_seconds: if is_new { seconds(allocation.made_at).unwrap_or(0.0) } else { 0.0 },
         saved_seconds: saved_seconds(trace, allocation),
         last_use_seconds: last_use_seconds(trace, allocation),
         freed_seconds: freed(allocation).and_then(seconds),

@@ -12,7 +12,7 @@
 //!   batch that is kept stays an input.
 //! - `input` also: made outside, live when the forward of a step began, and freed in that step or in the
 //!   next one. Without steps this rule finds nothing.
-//! - `other`: everything else. `parameter`, `buffer`, `gradient`, `optimizer state` and `workspace` come
+//! - `unknown`: everything else. `parameter`, `buffer`, `gradient`, `optimizer state` and `workspace` come
 //!   from labels alone.
 //!
 //! What is still live at the end of the recording cannot be a temporary: no event frees it.
@@ -28,13 +28,13 @@ use crate::moment::totals::Totals;
 
 /// The category of an allocation.
 pub fn category(trace: &Trace, context: &Context, id: AllocationId) -> Category {
-    let Some(allocation) = trace.allocations.get(id.index()) else { return Category::Other };
+    let Some(allocation) = trace.allocations.get(id.index()) else { return Category::Unknown };
     if let Some(label) = trace.label(allocation.label) {
         return label.category;
     }
     if allocation.before_recording {
         let is_input = is_saved_input(allocation, context);
-        return if is_input { Category::Input } else { Category::Other };
+        return if is_input { Category::Input } else { Category::Unknown };
     }
     match context.work(id) {
         Phase::Forward if is_kept_for_backward(allocation, context) => Category::Activation,
@@ -45,7 +45,7 @@ pub fn category(trace: &Trace, context: &Context, id: AllocationId) -> Category 
         Phase::Outside if is_saved_input(allocation, context) => Category::Input,
         Phase::Outside if is_fed_to_a_step(allocation, context) => Category::Input,
         Phase::Forward | Phase::Backward | Phase::Optimizer | Phase::Named(_) | Phase::Outside => {
-            Category::Other
+            Category::Unknown
         }
     }
 }
@@ -110,13 +110,13 @@ pub(crate) fn categories_after(
     found
 }
 
-/// Categories that have something; what no block tells of is `other`.
+/// Categories that have something; what no block tells of is `unknown`.
 fn with_unseen(bytes: &BTreeMap<Category, u64>, unseen: Bytes) -> BTreeMap<&'static str, Bytes> {
     let seen = bytes.iter().filter(|&(_, &bytes)| bytes > 0);
     let mut named: BTreeMap<_, _> =
         seen.map(|(category, &bytes)| (category.name(), Bytes(bytes))).collect();
     if unseen > Bytes(0) {
-        *named.entry(Category::Other.name()).or_default() += unseen;
+        *named.entry(Category::Unknown.name()).or_default() += unseen;
     }
     named
 }

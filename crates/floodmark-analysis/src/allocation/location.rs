@@ -2,10 +2,11 @@
 
 use floodmark_trace::{Allocation, CodeId, Stack, StackId, TextId, Trace, stack_flags};
 use hashbrown::HashMap;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// One frame of a stack.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Frame {
     /// The file.
     pub file: String,

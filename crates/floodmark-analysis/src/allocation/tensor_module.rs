@@ -35,7 +35,7 @@ impl<'a> TensorModules<'a> {
             | Category::Input
             | Category::Temporary
             | Category::Workspace
-            | Category::Other => None,
+            | Category::Unknown => None,
         }
     }
 

@@ -8,6 +8,7 @@
 
 use floodmark_allocator::{AllocatorConfig, BlockState, Layout, Now, replay};
 use floodmark_trace::{Bytes, Device, Trace};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::allocation::context::Context;
@@ -15,19 +16,19 @@ use crate::allocation::context::Context;
 /// How many moments are looked at over time, at most.
 const MOST_MOMENTS: usize = 200;
 
-/// The numbers at a moment.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+/// Wasted memory at a time.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Fragmentation {
-    /// Inside blocks, beyond what was asked for.
+    /// Inside blocks, beyond the requested bytes.
     pub rounding: Bytes,
-    /// Free pieces of segments that are partly in use.
+    /// Free blocks of segments that are partly in use.
     pub split: Bytes,
-    /// Free pieces that are smaller than the largest request.
+    /// Free blocks that are smaller than the largest request.
     pub unusable: Bytes,
     /// All that is free.
     pub free: Bytes,
-    /// In how many pieces.
-    pub pieces: u64,
+    /// How many free blocks there are.
+    pub free_blocks: u64,
     /// The largest of them.
     pub largest_free: Bytes,
     /// What is reserved.
@@ -36,24 +37,24 @@ pub struct Fragmentation {
     pub ratio: f64,
 }
 
-/// The numbers when a step ended, or, without steps, at some time.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+/// Wasted memory when a step ended; without steps, at some time.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct FragmentationAt {
     /// The step that ended.
     pub step: Option<u32>,
-    /// When.
+    /// Seconds since the recording began.
     pub seconds: f64,
     /// The numbers.
     #[serde(flatten)]
     pub now: Fragmentation,
 }
 
-/// The numbers at the moment of a report, and over time.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+/// Wasted memory at the time of a report, and over time.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct FragmentationReport {
     /// The largest request of the recording.
     pub largest_request: Bytes,
-    /// At the moment of the report.
+    /// At the time of the report.
     pub at: Fragmentation,
     /// When each step ended.
     pub over_time: Vec<FragmentationAt>,
@@ -162,7 +163,7 @@ pub(crate) fn fragmentation_of(layout: &Layout, largest_request: Bytes) -> Fragm
 fn add_free(found: &mut Fragmentation, free: impl Iterator<Item = Bytes>, largest_request: Bytes) {
     for bytes in free {
         found.free += bytes;
-        found.pieces += 1;
+        found.free_blocks += 1;
         found.largest_free = found.largest_free.max(bytes);
         if bytes < largest_request {
             found.unusable += bytes;

@@ -1,6 +1,6 @@
 //! Why an allocation failed, with proof.
 //!
-//! The memory at that moment is replayed block by block. The class is the first of these that holds:
+//! The memory at that moment is replayed block by block. The reason is the first of these that holds:
 //!
 //! 1. *pending frees*: what the program has let go of, and a stream still uses, would have been enough.
 //! 2. *another pool*: all that was free would have been enough, but too little of it was where the request
@@ -13,6 +13,7 @@
 
 use floodmark_allocator::{AllocatorConfig, BlockState, Layout, Limit, SegmentView, replay, sizes};
 use floodmark_trace::{Bytes, Device, Losses, Subject, Trace};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::allocation::context::Context;
@@ -26,87 +27,87 @@ use crate::report::{By, FORMAT, Question, Report, report};
 /// Memory that others hold on a device beyond this is worth a word: a CUDA context takes less.
 const USUAL_OUTSIDE: u64 = 1 << 30;
 
-/// Why it ran out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+/// Why an allocation failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum OomClass {
-    /// It is simply too much.
+pub enum OomReason {
+    /// The program needs more than the device has.
     Capacity,
-    /// Enough was free, in pieces.
+    /// Enough was free, but not in one block.
     Fragmentation,
-    /// Enough was free, where the request could not use it.
+    /// Enough was free, but not in the pool and on the stream of the request.
     OtherPool,
-    /// Enough was let go of, and is still used by a stream.
+    /// Enough was freed, and is still used by a stream.
     PendingFrees,
-    /// Others hold too much on the device.
+    /// Memory outside torch takes too much of the device.
     OutsideTorch,
 }
 
-/// Whether the request would have been met.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+/// Whether the failed allocation would have succeeded with a change.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Proof {
     /// With these settings; those of the recording when there are none.
     pub alloc_conf: String,
-    /// With so much more memory.
-    pub more: Bytes,
-    /// Whether it would have been met.
+    /// With this much more memory.
+    pub extra_memory: Bytes,
+    /// Whether the allocation would have succeeded.
     pub fits: bool,
 }
 
-/// The answer. Its JSON is a contract, as that of a [`Report`].
-#[derive(Debug, Clone, PartialEq, Serialize)]
+/// Why an allocation failed.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct OomReport {
-    /// The version of floodmark that answers.
+    /// The version of floodmark that wrote the answer.
     pub floodmark: &'static str,
-    /// [`FORMAT`].
+    /// The version of this JSON: it changes when a field changes its meaning.
     pub format: u32,
-    /// Of which device.
+    /// The device.
     pub device: Device,
-    /// The moment, with the request.
+    /// The time, with the failed allocation.
     pub at: Moment,
-    /// Why.
-    pub class: OomClass,
-    /// What torch had to take from the driver for the request; none for the CPU.
+    /// Why it failed.
+    pub reason: OomReason,
+    /// The segment that torch requested from the driver; null for the CPU.
     pub segment: Option<Bytes>,
-    /// How much could be reserved, where the recording shows it.
+    /// The most that torch could reserve, where the recording shows it.
     pub limit: Option<Bytes>,
-    /// Whether `set_per_process_memory_fraction` set it: the device had room.
+    /// Whether `set_per_process_memory_fraction` set this limit.
     pub is_own_limit: bool,
     /// The memory of the device, where known.
     pub total: Option<Bytes>,
-    /// What the driver had left, where known.
+    /// What was free on the device, where known.
     pub device_free: Option<Bytes>,
-    /// What others hold on the device, the CUDA context included, where known.
-    pub outside: Option<Bytes>,
-    /// torch's reserved bytes; none for the CPU.
+    /// What is in use outside torch, the CUDA context included, where known.
+    pub outside_torch: Option<Bytes>,
+    /// torch's reserved bytes; null for the CPU.
     pub reserved: Option<Bytes>,
     /// torch's allocated bytes.
     pub allocated: Bytes,
-    /// Whether the trace tells how blocks lie. Without it nothing is known of free pieces.
+    /// Whether the trace has the addresses of blocks. Without them, free blocks are unknown.
     pub is_replayed: bool,
-    /// Let go of, and still used by a stream.
-    pub pending: Bytes,
+    /// Freed, and still used by a stream.
+    pub pending_free: Bytes,
     /// Reserved and free, all together.
     pub free: Bytes,
-    /// In how many pieces.
-    pub free_pieces: u64,
+    /// How many free blocks there are.
+    pub free_blocks: u64,
     /// The largest of them.
     pub largest_free: Bytes,
     /// Free in the pool and on the stream of the request.
     pub usable_free: Bytes,
-    /// In how many pieces.
-    pub usable_pieces: u64,
-    /// The largest piece of these.
+    /// How many blocks these are.
+    pub usable_blocks: u64,
+    /// The largest of them.
     pub largest_usable: Bytes,
-    /// The least that would have been needed beyond what could be reserved; none when that is not known.
+    /// The least memory beyond the limit with which the allocation succeeds; null when that is not known.
     pub needed: Option<Bytes>,
-    /// What was tried.
+    /// Changes that were simulated.
     pub proofs: Vec<Proof>,
-    /// Who held the memory, by line.
+    /// What filled the memory, by line.
     pub lines: Vec<Row>,
-    /// Who held the memory, by module.
+    /// What filled the memory, by module.
     pub modules: Vec<Row>,
-    /// What is missing from the recording.
+    /// What the recording misses.
     pub losses: Losses,
 }
 
@@ -163,22 +164,22 @@ pub fn oom(
         floodmark: env!("CARGO_PKG_VERSION"),
         format: FORMAT,
         device,
-        class: class(&found, &request, outside, limit),
+        reason: reason(&found, &request, outside, limit),
         segment: (!device.is_cpu()).then_some(Bytes(request.segment)),
         limit: limit.map(|limit| limit.bytes),
         is_own_limit: limit.is_some_and(|limit| limit.is_fraction) && device_free.is_some(),
         total,
         device_free,
-        outside,
+        outside_torch: outside,
         reserved: at.reserved,
         allocated: at.allocated,
         is_replayed,
-        pending: Bytes(found.pending),
+        pending_free: Bytes(found.pending),
         free: Bytes(found.free),
-        free_pieces: found.pieces,
+        free_blocks: found.blocks,
         largest_free: replayed.layout.largest_free(),
         usable_free: Bytes(found.usable),
-        usable_pieces: found.usable_pieces,
+        usable_blocks: found.usable_blocks,
         largest_usable: Bytes(found.largest_usable),
         needed,
         proofs,
@@ -230,9 +231,9 @@ impl Wanted {
 struct Found {
     pending: u64,
     free: u64,
-    pieces: u64,
+    blocks: u64,
     usable: u64,
-    usable_pieces: u64,
+    usable_blocks: u64,
     largest_usable: u64,
 }
 
@@ -255,10 +256,10 @@ impl Found {
                     BlockState::Pending => found.pending += bytes,
                     BlockState::Free => {
                         found.free += bytes;
-                        found.pieces += 1;
+                        found.blocks += 1;
                         if can_use {
                             found.usable += bytes;
-                            found.usable_pieces += 1;
+                            found.usable_blocks += 1;
                             found.largest_usable = found.largest_usable.max(bytes);
                         }
                     }
@@ -270,28 +271,28 @@ impl Found {
     }
 }
 
-fn class(
+fn reason(
     found: &Found,
     request: &Wanted,
     outside: Option<Bytes>,
     limit: Option<Limit>,
-) -> OomClass {
+) -> OomReason {
     let size = request.size;
     if found.pending >= size {
-        return OomClass::PendingFrees;
+        return OomReason::PendingFrees;
     }
     if found.usable < size && found.free >= size {
-        return OomClass::OtherPool;
+        return OomReason::OtherPool;
     }
     if found.usable >= size {
-        return OomClass::Fragmentation;
+        return OomReason::Fragmentation;
     }
     let by_device = limit.is_none_or(|limit| !limit.is_fraction);
     let unusual = outside.map_or(0, |outside| outside.0.saturating_sub(USUAL_OUTSIDE));
     if by_device && unusual >= request.segment {
-        return OomClass::OutsideTorch;
+        return OomReason::OutsideTorch;
     }
-    OomClass::Capacity
+    OomReason::Capacity
 }
 
 fn fits(simulated: &SimulatedProgram, config: AllocatorConfig, limit: Limit, event: u32) -> bool {
@@ -333,9 +334,13 @@ fn proofs(
         let Ok(config) = AllocatorConfig::parse(conf, simulated.version) else { continue };
         if config != own {
             let fits = fits(simulated, config, limit, event);
-            proofs.push(Proof { alloc_conf: conf.to_owned(), more: Bytes(0), fits });
+            proofs.push(Proof { alloc_conf: conf.to_owned(), extra_memory: Bytes(0), fits });
         }
     }
-    proofs.extend(needed.map(|more| Proof { alloc_conf: own.text().to_owned(), more, fits: true }));
+    proofs.extend(needed.map(|extra_memory| Proof {
+        alloc_conf: own.text().to_owned(),
+        extra_memory,
+        fits: true,
+    }));
     proofs
 }

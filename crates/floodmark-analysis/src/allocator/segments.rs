@@ -4,6 +4,7 @@ use floodmark_allocator::{
     AllocatorConfig, BlockState, BlockView, ReplayIndex, SegmentView, TorchVersion,
 };
 use floodmark_trace::{AllocationId, Bytes, Category, Device, Trace};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::allocator::fragmentation::{Fragmentation, fragmentation_of};
@@ -41,21 +42,21 @@ impl SegmentsIndex {
 }
 
 /// What a block is to the allocator.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SegmentBlockState {
     /// The program holds it.
     Live,
     /// The program let go of it, a stream still uses it.
-    AwaitingStreams,
+    PendingFree,
     /// Nobody's: kept in the cache.
-    Cached,
+    Free,
     /// Address space without memory behind it.
     Unmapped,
 }
 
 /// A piece of a segment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct SegmentBlock {
     /// Where it begins in its segment.
     pub offset: u64,
@@ -63,14 +64,14 @@ pub struct SegmentBlock {
     pub bytes: Bytes,
     /// What it is to the allocator.
     pub state: SegmentBlockState,
-    /// What it is to the program: a place in `categories`; none for what nobody holds.
+    /// What it is to the program: a place in `categories`; null for what nobody holds.
     pub category: Option<usize>,
     /// The allocation that has it.
     pub allocation: Option<u32>,
 }
 
 /// A stretch of memory from the driver.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct SegmentRow {
     /// Where it begins: a page's numbers are too short for an address.
     pub address: String,
@@ -82,12 +83,12 @@ pub struct SegmentRow {
     pub stream: String,
     /// `small` or `large`, and whether it is `expandable`.
     pub kind: &'static str,
-    /// Its blocks in the order of addresses, without gaps; none where there are too many in all.
+    /// Its blocks in the order of addresses, without gaps; null where there are too many in all.
     pub blocks: Vec<SegmentBlock>,
 }
 
 /// torch's totals at the moment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct SegmentTotals {
     /// Allocated bytes.
     pub allocated: Bytes,
@@ -95,12 +96,12 @@ pub struct SegmentTotals {
     pub active: Option<Bytes>,
     /// Reserved bytes.
     pub reserved: Option<Bytes>,
-    /// What the program asked for; none while that is not known of some blocks.
+    /// What the program requested; null while that is unknown for some blocks.
     pub requested: Option<Bytes>,
 }
 
 /// The address space.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Segments {
     /// The moment.
     pub at: Moment,
@@ -157,8 +158,8 @@ fn row(index: &TraceIndex, segment: &SegmentView) -> SegmentRow {
 fn block(index: &TraceIndex, start: u64, block: &BlockView) -> SegmentBlock {
     let state = match block.state {
         BlockState::Allocated => SegmentBlockState::Live,
-        BlockState::Pending => SegmentBlockState::AwaitingStreams,
-        BlockState::Free => SegmentBlockState::Cached,
+        BlockState::Pending => SegmentBlockState::PendingFree,
+        BlockState::Free => SegmentBlockState::Free,
         BlockState::Unmapped => SegmentBlockState::Unmapped,
     };
     let category = block.owner.map(|owner| index.category(AllocationId(owner)));

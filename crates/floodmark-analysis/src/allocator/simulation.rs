@@ -8,6 +8,7 @@ use floodmark_allocator::{
     AllocatorConfig, ConfigError, Limit, Program, Run, Settings, TorchVersion, simulate,
 };
 use floodmark_trace::{Bytes, Device, Losses, Subject, Trace};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::moment::at::At;
@@ -17,39 +18,39 @@ use crate::question_error::QuestionError;
 use crate::report::FORMAT;
 
 /// A failed allocation.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct FailedRequest {
-    /// The number of the event that asked.
+    /// The number of the event.
     pub event: u32,
-    /// When, in seconds since the recording began.
+    /// The time, in seconds since the recording began.
     pub seconds: f64,
-    /// What it asked for.
+    /// The requested bytes.
     pub requested: Bytes,
 }
 
 /// What was recorded.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct RecordedRun {
     /// `PYTORCH_CUDA_ALLOC_CONF`.
     pub alloc_conf: String,
-    /// How much could be reserved, where the recording shows it.
+    /// The most that torch could reserve, where the recording shows it.
     pub memory: Option<Bytes>,
     /// The most that was allocated.
     pub peak_allocated: Bytes,
     /// The most that was reserved.
     pub peak_reserved: Bytes,
-    /// How often memory was given back to make room.
+    /// How often cached memory was returned to the driver to make room.
     pub retries: u64,
-    /// The first request that failed.
+    /// The first allocation that failed.
     pub oom: Option<FailedRequest>,
 }
 
-/// What would have been.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+/// One simulated run.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct SimulatedRun {
     /// `PYTORCH_CUDA_ALLOC_CONF`.
     pub alloc_conf: String,
-    /// How much could be reserved; none for as much as it takes.
+    /// The most that torch could reserve; null for as much as it takes.
     pub memory: Option<Bytes>,
     /// The most that would have been allocated.
     pub peak_allocated: Bytes,
@@ -57,39 +58,39 @@ pub struct SimulatedRun {
     pub peak_reserved: Bytes,
     /// `peak_reserved` less `peak_allocated`.
     pub waste: Bytes,
-    /// How often memory would have been given back to make room.
+    /// How often cached memory would have been returned to the driver to make room.
     pub retries: u64,
-    /// The first request that would have failed; the figures end there.
+    /// The first allocation that would have failed; the figures end there.
     pub oom: Option<FailedRequest>,
 }
 
-/// The answer. Its JSON is a contract, as that of a [`Report`](crate::Report).
-#[derive(Debug, Clone, PartialEq, Serialize)]
+/// What other allocator settings, or another amount of memory, would have done.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Simulation {
-    /// The version of floodmark that answers.
+    /// The version of floodmark that wrote the answer.
     pub floodmark: &'static str,
-    /// [`FORMAT`].
+    /// The version of this JSON: it changes when a field changes its meaning.
     pub format: u32,
-    /// Of which device.
+    /// The device.
     pub device: Device,
-    /// Whose rules.
+    /// The version whose rules were simulated.
     pub torch: TorchVersion,
     /// What was recorded.
     pub recorded: RecordedRun,
-    /// Whether the rules come to what was recorded, under its own settings.
+    /// Whether the rules give what was recorded, under its own settings.
     pub is_reproduced: bool,
-    /// What would have been.
+    /// The simulated runs.
     pub runs: Vec<SimulatedRun>,
-    /// The best of them, where several were asked for: none fails, then the least that is reserved.
+    /// The number of the best run: none fails, and it reserves least; null when there is one only, or all fail.
     pub best: Option<usize>,
-    /// What is missing from the recording.
+    /// What the recording misses.
     pub losses: Losses,
 }
 
 /// What is asked.
 #[derive(Debug, Clone, Default)]
 pub struct SimulationQuestion {
-    /// Of which device.
+    /// The device.
     pub device: Option<Device>,
     /// Settings, each as `PYTORCH_CUDA_ALLOC_CONF` has them. None: those of the recording.
     pub alloc_confs: Vec<String>,

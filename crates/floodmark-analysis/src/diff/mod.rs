@@ -10,7 +10,8 @@ mod rows;
 
 use std::collections::BTreeMap;
 
-use floodmark_trace::{Bytes, Device, Hint, Losses, Trace};
+use floodmark_trace::{Bytes, Category, Device, Hint, Losses, Trace};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::allocation::context::Context;
@@ -24,8 +25,9 @@ use crate::report::by_step::difference;
 use crate::report::live_groups::Live;
 use crate::report::{By, FORMAT, Question};
 
-/// Something of both traces.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+/// The same of both traces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "{T}OfBoth")]
 pub struct Both<T> {
     /// In the first trace.
     pub a: T,
@@ -34,7 +36,7 @@ pub struct Both<T> {
 }
 
 /// A number of bytes in both traces.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct Total {
     /// In the first trace.
     pub a: Bytes,
@@ -42,7 +44,7 @@ pub struct Total {
     pub b: Bytes,
     /// `b` less `a`.
     pub change: i64,
-    /// The same in percent of `a`; none where `a` is nothing.
+    /// The same in percent of `a`; null where `a` is nothing.
     pub percent: Option<f64>,
 }
 
@@ -77,12 +79,12 @@ pub enum Limit {
     Bytes(Bytes),
 }
 
-/// The highest totals of both recordings, each at its own moment.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+/// The highest totals of both recordings, each at its own time.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct Peaks {
     /// The most that was allocated.
     pub allocated: Total,
-    /// The most that was reserved; none for the CPU.
+    /// The most that was reserved; null for the CPU.
     pub reserved: Option<Total>,
 }
 
@@ -95,25 +97,25 @@ impl Peaks {
 }
 
 /// What a row has beyond its numbers: of the second trace, or of the first where the second lacks it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum DiffDetail {
     /// A line of the program.
     Line {
-        /// The file; none for blocks without a Python frame.
+        /// The file; null for blocks without a Python frame.
         file: Option<String>,
         /// The line.
         line: Option<u32>,
         /// The function.
         function: Option<String>,
-        /// Whether the backward pass of this line made them.
+        /// Whether the backward pass of this line allocated them.
         backward: bool,
     },
     /// A call stack.
     Stack {
         /// Its frames, innermost first.
         frames: Vec<Frame>,
-        /// Whether the backward pass of this stack made them.
+        /// Whether the backward pass of this stack allocated them.
         backward: bool,
     },
     /// Tensors with one name, or without a name from one line.
@@ -125,14 +127,15 @@ pub enum DiffDetail {
         /// The dtype.
         dtype: Option<String>,
         /// What they are to the program.
+        #[schemars(with = "Category")]
         category: &'static str,
     },
     /// A module, an operator, a phase, a category or a step: `where` is its name.
     Named {},
 }
 
-/// A row.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+/// A row of a diff: these fields, and those of its grouping.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct DiffRow {
     /// `b` less `a`.
     pub change: i64,
@@ -152,28 +155,28 @@ pub struct DiffRow {
     pub detail: DiffDetail,
 }
 
-/// The answer. Its JSON is a contract, as that of a [`Report`](crate::Report).
-#[derive(Debug, Clone, PartialEq, Serialize)]
+/// What grew between two traces.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Diff {
-    /// The version of floodmark that answers.
+    /// The version of floodmark that wrote the answer.
     pub floodmark: &'static str,
-    /// [`FORMAT`].
+    /// The version of this JSON: it changes when a field changes its meaning.
     pub format: u32,
-    /// Of which device.
+    /// The device.
     pub device: Device,
     /// What the rows are.
     pub by: By,
-    /// The moments.
+    /// The times.
     pub at: Both<Moment>,
-    /// torch's totals of allocated bytes at these moments.
+    /// torch's totals of allocated bytes at these times.
     pub allocated: Total,
-    /// torch's totals of active bytes; none for the CPU.
+    /// torch's totals of active bytes; null for the CPU.
     pub active: Option<Total>,
-    /// torch's totals of reserved bytes; none for the CPU.
+    /// torch's totals of reserved bytes; null for the CPU.
     pub reserved: Option<Total>,
-    /// The highest totals, whatever the moments are.
+    /// The highest totals, whatever the times are.
     pub peaks: Peaks,
-    /// What is missing from the recordings.
+    /// What the recording misses.
     pub losses: Both<Losses>,
     /// How many rows are the same in both, in bytes and in count. They are not among the rows.
     pub unchanged_rows: usize,

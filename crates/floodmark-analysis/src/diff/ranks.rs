@@ -4,6 +4,7 @@
 //! least a twentieth of it: ranks of one program differ by a few blocks, and that is no news.
 
 use floodmark_trace::{Bytes, Device};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::moment::summary::{DeviceSummary, Summary};
@@ -23,7 +24,7 @@ pub struct Recording<'a> {
 }
 
 /// One device of one recording.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Rank {
     /// Which recording, counted from 0.
     pub trace: usize,
@@ -35,7 +36,7 @@ pub struct Rank {
     pub device: Device,
     /// The most that was allocated.
     pub peak: Bytes,
-    /// The most that was reserved; none for the CPU.
+    /// The most that was reserved; null for the CPU.
     pub reserved_peak: Option<Bytes>,
     /// What was allocated at the end.
     pub end: Bytes,
@@ -43,12 +44,12 @@ pub struct Rank {
     pub is_outlier: bool,
 }
 
-/// The answer.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+/// The peaks of all ranks.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Ranks {
     /// Every device of every recording; the CPU only where nothing else was used.
     pub ranks: Vec<Rank>,
-    /// The middle one of the peaks, the larger of two; none where there is nothing.
+    /// The middle one of the peaks, the larger of two; null where there is nothing.
     pub median: Option<Bytes>,
 }
 

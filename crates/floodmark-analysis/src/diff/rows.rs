@@ -161,7 +161,7 @@ impl<'a> Sorter<'_, 'a> {
     fn by_tensor(&mut self, context: &Context) -> Vec<(Key, Part)> {
         let (live, trace) = (self.live, self.live.trace);
         let mut lines = Lines::new(trace, self.torch_frames);
-        let unseen = Tensor::Unnamed(Line::BeforeRecording, Category::Other);
+        let unseen = Tensor::Unnamed(Line::BeforeRecording, Category::Unknown);
         let groups = live.group_by_with_unseen(unseen, |id, allocation| {
             if live.name(id).is_some() {
                 return Tensor::Labelled(allocation.label);
@@ -186,7 +186,7 @@ impl<'a> Sorter<'_, 'a> {
 fn labelled(live: &Live<'_>, label: LabelId, group: &Group<Tensor>) -> (Key, Part) {
     let known = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     let (category, name, shape, dtype) =
-        live.trace.label(label).map_or((Category::Other, "", "", ""), |label| {
+        live.trace.label(label).map_or((Category::Unknown, "", "", ""), |label| {
             (label.category, label.name.as_str(), label.shape.as_str(), label.dtype.as_str())
         });
     let key = Key {

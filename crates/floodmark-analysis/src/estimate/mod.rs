@@ -11,6 +11,7 @@ use floodmark_trace::{
     Bytes, Device, Engine, Losses, Phantom, PhantomEnd, PhantomRead, Subject, Trace,
     UnsupportedCall,
 };
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::allocator::oom::oom;
@@ -21,36 +22,36 @@ use crate::question_error::QuestionError;
 use crate::report::row::Row;
 use crate::report::{By, FORMAT, Question, report};
 
-/// The answer. Its JSON is a contract, as that of a [`Report`](crate::Report).
-#[derive(Debug, Clone, PartialEq, Serialize)]
+/// What a program needs of a simulated GPU, and whether it fits.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Estimate {
-    /// The version of floodmark that answers.
+    /// The version of floodmark that wrote the answer.
     pub floodmark: &'static str,
-    /// [`FORMAT`].
+    /// The version of this JSON: it changes when a field changes its meaning.
     pub format: u32,
-    /// Whether every request was met; none when that is unknown.
+    /// Whether every allocation succeeded; null when that is unknown.
     pub fits: Option<bool>,
     /// Why it is unknown.
     pub unknown: Option<Unknown>,
-    /// How the GPU was played.
+    /// Which engine simulated the GPU.
     pub engine: Engine,
-    /// The card's profile.
+    /// The name of the GPU profile.
     pub gpu: String,
-    /// Whether that profile was compared with the card itself.
+    /// Whether that profile was compared with the GPU itself.
     pub is_checked: bool,
     /// How the program ended.
     pub ended: PhantomEnd,
-    /// What it died of; empty when it did not.
+    /// The error that ended it; empty without one.
     pub error: String,
-    /// Which rank this is, of how many.
+    /// Its rank, under a launcher.
     pub rank: Option<u32>,
     /// How many ranks there are.
     pub world_size: Option<u32>,
     /// How many steps ended.
     pub steps: u32,
-    /// The highest of all devices.
+    /// The most that torch had allocated, of all devices.
     pub peak_allocated: Bytes,
-    /// The highest of all devices.
+    /// The most that torch had reserved, of all devices.
     pub peak_reserved: Bytes,
     /// How many processes allocated on a GPU.
     pub processes: u32,
@@ -58,18 +59,18 @@ pub struct Estimate {
     pub devices: Vec<DeviceEstimate>,
     /// GPUs that several processes use.
     pub shared: Vec<SharedGpu>,
-    /// Values that were read back and were not known.
+    /// Assumed values: read back by the program, and not computed.
     pub reads: Vec<PhantomRead>,
     /// Calls that were refused.
     pub unsupported: Vec<UnsupportedCall>,
     /// What is assumed or left out.
     pub notes: Vec<String>,
-    /// What is missing from the recording.
+    /// What the recording misses.
     pub losses: Losses,
 }
 
 /// Why the answer is unknown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Unknown {
     /// The program failed.
@@ -78,12 +79,12 @@ pub enum Unknown {
     NoEnd,
     /// Nothing was allocated on a GPU.
     NothingAllocated,
-    /// Processes share a GPU and together need up to more than it has.
+    /// Processes share a GPU and together may need more than it has.
     SharedGpu,
 }
 
 /// A process of a program.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Process {
     /// Its id.
     pub pid: u32,
@@ -92,7 +93,7 @@ pub struct Process {
 }
 
 /// A GPU that several processes use.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct SharedGpu {
     /// Its number on the machine.
     pub gpu: u32,
@@ -105,9 +106,9 @@ pub struct SharedGpu {
 }
 
 /// What a process needs of one device.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct DeviceEstimate {
-    /// The process; none where the program has only one.
+    /// The process; null where the program has only one.
     pub process: Option<Process>,
     /// Which, as the process numbers them.
     pub device: Device,
@@ -121,21 +122,21 @@ pub struct DeviceEstimate {
     pub peak_allocated: Bytes,
     /// The most that torch had reserved.
     pub peak_reserved: Bytes,
-    /// What others took from the driver beyond that.
-    pub outside: Bytes,
-    /// What the context and the libraries take.
+    /// What was taken from the driver outside torch.
+    pub outside_torch: Bytes,
+    /// What the CUDA context takes.
     pub context: Bytes,
     /// All of these together.
     pub needed: Bytes,
-    /// Whether more is needed than `needed`: a request failed, and nobody knows what would have followed.
+    /// Whether more is needed than `needed`: an allocation failed, and what would have followed is unknown.
     pub is_lower_bound: bool,
     /// What is left of the capacity.
     pub headroom: Bytes,
-    /// The moment of the highest allocation.
+    /// The time of the peak.
     pub at: Moment,
-    /// The last request that failed.
+    /// The last allocation that failed.
     pub failed: Option<Moment>,
-    /// What filled it at that moment, by category.
+    /// What filled it at that time, by category.
     pub categories: Vec<Row>,
 }
 
@@ -233,7 +234,7 @@ fn one(
         capacity,
         peak_allocated: found.peak,
         peak_reserved,
-        outside,
+        outside_torch: outside,
         context,
         needed,
         is_lower_bound: failed.is_some(),

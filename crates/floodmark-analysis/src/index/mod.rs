@@ -34,6 +34,6 @@ impl TraceIndex {
 
     /// What an allocation is to the program.
     pub fn category(&self, id: AllocationId) -> Category {
-        self.categories.get(id.index()).copied().unwrap_or(Category::Other)
+        self.categories.get(id.index()).copied().unwrap_or(Category::Unknown)
     }
 }

@@ -12,6 +12,7 @@
 mod runs;
 
 use floodmark_trace::{Bytes, Device, Losses, Trace};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::layers::runs::Runs;
@@ -40,7 +41,7 @@ pub struct LayerQuestion {
 }
 
 /// What a layer did, in all of its runs.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Layer {
     /// Its qualified name.
     pub name: String,
@@ -48,21 +49,21 @@ pub struct Layer {
     pub runs: u64,
     /// How long, in all.
     pub seconds: f64,
-    /// Blocks that were handed out meanwhile.
+    /// Allocations while it ran.
     pub allocations: u64,
-    /// Blocks that were let go of meanwhile, whoever had made them.
+    /// Frees while it ran, also of blocks that others allocated.
     pub frees: u64,
-    /// The bytes of the blocks that were handed out.
+    /// The bytes of these allocations.
     pub bytes: Bytes,
     /// The part of them that no layer inside it made.
     pub own_bytes: Bytes,
     /// The part of them that the backward pass made.
     pub backward_bytes: Bytes,
-    /// The most of them that was there at once.
-    pub most: Bytes,
+    /// The most of them that was live at once.
+    pub peak_bytes: Bytes,
     /// What is left of them at the end.
     pub current: Bytes,
-    /// How long those that were let go of had lived, on average; none when none was.
+    /// How long those that were freed had lived, on average; null when none was.
     pub lifetime_seconds: Option<f64>,
     /// The most that was allocated on the device while it ran.
     pub peak_allocated: Bytes,
@@ -73,12 +74,12 @@ pub struct Layer {
 }
 
 /// What an event of a device was.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LayerEventKind {
-    /// A block was handed out.
+    /// A block was allocated.
     Alloc,
-    /// A block was let go of.
+    /// A block was freed.
     Free,
     /// Nothing: the first and the last levels.
     Snapshot,
@@ -97,7 +98,7 @@ pub struct LayerEvent {
     pub kind: LayerEventKind,
     /// What was allocated or freed, rounded by the allocator: the change of `allocated`.
     pub bytes: Bytes,
-    /// The layer, as an index into [`Layers::layers`]; none outside of all.
+    /// The layer, as an index into [`Layers::layers`]; null outside of all.
     pub layer: Option<u32>,
     /// What was allocated on the device.
     pub allocated: Bytes,
@@ -116,21 +117,21 @@ impl LayerEvent {
     }
 }
 
-/// The answer.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+/// What each layer did.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Layers {
-    /// Of which device.
+    /// The device.
     pub device: Device,
-    /// What is missing from the recording.
+    /// What the recording misses.
     pub losses: Losses,
     /// The most that was allocated.
     pub peak_allocated: Bytes,
     /// The most that was reserved; what was allocated, where nothing is reserved.
     pub peak_reserved: Bytes,
-    /// What was there when recording began.
+    /// What was live when the recording began.
     pub at_start: Bytes,
-    /// All that was handed out since.
-    pub handed_out: Bytes,
+    /// All that was allocated since.
+    pub allocated_bytes: Bytes,
     /// The layers, in the order in which they first ran.
     pub layers: Vec<Layer>,
     /// What happened.

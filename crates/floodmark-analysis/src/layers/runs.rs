@@ -57,7 +57,7 @@ pub(crate) struct Runs<'a> {
     open: Vec<Vec<Option<Run>>>,
     events: VecDeque<LayerEvent>,
     peaks: (Bytes, Bytes),
-    handed_out: Bytes,
+    allocated_bytes: Bytes,
 }
 
 impl<'a> Runs<'a> {
@@ -76,7 +76,7 @@ impl<'a> Runs<'a> {
             open: Vec::new(),
             events: VecDeque::new(),
             peaks: (Bytes(0), Bytes(0)),
-            handed_out: Bytes(0),
+            allocated_bytes: Bytes(0),
         }
     }
 
@@ -101,7 +101,7 @@ impl<'a> Runs<'a> {
 
     fn begin(&mut self, now: &Levels) {
         self.peaks = (now.allocated, reserved(now));
-        self.handed_out = Bytes(0);
+        self.allocated_bytes = Bytes(0);
         let start = Levels { seconds: 0.0, ..*now };
         self.note(LayerEventKind::Snapshot, Bytes(0), None, &start);
     }
@@ -171,7 +171,7 @@ impl<'a> Runs<'a> {
     }
 
     fn allocate(&mut self, node: u32, id: AllocationId, allocation: &Allocation) {
-        self.handed_out += allocation.rounded;
+        self.allocated_bytes += allocation.rounded;
         self.node_of[id.index()] = node;
         let mut is_own = true;
         self.for_each_layer(node, |layer, sums| {
@@ -184,7 +184,7 @@ impl<'a> Runs<'a> {
                 layer.backward_bytes += allocation.rounded;
             }
             sums.live += allocation.rounded.0;
-            layer.most = layer.most.max(Bytes(sums.live));
+            layer.peak_bytes = layer.peak_bytes.max(Bytes(sums.live));
         });
     }
 
@@ -361,7 +361,7 @@ impl<'a> Runs<'a> {
             peak_allocated: self.peaks.0,
             peak_reserved: self.peaks.1,
             at_start: at_start.allocated(),
-            handed_out: self.handed_out,
+            allocated_bytes: self.allocated_bytes,
             layers: self.layers,
             events: self.events.into(),
         }

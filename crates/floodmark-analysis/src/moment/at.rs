@@ -1,7 +1,9 @@
 //! Which moment a question is about.
 
+use std::borrow::Cow;
 use std::str::FromStr;
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Serialize, Serializer};
 
 /// Which moment is meant.
@@ -54,5 +56,16 @@ impl FromStr for At {
 impl Serialize for At {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.name())
+    }
+}
+
+impl JsonSchema for At {
+    fn schema_name() -> Cow<'static, str> {
+        "At".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let names = [Self::Peak, Self::Oom, Self::End, Self::Seconds(0.0)].map(Self::name);
+        json_schema!({ "type": "string", "enum": names, "description": "Which time an answer is about: `time` is one that the question chose." })
     }
 }

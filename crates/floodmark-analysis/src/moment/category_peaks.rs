@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use floodmark_trace::{Bytes, Category, Device, Subject, Trace};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::allocation::category::category;
@@ -11,9 +12,10 @@ use crate::question_error::QuestionError;
 use crate::timeline::curve::chosen;
 
 /// The peaks of one category.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct CategoryPeak {
     /// What the allocations are to the program.
+    #[schemars(with = "Category")]
     pub category: &'static str,
     /// The most bytes of them at one time.
     pub peak: Bytes,

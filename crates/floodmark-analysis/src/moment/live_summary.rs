@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use floodmark_allocator::Program;
 use floodmark_trace::{Bytes, Device, Losses, Micros, Subject, Trace};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::allocation::context::Context;
@@ -21,7 +22,7 @@ use crate::report::row::Detail;
 const RATE_SECONDS: f64 = 5.0;
 
 /// All devices, now.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct LiveSummary {
     /// The rank, where there are ranks.
     pub rank: Option<u32>,
@@ -37,12 +38,12 @@ pub struct LiveSummary {
     pub steps: u32,
     /// Every device on which something was allocated, CPU first.
     pub devices: Vec<LiveDevice>,
-    /// What is missing.
+    /// What the recording misses.
     pub losses: Losses,
 }
 
 /// One device, now.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct LiveDevice {
     /// Which.
     pub device: Device,
@@ -54,19 +55,19 @@ pub struct LiveDevice {
     pub now: Moment,
     /// torch's total of allocated bytes.
     pub allocated: Bytes,
-    /// torch's total of active bytes; none for the CPU.
+    /// torch's total of active bytes; null for the CPU.
     pub active: Option<Bytes>,
-    /// torch's total of reserved bytes; none for the CPU.
+    /// torch's total of reserved bytes; null for the CPU.
     pub reserved: Option<Bytes>,
     /// The most that was allocated.
     pub peak: Bytes,
-    /// The most that was reserved; none for the CPU.
+    /// The most that was reserved; null for the CPU.
     pub reserved_peak: Option<Bytes>,
     /// The most that was allocated in the last step that ended, where one did.
     pub last_step_peak: Option<Bytes>,
     /// How many allocations failed.
     pub failed_requests: u64,
-    /// How often the allocator gave memory back to make room; none for the CPU.
+    /// How often the allocator gave memory back to make room; null for the CPU.
     pub retries: Option<u32>,
     /// What is allocated, by category.
     pub categories: BTreeMap<&'static str, Bytes>,

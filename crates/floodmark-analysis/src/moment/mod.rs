@@ -7,6 +7,7 @@ pub(crate) mod summary;
 pub(crate) mod totals;
 
 use floodmark_trace::{Bytes, Device, Micros, Oom, StackId, Subject, Trace, stack_flags};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::allocation::context::{Context, Phase};
@@ -16,21 +17,21 @@ use crate::moment::totals::{Peak, Totals, peaks};
 use crate::question_error::QuestionError;
 
 /// A failed allocation.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Request {
-    /// What was asked for.
+    /// The requested bytes.
     pub bytes: Bytes,
-    /// The line that asked.
+    /// The line that requested it.
     #[serde(rename = "where")]
     pub place: Option<String>,
 }
 
-/// A moment of one device. Its JSON is the `at` of a report, which shows the totals beside it.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+/// A time on a device.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Moment {
-    /// Which it is; `peak`, `oom`, `end` or `time`.
+    /// Which time it is.
     pub what: At,
-    /// Since the recording began.
+    /// Seconds since the recording began.
     pub seconds: f64,
     /// The step, where there are steps.
     pub step: Option<u32>,
@@ -38,7 +39,7 @@ pub struct Moment {
     pub phase: Option<String>,
     /// The innermost module that was running, where that is known.
     pub module: Option<String>,
-    /// The request that failed; for `oom` alone.
+    /// The failed allocation; for `oom` alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request: Option<Request>,
     /// Whose moment it is.
@@ -50,7 +51,7 @@ pub struct Moment {
     /// torch's total of allocated bytes.
     #[serde(skip)]
     pub allocated: Bytes,
-    /// What the program asked for; `None` while blocks are there of which that is not known.
+    /// What the program requested; `None` while blocks are there of which that is not known.
     #[serde(skip)]
     pub requested: Option<Bytes>,
     /// torch's total of active bytes; `None` for the CPU.

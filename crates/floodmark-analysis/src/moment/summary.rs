@@ -1,6 +1,7 @@
 //! The whole recording in a few numbers: for the end of a run, and for `floodmark info`.
 
 use floodmark_trace::{Bytes, Device, Header, Losses, Outcome, Subject, Trace};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::allocation::context::Context;
@@ -8,9 +9,9 @@ use crate::moment::totals::{Peak, peaks};
 use crate::moment::{Moment, peak_moment};
 
 /// What a recording holds.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Summary {
-    /// The version of floodmark that answers.
+    /// The version of floodmark that wrote the answer.
     pub floodmark: &'static str,
     /// Where the recording comes from.
     pub header: Header,
@@ -32,12 +33,12 @@ pub struct Summary {
     pub failed_requests: usize,
     /// Every device on which something was allocated, CPU first.
     pub devices: Vec<DeviceSummary>,
-    /// What is missing.
+    /// What the recording misses.
     pub losses: Losses,
 }
 
 /// What a recording holds of one device.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct DeviceSummary {
     /// Which.
     pub device: Device,
@@ -51,9 +52,9 @@ pub struct DeviceSummary {
     pub peak: Bytes,
     /// When that was.
     pub at: Moment,
-    /// Reserved at that moment; none for the CPU.
+    /// Reserved at that moment; null for the CPU.
     pub reserved: Option<Bytes>,
-    /// The most that was reserved; none for the CPU.
+    /// The most that was reserved; null for the CPU.
     pub reserved_peak: Option<Bytes>,
     /// What was allocated at the end.
     pub end: Bytes,

@@ -13,7 +13,7 @@ const NAMED: usize = 3;
 
 pub(crate) fn rows(live: &Live<'_>, context: &Context) -> Vec<Row> {
     let groups =
-        live.group_by_with_unseen(Category::Other, |id, _| category(live.trace, context, id));
+        live.group_by_with_unseen(Category::Unknown, |id, _| category(live.trace, context, id));
     groups
         .into_iter()
         .map(|group| {

@@ -41,9 +41,9 @@ fn row(segment: &SegmentView) -> Row {
         median: sizes.get(sizes.len() / 2).copied().unwrap_or_default(),
         place: format!("0x{:x} {kind}{expandable}{pool}{stream}", segment.addr),
         detail: Detail::Segment {
-            addr: segment.addr,
+            address: segment.addr,
             segment: segment.bytes,
-            pending,
+            pending_free: pending,
             free,
             largest_free: largest,
             picture: picture(segment),

@@ -7,6 +7,7 @@ use std::str::FromStr;
 
 use floodmark_trace::{Bytes, StackId, Trace};
 use hashbrown::HashMap;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::allocation::location::BEFORE_RECORDING;
@@ -52,7 +53,7 @@ impl FromStr for IcicleBy {
 }
 
 /// A part of the tree.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct IcicleNode {
     /// The function, or the last part of a module's name.
     pub name: String,
@@ -71,7 +72,7 @@ pub struct IcicleNode {
 }
 
 /// The tree.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Icicle {
     /// The moment.
     pub at: Moment,

@@ -13,10 +13,12 @@ pub(crate) mod icicle;
 pub(crate) mod live_groups;
 pub(crate) mod row;
 
+use std::borrow::Cow;
 use std::str::FromStr;
 
 use floodmark_allocator::Layout;
 use floodmark_trace::{Bytes, Device, Losses, Trace};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Serialize, Serializer};
 
 use crate::allocation::context::Context;
@@ -108,6 +110,17 @@ impl Serialize for By {
     }
 }
 
+impl JsonSchema for By {
+    fn schema_name() -> Cow<'static, str> {
+        "By".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let names = Self::ALL.map(Self::name);
+        json_schema!({ "type": "string", "enum": names, "description": "What the rows of a report are." })
+    }
+}
+
 /// What is asked.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Question {
@@ -123,28 +136,28 @@ pub struct Question {
     pub torch_frames: bool,
 }
 
-/// The answer. Its JSON is a contract: `format` changes when a field changes its meaning.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+/// What filled a device at a time.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Report {
-    /// The version of floodmark that answers.
+    /// The version of floodmark that wrote the answer.
     pub floodmark: &'static str,
-    /// [`FORMAT`].
+    /// The version of this JSON: it changes when a field changes its meaning.
     pub format: u32,
-    /// Of which device.
+    /// The device.
     pub device: Device,
     /// What the rows are.
     pub by: By,
-    /// The moment.
+    /// The time.
     pub at: Moment,
     /// torch's total of allocated bytes.
     pub allocated: Bytes,
-    /// torch's total of active bytes: allocated, or still used by a stream; none for the CPU.
+    /// torch's total of active bytes: allocated, or still used by a stream; null for the CPU.
     pub active: Option<Bytes>,
-    /// torch's total of reserved bytes; none for the CPU.
+    /// torch's total of reserved bytes; null for the CPU.
     pub reserved: Option<Bytes>,
-    /// What the program asked for; none while that is not known of some blocks.
+    /// What the program requested; null while that is unknown for some blocks.
     pub requested: Option<Bytes>,
-    /// What is missing from the recording.
+    /// What the recording misses.
     pub losses: Losses,
     /// Wasted memory, in a report by segment.
     #[serde(skip_serializing_if = "Option::is_none")]

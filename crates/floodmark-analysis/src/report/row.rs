@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use floodmark_trace::Bytes;
+use floodmark_trace::{Bytes, Category};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::allocation::location::Frame;
 
-/// A row.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+/// A row of a report: these fields, and those of its grouping.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Row {
     /// What is allocated. For a module, with the modules inside it.
     pub bytes: Bytes,
@@ -44,22 +45,22 @@ impl Row {
 }
 
 /// One of the largest allocations of a category.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Largest {
     /// Its size.
     pub bytes: Bytes,
-    /// Its name where it has one, otherwise the line that made it.
+    /// Its name where it has one, otherwise the line that allocated it.
     #[serde(rename = "where")]
     pub place: String,
 }
 
 /// What a row has beyond its numbers.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Detail {
     /// A line of the program.
     Line {
-        /// The file; none for blocks without a Python frame.
+        /// The file; null for blocks without a Python frame.
         file: Option<String>,
         /// The line.
         line: Option<u32>,
@@ -67,7 +68,7 @@ pub enum Detail {
         function: Option<String>,
         /// The module, where all allocations of the row have the same.
         module: Option<String>,
-        /// Whether the backward pass of this line made them.
+        /// Whether the backward pass of this line allocated them.
         backward: bool,
     },
     /// A call stack.
@@ -76,26 +77,27 @@ pub enum Detail {
         frames: Vec<Frame>,
         /// The innermost module on it.
         module: Option<String>,
-        /// Whether the backward pass of this stack made them.
+        /// Whether the backward pass of this stack allocated them.
         backward: bool,
     },
     /// A module.
     Module {
-        /// What the module made itself, without the modules inside it.
+        /// What the module allocated itself, without the modules inside it.
         own: Bytes,
         /// How many modules are around it.
         depth: u32,
-        /// Its class; none for a container whose `forward` never ran.
+        /// Its class; null for a container whose `forward` never ran.
+        #[serde(rename = "class_name")]
         class: Option<String>,
     },
     /// An operator.
     Op {
-        /// Its name; none where operators were not recorded.
+        /// Its name; null where operators were not recorded.
         op: Option<String>,
     },
     /// A phase.
     Phase {
-        /// Its name; none for blocks from before the recording.
+        /// Its name; null for blocks from before the recording.
         phase: Option<String>,
         /// The most that was allocated while it ran, in the whole recording.
         peak: Option<Bytes>,
@@ -105,6 +107,7 @@ pub enum Detail {
     /// A category.
     Category {
         /// Its name.
+        #[schemars(with = "Category")]
         category: &'static str,
         /// Its three largest allocations.
         largest: Vec<Largest>,
@@ -118,40 +121,41 @@ pub enum Detail {
         /// Its dtype.
         dtype: Option<String>,
         /// What it is to the program.
+        #[schemars(with = "Category")]
         category: &'static str,
         /// The module that it belongs to.
         module: Option<String>,
-        /// The step in which it was made.
+        /// The step in which it was allocated.
         step: Option<u32>,
-        /// The phase in which it was made.
+        /// The phase in which it was allocated.
         phase: Option<String>,
-        /// When it was made, in seconds since the recording began; none for what was there before.
-        made_seconds: Option<f64>,
-        /// When autograd first saved it for the backward pass; none where it did not.
+        /// When it was allocated, in seconds since the recording began; null for what was live before.
+        allocated_seconds: Option<f64>,
+        /// When autograd first saved it for the backward pass; null where it did not.
         saved_seconds: Option<f64>,
         /// When the backward pass last read what autograd had saved of it: its last use that is known.
         last_use_seconds: Option<f64>,
-        /// When it was let go of; none for what was still there at the end.
+        /// When it was freed; null for what was live at the end.
         freed_seconds: Option<f64>,
     },
     /// A stretch of memory from the driver. The row's `bytes` are allocated in it.
     Segment {
         /// Where it begins.
-        addr: u64,
+        address: u64,
         /// How long it is.
         segment: Bytes,
-        /// Let go of, and still used by a stream.
-        pending: Bytes,
+        /// Freed, and still used by a stream.
+        pending_free: Bytes,
         /// Free.
         free: Bytes,
-        /// The largest free piece.
+        /// The largest free block.
         largest_free: Bytes,
         /// A picture: `█` allocated, `▒` pending, `·` free.
         picture: String,
     },
-    /// A step. The row's `bytes` were made in it and are there at the moment of the report.
+    /// A step. The row's `bytes` were allocated in it and are live at the time of the report.
     Step {
-        /// Its number; none for blocks from before the recording.
+        /// Its number; null for blocks from before the recording.
         step: Option<u32>,
         /// The most that was allocated during it.
         peak: Option<Bytes>,
@@ -159,7 +163,7 @@ pub enum Detail {
         end: Option<Bytes>,
         /// `end` less that of the step before.
         growth: Option<i64>,
-        /// What was reserved when it ended; none on the CPU.
+        /// What was reserved when it ended; null on the CPU.
         reserved: Option<Bytes>,
         /// The most that was allocated in each phase of it.
         phases: BTreeMap<String, Bytes>,

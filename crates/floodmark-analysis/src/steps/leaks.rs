@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 
 use floodmark_trace::{AllocationId, Bytes, Category, Device, Losses, Trace};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::allocation::category::category;
@@ -25,15 +26,15 @@ use crate::report::live_groups::common;
 const FEWEST_STEPS: u32 = 3;
 
 /// A line that grows from step to step.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Leak {
     /// What it gains in a step, on average.
     pub bytes_per_step: Bytes,
     /// What it gained since it began to grow.
     pub growth: Bytes,
-    /// What it holds when the last finished step ends.
+    /// Its live bytes when the last finished step ends.
     pub bytes: Bytes,
-    /// How many blocks more it holds since it began to grow.
+    /// How many more blocks are live since it began to grow.
     pub count: i64,
     /// The first step of the growth.
     pub since: u32,
@@ -42,11 +43,12 @@ pub struct Leak {
     /// In how many of them it grew.
     pub grew: u32,
     /// What most of the bytes are to the program.
+    #[schemars(with = "Category")]
     pub category: &'static str,
     /// The line, in words.
     #[serde(rename = "where")]
     pub place: String,
-    /// The file; none for blocks without a Python frame.
+    /// The file; null for blocks without a Python frame.
     pub file: Option<String>,
     /// The line.
     pub line: Option<u32>,
@@ -54,7 +56,7 @@ pub struct Leak {
     pub function: Option<String>,
     /// The module, where all that it gained has the same.
     pub module: Option<String>,
-    /// Whether the backward pass of this line made them.
+    /// Whether the backward pass of this line allocated them.
     pub backward: bool,
     /// The stack of the newest block, innermost frame first.
     pub frames: Vec<Frame>,
@@ -63,20 +65,20 @@ pub struct Leak {
     pub allocations: Vec<AllocationId>,
 }
 
-/// The answer. Its JSON is a contract, as that of a [`Report`](crate::Report).
-#[derive(Debug, Clone, PartialEq, Serialize)]
+/// Which lines grow from step to step.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Leaks {
-    /// The version of floodmark that answers.
+    /// The version of floodmark that wrote the answer.
     pub floodmark: &'static str,
-    /// [`FORMAT`].
+    /// The version of this JSON: it changes when a field changes its meaning.
     pub format: u32,
-    /// Of which device.
+    /// The device.
     pub device: Device,
     /// How many finished steps were looked at: all but the first.
     pub steps: u32,
-    /// How much more is there when the last of them ends than when the first step ended, of all lines.
+    /// How many more bytes are live when the last of them ends than when the first step ended, of all lines.
     pub growth: i64,
-    /// What is missing from the recording.
+    /// What the recording misses.
     pub losses: Losses,
     /// How many suspects there are, those left out included.
     pub total_rows: usize,
@@ -265,5 +267,5 @@ fn most(trace: &Trace, context: &Context, ids: &[AllocationId]) -> Category {
             trace.allocations[id.index()].rounded;
     }
     let largest = bytes.into_iter().max_by_key(|&(category, bytes)| (bytes, category));
-    largest.map_or(Category::Other, |(category, _)| category)
+    largest.map_or(Category::Unknown, |(category, _)| category)
 }

@@ -4,6 +4,7 @@
 pub(crate) mod leaks;
 
 use floodmark_trace::{Bytes, Device, Trace};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::allocation::context::Context;
@@ -14,7 +15,7 @@ use crate::report::by_step;
 use crate::steps::leaks::{Leaks, leaks};
 
 /// One step.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Step {
     /// Its number, from 0.
     pub number: u32,
@@ -28,16 +29,16 @@ pub struct Step {
     pub peak_seconds: f64,
     /// What was allocated when it ended.
     pub end: Bytes,
-    /// How much more that is than at the end of the step before; none for the first.
+    /// How much more that is than at the end of the step before; null for the first.
     pub growth: Option<i64>,
-    /// What was reserved when it ended; none for the CPU.
+    /// What was reserved when it ended; null for the CPU.
     pub reserved: Option<Bytes>,
-    /// How high the level rose in each phase.
+    /// The peak of each phase.
     pub phases: Vec<PhasePeak>,
 }
 
 /// A phase of a step.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct PhasePeak {
     /// Its name.
     pub name: String,
@@ -45,14 +46,14 @@ pub struct PhasePeak {
     pub peak: Bytes,
 }
 
-/// The answer.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+/// The steps of a device.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Steps {
-    /// Of which device.
+    /// The device.
     pub device: Device,
-    /// The steps, in order; none where the program had none.
+    /// The steps, in order; null where the program had none.
     pub steps: Vec<Step>,
-    /// The lines that grow from step to step; none where there are too few steps to tell.
+    /// The lines that grow from step to step; null where there are too few steps to tell.
     pub leaks: Option<Leaks>,
     /// Why there are no leaks to be told of.
     pub leaks_missing: Option<String>,

@@ -7,6 +7,7 @@
 use std::cmp::Reverse;
 
 use floodmark_trace::{AllocationId, Bytes, Category, Trace};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::allocation::use_times::freed;
@@ -23,7 +24,7 @@ const MOST_SHAPES: usize = 2000;
 const MOST_POINTS: usize = 100_000;
 
 /// One allocation.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Ribbon {
     /// Which.
     pub id: u32,
@@ -38,7 +39,7 @@ pub struct Ribbon {
 }
 
 /// A part of the picture.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct AllocationTile {
     /// Its level: there are 2^level tiles on it.
     pub level: u32,
@@ -48,7 +49,7 @@ pub struct AllocationTile {
     pub from: f64,
     /// When it ends.
     pub to: f64,
-    /// The largest allocations, in the order in which they were made: the first lies lowest.
+    /// The largest allocations, in the order in which they were allocated: the first lies lowest.
     pub shapes: Vec<Ribbon>,
     /// The names of the categories.
     pub categories: Vec<&'static str>,
@@ -121,7 +122,7 @@ struct Span {
     to: usize,
 }
 
-/// Everything that is there in some column, in the order in which it was made.
+/// Everything that is there in some column, in the order in which it was allocated.
 fn spans(trace: &Trace, moments: &MomentIndex, columns: &[(u32, u64)]) -> Vec<Span> {
     let mut spans = Vec::new();
     let mut made = 0;

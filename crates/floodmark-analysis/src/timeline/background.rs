@@ -1,6 +1,7 @@
 //! What lies behind a picture over time: steps, what the program did, and what marks the way.
 
 use floodmark_trace::{Device, Trace};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::index::TraceIndex;
@@ -12,7 +13,7 @@ use crate::timeline::curve::{Marker, MarkerKind, Stretch, markers, stretches};
 const MOST: usize = 6000;
 
 /// A step that ended.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct StepSpan {
     /// Its number.
     pub number: u32,
@@ -23,7 +24,7 @@ pub struct StepSpan {
 }
 
 /// What lies behind a picture over time.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Bands {
     /// What the program did.
     pub stretches: Vec<Stretch>,

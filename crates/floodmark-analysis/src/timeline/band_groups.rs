@@ -5,11 +5,13 @@
 //! gets a band of its own, out of that of the module around it, until there are enough. What is left of a
 //! module of which parts were taken out is called `(rest)`.
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::str::FromStr;
 
 use floodmark_trace::{AllocationId, Bytes, Device, Trace};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Serialize, Serializer};
 
 use crate::index::TraceIndex;
@@ -66,12 +68,23 @@ impl Serialize for TimelineBy {
     }
 }
 
+impl JsonSchema for TimelineBy {
+    fn schema_name() -> Cow<'static, str> {
+        "TimelineBy".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let names = Self::ALL.map(Self::name);
+        json_schema!({ "type": "string", "enum": names, "description": "What the bands of a timeline are." })
+    }
+}
+
 /// A band of the picture.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct TimelineGroup {
     /// What it is about.
     pub name: String,
-    /// The most that it ever held.
+    /// Its peak.
     pub peak: Bytes,
 }
 

@@ -37,7 +37,7 @@ impl Keys {
 
     fn of_categories(trace: &Trace, index: &TraceIndex, device: Device) -> Self {
         let key = |id| index.category(id);
-        Self::numbered(trace, device, Category::Other, key, |one| one.name().to_owned())
+        Self::numbered(trace, device, Category::Unknown, key, |one| one.name().to_owned())
     }
 
     fn of_lines(trace: &Trace, device: Device) -> Self {

@@ -15,11 +15,11 @@ pub struct CategoryLevels<'a> {
 }
 
 impl<'a> CategoryLevels<'a> {
-    /// Before the first event: what no block tells of is `other`.
+    /// Before the first event: what no block tells of is `unknown`.
     pub fn at_start(trace: &'a Trace, context: &'a Context) -> Self {
         let devices = trace.devices().into_iter().map(|device| {
             let mut levels = vec![0; Category::ALL.len()];
-            levels[place(Category::Other)] = trace.unseen_at_start(device).0;
+            levels[place(Category::Unknown)] = trace.unseen_at_start(device).0;
             (device, levels)
         });
         Self { trace, context, devices: devices.collect() }
@@ -39,7 +39,7 @@ impl<'a> CategoryLevels<'a> {
                 let grows = matches!(event.subject, Subject::Alloc(_));
                 (category(self.trace, self.context, id), bytes, grows)
             }
-            Subject::FreeUnknown(bytes) => (Category::Other, Bytes::from(bytes).0, false),
+            Subject::FreeUnknown(bytes) => (Category::Unknown, Bytes::from(bytes).0, false),
             Subject::FreeCompleted(_)
             | Subject::SegmentAlloc(_)
             | Subject::SegmentFree(_)

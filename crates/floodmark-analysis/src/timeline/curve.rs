@@ -4,6 +4,7 @@
 //! has room for: where several events fall on one point of time, the lowest and the highest stay.
 
 use floodmark_trace::{Bytes, Device, Losses, Subject, Trace};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::allocation::context::{Context, Phase};
@@ -13,20 +14,20 @@ use crate::moment::{check_device, default_device, moment};
 use crate::question_error::QuestionError;
 
 /// The totals of a device right after an event.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct Levels {
     /// Since the recording began.
     pub seconds: f64,
     /// torch's total of allocated bytes.
     pub allocated: Bytes,
-    /// torch's total of active bytes; none for the CPU.
+    /// torch's total of active bytes; null for the CPU.
     pub active: Option<Bytes>,
-    /// torch's total of reserved bytes; none for the CPU, and until the trace tells it.
+    /// torch's total of reserved bytes; null for the CPU, and until the trace tells it.
     pub reserved: Option<Bytes>,
 }
 
 /// A part of the recording in which the program did one thing.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Stretch {
     /// `forward`, `backward` or `optimizer`.
     pub name: &'static str,
@@ -37,7 +38,7 @@ pub struct Stretch {
 }
 
 /// What a moment was: the end of a step, the beginning of a phase, a mark, a failed request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum MarkerKind {
     /// A step ended.
@@ -51,7 +52,7 @@ pub enum MarkerKind {
 }
 
 /// A moment with a name.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Marker {
     /// When.
     pub seconds: f64,
@@ -62,9 +63,9 @@ pub struct Marker {
 }
 
 /// How the levels of a device moved.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Curve {
-    /// Of which device.
+    /// The device.
     pub device: Device,
     /// How long the recording is.
     pub seconds: f64,
@@ -76,7 +77,7 @@ pub struct Curve {
     pub stretches: Vec<Stretch>,
     /// What happened on the way.
     pub markers: Vec<Marker>,
-    /// What is missing from the recording.
+    /// What the recording misses.
     pub losses: Losses,
 }
 

@@ -6,6 +6,7 @@
 //! them what was there before the recording and no allocation tells of.
 
 use floodmark_trace::{AllocationId, Trace};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::index::moment_index::MomentIndex;
@@ -25,11 +26,11 @@ pub struct PicturePoint {
 }
 
 /// Who lies there.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Hit {
-    /// The allocation; none above the stack, and for bytes that no allocation tells of.
+    /// The allocation; null above the stack, and for bytes that no allocation tells of.
     pub allocation: Option<u32>,
-    /// The band; none above the stack.
+    /// The band; null above the stack.
     pub group: Option<usize>,
 }
 

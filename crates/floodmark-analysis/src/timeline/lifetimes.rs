@@ -1,10 +1,11 @@
-//! When tensors were made, saved for backward, last used and freed: the largest of a stretch of time, by module;
+//! When tensors were allocated, saved for backward, last used and freed: the largest of a stretch of time, by module;
 //! or all of a trace.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use floodmark_trace::{AllocationId, Bytes, Category, Device, Trace};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::allocation::context::Context;
@@ -18,32 +19,33 @@ use crate::question_error::QuestionError;
 use crate::report::by_module::Tree;
 
 /// The life of one tensor.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Lifetime {
     /// Which allocation.
     pub id: u32,
-    /// Its name where it has one, otherwise the line that made it.
+    /// Its name where it has one, otherwise the line that allocated it.
     pub name: String,
     /// Its size.
     pub bytes: Bytes,
     /// What it is to the program.
+    #[schemars(with = "Category")]
     pub category: &'static str,
-    /// The phase in which it was made; none for what was there before the recording.
+    /// The phase in which it was allocated; null for what was live before the recording.
     pub phase: Option<String>,
-    /// When it was made, in seconds; 0 for what was there before.
-    pub made: f64,
-    /// When autograd first saved it for the backward pass; none where it did not.
-    pub saved: Option<f64>,
-    /// When the backward pass began for which an activation was kept: until then it was only kept.
-    pub kept_until: Option<f64>,
+    /// When it was allocated, in seconds since the recording began; 0 for what was live before.
+    pub allocated_seconds: f64,
+    /// When autograd first saved it for the backward pass; null where it did not.
+    pub saved_seconds: Option<f64>,
+    /// When the backward pass began that an activation was retained for.
+    pub retained_until_seconds: Option<f64>,
     /// When the backward pass last read what autograd had saved of it: its last use that is known.
-    pub last_use: Option<f64>,
-    /// When it was let go of; none for what was still there at the end.
-    pub freed: Option<f64>,
+    pub last_use_seconds: Option<f64>,
+    /// When it was freed; null for what was live at the end.
+    pub freed_seconds: Option<f64>,
 }
 
-/// The tensors of one module, in the order in which they were made.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+/// The tensors of one module, in the order in which they were allocated.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct LifetimeRow {
     /// Its qualified name.
     pub module: String,
@@ -52,7 +54,7 @@ pub struct LifetimeRow {
 }
 
 /// What is not shown.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct LeftOut {
     /// How many tensors.
     pub count: usize,
@@ -61,7 +63,7 @@ pub struct LeftOut {
 }
 
 /// The largest tensors of a stretch of time.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Lifetimes {
     /// By module, in the order of their first tensors.
     pub rows: Vec<LifetimeRow>,
@@ -98,22 +100,22 @@ pub fn lifetimes(
 }
 
 /// A tensor, and the module that it belongs to.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct TensorLifetime {
-    /// Where it lies.
+    /// Its device.
     pub device: Device,
     /// The address there: while it is live, that of the tensor's storage.
     pub address: u64,
-    /// The qualified name of its module; none where it belongs to none.
+    /// The qualified name of its module; null where it belongs to none.
     pub module: Option<String>,
-    /// The step in which it was made, where there are steps.
+    /// The step in which it was allocated, where there are steps.
     pub step: Option<u32>,
     /// Its life.
     #[serde(flatten)]
     pub life: Lifetime,
 }
 
-/// Every tensor of a device, or of all, in the order in which they were made.
+/// Every tensor of a device, or of all, in the order in which they were allocated.
 pub fn tensor_lifetimes(trace: &Trace, device: Option<Device>) -> Vec<TensorLifetime> {
     let index = TraceIndex::new(trace);
     let modules = TensorModules::new(trace);
@@ -181,7 +183,7 @@ fn lifetime(trace: &Trace, index: &TraceIndex, id: AllocationId) -> Lifetime {
     let category = index.category(id);
     let is_activation = category == Category::Activation;
     let backward = context.next_backward(allocation.made_at).filter(|_| is_activation);
-    let made = if allocation.before_recording { None } else { seconds(allocation.made_at) };
+    let allocated = if allocation.before_recording { None } else { seconds(allocation.made_at) };
     Lifetime {
         id: id.0,
         name: label
@@ -189,10 +191,10 @@ fn lifetime(trace: &Trace, index: &TraceIndex, id: AllocationId) -> Lifetime {
         bytes: allocation.rounded,
         category: category.name(),
         phase: context.phase(trace, id).map(|phase| phase.name(trace).to_owned()),
-        made: made.unwrap_or(0.0),
-        saved: saved_seconds(trace, allocation),
-        kept_until: backward.and_then(seconds),
-        last_use: last_use_seconds(trace, allocation),
-        freed: freed(allocation).and_then(seconds),
+        allocated_seconds: allocated.unwrap_or(0.0),
+        saved_seconds: saved_seconds(trace, allocation),
+        retained_until_seconds: backward.and_then(seconds),
+        last_use_seconds: last_use_seconds(trace, allocation),
+        freed_seconds: freed(allocation).and_then(seconds),
     }
 }

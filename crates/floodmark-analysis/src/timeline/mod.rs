@@ -19,6 +19,7 @@ pub(crate) mod lifetimes;
 pub(crate) mod tile_grid;
 
 use floodmark_trace::{AllocationId, Bytes, Device, Event, Subject, Trace};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::index::TraceIndex;
@@ -34,9 +35,9 @@ use crate::timeline::tile_grid::{COLUMNS, Grid, Tile};
 const CHUNK_EVENTS: usize = 256;
 
 /// What a picture over time shows: the same for all its tiles.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Timeline {
-    /// Of which device.
+    /// The device.
     pub device: Device,
     /// What the bands are.
     pub by: TimelineBy,
@@ -46,7 +47,7 @@ pub struct Timeline {
     pub deepest_level: u32,
     /// How many columns a tile has.
     pub columns: usize,
-    /// The bands, those that stood highest first; `other` is the last where there are more.
+    /// The bands, the highest peak first; `other` is the last where there are more.
     pub groups: Vec<TimelineGroup>,
     /// The highest point.
     pub peak: Levels,
@@ -55,7 +56,7 @@ pub struct Timeline {
 }
 
 /// A part of the picture. Every list has a number for each column.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct TimelineTile {
     /// Its level: there are 2^level tiles on it.
     pub level: u32,
@@ -69,9 +70,9 @@ pub struct TimelineTile {
     pub groups: Vec<Vec<Bytes>>,
     /// The most that was allocated.
     pub allocated: Vec<Bytes>,
-    /// The most that was active; none for the CPU.
+    /// The most that was active; null for the CPU.
     pub active: Option<Vec<Bytes>>,
-    /// The most that was reserved, 0 until the trace tells it; none where it never does.
+    /// The most that was reserved, 0 until the trace tells it; null where it never does.
     pub reserved: Option<Vec<Bytes>>,
     /// The least that was allocated.
     pub lowest: Vec<Bytes>,

@@ -32,7 +32,7 @@ fn a_card_says_who_made_it_and_how_long_it_stayed() {
     assert_eq!((card.stream.as_deref(), card.address.as_str()), (Some("0x7"), "0x10000000000"));
     assert_eq!((card.step, card.phase.as_deref()), (Some(0), Some("forward")));
     assert_eq!((card.category, card.saved_seconds), ("activation", Some(0.002)));
-    assert_eq!((card.made_seconds, card.last_use_seconds), (0.001, Some(0.004)));
+    assert_eq!((card.allocated_seconds, card.last_use_seconds), (0.001, Some(0.004)));
     assert_eq!(card.freed_seconds, Some(0.005));
     assert_eq!(card.place, "model.py:5 (main)");
     let files: Vec<_> = card.frames.iter().map(|frame| frame.file.as_str()).collect();
@@ -64,7 +64,7 @@ fn what_has_no_stack_has_no_partner() {
         assert_eq!(card(script, id).partner, None, "{id}");
     }
     let base = card(script, 0);
-    assert!(base.before_recording && base.made_seconds == 0.0 && base.freed_seconds.is_none());
+    assert!(base.before_recording && base.allocated_seconds == 0.0 && base.freed_seconds.is_none());
 }
 
 #[test]

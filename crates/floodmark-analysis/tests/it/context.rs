@@ -45,11 +45,11 @@ fn a_training_step_has_its_phases_and_categories() {
     2.000 KiB step 0 forward activation
     3.000 KiB step 0 forward temporary
     4.000 KiB step 0 forward activation
-    5.000 KiB step 0 backward other
+    5.000 KiB step 0 backward unknown
     6.000 KiB step 0 backward temporary
-    7.000 KiB step 0 optimizer other
+    7.000 KiB step 0 optimizer unknown
     8.000 KiB step 0 optimizer temporary
-    9.000 KiB step 1 outside other
+    9.000 KiB step 1 outside unknown
     ");
 }
 
@@ -69,11 +69,11 @@ fn the_loss_is_forward_only_when_a_backward_follows() {
     insta::assert_snapshot!(picture(&trace), @"
     1.000 KiB step 0 forward activation
     2.000 KiB step 0 forward activation
-    3.000 KiB step 0 backward other
-    4.000 KiB step 0 outside other
-    5.000 KiB step 1 forward other
-    6.000 KiB step 1 outside other
-    7.000 KiB step 2 backward other
+    3.000 KiB step 0 backward unknown
+    4.000 KiB step 0 outside unknown
+    5.000 KiB step 1 forward unknown
+    6.000 KiB step 1 outside unknown
+    7.000 KiB step 2 backward unknown
     ");
 }
 
@@ -92,8 +92,8 @@ fn another_thread_that_only_loads_data_is_outside() {
     insta::assert_snapshot!(picture(&trace), @"
     1.000 KiB step 0 forward activation
     2.000 KiB step 0 outside input
-    3.000 KiB step 0 backward other
-    1.000 KiB step 1 forward other
+    3.000 KiB step 0 backward unknown
+    1.000 KiB step 1 forward unknown
     ");
 }
 
@@ -114,10 +114,10 @@ fn what_autograd_saves_is_an_activation_or_an_input() {
          oom cuda:0 9GiB",
     );
     insta::assert_snapshot!(picture(&trace), @"
-    1.000 KiB step - - other
+    1.000 KiB step - - unknown
     2.000 KiB step - - input
     3.000 KiB step - outside input
-    4.000 KiB step - outside other
+    4.000 KiB step - outside unknown
     5.000 KiB step - forward activation
     6.000 KiB step - forward temporary
     ");
@@ -136,7 +136,7 @@ fn a_label_wins_and_a_name_of_the_user_is_the_phase() {
          label ws workspace cublas",
     );
     insta::assert_snapshot!(picture(&trace), @"
-    1.000 KiB step - - other
+    1.000 KiB step - - unknown
     2.000 KiB step - - parameter
     3.000 KiB step - warmup activation
     4.000 KiB step - warmup gradient
@@ -159,11 +159,11 @@ fn a_nested_optimizer_ends_the_step_once() {
          alloc e cpu 1KiB at opt.py:1:step",
     );
     insta::assert_snapshot!(picture(&trace), @"
-    1.000 KiB step 0 outside other
-    1.000 KiB step 0 optimizer other
-    1.000 KiB step 0 optimizer other
-    1.000 KiB step 1 outside other
-    1.000 KiB step 1 optimizer other
+    1.000 KiB step 0 outside unknown
+    1.000 KiB step 0 optimizer unknown
+    1.000 KiB step 0 optimizer unknown
+    1.000 KiB step 1 outside unknown
+    1.000 KiB step 1 optimizer unknown
     ");
 }
 
@@ -175,8 +175,8 @@ fn without_steps_there_is_no_step_and_no_input() {
          free x",
     );
     insta::assert_snapshot!(picture(&trace), @"
-    1.000 KiB step - outside other
-    1.000 KiB step - forward other
+    1.000 KiB step - outside unknown
+    1.000 KiB step - forward unknown
     ");
 }
 
@@ -198,7 +198,7 @@ fn each_pass_of_a_step_has_its_own_activations() {
     );
     insta::assert_snapshot!(picture(&trace), @"
     1.000 KiB step 0 forward activation
-    2.000 KiB step 0 backward other
+    2.000 KiB step 0 backward unknown
     3.000 KiB step 0 forward temporary
     4.000 KiB step 0 forward activation
     5.000 KiB step 0 backward temporary

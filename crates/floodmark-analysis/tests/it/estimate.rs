@@ -46,7 +46,7 @@ fn what_is_needed_is_reserved_and_the_context() {
     assert_eq!((found.peak_allocated, found.peak_reserved), (Bytes(20 * MIB), Bytes(32 * MIB)));
     let [device] = &found.devices[..] else { panic!("{:?}", found.devices) };
     assert_eq!((device.needed, device.headroom), (Bytes(42 * MIB), Bytes(58 * MIB)));
-    assert_eq!((device.outside, device.is_lower_bound), (Bytes(0), false));
+    assert_eq!((device.outside_torch, device.is_lower_bound), (Bytes(0), false));
     let categories: Vec<_> = device.categories.iter().map(|row| &*row.place).collect();
     assert!(categories.contains(&"parameter"), "{categories:?}");
 }
@@ -55,7 +55,7 @@ fn what_is_needed_is_reserved_and_the_context() {
 fn what_others_take_from_the_driver_is_needed_too() {
     let found = ask(STEP, PhantomEnd::Steps, 40);
     let device = &found.devices[0];
-    assert_eq!((device.outside, device.needed), (Bytes(8 * MIB), Bytes(50 * MIB)));
+    assert_eq!((device.outside_torch, device.needed), (Bytes(8 * MIB), Bytes(50 * MIB)));
     assert_eq!(found.fits, Some(true));
 }
 

@@ -31,13 +31,13 @@ fn rounding_splitting_and_uselessness_are_told_apart() {
     let script = SCRIPT.split("step").next().unwrap();
     let found = at_end(script).fragmentation.unwrap();
     assert_eq!(found.largest_request, Bytes(12 * MIB));
-    let Fragmentation { rounding, split, unusable, free, pieces, largest_free, .. } = found.at;
+    let Fragmentation { rounding, split, unusable, free, free_blocks, largest_free, .. } = found.at;
     assert_eq!(rounding, Bytes(MIB + 412));
     // What is left of A and B; C is free as a whole and could go back.
     assert_eq!(split, Bytes(8 * MIB + 2 * MIB - 512));
-    // The same two pieces are too small for 12 MiB; C is not.
+    // The same two blocks are too small for 12 MiB; C is not.
     assert_eq!(unusable, Bytes(8 * MIB + 2 * MIB - 512));
-    assert_eq!((free, pieces), (Bytes(22 * MIB - 512), 3));
+    assert_eq!((free, free_blocks), (Bytes(22 * MIB - 512), 3));
     assert_eq!((largest_free, found.at.reserved), (Bytes(12 * MIB), Bytes(34 * MIB)));
     let allocated = 12.0 + 1.0 / 2048.0;
     assert!((found.at.ratio - (1.0 - allocated / 34.0)).abs() < 1e-12, "{}", found.at.ratio);

@@ -163,8 +163,8 @@ fn stacks_operators_phases_and_categories_have_rows() {
     16384 16384 16384 1 gradient
     7680 24064 1024 5 activation
     4096 28160 4096 1 optimizer state
-    2048 30208 1024 1 other
-    2048 32256 2048 1 parameter
+    2048 30208 2048 1 parameter
+    2048 32256 1024 1 unknown
     ");
 }
 
@@ -211,7 +211,7 @@ fn the_json_of_a_row_is_flat() {
         json!({"bytes": 16 << 20, "cumulative": 16 << 20, "count": 1, "median": 16 << 20,
                "where": "layers.0.fc.weight", "name": "layers.0.fc.weight", "shape": "(4,4)",
                "dtype": "float32", "category": "gradient", "module": "layers.0.fc", "step": null,
-               "phase": "backward", "made_seconds": 0.012, "saved_seconds": null,
+               "phase": "backward", "allocated_seconds": 0.012, "saved_seconds": null,
                "last_use_seconds": null, "freed_seconds": null})
     );
     assert_eq!(

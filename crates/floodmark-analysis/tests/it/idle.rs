@@ -50,8 +50,8 @@ fn idle_is_old_at_the_peak_and_stays() {
     insta::assert_snapshot!(text, @"
     84.00 KiB of 636.0 KiB at 0.051 s
     64.00 KiB for 0.89 ×1 buffer t.py:1 (main)
-    16.00 KiB for 0.96 ×1 other t.py:3 (main)
-    4.000 KiB for 1.00 ×1 other before recording
+    16.00 KiB for 0.96 ×1 unknown t.py:3 (main)
+    4.000 KiB for 1.00 ×1 unknown before recording
     ");
     assert_eq!(found.rows[0].allocations, [AllocationId(1)]);
 }

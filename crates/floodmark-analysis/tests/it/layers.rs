@@ -40,11 +40,11 @@ fn a_layer_has_what_happens_in_it_and_in_those_inside() {
     assert_eq!((outer.allocations, outer.frees), (2, 1));
     assert_eq!((inner.allocations, inner.frees), (1, 1));
     assert_eq!((outer.bytes, outer.own_bytes, inner.bytes), (mib(3), mib(1), mib(2)));
-    assert_eq!((outer.most, outer.current), (mib(3), Bytes(0)));
+    assert_eq!((outer.peak_bytes, outer.current), (mib(3), Bytes(0)));
     // How high the device stood while it ran: what came later is not its.
     assert_eq!((outer.peak_allocated, inner.peak_allocated), (mib(11), mib(11)));
     assert_eq!(
-        (found.peak_allocated, found.at_start, found.handed_out),
+        (found.peak_allocated, found.at_start, found.allocated_bytes),
         (mib(73), mib(8), mib(67))
     );
     // Every line of a script takes a millisecond.
@@ -57,7 +57,7 @@ fn runs_of_a_layer_are_added_up() {
     let once = "phase begin layer a\nalloc x cuda:0 1MiB\nfree x\nphase end\n";
     let found = marked(&once.repeat(3));
     let only = layer(&found, "a");
-    assert_eq!((only.runs, only.allocations, only.bytes, only.most), (3, 3, mib(3), mib(1)));
+    assert_eq!((only.runs, only.allocations, only.bytes, only.peak_bytes), (3, 3, mib(3), mib(1)));
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn what_was_live_before_is_no_event_also_where_it_has_labels() {
     );
     let kinds: Vec<String> = found.events.iter().map(|event| format!("{:?}", event.kind)).collect();
     assert_eq!(kinds, ["Snapshot", "LayerEnter", "Alloc", "LayerExit", "Snapshot"]);
-    assert_eq!((found.at_start, found.handed_out), (mib(12), mib(1)));
+    assert_eq!((found.at_start, found.allocated_bytes), (mib(12), mib(1)));
 }
 
 #[test]

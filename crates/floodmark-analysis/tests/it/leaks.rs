@@ -63,8 +63,8 @@ fn a_line_that_keeps_a_block_in_every_step_is_a_suspect() {
     let found = ask(&script);
     insta::assert_snapshot!(picture(&found), @"
     5 steps, +20480
-    3.000 KiB a step, 15.00 KiB in 5 of 5 since 1, holds 18.00 KiB (+5 blocks), other in fc at m.py:7 (main)
-    1.000 KiB a step, 5.000 KiB in 5 of 5 since 1, holds 6.000 KiB (+5 blocks), other in - at log.py:4 (keep)
+    3.000 KiB a step, 15.00 KiB in 5 of 5 since 1, holds 18.00 KiB (+5 blocks), unknown in fc at m.py:7 (main)
+    1.000 KiB a step, 5.000 KiB in 5 of 5 since 1, holds 6.000 KiB (+5 blocks), unknown in - at log.py:4 (keep)
     ");
     let frames: Vec<String> = found.rows[1].frames.iter().map(ToString::to_string).collect();
     assert_eq!(frames, ["log.py:4 (keep)", "t.py:9 (main)"]);
@@ -79,7 +79,7 @@ fn a_block_that_is_replaced_by_a_larger_one_is_a_suspect() {
     });
     insta::assert_snapshot!(picture(&ask(&script)), @"
     4 steps, +4096
-    1.000 KiB a step, 4.000 KiB in 4 of 4 since 1, holds 5.000 KiB (+0 blocks), other in - at t.py:9 (main)
+    1.000 KiB a step, 4.000 KiB in 4 of 4 since 1, holds 5.000 KiB (+0 blocks), unknown in - at t.py:9 (main)
     ");
 }
 
@@ -89,12 +89,12 @@ fn growth_may_begin_late_and_miss_a_step() {
     let late = steps(9, |n| if n >= 4 { keep(n) } else { String::new() });
     insta::assert_snapshot!(picture(&ask(&late)), @"
     8 steps, +5120
-    1.000 KiB a step, 5.000 KiB in 5 of 5 since 4, holds 5.000 KiB (+5 blocks), other in - at t.py:9 (main)
+    1.000 KiB a step, 5.000 KiB in 5 of 5 since 4, holds 5.000 KiB (+5 blocks), unknown in - at t.py:9 (main)
     ");
     let missing = steps(21, |n| if n == 7 { String::new() } else { keep(n) });
     insta::assert_snapshot!(picture(&ask(&missing)), @"
     20 steps, +19456
-    972 B a step, 19.00 KiB in 19 of 20 since 1, holds 20.00 KiB (+19 blocks), other in - at t.py:9 (main)
+    972 B a step, 19.00 KiB in 19 of 20 since 1, holds 20.00 KiB (+19 blocks), unknown in - at t.py:9 (main)
     ");
 }
 
@@ -143,7 +143,7 @@ fn the_json_of_leaks_is_the_contract() {
             "growth": 8192, "losses": [], "total_rows": 2,
             "rows": [{
                 "bytes_per_step": 1024, "growth": 4096, "bytes": 5120, "count": 4, "since": 1,
-                "steps": 4, "grew": 4, "category": "other", "where": "t.py:8 (main)",
+                "steps": 4, "grew": 4, "category": "unknown", "where": "t.py:8 (main)",
                 "file": "t.py", "line": 8, "function": "main", "module": null, "backward": false,
                 "frames": [{"file": "t.py", "line": 8, "function": "main"}],
             }],

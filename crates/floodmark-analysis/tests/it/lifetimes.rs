@@ -15,7 +15,7 @@ fn ask(trace: &Trace, device: Device, from: f64, to: f64, top: usize) -> Lifetim
 }
 
 #[test]
-fn an_activation_is_kept_until_its_backward_begins() {
+fn an_activation_is_retained_until_its_backward_begins() {
     let trace = trace(
         "alloc h cuda:0 8KiB at m.py:1 in fc
          alloc t cuda:0 1KiB at m.py:2 in act
@@ -32,11 +32,17 @@ fn an_activation_is_kept_until_its_backward_begins() {
     let kept = &found.rows[0].tensors[0];
     assert_eq!((kept.name.as_str(), kept.category), ("m.py:1 (main)", "activation"));
     // The trace does not say that autograd saved it.
-    assert_eq!((kept.saved, kept.last_use), (None, None));
-    assert_eq!((kept.made, kept.kept_until, kept.freed), (0.001, Some(0.004), Some(0.005)));
+    assert_eq!((kept.saved_seconds, kept.last_use_seconds), (None, None));
+    assert_eq!(
+        (kept.allocated_seconds, kept.retained_until_seconds, kept.freed_seconds),
+        (0.001, Some(0.004), Some(0.005))
+    );
     assert_eq!(kept.phase.as_deref(), Some("forward"));
     let gradient = &found.rows[0].tensors[1];
-    assert_eq!((gradient.saved, gradient.kept_until, gradient.freed), (None, None, None));
+    assert_eq!(
+        (gradient.saved_seconds, gradient.retained_until_seconds, gradient.freed_seconds),
+        (None, None, None)
+    );
 }
 
 #[test]
@@ -60,7 +66,14 @@ fn a_life_has_the_times_of_autograd() {
     let lives = tensor_lifetimes(&trace, Some(Device::cuda(0)));
     let times: Vec<_> = lives
         .iter()
-        .map(|one| (one.life.made, one.life.saved, one.life.last_use, one.life.freed))
+        .map(|one| {
+            (
+                one.life.allocated_seconds,
+                one.life.saved_seconds,
+                one.life.last_use_seconds,
+                one.life.freed_seconds,
+            )
+        })
         .collect();
     let at = |millis: f64| Some(millis / 1000.0);
     assert_eq!(
@@ -82,7 +95,7 @@ fn a_life_has_the_times_of_autograd() {
             (Some("fc"), "fc.weight", "parameter"),
             (None, "no Python frame: thread 0", "input"),
             (Some("fc"), "m.py:1 (main)", "activation"),
-            (Some("fc"), "m.py:1 (main) (backward)", "other"),
+            (Some("fc"), "m.py:1 (main) (backward)", "unknown"),
         ]
     );
     assert_eq!(tensor_lifetimes(&trace, None).len(), 4);

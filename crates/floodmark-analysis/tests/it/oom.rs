@@ -1,6 +1,6 @@
 //! Why a request failed: one script for each reason.
 
-use floodmark_analysis::{OomClass, OomReport, oom};
+use floodmark_analysis::{OomReason, OomReport, oom};
 use floodmark_trace::{Bytes, DeviceInfo, Trace};
 
 use crate::trace;
@@ -11,11 +11,11 @@ fn ask(trace: &Trace) -> OomReport {
     oom(trace, None, None).unwrap()
 }
 
-/// What there was free: all, in so many pieces, the largest, and the same of what the request could use.
+/// What there was free: all, in how many blocks, the largest, and the same of what the request could use.
 fn free(found: &OomReport) -> [u64; 6] {
-    let usable = [found.usable_free.0 / MIB, found.usable_pieces, found.largest_usable.0 / MIB];
-    let [free, pieces, largest] = usable;
-    [found.free.0 / MIB, found.free_pieces, found.largest_free.0 / MIB, free, pieces, largest]
+    let usable = [found.usable_free.0 / MIB, found.usable_blocks, found.largest_usable.0 / MIB];
+    let [free, blocks, largest] = usable;
+    [found.free.0 / MIB, found.free_blocks, found.largest_free.0 / MIB, free, blocks, largest]
 }
 
 #[test]
@@ -27,7 +27,7 @@ fn too_much_is_a_matter_of_capacity() {
          alloc b cuda:0 8MiB on B at train.py:4 in fc
          oom cuda:0 16MiB at train.py:5",
     ));
-    assert_eq!(found.class, OomClass::Capacity);
+    assert_eq!(found.reason, OomReason::Capacity);
     assert_eq!((found.allocated, found.reserved), (Bytes(20 * MIB), Some(Bytes(32 * MIB))));
     assert_eq!(free(&found), [12, 1, 12, 12, 1, 12]);
     assert_eq!((found.limit, found.segment), (Some(Bytes(32 * MIB)), Some(Bytes(16 * MIB))));
@@ -50,7 +50,7 @@ fn enough_in_pieces_is_fragmentation_and_a_setting_would_have_helped() {
          alloc c cuda:0 8MiB on B
          oom cuda:0 16MiB",
     ));
-    assert_eq!(found.class, OomClass::Fragmentation);
+    assert_eq!(found.reason, OomReason::Fragmentation);
     assert_eq!(free(&found), [16, 2, 12, 16, 2, 12]);
     // Three blocks of 8 MiB in two pages of 20 MiB leave 16 MiB in one piece.
     let expandable = &found.proofs[0];
@@ -71,7 +71,7 @@ fn enough_for_another_stream_or_pool_is_stranded() {
              alloc a cuda:0 12MiB on A
              oom cuda:0 12MiB"
         )));
-        assert_eq!(found.class, OomClass::OtherPool, "{other}");
+        assert_eq!(found.reason, OomReason::OtherPool, "{other}");
         assert_eq!(free(&found), [12, 1, 12, 0, 0, 0], "{other}");
     }
     // Large requests cannot use what is free for small ones.
@@ -82,7 +82,7 @@ fn enough_for_another_stream_or_pool_is_stranded() {
          alloc a cuda:0 12MiB on A
          oom cuda:0 1572864B",
     ));
-    assert_eq!((found.class, found.usable_free), (OomClass::OtherPool, Bytes(0)));
+    assert_eq!((found.reason, found.usable_free), (OomReason::OtherPool, Bytes(0)));
 }
 
 #[test]
@@ -95,10 +95,10 @@ fn what_a_stream_still_uses_is_pending() {
          {}
          oom cuda:0 12MiB";
     let found = ask(&trace(&script.replace("{}", "")));
-    assert_eq!((found.class, found.pending), (OomClass::PendingFrees, Bytes(12 * MIB)));
+    assert_eq!((found.reason, found.pending_free), (OomReason::PendingFrees, Bytes(12 * MIB)));
     assert_eq!(found.allocated, Bytes(12 * MIB));
     let found = ask(&trace(&script.replace("{}", "complete a")));
-    assert_eq!((found.class, found.pending), (OomClass::Fragmentation, Bytes(0)));
+    assert_eq!((found.reason, found.pending_free), (OomReason::Fragmentation, Bytes(0)));
 }
 
 #[test]
@@ -106,27 +106,27 @@ fn what_others_hold_counts_when_the_request_would_have_fit_without_them() {
     let script = "segment A cuda:0 12MiB
          alloc a cuda:0 12MiB on A
          oom cuda:0 2GiB left 1GiB";
-    for (total, class) in [(24 << 30, OomClass::OutsideTorch), (3 << 30, OomClass::Capacity)] {
+    for (total, reason) in [(24 << 30, OomReason::OutsideTorch), (3 << 30, OomReason::Capacity)] {
         let mut trace = trace(script);
         let device = "cuda:0".to_owned();
         trace.header.devices =
             vec![DeviceInfo { device, total_bytes: total, ..DeviceInfo::default() }];
         let found = ask(&trace);
-        assert_eq!(found.class, class);
-        assert_eq!(found.outside, Some(Bytes(total - 12 * MIB - (1 << 30))));
+        assert_eq!(found.reason, reason);
+        assert_eq!(found.outside_torch, Some(Bytes(total - 12 * MIB - (1 << 30))));
         assert!(!found.is_own_limit, "the device had less than was asked for");
     }
     let found = ask(&trace(&script.replace("left 1GiB", "left 4GiB")));
     assert!(found.is_own_limit, "the device had more than was asked for");
-    assert_eq!(found.class, OomClass::Capacity);
+    assert_eq!(found.reason, OomReason::Capacity);
 }
 
 #[test]
 fn without_segments_the_totals_decide() {
     let found = ask(&trace("alloc a cuda:0 6MiB\nfree a\nalloc b cuda:0 2MiB\noom cuda:0 3MiB"));
-    assert_eq!((found.class, found.is_replayed), (OomClass::Fragmentation, false));
-    assert_eq!((found.free, found.free_pieces), (Bytes(4 * MIB), 0));
+    assert_eq!((found.reason, found.is_replayed), (OomReason::Fragmentation, false));
+    assert_eq!((found.free, found.free_blocks), (Bytes(4 * MIB), 0));
     let found = ask(&trace("alloc a cpu 6MiB\noom cpu 3MiB"));
-    assert_eq!((found.class, found.reserved, found.segment), (OomClass::Capacity, None, None));
+    assert_eq!((found.reason, found.reserved, found.segment), (OomReason::Capacity, None, None));
     assert!(found.proofs.is_empty());
 }

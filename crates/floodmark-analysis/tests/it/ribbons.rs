@@ -77,7 +77,7 @@ fn a_ribbon_falls_when_one_below_it_goes() {
     let large = &tile.shapes[1];
     assert_eq!(large.bytes, Bytes(8 << 20));
     assert_eq!(large.ys, [Bytes(1 << 20), Bytes(0)]);
-    assert_eq!(tile.categories[large.category], "other");
+    assert_eq!(tile.categories[large.category], "unknown");
     assert!(tile.rest.iter().all(|&rest| rest == Bytes(0)));
 }
 

@@ -67,8 +67,8 @@ fn every_reserved_byte_is_in_one_block() {
         assert_eq!(told.rows.len(), found.segments.len());
         assert_eq!(told.fragmentation.unwrap().at, found.fragmentation);
         for row in told.rows {
-            let Detail::Segment { addr, segment, .. } = row.detail else { panic!("no segment") };
-            let same = found.segments.iter().find(|one| one.address == format!("0x{addr:x}"));
+            let Detail::Segment { address, segment, .. } = row.detail else { panic!("no segment") };
+            let same = found.segments.iter().find(|one| one.address == format!("0x{address:x}"));
             assert_eq!(same.unwrap().bytes, segment);
         }
     }
@@ -107,7 +107,7 @@ fn a_block_says_whose_it_is() {
         .iter()
         .map(|one| one["state"].as_str().unwrap())
         .collect();
-    assert_eq!(states, ["live", "awaiting_streams", "cached"]);
+    assert_eq!(states, ["live", "pending_free", "free"]);
     let category = found.segments[0].blocks[0].category.unwrap();
     assert_eq!(found.categories[category], "parameter");
     assert_eq!(found.skipped, 0);

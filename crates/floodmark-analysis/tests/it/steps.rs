@@ -83,8 +83,8 @@ fn the_categories_of_a_step_are_those_of_its_peak() {
     }
     insta::assert_snapshot!(text, @"
     before recording: 
-    step 0: activation 4, other 3
-    step 1: other 3, temporary 4
-    step 2: other 4
+    step 0: activation 4, unknown 3
+    step 1: temporary 4, unknown 3
+    step 2: unknown 4
     ");
 }

@@ -1,4 +1,4 @@
-//! `allocations`: every stay of a storage in memory, in the order in which they were made.
+//! `allocations`: every stay of a storage in memory, in the order in which they were allocated.
 
 use floodmark_analysis::{AllocationLines, TensorModules, category};
 use floodmark_trace::{Allocation, AllocationId, EventNumber, TextId};
@@ -13,8 +13,8 @@ const COLUMNS: &[Column] = &[
     ("device", Kind::Text),
     ("bytes", Kind::Int),
     ("requested", Kind::Int),
-    ("made_event", Kind::Int),
-    ("made_micros", Kind::Int),
+    ("allocated_event", Kind::Int),
+    ("allocated_micros", Kind::Int),
     ("saved_micros", Kind::Int),
     ("last_use_micros", Kind::Int),
     ("freed_event", Kind::Int),
@@ -31,7 +31,7 @@ const COLUMNS: &[Column] = &[
     ("dtype", Kind::Text),
     ("module", Kind::Text),
     ("op", Kind::Text),
-    ("place", Kind::Text),
+    ("location", Kind::Text),
     ("file", Kind::Text),
     ("line", Kind::Int),
     ("function", Kind::Text),
@@ -69,7 +69,7 @@ fn cells<'a>(
     id: AllocationId,
     device: &'a str,
     at_peak: bool,
-    made_micros: u64,
+    allocated_micros: u64,
 ) -> [Cell<'a>; COLUMNS.len()] {
     let Source { trace, context, .. } = source;
     let allocation: &Allocation = &trace.allocations[id.index()];
@@ -85,7 +85,7 @@ fn cells<'a>(
         int(allocation.rounded.0),
         int(allocation.requested.0),
         int(allocation.made_at.into()),
-        int(made_micros),
+        int(allocated_micros),
         maybe_int(micros(allocation.saved_at)),
         maybe_int(micros(allocation.unpacked_at)),
         maybe_int(allocation.freed_at.map(|at| at.get().into())),

@@ -25,7 +25,7 @@ const COLUMNS: &[Column] = &[
     ("peak_step", Kind::Int),
     ("peak_phase", Kind::Text),
     ("peak_module", Kind::Text),
-    ("peak_untold", Kind::Int),
+    ("peak_unattributed", Kind::Int),
     ("reserved_at_peak", Kind::Int),
     ("reserved_peak", Kind::Int),
     ("end", Kind::Int),

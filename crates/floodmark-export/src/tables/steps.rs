@@ -24,7 +24,7 @@ const STEPS: &[Column] = &[
     ("input", Kind::Int),
     ("temporary", Kind::Int),
     ("workspace", Kind::Int),
-    ("other", Kind::Int),
+    ("unknown", Kind::Int),
 ];
 const PHASES: &[Column] =
     &[("step", Kind::Int), ("device", Kind::Text), ("phase", Kind::Text), ("peak", Kind::Int)];

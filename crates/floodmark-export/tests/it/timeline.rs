@@ -26,7 +26,7 @@ fn only_the_latest_events_are_kept_and_statistics_are_of_all() {
     assert_eq!(file["layer_stats"]["fc"]["total_allocations"], 3);
     assert_eq!(file["summary"]["total_events"], 2);
     assert_eq!(file["summary"]["at_start_bytes"], 4 << 20);
-    assert_eq!(file["summary"]["handed_out_bytes"], 23 << 20);
+    assert_eq!(file["summary"]["allocated_bytes"], 23 << 20);
 }
 
 #[test]

@@ -36,16 +36,16 @@ impl From<&Report> for AnswerText {
 fn fragmentation(report: &Report) -> Vec<String> {
     let Some(found) = &report.fragmentation else { return Vec::new() };
     let now = &found.at;
-    let pieces = match now.pieces {
+    let free = match now.free_blocks {
         0 => "nothing is free".to_owned(),
-        1 => format!("{} free in 1 piece", now.free),
+        1 => format!("{} free in 1 block", now.free),
         many => {
             let (many, largest) = (plural(many, "block"), now.largest_free);
             format!("{} free in {many}, the largest {largest}", now.free)
         }
     };
     let mut sentences = vec![
-        format!("Reserved: {:.1} % are not allocated; {pieces}", now.ratio * 100.0),
+        format!("Reserved: {:.1} % are not allocated; {free}", now.ratio * 100.0),
         format!(
             "Wasted: {} by rounding inside blocks, {} free in split segments, {} free in blocks below the \
              largest request ({})",
@@ -60,7 +60,7 @@ fn fragmentation(report: &Report) -> Vec<String> {
             let when = at
                 .step
                 .map_or(format!("{:.3} s", at.seconds), |step| format!("the end of step {step}"));
-            format!(", the most in pieces below the largest request at {when}: {}", at.now.unusable)
+            format!(", the most in blocks below the largest request at {when}: {}", at.now.unusable)
         });
         sentences.push(format!("Over time, at {moments}: {least} to {most} free{worst}"));
     }

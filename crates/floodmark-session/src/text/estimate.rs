@@ -139,7 +139,7 @@ fn needs_of_processes(devices: &[DeviceEstimate]) -> Sheet {
             found.device.to_string(),
             found.peak_allocated.to_string(),
             found.peak_reserved.to_string(),
-            found.outside.to_string(),
+            found.outside_torch.to_string(),
             found.context.to_string(),
             format!("{more}{}", found.needed),
             found.capacity.to_string(),
@@ -164,10 +164,10 @@ fn needs(devices: &[DeviceEstimate]) -> Sheet {
         row("peak allocated", |found| found.peak_allocated.to_string(), ""),
         row("peak reserved", |found| found.peak_reserved.to_string(), ""),
     ];
-    if devices.iter().any(|device| device.outside > Bytes(0)) {
+    if devices.iter().any(|device| device.outside_torch > Bytes(0)) {
         rows.push(row(
             "outside torch",
-            |found| found.outside.to_string(),
+            |found| found.outside_torch.to_string(),
             "allocated by libraries",
         ));
     }
@@ -211,8 +211,8 @@ fn reads(reads: &[PhantomRead]) -> Sheet {
     columns
         .extend(sheet::words(&["Operator", "Location that read it back, and why it is assumed"]));
     let rows = reads.iter().map(|read| Cells {
-        cells: vec![read.count.to_string(), read.answered.clone(), read.op.clone(), place(read)],
-        below: if read.why.is_empty() { Vec::new() } else { vec![format!("  {}", read.why)] },
+        cells: vec![read.count.to_string(), read.assumed.clone(), read.op.clone(), place(read)],
+        below: if read.reason.is_empty() { Vec::new() } else { vec![format!("  {}", read.reason)] },
     });
     Sheet { columns, rows: rows.collect(), ..Sheet::default() }
 }

@@ -1,6 +1,6 @@
 //! Why an allocation failed, as text.
 
-use floodmark_analysis::{Detail, OomClass, OomReport, Proof, Row};
+use floodmark_analysis::{Detail, OomReason, OomReport, Proof, Row};
 use floodmark_trace::Bytes;
 
 use crate::text::answer_text::AnswerText;
@@ -36,36 +36,36 @@ impl From<&OomReport> for AnswerText {
 }
 
 fn why(found: &OomReport) -> String {
-    let OomReport { allocated, free, usable_free, largest_usable, pending, .. } = found;
+    let OomReport { allocated, free, usable_free, largest_usable, pending_free, .. } = found;
     let request = found.at.request.as_ref().map_or(Bytes(0), |request| request.bytes);
-    match found.class {
-        OomClass::Capacity if found.device.is_cpu() => {
+    match found.reason {
+        OomReason::Capacity if found.device.is_cpu() => {
             format!("capacity. {allocated} are allocated; the system refused {request} more")
         }
-        OomClass::Capacity => format!(
+        OomReason::Capacity => format!(
             "capacity. {allocated} are allocated; only {free} are free; {request} were requested"
         ),
-        OomClass::Fragmentation if !found.is_replayed => {
+        OomReason::Fragmentation if !found.is_replayed => {
             format!(
                 "fragmentation. {free} are reserved and free, but no free block has the requested {request}"
             )
         }
-        OomClass::Fragmentation => format!(
+        OomReason::Fragmentation => format!(
             "fragmentation. {usable_free} are free in the request's pool and stream, but the largest free block has \
              {largest_usable}; {request} were requested"
         ),
-        OomClass::OtherPool if *usable_free == Bytes(0) => format!(
+        OomReason::OtherPool if *usable_free == Bytes(0) => format!(
             "stranded memory. {free} are free, but none of them in the request's pool and stream"
         ),
-        OomClass::OtherPool => format!(
+        OomReason::OtherPool => format!(
             "stranded memory. {free} are free, but only {usable_free} of them in the request's pool and stream"
         ),
-        OomClass::PendingFrees => {
-            format!("pending frees. The program freed {pending} that a stream still uses")
+        OomReason::PendingFrees => {
+            format!("pending frees. The program freed {pending_free} that a stream still uses")
         }
-        OomClass::OutsideTorch => format!(
+        OomReason::OutsideTorch => format!(
             "memory outside torch. {} of the device are used by the CUDA context, libraries or other processes",
-            found.outside.unwrap_or_default()
+            found.outside_torch.unwrap_or_default()
         ),
     }
 }
@@ -97,20 +97,20 @@ fn facts(found: &OomReport) -> Vec<[String; 2]> {
     push(found.total, "memory of the device".into());
     push(found.limit, "limit on what torch could reserve, as far as the recording shows".into());
     push(found.device_free, "free on the device".into());
-    push(found.outside, "used outside torch".into());
+    push(found.outside_torch, "used outside torch".into());
     push(found.reserved, "reserved by torch".into());
     push(Some(found.allocated), "allocated".into());
-    let pending = Some(found.pending).filter(|&bytes| bytes > Bytes(0));
+    let pending = Some(found.pending_free).filter(|&bytes| bytes > Bytes(0));
     push(pending, "pending free: freed, still used by a stream".into());
     if found.is_replayed {
-        let pieces = |count: u64, largest: Bytes| match count {
+        let blocks = |count: u64, largest: Bytes| match count {
             0 => String::new(),
             1 => ", in 1 block".to_owned(),
             many => format!(", in {}, the largest {largest}", plural(many, "block")),
         };
-        let all = pieces(found.free_pieces, found.largest_free);
+        let all = blocks(found.free_blocks, found.largest_free);
         push(Some(found.free), format!("reserved and free{all}"));
-        let usable = pieces(found.usable_pieces, found.largest_usable);
+        let usable = blocks(found.usable_blocks, found.largest_usable);
         push(Some(found.usable_free), format!("of these in the request's pool and stream{usable}"));
     }
     push(found.segment, "segment that torch requested from the driver".into());
@@ -119,7 +119,7 @@ fn facts(found: &OomReport) -> Vec<[String; 2]> {
 
 fn proved(proof: &Proof) -> [String; 2] {
     let fits = if proof.fits { "yes" } else { "no" };
-    let with = match (proof.more, proof.alloc_conf.as_str()) {
+    let with = match (proof.extra_memory, proof.alloc_conf.as_str()) {
         (Bytes(0), conf) => format!("with {conf}"),
         (more, _) => format!("with {more} more memory"),
     };

@@ -12,7 +12,7 @@ pub fn category(name: &str) -> Option<u8> {
         "temporary" => 183,
         "workspace" => 98,
         "before recording" => 60,
-        "other" => 246,
+        "other" | "unknown" => 246,
         _ => return None,
     })
 }

@@ -11,6 +11,7 @@ use floodmark_profiles::{FitSearch, Tried, largest_that_fits};
 use floodmark_session::text::answer_text::AnswerText;
 use floodmark_session::text::sheet::{self, Cells, Sheet};
 use floodmark_trace::Bytes;
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -28,31 +29,41 @@ const USUAL_STEPS: u32 = 2;
 /// How much of what a failed program said is shown.
 const TAIL_LINES: usize = 20;
 
-/// The answer. Its JSON is a contract.
-#[derive(Debug, Serialize)]
-struct Fit {
+/// The largest value with which a program fits on a simulated GPU.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Fit {
+    /// The version of floodmark that wrote the answer.
     floodmark: &'static str,
+    /// The version of this JSON: it changes when a field changes its meaning.
     format: u32,
+    /// The name of the value.
     name: String,
+    /// The name of the GPU profile.
     gpu: String,
-    /// The largest value that fits; none when not even the smallest does.
+    /// The largest value that fits; null when the smallest does not.
     largest: Option<u64>,
-    /// Whether it is the largest that was asked about.
+    /// Whether it is the largest value of the question, so that larger ones may fit too.
     is_last: bool,
-    /// Values that need less than a smaller one does.
+    /// Pairs of values of which the larger one needs less memory.
     not_monotone: Vec<[u64; 2]>,
     /// Every try, smallest value first.
     tries: Vec<Try>,
 }
 
-#[derive(Debug, Clone, Serialize)]
+/// One estimate.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 struct Try {
+    /// The value.
     value: u64,
+    /// Whether it fits.
     fits: bool,
+    /// The most that torch had allocated, of all devices.
     peak_allocated: Bytes,
+    /// The most that torch had reserved, of all devices.
     peak_reserved: Bytes,
-    /// With the context; more than that when it does not fit.
+    /// What it needs with the CUDA context; a lower bound when it does not fit.
     needed: Bytes,
+    /// How long the try took.
     seconds: f64,
 }
 

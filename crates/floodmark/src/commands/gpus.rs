@@ -1,25 +1,35 @@
 //! `floodmark gpus`: the cards that a phantom can be.
 
 use anyhow::{Context, Result};
-use floodmark_profiles::{profiles, source};
+use floodmark_profiles::{GpuProfile, profiles, source};
 use floodmark_session::text::answer_text::AnswerText;
 use floodmark_session::text::sheet::{self, Cells, Sheet};
 use floodmark_trace::Bytes;
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 
+use crate::Said;
 use crate::commands::args::GpusArgs;
 use crate::text::stdout_style;
 
-pub(crate) fn gpus(args: &GpusArgs) -> Result<String> {
+/// A GPU that can be simulated.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct GpuRow {
+    /// Its name on the command line.
+    gpu: &'static str,
+    /// Its profile.
+    profile: GpuProfile,
+}
+
+pub(crate) fn gpus(args: &GpusArgs) -> Result<Said> {
     if let Some(name) = &args.gpu {
-        return Ok(source(name).with_context(|| format!("Failed to print `{name}`"))?.to_owned());
+        let text = source(name).with_context(|| format!("Failed to print `{name}`"))?;
+        return Ok(text.to_owned().into());
     }
     if args.json {
-        let mut all = Vec::new();
-        for (key, profile) in profiles() {
-            all.push(json!({ "gpu": key, "profile": profile }));
-        }
-        return Ok(serde_json::to_string_pretty(&all)? + "\n");
+        let all: Vec<GpuRow> =
+            profiles().into_iter().map(|(gpu, profile)| GpuRow { gpu, profile }).collect();
+        return Said::json(&all);
     }
     let mut columns = sheet::words(&["GPU"]);
     columns.extend(sheet::numbers(&["Memory", "Context", "Multiprocessors", "Capability"]));
@@ -37,10 +47,11 @@ pub(crate) fn gpus(args: &GpusArgs) -> Result<String> {
         below: Vec::new(),
     });
     let rows = rows.collect();
-    Ok(stdout_style::show(AnswerText {
+    let text = stdout_style::show(AnswerText {
         above: Vec::new(),
         losses: Vec::new(),
         sheets: vec![Sheet { columns, rows, ..Sheet::default() }],
         below: Vec::new(),
-    }))
+    });
+    Ok(text.into())
 }

@@ -14,16 +14,29 @@ use floodmark_session::text::terminal_safe::plain;
 use floodmark_session::text::text_table;
 use floodmark_trace::{Engine, Phantom};
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
 use crate::Said;
 use crate::commands::args::InfoArgs;
 use crate::commands::trace_paths::{open, ranks};
 use crate::text::stdout_style;
 
+/// What a trace holds; for a folder of ranks, what each of them holds.
+#[derive(Serialize, JsonSchema)]
+#[serde(untagged)]
+pub(crate) enum Info {
+    /// A trace.
+    Trace(Box<Summary>),
+    /// The ranks of a folder.
+    Ranks(Vec<Summary>),
+}
+
 pub(crate) fn info(args: &InfoArgs) -> Result<Said> {
     let Some(ranks) = ranks(&args.trace)? else {
         let summary = summary(&open(&args.trace)?);
         if args.json {
-            return Said::json(&summary);
+            return Said::json(&Info::Trace(Box::new(summary)));
         }
         return Ok(details(&summary, &args.trace, stdout_style::of_stdout()).into());
     };
@@ -33,8 +46,8 @@ pub(crate) fn info(args: &InfoArgs) -> Result<Said> {
         summaries.push((path, summary));
     }
     if args.json {
-        let summaries: Vec<_> = summaries.iter().map(|(_, summary)| summary).collect();
-        return Said::json(&summaries);
+        let summaries = summaries.into_iter().map(|(_, summary)| summary).collect();
+        return Said::json(&Info::Ranks(summaries));
     }
     let style = stdout_style::of_stdout();
     let parts: Vec<_> =

@@ -9,6 +9,7 @@ use floodmark_analysis::{
     report_with, segments, simulation, steps,
 };
 use floodmark_trace::{AllocationId, Device, Trace};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::ask::{Ask, OfDevice};
@@ -16,14 +17,14 @@ use super::refusal::Refusal;
 use super::shown::{Shown, ShownTrace, Version};
 
 /// Which traces there are.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[expect(clippy::struct_field_names, reason = "the traces of the traces")]
 pub(crate) struct Traces<'a> {
-    /// The version of floodmark that answers.
+    /// The version of floodmark that wrote the answer.
     pub(crate) floodmark: &'static str,
     /// Whether the traces are followed while they grow.
     pub(crate) follows: bool,
-    /// The moments, in seconds, that can be asked about, by trace and device; none where any can.
+    /// The moments, in seconds, that can be asked about, by trace and device; null where any can.
     pub(crate) moments: Option<Moments>,
     /// The traces.
     pub(crate) traces: Vec<TraceCard<'a>>,
@@ -33,7 +34,7 @@ pub(crate) struct Traces<'a> {
 pub(crate) type Moments = BTreeMap<usize, BTreeMap<String, Vec<f64>>>;
 
 /// One of the traces.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub(crate) struct TraceCard<'a> {
     /// Its number, from 0.
     pub(crate) id: usize,
@@ -43,7 +44,7 @@ pub(crate) struct TraceCard<'a> {
     pub(crate) rank: Option<u32>,
     /// Another number means that there is more.
     pub(crate) revision: u64,
-    /// The device with the highest peak, a card before the CPU; none where nothing was allocated.
+    /// The device with the highest peak, a GPU before the CPU; null where nothing was allocated.
     pub(crate) default_device: Option<Device>,
     /// What it holds.
     pub(crate) summary: &'a Summary,

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use axum::response::sse::{Event, KeepAlive, Sse};
 use futures_util::Stream;
+use schemars::JsonSchema;
 use serde::Serialize;
 use tokio::sync::watch;
 
@@ -20,7 +21,7 @@ use super::Site;
 const REST: Duration = Duration::from_millis(250);
 
 /// There is more of a trace.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub(crate) struct Grown {
     /// Which, from 0.
     pub(crate) trace: usize,
@@ -35,7 +36,7 @@ pub(crate) struct Grown {
 }
 
 /// No trace grows any more.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub(crate) struct Ended {
     /// How many there are.
     pub(crate) traces: usize,

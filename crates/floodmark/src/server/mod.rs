@@ -11,16 +11,16 @@
 //! [`router`] is a function of the [`Site`]; tests call it without a socket. Answers are computed on threads of
 //! their own, so that a long one delays no other. A saved page is made of the same answers (`saved.rs`).
 
-mod answer;
+pub(crate) mod answer;
 mod ask;
 mod assets;
 pub(crate) mod browser;
 mod cache;
 mod connections;
-mod follow;
+pub(crate) mod follow;
 mod guard;
 mod made_once;
-mod refusal;
+pub(crate) mod refusal;
 mod respond;
 mod saved;
 mod saved_document;

@@ -2,6 +2,7 @@
 
 use floodmark_analysis::{DiffError, QuestionError, SimulationError};
 use floodmark_trace::Hint;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Why a request has no answer.
@@ -45,7 +46,7 @@ impl Hint for Refusal {
 }
 
 /// What the page is told.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub(crate) struct Problem {
     /// What is wrong.
     pub(crate) error: String,

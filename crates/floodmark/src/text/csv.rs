@@ -87,7 +87,7 @@ fn titles(by: By) -> &'static [&'static str] {
     match by {
         By::Line => &["file", "line", "function", "module", "backward"],
         By::Stack => &["frames", "module", "backward"],
-        By::Module => &["own", "depth", "class"],
+        By::Module => &["own", "depth", "class_name"],
         By::Op => &["op"],
         By::Phase => &["phase", "peak", "peak_seconds"],
         By::Category => &["category", "largest"],
@@ -99,13 +99,13 @@ fn titles(by: By) -> &'static [&'static str] {
             "module",
             "step",
             "phase",
-            "made_seconds",
+            "allocated_seconds",
             "saved_seconds",
             "last_use_seconds",
             "freed_seconds",
         ],
         By::Step => &["step", "peak", "end", "growth", "phases"],
-        By::Segment => &["addr", "segment", "pending", "free", "largest_free", "picture"],
+        By::Segment => &["address", "segment", "pending_free", "free", "largest_free", "picture"],
     }
 }
 
@@ -145,7 +145,7 @@ fn values(row: &Row) -> Vec<String> {
             module,
             step,
             phase,
-            made_seconds,
+            allocated_seconds,
             saved_seconds,
             last_use_seconds,
             freed_seconds,
@@ -157,13 +157,13 @@ fn values(row: &Row) -> Vec<String> {
             or_empty(module.as_ref()),
             or_empty(step.as_ref()),
             or_empty(phase.as_ref()),
-            or_empty(made_seconds.as_ref()),
+            or_empty(allocated_seconds.as_ref()),
             or_empty(saved_seconds.as_ref()),
             or_empty(last_use_seconds.as_ref()),
             or_empty(freed_seconds.as_ref()),
         ],
-        Detail::Segment { addr, segment, pending, free, largest_free, picture } => {
-            let numbers = [*addr, segment.0, pending.0, free.0, largest_free.0];
+        Detail::Segment { address, segment, pending_free, free, largest_free, picture } => {
+            let numbers = [*address, segment.0, pending_free.0, free.0, largest_free.0];
             let numbers = numbers.map(|number| number.to_string()).into_iter();
             numbers.chain([picture.clone()]).collect()
         }

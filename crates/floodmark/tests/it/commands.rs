@@ -99,7 +99,7 @@ fn a_report_has_eight_groupings() {
                                                2.000 MiB layers.0.fc.weight
     2.000 MiB   14.00 MiB  2.000 MiB      1  parameter
                                                2.000 MiB layers.0.fc.weight
-    1.000 MiB   15.00 MiB        0 B      0  other
+    1.000 MiB   15.00 MiB        0 B      0  unknown
     ");
     insta::assert_snapshot!(folder.stdout("report x.flood --by tensor"), @"
     Peak of cuda:0: 15.00 MiB allocated, 16.00 MiB reserved, at 0.008 s in step 0, backward of layers.0.fc
@@ -108,7 +108,7 @@ fn a_report_has_eight_groupings() {
     4.000 MiB   10.00 MiB  activation                       model.py:10 (forward)
     2.000 MiB   12.00 MiB  parameter   (512,1024)  float32  layers.0.fc.weight
     2.000 MiB   14.00 MiB  gradient    (512,1024)  float32  layers.0.fc.weight
-    1.000 MiB   15.00 MiB  other                            before recording
+    1.000 MiB   15.00 MiB  unknown                          before recording
         512 B   15.00 MiB  activation                       train.py:7 (main)
     ");
     insta::assert_snapshot!(folder.stdout("report x.flood --by step"), @"
@@ -209,7 +209,7 @@ fn json_and_csv_have_plain_numbers() {
     "#);
     let csv = folder.stdout("report x.flood --csv --by tensor --top 2").replace("\r\n", "\n");
     insta::assert_snapshot!(csv, @"
-    bytes,cumulative,count,median,where,name,shape,dtype,category,module,step,phase,made_seconds,saved_seconds,last_use_seconds,freed_seconds
+    bytes,cumulative,count,median,where,name,shape,dtype,category,module,step,phase,allocated_seconds,saved_seconds,last_use_seconds,freed_seconds
     6291456,6291456,1,6291456,model.py:10 (forward),,,,activation,layers.1.fc,0,forward,0.006,,,0.011
     4194304,10485760,1,4194304,model.py:10 (forward),,,,activation,layers.0.fc,0,forward,0.005,,,0.01
     ");

@@ -33,10 +33,10 @@ fn lines_that_hold_more_from_step_to_step_are_shown() {
     --- stdout
     2 lines on cuda:0 grow from step to step; all lines together, in 5 steps after the first: +20.00 MiB
        A step     Growth      Holds  Blocks   Since  Grew in  Category  Location, and the newest stack
-    3.000 MiB  15.00 MiB  18.00 MiB      +5  step 1   5 of 5  other     model.py:12 (forward)
+    3.000 MiB  15.00 MiB  18.00 MiB      +5  step 1   5 of 5  unknown   model.py:12 (forward)
                                                                           in module fc
                                                                           torch/module.py:9 (_call_impl)
-    1.000 MiB  5.000 MiB  6.000 MiB      +5  step 1   5 of 5  other     log.py:6 (f6)
+    1.000 MiB  5.000 MiB  6.000 MiB      +5  step 1   5 of 5  unknown   log.py:6 (f6)
                                                                           torch/cat.py:3 (cat)
                                                                           log.py:6 (f6)
                                                                           log.py:5 (f5)
@@ -50,7 +50,7 @@ fn lines_that_hold_more_from_step_to_step_are_shown() {
     --- stdout
     2 lines on cuda:0 grow from step to step; all lines together, in 5 steps after the first: +20.00 MiB
        A step     Growth      Holds  Blocks   Since  Grew in  Category  Location, and the newest stack
-    3.000 MiB  15.00 MiB  18.00 MiB      +5  step 1   5 of 5  other     model.py:12 (forward)
+    3.000 MiB  15.00 MiB  18.00 MiB      +5  step 1   5 of 5  unknown   model.py:12 (forward)
                                                                           in module fc
                                                                           torch/module.py:9 (_call_impl)
     … and 1 more row
@@ -73,7 +73,7 @@ fn lines_that_hold_more_from_step_to_step_are_shown() {
           "since": 1,
           "steps": 5,
           "grew": 5,
-          "category": "other",
+          "category": "unknown",
           "where": "model.py:12 (forward)",
           "file": "model.py",
           "line": 12,

@@ -24,5 +24,4 @@ mod served;
 mod simulate;
 mod snapshots;
 mod top;
-mod types;
 mod view;

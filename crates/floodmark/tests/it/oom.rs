@@ -251,43 +251,43 @@ fn the_json_of_an_explanation_is_the_contract() {
           "where": "train.py:6 (main)"
         }
       },
-      "class": "fragmentation",
+      "reason": "fragmentation",
       "segment": 16777216,
       "limit": 41943040,
       "is_own_limit": false,
       "total": null,
       "device_free": null,
-      "outside": null,
+      "outside_torch": null,
       "reserved": 41943040,
       "allocated": 25165824,
       "is_replayed": true,
-      "pending": 0,
+      "pending_free": 0,
       "free": 16777216,
-      "free_pieces": 2,
+      "free_blocks": 2,
       "largest_free": 12582912,
       "usable_free": 16777216,
-      "usable_pieces": 2,
+      "usable_blocks": 2,
       "largest_usable": 12582912,
       "needed": 16777216,
       "proofs": [
         {
           "alloc_conf": "expandable_segments:True",
-          "more": 0,
+          "extra_memory": 0,
           "fits": true
         },
         {
           "alloc_conf": "max_split_size_mb:128",
-          "more": 0,
+          "extra_memory": 0,
           "fits": false
         },
         {
           "alloc_conf": "garbage_collection_threshold:0.8",
-          "more": 0,
+          "extra_memory": 0,
           "fits": false
         },
         {
           "alloc_conf": "",
-          "more": 16777216,
+          "extra_memory": 16777216,
           "fits": true
         }
       ],
@@ -314,7 +314,7 @@ fn the_json_of_an_explanation_is_the_contract() {
           "where": "Net",
           "own": 0,
           "depth": 0,
-          "class": null
+          "class_name": null
         }
       ],
       "losses": []

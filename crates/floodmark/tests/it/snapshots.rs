@@ -59,7 +59,7 @@ fn a_report_by_segment_shows_how_blocks_lie() {
     Peak of cuda:0: 1.741 GiB allocated, 1.809 GiB reserved, at 4.922 s in step 4, backward
     Reserved: 3.7 % are not allocated; 69.35 MiB free in 25 blocks, the largest 26.00 MiB
     Wasted: 5.001 MiB by rounding inside blocks, 69.35 MiB free in split segments, 69.35 MiB free in blocks below the largest request (250.0 MiB)
-    Over time, at 4 moments: 295.8 MiB to 832.8 MiB free, the most in pieces below the largest request at the end of step 3: 832.8 MiB
+    Over time, at 4 moments: 295.8 MiB to 832.8 MiB free, the most in blocks below the largest request at the end of step 3: 832.8 MiB
     ! modules, phases and backward are derived from stack frames: a snapshot does not record them
       Segment  Allocated       Free  Largest free  Blocks  █ allocated ▒ pending · free      Address
     250.0 MiB  250.0 MiB        0 B           0 B       1  ████████████████████████████████  0x7fb8ce000000 large
@@ -74,7 +74,7 @@ fn a_report_by_segment_shows_how_blocks_lie() {
     End on cuda:0: 1.492 GiB allocated, 1.775 GiB reserved, at 4.357 s in step 4
     Reserved: 16.0 % are not allocated; 290.4 MiB free in 16 blocks, the largest 250.0 MiB
     Wasted: 508 B by rounding inside blocks, 0 B free in split segments, 40.35 MiB free in blocks below the largest request (250.0 MiB)
-    Over time, at 4 moments: 245.8 MiB to 481.8 MiB free, the most in pieces below the largest request at the end of step 1: 261.8 MiB
+    Over time, at 4 moments: 245.8 MiB to 481.8 MiB free, the most in blocks below the largest request at the end of step 1: 261.8 MiB
     ! modules, phases and backward are derived from stack frames: a snapshot does not record them
       Segment  Allocated       Free  Largest free  Blocks  █ allocated ▒ pending · free      Address
     1.738 GiB  1.466 GiB  279.0 MiB     250.0 MiB     154  ███████████████████████····█████  0x302000000 large, expandable
@@ -84,7 +84,7 @@ fn a_report_by_segment_shows_how_blocks_lie() {
     insta::assert_snapshot!(folder.run("report --by segment spread.flood --csv"), @"
     exit 0
     --- stdout
-    bytes,cumulative,count,median,where,addr,segment,pending,free,largest_free,picture
+    bytes,cumulative,count,median,where,address,segment,pending_free,free,largest_free,picture
     16777216,16777216,2,8388608,0x10000000000 large,1099511627776,20971520,0,4194304,4194304,██████████████████████████······
     8388608,25165824,1,8388608,0x20000000000 large,2199023255552,20971520,0,12582912,12582912,█████████████···················
     16777216,41943040,1,16777216,0x30000000000 large,3298534883328,16777216,0,0,0,████████████████████████████████
@@ -116,7 +116,7 @@ fn a_report_by_segment_shows_how_blocks_lie() {
           "split": 16777216,
           "unusable": 16777216,
           "free": 16777216,
-          "pieces": 2,
+          "free_blocks": 2,
           "largest_free": 12582912,
           "reserved": 58720256,
           "ratio": 0.2857142857142857
@@ -131,9 +131,9 @@ fn a_report_by_segment_shows_how_blocks_lie() {
           "count": 2,
           "median": 8388608,
           "where": "0x10000000000 large",
-          "addr": 1099511627776,
+          "address": 1099511627776,
           "segment": 20971520,
-          "pending": 0,
+          "pending_free": 0,
           "free": 4194304,
           "largest_free": 4194304,
           "picture": "██████████████████████████······"

@@ -72,7 +72,7 @@ class SimulatedGpu:
 
 def _as_text(read: dict[str, Any]) -> dict[str, Any]:
     """What was answered may be a number; a trace has it as text."""
-    return {**read, "answered": str(read.get("answered", ""))}
+    return {**read, "assumed": str(read.get("assumed", ""))}
 
 
 _now: SimulatedGpu | None = None

@@ -224,8 +224,8 @@ class Reads:
             {"file": file, "line": line, "function": function, "op": op, "count": 0},
         )
         place["count"] += 1
-        place["answered"] = answered
-        place["why"] = "fake tensors have no values"
+        place["assumed"] = answered
+        place["reason"] = "fake tensors have no values"
 
 
 def _flag(args: Any, kwargs: Any, at: int, name: str) -> bool:

@@ -58,8 +58,8 @@ class Reads:
             {"file": file, "line": line, "function": function, "op": name, "count": 0},
         )
         read["count"] += 1
-        read["answered"] = f"{given:g} (--answer)" if given is not None else answered()
-        read["why"] = _why(surety)
+        read["assumed"] = f"{given:g} (--answer)" if given is not None else answered()
+        read["reason"] = _why(surety)
         return given
 
     def _line(self) -> tuple[FrameType | None, float | None]:

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from support.answer_schema import check_answer
 from support.programs import Programs
 
 MIB = 1 << 20
@@ -228,7 +229,7 @@ def test_a_read_is_listed_with_its_line_and_can_be_told(found: Any) -> None:
     assert read["file"].endswith("program.py")
     said, answer = found["told"]
     assert said == 3
-    assert answer["reads"][0]["answered"] == "3"
+    assert answer["reads"][0]["assumed"] == "3"
 
 
 def test_an_estimate_in_another_is_refused_and_one_in_a_recording_is_not(found: Any) -> None:
@@ -266,6 +267,7 @@ def test_the_command_line_has_the_engine(programs: Programs) -> None:
     done = programs.floodmark(*words)
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
+    check_answer("estimate", answer)
     assert (answer["engine"], answer["fits"], answer["steps"]) == ("fake", True, 3)
     assert "a simulated GPU, with fake tensors" in done.stderr
 
@@ -279,7 +281,9 @@ def test_a_fit_has_the_engine(programs: Programs) -> None:
     words = ["fit", "--engine", "fake", "--memory", "2GiB", "--json", "--vary", "N=64,1000000"]
     done = programs.floodmark(*words, "train.py", "--batch", "{N}", timeout=600)
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["largest"] == 64
+    found = json.loads(done.stdout)
+    check_answer("fit", found)
+    assert found["largest"] == 64
 
 
 LATER = """

@@ -39,7 +39,7 @@ def grown(result, *leaves):
 END = """
 from floodmark.estimate.phantom import simulated_gpu
 reads = simulated_gpu.current().phantom.account()["reads"]
-kept = ("line", "op", "count", "answered", "why")
+kept = ("line", "op", "count", "assumed", "reason")
 print(json.dumps([found, [{key: read[key] for key in kept} for read in reads]]))
 """
 
@@ -201,7 +201,7 @@ def test_masks_that_are_made_in_a_transform_have_their_rows(tmp_path: Path) -> N
     }
     # What a function writes in a transform is not worked out: the answer is an assumed value.
     [read] = reads
-    assert (read["op"], read["answered"]) == ("nonzero", "400 rows")
+    assert (read["op"], read["assumed"]) == ("nonzero", "400 rows")
     assert read["line"] == line_of(TRANSFORMED, "[mask].shape")
 
 
@@ -240,7 +240,7 @@ def test_masks_that_a_compiled_kernel_made_are_assumed(tmp_path: Path) -> None:
         "made_by_inductor": [[[0, 8], [400, 8]], 0],
         "made_and_used_by_inductor": [[0, 8], [400, 8]],
     }
-    assert {read["why"] for read in reads} == {
+    assert {read["reason"] for read in reads} == {
         "rests on values that were not computed and count as zero"
     }
     # Each is listed with a line of the program, not with one of the code that was generated.
@@ -311,9 +311,9 @@ def test_masks_of_random_numbers_have_plausible_rows(tmp_path: Path) -> None:
         "initialised_again": True,
     }
     first_of_random = BEGIN.count("\n") + UNKNOWN.split("def random()")[0].count("\n")
-    reasons = {read["why"] for read in reads if read["line"] > first_of_random}
+    reasons = {read["reason"] for read in reads if read["line"] > first_of_random}
     assert reasons == {"rests on random numbers"}
-    reasons = {read["why"] for read in reads if read["line"] <= first_of_random}
+    reasons = {read["reason"] for read in reads if read["line"] <= first_of_random}
     assert reasons == {"rests on values that were not computed and count as zero"}
     assert all(read["line"] for read in reads), "a backward pass is not listed again"
 

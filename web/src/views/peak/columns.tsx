@@ -10,13 +10,13 @@ import type { Column } from "../../render/table";
 interface Details {
   readonly own?: number;
   readonly depth?: number;
-  readonly class?: string | null;
+  readonly class_name?: string | null;
   readonly name?: string | null;
   readonly shape?: string | null;
   readonly dtype?: string | null;
   readonly category?: string;
   readonly module?: string | null;
-  readonly made_seconds?: number | null;
+  readonly allocated_seconds?: number | null;
   readonly frames?: readonly {
     readonly file: string;
     readonly line: number;
@@ -102,7 +102,7 @@ function names(by: string, shorten: Shorten): Column<Row>[] {
     value: (row) => row.where,
     cell: (row) => <Where row={row} by={by} shorten={shorten} />,
     hint: hintOf,
-    searched: (row) => `${row.where} ${details(row).module ?? ""} ${details(row).class ?? ""}`,
+    searched: (row) => `${row.where} ${details(row).module ?? ""} ${details(row).class_name ?? ""}`,
   };
   return [where];
 }
@@ -113,7 +113,7 @@ function Where({ row, by, shorten }: { row: Row; by: string; shorten: Shorten })
     return (
       <span style={{ paddingLeft: `${(more.depth ?? 0) * 14}px` }}>
         {(more.depth ?? 0) > 0 ? row.where.split(".").pop() : row.where}{" "}
-        <span class="quiet">{more.class}</span>
+        <span class="quiet">{more.class_name}</span>
       </span>
     );
   }
@@ -158,14 +158,14 @@ function tensorNames(shorten: Shorten): Column<Row>[] {
     ),
     text("category", "Category", (row) => details(row).category ?? "", "104px"),
     {
-      name: "made",
-      title: "Made",
+      name: "allocated",
+      title: "Allocated",
       isNumber: true,
       width: "86px",
-      value: (row) => details(row).made_seconds ?? null,
+      value: (row) => details(row).allocated_seconds ?? null,
       cell: (row) => {
-        const made = details(row).made_seconds;
-        return made === null || made === undefined ? "before" : formatSeconds(made);
+        const allocated = details(row).allocated_seconds;
+        return allocated === null || allocated === undefined ? "before" : formatSeconds(allocated);
       },
     },
   ];

@@ -137,14 +137,14 @@ function drawBlock(
   y: number,
   width: number,
 ): void {
-  if (block.state === "cached") return;
+  if (block.state === "free") return;
   if (block.state === "unmapped") {
     pen.rect(x, y, width, ROW_HEIGHT, inks.panel);
     return;
   }
   const colour = blockColour(inks, picture.answer, block);
   pen.rect(x, y, width, ROW_HEIGHT, colour);
-  if (block.state === "awaiting_streams") hatch(pen, x, y, width, ROW_HEIGHT, inks.panel, 5);
+  if (block.state === "pending_free") hatch(pen, x, y, width, ROW_HEIGHT, inks.panel, 5);
   // A line between neighbours, where there is room for one.
   if (width > 3) pen.rect(x + width - 1, y, 1, ROW_HEIGHT, inks.panel);
   const text = width > 24 ? formatTick(block.bytes) : "";
@@ -158,6 +158,7 @@ function drawBlock(
 }
 
 export function blockColour(inks: Inks, answer: Segments, block: SegmentBlock): string {
-  const name = block.category === null ? "other" : (answer.categories[block.category] ?? "other");
+  const name =
+    block.category === null ? "unknown" : (answer.categories[block.category] ?? "unknown");
   return groupColour(inks, name, block.category ?? 0);
 }

@@ -1,4 +1,4 @@
-// Reserved memory that is wasted: three numbers, what cures each, and how large the free pieces are.
+// Reserved memory that is wasted: three numbers, what cures each, and how large the free blocks are.
 
 import type { ComponentChildren } from "preact";
 import type { Segments } from "../../api/types.gen";
@@ -29,13 +29,13 @@ export function Fragmentation({ answer }: { answer: Segments }) {
         Inside blocks, beyond what was asked for. Fewer and larger tensors have less of it.
       </Cure>
       <Cure title="Split" bytes={at.split} reserved={at.reserved}>
-        Free pieces of segments in use. <code>expandable_segments:True</code> can give them back.
+        Free blocks of segments in use. <code>expandable_segments:True</code> can return them.
       </Cure>
       <Cure title="Unusable" bytes={at.unusable} reserved={at.reserved}>
-        Free pieces smaller than the largest request. Make large tensors first.
+        Free blocks smaller than the largest request. Allocate large tensors first.
       </Cure>
       <h3>
-        {counted(at.pieces, "free piece")} by size, the largest {formatBytes(at.largest_free)}
+        {counted(at.free_blocks, "free block")} by size, the largest {formatBytes(at.largest_free)}
       </h3>
       <FreePieces answer={answer} />
     </section>
@@ -93,26 +93,26 @@ function Cure({
 
 function FreePieces({ answer }: { answer: Segments }) {
   const sizes = answer.segments.flatMap((segment) =>
-    segment.blocks.filter((block) => block.state === "cached").map((block) => block.bytes),
+    segment.blocks.filter((block) => block.state === "free").map((block) => block.bytes),
   );
   const bins = histogram(sizes, answer.fragmentation.unusable);
   if (bins.length === 0) return <p class="quiet">Nothing is free.</p>;
   const label = bins
     .filter((bin) => bin.count > 0)
-    .map((bin) => `${counted(bin.count, "piece")} from ${formatTick(bin.from)}`)
+    .map((bin) => `${counted(bin.count, "block")} from ${formatTick(bin.from)}`)
     .join(", ");
   return (
-    <div class="free-pieces">
+    <div class="free-blocks">
       <Picture
-        name="free-pieces"
-        label={`Bytes in free pieces by size: ${label}`}
+        name="free-blocks"
+        label={`Bytes in free blocks by size: ${label}`}
         draw={(pen, size, colours) => drawBins(pen, size, colours, bins)}
       />
     </div>
   );
 }
 
-/** Bars of bytes, with the number of pieces above; what is too small for the largest request stands out. */
+/** Bars of bytes, with the number of blocks above; what is too small for the largest request stands out. */
 export function drawBins(pen: Pen, size: Size, colours: Inks, bins: readonly Bin[]): void {
   const most = Math.max(1, ...bins.map((bin) => bin.bytes));
   const [top, bottom] = [18, 18];

@@ -32,10 +32,10 @@ export function segmentLines(answer: Segments): SegmentLine[] {
   return answer.segments.map((segment) => {
     let [used, free, largest, blocks] = [0, 0, 0, 0];
     for (const block of segment.blocks) {
-      if (block.state === "live" || block.state === "awaiting_streams") {
+      if (block.state === "live" || block.state === "pending_free") {
         used += block.bytes;
         blocks += 1;
-      } else if (block.state === "cached") {
+      } else if (block.state === "free") {
         free += block.bytes;
         largest = Math.max(largest, block.bytes);
       }
@@ -74,7 +74,7 @@ const COLUMNS: readonly Column<SegmentLine>[] = [
     cell: (line) => formatShare(line.used, line.bytes),
   },
   bytes("free", "Free"),
-  bytes("largest", "Largest piece"),
+  bytes("largest", "Largest free block"),
   {
     name: "blocks",
     title: "Blocks",

@@ -19,8 +19,8 @@ function isDefault(value: string | number): boolean {
 export function stateName(block: SegmentBlock): string {
   return {
     live: "in use",
-    awaiting_streams: "pending free",
-    cached: "free",
+    pending_free: "pending free",
+    free: "free",
     unmapped: "not mapped",
   }[block.state];
 }
@@ -28,7 +28,7 @@ export function stateName(block: SegmentBlock): string {
 /** The picture for those who do not see it. */
 export function segmentsSentence(answer: Segments): string {
   const at = answer.fragmentation;
-  const free = `${formatBytes(at.free)} free (${formatShare(at.free, at.reserved)}) in ${counted(at.pieces, "piece")}, the largest ${formatBytes(at.largest_free)}`;
+  const free = `${formatBytes(at.free)} free (${formatShare(at.free, at.reserved)}) in ${counted(at.free_blocks, "block")}, the largest ${formatBytes(at.largest_free)}`;
   const skipped = answer.skipped > 0 ? `; ${counted(answer.skipped, "more block")} not shown` : "";
   return `${counted(answer.segments.length, "segment")} of ${formatBytes(at.reserved)}: ${free}${skipped}`;
 }

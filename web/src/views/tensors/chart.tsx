@@ -143,7 +143,9 @@ function useLayout(props: ChartProps, size: Size): Lanes<Tensor> {
 
 /** One bar for several tensors that stay. */
 function together(tensors: readonly Tensor[], place: number): Tensor {
-  const first = tensors.reduce((one, other) => ((other.made ?? 0) < (one.made ?? 0) ? other : one));
+  const first = tensors.reduce((one, other) =>
+    (other.allocated_seconds ?? 0) < (one.allocated_seconds ?? 0) ? other : one,
+  );
   const bytes = tensors.reduce((sum, tensor) => sum + tensor.bytes, 0);
   const name = `${tensors.length} × ${first.category}`;
   return {
@@ -152,9 +154,9 @@ function together(tensors: readonly Tensor[], place: number): Tensor {
     name,
     bytes,
     phase: null,
-    saved: null,
-    kept_until: null,
-    last_use: null,
+    saved_seconds: null,
+    retained_until_seconds: null,
+    last_use_seconds: null,
     count: tensors.length,
   };
 }

@@ -1,4 +1,4 @@
-// Lifetimes as bars from when a tensor was made to when it was let go of, a group of lanes for each module.
+// Lifetimes as bars from the allocation of a tensor to its free, a group of lanes for each module.
 
 import type { Bands, Lifetimes } from "../../api/types.gen";
 import { counted, formatBytes } from "../../base/bytes";
@@ -128,7 +128,7 @@ function drawBar(
   const width = Math.max(1.5, to - from);
   const colour = groupColour(inks, tensor.category, 0);
   pen.rect(from, y, width, bar.height, colour);
-  const kept = isKept(tensor) ? toPixel(scale, tensor.kept_until ?? bar.to) : from;
+  const kept = isKept(tensor) ? toPixel(scale, tensor.retained_until_seconds ?? bar.to) : from;
   if (kept > from + 2)
     hatch(
       pen,
@@ -167,5 +167,5 @@ function drawLabel(pen: Pen, tensor: Tensor, bar: Box, plot: Box, colour: string
 
 /** An activation is kept until its backward pass begins; what autograd saved of others, until it is freed. */
 export function isKept(tensor: Tensor): boolean {
-  return tensor.kept_until !== null || tensor.saved !== null;
+  return tensor.retained_until_seconds !== null || tensor.saved_seconds !== null;
 }

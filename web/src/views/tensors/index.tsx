@@ -1,4 +1,4 @@
-// When each tensor was made, saved for the backward pass, last used and freed, by module.
+// When each tensor was allocated, saved for the backward pass, last used and freed, by module.
 
 import { useState } from "preact/hooks";
 import type { Lifetimes } from "../../api/types.gen";

@@ -13,13 +13,21 @@ import {
 
 let next = 0;
 function life(
-  made: number | null,
+  allocated: number | null,
   freed: number | null,
   bytes = 100,
   name: string | null = null,
 ): Life {
   next += 1;
-  return { id: next, name, bytes, category: "activation", phase: "forward", made, freed };
+  return {
+    id: next,
+    name,
+    bytes,
+    category: "activation",
+    phase: "forward",
+    allocated_seconds: allocated,
+    freed_seconds: freed,
+  };
 }
 
 const OPTIONS = { end: 10, gap: 0, sort: "time" } as const;
@@ -132,7 +140,7 @@ describe("modules", () => {
       ),
       id: -place,
     });
-    const folded = foldStaying(rows, (each) => each.freed === null, together);
+    const folded = foldStaying(rows, (each) => each.freed_seconds === null, together);
     expect(folded.map((row) => row.tensors.map((each) => each.bytes))).toEqual([[30, 5], [7]]);
     expect(folded[1]?.tensors[0]).toBe(rows[1]?.tensors[0]);
   });

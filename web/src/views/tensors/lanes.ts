@@ -10,8 +10,8 @@ export interface Life {
   readonly bytes: number;
   readonly category: string;
   readonly phase: string | null;
-  readonly made: number | null;
-  readonly freed: number | null;
+  readonly allocated_seconds: number | null;
+  readonly freed_seconds: number | null;
   /** How many tensors the bar stands for; one when not said. */
   readonly count?: number;
 }
@@ -78,11 +78,11 @@ export function stays(
   window: { readonly from: number; readonly to: number },
   seconds: number,
 ): boolean {
-  if (tensor.freed === null) return true;
-  const made = tensor.made ?? 0;
-  if (made <= window.from && tensor.freed >= window.to) return true;
-  const isLong = tensor.freed - made >= seconds * LONG_SHARE;
-  return isLong && tensor.freed >= seconds * (1 - END_SHARE);
+  if (tensor.freed_seconds === null) return true;
+  const allocated = tensor.allocated_seconds ?? 0;
+  if (allocated <= window.from && tensor.freed_seconds >= window.to) return true;
+  const isLong = tensor.freed_seconds - allocated >= seconds * LONG_SHARE;
+  return isLong && tensor.freed_seconds >= seconds * (1 - END_SHARE);
 }
 
 /**
@@ -118,7 +118,9 @@ export function livesWithin<T extends Life>(
 ): ModuleLives<T>[] {
   return rows.flatMap(({ module, tensors }) => {
     const kept = tensors.filter(
-      (tensor) => (tensor.made ?? 0) <= window.to && (tensor.freed ?? window.to) >= window.from,
+      (tensor) =>
+        (tensor.allocated_seconds ?? 0) <= window.to &&
+        (tensor.freed_seconds ?? window.to) >= window.from,
     );
     return kept.length > 0 ? [{ module, tensors: kept }] : [];
   });
@@ -183,8 +185,10 @@ function moduleLanes<T extends Life>(
     const members = classes[size] ?? [];
     const height = LOWEST + ((HIGHEST - LOWEST) * size) / (SIZE_CLASSES - 1);
     const ends: number[] = [];
-    for (const tensor of [...members].sort((one, other) => (one.made ?? 0) - (other.made ?? 0))) {
-      const [from, to] = [tensor.made ?? 0, tensor.freed ?? options.end];
+    for (const tensor of [...members].sort(
+      (one, other) => (one.allocated_seconds ?? 0) - (other.allocated_seconds ?? 0),
+    )) {
+      const [from, to] = [tensor.allocated_seconds ?? 0, tensor.freed_seconds ?? options.end];
       const free = ends.findIndex((end) => end + options.gap <= from);
       const lane = free < 0 ? ends.length : free;
       ends[lane] = Math.max(to, from);

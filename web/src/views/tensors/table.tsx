@@ -9,7 +9,7 @@ import { type Column, Table } from "../../render/table";
 import type { Tensor } from "./draw";
 
 type Line = Tensor & { readonly module: string | null };
-type Moment = "made" | "saved" | "last_use" | "freed";
+type Moment = "allocated_seconds" | "saved_seconds" | "last_use_seconds" | "freed_seconds";
 
 export function TensorTable({ answer, seconds }: { answer: Lifetimes; seconds: number }) {
   const lines = useMemo(
@@ -34,7 +34,7 @@ export function TensorTable({ answer, seconds }: { answer: Lifetimes; seconds: n
 
 function tensorColumns(lines: readonly Line[], seconds: number): Column<Line>[] {
   const largest = lines.reduce((most, line) => Math.max(most, line.bytes), 1);
-  const lived = (line: Line) => (line.freed ?? seconds) - (line.made ?? 0);
+  const lived = (line: Line) => (line.freed_seconds ?? seconds) - (line.allocated_seconds ?? 0);
   const moment = (name: Moment, title: string, none: string): Column<Line> => ({
     name,
     title,
@@ -57,8 +57,8 @@ function tensorColumns(lines: readonly Line[], seconds: number): Column<Line>[] 
       bar: (line) => line.bytes / largest,
     },
     { name: "category", title: "Category", width: "120px", value: (line) => line.category },
-    moment("made", "Made", "before"),
-    moment("freed", "Freed", "never"),
+    moment("allocated_seconds", "Allocated", "before"),
+    moment("freed_seconds", "Freed", "never"),
     {
       name: "lived",
       title: "Lived",
@@ -67,8 +67,8 @@ function tensorColumns(lines: readonly Line[], seconds: number): Column<Line>[] 
       value: lived,
       cell: (line) => formatDuration(lived(line)),
     },
-    moment("saved", "Saved", ""),
-    moment("last_use", "Last use", ""),
+    moment("saved_seconds", "Saved", ""),
+    moment("last_use_seconds", "Last use", ""),
     { name: "phase", title: "Phase", width: "100px", value: (line) => line.phase },
     {
       name: "module",

@@ -23,16 +23,21 @@ function isModule(name: string | null): boolean {
 
 /** Names and values of a tensor's life. */
 export function lifeFacts(tensor: Tensor, end: number): [string, string][] {
-  const made = tensor.made ?? 0;
+  const allocated = tensor.allocated_seconds ?? 0;
   const facts: [string, string][] = [
     ["Bytes", formatBytes(tensor.bytes)],
-    ["Made", tensor.made === null ? "before the recording" : formatSeconds(made)],
+    [
+      "Allocated",
+      tensor.allocated_seconds === null ? "before the recording" : formatSeconds(allocated),
+    ],
   ];
-  if (tensor.saved !== null) facts.push(["Saved for backward", formatSeconds(tensor.saved)]);
-  if (tensor.last_use !== null) facts.push(["Last known use", formatSeconds(tensor.last_use)]);
+  if (tensor.saved_seconds !== null)
+    facts.push(["Saved for backward", formatSeconds(tensor.saved_seconds)]);
+  if (tensor.last_use_seconds !== null)
+    facts.push(["Last known use", formatSeconds(tensor.last_use_seconds)]);
   facts.push(
-    ["Freed", tensor.freed === null ? "never" : formatSeconds(tensor.freed)],
-    ["Lived", formatDuration((tensor.freed ?? end) - made)],
+    ["Freed", tensor.freed_seconds === null ? "never" : formatSeconds(tensor.freed_seconds)],
+    ["Lived", formatDuration((tensor.freed_seconds ?? end) - allocated)],
   );
   if (tensor.phase) facts.push(["Phase", tensor.phase]);
   return facts;

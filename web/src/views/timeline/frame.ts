@@ -280,7 +280,7 @@ function drawCapacity(pen: Pen, plot: Box, frame: Frame): void {
 function drawChosen(pen: Pen, plot: Box, frame: Frame, card: AllocationCard): void {
   const x = xOf(plot, frame);
   const { inks } = frame;
-  const from = x(card.made_seconds ?? 0);
+  const from = x(card.allocated_seconds ?? 0);
   const to = Math.max(from + 2, x(card.freed_seconds ?? frame.seconds));
   pen.rect(from, plot.y, to - from, plot.height, `${inks.accent}12`);
   for (const edge of [from, to]) {

@@ -129,7 +129,7 @@ function Ribbon({ frame, level, place }: Omit<CardProps, "column">) {
   const tile = name && frame.ribbons?.now.around(name);
   const shape: Shape | null = tile ? shapeAt(tile, place.seconds, place.bytes) : null;
   if (!tile || !shape) return <p class="quiet">allocations too small to be shown, or none</p>;
-  const category = tile.categories[shape.category] ?? "other";
+  const category = tile.categories[shape.category] ?? "unknown";
   return (
     <TipRows
       rows={[

@@ -74,7 +74,7 @@ function eachPiece(tile: AllocationTile, look: RibbonLook, draw: (piece: Piece) 
     if (bytes > 0) draw({ from, to: from + width, low: 0, bytes, fill: look.inks.rest });
   }
   for (const shape of tile.shapes) {
-    const category = tile.categories[shape.category] ?? "other";
+    const category = tile.categories[shape.category] ?? "unknown";
     if (look.hidden.has(category)) continue;
     const fill = shaded(groupColour(look.inks, category, shape.category), shape.id);
     eachStretch(shape, (from, to, low) => draw({ from, to, low, bytes: shape.bytes, fill }));

@@ -74,7 +74,7 @@ it("a ribbon is found at every height that it had", () => {
     from: 0,
     to: 2,
     shapes: [shape],
-    categories: ["other"],
+    categories: ["unknown"],
     rest: [],
   };
   expect(shapeAt(ribbons, 0.5, 5)?.id).toBe(7);

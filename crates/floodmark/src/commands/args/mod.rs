@@ -63,6 +63,8 @@ pub(crate) enum Command {
     Diff(DiffArgs),
     /// Show which lines grow from step to step
     Leaks(LeaksArgs),
+    /// Print the JSON Schema of what `--json` prints
+    Schema,
 }
 
 #[derive(Debug, Args)]

@@ -1,0 +1,87 @@
+//! Files that are made from the schema: written with `FLOODMARK_UPDATE_TYPES=1` (`make types`), compared without it.
+
+use std::path::Path;
+
+use floodmark_analysis::{
+    AdviceReport, AllocationCard, AllocationTile, Bands, CategoryPeak, Diff, Hit, Icicle,
+    Lifetimes, Ranks, Report, Segments, Simulation, Steps, TensorLifetime, Timeline, TimelineTile,
+};
+use floodmark_trace::StepTotals;
+use schemars::JsonSchema;
+use serde_json::Value;
+
+use super::markdown::markdown;
+use super::typed_dicts::typed_dicts;
+use super::typescript::typescript;
+use super::{CommandAnswers, of_commands, schema_of};
+use crate::server::answer::Traces;
+use crate::server::follow::{Ended, Grown};
+use crate::server::refusal::Problem;
+
+/// What the page gets: the answers of `server/answer.rs`, and the events of `api/follow`.
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "only its schema is used")]
+struct PageAnswers {
+    traces: Traces<'static>,
+    timeline: Timeline,
+    timeline_tile: TimelineTile,
+    bands: Bands,
+    allocation_tile: AllocationTile,
+    hit: Hit,
+    report: Report,
+    allocation: AllocationCard,
+    icicle: Icicle,
+    segments: Segments,
+    lifetimes: Lifetimes,
+    steps: Steps,
+    diff: Diff,
+    ranks: Ranks,
+    advise: AdviceReport,
+    simulate: Simulation,
+    problem: Problem,
+    grown: Grown,
+    ended: Ended,
+}
+
+/// What the Python package has: the answers of the commands, and those that only Python has.
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "only its schema is used")]
+struct PythonAnswers {
+    #[serde(flatten)]
+    answers: CommandAnswers,
+    lifetimes: Vec<TensorLifetime>,
+    category_peaks: Vec<CategoryPeak>,
+    ended_steps: Vec<StepTotals>,
+}
+
+fn check(path: &str, made: &str) {
+    let file = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).join(path);
+    if std::env::var_os("FLOODMARK_UPDATE_TYPES").is_some() {
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(&file, made).unwrap();
+    }
+    let written = std::fs::read_to_string(&file).unwrap_or_default();
+    assert!(written == made, "`{path}` is not current: run `make types`");
+}
+
+#[test]
+fn the_schema_is_that_of_the_answers() {
+    let text = serde_json::to_string_pretty(&of_commands()).unwrap() + "\n";
+    check("docs/reference/schema.json", &text);
+}
+
+#[test]
+fn the_reference_page_is_that_of_the_schema() {
+    check("docs/reference/json.md", &markdown(&Value::from(of_commands())));
+}
+
+#[test]
+fn the_types_of_the_page_are_those_of_its_answers() {
+    check("web/src/api/types.gen.ts", &typescript(&Value::from(schema_of::<PageAnswers>())));
+}
+
+#[test]
+fn the_types_of_the_python_package_are_those_of_its_answers() {
+    let root = Value::from(schema_of::<PythonAnswers>());
+    check("python/floodmark/reports/answer_types.py", &typed_dicts(&root));
+}

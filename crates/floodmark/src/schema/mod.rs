@@ -1,0 +1,97 @@
+//! The JSON Schema of all answers, made from the types that are written.
+//!
+//! `floodmark schema` prints [`of_commands`], which is also `docs/reference/schema.json`. The reference page, the
+//! types of the page and those of the Python package are made from it by the tests in [`generated`]; `make types`
+//! writes them.
+
+use floodmark_analysis::{AdviceReport, Diff, Estimate, Leaks, OomReport, Report, Simulation};
+use schemars::generate::SchemaSettings;
+use schemars::transform::RecursiveTransform;
+use schemars::{JsonSchema, Schema};
+use serde_json::Value;
+
+use crate::commands::fit::Fit;
+use crate::commands::gpus::GpuRow;
+use crate::commands::info::Info;
+
+#[cfg(test)]
+mod document;
+#[cfg(test)]
+mod generated;
+#[cfg(test)]
+#[expect(clippy::format_push_string, reason = "a test writes the text, once")]
+mod markdown;
+#[cfg(test)]
+#[expect(
+    clippy::format_push_string,
+    clippy::format_collect,
+    reason = "a test writes the text, once"
+)]
+mod typed_dicts;
+#[cfg(test)]
+#[expect(
+    clippy::format_push_string,
+    clippy::format_collect,
+    reason = "a test writes the text, once"
+)]
+mod typescript;
+
+/// What `floodmark COMMAND --json` prints: a property for each command.
+///
+/// Bytes are integers. `format` changes when a field changes its meaning; fields may be added.
+#[derive(JsonSchema)]
+#[schemars(rename = "Answers")]
+#[expect(dead_code, reason = "only its schema is used")]
+struct CommandAnswers {
+    /// What filled a device at its peak or at another time.
+    report: Report,
+    /// What grew between two traces.
+    diff: Diff,
+    /// Which lines grow from step to step.
+    leaks: Leaks,
+    /// What a trace holds; for a folder of ranks, what each of them holds.
+    info: Info,
+    /// Why an allocation failed.
+    oom: OomReport,
+    /// What other allocator settings, or another amount of memory, would have done.
+    simulate: Simulation,
+    /// What to change, with the bytes that each change saves.
+    advise: AdviceReport,
+    /// Whether a program fits on a simulated GPU.
+    estimate: Estimate,
+    /// The largest value with which a program fits on a simulated GPU.
+    fit: Fit,
+    /// The GPUs that can be simulated.
+    gpus: Vec<GpuRow>,
+}
+
+/// The schema of everything that `--json` prints.
+pub(crate) fn of_commands() -> Schema {
+    schema_of::<CommandAnswers>()
+}
+
+fn schema_of<T: JsonSchema>() -> Schema {
+    let mut settings = SchemaSettings::draft2020_12().for_serialize();
+    settings.untagged_enum_variant_titles = true;
+    let settings = settings.with_transform(RecursiveTransform(left_out_instead_of_null));
+    settings.into_generator().into_root_schema_for::<T>()
+}
+
+/// A field that may be left out is left out where it would be null.
+fn left_out_instead_of_null(schema: &mut Schema) {
+    let required: Vec<Value> =
+        schema.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
+    let Some(Value::Object(fields)) = schema.get_mut("properties") else { return };
+    for (name, field) in fields {
+        if required.iter().any(|one| one == name) {
+            continue;
+        }
+        let Some(field) = field.as_object_mut() else { continue };
+        if let Some(Value::Array(types)) = field.get_mut("type") {
+            types.retain(|one| one != "null");
+        }
+        if let Some(Value::Array(variants)) = field.get_mut("anyOf") {
+            variants.retain(|one| one["type"] != "null");
+        }
+    }
+}

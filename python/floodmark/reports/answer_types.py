@@ -1,0 +1,1302 @@
+"""What `.to_dict()` of an answer, its rows and other dictionaries hold.
+
+Made from the Rust types by `make types`: not to be edited.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypedDict, Union, final
+
+# A device, as torch writes it: `cpu`, `cuda:0`.
+Device = str
+
+# What the rows of a report are.
+By = Literal["line", "stack", "module", "op", "phase", "category", "tensor", "step", "segment"]
+
+# Which time an answer is about: `time` is one that the question chose.
+At = Literal["peak", "oom", "end", "time"]
+
+# A number of bytes.
+Bytes = int
+
+# What the recording misses, a sentence each; empty for a complete one.
+Losses = list[str]
+
+# What a tensor is to the program.
+Category = Literal["parameter", "buffer", "gradient", "optimizer state", "activation", "input", "temporary", "workspace", "unknown"]
+
+# The engine that simulates a GPU.
+Engine = Literal["phantom", "fake"]
+
+# How a program on a simulated GPU ended.
+PhantomEnd = Literal["unknown", "done", "steps", "out_of_memory", "failed"]
+
+# How a recording ended.
+Outcome = Literal["finished", "running", "stopped_early", "unfinished"]
+
+# Why an allocation failed.
+OomReason = Literal["capacity", "fragmentation", "other_pool", "pending_frees", "outside_torch"]
+
+# A version of torch: `2.11`.
+TorchVersion = str
+
+# What a change is about.
+AdviceKind = Literal["allocator_settings", "leak", "idle", "stale_gradients", "optimizer_temporaries"]
+
+# Why the answer is unknown.
+Unknown = Literal["failed", "no_end", "nothing_allocated", "shared_gpu"]
+
+
+class _ReportOptional(TypedDict, total=False):
+    fragmentation: FragmentationReport
+    """Wasted memory, in a report by segment."""
+
+
+class Report(_ReportOptional):
+    """What filled a device at a time."""
+
+    floodmark: str
+    """The version of floodmark that wrote the answer."""
+    format: int
+    """The version of this JSON: it changes when a field changes its meaning."""
+    device: Device
+    """The device."""
+    by: By
+    """What the rows are."""
+    at: Moment
+    """The time."""
+    allocated: Bytes
+    """torch's total of allocated bytes."""
+    active: Bytes | None
+    """torch's total of active bytes: allocated, or still used by a stream; null for the CPU."""
+    reserved: Bytes | None
+    """torch's total of reserved bytes; null for the CPU."""
+    requested: Bytes | None
+    """What the program requested; null while that is unknown for some blocks."""
+    losses: Losses
+    """What the recording misses."""
+    total_rows: int
+    """How many rows there are, those left out included."""
+    rows: list[Row]
+    """The rows."""
+
+
+class _MomentOptional(TypedDict, total=False):
+    request: Request
+    """The failed allocation; for `oom` alone."""
+
+
+class Moment(_MomentOptional):
+    """A time on a device."""
+
+    what: At
+    """Which time it is."""
+    seconds: float
+    """Seconds since the recording began."""
+    step: int | None
+    """The step, where there are steps."""
+    phase: str | None
+    """What the program was doing, where that is known."""
+    module: str | None
+    """The innermost module that was running, where that is known."""
+
+
+class Request(TypedDict):
+    """A failed allocation."""
+
+    bytes: Bytes
+    """The requested bytes."""
+    where: str | None
+    """The line that requested it."""
+
+
+class FragmentationReport(TypedDict):
+    """Wasted memory at the time of a report, and over time."""
+
+    largest_request: Bytes
+    """The largest request of the recording."""
+    at: Fragmentation
+    """At the time of the report."""
+    over_time: list[FragmentationAt]
+    """When each step ended."""
+
+
+class Fragmentation(TypedDict):
+    """Wasted memory at a time."""
+
+    rounding: Bytes
+    """Inside blocks, beyond the requested bytes."""
+    split: Bytes
+    """Free blocks of segments that are partly in use."""
+    unusable: Bytes
+    """Free blocks that are smaller than the largest request."""
+    free: Bytes
+    """All that is free."""
+    free_blocks: int
+    """How many free blocks there are."""
+    largest_free: Bytes
+    """The largest of them."""
+    reserved: Bytes
+    """What is reserved."""
+    ratio: float
+    """The part of what is reserved that is not allocated."""
+
+
+class FragmentationAt(TypedDict):
+    """Wasted memory when a step ended; without steps, at some time."""
+
+    step: int | None
+    """The step that ended."""
+    seconds: float
+    """Seconds since the recording began."""
+    rounding: Bytes
+    """Inside blocks, beyond the requested bytes."""
+    split: Bytes
+    """Free blocks of segments that are partly in use."""
+    unusable: Bytes
+    """Free blocks that are smaller than the largest request."""
+    free: Bytes
+    """All that is free."""
+    free_blocks: int
+    """How many free blocks there are."""
+    largest_free: Bytes
+    """The largest of them."""
+    reserved: Bytes
+    """What is reserved."""
+    ratio: float
+    """The part of what is reserved that is not allocated."""
+
+
+@final
+class LineRow(TypedDict):
+    """A line of the program."""
+
+    bytes: Bytes
+    """What is allocated. For a module, with the modules inside it."""
+    cumulative: Bytes
+    """The bytes of this row and those above it, none counted twice."""
+    count: int
+    """How many allocations."""
+    median: Bytes
+    """The middle one of their sizes; the larger of two."""
+    where: str
+    """What the row is about, in words."""
+    file: str | None
+    """The file; null for blocks without a Python frame."""
+    line: int | None
+    """The line."""
+    function: str | None
+    """The function."""
+    module: str | None
+    """The module, where all allocations of the row have the same."""
+    backward: bool
+    """Whether the backward pass of this line allocated them."""
+
+
+@final
+class StackRow(TypedDict):
+    """A call stack."""
+
+    bytes: Bytes
+    """What is allocated. For a module, with the modules inside it."""
+    cumulative: Bytes
+    """The bytes of this row and those above it, none counted twice."""
+    count: int
+    """How many allocations."""
+    median: Bytes
+    """The middle one of their sizes; the larger of two."""
+    where: str
+    """What the row is about, in words."""
+    frames: list[Frame]
+    """Its frames, innermost first."""
+    module: str | None
+    """The innermost module on it."""
+    backward: bool
+    """Whether the backward pass of this stack allocated them."""
+
+
+@final
+class ModuleRow(TypedDict):
+    """A module."""
+
+    bytes: Bytes
+    """What is allocated. For a module, with the modules inside it."""
+    cumulative: Bytes
+    """The bytes of this row and those above it, none counted twice."""
+    count: int
+    """How many allocations."""
+    median: Bytes
+    """The middle one of their sizes; the larger of two."""
+    where: str
+    """What the row is about, in words."""
+    own: Bytes
+    """What the module allocated itself, without the modules inside it."""
+    depth: int
+    """How many modules are around it."""
+    class_name: str | None
+    """Its class; null for a container whose `forward` never ran."""
+
+
+@final
+class OpRow(TypedDict):
+    """An operator."""
+
+    bytes: Bytes
+    """What is allocated. For a module, with the modules inside it."""
+    cumulative: Bytes
+    """The bytes of this row and those above it, none counted twice."""
+    count: int
+    """How many allocations."""
+    median: Bytes
+    """The middle one of their sizes; the larger of two."""
+    where: str
+    """What the row is about, in words."""
+    op: str | None
+    """Its name; null where operators were not recorded."""
+
+
+@final
+class PhaseRow(TypedDict):
+    """A phase."""
+
+    bytes: Bytes
+    """What is allocated. For a module, with the modules inside it."""
+    cumulative: Bytes
+    """The bytes of this row and those above it, none counted twice."""
+    count: int
+    """How many allocations."""
+    median: Bytes
+    """The middle one of their sizes; the larger of two."""
+    where: str
+    """What the row is about, in words."""
+    phase: str | None
+    """Its name; null for blocks from before the recording."""
+    peak: Bytes | None
+    """The most that was allocated while it ran, in the whole recording."""
+    peak_seconds: float | None
+    """When that was, in seconds since the recording began."""
+
+
+@final
+class CategoryRow(TypedDict):
+    """A category."""
+
+    bytes: Bytes
+    """What is allocated. For a module, with the modules inside it."""
+    cumulative: Bytes
+    """The bytes of this row and those above it, none counted twice."""
+    count: int
+    """How many allocations."""
+    median: Bytes
+    """The middle one of their sizes; the larger of two."""
+    where: str
+    """What the row is about, in words."""
+    category: Category
+    """Its name."""
+    largest: list[Largest]
+    """Its three largest allocations."""
+
+
+@final
+class TensorRow(TypedDict):
+    """One allocation."""
+
+    bytes: Bytes
+    """What is allocated. For a module, with the modules inside it."""
+    cumulative: Bytes
+    """The bytes of this row and those above it, none counted twice."""
+    count: int
+    """How many allocations."""
+    median: Bytes
+    """The middle one of their sizes; the larger of two."""
+    where: str
+    """What the row is about, in words."""
+    name: str | None
+    """Its qualified name."""
+    shape: str | None
+    """Its shape, as Python prints it."""
+    dtype: str | None
+    """Its dtype."""
+    category: Category
+    """What it is to the program."""
+    module: str | None
+    """The module that it belongs to."""
+    step: int | None
+    """The step in which it was allocated."""
+    phase: str | None
+    """The phase in which it was allocated."""
+    allocated_seconds: float | None
+    """When it was allocated, in seconds since the recording began; null for what was live
+    before."""
+    saved_seconds: float | None
+    """When autograd first saved it for the backward pass; null where it did not."""
+    last_use_seconds: float | None
+    """When the backward pass last read what autograd had saved of it: its last use that is
+    known."""
+    freed_seconds: float | None
+    """When it was freed; null for what was live at the end."""
+
+
+@final
+class SegmentRow(TypedDict):
+    """A stretch of memory from the driver. The row's `bytes` are allocated in it."""
+
+    bytes: Bytes
+    """What is allocated. For a module, with the modules inside it."""
+    cumulative: Bytes
+    """The bytes of this row and those above it, none counted twice."""
+    count: int
+    """How many allocations."""
+    median: Bytes
+    """The middle one of their sizes; the larger of two."""
+    where: str
+    """What the row is about, in words."""
+    address: int
+    """Where it begins."""
+    segment: Bytes
+    """How long it is."""
+    pending_free: Bytes
+    """Freed, and still used by a stream."""
+    free: Bytes
+    """Free."""
+    largest_free: Bytes
+    """The largest free block."""
+    picture: str
+    """A picture: `█` allocated, `▒` pending, `·` free."""
+
+
+@final
+class StepRow(TypedDict):
+    """A step. The row's `bytes` were allocated in it and are live at the time of the report."""
+
+    bytes: Bytes
+    """What is allocated. For a module, with the modules inside it."""
+    cumulative: Bytes
+    """The bytes of this row and those above it, none counted twice."""
+    count: int
+    """How many allocations."""
+    median: Bytes
+    """The middle one of their sizes; the larger of two."""
+    where: str
+    """What the row is about, in words."""
+    step: int | None
+    """Its number; null for blocks from before the recording."""
+    peak: Bytes | None
+    """The most that was allocated during it."""
+    end: Bytes | None
+    """What was allocated when it ended."""
+    growth: int | None
+    """`end` less that of the step before."""
+    reserved: Bytes | None
+    """What was reserved when it ended; null on the CPU."""
+    phases: dict[str, Bytes]
+    """The most that was allocated in each phase of it."""
+    categories: dict[str, Bytes]
+    """What its peak was made of, by category."""
+
+# A row of a report: these fields, and those of its grouping.
+Row = Union[
+    LineRow,
+    StackRow,
+    ModuleRow,
+    OpRow,
+    PhaseRow,
+    CategoryRow,
+    TensorRow,
+    SegmentRow,
+    StepRow,
+]
+
+
+class Frame(TypedDict):
+    """One frame of a stack."""
+
+    file: str
+    """The file."""
+    line: int
+    """The line."""
+    function: str
+    """The function."""
+
+
+class Largest(TypedDict):
+    """One of the largest allocations of a category."""
+
+    bytes: Bytes
+    """Its size."""
+    where: str
+    """Its name where it has one, otherwise the line that allocated it."""
+
+
+class Diff(TypedDict):
+    """What grew between two traces."""
+
+    floodmark: str
+    """The version of floodmark that wrote the answer."""
+    format: int
+    """The version of this JSON: it changes when a field changes its meaning."""
+    device: Device
+    """The device."""
+    by: By
+    """What the rows are."""
+    at: MomentOfBoth
+    """The times."""
+    allocated: Total
+    """torch's totals of allocated bytes at these times."""
+    active: Total | None
+    """torch's totals of active bytes; null for the CPU."""
+    reserved: Total | None
+    """torch's totals of reserved bytes; null for the CPU."""
+    peaks: Peaks
+    """The highest totals, whatever the times are."""
+    losses: LossesOfBoth
+    """What the recording misses."""
+    unchanged_rows: int
+    """How many rows are the same in both, in bytes and in count. They are not among the rows."""
+    total_rows: int
+    """How many rows changed, those left out included."""
+    rows: list[DiffRow]
+    """The rows that changed, the largest change first."""
+
+
+class MomentOfBoth(TypedDict):
+    """The same of both traces."""
+
+    a: Moment
+    """In the first trace."""
+    b: Moment
+    """In the second one."""
+
+
+class Total(TypedDict):
+    """A number of bytes in both traces."""
+
+    a: Bytes
+    """In the first trace."""
+    b: Bytes
+    """In the second one."""
+    change: int
+    """`b` less `a`."""
+    percent: float | None
+    """The same in percent of `a`; null where `a` is nothing."""
+
+
+class Peaks(TypedDict):
+    """The highest totals of both recordings, each at its own time."""
+
+    allocated: Total
+    """The most that was allocated."""
+    reserved: Total | None
+    """The most that was reserved; null for the CPU."""
+
+
+class LossesOfBoth(TypedDict):
+    """The same of both traces."""
+
+    a: Losses
+    """In the first trace."""
+    b: Losses
+    """In the second one."""
+
+
+@final
+class LineDiffRow(TypedDict):
+    """A line of the program."""
+
+    change: int
+    """`b` less `a`."""
+    a: Bytes
+    """What is allocated in the first trace."""
+    b: Bytes
+    """What is allocated in the second one."""
+    count_a: int
+    """How many allocations in the first trace."""
+    count_b: int
+    """How many in the second one."""
+    where: str
+    """What the row is about, in words."""
+    file: str | None
+    """The file; null for blocks without a Python frame."""
+    line: int | None
+    """The line."""
+    function: str | None
+    """The function."""
+    backward: bool
+    """Whether the backward pass of this line allocated them."""
+
+
+@final
+class StackDiffRow(TypedDict):
+    """A call stack."""
+
+    change: int
+    """`b` less `a`."""
+    a: Bytes
+    """What is allocated in the first trace."""
+    b: Bytes
+    """What is allocated in the second one."""
+    count_a: int
+    """How many allocations in the first trace."""
+    count_b: int
+    """How many in the second one."""
+    where: str
+    """What the row is about, in words."""
+    frames: list[Frame]
+    """Its frames, innermost first."""
+    backward: bool
+    """Whether the backward pass of this stack allocated them."""
+
+
+@final
+class TensorDiffRow(TypedDict):
+    """Tensors with one name, or without a name from one line."""
+
+    change: int
+    """`b` less `a`."""
+    a: Bytes
+    """What is allocated in the first trace."""
+    b: Bytes
+    """What is allocated in the second one."""
+    count_a: int
+    """How many allocations in the first trace."""
+    count_b: int
+    """How many in the second one."""
+    where: str
+    """What the row is about, in words."""
+    name: str | None
+    """The qualified name."""
+    shape: str | None
+    """The shape, as Python prints it."""
+    dtype: str | None
+    """The dtype."""
+    category: Category
+    """What they are to the program."""
+
+
+@final
+class NamedDiffRow(TypedDict):
+    """A module, an operator, a phase, a category or a step: `where` is its name."""
+
+    change: int
+    """`b` less `a`."""
+    a: Bytes
+    """What is allocated in the first trace."""
+    b: Bytes
+    """What is allocated in the second one."""
+    count_a: int
+    """How many allocations in the first trace."""
+    count_b: int
+    """How many in the second one."""
+    where: str
+    """What the row is about, in words."""
+
+# A row of a diff: these fields, and those of its grouping.
+DiffRow = Union[
+    LineDiffRow,
+    StackDiffRow,
+    TensorDiffRow,
+    NamedDiffRow,
+]
+
+
+class Leaks(TypedDict):
+    """Which lines grow from step to step."""
+
+    floodmark: str
+    """The version of floodmark that wrote the answer."""
+    format: int
+    """The version of this JSON: it changes when a field changes its meaning."""
+    device: Device
+    """The device."""
+    steps: int
+    """How many finished steps were looked at: all but the first."""
+    growth: int
+    """How many more bytes are live when the last of them ends than when the first step ended, of
+    all lines."""
+    losses: Losses
+    """What the recording misses."""
+    total_rows: int
+    """How many suspects there are, those left out included."""
+    rows: list[Leak]
+    """The suspects, the one that gains most in a step first."""
+
+
+class Leak(TypedDict):
+    """A line that grows from step to step."""
+
+    bytes_per_step: Bytes
+    """What it gains in a step, on average."""
+    growth: Bytes
+    """What it gained since it began to grow."""
+    bytes: Bytes
+    """Its live bytes when the last finished step ends."""
+    count: int
+    """How many more blocks are live since it began to grow."""
+    since: int
+    """The first step of the growth."""
+    steps: int
+    """How many steps there are from that one on."""
+    grew: int
+    """In how many of them it grew."""
+    category: Category
+    """What most of the bytes are to the program."""
+    where: str
+    """The line, in words."""
+    file: str | None
+    """The file; null for blocks without a Python frame."""
+    line: int | None
+    """The line."""
+    function: str | None
+    """The function."""
+    module: str | None
+    """The module, where all that it gained has the same."""
+    backward: bool
+    """Whether the backward pass of this line allocated them."""
+    frames: list[Frame]
+    """The stack of the newest block, innermost frame first."""
+
+
+class Summary(TypedDict):
+    """What a recording holds."""
+
+    floodmark: str
+    """The version of floodmark that wrote the answer."""
+    header: Header
+    """Where the recording comes from."""
+    is_finished: bool
+    """Whether the program finished the file."""
+    outcome: Outcome
+    """How the recording ended."""
+    seconds: float
+    """How long it took."""
+    events: int
+    """How many events there are."""
+    allocations: int
+    """How many allocations there are, those from before the recording included."""
+    steps: int
+    """How many steps ended."""
+    threads: int
+    """How many threads did something."""
+    failed_requests: int
+    """How many allocations failed."""
+    devices: list[DeviceSummary]
+    """Every device on which something was allocated, CPU first."""
+    losses: Losses
+    """What the recording misses."""
+
+
+class _HeaderOptional(TypedDict, total=False):
+    window: Window
+    """Which events of the recorder are in it; left out when all are."""
+    phantom: Phantom
+    """The simulated GPU, where the recording is an estimate."""
+
+
+class Header(_HeaderOptional):
+    """Where a recording comes from."""
+
+    floodmark: str
+    """The version of floodmark that wrote the file."""
+    session: str
+    """Joins the file to its journal."""
+    started_unix_micros: int
+    """When the recording began, in microseconds since 1970."""
+    pid: int
+    """The traced process."""
+    command: list[str]
+    """Its command line."""
+    host: str
+    """The machine's name."""
+    rank: int | None
+    """Its rank, under a launcher."""
+    world_size: int | None
+    """How many ranks there are."""
+    local_rank: int | None
+    """Its rank on this machine."""
+    python: str
+    """`3.12.3`."""
+    torch: str
+    """`2.11.0+cu130`; empty while torch is not imported."""
+    cuda: str
+    """The CUDA version that torch was built with."""
+    driver: str
+    """The driver's version."""
+    allocator_backend: str
+    """`native`, `cudaMallocAsync`, or a pluggable one."""
+    allocator_conf: str
+    """`PYTORCH_CUDA_ALLOC_CONF`, as the program saw it."""
+    devices: list[DeviceInfo]
+    """The devices."""
+    recorded: list[str]
+    """What was recorded beyond events: `stacks`, `ops`, …."""
+    not_recorded: list[str]
+    """What could not be recorded, one sentence each."""
+    has_base: bool
+    """Whether blocks from before the recording are in it."""
+
+
+class DeviceInfo(TypedDict):
+    """A device that the program could see."""
+
+    device: str
+    """`cuda:0`."""
+    name: str
+    """What the driver calls it."""
+    total_bytes: int
+    """Its memory."""
+    compute_capability: str
+    """`9.0`."""
+    multiprocessors: int
+    """How many multiprocessors it has."""
+
+
+class Window(TypedDict):
+    """What a window takes of the recorder's events."""
+
+    number: int
+    """Its number among the windows of the process."""
+    start_nanos: int
+    """When it began, in the time of the journal."""
+    cpu: bool
+    """Host memory too."""
+    cuda: int
+    """CUDA devices: a bit for each ordinal."""
+    stacks: bool
+    """The Python stack of every allocation."""
+    ops: bool
+    """The operator of every allocation."""
+    fake_tensors: bool
+    """Blocks of fake tensors, and not those that torch reports."""
+
+
+class Phantom(TypedDict):
+    """A simulated GPU."""
+
+    engine: Engine
+    """The engine that simulated it."""
+    gpu: str
+    """The name of its GPU profile."""
+    is_checked: bool
+    """Whether estimates with that profile were compared with a real GPU."""
+    ended: PhantomEnd
+    """How the program ended."""
+    error: str
+    """The error that ended it; empty when there was none."""
+    devices: list[PhantomDevice]
+    """The devices."""
+    reads: list[PhantomRead]
+    """Values that the program read back and that were assumed, not computed."""
+    unsupported: list[UnsupportedCall]
+    """Calls that the phantom refused."""
+    notes: list[str]
+    """What is assumed or left out, one sentence each."""
+
+
+class PhantomDevice(TypedDict):
+    """A simulated device."""
+
+    index: int | None
+    """Which GPU of the machine it is, where the process sees only some of them."""
+    capacity: int
+    """Its memory in bytes."""
+    context: int
+    """The CUDA context, with libraries."""
+    peak_driver_bytes: int
+    """The peak of memory allocated from the driver, by torch and by others, without the CUDA
+    context."""
+
+
+class PhantomRead(TypedDict):
+    """A value that was read back and was assumed, not computed."""
+
+    file: str
+    """The file of the line that read it."""
+    line: int
+    """The number of that line."""
+    function: str
+    """The function of that line."""
+    count: int
+    """How often it was read."""
+    op: str
+    """The operator that computed the value."""
+    assumed: str
+    """The assumed value."""
+    reason: str
+    """Why it was not computed."""
+
+
+class UnsupportedCall(TypedDict):
+    """A call that was refused."""
+
+    library: str
+    """The library: `cudnn`."""
+    name: str
+    """The function."""
+    count: int
+    """How often it was called."""
+
+
+class DeviceSummary(TypedDict):
+    """What a recording holds of one device."""
+
+    device: Device
+    """Which."""
+    name: str
+    """What the driver calls it; empty when not known."""
+    total: Bytes | None
+    """Its memory, where known."""
+    allocations: int
+    """How many allocations were seen."""
+    peak: Bytes
+    """The most that was allocated."""
+    at: Moment
+    """When that was."""
+    reserved: Bytes | None
+    """Reserved at that moment; null for the CPU."""
+    reserved_peak: Bytes | None
+    """The most that was reserved; null for the CPU."""
+    end: Bytes
+    """What was allocated at the end."""
+
+
+class OomReport(TypedDict):
+    """Why an allocation failed."""
+
+    floodmark: str
+    """The version of floodmark that wrote the answer."""
+    format: int
+    """The version of this JSON: it changes when a field changes its meaning."""
+    device: Device
+    """The device."""
+    at: Moment
+    """The time, with the failed allocation."""
+    reason: OomReason
+    """Why it failed."""
+    segment: Bytes | None
+    """The segment that torch requested from the driver; null for the CPU."""
+    limit: Bytes | None
+    """The most that torch could reserve, where the recording shows it."""
+    is_own_limit: bool
+    """Whether `set_per_process_memory_fraction` set this limit."""
+    total: Bytes | None
+    """The memory of the device, where known."""
+    device_free: Bytes | None
+    """What was free on the device, where known."""
+    outside_torch: Bytes | None
+    """What is in use outside torch, the CUDA context included, where known."""
+    reserved: Bytes | None
+    """torch's reserved bytes; null for the CPU."""
+    allocated: Bytes
+    """torch's allocated bytes."""
+    is_replayed: bool
+    """Whether the trace has the addresses of blocks. Without them, free blocks are unknown."""
+    pending_free: Bytes
+    """Freed, and still used by a stream."""
+    free: Bytes
+    """Reserved and free, all together."""
+    free_blocks: int
+    """How many free blocks there are."""
+    largest_free: Bytes
+    """The largest of them."""
+    usable_free: Bytes
+    """Free in the pool and on the stream of the request."""
+    usable_blocks: int
+    """How many blocks these are."""
+    largest_usable: Bytes
+    """The largest of them."""
+    needed: Bytes | None
+    """The least memory beyond the limit with which the allocation succeeds; null when that is
+    not known."""
+    proofs: list[Proof]
+    """Changes that were simulated."""
+    lines: list[Row]
+    """What filled the memory, by line."""
+    modules: list[Row]
+    """What filled the memory, by module."""
+    losses: Losses
+    """What the recording misses."""
+
+
+class Proof(TypedDict):
+    """Whether the failed allocation would have succeeded with a change."""
+
+    alloc_conf: str
+    """With these settings; those of the recording when there are none."""
+    extra_memory: Bytes
+    """With this much more memory."""
+    fits: bool
+    """Whether the allocation would have succeeded."""
+
+
+class Simulation(TypedDict):
+    """What other allocator settings, or another amount of memory, would have done."""
+
+    floodmark: str
+    """The version of floodmark that wrote the answer."""
+    format: int
+    """The version of this JSON: it changes when a field changes its meaning."""
+    device: Device
+    """The device."""
+    torch: TorchVersion
+    """The version whose rules were simulated."""
+    recorded: RecordedRun
+    """What was recorded."""
+    is_reproduced: bool
+    """Whether the rules give what was recorded, under its own settings."""
+    runs: list[SimulatedRun]
+    """The simulated runs."""
+    best: int | None
+    """The number of the best run: none fails, and it reserves least; null when there is one
+    only, or all fail."""
+    losses: Losses
+    """What the recording misses."""
+
+
+class RecordedRun(TypedDict):
+    """What was recorded."""
+
+    alloc_conf: str
+    """`PYTORCH_CUDA_ALLOC_CONF`."""
+    memory: Bytes | None
+    """The most that torch could reserve, where the recording shows it."""
+    peak_allocated: Bytes
+    """The most that was allocated."""
+    peak_reserved: Bytes
+    """The most that was reserved."""
+    retries: int
+    """How often cached memory was returned to the driver to make room."""
+    oom: FailedRequest | None
+    """The first allocation that failed."""
+
+
+class FailedRequest(TypedDict):
+    """A failed allocation."""
+
+    event: int
+    """The number of the event."""
+    seconds: float
+    """The time, in seconds since the recording began."""
+    requested: Bytes
+    """The requested bytes."""
+
+
+class SimulatedRun(TypedDict):
+    """One simulated run."""
+
+    alloc_conf: str
+    """`PYTORCH_CUDA_ALLOC_CONF`."""
+    memory: Bytes | None
+    """The most that torch could reserve; null for as much as it takes."""
+    peak_allocated: Bytes
+    """The most that would have been allocated."""
+    peak_reserved: Bytes
+    """The most that would have been reserved."""
+    waste: Bytes
+    """`peak_reserved` less `peak_allocated`."""
+    retries: int
+    """How often cached memory would have been returned to the driver to make room."""
+    oom: FailedRequest | None
+    """The first allocation that would have failed; the figures end there."""
+
+
+class AdviceReport(TypedDict):
+    """What to change in a program, with the bytes that each change saves."""
+
+    floodmark: str
+    """The version of floodmark that wrote the answer."""
+    format: int
+    """The version of this JSON: it changes when a field changes its meaning."""
+    device: Device
+    """The device."""
+    peak_allocated: Bytes
+    """The most that was allocated; where an allocation failed, what it would have been had it
+    succeeded."""
+    peak_reserved: Bytes | None
+    """The most that was reserved, in the same way; null without a caching allocator."""
+    failed_requests: int
+    """How many allocations failed in the recording."""
+    is_reproduced: bool | None
+    """Whether the simulation comes to what was recorded; null when nothing could be simulated."""
+    notes: list[str]
+    """What was checked without a finding, or could not be checked."""
+    advice: list[Advice]
+    """What to change, the largest saving first."""
+    losses: Losses
+    """What the recording misses."""
+
+
+class Advice(TypedDict):
+    """One thing to change."""
+
+    kind: AdviceKind
+    """What it is about."""
+    finding: str
+    """What was found."""
+    change: str
+    """What to do."""
+    saves_allocated: Bytes
+    """How much less would be allocated at the peak."""
+    saves_reserved: Bytes | None
+    """How much less would be reserved at most; null without a caching allocator."""
+    peak_allocated: Bytes
+    """The peak of what would be allocated."""
+    peak_reserved: Bytes | None
+    """The most that would be reserved."""
+
+
+class Estimate(TypedDict):
+    """What a program needs of a simulated GPU, and whether it fits."""
+
+    floodmark: str
+    """The version of floodmark that wrote the answer."""
+    format: int
+    """The version of this JSON: it changes when a field changes its meaning."""
+    fits: bool | None
+    """Whether every allocation succeeded; null when that is unknown."""
+    unknown: Unknown | None
+    """Why it is unknown."""
+    engine: Engine
+    """Which engine simulated the GPU."""
+    gpu: str
+    """The name of the GPU profile."""
+    is_checked: bool
+    """Whether that profile was compared with the GPU itself."""
+    ended: PhantomEnd
+    """How the program ended."""
+    error: str
+    """The error that ended it; empty without one."""
+    rank: int | None
+    """Its rank, under a launcher."""
+    world_size: int | None
+    """How many ranks there are."""
+    steps: int
+    """How many steps ended."""
+    peak_allocated: Bytes
+    """The most that torch had allocated, of all devices."""
+    peak_reserved: Bytes
+    """The most that torch had reserved, of all devices."""
+    processes: int
+    """How many processes allocated on a GPU."""
+    devices: list[DeviceEstimate]
+    """Every device that was used, for each process."""
+    shared: list[SharedGpu]
+    """GPUs that several processes use."""
+    reads: list[PhantomRead]
+    """Assumed values: read back by the program, and not computed."""
+    unsupported: list[UnsupportedCall]
+    """Calls that were refused."""
+    notes: list[str]
+    """What is assumed or left out."""
+    losses: Losses
+    """What the recording misses."""
+
+
+class DeviceEstimate(TypedDict):
+    """What a process needs of one device."""
+
+    process: Process | None
+    """The process; null where the program has only one."""
+    device: Device
+    """Which, as the process numbers them."""
+    gpu: int
+    """Which GPU of the machine it is."""
+    name: str
+    """What the driver calls it."""
+    capacity: Bytes
+    """Its memory."""
+    peak_allocated: Bytes
+    """The most that torch had allocated."""
+    peak_reserved: Bytes
+    """The most that torch had reserved."""
+    outside_torch: Bytes
+    """What was taken from the driver outside torch."""
+    context: Bytes
+    """What the CUDA context takes."""
+    needed: Bytes
+    """All of these together."""
+    is_lower_bound: bool
+    """Whether more is needed than `needed`: an allocation failed, and what would have followed
+    is unknown."""
+    headroom: Bytes
+    """What is left of the capacity."""
+    at: Moment
+    """The time of the peak."""
+    failed: Moment | None
+    """The last allocation that failed."""
+    categories: list[Row]
+    """What filled it at that time, by category."""
+
+
+class Process(TypedDict):
+    """A process of a program."""
+
+    pid: int
+    """Its id."""
+    rank: int | None
+    """Its rank, where it has one."""
+
+
+class SharedGpu(TypedDict):
+    """A GPU that several processes use."""
+
+    gpu: int
+    """Its number on the machine."""
+    processes: int
+    """How many processes use it."""
+    needed: Bytes
+    """What they need if all reach their peaks at the same time."""
+    capacity: Bytes
+    """Its memory."""
+
+
+class Fit(TypedDict):
+    """The largest value with which a program fits on a simulated GPU."""
+
+    floodmark: str
+    """The version of floodmark that wrote the answer."""
+    format: int
+    """The version of this JSON: it changes when a field changes its meaning."""
+    name: str
+    """The name of the value."""
+    gpu: str
+    """The name of the GPU profile."""
+    largest: int | None
+    """The largest value that fits; null when the smallest does not."""
+    is_last: bool
+    """Whether it is the largest value of the question, so that larger ones may fit too."""
+    not_monotone: list[list[int]]
+    """Pairs of values of which the larger one needs less memory."""
+    tries: list[Try]
+    """Every try, smallest value first."""
+
+
+class Try(TypedDict):
+    """One estimate."""
+
+    value: int
+    """The value."""
+    fits: bool
+    """Whether it fits."""
+    peak_allocated: Bytes
+    """The most that torch had allocated, of all devices."""
+    peak_reserved: Bytes
+    """The most that torch had reserved, of all devices."""
+    needed: Bytes
+    """What it needs with the CUDA context; a lower bound when it does not fit."""
+    seconds: float
+    """How long the try took."""
+
+
+class GpuRow(TypedDict):
+    """A GPU that can be simulated."""
+
+    gpu: str
+    """Its name on the command line."""
+    profile: GpuProfile
+    """Its profile."""
+
+
+class GpuProfile(TypedDict):
+    """A GPU profile."""
+
+    name: str
+    """The name that the driver reports."""
+    aliases: list[str]
+    """Other names on the command line."""
+    capability: str
+    """The compute capability: `9.0`."""
+    multiprocessors: int
+    """How many multiprocessors it has."""
+    memory: int
+    """Its memory in bytes, as CUDA gives it."""
+    context: int
+    """The CUDA context, with the handles of libraries, in bytes."""
+    shared_per_block: int
+    """Shared memory of a block by default, in bytes."""
+    shared_per_block_optin: int
+    """Shared memory that a block may opt in to, in bytes."""
+    shared_per_multiprocessor: int
+    """Shared memory of a multiprocessor, in bytes."""
+    registers_per_multiprocessor: int
+    """Registers of a multiprocessor."""
+    threads_per_multiprocessor: int
+    """How many threads a multiprocessor runs at most."""
+    blocks_per_multiprocessor: int
+    """How many thread blocks a multiprocessor runs at most."""
+    warp_size: int
+    """How many threads a warp has."""
+    l2: int
+    """The L2 cache, in bytes."""
+    clock_khz: int
+    """The highest clock of the multiprocessors."""
+    memory_clock_khz: int
+    """The clock of the memory."""
+    bus_width: int
+    """The width of the memory bus, in bits."""
+    checked: bool
+    """Whether estimates with this profile were compared with a real GPU."""
+
+
+class TensorLifetime(TypedDict):
+    """A tensor, and the module that it belongs to."""
+
+    device: Device
+    """Its device."""
+    address: int
+    """The address there: while it is live, that of the tensor's storage."""
+    module: str | None
+    """The qualified name of its module; null where it belongs to none."""
+    step: int | None
+    """The step in which it was allocated, where there are steps."""
+    id: int
+    """Which allocation."""
+    name: str
+    """Its name where it has one, otherwise the line that allocated it."""
+    bytes: Bytes
+    """Its size."""
+    category: Category
+    """What it is to the program."""
+    phase: str | None
+    """The phase in which it was allocated; null for what was live before the recording."""
+    allocated_seconds: float
+    """When it was allocated, in seconds since the recording began; 0 for what was live before."""
+    saved_seconds: float | None
+    """When autograd first saved it for the backward pass; null where it did not."""
+    retained_until_seconds: float | None
+    """When the backward pass began that an activation was retained for."""
+    last_use_seconds: float | None
+    """When the backward pass last read what autograd had saved of it: its last use that is
+    known."""
+    freed_seconds: float | None
+    """When it was freed; null for what was live at the end."""
+
+
+class CategoryPeak(TypedDict):
+    """The peaks of one category."""
+
+    category: Category
+    """What the allocations are to the program."""
+    peak: Bytes
+    """The most bytes of them at one time."""
+    backward_peak: Bytes
+    """The same of those that the backward pass allocated."""
+
+
+class StepTotals(TypedDict):
+    """One device in one step that ended."""
+
+    step: int
+    """The number of the step, as its record has it."""
+    device: Device
+    """Where."""
+    peak: Bytes
+    """The most that was allocated during it, its beginning included."""
+    end: Bytes
+    """What was allocated when it ended."""
+    reserved_peak: Bytes
+    """The most that was reserved during it; 0 where nothing is."""
+    reserved: Bytes
+    """What was reserved when it ended; 0 where nothing is."""
+
+# What a trace holds; for a folder of ranks, what each of them holds.
+Info = Union[Summary, list[Summary]]
