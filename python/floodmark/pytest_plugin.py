@@ -256,11 +256,15 @@ class _Child:
         trace = self._recorder.trace
         of, limit = self._told["of"], parse_bytes(self._told["limit"])
         rows = trace.estimate().rows
-        key = of if of == "needed" else f"peak_{of}"
         for row in rows:
-            if row[key] > limit:
+            figures = {
+                "needed": row["needed"],
+                "allocated": row["peak_allocated"],
+                "reserved": row["peak_reserved"],
+            }
+            if figures[of] > limit:
                 device = row["device"]
-                peak = f"{row[key]:,} B ({row[key] / (1 << 30):.3f} GiB)"
+                peak = f"{figures[of]:,} B ({figures[of] / (1 << 30):.3f} GiB)"
                 what = "needed" if of == "needed" else of
                 return (
                     f"{peak} {what} on {device} of {self.gpu.name} (phantom), above the limit of "

@@ -38,7 +38,7 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from floodmark import _core, torch_private
 from floodmark.compat import _profiler_tables as tables
@@ -53,6 +53,9 @@ from floodmark.compat._profiler_plugins import (
 )
 from floodmark.plugins import Plugin
 from floodmark.reports.trace import Estimate, Report, Trace
+
+if TYPE_CHECKING:
+    from floodmark.reports import answer_types
 
 __all__ = [
     "DistributedPlugin",
@@ -211,20 +214,20 @@ class MemoryTracer:
         """What it needs of the GPU that is simulated, and what the answer rests on."""
         return self.trace.estimate()
 
-    def peak_snapshot(self) -> Report:
+    def peak_snapshot(self) -> Report[answer_types.TensorRow]:
         """What was there at the peak: each allocation with name, shape, kind and module."""
         return self.trace.peak(self._device).by_tensor(top=None)
 
     def tensor_lifetimes(self) -> list[dict[str, Any]]:
-        """The lives of all tensors, by module: allocated, saved for backward, last read by it, freed.
+        """The lives of all tensors, by module: allocated, saved for backward, last used, freed.
 
         Times are in seconds since the block began. `saved_seconds` is None for what autograd did
         not save, `freed_seconds` for what outlived the block.
         """
         times = ("allocated_seconds", "saved_seconds", "last_use_seconds", "freed_seconds")
-        same = ("module", "bytes", "category", "phase", *times)
+        same = {"module", "bytes", "category", "phase", *times}
         lives = [
-            {"where": row["name"]} | {name: row[name] for name in same}
+            {"where": row["name"]} | {name: value for name, value in row.items() if name in same}
             for row in self.trace.lifetimes(self._device)
         ]
         return sorted(lives, key=lambda life: (life["module"] or "", life["allocated_seconds"]))

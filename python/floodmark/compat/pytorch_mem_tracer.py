@@ -25,10 +25,13 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any
+from typing import TYPE_CHECKING
 
 from floodmark import _core
 from floodmark.recording.recorder import Recorder, say, trace
+
+if TYPE_CHECKING:
+    from floodmark.reports import answer_types
 
 __all__ = ["report_stats", "start_tracing", "stop_tracing", "switch_allocator"]
 
@@ -78,7 +81,7 @@ def report_stats(device: str | None = None) -> None:
         print(f"{title}: {_readable(total)}")
     print(_TITLES)
     for row in report:
-        sizes = (_readable(row[key]) for key in ("bytes", "cumulative", "median"))
+        sizes = map(_readable, (row["bytes"], row["cumulative"], row["median"]))
         print(*sizes, row["count"], _location(row), sep="  ")
 
 
@@ -96,7 +99,7 @@ def _readable(count: int) -> str:
     return f"{count / 1024**power:#.4g}".rstrip(".") + f" {_UNITS[power]}"
 
 
-def _location(row: dict[str, Any]) -> str:
+def _location(row: answer_types.LineRow) -> str:
     if row["file"] is None:
         return "untraced" if row["where"] == _UNTRACED else str(row["where"])
     file = str(row["file"])

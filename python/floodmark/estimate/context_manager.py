@@ -11,12 +11,15 @@ from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from floodmark import _core
 from floodmark.recording import window
 from floodmark.recording.recorder import Recorder, parse_bytes
 from floodmark.reports.trace import Estimate, Moment, Report, Trace
+
+if TYPE_CHECKING:
+    from floodmark.reports import answer_types
 
 ENGINES = ("phantom", "fake")
 
@@ -151,7 +154,7 @@ class estimate:
         """The moment at which most was allocated."""
         return self.trace.peak(device)
 
-    def report(self, **question: Any) -> Report:
+    def report(self, **question: Any) -> Report[answer_types.Row]:
         """See `Trace.report`."""
         return self.trace.report(**question)
 

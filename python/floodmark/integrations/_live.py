@@ -19,12 +19,15 @@ import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from floodmark import _core
 from floodmark.recording.recorder import Recorder, say
 from floodmark.recording.steps import StepWatch
 from floodmark.reports.trace import Trace
+
+if TYPE_CHECKING:
+    from floodmark.reports import answer_types
 
 #: For who hands figures on at once: the writer needs a few milliseconds.
 WAIT_MILLIS = 100
@@ -120,7 +123,7 @@ class Live:
 
     def __init__(self, place: Place, options: dict[str, Any]) -> None:
         self._names: dict[int, tuple[str, int]] = {}
-        self._rows: list[dict[str, Any]] = []
+        self._rows: list[answer_types.StepTotals] = []
         self._before: dict[str, int] = {}
         self._first = 0
         self._watch: StepWatch | None = None
@@ -173,17 +176,17 @@ class Live:
         self._names = {at: name for at, name in self._names.items() if at >= self._first}
         return steps
 
-    def _totals(self, row: dict[str, Any]) -> Totals:
-        device, end = row["device"], int(row["end"])
+    def _totals(self, row: answer_types.StepTotals) -> Totals:
+        device, end = row["device"], row["end"]
         before = self._before.get(device)
         self._before[device] = end
         on_host = device == "cpu"
         return Totals(
-            peak=int(row["peak"]),
+            peak=row["peak"],
             allocated=end,
             growth=None if before is None else end - before,
-            reserved_peak=None if on_host else int(row["reserved_peak"]),
-            reserved=None if on_host else int(row["reserved"]),
+            reserved_peak=None if on_host else row["reserved_peak"],
+            reserved=None if on_host else row["reserved"],
         )
 
     def stop(self) -> Trace | None:

@@ -19,7 +19,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch.utils.tensorboard import SummaryWriter
 
@@ -34,6 +34,9 @@ from floodmark.integrations._live import (
 )
 from floodmark.recording.recorder import rank_of_process
 from floodmark.reports.trace import Trace
+
+if TYPE_CHECKING:
+    from floodmark.reports import answer_types
 
 
 class MemoryScalars(Guarded):
@@ -124,10 +127,11 @@ def write_scalars(trace: Trace, to: Any, *, first_step: int = 0) -> None:
     `to` is a `SummaryWriter`, which stays open, or the folder of a new one.
     """
     writer = _writer_for(to)
-    for device, row in _steps(trace):
-        for name, key in (("peak", "peak"), ("allocated", "end"), ("reserved", "reserved")):
-            if row[key] is not None:
-                _add(writer, f"memory/{device}/{name}", row[key], first_step + row["step"])
+    for device, step, row in _steps(trace):
+        totals = {"peak": row["peak"], "allocated": row["end"], "reserved": row["reserved"]}
+        for name, value in totals.items():
+            if value is not None:
+                _add(writer, f"memory/{device}/{name}", value, first_step + step)
     _write_contents(trace, writer, first_step)
     if writer is to:
         writer.flush()
@@ -139,11 +143,11 @@ def _writer_for(to: Any) -> Any:
     return SummaryWriter(os.fspath(to)) if isinstance(to, (str, os.PathLike)) else to
 
 
-def _steps(trace: Trace) -> list[tuple[str, dict[str, Any]]]:
+def _steps(trace: Trace) -> list[tuple[str, int, answer_types.StepRow]]:
     return [
-        (str(about["device"]).replace(":", ""), row)
+        (about["device"].replace(":", ""), row["step"], row)
         for about in trace.summary()["devices"]
-        for row in trace.report(by="step", device=about["device"], top=None)
+        for row in trace.peak(about["device"]).by_step()
         if row["step"] is not None
     ]
 
@@ -155,11 +159,11 @@ def _write_step(writer: Any, step: Step, first_step: int) -> None:
 
 def _write_contents(trace: Trace, writer: Any, first_step: int) -> None:
     """What is known from the whole recording alone."""
-    for device, row in _steps(trace):
-        for kind in ("categories", "phases"):
-            for name, value in row[kind].items():
-                at = first_step + row["step"]
-                _add(writer, f"memory/{device}/{kind}/{name.replace(' ', '_')}", value, at)
+    for device, step, row in _steps(trace):
+        for kind, values in (("categories", row["categories"]), ("phases", row["phases"])):
+            for name, value in values.items():
+                tag = f"memory/{device}/{kind}/{name.replace(' ', '_')}"
+                _add(writer, tag, value, first_step + step)
 
 
 def _add(writer: Any, name: str, value: int, step: int) -> None:

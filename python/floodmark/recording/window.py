@@ -28,7 +28,7 @@ from collections.abc import Iterator
 from contextlib import ContextDecorator, contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from floodmark import _core
 from floodmark.estimate.phantom import simulated_gpu
@@ -44,6 +44,9 @@ from floodmark.recording.window_options import (
     say,
 )
 from floodmark.reports.trace import Moment, Oom, Report, Trace
+
+if TYPE_CHECKING:
+    from floodmark.reports import answer_types
 
 _OWN_FOLDER = str(Path(__file__).parents[1]) + os.sep
 
@@ -436,11 +439,13 @@ class Recorder(ContextDecorator):
         finally:
             self.end_phase()
 
-    def ended_steps(self, first: int, wait_millis: int) -> list[dict[str, Any]]:
+    def ended_steps(self, first: int, wait_millis: int) -> list[answer_types.StepTotals]:
         """The totals of steps that ended, from `first` on; the last one may take so long."""
         if self._core is None:
             return []
-        found: list[dict[str, Any]] = json.loads(self._core.ended_steps(first, wait_millis))
+        found: list[answer_types.StepTotals] = json.loads(
+            self._core.ended_steps(first, wait_millis)
+        )
         return found
 
     def peaks(self, wait_millis: int) -> list[tuple[str, int]]:
@@ -463,7 +468,7 @@ class Recorder(ContextDecorator):
         """So many seconds after the recording began."""
         return self.trace.at(seconds, device)
 
-    def report(self, **question: Any) -> Report:
+    def report(self, **question: Any) -> Report[answer_types.Row]:
         """See `Trace.report`."""
         return self.trace.report(**question)
 

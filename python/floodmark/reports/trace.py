@@ -8,16 +8,22 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from floodmark import _core
 
+if TYPE_CHECKING:
+    from floodmark.reports import answer_types
 
-class Answer:
+RowT = TypeVar("RowT")
+DictT = TypeVar("DictT")
+
+
+class Answer(Generic[RowT, DictT]):
     """An answer with rows.
 
-    Prints as a table, iterates as rows (dictionaries), has a length, and shows as an HTML table in
-    a notebook.
+    Prints as a table, iterates as rows, has a length, and shows as an HTML table in a notebook.
+    Rows are dictionaries; `floodmark.reports.answer_types` has their types.
     """
 
     # Which entry of the JSON has the rows.
@@ -36,8 +42,11 @@ class Answer:
         self._answer = core
         self._json: dict[str, Any] | None = None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> DictT:
         """The documented JSON, as a dictionary."""
+        return cast("DictT", self._document())
+
+    def _document(self) -> dict[str, Any]:
         if self._json is None:
             self._json = json.loads(self._answer.to_json())
         return self._json
@@ -47,23 +56,23 @@ class Answer:
         return self._answer.to_json()
 
     @property
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[RowT]:
         """The rows, in the order in which they print."""
-        rows: list[dict[str, Any]] = self.to_dict()[self._rows]
+        rows: list[RowT] = self._document()[self._rows]
         return rows
 
     @property
     def device(self) -> str:
         """`cuda:0`."""
-        return str(self.to_dict()["device"])
+        return str(self._document()["device"])
 
-    def __iter__(self) -> Iterator[dict[str, Any]]:
+    def __iter__(self) -> Iterator[RowT]:
         return iter(self.rows)
 
     def __len__(self) -> int:
         return len(self.rows)
 
-    def __getitem__(self, at: int) -> dict[str, Any]:
+    def __getitem__(self, at: int) -> RowT:
         return self.rows[at]
 
     def __str__(self) -> str:
@@ -76,7 +85,7 @@ class Answer:
         return self._answer._repr_html_()
 
 
-class Report(Answer):
+class Report(Answer[RowT, "answer_types.Report"]):
     """What filled a device at a moment.
 
     Goes to Arrow, pandas and Polars without passing through Python objects.
@@ -89,24 +98,22 @@ class Report(Answer):
     @property
     def allocated(self) -> int:
         """Bytes allocated at the moment: torch's total."""
-        return int(self.to_dict()["allocated"])
+        return self.to_dict()["allocated"]
 
     @property
     def active(self) -> int | None:
         """Active bytes: allocated, or pending free; None on the CPU."""
-        active = self.to_dict()["active"]
-        return None if active is None else int(active)
+        return self.to_dict()["active"]
 
     @property
     def reserved(self) -> int | None:
         """Bytes that the caching allocator held; None on the CPU."""
-        reserved = self.to_dict()["reserved"]
-        return None if reserved is None else int(reserved)
+        return self.to_dict()["reserved"]
 
     @property
     def losses(self) -> list[str]:
         """What is missing from the recording; empty when nothing is."""
-        return list(self.to_dict()["losses"])
+        return self.to_dict()["losses"]
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         return self._report.__arrow_c_stream__(requested_schema)
@@ -128,55 +135,52 @@ class Report(Answer):
         return polars.DataFrame(self)
 
 
-class Diff(Answer):
+class Diff(Answer["answer_types.DiffRow", "answer_types.Diff"]):
     """What grew from one trace to another: rows that changed, the largest change first."""
 
     @property
-    def allocated(self) -> dict[str, Any]:
+    def allocated(self) -> answer_types.Total:
         """torch's totals at the two moments: `a`, `b`, their `change` and the same in `percent`."""
-        allocated: dict[str, Any] = self.to_dict()["allocated"]
-        return allocated
+        return self.to_dict()["allocated"]
 
     @property
-    def peaks(self) -> dict[str, Any]:
+    def peaks(self) -> answer_types.Peaks:
         """The same of the highest `allocated` and `reserved` totals, whatever the moments are."""
-        peaks: dict[str, Any] = self.to_dict()["peaks"]
-        return peaks
+        return self.to_dict()["peaks"]
 
 
-class Leaks(Answer):
+class Leaks(Answer["answer_types.Leak", "answer_types.Leaks"]):
     """Which lines grow from step to step; empty when none does."""
 
     @property
     def growth(self) -> int:
         """Bytes that all lines together hold more than when the first step ended."""
-        return int(self.to_dict()["growth"])
+        return self.to_dict()["growth"]
 
 
-class Simulation(Answer):
+class Simulation(Answer["answer_types.SimulatedRun", "answer_types.Simulation"]):
     """The same requests under other allocator settings or on another GPU: a row for each."""
 
     _rows = "runs"
 
     @property
-    def recorded(self) -> dict[str, Any]:
+    def recorded(self) -> answer_types.RecordedRun:
         """What was recorded, as a row."""
-        recorded: dict[str, Any] = self.to_dict()["recorded"]
-        return recorded
+        return self.to_dict()["recorded"]
 
     @property
     def is_reproduced(self) -> bool:
         """Whether the rules come to what was recorded, under its own settings."""
-        return bool(self.to_dict()["is_reproduced"])
+        return self.to_dict()["is_reproduced"]
 
     @property
-    def best(self) -> dict[str, Any] | None:
+    def best(self) -> answer_types.SimulatedRun | None:
         """The row that reserves least and does not fail; None of one row, or when all fail."""
         best = self.to_dict()["best"]
         return None if best is None else self.rows[best]
 
 
-class Advice(Answer):
+class Advice(Answer["answer_types.Advice", "answer_types.AdviceReport"]):
     """What to change: a row for each change, with the bytes that it saves by itself."""
 
     _rows = "advice"
@@ -184,10 +188,10 @@ class Advice(Answer):
     @property
     def notes(self) -> list[str]:
         """What was looked into and is in order, or could not be."""
-        return list(self.to_dict()["notes"])
+        return self.to_dict()["notes"]
 
 
-class Estimate(Answer):
+class Estimate(Answer["answer_types.DeviceEstimate", "answer_types.Estimate"]):
     """Whether a program fits on a simulated GPU: a row for each device."""
 
     _rows = "devices"
@@ -195,23 +199,22 @@ class Estimate(Answer):
     @property
     def fits(self) -> bool | None:
         """Whether every request was met; None when the program failed for another reason."""
-        fits: bool | None = self.to_dict()["fits"]
-        return fits
+        return self.to_dict()["fits"]
 
     @property
     def device(self) -> str:
         """The device that needs most."""
-        return str(max(self.rows, key=lambda row: int(row["needed"]))["device"])
+        return str(max(self.rows, key=lambda row: row["needed"])["device"])
 
     @property
     def peak_allocated(self) -> int:
         """The peak of torch's allocated bytes on a device."""
-        return int(self.to_dict()["peak_allocated"])
+        return self.to_dict()["peak_allocated"]
 
     @property
     def peak_reserved(self) -> int:
         """The peak of torch's reserved bytes on a device."""
-        return int(self.to_dict()["peak_reserved"])
+        return self.to_dict()["peak_reserved"]
 
 
 class Moment:
@@ -222,49 +225,51 @@ class Moment:
         self._at = at
         self._device = device
 
-    def _by(self, by: str, top: int | None, torch_frames: bool = False) -> Report:
+    def _by(self, by: str, top: int | None, torch_frames: bool = False) -> Report[Any]:
         return self._trace.report(
             by=by, at=self._at, device=self._device, top=top, torch_frames=torch_frames
         )
 
-    def by_line(self, *, top: int | None = 25, torch_frames: bool = False) -> Report:
+    def by_line(
+        self, *, top: int | None = 25, torch_frames: bool = False
+    ) -> Report[answer_types.LineRow]:
         """By line of the program; with `torch_frames` a line inside torch stands for itself."""
         return self._by("line", top, torch_frames)
 
-    def by_stack(self, *, top: int | None = 25) -> Report:
+    def by_stack(self, *, top: int | None = 25) -> Report[answer_types.StackRow]:
         """By whole call stack."""
         return self._by("stack", top)
 
-    def by_module(self, *, top: int | None = None) -> Report:
+    def by_module(self, *, top: int | None = None) -> Report[answer_types.ModuleRow]:
         """By module, as a tree."""
         return self._by("module", top)
 
-    def by_op(self, *, top: int | None = 25) -> Report:
+    def by_op(self, *, top: int | None = 25) -> Report[answer_types.OpRow]:
         """By operator, where operators were recorded."""
         return self._by("op", top)
 
-    def by_phase(self) -> Report:
+    def by_phase(self) -> Report[answer_types.PhaseRow]:
         """By phase: forward, backward, optimizer, or what the user named."""
         return self._by("phase", None)
 
-    def by_category(self) -> Report:
+    def by_category(self) -> Report[answer_types.CategoryRow]:
         """By category: parameter, gradient, optimizer state, activation, …."""
         return self._by("category", None)
 
-    def by_tensor(self, *, top: int | None = 25) -> Report:
+    def by_tensor(self, *, top: int | None = 25) -> Report[answer_types.TensorRow]:
         """Allocation by allocation, with names where known."""
         return self._by("tensor", top)
 
-    def by_step(self) -> Report:
+    def by_step(self) -> Report[answer_types.StepRow]:
         """Step by step: peak, end, growth."""
         return self._by("step", None)
 
-    def by_segment(self, *, top: int | None = 25) -> Report:
+    def by_segment(self, *, top: int | None = 25) -> Report[answer_types.SegmentRow]:
         """By segment: how blocks lie in what torch took from the driver, and what is wasted."""
         return self._by("segment", top)
 
 
-class Oom(Answer, Moment):
+class Oom(Answer["answer_types.LineRow", "answer_types.OomReport"], Moment):
     """Why an allocation failed; as a moment, what was live. Rows: live allocations, by line."""
 
     _rows = "lines"
@@ -276,12 +281,12 @@ class Oom(Answer, Moment):
     @property
     def why(self) -> str:
         """`capacity`, `fragmentation`, `other_pool`, `pending_frees` or `outside_torch`."""
-        return str(self.to_dict()["reason"])
+        return self.to_dict()["reason"]
 
     @property
     def requested(self) -> int:
         """Requested bytes."""
-        return int(self.to_dict()["at"]["request"]["bytes"])
+        return self.to_dict()["at"]["request"]["bytes"]
 
 
 class Trace:
@@ -303,7 +308,7 @@ class Trace:
         device: str | None = None,
         top: int | None = 25,
         torch_frames: bool = False,
-    ) -> Report:
+    ) -> Report[answer_types.Row]:
         """What `floodmark report` prints, as a value."""
         return Report(
             self._core.report(by=by, at=str(at), device=device, top=top, torch_frames=torch_frames)
@@ -330,7 +335,7 @@ class Trace:
         """What `floodmark leaks` prints, as a value: which lines grow from step to step."""
         return Leaks(self._core.leaks(device=device, top=top))
 
-    def lifetimes(self, device: str | None = None) -> list[dict[str, Any]]:
+    def lifetimes(self, device: str | None = None) -> list[answer_types.TensorLifetime]:
         """The life of every tensor, in the order in which they were allocated, a dictionary each.
 
         Times are seconds since the recording began. `saved_seconds` is when autograd first saved it
@@ -339,7 +344,7 @@ class Trace:
         end. `module`, `name`, `category`, `phase`, `step`, `bytes`, `device` and `address` say what
         and where it is, `id` is the number of its allocation.
         """
-        found: list[dict[str, Any]] = json.loads(self._core.lifetimes(device=device))
+        found: list[answer_types.TensorLifetime] = json.loads(self._core.lifetimes(device=device))
         return found
 
     def peak(self, device: str | None = None) -> Moment:
@@ -421,23 +426,25 @@ class Trace:
         """So many seconds after the recording began."""
         return Moment(self, repr(float(seconds)), device)
 
-    def category_peaks(self, device: str | None = None) -> list[dict[str, Any]]:
+    def category_peaks(self, device: str | None = None) -> list[answer_types.CategoryPeak]:
         """The most bytes of each category at one time, whatever the others were then.
 
         Rows have `category`, `peak`, and `backward_peak` of what the backward pass allocated.
         """
-        peaks: list[dict[str, Any]] = json.loads(self._core.category_peaks(device=device))
+        peaks: list[answer_types.CategoryPeak] = json.loads(
+            self._core.category_peaks(device=device)
+        )
         return peaks
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> answer_types.Summary:
         """Peaks, times and counts."""
-        summary: dict[str, Any] = json.loads(self._core.summary())
+        summary: answer_types.Summary = json.loads(self._core.summary())
         return summary
 
     @property
-    def header(self) -> dict[str, Any]:
+    def header(self) -> answer_types.Header:
         """The program, the machine and the versions."""
-        header: dict[str, Any] = json.loads(self._core.header())
+        header: answer_types.Header = json.loads(self._core.header())
         return header
 
     def __str__(self) -> str:
