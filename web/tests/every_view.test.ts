@@ -1,4 +1,4 @@
-// Every view opens every kind of recording: served, and saved in a file that asks nobody for anything.
+// Every view opens every kind of recording: served, and saved in a file that makes no request.
 
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -91,7 +91,7 @@ describe.each([
     expect(watched.complaints).toEqual([]);
   });
 
-  it("asks nobody for anything", () => {
+  it("makes no request", () => {
     expect(new Set(watched.requests.map((asked) => asked.split("#")[0]))).toEqual(new Set([url]));
   });
 });

@@ -78,7 +78,7 @@ describe.each([
     expect((await newRange(page, later)).from).toBe(0);
     await page.keyboard.press("?");
     const dialog = page.getByRole("dialog");
-    await dialog.getByText("These keys").waitFor();
+    await dialog.getByText("Show these keys").waitFor();
     expect(await dialog.innerText()).toContain("The whole recording");
     await page.keyboard.press("Escape");
     await expect.poll(() => dialog.count()).toBe(0);

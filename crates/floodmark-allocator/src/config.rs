@@ -37,7 +37,7 @@ pub struct AllocatorConfig {
 #[non_exhaustive]
 pub enum ConfigError {
     /// No such option.
-    #[error("`{key}` is no option of PYTORCH_CUDA_ALLOC_CONF in torch {version}")]
+    #[error("`{key}` is not an option of PYTORCH_CUDA_ALLOC_CONF in torch {version}")]
     Unknown {
         /// The option.
         key: String,
@@ -69,11 +69,11 @@ impl Hint for ConfigError {
     fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Unknown { .. } => {
-                Some("name the version of torch with `--torch`; options come and go with it")
+                Some("name the version of torch with `--torch`; options differ between versions")
             }
             Self::Value { .. } => None,
             Self::Form(_) => Some("for instance `expandable_segments:True,max_split_size_mb:512`"),
-            Self::Pinned(_) => Some("leave it out: it does not change what lies on the GPU"),
+            Self::Pinned(_) => Some("leave it out: it does not change the memory of the GPU"),
             Self::NotSimulated(_) => Some("leave it out; only the native allocator is simulated"),
         }
     }
@@ -154,7 +154,7 @@ impl AllocatorConfig {
             return Err(ConfigError::Unknown { key: key.to_owned(), version });
         }
         let least = if version.is_at_least(2, 10) { self.large_segment } else { LARGE_BUFFER + 1 };
-        let of_segment = "a number of MiB that is not below the size of large segments";
+        let of_segment = "a number of MiB, at least the size of large segments";
         match key {
             "expandable_segments" => self.expandable_segments = flag(key, value)?,
             "max_split_size_mb" => {
@@ -332,12 +332,15 @@ mod tests {
             ),
             (
                 "max_split_size_mb:10",
-                "`max_split_size_mb` cannot be `10`: it must be a number of MiB that is not below the size of large segments",
+                "`max_split_size_mb` cannot be `10`: it must be a number of MiB, at least the size of large segments",
             ),
-            ("max_split:10", "`max_split` is no option of PYTORCH_CUDA_ALLOC_CONF in torch 2.11"),
+            (
+                "max_split:10",
+                "`max_split` is not an option of PYTORCH_CUDA_ALLOC_CONF in torch 2.11",
+            ),
             (
                 "throw_on_cudamalloc_oom:True",
-                "`throw_on_cudamalloc_oom` is no option of PYTORCH_CUDA_ALLOC_CONF in torch 2.11",
+                "`throw_on_cudamalloc_oom` is not an option of PYTORCH_CUDA_ALLOC_CONF in torch 2.11",
             ),
             (
                 "pinned_use_background_threads:True",

@@ -110,7 +110,7 @@ statistics! {
         segment,
         /// Blocks that the program or a stream still uses.
         active,
-        /// Free pieces of segments that are partly in use.
+        /// Free blocks of segments that are partly in use.
         inactive_split,
         /// Bytes of blocks that the program holds.
         allocated_bytes,
@@ -118,7 +118,7 @@ statistics! {
         reserved_bytes,
         /// Bytes of blocks that the program or a stream still uses.
         active_bytes,
-        /// Bytes of free pieces of segments that are partly in use.
+        /// Bytes of free blocks of segments that are partly in use.
         inactive_split_bytes,
         /// Bytes that the program requested.
         requested_bytes,

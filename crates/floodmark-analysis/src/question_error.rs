@@ -9,39 +9,39 @@ use floodmark_trace::{Device, Hint, Micros};
 #[non_exhaustive]
 pub enum QuestionError {
     /// The trace has no allocation at all.
-    #[error("the trace holds no allocation")]
+    #[error("the trace has no allocations")]
     NothingAllocated,
     /// The trace has nothing of this device.
     #[error("nothing was recorded on {device}; the trace has {}", Listed(.recorded))]
     NoSuchDevice {
-        /// The one that was asked for.
+        /// The requested one.
         device: Device,
         /// Those that are there.
         recorded: Vec<Device>,
     },
     /// The allocator of the device tells nothing of segments.
-    #[error("the trace does not tell what torch took from the driver")]
+    #[error("the trace has no segments: its allocator does not report them")]
     NoSegments,
     /// Segments of two traces have nothing in common.
-    #[error("two traces cannot be compared by segment: addresses mean nothing in the other one")]
+    #[error("two traces cannot be compared by segment: their addresses differ")]
     SegmentsDiffer,
     /// Every request was met.
-    #[error("no request failed in this trace")]
+    #[error("no allocation failed in this trace")]
     NoOom,
     /// Every request on this device was met; others were not.
-    #[error("no request failed on {device}; one failed on {failed}")]
+    #[error("no allocation failed on {device}; one failed on {failed}")]
     NoOomOn {
-        /// The one that was asked for.
+        /// The requested one.
         device: Device,
         /// The one with the failed request.
         failed: Device,
     },
     /// The recording is of a real device.
-    #[error("the trace is no estimate: its devices were there")]
+    #[error("the trace is not an estimate: it was recorded on real devices")]
     NoPhantom,
-    /// Growth from step to step cannot be told from the first steps' own.
+    /// Growth from step to step cannot be distinguished from that of the first steps.
     #[error(
-        "finished steps in this trace: {finished}; growth from step to step shows from {needed} on"
+        "finished steps in this trace: {finished}; at least {needed} are needed to show growth"
     )]
     TooFewSteps {
         /// Those that are there.
@@ -52,7 +52,7 @@ pub enum QuestionError {
     /// The trace has fewer allocations.
     #[error("there is no allocation {id}: the trace has {allocations}")]
     NoSuchAllocation {
-        /// The one that was asked for.
+        /// The requested one.
         id: u32,
         /// How many there are.
         allocations: usize,
@@ -70,9 +70,9 @@ pub enum QuestionError {
         "there is no tile {tile} on level {level}; level {deepest} is the last, and level n has 2^n tiles"
     )]
     NoSuchTile {
-        /// The level that was asked for.
+        /// The requested level.
         level: u32,
-        /// The tile that was asked for.
+        /// The requested tile.
         tile: u64,
         /// The last level.
         deepest: u32,
@@ -83,24 +83,22 @@ impl Hint for QuestionError {
     fn hint(&self) -> Option<&'static str> {
         match self {
             Self::NothingAllocated => {
-                Some("did the program use torch? `floodmark info` says what was recorded")
+                Some("did the program use torch? `floodmark info` shows what was recorded")
             }
             Self::SegmentsDiffer => Some("compare by `line`, `module` or `category`"),
             Self::NoSegments => {
                 Some("the CPU has no segments; choose a CUDA device with `--device`")
             }
             Self::NoSuchDevice { .. } => Some("choose one of them with `--device`"),
-            Self::NoOom => {
-                Some("`floodmark report --at peak` shows the moment that came nearest to it")
-            }
+            Self::NoOom => Some("`floodmark report --at peak` shows the peak"),
             Self::NoOomOn { .. } => Some("choose that one with `--device`"),
-            Self::NoPhantom => Some("`floodmark info` says what a recording holds"),
+            Self::NoPhantom => Some("`floodmark info` shows what was recorded"),
             Self::TooFewSteps { .. } => {
-                Some("record more steps; where no optimizer ends them, `floodmark.step()` does")
+                Some("record more steps; without an optimizer, call `floodmark.step()` after each")
             }
             Self::NoSuchAllocation { .. } => Some("allocations are counted from 0"),
-            Self::AfterEnd { .. } => Some("`--at end` shows the last moment"),
-            Self::NoSuchTile { .. } => Some("the timeline tells its deepest level"),
+            Self::AfterEnd { .. } => Some("`--at end` shows the end"),
+            Self::NoSuchTile { .. } => Some("the timeline states its deepest level"),
         }
     }
 }

@@ -35,7 +35,7 @@ pub enum ExportError {
     #[error(transparent)]
     Question(#[from] QuestionError),
     /// The format has several files, and there is one place for one.
-    #[error("the format is a folder of files, and cannot be written into one")]
+    #[error("the format is a folder of files, and cannot be written into one file")]
     NeedsFolder,
     /// It could not be written.
     #[error("the output could not be written")]

@@ -34,11 +34,11 @@ pub struct OutOfMemory {
 pub struct Level {
     /// Allocated now.
     pub allocated: u64,
-    /// The most that was allocated.
+    /// Peak of allocated bytes.
     pub peak_allocated: u64,
     /// Reserved now.
     pub reserved: u64,
-    /// The most that was reserved.
+    /// Peak of reserved bytes.
     pub peak_reserved: u64,
 }
 

@@ -53,7 +53,7 @@ impl From<floodmark::RunPlan> for RunPlan {
     }
 }
 
-/// A machine with GPUs that are not there.
+/// A machine with simulated GPUs.
 #[pyclass(frozen, get_all, module = "floodmark._core")]
 pub(crate) struct PhantomMachine {
     gpu: String,
@@ -87,7 +87,7 @@ impl From<floodmark_profiles::PhantomMachine> for PhantomMachine {
 
 #[pymethods]
 impl PhantomMachine {
-    /// Finds the card of a name, or of a TOML file.
+    /// Finds the GPU profile of a name, or of a TOML file.
     #[new]
     #[pyo3(signature = (gpu, *, memory = None, gpus = 1, ranks = None, answers = Vec::new()))]
     fn new(

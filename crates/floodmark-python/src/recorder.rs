@@ -108,7 +108,7 @@ pub(crate) fn use_slow_stacks() -> bool {
 
 /// Called on the main thread with the GIL held, when the probe asked for it.
 pub(crate) fn attention() {
-    // The interpreter may be ending; then nobody needs names any more.
+    // The interpreter may be ending; then names are not needed any more.
     let _ = Python::try_attach(|py| {
         let names =
             py.import("floodmark.recording.names").and_then(|names| names.call_method0("attend"));
@@ -172,7 +172,7 @@ pub(crate) fn label(tensors: Vec<(String, i32, u64, u32)>) {
     floodmark_probe::label(&tensors);
 }
 
-/// Tensors that are new in every step, with labels that stay: only their addresses are told each time.
+/// Tensors that are new in every step, with labels that stay: only their addresses are reported each time.
 #[pyclass(frozen, module = "floodmark._core")]
 pub(crate) struct LabelSet(Vec<(Device, u32)>);
 
@@ -187,7 +187,7 @@ impl LabelSet {
         Self(placed.collect())
     }
 
-    /// Where they are now, in the same order; 0 for one that is not there.
+    /// Their addresses now, in the same order; 0 for one that has none.
     #[expect(clippy::needless_pass_by_value, reason = "extracted from a Python list")]
     fn place(&self, addrs: Vec<u64>) {
         floodmark_probe::label_each(&self.0, &addrs);

@@ -89,7 +89,7 @@ impl Trace {
         Ok(Leaks(answer))
     }
 
-    /// Says what other allocator settings, or another card, would have done.
+    /// Replays the requests under other allocator settings, or on another GPU.
     #[pyo3(signature = (*, alloc_confs, memory, torch, sweep, device))]
     fn simulate(
         &self,
@@ -256,7 +256,7 @@ impl Report {
         serde_json::to_string(&*self.0).map_err(wrong_argument)
     }
 
-    /// The rows as an Arrow table, for whoever takes Arrow's C stream.
+    /// The rows as an Arrow table, for every library that reads Arrow's C stream.
     #[pyo3(signature = (requested_schema = None))]
     #[expect(unused_variables, reason = "the protocol lets a producer answer with its own schema")]
     fn __arrow_c_stream__<'py>(

@@ -40,7 +40,7 @@ pub(crate) struct Window {
 impl Window {
     /// Opens a window into `path`, where `replace` says what may be replaced: `nothing`, an earlier `trace`, or
     /// `any file`; without a path, in memory and, when that is too much, into `spill`. `cuda` has a bit for each
-    /// ordinal; `told` says who tells of blocks: torch where it is empty, else we, also `without device`.
+    /// ordinal; `told` names the source of blocks: torch where it is empty, else fake tensors, also `without device`.
     ///
     /// Keeps the GIL: a recorder that ran may be taken off.
     #[new]
@@ -160,7 +160,7 @@ impl Window {
         serde_json::to_string(&steps).map_err(wrong_argument)
     }
 
-    /// The most that was allocated on each device until now: its name, and the bytes.
+    /// The peak of allocated bytes on each device until now: its name, and the bytes.
     fn peaks(&self, py: Python<'_>, wait_millis: u64) -> Vec<(String, u64)> {
         let peaks = py.detach(|| self.opened.peaks(wait_millis));
         peaks.into_iter().map(|(device, bytes)| (device.to_string(), bytes.0)).collect()

@@ -186,7 +186,7 @@ impl Object {
         }
     }
 
-    /// Tells of each slot, and which function it is for.
+    /// Visits each slot, with the function it is for.
     pub fn each_slot(&self, mut tell: impl FnMut(&CStr, *mut usize)) {
         for (first, count) in self.relocations {
             for at in 0..count {

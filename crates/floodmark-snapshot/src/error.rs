@@ -7,7 +7,7 @@ use floodmark_trace::{DecompressionLimit, Hint};
 #[non_exhaustive]
 pub enum SnapshotError {
     /// The pickle wants Python to import or call something. We never do, and a snapshot never does.
-    #[error("this pickle asks to run code: opcode {opcode} at byte {offset}")]
+    #[error("this pickle would run code: opcode {opcode} at byte {offset}")]
     AsksToRunCode {
         /// The opcode, as `pickletools` calls it.
         opcode: &'static str,

@@ -178,7 +178,7 @@ fn losses(value: Value, segments: Option<Range>, parts: &Parts) -> Vec<Loss> {
     }
     if parts.out_of_place > 0 {
         let what =
-            format!("{} things of the pickle are where torch puts others", parts.out_of_place);
+            format!("{} values of the pickle are not where torch puts them", parts.out_of_place);
         losses.push(Loss::NotRecorded(what));
     }
     losses

@@ -288,7 +288,7 @@ impl Assembler {
         batch
     }
 
-    /// The most that was allocated on each device until now.
+    /// The peak of allocated bytes on each device until now.
     pub fn peaks(&self) -> impl Iterator<Item = (Device, Bytes)> {
         self.devices.iter().map(|(&device, state)| (device, Bytes(state.highest)))
     }
@@ -430,8 +430,8 @@ impl Assembler {
         self.emit(row);
     }
 
-    /// Whether a block from before the recording is one that we do not know: other threads may have let
-    /// go of it, or got it anew, between the beginning of the recording and the list of such blocks.
+    /// Whether a block from before the recording is one that we do not know: other threads may have freed
+    /// it, or allocated it anew, between the beginning of the recording and the list of such blocks.
     fn is_news(&mut self, row: &Row) -> bool {
         let state = self.devices.entry(row.device).or_default();
         if state.live.contains_key(&row.addr)

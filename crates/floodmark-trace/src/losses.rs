@@ -99,9 +99,9 @@ impl fmt::Display for Loss {
             Self::MissingFrames(frames) => write!(f, "{frames} frames are missing from the file"),
             Self::Salvaged { events, has_ended } => {
                 f.write_str(if *has_ended {
-                    "the program ended without ending the recording: it was killed, crashed, or left by `os._exit`"
+                    "the program ended without ending the recording: it was killed, crashed, or called `os._exit`"
                 } else {
-                    "the recording has no end; whether the program still runs is not known"
+                    "the recording has no end; whether the program still runs is unknown"
                 })?;
                 match events {
                     0 => write!(f, "; every record is in the file"),
@@ -117,7 +117,7 @@ impl fmt::Display for Loss {
             }
             Self::LedgerDamaged => write!(
                 f,
-                "the journal beside the file is damaged: it is not known how many events are missing"
+                "the journal beside the file is damaged: the number of lost events is unknown"
             ),
             Self::StillRunning { at } => {
                 let at = at.as_seconds();
@@ -128,12 +128,12 @@ impl fmt::Display for Loss {
             }
             Self::StoppedEarly { reason, at } => write!(
                 f,
-                "recording stopped at {:.1} s: {reason}; the peak after that is not known: the program went on",
+                "recording stopped at {:.1} s: {reason}; the peak after that is unknown: the program continued",
                 at.as_seconds()
             ),
             Self::TotalsDisagree(events) => write!(
                 f,
-                "after {events} events our total of allocated bytes was not torch's: some events are missing"
+                "after {events} events our total of allocated bytes differed from torch's: some events are missing"
             ),
             Self::StacksLeftOut(allocations) => write!(
                 f,

@@ -53,7 +53,7 @@ pub enum ReadError {
         found: char,
     },
     /// Nothing of it is left.
-    #[error("the trace holds no readable header: {damaged_bytes} bytes are damaged")]
+    #[error("the trace has no readable header: {damaged_bytes} bytes are damaged")]
     NoHeader {
         /// How much of the file is not readable.
         damaged_bytes: u64,
@@ -64,7 +64,7 @@ impl Hint for ReadError {
     fn hint(&self) -> Option<&'static str> {
         match self {
             Self::NotATrace { found } if found.first() == Some(&0x80) => {
-                Some("this looks like a pickle, and not like one of a torch memory snapshot")
+                Some("this is a pickle, but not of a torch memory snapshot")
             }
             Self::NotATrace { .. } => Some("record one with `floodmark run script.py`"),
             Self::Empty => Some("was the program stopped before it began? record it again"),

@@ -16,11 +16,11 @@ pub struct StepTotals {
     pub step: u32,
     /// Where.
     pub device: Device,
-    /// The most that was allocated during it, its beginning included.
+    /// The peak of allocated bytes during it, its beginning included.
     pub peak: Bytes,
     /// What was allocated when it ended.
     pub end: Bytes,
-    /// The most that was reserved during it; 0 where nothing is.
+    /// The peak of reserved bytes during it; 0 where nothing is.
     pub reserved_peak: Bytes,
     /// What was reserved when it ended; 0 where nothing is.
     pub reserved: Bytes,

@@ -346,7 +346,7 @@ impl Training {
         self.backward(tokens, kept)?;
         self.optimize()?;
         self.recorder.free(batch)?;
-        // A list of losses that nobody empties.
+        // A list of losses that is never emptied.
         self.recorder.alloc(512, self.losses, 0)?;
         self.recorder.tell(EventKind::Step, number)?;
         if number % 200 == 199 {

@@ -140,7 +140,7 @@ def _refuse_if_live(entry: Path) -> None:
 def _refuse_unless_ours(folder: Path) -> None:
     for entry in sorted(folder.iterdir()):
         if not _is_ours(entry):
-            raise _Refused(f"the folder holds `{entry.name}`, which is not a trace", _OTHER_PATH)
+            raise _Refused(f"the folder has `{entry.name}`, which is not a trace", _OTHER_PATH)
 
 
 def _is_ours(entry: Path) -> bool:

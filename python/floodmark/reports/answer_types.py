@@ -272,7 +272,7 @@ class PhaseRow(TypedDict):
     phase: str | None
     """Its name; null for blocks from before the recording."""
     peak: Bytes | None
-    """The most that was allocated while it ran, in the whole recording."""
+    """The peak of allocated bytes while it ran, in the whole recording."""
     peak_seconds: float | None
     """When that was, in seconds since the recording began."""
 
@@ -382,7 +382,7 @@ class StepRow(TypedDict):
     step: int | None
     """Its number; null for blocks from before the recording."""
     peak: Bytes | None
-    """The most that was allocated during it."""
+    """The peak of allocated bytes during it."""
     end: Bytes | None
     """What was allocated when it ended."""
     growth: int | None
@@ -390,7 +390,7 @@ class StepRow(TypedDict):
     reserved: Bytes | None
     """What was reserved when it ended; null on the CPU."""
     phases: dict[str, Bytes]
-    """The most that was allocated in each phase of it."""
+    """The peak of allocated bytes in each phase of it."""
     categories: dict[str, Bytes]
     """What its peak was made of, by category."""
 
@@ -485,9 +485,9 @@ class Peaks(TypedDict):
     """The highest totals of both recordings, each at its own time."""
 
     allocated: Total
-    """The most that was allocated."""
+    """Peak of allocated bytes."""
     reserved: Total | None
-    """The most that was reserved; null for the CPU."""
+    """The peak of reserved bytes; null for the CPU."""
 
 
 class LossesOfBoth(TypedDict):
@@ -848,13 +848,13 @@ class DeviceSummary(TypedDict):
     allocations: int
     """How many allocations were seen."""
     peak: Bytes
-    """The most that was allocated."""
+    """Peak of allocated bytes."""
     at: Moment
     """When that was."""
     reserved: Bytes | None
     """Reserved at that moment; null for the CPU."""
     reserved_peak: Bytes | None
-    """The most that was reserved; null for the CPU."""
+    """The peak of reserved bytes; null for the CPU."""
     end: Bytes
     """What was allocated at the end."""
 
@@ -960,9 +960,9 @@ class RecordedRun(TypedDict):
     memory: Bytes | None
     """The most that torch could reserve, where the recording shows it."""
     peak_allocated: Bytes
-    """The most that was allocated."""
+    """Peak of allocated bytes."""
     peak_reserved: Bytes
-    """The most that was reserved."""
+    """Peak of reserved bytes."""
     retries: int
     """How often cached memory was returned to the driver to make room."""
     oom: FailedRequest | None
@@ -988,9 +988,9 @@ class SimulatedRun(TypedDict):
     memory: Bytes | None
     """The most that torch could reserve; null for as much as it takes."""
     peak_allocated: Bytes
-    """The most that would have been allocated."""
+    """The simulated peak of allocated bytes."""
     peak_reserved: Bytes
-    """The most that would have been reserved."""
+    """The simulated peak of reserved bytes."""
     waste: Bytes
     """`peak_reserved` less `peak_allocated`."""
     retries: int
@@ -1009,10 +1009,10 @@ class AdviceReport(TypedDict):
     device: Device
     """The device."""
     peak_allocated: Bytes
-    """The most that was allocated; where an allocation failed, what it would have been had it
+    """The peak of allocated bytes; where an allocation failed, what it would have been had it
     succeeded."""
     peak_reserved: Bytes | None
-    """The most that was reserved, in the same way; null without a caching allocator."""
+    """The peak of reserved bytes, in the same way; null without a caching allocator."""
     failed_requests: int
     """How many allocations failed in the recording."""
     is_reproduced: bool | None
@@ -1041,7 +1041,7 @@ class Advice(TypedDict):
     peak_allocated: Bytes
     """The peak of what would be allocated."""
     peak_reserved: Bytes | None
-    """The most that would be reserved."""
+    """The peak of reserved bytes with the change."""
 
 
 class Estimate(TypedDict):
@@ -1101,13 +1101,13 @@ class DeviceEstimate(TypedDict):
     gpu: int
     """Which GPU of the machine it is."""
     name: str
-    """What the driver calls it."""
+    """The name that the driver reports."""
     capacity: Bytes
     """Its memory."""
     peak_allocated: Bytes
-    """The most that torch had allocated."""
+    """The peak of torch's allocated bytes."""
     peak_reserved: Bytes
-    """The most that torch had reserved."""
+    """The peak of torch's reserved bytes."""
     outside_torch: Bytes
     """What was taken from the driver outside torch."""
     context: Bytes
@@ -1290,11 +1290,11 @@ class StepTotals(TypedDict):
     device: Device
     """Where."""
     peak: Bytes
-    """The most that was allocated during it, its beginning included."""
+    """The peak of allocated bytes during it, its beginning included."""
     end: Bytes
     """What was allocated when it ended."""
     reserved_peak: Bytes
-    """The most that was reserved during it; 0 where nothing is."""
+    """The peak of reserved bytes during it; 0 where nothing is."""
     reserved: Bytes
     """What was reserved when it ended; 0 where nothing is."""
 

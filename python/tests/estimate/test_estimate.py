@@ -65,7 +65,7 @@ def test_a_program_that_fits_says_what_it_needs(training):
     done = training.floodmark("estimate", "--gpu", "RTX 4090", "-o", "a.flood", "train.py")
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    assert lines[0] == ("Fits: NVIDIA GeForce RTX 4090 (phantom), to its end, after 4 steps")
+    assert lines[0] == ("Fits: NVIDIA GeForce RTX 4090 (phantom), finished after 4 steps")
     # 16 MiB each of weights, gradients and two states, and 100 MiB that a step keeps.
     assert re.search(r"^peak allocated +\d+\.\d MiB$", done.stdout, re.M), done.stdout
     for word in ("parameter", "gradient", "optimizer state", "was not checked on hardware"):

@@ -92,9 +92,9 @@ def test_rows_of_events_and_steps(trace, tmp_path):
 
 
 def test_what_cannot_be_written_is_said(trace, tmp_path):
-    with pytest.raises(ValueError, match="does not tell the format; say which with `to`: `html`"):
+    with pytest.raises(ValueError, match="does not show the format; choose one with `to`: `html`"):
         trace.export(tmp_path / "x.json")
-    with pytest.raises(ValueError, match="`pdf` is no format; there are `html`, `torch-snapshot`"):
+    with pytest.raises(ValueError, match="`pdf` is not a format; choose one of `html`, `torch-"):
         trace.export(tmp_path / "x.pdf", "pdf")
     with pytest.raises(FileNotFoundError):
         trace.export(tmp_path / "nowhere" / "x.svg")
@@ -111,7 +111,7 @@ def test_a_folder_is_replaced_only_when_an_export_wrote_all_of_it(trace, tmp_pat
     trace.export(tmp_path / "x.parquet")
     assert (tmp_path / "x.parquet" / "_ranks.parquet").is_file()
     (tmp_path / "x.parquet" / "thesis.tex").write_text("mine")
-    with pytest.raises(OSError, match=r"holds `thesis\.tex`, which no export wrote"):
+    with pytest.raises(OSError, match=r"holds `thesis\.tex`, which is not part of an export"):
         trace.export(tmp_path / "x.parquet")
     assert (tmp_path / "x.parquet" / "thesis.tex").read_text() == "mine"
     assert [path.name for path in tmp_path.iterdir()] == ["x.parquet"]

@@ -90,7 +90,7 @@ def test_the_users_own_files_stay(where, tmp_path, name):
         path: where(f"-o {path} --force", (0, 2), is_only_process=True) for path in ("b", "a.flood")
     }
     for path, said in refused.items():
-        assert f"the folder holds `{name.split('/')[0]}`, which is not a trace" in said
+        assert f"the folder has `{name.split('/')[0]}`, which is not a trace" in said
         assert (tmp_path / path / name).read_text() == "my own words"
         assert (tmp_path / path / "rank-0009.flood").exists()
 

@@ -291,7 +291,7 @@ def test_a_limit_that_comes_later_stops_the_recording_and_says_when(programs):
     (said,) = losses(programs.folder / "limit.flood")
     assert said.startswith("recording stopped at ")
     assert "File too large" in said
-    assert said.endswith("; the peak after that is not known: the program went on")
+    assert said.endswith("; the peak after that is unknown: the program continued")
     trace = floodmark.Trace.open(programs.folder / "limit.flood")
     assert trace.summary()["outcome"] == "stopped_early"
     assert trace.summary()["events"] > 1

@@ -82,7 +82,7 @@ def test_a_failure_is_explained_and_is_a_moment(failed):
 
 
 def test_where_nothing_failed_there_is_nothing_to_explain(varlen):
-    with pytest.raises(floodmark.FloodmarkError, match=r"(?s)no request failed.*hint"):
+    with pytest.raises(floodmark.FloodmarkError, match=r"(?s)no allocation failed.*hint"):
         varlen.oom()
 
 

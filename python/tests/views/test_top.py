@@ -63,7 +63,7 @@ def test_top_draws_reacts_to_keys_and_gives_the_terminal_back(
     terminal.press("\r")
     terminal.wait_for(lambda text: re.search(r"\d+ of \d+ with “linear”", text) is not None)
     terminal.press("\x1b[D")
-    terminal.wait_for("Moment of cpu: ")
+    terminal.wait_for("Memory of cpu: ")
     terminal.press("?")
     terminal.wait_for("any key goes back")
     terminal.press("x")

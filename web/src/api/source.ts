@@ -17,7 +17,7 @@ export interface Follower {
   ended(): void;
 }
 
-/** What went wrong, in the words of whoever was asked. */
+/** What went wrong, in the words of the source. */
 export class ApiError extends Error {
   readonly hint: string | null;
 

@@ -218,13 +218,13 @@ export type DeviceSummary = {
   total: Bytes | null;
   /** How many allocations were seen. */
   allocations: number;
-  /** The most that was allocated. */
+  /** Peak of allocated bytes. */
   peak: Bytes;
   /** When that was. */
   at: Moment;
   /** Reserved at that moment; null for the CPU. */
   reserved: Bytes | null;
-  /** The most that was reserved; null for the CPU. */
+  /** The peak of reserved bytes; null for the CPU. */
   reserved_peak: Bytes | null;
   /** What was allocated at the end. */
   end: Bytes;
@@ -318,11 +318,11 @@ export type TimelineTile = {
   to: number;
   /** For each band its bytes when most was allocated; they add up to `allocated`. */
   groups: Bytes[][];
-  /** The most that was allocated. */
+  /** Peak of allocated bytes. */
   allocated: Bytes[];
-  /** The most that was active; null for the CPU. */
+  /** The peak of active bytes; null for the CPU. */
   active: Bytes[] | null;
-  /** The most that was reserved, 0 until the trace tells it; null where it never does. */
+  /** The peak of reserved bytes, 0 until the trace tells it; null where it never does. */
   reserved: Bytes[] | null;
   /** The least that was allocated. */
   lowest: Bytes[];
@@ -409,7 +409,7 @@ export type Ribbon = {
 
 /** Who lies there. */
 export type Hit = {
-  /** The allocation; null above the stack, and for bytes that no allocation tells of. */
+  /** The allocation; null above the stack, and for bytes of no recorded allocation. */
   allocation: number | null;
   /** The band; null above the stack. */
   group: number | null;
@@ -550,7 +550,7 @@ export type Row = {
   | {
       /** Its name; null for blocks from before the recording. */
       phase: string | null;
-      /** The most that was allocated while it ran, in the whole recording. */
+      /** The peak of allocated bytes while it ran, in the whole recording. */
       peak: Bytes | null;
       /** When that was, in seconds since the recording began. */
       peak_seconds: number | null;
@@ -602,7 +602,7 @@ export type Row = {
   | {
       /** Its number; null for blocks from before the recording. */
       step: number | null;
-      /** The most that was allocated during it. */
+      /** The peak of allocated bytes during it. */
       peak: Bytes | null;
       /** What was allocated when it ended. */
       end: Bytes | null;
@@ -610,7 +610,7 @@ export type Row = {
       growth: number | null;
       /** What was reserved when it ended; null on the CPU. */
       reserved: Bytes | null;
-      /** The most that was allocated in each phase of it. */
+      /** The peak of allocated bytes in each phase of it. */
       phases: Record<string, Bytes>;
       /** What its peak was made of, by category. */
       categories: Record<string, Bytes>;
@@ -654,7 +654,7 @@ export type AllocationCard = {
   stream: string | null;
   /** The pool, where known. */
   pool: string | null;
-  /** What it is to the program. */
+  /** Its category. */
   category: Category;
   /** What the program was doing. */
   phase: string | null;
@@ -743,7 +743,7 @@ export type Segments = {
   categories: string[];
   /** Wasted memory. */
   fragmentation: Fragmentation;
-  /** How many blocks are not told: those of the smallest segments. */
+  /** How many blocks are left out: those of the smallest segments. */
   skipped: number;
 };
 
@@ -783,9 +783,9 @@ export type SegmentBlock = {
   bytes: Bytes;
   /** What it is to the allocator. */
   state: SegmentBlockState;
-  /** What it is to the program: a place in `categories`; null for what nobody holds. */
+  /** Its category, as an index into `categories`; null for a free block. */
   category: number | null;
-  /** The allocation that has it. */
+  /** The allocation in it. */
   allocation: number | null;
 };
 
@@ -836,7 +836,7 @@ export type Lifetime = {
 export type LeftOut = {
   /** How many tensors. */
   count: number;
-  /** Their sizes together, also where they were not there at the same time. */
+  /** Their sizes together, also where they were not live at the same time. */
   bytes: Bytes;
 };
 
@@ -848,7 +848,7 @@ export type Steps = {
   steps: Step[];
   /** The lines that grow from step to step; null where there are too few steps to tell. */
   leaks: Leaks | null;
-  /** Why there are no leaks to be told of. */
+  /** Why leaks cannot be found. */
   leaks_missing: string | null;
 };
 
@@ -860,7 +860,7 @@ export type Step = {
   from: number;
   /** When it ended, or the recording did. */
   to: number;
-  /** The most that was allocated in it. */
+  /** The peak of allocated bytes in it. */
   peak: Bytes;
   /** When that was first reached. */
   peak_seconds: number;
@@ -878,7 +878,7 @@ export type Step = {
 export type PhasePeak = {
   /** Its name. */
   name: string;
-  /** The most that was allocated in it. */
+  /** The peak of allocated bytes in it. */
   peak: Bytes;
 };
 
@@ -988,9 +988,9 @@ export type Total = {
 
 /** The highest totals of both recordings, each at its own time. */
 export type Peaks = {
-  /** The most that was allocated. */
+  /** Peak of allocated bytes. */
   allocated: Total;
-  /** The most that was reserved; null for the CPU. */
+  /** The peak of reserved bytes; null for the CPU. */
   reserved: Total | null;
 };
 
@@ -1064,9 +1064,9 @@ export type Rank = {
   name: string;
   /** The device. */
   device: Device;
-  /** The most that was allocated. */
+  /** Peak of allocated bytes. */
   peak: Bytes;
-  /** The most that was reserved; null for the CPU. */
+  /** The peak of reserved bytes; null for the CPU. */
   reserved_peak: Bytes | null;
   /** What was allocated at the end. */
   end: Bytes;
@@ -1082,9 +1082,9 @@ export type AdviceReport = {
   format: number;
   /** The device. */
   device: Device;
-  /** The most that was allocated; where an allocation failed, what it would have been had it succeeded. */
+  /** The peak of allocated bytes; where an allocation failed, what it would have been had it succeeded. */
   peak_allocated: Bytes;
-  /** The most that was reserved, in the same way; null without a caching allocator. */
+  /** The peak of reserved bytes, in the same way; null without a caching allocator. */
   peak_reserved: Bytes | null;
   /** How many allocations failed in the recording. */
   failed_requests: number;
@@ -1112,7 +1112,7 @@ export type Advice = {
   saves_reserved: Bytes | null;
   /** The peak of what would be allocated. */
   peak_allocated: Bytes;
-  /** The most that would be reserved. */
+  /** The peak of reserved bytes with the change. */
   peak_reserved: Bytes | null;
 };
 
@@ -1150,9 +1150,9 @@ export type RecordedRun = {
   alloc_conf: string;
   /** The most that torch could reserve, where the recording shows it. */
   memory: Bytes | null;
-  /** The most that was allocated. */
+  /** Peak of allocated bytes. */
   peak_allocated: Bytes;
-  /** The most that was reserved. */
+  /** Peak of reserved bytes. */
   peak_reserved: Bytes;
   /** How often cached memory was returned to the driver to make room. */
   retries: number;
@@ -1176,9 +1176,9 @@ export type SimulatedRun = {
   alloc_conf: string;
   /** The most that torch could reserve; null for as much as it takes. */
   memory: Bytes | null;
-  /** The most that would have been allocated. */
+  /** The simulated peak of allocated bytes. */
   peak_allocated: Bytes;
-  /** The most that would have been reserved. */
+  /** The simulated peak of reserved bytes. */
   peak_reserved: Bytes;
   /** `peak_reserved` less `peak_allocated`. */
   waste: Bytes;
@@ -1188,7 +1188,7 @@ export type SimulatedRun = {
   oom: FailedRequest | null;
 };
 
-/** What the page is told. */
+/** The answer to the page. */
 export type Problem = {
   /** What is wrong. */
   error: string;

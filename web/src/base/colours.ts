@@ -1,7 +1,7 @@
 // The colours of both themes. CSS and canvases read the same values.
 //
 // Groups differ in lightness as well as in hue, light beside dark in the order of the list, so that
-// neighbours of a stack can be told apart without seeing hues. Text has a contrast of 4.5 or more.
+// neighbours of a stack can be distinguished without seeing hues. Text has a contrast of 4.5 or more.
 
 export interface Inks {
   readonly isDark: boolean;
@@ -34,7 +34,7 @@ export interface Inks {
   /** Groups, in order; `rest` is what all others together have. */
   readonly groups: readonly string[];
   readonly rest: string;
-  /** What was there before the recording. */
+  /** What was live before the recording. */
   readonly before: string;
 }
 
@@ -147,7 +147,7 @@ export function readableOn(colour: string): string {
   return contrast(colour, "#ffffff") >= contrast(colour, "#10161d") ? "#ffffff" : "#10161d";
 }
 
-/** How well two colours can be told apart, 1 to 21 (WCAG 2). */
+/** How well two colours can be distinguished, 1 to 21 (WCAG 2). */
 export function contrast(one: string, other: string): number {
   const [low, high] = [luminance(one), luminance(other)].sort((a, b) => a - b) as [number, number];
   return (high + 0.05) / (low + 0.05);

@@ -29,7 +29,7 @@ export function listen(group: KeyGroup): () => void {
   };
 }
 
-/** Runs what the event asks for; whoever came last is asked first. */
+/** Runs the action of the event; the handler that came last is called first. */
 export function press(event: KeyboardEvent): boolean {
   if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return false;
   if (isTyping(event.target, event.key)) return false;

@@ -17,7 +17,7 @@ export function pathTail(text: string, parts = 2): string {
 
 /**
  * A name in about so many letters. Of a path the folders go first, of a module in modules the outer ones: the end
- * tells more than the beginning. What is still too long is left to whoever shows it.
+ * tells more than the beginning. What is still too long is shortened where it is shown.
  */
 export function nameTail(text: string, letters: number): string {
   const short = shortPath(text);

@@ -22,7 +22,7 @@ export function momentSentence(told: Told): string {
     peak: `Peak of ${told.device}:`,
     oom: `Out of memory on ${told.device}: ${request(told)}with`,
     end: `End on ${told.device}:`,
-    time: `Moment of ${told.device}:`,
+    time: `Memory of ${told.device}:`,
   }[told.what];
   const reserved = told.reserved === null ? "" : `, ${formatBytes(told.reserved)} reserved`;
   return `${begin} ${formatBytes(told.allocated)} allocated${reserved}, ${whenSentence(told)}`;

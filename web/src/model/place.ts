@@ -11,12 +11,12 @@ const ORDER = ["view", "trace", "device", "by", "from", "to", "at"];
 
 const fields = signal<Fields>({});
 
-/** One field of the address; `fallback` while it is not there. Views may have fields of their own. */
+/** One field of the address; `fallback` while it is missing. Views may have fields of their own. */
 export function field(name: string, fallback = ""): ReadonlySignal<string> {
   return computed(() => fields.value[name] ?? fallback);
 }
 
-/** A field that is a number; null while it is not there or is none. */
+/** A field that is a number; null while it is missing or is none. */
 export function numberField(name: string): ReadonlySignal<number | null> {
   return computed(() => finite(fields.value[name]));
 }

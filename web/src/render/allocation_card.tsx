@@ -30,7 +30,7 @@ export function Card({ card, onChoose }: CardProps) {
           </>
         ))}
       </dl>
-      <h3>{card.backward ? "Made by the backward pass of" : "Made at"}</h3>
+      <h3>{card.backward ? "Allocated by the backward pass of" : "Allocated at"}</h3>
       <Line frames={card.frames} />
       <Stack frames={card.frames} />
       {card.partner && <Partner partner={card.partner} onChoose={onChoose} />}
@@ -77,7 +77,7 @@ function facts(card: AllocationCard): [string, string][] {
 
 /** Innermost first; what torch does inside is quieter than the program's own lines. */
 function Stack({ frames }: { frames: readonly Frame[] }) {
-  if (frames.length === 0) return <p class="quiet">No Python frame is known.</p>;
+  if (frames.length === 0) return <p class="quiet">No Python frame was recorded.</p>;
   return (
     <ol class="stack">
       {frames.map((frame, at) => (

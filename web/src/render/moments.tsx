@@ -57,7 +57,7 @@ export function MomentStrip({ seconds }: { seconds: number | null }) {
       left={8}
       right={8}
       onMoment={(moment) => go({ at: secondsField(moment) }, { replaces: true })}
-      label={`The whole recording, with the moment at ${at.toFixed(3)} s`}
+      label={`The whole recording, with the time ${at.toFixed(3)} s`}
     />
   );
 }

@@ -31,7 +31,7 @@ export async function pngOf(drawing: Drawing): Promise<Blob> {
   const { width, height } = drawing.size;
   const canvas = new OffscreenCanvas(width * PNG_SCALE, height * PNG_SCALE);
   const context = canvas.getContext("2d");
-  if (!context) throw new Error("this browser draws no pictures");
+  if (!context) throw new Error("this browser cannot draw pictures");
   context.scale(PNG_SCALE, PNG_SCALE);
   const pen = new CanvasPen(context);
   pen.rect(0, 0, width, height, drawing.inks.panel);

@@ -12,7 +12,7 @@ export interface ScrolledProps {
   readonly label: string;
   /** How high the whole picture is. */
   readonly height: number;
-  /** How far it is scrolled, kept by whoever draws. */
+  /** How far it is scrolled, kept by the caller. */
   readonly top: number;
   readonly onTop: (top: number) => void;
   /** Draws the part that is seen; what lies at `top` of the whole is at 0. */

@@ -25,7 +25,7 @@ export interface StripProps {
   /** Room at the left and right, to lie under an axis. */
   readonly left?: number;
   readonly right?: number;
-  /** A press or a drag: where it began and where it is. Without `onWindow` only the latter is told, as a moment. */
+  /** A press or a drag: where it began and where it is. Without `onWindow` only the latter is passed, as a time. */
   readonly onMoment?: (seconds: number) => void;
   readonly onWindow?: (window: Window, isDone: boolean) => void;
   readonly label: string;
@@ -152,7 +152,7 @@ function useDrag(props: StripProps, box: Box, seconds: number) {
   return {
     title: props.onWindow
       ? "Drag the window, or draw a new one"
-      : `Drag to another moment (0 to ${formatSeconds(seconds)})`,
+      : `Drag to another time (0 to ${formatSeconds(seconds)})`,
     onPointerDown: (event: PointerEvent) => {
       if (event.button !== 0) return;
       (event.currentTarget as Element).setPointerCapture(event.pointerId);

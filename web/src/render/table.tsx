@@ -30,7 +30,7 @@ export interface TableProps<R> {
   readonly isPicked?: (row: R) => boolean;
   /** Beside the filter box. */
   readonly children?: ComponentChildren;
-  /** Told of every change in the filter box. */
+  /** Called with every change in the filter box. */
   readonly onFilter?: (words: string) => void;
 }
 

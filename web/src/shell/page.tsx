@@ -84,13 +84,13 @@ function useGlobalKeys(): void {
     })),
     {
       keys: ["/"],
-      says: "To the filter box",
+      says: "Go to the filter box",
       run: () => document.querySelector<HTMLInputElement>("input[type=search]")?.focus(),
     },
     { keys: ["T"], says: "Theme: system, light, dark", run: switchTheme },
     {
       keys: ["?"],
-      says: "These keys",
+      says: "Show these keys",
       run: () => {
         helpIsOpen.value = !helpIsOpen.peek();
       },

@@ -1,5 +1,5 @@
-//! What was there at a moment and need not have been: gradients that nobody will read, and an optimizer's
-//! temporaries. The answers name the allocations, so that one can ask what would be without them.
+//! What was live at a time and need not have been: gradients that are not read again, and an optimizer's
+//! temporaries. The answers name the allocations, so that the program can be simulated without them.
 
 use floodmark_trace::{Allocation, AllocationId, Bytes, Category, Trace};
 use hashbrown::HashSet;
@@ -67,19 +67,19 @@ pub fn stale_gradients(trace: &Trace, context: &Context, moment: &Moment) -> Avo
     })
 }
 
-/// What an optimizer's `step` made and let go of within it, and had at the moment: the lists of
-/// temporaries of `foreach` implementations are the most of it.
+/// What an optimizer's `step` allocated and freed within it, and was live at the time: mostly the lists
+/// of temporaries of `foreach` implementations.
 pub fn optimizer_temporaries(trace: &Trace, context: &Context, moment: &Moment) -> Avoidable {
     let live = Live::at(trace, moment);
     Avoidable::of(&live, |id| is_optimizer_temporary(trace, context, id))
 }
 
-/// Whether an optimizer's `step` made an allocation and let go of it.
+/// Whether an optimizer's `step` allocated it and freed it.
 pub(crate) fn is_optimizer_temporary(trace: &Trace, context: &Context, id: AllocationId) -> bool {
     context.work(id) == Phase::Optimizer && category(trace, context, id) == Category::Temporary
 }
 
-/// What was made after one event and before another.
+/// What was allocated after one event and before another.
 fn since(
     trace: &Trace,
     after: u32,

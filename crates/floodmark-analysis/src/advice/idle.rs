@@ -1,9 +1,9 @@
-//! What lay there at the peak since long before it, and stayed until long after.
+//! What was live from long before the peak until long after it.
 //!
-//! A trace does not tell when memory is used, only when it is made and let go of. *Idle* is therefore
-//! judged by lifetime alone: made at least a twentieth of the recording before the peak, and let go of
+//! A trace does not record when memory is used, only when it is allocated and freed. *Idle* is therefore
+//! judged by lifetime alone: allocated at least a twentieth of the recording before the peak, and freed
 //! at least as long after it or never. Lines are ranked by bytes times the part of the recording for
-//! which they are held; their category says whether they could have been elsewhere meanwhile.
+//! which they are live; their category says whether they could have been elsewhere meanwhile.
 
 use floodmark_trace::{Allocation, AllocationId, Bytes, Category, Device, Trace};
 use schemars::JsonSchema;

@@ -33,7 +33,7 @@ const LEAST_PART: u64 = 200;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AdviceKind {
-    /// Other settings of the allocator.
+    /// Other allocator settings.
     AllocatorSettings,
     /// Lines that grow from step to step.
     Leak,
@@ -60,7 +60,7 @@ pub struct Advice {
     pub saves_reserved: Option<Bytes>,
     /// The peak of what would be allocated.
     pub peak_allocated: Bytes,
-    /// The most that would be reserved.
+    /// The peak of reserved bytes with the change.
     pub peak_reserved: Option<Bytes>,
 }
 
@@ -73,9 +73,9 @@ pub struct AdviceReport {
     pub format: u32,
     /// The device.
     pub device: Device,
-    /// The most that was allocated; where an allocation failed, what it would have been had it succeeded.
+    /// The peak of allocated bytes; where an allocation failed, what it would have been had it succeeded.
     pub peak_allocated: Bytes,
-    /// The most that was reserved, in the same way; null without a caching allocator.
+    /// The peak of reserved bytes, in the same way; null without a caching allocator.
     pub peak_reserved: Option<Bytes>,
     /// How many allocations failed in the recording.
     pub failed_requests: usize,
@@ -219,8 +219,9 @@ impl<'a> Adviser<'a> {
             return;
         };
         let Some(best) = found.best.map(|at| &found.runs[at]) else {
-            self.notes
-                .push("no setting of the allocator that was tried avoids the failure".to_owned());
+            self.notes.push(
+                "none of the allocator settings that were tried avoids the failure".to_owned(),
+            );
             return;
         };
         let after = (best.peak_allocated, best.peak_reserved);
@@ -230,13 +231,14 @@ impl<'a> Adviser<'a> {
         } else {
             format!("export PYTORCH_CUDA_ALLOC_CONF={conf}")
         };
-        let cure = if found.recorded.oom.is_some() { ", and no request fails" } else { "" };
+        let cure = if found.recorded.oom.is_some() { ", and no allocation fails" } else { "" };
         let waste = self.peak.1.saturating_sub(self.peak.0);
         let finding = format!(
-            "{waste} more are reserved than allocated at the most; other settings need less{cure}"
+            "{waste} more are reserved than allocated at the peak; other settings need less{cure}"
         );
         if !self.add(AdviceKind::AllocatorSettings, finding, &change, after) {
-            self.notes.push("no setting of the allocator that was tried saves anything".to_owned());
+            self.notes
+                .push("none of the allocator settings that were tried saves memory".to_owned());
         }
     }
 
@@ -278,7 +280,7 @@ impl<'a> Adviser<'a> {
             let change = if line.category == Category::OptimizerState.name() {
                 "keep it in host memory between steps, shard it, or use an optimizer with less state"
             } else {
-                "move it to host memory, free it before the peak, or make it again after it"
+                "move it to host memory, free it before the peak, or recompute it afterwards"
             };
             if self.without(AdviceKind::Idle, finding, change, &line.allocations) {
                 said += 1;
@@ -292,7 +294,7 @@ impl<'a> Adviser<'a> {
         let gradients = stale_gradients(self.trace, &context, &at);
         if gradients.count > 0 {
             let finding = format!(
-                "{} of gradients are there at the peak, used already and not yet made again",
+                "{} of gradients are live at the peak, used already and not yet computed again",
                 gradients.bytes
             );
             let change =

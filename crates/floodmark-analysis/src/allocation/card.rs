@@ -1,6 +1,6 @@
-//! All that is known of one allocation: what it is, who made it, how long it stayed, and its partner.
+//! All that is known of one allocation: what it is, what allocated it, how long it was live, and its partner.
 //!
-//! The partner of a forward allocation is what the backward pass of the same operator made in the same step,
+//! The partner of a forward allocation is what the backward pass of the same operator allocated in the same step,
 //! and the other way round: both have the stack of the forward operator.
 
 use floodmark_trace::{Allocation, AllocationId, Bytes, Category, Device, StackId, Trace};
@@ -15,7 +15,7 @@ use crate::allocation::tensor_module::TensorModules;
 use crate::allocation::use_times::{freed, last_use_seconds, saved_seconds};
 use crate::question_error::QuestionError;
 
-/// An operator that runs in a loop has many partners; those nearest in time are told.
+/// An operator that runs in a loop has many partners; those nearest in time are given.
 const MOST_PARTNERS: usize = 8;
 
 /// All that is known of one allocation.
@@ -35,7 +35,7 @@ pub struct AllocationCard {
     pub stream: Option<String>,
     /// The pool, where known.
     pub pool: Option<String>,
-    /// What it is to the program.
+    /// Its category.
     #[schemars(with = "Category")]
     pub category: &'static str,
     /// What the program was doing.
@@ -88,7 +88,7 @@ pub struct Partner {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PartnerKind {
-    /// It was made in the forward pass.
+    /// It was allocated in the forward pass.
     Forward,
     /// It was made in the backward pass.
     Backward,

@@ -110,7 +110,7 @@ pub(crate) fn categories_after(
     found
 }
 
-/// Categories that have something; what no block tells of is `unknown`.
+/// Categories that have something; what belongs to no recorded block is `unknown`.
 fn with_unseen(bytes: &BTreeMap<Category, u64>, unseen: Bytes) -> BTreeMap<&'static str, Bytes> {
     let seen = bytes.iter().filter(|&(_, &bytes)| bytes > 0);
     let mut named: BTreeMap<_, _> =

@@ -2,7 +2,7 @@
 
 use floodmark_trace::{Allocation, EventNumber, Trace};
 
-/// The event that let go of an allocation.
+/// The event that freed an allocation.
 pub(crate) fn freed(allocation: &Allocation) -> Option<u32> {
     allocation.freed_at.map(EventNumber::get)
 }

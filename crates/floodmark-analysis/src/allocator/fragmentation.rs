@@ -1,8 +1,8 @@
 //! Reserved memory that is wasted: three numbers, never one.
 //!
-//! - *rounding*: inside blocks, beyond what was asked for.
-//! - *split*: free pieces of segments that are partly in use, which cannot go back to the driver.
-//! - *unusable*: free pieces that are smaller than the largest request of the recording.
+//! - *rounding*: inside blocks, beyond the requested bytes.
+//! - *split*: free blocks of segments that are partly in use, which cannot go back to the driver.
+//! - *unusable*: free blocks that are smaller than the largest request of the recording.
 //!
 //! Beside them the plain ratio that other tools show: the part of what is reserved that is not allocated.
 

@@ -1,12 +1,12 @@
 //! Why an allocation failed, with proof.
 //!
-//! The memory at that moment is replayed block by block. The reason is the first of these that holds:
+//! The memory at that time is replayed block by block. The reason is the first of these that holds:
 //!
-//! 1. *pending frees*: what the program has let go of, and a stream still uses, would have been enough.
+//! 1. *pending frees*: what the program has freed, and a stream still uses, would have been enough.
 //! 2. *another pool*: all that was free would have been enough, but too little of it was where the request
 //!    could use it: in its own pool, on its own stream.
-//! 3. *fragmentation*: what was free where the request could use it would have been enough, in one piece.
-//! 4. *outside torch*: without what others hold on the device it would have fit.
+//! 3. *fragmentation*: what was free where the request could use it would have been enough, in one block.
+//! 4. *outside torch*: without what others use of the device it would have fit.
 //! 5. *capacity*: it is simply too much.
 //!
 //! Proof is by simulation: whether the request is met under other settings, and with how much more memory.
@@ -24,7 +24,7 @@ use crate::question_error::QuestionError;
 use crate::report::row::Row;
 use crate::report::{By, FORMAT, Question, Report, report};
 
-/// Memory that others hold on a device beyond this is worth a word: a CUDA context takes less.
+/// Memory that others use of a device is mentioned beyond this: a CUDA context needs less.
 const USUAL_OUTSIDE: u64 = 1 << 30;
 
 /// Why an allocation failed.
@@ -190,7 +190,7 @@ pub fn oom(
     })
 }
 
-/// What was asked for, as the allocator sees it.
+/// The request, as the allocator sees it.
 struct Wanted {
     size: u64,
     segment: u64,
@@ -238,7 +238,7 @@ struct Found {
 }
 
 impl Found {
-    /// Without segments: that which is reserved and not active is free, nobody knows where.
+    /// Without segments: what is reserved and not active is free, at unknown addresses.
     fn from_totals(at: &Moment) -> Self {
         let active = at.active.unwrap_or(at.allocated);
         let free = at.reserved.map_or(0, |reserved| reserved.saturating_sub(active).0);

@@ -15,7 +15,7 @@ use crate::moment::{Moment, check_device};
 use crate::question_error::QuestionError;
 use crate::timeline::allocation_tile::category_names;
 
-/// How many blocks are told at most.
+/// The most blocks in an answer.
 const MOST_BLOCKS: usize = 50_000;
 
 /// The heap of a device at some moments: what is kept to answer for any other.
@@ -45,11 +45,11 @@ impl SegmentsIndex {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SegmentBlockState {
-    /// The program holds it.
+    /// It is allocated.
     Live,
-    /// The program let go of it, a stream still uses it.
+    /// Pending free: freed by the program, still used by a stream.
     PendingFree,
-    /// Nobody's: kept in the cache.
+    /// Free: kept in the cache.
     Free,
     /// Address space without memory behind it.
     Unmapped,
@@ -64,9 +64,9 @@ pub struct SegmentBlock {
     pub bytes: Bytes,
     /// What it is to the allocator.
     pub state: SegmentBlockState,
-    /// What it is to the program: a place in `categories`; null for what nobody holds.
+    /// Its category, as an index into `categories`; null for a free block.
     pub category: Option<usize>,
-    /// The allocation that has it.
+    /// The allocation in it.
     pub allocation: Option<u32>,
 }
 
@@ -113,7 +113,7 @@ pub struct Segments {
     pub categories: Vec<&'static str>,
     /// Wasted memory.
     pub fragmentation: Fragmentation,
-    /// How many blocks are not told: those of the smallest segments.
+    /// How many blocks are left out: those of the smallest segments.
     pub skipped: usize,
 }
 

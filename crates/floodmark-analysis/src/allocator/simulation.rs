@@ -1,4 +1,4 @@
-//! What other settings of the allocator, or another card, would have done to the same program.
+//! The same requests under other settings of the allocator, or on another GPU.
 //!
 //! The requests of a program do not depend on the allocator's settings, so one recording answers for all
 //! of them. Whether the rules are the right ones is tried first: under its own settings the simulation
@@ -35,9 +35,9 @@ pub struct RecordedRun {
     pub alloc_conf: String,
     /// The most that torch could reserve, where the recording shows it.
     pub memory: Option<Bytes>,
-    /// The most that was allocated.
+    /// Peak of allocated bytes.
     pub peak_allocated: Bytes,
-    /// The most that was reserved.
+    /// Peak of reserved bytes.
     pub peak_reserved: Bytes,
     /// How often cached memory was returned to the driver to make room.
     pub retries: u64,
@@ -52,9 +52,9 @@ pub struct SimulatedRun {
     pub alloc_conf: String,
     /// The most that torch could reserve; null for as much as it takes.
     pub memory: Option<Bytes>,
-    /// The most that would have been allocated.
+    /// The simulated peak of allocated bytes.
     pub peak_allocated: Bytes,
-    /// The most that would have been reserved.
+    /// The simulated peak of reserved bytes.
     pub peak_reserved: Bytes,
     /// `peak_reserved` less `peak_allocated`.
     pub waste: Bytes,
@@ -219,10 +219,10 @@ pub enum SimulationError {
     #[error("the memory of {0} is not managed by torch's caching allocator")]
     NoAllocator(Device),
     /// The recording has blocks but no segments.
-    #[error("the trace does not tell what torch took from the driver")]
+    #[error("the trace has no segments: its allocator does not report them")]
     NoSegments,
     /// A fraction of nothing.
-    #[error("`per_process_memory_fraction` needs to know of how much memory")]
+    #[error("`per_process_memory_fraction` needs the memory of the GPU")]
     FractionOfNothing,
 }
 
@@ -231,13 +231,11 @@ impl floodmark_trace::Hint for SimulationError {
         match self {
             Self::Question(error) => error.hint(),
             Self::Config(error) => error.hint(),
-            Self::NoAllocator(_) => {
-                Some("only what lies on a CUDA device is; `--device` chooses one")
-            }
+            Self::NoAllocator(_) => Some("choose a CUDA device with `--device`"),
             Self::NoSegments => {
-                Some("it was recorded with an allocator that does not say so; see `floodmark info`")
+                Some("only torch's caching allocator reports segments; see `floodmark info`")
             }
-            Self::FractionOfNothing => Some("give the memory of the GPU with `--memory`"),
+            Self::FractionOfNothing => Some("state it with `--memory`"),
         }
     }
 }

@@ -82,9 +82,9 @@ pub enum Limit {
 /// The highest totals of both recordings, each at its own time.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct Peaks {
-    /// The most that was allocated.
+    /// Peak of allocated bytes.
     pub allocated: Total,
-    /// The most that was reserved; null for the CPU.
+    /// The peak of reserved bytes; null for the CPU.
     pub reserved: Option<Total>,
 }
 

@@ -34,9 +34,9 @@ pub struct Rank {
     pub name: String,
     /// The device.
     pub device: Device,
-    /// The most that was allocated.
+    /// Peak of allocated bytes.
     pub peak: Bytes,
-    /// The most that was reserved; null for the CPU.
+    /// The peak of reserved bytes; null for the CPU.
     pub reserved_peak: Option<Bytes>,
     /// What was allocated at the end.
     pub end: Bytes,

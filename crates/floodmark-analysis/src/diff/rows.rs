@@ -182,7 +182,7 @@ impl<'a> Sorter<'_, 'a> {
     }
 }
 
-/// A shape may change from trace to trace: it is told, not compared.
+/// A shape may change from trace to trace: it is shown, not compared.
 fn labelled(live: &Live<'_>, label: LabelId, group: &Group<Tensor>) -> (Key, Part) {
     let known = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     let (category, name, shape, dtype) =

@@ -1,9 +1,9 @@
 //! Whether a program fits on a GPU, from its recording on a simulated one.
 //!
 //! A program fits when every request was met. Without an allocation on the GPU the answer is unknown: there is
-//! nothing to judge. What it needs of a device is the most that was taken from
+//! nothing to judge. What it needs of a device is the peak of what was allocated from
 //! the driver, by torch or by others, and the context. Of a device that ran out only a lower bound is
-//! known: what was reserved when the request failed, and the segment that torch asked for.
+//! known: what was reserved when the request failed, and the segment that torch requested.
 
 pub(crate) mod processes;
 
@@ -114,13 +114,13 @@ pub struct DeviceEstimate {
     pub device: Device,
     /// Which GPU of the machine it is.
     pub gpu: u32,
-    /// What the driver calls it.
+    /// The name that the driver reports.
     pub name: String,
     /// Its memory.
     pub capacity: Bytes,
-    /// The most that torch had allocated.
+    /// The peak of torch's allocated bytes.
     pub peak_allocated: Bytes,
-    /// The most that torch had reserved.
+    /// The peak of torch's reserved bytes.
     pub peak_reserved: Bytes,
     /// What was taken from the driver outside torch.
     pub outside_torch: Bytes,

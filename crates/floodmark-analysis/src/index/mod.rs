@@ -1,7 +1,7 @@
 //! What many questions about one trace need, worked out once.
 //!
-//! A report is asked for once, and reads the events itself. A page asks the same trace again and again,
-//! with every move of the cursor; whoever serves it keeps one of these beside the trace.
+//! A report is computed once, and reads the events itself. A page has many questions about one trace,
+//! one with every move of the cursor; its server keeps one of these beside the trace.
 
 pub(crate) mod moment_index;
 

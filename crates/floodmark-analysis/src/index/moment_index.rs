@@ -1,7 +1,7 @@
 //! What is there at any moment of a device, without reading the events before it again.
 //!
 //! Kept are the totals every [`TOTALS_EVERY`] events, and from time to time the allocations that are there: after
-//! as many new ones as were there, and never fewer than [`LIVE_EVERY`]. So all of them together are not longer
+//! as many new ones as were live, and never fewer than [`LIVE_EVERY`]. So all of them together are not longer
 //! than the list of allocations, and what is there at a moment is found by looking at about two such lists.
 
 use floodmark_trace::{Allocation, AllocationId, Device, Subject, Trace};
@@ -27,12 +27,12 @@ pub struct MomentIndex {
     known: Vec<Known>,
 }
 
-/// What was there when an allocation was made.
+/// What was live at an allocation.
 #[derive(Debug, Clone)]
 struct Known {
     /// The allocation.
     next: u32,
-    /// Those that were there, in the order in which they were made.
+    /// The live ones, in the order of their allocation.
     live: Vec<u32>,
 }
 
@@ -69,7 +69,7 @@ impl MomentIndex {
         moment_of(trace, context, &self.peak, at, &|after| self.totals(trace, after))
     }
 
-    /// The totals after so many events, and the reserved bytes that were told right after them.
+    /// The totals after this many events, and the reserved bytes that were reported right after them.
     pub(crate) fn totals(&self, trace: &Trace, after: u32) -> Totals {
         let after = (after as usize).min(trace.events.len());
         let mut totals = self.checkpoints[after / TOTALS_EVERY];
@@ -95,7 +95,7 @@ impl MomentIndex {
             let allocation = &trace.allocations[*id as usize];
             allocation.device == self.device && is_live(allocation, after)
         };
-        // One that was made before the moment, so that nothing was let go of between the two that is missing.
+        // One from before the time, so that no free between the two is missing.
         let known = self.known.partition_point(|known| known.next < to);
         let known =
             known.checked_sub(1).map(|at| &self.known[at]).filter(|known| known.next > from);

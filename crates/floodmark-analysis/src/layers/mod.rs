@@ -1,5 +1,5 @@
 //! What each layer of a model did to memory: how often and how much it allocated, in forward and in backward,
-//! how high its own memory and the whole device stood, how long its memory lived.
+//! the peaks of its own memory and of the device, how long its memory was live.
 //!
 //! A layer is what a phase of a chosen name marks ([`LayerSource::Phases`]): it runs from the beginning of the phase to its
 //! end. Or it is a module on the stacks of allocations ([`LayerSource::Modules`]): then it runs from its first allocation
@@ -7,7 +7,7 @@
 //!
 //! What the backward pass allocates belongs to the layer whose forward pass caused it, where call stacks were recorded.
 //!
-//! Counts are of the layer's own thread. Heights are of the device, whoever raised them.
+//! Counts are of the layer's own thread. Peaks are of the whole device.
 
 mod runs;
 
@@ -55,9 +55,9 @@ pub struct Layer {
     pub frees: u64,
     /// The bytes of these allocations.
     pub bytes: Bytes,
-    /// The part of them that no layer inside it made.
+    /// The part of them that no layer inside it allocated.
     pub own_bytes: Bytes,
-    /// The part of them that the backward pass made.
+    /// The part of them that the backward pass allocated.
     pub backward_bytes: Bytes,
     /// The most of them that was live at once.
     pub peak_bytes: Bytes,
@@ -65,9 +65,9 @@ pub struct Layer {
     pub current: Bytes,
     /// How long those that were freed had lived, on average; null when none was.
     pub lifetime_seconds: Option<f64>,
-    /// The most that was allocated on the device while it ran.
+    /// The peak of allocated bytes of the device while it ran.
     pub peak_allocated: Bytes,
-    /// The most that was reserved meanwhile; what was allocated, where nothing is reserved.
+    /// The peak of reserved bytes meanwhile; what was allocated, where nothing is reserved.
     pub peak_reserved: Bytes,
     /// The part of what was reserved that was not allocated, the average of its events.
     pub fragmentation: f64,
@@ -124,9 +124,9 @@ pub struct Layers {
     pub device: Device,
     /// What the recording misses.
     pub losses: Losses,
-    /// The most that was allocated.
+    /// Peak of allocated bytes.
     pub peak_allocated: Bytes,
-    /// The most that was reserved; what was allocated, where nothing is reserved.
+    /// The peak of reserved bytes; what was allocated, where nothing is reserved.
     pub peak_reserved: Bytes,
     /// What was live when the recording began.
     pub at_start: Bytes,

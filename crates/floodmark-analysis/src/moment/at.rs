@@ -34,7 +34,7 @@ impl At {
 
 /// The text names no moment.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("a moment is `peak`, `oom`, `end` or a number of seconds such as `1.25`")]
+#[error("a time is `peak`, `oom`, `end` or a number of seconds such as `1.25`")]
 pub struct NotAMoment;
 
 impl FromStr for At {

@@ -59,11 +59,11 @@ pub struct LiveDevice {
     pub active: Option<Bytes>,
     /// torch's total of reserved bytes; null for the CPU.
     pub reserved: Option<Bytes>,
-    /// The most that was allocated.
+    /// Peak of allocated bytes.
     pub peak: Bytes,
-    /// The most that was reserved; null for the CPU.
+    /// The peak of reserved bytes; null for the CPU.
     pub reserved_peak: Option<Bytes>,
-    /// The most that was allocated in the last step that ended, where one did.
+    /// The peak of allocated bytes in the last finished step, where one did.
     pub last_step_peak: Option<Bytes>,
     /// How many allocations failed.
     pub failed_requests: u64,
@@ -122,7 +122,7 @@ fn live_device(trace: &Trace, context: &Context, peak: &Peak) -> Option<LiveDevi
     })
 }
 
-/// The most that was allocated in the last step that ended, what it began with included.
+/// The peak of allocated bytes in the last finished step, what it began with included.
 fn last_step_peak(trace: &Trace, context: &Context, device: Device) -> Option<Bytes> {
     let ends = context.step_ends();
     let end = *ends.last()?;

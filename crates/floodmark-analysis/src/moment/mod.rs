@@ -60,7 +60,7 @@ pub struct Moment {
     /// torch's total of reserved bytes; `None` for the CPU.
     #[serde(skip)]
     pub reserved: Option<Bytes>,
-    /// The part of `allocated` that was there before the recording and that no block tells of.
+    /// The part of `allocated` that was live before the recording and belongs to no recorded block.
     #[serde(skip)]
     pub unseen: Bytes,
 }

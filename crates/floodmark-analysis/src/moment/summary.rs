@@ -48,13 +48,13 @@ pub struct DeviceSummary {
     pub total: Option<Bytes>,
     /// How many allocations were seen.
     pub allocations: u64,
-    /// The most that was allocated.
+    /// Peak of allocated bytes.
     pub peak: Bytes,
     /// When that was.
     pub at: Moment,
     /// Reserved at that moment; null for the CPU.
     pub reserved: Option<Bytes>,
-    /// The most that was reserved; null for the CPU.
+    /// The peak of reserved bytes; null for the CPU.
     pub reserved_peak: Option<Bytes>,
     /// What was allocated at the end.
     pub end: Bytes,

@@ -1,7 +1,7 @@
 //! How much is allocated on a device, as the events go by.
 //!
 //! Allocated is torch's own total: the live blocks that the trace has seen, and those from before the
-//! recording that nothing tells of, less what was freed of these. The CPU allocator keeps no total, so
+//! recording that no event names, less what was freed of these. The CPU allocator keeps no total, so
 //! there it is the live blocks alone.
 
 use floodmark_trace::{Bytes, Device, Event, Subject, Trace};
@@ -15,7 +15,7 @@ pub(crate) struct Totals {
     device: Device,
     live: u64,
     requested: u64,
-    /// Let go of by the program, not yet by every stream.
+    /// Freed by the program, still used by a stream.
     awaiting_streams: u64,
     unseen: u64,
     reserved: Option<u64>,
@@ -28,15 +28,14 @@ impl Totals {
         Self { device, live: 0, requested: 0, awaiting_streams: 0, unseen, reserved: None }
     }
 
-    /// After `count` events, and the reserved bytes that were told right after them.
+    /// After `count` events, and the reserved bytes that were reported right after them.
     pub(crate) fn after(trace: &Trace, device: Device, count: u32) -> Self {
         let mut totals = Self::at_start(trace, device);
         totals.apply_until(trace, 0, (count as usize).min(trace.events.len()));
         totals
     }
 
-    /// Takes the events from one number on and below another into account, and the reserved bytes that were
-    /// told right after them.
+    /// Takes the events from one number on and below another into account, and the reserved bytes that were reported right after them.
     pub(crate) fn apply_until(&mut self, trace: &Trace, from: usize, to: usize) {
         for event in &trace.events[from..to] {
             self.apply(trace, event);
@@ -61,12 +60,12 @@ impl Totals {
         (!self.device.is_cpu()).then(|| self.allocated() + Bytes(self.awaiting_streams))
     }
 
-    /// What the program asked for; `None` while blocks are there of which it is not known.
+    /// The bytes that the program requested; `None` while that is unknown for some live blocks.
     pub(crate) fn requested(&self) -> Option<Bytes> {
         (self.unseen == 0).then_some(Bytes(self.requested))
     }
 
-    /// Blocks from before the recording that nothing tells of.
+    /// Blocks from before the recording that no event names.
     pub(crate) fn unseen(&self) -> Bytes {
         Bytes(self.unseen)
     }
@@ -95,7 +94,7 @@ impl Totals {
             Subject::Free { allocation: id, deferred } => {
                 let allocation = &trace.allocations[id.index()];
                 self.live = self.live.saturating_sub(allocation.rounded.0);
-                // torch counts what was asked for until the last stream is done with the block.
+                // torch counts the requested bytes until the last stream is done with the block.
                 if deferred {
                     self.awaiting_streams =
                         self.awaiting_streams.saturating_add(allocation.rounded.0);
@@ -183,7 +182,7 @@ pub(crate) fn peaks(trace: &Trace) -> Vec<Peak> {
     levels.into_iter().map(|(totals, peak)| Peak { end: totals.allocated(), ..peak }).collect()
 }
 
-/// The most that would have been allocated on a device without some allocations.
+/// The simulated peak of allocated bytes on a device without some allocations.
 pub(crate) fn peak_without(trace: &Trace, device: Device, left_out: &HashSet<u32>) -> Bytes {
     let mut totals = Totals::at_start(trace, device);
     let mut peak = totals.allocated();

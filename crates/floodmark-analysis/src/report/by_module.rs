@@ -70,7 +70,7 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// The node of blocks from before the recording that no module tells of.
+    /// The node of blocks from before the recording without a known module.
     pub(crate) fn before_recording(&mut self) -> usize {
         self.node(BEFORE_RECORDING)
     }

@@ -35,7 +35,7 @@ fn detail(phase: Option<String>, peak: Option<(Bytes, Micros)>) -> Detail {
     Detail::Phase { phase, peak: peak.map(|(bytes, _)| bytes), peak_seconds }
 }
 
-/// The most that was allocated right after an allocation of each phase, and when.
+/// The peak of allocated bytes right after an allocation of each phase, and its time.
 fn peaks(live: &Live<'_>, context: &Context) -> BTreeMap<Phase, (Bytes, Micros)> {
     let (trace, device) = (live.trace, live.device);
     let mut totals = Totals::at_start(trace, device);

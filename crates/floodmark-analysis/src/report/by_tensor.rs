@@ -1,4 +1,4 @@
-//! Every allocation that is there, with its name where it has one, and its life: made, kept, let go of.
+//! Every live allocation, with its name where it has one, and its life: allocated, kept, freed.
 
 use floodmark_trace::{AllocationId, Bytes, Category};
 
@@ -59,7 +59,7 @@ fn row(live: &Live<'_>, context: &Context, modules: &TensorModules<'_>, id: Allo
     }
 }
 
-/// What is known of the bytes that no allocation tells of: that they were there.
+/// The row of the bytes of no recorded allocation: only their sum is known.
 fn unseen_row(bytes: Bytes) -> Row {
     Row {
         bytes,

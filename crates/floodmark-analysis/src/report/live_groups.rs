@@ -11,7 +11,7 @@ pub(crate) struct Live<'a> {
     pub(crate) trace: &'a Trace,
     pub(crate) device: Device,
     pub(crate) allocations: Vec<AllocationId>,
-    /// Bytes from before the recording that no allocation tells of.
+    /// Bytes from before the recording of no recorded allocation.
     pub(crate) unseen: Bytes,
 }
 
@@ -47,8 +47,8 @@ impl<'a> Live<'a> {
         self.trace.module_path(self.get(id).stack)
     }
 
-    /// Sorts the allocations into groups, those with the same key; the bytes that no allocation tells
-    /// of go to the group `unseen`.
+    /// Sorts the allocations into groups, those with the same key; the bytes of no recorded
+    /// allocation go to the group `unseen`.
     pub(crate) fn group_by_with_unseen<K: Ord + Copy>(
         &self,
         unseen: K,

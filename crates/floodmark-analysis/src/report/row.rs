@@ -99,7 +99,7 @@ pub enum Detail {
     Phase {
         /// Its name; null for blocks from before the recording.
         phase: Option<String>,
-        /// The most that was allocated while it ran, in the whole recording.
+        /// The peak of allocated bytes while it ran, in the whole recording.
         peak: Option<Bytes>,
         /// When that was, in seconds since the recording began.
         peak_seconds: Option<f64>,
@@ -157,7 +157,7 @@ pub enum Detail {
     Step {
         /// Its number; null for blocks from before the recording.
         step: Option<u32>,
-        /// The most that was allocated during it.
+        /// The peak of allocated bytes during it.
         peak: Option<Bytes>,
         /// What was allocated when it ended.
         end: Option<Bytes>,
@@ -165,7 +165,7 @@ pub enum Detail {
         growth: Option<i64>,
         /// What was reserved when it ended; null on the CPU.
         reserved: Option<Bytes>,
-        /// The most that was allocated in each phase of it.
+        /// The peak of allocated bytes in each phase of it.
         phases: BTreeMap<String, Bytes>,
         /// What its peak was made of, by category.
         categories: BTreeMap<&'static str, Bytes>,

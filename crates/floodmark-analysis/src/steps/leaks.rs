@@ -1,9 +1,9 @@
 //! Which lines grow from step to step.
 //!
-//! For every line: how much of what it made is there when each step ends. The first step is left out,
-//! because everything that stays is made in it. A *suspect* grows until the end of the last finished
+//! For every line: how much of what it allocated is live when each step ends. The first step is left out,
+//! because everything that stays is allocated in it. A *suspect* grows until the end of the last finished
 //! step, for at least three steps and at least half of those looked at, in nine of ten of them, and
-//! gives back at most a tenth of what it gained. What is made anew in each step and let go of in the
+//! frees at most a tenth of what it gained. What is allocated anew in each step and freed in the
 //! next (gradients, the last loss) does not grow.
 
 use std::collections::BTreeMap;
@@ -133,7 +133,7 @@ pub fn leaks(
     })
 }
 
-/// What one step changed: what it made and left, less what it let go of.
+/// What one step changed: what it allocated and left, less what it freed.
 #[derive(Debug, Clone, Copy, Default)]
 struct Change {
     bytes: i128,

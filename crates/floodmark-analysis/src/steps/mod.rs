@@ -23,7 +23,7 @@ pub struct Step {
     pub from: f64,
     /// When it ended, or the recording did.
     pub to: f64,
-    /// The most that was allocated in it.
+    /// The peak of allocated bytes in it.
     pub peak: Bytes,
     /// When that was first reached.
     pub peak_seconds: f64,
@@ -42,7 +42,7 @@ pub struct Step {
 pub struct PhasePeak {
     /// Its name.
     pub name: String,
-    /// The most that was allocated in it.
+    /// The peak of allocated bytes in it.
     pub peak: Bytes,
 }
 
@@ -55,7 +55,7 @@ pub struct Steps {
     pub steps: Vec<Step>,
     /// The lines that grow from step to step; null where there are too few steps to tell.
     pub leaks: Option<Leaks>,
-    /// Why there are no leaks to be told of.
+    /// Why leaks cannot be found.
     pub leaks_missing: Option<String>,
 }
 
@@ -73,23 +73,23 @@ pub fn steps(
     let leaks = leaks(trace, Some(device), None);
     Ok(Steps {
         device,
-        steps: cards(trace, context, device),
+        steps: steps_of(trace, context, device),
         leaks_missing: leaks.as_ref().err().map(ToString::to_string),
         leaks: leaks.ok(),
     })
 }
 
-fn cards(trace: &Trace, context: &Context, device: Device) -> Vec<Step> {
+fn steps_of(trace: &Trace, context: &Context, device: Device) -> Vec<Step> {
     let seconds = |event: u32| trace.events[event as usize].time.as_seconds();
     let ends = context.step_ends();
     let mut from = 0.0;
-    let mut cards = Vec::new();
+    let mut steps = Vec::new();
     for (number, step) in (0_u32..).zip(by_step::steps(trace, context, device)) {
         let end = ends.get(number as usize).map(|&end| seconds(end));
         let to = end.unwrap_or(trace.end().as_seconds());
         let phases = step.phases.into_iter();
         let peak_seconds = step.peak_after.checked_sub(1).map_or(0.0, seconds);
-        cards.push(Step {
+        steps.push(Step {
             number,
             from,
             to,
@@ -104,5 +104,5 @@ fn cards(trace: &Trace, context: &Context, device: Device) -> Vec<Step> {
         });
         from = to;
     }
-    cards
+    steps
 }

@@ -94,7 +94,7 @@ pub(crate) struct Groups {
     pub(crate) shown: Vec<TimelineGroup>,
     /// Per allocation.
     of: Vec<u8>,
-    /// The band of the bytes that no allocation tells of.
+    /// The band of the bytes of no recorded allocation.
     pub(crate) unseen: usize,
 }
 

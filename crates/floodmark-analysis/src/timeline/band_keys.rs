@@ -14,7 +14,7 @@ pub(crate) struct Keys {
     /// Per allocation.
     pub(crate) of: Vec<u32>,
     pub(crate) names: Vec<String>,
-    /// The key of the bytes that no allocation tells of.
+    /// The key of the bytes of no recorded allocation.
     pub(crate) unseen: u32,
     /// The key around each, where keys are a tree.
     pub(crate) parents: Vec<Option<u32>>,
@@ -89,7 +89,7 @@ impl Keys {
         Self { of, names, unseen: 0, parents: Vec::new() }
     }
 
-    /// The most that each key ever held; in a tree, with all that is inside it.
+    /// The peak of each key; in a tree, with all that is inside it.
     pub(crate) fn peaks(&self, trace: &Trace, device: Device) -> Vec<u64> {
         let key = |id: AllocationId| self.of.get(id.index()).map_or(0, |&key| key as usize);
         peaks(trace, device, self.names.len(), self.unseen as usize, key, &self.parents)
@@ -121,7 +121,7 @@ impl<K: Copy + Eq + std::hash::Hash> Numbers<K> {
     }
 }
 
-/// The most that each of `count` keys ever held, by one pass over the events.
+/// The peak of each of `count` keys, by one pass over the events.
 pub(crate) fn peaks(
     trace: &Trace,
     device: Device,

@@ -15,7 +15,7 @@ pub struct CategoryLevels<'a> {
 }
 
 impl<'a> CategoryLevels<'a> {
-    /// Before the first event: what no block tells of is `unknown`.
+    /// Before the first event: what belongs to no recorded block is `unknown`.
     pub fn at_start(trace: &'a Trace, context: &'a Context) -> Self {
         let devices = trace.devices().into_iter().map(|device| {
             let mut levels = vec![0; Category::ALL.len()];

@@ -87,7 +87,7 @@ pub fn levels(trace: &Trace, device: Device) -> impl Iterator<Item = (usize, Lev
     trace.events.iter().enumerate().map(move |(at, event)| {
         totals.apply(trace, event);
         let mut shown = totals;
-        // What was reserved for a block is told right after it, and belongs to it.
+        // What was reserved for a block is reported right after it, and belongs to it.
         if let Some(next) = trace.events.get(at + 1)
             && matches!(next.subject, Subject::Reserved(_))
         {

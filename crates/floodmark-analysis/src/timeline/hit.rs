@@ -1,9 +1,9 @@
 //! The allocation at a point of the stacked picture: for a click on it.
 //!
-//! A column shows the moment of its span at which most was allocated. Whoever asks says on which level the
-//! picture was drawn, and gets an answer for that moment; without a level the time itself is meant.
-//! Within a band allocations lie in the order in which they were made, the oldest at the bottom, and below
-//! them what was there before the recording and no allocation tells of.
+//! A column shows the time of its span at which most was allocated. The question names the level on which the
+//! picture was drawn, and the answer is for that time; without a level the time itself is meant.
+//! Within a band allocations lie in the order of their allocation, the oldest at the bottom, and below
+//! them what was live before the recording and has no event.
 
 use floodmark_trace::{AllocationId, Trace};
 use schemars::JsonSchema;
@@ -28,7 +28,7 @@ pub struct PicturePoint {
 /// Who lies there.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Hit {
-    /// The allocation; null above the stack, and for bytes that no allocation tells of.
+    /// The allocation; null above the stack, and for bytes of no recorded allocation.
     pub allocation: Option<u32>,
     /// The band; null above the stack.
     pub group: Option<usize>,

@@ -58,7 +58,7 @@ pub struct LifetimeRow {
 pub struct LeftOut {
     /// How many tensors.
     pub count: usize,
-    /// Their sizes together, also where they were not there at the same time.
+    /// Their sizes together, also where they were not live at the same time.
     pub bytes: Bytes,
 }
 
@@ -71,7 +71,7 @@ pub struct Lifetimes {
     pub left_out: LeftOut,
 }
 
-/// The largest `top` tensors that were there between two times. Both indexes must be of this trace.
+/// The largest `top` tensors that were live between two times. Both indexes must be of this trace.
 pub fn lifetimes(
     trace: &Trace,
     index: &TraceIndex,

@@ -1,10 +1,10 @@
 //! Memory over time in stacked bands, at any enlargement: tiles of [`COLUMNS`] columns.
 //!
-//! Whoever draws a picture has room for a few hundred columns, not for ten million events. A column stands
-//! for the levels of its span, the one that it began with included: its bands are those of the moment at
+//! A picture has room for a few hundred columns, not for ten million events. A column stands
+//! for the levels of its span, the one that it began with included: its bands are those of the time at
 //! which most was allocated, so that no peak is lost, however little the picture is enlarged.
 //!
-//! Events are summed up in chunks of [`CHUNK_EVENTS`], once. A column is made of the chunks that lie in it as a
+//! Events are summed up in chunks of [`CHUNK_EVENTS`], once. A column sums up the chunks that lie in it as a
 //! whole, and of the events of the two that do not: a tile costs at most as many chunks as it has columns,
 //! on every level, and nothing is kept for each event but one byte for each allocation.
 
@@ -68,11 +68,11 @@ pub struct TimelineTile {
     pub to: f64,
     /// For each band its bytes when most was allocated; they add up to `allocated`.
     pub groups: Vec<Vec<Bytes>>,
-    /// The most that was allocated.
+    /// Peak of allocated bytes.
     pub allocated: Vec<Bytes>,
-    /// The most that was active; null for the CPU.
+    /// The peak of active bytes; null for the CPU.
     pub active: Option<Vec<Bytes>>,
-    /// The most that was reserved, 0 until the trace tells it; null where it never does.
+    /// The peak of reserved bytes, 0 until the trace tells it; null where it never does.
     pub reserved: Option<Vec<Bytes>>,
     /// The least that was allocated.
     pub lowest: Vec<Bytes>,
@@ -88,7 +88,7 @@ pub struct TimelineIndex {
     groups: Groups,
     grid: Grid,
     has_reserved: bool,
-    /// The events before the first chunk: those that tell what was there before the recording.
+    /// The events before the first chunk: those of what was live before the recording.
     base: usize,
     /// The last has no events: it is what comes after them.
     chunks: Vec<Chunk>,
@@ -204,7 +204,7 @@ impl TimelineIndex {
         self.groups.of(id)
     }
 
-    /// The band of the bytes that no allocation tells of, which lie at its bottom.
+    /// The band of the bytes of no recorded allocation, which lie at its bottom.
     pub(crate) fn group_of_unseen(&self) -> usize {
         self.groups.unseen
     }

@@ -27,7 +27,7 @@ impl Grid {
         Self { end: trace.end().0.max(1) }
     }
 
-    /// The last level on which a column is not shorter than the microsecond that times are told in.
+    /// The last level on which a column is not shorter than the microsecond, the unit of times.
     pub(crate) fn deepest_level(self) -> u32 {
         (self.end / COLUMNS as u64).checked_ilog2().unwrap_or(0).min(MOST_LEVELS)
     }

@@ -53,7 +53,7 @@ fn a_failure_is_counted_as_if_it_had_been_met() {
     // Expandable segments reserve 80 MiB for it, which is more than the recording could have.
     let settings = AdviceKind::AllocatorSettings;
     assert!(found.advice.iter().all(|advice| advice.kind != settings), "{found:?}");
-    assert_eq!(found.notes[0], "no setting of the allocator that was tried avoids the failure");
+    assert_eq!(found.notes[0], "none of the allocator settings that were tried avoids the failure");
 }
 
 #[test]

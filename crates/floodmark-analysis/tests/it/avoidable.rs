@@ -1,4 +1,4 @@
-//! Gradients that nobody will read, and temporaries of optimizers.
+//! Gradients that are not read again, and temporaries of optimizers.
 
 use floodmark_analysis::{
     At, Avoidable, Context, Moment, moment, optimizer_temporaries, stale_gradients,

@@ -1,4 +1,4 @@
-//! Whether a program fits, from what a phantom of the card recorded.
+//! Whether a program fits, from a recording of a simulated GPU.
 
 use floodmark_analysis::{
     Estimate, ProgramEnd, QuestionError, Unknown, estimate, estimate_processes,

@@ -52,7 +52,7 @@ fn the_numbers_are_also_told_at_the_end_of_each_step() {
         .map(|at| (at.step, [at.now.rounding.0, at.now.split.0, at.now.unusable.0]))
         .collect();
     let rest = 2 * MIB - 512;
-    // In the end A is free as a whole: 20 MiB in one piece.
+    // In the end A is free as a whole: 20 MiB in one block.
     let expected =
         [(Some(0), [MIB + 412, 8 * MIB + rest, 8 * MIB + rest]), (Some(1), [412, rest, rest])];
     assert_eq!(over_time, expected);

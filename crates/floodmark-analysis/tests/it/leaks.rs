@@ -126,7 +126,7 @@ fn an_unfinished_step_is_not_looked_at() {
 fn too_few_steps_are_no_answer() {
     let error = leaks(&trace(&steps(3, |_| String::new())), None, None).unwrap_err();
     assert_eq!(error, QuestionError::TooFewSteps { finished: 3, needed: 4 });
-    insta::assert_snapshot!(format!("{error} | {}", error.hint().unwrap()), @"finished steps in this trace: 3; growth from step to step shows from 4 on | record more steps; where no optimizer ends them, `floodmark.step()` does");
+    insta::assert_snapshot!(format!("{error} | {}", error.hint().unwrap()), @"finished steps in this trace: 3; at least 4 are needed to show growth | record more steps; without an optimizer, call `floodmark.step()` after each");
     let error = leaks(&trace("alloc a cpu 1KiB"), Some("cuda:1".parse().unwrap()), None);
     assert!(matches!(error, Err(QuestionError::NoSuchDevice { .. })));
 }

@@ -120,7 +120,7 @@ fn what_is_smaller_is_counted() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
-    /// What was there in a stretch of time, allocation by allocation.
+    /// What was live in a stretch of time, allocation by allocation.
     #[test]
     fn all_that_was_there_is_told(script in program(), from in 0..8_u32, to in 0..8_u32) {
         let trace = trace(&script);

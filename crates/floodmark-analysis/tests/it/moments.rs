@@ -23,7 +23,7 @@ const TRAINING: &str = "
     oom cuda:0 1GiB at train.py:3
     alloc d cuda:0 13MiB at train.py:4";
 
-/// A block that another stream still uses is active and asked for, but no longer allocated.
+/// A block that another stream still uses is active and requested, but no longer allocated.
 #[test]
 fn a_deferred_free_stays_active_until_it_is_completed() {
     let trace = trace(
@@ -46,7 +46,7 @@ fn the_peak_is_the_first_moment_of_the_maximum() {
         (peak.phase.as_deref(), peak.module.as_deref()),
         (Some("backward"), Some("layers.0"))
     );
-    assert_eq!(peak.requested, None, "nobody knows what was asked for before the recording");
+    assert_eq!(peak.requested, None, "requested bytes from before the recording are unknown");
     assert_eq!(at(&trace, "cpu", "peak").unwrap().reserved, None);
 }
 
@@ -98,10 +98,10 @@ fn a_question_without_an_answer_says_why() {
         errors.iter().map(|error| format!("{error} | {}", error.hint().unwrap_or("-"))).collect();
     insta::assert_snapshot!(told.join("\n"), @"
     nothing was recorded on cuda:1; the trace has cpu | choose one of them with `--device`
-    no request failed in this trace | `floodmark report --at peak` shows the moment that came nearest to it
-    7.5 s is after the end of the recording, which is 0.001 s long | `--at end` shows the last moment
-    the trace holds no allocation | did the program use torch? `floodmark info` says what was recorded
-    no request failed on cpu; one failed on cuda:0 | choose that one with `--device`
+    no allocation failed in this trace | `floodmark report --at peak` shows the peak
+    7.5 s is after the end of the recording, which is 0.001 s long | `--at end` shows the end
+    the trace has no allocations | did the program use torch? `floodmark info` shows what was recorded
+    no allocation failed on cpu; one failed on cuda:0 | choose that one with `--device`
     ");
 }
 

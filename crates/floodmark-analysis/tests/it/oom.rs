@@ -52,7 +52,7 @@ fn enough_in_pieces_is_fragmentation_and_a_setting_would_have_helped() {
     ));
     assert_eq!(found.reason, OomReason::Fragmentation);
     assert_eq!(free(&found), [16, 2, 12, 16, 2, 12]);
-    // Three blocks of 8 MiB in two pages of 20 MiB leave 16 MiB in one piece.
+    // Three blocks of 8 MiB in two pages of 20 MiB leave 16 MiB in one block.
     let expandable = &found.proofs[0];
     assert_eq!(
         (expandable.alloc_conf.as_str(), expandable.fits),
@@ -114,10 +114,10 @@ fn what_others_hold_counts_when_the_request_would_have_fit_without_them() {
         let found = ask(&trace);
         assert_eq!(found.reason, reason);
         assert_eq!(found.outside_torch, Some(Bytes(total - 12 * MIB - (1 << 30))));
-        assert!(!found.is_own_limit, "the device had less than was asked for");
+        assert!(!found.is_own_limit, "the device had less than was requested");
     }
     let found = ask(&trace(&script.replace("left 1GiB", "left 4GiB")));
-    assert!(found.is_own_limit, "the device had more than was asked for");
+    assert!(found.is_own_limit, "the device had more than was requested");
     assert_eq!(found.reason, OomReason::Capacity);
 }
 

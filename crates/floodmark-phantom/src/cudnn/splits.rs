@@ -12,7 +12,7 @@
 //! - If `left` clusters of tiles are left for `all` clusters of multiprocessors, each may be split in
 //!   `all / left`. How many of these pay is in [`Tile`].
 //! - Each part takes a tile of floats. Parts meet two by two, and each meeting takes a counter of 4 bytes.
-//!   There are 159 bytes more. Handing out three waves or more takes a counter, too: 4 bytes, or 131 when
+//!   There are 159 bytes more. Three waves or more of tiles take a counter, too: 4 bytes, or 131 when
 //!   nothing is split.
 //!
 //! It was found by asking cuDNN 9.19 for the workspace of many convolutions with the documented attribute

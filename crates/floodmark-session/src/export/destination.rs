@@ -23,7 +23,7 @@ pub enum NotWritten {
     #[error("it exists")]
     Exists,
     /// The folder is to be replaced, and somebody else's things are in it.
-    #[error("the folder holds `{name}`, which no export wrote")]
+    #[error("the folder has `{name}`, which is not part of an export")]
     NotOurs {
         /// The name of the file.
         name: String,
@@ -107,7 +107,7 @@ impl Folder {
                 }
             }
         }
-        // Said as the system says it, without the name that nobody knows.
+        // The error of the system, without the temporary name.
         fs::metadata(folder_of(to))?;
         let mut builder = Builder::new();
         builder.prefix(".floodmark-").permissions(Permissions::from_mode(0o777));
@@ -162,7 +162,7 @@ impl Written {
     }
 }
 
-/// A file, and how much was written into it. It is told below the buffer: formats write by the word.
+/// A file, and how much was written into it. It is counted below the buffer: formats write by the word.
 struct Counted<W> {
     file: W,
     progress: Arc<Written>,

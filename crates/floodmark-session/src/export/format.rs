@@ -241,17 +241,17 @@ pub enum Folder {
     Tensorboard,
 }
 
-/// Nobody can tell which format is meant.
+/// The format is unknown or not given.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotAFormat {
     /// There is none of this name.
-    #[error("`{name}` is no format; there are {}", names())]
+    #[error("`{name}` is not a format; choose one of {}", names())]
     Unknown {
         /// The name.
         name: String,
     },
     /// The name of the file does not say it.
-    #[error("the name of the file does not tell the format; say which with `to`: {}", names())]
+    #[error("the name of the file does not show the format; choose one with `to`: {}", names())]
     Unclear,
 }
 
@@ -298,7 +298,7 @@ mod tests {
     #[test]
     fn a_wrong_name_is_told_the_right_ones() {
         let text = Format::choose(Some("svgz"), None).unwrap_err().to_string();
-        assert!(text.starts_with("`svgz` is no format; there are `html`, `torch-snapshot`"));
+        assert!(text.starts_with("`svgz` is not a format; choose one of `html`, `torch-snapshot`"));
         for format in Format::ALL {
             assert_eq!(Format::choose(Some(format.name()), None), Ok(format));
         }

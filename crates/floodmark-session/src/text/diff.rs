@@ -35,7 +35,7 @@ fn summary(diff: &Diff) -> String {
         At::Peak => format!("Peak of {device}"),
         At::Oom => format!("Allocated bytes of {device} when it ran out of memory"),
         At::End => format!("Allocated bytes of {device} at the end"),
-        At::Seconds(_) => format!("Allocated bytes of {device} at this moment"),
+        At::Seconds(_) => format!("Allocated bytes of {device} at this time"),
     };
     let Total { a, b, .. } = diff.allocated;
     let reserved = diff.reserved.as_ref();

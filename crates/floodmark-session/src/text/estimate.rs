@@ -38,13 +38,13 @@ fn verdict(found: &Estimate) -> Vec<String> {
     };
     // A program that was killed early did not get to describe its devices.
     let named = found.devices.iter().map(|device| &*device.name).find(|name| !name.is_empty());
-    let card = named.unwrap_or(&found.gpu);
+    let gpu = named.unwrap_or(&found.gpu);
     let verdict = match found.fits {
         Some(true) => "Fits",
         Some(false) => "Does not fit",
         None => "Unknown whether it fits",
     };
-    let mut above = vec![format!("{verdict}: {card}{rank}, {}", ended(found))];
+    let mut above = vec![format!("{verdict}: {gpu}{rank}, {}", ended(found))];
     above.extend(found.unknown.map(|unknown| reason(found, unknown)));
     if found.fits == Some(false) && !found.error.is_empty() {
         above.push(format!("The program failed: {}", found.error));
@@ -80,7 +80,7 @@ fn reason(found: &Estimate, unknown: Unknown) -> String {
             let each = too_much.map(|SharedGpu { gpu, processes, needed, capacity }| {
                 format!(
                     "{processes} processes share GPU {gpu} and together need up to {needed} of its \
-                     {capacity}; whether at the same time is not known"
+                     {capacity}; whether at the same time is unknown"
                 )
             });
             each.collect::<Vec<_>>().join("\n")
@@ -112,11 +112,11 @@ fn of_process(device: &DeviceEstimate) -> String {
 fn ended(found: &Estimate) -> String {
     let steps = plural(found.steps.into(), "step");
     let ended = match found.ended {
-        PhantomEnd::Done => format!("to its end, after {steps}"),
+        PhantomEnd::Done => format!("finished after {steps}"),
         PhantomEnd::Steps => format!("stopped after {steps}"),
         PhantomEnd::OutOfMemory => format!("out of memory after {steps}"),
         PhantomEnd::Failed => format!("failed after {steps}"),
-        PhantomEnd::Unknown => format!("without an end, after {steps}"),
+        PhantomEnd::Unknown => format!("not finished, after {steps}"),
     };
     if found.processes > 1 {
         return format!("{} processes, {ended}", found.processes);

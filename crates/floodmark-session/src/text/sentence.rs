@@ -13,7 +13,7 @@ pub fn moment(moment: &Moment) -> String {
         At::Peak => format!("Peak of {device}:"),
         At::Oom => format!("Out of memory on {device}: {}with", request(moment)),
         At::End => format!("End on {device}:"),
-        At::Seconds(_) => format!("Moment of {device}:"),
+        At::Seconds(_) => format!("Memory of {device}:"),
     };
     let _ = write!(text, " {} allocated", moment.allocated);
     if let Some(reserved) = moment.reserved {

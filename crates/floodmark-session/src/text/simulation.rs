@@ -96,7 +96,7 @@ fn best(found: &Simulation) -> Vec<String> {
     let what = if saved > Bytes(0) && recorded.oom.is_none() {
         format!("{saved} less reserved than recorded")
     } else {
-        format!("{} reserved, and no request fails", best.peak_reserved)
+        format!("{} reserved, and no allocation fails", best.peak_reserved)
     };
     vec![format!("Best: {what}, with"), format!("  {line}")]
 }

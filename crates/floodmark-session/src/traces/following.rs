@@ -16,9 +16,9 @@ use crate::traces::journal_files::{is_running, journal_counters};
 use crate::traces::open::{OpenError, decompression_limit, open_growing, open_trace};
 use crate::traces::regular_file::open_regular;
 
-/// Reading takes at most one part in so many of a core's time.
+/// Reading takes at most one part in this many of a core's time.
 const SHARE: u32 = 3;
-/// Nobody sees more than a few pictures a second.
+/// A reader sees no more than a few pictures a second.
 const SHORTEST_REST: Duration = Duration::from_millis(200);
 
 /// Prelude and the beginning of the header, which has the session in it.
@@ -138,7 +138,7 @@ fn without_running_loss(mut trace: Trace) -> Trace {
 /// which says why recording stopped.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Stamp {
-    /// The first frames, by which another file of the same name is told apart.
+    /// The first frames, by which another file of the same name is recognized.
     begins: Vec<u8>,
     bytes: u64,
     modified: Option<SystemTime>,
@@ -243,7 +243,7 @@ mod tests {
         assert_eq!(
             losses(&following),
             [
-                "the program ended without ending the recording: it was killed, crashed, or left by `os._exit`; \
+                "the program ended without ending the recording: it was killed, crashed, or called `os._exit`; \
               every record is in the file"
             ]
         );
@@ -258,7 +258,7 @@ mod tests {
         refresh_until_new(&mut following);
         assert_eq!(following.trace().outcome(), Outcome::StoppedEarly);
         let told = "recording stopped at 3.2 s: no space left on device; \
-                    the peak after that is not known: the program went on";
+                    the peak after that is unknown: the program continued";
         assert_eq!(losses(&following), [told]);
         program.kill();
         assert_eq!(losses(&Following::open(&program.path()).unwrap()), [told]);

@@ -30,7 +30,7 @@ pub enum OpenError {
     #[error("it is {0}, not a regular file")]
     NotAFile(Irregular),
     /// The limit that the user set is no size.
-    #[error("`{variable}` is `{0}`, which is no size", variable = DecompressionLimit::VARIABLE)]
+    #[error("`{variable}` is `{0}`, which is not a size", variable = DecompressionLimit::VARIABLE)]
     BadLimit(String),
     /// It can be read, and is no trace.
     #[error(transparent)]
@@ -144,7 +144,7 @@ fn open_snapshot(
     let bytes = file.metadata()?.len();
     let watched = Watched { file, done: 0, total: bytes, progress };
     let mut trace = read_snapshot_from(watched, bytes, limit)?;
-    // A snapshot tells what was asked for, not what was handed out.
+    // A snapshot has requested bytes, not the bytes of blocks.
     complete(&mut trace);
     Ok(trace)
 }

@@ -67,7 +67,9 @@ fn highest(ranks: Vec<(u32, PathBuf)>, wanted: Wanted) -> Result<Chosen> {
     let ((has_failed, ..), rank, path, trace) = best.ok_or(Problem::NoTraces)?;
     if count > 1 {
         let what = if has_failed { "ran out of memory" } else { "has the highest peak" };
-        output::talk(&format!("of {count} ranks, rank {rank} {what}; `--rank` chooses another\n"));
+        output::talk(&format!(
+            "of {count} ranks, rank {rank} {what}; choose another with `--rank`\n"
+        ));
     }
     Ok(Chosen { path, rank: Some(rank), trace })
 }

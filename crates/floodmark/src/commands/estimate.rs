@@ -11,7 +11,7 @@ use crate::text::failure::Problem;
 /// How much memory the recorder may use: that of `floodmark run`.
 const RECORDER_BYTES: u64 = 256 << 20;
 
-/// A machine has no more cards than this, unless the user says so.
+/// A machine has at most this many GPUs, unless the user says otherwise.
 const USUAL_GPUS: u32 = 8;
 
 /// A program to record on a phantom GPU.
@@ -19,9 +19,9 @@ const USUAL_GPUS: u32 = 8;
 pub struct EstimatePlan {
     /// The program, and how it is recorded.
     pub run: RunPlan,
-    /// How it is played: `phantom` or `fake`; none for what can be had.
+    /// The engine: `phantom` or `fake`; none for the best that works here.
     pub engine: Option<&'static str>,
-    /// The machine that is played.
+    /// The simulated machine.
     pub machine: PhantomMachine,
     /// After how many optimizer steps the program is ended.
     pub steps: Option<u32>,

@@ -1,5 +1,5 @@
-//! `floodmark fit`: with which value a program just fits. Each try is a process of its own: CUDA, also one
-//! that is not there, begins once in a process.
+//! `floodmark fit`: the largest value with which a program fits. Each try is a process of its own: CUDA, also a
+//! simulated one, begins once in a process.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -80,7 +80,7 @@ pub(crate) fn fit(args: &FitArgs, python: &OsStr) -> Result<Said> {
     let folder = tempfile::Builder::new()
         .prefix("floodmark-")
         .tempdir()
-        .context("Failed to make a temporary folder")?;
+        .context("Failed to create a temporary folder")?;
     let name = &args.vary.name;
     let values = &args.vary.values;
     let FitSearch { tried, largest } = largest_that_fits(values, |value| {
@@ -218,10 +218,10 @@ impl From<&Fit> for AnswerText {
         let Fit { name, gpu, .. } = found;
         let answer = match found.largest {
             Some(value) if found.is_last => {
-                format!("{name} = {value} fits on {gpu}: the largest that was asked about")
+                format!("{name} = {value} fits on {gpu}: the largest value of `--vary`")
             }
             Some(value) => format!("{name} = {value} is the largest that fits on {gpu}"),
-            None => format!("No {name} that was asked about fits on {gpu}"),
+            None => format!("No value of {name} fits on {gpu}"),
         };
         let mut columns = sheet::numbers(&[name, "Peak allocated", "Peak reserved", "Needed"]);
         columns.extend(sheet::words(&["Fits"]));

@@ -1,4 +1,4 @@
-//! `floodmark gpus`: the cards that a phantom can be.
+//! `floodmark gpus`: the GPUs that can be simulated.
 
 use anyhow::{Context, Result};
 use floodmark_profiles::{GpuProfile, profiles, source};

@@ -71,7 +71,7 @@ fn details(summary: &Summary, path: &Path, style: OutputStyle) -> String {
     text
 }
 
-/// Where somebody looks, the peak beside the card: `█` allocated, `░` reserved beyond it.
+/// On a terminal, the peak beside the memory of the GPU: `█` allocated, `░` reserved beyond it.
 fn device_bar(device: &DeviceSummary, style: OutputStyle) -> String {
     let (OutputStyle::Drawn { width, .. }, Some(total)) = (style, device.total) else {
         return String::new();
@@ -126,7 +126,7 @@ fn simulated(about: &Phantom) -> String {
     let reads: u64 = about.reads.iter().map(|read| read.count).sum();
     let refused: u64 = about.unsupported.iter().map(|call| call.count).sum();
     format!(
-        "{}, a simulated GPU (engine `{engine}`): computed values are meaningless; {} of an unknown value, {} refused",
+        "{}, a simulated GPU (engine `{engine}`): computed values are meaningless; {} of an assumed value, {} refused",
         about.gpu,
         plural(reads, "read"),
         plural(refused, "call"),

@@ -75,7 +75,7 @@ pub(crate) fn plan(args: RunArgs) -> Result<RunPlan> {
 /// What is run, and its own arguments.
 pub(crate) fn target(program: ProgramArgs) -> Result<(Target, Vec<OsString>)> {
     let mut words = program.words.into_iter();
-    let name = words.next().context("no program is named")?;
+    let name = words.next().context("no program is given")?;
     if program.is_module {
         let module = name.into_string().map_err(|_| Problem::ModuleNotText)?;
         return Ok((Target::Module(module), words.collect()));

@@ -1,4 +1,4 @@
-//! `floodmark simulate`: what other allocator settings, or another card, would have done.
+//! `floodmark simulate`: the same requests under other allocator settings, or on another GPU.
 
 use anyhow::{Context, Result};
 use floodmark_analysis::{At, SimulationQuestion, simulation_with};

@@ -13,7 +13,7 @@ use crate::server::{self, Shown, Site};
 use crate::text::failure::Problem;
 use crate::text::output;
 
-/// How often is looked for a file that is not there yet.
+/// The time between two looks for a file that does not exist yet.
 const REST: Duration = Duration::from_millis(200);
 
 pub(crate) fn view(args: &ViewArgs) -> Result<String> {
@@ -22,7 +22,7 @@ pub(crate) fn view(args: &ViewArgs) -> Result<String> {
     }
     let shown = Shown::open(&args.traces, args.follow)?;
     let count = plural(shown.traces.len() as u64, "trace");
-    let token = server::new_token().context("Failed to make a token")?;
+    let token = server::new_token().context("Failed to create a token")?;
     let mut redirect = None;
     let ready = |address: &str| {
         // The address is the answer, and there is no end to wait for.

@@ -85,7 +85,7 @@ pub(crate) fn metrics(args: &MetricsArgs) -> Result<String> {
     }
     if !args.listen.ip().is_loopback() {
         output::talk(&format!(
-            "warning: whoever reaches {} can read the figures, there is no password\n",
+            "warning: anyone who can reach {} can read the figures: there is no password\n",
             args.listen
         ));
     }

@@ -39,7 +39,7 @@ pub(super) fn serve(sources: Sources, address: SocketAddr) -> std::io::Result<()
             _ = terminated.recv() => Ok(()),
         }
     });
-    // Nobody waits for a scrape that is still being answered.
+    // A scrape that is still being answered is not waited for.
     runtime.shutdown_background();
     result
 }

@@ -17,37 +17,32 @@ type OfDevice = (&'static str, &'static str, &'static str, fn(&LiveDevice) -> Op
 type OfTrace = (&'static str, &'static str, &'static str, fn(&LiveSummary) -> u64);
 
 const OF_DEVICES: [OfDevice; 9] = [
-    ("allocated_bytes", GAUGE, "Allocated now, as torch counts.", |one| Some(one.allocated.0)),
-    ("active_bytes", GAUGE, "Allocated now, or still used by a stream.", |one| number(one.active)),
-    ("reserved_bytes", GAUGE, "Reserved by torch now.", |one| number(one.reserved)),
-    ("peak_allocated_bytes", GAUGE, "The most that was allocated.", |one| Some(one.peak.0)),
-    ("peak_reserved_bytes", GAUGE, "The most that was reserved.", |one| number(one.reserved_peak)),
-    (
-        "last_step_peak_bytes",
-        GAUGE,
-        "The most that was allocated in the last step that ended.",
-        |one| number(one.last_step_peak),
-    ),
-    ("capacity_bytes", GAUGE, "The memory of the device.", |one| number(one.total)),
+    ("allocated_bytes", GAUGE, "Allocated bytes.", |one| Some(one.allocated.0)),
+    ("active_bytes", GAUGE, "Active bytes: allocated, or pending free.", |one| number(one.active)),
+    ("reserved_bytes", GAUGE, "Reserved bytes.", |one| number(one.reserved)),
+    ("peak_allocated_bytes", GAUGE, "Peak of allocated bytes.", |one| Some(one.peak.0)),
+    ("peak_reserved_bytes", GAUGE, "Peak of reserved bytes.", |one| number(one.reserved_peak)),
+    ("last_step_peak_bytes", GAUGE, "Peak of allocated bytes in the last finished step.", |one| {
+        number(one.last_step_peak)
+    }),
+    ("capacity_bytes", GAUGE, "Memory of the device.", |one| number(one.total)),
     (
         "allocation_retries_total",
         COUNTER,
-        "How often cached memory was given back to make room.",
+        "How often cached memory was freed to the driver to make room.",
         |one| one.retries.map(u64::from),
     ),
-    ("failed_requests_total", COUNTER, "Allocations that failed.", |one| Some(one.failed_requests)),
+    ("failed_requests_total", COUNTER, "Failed allocations.", |one| Some(one.failed_requests)),
 ];
 
 const OF_TRACES: [OfTrace; 5] = [
-    ("events_total", COUNTER, "Events that were recorded.", |summary| summary.events as u64),
-    ("events_lost_total", COUNTER, "Events that are known to be missing.", |summary| {
-        summary.losses.events()
-    }),
-    ("losses", GAUGE, "What the trace states as missing; 0 when it is whole.", |summary| {
+    ("events_total", COUNTER, "Recorded events.", |summary| summary.events as u64),
+    ("events_lost_total", COUNTER, "Events known to be lost.", |summary| summary.losses.events()),
+    ("losses", GAUGE, "Reasons why the trace is incomplete; 0 when it is complete.", |summary| {
         summary.losses.0.len() as u64
     }),
     ("steps_total", COUNTER, "Steps that ended.", |summary| summary.steps.into()),
-    ("recording", GAUGE, "1 until the end of the recording was written.", |summary| {
+    ("recording", GAUGE, "1 until the recording has ended.", |summary| {
         (!summary.is_finished).into()
     }),
 ];
@@ -70,7 +65,7 @@ pub(crate) fn text(summaries: &[&LiveSummary]) -> String {
         }
     }
     let name = "category_bytes";
-    write_head(&mut text, name, GAUGE, "Allocated now, by category.");
+    write_head(&mut text, name, GAUGE, "Allocated bytes by category.");
     for (summary, one) in devices(summaries) {
         for (category, bytes) in &one.categories {
             write_sample(&mut text, name, &labels(summary, Some(one), Some(category)), bytes.0);

@@ -12,10 +12,10 @@ use floodmark_trace::Device;
 
 use super::refusal::Refusal;
 
-/// How many rows a report has where nobody says it.
+/// The rows of a report where the request does not say it.
 const DEFAULT_ROWS: usize = 500;
 
-/// How many tensors have their lives told where nobody says it.
+/// The tensors of the view of lifetimes where the request does not say it.
 const DEFAULT_TENSORS: usize = 400;
 
 /// A question to one or two of the traces that are shown.
@@ -243,11 +243,11 @@ mod tests {
     #[test]
     fn a_wrong_parameter_is_named() {
         let refusal = Ask::parse("report", &parameters("by=colour")).unwrap_err();
-        assert_eq!(refusal.to_string(), "`by` is `colour`, and must be a grouping such as `line`");
+        assert_eq!(refusal.to_string(), "`by` is `colour`; it must be a grouping such as `line`");
         let refusal = Ask::parse("allocation", &parameters("trace=0")).unwrap_err();
         assert_eq!(refusal.to_string(), "`id` is missing: the number of an allocation");
         let refusal = Ask::parse("../../etc/passwd", &Parameters::new()).unwrap_err();
-        assert_eq!(refusal.to_string(), "nothing is answered at `api/../../etc/passwd`");
+        assert_eq!(refusal.to_string(), "there is no `api/../../etc/passwd`");
     }
 
     #[test]

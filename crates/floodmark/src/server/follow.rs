@@ -1,8 +1,8 @@
 //! News of traces that grow, as Server-Sent Events: `grown` a few times a second at most, `ended` once
 //! all of them have.
 //!
-//! A client is told what it does not know yet, not every change: one that is slow misses numbers in between and
-//! nothing else, and one that comes back after a pause is told where things stand.
+//! A client gets the newest state, not every change: one that is slow misses numbers in between and
+//! nothing else, and one that comes back after a pause gets the current state.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -17,7 +17,7 @@ use tokio::sync::watch;
 
 use super::Site;
 
-/// How long nobody looks at the files.
+/// The time between two looks at the files.
 const REST: Duration = Duration::from_millis(250);
 
 /// There is more of a trace.
@@ -42,7 +42,7 @@ pub(crate) struct Ended {
     pub(crate) traces: usize,
 }
 
-/// Looks at the files until nobody shows them any more. All together are read in a third of a core's time.
+/// Looks at the files until the site is dropped. All together are read in a third of a core's time.
 pub(crate) fn watch_files(site: &Arc<Site>) {
     let site = Arc::downgrade(site);
     std::thread::spawn(move || {

@@ -44,7 +44,8 @@ pub(crate) fn new_token() -> Result<String, getrandom::Error> {
 /// Lets a request pass, or does not.
 pub(crate) async fn guard(State(site): State<Arc<Site>>, request: Request, next: Next) -> Response {
     let mut response = if !is_for_this_machine(request.headers()) {
-        (StatusCode::FORBIDDEN, "this viewer answers to `localhost` alone\n").into_response()
+        (StatusCode::FORBIDDEN, "this server accepts only requests to `localhost`\n")
+            .into_response()
     } else if !has_token(request.uri().path(), &site.token) {
         StatusCode::NOT_FOUND.into_response()
     } else {

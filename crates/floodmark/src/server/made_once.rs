@@ -1,4 +1,4 @@
-//! What is made when it is first needed, and then kept: whoever comes meanwhile waits for that one thing alone.
+//! Values that are computed when first needed, and then kept: a second request meanwhile waits for that one value alone.
 
 use std::collections::HashMap;
 use std::hash::Hash;

@@ -57,7 +57,7 @@ pub(crate) struct Site {
 }
 
 impl Site {
-    /// A site for whoever knows the token.
+    /// A site for requests with this token.
     pub(crate) fn new(shown: Shown<'static>, token: String) -> Arc<Self> {
         let site =
             Arc::new(Self { shown, token, answers: Mutex::default(), news: watch::Sender::new(0) });
@@ -81,7 +81,7 @@ pub(crate) fn router(site: Arc<Site>) -> Router {
         .with_state(site)
 }
 
-/// Serves until Ctrl-C or SIGTERM. `ready` is told the address as soon as somebody listens there.
+/// Serves until Ctrl-C or SIGTERM. `ready` gets the address as soon as the server listens there.
 pub(crate) fn serve(site: Arc<Site>, port: u16, ready: impl FnOnce(&str)) -> std::io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -99,7 +99,7 @@ pub(crate) fn serve(site: Arc<Site>, port: u16, ready: impl FnOnce(&str)) -> std
             _ = terminated.recv() => Ok(()),
         }
     });
-    // Nobody waits for an answer that is still being computed, nor for a page that is still open.
+    // Answers that are still being computed, and pages that are still open, are not waited for.
     runtime.shutdown_background();
     result
 }

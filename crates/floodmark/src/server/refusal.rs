@@ -9,11 +9,11 @@ use serde::Serialize;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum Refusal {
-    #[error("nothing is answered at `api/{path}`")]
+    #[error("there is no `api/{path}`")]
     NoSuchPath { path: String },
     #[error("there is no trace {number}; {count} are shown, counted from 0")]
     NoSuchTrace { number: usize, count: usize },
-    #[error("`{name}` is `{text}`, and must be {wants}")]
+    #[error("`{name}` is `{text}`; it must be {wants}")]
     WrongParameter { name: &'static str, text: String, wants: &'static str },
     #[error("`{name}` is missing: {wants}")]
     MissingParameter { name: &'static str, wants: &'static str },
@@ -45,7 +45,7 @@ impl Hint for Refusal {
     }
 }
 
-/// What the page is told.
+/// The answer to the page.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub(crate) struct Problem {
     /// What is wrong.
@@ -55,7 +55,7 @@ pub(crate) struct Problem {
 }
 
 impl Refusal {
-    /// What the page is told.
+    /// The answer to the page.
     pub(crate) fn told(&self) -> Problem {
         Problem { error: self.to_string(), hint: self.hint() }
     }

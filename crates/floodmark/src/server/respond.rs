@@ -78,7 +78,7 @@ pub(crate) async fn ask(
     answered(packed, &tag, &headers)
 }
 
-/// Computes an answer where it delays nobody, and keeps it.
+/// Computes an answer where it delays no other request, and keeps it.
 async fn compute(site: Arc<Site>, ask: Ask, key: String) -> Result<Bytes, Refusal> {
     let work = tokio::task::spawn_blocking(move || {
         let json = answer::answer(&site.shown, &ask)?;

@@ -1,9 +1,9 @@
 //! A page that needs no server: the answers to what it asks first, as far as there is room.
 //!
-//! A saved page is made of the answers of the server, each under the text of its request. Not everything fits:
-//! first comes what every view opens with, then enlargements of the pictures, level by level, then further moments,
+//! A saved page consists of the answers of the server, each under the text of its request. Not everything fits:
+//! first comes what every view opens with, then enlargements of the pictures, level by level, then further times,
 //! then the cards of the largest allocations, each until its share of [`ROOM`] is used up. `traces` says which
-//! moments are there.
+//! times it has.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};

@@ -24,7 +24,7 @@ pub(crate) fn moments(now: &Version<'_>, device: Device) -> Vec<f64> {
     found.extend(grid().map(|share| share * end));
     let mut kept: Vec<f64> = Vec::new();
     for at in found {
-        // Times are told in microseconds; a longer number would only be another name of the same moment.
+        // Times are in microseconds; a longer number would only be another name of the same time.
         let at = ((at * 1e6).round() / 1e6).min(end);
         if kept.len() < MOST && !kept.contains(&at) {
             kept.push(at);

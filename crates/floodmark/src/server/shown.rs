@@ -110,7 +110,7 @@ pub(crate) struct ShownTrace<'t> {
 impl<'t> ShownTrace<'t> {
     /// Its newest state.
     pub(crate) fn now(&self) -> Arc<Version<'t>> {
-        // Nobody panics while holding it: what is behind it is always whole.
+        // No code panics while it has the lock: what is behind it is always whole.
         Arc::clone(&self.now.read().unwrap_or_else(PoisonError::into_inner))
     }
 

@@ -113,12 +113,12 @@ fn every_route_has_an_answer() {
 fn what_has_no_answer_says_why() {
     let viewer = Viewer::of(&[STEPS]);
     let cases = [
-        ("nothing", 404, "nothing is answered at `api/nothing`"),
+        ("nothing", 404, "there is no `api/nothing`"),
         ("steps?trace=7", 404, "there is no trace 7; 1 are shown, counted from 0"),
-        ("report?at=noon", 400, "`at` is `noon`, and must be `peak`, `oom`, `end` or seconds"),
-        ("hit?seconds=-1&bytes=0", 400, "`seconds` is `-1`, and must be a number of seconds"),
-        ("lifetimes?to=NaN", 400, "`to` is `NaN`, and must be a number of seconds"),
-        ("report?at=oom", 422, "no request failed in this trace"),
+        ("report?at=noon", 400, "`at` is `noon`; it must be `peak`, `oom`, `end` or seconds"),
+        ("hit?seconds=-1&bytes=0", 400, "`seconds` is `-1`; it must be a number of seconds"),
+        ("lifetimes?to=NaN", 400, "`to` is `NaN`; it must be a number of seconds"),
+        ("report?at=oom", 422, "no allocation failed in this trace"),
         ("report?device=cuda:3", 422, "nothing was recorded on cuda:3; the trace has cuda:0"),
         ("allocation?id=99", 422, "there is no allocation 99: the trace has 4"),
         ("follow", 404, "these traces are not followed"),
@@ -270,7 +270,7 @@ fn a_saved_page_has_the_answers_of_the_server() {
         assert_eq!(answers[&format!("api/{request}")], viewer.answer(request), "{request}");
     }
     let refused = &answers["api/report?trace=0&device=cuda:0&by=line&at=oom"];
-    assert_eq!(refused["error"], "no request failed in this trace");
+    assert_eq!(refused["error"], "no allocation failed in this trace");
 }
 
 #[test]

@@ -17,7 +17,7 @@ pub(crate) enum Problem {
     NoSuchScript,
     #[error("the module's name is not valid text")]
     ModuleNotText,
-    #[error("the folder holds no trace (`*.flood`)")]
+    #[error("the folder has no trace (`*.flood`)")]
     NoTraces,
     #[error("the folder has no rank {rank}; it has {present}")]
     NoSuchRank { rank: u32, present: String },
@@ -25,11 +25,11 @@ pub(crate) enum Problem {
     OutputExists,
     #[error("the folder exists")]
     OutputFolderExists,
-    #[error("the folder holds `{name}`, which no export wrote")]
+    #[error("the folder has `{name}`, which is not part of an export")]
     FolderNotOurs { name: String },
-    #[error("the format is a folder of files, and stdout is one")]
+    #[error("the format is a folder of files, which stdout cannot be")]
     FolderToStdout,
-    #[error("the format is not text, and stdout is a terminal")]
+    #[error("the format is binary, and stdout is a terminal")]
     BinaryToTerminal,
     #[error("two files are rank {rank}: `{one}` and `{other}`")]
     RankTwice { rank: u32, one: String, other: String },
@@ -37,19 +37,19 @@ pub(crate) enum Problem {
     NotAFolder,
     #[error("rank {rank} is not one of {world}")]
     NoSuchRankOf { rank: u32, world: u32 },
-    #[error("`{placeholder}` stands nowhere in the program's arguments or in `--env`")]
+    #[error("`{placeholder}` is neither in the program's arguments nor in `--env`")]
     NothingVaries { placeholder: String },
     #[error("the program failed with {name} = {value}{}", .tail)]
     TryFailed { name: String, value: u64, tail: String },
     #[error("with {name} = {value} the program allocated nothing on the GPU")]
     NothingOnGpu { name: String, value: u64 },
-    #[error("nothing fits: {name} = {value} is the smallest that was asked about")]
+    #[error("nothing fits: {name} = {value} is the smallest value of `--vary`")]
     NothingFits { name: String, value: u64 },
-    #[error("this format holds one trace")]
+    #[error("this format takes one trace only")]
     OneTraceOnly,
     #[error("another program uses this port")]
     PortInUse,
-    #[error("stdout is no terminal to draw on")]
+    #[error("stdout is not a terminal")]
     NoTerminal,
     #[error("the peak of {device} grew by more than {limit}: {above}")]
     GrewAbove { device: Device, limit: String, above: String },
@@ -63,7 +63,7 @@ impl Hint for Problem {
             Self::OneTraceOnly => Some("only `--to html` shows several in one file"),
             Self::PortInUse => Some("choose another with `--port`, or leave it out"),
             Self::FolderNotOurs { .. } | Self::FolderToStdout => Some("choose a folder with `-o`"),
-            Self::BinaryToTerminal => Some("send it on with `|` or `>`, or name a file with `-o`"),
+            Self::BinaryToTerminal => Some("redirect it with `|` or `>`, or name a file with `-o`"),
             Self::RankTwice { .. } => Some("name them `rank-0000.flood`, `rank-0001.flood`, …"),
             Self::OutputExists | Self::OutputFolderExists => {
                 Some("choose another with `-o`, or replace it with `--force`")

@@ -78,9 +78,9 @@ pub(crate) fn failure(error: &anyhow::Error) -> ExitStatus {
     ExitStatus::Wrong
 }
 
-/// Says what is wrong with the command line, or shows the help that was asked for.
+/// Says what is wrong with the command line, or shows the requested help.
 pub(crate) fn usage(error: &clap::Error) -> ExitStatus {
-    // Nobody is left to tell when this fails.
+    // A failure here has no place to be reported.
     let _ = error.print();
     if error.use_stderr() { ExitStatus::Wrong } else { ExitStatus::Done }
 }
@@ -101,7 +101,7 @@ pub(crate) fn losses(losses: &Losses, name: &str) {
 
 /// Says something beside the answer.
 pub(crate) fn talk(text: &str) {
-    // Nobody is left to tell when this fails.
+    // A failure here has no place to be reported.
     let _ = anstream::stderr().write_all(text.as_bytes());
 }
 

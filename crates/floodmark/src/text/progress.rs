@@ -1,10 +1,10 @@
-//! How far something is, on stderr: for who looks at a terminal and has waited for a second.
+//! The progress of a long command, on stderr: on a terminal, after one second.
 
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// Nobody wants to see a bar that is gone at once.
+/// Shorter work shows no bar.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What is being done, and how much of it is done.
@@ -12,7 +12,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 pub(crate) struct Progress(ProgressBar);
 
 impl Progress {
-    /// Begins something of which `total` parts are to be done.
+    /// Begins work of `total` parts.
     pub(crate) fn new(what: String, total: u64) -> Self {
         let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::hidden());
         let style = ProgressStyle::with_template("{msg} {bar:32} {percent:>3} %, {elapsed}");
@@ -22,7 +22,7 @@ impl Progress {
         )
     }
 
-    /// Begins something of which nobody knows how long it will be: bytes are counted.
+    /// Begins work of unknown length: bytes are counted.
     pub(crate) fn counting(what: String) -> Self {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
         let style = ProgressStyle::with_template("{msg} {binary_bytes}, {elapsed}");

@@ -38,14 +38,14 @@ pub(crate) fn can_draw() -> bool {
     stdout().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
-/// Columns and lines of the terminal, or what `COLUMNS` and `LINES` say of one that is not there.
+/// Columns and lines of the terminal, or the values of `COLUMNS` and `LINES` where there is none.
 pub(crate) fn terminal_size() -> Option<(u16, u16)> {
     let size = if stdout().is_terminal() {
         crossterm::terminal::size().ok()
     } else {
         variable("COLUMNS").map(|columns| (columns, variable("LINES").unwrap_or(30)))
     };
-    // A terminal that nobody has told its size says 0.
+    // A terminal of unknown size says 0.
     size.map(|(width, height)| match (width, height) {
         (0, _) | (_, 0) => (80, 24),
         known => known,

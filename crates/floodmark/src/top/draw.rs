@@ -162,7 +162,7 @@ fn losses(scene: Scene<'_>, view: &View, area: Rect) -> Vec<Line<'static>> {
         let more = texts.len() - most + 1;
         texts.truncate(most - 1);
         texts.push(format!(
-            "! {} missing from the recording (`?` tells)",
+            "! {} missing from the recording (`?` lists them)",
             plural(more as u64, "thing")
         ));
     }

@@ -89,7 +89,7 @@ fn columns(width: u16) -> usize {
     }
 }
 
-/// `█` allocated, `░` reserved beyond it, `│` the peak; all of it is the card, or the highest that was seen.
+/// `█` allocated, `░` reserved beyond it, `│` the peak; all of it is the memory of the GPU, or the highest level that was seen.
 fn level(
     device: &LiveDevice,
     allocated: Bytes,

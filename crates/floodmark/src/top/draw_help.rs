@@ -13,12 +13,12 @@ const KEYS: [(&str, &str); 13] = [
     ("q, Esc", "quit"),
     ("Tab, 1-5", "lines, modules, categories, tensors, steps"),
     ("s", "sort: by bytes, count, name"),
-    ("/", "show only rows with a text; Enter keeps it, Esc clears it"),
+    ("/", "show only rows that contain a text; Enter keeps it, Esc clears it"),
     ("d", "next device"),
-    ("space", "pause and go on"),
-    ("← →", "moment before and after, with Shift ten at once"),
-    ("p o e", "peak, failed request, end"),
-    ("n", "now again; of a finished recording the peak"),
+    ("space", "pause and continue"),
+    ("← →", "earlier and later time; ten times as far with Shift"),
+    ("p o e", "peak, failed allocation, end"),
+    ("n", "back to now, or to the peak of a finished recording"),
     ("w", "picture of the last two minutes, or of all"),
     ("↑ ↓ PgUp PgDn", "move through the rows"),
     ("Home End", "first and last row"),
@@ -26,7 +26,7 @@ const KEYS: [(&str, &str); 13] = [
 ];
 
 pub(crate) fn draw(frame: &mut Frame<'_>, area: Rect, theme: Theme, view: &View) {
-    let mut lines: Vec<Line<'_>> = vec![Line::styled("Keys (any key goes back)", Theme::title())];
+    let mut lines: Vec<Line<'_>> = vec![Line::styled("Keys (any key closes this)", Theme::title())];
     lines.extend(KEYS.iter().map(|(key, what)| Line::raw(format!("{key:<15}{what}"))));
     if !view.losses.is_empty() {
         lines.push(Line::styled("Missing from the recording", Theme::title()));

@@ -103,7 +103,9 @@ impl Show {
                     self.trouble = Some(trouble).filter(|trouble| !trouble.is_empty());
                 }
                 Err(TryRecvError::Empty) => return Ok(has_heard),
-                Err(TryRecvError::Disconnected) => bail!("the thread that reads the file is gone"),
+                Err(TryRecvError::Disconnected) => {
+                    bail!("the thread that reads the file has ended")
+                }
             }
             has_heard = true;
         }

@@ -23,7 +23,7 @@ pub(crate) struct Taken {
 
 impl Taken {
     pub(crate) fn take() -> io::Result<Self> {
-        // A panic is told after the terminal is given back: its message would go with our screen.
+        // A panic is reported after the terminal is restored: its message would go with our screen.
         let hook: Arc<Hook> = Arc::from(panic::take_hook());
         let before = Arc::clone(&hook);
         panic::set_hook(Box::new(move |info| {
@@ -54,7 +54,7 @@ fn enter() -> io::Result<()> {
 }
 
 fn give_back() {
-    // Nobody is left to tell when this fails: the terminal may be gone.
+    // A failure here has no place to be reported: the terminal may be gone.
     let _ = disable_raw_mode();
     let _ = execute!(stdout(), LeaveAlternateScreen, Show);
 }
@@ -90,7 +90,7 @@ impl Signals {
         i32::try_from(number).ok().filter(|&number| number > 0)
     }
 
-    /// Does what the signal that came would have done: whoever sent it sees what ended us.
+    /// Does what the signal would have done: its sender sees what ended the program.
     pub(crate) fn obey(self) -> io::Result<()> {
         match self.caught() {
             Some(signal) => low_level::emulate_default_handler(signal),

@@ -190,13 +190,13 @@ fn arrows_move_the_moment_and_the_device_changes() {
     let peak = said(shown.text());
     assert!(peak.starts_with("Peak of cuda:0: "), "{peak}");
     let before = said(shown.press("<<<<<<<<<<<<<<<<"));
-    assert!(before.starts_with("Moment of cuda:0: ") && before != peak, "{before}");
+    assert!(before.starts_with("Memory of cuda:0: ") && before != peak, "{before}");
     assert_eq!(said(shown.press("p")), peak);
     let end = said(shown.press("e"));
     assert!(end.starts_with("End on cuda:0: "), "{end}");
     let after = said(shown.press(&">".repeat(200)));
-    assert!(after.starts_with("Moment of cuda:0: "), "{after}");
-    assert!(said(shown.press("o")).contains("no request"), "{}", shown.text());
+    assert!(after.starts_with("Memory of cuda:0: "), "{after}");
+    assert!(said(shown.press("o")).contains("no allocation"), "{}", shown.text());
     assert_eq!(said(shown.press("n")), peak);
     assert!(said(shown.press("d")).starts_with("Peak of cpu: "));
     assert!(said(shown.press("d")).starts_with("Peak of cuda:0: "));
@@ -236,7 +236,7 @@ fn what_is_missing_is_said_above_the_devices() {
         shown.trace.losses.0.push(floodmark_trace::Loss::NotRecorded("one more".into()));
     }
     shown.draw();
-    assert!(shown.text().contains("! 3 things missing from the recording (`?` tells)"));
+    assert!(shown.text().contains("! 3 things missing from the recording (`?` lists them)"));
     assert_eq!(shown.press("?").matches("! one more").count(), 3);
 }
 

@@ -7,14 +7,14 @@ use floodmark_analysis::{
 use floodmark_session::text::sentence;
 use floodmark_trace::{Bytes, Device, Loss, Trace};
 
-/// In how many pieces the past of a device is kept, however wide the screen is.
+/// The number of columns that the past of a device is kept in, however wide the screen is.
 const PIECES: usize = 480;
-/// How far back the picture of a program that runs goes, unless all of it is asked for.
+/// How far back the picture of a program that runs goes, unless all of it is requested.
 const RECENT_SECONDS: f64 = 120.0;
-/// Nobody scrolls further.
+/// The limit of scrolling.
 const MOST_ROWS: usize = 5_000;
 
-/// Which moment the rows are of.
+/// The time of the rows.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) enum When {
     /// Now while the program runs, the peak when it does not.
@@ -168,7 +168,7 @@ fn said(at: &Moment, is_now: bool) -> String {
         At::Oom => format!("Out of memory on {device}"),
         At::End if is_now => format!("Now on {device}"),
         At::End => format!("End on {device}"),
-        At::Seconds(_) => format!("Moment of {device}"),
+        At::Seconds(_) => format!("Memory of {device}"),
     };
     let request = sentence::request(at);
     format!("{what}: {request}{} allocated, {}", at.allocated, sentence::when(at))
@@ -192,7 +192,7 @@ fn window(summary: &LiveSummary, stage: Stage, ask: Ask) -> (f64, f64) {
     (from, summary.seconds)
 }
 
-/// What is missing. That the end is not there is no loss while the program runs.
+/// What is missing. A missing end is no loss while the program runs.
 fn losses(trace: &Trace, stage: Stage) -> Vec<String> {
     let is_shown = |loss: &&Loss| match loss {
         Loss::Salvaged { .. } | Loss::Unfinished | Loss::LostInJournal(_) | Loss::LedgerDamaged => {

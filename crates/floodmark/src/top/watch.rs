@@ -72,7 +72,7 @@ struct Watcher {
     is_in_trouble: bool,
 }
 
-/// Nobody listens any more.
+/// The screen has ended.
 struct Alone;
 
 impl Watcher {

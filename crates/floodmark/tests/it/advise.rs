@@ -21,17 +21,17 @@ fn advice_says_what_it_saves() {
     Saves allocated  Saves reserved  Finding, and what to do
           8.000 MiB       20.00 MiB  train.py:3 (main) retains 8.000 MiB through the peak: allocated
                                      long before it, freed long after or never
-                                     → move it to host memory, free it before the peak, or make it again
-                                       after it
+                                     → move it to host memory, free it before the peak, or recompute it
+                                       afterwards
           8.000 MiB       20.00 MiB  train.py:4 (main) retains 8.000 MiB through the peak: allocated
                                      long before it, freed long after or never
-                                     → move it to host memory, free it before the peak, or make it again
-                                       after it
+                                     → move it to host memory, free it before the peak, or recompute it
+                                       afterwards
           8.000 MiB       20.00 MiB  train.py:5 (main) retains 8.000 MiB through the peak: allocated
                                      long before it, freed long after or never
-                                     → move it to host memory, free it before the peak, or make it again
-                                       after it
-                0 B       16.00 MiB  16.00 MiB more are reserved than allocated at the most; other
+                                     → move it to host memory, free it before the peak, or recompute it
+                                       afterwards
+                0 B       16.00 MiB  16.00 MiB more are reserved than allocated at the peak; other
                                      settings need less
                                      → export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
     Note: too few steps to look for leaks
@@ -42,18 +42,18 @@ fn advice_says_what_it_saves() {
     Peak of cuda:0: 5.029 GiB allocated, 6.143 GiB reserved; 3 changes would save memory, each by itself
     ! modules, phases and backward are derived from stack frames: a snapshot does not record them
     Saves allocated  Saves reserved  Finding, and what to do
-          1.617 MiB      1008.0 MiB  1.114 GiB more are reserved than allocated at the most; other
+          1.617 MiB      1008.0 MiB  1.114 GiB more are reserved than allocated at the peak; other
                                      settings need less
                                      → export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
           220.2 MiB       232.0 MiB  zoo/alloc_runs.py:26 (<module>) retains 222.3 MiB through the peak:
                                      allocated long before it, freed long after or never
-                                     → move it to host memory, free it before the peak, or make it again
-                                       after it
+                                     → move it to host memory, free it before the peak, or recompute it
+                                       afterwards
           33.00 MiB       32.00 MiB  zoo/alloc_runs.py:25 (forward) retains 33.00 MiB (activation)
                                      through the peak: allocated long before it, freed long after or
                                      never
-                                     → move it to host memory, free it before the peak, or make it again
-                                       after it
+                                     → move it to host memory, free it before the peak, or recompute it
+                                       afterwards
     Note: no line grows from step to step
     ");
     insta::assert_snapshot!(folder.run("advise oom.pickle.gz"), @"
@@ -64,14 +64,14 @@ fn advice_says_what_it_saves() {
     Saves allocated  Saves reserved  Finding, and what to do
           223.3 MiB       236.0 MiB  zoo/alloc_runs.py:26 (<module>) retains 222.3 MiB through the peak:
                                      allocated long before it, freed long after or never
-                                     → move it to host memory, free it before the peak, or make it again
-                                       after it
+                                     → move it to host memory, free it before the peak, or recompute it
+                                       afterwards
           34.00 MiB       32.00 MiB  zoo/alloc_runs.py:25 (forward) retains 33.00 MiB (activation)
                                      through the peak: allocated long before it, freed long after or
                                      never
-                                     → move it to host memory, free it before the peak, or make it again
-                                       after it
-    Note: no setting of the allocator that was tried avoids the failure
+                                     → move it to host memory, free it before the peak, or recompute it
+                                       afterwards
+    Note: none of the allocator settings that were tried avoids the failure
     Note: no line grows from step to step
     ");
     insta::assert_snapshot!(folder.run("advise cpu.flood"), @"
@@ -104,7 +104,7 @@ fn the_json_of_advice_is_the_contract() {
         {
           "kind": "idle",
           "finding": "train.py:3 (main) retains 8.000 MiB through the peak: allocated long before it, freed long after or never",
-          "change": "move it to host memory, free it before the peak, or make it again after it",
+          "change": "move it to host memory, free it before the peak, or recompute it afterwards",
           "saves_allocated": 8388608,
           "saves_reserved": 20971520,
           "peak_allocated": 33554432,
@@ -113,7 +113,7 @@ fn the_json_of_advice_is_the_contract() {
         {
           "kind": "idle",
           "finding": "train.py:4 (main) retains 8.000 MiB through the peak: allocated long before it, freed long after or never",
-          "change": "move it to host memory, free it before the peak, or make it again after it",
+          "change": "move it to host memory, free it before the peak, or recompute it afterwards",
           "saves_allocated": 8388608,
           "saves_reserved": 20971520,
           "peak_allocated": 33554432,
@@ -122,7 +122,7 @@ fn the_json_of_advice_is_the_contract() {
         {
           "kind": "idle",
           "finding": "train.py:5 (main) retains 8.000 MiB through the peak: allocated long before it, freed long after or never",
-          "change": "move it to host memory, free it before the peak, or make it again after it",
+          "change": "move it to host memory, free it before the peak, or recompute it afterwards",
           "saves_allocated": 8388608,
           "saves_reserved": 20971520,
           "peak_allocated": 33554432,
@@ -130,7 +130,7 @@ fn the_json_of_advice_is_the_contract() {
         },
         {
           "kind": "allocator_settings",
-          "finding": "16.00 MiB more are reserved than allocated at the most; other settings need less",
+          "finding": "16.00 MiB more are reserved than allocated at the peak; other settings need less",
           "change": "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
           "saves_allocated": 0,
           "saves_reserved": 16777216,

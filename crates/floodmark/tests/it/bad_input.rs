@@ -47,7 +47,7 @@ fn a_file_that_is_no_trace_is_told_from_one_that_is_not_there() {
     exit 1
     --- stderr
     error: Failed to read `.`
-      Caused by: the folder holds no trace (`*.flood`)
+      Caused by: the folder has no trace (`*.flood`)
 
     hint: record one with `floodmark run script.py`
     ");
@@ -182,7 +182,7 @@ fn what_decompression_may_take_has_a_limit_that_can_be_raised() {
         let (status, said) = with_limit("plenty", name);
         assert_eq!(status, Some(1));
         assert!(
-            said.contains("`FLOODMARK_MAX_DECOMPRESSED` is `plenty`, which is no size"),
+            said.contains("`FLOODMARK_MAX_DECOMPRESSED` is `plenty`, which is not a size"),
             "{said}"
         );
     }
@@ -268,7 +268,7 @@ fn a_question_that_makes_no_sense_is_answered_with_what_does() {
     insta::assert_snapshot!(folder.run("report x.flood --at yesterday"), @"
     exit 1
     --- stderr
-    error: invalid value 'yesterday' for '--at <MOMENT>': a moment is `peak`, `oom`, `end` or a number of seconds such as `1.25`
+    error: invalid value 'yesterday' for '--at <MOMENT>': a time is `peak`, `oom`, `end` or a number of seconds such as `1.25`
 
     For more information, try '--help'.
     ");
@@ -278,15 +278,15 @@ fn a_question_that_makes_no_sense_is_answered_with_what_does() {
     error: Failed to report on `x.flood`
       Caused by: 99 s is after the end of the recording, which is 0.001 s long
 
-    hint: `--at end` shows the last moment
+    hint: `--at end` shows the end
     ");
     insta::assert_snapshot!(folder.run("report x.flood --at oom"), @"
     exit 1
     --- stderr
     error: Failed to report on `x.flood`
-      Caused by: no request failed in this trace
+      Caused by: no allocation failed in this trace
 
-    hint: `floodmark report --at peak` shows the moment that came nearest to it
+    hint: `floodmark report --at peak` shows the peak
     ");
     insta::assert_snapshot!(folder.run("report x.flood --by colour"), @"
     exit 1

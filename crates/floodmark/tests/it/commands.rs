@@ -153,7 +153,7 @@ fn a_report_is_of_any_moment_and_device() {
     … and 4 more rows, 7.000 MiB
     ");
     insta::assert_snapshot!(folder.stdout("report x.flood --at 0.005 --top 1"), @"
-    Moment of cuda:0: 7.000 MiB allocated, 8.000 MiB reserved, at 0.005 s in step 0, forward of layers.0.fc
+    Memory of cuda:0: 7.000 MiB allocated, 8.000 MiB reserved, at 0.005 s in step 0, forward of layers.0.fc
         Bytes  Cumulative     Median  Count  Location
     4.000 MiB   4.000 MiB  4.000 MiB      1  model.py:10 (forward)
     … and 1 more row, 3.000 MiB
@@ -254,7 +254,7 @@ fn a_folder_has_one_trace_per_rank() {
         Bytes  Cumulative     Median  Count  Location
     2.000 KiB   2.000 KiB  2.000 KiB      1  b.py:1 (main)
     --- stderr
-    of 2 ranks, rank 3 has the highest peak; `--rank` chooses another
+    of 2 ranks, rank 3 has the highest peak; choose another with `--rank`
     ");
     insta::assert_snapshot!(folder.run("report run --rank 0"), @"
     exit 0
@@ -285,7 +285,7 @@ fn what_a_killed_program_left_is_read_from_its_journal() {
     let folder = Folder::new().with_killed("x.flood", TRAINING);
     insta::assert_snapshot!(folder.stdout("report x.flood --top 1"), @"
     Peak of cuda:0: 15.00 MiB allocated, 16.00 MiB reserved, at 0.008 s in step 0, backward of layers.0.fc
-    ! the program ended without ending the recording: it was killed, crashed, or left by `os._exit`; its last 41 records were read from the journal
+    ! the program ended without ending the recording: it was killed, crashed, or called `os._exit`; its last 41 records were read from the journal
         Bytes  Cumulative     Median  Count  Location
     10.00 MiB   10.00 MiB  6.000 MiB      2  model.py:10 (forward)
     … and 3 more rows, 5.000 MiB

@@ -57,7 +57,7 @@ fn a_diff_says_what_grew() {
     insta::assert_snapshot!(folder.run("diff a.flood a.flood --at 0.003"), @"
     exit 0
     --- stdout
-    Allocated bytes of cuda:0 at this moment did not change: 6.000 MiB allocated in A, 6.000 MiB in B; reserved bytes did not change
+    Allocated bytes of cuda:0 at this time did not change: 6.000 MiB allocated in A, 6.000 MiB in B; reserved bytes did not change
     A: at 0.003 s in step 0, forward of layers.0.fc
     B: at 0.003 s in step 0, forward of layers.0.fc
     2 rows did not change
@@ -304,9 +304,9 @@ fn what_cannot_be_compared_is_said() {
     --- stderr
     error: Failed to compare `a.flood` with `b.flood`
       Caused by: `a.flood` has no answer
-      Caused by: no request failed in this trace
+      Caused by: no allocation failed in this trace
 
-    hint: `floodmark report --at peak` shows the moment that came nearest to it
+    hint: `floodmark report --at peak` shows the peak
     ");
     insta::assert_snapshot!(folder.run("diff a.flood c.flood"), @"
     exit 1
@@ -359,7 +359,7 @@ fn of_two_folders_the_same_rank_is_compared() {
         Change          A          B  Count A  Count B  Location
     +2.000 KiB  2.000 KiB  4.000 KiB        1        1  a.py:1 (main)
     --- stderr
-    of 2 ranks, rank 1 has the highest peak; `--rank` chooses another
+    of 2 ranks, rank 1 has the highest peak; choose another with `--rank`
     ");
     insta::assert_snapshot!(folder.run("diff a b --rank 0"), @"
     exit 0

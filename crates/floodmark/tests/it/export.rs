@@ -100,9 +100,9 @@ fn nothing_is_left_of_a_file_that_could_not_be_written() {
     exit 1
     --- stderr
     error: Failed to write `empty.svg`
-      Caused by: the trace holds no allocation
+      Caused by: the trace has no allocations
 
-    hint: did the program use torch? `floodmark info` says what was recorded
+    hint: did the program use torch? `floodmark info` shows what was recorded
     ");
     assert_eq!(names(&folder, ""), ["empty.flood"]);
 }
@@ -130,7 +130,7 @@ fn stdout_is_a_file_too() {
     exit 1
     --- stderr
     error: Failed to write to stdout
-      Caused by: the format is a folder of files, and stdout is one
+      Caused by: the format is a folder of files, which stdout cannot be
 
     hint: choose a folder with `-o`
     ");
@@ -167,7 +167,7 @@ fn a_rank_on_which_nothing_happened_is_left_out_and_said() {
     insta::assert_snapshot!(folder.run("export run --to parquet"), @"
     exit 0
     --- stderr
-    left out rank 3: the trace holds no allocation
+    left out rank 3: the trace has no allocations
     wrote 2 ranks to `run.parquet`; DuckDB: `SELECT * FROM 'FOLDER/rank=*/allocations.parquet'`
     ");
     assert_eq!(names(&folder, "run.parquet"), ["_ranks.parquet", "rank=0", "rank=7"]);
@@ -209,7 +209,7 @@ fn a_folder_is_replaced_only_when_an_export_wrote_all_of_it() {
     exit 1
     --- stderr
     error: Failed to write `out`
-      Caused by: the folder holds `thesis.tex`, which no export wrote
+      Caused by: the folder has `thesis.tex`, which is not part of an export
 
     hint: choose a folder with `-o`
     ");

@@ -124,9 +124,9 @@ fn what_cannot_be_answered_is_said() {
     exit 1
     --- stderr
     error: Failed to look for leaks in `x.flood`
-      Caused by: finished steps in this trace: 3; growth from step to step shows from 4 on
+      Caused by: finished steps in this trace: 3; at least 4 are needed to show growth
 
-    hint: record more steps; where no optimizer ends them, `floodmark.step()` does
+    hint: record more steps; without an optimizer, call `floodmark.step()` after each
     ");
     insta::assert_snapshot!(leaking().run("leaks x.flood --device cpu"), @"
     exit 1

@@ -1,4 +1,4 @@
-//! What a page is told of torch's own recordings, against the reports of the same moments.
+//! The answers for a page about torch's own recordings, against the reports of the same times.
 
 use std::collections::BTreeMap;
 use std::path::Path;

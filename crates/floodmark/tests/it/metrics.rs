@@ -66,7 +66,10 @@ fn another_address_must_be_typed_and_is_warned_of() {
     assert!(server.get("/metrics", "gpu-3.example").starts_with("HTTP/1.1 200 OK"));
     let (status, said) = server.end("-TERM");
     assert_eq!(status, Some(0));
-    assert!(said.starts_with("warning: whoever reaches 0.0.0.0:0 can read the figures"), "{said}");
+    assert!(
+        said.starts_with("warning: anyone who can reach 0.0.0.0:0 can read the figures"),
+        "{said}"
+    );
 }
 
 #[test]

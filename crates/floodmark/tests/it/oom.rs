@@ -329,15 +329,15 @@ fn where_nothing_failed_there_is_nothing_to_explain() {
     exit 1
     --- stderr
     error: Failed to explain `fine.flood`
-      Caused by: no request failed in this trace
+      Caused by: no allocation failed in this trace
 
-    hint: `floodmark report --at peak` shows the moment that came nearest to it
+    hint: `floodmark report --at peak` shows the peak
     ");
     insta::assert_snapshot!(folder.run("oom split.flood --device cpu"), @"
     exit 1
     --- stderr
     error: Failed to explain `split.flood`
-      Caused by: no request failed on cpu; one failed on cuda:0
+      Caused by: no allocation failed on cpu; one failed on cuda:0
 
     hint: choose that one with `--device`
     ");

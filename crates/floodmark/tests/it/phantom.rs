@@ -1,31 +1,28 @@
-//! Cards that are not there, as far as they can be had without Python.
+//! Simulated GPUs, as far as they work without Python.
 
 use serde_json::Value;
 
 use crate::program::Folder;
 
 #[test]
-fn every_card_is_listed() {
+fn every_gpu_is_listed() {
     let folder = Folder::new();
     let listed = folder.stdout("gpus");
-    for card in ["v100-16gb", "t4", "a10", "a100-80gb", "l4", "l40s", "rtx5090", "h100", "b200"] {
-        assert!(
-            listed.lines().any(|line| line.starts_with(card) && line.contains(" no ")),
-            "{card}"
-        );
+    for gpu in ["v100-16gb", "t4", "a10", "a100-80gb", "l4", "l40s", "rtx5090", "h100", "b200"] {
+        assert!(listed.lines().any(|line| line.starts_with(gpu) && line.contains(" no ")), "{gpu}");
     }
     let h200 = listed.lines().find(|line| line.starts_with("h200")).unwrap();
     assert!(h200.contains("139.8 GiB") && h200.contains("on hardware"), "{h200}");
     let json: Value = serde_json::from_str(&folder.stdout("gpus --json")).unwrap();
     let all = json.as_array().unwrap();
-    let t4 = all.iter().find(|card| card["gpu"] == "t4").unwrap();
+    let t4 = all.iter().find(|profile| profile["gpu"] == "t4").unwrap();
     assert_eq!(t4["profile"]["memory"], 15_828_320_256_u64);
 }
 
 #[test]
 fn a_profile_can_be_taken_changed_and_used() {
     let folder = Folder::new();
-    let profile = folder.stdout("gpus H200").replace("NVIDIA H200", "My card");
+    let profile = folder.stdout("gpus H200").replace("NVIDIA H200", "My GPU");
     let folder = folder.with_bytes("mine.toml", profile.as_bytes());
     // It gets as far as to the script that is missing.
     insta::assert_snapshot!(folder.run("estimate --gpu mine.toml train.py"), @"
@@ -71,7 +68,7 @@ fn something_must_vary() {
     exit 1
     --- stderr
     error: Failed to vary the program
-      Caused by: `{BATCH}` stands nowhere in the program's arguments or in `--env`
+      Caused by: `{BATCH}` is neither in the program's arguments nor in `--env`
 
     hint: write it where the value goes: `train.py --batch {BATCH}`
     ");

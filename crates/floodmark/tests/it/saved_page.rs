@@ -51,7 +51,7 @@ fn other_formats_hold_one_trace() {
     assert_eq!(refused.status.code(), Some(1));
     insta::assert_snapshot!(String::from_utf8(refused.stderr).unwrap(), @r"
     error: Failed to export `b.flood`
-      Caused by: this format holds one trace
+      Caused by: this format takes one trace only
 
     hint: only `--to html` shows several in one file
     ");

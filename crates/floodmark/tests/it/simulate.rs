@@ -125,7 +125,7 @@ fn a_smaller_card_may_be_too_small() {
     roundup_power2_divisions:4                            1.000 GiB  72.00 MiB  88.00 MiB  16.00 MiB        0  no
     garbage_collection_threshold:0.8                      1.000 GiB  72.00 MiB  88.00 MiB  16.00 MiB        0  no
     expandable_segments:True,roundup_power2_divisions:16  1.000 GiB  72.00 MiB  80.00 MiB  8.000 MiB        0  no
-    Best: 80.00 MiB reserved, and no request fails, with
+    Best: 80.00 MiB reserved, and no allocation fails, with
       export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
     ");
 }
@@ -186,7 +186,7 @@ fn settings_that_make_no_sense_are_refused() {
     exit 1
     --- stderr
     error: Failed to simulate `spread.flood`
-      Caused by: `max_split_size_mb` cannot be `ten`: it must be a number of MiB that is not below the size of large segments
+      Caused by: `max_split_size_mb` cannot be `ten`: it must be a number of MiB, at least the size of large segments
     ");
     insta::assert_snapshot!(folder.run("simulate spread.flood --alloc-conf pinned_use_background_threads:True"), @"
     exit 1
@@ -194,7 +194,7 @@ fn settings_that_make_no_sense_are_refused() {
     error: Failed to simulate `spread.flood`
       Caused by: `pinned_use_background_threads` is about pinned host memory, which is not simulated
 
-    hint: leave it out: it does not change what lies on the GPU
+    hint: leave it out: it does not change the memory of the GPU
     ");
     insta::assert_snapshot!(folder.run("simulate spread.flood --alloc-conf backend:cudaMallocAsync"), @"
     exit 1
@@ -208,17 +208,17 @@ fn settings_that_make_no_sense_are_refused() {
     exit 1
     --- stderr
     error: Failed to simulate `spread.flood`
-      Caused by: `per_process_memory_fraction` is no option of PYTORCH_CUDA_ALLOC_CONF in torch 2.9
+      Caused by: `per_process_memory_fraction` is not an option of PYTORCH_CUDA_ALLOC_CONF in torch 2.9
 
-    hint: name the version of torch with `--torch`; options come and go with it
+    hint: name the version of torch with `--torch`; options differ between versions
     ");
     insta::assert_snapshot!(folder.run("simulate spread.flood --alloc-conf per_process_memory_fraction:0.5"), @"
     exit 1
     --- stderr
     error: Failed to simulate `spread.flood`
-      Caused by: `per_process_memory_fraction` needs to know of how much memory
+      Caused by: `per_process_memory_fraction` needs the memory of the GPU
 
-    hint: give the memory of the GPU with `--memory`
+    hint: state it with `--memory`
     ");
     insta::assert_snapshot!(folder.run("simulate spread.flood --torch new"), @"
     exit 1
@@ -238,15 +238,15 @@ fn without_a_caching_allocator_there_is_nothing_to_simulate() {
     error: Failed to simulate `cpu.flood`
       Caused by: the memory of cpu is not managed by torch's caching allocator
 
-    hint: only what lies on a CUDA device is; `--device` chooses one
+    hint: choose a CUDA device with `--device`
     ");
     insta::assert_snapshot!(folder.run("simulate bare.flood"), @"
     exit 1
     --- stderr
     error: Failed to simulate `bare.flood`
-      Caused by: the trace does not tell what torch took from the driver
+      Caused by: the trace has no segments: its allocator does not report them
 
-    hint: it was recorded with an allocator that does not say so; see `floodmark info`
+    hint: only torch's caching allocator reports segments; see `floodmark info`
     ");
     insta::assert_snapshot!(folder.run("simulate spread.flood --device cuda:1"), @"
     exit 1

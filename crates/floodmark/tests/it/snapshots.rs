@@ -166,7 +166,7 @@ fn the_cpu_has_no_segments() {
     exit 1
     --- stderr
     error: Failed to report on `cpu.flood`
-      Caused by: the trace does not tell what torch took from the driver
+      Caused by: the trace has no segments: its allocator does not report them
 
     hint: the CPU has no segments; choose a CUDA device with `--device`
     ");
@@ -175,7 +175,7 @@ fn the_cpu_has_no_segments() {
     --- stderr
     error: Failed to compare `spread.flood` with `spread.flood`
       Caused by: `spread.flood` has no answer
-      Caused by: two traces cannot be compared by segment: addresses mean nothing in the other one
+      Caused by: two traces cannot be compared by segment: their addresses differ
 
     hint: compare by `line`, `module` or `category`
     ");

@@ -56,7 +56,7 @@ fn a_page_is_served_until_ctrl_c() {
     let traces = viewer.get(&format!("/{}/api/traces", viewer.token));
     assert!(traces.contains("\"name\":\"rank-0001.flood\",\"rank\":1,"), "{traces}");
     assert!(viewer.get("/api/traces").starts_with("HTTP/1.1 404 "));
-    // A page that is still open keeps nobody from ending.
+    // A page that is still open does not keep the server from ending.
     let _open = viewer.connect(&format!("/{}/page.js", viewer.token));
     assert_eq!(viewer.interrupt(), (Some(0), "showing 2 traces; end with Ctrl-C\n".to_owned()));
 }

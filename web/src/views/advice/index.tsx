@@ -13,10 +13,10 @@ import { changePieces } from "./change";
 import { Sweep } from "./sweep";
 
 const KINDS: Readonly<Record<string, string>> = {
-  allocator_settings: "Settings of the allocator",
+  allocator_settings: "Allocator settings",
   leak: "Kept from step to step",
-  idle: "Held through the peak",
-  stale_gradients: "Gradients that nobody reads",
+  idle: "Idle through the peak",
+  stale_gradients: "Gradients that are not read again",
   optimizer_temporaries: "Temporaries of the optimizer",
 };
 
@@ -69,10 +69,11 @@ function Changes({ report }: { report: AdviceReport }) {
 }
 
 function changesSentence(report: AdviceReport): string {
-  const failed = report.failed_requests > 0 ? " Requests that failed are counted as if met." : "";
+  const failed =
+    report.failed_requests > 0 ? " Failed allocations are counted as if they had succeeded." : "";
   const doubt =
     report.is_reproduced === false
-      ? " The simulation does not come to what was recorded: take the savings as rough."
+      ? " The simulation does not reproduce the recording: the savings are approximate."
       : "";
   if (report.advice.length === 0) return `Nothing was found that would lower it.${failed}${doubt}`;
   const each =

@@ -20,7 +20,7 @@ export function Sweep({ isShown }: { isShown: boolean }) {
   });
   return (
     <section aria-labelledby="advice-sweep" hidden={!isShown}>
-      <h2 id="advice-sweep">Other settings of the allocator</h2>
+      <h2 id="advice-sweep">Other allocator settings</h2>
       {hasAllocator ? (
         <Answered asked={sweep.value}>{(answer) => <Runs answer={answer} />}</Answered>
       ) : (
@@ -47,8 +47,8 @@ function Runs({ answer }: { answer: Simulation }) {
       <p>
         The same requests, by the rules of torch {answer.torch};{" "}
         {answer.is_reproduced
-          ? "under its own settings they come to what was recorded."
-          : "under its own settings they do not come to what was recorded: take the figures as rough."}{" "}
+          ? "under its own settings they reproduce the recording."
+          : "under its own settings they do not reproduce the recording: the figures are approximate."}{" "}
         {limit === null
           ? "The recording shows no limit."
           : `No more than ${formatBytes(limit)} could be reserved.`}
@@ -87,7 +87,7 @@ function Head() {
         <th scope="col">
           <i class="swatch in-use" />
           allocated <i class="swatch waste" />
-          the rest of what is reserved
+          reserved beyond it
         </th>
         {number("Reserved")}
         {number("Change")}
@@ -148,7 +148,7 @@ interface RunBarProps {
   readonly widest: number;
 }
 
-/** Allocated and the rest of what is reserved, with a mark where the recording stood. */
+/** Allocated and reserved beyond it, with a mark where the recording stood. */
 function RunBar({ allocated, reserved, recorded, widest }: RunBarProps) {
   const percent = (bytes: number) => `${(100 * bytes) / widest}%`;
   return (

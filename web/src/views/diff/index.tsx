@@ -118,9 +118,11 @@ function Shown({ answer, both }: { answer: DiffAnswer; both: { a: TraceCard; b: 
         {isSame && " Both sides are the same recording."}
       </p>
       <section class="totals" aria-label="Totals">
-        <TotalBars title="Most allocated" total={answer.peaks.allocated} />
-        {answer.reserved && <TotalBars title="Reserved at that moment" total={answer.reserved} />}
-        {answer.peaks.reserved && <TotalBars title="Most reserved" total={answer.peaks.reserved} />}
+        <TotalBars title="Allocated peak" total={answer.peaks.allocated} />
+        {answer.reserved && (
+          <TotalBars title="Reserved at the allocated peak" total={answer.reserved} />
+        )}
+        {answer.peaks.reserved && <TotalBars title="Reserved peak" total={answer.peaks.reserved} />}
       </section>
       <p class="quiet">
         {both.a.name} {whenSentence(answer.at.a)}; {both.b.name} {whenSentence(answer.at.b)}

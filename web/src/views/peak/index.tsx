@@ -42,7 +42,7 @@ function Peak() {
   useKeys("Peak", [
     { keys: ["p"], says: "The peak", run: () => go({ at: null }) },
     { keys: ["e"], says: "The end", run: () => go({ at: "end" }) },
-    { keys: ["Escape"], says: "Search for nothing", run: () => search("") },
+    { keys: ["Escape"], says: "Clear the search", run: () => search("") },
   ]);
   return (
     <div class="peak">
@@ -166,6 +166,6 @@ export const peak: View = {
   name: "peak",
   title: "Peak",
   key: "2",
-  says: "what filled the device at a moment",
+  says: "what filled the device at a chosen time",
   component: Peak,
 };

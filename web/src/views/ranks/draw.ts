@@ -98,9 +98,9 @@ function drawLegend(pen: Pen, inks: Inks, picture: RankPicture, box: Box): void 
     x += 20 + pen.measure(text) + 20;
   };
   const y = box.y - 20;
-  entry("most allocated", (at) => pen.rect(at, y, 12, 10, inks.groups[0] ?? inks.accent));
+  entry("allocated peak", (at) => pen.rect(at, y, 12, 10, inks.groups[0] ?? inks.accent));
   if (picture.reserved.some((bytes) => bytes !== null))
-    entry("most reserved", (at) =>
+    entry("reserved peak", (at) =>
       pen.outline(at + 0.5, y + 0.5, 12, 9, { stroke: inks.reserved }),
     );
   if (picture.bars.some((bar) => bar.isOutlier))

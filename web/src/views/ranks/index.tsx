@@ -117,8 +117,8 @@ function Bars({ answer }: { answer: RanksAnswer }) {
 
 function tip(rank: Rank, answer: RanksAnswer, ranks: number) {
   const rows: [string, string][] = [
-    ["Most allocated", formatBytes(rank.peak)],
-    ["Most reserved", rank.reserved_peak === null ? "–" : formatBytes(rank.reserved_peak)],
+    ["Allocated peak", formatBytes(rank.peak)],
+    ["Reserved peak", rank.reserved_peak === null ? "–" : formatBytes(rank.reserved_peak)],
     ["At the end", formatBytes(rank.end)],
   ];
   return (
@@ -171,7 +171,7 @@ function columns(answer: RanksAnswer): Column<Rank>[] {
     },
     {
       name: "peak",
-      title: "Most allocated",
+      title: "Allocated peak",
       isNumber: true,
       width: "160px",
       value: (rank) => rank.peak,
@@ -192,7 +192,7 @@ function columns(answer: RanksAnswer): Column<Rank>[] {
     },
     {
       name: "reserved",
-      title: "Most reserved",
+      title: "Reserved peak",
       isNumber: true,
       width: "130px",
       value: (rank) => rank.reserved_peak,

@@ -93,7 +93,7 @@ function drawPart(
   const width = (part.to - part.from) * scale;
   pen.rect(left, y, width, ROW_HEIGHT, inks.free);
   if (segment.blocks.length > 0) hatch(pen, left, y, width, ROW_HEIGHT, inks.edge);
-  else drawUntold(pen, inks, left, y, width);
+  else drawLeftOut(pen, inks, left, y, width);
   for (let at = firstBeyond(segment.blocks, part.from); at < segment.blocks.length; at += 1) {
     const block = segment.blocks[at];
     if (!block || block.offset >= part.to) break;
@@ -111,9 +111,9 @@ function drawPart(
 }
 
 /** A segment whose blocks were left out is neither free nor in use. */
-function drawUntold(pen: Pen, inks: Inks, x: number, y: number, width: number): void {
+function drawLeftOut(pen: Pen, inks: Inks, x: number, y: number, width: number): void {
   pen.rect(x, y, width, ROW_HEIGHT, inks.edge);
-  const text = fitted(pen, "blocks not told", width - 8, 11);
+  const text = fitted(pen, "blocks left out", width - 8, 11);
   pen.text(x + width / 2, y + ROW_HEIGHT / 2, text, {
     fill: inks.ink,
     align: "middle",

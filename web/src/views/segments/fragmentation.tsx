@@ -26,7 +26,7 @@ export function Fragmentation({ answer }: { answer: Segments }) {
         </Figure>
       </dl>
       <Cure title="Rounding" bytes={at.rounding} reserved={at.reserved}>
-        Inside blocks, beyond what was asked for. Fewer and larger tensors have less of it.
+        Inside blocks, beyond the requested bytes. Fewer and larger tensors have less of it.
       </Cure>
       <Cure title="Split" bytes={at.split} reserved={at.reserved}>
         Free blocks of segments in use. <code>expandable_segments:True</code> can return them.

@@ -1,4 +1,4 @@
-// How large the free pieces are: how many, and how many bytes, in each doubling of size.
+// How large the free blocks are: how many, and how many bytes, in each doubling of size.
 
 export interface Bin {
   /** The smallest size of the bin; the next power of two is the first that is not in it. */

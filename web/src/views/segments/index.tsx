@@ -136,7 +136,7 @@ function Body({ answer, isTable, order, row }: BodyProps) {
   if (answer.segments.length === 0)
     return (
       <Empty>
-        <p>Nothing is reserved at this moment.</p>
+        <p>Nothing is reserved at this time.</p>
         <p>
           <button type="button" onClick={() => go({ at: null })}>
             Go to the peak

@@ -71,8 +71,8 @@ function drawLevels(pen: Pen, box: Box, inks: Inks, picture: StepPicture): void 
   const highest = 1.04 * Math.max(1, ...picture.bars.map((bar) => bar.peak));
   drawByteAxis(pen, box, highest, inks);
   legend(pen, box, inks, [
-    [inks.groups[1] ?? inks.bar, "highest in the step"],
-    [inks.groups[0] ?? inks.accent, "left at its end"],
+    [inks.groups[1] ?? inks.bar, "peak of the step"],
+    [inks.groups[0] ?? inks.accent, "allocated at its end"],
   ]);
   const steps = (picture.bars[0]?.last ?? 0) - (picture.bars[0]?.first ?? 0) + 1;
   if (steps > 1)

@@ -187,7 +187,7 @@ function BarTip({ bar, steps, phases }: TipProps) {
 function suspects(answer: StepsAnswer): Suspect[] {
   return (answer.leaks?.rows ?? []).slice(0, MOST_SUSPECTS).map((leak) => {
     const place = answer.steps.findIndex((step) => step.number >= leak.since);
-    const says = `${pathTail(leak.where)} gains ${formatBytes(leak.bytes_per_step)} a step since step ${leak.since}`;
+    const says = `${pathTail(leak.where)} grows by ${formatBytes(leak.bytes_per_step)} per step since step ${leak.since}`;
     return { since: Math.max(0, place), says };
   });
 }
@@ -200,6 +200,6 @@ export const steps: View = {
   name: "steps",
   title: "Steps",
   key: "4",
-  says: "what each step took and left, and what grows from step to step",
+  says: "the peak and the end of each step, and what grows from step to step",
   component: Steps,
 };

@@ -103,7 +103,7 @@ function suspectColumns(leaks: readonly Leak[]): Column<Leak>[] {
   return [
     {
       name: "per_step",
-      title: "Gains in a step",
+      title: "Growth per step",
       isNumber: true,
       width: "130px",
       value: (leak) => leak.bytes_per_step,

@@ -11,7 +11,7 @@ function rest(steps: readonly Step[], finished: number): number {
   return finished > 0 && steps.length > finished ? steps.length - finished : 0;
 }
 
-/** `109 steps; step 7 rose highest, to 2.388 GiB; from the end of the first to the end of the last +46.95 MiB`. */
+/** `109 steps; step 7 has the highest peak, 2.388 GiB; from the end of the first to the end of the last +46.95 MiB`. */
 export function stepsSentence(steps: readonly Step[], finished: number): string {
   const unfinished = rest(steps, finished);
   const whole = steps.slice(0, steps.length - unfinished);
@@ -25,7 +25,7 @@ export function stepsSentence(steps: readonly Step[], finished: number): string 
       : "";
   const tail = unfinished > 0 ? ", and one that did not end" : "";
   const peak = formatBytes(highest.peak);
-  return `${counted(whole.length, "step")}${tail}; step ${highest.number} rose highest, to ${peak}${grown}`;
+  return `${counted(whole.length, "step")}${tail}; step ${highest.number} has the highest peak, ${peak}${grown}`;
 }
 
 /** The end of a program is not the growth of a step. */
@@ -55,8 +55,8 @@ export function barFacts(bar: Bar, steps: readonly Step[]): [string, string][] {
   const isMany = bar.first !== bar.last;
   const highest = steps[bar.highest]?.number ?? bar.highest;
   return [
-    ["Highest", `${formatBytes(bar.peak)}${isMany ? ` (step ${highest})` : ""}`],
-    [isMany ? "Left at an end, at most" : "Left at its end", formatBytes(bar.end)],
+    ["Peak", `${formatBytes(bar.peak)}${isMany ? ` (step ${highest})` : ""}`],
+    [isMany ? "Allocated at an end, at most" : "Allocated at its end", formatBytes(bar.end)],
     ["Growth", formatChange(bar.growth)],
   ];
 }

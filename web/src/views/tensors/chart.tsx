@@ -36,7 +36,7 @@ interface ChartProps {
   readonly depth: number;
   readonly sort: Sort;
   readonly filter: string;
-  /** Whether what is never let go of lies in one bar. */
+  /** Whether what is never freed lies in one bar. */
   readonly foldsStaying: boolean;
 }
 
@@ -107,7 +107,7 @@ export function TensorChart(props: ChartProps) {
 function Nothing({ filter }: { filter: string }) {
   const words =
     filter === ""
-      ? "Nothing lived in this window."
+      ? "Nothing was live in this window."
       : `Nothing here has “${filter}” in its name, module, category or phase.`;
   return (
     <Empty>

@@ -76,7 +76,7 @@ function Shown({ answer }: { answer: Lifetimes }) {
         <div class="panel">
           {answer.rows.length === 0 ? (
             <Empty>
-              <p>No tensor lived in this window.</p>
+              <p>No tensor was live in this window.</p>
               <p>
                 <button type="button" onClick={() => go({ from: null, to: null })}>
                   Show the whole recording
@@ -172,7 +172,7 @@ function ChartTools({ filter, onFilter, sort }: ToolsProps) {
           checked={stayingField.value !== "apart"}
           onChange={(event) => go({ staying: event.currentTarget.checked ? null : "apart" })}
         />
-        what stays, in one bar
+        tensors that stay, in one bar
       </label>
     </>
   );

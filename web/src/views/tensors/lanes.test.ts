@@ -55,7 +55,7 @@ describe("lanes of lifetimes", () => {
     expect(ys[2]).toBeGreaterThan(ys[1] ?? 0);
   });
 
-  it("shows what was there before the recording from its beginning, and what stays to its end", () => {
+  it("shows what was live before the recording from its beginning, and what stays to its end", () => {
     const bar = lanes([{ module: null, tensors: [life(null, null)] }], OPTIONS).modules[0]?.bars[0];
     expect([bar?.from, bar?.to]).toEqual([0, 10]);
   });
@@ -156,7 +156,7 @@ describe("modules", () => {
     expect(stays(life(1, 3), window, 100)).toBe(false);
   });
 
-  it("are left out when none of their tensors lived in a window", () => {
+  it("are left out when none of their tensors was live in a window", () => {
     const rows = [
       { module: "before", tensors: [life(0, 1)] },
       { module: "within", tensors: [life(0, 1), life(0, 3), life(2.5, null)] },

@@ -68,7 +68,7 @@ export function foldModules<T extends Life>(
   return [...folded].map(([module, tensors]) => ({ module, tensors }));
 }
 
-/** What lived long and is let go of in the last part of a recording was let go of by the end of the program. */
+/** What was live for long and is freed in the last part of a recording was freed by the end of the program. */
 const END_SHARE = 0.03;
 const LONG_SHARE = 0.2;
 
@@ -143,8 +143,8 @@ export function filterLives<T extends Life>(
 }
 
 /**
- * Lays out the lives of each module; `end` is where those go that nobody let go of, `gap` how many seconds
- * two bars of a lane must be apart to be told from each other.
+ * Lays out the lives of each module; `end` is where those go that were never freed, `gap` how many seconds
+ * two bars of a lane must be apart to be distinguished.
  */
 export function lanes<T extends Life>(
   rows: readonly ModuleLives<T>[],

@@ -13,7 +13,7 @@ export function lifetimesSentence(answer: Lifetimes): string {
   const { count: more, bytes } = answer.left_out;
   const rest =
     more > 0 ? `; ${counted(more, "smaller one")}, ${formatBytes(bytes)} added up, not shown` : "";
-  return `The ${counted(count, "largest tensor")}${of} that lived in this window${rest}`;
+  return `The ${counted(count, "largest tensor")}${of} live in this window${rest}`;
 }
 
 /** What has no module is in a row of its own, whose name is no name. */

@@ -26,7 +26,7 @@ export function ChosenCard() {
   if (!value)
     return (
       <p class="quiet hint">
-        {missed.value ?? "Click the picture for the allocation that lies there."}
+        {missed.value ?? "Click the chart to see the allocation at that point."}
       </p>
     );
   return <Card card={value} onChoose={(id) => choose(id)} />;

@@ -268,7 +268,7 @@ function drawCapacity(pen: Pen, plot: Box, frame: Frame): void {
     dash: [6, 4],
     width: 1.5,
   });
-  const text = `the card has ${formatBytes(total)}`;
+  const text = `whole GPU: ${formatBytes(total)}`;
   pen.text(plot.x + plot.width - 6, y + 14, text, {
     fill: frame.inks.capacity,
     align: "end",

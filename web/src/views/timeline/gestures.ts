@@ -21,7 +21,7 @@ interface Drag {
   isMoved: boolean;
 }
 
-/** What is told of a click on the plot. */
+/** The facts of a click on the plot. */
 export type OnClick = (seconds: number, bytes: number) => void;
 
 export function useGestures(canvas: RefObject<HTMLCanvasElement | null>, onClick: OnClick) {

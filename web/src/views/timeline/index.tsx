@@ -129,7 +129,7 @@ function useTimelineKeys(): void {
     { keys: ["Home"], says: "To the beginning", run: () => toEdge("start") },
     { keys: ["End"], says: "To the end", run: () => toEdge("end") },
     { keys: ["0"], says: "The whole recording", run: () => goTo(null) },
-    { keys: ["f"], says: "As high as what is in the window", run: toggleFit },
+    { keys: ["f"], says: "Scale the height to what is shown", run: toggleFit },
     { keys: ["p"], says: "Cursor to the peak", run: () => go({ at: null }, { replaces: true }) },
     {
       keys: ["e"],

@@ -54,12 +54,12 @@ async function chooseAt(
     };
     const hit = await ask({ path: "hit", query, revision });
     choose(hit.allocation, { at: exact });
-    missed.value = hit.allocation === null ? "Nothing that is known lies there." : null;
+    missed.value = hit.allocation === null ? "No recorded allocation is at this point." : null;
   } catch (error) {
     // A saved page cannot say who lies there; the moment is chosen all the same.
     choose(null, { at });
     missed.value = source().isStored
-      ? "A saved page does not know who lies there: by `allocation` the largest have their cards."
+      ? "A saved page cannot look this up: group by `allocation` to open the largest ones."
       : asApiError(error).message;
   }
 }

@@ -106,7 +106,7 @@ export function shapeAt(tile: AllocationTile, seconds: number, bytes: number): R
 
 const shades = new Map<string, string>();
 
-/** One of five shades of a colour, so that neighbours of one category can be told apart. */
+/** One of five shades of a colour, so that neighbours of one category can be distinguished. */
 export function shaded(colour: string, id: number): string {
   const step = (id * 7) % 5;
   const key = colour + step;

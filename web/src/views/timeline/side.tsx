@@ -52,7 +52,7 @@ const LINES: readonly (readonly [LineName, string])[] = [
   ["allocated", "Allocated"],
   ["active", "Active"],
   ["reserved", "Reserved"],
-  ["capacity", "Card"],
+  ["capacity", "Whole GPU"],
 ];
 
 export function Lines({ timeline }: { timeline: Timeline }) {
@@ -70,7 +70,7 @@ export function Lines({ timeline }: { timeline: Timeline }) {
           key={name}
           title={
             name === "capacity"
-              ? `The card has ${formatBytes(timeline.total ?? 0)}`
+              ? `The GPU has ${formatBytes(timeline.total ?? 0)}`
               : `Line of ${name} bytes`
           }
         >
@@ -79,7 +79,7 @@ export function Lines({ timeline }: { timeline: Timeline }) {
           {title}
         </label>
       ))}
-      <label title="As high as what is in the window (f)">
+      <label title="Scale the height to what is shown (f)">
         <input type="checkbox" checked={fits.value} onChange={toggleFit} />
         Fit height
       </label>

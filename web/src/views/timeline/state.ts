@@ -90,7 +90,7 @@ export const highest = computed<number>(() => {
   return Math.max(1, ...peaks) * 1.05;
 });
 
-/** The most that was reserved; told by the list of recordings. */
+/** The peak of reserved bytes; told by the list of recordings. */
 export const reservedPeak = signal<number | null>(null);
 
 /** Why the last click found no allocation, where that is not plain to see. */

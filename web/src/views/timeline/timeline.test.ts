@@ -14,7 +14,7 @@ describe("a window", () => {
     expect(inside({ from: -5, to: 50 }, 10)).toEqual({ from: 0, to: 10 });
   });
 
-  it("is never shorter than what can be told apart", () => {
+  it("is never shorter than what can be distinguished", () => {
     const { from, to } = inside({ from: 5, to: 5 }, 10);
     expect(to - from).toBeCloseTo(4e-6, 12);
   });
@@ -92,7 +92,7 @@ it("a moment lies in a band or in none", () => {
   expect(bandAt(steps, 9)).toBeNull();
 });
 
-it("bands that are not there take no room", () => {
+it("absent bands take no room", () => {
   const none = layout({ width: 800, height: 400 }, null).plot;
   const all = layout(
     { width: 800, height: 400 },
