@@ -42,6 +42,18 @@ WORDS = {
     r"stand for itself, not for": "attribute allocations to torch's own frames",
     r"whence|whilst|hereby|thereof|therein": "a plain word",
     r"of its own accord": "by itself",
+    # The name of a user of Unix stands in quotes.
+    r"nobody\b(?!\")": "what is unknown, or not done",
+    r"whoever": "the caller, the reader: name it",
+    r"let(?:s|ting)? go of": "free, freed",
+    r"hand(?:s|ed|ing)? out": "allocate, or return",
+    r"(?:that|which) (?:is|are|was|were) not there": "simulated, missing or not installed",
+    r"(?:that|which|GPU) (?:is|was) played": "simulated",
+    r"(?:real|large|smaller|another|one) cards?\b|the card (?:itself|has)": "GPU",
+    r"(?:nothing|no (?:block|allocation|event|module)) tells of": "that no event names",
+    r"the most that was (?:allocated|reserved|active)": "the peak of … bytes",
+    r"free pieces?\b": "free block",
+    r"what the program asked for|beyond what was asked for": "requested bytes",
 }
 
 # Names in code, where upper and lower case count.

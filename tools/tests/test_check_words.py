@@ -15,6 +15,13 @@ from check_words import problems
         ("pub(crate) struct Pulse {", "struct Pulse"),
         ("class Look:", "class Look"),
         ("mod pulse;", "mod pulse;"),
+        ("Nobody's: kept in the cache.", "Nobody"),
+        ("for whoever wants to look", "whoever"),
+        ("// it was let go\n// of by the program", "let go // of"),
+        ("/// A block was handed out.", "handed out"),
+        ("GPUs that are\nnot there", "that are not there"),
+        ("the card has 80 GiB", "the card has"),
+        ("/// The most that was allocated.", "The most that was allocated"),
     ],
 )
 def test_a_refused_word_is_named_with_its_line(text, said):
