@@ -22,6 +22,7 @@ FLOORS = {
     "floodmark-trace": 0,
     "floodmark-slots": 0,
     "floodmark-cudnn-sizes": 0,
+    "floodmark-phantom-control": 0,
     "floodmark-phantom-macros": 0,
     "floodmark-profiles": 1,
     "floodmark-phantom": 1,
@@ -72,7 +73,12 @@ ROOMS = {
     "mimalloc": {"floodmark-python"},
 }
 
-MAY_BE_UNSAFE = {"floodmark-probe", "floodmark-phantom", "floodmark-slots"}
+MAY_BE_UNSAFE = {
+    "floodmark-probe",
+    "floodmark-phantom",
+    "floodmark-phantom-control",
+    "floodmark-slots",
+}
 # `#![allow(unsafe_code)]` and its like; `#[expect(…, unsafe_code, …)]` too.
 LIFTS_THE_BAN = re.compile(r"#!?\[(?:allow|expect|warn)\([^)]*\bunsafe_code\b")
 

@@ -8,7 +8,8 @@ fn main() {
     let set = |name| env::var(name).expect("cargo sets it");
     let phantom = PathBuf::from(set("CARGO_MANIFEST_DIR")).join("../floodmark-phantom");
     println!("cargo::rerun-if-changed={}", phantom.display());
-    for below in ["../floodmark-slots", "../floodmark-cudnn-sizes"] {
+    for below in ["../floodmark-slots", "../floodmark-cudnn-sizes", "../floodmark-phantom-control"]
+    {
         println!("cargo::rerun-if-changed={}", phantom.join(below).display());
     }
     let (folder, target) = (PathBuf::from(set("OUT_DIR")).join("phantom"), set("TARGET"));

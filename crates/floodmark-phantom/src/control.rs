@@ -1,27 +1,33 @@
 //! What our own Python calls, by name.
 
-use std::ffi::{CStr, c_char, c_int};
+use std::ffi::{c_char, c_int};
+
+use floodmark_phantom_control::{Account, DeviceAccount, Settings};
 
 use crate::answer::Answer;
 use crate::contents::{Surety, contents};
 use crate::machine::{self, machine};
-use crate::settings::Settings;
 use crate::{answer, late, stand_ins, unsupported};
 
 /// Starts the machine. Zero, or an error in `error`.
 ///
 /// # Safety
-/// `settings` ends with a zero; `error` has `room` bytes.
+/// `settings` has `length` bytes, the JSON of [`Settings`]; `error` has `room` bytes.
 #[crate::entry_point]
 pub unsafe extern "C" fn floodmark_phantom_start(
-    settings: *const c_char,
+    settings: *const u8,
+    length: usize,
     error: *mut c_char,
     room: usize,
 ) -> c_int {
     // SAFETY: by this function's contract.
-    let text = unsafe { CStr::from_ptr(settings) }.to_string_lossy();
+    let text = unsafe { std::slice::from_raw_parts(settings, length) };
+    let settings = serde_json::from_slice::<Settings>(text).map_err(|error| error.to_string());
+    let checked = settings.and_then(|settings| {
+        settings.check().map_err(|error| error.to_string()).map(|()| settings)
+    });
     // SAFETY: by this function's contract.
-    unsafe { outcome(Settings::parse(&text).and_then(machine::start), error, room) }
+    unsafe { outcome(checked.and_then(machine::start), error, room) }
 }
 
 /// Claims the names of CUDA's libraries, those that no loaded object has. Zero, or an error in `error`.
@@ -57,20 +63,23 @@ unsafe fn outcome(of: Result<(), String>, error: *mut c_char, room: usize) -> c_
     }
 }
 
-/// Writes what was refused and what could not be answered, one fact a line; gives the length it needs.
+/// Writes what happened so far, the JSON of [`Account`]; gives the length it needs.
 ///
 /// # Safety
 /// `to` has `room` bytes.
 #[crate::entry_point]
 pub unsafe extern "C" fn floodmark_phantom_account(to: *mut c_char, room: usize) -> usize {
-    let (reads, bytes) = answer::unanswered();
-    let mut account = unsupported::account();
-    account += &format!("reads unanswered {reads} {bytes}\n");
-    for device in 0..machine().map_or(0, super::machine::Machine::device_count) {
-        let Some(memory) = machine().and_then(|machine| machine.memory(device)) else { continue };
+    let count = machine().map_or(0, super::machine::Machine::device_count);
+    let device = |index| {
+        let memory = machine()?.memory(index)?;
         let (capacity, free, peak) = (memory.capacity(), memory.free_bytes(), memory.peak());
-        account += &format!("device {device} {capacity} {free} {peak}\n");
-    }
+        Some(DeviceAccount { capacity, free, peak })
+    };
+    let devices = (0..count).filter_map(device).collect();
+    let (unanswered_reads, unanswered_bytes) = answer::unanswered();
+    let unsupported = unsupported::calls();
+    let account = Account { unsupported, unanswered_reads, unanswered_bytes, devices };
+    let account = serde_json::to_string(&account).unwrap_or_default();
     // SAFETY: by this function's contract.
     unsafe { put_text(to, room, &account) };
     account.len() + 1

@@ -42,7 +42,6 @@ mod nccl;
 mod nvml;
 mod reuse;
 mod runtime;
-mod settings;
 mod stand_ins;
 mod streams;
 mod transfer;

@@ -4,8 +4,9 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
+use floodmark_phantom_control::Settings;
+
 use crate::memory::Memory;
-use crate::settings::Settings;
 
 /// All devices. There is one machine in a process, and it does not change.
 #[derive(Debug)]

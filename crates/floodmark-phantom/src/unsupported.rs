@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
+use floodmark_phantom_control::UnsupportedCall;
+
 use crate::guard;
 
 static REFUSED: Mutex<BTreeMap<(&'static str, &'static str), u64>> = Mutex::new(BTreeMap::new());
@@ -19,14 +21,15 @@ pub(crate) fn note(library: &'static str, name: &'static str) {
     *refused.entry((library, name)).or_default() += 1;
 }
 
-/// Every refused call: library, name and how often, one a line.
-pub(crate) fn account() -> String {
+/// Every refused call, and how often.
+pub(crate) fn calls() -> Vec<UnsupportedCall> {
     let refused = REFUSED.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut account = String::new();
-    for ((library, name), count) in &*refused {
-        account += &format!("{library} {name} {count}\n");
-    }
-    account
+    let call = |(&(library, name), &count): (&(&str, &str), &u64)| UnsupportedCall {
+        library: library.to_owned(),
+        name: name.to_owned(),
+        count,
+    };
+    refused.iter().map(call).collect()
 }
 
 #[cfg(test)]
@@ -37,6 +40,7 @@ mod tests {
     fn a_refused_call_is_counted_under_its_name() {
         assert_eq!(refuse("cublas", "cublasOfATest", 15), 15);
         assert_eq!(refuse("cublas", "cublasOfATest", 15), 15);
-        assert!(account().contains("cublas cublasOfATest 2\n"));
+        let found = calls().into_iter().find(|call| call.name == "cublasOfATest").unwrap();
+        assert_eq!((found.library.as_str(), found.count), ("cublas", 2));
     }
 }

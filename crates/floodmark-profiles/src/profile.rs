@@ -200,12 +200,18 @@ fn parse(text: &str) -> Result<GpuProfile, GpuError> {
 }
 
 impl GpuProfile {
+    /// The compute capability as two numbers.
+    pub fn compute_capability(&self) -> Result<(i32, i32), GpuError> {
+        let parts = self.capability.split_once('.');
+        let numbers = parts.and_then(|(a, b)| Some((a.parse::<u8>().ok()?, b.parse::<u8>().ok()?)));
+        let why = "it must be of the form `9.0`".to_owned();
+        let (major, minor) = numbers.ok_or(GpuError::Wrong { field: "capability", why })?;
+        Ok((major.into(), minor.into()))
+    }
+
     fn check(&self) -> Result<(), GpuError> {
         let wrong = |field, why: &str| Err(GpuError::Wrong { field, why: why.to_owned() });
-        let parts = self.capability.split_once('.');
-        if parts.is_none_or(|(a, b)| a.parse::<u8>().is_err() || b.parse::<u8>().is_err()) {
-            return wrong("capability", "it must be of the form `9.0`");
-        }
+        self.compute_capability()?;
         if self.name.trim().is_empty() || self.name.contains(['\n', '\r']) {
             return wrong("name", "it must be one line of text");
         }

@@ -36,8 +36,7 @@ create_exception!(
     "No GPU can be simulated in this process; the message says why and what to do."
 );
 
-/// The error, its causes and the way out, on one line each.
-fn message(error: &(impl Error + Hint)) -> String {
+fn with_causes(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(inner) = cause {
@@ -45,6 +44,12 @@ fn message(error: &(impl Error + Hint)) -> String {
         let _ = write!(text, ": {inner}");
         cause = inner.source();
     }
+    text
+}
+
+/// The error, its causes and the way out, on one line each.
+fn message(error: &(impl Error + Hint)) -> String {
+    let mut text = with_causes(error);
     if let Some(hint) = error.hint() {
         let _ = write!(text, "\nhint: {hint}");
     }
@@ -70,6 +75,11 @@ pub(crate) fn from_simulation(error: &SimulationError) -> PyErr {
 
 pub(crate) fn from_gpu(error: &GpuError) -> PyErr {
     PhantomError::new_err(message(error))
+}
+
+/// Why no phantom can be loaded, or used.
+pub(crate) fn from_phantom(error: &dyn Error) -> PyErr {
+    PhantomError::new_err(with_causes(error))
 }
 
 /// What is none of Python's own.

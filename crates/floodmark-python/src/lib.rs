@@ -26,9 +26,9 @@ mod _core {
     #[pymodule_export]
     use super::errors::{FloodmarkError, PhantomError, SnapshotError};
     #[pymodule_export]
-    use super::phantom::phantom_image;
+    use super::phantom::{PhantomLibrary, PhantomMachine, UnsupportedCall, phantom_image};
     #[pymodule_export]
-    use super::program::{EstimatePlan, PhantomMachine, RunPlan, main};
+    use super::program::{EstimatePlan, RunPlan, main};
     #[pymodule_export]
     use super::recorder::{
         LabelSet, attach_ops, attach_torch, attach_tracker, attend, base, base_of_host,

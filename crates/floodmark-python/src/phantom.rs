@@ -1,10 +1,239 @@
-//! The phantom GPU's library, which travels inside this one.
+//! The phantom GPU's library, which travels inside this one, and the machine that it simulates.
 
+use floodmark_phantom_control::PhantomLibrary as Library;
+use floodmark_profiles::{LibraryVersions, PhantomMachine as Machine, ValueAt, ValueAtError};
+use floodmark_trace::Bytes;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-/// The bytes of the library, to be loaded before torch is.
+use crate::errors::{from_gpu, from_phantom};
+
+const IMAGE: &[u8] = include_bytes!(env!("FLOODMARK_PHANTOM"));
+
+/// The bytes of the library, for compilers that link against the driver.
 #[pyfunction]
 pub(crate) fn phantom_image(py: Python<'_>) -> Bound<'_, PyBytes> {
-    PyBytes::new(py, include_bytes!(env!("FLOODMARK_PHANTOM")))
+    PyBytes::new(py, IMAGE)
+}
+
+/// A machine with simulated GPUs.
+#[pyclass(frozen, eq, module = "floodmark._core")]
+#[derive(Clone, PartialEq)]
+pub(crate) struct PhantomMachine(Machine);
+
+impl From<Machine> for PhantomMachine {
+    fn from(machine: Machine) -> Self {
+        Self(machine)
+    }
+}
+
+#[pymethods]
+impl PhantomMachine {
+    /// Finds the GPU of a name, or of a TOML file.
+    #[new]
+    #[pyo3(signature = (gpu, *, memory = None, gpus = 1, ranks = None, answers = Vec::new()))]
+    #[expect(clippy::needless_pass_by_value, reason = "extracted from a Python list")]
+    fn new(
+        gpu: &str,
+        memory: Option<u64>,
+        gpus: u32,
+        ranks: Option<(u32, u32)>,
+        answers: Vec<String>,
+    ) -> PyResult<Self> {
+        let answers = answers.iter().map(|answer| answer.parse()).collect::<Result<_, _>>();
+        let answers = answers.map_err(|error: ValueAtError| from_phantom(&error))?;
+        let machine = Machine::new(gpu, memory.map(Bytes), gpus);
+        let machine = machine.map_err(|error| from_gpu(&error))?;
+        Ok(Self(Machine { ranks, answers, ..machine }))
+    }
+
+    /// The machine of a parent process.
+    #[staticmethod]
+    fn from_json(text: &str) -> PyResult<Self> {
+        let machine = serde_json::from_str(text);
+        machine.map(Self).map_err(|error| from_phantom(&error))
+    }
+
+    /// The machine for a child process.
+    fn to_json(&self) -> PyResult<String> {
+        serde_json::to_string(&self.0).map_err(|error| from_phantom(&error))
+    }
+
+    /// The same machine with fewer GPUs.
+    fn with_gpus(&self, gpus: u32) -> Self {
+        Self(Machine { gpus, ..self.0.clone() })
+    }
+
+    #[getter]
+    fn gpu(&self) -> &str {
+        &self.0.gpu
+    }
+
+    #[getter]
+    fn name(&self) -> &str {
+        &self.0.profile.name
+    }
+
+    #[getter]
+    fn is_checked(&self) -> bool {
+        self.0.profile.checked
+    }
+
+    #[getter]
+    fn gpus(&self) -> u32 {
+        self.0.gpus
+    }
+
+    #[getter]
+    fn rank(&self) -> Option<u32> {
+        self.0.ranks.map(|(rank, _)| rank)
+    }
+
+    #[getter]
+    fn world(&self) -> Option<u32> {
+        self.0.ranks.map(|(_, world)| world)
+    }
+
+    #[getter]
+    fn answers(&self) -> Vec<(&str, u32, f64)> {
+        let answers = self.0.answers.iter();
+        answers.map(|ValueAt { file, line, value }| (file.as_str(), *line, *value)).collect()
+    }
+
+    #[getter]
+    fn capability(&self) -> PyResult<(i32, i32)> {
+        self.0.profile.compute_capability().map_err(|error| from_gpu(&error))
+    }
+
+    #[getter]
+    fn memory(&self) -> u64 {
+        self.0.profile.memory
+    }
+
+    #[getter]
+    fn context(&self) -> u64 {
+        self.0.profile.context
+    }
+
+    #[getter]
+    fn multiprocessors(&self) -> u32 {
+        self.0.profile.multiprocessors
+    }
+
+    #[getter]
+    fn warp_size(&self) -> u32 {
+        self.0.profile.warp_size
+    }
+
+    #[getter]
+    fn threads_per_multiprocessor(&self) -> u32 {
+        self.0.profile.threads_per_multiprocessor
+    }
+
+    #[getter]
+    fn registers_per_multiprocessor(&self) -> u32 {
+        self.0.profile.registers_per_multiprocessor
+    }
+
+    #[getter]
+    fn shared_per_block(&self) -> u64 {
+        self.0.profile.shared_per_block
+    }
+
+    #[getter]
+    fn shared_per_block_optin(&self) -> u64 {
+        self.0.profile.shared_per_block_optin
+    }
+
+    #[getter]
+    fn shared_per_multiprocessor(&self) -> u64 {
+        self.0.profile.shared_per_multiprocessor
+    }
+
+    #[getter]
+    fn l2(&self) -> u64 {
+        self.0.profile.l2
+    }
+}
+
+/// A call that the phantom does not support, and how often it was made.
+#[pyclass(frozen, get_all, module = "floodmark._core")]
+pub(crate) struct UnsupportedCall {
+    library: String,
+    name: String,
+    count: u64,
+}
+
+/// The phantom's library in this process. It stays until the process ends.
+#[pyclass(frozen, module = "floodmark._core")]
+pub(crate) struct PhantomLibrary {
+    library: Library,
+    context: u64,
+}
+
+#[pymethods]
+impl PhantomLibrary {
+    /// Loads the library and starts the machine. Nothing sees it before `claim` or `take_over`.
+    #[staticmethod]
+    #[pyo3(signature = (machine, *, cuda, cudnn, nccl))]
+    fn start(machine: &PhantomMachine, cuda: i32, cudnn: String, nccl: i32) -> PyResult<Self> {
+        let libraries = LibraryVersions { cuda, cudnn, nccl };
+        let settings = machine.0.settings(&libraries).map_err(|error| from_gpu(&error))?;
+        let library = Library::start(IMAGE, &settings).map_err(|error| from_phantom(&error))?;
+        Ok(Self { library, context: settings.context })
+    }
+
+    /// Makes its symbols visible to all that is loaded later, under the names of CUDA's libraries.
+    fn claim(&self) -> PyResult<()> {
+        self.library.claim().map_err(|error| from_phantom(&error))
+    }
+
+    /// Takes CUDA's place in what is loaded already.
+    fn take_over(&self) -> bool {
+        self.library.take_over()
+    }
+
+    /// Undoes `take_over`.
+    fn give_back(&self) {
+        self.library.give_back();
+    }
+
+    /// Calls that it does not support.
+    fn unsupported(&self) -> Vec<UnsupportedCall> {
+        let calls = self.library.account().unsupported.into_iter();
+        calls
+            .map(|call| UnsupportedCall {
+                library: call.library,
+                name: call.name,
+                count: call.count,
+            })
+            .collect()
+    }
+
+    /// The memory of each GPU in bytes: capacity, CUDA context, and the peak of what the driver allocated.
+    fn devices(&self) -> Vec<(u64, u64, u64)> {
+        let devices = self.library.account().devices.into_iter();
+        devices.map(|device| (device.capacity + self.context, self.context, device.peak)).collect()
+    }
+
+    /// How sure these bytes are: 0 nothing, 1 assumed, 2 sampled, 3 random, 4 known.
+    fn surety(&self, addr: u64, length: u64) -> i32 {
+        self.library.surety(addr, length)
+    }
+
+    /// These bytes have a value of that surety from now on; 0 forgets them.
+    fn set_surety(&self, addr: u64, length: u64, surety: i32) {
+        self.library.set_surety(addr, length, surety);
+    }
+
+    /// What this thread reads where no value is known: 0 zero, 1 the number `value`, 2 truth values, the bits of
+    /// `value`.
+    fn set_answer(&self, kind: i32, value: i64) {
+        self.library.set_answer(kind, value);
+    }
+
+    /// How many ranks the communicators of a color have; 0 forgets it.
+    fn set_group_size(&self, color: i32, ranks: u64) {
+        self.library.set_group_size(color, ranks);
+    }
 }

@@ -4,10 +4,9 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use floodmark::{Outcome, Target};
-use floodmark_trace::Bytes;
 use pyo3::prelude::*;
 
-use crate::errors::from_gpu;
+use crate::phantom::PhantomMachine;
 
 const _: () = assert!(floodmark::LEAST_RECORDER_BYTES == floodmark_probe::LEAST_MEMORY_BYTES);
 
@@ -50,56 +49,6 @@ impl From<floodmark::RunPlan> for RunPlan {
             force: plan.force,
             hint: plan.hint,
         }
-    }
-}
-
-/// A machine with simulated GPUs.
-#[pyclass(frozen, get_all, module = "floodmark._core")]
-pub(crate) struct PhantomMachine {
-    gpu: String,
-    name: String,
-    is_checked: bool,
-    memory: u64,
-    context: u64,
-    gpus: u32,
-    rank: Option<u32>,
-    world: Option<u32>,
-    answers: Vec<String>,
-    settings: String,
-}
-
-impl From<floodmark_profiles::PhantomMachine> for PhantomMachine {
-    fn from(machine: floodmark_profiles::PhantomMachine) -> Self {
-        Self {
-            settings: machine.settings(),
-            gpu: machine.gpu,
-            name: machine.profile.name,
-            is_checked: machine.profile.checked,
-            memory: machine.profile.memory,
-            context: machine.profile.context,
-            gpus: machine.gpus,
-            rank: machine.ranks.map(|(rank, _)| rank),
-            world: machine.ranks.map(|(_, world)| world),
-            answers: machine.answers,
-        }
-    }
-}
-
-#[pymethods]
-impl PhantomMachine {
-    /// Finds the GPU profile of a name, or of a TOML file.
-    #[new]
-    #[pyo3(signature = (gpu, *, memory = None, gpus = 1, ranks = None, answers = Vec::new()))]
-    fn new(
-        gpu: &str,
-        memory: Option<u64>,
-        gpus: u32,
-        ranks: Option<(u32, u32)>,
-        answers: Vec<String>,
-    ) -> PyResult<Self> {
-        let machine = floodmark_profiles::PhantomMachine::new(gpu, memory.map(Bytes), gpus);
-        let machine = machine.map_err(|error| from_gpu(&error))?;
-        Ok(Self::from(floodmark_profiles::PhantomMachine { ranks, answers, ..machine }))
     }
 }
 

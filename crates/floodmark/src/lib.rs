@@ -45,7 +45,7 @@ pub enum ExitStatus {
 }
 
 /// What is left to do after [`main`].
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Outcome {
     /// Nothing but to exit.
     Exit(ExitStatus),

@@ -14,13 +14,12 @@ import contextlib
 import json
 import os
 import sys
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from floodmark import _core
 from floodmark.estimate.phantom import simulated_gpu
 from floodmark.estimate.phantom.block import PhantomBlock
-from floodmark.estimate.phantom.simulated_gpu import Machine
 from floodmark.estimate.simulated_process import Simulated, trace_path
 from floodmark.recording.launch import STARTUP_FOLDER
 from floodmark.recording.recorder import Recorder, rank_of_process, say
@@ -29,35 +28,10 @@ from floodmark.recording.recorder import Recorder, rank_of_process, say
 VARIABLE = "FLOODMARK_ESTIMATE"
 
 
-@dataclass(frozen=True)
-class _Machine:
-    """The machine of the parent, as far as a child needs it."""
-
-    gpu: str
-    name: str
-    is_checked: bool
-    memory: int
-    context: int
-    gpus: int
-    rank: int | None
-    world: int | None
-    settings: str
-
-    @classmethod
-    def of(cls, machine: Machine) -> _Machine:
-        return cls(**{name: getattr(machine, name) for name in cls.__dataclass_fields__})
-
-    def seen(self, visible: list[int]) -> _Machine:
-        """The same machine with some of its GPUs alone."""
-        lines = [line for line in self.settings.splitlines() if not line.startswith("devices=")]
-        settings = "\n".join([*lines, f"devices={len(visible)}"])
-        return _Machine(**{**asdict(self), "gpus": len(visible), "settings": settings})
-
-
-def pass_on(machine: Machine, folder: Path, *, steps: int | None, quiet: bool) -> None:
+def pass_on(machine: _core.PhantomMachine, folder: Path, *, steps: int | None, quiet: bool) -> None:
     """Give this machine to every Python process that starts from here on."""
     inherited = {
-        "machine": asdict(_Machine.of(machine)),
+        "machine": machine.to_json(),
         "folder": str(folder),
         "steps": steps,
         "quiet": quiet,
@@ -85,11 +59,11 @@ def begin() -> None:
 
 
 def _begin(folder: Path, inherited: dict[str, Any]) -> None:
-    machine = _Machine(**inherited["machine"])
+    machine = _core.PhantomMachine.from_json(inherited["machine"])
     visible = _visible(machine.gpus)
     if visible == []:
         return
-    block = PhantomBlock(machine if visible is None else machine.seen(visible), ())
+    block = PhantomBlock(machine if visible is None else machine.with_gpus(len(visible)), ())
     block.simulated.indexes = visible
     recorder = Recorder(trace_path(folder)).start()
     if recorder.failure:

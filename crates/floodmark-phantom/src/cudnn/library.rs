@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 
 use super::{NOT_SUPPORTED, SUCCESS};
 use crate::machine::machine;
-use crate::settings::Settings;
+use floodmark_phantom_control::Settings;
 
 /// A descriptor of the real library.
 pub(super) type Descriptor = *mut c_void;
@@ -194,12 +194,13 @@ mod tests {
 
     #[test]
     fn a_device_is_described_as_cudnn_wants_it() {
-        let settings = Settings::parse(
-            "name=NVIDIA \"H200\"\ncapability=9.0\nmultiprocessors=132\nmemory=150000000000\n\
-             shared_per_block_optin=232448\nshared_per_multiprocessor=233472\n\
-             threads_per_multiprocessor=2048\nblocks_per_multiprocessor=32\nl2=62914560\n",
-        );
-        let text = properties(&settings.expect("the settings are whole"));
+        let settings = Settings {
+            name: "NVIDIA \"H200\"".to_owned(),
+            shared_per_block_optin: 232_448,
+            shared_per_multiprocessor: 233_472,
+            ..Settings::usual((9, 0), 150_000_000_000)
+        };
+        let text = properties(&settings);
         assert!(text.starts_with("{\"maxGridSize\":[2147483647,65535,65535],"));
         assert!(text.contains("\"deviceVer\":900,"));
         assert!(text.contains("\"reservedSharedMemoryPerBlock\":1024,"));

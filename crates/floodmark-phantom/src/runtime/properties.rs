@@ -7,7 +7,7 @@ use std::ffi::c_int;
 
 use super::{INVALID_DEVICE, SUCCESS, attribute, said};
 use crate::machine::machine;
-use crate::settings::Settings;
+use floodmark_phantom_control::Settings;
 
 /// As CUDA 12 has it.
 #[repr(C)]

@@ -15,7 +15,7 @@ const RECORDER_BYTES: u64 = 256 << 20;
 const USUAL_GPUS: u32 = 8;
 
 /// A program to record on a phantom GPU.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct EstimatePlan {
     /// The program, and how it is recorded.
     pub run: RunPlan,

@@ -176,7 +176,7 @@ fn command(args: &FitArgs, python: &OsStr, folder: &Path, value: u64) -> Command
         command.args(["--memory", &memory.to_string()]);
     }
     for answer in &phantom.answers {
-        command.args(["--answer", answer]);
+        command.arg("--answer").arg(answer.to_string());
     }
     if args.program.is_module {
         command.arg("-m");

@@ -15,7 +15,7 @@ from floodmark import _core, plugins
 from floodmark.estimate.block import Block
 from floodmark.estimate.fake import torch_cuda
 from floodmark.estimate.phantom import library
-from floodmark.estimate.values.answers import answers_in
+from floodmark.estimate.values.answers import answers_of
 from floodmark.plugins import Plugin, Setting
 
 #: The blocks that are open, the innermost last.
@@ -44,10 +44,7 @@ class FakeBlock(Block):
         # Plugins of the program's own, after those that are found.
         self._more = tuple(more)
         self._is_bounded = is_bounded
-        self._settings = dict(
-            line.split("=", 1) for line in machine.settings.splitlines() if "=" in line
-        )
-        self._settings["name"] = f"{machine.name} (fake tensors)"
+        self._name = f"{machine.name} (fake tensors)"
         self._reads: Any = None
         self.engine: Any = None
         self.setting = Setting(
@@ -69,7 +66,7 @@ class FakeBlock(Block):
             return
         # A build without CUDA, another system, or a real GPU in use: Python answers.
         with contextlib.suppress(_core.PhantomError):
-            library.load(self._machine.settings)
+            library.load(self._machine)
             self._is_shimmed = True
 
     def __enter__(self) -> FakeBlock:
@@ -85,16 +82,15 @@ class FakeBlock(Block):
 
         with self._stack:
             follow = Follow(torch)
-            self._reads = Reads(torch, follow, answers_in(self._settings))
-            multiprocessors = int(self._settings["multiprocessors"])
+            self._reads = Reads(torch, follow, answers_of(self._machine))
+            multiprocessors = self._machine.multiprocessors
             shapes = Shapes(torch, follow, multiprocessors)
             answers = _Answers(self._reads.operators() | shapes.operators())
             object.__setattr__(self.setting, "operators", answers)
             object.__setattr__(self.setting, "values", follow)
-            major, minor = self._settings["capability"].split(".")
             self.engine = Engine(
                 torch,
-                capability=(int(major), int(minor)),
+                capability=self._machine.capability,
                 multiprocessors=multiprocessors,
                 capacity=self._capacity() if self._is_bounded else None,
                 answers=answers,
@@ -107,9 +103,10 @@ class FakeBlock(Block):
             self._stack.enter_context(Torch(self.setting, self.engine, follow))
             self._stack.enter_context(Leaving(self.setting, self.engine, self._reads))
             if self._is_shimmed:
-                self._stack.enter_context(torch_cuda.shown(torch, self._settings["name"]))
+                self._stack.enter_context(torch_cuda.shown(torch, self._name))
             else:
-                self._stack.enter_context(torch_cuda.Devices(self.setting, self._settings))
+                devices = torch_cuda.Devices(self.setting, self._machine, self._name)
+                self._stack.enter_context(devices)
             for plugin in (*plugins.known("fake", self._without), *self._more):
                 self._stack.enter_context(plugin(self.setting))
             self._stack.enter_context(self.engine)
@@ -151,10 +148,10 @@ class FakeBlock(Block):
         return [
             {
                 "device": f"cuda:{index}",
-                "name": self._settings["name"],
+                "name": self._name,
                 "total_bytes": self._machine.memory,
-                "compute_capability": self._settings["capability"],
-                "multiprocessors": int(self._settings["multiprocessors"]),
+                "compute_capability": "{}.{}".format(*self._machine.capability),
+                "multiprocessors": self._machine.multiprocessors,
             }
             for index in range(self._machine.gpus)
         ]

@@ -14,7 +14,7 @@ from functools import partial
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-from floodmark import torch_private
+from floodmark import _core, torch_private
 from floodmark.estimate.fake import device_guard
 from floodmark.estimate.fake.attention import Attention
 from floodmark.estimate.phantom import simulated_gpu
@@ -86,9 +86,10 @@ class Devices(Plugin):
     library = "torch"
     is_required = True
 
-    def __init__(self, setting: Setting, settings: dict[str, str]) -> None:
+    def __init__(self, setting: Setting, machine: _core.PhantomMachine, name: str) -> None:
         super().__init__(setting)
-        self._settings = settings
+        self._machine = machine
+        self._name = name
         self._current = 0
         self._torch: Any = None
 
@@ -104,7 +105,7 @@ class Devices(Plugin):
                 self.replace(cuda, name, answer)
         self._stand_without_guards(torch)
         self._own_random_states(cuda)
-        attention = Attention(torch, self._capability())
+        attention = Attention(torch, self._machine.capability)
         functional: Any = torch.nn.functional
         original = functional.scaled_dot_product_attention
         self.replace(functional, "scaled_dot_product_attention", attention.standing_for(original))
@@ -118,13 +119,9 @@ class Devices(Plugin):
         self.on_exit(device_guard.lend(torch, lambda: self._current))
         self.on_exit(torch_private.lift_host_tensors_alone(torch))
 
-    def _capability(self) -> tuple[int, int]:
-        major, minor = self._settings["capability"].split(".")
-        return int(major), int(minor)
-
     def _answers(self) -> dict[str, Any]:
         """What is asked of a device before anything is computed on it."""
-        memory = int(self._settings["memory"]) - int(self._settings["context"])
+        memory = self._machine.memory - self._machine.context
         about = self._properties()
         return {
             "is_available": lambda: True,
@@ -160,23 +157,23 @@ class Devices(Plugin):
         return reserved
 
     def _properties(self) -> SimpleNamespace:
-        major, minor = self._capability()
-        number = {key: int(value) for key, value in self._settings.items() if value.isdigit()}
+        machine = self._machine
+        major, minor = machine.capability
         return SimpleNamespace(
-            name=self._settings["name"],
+            name=self._name,
             major=major,
             minor=minor,
-            total_memory=number["memory"],
-            multi_processor_count=number["multiprocessors"],
+            total_memory=machine.memory,
+            multi_processor_count=machine.multiprocessors,
             is_integrated=0,
             is_multi_gpu_board=0,
-            warp_size=number["warp_size"],
-            max_threads_per_multi_processor=number["threads_per_multiprocessor"],
-            regs_per_multiprocessor=number["registers_per_multiprocessor"],
-            shared_memory_per_block=number["shared_per_block"],
-            shared_memory_per_block_optin=number["shared_per_block_optin"],
-            shared_memory_per_multiprocessor=number["shared_per_multiprocessor"],
-            L2_cache_size=number["l2"],
+            warp_size=machine.warp_size,
+            max_threads_per_multi_processor=machine.threads_per_multiprocessor,
+            regs_per_multiprocessor=machine.registers_per_multiprocessor,
+            shared_memory_per_block=machine.shared_per_block,
+            shared_memory_per_block_optin=machine.shared_per_block_optin,
+            shared_memory_per_multiprocessor=machine.shared_per_multiprocessor,
+            L2_cache_size=machine.l2,
             gcnArchName="",
         )
 

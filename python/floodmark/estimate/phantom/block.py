@@ -17,7 +17,7 @@ from floodmark.plugins import Setting
 class PhantomBlock(Block):
     """What is entered with the block."""
 
-    def __init__(self, machine: simulated_gpu.Machine, without: Iterable[str]) -> None:
+    def __init__(self, machine: _core.PhantomMachine, without: Iterable[str]) -> None:
         self.simulated = simulated_gpu.simulate(machine)
         super().__init__(self.simulated)
         torch = sys.modules.get("torch")

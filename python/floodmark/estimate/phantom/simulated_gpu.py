@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from floodmark import _core
 
@@ -16,33 +16,10 @@ if TYPE_CHECKING:
     from floodmark.estimate.phantom.library import Phantom
 
 
-class Machine(Protocol):
-    """What is simulated: the core's own, or the one that a child process inherits."""
-
-    @property
-    def gpu(self) -> str: ...
-    @property
-    def name(self) -> str: ...
-    @property
-    def is_checked(self) -> bool: ...
-    @property
-    def memory(self) -> int: ...
-    @property
-    def context(self) -> int: ...
-    @property
-    def gpus(self) -> int: ...
-    @property
-    def rank(self) -> int | None: ...
-    @property
-    def world(self) -> int | None: ...
-    @property
-    def settings(self) -> str: ...
-
-
 class SimulatedGpu:
     """A machine that is simulated, and how the program on it went."""
 
-    def __init__(self, machine: Machine, phantom: Phantom) -> None:
+    def __init__(self, machine: _core.PhantomMachine, phantom: Phantom) -> None:
         self.machine = machine
         self.phantom = phantom
         #: `done`, `steps`, `out_of_memory`, `failed`; `unknown` while it runs.
@@ -53,11 +30,18 @@ class SimulatedGpu:
 
     def about(self, *, is_over: bool) -> dict[str, Any]:
         """What a trace says of it."""
-        account: dict[str, Any] = self.phantom.account()
+        library = self.phantom.library
         ended = "done" if is_over and self.ended == "unknown" else self.ended
-        devices = account.get("devices", [])
+        devices: list[dict[str, int]] = [
+            {"capacity": capacity, "context": context, "peak_driver_bytes": peak}
+            for capacity, context, peak in library.devices()
+        ]
         for device, index in zip(devices, self.indexes or (), strict=False):
             device["index"] = index
+        unsupported = [
+            {"library": call.library, "name": call.name, "count": call.count}
+            for call in library.unsupported()
+        ]
         return {
             "engine": "phantom",
             "gpu": self.machine.gpu,
@@ -65,8 +49,8 @@ class SimulatedGpu:
             "ended": ended,
             "error": self.error,
             "devices": devices,
-            "reads": [_as_text(read) for read in account.get("reads", [])],
-            "unsupported": account.get("unsupported", []),
+            "reads": [_as_text(read) for read in self.phantom.reads()],
+            "unsupported": unsupported,
         }
 
 
@@ -83,11 +67,11 @@ def current() -> SimulatedGpu | None:
     return _now
 
 
-def simulate(machine: Machine) -> SimulatedGpu:
+def simulate(machine: _core.PhantomMachine) -> SimulatedGpu:
     """Load the phantom, or go on with the same one."""
     global _now
     if _now is not None:
-        if _now.machine.settings != machine.settings:
+        if _now.machine != machine:
             raise _core.PhantomError(
                 f"{_now.machine.name} is simulated already, and CUDA begins once in a process\n"
                 "hint: use one GPU in a process, or another process for another GPU"
@@ -102,9 +86,9 @@ def simulate(machine: Machine) -> SimulatedGpu:
     if machine.world is not None:
         phantom_world.refuse_what_has_begun()
     # Fake tensors may have loaded it, for its answers about devices alone.
-    phantom = library.loaded_with(machine.settings) or library.load(machine.settings)
+    phantom = library.loaded_with(machine) or library.load(machine)
     torch_cuda.show()
-    process_hooks.install(phantom, answers.answers_in(phantom.settings))
+    process_hooks.install(phantom, answers.answers_of(machine))
     nccl_watchdogs.install()
     if machine.world is not None:
         phantom_world.install(phantom)

@@ -1,20 +1,16 @@
 """What the user says a line reads, where a value is not known: `FILE:LINE=VALUE`.
 
-Sees: settings and frames. Knows nothing of tensors.
+Sees: the machine and frames. Knows nothing of tensors.
 """
 
 from __future__ import annotations
 
+from floodmark import _core
 
-def answers_in(settings: dict[str, str]) -> dict[tuple[str, int], float]:
-    """The answers among settings, by file and line: `answer.0=FILE:LINE=VALUE`."""
-    found = {}
-    for key, text in settings.items():
-        if key.startswith("answer."):
-            place, _, value = text.rpartition("=")
-            file, _, line = place.rpartition(":")
-            found[file, int(line)] = float(value)
-    return found
+
+def answers_of(machine: _core.PhantomMachine) -> dict[tuple[str, int], float]:
+    """The answers for a machine, by file and line."""
+    return {(file, line): value for file, line, value in machine.answers}
 
 
 def given_at(answers: dict[tuple[str, int], float], file: str, line: int) -> float | None:

@@ -48,7 +48,7 @@ class Values:
 
     def __init__(self, phantom: Phantom, torch: ModuleType, answers: dict[tuple[str, int], float]):
         self._torch: Any = torch
-        self._answer = phantom.library.floodmark_phantom_answer
+        self._answer = phantom.library.set_answer
         self.store = Store(phantom, torch)
         self._sampling = Sampling(torch, self.store)
         self._reads = Reads(torch, phantom.folder, answers)

@@ -41,8 +41,8 @@ class Store:
     def __init__(self, phantom: Phantom, torch: Any) -> None:
         library = phantom.library
         self._torch = torch
-        self._surety = library.floodmark_phantom_surety
-        self._set = library.floodmark_phantom_set
+        self._surety = library.surety
+        self._set = library.set_surety
         self.samples = Samples(self._surety, self._set)
         #: Where copies get their memory: shape, element type.
         self.empty_on_host: Callable[[Any, Any], Any] = functools.partial(empty_on_host, torch)

@@ -2,7 +2,7 @@
 
 `install` sets what a launcher would set and waits for `torch.distributed` to be imported. Groups
 for CUDA are torch's own, on the phantom's NCCL; those for the host are torch's fake ones. Sees: the
-settings of a phantom. Knows nothing of what is trained.
+machine of a phantom. Knows nothing of what is trained.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ class World:
     """The world that this process is a rank of."""
 
     def __init__(self, phantom: Any) -> None:
-        self.rank = int(phantom.settings.get("rank", 0))
-        self.size = int(phantom.settings.get("world", 1))
-        self.devices = int(phantom.settings.get("devices", 1))
+        self.rank = phantom.machine.rank or 0
+        self.size = phantom.machine.world or 1
+        self.devices = phantom.machine.gpus
         self._notes: dict[str, int] = {}
         self._has_said_one = False
         self._library = phantom.library
@@ -165,7 +165,7 @@ class World:
     @contextlib.contextmanager
     def _split_of(self, ranks: Sequence[int]) -> Iterator[None]:
         """NCCL learns from the other ranks how large a split is; here it is set."""
-        tell = self._library.floodmark_phantom_group_size
+        tell = self._library.set_group_size
         tell(-1, len(ranks))
         try:
             yield
@@ -181,7 +181,7 @@ class World:
             @wraps(color)
             def process_group_color(ranks: list[int]) -> int:
                 found = int(color(ranks))
-                self._library.floodmark_phantom_group_size(found, len(ranks))
+                self._library.set_group_size(found, len(ranks))
                 return found
 
             setattr(*slot, process_group_color)
@@ -234,7 +234,7 @@ def refuse_what_has_begun() -> None:
 
 
 def install(phantom: Any) -> World:
-    """Make this process the rank of the world that the phantom's settings name."""
+    """Make this process the rank of the world that the phantom's machine names."""
     world = World(phantom)
     world.start()
     return world

@@ -10,20 +10,11 @@ import pytest
 import torch
 from support.phantoms import needs_cuda_build
 
-H200 = """name=NVIDIA H200
-capability=9.0
-multiprocessors=132
-memory=150754820096
-shared_per_block_optin=232448
-shared_per_multiprocessor=233472
-threads_per_multiprocessor=2048
-blocks_per_multiprocessor=32
-l2=62914560"""
-
 PROGRAM = """
 import json, os
+from floodmark import _core
 from floodmark.estimate.phantom import library
-phantom = library.load({settings!r})
+phantom = library.load(_core.PhantomMachine("h200"))
 import torch
 import torch.nn.functional as F
 def taken(run):
@@ -37,8 +28,8 @@ def new(*sizes, dtype=torch.float32):
     return torch.zeros(*sizes, device="cuda", dtype=dtype, requires_grad=True)
 facts = {{}}
 {body}
-calls = phantom.account()["unsupported"]
-facts["unsupported"] = [call for call in calls if call["library"] == "cudnn"]
+calls = phantom.library.unsupported()
+facts["unsupported"] = [call.name for call in calls if call.library == "cudnn"]
 print(json.dumps(facts), flush=True)
 # Threads of autograd may still free tensors, which a Python that ends does not bear.
 os._exit(0)
@@ -47,7 +38,7 @@ os._exit(0)
 
 def on_a_phantom(body):
     """What the lines put into `facts`, in a process that has a phantom GPU."""
-    program = PROGRAM.format(settings=H200, body=body)
+    program = PROGRAM.format(body=body)
     ran = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=600
     )

@@ -29,7 +29,7 @@ with floodmark.phantom("h200", memory={memory!r}, gpus={gpus}):
 found = {{}}
 """
 END = """
-calls = [call["name"] for call in library.loaded().account()["unsupported"]]
+calls = [call.name for call in library.loaded().library.unsupported()]
 print(json.dumps({"found": found, "refused": calls, "folder": library.loaded().folder}))
 """
 

@@ -21,14 +21,13 @@ INVALID_VALUE = 1
 
 #: All calls in one process, whose death would be a failure by itself.
 PROGRAM = """
-import json, sys
+import ctypes, json, sys
 sys.path.insert(0, sys.argv[1])
 import floodmark
-from floodmark.estimate.phantom import library
 import wrong_calls
 
 with floodmark.phantom("h200"):
-    phantom = library.loaded().library
+    phantom = ctypes.CDLL(None)
     for case in wrong_calls.CASES:
         print(json.dumps([case[0], wrong_calls.make(phantom, phantom, case)]), flush=True)
 """

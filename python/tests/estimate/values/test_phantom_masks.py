@@ -38,7 +38,7 @@ def grown(result, *leaves):
 """
 END = """
 from floodmark.estimate.phantom import simulated_gpu
-reads = simulated_gpu.current().phantom.account()["reads"]
+reads = simulated_gpu.current().phantom.reads()
 kept = ("line", "op", "count", "assumed", "reason")
 print(json.dumps([found, [{key: read[key] for key in kept} for read in reads]]))
 """

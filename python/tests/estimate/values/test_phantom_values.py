@@ -23,7 +23,7 @@ cuda = torch.device("cuda")
 """
 END = """
 from floodmark.estimate.phantom import simulated_gpu
-reads = simulated_gpu.current().phantom.account()["reads"]
+reads = simulated_gpu.current().phantom.reads()
 print(json.dumps([found, [[r["line"], r["op"], r["count"], r["assumed"]] for r in reads]]))
 """
 

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use floodmark_profiles::ValueAt;
 use floodmark_session::size::parse_size;
 
 use crate::commands::args::ProgramArgs;
@@ -59,8 +60,8 @@ pub(crate) struct PhantomArgs {
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) steps: Option<u32>,
     /// Value that this line reads back from the GPU, where the estimate cannot compute it: `train.py:12=1`; may be repeated
-    #[arg(long = "answer", value_name = "FILE:LINE=VALUE", value_parser = parse_answer)]
-    pub(crate) answers: Vec<String>,
+    #[arg(long = "answer", value_name = "FILE:LINE=VALUE")]
+    pub(crate) answers: Vec<ValueAt>,
 }
 
 #[derive(Debug, Args)]
@@ -99,36 +100,4 @@ pub(crate) struct FitArgs {
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) program: ProgramArgs,
-}
-
-/// `train.py:12=1`: checked here, carried out by the phantom.
-fn parse_answer(text: &str) -> Result<String, String> {
-    let wrong = || "an answer is `FILE:LINE=VALUE`, such as `train.py:12=1`".to_owned();
-    let (place, value) = text.rsplit_once('=').ok_or_else(wrong)?;
-    let (file, line) = place.rsplit_once(':').ok_or_else(wrong)?;
-    let is_line = line.parse::<u32>().is_ok_and(|line| line > 0);
-    if file.trim().is_empty() || !is_line || text.contains(['\n', '\r']) {
-        return Err(wrong());
-    }
-    match value.trim().to_ascii_lowercase().as_str() {
-        "true" => Ok(format!("{place}=1")),
-        "false" => Ok(format!("{place}=0")),
-        number if number.parse::<f64>().is_ok() => Ok(format!("{place}={number}")),
-        _ => Err("the value of an answer is a number, `true` or `false`".to_owned()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_answer_is_a_line_and_a_number() {
-        assert_eq!(parse_answer("train.py:12=1"), Ok("train.py:12=1".to_owned()));
-        assert_eq!(parse_answer("a=b/c.py:3= True"), Ok("a=b/c.py:3=1".to_owned()));
-        assert_eq!(parse_answer("x.py:3=-2.5"), Ok("x.py:3=-2.5".to_owned()));
-        for wrong in ["", "x.py=1", "x.py:0=1", "x.py:a=1", ":3=1", "x.py:3=", "x.py:3=yes"] {
-            assert!(parse_answer(wrong).is_err(), "{wrong}");
-        }
-    }
 }

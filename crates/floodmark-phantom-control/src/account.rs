@@ -1,0 +1,38 @@
+//! What the phantom reports of a program that ran on it.
+
+use serde::{Deserialize, Serialize};
+
+/// What happened on the simulated devices so far.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Account {
+    /// Calls that the phantom refused, because it does not support them.
+    pub unsupported: Vec<UnsupportedCall>,
+    /// How often the program read bytes back that have no value, and were given as zeros.
+    pub unanswered_reads: u64,
+    /// How many bytes these were.
+    pub unanswered_bytes: u64,
+    /// The devices, in CUDA's order.
+    pub devices: Vec<DeviceAccount>,
+}
+
+/// A call that the phantom does not support.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnsupportedCall {
+    /// The library: `cublas`.
+    pub library: String,
+    /// The function.
+    pub name: String,
+    /// How often it was called.
+    pub count: u64,
+}
+
+/// The memory of a simulated device, in bytes. The CUDA context is not part of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceAccount {
+    /// What the driver can allocate in all.
+    pub capacity: u64,
+    /// What is free now.
+    pub free: u64,
+    /// The highest sum of what the driver had allocated.
+    pub peak: u64,
+}

@@ -1,0 +1,224 @@
+//! Loads the phantom into this process, and calls it.
+
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::{AsRawFd, FromRawFd};
+
+use crate::account::Account;
+use crate::settings::Settings;
+
+/// How long a message of the phantom may be.
+const MESSAGE_BYTES: usize = 512;
+
+type Start = unsafe extern "C" fn(*const u8, usize, *mut c_char, usize) -> c_int;
+type Claim = unsafe extern "C" fn(*mut c_char, usize) -> c_int;
+type TakeOver = extern "C" fn() -> c_int;
+type GiveBack = extern "C" fn();
+type WriteAccount = unsafe extern "C" fn(*mut c_char, usize) -> usize;
+type Surety = extern "C" fn(u64, u64) -> c_int;
+type SetSurety = extern "C" fn(u64, u64, c_int);
+type SetAnswer = extern "C" fn(c_int, i64);
+type SetGroupSize = extern "C" fn(c_int, u64);
+
+/// The phantom, loaded. It stays until the process ends: CUDA cannot be unloaded.
+#[derive(Debug)]
+pub struct PhantomLibrary {
+    /// The file in memory that it was loaded from.
+    image: File,
+    claim: Claim,
+    take_over: TakeOver,
+    give_back: GiveBack,
+    account: WriteAccount,
+    surety: Surety,
+    set_surety: SetSurety,
+    set_answer: SetAnswer,
+    set_group_size: SetGroupSize,
+}
+
+/// Why there is no simulated device.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LoadError {
+    /// There is no memory for the library's file.
+    #[error("the library of the simulated GPU could not be written to memory")]
+    Image(#[source] io::Error),
+    /// The system's loader refused it.
+    #[error("the library of the simulated GPU could not be loaded: {0}")]
+    Loader(String),
+    /// It is not the library that belongs to this one.
+    #[error("the library of the simulated GPU has no function `{0}`")]
+    NoFunction(&'static str),
+    /// The library refused the machine, or cannot work in this process.
+    #[error("the simulated GPU could not be started: {0}")]
+    Start(String),
+}
+
+impl PhantomLibrary {
+    /// Loads the library from its bytes and starts the machine. Its symbols are not visible yet: see [`Self::claim`].
+    pub fn start(image: &[u8], settings: &Settings) -> Result<Self, LoadError> {
+        let image = in_memory(image).map_err(LoadError::Image)?;
+        let handle = open(&image, libc::RTLD_LOCAL)?;
+        // SAFETY: the library's own functions, with the types that it declares them with.
+        let (start, library) = unsafe {
+            let start: Start = std::mem::transmute(function(handle, c"floodmark_phantom_start")?);
+            let library = Self {
+                image,
+                claim: std::mem::transmute::<*mut c_void, Claim>(function(
+                    handle,
+                    c"floodmark_phantom_claim",
+                )?),
+                take_over: std::mem::transmute::<*mut c_void, TakeOver>(function(
+                    handle,
+                    c"floodmark_phantom_take_over",
+                )?),
+                give_back: std::mem::transmute::<*mut c_void, GiveBack>(function(
+                    handle,
+                    c"floodmark_phantom_give_back",
+                )?),
+                account: std::mem::transmute::<*mut c_void, WriteAccount>(function(
+                    handle,
+                    c"floodmark_phantom_account",
+                )?),
+                surety: std::mem::transmute::<*mut c_void, Surety>(function(
+                    handle,
+                    c"floodmark_phantom_surety",
+                )?),
+                set_surety: std::mem::transmute::<*mut c_void, SetSurety>(function(
+                    handle,
+                    c"floodmark_phantom_set",
+                )?),
+                set_answer: std::mem::transmute::<*mut c_void, SetAnswer>(function(
+                    handle,
+                    c"floodmark_phantom_answer",
+                )?),
+                set_group_size: std::mem::transmute::<*mut c_void, SetGroupSize>(function(
+                    handle,
+                    c"floodmark_phantom_group_size",
+                )?),
+            };
+            (start, library)
+        };
+        let text =
+            serde_json::to_vec(settings).map_err(|error| LoadError::Start(error.to_string()))?;
+        // SAFETY: both ranges are valid for their lengths.
+        outcome(|message, room| unsafe { start(text.as_ptr(), text.len(), message, room) })?;
+        Ok(library)
+    }
+
+    /// Makes the library's symbols visible to all that is loaded later, under the names of CUDA's libraries.
+    pub fn claim(&self) -> Result<(), LoadError> {
+        open(&self.image, libc::RTLD_GLOBAL)?;
+        // SAFETY: the message has so much room.
+        outcome(|message, room| unsafe { (self.claim)(message, room) })
+    }
+
+    /// Takes CUDA's place in what is loaded already. Returns whether memory will be requested from this library.
+    pub fn take_over(&self) -> bool {
+        (self.take_over)() != 0
+    }
+
+    /// Undoes [`Self::take_over`].
+    pub fn give_back(&self) {
+        (self.give_back)();
+    }
+
+    /// What happened on the devices so far.
+    pub fn account(&self) -> Account {
+        let mut text = vec![0_u8; 1 << 12];
+        loop {
+            // SAFETY: the buffer is valid for its length.
+            let needed = unsafe { (self.account)(text.as_mut_ptr().cast(), text.len()) };
+            if needed <= text.len() {
+                break;
+            }
+            // More may be refused meanwhile.
+            text.resize(needed * 2, 0);
+        }
+        let length = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());
+        serde_json::from_slice(&text[..length]).unwrap_or_default()
+    }
+
+    /// How sure these bytes are: 0 nothing, 1 assumed, 2 sampled, 3 random, 4 known.
+    pub fn surety(&self, addr: u64, length: u64) -> i32 {
+        (self.surety)(addr, length)
+    }
+
+    /// These bytes have a value of that surety from now on; 0 forgets them.
+    pub fn set_surety(&self, addr: u64, length: u64, surety: i32) {
+        (self.set_surety)(addr, length, surety);
+    }
+
+    /// What this thread reads where no value is known: 0 zero, 1 the number `value`, 2 truth values, the bits of
+    /// `value`.
+    pub fn set_answer(&self, kind: i32, value: i64) {
+        (self.set_answer)(kind, value);
+    }
+
+    /// How many ranks the communicators of a color have; 0 forgets it.
+    pub fn set_group_size(&self, color: i32, ranks: u64) {
+        (self.set_group_size)(color, ranks);
+    }
+}
+
+fn in_memory(bytes: &[u8]) -> io::Result<File> {
+    // SAFETY: a system call with a name that ends with a zero.
+    let descriptor =
+        unsafe { libc::memfd_create(c"libfloodmark_phantom.so".as_ptr(), libc::MFD_CLOEXEC) };
+    if descriptor < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: it was just opened, and nothing else has it.
+    let mut file = unsafe { File::from_raw_fd(descriptor) };
+    file.write_all(bytes)?;
+    Ok(file)
+}
+
+fn open(image: &File, visibility: c_int) -> Result<*mut c_void, LoadError> {
+    let path = CString::new(format!("/proc/self/fd/{}", image.as_raw_fd()))
+        .map_err(|error| LoadError::Loader(error.to_string()))?;
+    // SAFETY: the library's constructors are those of Rust's standard library.
+    let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | visibility) };
+    if handle.is_null() { Err(LoadError::Loader(last_error())) } else { Ok(handle) }
+}
+
+fn last_error() -> String {
+    // SAFETY: the text belongs to this thread until its next call.
+    unsafe {
+        let text = libc::dlerror();
+        if text.is_null() {
+            return String::new();
+        }
+        CStr::from_ptr(text).to_string_lossy().into_owned()
+    }
+}
+
+fn function(handle: *mut c_void, name: &'static CStr) -> Result<*mut c_void, LoadError> {
+    // SAFETY: the handle is open.
+    let found = unsafe { libc::dlsym(handle, name.as_ptr()) };
+    if found.is_null() {
+        return Err(LoadError::NoFunction(name.to_str().unwrap_or_default()));
+    }
+    Ok(found)
+}
+
+fn outcome(call: impl FnOnce(*mut c_char, usize) -> c_int) -> Result<(), LoadError> {
+    let mut message = [0_u8; MESSAGE_BYTES];
+    if call(message.as_mut_ptr().cast(), message.len()) == 0 {
+        return Ok(());
+    }
+    let length = message.iter().position(|byte| *byte == 0).unwrap_or(message.len());
+    Err(LoadError::Start(String::from_utf8_lossy(&message[..length]).into_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_library_is_refused() {
+        let settings = Settings::usual((9, 0), 1 << 30);
+        let error = PhantomLibrary::start(b"not a library", &settings).unwrap_err().to_string();
+        assert!(error.contains("could not be loaded"), "{error}");
+    }
+}

@@ -1,0 +1,75 @@
+//! What the user says that a line reads: `FILE:LINE=VALUE`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// The value that a line reads back from a GPU.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ValueAt {
+    /// The file, or the end of its path.
+    pub file: String,
+    /// The line.
+    pub line: u32,
+    /// The value; truth values are 0 and 1.
+    pub value: f64,
+}
+
+/// Why a text is no value at a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ValueAtError {
+    /// It does not name a line.
+    #[error("an answer is `FILE:LINE=VALUE`, such as `train.py:12=1`")]
+    NoLine,
+    /// The value cannot be read.
+    #[error("the value of an answer is a number, `true` or `false`")]
+    NoNumber,
+}
+
+impl fmt::Display for ValueAt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}={}", self.file, self.line, self.value)
+    }
+}
+
+impl FromStr for ValueAt {
+    type Err = ValueAtError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (location, value) = text.rsplit_once('=').ok_or(ValueAtError::NoLine)?;
+        let (file, line) = location.rsplit_once(':').ok_or(ValueAtError::NoLine)?;
+        let line = line.parse().ok().filter(|line| *line > 0).ok_or(ValueAtError::NoLine)?;
+        if file.trim().is_empty() || text.contains(['\n', '\r']) {
+            return Err(ValueAtError::NoLine);
+        }
+        let value = match value.trim().to_ascii_lowercase().as_str() {
+            "true" => 1.0,
+            "false" => 0.0,
+            number => number.parse().map_err(|_| ValueAtError::NoNumber)?,
+        };
+        Ok(Self { file: file.to_owned(), line, value })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_a_line_and_a_number() {
+        let read = |text: &str| {
+            let ValueAt { file, line, value } = text.parse().unwrap();
+            (file, line, value)
+        };
+        assert_eq!(read("train.py:12=1"), ("train.py".to_owned(), 12, 1.0));
+        assert_eq!(read("a=b/c.py:3= True"), ("a=b/c.py".to_owned(), 3, 1.0));
+        assert_eq!(read("C:/x.py:3=-2.5"), ("C:/x.py".to_owned(), 3, -2.5));
+        let value_at: ValueAt = "train.py:12=2.50".parse().unwrap();
+        assert_eq!(value_at.to_string(), "train.py:12=2.5");
+        for wrong in ["", "x.py=1", "x.py:0=1", "x.py:a=1", ":3=1", "x.py:3=", "x.py:3=yes"] {
+            assert!(wrong.parse::<ValueAt>().is_err(), "{wrong}");
+        }
+    }
+}
