@@ -15,7 +15,7 @@
 //! | `diff/` | Several traces: [`diff()`] of two, [`ranks()`] side by side. |
 //! | `estimate/` | Whether a program fits on a simulated GPU: [`estimate()`], [`estimate_processes()`]. |
 //! | `layers/` | What each layer of a model allocated: [`layers()`]. |
-//! | `index/` | What repeated questions share: [`TraceIndex`], [`MomentIndex`]. |
+//! | `index/` | What repeated questions share: [`TraceIndex`], [`MomentIndex`]; of a trace that grows, [`GrowingIndex`]. |
 
 mod advice;
 mod allocation;
@@ -54,6 +54,7 @@ pub use diff::{Both, Diff, DiffDetail, DiffError, DiffRow, Limit, Peaks, Total, 
 pub use estimate::processes::{ProgramEnd, estimate_processes};
 pub use estimate::{DeviceEstimate, Estimate, Process, SharedGpu, Unknown, estimate};
 pub use index::TraceIndex;
+pub use index::growing_index::GrowingIndex;
 pub use index::moment_index::MomentIndex;
 pub use layers::{Layer, LayerEvent, LayerEventKind, LayerQuestion, LayerSource, Layers, layers};
 pub use moment::at::{At, NotAMoment};

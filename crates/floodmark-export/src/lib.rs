@@ -66,4 +66,4 @@ pub use report_columns::report_columns;
 pub use speedscope::write_speedscope;
 pub use tables::{Coding, RankRow, write_ranks, write_tables};
 pub use tensorboard::write_tensorboard;
-pub use timeline::write_timeline;
+pub use timeline::{write_layers, write_timeline};

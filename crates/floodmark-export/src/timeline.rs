@@ -148,8 +148,15 @@ pub fn write_timeline(
         source: options.layers.clone(),
         events: options.max_events,
     };
-    let found = layers(trace, &question)?;
-    let timeline = Timeline { found: &found, with_fragmentation: options.fragmentation };
-    serde_json::to_writer(out, &timeline).map_err(io::Error::from)?;
+    write_layers(&layers(trace, &question)?, options.fragmentation, out)?;
     Ok(())
+}
+
+/// Writes the same of layers that were found already.
+pub fn write_layers(
+    found: &Layers,
+    with_fragmentation: bool,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    serde_json::to_writer(out, &Timeline { found, with_fragmentation }).map_err(io::Error::from)
 }

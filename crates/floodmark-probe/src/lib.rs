@@ -68,5 +68,5 @@ pub use session::{
 };
 pub use start_error::{Occupant, StartError};
 pub use tensor_place::{KnownTensor, prove_tensors};
-pub use windows::{Found as FoundRecorder, OpenWindow, open};
+pub use windows::{Found as FoundRecorder, OpenWindow, WindowNews, open};
 pub use writer::Written;

@@ -245,7 +245,7 @@ mod tests {
     use std::sync::Arc;
 
     use floodmark_trace::journal::{pack_strings, record_kind};
-    use floodmark_trace::{Header, TextKind, Window};
+    use floodmark_trace::{GrowingTrace, Header, TextKind, Trace, Window};
 
     use super::*;
     use crate::test_recorder::{MAX_MEMORY, recording, window_state};
@@ -271,8 +271,17 @@ mod tests {
         record
     }
 
+    /// What a window in memory has.
+    fn trace_of(state: &WindowState) -> Trace {
+        let mut growing = GrowingTrace::default();
+        for batch in state.memory.lock().batches_from(0).unwrap() {
+            growing.push(batch);
+        }
+        growing.complete(&Header::default(), None).clone()
+    }
+
     fn bytes_of(state: &WindowState) -> Vec<(u64, bool)> {
-        let trace = state.memory.lock().trace(&Header::default(), None);
+        let trace = trace_of(state);
         trace.allocations.iter().map(|one| (one.rounded.0, one.before_recording)).collect()
     }
 
@@ -316,7 +325,7 @@ mod tests {
         made.phase = 1;
         sinks.push(&made, &[]);
         sinks.finish();
-        let trace = second.memory.lock().trace(&Header::default(), None);
+        let trace = trace_of(&second);
         let phase = trace.allocations[0].phase;
         assert_eq!(trace.text(phase), Some("warm-up"));
         assert_eq!(trace.events.len(), 2, "the phase begins again, then the block");

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use floodmark_trace::journal_state::StopNote;
-use floodmark_trace::{Batch, Ending, GrowingTrace, Header, Trace, TraceWriter, Window};
+use floodmark_trace::{Batch, Ending, Header, TraceWriter, Window};
 use parking_lot::{Condvar, Mutex};
 
 use crate::ended_steps::EndedSteps;
@@ -201,9 +201,8 @@ impl WindowState {
 pub(crate) struct Memory {
     batches: Vec<Batch>,
     bytes: usize,
-    /// What was read until now, and how many batches are in it.
-    growing: GrowingTrace,
-    taken: usize,
+    /// Whether a reader has a copy.
+    is_read: bool,
     spill: PathBuf,
     /// Whether the events went to the file `spill`.
     pub(crate) is_spilled: bool,
@@ -219,7 +218,7 @@ impl Memory {
     /// Whether it has more than may stay in memory.
     pub(crate) fn is_full(&self, most_bytes: usize) -> bool {
         // What was read of the events is a copy.
-        let copies = if self.taken > 0 { 2 } else { 1 };
+        let copies = if self.is_read { 2 } else { 1 };
         self.bytes * copies > most_bytes
     }
 
@@ -248,13 +247,27 @@ impl Memory {
         Ok(file)
     }
 
-    /// The trace so far. Only batches that are new since the last call are looked at.
-    pub(crate) fn trace(&mut self, header: &Header, ending: Option<Ending>) -> Trace {
-        for batch in &self.batches[self.taken..] {
-            self.growing.push(batch.clone());
+    /// Copies of the batches from one on; `None` where a file has the events.
+    pub(crate) fn batches_from(&mut self, first: usize) -> Option<Vec<Batch>> {
+        self.is_read = true;
+        let new = || self.batches.get(first..).unwrap_or_default().to_vec();
+        (!self.is_spilled).then(new)
+    }
+}
+
+#[cfg(test)]
+impl Memory {
+    /// The trace of all that is in memory.
+    pub(crate) fn trace(
+        &mut self,
+        header: &Header,
+        ending: Option<Ending>,
+    ) -> floodmark_trace::Trace {
+        let mut growing = floodmark_trace::GrowingTrace::default();
+        for batch in self.batches_from(0).unwrap_or_default() {
+            growing.push(batch);
         }
-        self.taken = self.batches.len();
-        self.growing.trace(header, ending, Vec::new())
+        growing.complete(header, ending).clone()
     }
 }
 

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use floodmark_trace::{
-    Bytes, Device, Ending, EventKind, Header, StepTotals, TextKind, Trace, Window,
+    Batch, Bytes, Device, Ending, EventKind, Header, StepTotals, TextKind, Window,
 };
 
 use crate::budget::LEAST_MEMORY_BYTES;
@@ -41,6 +41,24 @@ static NUMBERS: AtomicU64 = AtomicU64::new(1);
 pub struct OpenWindow {
     state: Arc<WindowState>,
     pid: u32,
+}
+
+/// What a window has that was not read yet.
+#[derive(Debug)]
+pub struct WindowNews {
+    /// Its events since then.
+    pub batches: Vec<Batch>,
+    /// Its header, as it is now.
+    pub header: Header,
+    /// How it ended; none while it is open.
+    pub ending: Option<Ending>,
+}
+
+impl WindowNews {
+    /// Its events, header and ending.
+    pub fn into_parts(self) -> (Vec<Batch>, Header, Option<Ending>) {
+        (self.batches, self.header, self.ending)
+    }
 }
 
 /// What a new window found.
@@ -425,12 +443,16 @@ impl OpenWindow {
         self.state.path.clone().or_else(spilled)
     }
 
-    /// The trace so far, of a window whose events are in memory.
-    pub fn trace(&self) -> Trace {
+    /// What a window whose events are in memory has more than `read` batches; `None` where a file has the events.
+    pub fn news(&self, read: usize) -> Option<WindowNews> {
+        if self.state.path.is_some() {
+            return None;
+        }
         let has_ended = self.state.is_written() || self.state.failure().is_some();
         let ending = has_ended.then(|| self.ending());
         let header = self.state.header.lock().0.clone();
-        self.state.memory.lock().trace(&header, ending)
+        let batches = self.state.memory.lock().batches_from(read)?;
+        Some(WindowNews { batches, header, ending })
     }
 
     /// Writes a window that is closed, and whose events are in memory, to a file.

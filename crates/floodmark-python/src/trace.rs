@@ -7,15 +7,16 @@ use std::sync::Arc;
 use arrow_array::RecordBatchIterator;
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
 use floodmark_analysis::{
-    LayerSource, ProgramEnd, Question, SimulationQuestion, advise, category_peaks, diff, estimate,
-    estimate_processes, leaks, oom, report, simulation, summary, tensor_lifetimes,
+    LayerQuestion, LayerSource, Levels, ProgramEnd, Question, SimulationQuestion, advise,
+    category_peaks, diff, estimate, estimate_processes, leaks, oom, simulation, tensor_lifetimes,
 };
-use floodmark_export::{Options as ExportOptions, report_columns};
+use floodmark_export::{Options as ExportOptions, report_columns, write_layers};
 use floodmark_session::export::export_trace;
 use floodmark_session::export::format::{Format, draw as draw_chart};
 use floodmark_session::text::html::render_html;
 use floodmark_session::text::summary::render_summary;
 use floodmark_session::text::text_table::render;
+use floodmark_session::traces::{IndexedTrace, TraceView, ask_all};
 use floodmark_trace::{Bytes, Device, PhantomEnd};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -26,13 +27,7 @@ use crate::errors::{from_export, from_open, from_ours, from_simulation, wrong_ar
 
 /// A trace, open for reading.
 #[pyclass(frozen, module = "floodmark._core")]
-pub(crate) struct Trace(Arc<floodmark_trace::Trace>);
-
-impl From<floodmark_trace::Trace> for Trace {
-    fn from(trace: floodmark_trace::Trace) -> Self {
-        Self(Arc::new(trace))
-    }
-}
+pub(crate) struct Trace(pub(crate) TraceView);
 
 #[pymethods]
 impl Trace {
@@ -43,7 +38,7 @@ impl Trace {
         let trace = py
             .detach(|| floodmark_session::traces::open_trace(&path))
             .map_err(|e| from_open(&path, &e))?;
-        Ok(Self(Arc::new(trace)))
+        Ok(Self(trace.into()))
     }
 
     /// Answers a question.
@@ -58,7 +53,9 @@ impl Trace {
         torch_frames: bool,
     ) -> PyResult<Report> {
         let question = question(by, at, device, top, torch_frames)?;
-        let answer = py.detach(|| report(&self.0, &question)).map_err(|e| from_ours(&e))?;
+        let answer = py
+            .detach(|| self.0.ask(|it| it.index().report(it.trace, &question)))
+            .map_err(|e| from_ours(&e))?;
         Ok(Report(Arc::new(answer)))
     }
 
@@ -76,16 +73,18 @@ impl Trace {
         torch_frames: bool,
     ) -> PyResult<Diff> {
         let question = question(by, at, device, top, torch_frames)?;
-        let other = Arc::clone(&other.get().0);
-        let answer = py.detach(|| diff(&self.0, &other, &question)).map_err(|e| from_ours(&e))?;
-        Ok(Diff(answer))
+        let both = [&self.0, &other.get().0];
+        let answer = py.detach(|| ask_all(&both, |traces| diff(traces[0], traces[1], &question)));
+        Ok(Diff(answer.map_err(|e| from_ours(&e))?))
     }
 
     /// Says which lines grow from step to step.
     #[pyo3(signature = (*, device, top))]
     fn leaks(&self, py: Python<'_>, device: Option<&str>, top: Option<usize>) -> PyResult<Leaks> {
         let device = device.map(parse_device).transpose()?;
-        let answer = py.detach(|| leaks(&self.0, device, top)).map_err(|e| from_ours(&e))?;
+        let answer = py
+            .detach(|| self.0.ask(|it| leaks(it.trace, device, top)))
+            .map_err(|e| from_ours(&e))?;
         Ok(Leaks(answer))
     }
 
@@ -107,7 +106,7 @@ impl Trace {
             torch: torch.map(|text| parse(text, "no version of torch", "`2.11`")).transpose()?,
             sweeps: sweep,
         };
-        let answer = py.detach(|| simulation(&self.0, &question));
+        let answer = py.detach(|| self.0.ask(|it| simulation(it.trace, &question)));
         Ok(Simulation(answer.map_err(|e| from_simulation(&e))?))
     }
 
@@ -115,7 +114,8 @@ impl Trace {
     #[pyo3(signature = (*, device))]
     fn lifetimes(&self, py: Python<'_>, device: Option<&str>) -> PyResult<String> {
         let device = device.map(parse_device).transpose()?;
-        let lives = py.detach(|| serde_json::to_string(&tensor_lifetimes(&self.0, device)));
+        let lives = |trace: &_| serde_json::to_string(&tensor_lifetimes(trace, device));
+        let lives = py.detach(|| self.0.ask(|it| lives(it.trace)));
         lives.map_err(wrong_argument)
     }
 
@@ -123,7 +123,8 @@ impl Trace {
     #[pyo3(signature = (*, device, top))]
     fn oom(&self, py: Python<'_>, device: Option<&str>, top: Option<usize>) -> PyResult<Oom> {
         let device = device.map(parse_device).transpose()?;
-        let answer = py.detach(|| oom(&self.0, device, top)).map_err(|e| from_ours(&e))?;
+        let answer =
+            py.detach(|| self.0.ask(|it| oom(it.trace, device, top))).map_err(|e| from_ours(&e))?;
         Ok(Oom(answer))
     }
 
@@ -131,13 +132,15 @@ impl Trace {
     #[pyo3(signature = (*, device))]
     fn advise(&self, py: Python<'_>, device: Option<&str>) -> PyResult<Advice> {
         let device = device.map(parse_device).transpose()?;
-        let answer = py.detach(|| advise(&self.0, device)).map_err(|e| from_ours(&e))?;
+        let answer =
+            py.detach(|| self.0.ask(|it| advise(it.trace, device))).map_err(|e| from_ours(&e))?;
         Ok(Advice(answer))
     }
 
     /// Says whether the program fits on the simulated GPU.
     fn estimate(&self, py: Python<'_>) -> PyResult<Estimate> {
-        let answer = py.detach(|| estimate(&self.0)).map_err(|e| from_ours(&e))?;
+        let answer =
+            py.detach(|| self.0.ask(|it| estimate(it.trace))).map_err(|e| from_ours(&e))?;
         Ok(Estimate(answer))
     }
 
@@ -152,13 +155,11 @@ impl Trace {
         error: String,
         notes: Vec<String>,
     ) -> PyResult<Estimate> {
-        let others: Vec<_> = others.iter().map(|other| Arc::clone(&other.get().0)).collect();
+        let others = others.iter().map(|other| &other.get().0);
+        let all: Vec<&TraceView> = [&self.0].into_iter().chain(others).collect();
         let ended: PhantomEnd = serde_json::from_value(ended.into()).map_err(wrong_argument)?;
         let end = ProgramEnd { ended, error };
-        let answer = py.detach(|| {
-            let all: Vec<_> = [&self.0].into_iter().chain(&others).map(|trace| &**trace).collect();
-            estimate_processes(&all, &end, notes)
-        });
+        let answer = py.detach(|| ask_all(&all, |traces| estimate_processes(traces, &end, notes)));
         Ok(Estimate(answer.map_err(|e| from_ours(&e))?))
     }
 
@@ -181,31 +182,71 @@ impl Trace {
         let layers = layers.map_or_else(LayerSource::default, LayerSource::Phases);
         let options =
             ExportOptions { device, layers, max_events, fragmentation, ..ExportOptions::default() };
-        py.detach(|| export_trace(&self.0, format, &options, floodmark::page_of, path.as_deref()))
-            .map_err(|error| from_export(&error))
+        let path = path.as_deref();
+        let export = |it: IndexedTrace<'_>| {
+            export_trace(it.trace, format, &options, floodmark::page_of, path)
+        };
+        py.detach(|| self.0.ask(export)).map_err(|error| from_export(&error))
     }
 
     /// How high each category stood by itself, as JSON.
     #[pyo3(signature = (*, device))]
     fn category_peaks(&self, py: Python<'_>, device: Option<&str>) -> PyResult<String> {
         let device = device.map(parse_device).transpose()?;
-        let answer = py.detach(|| category_peaks(&self.0, device)).map_err(|e| from_ours(&e))?;
+        let answer = py
+            .detach(|| self.0.ask(|it| category_peaks(it.trace, device)))
+            .map_err(|e| from_ours(&e))?;
         serde_json::to_string(&answer).map_err(wrong_argument)
+    }
+
+    /// The JSON of a timeline: what each layer did, and the latest events. Names of layers follow `layers` in phases.
+    #[pyo3(signature = (*, device, layers, max_events, fragmentation))]
+    fn layers(
+        &self,
+        py: Python<'_>,
+        device: Option<&str>,
+        layers: String,
+        max_events: usize,
+        fragmentation: bool,
+    ) -> PyResult<Vec<u8>> {
+        let device = device.map(parse_device).transpose()?;
+        let source = LayerSource::Phases(layers);
+        let question = LayerQuestion { device, source, events: Some(max_events) };
+        let layers = |it: IndexedTrace<'_>| it.index().layers(it.trace, &question);
+        let found = py.detach(|| self.0.ask(layers)).map_err(|e| from_ours(&e))?;
+        let mut written = Vec::new();
+        py.detach(|| write_layers(&found, fragmentation, &mut written))?;
+        Ok(written)
+    }
+
+    /// Bytes allocated, active and reserved at the ends of steps from `first` on; on the CPU all are the same.
+    #[pyo3(signature = (*, device, first))]
+    fn levels_at_steps(
+        &self,
+        py: Python<'_>,
+        device: Option<&str>,
+        first: usize,
+    ) -> PyResult<Vec<(u64, u64, u64)>> {
+        let device = device.map(parse_device).transpose()?;
+        let levels = |it: IndexedTrace<'_>| it.index().levels_at_steps(it.trace, device, first);
+        let levels = py.detach(|| self.0.ask(levels)).map_err(|e| from_ours(&e))?;
+        Ok(levels.iter().map(Levels::or_allocated).collect())
     }
 
     /// What happened, in numbers, as JSON.
     fn summary(&self, py: Python<'_>) -> PyResult<String> {
-        py.detach(|| serde_json::to_string(&summary(&self.0))).map_err(wrong_argument)
+        let summary = py.detach(|| self.0.ask(|it| it.index().summary(it.trace)));
+        serde_json::to_string(&summary).map_err(wrong_argument)
     }
 
     /// The same as a few lines of text.
     fn summary_text(&self, py: Python<'_>) -> String {
-        py.detach(|| render_summary(&summary(&self.0)))
+        py.detach(|| self.0.ask(|it| render_summary(&it.index().summary(it.trace))))
     }
 
     /// Where the recording comes from, as JSON.
     fn header(&self) -> PyResult<String> {
-        serde_json::to_string(&self.0.header).map_err(wrong_argument)
+        self.0.ask(|it| serde_json::to_string(&it.trace.header)).map_err(wrong_argument)
     }
 }
 

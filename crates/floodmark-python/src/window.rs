@@ -1,11 +1,10 @@
 //! A window on the recorder's events as a Python object.
 
 use std::path::PathBuf;
-use std::sync::Mutex;
 
-use floodmark_probe::{OpenWindow, Options, Replace, Source};
-use floodmark_session::traces::read_own_growing;
-use floodmark_trace::{GrowingReader, Header};
+use floodmark_probe::{OpenWindow, Options, Replace, Source, WindowNews};
+use floodmark_session::traces::GrowingWindow;
+use floodmark_trace::Header;
 use pyo3::prelude::*;
 
 use crate::errors::{from_open, from_start, wrong_argument};
@@ -20,8 +19,8 @@ fn header_from(json: &str) -> PyResult<Header> {
 #[expect(clippy::struct_excessive_bools, reason = "each is a question of its own")]
 pub(crate) struct Window {
     opened: OpenWindow,
-    /// What was read of its file while it was open.
-    reader: Mutex<GrowingReader>,
+    /// What was read of it.
+    read: GrowingWindow,
     /// The recorder ran already.
     #[pyo3(get)]
     is_attached: bool,
@@ -92,7 +91,7 @@ impl Window {
         }
         Ok(Self {
             opened: window,
-            reader: Mutex::default(),
+            read: GrowingWindow::default(),
             is_attached: found.is_attached,
             has_cpu: found.has_cpu,
             has_cuda: found.has_cuda,
@@ -123,11 +122,14 @@ impl Window {
     fn trace(&self, py: Python<'_>) -> PyResult<Trace> {
         py.detach(|| {
             self.opened.catch_up();
-            let Some(path) = self.opened.file() else { return Ok(self.opened.trace()) };
-            let mut reader = self.reader.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            read_own_growing(&path, &mut reader).map_err(|error| from_open(&path, &error))
+            let news = |read| self.opened.news(read).map(WindowNews::into_parts);
+            if let Some(view) = self.read.read_memory(news) {
+                return Ok(view);
+            }
+            let path = self.opened.file().unwrap_or_default();
+            self.read.read_file(&path).map_err(|error| from_open(&path, &error))
         })
-        .map(Trace::from)
+        .map(Trace)
     }
 
     /// Writes what is in memory into a file; what has a file already stays there.

@@ -9,7 +9,6 @@ use crate::event::{
 };
 use crate::journal::{FLAG_BACKWARD, FLAG_DEFERRED};
 use crate::losses::{Loss, Losses};
-use crate::modules::ModulePaths;
 use crate::trace::{Allocation, Code, Event, LOST, Label, Oom, Segment, Stack, Subject, Trace};
 
 /// A file with more holes in its ids than this, all together, was not written by us.
@@ -52,7 +51,9 @@ impl Trace {
     /// Appends the definitions of a batch, without its events.
     pub(crate) fn push_definitions(&mut self, batch: Batch) {
         let holes = &mut self.holes;
+        self.redefined.modules |= !batch.modules.is_empty();
         for row in batch.stacks {
+            self.redefined.stacks |= (row.id as usize) < self.paths.stack_count();
             if let Some(slot) = slot(&mut self.stacks, row.id, holes) {
                 // A caller is always defined before whom it calls; anything else would be a circle.
                 let parent = if row.parent < row.id { row.parent } else { 0 };
@@ -210,11 +211,10 @@ impl Trace {
         u32::try_from(self.segments.len() - 1).unwrap_or(u32::MAX)
     }
 
-    /// The last step of reading: what needs all definitions, and what is missing.
+    /// The last step of reading: what needs all definitions, and what is missing. A trace that grew since then is
+    /// completed again, and only what is new is gone over.
     pub(crate) fn complete(&mut self, mut losses: Vec<Loss>) {
-        let recorded = self.allocations.iter().filter(|allocation| !allocation.before_recording);
-        let used = recorded.map(|allocation| allocation.stack);
-        self.paths = ModulePaths::new(&self.stacks, &self.modules, used);
+        self.complete_paths();
         self.sum_up_devices();
         if self.disagreements > 0 {
             losses.push(Loss::TotalsDisagree(self.disagreements));
@@ -233,44 +233,61 @@ impl Trace {
     /// The devices, and the bytes on them that no event names: torch's total at the end, less what is
     /// live then, plus what was freed and never seen allocated.
     pub(crate) fn sum_up_devices(&mut self) {
-        self.is_unsealed = false;
-        let mut sums: BTreeMap<Device, DeviceSum> = BTreeMap::new();
-        for of_one_device in self.events.chunk_by(|a, b| a.device == b.device) {
-            let mut freed_unseen = Bytes(0);
+        if std::mem::take(&mut self.is_unsealed) {
+            self.summed = SummedEvents::default();
+        }
+        let SummedEvents { events, sums } = &mut self.summed;
+        for of_one_device in self.events[*events..].chunk_by(|a, b| a.device == b.device) {
+            let mut sum = DeviceSum::default();
             let mut is_about_memory = false;
             for event in of_one_device {
                 is_about_memory |= event.subject.is_about_memory();
-                if let Subject::FreeUnknown(bytes) = event.subject {
-                    freed_unseen += bytes.into();
+                if let Subject::Alloc(id) = event.subject {
+                    sum.allocated += block_bytes(&self.allocations, id);
+                } else if let Subject::Free { allocation: id, .. } = event.subject {
+                    sum.freed += block_bytes(&self.allocations, id);
+                } else if let Subject::FreeUnknown(bytes) = event.subject {
+                    sum.freed_unseen += bytes.into();
                 }
             }
             if is_about_memory && let Some(event) = of_one_device.first() {
-                sums.entry(event.device).or_default().freed_unseen += freed_unseen;
+                let sums = sums.entry(event.device).or_default();
+                sums.allocated += sum.allocated;
+                sums.freed += sum.freed;
+                sums.freed_unseen += sum.freed_unseen;
             }
         }
-        for allocation in &self.allocations {
-            if allocation.freed_at.is_none() {
-                sums.entry(allocation.device).or_default().live += allocation.rounded;
-            }
-        }
-        for total in &self.totals {
-            if let Some(sum) = sums.get_mut(&total.device) {
-                sum.total = total.allocated;
-            }
-        }
-        let unseen = |(device, sum): (Device, DeviceSum)| {
-            let unseen = sum.total.saturating_sub(sum.live) + sum.freed_unseen;
+        *events = self.events.len();
+        let unseen = |(&device, sum): (&Device, &DeviceSum)| {
+            let total = self.totals.iter().rfind(|total| total.device == device);
+            let total = total.map_or(Bytes(0), |total| total.allocated);
+            let live = sum.allocated - sum.freed;
+            let live = Bytes(u64::try_from(live).unwrap_or(u64::MAX));
+            let unseen = total.saturating_sub(live) + sum.freed_unseen;
             (device, if device.is_cpu() { Bytes(0) } else { unseen })
         };
-        self.devices = sums.into_iter().map(unseen).collect();
+        self.devices = sums.iter().map(unseen).collect();
     }
 }
 
-#[derive(Debug, Default)]
+/// The devices, as far as the events were summed up.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct SummedEvents {
+    events: usize,
+    sums: BTreeMap<Device, DeviceSum>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
 struct DeviceSum {
-    total: Bytes,
-    live: Bytes,
+    /// The bytes of all blocks, however absurd their sizes are.
+    allocated: u128,
+    /// Those of blocks that were freed.
+    freed: u128,
     freed_unseen: Bytes,
+}
+
+fn block_bytes(allocations: &[Allocation], id: AllocationId) -> u128 {
+    u128::from(allocations[id.index()].rounded.0)
 }
 
 fn lost_allocation() -> Allocation {

@@ -1,7 +1,8 @@
 //! A file that still grows: every byte of it is decoded once, however often somebody looks.
 //!
 //! What is not whole yet, a frame without its end, is left for the next time. A [`Trace`] is immutable and
-//! may be in use while the file goes on, so each look gets a copy; to copy it costs far less than to read it again.
+//! may be in use while the file goes on, so each look gets a copy ([`GrowingReader::trace`]); to copy it costs far less
+//! than to read it again. Those who share the reader look at the trace in place ([`GrowingReader::complete`]).
 
 use crate::frame::{self, FRAME_HEADER_BYTES, PRELUDE_BYTES, Piece};
 use crate::limit::DecompressionLimit;
@@ -81,5 +82,17 @@ impl GrowingReader {
             None => {}
         }
         reader.finish(journal)
+    }
+
+    /// Makes the trace true to the frames that are whole, and lends it. The journal is not looked at: for one whose
+    /// file has all that it needs. Only what is new is gone over.
+    pub fn complete(&mut self) -> Result<&Trace, ReadError> {
+        let left = self.left.filter(|left| !left.is_cut).map(|left| (self.taken, left.bytes));
+        self.reader.complete(left)
+    }
+
+    /// The trace as it was completed last.
+    pub fn completed(&self) -> &Trace {
+        self.reader.completed()
     }
 }

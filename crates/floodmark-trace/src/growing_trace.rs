@@ -2,7 +2,6 @@
 
 use crate::batch::Batch;
 use crate::header::{Ending, Header};
-use crate::losses::Loss;
 use crate::trace::Trace;
 
 /// Batches that have not been written to a file.
@@ -12,18 +11,23 @@ pub struct GrowingTrace {
 }
 
 impl GrowingTrace {
-    /// Appends a batch.
+    /// Appends a batch. [`Self::complete`] must be called after the last one.
     pub fn push(&mut self, batch: Batch) {
         self.trace.push(batch);
     }
 
-    /// The trace so far: a copy, since it goes on to grow. Without an ending its program still records.
-    pub fn trace(&self, header: &Header, ending: Option<Ending>, losses: Vec<Loss>) -> Trace {
-        let mut trace = self.trace.clone();
-        trace.header.clone_from(header);
-        trace.is_running = ending.is_none();
-        trace.ending = ending;
-        trace.complete(losses);
-        trace
+    /// Makes the trace true to all batches, and lends it. Without an ending its program still records. Only what is
+    /// new is gone over.
+    pub fn complete(&mut self, header: &Header, ending: Option<Ending>) -> &Trace {
+        self.trace.header.clone_from(header);
+        self.trace.is_running = ending.is_none();
+        self.trace.ending = ending;
+        self.trace.complete(Vec::new());
+        &self.trace
+    }
+
+    /// The trace as it was completed last.
+    pub fn completed(&self) -> &Trace {
+        &self.trace
     }
 }

@@ -33,6 +33,7 @@ mod phantom;
 mod read;
 mod step_totals;
 mod trace;
+mod trace_point;
 mod window;
 mod write;
 
@@ -57,6 +58,7 @@ pub use phantom::{Engine, Phantom, PhantomDevice, PhantomEnd, PhantomRead, Unsup
 pub use read::{ReadError, check_beginning, read_trace, read_trace_within};
 pub use step_totals::StepTotals;
 pub use trace::{Allocation, Code, Event, Label, Module, Oom, Segment, Stack, Subject, Trace};
+pub use trace_point::TracePoint;
 pub use window::{Selection, Window};
 pub use write::TraceWriter;
 

@@ -3,13 +3,11 @@
 //! A module object may have several qualified names (it is shared), or none (they could not be looked up).
 //! The stack decides: the name that continues the name of the module around it is the right one.
 
-use std::collections::BTreeSet;
-
-use hashbrown::HashMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::event::{ModuleId, StackId};
 use crate::journal::cut_at_char;
-use crate::trace::{Module, Stack};
+use crate::trace::{Allocation, Module, Stack, Trace};
 
 /// A longer name is cut: modules without names could otherwise call each other to any depth.
 const MAX_PATH_BYTES: usize = 1024;
@@ -23,6 +21,9 @@ pub(crate) struct ModulePaths {
     of_stack: Vec<u32>,
     paths: Vec<String>,
     total_bytes: usize,
+    /// What a module below a path is called.
+    known: BTreeMap<(u32, ModuleId), u32>,
+    has_several_roots: bool,
     /// The class of the one root that has modules inside it; none when there are several.
     main_root: Option<String>,
     /// The classes of all roots.
@@ -30,37 +31,43 @@ pub(crate) struct ModulePaths {
 }
 
 impl ModulePaths {
-    /// Names that allocations on `used` stacks need. Only the models of these are distinguished: a window also has the
-    /// definitions of what ran before it.
-    pub(crate) fn new(
-        stacks: &[Stack],
-        modules: &[Module],
-        used: impl Iterator<Item = StackId>,
-    ) -> Self {
-        let with_children = roots_with_children(modules, &modules_on(stacks, modules, used));
-        let several_roots = with_children.len() > 1;
+    /// Names of modules below these roots: [`UsedModules::roots`] of the stacks that allocations have.
+    fn new(stacks: &[Stack], modules: &[Module], with_children: &BTreeSet<ModuleId>) -> Self {
+        let has_several_roots = with_children.len() > 1;
         let class = |id: &ModuleId| modules.get(id.index()).map(|module| module.class.clone());
         let is_root = |module: &&Module| module.names.iter().any(|(_, name)| name.is_empty());
         let mut result = Self {
-            main_root: with_children.first().filter(|_| !several_roots).and_then(class),
+            has_several_roots,
+            main_root: with_children.first().filter(|_| !has_several_roots).and_then(class),
             roots: modules.iter().filter(is_root).map(|module| module.class.clone()).collect(),
             ..Self::default()
         };
-        let mut known: HashMap<(u32, ModuleId), u32> = HashMap::new();
-        for stack in stacks {
+        result.extend(stacks, modules);
+        result
+    }
+
+    /// How many stacks have their name.
+    pub(crate) fn stack_count(&self) -> usize {
+        self.of_stack.len()
+    }
+
+    /// Names the stacks that are new.
+    fn extend(&mut self, stacks: &[Stack], modules: &[Module]) {
+        for stack in stacks.get(self.of_stack.len()..).unwrap_or_default() {
             // Callers come first, so the path around this frame is known.
-            let around = result.of_stack.get(stack.parent.index()).copied().unwrap_or(0);
+            let around = self.of_stack.get(stack.parent.index()).copied().unwrap_or(0);
             let path = if stack.module.0 == 0 {
                 around
+            } else if let Some(&known) = self.known.get(&(around, stack.module)) {
+                known
             } else {
-                *known.entry((around, stack.module)).or_insert_with(|| {
-                    let name = result.name(around, stack.module, modules, several_roots);
-                    result.add(&name)
-                })
+                let name = self.name(around, stack.module, modules);
+                let path = self.add(&name);
+                self.known.insert((around, stack.module), path);
+                path
             };
-            result.of_stack.push(path);
+            self.of_stack.push(path);
         }
-        result
     }
 
     fn add(&mut self, name: &str) -> u32 {
@@ -85,12 +92,12 @@ impl ModulePaths {
         self.paths.get((number as usize).checked_sub(1)?).map(String::as_str)
     }
 
-    fn name(&self, around: u32, id: ModuleId, modules: &[Module], several_roots: bool) -> String {
+    fn name(&self, around: u32, id: ModuleId, modules: &[Module]) -> String {
         let around = self.path(around);
         let Some(module) = modules.get(id.index()) else { return "?".to_owned() };
         let mut names = module.names.iter().map(|(root, name)| {
             let class = modules.get(root.index()).map_or("?", |root| root.class.as_str());
-            match (name.is_empty(), several_roots) {
+            match (name.is_empty(), self.has_several_roots) {
                 (true, _) => class.to_owned(),
                 (false, true) => format!("{class}.{name}"),
                 (false, false) => name.clone(),
@@ -111,36 +118,99 @@ impl ModulePaths {
     }
 }
 
-/// Per module: whether it is on one of these stacks.
-fn modules_on(
-    stacks: &[Stack],
-    modules: &[Module],
-    used: impl Iterator<Item = StackId>,
-) -> Vec<bool> {
-    let mut is_on = vec![false; modules.len()];
-    let mut is_seen = vec![false; stacks.len()];
-    for mut at in used.map(StackId::index) {
+/// The modules on the stacks of allocations. Only the models of these are distinguished: a window also has the
+/// definitions of what ran before it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct UsedModules {
+    /// How many allocations were looked at.
+    allocations: usize,
+    /// Per stack.
+    is_seen: Vec<bool>,
+    /// Stacks of allocations that had no definition when they were looked at.
+    undefined: Vec<StackId>,
+    modules: BTreeSet<ModuleId>,
+    roots: BTreeSet<ModuleId>,
+}
+
+impl UsedModules {
+    /// Looks at the allocations that are new. Returns whether an older one got its stack only now.
+    fn add(&mut self, stacks: &[Stack], allocations: &[Allocation]) -> bool {
+        self.is_seen.resize(stacks.len(), false);
+        let (defined, undefined): (Vec<StackId>, Vec<StackId>) =
+            std::mem::take(&mut self.undefined)
+                .into_iter()
+                .partition(|stack| stack.index() < stacks.len());
+        self.undefined = undefined;
+        for &stack in &defined {
+            self.walk(stacks, stack);
+        }
+        for allocation in allocations.get(self.allocations..).unwrap_or_default() {
+            if !allocation.before_recording {
+                self.walk(stacks, allocation.stack);
+            }
+        }
+        self.allocations = allocations.len();
+        !defined.is_empty()
+    }
+
+    fn walk(&mut self, stacks: &[Stack], stack: StackId) {
+        if stack.index() >= stacks.len() && stack.0 != 0 {
+            self.undefined.push(stack);
+        }
+        let mut at = stack.index();
         while let Some(stack) = stacks.get(at)
-            && !std::mem::replace(&mut is_seen[at], true)
+            && !std::mem::replace(&mut self.is_seen[at], true)
         {
-            if let Some(is_on) = is_on.get_mut(stack.module.index()) {
-                *is_on = true;
+            if stack.module.0 != 0 {
+                self.modules.insert(stack.module);
             }
             at = stack.parent.index();
         }
     }
-    is_on
+
+    /// The roots that have modules inside them.
+    fn roots(&self, modules: &[Module]) -> BTreeSet<ModuleId> {
+        let used = self.modules.iter().filter_map(|id| modules.get(id.index()));
+        used.flat_map(|module| &module.names)
+            .filter(|(_, name)| !name.is_empty())
+            .map(|&(root, _)| root)
+            .collect()
+    }
 }
 
-fn roots_with_children(modules: &[Module], is_on: &[bool]) -> BTreeSet<ModuleId> {
-    modules
-        .iter()
-        .zip(is_on)
-        .filter(|&(_, &is_on)| is_on)
-        .flat_map(|(module, _)| &module.names)
-        .filter(|(_, name)| !name.is_empty())
-        .map(|&(root, _)| root)
-        .collect()
+/// What happened to definitions since the paths were made.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Redefined {
+    /// A stack is another than it was.
+    pub(crate) stacks: bool,
+    /// There is a module more, or a name of one.
+    pub(crate) modules: bool,
+}
+
+impl Trace {
+    /// Makes the paths of modules true. Goes over what is new alone, unless a definition changed what was known.
+    pub(crate) fn complete_paths(&mut self) {
+        let redefined = std::mem::take(&mut self.redefined);
+        if redefined.stacks {
+            self.used_modules = UsedModules::default();
+        }
+        let known = self.used_modules.modules.len();
+        let is_late = self.used_modules.add(&self.stacks, &self.allocations);
+        if redefined.stacks || is_late {
+            self.stack_revision += 1;
+        }
+        let is_redefined = redefined.stacks || redefined.modules;
+        if is_redefined || self.used_modules.modules.len() > known {
+            let roots = self.used_modules.roots(&self.modules);
+            if is_redefined || roots != self.used_modules.roots {
+                self.paths = ModulePaths::new(&self.stacks, &self.modules, &roots);
+                self.path_revision += 1;
+                self.used_modules.roots = roots;
+                return;
+            }
+        }
+        self.paths.extend(&self.stacks, &self.modules);
+    }
 }
 
 #[cfg(test)]
@@ -156,6 +226,15 @@ mod tests {
     fn module(class: &str, names: &[&str]) -> Module {
         let names = names.iter().map(|name| (ModuleId(1), (*name).to_owned())).collect();
         Module { class: class.to_owned(), names }
+    }
+
+    fn paths(stacks: &[Stack], modules: &[Module], used: &[u32]) -> ModulePaths {
+        let mut found =
+            UsedModules { is_seen: vec![false; stacks.len()], ..UsedModules::default() };
+        for &stack in used {
+            found.walk(stacks, StackId(stack));
+        }
+        ModulePaths::new(stacks, modules, &found.roots(modules))
     }
 
     #[test]
@@ -178,7 +257,7 @@ mod tests {
             frame(3, 0),
             frame(3, 5),
         ];
-        let paths = ModulePaths::new(&stacks, &modules, (0..8).map(StackId));
+        let paths = paths(&stacks, &modules, &[0, 1, 2, 3, 4, 5, 6, 7]);
         let names: Vec<_> = (0..8).map(|id| paths.of_stack(StackId(id)).unwrap_or("-")).collect();
         assert_eq!(names, ["-", "Net", "a", "b", "a.lin", "b.lin", "b", "b.<Lost>"]);
     }
@@ -194,11 +273,8 @@ mod tests {
             Module { class: "Linear".to_owned(), names: other("lin") },
         ];
         let stacks = [Stack::default(), frame(0, 1), frame(1, 2), frame(0, 3), frame(3, 4)];
-        let name = |used: &[u32]| {
-            let used = used.iter().copied().map(StackId);
-            let paths = ModulePaths::new(&stacks, &modules, used);
-            paths.of_stack(StackId(2)).map(str::to_owned)
-        };
+        let name =
+            |used: &[u32]| paths(&stacks, &modules, used).of_stack(StackId(2)).map(str::to_owned);
         assert_eq!(name(&[2]).as_deref(), Some("lin"));
         assert_eq!(name(&[2, 4]).as_deref(), Some("Net.lin"));
     }

@@ -262,15 +262,7 @@ impl Reader {
     }
 
     pub(crate) fn finish(mut self, journal: &[&[u8]]) -> Result<Trace, ReadError> {
-        if let Some(limit) = self.budget.exceeded() {
-            return Err(ReadError::TooLarge { limit });
-        }
-        if !self.has_header && self.damaged_bytes == 0 && self.missing_frames == 0 {
-            return Err(ReadError::EndsInHeader { bytes: self.budget.file_bytes() });
-        }
-        if !self.has_header {
-            return Err(ReadError::NoHeader { damaged_bytes: self.damaged_bytes });
-        }
+        self.check()?;
         let is_finished = self.trace.ending.is_some();
         // Definitions of a flush that was not finished are still good; its events are in the journal.
         let rest = std::mem::take(&mut self.batch);
@@ -281,19 +273,53 @@ impl Reader {
             self.missing_frames += 1;
         }
         self.trace.push_definitions(rest);
-        let mut losses = Vec::new();
-        if self.missing_frames > 0 {
-            losses.push(Loss::MissingFrames(self.missing_frames));
-        }
-        if self.damaged_bytes > 0 {
-            let first_offset = self.first_damage;
-            losses.push(Loss::Damaged { bytes: self.damaged_bytes, first_offset });
-        }
+        let mut losses = self.losses(None);
         if !is_finished {
             self.salvage(journal, &mut losses)?;
         }
         self.trace.complete(losses);
         Ok(self.trace)
+    }
+
+    /// The trace of all flushes that are whole. `left` is damage at the end, where it begins and its bytes: the file
+    /// may grow, and what follows shows what it was.
+    pub(crate) fn complete(&mut self, left: Option<(u64, u64)>) -> Result<&Trace, ReadError> {
+        self.check()?;
+        let losses = self.losses(left);
+        self.trace.complete(losses);
+        Ok(&self.trace)
+    }
+
+    /// The trace as it was completed last.
+    pub(crate) fn completed(&self) -> &Trace {
+        &self.trace
+    }
+
+    fn check(&self) -> Result<(), ReadError> {
+        if let Some(limit) = self.budget.exceeded() {
+            return Err(ReadError::TooLarge { limit });
+        }
+        if !self.has_header && self.damaged_bytes == 0 && self.missing_frames == 0 {
+            return Err(ReadError::EndsInHeader { bytes: self.budget.file_bytes() });
+        }
+        if !self.has_header {
+            return Err(ReadError::NoHeader { damaged_bytes: self.damaged_bytes });
+        }
+        Ok(())
+    }
+
+    fn losses(&self, left: Option<(u64, u64)>) -> Vec<Loss> {
+        let mut losses = Vec::new();
+        if self.missing_frames > 0 {
+            losses.push(Loss::MissingFrames(self.missing_frames));
+        }
+        let (at, more) = left.unwrap_or_default();
+        let first_offset = if self.damaged_bytes > 0 { self.first_damage } else { at };
+        let bytes = self.damaged_bytes + more;
+        if bytes > 0 {
+            losses.push(Loss::Damaged { bytes, first_offset });
+        }
+        losses
     }
 
     /// Takes what the state of the journal says. Returns whether a free lock means that the program has ended.

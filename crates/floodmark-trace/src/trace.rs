@@ -9,10 +9,11 @@ use crate::event::{
     AllocationId, Bytes, Category, CodeId, Device, DeviceAddr, EventBytes, EventNumber, HandleId,
     LabelId, Micros, ModuleId, StackId, TextId, TextKind, ThreadId, stack_flags,
 };
+use crate::grow::SummedEvents;
 use crate::header::{Ending, Header};
 use crate::journal_state::StopNote;
 use crate::losses::{LeftOut, Losses};
-use crate::modules::ModulePaths;
+use crate::modules::{ModulePaths, Redefined, UsedModules};
 
 /// `made_at` of an allocation whose frame is lost: it was never there.
 pub(crate) const LOST: u32 = u32::MAX;
@@ -281,6 +282,11 @@ pub struct Trace {
     pub(crate) holes: usize,
     /// Every device with events, and the bytes on it that no event names.
     pub(crate) devices: BTreeMap<Device, Bytes>,
+    pub(crate) summed: SummedEvents,
+    pub(crate) used_modules: UsedModules,
+    pub(crate) redefined: Redefined,
+    pub(crate) stack_revision: u64,
+    pub(crate) path_revision: u64,
 }
 
 // A trace of ten million events is held in memory as a whole.
@@ -334,6 +340,16 @@ impl Trace {
     /// The qualified name of the innermost module on a stack.
     pub fn module_path(&self, id: StackId) -> Option<&str> {
         self.paths.of_stack(id)
+    }
+
+    /// Changes when the stack of an older allocation is not what it was, in a trace that grows.
+    pub fn stack_revision(&self) -> u64 {
+        self.stack_revision
+    }
+
+    /// Changes when a module on an older stack may have another name, in a trace that grows.
+    pub fn path_revision(&self) -> u64 {
+        self.path_revision
     }
 
     /// The class of the model that a qualified name starts from, where the name does not say it: when the
@@ -417,7 +433,7 @@ impl Trace {
 
     /// Makes what follows from the sizes of blocks true again.
     pub fn seal(&mut self) {
-        if std::mem::take(&mut self.is_unsealed) {
+        if self.is_unsealed {
             self.sum_up_devices();
         }
     }

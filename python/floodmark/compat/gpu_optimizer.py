@@ -135,7 +135,7 @@ class MemoryTracer:
     def get_layer_stats(self) -> dict[str, LayerMemoryStats]:
         """Statistics by the name of the layer."""
         with self._lock:
-            self._settle()
+            self._settle(with_events=False)
             return self._stats
 
     def get_peak_memory_per_layer(self) -> dict[str, int]:
@@ -222,14 +222,16 @@ class MemoryTracer:
     def _drop_recording(self) -> None:
         self._recorded = None
 
-    def _settle(self) -> None:
+    def _settle(self, *, with_events: bool = True) -> None:
         """Read what was recorded when it is asked for: tracing itself stays cheap.
 
-        While the trace runs, every question is answered with what is recorded until then.
+        While the trace runs, every question is answered with what is recorded until then. Events
+        are as many as the answer has; statistics without them cost what is new.
         """
         if self._recorded is None:
             return
         trace = self._recorded.trace
+        with_events |= not self._is_tracing
         if not self._is_tracing:
             self._drop_recording()
         found = trace.summary()
@@ -237,9 +239,16 @@ class MemoryTracer:
         if self._present not in [each["device"] for each in found["devices"]]:
             return
         self._read = trace._core
-        told = json.loads(self._written("timeline"))
-        self._events.clear()
-        self._events.extend(MemoryEvent(**event) for event in told["events"])
+        written = self._read.layers(
+            device=self._present,
+            layers=_LAYER,
+            max_events=self.max_events if with_events else 0,
+            fragmentation=self.enable_fragmentation,
+        )
+        told = json.loads(written)
+        if with_events:
+            self._events.clear()
+            self._events.extend(MemoryEvent(**event) for event in told["events"])
         self._stats = {
             name: LayerMemoryStats(**stats) for name, stats in told["layer_stats"].items()
         }

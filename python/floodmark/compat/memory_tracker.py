@@ -27,7 +27,6 @@ What differs, and why it is better:
 
 from __future__ import annotations
 
-import csv
 import os
 import threading
 import weakref
@@ -305,11 +304,10 @@ class MemoryTracker:
 
     def _read(self, run: _Run) -> None:
         with self._lock:
-            levels = run.levels()
-            for at in range(self._known, len(levels)):
-                for series, level in zip(self._series, levels[at], strict=True):
+            for at, levels in enumerate(run.levels(self._known), self._known):
+                for series, level in zip(self._series, levels, strict=True):
                     series[at] = (run.names[at], level / BYTES_PER_MB)
-            self._known = max(self._known, len(levels))
+                self._known = at + 1
 
     def _end(self) -> _Run:
         """Take the hooks off and end the recording."""
@@ -358,23 +356,17 @@ class _Run:
             return 0
         return int(torch.cuda.memory_stats(self._device).get("num_alloc_retries", 0))
 
-    def levels(self) -> list[tuple[int, int, int]]:
-        """Bytes allocated, active and reserved after each operator."""
-        if not self.names:
+    def levels(self, first: int) -> list[tuple[int, int, int]]:
+        """Bytes allocated, active and reserved after each operator, from one on."""
+        count = len(self.names) - first
+        if count <= 0:
             return []
         trace = self._recorder.trace
         device = self._device_name()
         if not any(one["device"] == device for one in trace.summary()["devices"]):
             # Nothing was allocated on it.
-            return [(0, 0, 0)] * len(self.names)
-        written = trace._core.export(to="csv-steps", device=device)
-        found = []
-        for row in csv.DictReader((written or b"").decode().splitlines()):
-            allocated = int(row["allocated"])
-            found.append(
-                (allocated, int(row["active"] or allocated), int(row["reserved"] or allocated))
-            )
-        return found[: len(self.names)]
+            return [(0, 0, 0)] * count
+        return trace._core.levels_at_steps(device=device, first=first)[:count]
 
 
 def _device_of(root: Any) -> Any:

@@ -15,7 +15,9 @@
 //! A *stretch* is a part of the recording in which the program makes allocations of one of the first
 //! three; allocations outside do not interrupt it.
 
-use floodmark_trace::{Allocation, AllocationId, Subject, TextId, ThreadId, Trace, stack_flags};
+use floodmark_trace::{
+    Allocation, AllocationId, Event, Subject, TextId, ThreadId, Trace, stack_flags,
+};
 
 /// What the program was doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -65,32 +67,8 @@ pub struct Context {
 impl Context {
     /// Reads the events once.
     pub fn new(trace: &Trace) -> Self {
-        let explicit = trace.events.iter().any(|event| matches!(event.subject, Subject::Step(_)));
-        let mut scan = Scan::new(trace, explicit);
-        for (at, event) in (0_u32..).zip(&trace.events) {
-            match event.subject {
-                Subject::Alloc(id) => scan.allocate(at, id),
-                Subject::OptimizerBegin => scan.begin_optimizer(at, event.thread),
-                Subject::OptimizerEnd => scan.end_optimizer(at, event.thread),
-                Subject::Step(_) => scan.end_step(at),
-                Subject::Free { .. }
-                | Subject::FreeCompleted(_)
-                | Subject::FreeUnknown(_)
-                | Subject::SegmentAlloc(_)
-                | Subject::SegmentFree(_)
-                | Subject::SegmentMap(_)
-                | Subject::SegmentUnmap(_)
-                | Subject::BaseSegment(_)
-                | Subject::Oom(_)
-                | Subject::Reserved(_)
-                | Subject::Label { .. }
-                | Subject::Saved(_)
-                | Subject::Unpacked(_)
-                | Subject::Mark(_)
-                | Subject::PhaseBegin(_)
-                | Subject::PhaseEnd(_) => {}
-            }
-        }
+        let mut scan = ContextScan::with_steps(has_explicit_steps(&trace.events));
+        scan.read_on(trace);
         scan.context
     }
 
@@ -159,51 +137,96 @@ fn next(events: &[u32], after: u32) -> Option<u32> {
     events.get(events.partition_point(|&event| event <= after)).copied()
 }
 
-/// The state of the one pass.
-struct Scan<'a> {
-    trace: &'a Trace,
+fn has_explicit_steps(events: &[Event]) -> bool {
+    events.iter().any(|event| matches!(event.subject, Subject::Step(_)))
+}
+
+/// The state of the one pass: a trace that grows is read on from there.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ContextScan {
+    pub(crate) context: Context,
+    /// How many events were read.
+    read: usize,
     has_explicit_steps: bool,
-    context: Context,
     /// The phase of the open stretch.
     stretch: Option<Phase>,
     has_forward: bool,
     /// Per thread: how many optimizers run.
     optimizers: Vec<u32>,
-    /// Counts forward passes: advances when a backward, an optimizer or a step ends one.
+    /// Counts forward passes, from 0: advances when a backward, an optimizer or a step ends one.
     pass_number: u32,
-    /// Per thread: the last forward pass in which it took part.
+    /// Per thread: 1 + the last forward pass in which it took part.
     took_part: Vec<u32>,
-    /// Allocations that are the loss's, if a backward follows.
+    /// Allocations that are the loss's, if a backward follows: those made first come first.
     maybe_loss: Vec<AllocationId>,
 }
 
-impl<'a> Scan<'a> {
-    fn new(trace: &'a Trace, has_explicit_steps: bool) -> Self {
-        let work = vec![Phase::Outside; trace.allocations.len()];
-        Self {
-            trace,
-            has_explicit_steps,
-            context: Context { work, ..Context::default() },
-            stretch: None,
-            has_forward: false,
-            optimizers: Vec::new(),
-            pass_number: 1,
-            took_part: Vec::new(),
-            maybe_loss: Vec::new(),
-        }
+impl ContextScan {
+    fn with_steps(has_explicit_steps: bool) -> Self {
+        Self { has_explicit_steps, ..Self::default() }
     }
 
-    fn allocate(&mut self, at: u32, id: AllocationId) {
-        let trace = self.trace;
+    /// Reads the events that are new. Returns whether all events were read again, since older ones are in
+    /// other steps. That happens once, where the program says for the first time that a step ended, after optimizers
+    /// had ended some.
+    pub(crate) fn extend(&mut self, trace: &Trace) -> bool {
+        let new = trace.events.get(self.read..).unwrap_or_default();
+        let is_first = !self.has_explicit_steps && has_explicit_steps(new);
+        let is_renewed = is_first && !self.context.step_ends.is_empty();
+        if is_renewed {
+            *self = Self::default();
+        }
+        self.has_explicit_steps |= is_first;
+        self.read_on(trace);
+        is_renewed
+    }
+
+    /// Whether a later backward pass may show that the allocation belongs to the computation of the loss.
+    pub(crate) fn may_be_loss(&self, id: AllocationId) -> bool {
+        self.maybe_loss.binary_search(&id).is_ok()
+    }
+
+    fn read_on(&mut self, trace: &Trace) {
+        self.context.work.resize(trace.allocations.len(), Phase::Outside);
+        let new = trace.events.get(self.read..).unwrap_or_default();
+        let first = u32::try_from(self.read).unwrap_or(u32::MAX);
+        for (at, event) in (first..).zip(new) {
+            match event.subject {
+                Subject::Alloc(id) => self.allocate(trace, at, id),
+                Subject::OptimizerBegin => self.begin_optimizer(at, event.thread),
+                Subject::OptimizerEnd => self.end_optimizer(at, event.thread),
+                Subject::Step(_) => self.end_step(at),
+                Subject::Free { .. }
+                | Subject::FreeCompleted(_)
+                | Subject::FreeUnknown(_)
+                | Subject::SegmentAlloc(_)
+                | Subject::SegmentFree(_)
+                | Subject::SegmentMap(_)
+                | Subject::SegmentUnmap(_)
+                | Subject::BaseSegment(_)
+                | Subject::Oom(_)
+                | Subject::Reserved(_)
+                | Subject::Label { .. }
+                | Subject::Saved(_)
+                | Subject::Unpacked(_)
+                | Subject::Mark(_)
+                | Subject::PhaseBegin(_)
+                | Subject::PhaseEnd(_) => {}
+            }
+        }
+        self.read = trace.events.len();
+    }
+
+    fn allocate(&mut self, trace: &Trace, at: u32, id: AllocationId) {
         let Some(allocation) = trace.allocations.get(id.index()) else { return };
         if allocation.before_recording {
             return;
         }
-        let work = self.work(allocation);
+        let work = self.work(trace, allocation);
         self.context.work[id.index()] = work;
         match work {
             Phase::Forward => {
-                *slot(&mut self.took_part, allocation.thread) = self.pass_number;
+                *slot(&mut self.took_part, allocation.thread) = self.pass_number + 1;
                 if !self.has_forward {
                     self.has_forward = true;
                     self.context.forward_starts.push(at);
@@ -217,7 +240,7 @@ impl<'a> Scan<'a> {
             }
             Phase::Optimizer => self.end_forward(),
             Phase::Named(_) | Phase::Outside => {
-                if *slot(&mut self.took_part, allocation.thread) == self.pass_number {
+                if *slot(&mut self.took_part, allocation.thread) == self.pass_number + 1 {
                     self.maybe_loss.push(id);
                 }
                 return;
@@ -226,8 +249,8 @@ impl<'a> Scan<'a> {
         self.enter(at, Some(work));
     }
 
-    fn work(&mut self, allocation: &Allocation) -> Phase {
-        let flags = self.trace.stack(allocation.stack).flags;
+    fn work(&mut self, trace: &Trace, allocation: &Allocation) -> Phase {
+        let flags = trace.stack(allocation.stack).flags;
         let is_optimizing = *slot(&mut self.optimizers, allocation.thread) > 0;
         if is_optimizing || flags & stack_flags::OPTIMIZER != 0 {
             Phase::Optimizer

@@ -9,6 +9,7 @@ use crate::allocation::location::{
 };
 use crate::diff::DiffDetail;
 use crate::diff::align::{Aligner, Side, Spot};
+use crate::report::by_phase::PhasePeaks;
 use crate::report::live_groups::{Group, Live};
 use crate::report::row::Row;
 use crate::report::{By, Question};
@@ -47,7 +48,8 @@ pub(crate) fn parts<'a>(
         By::Module => by_module::own(live).into_iter().map(named_group).collect(),
         By::Op => by_op::rows(live).into_iter().map(named_row).collect(),
         By::Phase => {
-            let rows = by_phase::rows(live, context).into_iter();
+            let peaks = PhasePeaks::of(live.trace, live.device, context);
+            let rows = by_phase::rows(live, context, peaks).into_iter();
             rows.filter(|row| row.bytes > Bytes(0)).map(named_row).collect()
         }
         By::Category => by_category::rows(live, context).into_iter().map(named_row).collect(),

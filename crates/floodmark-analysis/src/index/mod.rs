@@ -3,6 +3,7 @@
 //! A report is computed once, and reads the events itself. A page has many questions about one trace,
 //! one with every move of the cursor; its server keeps one of these beside the trace.
 
+pub(crate) mod growing_index;
 pub(crate) mod moment_index;
 
 use floodmark_trace::{AllocationId, Category, Trace};

@@ -8,8 +8,8 @@ use floodmark_trace::{Allocation, AllocationId, Device, Subject, Trace};
 
 use crate::allocation::context::Context;
 use crate::moment::at::At;
-use crate::moment::totals::{Peak, Totals, peaks};
-use crate::moment::{Moment, check_device, moment_of};
+use crate::moment::totals::{Peak, Totals};
+use crate::moment::{Moment, check_device, moment_of, moment_of_peak};
 use crate::question_error::QuestionError;
 use crate::report::live_groups::is_live;
 
@@ -17,14 +17,19 @@ const TOTALS_EVERY: usize = 4096;
 const LIVE_EVERY: usize = 1024;
 
 /// The totals and the allocations of a device at some moments, from which all others are near: at most four
-/// bytes an allocation.
+/// bytes an allocation. In a trace that grows it is extended by what is new.
 #[derive(Debug, Clone)]
 pub struct MomentIndex {
     device: Device,
     peak: Peak,
+    /// How many events were read, and the totals after them.
+    read: usize,
+    totals: Totals,
     /// After every [`TOTALS_EVERY`] events.
     checkpoints: Vec<Totals>,
     known: Vec<Known>,
+    /// How many allocations after the last known state the next one is.
+    wait: usize,
 }
 
 /// What was live at an allocation.
@@ -41,22 +46,85 @@ impl MomentIndex {
     pub fn new(trace: &Trace, device: Device) -> Result<Self, QuestionError> {
         let device = device.canonical();
         check_device(trace, device)?;
-        let peak = peaks(trace).into_iter().find(|peak| peak.device == device);
-        let peak = peak.ok_or(QuestionError::NothingAllocated)?;
-        let mut totals = Totals::at_start(trace, device);
-        let mut checkpoints = vec![totals];
-        for events in trace.events.chunks(TOTALS_EVERY) {
-            for event in events {
-                totals.apply(trace, event);
-            }
-            checkpoints.push(totals);
+        let mut index = Self::at_start(trace, device);
+        index.extend(trace);
+        Ok(index)
+    }
+
+    /// Before the first event.
+    pub(crate) fn at_start(trace: &Trace, device: Device) -> Self {
+        let totals = Totals::at_start(trace, device);
+        Self {
+            device,
+            peak: Peak::at_start(&totals),
+            read: 0,
+            totals,
+            checkpoints: vec![totals],
+            known: Vec::new(),
+            wait: LIVE_EVERY,
         }
-        Ok(Self { device, peak, checkpoints, known: known(trace, device) })
+    }
+
+    /// Reads the events that are new. Returns whether all events were read again: where it turned out that another
+    /// number of bytes was there before the recording, no total is what it was.
+    pub(crate) fn extend(&mut self, trace: &Trace) -> bool {
+        let start = Totals::at_start(trace, self.device);
+        let is_renewed = start.unseen() != self.checkpoints[0].unseen();
+        if is_renewed {
+            *self = Self::at_start(trace, self.device);
+        }
+        for event in &trace.events[self.read..] {
+            self.totals.apply(trace, event);
+            self.read += 1;
+            if event.device == self.device {
+                let after = u32::try_from(self.read).unwrap_or(u32::MAX);
+                self.peak.follow(trace, event, &self.totals, after);
+            }
+            if self.read.is_multiple_of(TOTALS_EVERY) {
+                self.checkpoints.push(self.totals);
+            }
+        }
+        self.extend_known(trace);
+        is_renewed
+    }
+
+    fn extend_known(&mut self, trace: &Trace) {
+        let is_here = |allocation: &Allocation, after| {
+            allocation.device == self.device && is_live(allocation, after)
+        };
+        let number = |id| u32::try_from(id).unwrap_or(u32::MAX);
+        loop {
+            let last = self.known.last();
+            let (from, older) =
+                last.map_or((0, &[][..]), |known| (known.next as usize, known.live.as_slice()));
+            let to = from + self.wait;
+            let Some(next) = trace.allocations.get(to) else { return };
+            // Of one whose frame is lost it is not known when it was made.
+            if next.made_at as usize >= trace.events.len() {
+                self.wait += 1;
+                continue;
+            }
+            let live = older.iter().map(|&id| id as usize).chain(from..to);
+            let live = live.filter(|&id| is_here(&trace.allocations[id], next.made_at));
+            let live: Vec<u32> = live.map(number).collect();
+            self.wait = live.len().max(LIVE_EVERY);
+            self.known.push(Known { next: number(to), live });
+        }
+    }
+
+    /// The highest point of the device.
+    pub(crate) fn peak(&self) -> &Peak {
+        &self.peak
     }
 
     /// Whose moments they are.
     pub fn device(&self) -> Device {
         self.device
+    }
+
+    /// The moment of its peak.
+    pub(crate) fn peak_moment(&self, trace: &Trace, context: &Context) -> Moment {
+        moment_of_peak(trace, context, self.peak.after, &|after| self.totals(trace, after))
     }
 
     /// A moment of the device.
@@ -115,27 +183,4 @@ pub(crate) fn allocations_before(trace: &Trace, after: u32) -> u32 {
         _ => None,
     });
     last.unwrap_or(0)
-}
-
-fn known(trace: &Trace, device: Device) -> Vec<Known> {
-    let is_here =
-        |allocation: &Allocation, after| allocation.device == device && is_live(allocation, after);
-    let mut all: Vec<Known> = Vec::new();
-    let (mut from, mut wait) = (0_usize, LIVE_EVERY);
-    while let Some(next) = trace.allocations.get(from + wait) {
-        // Of one whose frame is lost it is not known when it was made.
-        if (next.made_at as usize) < trace.events.len() {
-            let to = from + wait;
-            let older = all.last().map(|known| known.live.as_slice()).unwrap_or_default();
-            let live = older.iter().map(|&id| id as usize).chain(from..to);
-            let live = live.filter(|&id| is_here(&trace.allocations[id], next.made_at));
-            let number = |id| u32::try_from(id).unwrap_or(u32::MAX);
-            let live: Vec<u32> = live.map(number).collect();
-            (from, wait) = (to, live.len().max(LIVE_EVERY));
-            all.push(Known { next: number(to), live });
-        } else {
-            wait += 1;
-        }
-    }
-    all
 }

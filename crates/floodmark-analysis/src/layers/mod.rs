@@ -9,7 +9,7 @@
 //!
 //! Counts are of the layer's own thread. Peaks are of the whole device.
 
-mod runs;
+pub(crate) mod runs;
 
 use floodmark_trace::{Bytes, Device, Losses, Trace};
 use schemars::JsonSchema;
@@ -27,6 +27,16 @@ pub enum LayerSource {
     Modules,
     /// Named phases: the name of a layer follows this text.
     Phases(String),
+}
+
+impl LayerSource {
+    /// The layer that a phase marks.
+    fn name_of_phase<'a>(&self, phase: Option<&'a str>) -> Option<&'a str> {
+        match self {
+            Self::Modules => None,
+            Self::Phases(prefix) => phase?.strip_prefix(&**prefix),
+        }
+    }
 }
 
 /// What is asked.
@@ -142,5 +152,8 @@ pub struct Layers {
 /// Answers what each layer did.
 pub fn layers(trace: &Trace, question: &LayerQuestion) -> Result<Layers, QuestionError> {
     let device = chosen(trace, question.device)?;
-    Ok(Runs::new(trace, device, question).follow())
+    let most_events = question.events.unwrap_or(usize::MAX);
+    let mut runs = Runs::at_start(trace, device, &question.source);
+    runs.extend(trace, most_events);
+    Ok(runs.layers(trace, most_events))
 }

@@ -7,12 +7,13 @@ use floodmark_trace::{
 };
 use hashbrown::HashMap;
 
-use crate::layers::{Layer, LayerEvent, LayerEventKind, LayerQuestion, LayerSource, Layers};
-use crate::moment::base_events;
+use crate::layers::{Layer, LayerEvent, LayerEventKind, LayerSource, Layers};
+use crate::moment::is_base;
 use crate::moment::totals::Totals;
-use crate::timeline::curve::{Levels, levels};
+use crate::timeline::curve::Levels;
 
 /// A run that has not ended.
+#[derive(Debug, Clone, Copy)]
 struct Run {
     layer: u32,
     /// The node of what it makes.
@@ -21,7 +22,7 @@ struct Run {
 }
 
 /// A layer inside those around it: a node of a tree.
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 struct LayerNode {
     parent: u32,
     layer: u32,
@@ -32,7 +33,7 @@ struct LayerNode {
 /// The root: outside of all layers.
 const NO_LAYER: u32 = 0;
 
-#[derive(Default)]
+#[derive(Debug, Clone, Copy, Default)]
 struct Sums {
     ratios: f64,
     events: u64,
@@ -41,127 +42,208 @@ struct Sums {
     ended: u64,
 }
 
-pub(crate) struct Runs<'a> {
+/// Where in a trace the runs are followed: the event, and the levels before and after it.
+struct Now<'a> {
     trace: &'a Trace,
-    device: Device,
-    source: &'a LayerSource,
-    most_events: usize,
-    layers: Vec<Layer>,
-    sums: Vec<Sums>,
-    by_name: HashMap<&'a str, u32>,
-    nodes: Vec<LayerNode>,
-    inside: HashMap<(u32, u32), u32>,
-    /// Per allocation: its node.
-    node_of: Vec<u32>,
-    /// Per thread: the open runs, outermost first. A phase that is no layer is none.
-    open: Vec<Vec<Option<Run>>>,
-    events: VecDeque<LayerEvent>,
-    peaks: (Bytes, Bytes),
-    allocated_bytes: Bytes,
+    before: &'a Levels,
+    after: &'a Levels,
 }
 
-impl<'a> Runs<'a> {
-    pub(crate) fn new(trace: &'a Trace, device: Device, question: &'a LayerQuestion) -> Self {
-        Self {
-            trace,
+/// The runs of layers, as far as the events were followed. A trace that grows is followed on from there.
+#[derive(Debug, Clone)]
+pub(crate) struct Runs {
+    followed: Followed,
+    /// Per allocation: its node.
+    node_of: Vec<u32>,
+    events: VecDeque<LayerEvent>,
+}
+
+/// All but what grows with the events.
+#[derive(Debug, Clone)]
+struct Followed {
+    device: Device,
+    source: LayerSource,
+    totals: Totals,
+    /// How many events were followed, and the levels after them.
+    read: usize,
+    now: Levels,
+    /// How many events lie before the recording; none while there are no others.
+    base: Option<usize>,
+    layers: Vec<Layer>,
+    sums: Vec<Sums>,
+    by_name: HashMap<String, u32>,
+    nodes: Vec<LayerNode>,
+    inside: HashMap<(u32, u32), u32>,
+    /// Per thread: the open runs, outermost first. A phase that is no layer is none.
+    open: Vec<Vec<Option<Run>>>,
+    peaks: (Bytes, Bytes),
+    allocated_bytes: Bytes,
+    /// What happened, since it was last taken.
+    noted: Vec<LayerEvent>,
+}
+
+impl Runs {
+    /// Before the first event.
+    pub(crate) fn at_start(trace: &Trace, device: Device, source: &LayerSource) -> Self {
+        let totals = Totals::at_start(trace, device);
+        let followed = Followed {
             device,
-            source: &question.source,
-            most_events: question.events.unwrap_or(usize::MAX),
+            source: source.clone(),
+            totals,
+            read: 0,
+            now: totals.levels(0.0),
+            base: None,
             layers: Vec::new(),
             sums: Vec::new(),
             by_name: HashMap::new(),
             nodes: vec![LayerNode { parent: NO_LAYER, layer: 0, is_first: false }],
             inside: HashMap::new(),
-            node_of: vec![NO_LAYER; trace.allocations.len()],
             open: Vec::new(),
-            events: VecDeque::new(),
             peaks: (Bytes(0), Bytes(0)),
             allocated_bytes: Bytes(0),
+            noted: Vec::new(),
+        };
+        Self { followed, node_of: Vec::new(), events: VecDeque::new() }
+    }
+
+    /// Follows the events that are new, but for the last one: the event of what was reserved for a block
+    /// follows it.
+    /// Keeps the `most_events` latest.
+    pub(crate) fn extend(&mut self, trace: &Trace, most_events: usize) {
+        self.node_of.resize(trace.allocations.len(), NO_LAYER);
+        while self.followed.read + 1 < trace.events.len() {
+            if let Some((id, node)) = self.followed.follow(trace, &self.node_of) {
+                self.node_of[id.index()] = node;
+            }
+            keep(&mut self.events, &mut self.followed.noted, most_events);
         }
     }
 
-    pub(crate) fn follow(mut self) -> Layers {
-        let trace = self.trace;
-        let base = base_events(trace);
-        let mut now = Totals::at_start(trace, self.device).levels(0.0);
-        for (at, next) in levels(trace, self.device) {
-            if at == base {
-                self.begin(&now);
-            }
-            let before = std::mem::replace(&mut now, next);
-            if at >= base {
-                self.happen(&trace.events[at], &before, &now);
-            }
+    /// The answer, with the last event.
+    pub(crate) fn layers(&self, trace: &Trace, most_events: usize) -> Layers {
+        let mut followed = self.followed.clone();
+        if followed.read < trace.events.len() {
+            followed.follow(trace, &self.node_of);
         }
-        if trace.events.len() <= base {
-            self.begin(&now);
+        let mut layers = followed.end(trace);
+        let last = std::mem::take(&mut layers.events);
+        let older = most_events.saturating_sub(last.len()).min(self.events.len());
+        layers.events.extend(self.events.range(self.events.len() - older..));
+        layers.events.extend(&last[last.len().saturating_sub(most_events)..]);
+        layers
+    }
+}
+
+/// Moves events to those that are kept, the latest ones.
+fn keep(events: &mut VecDeque<LayerEvent>, noted: &mut Vec<LayerEvent>, most_events: usize) {
+    for event in noted.drain(..) {
+        if events.len() == most_events {
+            events.pop_front();
         }
-        self.end(&Levels { seconds: trace.end().as_seconds().max(now.seconds), ..now })
+        if most_events > 0 {
+            events.push_back(event);
+        }
+    }
+}
+
+impl Followed {
+    /// Follows the next event. Returns the allocation that it made, and its node.
+    fn follow(&mut self, trace: &Trace, node_of: &[u32]) -> Option<(AllocationId, u32)> {
+        let (at, event) = (self.read, trace.events[self.read]);
+        let before = self.now;
+        self.totals.apply(trace, &event);
+        self.read += 1;
+        let mut shown = self.totals;
+        if let Some(next) = trace.events.get(self.read)
+            && matches!(next.subject, Subject::Reserved(_))
+        {
+            shown.apply(trace, next);
+        }
+        self.now = shown.levels(event.time.as_seconds());
+        if self.base.is_none() {
+            if is_base(trace, event.subject) {
+                return None;
+            }
+            self.begin(at, &before);
+        }
+        let after = self.now;
+        self.happen(&Now { trace, before: &before, after: &after }, &event, node_of)
     }
 
-    fn begin(&mut self, now: &Levels) {
+    fn begin(&mut self, base: usize, now: &Levels) {
+        self.base = Some(base);
         self.peaks = (now.allocated, reserved(now));
-        self.allocated_bytes = Bytes(0);
         let start = Levels { seconds: 0.0, ..*now };
         self.note(LayerEventKind::Snapshot, Bytes(0), None, &start);
     }
 
-    fn happen(&mut self, event: &Event, before: &Levels, now: &Levels) {
+    fn happen(
+        &mut self,
+        now: &Now<'_>,
+        event: &Event,
+        node_of: &[u32],
+    ) -> Option<(AllocationId, u32)> {
+        let is_by_modules = self.source == LayerSource::Modules;
         match event.subject {
-            Subject::PhaseBegin(text) => {
-                if let LayerSource::Phases(prefix) = self.source {
-                    let name = self.trace.text(text).and_then(|name| name.strip_prefix(&**prefix));
-                    match name {
-                        Some(name) => self.enter(event.thread, name, now),
-                        None => self.runs(event.thread).push(None),
-                    }
+            Subject::PhaseBegin(text) if !is_by_modules => {
+                match self.source.name_of_phase(now.trace.text(text)) {
+                    Some(name) => self.enter(event.thread, name, now.after),
+                    None => self.runs(event.thread).push(None),
                 }
             }
-            Subject::PhaseEnd(_) if matches!(self.source, LayerSource::Phases(_)) => {
-                self.leave(event.thread, now);
-            }
-            Subject::Step(_) | Subject::OptimizerBegin if *self.source == LayerSource::Modules => {
-                self.leave_to(event.thread, 0, now);
+            Subject::PhaseEnd(_) if !is_by_modules => self.leave(event.thread, now.after),
+            Subject::Step(_) | Subject::OptimizerBegin if is_by_modules => {
+                self.leave_to(event.thread, 0, now.after);
             }
             _ => {}
         }
-        if event.device == self.device {
-            self.change(event, before, now);
+        if event.device != self.device {
+            return None;
         }
+        self.change(now, event, node_of)
     }
 
-    fn change(&mut self, event: &Event, before: &Levels, now: &Levels) {
+    fn change(
+        &mut self,
+        now: &Now<'_>,
+        event: &Event,
+        node_of: &[u32],
+    ) -> Option<(AllocationId, u32)> {
         match event.subject {
             Subject::Alloc(id) => {
-                let allocation = &self.trace.allocations[id.index()];
-                if *self.source == LayerSource::Modules {
+                let allocation = &now.trace.allocations[id.index()];
+                if self.source == LayerSource::Modules {
                     // The runs that end here did not make it.
-                    self.move_to(event.thread, allocation.stack, before, now);
+                    self.move_to(event.thread, allocation.stack, now);
                 }
-                let node = self.node_of_new(event.thread, allocation);
-                self.allocate(node, id, allocation);
-                self.note(LayerEventKind::Alloc, allocation.rounded, self.layer_at(node), now);
-                self.raise_around(node, now);
+                let node = self.node_of_new(now.trace, event.thread, allocation);
+                self.allocate(node, allocation);
+                let layer = self.layer_at(node);
+                self.note(LayerEventKind::Alloc, allocation.rounded, layer, now.after);
+                self.raise_around(node, now.after);
+                return Some((id, node));
             }
             Subject::Free { allocation: id, .. } => {
-                let allocation = &self.trace.allocations[id.index()];
-                self.let_go(id, allocation, now.seconds);
-                self.free(event.thread, allocation.rounded, now);
+                let allocation = &now.trace.allocations[id.index()];
+                let node = node_of.get(id.index()).copied().unwrap_or(NO_LAYER);
+                self.let_go(now.trace, node, allocation, now.after.seconds);
+                self.free(event.thread, allocation.rounded, now.after);
             }
-            Subject::FreeUnknown(bytes) => self.free(event.thread, bytes.into(), now),
-            _ => self.raise(now),
+            Subject::FreeUnknown(bytes) => self.free(event.thread, bytes.into(), now.after),
+            _ => self.raise(now.after),
         }
+        None
     }
 
     /// Where a new allocation belongs: to the innermost run of its thread. In the backward pass none is open, and
     /// the modules of the forward line that caused it are the layers.
-    fn node_of_new(&mut self, thread: ThreadId, allocation: &Allocation) -> u32 {
+    fn node_of_new(&mut self, trace: &Trace, thread: ThreadId, allocation: &Allocation) -> u32 {
         if let Some(run) = self.runs(thread).iter().rev().flatten().next() {
             return run.node;
         }
         let mut node = NO_LAYER;
         if allocation.backward {
-            for name in modules_on(self.trace, allocation.stack) {
+            for name in modules_on(trace, allocation.stack) {
                 if let Some(&layer) = self.by_name.get(name) {
                     node = self.node(node, layer);
                 }
@@ -170,9 +252,8 @@ impl<'a> Runs<'a> {
         node
     }
 
-    fn allocate(&mut self, node: u32, id: AllocationId, allocation: &Allocation) {
+    fn allocate(&mut self, node: u32, allocation: &Allocation) {
         self.allocated_bytes += allocation.rounded;
-        self.node_of[id.index()] = node;
         let mut is_own = true;
         self.for_each_layer(node, |layer, sums| {
             layer.allocations += 1;
@@ -188,10 +269,10 @@ impl<'a> Runs<'a> {
         });
     }
 
-    fn let_go(&mut self, id: AllocationId, allocation: &Allocation, seconds: f64) {
-        let made = self.trace.events.get(allocation.made_at as usize);
+    fn let_go(&mut self, trace: &Trace, node: u32, allocation: &Allocation, seconds: f64) {
+        let made = trace.events.get(allocation.made_at as usize);
         let made = made.map_or(seconds, |event| event.time.as_seconds());
-        self.for_each_layer(self.node_of[id.index()], |_, sums| {
+        self.for_each_layer(node, |_, sums| {
             sums.live = sums.live.saturating_sub(allocation.rounded.0);
             sums.lived += seconds - made;
             sums.ended += 1;
@@ -234,7 +315,7 @@ impl<'a> Runs<'a> {
         &mut self.open[at]
     }
 
-    fn enter(&mut self, thread: ThreadId, name: &'a str, now: &Levels) {
+    fn enter(&mut self, thread: ThreadId, name: &str, now: &Levels) {
         let layer = self.number(name);
         let around = self.runs(thread).iter().rev().flatten().next();
         let around = around.map_or(NO_LAYER, |run| run.node);
@@ -264,28 +345,30 @@ impl<'a> Runs<'a> {
     }
 
     /// Ends and begins runs so that those of a stack are open.
-    fn move_to(&mut self, thread: ThreadId, stack: StackId, before: &Levels, now: &Levels) {
-        let names = modules_on(self.trace, stack);
+    fn move_to(&mut self, thread: ThreadId, stack: StackId, now: &Now<'_>) {
+        let names = modules_on(now.trace, stack);
         let open = &self.open;
         let runs = open.get(thread.index()).map_or(&[][..], Vec::as_slice);
         let is_same = |(run, name): &(&Option<Run>, &&str)| {
             run.as_ref().is_some_and(|run| self.layers[run.layer as usize].name == **name)
         };
         let common = runs.iter().zip(&names).take_while(is_same).count();
-        let then = Levels { seconds: now.seconds, ..*before };
+        let then = Levels { seconds: now.after.seconds, ..*now.before };
         self.leave_to(thread, common, &then);
         for name in &names[common..] {
             self.enter(thread, name, &then);
         }
     }
 
-    fn number(&mut self, name: &'a str) -> u32 {
+    fn number(&mut self, name: &str) -> u32 {
+        if let Some(&known) = self.by_name.get(name) {
+            return known;
+        }
         let next = u32::try_from(self.layers.len()).unwrap_or(u32::MAX);
-        *self.by_name.entry(name).or_insert_with(|| {
-            self.layers.push(Layer { name: name.to_owned(), ..Layer::default() });
-            self.sums.push(Sums::default());
-            next
-        })
+        self.layers.push(Layer { name: name.to_owned(), ..Layer::default() });
+        self.sums.push(Sums::default());
+        self.by_name.insert(name.to_owned(), next);
+        next
     }
 
     fn node(&mut self, parent: u32, layer: u32) -> u32 {
@@ -314,12 +397,7 @@ impl<'a> Runs<'a> {
             sums.ratios += ratio;
             sums.events += 1;
         }
-        if self.events.len() == self.most_events {
-            self.events.pop_front();
-        }
-        if self.most_events > 0 {
-            self.events.push_back(event);
-        }
+        self.noted.push(event);
     }
 
     /// The device stands this high while all open runs go on.
@@ -343,7 +421,12 @@ impl<'a> Runs<'a> {
     }
 
     #[expect(clippy::cast_precision_loss, reason = "averages")]
-    fn end(mut self, now: &Levels) -> Layers {
+    fn end(mut self, trace: &Trace) -> Layers {
+        let now = self.now;
+        if self.base.is_none() {
+            self.begin(trace.events.len(), &now);
+        }
+        let now = &Levels { seconds: trace.end().as_seconds().max(now.seconds), ..now };
         for thread in (0..self.open.len()).filter_map(|thread| u16::try_from(thread).ok()) {
             self.leave_to(ThreadId(thread), 0, now);
         }
@@ -354,16 +437,17 @@ impl<'a> Runs<'a> {
             layer.fragmentation =
                 if sums.events > 0 { sums.ratios / sums.events as f64 } else { 0.0 };
         }
-        let at_start = Totals::after(self.trace, self.device, count(base_events(self.trace)));
+        let base = self.base.unwrap_or_default();
+        let at_start = Totals::after(trace, self.device, u32::try_from(base).unwrap_or(u32::MAX));
         Layers {
             device: self.device,
-            losses: self.trace.losses.clone(),
+            losses: trace.losses.clone(),
             peak_allocated: self.peaks.0,
             peak_reserved: self.peaks.1,
             at_start: at_start.allocated(),
             allocated_bytes: self.allocated_bytes,
             layers: self.layers,
-            events: self.events.into(),
+            events: self.noted,
         }
     }
 }
@@ -386,8 +470,4 @@ fn modules_on(trace: &Trace, stack: StackId) -> Vec<&str> {
 /// The CPU reserves nothing.
 fn reserved(levels: &Levels) -> Bytes {
     levels.reserved.unwrap_or(levels.allocated)
-}
-
-fn count(events: usize) -> u32 {
-    u32::try_from(events).unwrap_or(u32::MAX)
 }

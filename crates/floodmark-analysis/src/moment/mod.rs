@@ -69,10 +69,21 @@ pub struct Moment {
 /// question, otherwise the one with the highest peak; a CUDA device before the CPU.
 pub fn default_device(trace: &Trace, at: At) -> Result<Device, QuestionError> {
     if at == At::Oom {
-        return last_oom(trace, None).map(|(_, device, _)| device).ok_or(QuestionError::NoOom);
+        return device_of_last_oom(trace);
     }
-    peaks(trace)
-        .into_iter()
+    device_of_peaks(peaks(trace).iter())
+}
+
+/// Where the last request failed.
+pub(crate) fn device_of_last_oom(trace: &Trace) -> Result<Device, QuestionError> {
+    last_oom(trace, None).map(|(_, device, _)| device).ok_or(QuestionError::NoOom)
+}
+
+/// The device with the highest peak, a CUDA device before the CPU.
+pub(crate) fn device_of_peaks<'a>(
+    peaks: impl Iterator<Item = &'a Peak>,
+) -> Result<Device, QuestionError> {
+    peaks
         .max_by_key(|peak| (!peak.device.is_cpu(), peak.allocated, std::cmp::Reverse(peak.device)))
         .map(|peak| peak.device)
         .ok_or(QuestionError::NothingAllocated)
@@ -153,7 +164,7 @@ pub(crate) fn peak_moment(trace: &Trace, context: &Context, peak: &Peak) -> Mome
     moment_of_peak(trace, context, peak.after, &|after| Totals::after(trace, peak.device, after))
 }
 
-fn moment_of_peak(
+pub(crate) fn moment_of_peak(
     trace: &Trace,
     context: &Context,
     after: u32,
@@ -256,13 +267,15 @@ pub(crate) fn events_until(trace: &Trace, seconds: f64) -> u32 {
 
 /// Blocks from before the recording lie at its beginning, with their labels: no moment is before them.
 pub(crate) fn base_events(trace: &Trace) -> usize {
-    let is_base = |subject: &Subject| {
-        if let Subject::Alloc(id) = subject {
-            return trace.allocations[id.index()].before_recording;
-        }
-        matches!(subject, Subject::BaseSegment(_) | Subject::Reserved(_) | Subject::Label { .. })
-    };
-    trace.events.iter().take_while(|event| is_base(&event.subject)).count()
+    trace.events.iter().take_while(|event| is_base(trace, event.subject)).count()
+}
+
+/// Whether an event at the beginning is about what was live before the recording.
+pub(crate) fn is_base(trace: &Trace, subject: Subject) -> bool {
+    if let Subject::Alloc(id) = subject {
+        return trace.allocations[id.index()].before_recording;
+    }
+    matches!(subject, Subject::BaseSegment(_) | Subject::Reserved(_) | Subject::Label { .. })
 }
 
 #[expect(

@@ -63,7 +63,27 @@ pub struct DeviceSummary {
 /// Sums up a recording.
 pub fn summary(trace: &Trace) -> Summary {
     let context = Context::new(trace);
-    let devices = peaks(trace).iter().map(|peak| device_summary(trace, &context, peak)).collect();
+    let failed = trace.events.iter().filter(|event| matches!(event.subject, Subject::Oom(_)));
+    let counts = Counts { threads: threads(trace), failed_requests: failed.count() };
+    let peaks = peaks(trace).into_iter();
+    let devices = peaks.map(|peak| (peak, peak_moment(trace, &context, &peak)));
+    summary_of(trace, &context, counts, devices)
+}
+
+/// What is counted over all events.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Counts {
+    pub(crate) threads: usize,
+    pub(crate) failed_requests: usize,
+}
+
+/// The same, when the counts and the peaks of the devices are known.
+pub(crate) fn summary_of(
+    trace: &Trace,
+    context: &Context,
+    counts: Counts,
+    devices: impl Iterator<Item = (Peak, Moment)>,
+) -> Summary {
     Summary {
         floodmark: env!("CARGO_PKG_VERSION"),
         header: trace.header.clone(),
@@ -73,21 +93,16 @@ pub fn summary(trace: &Trace) -> Summary {
         events: trace.events.len(),
         allocations: trace.allocations.len(),
         steps: context.finished_steps(),
-        threads: threads(trace),
-        failed_requests: trace
-            .events
-            .iter()
-            .filter(|event| matches!(event.subject, Subject::Oom(_)))
-            .count(),
-        devices,
+        threads: counts.threads,
+        failed_requests: counts.failed_requests,
+        devices: devices.map(|(peak, at)| device_summary(trace, &peak, at)).collect(),
         losses: trace.losses.clone(),
     }
 }
 
-fn device_summary(trace: &Trace, context: &Context, peak: &Peak) -> DeviceSummary {
+fn device_summary(trace: &Trace, peak: &Peak, at: Moment) -> DeviceSummary {
     let shown = peak.device.to_string();
     let info = trace.header.devices.iter().find(|info| info.device == shown);
-    let at = peak_moment(trace, context, peak);
     DeviceSummary {
         device: peak.device,
         name: info.map(|info| info.name.clone()).unwrap_or_default(),

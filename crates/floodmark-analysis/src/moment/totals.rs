@@ -145,24 +145,32 @@ pub(crate) struct Peak {
     pub(crate) allocations: u64,
 }
 
+impl Peak {
+    /// Before the first event.
+    pub(crate) fn at_start(totals: &Totals) -> Self {
+        let (device, allocated) = (totals.device(), totals.allocated());
+        Self { device, allocated, after: 0, reserved: None, end: allocated, allocations: 0 }
+    }
+
+    /// Takes one more event of the device into account, which led to these totals.
+    pub(crate) fn follow(&mut self, trace: &Trace, event: &Event, totals: &Totals, after: u32) {
+        if let Subject::Alloc(id) = event.subject {
+            self.allocations += u64::from(!trace.allocations[id.index()].before_recording);
+        }
+        self.end = totals.allocated();
+        if self.end > self.allocated {
+            (self.allocated, self.after) = (self.end, after);
+        }
+        self.reserved = self.reserved.max(totals.reserved());
+    }
+}
+
 /// The highest point of every device, CPU first: one pass for all.
 pub(crate) fn peaks(trace: &Trace) -> Vec<Peak> {
-    let mut levels: Vec<(Totals, Peak)> = trace
-        .devices()
-        .into_iter()
-        .map(|device| {
-            let totals = Totals::at_start(trace, device);
-            let allocated = totals.allocated();
-            let peak = Peak {
-                device,
-                allocated,
-                after: 0,
-                reserved: None,
-                end: allocated,
-                allocations: 0,
-            };
-            (totals, peak)
-        })
+    let devices = trace.devices().into_iter();
+    let mut levels: Vec<(Totals, Peak)> = devices
+        .map(|device| Totals::at_start(trace, device))
+        .map(|totals| (totals, Peak::at_start(&totals)))
         .collect();
     for (after, event) in (1_u32..).zip(&trace.events) {
         let Some((totals, peak)) = levels.iter_mut().find(|(_, peak)| peak.device == event.device)
@@ -170,16 +178,9 @@ pub(crate) fn peaks(trace: &Trace) -> Vec<Peak> {
             continue;
         };
         totals.apply(trace, event);
-        if let Subject::Alloc(id) = event.subject {
-            peak.allocations += u64::from(!trace.allocations[id.index()].before_recording);
-        }
-        if totals.allocated() > peak.allocated {
-            peak.allocated = totals.allocated();
-            peak.after = after;
-        }
-        peak.reserved = peak.reserved.max(totals.reserved());
+        peak.follow(trace, event, totals, after);
     }
-    levels.into_iter().map(|(totals, peak)| Peak { end: totals.allocated(), ..peak }).collect()
+    levels.into_iter().map(|(_, peak)| peak).collect()
 }
 
 /// The simulated peak of allocated bytes on a device without some allocations.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use floodmark_trace::{Bytes, Micros, Subject};
+use floodmark_trace::{AllocationId, Bytes, Device, Micros, Subject, Trace};
 
 use crate::allocation::context::{Context, Phase};
 use crate::allocation::location::BEFORE_RECORDING;
@@ -11,8 +11,7 @@ use crate::report::live_groups::Live;
 use crate::report::row::{Detail, Row};
 
 /// Phases that made nothing of what is there have a row too: they have a peak.
-pub(crate) fn rows(live: &Live<'_>, context: &Context) -> Vec<Row> {
-    let mut peaks = peaks(live, context);
+pub(crate) fn rows(live: &Live<'_>, context: &Context, mut peaks: FoundPeaks) -> Vec<Row> {
     let groups = live.group_by_with_unseen(None, |id, _| context.phase(live.trace, id));
     let mut rows: Vec<Row> = Vec::new();
     for group in groups {
@@ -36,21 +35,79 @@ fn detail(phase: Option<String>, peak: Option<(Bytes, Micros)>) -> Detail {
 }
 
 /// The peak of allocated bytes right after an allocation of each phase, and its time.
-fn peaks(live: &Live<'_>, context: &Context) -> BTreeMap<Phase, (Bytes, Micros)> {
-    let (trace, device) = (live.trace, live.device);
-    let mut totals = Totals::at_start(trace, device);
-    let mut peaks: BTreeMap<Phase, (Bytes, Micros)> = BTreeMap::new();
-    for event in trace.events.iter().filter(|event| event.device == device) {
-        totals.apply(trace, event);
-        if let Subject::Alloc(id) = event.subject
-            && let Some(phase) = context.phase(trace, id)
-        {
-            let now = (totals.allocated(), event.time);
-            let peak = peaks.entry(phase).or_insert(now);
-            if now.0 > peak.0 {
-                *peak = now;
+pub(crate) type FoundPeaks = BTreeMap<Phase, (Bytes, Micros)>;
+
+/// The peaks of phases, in a trace that grows.
+#[derive(Debug, Clone)]
+pub(crate) struct PhasePeaks {
+    totals: Totals,
+    /// How many events the totals have.
+    read: usize,
+    found: FoundPeaks,
+    /// The peak of allocations that are outside until a backward pass shows that they are the loss's, and one of them:
+    /// what becomes of one becomes of all.
+    maybe_loss: Option<(AllocationId, (Bytes, Micros))>,
+}
+
+impl PhasePeaks {
+    pub(crate) fn at_start(trace: &Trace, device: Device) -> Self {
+        let totals = Totals::at_start(trace, device);
+        Self { totals, read: 0, found: FoundPeaks::new(), maybe_loss: None }
+    }
+
+    /// The peaks of a trace that does not grow.
+    pub(crate) fn of(trace: &Trace, device: Device, context: &Context) -> FoundPeaks {
+        let mut peaks = Self::at_start(trace, device);
+        peaks.extend(trace, context, |_| false);
+        peaks.found
+    }
+
+    /// The peaks of what was read.
+    pub(crate) fn found(&self) -> FoundPeaks {
+        let mut found = self.found.clone();
+        if let Some((_, peak)) = self.maybe_loss {
+            raise(&mut found, Phase::Outside, peak);
+        }
+        found
+    }
+
+    /// Reads the events that are new.
+    pub(crate) fn extend(
+        &mut self,
+        trace: &Trace,
+        context: &Context,
+        may_be_loss: impl Fn(AllocationId) -> bool,
+    ) {
+        if let Some((id, peak)) = self.maybe_loss.take_if(|(id, _)| !may_be_loss(*id)) {
+            raise(&mut self.found, context.work(id), peak);
+        }
+        let device = self.totals.device();
+        let new = trace.events.get(self.read..).unwrap_or_default();
+        for event in new.iter().filter(|event| event.device == device) {
+            self.totals.apply(trace, event);
+            if let Subject::Alloc(id) = event.subject
+                && let Some(phase) = context.phase(trace, id)
+            {
+                let now = (self.totals.allocated(), event.time);
+                if phase == Phase::Outside && may_be_loss(id) {
+                    let (_, peak) = self.maybe_loss.get_or_insert((id, now));
+                    *peak = higher(*peak, now);
+                } else {
+                    raise(&mut self.found, phase, now);
+                }
             }
         }
+        self.read = trace.events.len();
     }
-    peaks
+}
+
+fn raise(found: &mut FoundPeaks, phase: Phase, now: (Bytes, Micros)) {
+    let peak = found.entry(phase).or_insert(now);
+    *peak = higher(*peak, now);
+}
+
+/// The higher one; the earlier one where both are as high.
+fn higher(one: (Bytes, Micros), other: (Bytes, Micros)) -> (Bytes, Micros) {
+    let is_higher = (other.0, std::cmp::Reverse(other.1)) > (one.0, std::cmp::Reverse(one.1));
+    if is_higher { other } else { one }
 }

@@ -29,6 +29,7 @@ use crate::index::moment_index::MomentIndex;
 use crate::moment::at::At;
 use crate::moment::{Moment, default_device, moment};
 use crate::question_error::QuestionError;
+use crate::report::by_phase::{FoundPeaks, PhasePeaks};
 use crate::report::live_groups::Live;
 use crate::report::row::Row;
 
@@ -185,7 +186,7 @@ pub fn report(trace: &Trace, question: &Question) -> Result<Report, QuestionErro
     let context = Context::new(trace);
     let at = moment(trace, &context, device, question.at)?;
     let live = Live::at(trace, &at);
-    report_of(&live, &context, at, question)
+    report_of(&live, &context, at, question, || PhasePeaks::of(trace, device, &context))
 }
 
 /// The same, of a trace that is asked again and again. The question is about the device of the index, whatever
@@ -198,14 +199,17 @@ pub fn report_with(
 ) -> Result<Report, QuestionError> {
     let at = moments.moment(trace, &index.context, question.at)?;
     let live = Live::of(trace, &at, moments.live(trace, at.after));
-    report_of(&live, &index.context, at, question)
+    let (device, context) = (moments.device(), &index.context);
+    report_of(&live, context, at, question, || PhasePeaks::of(trace, device, context))
 }
 
-fn report_of(
+/// The same, when the moment and what is live then are known. `phases` finds the peaks of phases.
+pub(crate) fn report_of(
     live: &Live<'_>,
     context: &Context,
     at: Moment,
     question: &Question,
+    phases: impl FnOnce() -> FoundPeaks,
 ) -> Result<Report, QuestionError> {
     let (trace, device) = (live.trace, live.device);
     let top = question.top.unwrap_or(usize::MAX);
@@ -214,7 +218,7 @@ fn report_of(
         By::Line => largest_first(by_line::rows(live, question.torch_frames), top),
         By::Stack => largest_first(by_stack::rows(live, question.torch_frames), top),
         By::Op => largest_first(by_op::rows(live), top),
-        By::Phase => largest_first(by_phase::rows(live, context), top),
+        By::Phase => largest_first(by_phase::rows(live, context, phases()), top),
         By::Category => largest_first(by_category::rows(live, context), top),
         By::Module => by_module::rows(live, top),
         By::Tensor => by_tensor::rows(live, context, top),

@@ -26,6 +26,14 @@ pub struct Levels {
     pub reserved: Option<Bytes>,
 }
 
+impl Levels {
+    /// Bytes allocated, active and reserved; what a device does not have is what is allocated.
+    pub fn or_allocated(&self) -> (u64, u64, u64) {
+        let Self { allocated, active, reserved, .. } = *self;
+        (allocated.0, active.unwrap_or(allocated).0, reserved.unwrap_or(allocated).0)
+    }
+}
+
 /// A part of the recording in which the program did one thing.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Stretch {

@@ -17,6 +17,7 @@ mod diff;
 mod estimate;
 mod fragmentation;
 mod groupings;
+mod growing_index;
 mod hit;
 mod icicle;
 mod idle;

@@ -7,8 +7,7 @@ use std::path::Path;
 use floodmark_allocator::complete;
 use floodmark_snapshot::{SnapshotError, is_snapshot, read_snapshot_from};
 use floodmark_trace::{
-    DecompressionLimit, GrowingReader, Hint, Loss, ReadError, Trace, check_beginning,
-    read_trace_within,
+    DecompressionLimit, GrowingReader, Hint, ReadError, Trace, check_beginning, read_trace_within,
 };
 
 use crate::progress::{Progress, Silent};
@@ -112,19 +111,6 @@ pub(crate) fn open_growing(
     let mut trace = reader.trace(&journal.files())?;
     journal.note_running(&mut trace);
     Ok(Some(trace))
-}
-
-/// Reads what the file of a window of this process has more than a reader has seen of it. The journal is not read:
-/// the recorder has written all that was asked for.
-pub fn read_own_growing(path: &Path, reader: &mut GrowingReader) -> Result<Trace, OpenError> {
-    let mut file = open_regular(path)?;
-    file.seek(SeekFrom::Start(reader.taken()))?;
-    let mut bytes = Vec::new();
-    file.read_to_end(&mut bytes)?;
-    reader.take(&bytes)?;
-    let mut trace = reader.trace(&[])?;
-    trace.losses.0.retain(|loss| !matches!(loss, Loss::Unfinished));
-    Ok(trace)
 }
 
 /// Enough of a file to know what it is.
