@@ -32,7 +32,7 @@ impl PhantomMachine {
         if let Some(memory) = memory {
             profile.memory = memory.0;
             if memory.0 <= profile.context {
-                let why = format!("the context alone takes {}", Bytes(profile.context));
+                let why = format!("the CUDA context alone needs {}", Bytes(profile.context));
                 return Err(GpuError::Wrong { field: "--memory", why });
             }
         }
@@ -129,7 +129,7 @@ mod tests {
     #[test]
     fn a_machine_that_cannot_be_is_refused() {
         let said = |memory, gpus| PhantomMachine::new("t4", memory, gpus).unwrap_err().to_string();
-        assert!(said(Some(Bytes(1 << 20)), 1).contains("the context alone takes"));
+        assert!(said(Some(Bytes(1 << 20)), 1).contains("the CUDA context alone needs"));
         assert!(said(None, 0).contains("--gpus"));
         assert!(said(None, 65).contains("--gpus"));
     }
