@@ -196,7 +196,7 @@ def test_an_end_by_steps_is_no_end_of_the_program(programs, how):
 def test_fake_tensors_are_not_called_a_phantom(programs):
     programs.write("import torch\nx = torch.ones(1 << 20, device='cuda')", "one.py")
     done = programs.floodmark("estimate", "--engine", "fake", "-o", "a.flood", "one.py")
-    assert done.stdout.startswith("Fits: NVIDIA H200 (fake tensors), to its end"), done.stdout
+    assert done.stdout.startswith("Fits: NVIDIA H200 (fake tensors), finished"), done.stdout
     for text in (done.stdout, done.stderr, programs.floodmark("info", "a.flood").stdout):
         assert "phantom" not in text
 

@@ -68,7 +68,7 @@ def test_a_full_disk_ends_the_recording_and_not_the_program(programs, small_disk
     stops = [loss for loss in trace.peak("cpu").by_line().losses if "stopped at" in loss]
     assert len(stops) == 1, stops
     assert "space" in stops[0]
-    assert "the peak after that is not known" in stops[0]
+    assert "the peak after that is unknown" in stops[0]
 
 
 def test_a_limit_on_file_sizes_ends_the_recording_and_not_the_program(programs):

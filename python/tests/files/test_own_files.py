@@ -119,7 +119,7 @@ def test_the_programs_own_files_get_none_of_our_bytes(programs):
         (said,) = losses(programs.folder / f"{name}.flood")
         assert said.startswith("recording stopped at ")
         assert reason in said
-        assert "; the peak after that is not known" in said
+        assert "; the peak after that is unknown" in said
     # Where the name is still there, the end and its reason are in the trace itself.
     assert not (programs.folder / "taken.flood.journal").exists()
     assert (programs.folder / "lost.flood.journal").is_dir()
