@@ -111,7 +111,7 @@ def test_a_folder_is_replaced_only_when_an_export_wrote_all_of_it(trace, tmp_pat
     trace.export(tmp_path / "x.parquet")
     assert (tmp_path / "x.parquet" / "_ranks.parquet").is_file()
     (tmp_path / "x.parquet" / "thesis.tex").write_text("mine")
-    with pytest.raises(OSError, match=r"holds `thesis\.tex`, which is not part of an export"):
+    with pytest.raises(OSError, match=r"has `thesis\.tex`, which is not part of an export"):
         trace.export(tmp_path / "x.parquet")
     assert (tmp_path / "x.parquet" / "thesis.tex").read_text() == "mine"
     assert [path.name for path in tmp_path.iterdir()] == ["x.parquet"]
