@@ -66,7 +66,7 @@ def test_settings_that_make_no_sense_are_wrong_values(varlen):
         varlen.simulate("pinned_use_background_threads:True")
     with pytest.raises(ValueError, match=r"no version of torch: `new`"):
         varlen.simulate(torch="new")
-    with pytest.raises(floodmark.FloodmarkError, match=r"(?s)of how much memory.*hint"):
+    with pytest.raises(floodmark.FloodmarkError, match=r"(?s)needs the memory of the GPU.*hint"):
         varlen.simulate("per_process_memory_fraction:0.5")
 
 

@@ -65,7 +65,7 @@ def test_top_draws_reacts_to_keys_and_gives_the_terminal_back(
     terminal.press("\x1b[D")
     terminal.wait_for("Memory of cpu: ")
     terminal.press("?")
-    terminal.wait_for("any key goes back")
+    terminal.wait_for("any key closes this")
     terminal.press("x")
     terminal.wait_for("[1 Lines]")
     terminal.press("q")
