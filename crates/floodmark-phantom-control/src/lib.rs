@@ -10,4 +10,4 @@ mod settings;
 
 pub use account::{Account, DeviceAccount, UnsupportedCall};
 pub use library::{LoadError, PhantomLibrary};
-pub use settings::{Settings, SettingsError};
+pub use settings::{MOST_DEVICES, Settings, SettingsError};

@@ -59,43 +59,19 @@ impl PhantomLibrary {
     pub fn start(image: &[u8], settings: &Settings) -> Result<Self, LoadError> {
         let image = in_memory(image).map_err(LoadError::Image)?;
         let handle = open(&image, libc::RTLD_LOCAL)?;
-        // SAFETY: the library's own functions, with the types that it declares them with.
+        // SAFETY: the library declares its functions with these types.
         let (start, library) = unsafe {
-            let start: Start = std::mem::transmute(function(handle, c"floodmark_phantom_start")?);
+            let start: Start = function(handle, c"floodmark_phantom_start")?;
             let library = Self {
                 image,
-                claim: std::mem::transmute::<*mut c_void, Claim>(function(
-                    handle,
-                    c"floodmark_phantom_claim",
-                )?),
-                take_over: std::mem::transmute::<*mut c_void, TakeOver>(function(
-                    handle,
-                    c"floodmark_phantom_take_over",
-                )?),
-                give_back: std::mem::transmute::<*mut c_void, GiveBack>(function(
-                    handle,
-                    c"floodmark_phantom_give_back",
-                )?),
-                account: std::mem::transmute::<*mut c_void, WriteAccount>(function(
-                    handle,
-                    c"floodmark_phantom_account",
-                )?),
-                surety: std::mem::transmute::<*mut c_void, Surety>(function(
-                    handle,
-                    c"floodmark_phantom_surety",
-                )?),
-                set_surety: std::mem::transmute::<*mut c_void, SetSurety>(function(
-                    handle,
-                    c"floodmark_phantom_set",
-                )?),
-                set_answer: std::mem::transmute::<*mut c_void, SetAnswer>(function(
-                    handle,
-                    c"floodmark_phantom_answer",
-                )?),
-                set_group_size: std::mem::transmute::<*mut c_void, SetGroupSize>(function(
-                    handle,
-                    c"floodmark_phantom_group_size",
-                )?),
+                claim: function(handle, c"floodmark_phantom_claim")?,
+                take_over: function(handle, c"floodmark_phantom_take_over")?,
+                give_back: function(handle, c"floodmark_phantom_give_back")?,
+                account: function(handle, c"floodmark_phantom_account")?,
+                surety: function(handle, c"floodmark_phantom_surety")?,
+                set_surety: function(handle, c"floodmark_phantom_set")?,
+                set_answer: function(handle, c"floodmark_phantom_answer")?,
+                set_group_size: function(handle, c"floodmark_phantom_group_size")?,
             };
             (start, library)
         };
@@ -193,13 +169,19 @@ fn last_error() -> String {
     }
 }
 
-fn function(handle: *mut c_void, name: &'static CStr) -> Result<*mut c_void, LoadError> {
+/// A function of the library.
+///
+/// # Safety
+/// `F` is the type of that function, a pointer.
+unsafe fn function<F: Copy>(handle: *mut c_void, name: &'static CStr) -> Result<F, LoadError> {
+    const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
     // SAFETY: the handle is open.
     let found = unsafe { libc::dlsym(handle, name.as_ptr()) };
     if found.is_null() {
         return Err(LoadError::NoFunction(name.to_str().unwrap_or_default()));
     }
-    Ok(found)
+    // SAFETY: by this function's contract; the sizes are equal.
+    Ok(unsafe { std::mem::transmute_copy(&found) })
 }
 
 fn outcome(call: impl FnOnce(*mut c_char, usize) -> c_int) -> Result<(), LoadError> {

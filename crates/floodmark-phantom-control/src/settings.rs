@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// A phantom has no more devices than this.
-pub(crate) const MOST_DEVICES: usize = 64;
+pub const MOST_DEVICES: usize = 64;
 
 /// The devices of a machine, which are alike, and this process's rank.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,6 +1,6 @@
 //! The machine of an estimate, and the settings that the phantom gets.
 
-use floodmark_phantom_control::Settings;
+use floodmark_phantom_control::{MOST_DEVICES, Settings};
 use floodmark_trace::Bytes;
 use serde::{Deserialize, Serialize};
 
@@ -22,9 +22,6 @@ pub struct PhantomMachine {
     pub answers: Vec<ValueAt>,
 }
 
-/// A phantom has no more GPUs than this.
-const MOST_GPUS: u32 = 64;
-
 impl PhantomMachine {
     /// Finds the profile and gives it the memory that was requested.
     pub fn new(gpu: &str, memory: Option<Bytes>, gpus: u32) -> Result<Self, GpuError> {
@@ -36,8 +33,8 @@ impl PhantomMachine {
                 return Err(GpuError::Wrong { field: "--memory", why });
             }
         }
-        if gpus == 0 || gpus > MOST_GPUS {
-            let why = format!("1 to {MOST_GPUS} are possible");
+        if gpus == 0 || gpus as usize > MOST_DEVICES {
+            let why = format!("1 to {MOST_DEVICES} are possible");
             return Err(GpuError::Wrong { field: "--gpus", why });
         }
         Ok(Self { gpu, profile, gpus, ranks: None, answers: Vec::new() })
