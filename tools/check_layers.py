@@ -41,6 +41,8 @@ FLOORS = {
 # A row of the table of the rooms: the crate, what it is, what it may use.
 ROOM_ROW = re.compile(r"^\| `crates/(floodmark[\w-]*)` \|[^|]*\|([^|]*)\|", re.MULTILINE)
 LINKED_BY_NOBODY = {"floodmark-phantom"}
+# True on no platform: a dependency that is packed with the sources, and not linked.
+NO_PLATFORM = "cfg(any())"
 # Every crate may use these in its tests, also the crates below them; what is shipped may not.
 FOR_TESTS = {"floodmark-testing"}
 
@@ -94,11 +96,12 @@ class Use:
 
 
 def uses(metadata: dict[str, Any]) -> list[Use]:
-    """Every dependency of every crate of the workspace."""
+    """Every dependency of every crate of the workspace that is linked on some platform."""
     return [
         Use(package["name"], dependency["name"], dependency["kind"] or "normal")
         for package in metadata["packages"]
         for dependency in package["dependencies"]
+        if dependency.get("target") != NO_PLATFORM
     ]
 
 

@@ -48,6 +48,14 @@ def test_arrows_that_point_down_are_fine():
     assert list(check_layers.layer_problems(metadata)) == []
 
 
+def test_a_library_that_no_platform_links_may_be_named():
+    metadata = workspace(("floodmark-python", [("floodmark-phantom", None)]))
+    linked = ["`floodmark-python` links `floodmark-phantom`, which is a library of its own"]
+    assert list(check_layers.layer_problems(metadata)) == linked
+    metadata["packages"][0]["dependencies"][0]["target"] = "cfg(any())"
+    assert list(check_layers.layer_problems(metadata)) == []
+
+
 @pytest.mark.parametrize(
     ("user", "used", "kind", "where"),
     [
