@@ -21,7 +21,7 @@ from typing import Any
 FLOORS = {
     "floodmark-trace": 0,
     "floodmark-slots": 0,
-    "floodmark-cudnn-sizes": 0,
+    "floodmark-cuda-model": 0,
     "floodmark-phantom-control": 0,
     "floodmark-phantom-macros": 0,
     "floodmark-profiles": 1,

@@ -8,8 +8,8 @@ fn main() {
     let set = |name| env::var(name).expect("cargo sets it");
     let phantom = PathBuf::from(set("CARGO_MANIFEST_DIR")).join("../floodmark-phantom");
     println!("cargo::rerun-if-changed={}", phantom.display());
-    for below in ["../floodmark-slots", "../floodmark-cudnn-sizes", "../floodmark-phantom-control"]
-    {
+    for below in ["slots", "cuda-model", "phantom-control", "phantom-macros"] {
+        let below = format!("../floodmark-{below}");
         println!("cargo::rerun-if-changed={}", phantom.join(below).display());
     }
     let (folder, target) = (PathBuf::from(set("OUT_DIR")).join("phantom"), set("TARGET"));

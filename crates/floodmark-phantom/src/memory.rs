@@ -1,30 +1,20 @@
 //! Addresses that lie in no device, and how many may be allocated.
 //!
 //! Every device has a stretch of the process's address space, backed by nothing: pages are mapped
-//! only where a value is kept (`contents.rs`). Where blocks are put follows what a driver was seen to do:
-//! ranges of 32 MiB, downwards; in them, the lowest hole that is long enough. It matters, since torch's
-//! allocator prefers the lowest of equal blocks.
+//! only where a value is kept (`contents.rs`). Where a block is placed and how many bytes it takes are
+//! rules of `floodmark-cuda-model`.
 
 use std::collections::BTreeMap;
 use std::ptr;
 
-/// The driver takes address space in ranges of this size.
-const RANGE: u64 = 32 << 20;
-/// Blocks of at least this size lie on pages of their own; smaller ones share pages.
-const OWN_PAGES: u64 = 1 << 20;
-/// The size of those pages.
-pub(crate) const PAGE: u64 = 2 << 20;
-/// The alignment of every address.
-const ALIGNMENT: u64 = 512;
+use floodmark_cuda_model::{AddressSpace, RANGE_BYTES, granted_bytes};
 
 /// The memory of one device.
 #[derive(Debug)]
 pub(crate) struct Memory {
     start: u64,
     end: u64,
-    /// Below this nothing was ever allocated.
-    lowest: u64,
-    holes: BTreeMap<u64, u64>,
+    space: AddressSpace,
     blocks: BTreeMap<u64, Block>,
     capacity: u64,
     used: u64,
@@ -43,11 +33,11 @@ impl Memory {
     /// Address space for a device of `capacity` bytes. `None` when the system refuses.
     pub(crate) fn new(capacity: u64) -> Option<Self> {
         // Four times as much as fits: address space is not given back in the order that would keep it whole.
-        let length = (capacity.max(1 << 36) * 4).next_multiple_of(RANGE);
-        let start = reserve(length, RANGE)?;
+        let length = (capacity.max(1 << 36) * 4).next_multiple_of(RANGE_BYTES);
+        let start = reserve(length, RANGE_BYTES)?;
         let end = start + length;
-        let (holes, blocks) = (BTreeMap::new(), BTreeMap::new());
-        Some(Self { start, end, lowest: end, holes, blocks, capacity, used: 0, peak: 0 })
+        let (space, blocks) = (AddressSpace::new(start..end), BTreeMap::new());
+        Some(Self { start, end, space, blocks, capacity, used: 0, peak: 0 })
     }
 
     /// Whether the address is one of this device's own stretch.
@@ -57,12 +47,11 @@ impl Memory {
 
     /// `cudaMalloc`: an address, or nothing when the device is full.
     pub(crate) fn allocate(&mut self, bytes: u64) -> Option<u64> {
-        let unit = if bytes >= OWN_PAGES { PAGE } else { ALIGNMENT };
-        let taken = bytes.max(1).checked_next_multiple_of(unit)?;
+        let taken = granted_bytes(bytes)?;
         if taken > self.free_bytes() {
             return None;
         }
-        let addr = self.place(taken)?;
+        let addr = self.space.place(taken)?;
         self.blocks.insert(addr, Block { bytes, taken });
         self.charge(taken);
         Some(addr)
@@ -71,7 +60,7 @@ impl Memory {
     /// `cudaFree`: how many bytes were requested at that address, or nothing when it was not allocated.
     pub(crate) fn release(&mut self, addr: u64) -> Option<u64> {
         let block = self.blocks.remove(&addr)?;
-        self.give_back(addr, block.taken);
+        self.space.free(addr, block.taken);
         self.used -= block.taken;
         Some(block.bytes)
     }
@@ -112,37 +101,6 @@ impl Memory {
         self.used += bytes;
         self.peak = self.peak.max(self.used);
     }
-
-    fn place(&mut self, taken: u64) -> Option<u64> {
-        let hole = self.holes.iter().find(|&(_, &length)| length >= taken);
-        let (addr, length) = if let Some((&addr, &length)) = hole {
-            self.holes.remove(&addr);
-            (addr, length)
-        } else {
-            let length = taken.next_multiple_of(RANGE);
-            let addr = self.lowest.checked_sub(length).filter(|&addr| addr >= self.start)?;
-            self.lowest = addr;
-            (addr, length)
-        };
-        if length > taken {
-            self.holes.insert(addr + taken, length - taken);
-        }
-        Some(addr)
-    }
-
-    fn give_back(&mut self, addr: u64, taken: u64) {
-        let (mut addr, mut length) = (addr, taken);
-        if let Some(next) = self.holes.remove(&(addr + length)) {
-            length += next;
-        }
-        if let Some((&before, &size)) = self.holes.range(..addr).next_back()
-            && before + size == addr
-        {
-            self.holes.remove(&before);
-            (addr, length) = (before, length + size);
-        }
-        self.holes.insert(addr, length);
-    }
 }
 
 /// Address space of that length, backed by nothing until it is written to.
@@ -176,26 +134,6 @@ mod tests {
 
     fn memory(capacity: u64) -> Memory {
         Memory::new(capacity).expect("there is address space")
-    }
-
-    #[test]
-    fn blocks_go_downwards_in_ranges_and_upwards_in_them() {
-        let mut memory = memory(1 << 30);
-        let first = memory.allocate(2 << 20).expect("there is room");
-        let second = memory.allocate(20 << 20).expect("there is room");
-        let third = memory.allocate(20 << 20).expect("there is room");
-        assert_eq!(second, first + (2 << 20));
-        assert_eq!(third, first - (32 << 20));
-    }
-
-    #[test]
-    fn the_lowest_hole_is_used_first() {
-        let mut memory = memory(1 << 30);
-        let blocks: Vec<u64> =
-            (0..4).map(|_| memory.allocate(32 << 20).expect("there is room")).collect();
-        memory.release(blocks[0]);
-        memory.release(blocks[3]);
-        assert_eq!(memory.allocate(32 << 20), Some(blocks[3]));
     }
 
     #[test]

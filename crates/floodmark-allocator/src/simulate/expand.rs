@@ -13,6 +13,9 @@ impl<O: Observer> Simulator<O> {
 
     /// Follows `try_allocate_expandable_block`. The block is in no pool.
     pub(super) fn try_allocate_expandable(&mut self, wanted: &Wanted) -> Option<BlockId> {
+        if wanted.size > EXPANDABLE_SPACE {
+            return None;
+        }
         let mut id = self.find_expandable(wanted);
         if self.heap.block(id).state == BlockState::Unmapped {
             let bytes = self.heap.block(id).size.min(wanted.size);

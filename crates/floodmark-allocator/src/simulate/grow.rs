@@ -84,7 +84,7 @@ impl<O: Observer> Simulator<O> {
         if self.is_device_full(wanted.segment) {
             return None;
         }
-        let addr = self.driver.place(wanted.segment);
+        let addr = self.driver.place(wanted.segment)?;
         let mut block =
             Block::new(addr, wanted.segment, wanted.stream, wanted.pool, wanted.is_small);
         block.age = self.new_age();

@@ -115,4 +115,15 @@ mod tests {
         allocator.free(held.owner);
         assert!(allocator.alloc(40 << 20).is_ok());
     }
+
+    #[test]
+    fn a_request_beyond_the_address_space_fails() {
+        for expandable_segments in [false, true] {
+            let mut settings = settings(None);
+            settings.config.expandable_segments = expandable_segments;
+            let mut allocator = Online::new(&settings, ());
+            assert!(allocator.alloc(1 << 50).is_err());
+            assert!(allocator.alloc(1 << 20).is_ok());
+        }
+    }
 }

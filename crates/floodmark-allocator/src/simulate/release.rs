@@ -15,7 +15,7 @@ impl<O: Observer> Simulator<O> {
         let block = *self.heap.block(id);
         self.heap.discount_segment(block.size, block.is_small);
         self.reserved -= block.size;
-        self.driver.give_back(block.addr, block.size);
+        self.driver.free(block.addr, block.size);
         self.observer.gave_back(block.addr, block.size, false);
         self.heap.forget(id);
     }

@@ -1,8 +1,8 @@
 //! Recurrent nets: cuDNN's workspace, and the reserve that it keeps for backward.
 //!
-//! How large they are is the business of `floodmark-cudnn-sizes`, which the phantom uses as well.
+//! How large they are is the business of `floodmark-cuda-model`, which the phantom uses as well.
 
-use floodmark_cudnn_sizes::{Algorithm, Batch, Cell, Gpu, Network, Number, Pass};
+use floodmark_cuda_model::recurrent::{Algorithm, Batch, Cell, Gpu, Network, Number, Pass};
 
 use super::{Needs, Rule, Stays};
 use crate::call::{Call, DType, TensorInfo, Value};

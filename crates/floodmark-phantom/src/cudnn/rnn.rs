@@ -1,11 +1,11 @@
 //! Recurrent networks, by the older calls.
 //!
 //! Where weights lie is laid down by cuDNN's manual. How large the buffers of a pass are is the business of
-//! `floodmark-cudnn-sizes`, which fake tensors use as well.
+//! `floodmark-cuda-model`, which fake tensors use as well.
 
 use std::ffi::{c_int, c_uint, c_void};
 
-use floodmark_cudnn_sizes::{Algorithm, Batch, Cell, Network as Sizes, Number, Pass};
+use floodmark_cuda_model::recurrent::{Algorithm, Batch, Cell, Network as Sizes, Number, Pass};
 
 use super::tensors::{Dropout, Tensor, bytes_of, hand_out, take_back};
 use super::{BAD_PARAM, NOT_SUPPORTED, SUCCESS};

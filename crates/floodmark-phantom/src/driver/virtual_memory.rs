@@ -4,8 +4,10 @@ use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
 use std::sync::{Mutex, PoisonError};
 
+use floodmark_cuda_model::PAGE_BYTES;
+
 use crate::machine::{current_device, machine};
-use crate::memory::{PAGE, reserve};
+use crate::memory::reserve;
 use crate::runtime::{INVALID_VALUE, OUT_OF_MEMORY, SUCCESS, forget, put};
 use crate::streams::new_handle;
 
@@ -62,7 +64,7 @@ unsafe extern "C" fn cuMemGetAllocationGranularity(
     _option: c_int,
 ) -> i32 {
     // SAFETY: the caller's pointer, by CUDA's contract.
-    unsafe { put(bytes, usize::try_from(PAGE).unwrap_or(0)) };
+    unsafe { put(bytes, usize::try_from(PAGE_BYTES).unwrap_or(0)) };
     SUCCESS
 }
 
@@ -75,7 +77,7 @@ unsafe extern "C" fn cuMemAddressReserve(
     _flags: u64,
 ) -> i32 {
     let Some(machine) = machine() else { return INVALID_VALUE };
-    let Some(addr) = reserve(bytes as u64, (alignment as u64).max(PAGE)) else {
+    let Some(addr) = reserve(bytes as u64, (alignment as u64).max(PAGE_BYTES)) else {
         return OUT_OF_MEMORY;
     };
     machine.reserved().insert(addr, (bytes as u64, current_device()));
@@ -106,7 +108,7 @@ unsafe extern "C" fn cuMemCreate(
     let id = unsafe { (*properties).location_id };
     let Some(machine) = machine() else { return INVALID_VALUE };
     let device = usize::try_from(id).unwrap_or(0);
-    let bytes = (bytes as u64).next_multiple_of(PAGE);
+    let bytes = (bytes as u64).next_multiple_of(PAGE_BYTES);
     let Some(mut memory) = machine.memory(device) else { return INVALID_VALUE };
     if !memory.take(bytes) {
         return OUT_OF_MEMORY;

@@ -15,8 +15,9 @@ mod groups;
 
 use std::ffi::{CStr, c_char, c_int};
 
+use floodmark_cuda_model::PAGE_BYTES;
+
 use crate::machine::{current_device, machine};
-use crate::memory::PAGE;
 use crate::runtime::{allocate, put, release};
 use crate::streams::new_handle;
 
@@ -72,7 +73,7 @@ extern "C" fn ncclGetLastError(_communicator: u64) -> *const c_char {
 /// Memory that other ranks may reach: whole pages, outside torch's allocator unless torch asks for it.
 #[crate::entry_point]
 unsafe extern "C" fn ncclMemAlloc(to: *mut u64, bytes: usize) -> i32 {
-    let taken = (bytes as u64).max(1).checked_next_multiple_of(PAGE);
+    let taken = (bytes as u64).max(1).checked_next_multiple_of(PAGE_BYTES);
     match taken.and_then(|taken| allocate(current_device(), taken)) {
         // SAFETY: the caller's pointer, by NCCL's contract.
         Some(addr) => unsafe {

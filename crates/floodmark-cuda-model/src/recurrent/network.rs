@@ -1,6 +1,6 @@
 //! A recurrent network and a batch of sequences, as a program describes them to cuDNN.
 
-use crate::algorithm::Algorithm;
+use super::algorithm::Algorithm;
 
 /// The kind of cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

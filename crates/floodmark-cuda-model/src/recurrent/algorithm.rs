@@ -1,6 +1,6 @@
 //! cuDNN's algorithms, and the one that torch requests.
 
-use crate::network::{Batch, Cell, Network, Number};
+use super::network::{Batch, Cell, Network, Number};
 
 /// An algorithm of cuDNN for recurrent networks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

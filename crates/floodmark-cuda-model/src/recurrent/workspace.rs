@@ -2,8 +2,8 @@
 //!
 //! Forward and backward lay it out in their own ways; a training pass requests the larger of the two.
 
-use crate::algorithm::Algorithm;
-use crate::network::{Batch, Cell, Network, Number, Pass, aligned, part, size};
+use super::algorithm::Algorithm;
+use super::network::{Batch, Cell, Network, Number, Pass, aligned, part, size};
 
 /// Room to align the whole buffer.
 pub(crate) const SLACK: u128 = 256;

@@ -2,7 +2,7 @@
 //!
 //! cuDNN answers `cudnnGetRNNTempSpaceSizes` only where there is a GPU. Both engines of an estimate need
 //! the answer without one: the phantom, which answers for cuDNN, and fake tensors, whose operators have no
-//! kernel. This crate has the arithmetic for both.
+//! kernel. Here is the arithmetic for both.
 //!
 //! The formulas were fitted to the answers of cuDNN 9.19 on an H200, for 63,055 networks, and give every
 //! one of them to the byte (`bench/fixtures/rnn_sizes.py`, `bench/results/rnn-h200.md`). cuDNN does not document

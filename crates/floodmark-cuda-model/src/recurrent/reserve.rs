@@ -1,7 +1,7 @@
 //! The reserve space: what forward keeps for backward.
 
-use crate::network::{Batch, Cell, Network, aligned, part, size};
-use crate::workspace::SLACK;
+use super::network::{Batch, Cell, Network, aligned, part, size};
+use super::workspace::SLACK;
 
 impl Network {
     /// The bytes of the reserve space of a training pass.
