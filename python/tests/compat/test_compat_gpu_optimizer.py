@@ -11,7 +11,7 @@ import threading
 import pytest
 import torch
 from support.compat_programs import ON_A_PHANTOM, ON_THE_CPU, source
-from support.phantoms import needs_cuda_build
+from support.phantoms import needs_cuda_build, needs_no_gpu
 
 import floodmark
 from floodmark.compat.gpu_optimizer import LayerMemoryStats, MemoryEvent, MemoryTracer
@@ -206,7 +206,7 @@ def test_a_device_that_is_not_there_is_an_error_that_names_the_devices(device):
         MemoryTracer(device=device)
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+@needs_no_gpu
 @pytest.mark.parametrize("arguments", [{}, {"device": "cuda"}, {"device": torch.device("cuda", 0)}])
 def test_without_cuda_a_cuda_device_is_an_error_and_not_the_cpu(arguments):
     with pytest.raises(ValueError, match=r"no such device: .*cuda.*; this machine has `cpu`"):

@@ -10,6 +10,7 @@ import time
 import pytest
 import torch
 from support.flood_file import line_of
+from support.phantoms import needs_no_gpu
 from torch import nn
 
 #: Output sizes that tell modules apart: batch 4, float32.
@@ -135,6 +136,8 @@ def test_a_submodule_that_is_called_by_itself_first_is_named_later(record):
     assert made_by(recorded, 101)[-1] == "layers.0.mlp.up"
 
 
+# `DataParallel` moves the model to a GPU.
+@needs_no_gpu
 def test_wrappers_add_nothing_to_names(record):
     from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 

@@ -13,6 +13,9 @@ needs_cuda_build = pytest.mark.skipif(
     torch.version.cuda is None or sys.platform != "linux", reason="needs the CUDA build of torch"
 )
 
+#: A process that has asked for a real GPU has begun CUDA.
+needs_no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+
 
 def own_caches(folder: Path) -> dict[str, str]:
     """Variables for compilers: what other processes compile, or have left, is not used."""

@@ -11,9 +11,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from support.phantoms import needs_cuda_build
+from support.phantoms import needs_cuda_build, needs_no_gpu
 
-pytestmark = needs_cuda_build
+pytestmark = [needs_cuda_build, needs_no_gpu]
 
 FIRST = """
 import floodmark
