@@ -1,7 +1,8 @@
 //! Files that are made from the schema: written with `FLOODMARK_UPDATE_TYPES=1` (`make types`), compared without it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use clap::CommandFactory;
 use floodmark_analysis::{
     AdviceReport, AllocationCard, AllocationTile, Bands, CategoryPeak, Diff, Hit, Icicle,
     Lifetimes, Ranks, Report, Segments, Simulation, Steps, TensorLifetime, Timeline, TimelineTile,
@@ -10,10 +11,12 @@ use floodmark_trace::StepTotals;
 use schemars::JsonSchema;
 use serde_json::Value;
 
+use super::command_pages::{EXAMPLE, list_of_commands, page_of, shown};
 use super::markdown::markdown;
 use super::typed_dicts::typed_dicts;
 use super::typescript::typescript;
 use super::{CommandAnswers, of_commands, schema_of};
+use crate::commands::args::Cli;
 use crate::server::answer::Traces;
 use crate::server::follow::{Ended, Grown};
 use crate::server::refusal::Problem;
@@ -54,8 +57,12 @@ struct PythonAnswers {
     ended_steps: Vec<StepTotals>,
 }
 
+fn file_of_checkout(path: &str) -> PathBuf {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).join(path)
+}
+
 fn check(path: &str, made: &str) {
-    let file = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).join(path);
+    let file = file_of_checkout(path);
     if std::env::var_os("FLOODMARK_UPDATE_TYPES").is_some() {
         std::fs::create_dir_all(file.parent().unwrap()).unwrap();
         std::fs::write(&file, made).unwrap();
@@ -84,4 +91,28 @@ fn the_types_of_the_page_are_those_of_its_answers() {
 fn the_types_of_the_python_package_are_those_of_its_answers() {
     let root = Value::from(schema_of::<PythonAnswers>());
     check("python/floodmark/reports/answer_types.py", &typed_dicts(&root));
+}
+
+#[test]
+fn every_command_has_a_page_with_an_example() {
+    const FOLDER: &str = "docs/reference/commands";
+    let mut program = Cli::command();
+    program.build();
+    let mut pages = vec!["README.md".to_owned()];
+    check(&format!("{FOLDER}/README.md"), &list_of_commands(&program));
+    for command in shown(&program) {
+        let path = format!("{FOLDER}/{}.md", command.get_name());
+        let written = std::fs::read_to_string(file_of_checkout(&path)).unwrap_or_default();
+        let examples = written.split_once(EXAMPLE).map_or("", |(_, examples)| examples);
+        check(&path, &(page_of(&mut command.clone()) + examples));
+        assert!(
+            examples.contains("```"),
+            "`{path}` has no example: write one below `## Example`; `python tools/check_commands.py --write {path}` adds its output"
+        );
+        pages.push(format!("{}.md", command.get_name()));
+    }
+    for entry in std::fs::read_dir(file_of_checkout(FOLDER)).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        assert!(pages.contains(&name), "`{FOLDER}/{name}` is the page of no command: remove it");
+    }
 }

@@ -1,8 +1,8 @@
 //! The JSON Schema of all answers, made from the types that are written.
 //!
 //! `floodmark schema` prints [`of_commands`], which is also `docs/reference/schema.json`. The reference page, the
-//! types of the page and those of the Python package are made from it by the tests in [`generated`]; `make types`
-//! writes them.
+//! types of the page and those of the Python package are made from it by the tests in [`generated`], and so are the
+//! reference pages of the commands; `make types` writes them.
 
 use floodmark_analysis::{AdviceReport, Diff, Estimate, Leaks, OomReport, Report, Simulation};
 use schemars::generate::SchemaSettings;
@@ -14,6 +14,9 @@ use crate::commands::fit::Fit;
 use crate::commands::gpus::GpuRow;
 use crate::commands::info::Info;
 
+#[cfg(test)]
+#[expect(clippy::format_push_string, reason = "a test writes the text, once")]
+mod command_pages;
 #[cfg(test)]
 mod document;
 #[cfg(test)]
