@@ -23,6 +23,9 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 EXTENSION := $(VENV)/.extension
 UNPACKED := $(VENV)/.wheel
+DOCS_VENV := .venv-docs
+DOCS_BIN := $(DOCS_VENV)/bin
+DOCS_INSTALLED := $(DOCS_VENV)/.installed
 SPEEDSCOPE := tools/speedscope/node_modules/.installed
 RUST := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 PYTHON_FRONT := $(shell find python/floodmark -name "*.py" -o -name "*.pyi") pyproject.toml README.md
@@ -33,6 +36,8 @@ NODE_MODULES := web/node_modules/.installed
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
+# No notice about the next version of mkdocs.
+export NO_MKDOCS_2_WARNING := 1
 unexport VIRTUAL_ENV CONDA_PREFIX PYTHONPATH PYTHONHOME
 
 .PHONY: help
@@ -93,7 +98,7 @@ check-web: $(if $(NPM),$(NODE_MODULES))
 	@if test -z "$(NPM)"; then echo 'web: skipped, npm is missing'; else cd web && npm run --silent check; fi
 
 .PHONY: types
-types: ## Make the JSON Schema, its reference page, and the types of the page and of Python from the Rust types
+types: ## Make the JSON Schema, the reference pages, and the types of the page and of Python from the Rust types
 	FLOODMARK_UPDATE_TYPES=1 cargo test --package floodmark --lib schema::generated
 
 .PHONY: ci
@@ -176,8 +181,18 @@ fuzz: ## Fuzz the readers of traces and snapshots (needs the nightly compiler an
 			-max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=2048; \
 	done
 
+# Strict: a dead link is an error.
 .PHONY: docs
-docs: $(INSTALLED) ## Build the documentation of the crates into target/doc
+docs: $(DOCS_INSTALLED) ## Build the site of the documentation into target/site
+	$(DOCS_BIN)/mkdocs build --quiet --strict
+	$(DOCS_BIN)/python tools/check_site.py
+
+.PHONY: docs-serve
+docs-serve: $(DOCS_INSTALLED) ## Show the site of the documentation, and follow changes
+	$(DOCS_BIN)/mkdocs serve
+
+.PHONY: docs-crates
+docs-crates: $(INSTALLED) ## Build the documentation of the crates into target/doc
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
 
 .PHONY: pictures
@@ -185,9 +200,16 @@ pictures: $(EXTENSION) $(NODE_MODULES) ## Take the pictures of the documentation
 	CHROMIUM=$$(web/find_browser); export CHROMIUM; \
 	cd web && FLOODMARK_PROGRAM=$(CURDIR)/$(BIN)/floodmark node take_pictures.mjs $(CURDIR)/docs/pictures
 
+# The two smallest pages are part of the documentation; `make docs` puts the others on the site where they exist.
+.PHONY: gallery
+gallery: $(EXTENSION) $(NODE_MODULES) ## Take the pictures of the gallery again, and save its pages into target/gallery
+	CHROMIUM=$$(web/find_browser); export CHROMIUM; \
+	cd web && FLOODMARK_PROGRAM=$(CURDIR)/$(BIN)/floodmark node take_gallery.mjs $(CURDIR)/docs/gallery $(CURDIR)/target/gallery
+	cp target/gallery/lstm.html target/gallery/out-of-memory.html docs/gallery/
+
 .PHONY: clean
 clean: ## Remove everything that was built or installed here
-	rm -rf $(VENV) .venvs target dist demo fuzz/target web/node_modules tools/speedscope/node_modules .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(DOCS_VENV) .venvs target dist demo fuzz/target web/node_modules tools/speedscope/node_modules .pytest_cache .mypy_cache .ruff_cache
 	rm -f python/floodmark/_core*.so
 	find python bench examples tools -name __pycache__ -prune -exec rm -rf {} +
 
@@ -203,6 +225,12 @@ $(INSTALLED): requirements-dev.txt requirements-test.txt
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --upgrade -r requirements-dev.txt || { \
 		echo 'note: uv failed; trying pip, whose index may be set up differently' >&2; \
 		$(BIN)/python -m pip install --quiet --progress-bar off --upgrade -r requirements-dev.txt; }
+	touch $@
+
+# An environment of its own: neither the tests nor the program need it.
+$(DOCS_INSTALLED): requirements-docs.txt
+	test -x $(DOCS_BIN)/python || $(PYTHON) -m venv $(DOCS_VENV)
+	$(DOCS_BIN)/python -m pip install --quiet --progress-bar off --upgrade -r requirements-docs.txt
 	touch $@
 
 # The Python front is used where it lies; only Rust has to be built. The profile is that of the tests, and the whole
