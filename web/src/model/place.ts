@@ -63,8 +63,11 @@ export function go(changes: Changes, how: { replaces?: boolean } = {}): void {
   }
   replaceNow();
   const hash = formatHash(next);
-  if (hash !== location.hash) history.pushState(null, "", hash);
+  if (HAS_ADDRESS && hash !== location.hash) history.pushState(null, "", hash);
 }
+
+/** In the frame of a notebook (`srcdoc`) a page has no address of its own, and browsers refuse to change it. */
+const HAS_ADDRESS = location.protocol !== "about:";
 
 /** Browsers refuse an address that changes with every move of the pointer. */
 const REPLACE_MILLIS = 150;
@@ -85,7 +88,7 @@ function replaceNow(): void {
   planned = null;
   clearTimeout(timer);
   end();
-  history.replaceState(null, "", formatHash(to));
+  if (HAS_ADDRESS) history.replaceState(null, "", formatHash(to));
 }
 
 /** Reads the address, now and whenever it changes. */
