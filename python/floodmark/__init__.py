@@ -14,6 +14,8 @@ Importing floodmark does not import torch and does not initialise CUDA.
 PYTEST_DONT_REWRITE: `floodmark run -m pytest` imports floodmark before pytest, which would warn.
 """
 
+from typing import Any
+
 from floodmark._core import FloodmarkError, PhantomError, SnapshotError, __version__
 from floodmark.estimate.context_manager import estimate
 from floodmark.estimate.phantom.simulated_gpu import phantom
@@ -27,6 +29,7 @@ from floodmark.recording.recorder import (
     stop,
     trace,
 )
+from floodmark.reports.saved_page import SavedPage, view
 from floodmark.reports.trace import (
     Advice,
     Diff,
@@ -50,6 +53,7 @@ __all__ = [
     "PhantomError",
     "Recorder",
     "Report",
+    "SavedPage",
     "Simulation",
     "SnapshotError",
     "Trace",
@@ -63,4 +67,19 @@ __all__ = [
     "step",
     "stop",
     "trace",
+    "view",
 ]
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """`%load_ext floodmark` in a notebook: adds `%%floodmark` and `%%estimate`."""
+    from floodmark.integrations import ipython
+
+    ipython.load(shell)
+
+
+def unload_ipython_extension(shell: Any) -> None:
+    """`%unload_ext floodmark` in a notebook."""
+    from floodmark.integrations import ipython
+
+    ipython.unload(shell)
