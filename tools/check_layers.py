@@ -62,7 +62,7 @@ ROOMS = {
         "floodmark-analysis",
         "floodmark",
     },
-    "clap": {"floodmark"},
+    "clap*": {"floodmark"},
     "indicatif": {"floodmark"},
     "anyhow": {"floodmark"},
     "tokio": {"floodmark"},

@@ -9,8 +9,7 @@ fn main() {
     let phantom = PathBuf::from(set("CARGO_MANIFEST_DIR")).join("../floodmark-phantom");
     println!("cargo::rerun-if-changed={}", phantom.display());
     for below in ["slots", "cuda-model", "phantom-control", "phantom-macros"] {
-        let below = format!("../floodmark-{below}");
-        println!("cargo::rerun-if-changed={}", phantom.join(below).display());
+        println!("cargo::rerun-if-changed={}/../floodmark-{below}", phantom.display());
     }
     let (folder, target) = (PathBuf::from(set("OUT_DIR")).join("phantom"), set("TARGET"));
     let built = Command::new(set("CARGO"))

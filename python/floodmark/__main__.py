@@ -17,6 +17,13 @@ def main() -> int:
         answer = _core.main(["floodmark", *sys.argv[1:]], sys.executable or "python3")
     if isinstance(answer, int):
         return answer
+    if isinstance(answer, str):
+        print(f"{answer} ({_torch_found()})")
+        return 0
+    if isinstance(answer, _core.DoctorPlan):
+        from floodmark.doctor.command import doctor
+
+        return doctor(answer)
     _print_hint(answer.run if isinstance(answer, _core.EstimatePlan) else answer)
     if isinstance(answer, _core.EstimatePlan):
         from floodmark.estimate.command import estimate
@@ -25,6 +32,14 @@ def main() -> int:
     from floodmark.recording.run import run
 
     return run(answer)
+
+
+def _torch_found() -> str:
+    """The torch that a program of this interpreter would import; it is not imported here."""
+    from floodmark.doctor.environment import version_of
+
+    version = version_of("torch")
+    return "torch is not installed" if version is None else f"torch {version}"
 
 
 def _print_hint(plan: _core.RunPlan) -> None:

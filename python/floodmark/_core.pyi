@@ -7,6 +7,7 @@ __all__ = [
     "LEAST_MEMORY_BYTES",
     "Advice",
     "Diff",
+    "DoctorPlan",
     "Estimate",
     "EstimatePlan",
     "FloodmarkError",
@@ -49,6 +50,7 @@ __all__ = [
     "phantom_image",
     "prove",
     "prove_tensors",
+    "show_doctor",
     "step",
     "strings_to_prove_with",
     "use_slow_stacks",
@@ -355,10 +357,16 @@ class Trace:
     def summary_text(self) -> str: ...
     def header(self) -> str: ...
 
+@final
+class DoctorPlan:
+    @property
+    def json(self) -> bool: ...
+
 def phantom_image() -> bytes:
     """The bytes of the phantom GPU's library, to be loaded before torch is."""
 
-def main(args: list[str], python: str) -> int | RunPlan | EstimatePlan: ...
+def main(args: list[str], python: str) -> int | str | RunPlan | EstimatePlan | DoctorPlan: ...
+def show_doctor(facts: str, json: bool) -> int: ...
 
 @final
 class Window:

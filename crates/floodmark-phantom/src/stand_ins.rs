@@ -106,6 +106,8 @@ pub(crate) fn own_symbol(name: &str) -> *mut c_void {
 
 const HEADER: usize = 64;
 const PROGRAM_HEADERS: usize = 3 * 56;
+/// The largest page that a kernel of the architecture may have: the loader refuses an object that is aligned to less.
+const LARGEST_PAGE: u64 = if cfg!(target_arch = "aarch64") { 64 << 10 } else { 4 << 10 };
 
 /// A shared object of that name that needs this library and has nothing else.
 fn shared_object(name: &str) -> Vec<u8> {
@@ -127,7 +129,7 @@ fn shared_object(name: &str) -> Vec<u8> {
     let length = dynamic_at + dynamic.len() * 16;
     let mut object = Vec::with_capacity(length);
     header(&mut object);
-    program_header(&mut object, 1, 6, 0, length, 4096);
+    program_header(&mut object, 1, 6, 0, length, LARGEST_PAGE);
     program_header(&mut object, 2, 6, dynamic_at, dynamic.len() * 16, 8);
     // A stack that is not executable: without this the loader would make it so.
     program_header(&mut object, 0x6474_e551, 6, 0, 0, 16);

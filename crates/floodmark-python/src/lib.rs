@@ -1,6 +1,4 @@
-//! The boundary: convert, release the GIL, map errors.
-//!
-//! Each function here is: convert in, one call, convert out. What is decided is decided elsewhere.
+//! The boundary: convert in, one call without the GIL, convert out, map errors. Other crates decide.
 #![forbid(unsafe_code)]
 
 mod answers;
@@ -28,7 +26,7 @@ mod _core {
     #[pymodule_export]
     use super::phantom::{PhantomLibrary, PhantomMachine, UnsupportedCall, phantom_image};
     #[pymodule_export]
-    use super::program::{EstimatePlan, RunPlan, main};
+    use super::program::{DoctorPlan, EstimatePlan, RunPlan, main, show_doctor};
     #[pymodule_export]
     use super::recorder::{
         LabelSet, attach_ops, attach_torch, attach_tracker, attend, base, base_of_host,

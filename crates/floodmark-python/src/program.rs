@@ -62,13 +62,27 @@ pub(crate) struct EstimatePlan {
     json: bool,
 }
 
-/// Runs a command. Returns its exit status, or what is left to do.
+/// That `floodmark doctor` was asked for.
+#[pyclass(frozen, get_all, module = "floodmark._core")]
+pub(crate) struct DoctorPlan {
+    json: bool,
+}
+
+/// Prints what was found for `floodmark doctor`, which is JSON. Returns the exit status.
+#[pyfunction]
+pub(crate) fn show_doctor(py: Python<'_>, facts: &str, json: bool) -> u8 {
+    py.detach(|| floodmark::show_doctor(facts, json)) as u8
+}
+
+/// Runs a command. Returns its exit status, the version to print, or what is left to do.
 #[pyfunction]
 #[expect(clippy::needless_pass_by_value, reason = "extracted from a Python string")]
 pub(crate) fn main(py: Python<'_>, args: Vec<OsString>, python: OsString) -> PyResult<Py<PyAny>> {
     Ok(match py.detach(|| floodmark::main(args, &python)) {
         Outcome::Exit(status) => (status as u8).into_pyobject(py)?.into_any().unbind(),
         Outcome::Run(plan) => Py::new(py, RunPlan::from(plan))?.into_any(),
+        Outcome::Doctor { json } => Py::new(py, DoctorPlan { json })?.into_any(),
+        Outcome::Version(version) => version.into_pyobject(py)?.into_any().unbind(),
         Outcome::Estimate(plan) => {
             let plan = EstimatePlan {
                 run: Py::new(py, RunPlan::from(plan.run))?,

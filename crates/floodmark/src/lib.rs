@@ -5,7 +5,7 @@
 //!
 //! [`main`] is called by the program of this crate, and in process by the Python package. Recording
 //! needs Python, so `floodmark run` comes back as a [`RunPlan`] for the caller to carry out, and `floodmark
-//! estimate` as an [`EstimatePlan`].
+//! estimate` as an [`EstimatePlan`]; `floodmark doctor` and `--version` come back too, since they tell of torch.
 //!
 //! Exit status: 0 done; 1 the input or the question was wrong, or a limit that was set is passed; 2 we were
 //! wrong. stdout is data, stderr is talk.
@@ -20,15 +20,17 @@ mod top;
 use std::ffi::{OsStr, OsString};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
 
+pub use commands::doctor::show_doctor;
 pub use commands::estimate::EstimatePlan;
 pub use commands::export::saved_page::page_of;
 pub use commands::run::{LEAST_RECORDER_BYTES, RunPlan, Target};
 
 use commands::args::{self, misplaced};
 use commands::{
-    advise, diff, estimate, export, fit, gpus, info, leaks, oom, report, run, simulate, view,
+    advise, diff, estimate, export, fit, gpus, info, leaks, oom, report, run, shell, simulate, view,
 };
 use text::output;
 
@@ -53,6 +55,13 @@ pub enum Outcome {
     Run(RunPlan),
     /// To record a program on a phantom GPU.
     Estimate(Box<EstimatePlan>),
+    /// To find out what works here, for [`show_doctor`].
+    Doctor {
+        /// Whether to print JSON.
+        json: bool,
+    },
+    /// To print the version, `floodmark 0.1.0`, with what the caller adds to it.
+    Version(String),
 }
 
 /// Carries out a command line; its first word is the name of the program. `python` is the interpreter into
@@ -61,6 +70,9 @@ pub fn main(args: Vec<OsString>, python: &OsStr) -> Outcome {
     let hint = misplaced::hint(&args::Cli::command(), &args);
     let cli = match args::Cli::try_parse_from(args) {
         Ok(cli) => cli,
+        Err(error) if error.kind() == ErrorKind::DisplayVersion => {
+            return Outcome::Version(error.to_string().trim_end().to_owned());
+        }
         Err(error) => {
             let status = output::usage(&error);
             if status != ExitStatus::Done {
@@ -125,7 +137,10 @@ fn carry_out(command: args::Command, hint: Option<String>, python: &OsStr) -> Ou
             fit::fit(&args, python)
         }
         args::Command::Gpus(args) => gpus::gpus(&args),
+        args::Command::Doctor(args) => return Outcome::Doctor { json: args.json },
         args::Command::Schema => Said::json(&schema::of_commands()),
+        args::Command::Completions(args) => Ok(shell::completions(&args)),
+        args::Command::Man(args) => shell::man(&args),
         args::Command::Info(args) => info::info(&args),
         args::Command::Report(args) => report::report(&args),
         args::Command::Diff(args) => diff::diff(&args),

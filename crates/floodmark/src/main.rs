@@ -14,7 +14,13 @@ fn main() -> ExitCode {
     let args: Vec<OsString> = std::env::args_os().collect();
     let status = match floodmark::main(args.clone(), OsStr::new(PYTHON)) {
         Outcome::Exit(status) => status,
-        Outcome::Run(_) | Outcome::Estimate(_) => run_in_python(&args[1..]),
+        Outcome::Run(_) | Outcome::Estimate(_) | Outcome::Doctor { .. } => {
+            run_in_python(&args[1..])
+        }
+        Outcome::Version(version) => {
+            let _ = writeln!(anstream::stdout(), "{version}");
+            ExitStatus::Done
+        }
     };
     ExitCode::from(status as u8)
 }

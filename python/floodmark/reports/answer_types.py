@@ -46,6 +46,9 @@ AdviceKind = Literal["allocator_settings", "leak", "idle", "stale_gradients", "o
 # Why the answer is unknown.
 Unknown = Literal["failed", "no_end", "nothing_allocated", "shared_gpu"]
 
+# How a check went.
+CheckStatus = Literal["ok", "note", "failed"]
+
 
 class _ReportOptional(TypedDict, total=False):
     fragmentation: FragmentationReport
@@ -1235,6 +1238,35 @@ class GpuProfile(TypedDict):
     """The width of the memory bus, in bits."""
     checked: bool
     """Whether estimates with this profile were compared with a real GPU."""
+
+
+class Doctor(TypedDict):
+    """What works in an environment."""
+
+    format: int
+    """The version of this answer."""
+    can_record: bool
+    """Whether a program can be recorded."""
+    can_estimate: bool
+    """Whether a program can run on a simulated GPU."""
+    checks: list[DoctorCheck]
+    """What was checked, in the order of the table."""
+
+
+class _DoctorCheckOptional(TypedDict, total=False):
+    hint: str
+    """What to do."""
+
+
+class DoctorCheck(_DoctorCheckOptional):
+    """One thing that was checked."""
+
+    name: str
+    """What was checked."""
+    status: CheckStatus
+    """How it went."""
+    result: str
+    """What was found. The home folder is written as `~`."""
 
 
 class TensorLifetime(TypedDict):

@@ -10,6 +10,7 @@ use schemars::transform::RecursiveTransform;
 use schemars::{JsonSchema, Schema};
 use serde_json::Value;
 
+use crate::commands::doctor::Doctor;
 use crate::commands::fit::Fit;
 use crate::commands::gpus::GpuRow;
 use crate::commands::info::Info;
@@ -66,6 +67,8 @@ struct CommandAnswers {
     fit: Fit,
     /// The GPUs that can be simulated.
     gpus: Vec<GpuRow>,
+    /// What works in this environment.
+    doctor: Doctor,
 }
 
 /// The schema of everything that `--json` prints.

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
 use floodmark_allocator::TorchVersion;
 use floodmark_analysis::{At, By, Limit};
 use floodmark_session::export::format::Format;
@@ -63,8 +64,14 @@ pub(crate) enum Command {
     Diff(DiffArgs),
     /// Show which lines grow from step to step
     Leaks(LeaksArgs),
+    /// Check whether floodmark works here: torch, CUDA, recorder, simulated GPU, disk
+    Doctor(DoctorArgs),
     /// Print the JSON Schema of what `--json` prints
     Schema,
+    /// Print the completions of the command line for a shell
+    Completions(CompletionsArgs),
+    /// Write a man page for every command into a folder
+    Man(ManArgs),
 }
 
 #[derive(Debug, Args)]
@@ -290,6 +297,27 @@ pub(crate) struct AdviseArgs {
     pub(crate) json: bool,
 }
 
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CompletionsArgs {
+    /// Shell
+    #[arg(value_parser = shell_parser())]
+    pub(crate) shell: Shell,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ManArgs {
+    /// Folder to write the pages to, such as `~/.local/share/man/man1`
+    #[arg(value_name = "DIR")]
+    pub(crate) folder: PathBuf,
+}
+
 /// Which devices are recorded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Devices {
@@ -299,6 +327,11 @@ pub(crate) enum Devices {
 
 fn by_parser() -> impl TypedValueParser<Value = By> {
     PossibleValuesParser::new(By::ALL.map(By::name)).try_map(|name| name.parse::<By>())
+}
+
+/// The shells whose completions are tested.
+fn shell_parser() -> impl TypedValueParser<Value = Shell> {
+    PossibleValuesParser::new(["bash", "zsh", "fish"]).try_map(|name| name.parse::<Shell>())
 }
 
 /// The names of the formats, with a line of help each.

@@ -1,0 +1,1 @@
+"""`floodmark doctor`: whether floodmark works here, in one screen to paste into an issue."""
