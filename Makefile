@@ -16,6 +16,12 @@ export FLOODMARK_TORCH ?=
 FUZZ_SECONDS ?= 60
 # For `make bench` and `make gpu`: where the results go.
 RESULTS ?= bench/results
+# For `make wheels` and `make release-check`: for which machines wheels are built. Each needs `rustup target add`.
+ARCHITECTURES ?= x86_64 aarch64
+# For `make release-check`: what `cargo deny` checks; without a network `DENY="bans licenses sources"`.
+DENY ?= all
+DENY_VERSION := 0.20.2
+MACHETE_VERSION := 0.9.2
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 VENV := .venv
@@ -26,6 +32,13 @@ UNPACKED := $(VENV)/.wheel
 DOCS_VENV := .venv-docs
 DOCS_BIN := $(DOCS_VENV)/bin
 DOCS_INSTALLED := $(DOCS_VENV)/.installed
+# Some packages of the lock need Python 3.11.
+LOCKED = $(shell $(PYTHON) -c 'import sys; print("-c requirements-dev.lock" if sys.version_info >= (3, 11) else "")')
+RELEASE_BIN := .venv-release/bin
+RELEASE_INSTALLED := .venv-release/.installed
+# The files of a release; `make wheel` builds for this machine alone, into dist/.
+RELEASE_FILES := dist/release
+CARGO_TOOLS := .tools/bin
 SPEEDSCOPE := tools/speedscope/node_modules/.installed
 RUST := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 PYTHON_FRONT := $(shell find python/floodmark -name "*.py" -o -name "*.pyi") pyproject.toml README.md
@@ -170,6 +183,48 @@ matrix: wheel ## Run the Python tests with old and new versions of torch and Pyt
 wheel: $(UNPACKED) ## Build the wheel into dist/
 	@ls -l dist/*.whl
 
+# zig links with the old glibc of manylinux, also for the other architecture; maturin finds it in its environment.
+.PHONY: wheels
+wheels: $(RELEASE_INSTALLED) ## Build and check the wheels of a release into dist/release, for x86-64 and aarch64
+	rm -f $(RELEASE_FILES)/floodmark-*.whl
+	for arch in $(ARCHITECTURES); do \
+		PATH=$(CURDIR)/$(RELEASE_BIN):$$PATH PYO3_PYTHON=$(CURDIR)/$(RELEASE_BIN)/python \
+		maturin build --release --zig --target $$arch-unknown-linux-gnu --compatibility manylinux_2_28 \
+			--interpreter $(CURDIR)/$(RELEASE_BIN)/python --out $(RELEASE_FILES); \
+	done
+	$(RELEASE_BIN)/twine check --strict $(RELEASE_FILES)/*.whl
+	for wheel in $(RELEASE_FILES)/*.whl; do $(RELEASE_BIN)/auditwheel show "$$wheel"; done
+
+# Without optimisation: it is about the files, and takes a third of the time.
+.PHONY: sdist-check
+sdist-check: $(RELEASE_INSTALLED) ## Make the source distribution in dist/release, build and install it in an empty environment
+	rm -f $(RELEASE_FILES)/floodmark-*.tar.gz
+	$(RELEASE_BIN)/maturin sdist --out $(RELEASE_FILES)
+	$(RELEASE_BIN)/twine check --strict $(RELEASE_FILES)/*.tar.gz
+	folder=$$(mktemp -d); trap 'rm -rf "$$folder"' EXIT; \
+	$(PYTHON) -m venv "$$folder/venv"; \
+	cp $(RELEASE_FILES)/floodmark-*.tar.gz "$$folder"; cd "$$folder"; unset PYO3_PYTHON; \
+	CARGO_TARGET_DIR="$$folder/target" CARGO_PROFILE_RELEASE_OPT_LEVEL=0 CARGO_PROFILE_RELEASE_LTO=off \
+	CARGO_PROFILE_RELEASE_DEBUG=false venv/bin/pip install --quiet floodmark-*.tar.gz; \
+	venv/bin/floodmark --version; venv/bin/floodmark gpus
+
+.PHONY: release-check
+release-check: $(RELEASE_INSTALLED) $(CARGO_TOOLS)/cargo-deny $(CARGO_TOOLS)/cargo-machete ## Check all of a release that can be checked without uploading
+	$(RELEASE_BIN)/python tools/check_release.py
+	$(RELEASE_BIN)/actionlint
+	$(CARGO_TOOLS)/cargo-machete --skip-target-dir
+	$(CARGO_TOOLS)/cargo-deny --all-features check $(DENY)
+	$(RELEASE_BIN)/python tools/check_sdist.py
+	@$(MAKE) --no-print-directory sdist-check wheels
+	@ls -l $(RELEASE_FILES)
+
+.PHONY: lock
+lock: $(INSTALLED) ## Update the versions in requirements-dev.lock
+	first=$$(head -n 1 requirements-dev.lock); \
+	made=$$($(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-header --no-annotate --no-emit-index-url \
+		--no-emit-find-links requirements-dev.txt); \
+	printf '%s\n' "$$first" "$$made" > requirements-dev.lock
+
 .PHONY: fuzz
 fuzz: ## Fuzz the readers of traces and snapshots (needs the nightly compiler and cargo-fuzz)
 	@cargo +nightly fuzz --version >/dev/null 2>&1 || { echo 'error: `cargo +nightly fuzz` is missing'; \
@@ -209,22 +264,22 @@ gallery: $(EXTENSION) $(NODE_MODULES) ## Take the pictures of the gallery again,
 
 .PHONY: clean
 clean: ## Remove everything that was built or installed here
-	rm -rf $(VENV) $(DOCS_VENV) .venvs target dist demo fuzz/target web/node_modules tools/speedscope/node_modules .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(DOCS_VENV) .venvs .venv-release .tools target dist demo fuzz/target web/node_modules tools/speedscope/node_modules .pytest_cache .mypy_cache .ruff_cache
 	rm -f python/floodmark/_core*.so
 	find python bench examples tools -name __pycache__ -prune -exec rm -rf {} +
 
 # Everything below is a file that says that something was done.
 
-$(INSTALLED): requirements-dev.txt requirements-test.txt
+$(INSTALLED): requirements-dev.txt requirements-test.txt requirements-dev.lock
 	@command -v cargo >/dev/null || { echo 'error: cargo is missing; see https://rustup.rs' >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
 		echo 'error: `$(PYTHON)` is older than 3.10; name another with `make PYTHON=python3.12`' >&2; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo 'Installing torch and the tools of the tests into $(VENV): about 5 GB …'
 	@$(BIN)/python -m pip install --quiet uv==$(UV_VERSION)
-	@$(BIN)/uv pip install --quiet --python $(BIN)/python --upgrade -r requirements-dev.txt || { \
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --upgrade -r requirements-dev.txt $(LOCKED) || { \
 		echo 'note: uv failed; trying pip, whose index may be set up differently' >&2; \
-		$(BIN)/python -m pip install --quiet --progress-bar off --upgrade -r requirements-dev.txt; }
+		$(BIN)/python -m pip install --quiet --progress-bar off --upgrade -r requirements-dev.txt $(LOCKED); }
 	touch $@
 
 # An environment of its own: neither the tests nor the program need it.
@@ -232,6 +287,17 @@ $(DOCS_INSTALLED): requirements-docs.txt
 	test -x $(DOCS_BIN)/python || $(PYTHON) -m venv $(DOCS_VENV)
 	$(DOCS_BIN)/python -m pip install --quiet --progress-bar off --upgrade -r requirements-docs.txt
 	touch $@
+
+$(RELEASE_INSTALLED): requirements-release.txt
+	test -x $(RELEASE_BIN)/python || $(PYTHON) -m venv .venv-release
+	$(RELEASE_BIN)/python -m pip install --quiet --progress-bar off --upgrade -r requirements-release.txt
+	touch $@
+
+$(CARGO_TOOLS)/cargo-deny:
+	cargo install --quiet --locked --root .tools cargo-deny@$(DENY_VERSION)
+
+$(CARGO_TOOLS)/cargo-machete:
+	cargo install --quiet --locked --root .tools cargo-machete@$(MACHETE_VERSION)
 
 # The Python front is used where it lies; only Rust has to be built. The profile is that of the tests, and the whole
 # workspace has one set of features, so that libraries are compiled once.
