@@ -49,11 +49,14 @@ FOR_TESTS = {"floodmark-testing"}
 # Which crates may use a library. A name that ends in `*` stands for all that begin like it.
 ROOMS = {
     "arrow-*": {"floodmark-trace", "floodmark-export", "floodmark-python"},
-    "flate2": {"floodmark-snapshot", "floodmark-export", "floodmark"},
+    "flate2": {"floodmark-snapshot", "floodmark"},
     "zstd": {"floodmark-snapshot", "floodmark-trace"},
     "pyo3*": {"floodmark-modes", "floodmark-python"},
     "parquet": {"floodmark-export"},
     "prost": {"floodmark-export"},
+    "resvg": {"floodmark-export"},
+    "fontdb": {"floodmark-export"},
+    "ttf-parser": {"floodmark-export"},
     "toml": {"floodmark-profiles"},
     "schemars": {
         "floodmark-trace",

@@ -17,51 +17,40 @@
 //! | Arrow in memory | [`report_columns`] | pandas, Polars, pyarrow |
 //! | Parquet, Arrow | [`write_tables`], [`write_ranks`] | DuckDB, Polars, Spark, pyarrow |
 //!
-//! # Why pictures are drawn here
+//! # Pictures
 //!
-//! A [`Chart`] is laid out once, into a handful of shapes (`scene.rs`), which `svg.rs` writes down and `raster.rs` draws. The
-//! libraries of the field do one of the two well: those that draw text into pixels carry a font of several hundred
-//! kilobytes or look for one on the machine, and the same chart comes out of their two back ends with other
-//! sizes. Lines, rectangles and an alphabet of strokes (`font.rs`) are all that a chart of memory needs; they add a few
-//! kilobytes to the wheel, nothing to what must be built, and every machine draws the same picture. Flame graphs are
-//! nested rectangles, so they are written here too; the usual library for them has a licence of its own.
+//! A [`Chart`] is laid out once and written as SVG; `resvg` turns that SVG into PNG with a bundled font (`pictures/`). Flame
+//! graphs are nested rectangles, so they are written here too; the usual library for them has a licence of its own.
 
-mod chart;
 mod chrome;
 mod collapsed;
 mod course;
 mod csv;
 mod files;
-mod flamegraph;
-mod font;
 mod options;
 mod perfetto;
 mod perfetto_messages;
-mod plot;
-mod png;
-mod raster;
+mod pictures;
 mod report_columns;
-mod scene;
 mod speedscope;
 mod stacks;
 mod step_rows;
-mod svg;
 mod tables;
 mod tensorboard;
 mod tensorboard_messages;
 mod tfrecord;
-mod ticks;
 mod timeline;
 
 pub use self::csv::{csv_writer, guarded_cell, write_csv, write_steps_csv};
-pub use chart::{Band, Chart, Emphasis, Mark, Quantity, Series};
 pub use chrome::write_chrome;
 pub use collapsed::write_collapsed;
 pub use files::Files;
-pub use flamegraph::write_flamegraph;
 pub use options::{ExportError, Options};
 pub use perfetto::write_perfetto;
-pub use plot::{chart_of, write_chart_png, write_chart_svg, write_png, write_svg};
+pub use pictures::{
+    Band, Chart, Emphasis, Mark, Quantity, Series, chart_of, write_chart_png, write_chart_svg,
+    write_flamegraph, write_png, write_svg,
+};
 pub use report_columns::report_columns;
 pub use speedscope::write_speedscope;
 pub use tables::{Coding, RankRow, write_ranks, write_tables};

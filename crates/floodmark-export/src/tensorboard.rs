@@ -13,11 +13,10 @@ use prost::Message;
 
 use crate::files::Files;
 use crate::options::{ExportError, Options, chosen_devices};
-use crate::plot::chart_of;
+use crate::pictures;
 use crate::step_rows::step_rows;
 use crate::tensorboard_messages as proto;
 use crate::tfrecord::write_record;
-use crate::{png, raster};
 
 /// Writes one event file into `folder`.
 pub fn write_tensorboard(
@@ -133,13 +132,16 @@ impl Writer<'_> {
     }
 
     fn picture(&mut self, trace: &Trace, device: Device, step: u32) -> Result<(), ExportError> {
-        let chart = chart_of(trace, &Options { device: Some(device), ..Options::default() })?;
-        let pixels = raster::draw(&chart.scene());
-        let mut encoded_image_string = Vec::new();
-        png::write(&pixels, &mut encoded_image_string)?;
-        let side = |pixels: usize| i32::try_from(pixels).unwrap_or(i32::MAX);
-        let (height, width) = (side(pixels.height), side(pixels.width));
-        let image = proto::Image { height, width, colorspace: 3, encoded_image_string };
+        let options = Options { device: Some(device), ..Options::default() };
+        let drawn = pictures::draw(&pictures::chart_of(trace, &options)?)?;
+        let side = |pixels: u32| i32::try_from(pixels).unwrap_or(i32::MAX);
+        let image = proto::Image {
+            height: side(drawn.height),
+            width: side(drawn.width),
+            // Red, green, blue and opacity.
+            colorspace: 4,
+            encoded_image_string: drawn.png,
+        };
         let tag = format!("{}/timeline", prefix(device));
         let value = proto::Value { tag, image: Some(image), ..proto::Value::default() };
         Ok(self.write(&proto::Event {

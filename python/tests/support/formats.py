@@ -1,7 +1,9 @@
-"""A recording with names that break careless writers, for the tests of exports."""
+"""For the tests of exports: names that break careless writers, and a reader of PNG."""
 
 from __future__ import annotations
 
+import struct
+import zlib
 from pathlib import Path
 
 import torch
@@ -80,3 +82,23 @@ def hostile_trace(folder: Path) -> Trace:
             optimizer.step()
             optimizer.zero_grad()
     return Trace.open(path)
+
+
+def png_size(content: bytes) -> tuple[int, int]:
+    """Width and height of a picture; fails where its file or its pixels are not whole."""
+    assert content.startswith(b"\x89PNG\r\n\x1a\n")
+    chunks: dict[bytes, bytes] = {}
+    at = 8
+    while at < len(content):
+        length, kind = struct.unpack(">I4s", content[at : at + 8])
+        body = content[at + 8 : at + 8 + length]
+        (checksum,) = struct.unpack(">I", content[at + 8 + length : at + 12 + length])
+        assert zlib.crc32(kind + body) == checksum
+        chunks[kind] = chunks.get(kind, b"") + body
+        at += 12 + length
+    assert kind == b"IEND"
+    width, height, depth, colours = struct.unpack(">IIBB", chunks[b"IHDR"][:10])
+    # Red, green, blue and opacity, a byte each.
+    assert (depth, colours) == (8, 6)
+    assert len(zlib.decompress(chunks[b"IDAT"])) == height * (1 + 4 * width)
+    return width, height

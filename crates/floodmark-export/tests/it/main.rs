@@ -10,6 +10,7 @@ mod course;
 mod csv;
 mod laws;
 mod pictures;
+mod png;
 mod speedscope;
 mod stacks;
 mod tables;

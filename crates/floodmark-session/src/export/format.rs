@@ -31,7 +31,7 @@ pub enum Format {
     Tensorboard,
     /// Events, layers and a summary, as JSON
     Timeline,
-    /// A picture of allocated, active and reserved memory over time
+    /// A picture of memory over time, by category
     Svg,
     /// The same picture in pixels
     Png,
@@ -106,7 +106,7 @@ impl Format {
             Self::Arrow => "The same tables as Arrow's own files",
             Self::Tensorboard => "A point for each step and a picture, as event files in a folder",
             Self::Timeline => "Events, layers and a summary, as JSON",
-            Self::Svg => "A picture of allocated, active and reserved memory over time",
+            Self::Svg => "A picture of memory over time, by category",
             Self::Png => "The same picture in pixels",
             Self::Csv => "Every event, as comma-separated values",
             Self::CsvSteps => "A row for each step, as comma-separated values",

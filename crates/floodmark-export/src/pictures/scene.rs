@@ -1,18 +1,21 @@
-//! A picture as a few shapes, before anybody writes or draws it. Units are pixels of the finished picture; y grows downwards.
+//! A picture as a few shapes, before it is written. Units are pixels of the finished picture; y grows downwards.
+
+use super::font::Style;
+use super::palette::Rgb;
 
 /// A colour, and how much of what is below it is covered.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Paint {
-    pub(crate) rgb: [u8; 3],
+    pub(crate) rgb: Rgb,
     pub(crate) opacity: f32,
 }
 
 impl Paint {
-    pub(crate) const fn solid(rgb: [u8; 3]) -> Self {
+    pub(crate) const fn solid(rgb: Rgb) -> Self {
         Self { rgb, opacity: 1.0 }
     }
 
-    pub(crate) const fn tint(rgb: [u8; 3], opacity: f32) -> Self {
+    pub(crate) const fn tint(rgb: Rgb, opacity: f32) -> Self {
         Self { rgb, opacity }
     }
 }
@@ -50,15 +53,16 @@ pub(crate) enum Shape {
     Text {
         at: Point,
         text: String,
-        size: f32,
+        style: Style,
         anchor: Anchor,
         paint: Paint,
-        is_bold: bool,
     },
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Scene {
+    /// What it shows, for those who cannot see it.
+    pub(crate) title: String,
     pub(crate) width: f32,
     pub(crate) height: f32,
     pub(crate) shapes: Vec<Shape>,

@@ -10,7 +10,8 @@ use floodmark_trace::{Bytes, Trace};
 
 use crate::options::{ExportError, Options};
 use crate::stacks::{StackLabel, at_peak};
-use crate::svg::escaped;
+
+use super::svg::escaped;
 
 const WIDTH: f64 = 1200.0;
 const ROW: f64 = 18.0;

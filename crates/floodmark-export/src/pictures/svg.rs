@@ -2,16 +2,16 @@
 
 use std::io::{self, Write};
 
-use crate::scene::{Anchor, Paint, Point, Scene, Shape};
-
-pub(crate) const FONT: &str = "Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif";
+use super::font::{FAMILIES, printable};
+use super::scene::{Anchor, Paint, Point, Scene, Shape};
 
 pub(crate) fn write(scene: &Scene, out: &mut impl Write) -> io::Result<()> {
-    let Scene { width, height, shapes } = scene;
+    let Scene { title, width, height, shapes } = scene;
     writeln!(
         out,
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\" font-family=\"{FONT}\">"
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\" font-family=\"{FAMILIES}\">"
     )?;
+    writeln!(out, "<title>{}</title>", escaped(title))?;
     for shape in shapes {
         write_shape(shape, out)?;
     }
@@ -45,13 +45,14 @@ fn write_shape(shape: &Shape, out: &mut impl Write) -> io::Result<()> {
             write_points(points, out)?;
             writeln!(out, "Z\" {}/>", painted("fill", *fill))
         }
-        Shape::Text { at, text, size, anchor, paint, is_bold } => {
+        Shape::Text { at, text, style, anchor, paint } => {
             let anchor = match anchor {
                 Anchor::Start => "start",
                 Anchor::Middle => "middle",
                 Anchor::End => "end",
             };
-            let weight = if *is_bold { " font-weight=\"bold\"" } else { "" };
+            let size = style.size;
+            let weight = if style.is_bold { " font-weight=\"bold\"" } else { "" };
             writeln!(
                 out,
                 "<text x=\"{:.2}\" y=\"{:.2}\" font-size=\"{size}\" text-anchor=\"{anchor}\"{weight} {}>{}</text>",
@@ -64,9 +65,19 @@ fn write_shape(shape: &Shape, out: &mut impl Write) -> io::Result<()> {
     }
 }
 
+/// Each point as the shortest of three commands; a point that is drawn where the one before it is, is left out.
 fn write_points(points: &[Point], out: &mut impl Write) -> io::Result<()> {
-    for (at, (x, y)) in points.iter().enumerate() {
-        write!(out, "{}{x:.2} {y:.2}", if at == 0 { "M" } else { "L" })?;
+    let mut before: Option<(String, String)> = None;
+    for (x, y) in points {
+        let now = (format!("{x:.1}"), format!("{y:.1}"));
+        match &before {
+            None => write!(out, "M{} {}", now.0, now.1)?,
+            Some(before) if *before == now => {}
+            Some(before) if before.1 == now.1 => write!(out, "H{}", now.0)?,
+            Some(before) if before.0 == now.0 => write!(out, "V{}", now.1)?,
+            Some(_) => write!(out, "L{} {}", now.0, now.1)?,
+        }
+        before = Some(now);
     }
     Ok(())
 }
@@ -84,14 +95,11 @@ fn painted(what: &str, paint: Paint) -> String {
 pub(crate) fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for each in text.chars() {
-        match each {
+        match printable(each) {
             '&' => escaped.push_str("&amp;"),
             '<' => escaped.push_str("&lt;"),
             '>' => escaped.push_str("&gt;"),
             '"' => escaped.push_str("&quot;"),
-            // XML has no way to write most of them.
-            control if control.is_control() => escaped.push(' '),
-            '\u{fffe}' | '\u{ffff}' => escaped.push(' '),
             other => escaped.push(other),
         }
     }

@@ -1,0 +1,115 @@
+//! The bundled fonts: their bytes, and how wide a text is in them.
+
+use std::sync::LazyLock;
+
+use ttf_parser::Face;
+use unicode_width::UnicodeWidthChar;
+
+pub(crate) const REGULAR: &[u8] = include_bytes!("../../fonts/DejaVuSans.ttf");
+pub(crate) const BOLD: &[u8] = include_bytes!("../../fonts/DejaVuSans-Bold.ttf");
+
+/// For browsers: the bundled font where it is installed, then one with equally wide letters, then narrower ones.
+pub(crate) const FAMILIES: &str = "'DejaVu Sans', Verdana, 'Segoe UI', 'Noto Sans', sans-serif";
+
+/// How wide a character is that the fonts lack, in font sizes for each column of a terminal.
+const UNKNOWN: f32 = 0.55;
+
+/// No text of a picture has more characters.
+const MOST_LETTERS: usize = 300;
+
+static FACES: LazyLock<[Face<'static>; 2]> = LazyLock::new(|| {
+    [REGULAR, BOLD].map(|bytes| Face::parse(bytes, 0).expect("the bundled fonts are fonts"))
+});
+
+/// The size and the weight of a text.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Style {
+    pub(crate) size: f32,
+    pub(crate) is_bold: bool,
+}
+
+/// How wide a text is, in pixels.
+pub(crate) fn width(text: &str, style: Style) -> f32 {
+    text.chars().map(|each| advance(each, style)).sum()
+}
+
+/// The beginning of a text: marks above letters take no width, so the number of characters is limited, too.
+pub(crate) fn shortened(text: &str) -> String {
+    text.chars().take(MOST_LETTERS).map(printable).collect()
+}
+
+/// As much of a text as fits into a width, with `…` at its end where something was left out. Control characters, which a
+/// picture cannot show, become spaces.
+pub(crate) fn fitted(text: &str, style: Style, room: f32) -> String {
+    let mut kept = String::new();
+    let (mut used, mut cut) = (0.0, 0);
+    let dots = advance('\u{2026}', style);
+    for each in shortened(text).chars() {
+        used += advance(each, style);
+        if used > room {
+            kept.truncate(cut);
+            return if dots > room {
+                String::new()
+            } else {
+                kept.trim_end().to_owned() + "\u{2026}"
+            };
+        }
+        kept.push(each);
+        if used + dots <= room {
+            cut = kept.len();
+        }
+    }
+    kept
+}
+
+/// Characters that XML cannot hold, and those that turn the direction of what follows, become spaces.
+pub(crate) fn printable(each: char) -> char {
+    match each {
+        '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{fffe}' | '\u{ffff}' => ' ',
+        control if control.is_control() => ' ',
+        other => other,
+    }
+}
+
+fn advance(each: char, style: Style) -> f32 {
+    let [regular, bold] = &*FACES;
+    let faces = if style.is_bold { [bold, regular] } else { [regular, bold] };
+    let known = faces.iter().find_map(|face| {
+        let units = face.glyph_hor_advance(face.glyph_index(each)?)?;
+        Some(f32::from(units) / f32::from(face.units_per_em()))
+    });
+    let columns = || if each.width() == Some(2) { 2.0 } else { 1.0 };
+    style.size * known.unwrap_or_else(|| UNKNOWN * columns())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STYLE: Style = Style { size: 12.0, is_bold: false };
+
+    #[test]
+    fn the_font_has_the_letters_that_labels_are_made_of() {
+        let face = &FACES[0];
+        for each in "Az09_./:\u{e9}\u{3a9}\u{3bc}\u{416}\u{44f}\u{2192}\u{2264}\u{2211}\u{2500}\u{2588}\u{2026}".chars() {
+            assert!(face.glyph_index(each).is_some(), "{each}");
+        }
+        assert!(face.glyph_index('\u{51fa}').is_none());
+    }
+
+    #[test]
+    fn a_long_text_is_shortened_to_the_room_there_is() {
+        assert_eq!(fitted("step 1", STYLE, 100.0), "step 1");
+        let long = fitted(&"x".repeat(10_000), STYLE, 100.0);
+        assert!(long.ends_with("x\u{2026}") && width(&long, STYLE) <= 100.0, "{long}");
+        assert_eq!(fitted("step 1", STYLE, 2.0), "");
+        assert_eq!(fitted("a\u{0}b\u{202e}c\n", STYLE, 100.0), "a b c ");
+    }
+
+    #[test]
+    fn wide_characters_have_more_room() {
+        assert!(width("\u{51fa}", STYLE) > 1.5 * width("a", STYLE));
+        let bold = Style { is_bold: true, ..STYLE };
+        assert!(width("Memory", bold) > width("Memory", STYLE));
+    }
+}

@@ -1,0 +1,28 @@
+//! Pictures: charts of memory over time as SVG and PNG, and flame graphs.
+//!
+//! `plot.rs` asks the questions, `layout.rs` places shapes (`scene.rs`), `svg.rs` writes them down. That SVG is the picture:
+//! `png.rs` hands it to `resvg`, so PNG and SVG cannot differ. Colours (`palette.rs`) are those of the page.
+//!
+//! # Text
+//!
+//! Text is `<text>` in the SVG: it can be searched and selected. A PNG is drawn with the fonts in `fonts/`, which have Latin, Greek,
+//! Cyrillic, arrows, mathematical signs and boxes: every machine draws the same pixels. A character that they lack (Chinese,
+//! Japanese, Korean, Arabic, …) is drawn with a font of the machine, which is looked for only then; where no font has
+//! it, a box stands for it. `font.rs` measures text with the same fonts, so names that would overlap are shortened or left out.
+
+mod chart;
+mod flamegraph;
+mod font;
+mod heading;
+mod layout;
+mod palette;
+mod plot;
+mod png;
+mod scene;
+mod svg;
+mod ticks;
+
+pub use chart::{Band, Chart, Emphasis, Mark, Quantity, Series};
+pub use flamegraph::write_flamegraph;
+pub(crate) use plot::draw;
+pub use plot::{chart_of, write_chart_png, write_chart_svg, write_png, write_svg};

@@ -1,0 +1,158 @@
+//! The colours of pictures: those of the page's light theme (`web/src/base/colours.ts`).
+
+use super::scene::Paint;
+
+pub(crate) type Rgb = [u8; 3];
+
+pub(crate) const GROUND: Paint = Paint::solid(rgb(0xff_ffff));
+pub(crate) const INK: Paint = Paint::solid(rgb(0x16_202b));
+pub(crate) const QUIET: Paint = Paint::solid(rgb(0x55_616f));
+pub(crate) const GRID: Paint = Paint::solid(rgb(0xe6_eaee));
+pub(crate) const ALARM: Paint = Paint::solid(rgb(0xa3_2a12));
+/// Below a line that nothing is stacked under.
+pub(crate) const BAR: Paint = Paint::solid(rgb(0xcf_e1f4));
+
+const ALLOCATED: Rgb = rgb(0x16_202b);
+const ACTIVE: Rgb = rgb(0x8a_4a00);
+const RESERVED: Rgb = rgb(0x6b_7684);
+/// What is not known, and what is outside of all groups.
+const REST: Rgb = rgb(0xb4_bcc6);
+const BEFORE: Rgb = rgb(0x7f_8b99);
+
+const GROUPS: [Rgb; 13] = [
+    rgb(0x01_6bbe),
+    rgb(0x9c_b8dc),
+    rgb(0x1b_7e6f),
+    rgb(0xa8_e9b1),
+    rgb(0xaf_3200),
+    rgb(0xea_bb61),
+    rgb(0x79_549a),
+    rgb(0x71_a9ea),
+    rgb(0x8f_0041),
+    rgb(0xc9_a6b6),
+    rgb(0x6c_7b24),
+    rgb(0xd6_c846),
+    rgb(0x28_4964),
+];
+
+/// Categories and phases have the same colour in every picture.
+const KNOWN: [(&str, usize); 11] = [
+    ("parameter", 0),
+    ("activation", 1),
+    ("buffer", 2),
+    ("gradient", 4),
+    ("temporary", 5),
+    ("optimizer state", 6),
+    ("input", 11),
+    ("workspace", 9),
+    ("forward", 1),
+    ("backward", 5),
+    ("optimizer", 6),
+];
+
+/// The colour of a group: by its name where it is a category or a phase, else by its place in the order.
+pub(crate) fn group(name: &str, place: usize) -> Rgb {
+    match name {
+        "other" | "unknown" => REST,
+        "before recording" => BEFORE,
+        _ => {
+            let known = KNOWN.iter().find(|(known, _)| *known == name);
+            GROUPS.get(known.map_or(place, |(_, at)| *at)).copied().unwrap_or(BEFORE)
+        }
+    }
+}
+
+/// The colour of a line: a level has the same one in every chart.
+pub(crate) fn line(name: &str, place: usize) -> Rgb {
+    let levels = [("allocated", ALLOCATED), ("active", ACTIVE), ("reserved", RESERVED)];
+    let known = levels.iter().find(|(level, _)| name.contains(level));
+    // Only the dark ones can be seen as a line.
+    known.map_or(GROUPS[place % GROUPS.len() / 2 * 2], |(_, colour)| *colour)
+}
+
+/// The ink that can be read on a colour.
+pub(crate) fn readable_on(colour: Rgb) -> Paint {
+    if contrast(colour, GROUND.rgb) >= contrast(colour, INK.rgb) { GROUND } else { INK }
+}
+
+/// How well two colours can be distinguished, 1 to 21 (WCAG 2).
+pub(crate) fn contrast(one: Rgb, other: Rgb) -> f64 {
+    let (one, other) = (luminance(one), luminance(other));
+    (one.max(other) + 0.05) / (one.min(other) + 0.05)
+}
+
+fn luminance(colour: Rgb) -> f64 {
+    let [red, green, blue] = colour.map(|value| {
+        let share = f64::from(value) / 255.0;
+        if share <= 0.040_45 { share / 12.92 } else { ((share + 0.055) / 1.055).powf(2.4) }
+    });
+    0.2126 * red + 0.7152 * green + 0.0722 * blue
+}
+
+const fn rgb(value: u32) -> Rgb {
+    let [_, red, green, blue] = value.to_be_bytes();
+    [red, green, blue]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE: &str =
+        include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../web/src/base/colours.ts"));
+
+    fn hex([red, green, blue]: Rgb) -> String {
+        format!("\"#{red:02x}{green:02x}{blue:02x}\"")
+    }
+
+    /// What is between two texts, without spaces.
+    fn between(from: &str, to: &str) -> String {
+        let (_, rest) = PAGE.split_once(from).unwrap();
+        rest.split_once(to).unwrap().0.split_whitespace().collect()
+    }
+
+    #[test]
+    fn the_colours_are_those_of_the_page() {
+        let light = between("export const LIGHT", "};");
+        let named = [
+            ("panel", GROUND.rgb),
+            ("ink", INK.rgb),
+            ("quiet", QUIET.rgb),
+            ("grid", GRID.rgb),
+            ("alarm", ALARM.rgb),
+            ("bar", BAR.rgb),
+            ("allocated", ALLOCATED),
+            ("active", ACTIVE),
+            ("reserved", RESERVED),
+            ("rest", REST),
+            ("before", BEFORE),
+        ];
+        for (name, colour) in named {
+            assert!(light.contains(&format!("{name}:{}", hex(colour))), "{name} differs");
+        }
+        assert_eq!(
+            between("const GROUPS: readonly string[] = [", ",\n]"),
+            GROUPS.map(hex).join(",")
+        );
+        let known = between("const CATEGORIES", "};") + &between("const PHASES", "};");
+        for (name, at) in KNOWN {
+            let quoted = known.contains(&format!("\"{}\":{at}", name.replace(' ', "")));
+            assert!(quoted || known.contains(&format!("{name}:{at}")), "{name} differs");
+        }
+    }
+
+    #[test]
+    fn text_and_lines_can_be_seen_on_their_ground() {
+        for ink in [INK, QUIET, ALARM] {
+            assert!(contrast(ink.rgb, GROUND.rgb) >= 4.5);
+        }
+        for (place, name) in ["allocated", "active", "reserved"].into_iter().enumerate() {
+            assert!(contrast(line(name, place), GROUND.rgb) >= 3.0, "{name}");
+        }
+        for place in 0..20 {
+            assert!(contrast(line("x", place), GROUND.rgb) >= 3.0, "line {place}");
+            let fill = group("x", place);
+            assert!(contrast(readable_on(fill).rgb, fill) >= 4.5, "group {place}");
+        }
+    }
+}

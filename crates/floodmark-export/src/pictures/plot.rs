@@ -1,0 +1,170 @@
+//! Pictures of the memory of a device over time: categories stacked, and allocated, active and reserved as lines.
+
+use std::io::Write;
+
+use floodmark_analysis::{
+    COLUMNS, Marker, MarkerKind, TimelineBy, TimelineIndex, TimelineTile, TraceIndex, curve,
+};
+use floodmark_trace::{Bytes, Device, Trace};
+
+use super::chart::{Band, Chart, Emphasis, Mark, Quantity, Series};
+use super::font;
+use super::png::{self, Image, SCALE};
+use super::svg;
+use crate::options::{ExportError, Options};
+
+/// As many columns as the plot is wide, or a few more.
+const LEAST_COLUMNS: usize = 1000;
+/// Bands that are thinner than this share of the picture are left out when there are many.
+const THIN: f64 = 0.002;
+
+/// Draws the memory of a device over time, as SVG.
+pub fn write_svg(
+    trace: &Trace,
+    options: &Options,
+    out: &mut impl Write,
+) -> Result<(), ExportError> {
+    write_chart_svg(&chart_of(trace, options)?, out)
+}
+
+/// Draws the memory of a device over time, as PNG.
+pub fn write_png(
+    trace: &Trace,
+    options: &Options,
+    out: &mut impl Write,
+) -> Result<(), ExportError> {
+    write_chart_png(&chart_of(trace, options)?, out)
+}
+
+/// Draws a chart as SVG.
+pub fn write_chart_svg(chart: &Chart, out: &mut impl Write) -> Result<(), ExportError> {
+    Ok(svg::write(&chart.scene(), out)?)
+}
+
+/// Draws a chart as PNG: the SVG, in twice as many pixels.
+pub fn write_chart_png(chart: &Chart, out: &mut impl Write) -> Result<(), ExportError> {
+    Ok(out.write_all(&draw(chart)?.png)?)
+}
+
+pub(crate) fn draw(chart: &Chart) -> Result<Image, ExportError> {
+    let mut svg = Vec::new();
+    write_chart_svg(chart, &mut svg)?;
+    Ok(png::draw(&String::from_utf8_lossy(&svg), SCALE)?)
+}
+
+/// The chart of a device, before it is drawn.
+pub fn chart_of(trace: &Trace, options: &Options) -> Result<Chart, ExportError> {
+    let found = curve(trace, options.device, 4)?;
+    let index = TraceIndex::new(trace);
+    let timeline = TimelineIndex::new(trace, &index, found.device, TimelineBy::Category)?;
+    let tiles = tiles(trace, &timeline)?;
+    let is_thin = |from: f64, to: f64| to - from < found.seconds * THIN;
+    let are_many = found.stretches.len() > 200;
+    let stretches = found.stretches.iter();
+    let bands = stretches
+        .filter(|stretch| !are_many || !is_thin(stretch.from, stretch.to))
+        .map(|stretch| Band { name: stretch.name.to_owned(), from: stretch.from, to: stretch.to })
+        .collect();
+    let series = lines(&tiles);
+    let mut figures = format!("peak {} at {:.3} s", found.peak.allocated, found.peak.seconds);
+    if let Some(most) = tiles.iter().filter_map(|tile| tile.reserved.as_ref()?.iter().max()).max() {
+        figures = format!("{figures}, at most {most} reserved");
+    }
+    if options.device.is_none() && trace.devices().len() > 1 {
+        let devices = trace.devices().len();
+        figures = format!("{figures} \u{b7} the highest peak of {devices} devices");
+    }
+    if let Some(first) = found.losses.0.first() {
+        figures = format!("{figures} \u{b7} not complete: {first}");
+    }
+    Ok(Chart {
+        title: title(trace, found.device),
+        subtitle: figures,
+        across: Quantity::Seconds,
+        across_name: "time since the start of the recording".to_owned(),
+        end: found.seconds,
+        layers: layers(&timeline, &tiles),
+        series,
+        bands,
+        marks: found.markers.iter().map(mark).collect(),
+        peak: Some((found.peak.seconds, number(found.peak.allocated))),
+    })
+}
+
+fn title(trace: &Trace, device: Device) -> String {
+    let rank = trace.header.rank.map(|rank| format!(", rank {rank}"));
+    format!("Memory of {device}{}", rank.unwrap_or_default())
+}
+
+/// The whole recording, in enough columns.
+fn tiles(trace: &Trace, timeline: &TimelineIndex) -> Result<Vec<TimelineTile>, ExportError> {
+    let level = LEAST_COLUMNS.div_ceil(COLUMNS).next_power_of_two().ilog2();
+    let level = level.min(timeline.timeline().deepest_level);
+    let tiles = (0..1_u64 << level).map(|tile| timeline.tile(trace, level, tile));
+    Ok(tiles.collect::<Result<_, _>>()?)
+}
+
+/// Reserved, active and allocated bytes, as far as they are known.
+fn lines(tiles: &[TimelineTile]) -> Vec<Series> {
+    let line = |name: &str, of: &dyn Fn(&TimelineTile) -> Option<&Vec<Bytes>>| {
+        let columns = tiles.iter().filter_map(|tile| Some((tile, of(tile)?)));
+        let points = columns.flat_map(|(tile, values)| {
+            (0..).zip(values).map(|(column, value)| (at(tile, column), number(*value)))
+        });
+        Series { name: name.to_owned(), points: changes(points) }
+    };
+    let mut reserved = line("reserved", &|tile| tile.reserved.as_ref());
+    // It is 0 until the trace tells it.
+    if reserved.points.first().is_some_and(|(_, bytes)| *bytes <= 0.0) {
+        reserved.points.remove(0);
+    }
+    let active = line("active", &|tile| tile.active.as_ref());
+    let allocated = line("allocated", &|tile| Some(&tile.allocated));
+    [reserved, active, allocated].into_iter().filter(|series| !series.points.is_empty()).collect()
+}
+
+/// The categories, from the bottom up, without those that never have a byte.
+fn layers(timeline: &TimelineIndex, tiles: &[TimelineTile]) -> Vec<Series> {
+    let mut layers = Vec::new();
+    for (place, group) in timeline.timeline().groups.iter().enumerate() {
+        if group.peak.0 == 0 {
+            continue;
+        }
+        let points = tiles.iter().flat_map(|tile| {
+            (0..tile.allocated.len()).map(move |column| {
+                let below = tile.groups[..=place].iter().map(|group| group[column].0).sum();
+                (at(tile, column), number(Bytes(below)))
+            })
+        });
+        layers.push(Series { name: group.name.clone(), points: changes(points) });
+    }
+    layers
+}
+
+/// When a column begins.
+#[expect(clippy::cast_precision_loss, reason = "a place in a picture")]
+fn at(tile: &TimelineTile, column: usize) -> f64 {
+    tile.from + (tile.to - tile.from) * column as f64 / tile.allocated.len() as f64
+}
+
+/// The points at which something changes.
+fn changes(points: impl Iterator<Item = (f64, f64)>) -> Vec<(f64, f64)> {
+    let mut kept: Vec<(f64, f64)> = points.collect();
+    kept.dedup_by(|next, before| next.1.to_bits() == before.1.to_bits());
+    kept
+}
+
+fn mark(marker: &Marker) -> Mark {
+    let emphasis = match marker.kind {
+        // A step has a number, the others have names that the program gave.
+        MarkerKind::Step => Emphasis::Quiet,
+        MarkerKind::Phase | MarkerKind::Mark => Emphasis::Plain,
+        MarkerKind::Oom => Emphasis::Strong,
+    };
+    Mark { at: marker.seconds, name: font::shortened(&marker.name), emphasis }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a place in a picture")]
+fn number(bytes: Bytes) -> f64 {
+    bytes.0 as f64
+}
