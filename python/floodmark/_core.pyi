@@ -1,21 +1,26 @@
 """What the Rust core offers. Written by hand; `make check` proves it against the module."""
 
 import os
-from typing import final
+from typing import ClassVar, final
 
 __all__ = [
     "LEAST_MEMORY_BYTES",
     "Advice",
+    "AttentionKernel",
+    "BlockSource",
     "Diff",
     "DoctorPlan",
     "Estimate",
     "EstimatePlan",
     "FloodmarkError",
+    "FunctionKind",
     "Functions",
     "Kernel",
+    "KernelKind",
     "LabelSet",
     "Leaks",
     "Oom",
+    "OperatorKind",
     "Operators",
     "PhantomError",
     "PhantomLibrary",
@@ -24,6 +29,10 @@ __all__ = [
     "RunPlan",
     "Simulation",
     "SnapshotError",
+    "TeFusedAttention",
+    "TeLayout",
+    "TeNorm",
+    "TeQuantizer",
     "Trace",
     "UnsupportedCall",
     "Window",
@@ -35,6 +44,7 @@ __all__ = [
     "base",
     "base_of_host",
     "begin_phase",
+    "cudnn_dropout_state_bytes",
     "define_label",
     "disarm",
     "draw",
@@ -53,6 +63,9 @@ __all__ = [
     "show_doctor",
     "step",
     "strings_to_prove_with",
+    "te_dropout_mask_bytes",
+    "te_float8_buffers",
+    "te_transposed",
     "use_slow_stacks",
 ]
 
@@ -92,6 +105,26 @@ class RunPlan:
     def hint(self) -> str | None: ...
 
 @final
+class BlockSource:
+    """What reports the blocks of a window."""
+
+    TORCH: ClassVar[BlockSource]
+    FAKE: ClassVar[BlockSource]
+    FAKE_WITHOUT_DEVICE: ClassVar[BlockSource]
+
+@final
+class FunctionKind:
+    """What is done about a function of torch."""
+
+    THROUGH: ClassVar[FunctionKind]
+    LOOK: ClassVar[FunctionKind]
+    WRITE: ClassVar[FunctionKind]
+    READ: ClassVar[FunctionKind]
+    OPERATOR: ClassVar[FunctionKind]
+    ELEMENTWISE: ClassVar[FunctionKind]
+    def __int__(self) -> int: ...
+
+@final
 class Functions:
     """Stands where torch looks for a mode's `__torch_function__`."""
 
@@ -115,6 +148,15 @@ class Functions:
     ) -> object: ...
 
 @final
+class KernelKind:
+    """What a kernel does beside calling the device's."""
+
+    COUNT: ClassVar[KernelKind]
+    FOLLOW: ClassVar[KernelKind]
+    FOLLOW_UNSEEN: ClassVar[KernelKind]
+    def __int__(self) -> int: ...
+
+@final
 class Kernel:
     """Stands in front of the device's kernel of one operator, below autograd."""
 
@@ -128,9 +170,19 @@ class Kernel:
         below: object,
         devices: list[object],
         floats: list[object],
-        kind: int,
+        kind: KernelKind,
     ) -> Kernel: ...
     def __call__(self, keys: object, *args: object, **kwargs: object) -> object: ...
+
+@final
+class OperatorKind:
+    """What an operator does to storages."""
+
+    PLAIN: ClassVar[OperatorKind]
+    VIEW: ClassVar[OperatorKind]
+    RESIZE: ClassVar[OperatorKind]
+    DEVICE: ClassVar[OperatorKind]
+    def __int__(self) -> int: ...
 
 @final
 class Operators:
@@ -166,6 +218,94 @@ class Operators:
     def empty_cache(self) -> None: ...
     def forget(self) -> None: ...
     def close(self) -> None: ...
+
+@final
+class AttentionKernel:
+    """A kernel for scaled dot product attention."""
+
+    CUDNN: ClassVar[AttentionKernel]
+    FLASH: ClassVar[AttentionKernel]
+    EFFICIENT: ClassVar[AttentionKernel]
+    MATH: ClassVar[AttentionKernel]
+    @staticmethod
+    def chosen_for(
+        query: list[int],
+        value: list[int],
+        *,
+        dtype: str,
+        has_mask: bool,
+        dropout: float,
+        is_grouped: bool,
+        torch: tuple[int, int],
+        capability: tuple[int, int],
+    ) -> AttentionKernel: ...
+
+def cudnn_dropout_state_bytes(multiprocessors: int) -> int: ...
+
+@final
+class TeQuantizer:
+    """How Transformer Engine quantizes a result."""
+
+    ABSENT: ClassVar[TeQuantizer]
+    DELAYED_SCALING: ClassVar[TeQuantizer]
+    CURRENT_SCALING: ClassVar[TeQuantizer]
+    MXFP8: ClassVar[TeQuantizer]
+    OTHER: ClassVar[TeQuantizer]
+    def is_per_tensor(self) -> bool: ...
+    def is_cast_by_product(self, has_quantized_operand: bool) -> bool: ...
+    def is_cast_by_activation(self) -> bool: ...
+    def is_cast_by_norm(self) -> bool: ...
+    def is_cast_by_attention(self) -> bool: ...
+    def sums_while_casting(
+        self, rowwise: bool, columnwise: bool, capability: tuple[int, int]
+    ) -> bool: ...
+
+def te_float8_buffers(
+    sizes: list[int], *, rowwise: bool, columnwise: bool, transposes: bool
+) -> tuple[list[int] | None, list[int] | None]: ...
+def te_transposed(sizes: list[int]) -> list[int]: ...
+def te_dropout_mask_bytes(elements: int) -> int: ...
+
+@final
+class TeNorm:
+    """A norm of Transformer Engine."""
+
+    LAYER: ClassVar[TeNorm]
+    RMS: ClassVar[TeNorm]
+    def backward_workspace(self, rows: int, width: int, multiprocessors: int) -> list[int]: ...
+
+@final
+class TeFusedAttention:
+    """The kernel of cuDNN for an attention of Transformer Engine."""
+
+    HALF: ClassVar[TeFusedAttention]
+    FLOAT8: ClassVar[TeFusedAttention]
+    UNALIGNED_HEAD: ClassVar[TeFusedAttention]
+    UNSUPPORTED: ClassVar[TeFusedAttention]
+    @staticmethod
+    def chosen_for(
+        query_head: int,
+        value_head: int,
+        *,
+        is_half: bool,
+        is_float8: bool,
+        capability: tuple[int, int],
+    ) -> TeFusedAttention: ...
+
+@final
+class TeLayout:
+    """How queries, keys and values of Transformer Engine lie."""
+
+    def __new__(cls, name: str) -> TeLayout: ...
+    def output(self, format: str, queries: list[int], value_head: int) -> list[int]: ...
+    def softmax_sums(self, queries: list[int], longest: int) -> list[int]: ...
+    def heads(self, queries: list[int]) -> int: ...
+    def gradients(
+        self, after: TeLayout, queries: list[int], keys: list[int], values: list[int]
+    ) -> list[tuple[list[int], int | None]]: ...
+    def backward_workspace(
+        self, queries: list[int], keys: list[int], element_bytes: int
+    ) -> int: ...
 
 @final
 class PhantomMachine:
@@ -388,7 +528,7 @@ class Window:
         cuda: int,
         stacks: bool,
         ops: bool,
-        told: str,
+        source: BlockSource,
         max_memory: int,
         header: str,
         own_folder: str,

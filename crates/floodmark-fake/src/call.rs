@@ -30,6 +30,23 @@ pub enum DType {
 }
 
 impl DType {
+    /// The type that torch gives this name, without `torch.`; `bytes` are those of an element.
+    pub fn named(name: &str, bytes: u8) -> Self {
+        match name {
+            "bool" => Self::Bool,
+            "uint8" => Self::U8,
+            "int8" => Self::I8,
+            "int16" => Self::I16,
+            "int32" => Self::I32,
+            "int64" => Self::I64,
+            "float16" => Self::F16,
+            "bfloat16" => Self::BF16,
+            "float32" => Self::F32,
+            "float64" => Self::F64,
+            _ => Self::Other(bytes),
+        }
+    }
+
     /// The bytes of an element.
     pub fn bytes(self) -> u64 {
         match self {

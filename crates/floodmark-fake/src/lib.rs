@@ -7,12 +7,17 @@
 //! - [`Memory`]: which storages live, and their blocks.
 //! - [`Call`]: an operator's call, as far as it matters for memory.
 //! - [`hidden`]: what kernels allocate for themselves, which no tensor shows.
+//! - [`AttentionKernel`]: the attention kernel that torch chooses on a GPU.
+//! - [`transformer_engine`]: what the compiled kernels of Transformer Engine allocate.
 //!
 //! Python objects and files are not part of this crate.
 
+mod attention_kernel;
 mod call;
 pub mod hidden;
 mod memory;
+pub mod transformer_engine;
 
+pub use attention_kernel::{AttentionCall, AttentionKernel};
 pub use call::{Call, DType, Machine, TensorInfo, Value};
 pub use memory::{CallFacts, Held, Level, Memory, OutOfMemory};

@@ -3,6 +3,8 @@
 //! A storage on a CUDA device has a block of that device's simulated allocator, one on the host has its
 //! bytes. Every change is reported to the recorder as torch would report it.
 
+use std::fmt;
+
 use floodmark_allocator::{AllocatorConfig, Limit, Observer, Online, Settings};
 use floodmark_probe::{
     FakeBlock, SegmentChange, record_fake_alloc, record_fake_free, record_fake_oom,
@@ -28,6 +30,26 @@ pub struct OutOfMemory {
     /// What was reserved.
     pub reserved: u64,
 }
+
+impl fmt::Display for OutOfMemory {
+    /// torch's message, as far as it is known.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        #[expect(clippy::cast_precision_loss, reason = "two digits are shown")]
+        let mib = |bytes: u64| format!("{:.2} MiB", bytes as f64 / 1_048_576.0);
+        write!(
+            f,
+            "CUDA out of memory. Tried to allocate {}. GPU {} has {} for torch, of which {} is reserved \
+             and {} allocated (an estimate with fake tensors).",
+            mib(self.requested),
+            self.device.index,
+            mib(self.capacity),
+            mib(self.reserved),
+            mib(self.allocated),
+        )
+    }
+}
+
+impl std::error::Error for OutOfMemory {}
 
 /// The memory of a device.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -424,6 +446,9 @@ mod tests {
         memory.place(1, GPU, 40 << 20, "aten::empty").unwrap();
         let error = memory.place(2, GPU, 40 << 20, "aten::empty").unwrap_err();
         assert_eq!((error.requested, error.allocated), (40 << 20, 40 << 20));
+        let message = "CUDA out of memory. Tried to allocate 40.00 MiB. GPU 0 has 64.00 MiB for torch, of which \
+            40.00 MiB is reserved and 40.00 MiB allocated (an estimate with fake tensors).";
+        assert_eq!(error.to_string(), message);
         assert_eq!(memory.bytes_of(2), None);
         memory.remove(1);
         memory.place(2, GPU, 40 << 20, "aten::empty").unwrap();

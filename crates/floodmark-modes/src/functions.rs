@@ -14,16 +14,23 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 
-/// What a function is, as `_values.classify` numbers it.
+/// What is done about a function.
+#[pyclass(
+    frozen,
+    eq,
+    from_py_object,
+    rename_all = "SCREAMING_SNAKE_CASE",
+    module = "floodmark._core"
+)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+pub enum FunctionKind {
     /// Its results lie in its arguments, or do not matter: it is only run.
     Through,
     /// Its arguments and results are examined.
     Look,
-    /// It writes to an argument, or creates a tensor: `_values` is called, whatever the data are.
+    /// It writes to an argument, or creates a tensor: `values` is called, whatever the data are.
     Write,
-    /// It reads values: `_values` is called before and after.
+    /// It reads values: `values` is called before and after.
     Read,
     /// Its operator has a kernel of ours (`kernels.rs`), which sees all but an `out=`.
     Operator,
@@ -72,7 +79,7 @@ pub struct Functions {
     /// Whether a tensor belongs to a transform: it has no address.
     is_transformed: Py<PyAny>,
     /// Functions that were called. They are retained, so that the address by which one is found stays its own.
-    known: Mutex<HashMap<usize, (Kind, Py<PyAny>)>>,
+    known: Mutex<HashMap<usize, (FunctionKind, Py<PyAny>)>>,
 }
 
 #[pymethods]
@@ -104,9 +111,10 @@ impl Functions {
         kwargs: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         // What goes wrong in looking is not the program's business: then it is not looked at.
-        let kind = self.kind(func).unwrap_or(Kind::Through);
-        let is_seen_below = kind == Kind::Operator && !has_out(kwargs).unwrap_or(false);
-        if kind == Kind::Through || is_seen_below || !self.are_plain(types).unwrap_or(false) {
+        let kind = self.kind(func).unwrap_or(FunctionKind::Through);
+        let is_seen_below = kind == FunctionKind::Operator && !has_out(kwargs).unwrap_or(false);
+        if kind == FunctionKind::Through || is_seen_below || !self.are_plain(types).unwrap_or(false)
+        {
             return func.call(args, kwargs);
         }
         let values = self.values.bind(py);
@@ -114,12 +122,12 @@ impl Functions {
             // Its operators arrive at our kernels, with plain tensors.
             values.call_method0(intern!(py, "before_transform"))?;
             let out = func.call(args, kwargs)?;
-            if kind == Kind::Write {
+            if kind == FunctionKind::Write {
                 values.call_method1(intern!(py, "after_transform"), (args,))?;
             }
             return Ok(out);
         }
-        if kind == Kind::Read {
+        if kind == FunctionKind::Read {
             if !self.has_device(args.as_any()).unwrap_or(false) {
                 return func.call(args, kwargs);
             }
@@ -134,12 +142,12 @@ impl Functions {
         let out = call_looked_at(func, args, kwargs)?;
         let (all, named) = (args.as_any(), kwargs.map(PyDictMethods::values));
         let look = || -> PyResult<bool> {
-            let most = if kind == Kind::Elementwise { usize::MAX } else { SMALL };
+            let most = if kind == FunctionKind::Elementwise { usize::MAX } else { SMALL };
             // Functions of `torch.nn.init` give the tensor that they write to by name.
             let in_named = |is_so: &dyn Fn(&Bound<'_, PyAny>) -> PyResult<bool>| {
                 named.as_ref().map_or(Ok(false), |named| is_so(named.as_any()))
             };
-            Ok((kind == Kind::Write
+            Ok((kind == FunctionKind::Write
                 && (self.has_device(all)?
                     || in_named(&|named| self.has_device(named))?
                     || self.has_device(&out)?))
@@ -158,9 +166,9 @@ impl Functions {
 }
 
 impl Functions {
-    fn kind(&self, func: &Bound<'_, PyAny>) -> PyResult<Kind> {
+    fn kind(&self, func: &Bound<'_, PyAny>) -> PyResult<FunctionKind> {
         if func.get_type().is(&self.getter) {
-            return Ok(Kind::Through);
+            return Ok(FunctionKind::Through);
         }
         let key = func.as_ptr() as usize;
         let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -168,16 +176,8 @@ impl Functions {
             return Ok(kind);
         }
         let py = func.py();
-        let number: u8 =
+        let kind =
             self.values.bind(py).call_method1(intern!(py, "classify"), (func,))?.extract()?;
-        let kind = match number {
-            0 => Kind::Through,
-            1 => Kind::Look,
-            2 => Kind::Write,
-            3 => Kind::Read,
-            4 => Kind::Operator,
-            _ => Kind::Elementwise,
-        };
         known().insert(key, (kind, func.clone().unbind()));
         Ok(kind)
     }

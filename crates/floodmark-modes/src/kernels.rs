@@ -31,12 +31,19 @@ pub struct Kernel {
     devices: Vec<Py<PyAny>>,
     /// The floating-point types.
     floats: Vec<usize>,
-    kind: Kind,
+    kind: KernelKind,
 }
 
-/// What a kernel does beside calling the device's, as `estimate/values/kernels.py` numbers it.
+/// What a kernel does beside calling the device's.
+#[pyclass(
+    frozen,
+    eq,
+    from_py_object,
+    rename_all = "SCREAMING_SNAKE_CASE",
+    module = "floodmark._core"
+)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+pub enum KernelKind {
     /// The number that the device's kernel reads is given to it.
     Count,
     /// The result gets its value.
@@ -58,14 +65,9 @@ impl Kernel {
         below: Py<PyAny>,
         devices: Vec<Py<PyAny>>,
         floats: &Bound<'_, PyList>,
-        kind: u8,
+        kind: KernelKind,
     ) -> Self {
         let floats = floats.iter().map(|dtype| dtype.as_ptr() as usize).collect();
-        let kind = match kind {
-            0 => Kind::Count,
-            1 => Kind::Follow,
-            _ => Kind::FollowUnseen,
-        };
         Self { values, operator, redispatch, tensor_of, tensors, below, devices, floats, kind }
     }
 
@@ -86,11 +88,11 @@ impl Kernel {
             all.extend(args.iter());
             self.redispatch.bind(py).call(PyTuple::new(py, all)?, kwargs)
         };
-        if !self.is_on_device(keys)? || (self.kind == Kind::FollowUnseen && is_looked_at()) {
+        if !self.is_on_device(keys)? || (self.kind == KernelKind::FollowUnseen && is_looked_at()) {
             return next();
         }
         let (values, operator) = (self.values.bind(py), self.operator.bind(py));
-        if self.kind == Kind::Count {
+        if self.kind == KernelKind::Count {
             let plan =
                 values.call_method1(intern!(py, "before_count"), (operator, args, kwargs))?;
             let out = next();

@@ -7,13 +7,22 @@
 //! - [`Functions`]: torch's Python functions, for a program on a phantom GPU.
 //! - [`Kernel`]: single operators below autograd, for the same program.
 //! - [`Operators`]: torch's operators, for a program of fake tensors.
+//! - [`BlockSource`]: what reports the blocks of a recording.
+//! - `kernel_rules.rs`: rules of `floodmark-fake` that plugins ask.
 #![forbid(unsafe_code)]
 
+mod block_source;
 mod functions;
+mod kernel_rules;
 mod kernels;
 mod operators;
 mod values;
 
-pub use functions::Functions;
-pub use kernels::Kernel;
-pub use operators::Operators;
+pub use block_source::BlockSource;
+pub use functions::{FunctionKind, Functions};
+pub use kernel_rules::{
+    AttentionKernel, TeFusedAttention, TeLayout, TeNorm, TeQuantizer, cudnn_dropout_state_bytes,
+    te_dropout_mask_bytes, te_float8_buffers, te_transposed,
+};
+pub use kernels::{Kernel, KernelKind};
+pub use operators::{OperatorKind, Operators};

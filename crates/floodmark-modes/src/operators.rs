@@ -18,9 +18,16 @@ use pyo3::types::{PyDict, PyTuple};
 
 use crate::values::{Reader, device_from, device_of};
 
-/// What an operator is, as `estimate/fake/engine.py` numbers it.
+/// What an operator does to storages.
+#[pyclass(
+    frozen,
+    eq,
+    from_py_object,
+    rename_all = "SCREAMING_SNAKE_CASE",
+    module = "floodmark._core"
+)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+pub enum OperatorKind {
     /// Its results may have new storages.
     Plain,
     /// Its results lie in its arguments.
@@ -35,7 +42,7 @@ enum Kind {
 struct Operator {
     /// `aten::add.Tensor`.
     name: String,
-    kind: Kind,
+    kind: OperatorKind,
     /// The names of its arguments.
     names: Vec<String>,
     /// It writes to its arguments and returns nothing.
@@ -123,14 +130,14 @@ impl Operators {
             return Ok(py.NotImplemented().into_bound(py));
         }
         let operator = own.operator(func)?;
-        if operator.kind == Kind::Device {
+        if operator.kind == OperatorKind::Device {
             return args.get_item(0)?.getattr(intern!(py, "fake_device"));
         }
         let result = match &operator.answer {
             Some(answer) => answer.bind(py).call1((func, args, kwargs))?,
             None => func.call(args, kwargs)?,
         };
-        if operator.kind != Kind::View {
+        if operator.kind != OperatorKind::View {
             own.look(this, &operator, args, kwargs, &result)?;
         }
         if operator.is_mute || own.reader.has_small(&result) {
@@ -227,15 +234,8 @@ impl Operators {
         }
         let py = func.py();
         let described = self.front.bind(py).call_method1(intern!(py, "describe"), (func,))?;
-        let (name, kind, is_mute, names, answer): (_, u8, _, _, Option<Py<PyAny>>) =
+        let (name, kind, is_mute, names, answer): (String, _, _, _, Option<Py<PyAny>>) =
             described.extract()?;
-        let name: String = name;
-        let kind = match kind {
-            1 => Kind::View,
-            2 => Kind::Resize,
-            3 => Kind::Device,
-            _ => Kind::Plain,
-        };
         let is_asked =
             self.front.bind(py).call_method1(intern!(py, "are_asked"), (func,))?.extract()?;
         let has_rule = hidden::has_rule(&name);
@@ -258,7 +258,7 @@ impl Operators {
         let py = this.py();
         let mut tensors = Vec::new();
         self.reader.each_tensor(result, &mut tensors);
-        if operator.kind == Kind::Resize {
+        if operator.kind == OperatorKind::Resize {
             self.reader.each_tensor(args.as_any(), &mut tensors);
             if let Some(kwargs) = kwargs {
                 self.reader.each_tensor(kwargs.values().as_any(), &mut tensors);
@@ -343,9 +343,8 @@ impl Operators {
     }
 
     fn raise(&self, py: Python<'_>, error: &OutOfMemory) -> PyErr {
-        let OutOfMemory { device, requested, capacity, allocated, reserved } = *error;
-        let facts = (device.index, requested, capacity, allocated, reserved);
-        let raised = self.front.bind(py).call_method1(intern!(py, "out_of_memory"), facts);
+        let message = (error.to_string(),);
+        let raised = self.front.bind(py).call_method1(intern!(py, "out_of_memory"), message);
         match raised {
             Ok(raised) => PyErr::from_value(raised),
             Err(failed) => failed,

@@ -19,22 +19,9 @@ pub(crate) struct Reader {
 
 impl Reader {
     pub(crate) fn new(fake_tensor: Py<PyAny>, dtypes: &[(Bound<'_, PyAny>, String, u8)]) -> Self {
-        let known = |name: &str, bytes| match name {
-            "bool" => DType::Bool,
-            "uint8" => DType::U8,
-            "int8" => DType::I8,
-            "int16" => DType::I16,
-            "int32" => DType::I32,
-            "int64" => DType::I64,
-            "float16" => DType::F16,
-            "bfloat16" => DType::BF16,
-            "float32" => DType::F32,
-            "float64" => DType::F64,
-            _ => DType::Other(bytes),
-        };
         let dtypes = dtypes
             .iter()
-            .map(|(object, name, bytes)| (object.as_ptr() as usize, known(name, *bytes)))
+            .map(|(object, name, bytes)| (object.as_ptr() as usize, DType::named(name, *bytes)))
             .collect();
         Self { fake_tensor, dtypes }
     }

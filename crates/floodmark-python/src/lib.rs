@@ -39,7 +39,11 @@ mod _core {
     #[pymodule_export]
     use super::window::Window;
     #[pymodule_export]
-    use floodmark_modes::{Functions, Kernel, Operators};
+    use floodmark_modes::{
+        AttentionKernel, BlockSource, FunctionKind, Functions, Kernel, KernelKind, OperatorKind,
+        Operators, TeFusedAttention, TeLayout, TeNorm, TeQuantizer, cudnn_dropout_state_bytes,
+        te_dropout_mask_bytes, te_float8_buffers, te_transposed,
+    };
 
     use pyo3::prelude::*;
 

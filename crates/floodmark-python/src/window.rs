@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use floodmark_probe::{OpenWindow, Options, Replace, Source, WindowNews};
+use floodmark_modes::BlockSource;
+use floodmark_probe::{OpenWindow, Options, Replace, WindowNews};
 use floodmark_session::traces::GrowingWindow;
 use floodmark_trace::Header;
 use pyo3::prelude::*;
@@ -39,11 +40,11 @@ pub(crate) struct Window {
 impl Window {
     /// Opens a window into `path`, where `replace` says what may be replaced: `nothing`, an earlier `trace`, or
     /// `any file`; without a path, in memory and, when that is too much, into `spill`. `cuda` has a bit for each
-    /// ordinal; `told` names the source of blocks: torch where it is empty, else fake tensors, also `without device`.
+    /// ordinal.
     ///
     /// Keeps the GIL: a recorder that ran may be taken off.
     #[new]
-    #[pyo3(signature = (path, *, spill, replace, cpu, cuda, stacks, ops, told, max_memory, header, own_folder, max_events=None))]
+    #[pyo3(signature = (path, *, spill, replace, cpu, cuda, stacks, ops, source, max_memory, header, own_folder, max_events=None))]
     #[expect(clippy::too_many_arguments, reason = "keywords on the Python side")]
     fn new(
         py: Python<'_>,
@@ -54,18 +55,13 @@ impl Window {
         cuda: u64,
         stacks: bool,
         ops: bool,
-        told: &str,
+        source: BlockSource,
         max_memory: u64,
         header: &str,
         own_folder: String,
         max_events: Option<u64>,
     ) -> PyResult<Self> {
         let header = header_from(header)?;
-        let source = match told {
-            "" => Source::Torch,
-            "without device" => Source::FakeWithoutDevice,
-            _ => Source::Fake,
-        };
         let replace = match replace {
             "any file" => Replace::AnyFile,
             "trace" => Replace::Trace,
@@ -79,7 +75,7 @@ impl Window {
             cuda,
             stacks,
             ops,
-            source,
+            source: source.0,
             max_memory,
             max_events,
             header,

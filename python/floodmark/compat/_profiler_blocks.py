@@ -30,7 +30,7 @@ class InnerBlock:
         self.level = outer.level
         self.about = outer.about
         self.devices = outer.devices
-        self.told = outer.told
+        self.source = outer.source
 
     def before_torch(self) -> None:
         """torch is there already."""

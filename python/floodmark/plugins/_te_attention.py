@@ -1,7 +1,7 @@
 """Kernels of Transformer Engine as what they allocate: attention, softmax, rotary positions.
 
 Also the questions about libraries that decide which attention is taken. Sees: tensors and the
-layouts of Transformer Engine. Knows nothing of layers.
+enumerations of Transformer Engine. Talks to: `_core`, which has the rules about buffers.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from floodmark import _core
 from floodmark.plugins._te_casts import kind_of, make, shape_of, torch_type
 
 #: What the libraries of the newest Transformer Engine come with; only compared with minimums.
@@ -19,37 +20,11 @@ _CUDNN_VERSION = 91900
 _CUBLAS_LT_VERSION = 130100
 _STREAMS = 4
 
-_NO_BACKEND, _F16, _FP8 = -1, 1, 2
-_FP8_TYPES = (7, 8)
-_HALF_TYPES = (5, 6)
-
-
-def _name(member: Any) -> str:
-    return str(member.name).removeprefix("NVTE_").removeprefix("Paged_KV_")
-
-
-def _formats(layout: Any) -> tuple[str, str]:
-    """How the queries lie, and how the keys: `SBHD`, `BSHD`, `THD` or `BHSD`."""
-    parts = [part.replace("3", "").replace("2", "") for part in _name(layout).split("_")]
-    return parts[0], parts[-1]
-
-
-def _sizes(shape: Sequence[int], form: str) -> dict[str, int]:
-    return dict(zip(form, shape, strict=True))
-
-
-def _arranged(sizes: dict[str, int], form: str, before: str) -> list[int]:
-    if set(form) != set(before):
-        form = before
-    return [sizes[axis] for axis in form]
-
-
-def _group(layout: Any) -> str:
-    """Which of the three share one piece of memory."""
-    name = _name(layout)
-    if "3" in name:
-        return "all"
-    return "keys and values" if "2" in name else "none"
+#: `transformer_engine::DType` by number.
+_HALF_TYPES, _FP8_TYPES = (5, 6), (7, 8)
+_NO_BACKEND = -1
+#: Members of `NVTE_Fused_Attn_Backend`, by the kernel that runs.
+_BACKENDS = ((_core.TeFusedAttention.HALF, 1), (_core.TeFusedAttention.FLOAT8, 2))
 
 
 def get_fused_attn_backend(*args: Any, **kwargs: Any) -> tuple[int, str]:
@@ -57,16 +32,31 @@ def get_fused_attn_backend(*args: Any, **kwargs: Any) -> tuple[int, str]:
     asked = args[0] if len(args) == 1 else None
     if asked is None:
         return _NO_BACKEND, "these arguments are not known"
-    kind = int(asked.qkv_dtype)
-    major = torch.cuda.get_device_capability()[0]
-    head = max(asked.head_dim_qk, asked.head_dim_v)
-    if asked.head_dim_qk % 8 or asked.head_dim_v % 8:
+    chosen = _core.TeFusedAttention.chosen_for(
+        asked.head_dim_qk,
+        asked.head_dim_v,
+        is_half=int(asked.qkv_dtype) in _HALF_TYPES,
+        is_float8=int(asked.qkv_dtype) in _FP8_TYPES,
+        capability=torch.cuda.get_device_capability(),
+    )
+    for kernel, backend in _BACKENDS:
+        if chosen == kernel:
+            return backend, ""
+    if chosen == _core.TeFusedAttention.UNALIGNED_HEAD:
         return _NO_BACKEND, "the head dimension is no multiple of 8"
-    if kind in _HALF_TYPES and head <= (256 if major >= 9 else 128):
-        return _F16, ""
-    if kind in _FP8_TYPES and major >= 9 and head <= (256 if major == 9 else 192):
-        return _FP8, ""
     return _NO_BACKEND, "cuDNN has no kernel for this type or head dimension"
+
+
+def _layout(member: Any) -> _core.TeLayout:
+    return _core.TeLayout(str(member.name))
+
+
+def _adds_bias(bias_type: Any) -> bool:
+    return bias_type.name not in ("NVTE_NO_BIAS", "NVTE_ALIBI")
+
+
+def _has_offset(softmax_type: Any) -> bool:
+    return bool(softmax_type.name != "NVTE_VANILLA_SOFTMAX")
 
 
 def fused_attn_fwd(
@@ -104,49 +94,21 @@ def fused_attn_fwd(
     cuda_graph: bool,
 ) -> list[Any]:
     """The output, then what backward needs: log-sum-exp, the random state, bias and offset."""
-    form, _ = _formats(qkv_layout)
-    sizes = _sizes(shape_of(Q), form)
-    sizes["D"] = shape_of(V)[-1]
-    device = Q.device
-    delayed = kind_of(o_quantizer) == "Float8Quantizer"
-    out = make(
-        o_quantizer if delayed else None,
-        _arranged(sizes, _name(o_format), form),
-        fake_dtype,
-        device,
-    )
+    layout, queries, device = _layout(qkv_layout), shape_of(Q), Q.device
+    shape = layout.output(str(o_format.name), queries, shape_of(V)[-1])
+    is_cast = kind_of(o_quantizer).is_cast_by_attention()
+    out = make(o_quantizer if is_cast else None, shape, fake_dtype, device)
     state = torch.empty(2, dtype=torch.int64, device=device)
-    heads = sizes["H"]
-    rows = [sizes["T"], heads, 1] if form == "THD" else [sizes["B"], heads, max_seqlen_q, 1]
+    rows = layout.softmax_sums(queries, max_seqlen_q)
     kept = [torch.empty(rows, dtype=torch.float32, device=device)]
     if return_max_logit:
         kept.append(torch.empty(rows, dtype=torch.float32, device=device))
     kept.append(state)
-    if Bias is not None and _name(bias_type) not in ("NO_BIAS", "ALIBI"):
+    if Bias is not None and _adds_bias(bias_type):
         kept.append(Bias)
-    if SoftmaxOffset is not None and _name(softmax_type) != "VANILLA_SOFTMAX":
+    if SoftmaxOffset is not None and _has_offset(softmax_type):
         kept.append(SoftmaxOffset)
     return [out, *kept]
-
-
-def _gradients(
-    layout: Any, shapes: Sequence[list[int]], dtype: torch.dtype, device: Any
-) -> list[torch.Tensor]:
-    """Gradients of queries, keys and values, in one piece where the layout has them so."""
-    group = _group(layout)
-    if group == "none":
-        return [torch.empty(shape, dtype=dtype, device=device) for shape in shapes]
-    # The digit in the layout's name stands where the extra dimension lies.
-    behind_heads = "H3D" in _name(layout) or "H2D" in _name(layout)
-
-    def packed(shape: list[int], count: int) -> list[torch.Tensor]:
-        axis = len(shape) - (1 if behind_heads else 2)
-        whole = torch.empty([*shape[:axis], count, *shape[axis:]], dtype=dtype, device=device)
-        return [whole.select(axis, which) for which in range(count)]
-
-    if group == "all":
-        return packed(shapes[0], 3)
-    return [torch.empty(shapes[0], dtype=dtype, device=device), *packed(shapes[1], 2)]
 
 
 def fused_attn_bwd(
@@ -180,45 +142,26 @@ def fused_attn_bwd(
 ) -> list[Any]:
     """Gradients of queries, keys, values, bias and offset."""
     quantizer = rest[4] if len(rest) > 4 else None
-    before = _formats(qkv_layout)
-    after = _formats(dqkv_layout)
-    device = Q.device
-    shapes = []
-    for tensor, which in ((Q, 0), (K, 1), (V, 1)):
-        sizes = _sizes(shape_of(tensor), before[which])
-        shapes.append(_arranged(sizes, after[which], before[which]))
-    delayed = kind_of(quantizer) == "Float8Quantizer"
-    element = torch.uint8 if delayed else torch_type(fake_dtype)
-    plain = _gradients(dqkv_layout, shapes, element, device)
-    grads: list[Any] = list(plain)
-    if delayed:
-        grads = [
-            make(quantizer, shape, fake_dtype, device, data=data)
-            for shape, data in zip(shapes, plain, strict=True)
-        ]
-    _backward_workspace(Q, K, before, element)
+    layout, device = _layout(qkv_layout), Q.device
+    is_cast = kind_of(quantizer).is_cast_by_attention()
+    element = torch.uint8 if is_cast else torch_type(fake_dtype)
+    grads: list[Any] = []
+    shapes = (shape_of(Q), shape_of(K), shape_of(V))
+    for sizes, axis in layout.gradients(_layout(dqkv_layout), *shapes):
+        whole = torch.empty(sizes, dtype=element, device=device)
+        parts = range(1 if axis is None else sizes[axis])
+        grads += [whole if axis is None else whole.select(axis, part) for part in parts]
+    if is_cast:
+        grads = [make(quantizer, shape_of(one), fake_dtype, device, data=one) for one in grads]
+    workspace = layout.backward_workspace(shape_of(Q), shape_of(K), element.itemsize)
+    torch.empty(workspace, dtype=torch.uint8, device=device)
     bias = offset = None
-    if _name(bias_type) not in ("NO_BIAS", "ALIBI"):
+    if _adds_bias(bias_type):
         bias = torch.empty(shape_of(Aux_CTX_Tensors[-1]), dtype=element, device=device)
-    if _name(softmax_type) != "VANILLA_SOFTMAX":
-        heads = _sizes(shape_of(Q), before[0])["H"]
+    if _has_offset(softmax_type):
+        heads = layout.heads(shape_of(Q))
         offset = torch.empty([1, heads, 1, 1], dtype=torch.float32, device=device)
     return [*grads, bias, offset]
-
-
-def _backward_workspace(
-    queries: Any, keys: Any, forms: tuple[str, str], element: torch.dtype
-) -> torch.Tensor:
-    """cuDNN adds up the queries' gradients in float32; shared keys have gradients for each head."""
-    shape = shape_of(queries)
-    width = shape[-1]
-    heads = _sizes(shape, forms[0])["H"]
-    key_sizes = _sizes(shape_of(keys), forms[1])
-    size = math.prod(shape[:-1]) * (width + 1) * 4 + 256
-    if key_sizes["H"] != heads:
-        rows = math.prod(shape_of(keys)[:-1]) // key_sizes["H"]
-        size += 2 * rows * heads * width * element.itemsize
-    return torch.empty(size, dtype=torch.uint8, device=queries.device)
 
 
 def _softmax(input: Any, *_: Any) -> Any:
@@ -274,8 +217,8 @@ def dropout_fwd(input: Any, dropout_probability: float, out: Any = None) -> list
     """Dropout with one bit of mask for each element."""
     if out is None:
         out = torch.empty(shape_of(input), dtype=input.dtype, device=input.device)
-    bits = math.prod(shape_of(input)) // 8
-    return [out, torch.empty(bits, dtype=torch.uint8, device=input.device)]
+    mask = _core.te_dropout_mask_bytes(math.prod(shape_of(input)))
+    return [out, torch.empty(mask, dtype=torch.uint8, device=input.device)]
 
 
 def dropout_bwd(

@@ -2,7 +2,7 @@
 
 Each function takes the arguments of the compiled one of the same name and returns tensors of the
 same shapes and types. Values are never computed. Sees: tensors and the quantizers of Transformer
-Engine. Knows nothing of what the tensors are for.
+Engine. Talks to: `_core`, which has the rules about buffers.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+
+from floodmark import _core
 
 #: `transformer_engine::DType` by number. FP8 and FP4 lie in bytes.
 _TORCH_TYPES = {
@@ -25,8 +27,12 @@ _TORCH_TYPES = {
     10: torch.uint8,
 }
 
-#: One scale per tensor: a transposed copy instead of a column-wise one.
-_PER_TENSOR = ("Float8Quantizer", "Float8CurrentScalingQuantizer")
+#: The quantizers of Transformer Engine that kernels treat differently, by the name of their class.
+_QUANTIZERS = {
+    "Float8Quantizer": _core.TeQuantizer.DELAYED_SCALING,
+    "Float8CurrentScalingQuantizer": _core.TeQuantizer.CURRENT_SCALING,
+    "MXFP8Quantizer": _core.TeQuantizer.MXFP8,
+}
 
 
 def torch_type(dtype: Any) -> torch.dtype:
@@ -34,14 +40,14 @@ def torch_type(dtype: Any) -> torch.dtype:
     return dtype if isinstance(dtype, torch.dtype) else _TORCH_TYPES[int(dtype)]
 
 
-def kind_of(quantizer: Any) -> str:
-    """The name of the quantizer's class in Transformer Engine; empty for none at all."""
+def kind_of(quantizer: Any) -> _core.TeQuantizer:
+    """What a quantizer of Transformer Engine is."""
     if quantizer is None:
-        return ""
+        return _core.TeQuantizer.ABSENT
     for base in type(quantizer).__mro__:
         if base.__module__.startswith("transformer_engine."):
-            return base.__name__
-    return type(quantizer).__name__
+            return _QUANTIZERS.get(base.__name__, _core.TeQuantizer.OTHER)
+    return _core.TeQuantizer.OTHER
 
 
 def shape_of(tensor: Any) -> list[int]:
@@ -49,11 +55,16 @@ def shape_of(tensor: Any) -> list[int]:
     return list(tensor.size())
 
 
-def _one_transpose(device: torch.device) -> bool:
-    """Whether products of FP8 need a transposed copy on this GPU."""
+def _float8_buffers(quantizer: Any, shape: list[int]) -> tuple[list[int] | None, list[int] | None]:
+    """The shapes of the data and of the transposed copy of a tensor in FP8, on this GPU."""
     from transformer_engine.pytorch import utils
 
-    return not utils.is_non_tn_fp8_gemm_supported()
+    return _core.te_float8_buffers(
+        shape,
+        rowwise=bool(quantizer.rowwise_usage),
+        columnwise=bool(quantizer.columnwise_usage),
+        transposes=not utils.is_non_tn_fp8_gemm_supported(),
+    )
 
 
 def make(
@@ -70,7 +81,7 @@ def make(
         if data is not None:
             return data
         return torch.empty(shape, dtype=dtype, device=device, pin_memory=pin_memory)
-    if kind_of(quantizer) in _PER_TENSOR:
+    if kind_of(quantizer).is_per_tensor():
         return _per_tensor(quantizer, shape, dtype, device, pin_memory, data)
     parts = {
         name: torch.empty(size, dtype=part, device=device, pin_memory=pin_memory)
@@ -94,13 +105,11 @@ def _per_tensor(
         Float8TensorStorage,
     )
 
-    transposes = _one_transpose(device)
     options: dict[str, Any] = {"dtype": torch.uint8, "device": device, "pin_memory": pin_memory}
-    if data is None and (quantizer.rowwise_usage or not transposes):
-        data = torch.empty(shape, **options)
-    transpose = None
-    if quantizer.columnwise_usage and transposes:
-        transpose = torch.empty([*shape[-1:], *shape[:-1]], **options)
+    whole, turned = _float8_buffers(quantizer, shape)
+    if data is None and whole is not None:
+        data = torch.empty(whole, **options)
+    transpose = None if turned is None else torch.empty(turned, **options)
     parts: dict[str, Any] = {
         "data": data,
         "data_transpose": transpose,
@@ -115,28 +124,22 @@ def _per_tensor(
 
 def _like_quantized(tensor: Any, quantizer: Any) -> None:
     """Gives `tensor`, an output that is there already, the parts that `quantizer` asks for."""
-    if kind_of(quantizer) in _PER_TENSOR:
-        transposes = _one_transpose(tensor.device)
-        shape = shape_of(tensor)
+    if kind_of(quantizer).is_per_tensor():
         options = {"dtype": torch.uint8, "device": tensor.device}
-        rowwise = quantizer.rowwise_usage or not transposes
-        columnwise = quantizer.columnwise_usage and transposes
-        if not rowwise:
-            tensor._data = None
-        elif tensor._data is None:
-            tensor._data = torch.empty(shape, **options)
-        if not columnwise:
-            tensor._transpose = None
-        elif tensor._transpose is None:
-            tensor._transpose = torch.empty([*shape[-1:], *shape[:-1]], **options)
-        tensor._transpose_invalid = not columnwise
+        wanted = _float8_buffers(quantizer, shape_of(tensor))
+        for name, size in zip(("_data", "_transpose"), wanted, strict=True):
+            if size is None:
+                setattr(tensor, name, None)
+            elif getattr(tensor, name) is None:
+                setattr(tensor, name, torch.empty(size, **options))
+        tensor._transpose_invalid = tensor._transpose is None
         return
-    wanted = quantizer.inner_tensor_specs(tuple(shape_of(tensor)))
+    parts = quantizer.inner_tensor_specs(tuple(shape_of(tensor)))
     for name, _ in type(tensor)._INNER_TENSORS:
-        if name not in wanted:
+        if name not in parts:
             setattr(tensor, name, None)
         elif getattr(tensor, name) is None:
-            size, part = wanted[name]
+            size, part = parts[name]
             setattr(tensor, name, torch.empty(size, dtype=part, device=tensor.device))
 
 
@@ -199,19 +202,17 @@ def sum_of_rows(grad: Any) -> Any:
 
 def _sums_while_casting(quantizer: Any) -> bool:
     """Whether one kernel casts a gradient and sums it up for the bias."""
-    if kind_of(quantizer) == "MXFP8Quantizer":
-        return True
-    both = quantizer.rowwise_usage and quantizer.columnwise_usage
-    newer = torch.cuda.get_device_capability()[0] >= 10
-    return kind_of(quantizer) == "Float8Quantizer" and (newer or bool(both))
+    rowwise, columnwise = bool(quantizer.rowwise_usage), bool(quantizer.columnwise_usage)
+    capability = torch.cuda.get_device_capability()
+    return kind_of(quantizer).sums_while_casting(rowwise, columnwise, capability)
 
 
 def fp8_transpose(input: Any, dtype: Any, *, out: Any = None) -> Any:
     """The transposed copy of bytes that hold FP8."""
     if out is not None:
         return out
-    shape = shape_of(input)
-    return torch.empty([*shape[-1:], *shape[:-1]], dtype=torch.uint8, device=input.device)
+    shape = _core.te_transposed(shape_of(input))
+    return torch.empty(shape, dtype=torch.uint8, device=input.device)
 
 
 def functions() -> dict[str, Callable[..., Any]]:

@@ -2,7 +2,8 @@
 
 Each function takes the arguments of the compiled one of the same name and returns tensors of the
 same shapes and types, made in the same order beside the same temporary ones. Values are never
-computed. Sees: tensors and the quantizers of Transformer Engine. Knows nothing of attention.
+computed. Sees: tensors and the quantizers of Transformer Engine. Talks to: `_core`, which has the
+rules about workspaces and casts.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 
 import torch
 
+from floodmark import _core
 from floodmark.plugins._te_casts import kind_of, make, shape_of, sum_of_rows, torch_type
 
 _ACTIVATIONS = ("gelu", "qgelu", "relu", "srelu", "silu")
@@ -59,10 +61,9 @@ def generic_gemm(
     dtype = torch_type(output_dtype) if output_dtype is not None else _element_type(A)
     if D is None:
         D = make(quantizer, shape, dtype, device)
-    # Only a delayed scale can be applied by the product itself.
-    fused = kind_of(quantizer) == "Float8Quantizer" and (_is_quantized(A) or _is_quantized(B))
+    low = _is_quantized(A) or _is_quantized(B)
     high = None
-    if quantizer is not None and not fused:
+    if not kind_of(quantizer).is_cast_by_product(low):
         high = torch.empty(shape, dtype=dtype, device=device)
     bias_grad = None
     if bias is not None:
@@ -73,7 +74,6 @@ def generic_gemm(
             bias = bias.contiguous()
     before_gelu = None
     if gelu and not grad:
-        low = _is_quantized(A) or _is_quantized(B)
         before_gelu = torch.empty(
             shape, dtype=torch_type(bias_type) if low else dtype, device=device
         )
@@ -114,7 +114,7 @@ def _activation(divisor: int) -> Callable[..., Any]:
 
 def _cast_after(quantizer: Any, shape: Sequence[int], like: Any) -> Any:
     """The result before the cast, of a kernel that cannot cast by itself."""
-    if kind_of(quantizer) in ("", "Float8Quantizer", "MXFP8Quantizer"):
+    if kind_of(quantizer).is_cast_by_activation():
         return None
     return torch.empty(list(shape), dtype=like.dtype, device=like.device)
 
@@ -144,7 +144,7 @@ def _norm(input: Any, ln_out: Any, quantizer: Any, otype: Any) -> Any:
     out = ln_out
     if out is None:
         out = make(quantizer, shape_of(input), otype, input.device)
-    if kind_of(quantizer) not in ("", "Float8Quantizer"):
+    if not kind_of(quantizer).is_cast_by_norm():
         torch.empty(shape_of(input), dtype=torch_type(otype), device=input.device)
     return out
 
@@ -181,37 +181,18 @@ def rmsnorm_fwd(
     return [_norm(input, ln_out, quantizer, otype), None, deviation]
 
 
-#: Backward of a norm: how many blocks of threads of its kernel a multiprocessor holds, by width, as
-#: far as threads and shared memory decide it. Other widths have a kernel that takes any.
-_BLOCKS_OF_LAYER_NORM = {
-    **dict.fromkeys((768, 1536, 2048, 2304, 3072), 16),
-    1024: 13,
-    3840: 14,
-    4096: 13,
-    5120: 10,
-    6144: 8,
-    8192: 8,
-    10240: 8,
-    **dict.fromkeys((12288, 14336, 16384), 4),
-}
-_BLOCKS_OF_RMS_NORM = {512: 16, 768: 16, 1024: 13, 2048: 16, 4096: 13, 8192: 6}
-_MOST_BLOCKS = 16
-
-
-def _norm_backward_workspace(x: Any, gradients: int) -> Any:
-    """Partial sums of the weights' gradients, a row for each block of threads."""
-    width = shape_of(x)[-1]
-    known = (_BLOCKS_OF_RMS_NORM if gradients == 1 else _BLOCKS_OF_LAYER_NORM).get(width)
+def _norm_backward_workspace(norm: _core.TeNorm, x: Any) -> Any:
+    """Partial sums of the weights' gradients."""
     processors = torch.cuda.get_device_properties(x.device).multi_processor_count
-    blocks = known * processors if known else min(_rows(x), _MOST_BLOCKS * processors)
-    return torch.empty((gradients, blocks, width), dtype=torch.float32, device=x.device)
+    sizes = norm.backward_workspace(_rows(x), shape_of(x)[-1], processors)
+    return torch.empty(sizes, dtype=torch.float32, device=x.device)
 
 
 def layernorm_bwd(dz: Any, x: Any, mu: Any, rsigma: Any, gamma: Any, *_: Any) -> list[Any]:
     """Gradients of the input, the weight and the bias."""
     dz, x, gamma = dz.contiguous(), x.contiguous(), gamma.contiguous()
     grads = [torch.empty_like(x), torch.empty_like(gamma), torch.empty_like(gamma)]
-    _norm_backward_workspace(x, 2)
+    _norm_backward_workspace(_core.TeNorm.LAYER, x)
     return grads
 
 
@@ -219,7 +200,7 @@ def rmsnorm_bwd(dz: Any, x: Any, rsigma: Any, gamma: Any, *_: Any) -> list[Any]:
     """Gradients of the input and the weight."""
     dz, x, gamma = dz.contiguous(), x.contiguous(), gamma.contiguous()
     grads = [torch.empty_like(x), torch.empty_like(gamma)]
-    _norm_backward_workspace(x, 1)
+    _norm_backward_workspace(_core.TeNorm.RMS, x)
     return grads
 
 

@@ -131,7 +131,7 @@ class Window:
             cuda=cuda,
             stacks=stacks,
             ops=ops and not is_told,
-            told="" if self._told_by is None else self._told_by.told(),
+            source=self._told_by.source() if self._told_by else _core.BlockSource.TORCH,
             max_memory=max_memory,
             header=self._header(),
             own_folder=_OWN_FOLDER,

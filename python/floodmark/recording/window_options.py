@@ -80,5 +80,5 @@ class Account(Protocol):
     def devices(self) -> list[dict[str, Any]]:
         """The devices, as a header has them."""
 
-    def told(self) -> str:
-        """`told`, or `without device` where torch does not see the devices itself."""
+    def source(self) -> _core.BlockSource:
+        """What reports the blocks."""

@@ -196,10 +196,21 @@ fn cudnn_backward(call: &Call<'_>, needs: &mut Needs) {
     if grad.strides != out.strides {
         needs.call("the gradient, laid out as the output", grad.bytes());
     }
-    let own = batch * heads * length * (head + 1) * 4 + 256;
-    let shared =
-        if key_heads == heads { 0 } else { 2 * batch * heads * keys * head * query.dtype.bytes() };
-    needs.call("cuDNN workspace", own + shared);
+    let shared = (key_heads != heads).then_some(batch * heads * keys);
+    let bytes =
+        cudnn_attention_workspace(batch * heads * length, head, shared, query.dtype.bytes());
+    needs.call("cuDNN workspace", bytes);
+}
+
+/// The bytes of the workspace of cuDNN's backward pass, for `rows` queries in all heads. Where heads share keys,
+/// `shared_rows` is the number of keys times the number of heads.
+pub(crate) fn cudnn_attention_workspace(
+    rows: u64,
+    head: u64,
+    shared_rows: Option<u64>,
+    element_bytes: u64,
+) -> u64 {
+    rows * (head + 1) * 4 + 256 + 2 * shared_rows.unwrap_or(0) * head * element_bytes
 }
 
 #[cfg(test)]

@@ -23,7 +23,9 @@ mod sorting;
 
 use crate::call::{Call, TensorInfo, Value};
 
+pub(crate) use attention::cudnn_attention_workspace;
 pub use products::workspace_bytes;
+pub use recurrent::dropout_state_bytes;
 
 /// Memory that a call takes beside its results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

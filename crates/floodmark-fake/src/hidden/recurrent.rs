@@ -130,6 +130,11 @@ fn backward(call: &Call<'_>, needs: &mut Needs) {
     needs.moment("for the gradients of weights", input + output + workspace);
 }
 
+/// The bytes of cuDNN's random states for dropout: 24 for each of 2,048 threads of a multiprocessor.
+pub fn dropout_state_bytes(multiprocessors: u64) -> u64 {
+    multiprocessors * 2048 * 24
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::made::{Made, cuda};
@@ -182,5 +187,10 @@ mod tests {
         let tensor = cuda(DType::F32, &[32, 100, 256]);
         assert_eq!(steps_first(Some(&tensor), true), 32 * 100 * 256 * 4);
         assert_eq!(steps_first(Some(&tensor), false), 0);
+    }
+
+    #[test]
+    fn every_thread_of_the_gpu_has_a_random_state() {
+        assert_eq!(dropout_state_bytes(132), 6_488_064);
     }
 }

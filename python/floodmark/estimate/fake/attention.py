@@ -1,7 +1,7 @@
-"""Which attention kernel torch would choose on a GPU, for a torch without CUDA.
+"""`scaled_dot_product_attention` for a torch without CUDA: calls the kernel that a GPU would run.
 
-A build without CUDA has no say in it and multiplies matrices out, which takes far more memory. The
-choice follows what torch was seen to choose. Sees: shapes and types. Knows nothing of memory.
+A build without CUDA multiplies matrices out, which takes far more memory. Sees: shapes and types.
+Talks to: `_core`, which has the rules of the choice.
 """
 
 from __future__ import annotations
@@ -9,47 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from floodmark import torch_private
+from floodmark import _core, torch_private
+
+_Kernel = _core.AttentionKernel
 
 
 class Attention:
-    """Chooses, and calls the kernel's operator."""
+    """Asks which kernel runs, and calls its operator."""
 
     def __init__(self, torch: Any, capability: tuple[int, int]) -> None:
         self._torch = torch
         self._capability = capability
         self._version = torch_private.version(torch)
-
-    def choose(
-        self,
-        query: Any,
-        value: Any,
-        mask: Any = None,
-        dropout: float = 0.0,
-        is_grouped: bool = False,
-    ) -> str:
-        """`cudnn`, `flash`, `efficient` or `math`."""
-        torch = self._torch
-        kind = query.dtype
-        if query.dim() != 4 or kind not in (torch.float16, torch.bfloat16, torch.float32):
-            return "math"
-        is_half = kind != torch.float32
-        size = query.shape[-1]
-        if is_half and self._has_cudnn(size, value.shape[-1], dropout):
-            return "cudnn"
-        if is_half and mask is None and size <= 256 and self._capability >= (8, 0):
-            return "flash"
-        if is_grouped and (self._version < (2, 12) or is_half):
-            return "math"
-        return "efficient"
-
-    def _has_cudnn(self, size: int, value_size: int, dropout: float) -> bool:
-        """torch takes cuDNN first on Hopper and later, since 2.8."""
-        if not (9, 0) <= self._capability < (12, 0) or self._version < (2, 8):
-            return False
-        if dropout > 0 and self._version >= (2, 12):
-            return False
-        return size <= 128 and value_size <= 128 and size % 8 == 0 and value_size % 8 == 0
 
     def standing_for(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """What is called instead of torch's function."""
@@ -64,11 +35,19 @@ class Attention:
             scale: float | None = None,
             enable_gqa: bool = False,
         ) -> Any:
-            chosen = "math"
+            chosen = _Kernel.MATH
             if query.device.type == "cuda":
-                is_grouped = enable_gqa and query.shape[-3] != key.shape[-3]
-                chosen = self.choose(query, value, attn_mask, dropout_p, is_grouped)
-            if chosen == "math":
+                chosen = _Kernel.chosen_for(
+                    list(query.shape),
+                    list(value.shape),
+                    dtype=str(query.dtype).removeprefix("torch."),
+                    has_mask=attn_mask is not None,
+                    dropout=dropout_p,
+                    is_grouped=enable_gqa and query.shape[-3] != key.shape[-3],
+                    torch=self._version,
+                    capability=self._capability,
+                )
+            if chosen == _Kernel.MATH:
                 named: dict[str, Any] = {"enable_gqa": True} if enable_gqa else {}
                 return original(
                     query, key, value, attn_mask, dropout_p, is_causal, scale=scale, **named
@@ -89,7 +68,7 @@ class Attention:
 
     def _call(
         self,
-        chosen: str,
+        chosen: _core.AttentionKernel,
         query: Any,
         key: Any,
         value: Any,
@@ -100,7 +79,7 @@ class Attention:
     ) -> Any:
         aten = self._torch.ops.aten
         needs_sums = any(tensor.requires_grad for tensor in (query, key, value))
-        if chosen == "flash":
+        if chosen == _Kernel.FLASH:
             return aten._scaled_dot_product_flash_attention(
                 query, key, value, dropout, is_causal, scale=scale
             )[0]
@@ -109,7 +88,7 @@ class Attention:
             bias = bias.expand(sizes)
         kernel = (
             aten._scaled_dot_product_cudnn_attention
-            if chosen == "cudnn"
+            if chosen == _Kernel.CUDNN
             else aten._scaled_dot_product_efficient_attention
         )
         return kernel(query, key, value, bias, needs_sums, dropout, is_causal, scale=scale)[0]

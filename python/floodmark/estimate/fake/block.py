@@ -156,9 +156,10 @@ class FakeBlock(Block):
             for index in range(self._machine.gpus)
         ]
 
-    def told(self) -> str:
+    def source(self) -> _core.BlockSource:
         """The source of blocks, for the recorder."""
-        return "told" if self._is_shimmed else "without device"
+        source = _core.BlockSource
+        return source.FAKE if self._is_shimmed else source.FAKE_WITHOUT_DEVICE
 
     def _capacity(self) -> int:
         return self._machine.memory - self._machine.context

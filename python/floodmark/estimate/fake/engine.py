@@ -21,8 +21,7 @@ from floodmark import _core, torch_private
 from floodmark.estimate.fake.kernel_workspaces import Kernels
 from floodmark.recording.names import addresses
 
-#: What an operator is, for `_core.Operators`.
-_PLAIN, _VIEW, _RESIZE, _DEVICE = range(4)
+_Kind = _core.OperatorKind
 
 #: They say that their result lies in their argument, a real tensor: the fake one is new.
 _LIFTING = frozenset({"lift", "lift_fresh", "lift_fresh_copy"})
@@ -51,25 +50,27 @@ class Front:
         self._fake_tensor = torch_private.fake_tensor_class()
         self._where = torch.ops.prim.device.default
 
-    def describe(self, func: Any) -> tuple[str, int, bool, list[str], Callable[..., Any] | None]:
+    def describe(
+        self, func: Any
+    ) -> tuple[str, _core.OperatorKind, bool, list[str], Callable[..., Any] | None]:
         """Its name, what it is, whether it writes and returns nothing, the names of its arguments,
         and what answers instead of it."""
         schema = torch_private.schema_of(func)
         if schema is None:
-            return str(func), _PLAIN, False, [], self.answers.get(func)
+            return str(func), _Kind.PLAIN, False, [], self.answers.get(func)
         name = schema.name + (f".{schema.overload_name}" if schema.overload_name else "")
-        kind = _PLAIN
+        kind = _Kind.PLAIN
         plain = schema.name.partition("::")[2]
         if func is self._where:
-            kind = _DEVICE
+            kind = _Kind.DEVICE
         elif plain in _RESIZING or any(argument.is_out for argument in schema.arguments):
-            kind = _RESIZE
+            kind = _Kind.RESIZE
         elif plain not in _LIFTING and _is_view(schema):
-            kind = _VIEW
+            kind = _Kind.VIEW
         names = [argument.name for argument in schema.arguments]
         is_mute = schema.is_mutable and not schema.returns
         answer = self.answers.get(func)
-        if answer is None and kind != _DEVICE and self._is_composite(func):
+        if answer is None and kind != _Kind.DEVICE and self._is_composite(func):
             answer = self._decompose
         return name, kind, is_mute, names, answer
 
@@ -107,22 +108,11 @@ class Front:
             return False
         return hasattr(kind, "__tensor_flatten__")
 
-    def out_of_memory(
-        self, index: int, requested: int, capacity: int, allocated: int, reserved: int
-    ) -> BaseException:
+    def out_of_memory(self, message: str) -> BaseException:
         """What torch would raise."""
         kind = getattr(self._torch, "OutOfMemoryError", None)
-        kind = kind or self._torch.cuda.OutOfMemoryError
-        error: BaseException = kind(
-            f"CUDA out of memory. Tried to allocate {_mib(requested)}. GPU {index} has "
-            f"{_mib(capacity)} for torch, of which {_mib(reserved)} is reserved and "
-            f"{_mib(allocated)} allocated (an estimate with fake tensors)."
-        )
+        error: BaseException = (kind or self._torch.cuda.OutOfMemoryError)(message)
         return error
-
-
-def _mib(size: int) -> str:
-    return f"{size / (1 << 20):.2f} MiB"
 
 
 def _is_view(schema: Any) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from floodmark import torch_private
+from floodmark import _core, torch_private
 from floodmark.estimate.values.fake_values import Follow
 
 
@@ -36,8 +36,8 @@ class Shapes:
         }
 
     def _dropout_state(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """cuDNN's random states: one of 24 bytes for each of 2,048 threads of a multiprocessor."""
-        size = self._multiprocessors * 2048 * 24
+        """cuDNN's random states."""
+        size = _core.cudnn_dropout_state_bytes(self._multiprocessors)
         device = (kwargs or {}).get("device")
         return self._torch.empty(size, dtype=self._torch.uint8, device=device)
 

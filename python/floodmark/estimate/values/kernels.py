@@ -12,7 +12,7 @@ from typing import Any
 
 from floodmark import _core, torch_private
 
-_COUNT, _FOLLOW, _FOLLOW_UNSEEN = 0, 1, 2
+_Kind = _core.KernelKind
 
 #: They read how much to allocate from the device.
 _COUNTS = (
@@ -48,16 +48,20 @@ class Kernels:
         self._floats = floats
         self._library = torch_private.implementations(torch)
         self._has_arithmetic = False
-        for names, kind in ((_COUNTS, _COUNT), (_MASKS, _FOLLOW), (_INTEGERS, _FOLLOW_UNSEEN)):
+        for names, kind in (
+            (_COUNTS, _Kind.COUNT),
+            (_MASKS, _Kind.FOLLOW),
+            (_INTEGERS, _Kind.FOLLOW_UNSEEN),
+        ):
             self._install(names, kind)
 
     def add_arithmetic(self) -> None:
         """A transform runs: follow what it does with integers."""
         if not self._has_arithmetic:
             self._has_arithmetic = True
-            self._install(_ARITHMETIC, _FOLLOW_UNSEEN)
+            self._install(_ARITHMETIC, _Kind.FOLLOW_UNSEEN)
 
-    def _install(self, names: tuple[str, ...], kind: int) -> None:
+    def _install(self, names: tuple[str, ...], kind: _core.KernelKind) -> None:
         with warnings.catch_warnings():
             # torch says of each that it had a kernel there.
             warnings.simplefilter("ignore")
@@ -68,7 +72,9 @@ class Kernels:
                     self._library.impl(name, kernel, "BackendSelect", with_keyset=True)
 
 
-def _kernel(torch: Any, operator: Any, values: Any, floats: list[object], kind: int) -> Any:
+def _kernel(
+    torch: Any, operator: Any, values: Any, floats: list[object], kind: _core.KernelKind
+) -> Any:
     below, devices = torch_private.keys_below_autograd(torch)
     redispatch, tensors = (
         torch_private.redispatch(operator),

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from types import FrameType, ModuleType
 from typing import Any
 
-from floodmark import torch_private
+from floodmark import _core, torch_private
 from floodmark.estimate.phantom.library import Phantom
 from floodmark.estimate.values import function_names as names
 from floodmark.estimate.values.host_copies import (
@@ -38,7 +38,7 @@ from floodmark.estimate.values.phantom_reads import Reads
 from floodmark.estimate.values.sampled_functions import Sampling
 from floodmark.estimate.values.store import FAILED, Store
 
-_THROUGH, _LOOK, _WRITE, _READ, _OPERATOR, _ELEMENTWISE = 0, 1, 2, 3, 4, 5
+_Kind = _core.FunctionKind
 #: Beyond this number of elements floats are not worked out.
 _MOST_KNOWN_FLOATS = 1 << 12
 
@@ -62,21 +62,21 @@ class Values:
 
     # What `_core.Functions` calls.
 
-    def classify(self, func: Any) -> int:
+    def classify(self, func: Any) -> _core.FunctionKind:
         """What is to be done about a function of torch."""
         name = getattr(func, "__name__", "")
         if name in names.NUMBERS or name in names.COUNTS or name in names.CHECKED:
-            return _READ
+            return _Kind.READ
         if name in names.OPERATORS:
-            return _OPERATOR
+            return _Kind.OPERATOR
         if name in names.LOOKS or (
             name.startswith(("is_", "has_", "_is_", "get_", "register_", "_dim", "as_strided"))
             and name not in ("_is_all_true", "_is_any_true")
         ):
-            return _THROUGH
+            return _Kind.THROUGH
         if _writes(name) or name in names.CREATES:
-            return _WRITE
-        return _ELEMENTWISE if name in names.ELEMENTWISE else _LOOK
+            return _Kind.WRITE
+        return _Kind.ELEMENTWISE if name in names.ELEMENTWISE else _Kind.LOOK
 
     def is_kept(self, tensor: Any) -> bool:
         """Whether all of a tensor has a value."""

@@ -1,0 +1,20 @@
+//! What reports the blocks of a recording: torch, or a program of fake tensors.
+
+use floodmark_probe::Source;
+use pyo3::prelude::*;
+
+/// What reports the blocks of a window.
+#[pyclass(frozen, from_py_object, module = "floodmark._core")]
+#[derive(Debug, Clone, Copy)]
+pub struct BlockSource(pub Source);
+
+#[pymethods]
+impl BlockSource {
+    #[classattr]
+    const TORCH: Self = Self(Source::Torch);
+    #[classattr]
+    const FAKE: Self = Self(Source::Fake);
+    /// Fake tensors, where torch does not see the devices itself.
+    #[classattr]
+    const FAKE_WITHOUT_DEVICE: Self = Self(Source::FakeWithoutDevice);
+}
