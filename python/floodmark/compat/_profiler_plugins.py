@@ -101,7 +101,7 @@ class DistributedPlugin(Distributed):
             def collective(*args: Any, **kwargs: Any) -> Any:
                 if self._c10d.is_initialized():
                     return original(*args, **kwargs)
-                self.note("Collectives without a process group did nothing")
+                self.setting.note("Collectives without a process group did nothing")
                 return answer(*args, **kwargs)
 
             return collective

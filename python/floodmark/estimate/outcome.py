@@ -1,14 +1,56 @@
-"""How a program on a simulated GPU ended, from what it raised.
+"""How a program on a simulated GPU ended, and what its trace says of the GPU.
 
-Sees: an exception. Knows nothing of who ran the program.
+Sees: an exception or an exit status. Knows nothing of engines, nor of who ran the program.
 """
 
 from __future__ import annotations
 
+from typing import Any, Literal
+
+from floodmark import _core
 from floodmark.recording.steps import EnoughSteps
 
+#: `unknown` while it runs.
+Ended = Literal["unknown", "done", "steps", "out_of_memory", "failed"]
 
-def outcome_of(error: BaseException) -> tuple[str, str]:
+
+class Outcome:
+    """How a program ended."""
+
+    def __init__(self) -> None:
+        self.ended: Ended = "unknown"
+        self.error = ""
+
+    def end(self, error: BaseException | None) -> None:
+        """How the block ended; what comes after enough steps is no end of its own."""
+        if self.ended != "steps":
+            self.ended, self.error = ("done", "") if error is None else outcome_of(error)
+
+    def end_by_steps(self) -> None:
+        """The program was stopped after enough steps, whatever it does from here on."""
+        if self.ended == "unknown":
+            self.ended = "steps"
+
+    def leave(self, status: int) -> None:
+        """The process leaves with an exit status, and nothing else is known of its end."""
+        if self.ended == "unknown" and status != 0:
+            self.ended, self.error = "failed", f"exit status {status}"
+
+    def account(
+        self, engine: str, machine: _core.PhantomMachine, *, is_over: bool, **more: Any
+    ) -> dict[str, Any]:
+        """What a trace says of the GPU; `more` is what the engine knows."""
+        return {
+            "engine": engine,
+            "gpu": machine.gpu,
+            "is_checked": machine.is_checked,
+            "ended": "done" if is_over and self.ended == "unknown" else self.ended,
+            "error": self.error,
+            **more,
+        }
+
+
+def outcome_of(error: BaseException) -> tuple[Ended, str]:
     """How a program that raised ended, and what it died of."""
     if isinstance(error, EnoughSteps):
         return "steps", ""

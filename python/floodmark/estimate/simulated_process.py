@@ -65,7 +65,7 @@ class Simulated:
 
     def _leave(self, status: int) -> None:
         if os.getpid() == self._pid:
-            self._block.leave(status)
+            self._block.outcome.leave(status)
         self.finish()
 
     def _tell(self, _torch: ModuleType, step: int) -> None:
@@ -84,7 +84,7 @@ class Simulated:
 
     def _end_by_steps(self) -> None:
         """Say it now: what the program makes of its end, and how it leaves, is not known yet."""
-        self._block.end_by_steps()
+        self._block.outcome.end_by_steps()
         (self._fork or self._recorder).refresh()
 
     def _attach(self, torch: ModuleType) -> None:

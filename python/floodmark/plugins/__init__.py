@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import importlib.util
+import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
@@ -51,6 +52,13 @@ class Setting:
     values: Any = None
     """With the engine `fake`: the values that are known. `value_of(tensor)` is the real tensor that
     stands for a fake one, or None; `give(tensor, real)` says what a fake one is assumed to hold."""
+
+    def note(self, what: str) -> bool:
+        """Say once what is assumed or left out; whether it is new."""
+        is_new = what not in self.notes
+        if is_new:
+            self.notes.append(what)
+        return is_new
 
 
 class Plugin:
@@ -105,6 +113,19 @@ class Plugin:
         # What is imported in the block takes ours, which must not stay.
         self.on_exit(lambda: replace_in_modules([(value, before)]))
         return before if vars(owner).get(name) is value else self.replace(owner, name, value)
+
+    def set_variable(self, name: str, value: str) -> None:
+        """Set a variable of the environment until the end."""
+        before = os.environ.get(name)
+        os.environ[name] = value
+
+        def restore() -> None:
+            if before is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = before
+
+        self._undo.append(restore)
 
     def on_exit(self, undo: Callable[[], None]) -> None:
         """Call `undo` at the end; the last one first."""

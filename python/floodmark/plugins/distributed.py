@@ -8,7 +8,6 @@ nothing of memory. What it patched is as it was after the block, groups included
 from __future__ import annotations
 
 import inspect
-import os
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -18,16 +17,17 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from floodmark import torch_private
+from floodmark.estimate.fake.storages import share_storage
 from floodmark.estimate.world.collective_operators import WITH_RESULT, answers, done, with_result
-from floodmark.estimate.world.ddp_buckets import is_in
 from floodmark.estimate.world.ddp_reducer import stand_ins
 from floodmark.estimate.world.launcher import launched_as
 from floodmark.estimate.world.object_collectives import Objects
-from floodmark.estimate.world.process_groups import begin_as, keep_name
+from floodmark.estimate.world.process_groups import begin_as, keep_name, register_fake_backend
 from floodmark.estimate.world.replaced_names import replace_in_modules
 from floodmark.estimate.world.spawn import FUNCTIONS, run_here
 from floodmark.estimate.world.store import store_class
 from floodmark.plugins import Plugin, Setting
+from floodmark.recording.window_options import rank_of_process
 
 #: The name under which torch knows the groups of a block.
 _BACKEND = "floodmark"
@@ -56,7 +56,6 @@ class Distributed(Plugin):
         super().__init__(setting)
         self._c10d: Any = None
         self._wrappers: list[tuple[Any, Any]] = []
-        self._said: set[str] = set()
 
     def attach(self, library: ModuleType) -> None:
         """Patch it."""
@@ -70,7 +69,7 @@ class Distributed(Plugin):
         self._wrap(c10d, "split_group", self._split)
         for name in WITH_RESULT:
             self._wrap(c10d, name, with_result)
-        objects = Objects(c10d, self.note)
+        objects = Objects(c10d, self._say, has_bytes=False)
         for name, stand_in in objects.functions().items():
             self._stand_in(c10d, name, stand_in)
         bindings = torch_private.c10d_bindings()
@@ -89,14 +88,8 @@ class Distributed(Plugin):
             self.when_imported(module, self._patch_sharding)
         self.when_imported(torch_private.FLAT_PARAMETERS, self._patch_flat)
 
-    def note(self, what: str) -> None:
-        """Say once what is taken for granted."""
-        if what not in self._said:
-            self._said.add(what)
-            self.setting.notes.append(what)
-
     def _say(self, what: str) -> None:
-        self.note(what[0].upper() + what[1:])
+        self.setting.note(what[0].upper() + what[1:])
 
     # The world.
 
@@ -105,25 +98,19 @@ class Distributed(Plugin):
         rank, world = self.setting.rank, self.setting.world
         if world is None or rank is None:
             return
-        launched = launched_as(rank, world, self.setting.gpus)
-        for name, value in launched.items():
-            before = os.environ.get(name)
-            os.environ[name] = value
-            self.on_exit(lambda name=name, before=before: _set_variable(name, before))  # type: ignore[misc]
+        for name, value in launched_as(rank, world, self.setting.gpus).items():
+            self.set_variable(name, value)
 
     def _own(self, given: dict[str, Any]) -> tuple[int, int] | None:
         """Which rank of how many: of the estimate, of the call, or of the environment."""
         if self.setting.world is not None and self.setting.rank is not None:
             return self.setting.rank, self.setting.world
-        found = []
-        for name, variable in (("rank", "RANK"), ("world_size", "WORLD_SIZE")):
-            value = given.get(name)
-            if value is None or value < 0:
-                value = os.environ.get(variable)
-            if value is None:
-                return None
-            found.append(int(value))
-        return found[0], found[1]
+        asked = (given.get("rank"), given.get("world_size"))
+        rank, world = (
+            variable if one is None or one < 0 else int(one)
+            for one, variable in zip(asked, rank_of_process()[:2], strict=True)
+        )
+        return None if rank is None or world is None else (rank, world)
 
     def _register_backend(self) -> None:
         """A backend of our own name, whose groups are torch's fake ones."""
@@ -132,12 +119,7 @@ class Distributed(Plugin):
             if hasattr(backend, name):
                 self.replace(backend, name, copy(getattr(backend, name)))
         self._give_way(backend)
-        create = torch_private.fake_group_maker(torch_private.c10d_bindings())
-
-        def make(options: Any, _own_options: Any) -> Any:
-            return create(options.group_rank, options.group_size)
-
-        backend.register_backend(_BACKEND, make, extended_api=True, devices=["cpu", "cuda"])
+        register_fake_backend(self._c10d, _BACKEND)
 
     def _give_way(self, backend: Any) -> None:
         """A block inside another one has a backend of its own: torch refuses a name twice."""
@@ -176,7 +158,7 @@ class Distributed(Plugin):
                 if own is None:
                     # torch says what is missing.
                     return original(*args, **kwargs)
-                store = store_class(bindings.Store, *own, self.note)()
+                store = store_class(bindings.Store, *own, self._say)()
                 if other := begin_as(given, own, store):
                     self._say(other)
                 with torch_private.outside_modes():
@@ -308,7 +290,9 @@ class Distributed(Plugin):
         """The ranks of a mesh whose tensor has no values."""
         import torch
 
-        self.note("A mesh was given as a tensor of the block: its ranks were taken to be in order")
+        self.setting.note(
+            "A mesh was given as a tensor of the block: its ranks were taken to be in order"
+        )
         with torch_private.outside_modes():
             return torch.arange(mesh.numel(), dtype=torch.int).view(tuple(mesh.shape))
 
@@ -324,7 +308,7 @@ class Distributed(Plugin):
         """The older sharding compares addresses, of which fake tensors have none."""
 
         def same_storage(one: Any, other: Any) -> bool:
-            return is_in(torch_private.local_part(one), torch_private.local_part(other))
+            return share_storage(torch_private.local_part(one), torch_private.local_part(other))
 
         slot = torch_private.storage_comparison(module)
         if hasattr(*slot):
@@ -383,10 +367,3 @@ def _named(c10d: Any, asked: Any) -> Any:
     if str(asked).lower() in ("", "none", "undefined"):
         return c10d.Backend("cpu:gloo,cuda:nccl")
     return asked
-
-
-def _set_variable(name: str, value: str | None) -> None:
-    if value is None:
-        os.environ.pop(name, None)
-    else:
-        os.environ[name] = value

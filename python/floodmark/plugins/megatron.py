@@ -57,8 +57,7 @@ class Megatron(Plugin):
         self.replace(dispatchers, name, gathered)
 
     def _say(self) -> None:
-        if _NOTE not in self.setting.notes:
-            self.setting.notes.append(_NOTE)
+        self.setting.note(_NOTE)
 
 
 def _of_all_ranks(known: Any, length: int) -> Any:

@@ -94,8 +94,7 @@ class Safetensors(Plugin):
 
     def _say(self) -> None:
         note = "Files written in the block have shapes and no values"
-        if note not in self.setting.notes:
-            self.setting.notes.append(note)
+        self.setting.note(note)
 
 
 class Opened:

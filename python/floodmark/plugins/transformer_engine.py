@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
-import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -43,7 +42,7 @@ class TransformerEngine(Plugin):
     def __enter__(self) -> Plugin:
         if f"{_PACKAGE}.pytorch" not in sys.modules:
             # Compiled functions would look at the values of their arguments.
-            self._environment("NVTE_TORCH_COMPILE", "0")
+            self.set_variable("NVTE_TORCH_COMPILE", "0")
             if not _is_compiled():
                 self._stand_in()
         return super().__enter__()
@@ -58,7 +57,6 @@ class TransformerEngine(Plugin):
                 self._everywhere(getattr(extension, name, None), kernel)
         for function in list(_compiled_later()):
             self._everywhere(function, function.__wrapped__)
-        self._tell_storages_apart()
         self._choose_attention()
         if hasattr(library, "GroupedLinear"):
             self._split_evenly(library.GroupedLinear)
@@ -80,7 +78,7 @@ class TransformerEngine(Plugin):
         self.on_exit(lambda: _put_away(before))
         self._serve(extension)  # type: ignore[arg-type]
         # With this set, the package does not look for CUDA's libraries.
-        self._environment("NVTE_PROJECT_BUILDING", "1")
+        self.set_variable("NVTE_PROJECT_BUILDING", "1")
         placeholders = Placeholders(_OPTIONAL)
         self.on_exit(placeholders.remove)
 
@@ -97,18 +95,6 @@ class TransformerEngine(Plugin):
 
         self.on_exit(stop)
 
-    def _environment(self, name: str, value: str) -> None:
-        before = os.environ.get(name)
-        os.environ[name] = value
-
-        def restore() -> None:
-            if before is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = before
-
-        self.on_exit(restore)
-
     def _everywhere(self, before: Any, after: Callable[..., Any]) -> None:
         """Replaces a function in each module that has a name for it."""
         if before is None:
@@ -117,26 +103,6 @@ class TransformerEngine(Plugin):
             for name, value in list(vars(module).items()):
                 if value is before:
                     self.replace(module, name, after)
-
-    def _tell_storages_apart(self) -> None:
-        """Addresses say whether tensors share one storage, and lie one behind the other in it."""
-        import torch
-
-        address = torch.UntypedStorage.data_ptr
-
-        def of_storage(storage: Any) -> int:
-            # The storage of a fake tensor lies on `meta` and has no address: its own one, with room
-            # behind it.
-            is_fake = storage.device.type == "meta"
-            place = torch_private.storage_id(storage) << 16
-            return place if is_fake else int(address(storage))
-
-        def of_tensor(tensor: Any) -> int:
-            offset = tensor.storage_offset() * tensor.element_size()
-            return of_storage(tensor.untyped_storage()) + int(offset)
-
-        self.replace(torch.UntypedStorage, "data_ptr", of_storage)
-        self.replace(torch_private.fake_tensor_class(), "data_ptr", of_tensor)
 
     def _choose_attention(self) -> None:
         """The kind of attention is chosen by the class of the tensors: theirs is `Tensor`."""
@@ -159,15 +125,14 @@ class TransformerEngine(Plugin):
 
         forward = grouped.forward
         fake = torch_private.fake_tensor_class()
-        notes = self.setting.notes
+        say = self.setting.note
 
         def with_real_splits(layer: Any, inp: Any, m_splits: Any, *args: Any, **kwargs: Any) -> Any:
             if isinstance(m_splits, fake):
                 rows, groups = inp.numel() // inp.shape[-1], layer.num_gemms
                 m_splits = [rows // groups + (one < rows % groups) for one in range(groups)]
                 note = "`GroupedLinear`: rows are split evenly, since their numbers have no values"
-                if note not in notes:
-                    notes.append(note)
+                say(note)
             if not isinstance(m_splits, Tensor):
                 with torch_private.outside_fake_mode():
                     m_splits = tensor(m_splits, dtype=int64)

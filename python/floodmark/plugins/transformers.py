@@ -58,5 +58,4 @@ class Transformers(Plugin):
         self.replace(mixin, name, staticmethod(goes_on))
 
     def _say(self) -> None:
-        if _NOTE not in self.setting.notes:
-            self.setting.notes.append(_NOTE)
+        self.setting.note(_NOTE)

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable
-from types import SimpleNamespace
 from typing import Any
 
 from floodmark import _core, plugins
 from floodmark.estimate.block import Block
 from floodmark.estimate.fake import torch_cuda
+from floodmark.estimate.outcome import Outcome
 from floodmark.estimate.phantom import library
-from floodmark.estimate.values.answers import answers_of
 from floodmark.plugins import Plugin, Setting
 
 #: The blocks that are open, the innermost last.
@@ -38,7 +37,7 @@ class FakeBlock(Block):
         is_bounded: bool = True,
         more: Iterable[type[Plugin]] = (),
     ) -> None:
-        super().__init__(SimpleNamespace(ended="unknown", error=""))
+        super().__init__(Outcome())
         self._machine = machine
         self._without = tuple(without)
         # Plugins of the program's own, after those that are found.
@@ -82,7 +81,7 @@ class FakeBlock(Block):
 
         with self._stack:
             follow = Follow(torch)
-            self._reads = Reads(torch, follow, answers_of(self._machine))
+            self._reads = Reads(torch, follow, self._machine.answers)
             multiprocessors = self._machine.multiprocessors
             shapes = Shapes(torch, follow, multiprocessors)
             answers = _Answers(self._reads.operators() | shapes.operators())
@@ -128,20 +127,15 @@ class FakeBlock(Block):
             peak = self.level(f"cuda:{index}")[3]
             about = {"capacity": self._machine.memory, "context": context}
             devices.append(about | {"peak_driver_bytes": peak})
-        ended = self._ending.ended
-        if is_over and ended == "unknown":
-            ended = "done"
-        return {
-            "engine": "fake",
-            "gpu": self._machine.gpu,
-            "is_checked": self._machine.is_checked,
-            "ended": ended,
-            "error": self._ending.error,
-            "devices": devices,
-            "reads": [] if self._reads is None else self._reads.reads(),
-            "unsupported": [],
-            "notes": self.setting.notes,
-        }
+        return self.outcome.account(
+            "fake",
+            self._machine,
+            is_over=is_over,
+            devices=devices,
+            reads=[] if self._reads is None else self._reads.assumed.all(),
+            unsupported=[],
+            notes=self.setting.notes,
+        )
 
     def devices(self) -> list[dict[str, Any]]:
         """The devices, as a header has them."""

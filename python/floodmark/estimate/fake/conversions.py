@@ -176,14 +176,12 @@ class Leaving(Plugin):
     def _write(self, torch: Any) -> None:
         """Files get shapes; they can be read back in this block."""
         fake = torch_private.fake_tensor_class()
-        notes = self.setting.notes
+        say = self.setting.note
         load = torch.load
 
         def reduced(tensor: Any, protocol: int) -> Any:
             del protocol
-            note = "Files written in the block have shapes and no values"
-            if note not in notes:
-                notes.append(note)
+            say("Files written in the block have shapes and no values")
             return files.reduce(tensor)
 
         def loaded(f: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
@@ -213,15 +211,13 @@ class Leaving(Plugin):
 
     def _run_as_written(self, torch: Any) -> None:
         """Compiled code has kernels of its own, whose memory is unknown."""
-        notes = self.setting.notes
+        say = self.setting.note
         compile_ = torch.compile
 
         is_disabled = not hasattr(torch.compiler, "set_stance")
 
         def compiled(*args: Any, **kwargs: Any) -> Any:
-            note = "torch.compile: the code is estimated as it is written, nothing is fused"
-            if note not in notes:
-                notes.append(note)
+            if say("torch.compile: the code is estimated as it is written, nothing is fused"):
                 self._leave_eager(torch)
             if is_disabled:
                 kwargs["disable"] = True

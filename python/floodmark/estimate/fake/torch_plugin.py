@@ -12,6 +12,7 @@ from typing import Any
 
 from floodmark import torch_private
 from floodmark.estimate.fake.engine import Engine
+from floodmark.estimate.fake.storages import is_dense
 from floodmark.estimate.values.fake_values import Follow
 from floodmark.plugins import Plugin, Setting
 
@@ -307,24 +308,10 @@ def _alone(torch: Any) -> Callable[[Any], bool]:
     fewest = users_of(torch.empty(1))
 
     def is_alone(tensor: Any) -> bool:
-        is_one = torch_private.references_of(tensor) == 4 and _is_dense(torch, tensor)
-        return is_one and users_of(tensor) <= fewest
+        is_one = torch_private.references_of(tensor) == 4 and tensor.layout == torch.strided
+        return is_one and is_dense(tensor) and users_of(tensor) <= fewest
 
     return is_alone
-
-
-def _is_dense(torch: Any, tensor: Any) -> bool:
-    """Whether its elements fill one piece of memory, each at a place of its own."""
-    if tensor.layout != torch.strided:
-        return False
-    if tensor.is_contiguous():
-        return True
-    filled = 1
-    for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
-        if size != 1 and stride != filled:
-            return False
-        filled *= size
-    return True
 
 
 def _fake(torch: Any, engine: Engine, follow: Follow, value: Any) -> Any:

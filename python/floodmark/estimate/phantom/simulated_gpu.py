@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from floodmark import _core
+from floodmark.estimate.outcome import Outcome
 
 if TYPE_CHECKING:
     from floodmark.estimate.phantom.library import Phantom
@@ -22,16 +23,13 @@ class SimulatedGpu:
     def __init__(self, machine: _core.PhantomMachine, phantom: Phantom) -> None:
         self.machine = machine
         self.phantom = phantom
-        #: `done`, `steps`, `out_of_memory`, `failed`; `unknown` while it runs.
-        self.ended = "unknown"
-        self.error = ""
+        self.outcome = Outcome()
         #: Which GPUs of the machine this process sees; all when None.
         self.indexes: list[int] | None = None
 
     def about(self, *, is_over: bool) -> dict[str, Any]:
         """What a trace says of it."""
         library = self.phantom.library
-        ended = "done" if is_over and self.ended == "unknown" else self.ended
         devices: list[dict[str, int]] = [
             {"capacity": capacity, "context": context, "peak_driver_bytes": peak}
             for capacity, context, peak in library.devices()
@@ -42,21 +40,14 @@ class SimulatedGpu:
             {"library": call.library, "name": call.name, "count": call.count}
             for call in library.unsupported()
         ]
-        return {
-            "engine": "phantom",
-            "gpu": self.machine.gpu,
-            "is_checked": self.machine.is_checked,
-            "ended": ended,
-            "error": self.error,
-            "devices": devices,
-            "reads": [_as_text(read) for read in self.phantom.reads()],
-            "unsupported": unsupported,
-        }
-
-
-def _as_text(read: dict[str, Any]) -> dict[str, Any]:
-    """What was answered may be a number; a trace has it as text."""
-    return {**read, "assumed": str(read.get("assumed", ""))}
+        return self.outcome.account(
+            "phantom",
+            self.machine,
+            is_over=is_over,
+            devices=devices,
+            reads=self.phantom.reads(),
+            unsupported=unsupported,
+        )
 
 
 _now: SimulatedGpu | None = None
@@ -80,7 +71,7 @@ def simulate(machine: _core.PhantomMachine) -> SimulatedGpu:
     # Not before they are needed: a program that only reads traces never is.
     from floodmark.estimate.fake import torch_cuda
     from floodmark.estimate.phantom import library, nccl_watchdogs
-    from floodmark.estimate.values import answers, process_hooks
+    from floodmark.estimate.values import process_hooks
     from floodmark.estimate.world import phantom_world
 
     if machine.world is not None:
@@ -88,7 +79,7 @@ def simulate(machine: _core.PhantomMachine) -> SimulatedGpu:
     # Fake tensors may have loaded it, for its answers about devices alone.
     phantom = library.loaded_with(machine) or library.load(machine)
     torch_cuda.show()
-    process_hooks.install(phantom, answers.answers_of(machine))
+    process_hooks.install(phantom)
     nccl_watchdogs.install()
     if machine.world is not None:
         phantom_world.install(phantom)

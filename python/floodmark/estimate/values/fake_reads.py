@@ -7,18 +7,12 @@ calls of operators. Knows nothing of memory.
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import Callable
-from pathlib import Path
-from types import FrameType
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from floodmark import torch_private
-from floodmark.estimate.values.answers import given_at
+from floodmark.estimate.values.assumed_reads import AssumedReads, number_of
 from floodmark.estimate.values.fake_values import Follow
-
-_OWN_FOLDER = str(Path(__file__).parents[2]) + os.sep
 
 #: How many rows these give depends on values; a row for each element is the most.
 _ROWS = "all rows"
@@ -27,16 +21,12 @@ _ROWS = "all rows"
 class Reads:
     """Answers for the operators that read values, and the places that asked."""
 
-    def __init__(self, torch: Any, follow: Follow, answers: dict[tuple[str, int], float]) -> None:
+    def __init__(
+        self, torch: Any, follow: Follow, answers: Sequence[tuple[str, int, float]]
+    ) -> None:
         self._torch = torch
         self.value_of = follow.value_of
-        self._given = answers
-        self._places: dict[tuple[str, int, str], dict[str, Any]] = {}
-        self._skipped = (_OWN_FOLDER, str(Path(torch.__file__).parent) + os.sep, "<")
-
-    def reads(self) -> list[dict[str, Any]]:
-        """Every place that read a value, most often read first."""
-        return sorted(self._places.values(), key=lambda place: -int(place["count"]))
+        self.assumed = AssumedReads(torch, answers)
 
     def operators(self) -> dict[Any, Callable[..., Any]]:
         """What answers for which operator."""
@@ -68,16 +58,7 @@ class Reads:
         known = self.value_of(tensor)
         if given is None and known is not None:
             return self._real_item(known)
-        kind = tensor.dtype
-        value = given or 0.0
-        if kind == self._torch.bool:
-            answer: Any = bool(value)
-        elif kind.is_complex:
-            answer = complex(value)
-        elif kind.is_floating_point:
-            answer = float(value)
-        else:
-            answer = int(value)
+        answer = number_of(self._torch, tensor.dtype, given or 0.0)
         self.note("item", str(answer))
         return answer
 
@@ -194,38 +175,13 @@ class Reads:
 
     # Places.
 
-    def _frames(self) -> list[FrameType]:
-        found = []
-        frame: FrameType | None = sys._getframe(1)
-        while frame is not None:
-            if not frame.f_code.co_filename.startswith(self._skipped):
-                found.append(frame)
-            frame = frame.f_back
-        return found
-
     def _given_here(self) -> float | None:
-        if not self._given:
-            return None
-        for frame in self._frames():
-            given = given_at(self._given, frame.f_code.co_filename, frame.f_lineno)
-            if given is not None:
-                return given
-        return None
+        return self.assumed.line()[1]
 
     def note(self, op: str, answered: str) -> None:
         """Remember that the program read a value here, and the assumed value."""
-        file, line, function = "(none)", 0, ""
-        frames = self._frames()
-        if frames:
-            code = frames[0].f_code
-            file, line, function = code.co_filename, frames[0].f_lineno, code.co_name
-        place = self._places.setdefault(
-            (file, line, op),
-            {"file": file, "line": line, "function": function, "op": op, "count": 0},
-        )
-        place["count"] += 1
-        place["assumed"] = answered
-        place["reason"] = "fake tensors have no values"
+        here, _ = self.assumed.line()
+        self.assumed.add(here, op, answered, "fake tensors have no values")
 
 
 def _flag(args: Any, kwargs: Any, at: int, name: str) -> bool:

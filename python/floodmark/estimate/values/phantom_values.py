@@ -22,7 +22,9 @@ from typing import Any
 from floodmark import _core, torch_private
 from floodmark.estimate.phantom.library import Phantom
 from floodmark.estimate.values import function_names as names
+from floodmark.estimate.values.assumed_reads import AssumedReads, number_of
 from floodmark.estimate.values.host_copies import (
+    ASSUMED,
     KNOWN,
     MOST_INTEGERS,
     MOST_RANDOM_FLOATS,
@@ -34,11 +36,15 @@ from floodmark.estimate.values.host_copies import (
     share_storage,
     tensors_in,
 )
-from floodmark.estimate.values.phantom_reads import Reads
 from floodmark.estimate.values.sampled_functions import Sampling
 from floodmark.estimate.values.store import FAILED, Store
 
 _Kind = _core.FunctionKind
+#: Why a value of a surety is not known.
+_REASONS = {
+    NOTHING: "not computed",
+    ASSUMED: "rests on values that were not computed and count as zero",
+}
 #: Beyond this number of elements floats are not worked out.
 _MOST_KNOWN_FLOATS = 1 << 12
 
@@ -46,12 +52,14 @@ _MOST_KNOWN_FLOATS = 1 << 12
 class Values:
     """What is known of the values on the devices of this process."""
 
-    def __init__(self, phantom: Phantom, torch: ModuleType, answers: dict[tuple[str, int], float]):
+    def __init__(self, phantom: Phantom, torch: ModuleType) -> None:
         self._torch: Any = torch
         self._answer = phantom.library.set_answer
         self.store = Store(phantom, torch)
         self._sampling = Sampling(torch, self.store)
-        self._reads = Reads(torch, phantom.folder, answers)
+        self._reads = AssumedReads(torch, phantom.machine.answers, phantom.folder)
+        #: Regions whose count was listed with a line. A backward pass counts the same again.
+        self._counted: set[tuple[int, int]] = set()
         self._local = threading.local()
         #: Called where a transform of `torch.func` runs.
         self.at_transform: Callable[[], None] = lambda: None
@@ -166,11 +174,13 @@ class Values:
             if name == "__bool__" and surety < KNOWN and _is_validation():
                 return self._instead(True)
             given = self._note(name, source, surety)
-            return None if given is None else self._instead(self._as_kind(source, given))
+            if given is None:
+                return None
+            return self._instead(number_of(self._torch, source.dtype, given))
         surety, host = self.store.run(name, func, args, kwargs)
         count = _count_in(name, host)
         if surety < KNOWN:
-            given = self._reads.note(name, surety, lambda: f"{count} rows")
+            given = self._assume(name, surety, lambda: f"{count} rows")
             count = count if given is None else int(given)
         self._change_answer(1, count)
         return None
@@ -180,13 +190,29 @@ class Values:
         self._end_giving()
         return (value,)
 
-    def _as_kind(self, tensor: Any, value: float) -> Any:
-        if tensor.dtype == self._torch.bool:
-            return bool(value)
-        return float(value) if tensor.dtype.is_floating_point else int(value)
-
     def _note(self, name: str, tensor: Any, surety: int, answered: str = "") -> float | None:
-        return self._reads.note(name, surety, lambda: answered or self._value_of(tensor, surety))
+        return self._assume(name, surety, lambda: answered or self._value_of(tensor, surety))
+
+    def _assume(
+        self,
+        name: str,
+        surety: int,
+        assumed: Callable[[], str],
+        counted: tuple[int, int] | None = None,
+    ) -> float | None:
+        """List a read. The value that the user gave for this line, if there is one.
+
+        `counted` is the region whose elements were counted."""
+        here, given = self._reads.line()
+        if surety == KNOWN and given is None:
+            return None
+        if here is None and counted in self._counted:
+            return None
+        if counted is not None:
+            self._counted.add(counted)
+        text = assumed() if given is None else f"{given:g} (--answer)"
+        self._reads.add(here, name, text, _REASONS.get(surety, "rests on random numbers"))
+        return given
 
     def _value_of(self, tensor: Any, surety: int) -> str:
         if surety == NOTHING:
@@ -207,7 +233,7 @@ class Values:
         region = region_of(source)
         count, surety, host = self._count(name, operator, args, kwargs)
         if surety < KNOWN:
-            given = self._reads.note(name, surety, lambda: f"{count} rows", region)
+            given = self._assume(name, surety, lambda: f"{count} rows", region)
             if given is not None:
                 count = int(given)
                 if name == "nonzero":

@@ -20,13 +20,13 @@ from floodmark.estimate.values.phantom_values import Values
 from floodmark.recording.import_watch import ImportWatch
 
 
-def install(phantom: Phantom, answers: dict[tuple[str, int], float] | None = None) -> None:
+def install(phantom: Phantom) -> None:
     """Follow the values of this process, from the moment torch is imported."""
 
     def begin(torch: ModuleType) -> None:
         from torch.overrides import TorchFunctionMode
 
-        values = Values(phantom, torch, answers or {})
+        values = Values(phantom, torch)
         phantom.values = values
         kinds = [v for v in vars(torch).values() if isinstance(v, torch.dtype)]
         floats = [kind for kind in kinds if kind.is_floating_point or kind.is_complex]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from floodmark import torch_private
+from floodmark.estimate.fake.storages import is_dense
 
 
 class Bucket:
@@ -80,7 +80,7 @@ class Bucket:
 
 def _strides(parameter: Any) -> tuple[int, ...]:
     """As the parameter lies, where it is dense."""
-    if parameter.is_contiguous() or _is_dense(parameter):
+    if parameter.is_contiguous() or is_dense(parameter):
         return tuple(parameter.stride())
     strides: list[int] = []
     step = 1
@@ -88,20 +88,3 @@ def _strides(parameter: Any) -> tuple[int, ...]:
         strides.insert(0, step)
         step *= size
     return tuple(strides)
-
-
-def _is_dense(tensor: Any) -> bool:
-    """Whether its elements lie side by side, in whatever order."""
-    step = 1
-    for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
-        if size > 1 and stride != step:
-            return False
-        step *= size
-    return True
-
-
-def is_in(one: Any, other: Any) -> bool:
-    """Whether both lie in the same storage."""
-    storages = (tensor.untyped_storage() for tensor in (one, other))
-    first, second = map(torch_private.storage_id, storages)
-    return first == second

@@ -13,7 +13,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from floodmark import torch_private
-from floodmark.estimate.world.ddp_buckets import Bucket, is_in
+from floodmark.estimate.fake.storages import share_storage
+from floodmark.estimate.world.ddp_buckets import Bucket
 
 #: What torch calls the two hooks that are its own.
 _COMPRESSED = "FP16_COMPRESS"
@@ -98,7 +99,7 @@ class Reducer:
 
     def _move_gradient(self, parameter: Any, view: Any) -> None:
         """A gradient from before lies in the new bucket from now on."""
-        if parameter.grad is not None and not is_in(parameter.grad, view):
+        if parameter.grad is not None and not share_storage(parameter.grad, view):
             view.copy_(parameter.grad)
             parameter.grad = view
 
@@ -209,7 +210,7 @@ class Reducer:
         with self._torch.no_grad():
             if gradient is None:
                 view.zero_()
-            elif is_in(gradient, view):
+            elif share_storage(gradient, view):
                 if self._hook is None:
                     view.div_(self._group.size())
             else:
@@ -258,7 +259,7 @@ class Reducer:
         views = bucket.views
         if bucket.result is not None:
             result, bucket.result = _value(bucket.result), None
-            if result is not bucket.buffer_ and not is_in(result, bucket.buffer_):
+            if result is not bucket.buffer_ and not share_storage(result, bucket.buffer_):
                 views = bucket.views_of(result)
         for at, index in enumerate(bucket.indices):
             parameter = self._parameters[index]

@@ -21,7 +21,8 @@ from floodmark import torch_private
 from floodmark._core import PhantomError
 from floodmark.estimate.world import host_collectives
 from floodmark.estimate.world.launcher import launched_as
-from floodmark.estimate.world.process_groups import begin_as, keep_name
+from floodmark.estimate.world.object_collectives import Objects
+from floodmark.estimate.world.process_groups import begin_as, keep_name, register_fake_backend
 from floodmark.estimate.world.replaced_names import everywhere
 from floodmark.estimate.world.spawn import FUNCTIONS, run_here
 from floodmark.estimate.world.store import store_class
@@ -49,31 +50,21 @@ class World:
         self.rank = phantom.machine.rank or 0
         self.size = phantom.machine.world or 1
         self.devices = phantom.machine.gpus
-        self._notes: dict[str, int] = {}
+        self._said: set[str] = set()
         self._has_said_one = False
         self._library = phantom.library
         self._c10d: Any = None
         self._watches: list[ImportWatch] = []
 
-    def notes(self) -> list[dict[str, Any]]:
-        """What was taken for granted about the other ranks, and how often."""
-        return [{"what": what, "count": count} for what, count in sorted(self._notes.items())]
-
-    def note(self, what: str) -> None:
-        """Remember something that was taken for granted."""
-        self._notes[what] = self._notes.get(what, 0) + 1
-
     def say(self, what: str) -> None:
         """Say something that the user should know, once."""
-        if what not in self._notes:
+        if what not in self._said:
+            self._said.add(what)
             print(f"floodmark: {what}", file=sys.stderr)
-        self.note(what)
 
     def _say_first(self, what: str) -> None:
-        """Say the first of many that are alike; all are remembered."""
-        if self._has_said_one:
-            self.note(what)
-        else:
+        """Say the first of many that are alike."""
+        if not self._has_said_one:
             self._has_said_one = True
             self.say(what)
 
@@ -95,14 +86,16 @@ class World:
         bindings.set_debug_level_from_env()
         store = store_class(bindings.Store, self.rank, self.size, self._say_first)
         self._change_stores(bindings, store)
-        self._register_host_backend(bindings)
+        register_fake_backend(c10d, _HOST_BACKEND)
         self._wrap_init(store)
         self._wrap_helper()
         self._wrap_splits()
         wrapper = torch_private.group_wrapper(c10d)
         if hasattr(*wrapper):
             setattr(*wrapper, lambda wrapped_pg, **_: wrapped_pg)
-        host_collectives.wrap_all(c10d, self.say)
+        host_collectives.wrap_all(c10d)
+        for name, stand_in in Objects(c10d, self.say, has_bytes=True).functions().items():
+            setattr(c10d, name, stand_in)
 
     def _change_stores(self, bindings: Any, store: Any) -> None:
         """A store that would connect to other processes is replaced by one of ours."""
@@ -113,16 +106,6 @@ class World:
                 if owner is not None and hasattr(owner, name):
                     setattr(owner, name, own)
             setattr(bindings, name, own)
-
-    def _register_host_backend(self, bindings: Any) -> None:
-        create = torch_private.fake_group_maker(bindings)
-
-        def make(options: Any, _own_options: Any) -> Any:
-            return create(options.group_rank, options.group_size)
-
-        self._c10d.Backend.register_backend(
-            _HOST_BACKEND, make, extended_api=True, devices=["cpu", "cuda"]
-        )
 
     def _wrap_init(self, store: Any) -> None:
         original = self._c10d.init_process_group
@@ -233,8 +216,6 @@ def refuse_what_has_begun() -> None:
         )
 
 
-def install(phantom: Any) -> World:
+def install(phantom: Any) -> None:
     """Make this process the rank of the world that the phantom's machine names."""
-    world = World(phantom)
-    world.start()
-    return world
+    World(phantom).start()

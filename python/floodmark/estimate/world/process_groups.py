@@ -1,4 +1,4 @@
-"""Process groups of one rank of many: how a group is begun, and what torch writes down of it.
+"""Process groups of one rank of many: how a group is begun, who is in it, and its name in torch.
 
 Sees: `torch.distributed.distributed_c10d`. Knows nothing of what a group does.
 """
@@ -39,3 +39,39 @@ def keep_name(c10d: Any, made: Any, backend: Any) -> Any:
     groups[group] = (backend, prefix_store)
     backends[group] = str(c10d.BackendConfig(backend))
     return group
+
+
+def register_fake_backend(c10d: Any, name: str) -> None:
+    """Let torch know a backend of this name, whose groups are torch's fake ones."""
+    create = torch_private.fake_group_maker(torch_private.c10d_bindings())
+
+    def make(options: Any, _own_options: Any) -> Any:
+        return create(options.group_rank, options.group_size)
+
+    c10d.Backend.register_backend(name, make, extended_api=True, devices=["cpu", "cuda"])
+
+
+class Members:
+    """The ranks of a group, by the arguments of a collective."""
+
+    def __init__(self, c10d: Any) -> None:
+        self._c10d = c10d
+
+    def size(self, given: dict[str, Any]) -> int:
+        """How many ranks the group has."""
+        return int(self._c10d.get_world_size(given.get("group")))
+
+    def rank(self, given: dict[str, Any]) -> int:
+        """Which of them this process is."""
+        return int(self._c10d.get_rank(given.get("group")))
+
+    def is_outside(self, given: dict[str, Any]) -> bool:
+        """Whether this rank is none of the group."""
+        return torch_private.is_outside(self._c10d, given.get("group"))
+
+    def is_it(self, given: dict[str, Any], side: str) -> bool:
+        """Whether this rank is the one that `src` or `dst` (or `group_src` …) names."""
+        in_group = given.get(f"group_{side}")
+        if in_group is not None:
+            return bool(in_group == self.rank(given))
+        return bool((given.get(side) or 0) == self._c10d.get_rank())

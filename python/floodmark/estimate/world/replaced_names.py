@@ -6,10 +6,15 @@ Sees: the modules that are imported. Knows nothing of what the functions do.
 
 from __future__ import annotations
 
+import inspect
 import sys
+import threading
 from collections.abc import Callable, Iterable
+from functools import wraps
 from types import ModuleType
 from typing import Any
+
+Arguments = dict[str, Any]
 
 
 def replace_in_modules(pairs: Iterable[tuple[Any, Any]]) -> None:
@@ -43,3 +48,29 @@ def everywhere(change: Callable[[ModuleType], None]) -> Callable[[ModuleType], N
         )
 
     return changed
+
+
+def wrapped(
+    function: Callable[..., Any], call: Callable[[Callable[[], Any], Arguments], Any]
+) -> Callable[..., Any]:
+    """The function, in place of which `call` is called: with what calls it, and its arguments."""
+    signature = inspect.signature(function)
+    # A mode of `__torch_function__` calls by name what it was called for: once is enough.
+    running = threading.local()
+
+    @wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        if getattr(running, "is_here", False):
+            return function(*args, **kwargs)
+        try:
+            bound = signature.bind(*args, **kwargs)
+        except TypeError:
+            return function(*args, **kwargs)
+        bound.apply_defaults()
+        running.is_here = True
+        try:
+            return call(lambda: function(*args, **kwargs), bound.arguments)
+        finally:
+            running.is_here = False
+
+    return wrapper

@@ -1,0 +1,76 @@
+"""Where a program read a value that was not computed, and the assumed value, for both engines.
+
+Sees: frames and the user's own answers (`--answer`). Knows nothing of how values are worked out.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+#: Where C++ reads a value in a backward pass, no Python frame is the program's.
+_NO_FILE = "(none)"
+
+
+class AssumedReads:
+    """The lines that read values which were not computed."""
+
+    def __init__(
+        self, torch: Any, answers: Sequence[tuple[str, int, float]], *generated: str
+    ) -> None:
+        """`generated`: folders of code that compilers write, which is none of the program's."""
+        self._answers = answers
+        self._reads: dict[tuple[str, int, str], dict[str, Any]] = {}
+        folders = (Path(str(torch.__file__)).parent, Path(__file__).parents[2], *generated)
+        self._skipped = (*(f"{folder}{os.sep}" for folder in folders), "<")
+
+    def all(self) -> list[dict[str, Any]]:
+        """Every read: where, how often, and what was assumed; the most frequent first."""
+        return sorted(self._reads.values(), key=lambda read: (-read["count"], read["file"]))
+
+    def line(self) -> tuple[FrameType | None, float | None]:
+        """The program's innermost frame, and what the user said of it or of one outside it."""
+        frame: FrameType | None = sys._getframe(1)
+        here = None
+        while frame is not None:
+            file = frame.f_code.co_filename
+            if not file.startswith(self._skipped):
+                here = here or frame
+                given = self._given_at(file, frame.f_lineno)
+                if given is not None or not self._answers:
+                    return here, given
+            frame = frame.f_back
+        return here, None
+
+    def add(self, here: FrameType | None, op: str, assumed: str, reason: str) -> None:
+        """List a read of the frame `here`."""
+        file, line, function = _NO_FILE, 0, ""
+        if here is not None:
+            code = here.f_code
+            file, line, function = code.co_filename, here.f_lineno, code.co_name
+        read = self._reads.setdefault(
+            (file, line, op),
+            {"file": file, "line": line, "function": function, "op": op, "count": 0},
+        )
+        read["count"] += 1
+        read["assumed"] = assumed
+        read["reason"] = reason
+
+    def _given_at(self, file: str, line: int) -> float | None:
+        for name, number, value in self._answers:
+            if number == line and (file == name or file.endswith("/" + name.lstrip("./"))):
+                return value
+        return None
+
+
+def number_of(torch: Any, dtype: Any, value: float) -> Any:
+    """A value as a Python number of an element type."""
+    if dtype == torch.bool:
+        return bool(value)
+    if dtype.is_complex:
+        return complex(value)
+    return float(value) if dtype.is_floating_point else int(value)
