@@ -29,6 +29,7 @@ from floodmark.recording.recorder import (
     stop,
     trace,
 )
+from floodmark.reports.oom_messages import OomMessages, explain_oom
 from floodmark.reports.saved_page import SavedPage, view
 from floodmark.reports.trace import (
     Advice,
@@ -50,6 +51,7 @@ __all__ = [
     "Leaks",
     "Moment",
     "Oom",
+    "OomMessages",
     "PhantomError",
     "Recorder",
     "Report",
@@ -59,6 +61,7 @@ __all__ = [
     "Trace",
     "__version__",
     "estimate",
+    "explain_oom",
     "is_recording",
     "mark",
     "phantom",

@@ -20,6 +20,7 @@ __all__ = [
     "LabelSet",
     "Leaks",
     "Oom",
+    "OomMessages",
     "OperatorKind",
     "Operators",
     "PhantomError",
@@ -49,6 +50,7 @@ __all__ = [
     "disarm",
     "draw",
     "end_phase",
+    "explain_oom",
     "forget_module",
     "is_being_recorded",
     "is_recording",
@@ -427,6 +429,13 @@ class Simulation:
 class Oom:
     def to_json(self) -> str: ...
     def _repr_html_(self) -> str: ...
+
+@final
+class OomMessages:
+    def to_json(self) -> str: ...
+    def _repr_html_(self) -> str: ...
+
+def explain_oom(text: str) -> OomMessages: ...
 
 @final
 class Advice:

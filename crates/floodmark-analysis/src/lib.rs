@@ -5,11 +5,12 @@
 //!
 //! | folder | questions |
 //! |---|---|
-//! | `report/` | What filled a device at a moment: [`report()`], grouped [`By`] line, module, tensor, …; [`icicle()`] as a tree. |
+//! | `report/` | What filled a device at a moment: [`report()`], grouped [`By`] line, module, tensor, …; [`icicle()`] as a tree; [`annotate()`] beside the lines of a source file. |
 //! | `moment/` | Totals at a time: [`Moment`] chosen with [`At`], [`summary()`], [`live_summary()`] of a running program, [`category_peaks()`]. |
 //! | `timeline/` | Memory over time, at any zoom: [`TimelineIndex`], [`allocation_tile()`], [`hit()`], [`lifetimes()`], [`curve()`]. |
 //! | `allocation/` | Facts about one allocation: [`category`], [`Context`] (step and phase), location, module, [`allocation_card()`]. |
 //! | `allocator/` | Answers that need torch's caching allocator: [`segments()`], [`FragmentationReport`], [`oom()`], [`simulation()`]. |
+//! | `oom_message/` | What torch's out-of-memory messages in a text mean, without a trace: [`explain_oom()`], [`OomLogReader`]. |
 //! | `steps/` | From step to step: [`steps()`], and the lines that grow, [`leaks()`]. |
 //! | `advice/` | What to change, with the bytes saved: [`advise()`], [`idle()`], [`stale_gradients()`], [`optimizer_temporaries()`]. |
 //! | `diff/` | Several traces: [`diff()`] of two, [`ranks()`] side by side. |
@@ -25,6 +26,7 @@ mod estimate;
 mod index;
 mod layers;
 mod moment;
+mod oom_message;
 mod question_error;
 mod report;
 mod steps;
@@ -62,7 +64,12 @@ pub use moment::category_peaks::{CategoryPeak, category_peaks};
 pub use moment::live_summary::{LiveDevice, LiveSummary, history, live_summary};
 pub use moment::summary::{DeviceSummary, Summary, summary};
 pub use moment::{Moment, Request, default_device, moment};
+pub use oom_message::{
+    NoOomMessage, OomLogReader, OomMessage, OomMessageReason, OomMessages, OomRemedy, OomSource,
+    ProcessMemory, explain_oom,
+};
 pub use question_error::QuestionError;
+pub use report::annotation::{AnnotatedLine, Annotation, AnnotationError, annotate};
 pub use report::icicle::{Icicle, IcicleBy, IcicleNode, NotAnIcicle, icicle};
 pub use report::row::{Detail, Largest, Row};
 pub use report::{By, FORMAT, NotAGrouping, Question, Report, report, report_with};

@@ -20,7 +20,9 @@ static HEAP: mimalloc::MiMalloc = mimalloc::MiMalloc;
 #[pymodule(gil_used = false)]
 mod _core {
     #[pymodule_export]
-    use super::answers::{Advice, Diff, Estimate, Leaks, Oom, Simulation};
+    use super::answers::{
+        Advice, Diff, Estimate, Leaks, Oom, OomMessages, Simulation, explain_oom,
+    };
     #[pymodule_export]
     use super::errors::{FloodmarkError, PhantomError, SnapshotError};
     #[pymodule_export]

@@ -30,7 +30,8 @@ pub use commands::run::{LEAST_RECORDER_BYTES, RunPlan, Target};
 
 use commands::args::{self, misplaced};
 use commands::{
-    advise, diff, estimate, export, fit, gpus, info, leaks, oom, report, run, shell, simulate, view,
+    advise, annotate, diff, estimate, export, fit, gpus, info, leaks, oom, report, run, shell,
+    simulate, view,
 };
 use text::output;
 
@@ -143,6 +144,7 @@ fn carry_out(command: args::Command, hint: Option<String>, python: &OsStr) -> Ou
         args::Command::Man(args) => shell::man(&args),
         args::Command::Info(args) => info::info(&args),
         args::Command::Report(args) => report::report(&args),
+        args::Command::Annotate(args) => annotate::annotate(&args),
         args::Command::Diff(args) => diff::diff(&args),
         args::Command::View(args) => view::view(&args).map(Said::from),
         args::Command::Export(args) => export::export(&args).map(Said::from),

@@ -37,6 +37,13 @@ Outcome = Literal["finished", "running", "stopped_early", "unfinished"]
 # Why an allocation failed.
 OomReason = Literal["capacity", "fragmentation", "other_pool", "pending_frees", "outside_torch"]
 
+# Which allocator wrote a message.
+OomSource = Literal["caching_allocator", "async_allocator", "mps", "cpu_allocator", "numpy", "shared_memory", "kernel", "driver", "cublas", "cudnn", "other_library", "nccl", "triton"]
+
+# Why an allocation failed, as far as a message shows it. The words that `oom` has for a trace mean
+# the same here.
+OomMessageReason = Literal["capacity", "fragmentation", "other_pool", "outside_torch", "limit", "refused", "huge_request", "library", "host_memory", "unknown"]
+
 # A version of torch: `2.11`.
 TorchVersion = str
 
@@ -429,6 +436,54 @@ class Largest(TypedDict):
     """Its size."""
     where: str
     """Its name where it has one, otherwise the line that allocated it."""
+
+
+class Annotation(TypedDict):
+    """A source file with the bytes of each line."""
+
+    floodmark: str
+    """The version of floodmark that wrote the answer."""
+    format: int
+    """The version of this JSON: it changes when a field changes its meaning."""
+    device: Device
+    """The device."""
+    at: Moment
+    """The time."""
+    file: str
+    """The file, as the trace has it."""
+    allocated: Bytes
+    """torch's total of allocated bytes."""
+    in_file: Bytes
+    """What lines of this file allocated."""
+    other_files: Bytes
+    """What lines of other files allocated."""
+    without_line: Bytes
+    """What has no line: without a Python frame, or from before the recording."""
+    lines: list[AnnotatedLine]
+    """The lines with allocated bytes, in the order of the file."""
+    notes: list[str]
+    """What may be wrong with the source."""
+    losses: Losses
+    """What the recording misses."""
+
+
+class AnnotatedLine(TypedDict):
+    """The bytes of a line of source."""
+
+    line: int
+    """The line, from 1."""
+    function: str
+    """The function."""
+    function_line: int
+    """The line on which the function begins; 0 where the trace does not have it."""
+    bytes: Bytes
+    """What is allocated."""
+    backward: Bytes
+    """The part of it that the backward pass allocated."""
+    count: int
+    """How many allocations."""
+    categories: dict[str, Bytes]
+    """The bytes of each category."""
 
 
 class Diff(TypedDict):
@@ -929,6 +984,92 @@ class Proof(TypedDict):
     """With this much more memory."""
     fits: bool
     """Whether the allocation would have succeeded."""
+
+
+class OomMessages(TypedDict):
+    """What the out-of-memory messages of a text mean."""
+
+    floodmark: str
+    """The version of floodmark that wrote the answer."""
+    format: int
+    """The version of this JSON: it changes when a field changes its meaning."""
+    lines: int
+    """How many lines the text has."""
+    cause: int
+    """The message that is most likely the cause of the others: its place in `messages`."""
+    messages: list[OomMessage]
+    """The messages, in the order of the text, each once."""
+    left_out: int
+    """How many different messages were left out, after the first ones."""
+
+
+class OomMessage(TypedDict):
+    """One out-of-memory message. Figures are those of the message, rounded as it prints them;
+    null where it has none."""
+
+    source: OomSource
+    """Which allocator wrote it."""
+    reason: OomMessageReason
+    """Why the allocation failed."""
+    finding: str
+    """What shows the reason."""
+    notes: list[str]
+    """Facts beside the reason."""
+    missing: list[str]
+    """The figures without which the reason is unknown."""
+    remedies: list[OomRemedy]
+    """What to try, the first thing first."""
+    line: int
+    """The line of the text on which the message begins, from 1."""
+    count: int
+    """How many times the same message is in the text."""
+    rank: int | None
+    """The rank that wrote it, where the line begins with one."""
+    frame: Frame | None
+    """The innermost frame outside torch of the traceback above the message."""
+    device: Device | None
+    """The device."""
+    requested: Bytes | None
+    """The requested bytes: for large requests those of the segment that torch requested from the
+    driver."""
+    total: Bytes | None
+    """The memory of the device."""
+    device_free: Bytes | None
+    """What was free on the device."""
+    limit: Bytes | None
+    """The most that torch may reserve."""
+    reserved: Bytes | None
+    """torch's reserved bytes."""
+    allocated: Bytes | None
+    """torch's allocated bytes."""
+    free: Bytes | None
+    """Reserved and free."""
+    private_pools: Bytes | None
+    """Free in private pools, such as those of CUDA graphs."""
+    outside_torch: Bytes | None
+    """What is in use outside torch, the CUDA context included."""
+    this_process: Bytes | None
+    """What this process has in use, the CUDA context included."""
+    other_processes: list[ProcessMemory]
+    """What other processes have in use."""
+
+
+class OomRemedy(TypedDict):
+    """Something to try."""
+
+    change: str
+    """What to do."""
+    code: str | None
+    """The setting, the command or the code; null where there is none."""
+
+
+class ProcessMemory(TypedDict):
+    """Memory that a process has on the device."""
+
+    process: int
+    """The number of the process, as the message has it."""
+    bytes: Bytes
+    """The memory that it has in use."""
 
 
 class Simulation(TypedDict):

@@ -36,6 +36,7 @@ class Answer(Generic[RowT, DictT]):
         | _core.Leaks
         | _core.Simulation
         | _core.Oom
+        | _core.OomMessages
         | _core.Advice
         | _core.Estimate,
     ) -> None:

@@ -1,5 +1,6 @@
 //! What filled a device at a moment.
 
+pub(crate) mod annotation;
 pub(crate) mod by_category;
 mod by_line;
 pub(crate) mod by_module;

@@ -29,6 +29,7 @@ mod live_summary;
 mod moment_index;
 mod moments;
 mod oom;
+mod oom_messages;
 mod ranks;
 mod ribbons;
 mod segments;

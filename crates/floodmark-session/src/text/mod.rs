@@ -3,6 +3,7 @@
 //! An answer becomes an [`answer_text::AnswerText`], which has sentences and sheets; `text_table.rs` and `html.rs` render it.
 
 mod advice;
+pub mod annotation;
 pub mod answer_text;
 pub mod bar;
 pub mod diff;
@@ -10,6 +11,7 @@ mod estimate;
 pub mod html;
 mod leaks;
 mod oom;
+mod oom_messages;
 pub mod output_style;
 pub mod palette;
 pub mod plural;

@@ -3,6 +3,7 @@
 //! [`args`] has the words of the command line, [`chosen_trace`] finds the trace that they mean.
 
 pub(crate) mod advise;
+pub(crate) mod annotate;
 pub(crate) mod args;
 pub(crate) mod chosen_trace;
 pub(crate) mod diff;

@@ -4,7 +4,9 @@
 //! types of the page and those of the Python package are made from it by the tests in [`generated`], and so are the
 //! reference pages of the commands; `make types` writes them.
 
-use floodmark_analysis::{AdviceReport, Diff, Estimate, Leaks, OomReport, Report, Simulation};
+use floodmark_analysis::{
+    AdviceReport, Annotation, Diff, Estimate, Leaks, OomMessages, OomReport, Report, Simulation,
+};
 use schemars::generate::SchemaSettings;
 use schemars::transform::RecursiveTransform;
 use schemars::{JsonSchema, Schema};
@@ -49,6 +51,8 @@ mod typescript;
 struct CommandAnswers {
     /// What filled a device at its peak or at another time.
     report: Report,
+    /// A source file with the bytes of each line.
+    annotate: Annotation,
     /// What grew between two traces.
     diff: Diff,
     /// Which lines grow from step to step.
@@ -57,6 +61,9 @@ struct CommandAnswers {
     info: Info,
     /// Why an allocation failed.
     oom: OomReport,
+    /// What torch's out-of-memory messages in a text mean.
+    #[serde(rename = "oom -")]
+    oom_messages: OomMessages,
     /// What other allocator settings, or another amount of memory, would have done.
     simulate: Simulation,
     /// What to change, with the bytes that each change saves.

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use anstyle::{AnsiColor, Style};
-use floodmark_analysis::{QuestionError, SimulationError};
+use floodmark_analysis::{AnnotationError, NoOomMessage, QuestionError, SimulationError};
 use floodmark_export::ExportError;
 use floodmark_profiles::GpuError;
 use floodmark_session::traces::OpenError;
@@ -47,6 +47,10 @@ pub(crate) enum Problem {
     NothingFits { name: String, value: u64 },
     #[error("this format takes one trace only")]
     OneTraceOnly,
+    #[error("`--rank` and `--device` choose from traces, and this is a text")]
+    OptionOfTraces,
+    #[error("the source file does not exist on this machine")]
+    NoSource,
     #[error("another program uses this port")]
     PortInUse,
     #[error("stdout is not a terminal")]
@@ -69,6 +73,10 @@ impl Hint for Problem {
                 Some("choose another with `-o`, or replace it with `--force`")
             }
             Self::NotAFolder => Some("leave `--rank` out"),
+            Self::NoSource => Some("name the path of a copy, or use `--json`"),
+            Self::OptionOfTraces => {
+                Some("leave them out: every message is shown with its rank and device")
+            }
             Self::NoTerminal => Some("`--once` writes one frame as text"),
             Self::NoSuchRankOf { .. } => Some("ranks are counted from 0"),
             Self::NothingVaries { .. } => {
@@ -120,6 +128,12 @@ fn hint(error: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
         return error.hint();
     }
     if let Some(error) = error.downcast_ref::<SimulationError>() {
+        return error.hint();
+    }
+    if let Some(error) = error.downcast_ref::<AnnotationError>() {
+        return error.hint();
+    }
+    if let Some(error) = error.downcast_ref::<NoOomMessage>() {
         return error.hint();
     }
     if let Some(error) = error.downcast_ref::<GpuError>() {

@@ -82,7 +82,9 @@ fn only_regular_files_are_read() {
         ("socket", "a socket"),
         ("-", "stdin"),
     ] {
-        for command in commands {
+        // `oom -` reads messages from stdin.
+        let reads_stdin = |command: &&str| *command == "oom" && name == "-";
+        for command in commands.into_iter().filter(|command| !reads_stdin(command)) {
             let output = folder
                 .command(&format!("{command} {name}"))
                 .timeout(std::time::Duration::from_secs(600))

@@ -8,6 +8,7 @@
 
 mod advise;
 mod against_torch;
+mod annotate;
 mod bad_input;
 mod commands;
 mod diff;
@@ -17,6 +18,7 @@ mod leaks;
 mod levels;
 mod metrics;
 mod oom;
+mod oom_messages;
 mod phantom;
 mod program;
 mod saved_page;

@@ -46,13 +46,15 @@ pub(crate) enum Command {
     Info(InfoArgs),
     /// Show what filled the memory of a device at its peak or at another time
     Report(ReportArgs),
+    /// Print a source file with the bytes beside each line
+    Annotate(AnnotateArgs),
     /// Open traces in the browser
     View(ViewArgs),
     /// Convert a trace to the format of another tool
     Export(ExportArgs),
     /// Replay the allocations of a trace under other allocator settings or less memory
     Simulate(SimulateArgs),
-    /// Explain why an allocation failed
+    /// Explain why an allocation failed: from a trace, or from torch's message
     Oom(OomArgs),
     /// Watch memory in the terminal, also while the program runs
     Top(TopArgs),
@@ -160,6 +162,23 @@ pub(crate) struct ReportArgs {
     /// Print comma-separated values
     #[arg(long)]
     pub(crate) csv: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AnnotateArgs {
+    #[command(flatten)]
+    pub(crate) source: Source,
+    /// Source file: a path, or the end of a path in the trace
+    pub(crate) file: PathBuf,
+    /// Time: `peak`, `oom`, `end`, or seconds since the recording began
+    #[arg(long, default_value = "peak", value_name = "MOMENT")]
+    pub(crate) at: At,
+    /// Show the whole file, not only functions with allocated bytes
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
@@ -272,7 +291,8 @@ pub(crate) struct SimulateArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct OomArgs {
-    /// A `.flood` file, a torch memory snapshot, or a folder with one per rank
+    /// A `.flood` file, a torch memory snapshot, a folder with one per rank, a text with torch's message, or `-` for
+    /// stdin
     pub(crate) trace: PathBuf,
     /// Device, such as `cuda:0` [default: the one whose allocation failed]
     #[arg(long, value_parser = parse_device)]
