@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 
-use crate::errors::{from_ours, wrong_argument};
+use crate::errors::wrong_argument;
 
 macro_rules! answers {
     ($($(#[$doc:meta])* $name:ident($answer:ty);)*) => {
@@ -45,11 +45,4 @@ answers! {
     Advice(floodmark_analysis::AdviceReport);
     /// Whether a program fits.
     Estimate(floodmark_analysis::Estimate);
-}
-
-/// Explains torch's out-of-memory messages in a text.
-#[pyfunction]
-pub(crate) fn explain_oom(py: Python<'_>, text: &str) -> PyResult<OomMessages> {
-    let found = py.detach(|| floodmark_analysis::explain_oom(text));
-    found.map(OomMessages).map_err(|error| from_ours(&error))
 }

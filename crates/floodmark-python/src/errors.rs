@@ -69,7 +69,7 @@ pub(crate) fn from_open(path: &Path, error: &OpenError) -> PyErr {
 pub(crate) fn from_simulation(error: &SimulationError) -> PyErr {
     match error {
         SimulationError::Config(_) => PyValueError::new_err(message(error)),
-        _ => from_ours(error),
+        _ => FloodmarkError::new_err(message(error)),
     }
 }
 
@@ -83,14 +83,15 @@ pub(crate) fn from_phantom(error: &dyn Error) -> PyErr {
 }
 
 /// What is none of Python's own.
-pub(crate) fn from_ours(error: &(impl Error + Hint)) -> PyErr {
-    FloodmarkError::new_err(message(error))
+#[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]
+pub(crate) fn from_ours(error: impl Error + Hint) -> PyErr {
+    FloodmarkError::new_err(message(&error))
 }
 
 pub(crate) fn from_export(error: &ExportError) -> PyErr {
     match error {
         ExportError::Io(source) => from_os(source, message(error)),
-        _ => from_ours(error),
+        _ => FloodmarkError::new_err(message(error)),
     }
 }
 
@@ -112,7 +113,7 @@ pub(crate) fn from_start(error: &StartError) -> PyErr {
         StartError::Occupied { .. } | StartError::InUse { .. } | StartError::Unfinished { .. } => {
             PyFileExistsError::new_err(message(error))
         }
-        other => from_ours(other),
+        other => FloodmarkError::new_err(message(other)),
     }
 }
 

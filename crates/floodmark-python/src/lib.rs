@@ -20,9 +20,7 @@ static HEAP: mimalloc::MiMalloc = mimalloc::MiMalloc;
 #[pymodule(gil_used = false)]
 mod _core {
     #[pymodule_export]
-    use super::answers::{
-        Advice, Diff, Estimate, Leaks, Oom, OomMessages, Simulation, explain_oom,
-    };
+    use super::answers::{Advice, Diff, Estimate, Leaks, Oom, OomMessages, Simulation};
     #[pymodule_export]
     use super::errors::{FloodmarkError, PhantomError, SnapshotError};
     #[pymodule_export]
@@ -37,7 +35,7 @@ mod _core {
         strings_to_prove_with, use_slow_stacks,
     };
     #[pymodule_export]
-    use super::trace::{Report, Trace, draw};
+    use super::trace::{Report, Trace, draw, explain_oom};
     #[pymodule_export]
     use super::window::Window;
     #[pymodule_export]

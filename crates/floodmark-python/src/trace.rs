@@ -16,13 +16,13 @@ use floodmark_session::export::format::{Format, draw as draw_chart};
 use floodmark_session::text::html::render_html;
 use floodmark_session::text::summary::render_summary;
 use floodmark_session::text::text_table::render;
-use floodmark_session::traces::{IndexedTrace, TraceView, ask_all};
+use floodmark_session::traces::{IndexedTrace, TraceView, ask_all, open_trace};
 use floodmark_trace::{Bytes, Device, PhantomEnd};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
-use crate::answers::{Advice, Diff, Estimate, Leaks, Oom, Simulation};
+use crate::answers::{Advice, Diff, Estimate, Leaks, Oom, OomMessages, Simulation};
 use crate::errors::{from_export, from_open, from_ours, from_simulation, wrong_argument};
 
 /// A trace, open for reading.
@@ -35,9 +35,7 @@ impl Trace {
     #[staticmethod]
     #[expect(clippy::needless_pass_by_value, reason = "extracted from a Python path")]
     fn open(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
-        let trace = py
-            .detach(|| floodmark_session::traces::open_trace(&path))
-            .map_err(|e| from_open(&path, &e))?;
+        let trace = py.detach(|| open_trace(&path)).map_err(|e| from_open(&path, &e))?;
         Ok(Self(trace.into()))
     }
 
@@ -53,10 +51,8 @@ impl Trace {
         torch_frames: bool,
     ) -> PyResult<Report> {
         let question = question(by, at, device, top, torch_frames)?;
-        let answer = py
-            .detach(|| self.0.ask(|it| it.index().report(it.trace, &question)))
-            .map_err(|e| from_ours(&e))?;
-        Ok(Report(Arc::new(answer)))
+        let answer = py.detach(|| self.0.ask(|it| it.index().report(it.trace, &question)));
+        Ok(Report(Arc::new(answer.map_err(from_ours)?)))
     }
 
     /// Says what grew from this trace to another.
@@ -75,17 +71,15 @@ impl Trace {
         let question = question(by, at, device, top, torch_frames)?;
         let both = [&self.0, &other.get().0];
         let answer = py.detach(|| ask_all(&both, |traces| diff(traces[0], traces[1], &question)));
-        Ok(Diff(answer.map_err(|e| from_ours(&e))?))
+        answer.map(Diff).map_err(from_ours)
     }
 
     /// Says which lines grow from step to step.
     #[pyo3(signature = (*, device, top))]
     fn leaks(&self, py: Python<'_>, device: Option<&str>, top: Option<usize>) -> PyResult<Leaks> {
         let device = device.map(parse_device).transpose()?;
-        let answer = py
-            .detach(|| self.0.ask(|it| leaks(it.trace, device, top)))
-            .map_err(|e| from_ours(&e))?;
-        Ok(Leaks(answer))
+        let answer = py.detach(|| self.0.ask(|it| leaks(it.trace, device, top)));
+        answer.map(Leaks).map_err(from_ours)
     }
 
     /// Replays the requests under other allocator settings, or on another GPU.
@@ -123,25 +117,22 @@ impl Trace {
     #[pyo3(signature = (*, device, top))]
     fn oom(&self, py: Python<'_>, device: Option<&str>, top: Option<usize>) -> PyResult<Oom> {
         let device = device.map(parse_device).transpose()?;
-        let answer =
-            py.detach(|| self.0.ask(|it| oom(it.trace, device, top))).map_err(|e| from_ours(&e))?;
-        Ok(Oom(answer))
+        let answer = py.detach(|| self.0.ask(|it| oom(it.trace, device, top)));
+        answer.map(Oom).map_err(from_ours)
     }
 
     /// Says what to change.
     #[pyo3(signature = (*, device))]
     fn advise(&self, py: Python<'_>, device: Option<&str>) -> PyResult<Advice> {
         let device = device.map(parse_device).transpose()?;
-        let answer =
-            py.detach(|| self.0.ask(|it| advise(it.trace, device))).map_err(|e| from_ours(&e))?;
-        Ok(Advice(answer))
+        let answer = py.detach(|| self.0.ask(|it| advise(it.trace, device)));
+        answer.map(Advice).map_err(from_ours)
     }
 
     /// Says whether the program fits on the simulated GPU.
     fn estimate(&self, py: Python<'_>) -> PyResult<Estimate> {
-        let answer =
-            py.detach(|| self.0.ask(|it| estimate(it.trace))).map_err(|e| from_ours(&e))?;
-        Ok(Estimate(answer))
+        let answer = py.detach(|| self.0.ask(|it| estimate(it.trace)));
+        answer.map(Estimate).map_err(from_ours)
     }
 
     /// Says the same of a program that ran in several processes: this one and `others`.
@@ -160,7 +151,7 @@ impl Trace {
         let ended: PhantomEnd = serde_json::from_value(ended.into()).map_err(wrong_argument)?;
         let end = ProgramEnd { ended, error };
         let answer = py.detach(|| ask_all(&all, |traces| estimate_processes(traces, &end, notes)));
-        Ok(Estimate(answer.map_err(|e| from_ours(&e))?))
+        answer.map(Estimate).map_err(from_ours)
     }
 
     /// Writes it in the format of another tool; without a path, the bytes come back.
@@ -193,10 +184,8 @@ impl Trace {
     #[pyo3(signature = (*, device))]
     fn category_peaks(&self, py: Python<'_>, device: Option<&str>) -> PyResult<String> {
         let device = device.map(parse_device).transpose()?;
-        let answer = py
-            .detach(|| self.0.ask(|it| category_peaks(it.trace, device)))
-            .map_err(|e| from_ours(&e))?;
-        serde_json::to_string(&answer).map_err(wrong_argument)
+        let answer = py.detach(|| self.0.ask(|it| category_peaks(it.trace, device)));
+        serde_json::to_string(&answer.map_err(from_ours)?).map_err(wrong_argument)
     }
 
     /// The JSON of a timeline: what each layer did, and the latest events. Names of layers follow `layers` in phases.
@@ -213,7 +202,7 @@ impl Trace {
         let source = LayerSource::Phases(layers);
         let question = LayerQuestion { device, source, events: Some(max_events) };
         let layers = |it: IndexedTrace<'_>| it.index().layers(it.trace, &question);
-        let found = py.detach(|| self.0.ask(layers)).map_err(|e| from_ours(&e))?;
+        let found = py.detach(|| self.0.ask(layers)).map_err(from_ours)?;
         let mut written = Vec::new();
         py.detach(|| write_layers(&found, fragmentation, &mut written))?;
         Ok(written)
@@ -229,7 +218,7 @@ impl Trace {
     ) -> PyResult<Vec<(u64, u64, u64)>> {
         let device = device.map(parse_device).transpose()?;
         let levels = |it: IndexedTrace<'_>| it.index().levels_at_steps(it.trace, device, first);
-        let levels = py.detach(|| self.0.ask(levels)).map_err(|e| from_ours(&e))?;
+        let levels = py.detach(|| self.0.ask(levels)).map_err(from_ours)?;
         Ok(levels.iter().map(Levels::or_allocated).collect())
     }
 
@@ -276,6 +265,12 @@ fn parse<T: FromStr>(text: &str, wrong: &str, right: &str) -> PyResult<T> {
 #[pyfunction]
 pub(crate) fn draw(py: Python<'_>, chart: &str, to: &str) -> PyResult<Vec<u8>> {
     py.detach(|| draw_chart(chart, to)).map_err(wrong_argument)
+}
+
+/// Explains torch's out-of-memory messages in a text.
+#[pyfunction]
+pub(crate) fn explain_oom(py: Python<'_>, text: &str) -> PyResult<OomMessages> {
+    py.detach(|| floodmark_analysis::explain_oom(text)).map(OomMessages).map_err(from_ours)
 }
 
 /// An answer.
