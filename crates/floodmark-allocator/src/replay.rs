@@ -358,12 +358,13 @@ impl<'a> Follower<'a> {
         let mut blocks: BTreeMap<u64, AllocationId> = BTreeMap::new();
         let mut segments: Vec<u32> = Vec::new();
         for event in trace.events.iter().filter(|event| event.device == self.device) {
-            match event.subject {
-                Subject::Alloc(id) if trace.allocations[id.index()].before_recording => {
-                    blocks.insert(trace.allocations[id.index()].addr.0, id);
+            if let Some(id) = event.subject.allocated() {
+                let allocation = &trace.allocations[id.index()];
+                if allocation.before_recording {
+                    blocks.insert(allocation.addr.0, id);
                 }
-                Subject::BaseSegment(segment) => segments.push(segment),
-                _ => {}
+            } else if let Subject::BaseSegment(segment) = event.subject {
+                segments.push(segment);
             }
         }
         for segment in segments {

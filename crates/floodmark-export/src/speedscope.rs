@@ -9,7 +9,7 @@ use std::io::{self, Write};
 use floodmark_analysis::{
     LayerEventKind, LayerQuestion, LayerSource, QuestionError, default_device, layers,
 };
-use floodmark_trace::{Allocation, Device, StackId, Subject, Trace};
+use floodmark_trace::{Allocation, Device, StackId, Trace};
 use hashbrown::HashMap;
 use serde::Serialize;
 
@@ -175,10 +175,7 @@ fn over_time(trace: &Trace, device: Device, most: Option<usize>, frames: &mut Fr
         .events
         .iter()
         .filter(|event| event.device == device)
-        .filter_map(|event| match event.subject {
-            Subject::Alloc(id) => Some(&trace.allocations[id.index()]),
-            _ => None,
-        })
+        .filter_map(|event| Some(&trace.allocations[event.subject.allocated()?.index()]))
         .filter(|allocation| !allocation.before_recording && allocation.rounded.0 > 0)
         .collect();
     let made = &made[made.len() - most.unwrap_or(usize::MAX).min(made.len())..];

@@ -53,9 +53,10 @@ pub(crate) fn at_peak(
     let report = report(trace, &question)?;
     let rows = report.rows.into_iter().filter(|row| row.bytes.0 > 0);
     let held = rows.map(|row| {
-        let (found, backward) = match row.detail {
-            Detail::Stack { frames, backward, .. } => (frames, backward),
-            _ => (Vec::new(), false),
+        let (found, backward) = if let Detail::Stack { frames, backward, .. } = row.detail {
+            (frames, backward)
+        } else {
+            (Vec::new(), false)
         };
         Held { frames: labels(found, backward, row.place), bytes: row.bytes.0 }
     });

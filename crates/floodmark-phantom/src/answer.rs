@@ -31,14 +31,16 @@ pub(crate) fn give(answer: Option<Answer>) {
 
 /// The answer to a read of that many bytes, where one was given.
 pub(crate) fn given(length: u64) -> Option<[u8; 8]> {
-    match (ANSWER.get()?, length) {
-        (Answer::Number(_), 1) => Some(1_i64.to_le_bytes()),
-        (Answer::Number(number), 4 | 8) => Some(number.to_le_bytes()),
-        (Answer::Checks(bits), 1) => {
+    match ANSWER.get()? {
+        Answer::Number(number) => match length {
+            1 => Some(1_i64.to_le_bytes()),
+            4 | 8 => Some(number.to_le_bytes()),
+            _ => None,
+        },
+        Answer::Checks(bits) => (length == 1).then(|| {
             ANSWER.set(Some(Answer::Checks(bits >> 1)));
-            Some((bits & 1).to_le_bytes())
-        }
-        _ => None,
+            (bits & 1).to_le_bytes()
+        }),
     }
 }
 

@@ -62,15 +62,16 @@ pub(crate) fn from_open(path: &Path, error: &OpenError) -> PyErr {
         OpenError::Missing => PyFileNotFoundError::new_err(text),
         OpenError::Io(source) => from_os(source, text),
         OpenError::Snapshot(_) => SnapshotError::new_err(text),
-        _ => FloodmarkError::new_err(text),
+        OpenError::NotAFile(_) | OpenError::BadLimit(_) | OpenError::Read(_) | _ => {
+            FloodmarkError::new_err(text)
+        }
     }
 }
 
 pub(crate) fn from_simulation(error: &SimulationError) -> PyErr {
-    match error {
-        SimulationError::Config(_) => PyValueError::new_err(message(error)),
-        _ => FloodmarkError::new_err(message(error)),
-    }
+    let is_of_settings = matches!(error, SimulationError::Config(_));
+    let text = message(error);
+    if is_of_settings { PyValueError::new_err(text) } else { FloodmarkError::new_err(text) }
 }
 
 pub(crate) fn from_gpu(error: &GpuError) -> PyErr {
@@ -91,7 +92,9 @@ pub(crate) fn from_ours(error: impl Error + Hint) -> PyErr {
 pub(crate) fn from_export(error: &ExportError) -> PyErr {
     match error {
         ExportError::Io(source) => from_os(source, message(error)),
-        _ => FloodmarkError::new_err(message(error)),
+        ExportError::Question(_) | ExportError::NeedsFolder | _ => {
+            FloodmarkError::new_err(message(error))
+        }
     }
 }
 
@@ -113,7 +116,7 @@ pub(crate) fn from_start(error: &StartError) -> PyErr {
         StartError::Occupied { .. } | StartError::InUse { .. } | StartError::Unfinished { .. } => {
             PyFileExistsError::new_err(message(error))
         }
-        other => FloodmarkError::new_err(message(other)),
+        StartError::Recorder(_) | _ => FloodmarkError::new_err(message(error)),
     }
 }
 

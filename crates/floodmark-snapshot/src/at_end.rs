@@ -1,6 +1,6 @@
 //! The segments and blocks of a device at the end of a trace.
 
-use floodmark_trace::{Allocation, Device, Segment, StackId, Subject, Trace};
+use floodmark_trace::{Allocation, Device, Segment, SegmentChange, StackId, Subject, Trace};
 
 use crate::ranges::Ranges;
 
@@ -74,11 +74,11 @@ fn blocks_at_end(trace: &Trace, device: Device) -> Vec<EndBlock> {
 fn reserved_at_end(trace: &Trace, device: Device) -> Vec<EndSegment> {
     let mut ranges: Ranges<About> = Ranges::new();
     for event in trace.events.iter().filter(|event| event.device == device) {
-        let (index, is_expandable, comes) = match event.subject {
-            Subject::BaseSegment(index) | Subject::SegmentAlloc(index) => (index, false, true),
-            Subject::SegmentMap(index) => (index, true, true),
-            Subject::SegmentFree(index) | Subject::SegmentUnmap(index) => (index, false, false),
-            _ => continue,
+        let Some(change) = event.subject.segment_change() else { continue };
+        let (index, is_expandable, comes) = match change {
+            SegmentChange::Base(index) | SegmentChange::Alloc(index) => (index, false, true),
+            SegmentChange::Map(index) => (index, true, true),
+            SegmentChange::Free(index) | SegmentChange::Unmap(index) => (index, false, false),
         };
         let Some(segment) = trace.segments.get(index as usize) else { continue };
         if comes {

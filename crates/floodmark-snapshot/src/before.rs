@@ -100,10 +100,16 @@ pub(crate) fn look_back(tape: &mut Tape, reel: Option<Reel>, end: AtEnd<'_>) -> 
             Action::SegmentAlloc | Action::SegmentMap => {
                 before.segments.remove(entry.addr, entry.size);
             }
-            _ => {
+            Action::SegmentFree | Action::SegmentUnmap => {
                 let (stream, pool) = (entry.around.stream, entry.around.pool.checked_sub(1));
                 before.segments.add(entry.addr, entry.size, Stretch { stream, pool, stack: 0 });
             }
+            // Not events of segments.
+            Action::Alloc
+            | Action::FreeRequested
+            | Action::FreeCompleted
+            | Action::Oom
+            | Action::Annotate => {}
         }
     }
     for block in &mut before.blocks {

@@ -49,27 +49,23 @@ impl<S: Source> Machine<S> {
 
     #[inline]
     fn append_above(&mut self, base: usize, target: Value) -> Result<(), SnapshotError> {
-        match target {
-            Value::OpenList(list) => {
-                self.open.append_all(list, &self.stack[base..], &mut self.parts);
-            }
-            // The same list, met again while it is being made: nothing that torch writes.
-            Value::Opaque => {}
-            _ => return Err(self.bad_argument()),
+        if let Value::OpenList(list) = target {
+            self.open.append_all(list, &self.stack[base..], &mut self.parts);
+        } else if !target.is_opaque() {
+            // An opaque target is the same list, met again while it is being made: nothing that torch writes.
+            return Err(self.bad_argument());
         }
         self.stack.truncate(base);
         Ok(())
     }
 
     fn append(&mut self, target: Value, value: Value) -> Result<(), SnapshotError> {
-        match target {
-            Value::OpenList(list) => {
-                self.open.append_all(list, &[value], &mut self.parts);
-                Ok(())
-            }
-            Value::Opaque => Ok(()),
-            _ => Err(self.bad_argument()),
+        if let Value::OpenList(list) = target {
+            self.open.append_all(list, &[value], &mut self.parts);
+        } else if !target.is_opaque() {
+            return Err(self.bad_argument());
         }
+        Ok(())
     }
 
     pub(crate) fn list_of_items(&mut self) -> Result<(), SnapshotError> {
@@ -106,24 +102,22 @@ impl<S: Source> Machine<S> {
             return Err(self.underflow());
         }
         self.close_above(base);
-        match target {
-            Value::OpenDict(dict) => self.open.set_all(dict, &self.stack[base..]),
-            Value::Opaque => {}
-            _ => return Err(self.bad_argument()),
+        if let Value::OpenDict(dict) = target {
+            self.open.set_all(dict, &self.stack[base..]);
+        } else if !target.is_opaque() {
+            return Err(self.bad_argument());
         }
         self.stack.truncate(base);
         Ok(())
     }
 
     fn set(&mut self, target: Value, key: Value, value: Value) -> Result<(), SnapshotError> {
-        match (target, key) {
-            (Value::OpenDict(dict), _) => {
-                self.open.set_all(dict, &[key, value]);
-                Ok(())
-            }
-            (Value::Opaque, _) => Ok(()),
-            _ => Err(self.bad_argument()),
+        if let Value::OpenDict(dict) = target {
+            self.open.set_all(dict, &[key, value]);
+        } else if !target.is_opaque() {
+            return Err(self.bad_argument());
         }
+        Ok(())
     }
 
     pub(crate) fn dict_of_items(&mut self) -> Result<(), SnapshotError> {

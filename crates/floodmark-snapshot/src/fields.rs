@@ -65,10 +65,8 @@ impl Fields {
     }
 
     pub(crate) fn list(&self, key: Word, of: ListOf) -> Option<Range> {
-        match self.get(key) {
-            Value::List(kind, range) if kind == of => Some(range),
-            _ => None,
-        }
+        let Value::List(kind, range) = self.get(key) else { return None };
+        (kind == of).then_some(range)
     }
 
     /// Whether there is something in the list of this key. A list of lists counts as empty.

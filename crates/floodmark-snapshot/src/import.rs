@@ -28,7 +28,23 @@ pub(crate) fn import(value: Value, mut parts: Parts) -> Result<Trace, SnapshotEr
         }
         Value::List(ListOf::Segments, range) => (Some(range), Vec::new()),
         Value::Stack(0) => return Err(SnapshotError::NotASnapshot { found: "an empty list" }),
-        _ => return Err(SnapshotError::NotASnapshot { found: "something else" }),
+        Value::Opaque
+        | Value::Int(_)
+        | Value::Word(_)
+        | Value::Pool(_)
+        | Value::Frame(_)
+        | Value::Stack(_)
+        | Value::Event(_)
+        | Value::Block(_)
+        | Value::Segment(_)
+        | Value::Annotation(_)
+        | Value::History(_)
+        | Value::List(..)
+        | Value::Settings
+        | Value::OpenDict(_)
+        | Value::OpenList(_) => {
+            return Err(SnapshotError::NotASnapshot { found: "something else" });
+        }
     };
     let losses = losses(value, segments, &parts);
     let mut devices = devices(&mut parts, segments.unwrap_or_default(), &traces);
@@ -353,7 +369,13 @@ impl Import<'_> {
             Action::SegmentAlloc => (EventKind::SegmentAlloc, reserved.saturating_add(entry.size)),
             Action::SegmentMap => (EventKind::SegmentMap, reserved.saturating_add(entry.size)),
             Action::SegmentUnmap => (EventKind::SegmentUnmap, reserved.saturating_sub(entry.size)),
-            _ => (EventKind::SegmentFree, reserved.saturating_sub(entry.size)),
+            Action::SegmentFree => (EventKind::SegmentFree, reserved.saturating_sub(entry.size)),
+            // Not events of segments.
+            Action::Alloc
+            | Action::FreeRequested
+            | Action::FreeCompleted
+            | Action::Oom
+            | Action::Annotate => return,
         };
         (row.addr, row.bytes) = (entry.addr, entry.size);
         row.pool = self.texts.pool(history.pool_of(entry));

@@ -387,8 +387,5 @@ impl<S: Source> Machine<S> {
 /// A second reference to the same thing. One that is still being made has one owner only, so that a
 /// thing inside itself cannot be closed twice.
 fn shared(value: Value) -> Value {
-    match value {
-        Value::OpenDict(_) | Value::OpenList(_) => Value::Opaque,
-        whole => whole,
-    }
+    if matches!(value, Value::OpenDict(_) | Value::OpenList(_)) { Value::Opaque } else { value }
 }

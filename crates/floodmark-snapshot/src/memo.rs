@@ -57,7 +57,18 @@ fn pack(value: Value) -> u32 {
         Value::Frame(frame) => (FRAME, frame),
         Value::Stack(stack) => (STACK, stack),
         Value::Pool(pool) => (POOL, pool),
-        _ => return OPAQUE,
+        Value::Opaque
+        | Value::Int(_)
+        | Value::Event(_)
+        | Value::Block(_)
+        | Value::Segment(_)
+        | Value::Annotation(_)
+        | Value::History(_)
+        | Value::List(..)
+        | Value::Settings
+        | Value::Snapshot
+        | Value::OpenDict(_)
+        | Value::OpenList(_) => return OPAQUE,
     };
     if number >> (32 - KIND_BITS) == 0 { number << KIND_BITS | kind } else { OPAQUE }
 }

@@ -75,10 +75,10 @@ impl Open {
     /// Notes under which number the memo has something that is open.
     #[inline]
     pub(crate) fn remember(&mut self, value: Value, index: u32) {
-        match value {
-            Value::OpenDict(slot) => self.dicts[slot as usize].memo = Some(index),
-            Value::OpenList(slot) => self.lists[slot as usize].memo = Some(index),
-            _ => {}
+        if let Value::OpenDict(slot) = value {
+            self.dicts[slot as usize].memo = Some(index);
+        } else if let Value::OpenList(slot) = value {
+            self.lists[slot as usize].memo = Some(index);
         }
     }
 
@@ -112,10 +112,10 @@ impl Open {
 
     /// Turns a whole dict or list into the value that it stands for, in the memo too.
     pub(crate) fn close(&mut self, value: &mut Value, parts: &mut Parts, memo: &mut Memo) {
-        match *value {
-            Value::OpenDict(slot) => self.close_dict(slot, value, parts, memo),
-            Value::OpenList(slot) => self.close_list(slot, value, parts, memo),
-            _ => {}
+        if let Value::OpenDict(slot) = *value {
+            self.close_dict(slot, value, parts, memo);
+        } else if let Value::OpenList(slot) = *value {
+            self.close_list(slot, value, parts, memo);
         }
     }
 
@@ -145,7 +145,12 @@ impl Open {
         let stack = match list.of {
             ListOf::Nothing => Some(0),
             ListOf::Frames => Some(parts.tree.stack(&list.frames)),
-            _ => None,
+            ListOf::Events
+            | ListOf::Blocks
+            | ListOf::Segments
+            | ListOf::Annotations
+            | ListOf::Histories
+            | ListOf::Traces => None,
         };
         if let (Some(stack), Some(index)) = (stack, list.memo.take()) {
             memo.put(index, Value::Stack(stack));
@@ -169,9 +174,12 @@ impl Open {
     pub(crate) fn append_all(&mut self, list: u32, items: &[Value], parts: &mut Parts) {
         let list = &mut self.lists[list as usize];
         for &item in items {
-            match item {
-                Value::Frame(frame) if list.holds(ListOf::Frames) => list.frames.push(frame),
-                item => parts.out_of_place += u64::from(!list.append(item)),
+            if let Value::Frame(frame) = item
+                && list.holds(ListOf::Frames)
+            {
+                list.frames.push(frame);
+            } else {
+                parts.out_of_place += u64::from(!list.append(item));
             }
         }
     }
@@ -192,7 +200,16 @@ impl List {
             Value::List(ListOf::Events, events) => self.trace(events),
             // `forward_frames` is a list of texts.
             Value::Word(_) => true,
-            _ => false,
+            Value::Opaque
+            | Value::Int(_)
+            | Value::Pool(_)
+            | Value::Frame(_)
+            | Value::Stack(_)
+            | Value::List(..)
+            | Value::Settings
+            | Value::Snapshot
+            | Value::OpenDict(_)
+            | Value::OpenList(_) => false,
         }
     }
 

@@ -56,3 +56,11 @@ pub(crate) enum Value {
 }
 
 const _: () = assert!(size_of::<Value>() == 16);
+
+impl Value {
+    /// Whether it is something that no question is asked of.
+    #[inline]
+    pub(crate) fn is_opaque(self) -> bool {
+        matches!(self, Self::Opaque)
+    }
+}

@@ -3,8 +3,8 @@
 use std::io::{self, Write};
 
 use floodmark_trace::{
-    Allocation, Bytes, CodeId, Device, Event, HandleId, Oom, Segment, StackId, Subject, TextId,
-    Trace,
+    Allocation, Bytes, CodeId, Device, Event, HandleId, Oom, ProgramEvent, Segment, StackId,
+    Subject, TextId, Trace,
 };
 use hashbrown::HashMap;
 
@@ -214,17 +214,24 @@ impl<W: Write> Writer<'_, W> {
         let trace = self.trace;
         let mut phases: Vec<TextId> = Vec::new();
         for event in &trace.events {
-            match event.subject {
-                Subject::PhaseBegin(phase) => phases.push(phase),
-                Subject::PhaseEnd(phase) => {
+            match event.subject.program_event() {
+                Some(ProgramEvent::PhaseBegin(phase)) => phases.push(phase),
+                Some(ProgramEvent::PhaseEnd(phase)) => {
                     if let Some(at) = phases.iter().rposition(|&open| open == phase) {
                         phases.remove(at);
                     }
                 }
-                _ if Some(event.device) == device => {
+                None if Some(event.device) == device => {
                     self.event(event, phases.last().copied().unwrap_or_default())?;
                 }
-                _ => {}
+                // The others are annotations, or of other devices.
+                Some(
+                    ProgramEvent::Step(_)
+                    | ProgramEvent::Mark(_)
+                    | ProgramEvent::OptimizerBegin
+                    | ProgramEvent::OptimizerEnd,
+                )
+                | None => {}
             }
         }
         Ok(())
@@ -357,15 +364,15 @@ impl<W: Write> Writer<'_, W> {
     fn annotations(&mut self) -> io::Result<()> {
         let trace = self.trace;
         for event in &trace.events {
-            let (stage, name) = match event.subject {
-                Subject::PhaseBegin(phase) => {
-                    ("START", trace.text(phase).unwrap_or("?").to_owned())
-                }
-                Subject::PhaseEnd(phase) => ("END", trace.text(phase).unwrap_or("?").to_owned()),
-                Subject::OptimizerBegin => ("START", "Optimizer.step#step".to_owned()),
-                Subject::OptimizerEnd => ("END", "Optimizer.step#step".to_owned()),
-                Subject::Step(number) => ("END", format!("ProfilerStep#{number}")),
-                _ => continue,
+            let named = |phase| trace.text(phase).unwrap_or("?").to_owned();
+            let Some(happened) = event.subject.program_event() else { continue };
+            let (stage, name) = match happened {
+                ProgramEvent::PhaseBegin(phase) => ("START", named(phase)),
+                ProgramEvent::PhaseEnd(phase) => ("END", named(phase)),
+                ProgramEvent::OptimizerBegin => ("START", "Optimizer.step#step".to_owned()),
+                ProgramEvent::OptimizerEnd => ("END", "Optimizer.step#step".to_owned()),
+                ProgramEvent::Step(number) => ("END", format!("ProfilerStep#{number}")),
+                ProgramEvent::Mark(_) => continue,
             };
             let time = self.time(event);
             self.dict(|this| {

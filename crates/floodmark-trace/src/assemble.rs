@@ -13,7 +13,8 @@ use crate::journal::{
 };
 use crate::losses::LeftOut;
 use crate::step_totals::StepTotals;
-use crate::trace::{Allocation, Subject, Trace};
+use crate::subject::Subject;
+use crate::trace::{Allocation, Trace};
 
 #[derive(Debug, Clone, Copy)]
 struct Live {

@@ -106,9 +106,12 @@ fn device_number(device: Device) -> u16 {
 
 /// The columns of one table of a batch, or nothing when the batch has no row for it.
 fn columns(table: FrameKind, batch: &Batch) -> Vec<ArrayRef> {
+    if is_empty(table, batch) {
+        return Vec::new();
+    }
     match table {
-        FrameKind::Events if !batch.rows.is_empty() => event_columns(batch),
-        FrameKind::Stacks if !batch.stacks.is_empty() => {
+        FrameKind::Events => event_columns(batch),
+        FrameKind::Stacks => {
             let rows = || batch.stacks.iter();
             vec![
                 numbers::<UInt32Type>(rows().map(|r| r.id)),
@@ -119,7 +122,7 @@ fn columns(table: FrameKind, batch: &Batch) -> Vec<ArrayRef> {
                 numbers::<UInt8Type>(rows().map(|r| r.flags)),
             ]
         }
-        FrameKind::Codes if !batch.codes.is_empty() => {
+        FrameKind::Codes => {
             let rows = || batch.codes.iter();
             vec![
                 numbers::<UInt32Type>(rows().map(|r| r.id)),
@@ -128,7 +131,7 @@ fn columns(table: FrameKind, batch: &Batch) -> Vec<ArrayRef> {
                 strings(rows().map(|r| r.name.as_str())),
             ]
         }
-        FrameKind::Modules if !batch.modules.is_empty() => {
+        FrameKind::Modules => {
             let rows = || batch.modules.iter();
             vec![
                 numbers::<UInt32Type>(rows().map(|r| r.id)),
@@ -137,7 +140,7 @@ fn columns(table: FrameKind, batch: &Batch) -> Vec<ArrayRef> {
                 strings(rows().map(|r| r.name.as_str())),
             ]
         }
-        FrameKind::Labels if !batch.labels.is_empty() => {
+        FrameKind::Labels => {
             let rows = || batch.labels.iter();
             vec![
                 numbers::<UInt32Type>(rows().map(|r| r.id)),
@@ -147,7 +150,7 @@ fn columns(table: FrameKind, batch: &Batch) -> Vec<ArrayRef> {
                 strings(rows().map(|r| r.dtype.as_str())),
             ]
         }
-        FrameKind::Texts if !batch.texts.is_empty() => {
+        FrameKind::Texts => {
             let rows = || batch.texts.iter();
             vec![
                 numbers::<UInt32Type>(rows().map(|r| r.id)),
@@ -155,7 +158,20 @@ fn columns(table: FrameKind, batch: &Batch) -> Vec<ArrayRef> {
                 strings(rows().map(|r| r.text.as_str())),
             ]
         }
-        _ => Vec::new(),
+        FrameKind::Header | FrameKind::Checkpoint | FrameKind::Ending => Vec::new(),
+    }
+}
+
+/// Whether a batch has no row for a table.
+fn is_empty(table: FrameKind, batch: &Batch) -> bool {
+    match table {
+        FrameKind::Events => batch.rows.is_empty(),
+        FrameKind::Stacks => batch.stacks.is_empty(),
+        FrameKind::Codes => batch.codes.is_empty(),
+        FrameKind::Modules => batch.modules.is_empty(),
+        FrameKind::Labels => batch.labels.is_empty(),
+        FrameKind::Texts => batch.texts.is_empty(),
+        FrameKind::Header | FrameKind::Checkpoint | FrameKind::Ending => true,
     }
 }
 

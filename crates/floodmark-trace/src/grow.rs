@@ -9,7 +9,8 @@ use crate::event::{
 };
 use crate::journal::{FLAG_BACKWARD, FLAG_DEFERRED};
 use crate::losses::{Loss, Losses};
-use crate::trace::{Allocation, Code, Event, LOST, Label, Oom, Segment, Stack, Subject, Trace};
+use crate::subject::Subject;
+use crate::trace::{Allocation, Code, Event, LOST, Label, Oom, Segment, Stack, Trace};
 
 /// A file with more holes in its ids than this, all together, was not written by us.
 const MAX_HOLES: usize = 1 << 21;
@@ -196,7 +197,27 @@ impl Trace {
                 allocation.unpacked_at = Some(EventNumber::new(here));
                 Some(Subject::Unpacked(id))
             }
-            _ => None,
+            EventKind::Free
+            | EventKind::FreeCompleted
+            | EventKind::Label
+            | EventKind::Saved
+            | EventKind::Unpacked
+            | EventKind::Alloc
+            | EventKind::FreeUnknown
+            | EventKind::SegmentAlloc
+            | EventKind::SegmentFree
+            | EventKind::SegmentMap
+            | EventKind::SegmentUnmap
+            | EventKind::Oom
+            | EventKind::Reserved
+            | EventKind::Step
+            | EventKind::Mark
+            | EventKind::PhaseBegin
+            | EventKind::PhaseEnd
+            | EventKind::OptimizerBegin
+            | EventKind::OptimizerEnd
+            | EventKind::Base
+            | EventKind::BaseSegment => None,
         }
     }
 
@@ -241,7 +262,7 @@ impl Trace {
             let mut sum = DeviceSum::default();
             let mut is_about_memory = false;
             for event in of_one_device {
-                is_about_memory |= event.subject.is_about_memory();
+                is_about_memory |= event.subject.program_event().is_none();
                 if let Subject::Alloc(id) = event.subject {
                     sum.allocated += block_bytes(&self.allocations, id);
                 } else if let Subject::Free { allocation: id, .. } = event.subject {

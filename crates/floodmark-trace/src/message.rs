@@ -67,10 +67,8 @@ impl Columns {
 
     /// The strings of a column, which is empty afterwards.
     pub(crate) fn take_texts(&mut self, at: usize) -> Result<Vec<String>, BadMessage> {
-        match self.columns.get_mut(at) {
-            Some(Column::Text(texts)) => Ok(std::mem::take(texts)),
-            _ => Err(BadMessage),
-        }
+        let Some(Column::Text(texts)) = self.columns.get_mut(at) else { return Err(BadMessage) };
+        Ok(std::mem::take(texts))
     }
 }
 

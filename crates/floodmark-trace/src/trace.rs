@@ -6,14 +6,15 @@ use std::collections::BTreeSet;
 
 use crate::batch::Total;
 use crate::event::{
-    AllocationId, Bytes, Category, CodeId, Device, DeviceAddr, EventBytes, EventNumber, HandleId,
-    LabelId, Micros, ModuleId, StackId, TextId, TextKind, ThreadId, stack_flags,
+    AllocationId, Bytes, Category, CodeId, Device, DeviceAddr, EventNumber, HandleId, LabelId,
+    Micros, ModuleId, StackId, TextId, TextKind, ThreadId, stack_flags,
 };
 use crate::grow::SummedEvents;
 use crate::header::{Ending, Header};
 use crate::journal_state::StopNote;
 use crate::losses::{LeftOut, Losses};
 use crate::modules::{ModulePaths, Redefined, UsedModules};
+use crate::subject::Subject;
 
 /// `made_at` of an allocation whose frame is lost: it was never there.
 pub(crate) const LOST: u32 = u32::MAX;
@@ -97,89 +98,6 @@ pub struct Oom {
     pub backward: bool,
     /// What the driver said was free on the device, where known.
     pub device_free: Option<Bytes>,
-}
-
-/// What an event is about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Subject {
-    /// A block was allocated, or (in the beginning) was live already.
-    Alloc(AllocationId),
-    /// The program freed a block. When `deferred`, a stream still uses it.
-    Free {
-        /// Which.
-        allocation: AllocationId,
-        /// Whether [`Subject::FreeCompleted`] comes later.
-        deferred: bool,
-    },
-    /// The last stream is done with a block.
-    FreeCompleted(AllocationId),
-    /// A block from before the recording was freed; 0 bytes when its size is unknown.
-    FreeUnknown(EventBytes),
-    /// The allocator reserved memory of the driver.
-    SegmentAlloc(u32),
-    /// The allocator freed memory to the driver.
-    SegmentFree(u32),
-    /// An expandable segment grew.
-    SegmentMap(u32),
-    /// An expandable segment shrank.
-    SegmentUnmap(u32),
-    /// A segment from before the recording.
-    BaseSegment(u32),
-    /// An allocation failed: index into [`Trace::ooms`].
-    Oom(u32),
-    /// Reserved bytes are now this many.
-    Reserved(EventBytes),
-    /// The allocation got the name of its tensor.
-    Label {
-        /// Which.
-        allocation: AllocationId,
-        /// Its name.
-        label: LabelId,
-    },
-    /// Autograd saved the allocation for the backward pass, for the first time.
-    Saved(AllocationId),
-    /// The backward pass read the allocation, which autograd had saved.
-    Unpacked(AllocationId),
-    /// The step with this number ended.
-    Step(u32),
-    /// The user marked this time.
-    Mark(TextId),
-    /// A named phase began.
-    PhaseBegin(TextId),
-    /// A named phase ended.
-    PhaseEnd(TextId),
-    /// An optimizer's `step` began.
-    OptimizerBegin,
-    /// An optimizer's `step` ended.
-    OptimizerEnd,
-}
-
-impl Subject {
-    /// Whether memory was allocated, freed or requested.
-    pub(crate) fn is_about_memory(self) -> bool {
-        match self {
-            Self::Alloc(_)
-            | Self::Free { .. }
-            | Self::FreeCompleted(_)
-            | Self::FreeUnknown(_)
-            | Self::SegmentAlloc(_)
-            | Self::SegmentFree(_)
-            | Self::SegmentMap(_)
-            | Self::SegmentUnmap(_)
-            | Self::BaseSegment(_)
-            | Self::Oom(_)
-            | Self::Reserved(_)
-            | Self::Label { .. }
-            | Self::Saved(_)
-            | Self::Unpacked(_) => true,
-            Self::Step(_)
-            | Self::Mark(_)
-            | Self::PhaseBegin(_)
-            | Self::PhaseEnd(_)
-            | Self::OptimizerBegin
-            | Self::OptimizerEnd => false,
-        }
-    }
 }
 
 /// Something that happened.

@@ -10,7 +10,8 @@ use crate::event::{Bytes, Device, EventNumber, LabelId};
 use crate::grow::SummedEvents;
 use crate::header::{Ending, Header};
 use crate::losses::Losses;
-use crate::trace::{Subject, Trace};
+use crate::subject::Subject;
+use crate::trace::Trace;
 
 /// A state of a trace that grows.
 #[derive(Debug, Clone)]

@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::event::{Device, EventKind};
 use crate::journal::{FLAG_OF_WINDOW, FLAG_STACK_LEFT_OUT, FLAG_TOLD, Record, record_kind};
-use crate::trace::{Subject, Trace};
+use crate::subject::Subject;
+use crate::trace::Trace;
 
 /// What a window takes of the recorder's events.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -150,7 +151,24 @@ impl Selection {
                 let ended = self.phases.get_mut(&record.thread).and_then(Vec::pop)?;
                 record.stack = u32::from(ended);
             }
-            _ => {}
+            EventKind::Alloc
+            | EventKind::Free
+            | EventKind::FreeUnknown
+            | EventKind::FreeCompleted
+            | EventKind::SegmentAlloc
+            | EventKind::SegmentFree
+            | EventKind::SegmentMap
+            | EventKind::SegmentUnmap
+            | EventKind::Oom
+            | EventKind::Reserved
+            | EventKind::Label
+            | EventKind::Mark
+            | EventKind::OptimizerBegin
+            | EventKind::OptimizerEnd
+            | EventKind::Base
+            | EventKind::BaseSegment
+            | EventKind::Saved
+            | EventKind::Unpacked => {}
         }
         Some(record)
     }

@@ -218,7 +218,11 @@ impl Recorder {
     fn new(program: &Program) -> Self {
         let asked = program.requests.iter().filter_map(|(_, request)| match *request {
             Request::Alloc { owner, bytes, .. } => Some((owner, bytes)),
-            _ => None,
+            Request::Free { .. }
+            | Request::FreeLater { .. }
+            | Request::Complete { .. }
+            | Request::EmptyCache
+            | Request::Failed { .. } => None,
         });
         Self {
             tape: Tape::new(),
@@ -272,7 +276,10 @@ impl Observer for Recorder {
         match self.requests[&event] {
             Request::Free { owner } => self.about(EventKind::Free, owner, 0),
             Request::FreeLater { owner } => self.about(EventKind::Free, owner, FLAG_DEFERRED),
-            _ => {}
+            Request::Alloc { .. }
+            | Request::Complete { .. }
+            | Request::EmptyCache
+            | Request::Failed { .. } => {}
         }
     }
 }

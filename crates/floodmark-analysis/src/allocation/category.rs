@@ -20,7 +20,7 @@
 use std::collections::BTreeMap;
 
 use floodmark_trace::{
-    Allocation, AllocationId, Bytes, Category, Device, EventNumber, Subject, Trace,
+    AllocatedChange, Allocation, AllocationId, Bytes, Category, Device, EventNumber, Trace,
 };
 
 use crate::allocation::context::{Context, Phase};
@@ -95,13 +95,17 @@ pub(crate) fn categories_after(
             if event.device != device {
                 continue;
             }
-            if let Subject::Alloc(id) | Subject::Free { allocation: id, .. } = event.subject {
-                let rounded = trace.allocations[id.index()].rounded.0;
-                let sum = bytes.entry(category(trace, context, id)).or_default();
-                *sum = match event.subject {
-                    Subject::Alloc(_) => sum.saturating_add(rounded),
-                    _ => sum.saturating_sub(rounded),
-                };
+            match event.subject.allocated_change() {
+                Some(AllocatedChange::Alloc(id)) => {
+                    let sum = bytes.entry(category(trace, context, id)).or_default();
+                    *sum = sum.saturating_add(trace.allocations[id.index()].rounded.0);
+                }
+                Some(AllocatedChange::Free(id)) => {
+                    let sum = bytes.entry(category(trace, context, id)).or_default();
+                    *sum = sum.saturating_sub(trace.allocations[id.index()].rounded.0);
+                }
+                // `totals` counts these.
+                Some(AllocatedChange::FreeUnknown(_)) | None => {}
             }
         }
         done = done.max(count);

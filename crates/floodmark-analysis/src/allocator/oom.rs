@@ -143,9 +143,9 @@ pub fn oom(
     let found =
         if is_replayed { Found::new(&replayed.layout, &request) } else { Found::from_totals(&at) };
     let limit = simulated.as_ref().and_then(|simulated| simulated.program.limit);
-    let device_free = trace.events.get(at.after as usize).and_then(|event| match event.subject {
-        Subject::Oom(oom) => trace.ooms.get(oom as usize)?.device_free,
-        _ => None,
+    let device_free = trace.events.get(at.after as usize).and_then(|event| {
+        let Subject::Oom(oom) = event.subject else { return None };
+        trace.ooms.get(oom as usize)?.device_free
     });
     let shown = device.to_string();
     let info = trace.header.devices.iter().find(|info| info.device == shown);
@@ -205,10 +205,8 @@ impl Wanted {
         let size = sizes::round(bytes, config);
         // The stream of a failed request is not recorded: most likely that of the one before.
         let past = &trace.events[..(at.after as usize).min(trace.events.len())];
-        let last = past.iter().rev().find_map(|event| match event.subject {
-            Subject::Alloc(id) if event.device == at.device => trace.allocations.get(id.index()),
-            _ => None,
-        });
+        let mut past = past.iter().rev().filter(|event| event.device == at.device);
+        let last = past.find_map(|event| trace.allocations.get(event.subject.allocated()?.index()));
         let stream = last.and_then(|last| trace.text(last.stream.into()));
         Self {
             size,

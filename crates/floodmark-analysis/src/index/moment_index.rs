@@ -4,7 +4,7 @@
 //! as many new ones as were live, and never fewer than [`LIVE_EVERY`]. So all of them together are not longer
 //! than the list of allocations, and what is there at a moment is found by looking at about two such lists.
 
-use floodmark_trace::{Allocation, AllocationId, Device, Subject, Trace};
+use floodmark_trace::{Allocation, AllocationId, Device, Trace};
 
 use crate::allocation::context::Context;
 use crate::moment::at::At;
@@ -178,9 +178,6 @@ impl MomentIndex {
 /// How many allocations had been made after so many events.
 pub(crate) fn allocations_before(trace: &Trace, after: u32) -> u32 {
     let past = &trace.events[..(after as usize).min(trace.events.len())];
-    let last = past.iter().rev().find_map(|event| match event.subject {
-        Subject::Alloc(id) => Some(id.0 + 1),
-        _ => None,
-    });
-    last.unwrap_or(0)
+    let last = past.iter().rev().find_map(|event| event.subject.allocated());
+    last.map_or(0, |id| id.0 + 1)
 }

@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 
 use floodmark_trace::{
-    Allocation, AllocationId, Bytes, Device, Event, StackId, Subject, ThreadId, Trace,
+    AllocatedChange, Allocation, AllocationId, Bytes, Device, Event, ProgramEvent, StackId,
+    Subject, ThreadId, Trace,
 };
 use hashbrown::HashMap;
 
@@ -184,18 +185,28 @@ impl Followed {
         node_of: &[u32],
     ) -> Option<(AllocationId, u32)> {
         let is_by_modules = self.source == LayerSource::Modules;
-        match event.subject {
-            Subject::PhaseBegin(text) if !is_by_modules => {
+        match event.subject.program_event() {
+            Some(ProgramEvent::PhaseBegin(text)) if !is_by_modules => {
                 match self.source.name_of_phase(now.trace.text(text)) {
                     Some(name) => self.enter(event.thread, name, now.after),
                     None => self.runs(event.thread).push(None),
                 }
             }
-            Subject::PhaseEnd(_) if !is_by_modules => self.leave(event.thread, now.after),
-            Subject::Step(_) | Subject::OptimizerBegin if is_by_modules => {
+            Some(ProgramEvent::PhaseEnd(_)) if !is_by_modules => {
+                self.leave(event.thread, now.after);
+            }
+            Some(ProgramEvent::Step(_) | ProgramEvent::OptimizerBegin) if is_by_modules => {
                 self.leave_to(event.thread, 0, now.after);
             }
-            _ => {}
+            Some(
+                ProgramEvent::PhaseBegin(_)
+                | ProgramEvent::PhaseEnd(_)
+                | ProgramEvent::Step(_)
+                | ProgramEvent::OptimizerBegin
+                | ProgramEvent::OptimizerEnd
+                | ProgramEvent::Mark(_),
+            )
+            | None => {}
         }
         if event.device != self.device {
             return None;
@@ -209,8 +220,8 @@ impl Followed {
         event: &Event,
         node_of: &[u32],
     ) -> Option<(AllocationId, u32)> {
-        match event.subject {
-            Subject::Alloc(id) => {
+        match event.subject.allocated_change() {
+            Some(AllocatedChange::Alloc(id)) => {
                 let allocation = &now.trace.allocations[id.index()];
                 if self.source == LayerSource::Modules {
                     // The runs that end here did not make it.
@@ -223,14 +234,14 @@ impl Followed {
                 self.raise_around(node, now.after);
                 return Some((id, node));
             }
-            Subject::Free { allocation: id, .. } => {
+            Some(AllocatedChange::Free(id)) => {
                 let allocation = &now.trace.allocations[id.index()];
                 let node = node_of.get(id.index()).copied().unwrap_or(NO_LAYER);
                 self.let_go(now.trace, node, allocation, now.after.seconds);
                 self.free(event.thread, allocation.rounded, now.after);
             }
-            Subject::FreeUnknown(bytes) => self.free(event.thread, bytes.into(), now.after),
-            _ => self.raise(now.after),
+            Some(AllocatedChange::FreeUnknown(bytes)) => self.free(event.thread, bytes, now.after),
+            None => self.raise(now.after),
         }
         None
     }

@@ -188,12 +188,29 @@ pub(crate) fn peak_without(trace: &Trace, device: Device, left_out: &HashSet<u32
     let mut totals = Totals::at_start(trace, device);
     let mut peak = totals.allocated();
     for event in &trace.events {
-        let about = match event.subject {
-            Subject::Alloc(id) | Subject::FreeCompleted(id) => Some(id),
-            Subject::Free { allocation, .. } => Some(allocation),
-            _ => None,
+        let is_left_out = match event.subject {
+            Subject::Alloc(id)
+            | Subject::Free { allocation: id, .. }
+            | Subject::FreeCompleted(id)
+            | Subject::Label { allocation: id, .. }
+            | Subject::Saved(id)
+            | Subject::Unpacked(id) => left_out.contains(&id.0),
+            Subject::FreeUnknown(_)
+            | Subject::SegmentAlloc(_)
+            | Subject::SegmentFree(_)
+            | Subject::SegmentMap(_)
+            | Subject::SegmentUnmap(_)
+            | Subject::BaseSegment(_)
+            | Subject::Oom(_)
+            | Subject::Reserved(_)
+            | Subject::Step(_)
+            | Subject::Mark(_)
+            | Subject::PhaseBegin(_)
+            | Subject::PhaseEnd(_)
+            | Subject::OptimizerBegin
+            | Subject::OptimizerEnd => false,
         };
-        if about.is_none_or(|id| !left_out.contains(&id.0)) {
+        if !is_left_out {
             totals.apply(trace, event);
             peak = peak.max(totals.allocated());
         }

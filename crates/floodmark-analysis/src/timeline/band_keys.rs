@@ -1,6 +1,6 @@
 //! What allocations are sorted by before bands are chosen, and how high each ever stood.
 
-use floodmark_trace::{AllocationId, Bytes, Category, Device, Subject, Trace};
+use floodmark_trace::{AllocatedChange, AllocationId, Bytes, Category, Device, Trace};
 use hashbrown::HashMap;
 
 use crate::allocation::context::Phase;
@@ -135,23 +135,22 @@ pub(crate) fn peaks(
     for_each_around(unseen, parents, |key| now[key] = unseen_bytes);
     let mut peaks = now.clone();
     for event in trace.events.iter().filter(|event| event.device == device) {
-        match event.subject {
-            Subject::Alloc(id) => {
+        match event.subject.allocated_change() {
+            Some(AllocatedChange::Alloc(id)) => {
                 let bytes = trace.allocations[id.index()].rounded.0;
                 for_each_around(key(id), parents, |key| {
                     now[key] = now[key].saturating_add(bytes);
                     peaks[key] = peaks[key].max(now[key]);
                 });
             }
-            Subject::Free { allocation: id, .. } => {
+            Some(AllocatedChange::Free(id)) => {
                 let bytes = trace.allocations[id.index()].rounded.0;
                 for_each_around(key(id), parents, |key| now[key] = now[key].saturating_sub(bytes));
             }
-            Subject::FreeUnknown(bytes) => {
-                let bytes = Bytes::from(bytes).0;
+            Some(AllocatedChange::FreeUnknown(Bytes(bytes))) => {
                 for_each_around(unseen, parents, |key| now[key] = now[key].saturating_sub(bytes));
             }
-            _ => {}
+            None => {}
         }
     }
     peaks

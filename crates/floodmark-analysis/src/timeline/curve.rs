@@ -3,7 +3,7 @@
 //! [`levels`] has every event, [`levels_at_steps`] the ends of steps, and [`curve`] as many points as a picture
 //! has room for: where several events fall on one point of time, the lowest and the highest stay.
 
-use floodmark_trace::{Bytes, Device, Losses, Subject, Trace};
+use floodmark_trace::{Bytes, Device, Losses, ProgramEvent, Subject, Trace};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -255,13 +255,20 @@ pub(crate) fn markers(trace: &Trace, context: &Context, device: Device) -> Vec<M
             found.push(Marker { seconds, kind: MarkerKind::Step, name });
         }
         let named = |text| trace.text(text).unwrap_or("?").to_owned();
-        let (kind, name) = match event.subject {
-            Subject::PhaseBegin(text) => (MarkerKind::Phase, named(text)),
-            Subject::Mark(text) => (MarkerKind::Mark, named(text)),
-            Subject::Oom(_) if event.device == device => {
+        let (kind, name) = match event.subject.program_event() {
+            Some(ProgramEvent::PhaseBegin(text)) => (MarkerKind::Phase, named(text)),
+            Some(ProgramEvent::Mark(text)) => (MarkerKind::Mark, named(text)),
+            None if event.device == device && matches!(event.subject, Subject::Oom(_)) => {
                 (MarkerKind::Oom, "out of memory".to_owned())
             }
-            _ => continue,
+            // `step_ends` has the steps; the rest has no marker.
+            Some(
+                ProgramEvent::Step(_)
+                | ProgramEvent::PhaseEnd(_)
+                | ProgramEvent::OptimizerBegin
+                | ProgramEvent::OptimizerEnd,
+            )
+            | None => continue,
         };
         found.push(Marker { seconds, kind, name });
     }

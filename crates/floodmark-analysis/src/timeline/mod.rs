@@ -19,7 +19,7 @@ pub(crate) mod lifetimes;
 pub(crate) mod step_levels;
 pub(crate) mod tile_grid;
 
-use floodmark_trace::{AllocationId, Bytes, Device, Event, Subject, Trace};
+use floodmark_trace::{AllocatedChange, AllocationId, Bytes, Device, Event, Subject, Trace};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -293,21 +293,21 @@ impl State {
         }
         let unseen = self.totals.unseen().0;
         self.totals.apply(trace, event);
-        match event.subject {
-            Subject::Alloc(id) => {
+        match event.subject.allocated_change() {
+            Some(AllocatedChange::Alloc(id)) => {
                 let sum = &mut self.groups[groups.of(id)];
                 *sum = sum.saturating_add(trace.allocations[id.index()].rounded.0);
             }
-            Subject::Free { allocation: id, .. } => {
+            Some(AllocatedChange::Free(id)) => {
                 let sum = &mut self.groups[groups.of(id)];
                 *sum = sum.saturating_sub(trace.allocations[id.index()].rounded.0);
             }
-            Subject::FreeUnknown(_) => {
+            Some(AllocatedChange::FreeUnknown(_)) => {
                 let gone = unseen - self.totals.unseen().0;
                 let sum = &mut self.groups[groups.unseen];
                 *sum = sum.saturating_sub(gone);
             }
-            _ => {}
+            None => {}
         }
     }
 }

@@ -95,9 +95,9 @@ fn stacks_that_differ_in_frames_of_cpp_are_one_unless_asked() {
     let frames = |torch_frames| {
         let question = Question { by: By::Stack, torch_frames, ..Question::default() };
         let report = report(&trace(NATIVE), &question).unwrap();
-        let of_row = |row: &floodmark_analysis::Row| match &row.detail {
-            Detail::Stack { frames, .. } => (row.bytes.0 >> 20, frames.len()),
-            _ => unreachable!("a report by stack"),
+        let of_row = |row: &floodmark_analysis::Row| {
+            let Detail::Stack { frames, .. } = &row.detail else { panic!("a report by stack") };
+            (row.bytes.0 >> 20, frames.len())
         };
         report.rows.iter().map(of_row).collect::<Vec<_>>()
     };

@@ -43,9 +43,9 @@ fn now_is_what_a_report_says_of_the_end() {
             rows
         }));
         let steps = report(&trace, &ask(By::Step)).unwrap();
-        let last = steps.rows.iter().rev().find_map(|row| match &row.detail {
-            Detail::Step { step: Some(1), peak, .. } => *peak,
-            _ => None,
+        let last = steps.rows.iter().rev().find_map(|row| {
+            let Detail::Step { step: Some(1), peak, .. } = &row.detail else { return None };
+            *peak
         });
         assert_eq!(one.last_step_peak, last);
     }

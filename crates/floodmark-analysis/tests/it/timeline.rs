@@ -78,9 +78,10 @@ fn columns(trace: &Trace, device: Device, level: u32) -> Vec<(Bytes, Bytes)> {
     let (all, end) = (COLUMNS << level, trace.end().0);
     let mut columns: Vec<Option<(Bytes, Bytes)>> = vec![None; all];
     let mut now = None;
-    let is_base = |subject| match subject {
-        Subject::Alloc(id) => trace.allocations[id.index()].before_recording,
-        other => matches!(other, Subject::Reserved(_)),
+    let is_base = |subject: Subject| {
+        let allocated = subject.allocated().map(|id| &trace.allocations[id.index()]);
+        allocated.is_some_and(|allocation| allocation.before_recording)
+            || matches!(subject, Subject::Reserved(_))
     };
     let base = trace.events.iter().take_while(|event| is_base(event.subject)).count();
     let mut filled = 0;

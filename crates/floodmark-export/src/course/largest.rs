@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::io;
 
 use floodmark_analysis::{AllocationLines, category};
-use floodmark_trace::{AllocationId, Subject};
+use floodmark_trace::{AllocatedChange, AllocationId};
 use hashbrown::{HashMap, HashSet};
 
 use super::threads::ThreadTracks;
@@ -68,8 +68,8 @@ impl<'a> Largest<'a> {
         numbers: &mut Numbers,
         tracks: &mut dyn Tracks,
     ) -> io::Result<()> {
-        match at.event.subject {
-            Subject::Alloc(id) if self.chosen.contains(&id) => {
+        match at.event.subject.allocated_change() {
+            Some(AllocatedChange::Alloc(id)) if self.chosen.contains(&id) => {
                 let arrow = u64::from(id.0) + 1;
                 let mut flow = Flow::Begins(arrow);
                 if !scene.trace.allocations[id.index()].before_recording {
@@ -81,7 +81,7 @@ impl<'a> Largest<'a> {
                 self.open.insert(id, lane);
                 self.begin(scene, at, id, self.lanes[lane], flow, tracks)
             }
-            Subject::Free { allocation: id, .. } => {
+            Some(AllocatedChange::Free(id)) => {
                 let Some(lane) = self.open.remove(&id) else { return Ok(()) };
                 self.free_lanes.insert(lane);
                 tracks.end(self.lanes[lane], at.micros)?;
@@ -89,7 +89,7 @@ impl<'a> Largest<'a> {
                 let flow = Flow::Ends(u64::from(id.0) + 1);
                 tracks.instant(thread, at.micros, "free", flow, &[])
             }
-            _ => Ok(()),
+            Some(AllocatedChange::Alloc(_) | AllocatedChange::FreeUnknown(_)) | None => Ok(()),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use floodmark_trace::{Subject, ThreadId};
+use floodmark_trace::{ProgramEvent, Subject, ThreadId};
 
 use super::{At, Flow, Note, Numbers, Scene, TrackId, TrackKind, Tracks};
 
@@ -50,31 +50,36 @@ impl ProgramTracks {
     ) -> io::Result<()> {
         let trace = scene.trace;
         let named = |text| trace.text(text).unwrap_or("(unnamed)");
-        match at.event.subject {
-            Subject::Mark(text) => {
+        match at.event.subject.program_event() {
+            Some(ProgramEvent::Mark(text)) => {
                 tracks.instant(self.marks, at.micros, named(text), Flow::None, &[])?;
             }
-            Subject::Oom(oom) if scene.devices.contains(&at.event.device) => {
-                let requested = trace.ooms.get(oom as usize).map_or(0, |oom| oom.requested.0);
-                let device = at.event.device.to_string();
-                let notes =
-                    [("requested", Note::Number(requested)), ("device", Note::Text(&device))];
-                tracks.instant(self.marks, at.micros, "out of memory", Flow::None, &notes)?;
-            }
-            Subject::PhaseBegin(text) => {
+            Some(ProgramEvent::PhaseBegin(text)) => {
                 if let Some(lane) = self.lane(at.event.thread) {
                     tracks.begin(lane, at.micros, named(text), Flow::None, &[])?;
                     self.open.push(at.event.thread);
                 }
             }
-            Subject::PhaseEnd(_) => {
+            Some(ProgramEvent::PhaseEnd(_)) => {
                 let last = self.open.iter().rposition(|&thread| thread == at.event.thread);
                 if let (Some(last), Some(lane)) = (last, self.lane(at.event.thread)) {
                     self.open.remove(last);
                     tracks.end(lane, at.micros)?;
                 }
             }
-            _ => {}
+            // `step_ends` has the steps.
+            Some(
+                ProgramEvent::Step(_) | ProgramEvent::OptimizerBegin | ProgramEvent::OptimizerEnd,
+            )
+            | None => {}
+        }
+        if let Subject::Oom(oom) = at.event.subject
+            && scene.devices.contains(&at.event.device)
+        {
+            let requested = trace.ooms.get(oom as usize).map_or(0, |oom| oom.requested.0);
+            let device = at.event.device.to_string();
+            let notes = [("requested", Note::Number(requested)), ("device", Note::Text(&device))];
+            tracks.instant(self.marks, at.micros, "out of memory", Flow::None, &notes)?;
         }
         let number = u32::try_from(at.number).unwrap_or(u32::MAX);
         if scene.context.step_ends().binary_search(&number).is_ok() {

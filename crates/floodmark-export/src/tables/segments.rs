@@ -1,6 +1,6 @@
 //! `segments`: what the allocator reserved of the driver and freed, in order.
 
-use floodmark_trace::{EventKind, Subject, TextId};
+use floodmark_trace::{EventKind, SegmentChange, TextId};
 
 use super::sheet::{Column, Kind, int, maybe_text, text};
 use super::{Out, Source};
@@ -22,13 +22,13 @@ pub(super) fn write(source: &Source<'_>, out: &mut Out<'_>) -> Result<(), Export
     let trace = source.trace;
     let mut sheet = out.table("segments", COLUMNS)?;
     for (at, event) in (0_u64..).zip(&trace.events).filter(|(_, event)| source.has(event.device)) {
-        let (kind, number) = match event.subject {
-            Subject::SegmentAlloc(number) => (EventKind::SegmentAlloc, number),
-            Subject::SegmentFree(number) => (EventKind::SegmentFree, number),
-            Subject::SegmentMap(number) => (EventKind::SegmentMap, number),
-            Subject::SegmentUnmap(number) => (EventKind::SegmentUnmap, number),
-            Subject::BaseSegment(number) => (EventKind::BaseSegment, number),
-            _ => continue,
+        let Some(change) = event.subject.segment_change() else { continue };
+        let (kind, number) = match change {
+            SegmentChange::Alloc(number) => (EventKind::SegmentAlloc, number),
+            SegmentChange::Free(number) => (EventKind::SegmentFree, number),
+            SegmentChange::Map(number) => (EventKind::SegmentMap, number),
+            SegmentChange::Unmap(number) => (EventKind::SegmentUnmap, number),
+            SegmentChange::Base(number) => (EventKind::BaseSegment, number),
         };
         let Some(segment) = trace.segments.get(number as usize) else { continue };
         sheet.row(&[

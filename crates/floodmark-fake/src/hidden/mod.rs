@@ -129,7 +129,13 @@ fn is_on_gpu(call: &Call<'_>) -> bool {
     let first = call.args.iter().chain(call.results).find_map(|value| match value {
         Value::Tensor(tensor) => Some(tensor),
         Value::Tensors(tensors) => tensors.first(),
-        _ => None,
+        Value::None
+        | Value::Bool(_)
+        | Value::Int(_)
+        | Value::Ints(_)
+        | Value::Float(_)
+        | Value::Bools(_)
+        | Value::Other => None,
     });
     first.is_some_and(|tensor| !tensor.device.is_cpu())
 }

@@ -50,12 +50,10 @@ fn batch(call: &Call<'_>, needs: &mut Needs) {
 
 /// Samples times channels, which stand side by side among the arguments.
 fn channels(call: &Call<'_>, at: usize) -> u64 {
-    match (call.args.get(at), call.args.get(at + 1)) {
-        (Some(Value::Int(samples)), Some(Value::Int(channels))) => {
-            (samples * channels).unsigned_abs()
-        }
-        _ => 0,
-    }
+    let Some([Value::Int(samples), Value::Int(channels)]) = call.args.get(at..at + 2) else {
+        return 0;
+    };
+    (samples * channels).unsigned_abs()
 }
 
 fn copies(call: &Call<'_>, needs: &mut Needs) {

@@ -174,11 +174,10 @@ impl Product {
 fn tile_of(direction: Direction, number: u64) -> Option<Tile> {
     let &(_, tile) = TILES.iter().find(|&&(known, _)| known == number)?;
     // Kernels for gradients of data have the tile of 128 by 64 with other costs: those of 64 by 128.
-    Some(match (direction, number) {
-        (Direction::Data, 1) => {
-            Tile { meeting: (18, 18), least: [16, 33, 53, 72], slower: 0, ..tile }
-        }
-        _ => tile,
+    Some(if direction == Direction::Data && number == 1 {
+        Tile { meeting: (18, 18), least: [16, 33, 53, 72], slower: 0, ..tile }
+    } else {
+        tile
     })
 }
 

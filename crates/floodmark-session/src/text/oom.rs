@@ -128,9 +128,12 @@ fn proved(proof: &Proof) -> [String; 2] {
 
 /// Modules lie as deep as they do in a report by module.
 fn holders(rows: &[Row]) -> Vec<[String; 2]> {
-    let place = |row: &Row| match &row.detail {
-        Detail::Module { depth, class, .. } => sheet::module(&row.place, *depth, class.as_deref()),
-        _ => shorten(&row.place).to_owned(),
+    let place = |row: &Row| {
+        if let Detail::Module { depth, class, .. } = &row.detail {
+            sheet::module(&row.place, *depth, class.as_deref())
+        } else {
+            shorten(&row.place).to_owned()
+        }
     };
     rows.iter().map(|row| [row.bytes.to_string(), place(row)]).collect()
 }

@@ -90,19 +90,29 @@ fn bars(report: &Report) -> Option<Bars> {
     if report.by == By::Segment {
         return None;
     }
-    let peak = |row: &Row| match &row.detail {
-        Detail::Step { peak, .. } => peak.unwrap_or_default(),
-        _ => row.bytes,
+    let peak = |row: &Row| {
+        if let Detail::Step { peak, .. } = &row.detail {
+            peak.unwrap_or_default()
+        } else {
+            row.bytes
+        }
     };
-    let (after, whole) = match report.by {
-        By::Step => (1, report.rows.iter().map(peak).max().unwrap_or_default()),
-        _ => (0, report.allocated),
+    let (after, whole) = if report.by == By::Step {
+        (1, report.rows.iter().map(peak).max().unwrap_or_default())
+    } else {
+        (0, report.allocated)
     };
     let tone = |row: &Row| match row.detail {
         Detail::Category { category, .. } | Detail::Tensor { category, .. } => {
             Tone::Category(category)
         }
-        _ => Tone::Usual,
+        Detail::Line { .. }
+        | Detail::Stack { .. }
+        | Detail::Module { .. }
+        | Detail::Op { .. }
+        | Detail::Phase { .. }
+        | Detail::Segment { .. }
+        | Detail::Step { .. } => Tone::Usual,
     };
     let of = report.rows.iter().map(|row| Bar::of(peak(row), whole, tone(row))).collect();
     Some(Bars { after, of })

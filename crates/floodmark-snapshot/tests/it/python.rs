@@ -43,7 +43,7 @@ impl Py {
             ),
             Py::List(items) => Py::List(all(items)),
             Py::Tuple(items) => Py::Tuple(all(items)),
-            other => other,
+            Py::None | Py::Bool(_) | Py::Int(_) | Py::Float(_) | Py::Text(_) => self,
         }
     }
 

@@ -47,9 +47,8 @@ fn count(trace: &Trace, is_one: fn(Subject) -> bool) -> u64 {
 
 /// Reserved bytes after the last event that has them.
 fn last_reserved(trace: &Trace) -> u64 {
-    let reserved_of = |event: &floodmark_trace::Event| match event.subject {
-        Subject::Reserved(bytes) => Some(Bytes::from(bytes).0),
-        _ => None,
+    let reserved_of = |event: &floodmark_trace::Event| {
+        if let Subject::Reserved(bytes) = event.subject { Some(Bytes::from(bytes).0) } else { None }
     };
     trace.events.iter().rev().find_map(reserved_of).unwrap_or(0)
 }

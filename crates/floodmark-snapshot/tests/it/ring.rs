@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use floodmark_trace::{Bytes, Subject, Trace};
+use floodmark_trace::{AllocatedChange, Bytes, Subject, Trace};
 
 use crate::recordings::trace;
 use crate::sample::story;
@@ -23,7 +23,18 @@ fn events_of_torch(subject: Subject, trace: &Trace) -> usize {
         | Subject::SegmentMap(_)
         | Subject::SegmentUnmap(_)
         | Subject::Oom(_) => 1,
-        _ => 0,
+        Subject::FreeUnknown(_)
+        | Subject::BaseSegment(_)
+        | Subject::Reserved(_)
+        | Subject::Label { .. }
+        | Subject::Saved(_)
+        | Subject::Unpacked(_)
+        | Subject::Step(_)
+        | Subject::Mark(_)
+        | Subject::PhaseBegin(_)
+        | Subject::PhaseEnd(_)
+        | Subject::OptimizerBegin
+        | Subject::OptimizerEnd => 0,
     }
 }
 
@@ -40,16 +51,18 @@ fn memory_after(trace: &Trace, events: usize) -> (BTreeMap<u64, u64>, u64) {
             break;
         }
         seen += count;
-        match event.subject {
-            Subject::Alloc(id) => {
+        match event.subject.allocated_change() {
+            Some(AllocatedChange::Alloc(id)) => {
                 let made = &trace.allocations[id.index()];
                 live.insert(made.addr.0, made.requested.0);
             }
-            Subject::Free { allocation, .. } => {
-                live.remove(&trace.allocations[allocation.index()].addr.0);
+            Some(AllocatedChange::Free(id)) => {
+                live.remove(&trace.allocations[id.index()].addr.0);
             }
-            Subject::Reserved(bytes) => reserved = Bytes::from(bytes).0,
-            _ => {}
+            Some(AllocatedChange::FreeUnknown(_)) | None => {}
+        }
+        if let Subject::Reserved(bytes) = event.subject {
+            reserved = Bytes::from(bytes).0;
         }
     }
     (live, reserved)

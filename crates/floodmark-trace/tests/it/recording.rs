@@ -132,7 +132,11 @@ pub(crate) fn possible_program() -> impl Strategy<Value = Program> {
             Act::Alloc { device, place, .. } => live.insert((device, place)),
             Act::Free { device, place, .. } => live.remove(&(device, place)),
             Act::Base { .. } | Act::Lie { .. } => false,
-            _ => true,
+            Act::FreeCompleted { .. }
+            | Act::Label { .. }
+            | Act::Autograd { .. }
+            | Act::Define { .. }
+            | Act::Other { .. } => true,
         };
         program.into_iter().filter(is_possible).collect()
     })

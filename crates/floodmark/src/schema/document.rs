@@ -47,13 +47,11 @@ pub(super) fn description(schema: &Value) -> &str {
 
 /// The parts of a type: `["string", "null"]` becomes two.
 pub(super) fn shapes(schema: &Value) -> Vec<Shape<'_>> {
-    match &schema["type"] {
-        Value::Array(types) => {
-            types.iter().map(|one| shape(schema, one.as_str().expect("a name"))).collect()
-        }
-        Value::String(one) => vec![shape(schema, one)],
-        _ => vec![shape(schema, "")],
-    }
+    let kind = &schema["type"];
+    let Some(kinds) = kind.as_array() else {
+        return vec![shape(schema, kind.as_str().unwrap_or_default())];
+    };
+    kinds.iter().map(|one| shape(schema, one.as_str().expect("a name"))).collect()
 }
 
 fn shape<'a>(schema: &'a Value, kind: &'a str) -> Shape<'a> {

@@ -99,7 +99,12 @@ fn body(name: &str, schema: &Value) -> String {
                     text += &format!("- {}{said}\n", type_of(variant));
                 }
             }
-            shape => text += &format!("\n{}\n", of_shape(&shape)),
+            Shape::Named(_)
+            | Shape::Texts(_)
+            | Shape::Plain(_)
+            | Shape::List(_)
+            | Shape::Tuple(_)
+            | Shape::Map(_) => text += &format!("\n{}\n", of_shape(&shape)),
         }
     }
     text

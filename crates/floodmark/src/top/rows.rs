@@ -42,9 +42,10 @@ pub(crate) fn titles(by: By) -> (&'static str, &'static [&'static str], &'static
 
 /// The rows that pass the filter, in the order that was chosen, and how many there are without it.
 pub(crate) fn rows(report: &Report, state: &State) -> (Vec<Shown>, usize) {
-    let whole = match report.by {
-        By::Step => report.rows.iter().map(|row| number(row).0).max().unwrap_or(0),
-        _ => report.allocated.0,
+    let whole = if report.by == By::Step {
+        report.rows.iter().map(|row| number(row).0).max().unwrap_or(0)
+    } else {
+        report.allocated.0
     };
     let is_tree = state.sort == Sort::Usual && state.filter.is_empty();
     let all = report.rows.iter().map(|row| shown(row, whole, is_tree));
@@ -61,10 +62,7 @@ pub(crate) fn rows(report: &Report, state: &State) -> (Vec<Shown>, usize) {
 }
 
 fn number(row: &Row) -> Bytes {
-    match &row.detail {
-        Detail::Step { peak, .. } => peak.unwrap_or(row.bytes),
-        _ => row.bytes,
-    }
+    if let Detail::Step { peak: Some(peak), .. } = row.detail { peak } else { row.bytes }
 }
 
 fn shown(row: &Row, whole: u64, is_tree: bool) -> Shown {

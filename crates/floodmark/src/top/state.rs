@@ -83,6 +83,10 @@ impl State {
     }
 
     /// Takes a key.
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "crossterm's keys: other keys have no meaning here"
+    )]
     pub(crate) fn press(&mut self, key: KeyEvent, view: Option<&View>) -> Then {
         if key.modifiers.contains(KeyModifiers::CONTROL) {
             match key.code {
@@ -111,6 +115,10 @@ impl State {
         Then::Draw
     }
 
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "crossterm's keys: every other key has no effect"
+    )]
     fn press_other(&mut self, key: KeyCode, view: Option<&View>) {
         let page = self.rows_shown.max(1);
         let row = self.row;
@@ -157,6 +165,10 @@ impl State {
         self.is_pointing = false;
     }
 
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "crossterm's keys: every other key has no effect"
+    )]
     fn type_filter(&mut self, key: KeyCode) {
         self.point_nowhere();
         match key {

@@ -175,10 +175,8 @@ fn said(at: &Moment, is_now: bool) -> String {
 }
 
 fn category(row: &floodmark_analysis::Row) -> Option<(&'static str, Bytes)> {
-    match row.detail {
-        floodmark_analysis::Detail::Category { category, .. } => Some((category, row.bytes)),
-        _ => None,
-    }
+    let floodmark_analysis::Detail::Category { category, .. } = row.detail else { return None };
+    Some((category, row.bytes))
 }
 
 fn device(trace: &Trace, chosen: Option<Device>) -> Option<Device> {
@@ -199,7 +197,16 @@ fn losses(trace: &Trace, stage: Stage) -> Vec<String> {
             stage != Stage::Recording
         }
         Loss::StillRunning { .. } => false,
-        _ => true,
+        Loss::Damaged { .. }
+        | Loss::MissingFrames(_)
+        | Loss::StoppedEarly { .. }
+        | Loss::TotalsDisagree(_)
+        | Loss::StacksLeftOut(_)
+        | Loss::NamesLeftOut(_)
+        | Loss::ThreadsShareNumber(_)
+        | Loss::UnknownAllocations(_)
+        | Loss::NotRecorded(_)
+        | _ => true,
     };
     trace.losses.0.iter().filter(is_shown).map(ToString::to_string).collect()
 }

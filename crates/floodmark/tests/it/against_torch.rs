@@ -225,7 +225,19 @@ fn recorded(trace: &Trace) -> Vec<Did> {
                 Subject::SegmentFree(at) => give_back(at, false),
                 Subject::SegmentUnmap(at) => give_back(at, true),
                 Subject::Oom(at) => Some(Did::Fail { bytes: trace.ooms[at as usize].requested.0 }),
-                _ => None,
+                Subject::Free { .. }
+                | Subject::FreeUnknown(_)
+                | Subject::BaseSegment(_)
+                | Subject::Reserved(_)
+                | Subject::Label { .. }
+                | Subject::Saved(_)
+                | Subject::Unpacked(_)
+                | Subject::Step(_)
+                | Subject::Mark(_)
+                | Subject::PhaseBegin(_)
+                | Subject::PhaseEnd(_)
+                | Subject::OptimizerBegin
+                | Subject::OptimizerEnd => None,
             }
         });
     did.collect()

@@ -64,7 +64,7 @@ pub(crate) fn export(args: &ExportArgs) -> Result<String> {
         })
         .map_err(|error| match error {
             NotWritten::Exists => Problem::OutputExists.into(),
-            other => refused(other),
+            NotWritten::NotOurs { .. } | NotWritten::Export(_) => refused(error),
         }),
     };
     written.with_context(|| format!("Failed to write `{}`", to.display()))?;
