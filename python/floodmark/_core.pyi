@@ -19,6 +19,7 @@ __all__ = [
     "KernelKind",
     "LabelSet",
     "Leaks",
+    "MayReplace",
     "Oom",
     "OomMessages",
     "OperatorKind",
@@ -38,11 +39,10 @@ __all__ = [
     "UnsupportedCall",
     "Window",
     "__version__",
+    "add_initial_blocks",
     "attach_ops",
     "attach_torch",
     "attach_tracker",
-    "attend",
-    "base",
     "base_of_host",
     "begin_phase",
     "cudnn_dropout_state_bytes",
@@ -59,7 +59,9 @@ __all__ = [
     "mark",
     "name_modules",
     "note_optimizer",
+    "parse_size",
     "phantom_image",
+    "pin_running_code",
     "prove",
     "prove_tensors",
     "show_doctor",
@@ -402,7 +404,7 @@ class EstimatePlan:
 @final
 class LabelSet:
     def __new__(cls, labels: list[tuple[str, int, int]]) -> LabelSet: ...
-    def place(self, addrs: list[int]) -> None: ...
+    def set_addresses(self, addrs: list[int]) -> None: ...
 
 @final
 class Report:
@@ -518,6 +520,15 @@ def main(args: list[str], python: str) -> int | str | RunPlan | EstimatePlan | D
 def show_doctor(facts: str, json: bool) -> int: ...
 
 @final
+class MayReplace:
+    """What may be replaced at the path of a trace."""
+
+    NOTHING: ClassVar[MayReplace]
+    TRACE: ClassVar[MayReplace]
+    ANY_FILE: ClassVar[MayReplace]
+    def __int__(self) -> int: ...
+
+@final
 class Window:
     @property
     def is_attached(self) -> bool: ...
@@ -532,7 +543,7 @@ class Window:
         path: str | os.PathLike[str] | None,
         *,
         spill: str | os.PathLike[str],
-        replace: str,
+        replace: MayReplace,
         cpu: bool,
         cuda: int,
         stacks: bool,
@@ -555,6 +566,7 @@ class Window:
     def peaks(self, wait_millis: int) -> list[tuple[str, int]]: ...
 
 def draw(chart: str, to: str) -> bytes: ...
+def parse_size(text: str) -> int: ...
 def is_being_recorded(path: str | os.PathLike[str]) -> bool: ...
 def is_recording() -> bool: ...
 def attach_ops() -> bool: ...
@@ -569,12 +581,12 @@ def prove(
     strings: tuple[int, int, int, int],
 ) -> str | None: ...
 def use_slow_stacks() -> bool: ...
-def attend() -> list[tuple[int, int]]: ...
+def pin_running_code() -> list[tuple[int, int]]: ...
 def name_modules(root: int, named: list[tuple[int, str, str]]) -> None: ...
 def forget_module(addr: int) -> None: ...
 def define_label(category: str, name: str, shape: str, dtype: str) -> int: ...
 def label(tensors: list[tuple[str, int, int, int]]) -> None: ...
-def base(blocks: list[tuple[str, int, int, int, int, bool]]) -> None: ...
+def add_initial_blocks(blocks: list[tuple[str, int, int, int, int, bool]]) -> None: ...
 def prove_tensors(tensor: int, storage: int, data: int, bytes: int, empty: int) -> bool: ...
 def base_of_host() -> int | None: ...
 def step() -> int | None: ...

@@ -23,11 +23,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from floodmark.estimate.phantom.pytest_process import VARIABLE
+
 if TYPE_CHECKING:
     from floodmark.estimate.phantom.simulated_gpu import phantom
-
-#: Tells the child what to simulate and where to report.
-VARIABLE = "FLOODMARK_PYTEST_PHANTOM"
 
 _MARK = "gpu_memory"
 _FIXTURE = "phantom_gpu"
@@ -140,8 +139,8 @@ def _reports_from_child(item: pytest.Item) -> Iterator[pytest.TestReport]:
         return
     config = item.config
     with tempfile.TemporaryDirectory(prefix="floodmark-pytest-") as folder:
-        told = {**vars(wanted), "folder": folder, "options": _options(config)}
-        environment = {**os.environ, VARIABLE: json.dumps(told)}
+        asked = {**vars(wanted), "folder": folder, "options": _options(config)}
+        environment = {**os.environ, VARIABLE: json.dumps(asked)}
         command = [sys.executable, "-m", "floodmark.estimate.phantom.pytest_process", *_words(item)]
         done = subprocess.run(
             command,
@@ -212,15 +211,15 @@ class _Child:
 
     NAME = "floodmark-child"
 
-    def __init__(self, config: pytest.Config, told: dict[str, Any]) -> None:
+    def __init__(self, config: pytest.Config, asked: dict[str, Any]) -> None:
         from floodmark.estimate.phantom.simulated_gpu import phantom
 
         self._config = config
-        self._told = told
-        self._folder = Path(told["folder"])
+        self._asked = asked
+        self._folder = Path(asked["folder"])
         # Loaded before pytest was: this is the same one again.
-        self.gpu = phantom(told["gpu"], memory=told["memory"], gpus=told["gpus"]).__enter__()
-        for key, value in told["options"].items():
+        self.gpu = phantom(asked["gpu"], memory=asked["memory"], gpus=asked["gpus"]).__enter__()
+        for key, value in asked["options"].items():
             if hasattr(config.option, key):
                 setattr(config.option, key, value)
 
@@ -241,7 +240,7 @@ class _Child:
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         """A test that passed and is above its limit has failed."""
         report = yield
-        if call.when == "call" and report.passed and self._told["limit"] is not None:
+        if call.when == "call" and report.passed and self._asked["limit"] is not None:
             why = self._why_above()
             if why:
                 report.outcome = "failed"
@@ -254,7 +253,7 @@ class _Child:
         # The fixtures that are torn down later are no part of the test's figures.
         self._recorder.stop()
         trace = self._recorder.trace
-        of, limit = self._told["of"], parse_bytes(self._told["limit"])
+        of, limit = self._asked["of"], parse_bytes(self._asked["limit"])
         rows = trace.estimate().rows
         for row in rows:
             figures = {
@@ -268,7 +267,7 @@ class _Child:
                 what = "needed" if of == "needed" else of
                 return (
                     f"{peak} {what} on {device} of {self.gpu.name} (phantom), above the limit of "
-                    f"{self._told['limit']}\n\n{trace.peak(device).by_line(top=10)}"
+                    f"{self._asked['limit']}\n\n{trace.peak(device).by_line(top=10)}"
                 )
         return ""
 

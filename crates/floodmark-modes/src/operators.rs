@@ -3,7 +3,7 @@
 //! torch calls `Operators` where a mode's `__torch_dispatch__` would be called. Below it lies torch's own
 //! `FakeTensorMode`, which computes the shapes. Storages are known by the address of their C++ object, and a weak
 //! reference says when one dies. What operators are and what answers for them instead of torch is
-//! told by `estimate/fake/engine.py`.
+//! reported by `estimate/fake/engine.py`.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -138,7 +138,7 @@ impl Operators {
             None => func.call(args, kwargs)?,
         };
         if operator.kind != OperatorKind::View {
-            own.look(this, &operator, args, kwargs, &result)?;
+            own.allocate_results(this, &operator, args, kwargs, &result)?;
         }
         if operator.is_mute || own.reader.has_small(&result) {
             let follow = intern!(py, "follow");
@@ -247,7 +247,7 @@ impl Operators {
     }
 
     /// Gives blocks to what a call made.
-    fn look(
+    fn allocate_results(
         &self,
         this: &Bound<'_, Self>,
         operator: &Operator,
@@ -284,7 +284,7 @@ impl Operators {
             let at = held.as_ref().and_then(|_| position(result, tensor));
             let real_bytes = at.zip(held.as_ref()).and_then(|(at, held)| held.bytes_of_result(at));
             // One without a storage (sparse, or of a kind of its own) consists of others, which have one.
-            if let Ok(Err(error)) = self.place(this, tensor, real_bytes, &operator.name) {
+            if let Ok(Err(error)) = self.allocate_storage(this, tensor, real_bytes, &operator.name) {
                 placed = Err(error);
             }
         }
@@ -303,8 +303,8 @@ impl Operators {
     ) -> Option<u64> {
         let py = args.py();
         let front = self.front.bind(py);
-        let told = front.call_method1(intern!(py, "own_bytes"), (&operator.func, args, kwargs));
-        told.ok()?.extract().ok()?
+        let found = front.call_method1(intern!(py, "own_bytes"), (&operator.func, args, kwargs));
+        found.ok()?.extract().ok()?
     }
 
     /// The GPU on which a call ran.
@@ -318,7 +318,7 @@ impl Operators {
     }
 
     /// Gives a tensor's storage a block for its size, and watches it.
-    fn place(
+    fn allocate_storage(
         &self,
         this: &Bound<'_, Self>,
         tensor: &Bound<'_, PyAny>,

@@ -29,15 +29,15 @@ mod _core {
     use super::program::{DoctorPlan, EstimatePlan, RunPlan, main, show_doctor};
     #[pymodule_export]
     use super::recorder::{
-        LabelSet, attach_ops, attach_torch, attach_tracker, attend, base, base_of_host,
+        LabelSet, add_initial_blocks, attach_ops, attach_torch, attach_tracker, base_of_host,
         begin_phase, define_label, disarm, end_phase, forget_module, is_being_recorded,
-        is_recording, label, mark, name_modules, note_optimizer, prove, prove_tensors, step,
-        strings_to_prove_with, use_slow_stacks,
+        is_recording, label, mark, name_modules, note_optimizer, parse_size, pin_running_code,
+        prove, prove_tensors, step, strings_to_prove_with, use_slow_stacks,
     };
     #[pymodule_export]
     use super::trace::{Report, Trace, draw, explain_oom};
     #[pymodule_export]
-    use super::window::Window;
+    use super::window::{MayReplace, Window};
     #[pymodule_export]
     use floodmark_modes::{
         AttentionKernel, BlockSource, FunctionKind, Functions, Kernel, KernelKind, OperatorKind,
@@ -51,7 +51,7 @@ mod _core {
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         module.add("__version__", env!("CARGO_PKG_VERSION"))?;
         module.add("LEAST_MEMORY_BYTES", floodmark_probe::LEAST_MEMORY_BYTES)?;
-        floodmark_probe::set_gil_work_handler(super::recorder::attention);
+        floodmark_probe::set_gil_work_handler(super::recorder::do_gil_work);
         floodmark_probe::set_backward_handler(super::recorder::after_backward);
         Ok(())
     }

@@ -107,11 +107,11 @@ pub(crate) fn use_slow_stacks() -> bool {
 }
 
 /// Called on the main thread with the GIL held, when the probe asked for it.
-pub(crate) fn attention() {
+pub(crate) fn do_gil_work() {
     // The interpreter may be ending; then names are not needed any more.
     let _ = Python::try_attach(|py| {
         let names =
-            py.import("floodmark.recording.names").and_then(|names| names.call_method0("attend"));
+            py.import("floodmark.recording.names").and_then(|names| names.call_method0("name_seen_modules"));
         // Nothing of ours raises into the program; a model without names still has its classes.
         drop(names);
     });
@@ -134,7 +134,7 @@ pub(crate) fn after_backward(has_failed: bool) {
 
 /// Keeps running code alive; returns (outermost module, module) addresses that have no name yet.
 #[pyfunction]
-pub(crate) fn attend() -> Vec<(usize, usize)> {
+pub(crate) fn pin_running_code() -> Vec<(usize, usize)> {
     floodmark_probe::pin_running_code()
 }
 
@@ -189,16 +189,23 @@ impl LabelSet {
 
     /// Their addresses now, in the same order; 0 for one that has none.
     #[expect(clippy::needless_pass_by_value, reason = "extracted from a Python list")]
-    fn place(&self, addrs: Vec<u64>) {
+    fn set_addresses(&self, addrs: Vec<u64>) {
         floodmark_probe::label_each(&self.0, &addrs);
     }
 }
 
 /// Records blocks from before: device type and index, address, size, requested size, is it a segment.
 #[pyfunction]
-pub(crate) fn base(blocks: Vec<(String, i32, u64, u64, u64, bool)>) {
+pub(crate) fn add_initial_blocks(blocks: Vec<(String, i32, u64, u64, u64, bool)>) {
     let blocks: Vec<_> = blocks.into_iter().map(BaseBlock::from).collect();
     floodmark_probe::base(&blocks);
+}
+
+/// A size as a person writes it, such as `256MiB`, in bytes.
+#[pyfunction]
+pub(crate) fn parse_size(text: &str) -> PyResult<u64> {
+    floodmark_session::size::parse_size(text)
+        .map_err(|error| PyValueError::new_err(format!("not a size: `{text}`; {error}")))
 }
 
 /// A step ended, in every window. `None` when nothing is recorded, otherwise how many ended before.

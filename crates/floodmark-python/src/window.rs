@@ -15,6 +15,15 @@ fn header_from(json: &str) -> PyResult<Header> {
     serde_json::from_str(json).map_err(wrong_argument)
 }
 
+/// What may be replaced at the path of a trace.
+#[pyclass(frozen, from_py_object, rename_all = "SCREAMING_SNAKE_CASE", module = "floodmark._core")]
+#[derive(Clone, Copy)]
+pub(crate) enum MayReplace {
+    Nothing,
+    Trace,
+    AnyFile,
+}
+
 /// A window, from its opening on.
 #[pyclass(frozen, module = "floodmark._core")]
 #[expect(clippy::struct_excessive_bools, reason = "each is a question of its own")]
@@ -38,9 +47,8 @@ pub(crate) struct Window {
 
 #[pymethods]
 impl Window {
-    /// Opens a window into `path`, where `replace` says what may be replaced: `nothing`, an earlier `trace`, or
-    /// `any file`; without a path, in memory and, when that is too much, into `spill`. `cuda` has a bit for each
-    /// ordinal.
+    /// Opens a window into `path`; without a path, in memory and, when that is too much, into `spill`. `cuda` has a
+    /// bit for each ordinal.
     ///
     /// Keeps the GIL: a recorder that ran may be taken off.
     #[new]
@@ -50,7 +58,7 @@ impl Window {
         py: Python<'_>,
         path: Option<PathBuf>,
         spill: PathBuf,
-        replace: &str,
+        replace: MayReplace,
         cpu: bool,
         cuda: u64,
         stacks: bool,
@@ -63,9 +71,9 @@ impl Window {
     ) -> PyResult<Self> {
         let header = header_from(header)?;
         let replace = match replace {
-            "any file" => Replace::AnyFile,
-            "trace" => Replace::Trace,
-            _ => Replace::Nothing,
+            MayReplace::Nothing => Replace::Nothing,
+            MayReplace::Trace => Replace::Trace,
+            MayReplace::AnyFile => Replace::AnyFile,
         };
         let options = Options {
             path,

@@ -1,27 +1,31 @@
 //! Sizes as people write them.
 
+/// A text that is not a size.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("a size is a number of bytes, or one with a unit such as `256MiB`")]
+pub struct NotASize;
+
 /// `256MiB`, `1.5GiB`, `512M`, `100000`: binary units, whatever they are called.
-pub fn parse_size(text: &str) -> Result<u64, String> {
-    let wrong = || "a size is a number of bytes, or one with a unit such as `256MiB`".to_owned();
+pub fn parse_size(text: &str) -> Result<u64, NotASize> {
+    let text = text.trim();
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let unit = text[digits.len()..].to_ascii_lowercase();
-    let shift = match unit.trim_end_matches('b').trim_end_matches('i') {
-        "" => 0,
-        "k" => 10,
-        "m" => 20,
-        "g" => 30,
-        "t" => 40,
-        _ => return Err(wrong()),
+    let shift = match text[digits.len()..].to_ascii_lowercase().as_str() {
+        "" | "b" => 0,
+        "k" | "kb" | "kib" => 10,
+        "m" | "mb" | "mib" => 20,
+        "g" | "gb" | "gib" => 30,
+        "t" | "tb" | "tib" => 40,
+        _ => return Err(NotASize),
     };
     let (whole, part) = digits.trim().split_once('.').unwrap_or((digits.trim(), ""));
-    let number: u64 = whole.parse().map_err(|_| wrong())?;
-    let bytes = number.checked_mul(1 << shift).ok_or_else(wrong)?;
+    let number: u64 = whole.parse().map_err(|_| NotASize)?;
+    let bytes = number.checked_mul(1 << shift).ok_or(NotASize)?;
     if digits.contains('.') && (shift == 0 || part.is_empty() || part.len() > 6) {
-        return Err(wrong());
+        return Err(NotASize);
     }
-    let tenths: u64 = if part.is_empty() { 0 } else { part.parse().map_err(|_| wrong())? };
-    let places = u32::try_from(part.len()).map_err(|_| wrong())?;
-    bytes.checked_add((tenths << shift) / 10_u64.pow(places)).ok_or_else(wrong)
+    let fraction: u64 = if part.is_empty() { 0 } else { part.parse().map_err(|_| NotASize)? };
+    let places = u32::try_from(part.len()).map_err(|_| NotASize)?;
+    bytes.checked_add((fraction << shift) / 10_u64.pow(places)).ok_or(NotASize)
 }
 
 #[cfg(test)]
@@ -30,12 +34,14 @@ mod tests {
 
     #[test]
     fn a_size_may_have_a_unit() {
-        let sizes = ["0", "512", "1k", "256MiB", "2GB", "1 TiB"].map(parse_size);
-        assert_eq!(sizes, [Ok(0), Ok(512), Ok(1024), Ok(256 << 20), Ok(2 << 30), Ok(1 << 40)]);
+        let sizes = ["0", "512", "1k", "256MiB", " 2GB ", "1 TiB", "7b"].map(parse_size);
+        let bytes = [0, 512, 1024, 256 << 20, 2 << 30, 1 << 40, 7];
+        assert_eq!(sizes, bytes.map(Ok));
         assert_eq!(parse_size("1.5GiB"), Ok(3 << 29));
-        for wrong in ["", "MiB", "-1", "1.5", "1.GiB", ".5GiB", "1.5.5GiB", "1XiB", "99999999999T"]
-        {
-            assert!(parse_size(wrong).is_err(), "{wrong}");
+        let wrong =
+            ["", "MiB", "-1", "1.5", "1.GiB", ".5GiB", "1.5.5GiB", "1XiB", "1Kiib", "99999999999T"];
+        for wrong in wrong {
+            assert_eq!(parse_size(wrong), Err(NotASize), "{wrong}");
         }
     }
 }

@@ -30,7 +30,7 @@ class InnerBlock:
         self.level = outer.level
         self.about = outer.about
         self.devices = outer.devices
-        self.source = outer.source
+        self.block_source = outer.block_source
 
     def before_torch(self) -> None:
         """torch is there already."""

@@ -39,10 +39,10 @@ def estimate(plan: _core.EstimatePlan) -> int:
         )
         return 1
     _set_ranks(plan.machine)
-    program = Program.of(plan.run, is_only_process=plan.machine.world is not None)
+    program = Program.from_plan(plan.run, is_only_process=plan.machine.world is not None)
     if program is None:
         return 1
-    folder = _make_folder(process_traces.place_of(program.path, plan.run))
+    folder = _make_folder(process_traces.output_of(program.path, plan.run))
     child = supervisor.fork()
     if child is None:
         return _run(plan, program, folder)
@@ -56,11 +56,11 @@ def estimate(plan: _core.EstimatePlan) -> int:
 
 
 def _make_folder(path: Path) -> Path | None:
-    """Where child processes write: beside the place of the traces, where it is found at any end."""
+    """Where child processes write: beside the traces, where they are found at any end."""
     try:
         return Path(tempfile.mkdtemp(prefix=f"{path.name}.processes-", dir=path.parent))
     except OSError:
-        # The recorder says what is wrong with the place.
+        # The recorder says what is wrong with the path.
         return None
 
 
@@ -140,7 +140,7 @@ def _answer(
 ) -> int:
     """Wait for the program, say what it needs, and leave as it did."""
     status = child.wait()
-    traces = process_traces.Traces.of(program.path, folder, child.pid)
+    traces = process_traces.Traces.open(program.path, folder, child.pid)
     if traces is None:
         # It has said what it could not begin with.
         if folder is not None:
@@ -152,9 +152,9 @@ def _answer(
     except Exception as error:
         say(f"`{program.path}` was written, but there is no estimate: {error}")
         return supervisor.end_like(status) or 1
-    place = traces.place(plan.run)
+    output = traces.move_to_output(plan.run)
     if not plan.run.quiet:
-        name = short_path(place)
+        name = short_path(output)
         say(f"`{name}`: see what filled it with `floodmark report {name}`")
     return _status_of(found, status)
 

@@ -126,7 +126,7 @@ class estimate:
     def _begin_fake(self) -> None:
         self._must_be_outermost()
         self._block = self._fake_block()
-        self._recorder = Recorder(self._path, told_by=self._block)
+        self._recorder = Recorder(self._path, fake_gpu=self._block)
         self._stack.callback(self._recorder.stop)
         self._block.before_torch()
         self._recorder.start()

@@ -1,4 +1,4 @@
-"""The traces of a program's processes: one answer from all, and the place where they stay.
+"""The traces of a program's processes: one answer from all, and where they stay.
 
 Every process that allocated on a GPU keeps its trace. One trace goes where `output_path` says.
 Several go into the folder that was named; where a file was named, into a folder of that name
@@ -59,7 +59,7 @@ class Traces:
             self._notes += child_processes.refusals(folder)
 
     @classmethod
-    def of(cls, path: Path, folder: Path | None, pid: int) -> Traces | None:
+    def open(cls, path: Path, folder: Path | None, pid: int) -> Traces | None:
         """None where the process did not begin to record."""
         main = _opened(path)
         return cls(main, folder) if main is not None and main.pid == pid else None
@@ -98,18 +98,18 @@ class Traces:
             notes=self._notes,
         )
 
-    def place(self, plan: _core.RunPlan) -> Path:
-        """Put the traces that count where they stay, and remove the others; returns the place."""
+    def move_to_output(self, plan: _core.RunPlan) -> Path:
+        """Put the traces that count where they stay, and remove the others; returns the output."""
         main = self._main.path
         kept = self._children
         if self._main.uses_gpu() or not kept:
             kept = [self._main, *kept]
-        place = place_of(main, plan)
-        if len(kept) > 1 and place == main:
-            place = _free_folder(main.with_suffix(""), may_replace=plan.force)
-            place.mkdir()
+        output = output_of(main, plan)
+        if len(kept) > 1 and output == main:
+            output = _free_folder(main.with_suffix(""), may_replace=plan.force)
+            output.mkdir()
         names = {kept[0].path: main.name} if len(kept) == 1 else _names(kept, main)
-        folder = main.parent if len(kept) == 1 else place
+        folder = main.parent if len(kept) == 1 else output
         if self._main not in kept:
             _remove(main)
         for earlier in folder.glob("process-*.flood") if plan.force else ():
@@ -119,10 +119,10 @@ class Traces:
                 _move(one.path, _free(folder / names[one.path], one))
         if self._folder is not None and not self._running:
             shutil.rmtree(self._folder, ignore_errors=True)
-        return place
+        return output
 
 
-def place_of(path: Path, plan: _core.RunPlan) -> Path:
+def output_of(path: Path, plan: _core.RunPlan) -> Path:
     """What was asked for: the trace itself, or the folder that it is in."""
     if plan.output is not None:
         return path if Path(plan.output).suffix == path.suffix else path.parent

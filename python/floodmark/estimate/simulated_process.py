@@ -42,7 +42,7 @@ class Simulated:
         self._pid = os.getpid()
         self._fork: Recorder | None = None
         self._progress = Progress(self._peaks, quiet=quiet)
-        self._watch = StepWatch(steps, self._tell, self._end_by_steps)
+        self._watch = StepWatch(steps, self._step_ended, self._end_by_steps)
 
     def begin(self) -> None:
         """Count steps, and see how the process ends."""
@@ -68,10 +68,10 @@ class Simulated:
             self._block.outcome.leave(status)
         self.finish()
 
-    def _tell(self, _torch: ModuleType, step: int) -> None:
+    def _step_ended(self, _torch: ModuleType, step: int) -> None:
         if step == 1:
             self._note_rank()
-        self._progress.tell(step)
+        self._progress.step_ended(step)
 
     def _peaks(self, wait_millis: int) -> list[tuple[str, int]]:
         return (self._fork or self._recorder).peaks(wait_millis)

@@ -94,7 +94,7 @@ def _joined(one: Totals, next_one: Totals) -> Totals:
 
 
 @dataclass(frozen=True)
-class Place:
+class TracePath:
     """Where a trace is to be, and which process of how many writes it."""
 
     path: str | os.PathLike[str]
@@ -121,13 +121,13 @@ class Live:
     the other one does not see its steps, and goes on after it.
     """
 
-    def __init__(self, place: Place, options: dict[str, Any]) -> None:
+    def __init__(self, path: TracePath, options: dict[str, Any]) -> None:
         self._names: dict[int, tuple[str, int]] = {}
         self._rows: list[answer_types.StepTotals] = []
         self._before: dict[str, int] = {}
         self._first = 0
         self._watch: StepWatch | None = None
-        self.path = place.free_path()
+        self.path = path.free_path()
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.recorder = Recorder(self.path, **options).start()
 
@@ -203,7 +203,7 @@ class Live:
         self.recorder.stop()
 
 
-def tell_end(trace: Trace | None, path: Path | None, error: BaseException | None = None) -> None:
+def say_end(trace: Trace | None, path: Path | None, error: BaseException | None = None) -> None:
     """Say what the recording came to; after an error that was about memory, why it ran out."""
     if trace is None:
         return

@@ -31,11 +31,11 @@ from floodmark.integrations._live import (
     WAIT_MILLIS,
     Guarded,
     Live,
-    Place,
     Step,
+    TracePath,
     guarded,
     merged,
-    tell_end,
+    say_end,
 )
 from floodmark.recording.recorder import Recorder
 
@@ -69,7 +69,7 @@ class FloodmarkTracker(Guarded, GeneralTracker):  # type: ignore[misc]
         self._known: list[Step] = []
         self._last: Step | None = None
         self._steps = 0
-        self._is_told = False
+        self._has_said = False
         self._is_first = True
 
     @property
@@ -82,7 +82,7 @@ class FloodmarkTracker(Guarded, GeneralTracker):  # type: ignore[misc]
         """`init_trackers` was called."""
         state = PartialState()
         self._is_first = bool(state.is_main_process)
-        place = Place(self._path, int(state.process_index), int(state.num_processes))
+        place = TracePath(self._path, int(state.process_index), int(state.num_processes))
         self.live = Live(place, self._options)
         self._recorder = self.live.recorder
         path = self.live.path.with_suffix(".jsonl")
@@ -117,9 +117,9 @@ class FloodmarkTracker(Guarded, GeneralTracker):  # type: ignore[misc]
     def _catch_up(self) -> None:
         if self.live is None:
             return
-        if not self._steps and not self._is_told:
+        if not self._steps and not self._has_said:
             self.live.end_step("log", 0)
-            self._is_told = True
+            self._has_said = True
         self._known += self.live.take(WAIT_MILLIS)
 
     @guarded
@@ -127,7 +127,7 @@ class FloodmarkTracker(Guarded, GeneralTracker):  # type: ignore[misc]
         """`accelerator.log` was called."""
         self._catch_up()
         known, self._known = self._known, []
-        self._steps, self._is_told = 0, False
+        self._steps, self._has_said = 0, False
         whole = merged(known)
         self._write(step=step, values=values, memory=whole.metrics() if whole is not None else {})
 
@@ -146,4 +146,4 @@ class FloodmarkTracker(Guarded, GeneralTracker):  # type: ignore[misc]
             if self._lines is not None:
                 self._lines.close()
         if self._summary and self._recorder is not None and self._is_first:
-            tell_end(trace, self._recorder.path)
+            say_end(trace, self._recorder.path)

@@ -26,11 +26,11 @@ from floodmark.integrations._live import (
     WAIT_MILLIS,
     Guarded,
     Live,
-    Place,
     Step,
+    TracePath,
     guarded,
     merged,
-    tell_end,
+    say_end,
 )
 
 # Both packages have a `Trainer`, which accepts the callbacks of its own package alone.
@@ -82,7 +82,7 @@ class FloodmarkCallback(Guarded, Callback):  # type: ignore[misc]
 
     def _begin(self, trainer: Any) -> None:
         default = Path(trainer.default_root_dir) / "memory.flood"
-        place = Place(self._path or default, int(trainer.global_rank), int(trainer.world_size))
+        place = TracePath(self._path or default, int(trainer.global_rank), int(trainer.world_size))
         self.live = Live(place, self._options)
         self._window.clear()
 
@@ -180,7 +180,7 @@ class FloodmarkCallback(Guarded, Callback):  # type: ignore[misc]
         trace = live.stop()
         tells = self._summary and (self._all_ranks or trainer.is_global_zero)
         if tells:
-            tell_end(trace, live.recorder.path, error)
+            say_end(trace, live.recorder.path, error)
 
     def _log(self, trainer: Any, wait_millis: int, *, whole: bool = False) -> None:
         """Hand on what became known: `every_n_steps`, or all that there is."""

@@ -27,10 +27,10 @@ from floodmark.integrations._live import (
     LAST_WAIT_MILLIS,
     Guarded,
     Live,
-    Place,
     Step,
+    TracePath,
     guarded,
-    tell_end,
+    say_end,
 )
 from floodmark.recording.recorder import rank_of_process
 from floodmark.reports.trace import Trace
@@ -86,7 +86,9 @@ class MemoryScalars(Guarded):
         self._writer = _writer_for(self._to)
         default = Path(self._writer.log_dir) / "memory.flood"
         rank, world_size, _ = rank_of_process()
-        self.live = Live(Place(self._path or default, rank or 0, world_size or 1), self._options)
+        self.live = Live(
+            TracePath(self._path or default, rank or 0, world_size or 1), self._options
+        )
         if self._optimizer_steps:
             self.live.follow_optimizers("train", self._write_known)
 
@@ -118,7 +120,7 @@ class MemoryScalars(Guarded):
         else:
             self._writer.close()
         if self._summary:
-            tell_end(trace, live.recorder.path, error)
+            say_end(trace, live.recorder.path, error)
 
 
 def write_scalars(trace: Trace, to: Any, *, first_step: int = 0) -> None:

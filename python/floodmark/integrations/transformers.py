@@ -30,11 +30,11 @@ from floodmark.integrations._live import (
     WAIT_MILLIS,
     Guarded,
     Live,
-    Place,
     Step,
+    TracePath,
     guarded,
     merged,
-    tell_end,
+    say_end,
 )
 
 _EVAL = "eval"
@@ -77,7 +77,7 @@ class FloodmarkCallback(Guarded, TrainerCallback):  # type: ignore[misc]
 
     def _begin(self, args: Any) -> None:
         default = Path(args.output_dir) / "memory.flood"
-        place = Place(self._path or default, int(args.process_index), int(args.world_size))
+        place = TracePath(self._path or default, int(args.process_index), int(args.world_size))
         self.live = Live(place, self._options)
         self._known.clear()
         if not self._is_at_exit:
@@ -157,7 +157,7 @@ class FloodmarkCallback(Guarded, TrainerCallback):  # type: ignore[misc]
             return
         trace = live.stop()
         if self._summary and self._is_first:
-            tell_end(trace, live.recorder.path, error)
+            say_end(trace, live.recorder.path, error)
 
 
 def _last_error() -> BaseException | None:

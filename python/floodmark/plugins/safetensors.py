@@ -85,9 +85,9 @@ class Safetensors(Plugin):
 
         def loaded(data: bytes) -> dict[str, Any]:
             (length,) = struct.unpack_from("<Q", data)
-            looks = json.loads(data[8 : 8 + length])
-            looks.pop("__metadata__", None)
-            return {name: _made(look, "cpu") for name, look in looks.items()}
+            descriptions = json.loads(data[8 : 8 + length])
+            descriptions.pop("__metadata__", None)
+            return {name: _made(description, "cpu") for name, description in descriptions.items()}
 
         for name, made in {"save_file": saved_file, "save": saved, "load": loaded}.items():
             self.replace_everywhere(library, name, made)
@@ -103,9 +103,9 @@ class Opened:
     def __init__(self, filename: str | os.PathLike[str], device: Any) -> None:
         with open(filename, "rb") as file:
             (length,) = struct.unpack("<Q", file.read(8))
-            looks = json.loads(file.read(length))
-        self._metadata: dict[str, str] | None = looks.pop("__metadata__", None)
-        self._looks: dict[str, Any] = looks
+            descriptions = json.loads(file.read(length))
+        self._metadata: dict[str, str] | None = descriptions.pop("__metadata__", None)
+        self._descriptions: dict[str, Any] = descriptions
         self._device = f"cuda:{device}" if isinstance(device, int) else device
 
     def __enter__(self) -> Opened:
@@ -125,15 +125,17 @@ class Opened:
 
     def keys(self) -> list[str]:
         """The names of its tensors."""
-        return sorted(self._looks)
+        return sorted(self._descriptions)
 
     def offset_keys(self) -> list[str]:
         """The same, in the order in which they lie."""
-        return sorted(self._looks, key=lambda name: self._looks[name]["data_offsets"][0])
+        return sorted(
+            self._descriptions, key=lambda name: self._descriptions[name]["data_offsets"][0]
+        )
 
     def get_tensor(self, name: str) -> Any:
         """A tensor of that shape."""
-        return _made(self._look(name), self._device)
+        return _made(self._description(name), self._device)
 
     def get_tensors(self) -> dict[str, Any]:
         """All of them."""
@@ -141,41 +143,41 @@ class Opened:
 
     def get_slice(self, name: str) -> Slice:
         """A tensor of which a part can be asked for."""
-        return Slice(self._look(name), self._device)
+        return Slice(self._description(name), self._device)
 
-    def _look(self, name: str) -> Any:
-        if name not in self._looks:
+    def _description(self, name: str) -> Any:
+        if name not in self._descriptions:
             import safetensors
 
             raise safetensors.SafetensorError(f"File does not contain tensor {name}")
-        return self._looks[name]
+        return self._descriptions[name]
 
 
 class Slice:
     """A tensor of a file, before it is cut."""
 
-    def __init__(self, look: dict[str, Any], device: Any) -> None:
-        self._look = look
+    def __init__(self, description: dict[str, Any], device: Any) -> None:
+        self._description = description
         self._device = device
 
     def get_shape(self) -> list[int]:
         """The whole tensor's."""
-        return list(self._look["shape"])
+        return list(self._description["shape"])
 
     def get_dtype(self) -> str:
         """As the format calls it."""
-        return str(self._look["dtype"])
+        return str(self._description["dtype"])
 
     def __getitem__(self, index: Any) -> Any:
-        cut = _made(self._look, "meta")[index]
+        cut = _made(self._description, "meta")[index]
         return cut.new_empty(cut.shape, device=self._device)
 
 
-def _made(look: dict[str, Any], device: Any) -> Any:
+def _made(description: dict[str, Any], device: Any) -> Any:
     import torch
 
-    kind = getattr(torch, _TYPES[look["dtype"]])
-    return torch.empty(look["shape"], dtype=kind, device=device)
+    kind = getattr(torch, _TYPES[description["dtype"]])
+    return torch.empty(description["shape"], dtype=kind, device=device)
 
 
 def _are_fake(tensors: Mapping[str, Any]) -> bool:
@@ -186,16 +188,16 @@ def _are_fake(tensors: Mapping[str, Any]) -> bool:
 def _header(tensors: Mapping[str, Any], metadata: Mapping[str, str] | None) -> tuple[bytes, int]:
     """The first bytes of the file, and how many bytes of values come after them."""
     names = {torch_name: name for name, torch_name in _TYPES.items()}
-    looks: dict[str, Any] = {"__metadata__": {**(metadata or {}), **_MARK}}
+    descriptions: dict[str, Any] = {"__metadata__": {**(metadata or {}), **_MARK}}
     end = 0
     for name, tensor in sorted(tensors.items()):
         size = tensor.numel() * tensor.element_size()
-        looks[name] = {
+        descriptions[name] = {
             "dtype": names[str(tensor.dtype).removeprefix("torch.")],
             "shape": list(tensor.shape),
             "data_offsets": [end, end + size],
         }
         end += size
-    text = json.dumps(looks).encode()
+    text = json.dumps(descriptions).encode()
     text += b" " * (-len(text) % 8)
     return struct.pack("<Q", len(text)) + text, end

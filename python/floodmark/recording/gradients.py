@@ -51,14 +51,16 @@ class GradientSet:
             for gradient, has_label in zip(gradients, self._has_label, strict=True)
         )
 
-    def place(self, gradients: list[Any]) -> None:
+    def label_tensors(self, gradients: list[Any]) -> None:
         """Tell where the gradients are now."""
         if self._is_sharded:
             gradients = [torch_private.local_part(gradient) for gradient in gradients]
         address_of = names.address_of
         pairs = zip(gradients, self._has_label, strict=True)
         # A sparse gradient has no label, and no address.
-        self._labels.place([address_of(g) if g is not None and known else 0 for g, known in pairs])
+        self._labels.set_addresses(
+            [address_of(g) if g is not None and known else 0 for g, known in pairs]
+        )
 
 
 class GradientLabels:
@@ -85,7 +87,7 @@ class GradientLabels:
 
     def _name_all(self) -> None:
         everything = [*names.parameters(), *_live(self._loose)]
-        GradientSet(("", p) for p in everything).place([p.grad for p in everything])
+        GradientSet(("", p) for p in everything).label_tensors([p.grad for p in everything])
 
     def leave_to_optimizer(self, parameters: Iterable[Any]) -> None:
         """An optimizer steps: its hooks label the gradients of its parameters."""
@@ -109,7 +111,7 @@ class GradientLabels:
         gradients = [parameter.grad for parameter in parameters]
         if self._set is None or not self._set.fits(gradients):
             self._set = GradientSet(("", parameter) for parameter in parameters)
-        self._set.place(gradients)
+        self._set.label_tensors(gradients)
 
     def _parameters(self) -> list[Any]:
         """The parameters that are labelled here."""

@@ -1,4 +1,4 @@
-"""Tells when torch has been imported, at once or later or never.
+"""Calls back when torch has been imported, at once or later or never.
 
 Sees: the import system. Knows nothing of torch.
 """
@@ -19,22 +19,24 @@ _executing: dict[str, list[Callable[[ModuleType], None]]] = {}
 
 @contextmanager
 def executing(name: str) -> Iterator[None]:
-    """Tell those of a module who begin to watch it in this block, which executes it."""
-    told = _executing[name] = []
+    """Call those that begin to watch a module in this block, which executes it."""
+    callbacks = _executing[name] = []
     try:
         yield
     finally:
         del _executing[name]
-    for tell in told:
-        tell(sys.modules[name])
+    for on_import in callbacks:
+        on_import(sys.modules[name])
 
 
 class _Loader(importlib.abc.Loader):
-    """Does what the module's own loader does, then tells."""
+    """Does what the module's own loader does, then calls back."""
 
-    def __init__(self, loader: importlib.abc.Loader, tell: Callable[[ModuleType], None]) -> None:
+    def __init__(
+        self, loader: importlib.abc.Loader, on_import: Callable[[ModuleType], None]
+    ) -> None:
         self._loader = loader
-        self._tell = tell
+        self._on_import = on_import
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
         return self._loader.create_module(spec)
@@ -45,13 +47,13 @@ class _Loader(importlib.abc.Loader):
         if module.__spec__ is not None:
             module.__spec__.loader = self._loader
         self._loader.exec_module(module)
-        self._tell(module)
+        self._on_import(module)
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    def __init__(self, name: str, tell: Callable[[ModuleType], None]) -> None:
+    def __init__(self, name: str, on_import: Callable[[ModuleType], None]) -> None:
         self._name = name
-        self._tell = tell
+        self._on_import = on_import
 
     def find_spec(
         self,
@@ -70,31 +72,31 @@ class _Finder(importlib.abc.MetaPathFinder):
             spec: importlib.machinery.ModuleSpec | None = find(fullname, path, target)
             if spec is not None:
                 if isinstance(spec.loader, importlib.abc.Loader):
-                    spec.loader = _Loader(spec.loader, self._tell)
+                    spec.loader = _Loader(spec.loader, self._on_import)
                 return spec
         return None
 
 
 class ImportWatch:
-    """Calls `tell` with the module once it is imported; `stop` undoes the watching."""
+    """Calls `on_import` with the module once it is imported; `stop` undoes the watching."""
 
-    def __init__(self, name: str, tell: Callable[[ModuleType], None]) -> None:
+    def __init__(self, name: str, on_import: Callable[[ModuleType], None]) -> None:
         self._finder: _Finder | None = None
         self._is_stopped = False
         if name in _executing:
-            _executing[name].append(lambda module: None if self._is_stopped else tell(module))
+            _executing[name].append(lambda module: None if self._is_stopped else on_import(module))
             return
         module = sys.modules.get(name)
         # A module that is being imported right now is not ready yet: its spec says so.
         if module is not None and not getattr(module.__spec__, "_initializing", False):
-            tell(module)
+            on_import(module)
             return
 
-        def told(module: ModuleType) -> None:
+        def imported(module: ModuleType) -> None:
             self.stop()
-            tell(module)
+            on_import(module)
 
-        self._finder = _Finder(name, told)
+        self._finder = _Finder(name, imported)
         sys.meta_path.insert(0, self._finder)
 
     def stop(self) -> None:

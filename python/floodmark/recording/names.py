@@ -49,9 +49,9 @@ def forget_all() -> None:
     _names.clear()
 
 
-def attend() -> None:
+def name_seen_modules() -> None:
     """Name what the probe has seen without a name. Called with the GIL held, on the main thread."""
-    roots = {root for root, _ in _core.attend()}
+    roots = {root for root, _ in _core.pin_running_code()}
     for address in roots:
         # The address was read from a running frame an instant ago, under the same hold of the GIL.
         root = ctypes.cast(address, ctypes.py_object).value

@@ -66,7 +66,7 @@ class OptimizerHooks:
         if known is None or not known.fits(gradients):
             known = self._gradients[optimizer] = GradientSet(_parameters(optimizer))
             self._labels.leave_to_optimizer(p for _, p in _parameters(optimizer))
-        known.place(gradients)
+        known.label_tensors(gradients)
 
     def _label_states(self, optimizer: Any) -> None:
         labels = []

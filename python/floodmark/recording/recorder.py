@@ -14,8 +14,6 @@ from floodmark import _core
 from floodmark.recording import steps
 from floodmark.recording.window import Recorder
 from floodmark.recording.window_options import (
-    Account,
-    Replace,
     parse_bytes,
     parse_devices,
     rank_of_process,
@@ -23,9 +21,7 @@ from floodmark.recording.window_options import (
 )
 
 __all__ = [
-    "Account",
     "Recorder",
-    "Replace",
     "is_recording",
     "mark",
     "parse_bytes",
@@ -71,7 +67,7 @@ def trace(
         ops=ops,
         max_memory=max_memory,
         follow_fork=follow_fork,
-        replace="any file" if force else "trace",
+        replace=_core.MayReplace.ANY_FILE if force else _core.MayReplace.TRACE,
     )
 
 

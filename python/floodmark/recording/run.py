@@ -11,10 +11,11 @@ import os
 from pathlib import Path
 
 from floodmark import _core
+from floodmark.recording.gpu_account import FakeGpuAccount
 from floodmark.recording.in_process_run import run_in_place
 from floodmark.recording.launch import launch
 from floodmark.recording.output_path import output_path
-from floodmark.recording.recorder import Account, Recorder, say
+from floodmark.recording.recorder import Recorder, say
 
 
 def run(plan: _core.RunPlan) -> int:
@@ -28,7 +29,7 @@ def run(plan: _core.RunPlan) -> int:
 
 def start(plan: _core.RunPlan) -> bool:
     """Start the recorder of `plan` in this process; whether that succeeded."""
-    program = Program.of(plan)
+    program = Program.from_plan(plan)
     recorder = None if program is None else program.start()
     if recorder is None:
         return False
@@ -45,7 +46,7 @@ class Program:
         self.path = path.absolute()
 
     @classmethod
-    def of(cls, plan: _core.RunPlan, *, is_only_process: bool = False) -> Program | None:
+    def from_plan(cls, plan: _core.RunPlan, *, is_only_process: bool = False) -> Program | None:
         """The program of a plan; what is wrong with it has been said where there is none.
 
         `is_only_process` says that the other ranks of the world are simulated.
@@ -55,7 +56,7 @@ class Program:
             return None
         return cls(plan, path)
 
-    def start(self, told_by: Account | None = None) -> Recorder | None:
+    def start(self, fake_gpu: FakeGpuAccount | None = None) -> Recorder | None:
         """Begin to record; None where that could not be done."""
         plan = self._plan
         recorder = Recorder(
@@ -65,8 +66,8 @@ class Program:
             ops=plan.ops,
             max_memory=plan.max_memory,
             follow_fork=plan.follow_fork,
-            replace="any file" if plan.force else "nothing",
-            told_by=told_by,
+            replace=_core.MayReplace.ANY_FILE if plan.force else _core.MayReplace.NOTHING,
+            fake_gpu=fake_gpu,
         )
         recorder.start()
         return None if recorder.failure else recorder

@@ -51,11 +51,11 @@ class StepWatch:
     def __init__(
         self,
         limit: int | None,
-        tell: Callable[[ModuleType, int], None],
+        on_step: Callable[[ModuleType, int], None],
         tell_end: Callable[[], None] | None = None,
     ) -> None:
         self._limit = limit
-        self._tell = tell
+        self._on_step = on_step
         self._tell_end = tell_end
         self._torch: ModuleType | None = None
         self._running: list[int] = []
@@ -134,7 +134,7 @@ class StepWatch:
         # Another kind may be the one that counts, and is reported by itself.
         if self._torch is not None and kind == self._kind:
             with contextlib.suppress(Exception):
-                self._tell(self._torch, self.count)
+                self._on_step(self._torch, self.count)
 
     def _end_if_enough(self) -> None:
         if self._limit is not None and self.count >= self._limit:
@@ -203,7 +203,7 @@ class Progress:
         except (AttributeError, ValueError):
             self._is_terminal = False
 
-    def tell(self, step: int) -> None:
+    def step_ended(self, step: int) -> None:
         """A step ended."""
         is_due = step & (step - 1) == 0
         now = time.monotonic()

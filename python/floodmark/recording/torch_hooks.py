@@ -25,16 +25,16 @@ from floodmark.recording.import_watch import ImportWatch
 from floodmark.recording.optimizers import OptimizerHooks
 from floodmark.recording.window_options import say
 
-#: Told when more is known of torch or of CUDA.
+#: Called when more is known of torch or of CUDA.
 Listener = Callable[[], None]
 
 
 class Attachment:
     """What all windows of one recorder share."""
 
-    def __init__(self, *, is_told: bool) -> None:
+    def __init__(self, *, is_fake: bool) -> None:
         self.pid = os.getpid()
-        self.is_told = is_told
+        self.is_fake = is_fake
         #: What headers say of torch and of the devices.
         self.facts: dict[str, Any] = {}
         #: `segments` where the allocator reports them.
@@ -57,12 +57,12 @@ class Attachment:
                 self._watch = ImportWatch("torch", self._attach)
             return []
         remarks = []
-        if not self.is_told:
+        if not self.is_fake:
             if cpu and not core.has_cpu:
                 remarks = initial_blocks.add_host_blocks()
             if cuda and not core.has_cuda and "segments" in self.recorded:
                 with contextlib.suppress(Exception):
-                    _core.base(initial_blocks.device_blocks(self._torch))
+                    _core.add_initial_blocks(initial_blocks.device_blocks(self._torch))
         if self._optimizers is None:
             self._listen(self._torch)
         return remarks
@@ -92,7 +92,7 @@ class Attachment:
         self._optimizers = None
         self._gradients = None
 
-    def _tell(self) -> None:
+    def _call_listeners(self) -> None:
         for listener in list(self._listeners):
             with contextlib.suppress(Exception):
                 listener()
@@ -103,7 +103,7 @@ class Attachment:
         except Exception as error:
             self.not_recorded.append(f"torch could not be attached: {error!r}")
             say(f"torch could not be attached, nothing is recorded: {error!r}")
-        self._tell()
+        self._call_listeners()
 
     def _attach_torch(self, torch: ModuleType) -> None:
         self.facts["torch"] = torch_private.version_text(torch)
@@ -113,16 +113,16 @@ class Attachment:
         if seen is None:
             return
         self._torch = torch
-        if not self.is_told and "cuda" not in seen:
+        if not self.is_fake and "cuda" not in seen:
             self.not_recorded.append(
                 "CUDA allocations are not seen: this build of torch does not report"
             )
-        if self._has_cpu and not self.is_told and "cpu" not in seen:
+        if self._has_cpu and not self.is_fake and "cpu" not in seen:
             self.not_recorded.append(
                 "CPU allocations are not seen: this build of torch does not report"
             )
         # Hooks first: what is freed during the search must not count as live.
-        if self._has_cpu and self._torch_was_there and not self.is_told:
+        if self._has_cpu and self._torch_was_there and not self.is_fake:
             self.not_recorded += initial_blocks.add_host_blocks()
         if "backward" not in seen:
             self.not_recorded.append("backward allocations are not tied to their forward lines")
@@ -136,7 +136,7 @@ class Attachment:
             )
         self.recorded += [name for name in ("saved", "unpacked") if name in seen]
         self._listen(torch)
-        if not self.is_told:
+        if not self.is_fake:
             torch_private.when_cuda_is_ready(torch, lambda: self._attach_cuda(torch))
 
     def _listen(self, torch: ModuleType) -> None:
@@ -159,7 +159,7 @@ class Attachment:
                 )
             elif _core.attach_tracker(torch_private.has_pool_ids(torch)):
                 self.recorded.append("segments")
-                _core.base(initial_blocks.device_blocks(torch))
+                _core.add_initial_blocks(initial_blocks.device_blocks(torch))
                 self.facts["has_base"] = True
             else:
                 self.not_recorded.append(
@@ -167,7 +167,7 @@ class Attachment:
                 )
         except Exception as error:
             self.not_recorded.append(f"CUDA could not be attached fully: {error!r}")
-        self._tell()
+        self._call_listeners()
 
     def _describe_devices(self, torch: ModuleType) -> None:
         self.facts["driver"] = torch_private.driver_version()
@@ -189,14 +189,14 @@ class Attachment:
 _current: Attachment | None = None
 
 
-def attachment_of(core: _core.Window, *, is_told: bool) -> Attachment:
+def attachment_of(core: _core.Window, *, is_fake: bool) -> Attachment:
     """The attachment of the recorder that a window was opened on."""
     global _current
     if _current is None or _current.pid != os.getpid() or not core.is_attached:
         if _current is not None:
             _current.remove_hooks()
         names.forget_all()
-        _current = Attachment(is_told=is_told)
+        _current = Attachment(is_fake=is_fake)
     elif core.is_renewed:
         names.forget_all()
     return _current

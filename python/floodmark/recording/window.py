@@ -31,13 +31,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from floodmark import _core
-from floodmark.estimate.phantom import simulated_gpu
+from floodmark.recording import gpu_account
 from floodmark.recording.fork_warning import watch_forks
 from floodmark.recording.frame_layout import choose_way
+from floodmark.recording.gpu_account import FakeGpuAccount
 from floodmark.recording.torch_hooks import Attachment, attachment_of
 from floodmark.recording.window_options import (
-    Account,
-    Replace,
     parse_devices,
     parse_max_memory,
     rank_of_process,
@@ -100,14 +99,14 @@ class Window:
         stacks: bool,
         ops: bool,
         max_memory: int,
-        replace: Replace,
-        told_by: Account | None = None,
+        replace: _core.MayReplace,
+        fake_gpu: FakeGpuAccount | None = None,
         max_events: int | None = None,
     ) -> None:
         self.pid = os.getpid()
         # Inside an estimate with fake tensors, what the program has are those.
         own = [window for window in _open if window.pid == self.pid]
-        self._told_by: Account | None = told_by or (own[-1]._told_by if own else None)
+        self._fake_gpu: FakeGpuAccount | None = fake_gpu or (own[-1]._fake_gpu if own else None)
         self._recorded: list[str] = []
         self._not_recorded: list[str] = []
         self._rank = rank_of_process()
@@ -118,8 +117,8 @@ class Window:
             self._not_recorded.extend([remark] if remark else [])
         if stacks:
             self._recorded.append("stacks")
-        is_told = self._told_by is not None
-        if is_told:
+        is_fake = self._fake_gpu is not None
+        if is_fake:
             self._recorded += ["ops", "segments"]
         # Also of a program that is killed: its figures must not be taken for those of a real GPU.
         self._note_simulated_gpu(is_over=False)
@@ -130,21 +129,24 @@ class Window:
             cpu=cpu,
             cuda=cuda,
             stacks=stacks,
-            ops=ops and not is_told,
-            source=self._told_by.source() if self._told_by else _core.BlockSource.TORCH,
+            ops=ops and not is_fake,
+            source=self._block_source(),
             max_memory=max_memory,
             header=self._header(),
             own_folder=_OWN_FOLDER,
             max_events=max_events,
         )
         _open.append(self)
-        self._wants_ops = ops and not is_told
-        self._attachment = attachment_of(self.core, is_told=is_told)
+        self._wants_ops = ops and not is_fake
+        self._attachment = attachment_of(self.core, is_fake=is_fake)
         self._not_recorded += self._attachment.open(
             self.core, cpu=cpu, cuda=cuda, listener=self._update
         )
         self._attach_ops()
         self._update()
+
+    def _block_source(self) -> _core.BlockSource:
+        return _core.BlockSource.TORCH if self._fake_gpu is None else self._fake_gpu.block_source()
 
     def _attach_ops(self) -> None:
         if self._wants_ops and self._attachment is not None and self._attachment.has_torch:
@@ -176,9 +178,9 @@ class Window:
                 what for what in attachment.recorded if what not in self._recorded
             ]
             header["not_recorded"] = attachment.not_recorded + self._not_recorded
-        if self._told_by is not None:
+        if self._fake_gpu is not None:
             header["allocator_backend"] = "native"
-            header["devices"] = self._told_by.devices()
+            header["devices"] = self._fake_gpu.devices()
         if self._phantom is not None:
             header["phantom"] = self._phantom
         # A command line need not be UTF-8, and Python then has surrogates, which JSON has not.
@@ -190,7 +192,7 @@ class Window:
         self.core.update_header(self._header())
 
     def _note_simulated_gpu(self, *, is_over: bool) -> None:
-        simulated = self._told_by or simulated_gpu.current()
+        simulated = self._fake_gpu or gpu_account.registered()
         if simulated is not None:
             self._phantom = simulated.about(is_over=is_over)
 
@@ -220,7 +222,7 @@ class Window:
 
 def has_fake_tensors() -> bool:
     """Whether a window on the blocks of fake tensors is open."""
-    return any(one._told_by is not None for one in _open if one.pid == os.getpid())
+    return any(one._fake_gpu is not None for one in _open if one.pid == os.getpid())
 
 
 def forget_windows() -> bool:
@@ -247,8 +249,8 @@ class Recorder(ContextDecorator):
         ops: bool = False,
         max_memory: int | str = "256MiB",
         follow_fork: bool = False,
-        replace: Replace = "trace",
-        told_by: Account | None = None,
+        replace: _core.MayReplace = _core.MayReplace.TRACE,
+        fake_gpu: FakeGpuAccount | None = None,
         max_events: int | None = None,
     ) -> None:
         cpu, cuda = parse_devices(devices)
@@ -260,7 +262,7 @@ class Recorder(ContextDecorator):
             "ops": ops,
             "max_memory": parse_max_memory(max_memory),
             "replace": replace,
-            "told_by": told_by,
+            "fake_gpu": fake_gpu,
             "max_events": max_events,
         }
         self._follow_fork = follow_fork

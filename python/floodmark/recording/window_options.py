@@ -1,4 +1,4 @@
-"""What a recording is asked for: devices, sizes, files, and the source of blocks.
+"""What a recording is asked for: devices and sizes; and the rank of this process.
 
 Sees: arguments, the environment, and the least memory limit. Knows nothing else of the recorder.
 """
@@ -9,13 +9,8 @@ import contextlib
 import os
 import re
 import sys
-from typing import Any, Literal, Protocol
 
 from floodmark import _core
-
-#: What may be replaced at the path of a trace.
-Replace = Literal["nothing", "trace", "any file"]
-_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
 def say(text: str) -> None:
@@ -27,12 +22,7 @@ def say(text: str) -> None:
 
 def parse_bytes(value: int | str) -> int:
     """`268435456`, `"256MiB"` or `"1 GB"` as a number of bytes."""
-    if isinstance(value, int):
-        return value
-    found = re.fullmatch(r"\s*([0-9.]+)\s*([KMGT]?)(?:i?B)?\s*", value, re.IGNORECASE)
-    if found is None:
-        raise ValueError(f"not a number of bytes: {value!r}; write it as `256MiB`")
-    return int(float(found[1]) * _UNITS[found[2].upper()])
+    return value if isinstance(value, int) else _core.parse_size(value)
 
 
 def parse_max_memory(value: int | str) -> int:
@@ -69,16 +59,3 @@ def rank_of_process() -> tuple[int | None, int | None, int | None]:
         return int(value) if value.isdigit() else None
 
     return number("RANK"), number("WORLD_SIZE"), number("LOCAL_RANK")
-
-
-class Account(Protocol):
-    """A simulated GPU that reports blocks instead of torch."""
-
-    def about(self, *, is_over: bool) -> dict[str, Any]:
-        """What a trace says of it."""
-
-    def devices(self) -> list[dict[str, Any]]:
-        """The devices, as a header has them."""
-
-    def source(self) -> _core.BlockSource:
-        """What reports the blocks."""

@@ -117,7 +117,7 @@ def test_a_journal_that_another_program_left_is_not_overwritten(capsys, tmp_path
 def test_an_argument_that_makes_no_sense_is_said_before_anything_runs():
     with pytest.raises(ValueError, match="no such device"):
         floodmark.trace(devices="gpu")
-    with pytest.raises(ValueError, match="not a number of bytes"):
+    with pytest.raises(ValueError, match="a size is a number of bytes"):
         floodmark.trace(max_memory="a lot")
     with pytest.raises(ValueError, match="needs a name"), floodmark.phase(""):
         pass

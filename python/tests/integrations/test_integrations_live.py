@@ -12,7 +12,7 @@ from torch import nn
 import floodmark
 from floodmark import _core
 from floodmark.integrations import _live
-from floodmark.integrations._live import Guarded, Live, Place, Step, Totals, guarded, merged
+from floodmark.integrations._live import Guarded, Live, Step, Totals, TracePath, guarded, merged
 
 #: How long the writer may take. It only ends a test that hangs.
 PATIENCE_MILLIS = 1000 * PATIENCE
@@ -31,7 +31,7 @@ def parts():
 
 
 def test_figures_are_those_of_the_report_by_step(tmp_path, parts):
-    live = Live(Place(tmp_path / "a.flood"), {"devices": "cpu"})
+    live = Live(TracePath(tmp_path / "a.flood"), {"devices": "cpu"})
     steps, kept = [], []
     for number in range(6):
         train(*parts, torch.randn(16 * (number + 1), 64))
@@ -53,7 +53,7 @@ def test_figures_are_those_of_the_report_by_step(tmp_path, parts):
 
 
 def test_without_a_wait_every_step_comes_once_and_in_order(tmp_path, parts):
-    live = Live(Place(tmp_path / "a.flood"), {"devices": "cpu"})
+    live = Live(TracePath(tmp_path / "a.flood"), {"devices": "cpu"})
     steps = []
     for number in range(40):
         train(*parts, torch.randn(4, 64))
@@ -65,7 +65,7 @@ def test_without_a_wait_every_step_comes_once_and_in_order(tmp_path, parts):
 
 
 def test_to_ask_costs_the_same_however_long_the_trace_is(tmp_path, parts):
-    live = Live(Place(tmp_path / "a.flood"), {"devices": "cpu"})
+    live = Live(TracePath(tmp_path / "a.flood"), {"devices": "cpu"})
     costs = []
     for number in range(600):
         for _ in range(20):
@@ -82,7 +82,7 @@ def test_to_ask_costs_the_same_however_long_the_trace_is(tmp_path, parts):
 def test_a_recording_that_runs_already_goes_on_and_has_none_of_its_steps(tmp_path, parts):
     with floodmark.trace(tmp_path / "outer.flood", devices="cpu") as outer:
         torch.zeros(1 << 20)
-        live = Live(Place(tmp_path / "inner.flood"), {})
+        live = Live(TracePath(tmp_path / "inner.flood"), {})
         train(*parts, torch.randn(4, 64))
         train(*parts, torch.randn(4, 64))
         live.end_step("train", 0)
@@ -95,7 +95,7 @@ def test_a_recording_that_runs_already_goes_on_and_has_none_of_its_steps(tmp_pat
 
 
 def test_a_step_of_the_program_goes_with_the_next_of_the_loop(tmp_path):
-    live = Live(Place(tmp_path / "a.flood"), {"devices": "cpu"})
+    live = Live(TracePath(tmp_path / "a.flood"), {"devices": "cpu"})
     torch.zeros(1 << 18)
     floodmark.step()
     torch.zeros(8)
@@ -107,7 +107,7 @@ def test_a_step_of_the_program_goes_with_the_next_of_the_loop(tmp_path):
 
 def test_optimizers_end_steps_until_it_stops(tmp_path, parts):
     told = []
-    live = Live(Place(tmp_path / "a.flood"), {"devices": "cpu"})
+    live = Live(TracePath(tmp_path / "a.flood"), {"devices": "cpu"})
     live.follow_optimizers("train", lambda: told.extend(live.take(PATIENCE_MILLIS)))
     for _ in range(3):
         train(*parts, torch.randn(4, 64))
@@ -134,7 +134,7 @@ def test_a_failure_is_said_once_and_leaves_a_whole_trace(tmp_path, capsys):
     class Loop(Guarded):
         @guarded
         def begin(self):
-            self.live = Live(Place(tmp_path / "a.flood"), {"devices": "cpu"})
+            self.live = Live(TracePath(tmp_path / "a.flood"), {"devices": "cpu"})
 
         @guarded
         def fail(self):
@@ -156,7 +156,7 @@ def test_a_place_that_cannot_be_written_stops_nothing(tmp_path, capsys):
     class Loop(Guarded):
         @guarded
         def begin(self):
-            self.live = Live(Place(tmp_path / "file" / "a.flood"), {})
+            self.live = Live(TracePath(tmp_path / "file" / "a.flood"), {})
 
     loop = Loop()
     loop.begin()
@@ -166,10 +166,10 @@ def test_a_place_that_cannot_be_written_stops_nothing(tmp_path, capsys):
 
 def test_every_rank_has_a_file_and_a_killed_one_keeps_its(tmp_path):
     path = tmp_path / "fit.flood"
-    assert Place(path).free_path() == path
+    assert TracePath(path).free_path() == path
     (tmp_path / "fit.flood.journal").mkdir()
-    assert Place(path).free_path() == tmp_path / "fit-2.flood"
-    assert Place(path, 3, 8).free_path() == tmp_path / "fit.rank-0003.flood"
+    assert TracePath(path).free_path() == tmp_path / "fit-2.flood"
+    assert TracePath(path, 3, 8).free_path() == tmp_path / "fit.rank-0003.flood"
 
 
 def test_an_error_is_about_memory_also_when_another_hides_it():

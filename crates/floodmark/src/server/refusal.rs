@@ -56,7 +56,7 @@ pub(crate) struct Problem {
 
 impl Refusal {
     /// The answer to the page.
-    pub(crate) fn told(&self) -> Problem {
+    pub(crate) fn problem(&self) -> Problem {
         Problem { error: self.to_string(), hint: self.hint() }
     }
 

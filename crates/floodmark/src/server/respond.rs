@@ -135,7 +135,7 @@ fn takes_gzip(accepted: &str) -> bool {
 fn refused(refusal: &Refusal) -> Response {
     let status =
         StatusCode::from_u16(refusal.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let body = serde_json::to_vec(&refusal.told()).unwrap_or_default();
+    let body = serde_json::to_vec(&refusal.problem()).unwrap_or_default();
     (status, [(header::CONTENT_TYPE, "application/json")], body).into_response()
 }
 

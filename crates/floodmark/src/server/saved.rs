@@ -95,7 +95,7 @@ impl Kept<'_, '_> {
         let found = ask(self.shown, &format!("{request}{more}"));
         // A question that has no answer has none in the saved page either, for the same reason.
         let json =
-            found.or_else(|refusal| serde_json::to_vec(&refusal.told()).map_err(|_| refusal));
+            found.or_else(|refusal| serde_json::to_vec(&refusal.problem()).map_err(|_| refusal));
         let Ok(json) = json else { return };
         self.used += packed_bytes(&json);
         self.answers.insert(name, json);

@@ -150,8 +150,8 @@ class FakeBlock(Block):
             for index in range(self._machine.gpus)
         ]
 
-    def source(self) -> _core.BlockSource:
-        """The source of blocks, for the recorder."""
+    def block_source(self) -> _core.BlockSource:
+        """Fake tensors, with the devices that torch has or without."""
         source = _core.BlockSource
         return source.FAKE if self._is_shimmed else source.FAKE_WITHOUT_DEVICE
 

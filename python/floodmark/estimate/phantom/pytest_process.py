@@ -12,14 +12,16 @@ import sys
 
 from floodmark._core import PhantomError
 from floodmark.estimate.phantom.simulated_gpu import phantom
-from floodmark.pytest_plugin import VARIABLE
+
+#: Has what `pytest_plugin` asks this process for, as JSON.
+VARIABLE = "FLOODMARK_PYTEST_PHANTOM"
 
 
 def main() -> int:
     """Run pytest with these words; its exit status."""
-    told = json.loads(os.environ[VARIABLE])
+    asked = json.loads(os.environ[VARIABLE])
     try:
-        with phantom(told["gpu"], memory=told["memory"], gpus=told["gpus"]):
+        with phantom(asked["gpu"], memory=asked["memory"], gpus=asked["gpus"]):
             import pytest
 
             return int(pytest.main(sys.argv[1:]))

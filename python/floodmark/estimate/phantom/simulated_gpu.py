@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from floodmark import _core
 from floodmark.estimate.outcome import Outcome
+from floodmark.recording import gpu_account
+from floodmark.recording.window_options import parse_bytes
 
 if TYPE_CHECKING:
     from floodmark.estimate.phantom.library import Phantom
@@ -84,6 +86,7 @@ def simulate(machine: _core.PhantomMachine) -> SimulatedGpu:
     if machine.world is not None:
         phantom_world.install(phantom)
     _now = SimulatedGpu(machine, phantom)
+    gpu_account.register(_now)
     return _now
 
 
@@ -105,9 +108,6 @@ class phantom:
         memory: int | str | None = None,
         gpus: int = 1,
     ) -> None:
-        # Only a number is asked of the recorder, and it asks for this module in turn.
-        from floodmark.recording.recorder import parse_bytes
-
         size = None if memory is None else parse_bytes(memory)
         self._machine = _core.PhantomMachine(os.fspath(gpu), memory=size, gpus=gpus)
 

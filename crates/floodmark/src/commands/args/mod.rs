@@ -378,7 +378,7 @@ fn parse_devices(text: &str) -> Result<Devices, String> {
 
 /// A limit that the recorder can keep.
 fn parse_max_memory(text: &str) -> Result<u64, String> {
-    let bytes = parse_size(text)?;
+    let bytes = parse_size(text).map_err(|error| error.to_string())?;
     if bytes < LEAST_RECORDER_BYTES {
         return Err(format!("the recorder needs {}MiB or more", LEAST_RECORDER_BYTES >> 20));
     }
