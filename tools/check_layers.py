@@ -1,4 +1,4 @@
-"""Keeps the arrows between our crates as ARCHITECTURE.md has them, and libraries in their rooms.
+"""Keeps the arrows between our rooms as ARCHITECTURE.md has them, and libraries in their rooms.
 
 Sees: what `cargo metadata --no-deps` says, the table of the rooms in ARCHITECTURE.md, the lints in
 the manifests, and the sources. Knows nothing of what the crates do. Exit status 0 when
@@ -7,6 +7,7 @@ all is in order, 1 with one line per problem.
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import subprocess
@@ -38,6 +39,24 @@ FLOORS = {
     "floodmark": 5,
     "floodmark-python": 6,
 }
+# The rooms of the Python package, lowest first. What is in none of them is an entry point, which
+# may import every room; a room imports only the SHARED modules of it.
+PYTHON_ROOMS = (
+    "reports",
+    "recording",
+    "estimate/world",
+    "plugins",
+    "estimate",
+    "integrations",
+    "doctor",
+    "compat",
+)
+PYTHON_SHARED = {"_core", "torch_private"}
+# These rooms may also use the public names, as any other program does.
+PYTHON_PUBLIC = {"integrations", "compat"}
+# Runs before the program in its process, for recordings and estimates alike.
+PYTHON_ENTRY_POINTS = {"recording/startup/sitecustomize.py"}
+PYTHON_ROOM_ROW = re.compile(r"^\| `python/floodmark/([\w/]+)` \|[^|]*\|([^|]*)\|", re.MULTILINE)
 # A row of the table of the rooms: the crate, what it is, what it may use.
 ROOM_ROW = re.compile(r"^\| `crates/(floodmark[\w-]*)` \|[^|]*\|([^|]*)\|", re.MULTILINE)
 LINKED_BY_NOBODY = {"floodmark-phantom"}
@@ -158,6 +177,59 @@ def edge_problems(metadata: dict[str, Any], architecture: str) -> Iterator[str]:
             yield f"the row of `{crate}` in ARCHITECTURE.md lists `{name}`, which it does not use"
 
 
+def python_room(path: str) -> str | None:
+    """The room of a module of the Python package, by its path inside it."""
+    inside = [room for room in PYTHON_ROOMS if path == room or path.startswith(f"{room}/")]
+    return max(inside, key=len, default=None)
+
+
+def python_imports(source: str) -> Iterator[str]:
+    """The modules of ours that a source imports, as paths inside the package."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        for name in names:
+            package, _, inside = name.partition(".")
+            if package == "floodmark":
+                yield inside.replace(".", "/")
+
+
+def python_problems(sources: dict[str, str], architecture: str) -> Iterator[str]:
+    """Imports between rooms of the Python package that are not in the table, or only there."""
+    may_use = {
+        room: set(re.findall(r"`([\w/]+)`", column)) - PYTHON_SHARED
+        for room, column in PYTHON_ROOM_ROW.findall(architecture)
+    }
+    used: dict[str, set[str]] = {room: set() for room in PYTHON_ROOMS}
+    for path, source in sorted(sources.items()):
+        room = python_room(path)
+        if room is None or path in PYTHON_ENTRY_POINTS:
+            continue
+        for imported in sorted(set(python_imports(source))):
+            other = python_room(imported)
+            if not imported and room in PYTHON_PUBLIC:
+                continue
+            if other is None:
+                if imported.split("/")[0] not in PYTHON_SHARED:
+                    yield f"`python/floodmark/{path}` imports `{imported}`, an entry point"
+            elif other != room:
+                used[room].add(other)
+                if PYTHON_ROOMS.index(other) > PYTHON_ROOMS.index(room):
+                    yield f"`python/floodmark/{path}` imports `{imported}` of the room above it"
+    for room in PYTHON_ROOMS:
+        if room not in may_use:
+            yield f"`python/floodmark/{room}` has no row in the table of the rooms"
+            continue
+        for other in sorted(used[room] - may_use[room]):
+            yield f"`python/floodmark/{room}` uses `{other}`, which its row does not list"
+        for other in sorted(may_use[room] - used[room]):
+            yield f"the row of `python/floodmark/{room}` lists `{other}`, which it does not use"
+
+
 def room_problems(metadata: dict[str, Any]) -> Iterator[str]:
     """Heavy libraries outside their rooms. What only tests use is not shipped, and is let pass."""
     for use in uses(metadata):
@@ -234,12 +306,23 @@ def main() -> int:
     metadata = json.loads(answer.stdout)
     manifest = (root / "Cargo.toml").read_text(encoding="utf-8")
     architecture = (root / "ARCHITECTURE.md").read_text(encoding="utf-8")
-    found = problems(metadata, manifest, architecture)
+    package = root / "python/floodmark"
+    sources = {
+        path.relative_to(package).as_posix(): path.read_text(encoding="utf-8")
+        for path in package.rglob("*.py")
+    }
+    found = [
+        *problems(metadata, manifest, architecture),
+        *python_problems(sources, architecture),
+    ]
     for problem in found:
         print(f"error: {problem}", file=sys.stderr)
     if not found:
         crates = len(metadata["packages"])
-        print(f"layers: {crates} crates, every arrow points down and is in ARCHITECTURE.md")
+        print(
+            f"layers: {crates} crates and {len(PYTHON_ROOMS)} rooms of Python, "
+            "every arrow points down and is in ARCHITECTURE.md"
+        )
     return 1 if found else 0
 
 

@@ -211,3 +211,48 @@ def test_a_source_that_lifts_the_ban_is_found(tmp_path, source):
 def test_the_probe_may_be_unsafe(tmp_path):
     metadata = crate_on_disk(tmp_path, "floodmark-probe", "", "#![allow(unsafe_code)]")
     assert list(check_layers.unsafe_problems(metadata, "")) == []
+
+
+PYTHON_ROWS = "".join(
+    f"| `python/floodmark/{room}` | x | {uses} | y |\n"
+    for room, uses in {
+        "reports": "`_core`",
+        "recording": "`_core`, `reports`",
+        "estimate/world": "nothing of ours",
+        "plugins": "`estimate/world`",
+        "estimate": "nothing of ours",
+        "integrations": "nothing of ours",
+        "doctor": "nothing of ours",
+        "compat": "nothing of ours",
+    }.items()
+)
+ALLOWED = {
+    "__init__.py": "from floodmark.estimate.command import estimate",
+    "recording/window.py": "from floodmark import _core\nfrom floodmark.reports.trace import Trace",
+    "recording/startup/sitecustomize.py": "from floodmark.estimate import child_processes",
+    "plugins/distributed.py": "def late():\n    import floodmark.estimate.world.store",
+    "estimate/command.py": "import json, torch",
+    "integrations/ipython.py": "import floodmark",
+}
+
+
+def test_imports_of_rooms_below_are_fine():
+    assert list(check_layers.python_problems(ALLOWED, PYTHON_ROWS)) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "source", "said"),
+    [
+        (
+            "recording/window.py",
+            "from floodmark.reports import trace\nfrom floodmark.estimate.phantom import library",
+            "`estimate/phantom/library` of the room above it",
+        ),
+        ("recording/run.py", "import floodmark.pytest_plugin", "`pytest_plugin`, an entry point"),
+        ("estimate/command.py", "import floodmark.reports", "which its row does not list"),
+        ("plugins/distributed.py", "", "lists `estimate/world`, which it does not use"),
+    ],
+)
+def test_an_import_that_does_not_point_down_is_refused(path, source, said):
+    found = list(check_layers.python_problems({**ALLOWED, path: source}, PYTHON_ROWS))
+    assert any(said in problem for problem in found)

@@ -17,7 +17,6 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from floodmark import torch_private
-from floodmark.estimate.fake.storages import share_storage
 from floodmark.estimate.world.collective_operators import WITH_RESULT, answers, done, with_result
 from floodmark.estimate.world.ddp_reducer import stand_ins
 from floodmark.estimate.world.launcher import launched_as
@@ -25,6 +24,7 @@ from floodmark.estimate.world.object_collectives import Objects
 from floodmark.estimate.world.process_groups import begin_as, keep_name, register_fake_backend
 from floodmark.estimate.world.replaced_names import replace_in_modules
 from floodmark.estimate.world.spawn import FUNCTIONS, run_here
+from floodmark.estimate.world.storages import share_storage
 from floodmark.estimate.world.store import store_class
 from floodmark.plugins import Plugin, Setting
 from floodmark.recording.window_options import rank_of_process
