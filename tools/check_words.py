@@ -61,7 +61,14 @@ NAMES = {
     r"(?:struct|enum|class|trait) (?:Page|Look|Course|Pulse)\b": (
         "a noun of the domain, such as `AnswerText`, `OutputStyle` or `LiveSummary`"
     ),
-    r"mod (?:pulse|place|look|plain|cut|vary);": "a file named after its one thing",
+    r"mod (?:pulse|place|look|plain|cut|vary|course|\w+_place);": (
+        "a file named after its one thing"
+    ),
+    r"(?:class|struct|enum|trait) (?:Place|Told|Plain)\b": "what it is, such as `TracePath`",
+    r"(?:fn|def) _?(?:tell|told|look|pulse|course)\b\(": (
+        "a verb with its object, such as `add_segment` or `allocate_results`"
+    ),
+    r"fn of(?:<[^>]*>)?\(": "`from_report`, `line_of`: what is made, or of what",
 }
 
 # White space, and what begins a line of a comment, a list or a string.

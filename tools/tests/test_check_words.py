@@ -15,6 +15,14 @@ from check_words import problems
         ("pub(crate) struct Pulse {", "struct Pulse"),
         ("class Look:", "class Look"),
         ("mod pulse;", "mod pulse;"),
+        ("mod course;", "mod course;"),
+        ("mod tensor_place;", "mod tensor_place;"),
+        ("class Place:", "class Place"),
+        ("    pub(crate) fn told(&self) -> Problem {", "fn told("),
+        ("def tell(step: int) -> None:", "def tell("),
+        ("    def _look(self, name):", "def _look("),
+        ("    fn of(report: &Report) -> Self {", "fn of("),
+        ("    pub(crate) fn of<I: Index>(", "fn of<I: Index>("),
         ("Nobody's: kept in the cache.", "Nobody"),
         ("for whoever wants to look", "whoever"),
         ("// it was let go\n// of by the program", "let go // of"),
@@ -31,7 +39,16 @@ def test_a_refused_word_is_named_with_its_line(text, said):
 
 
 @pytest.mark.parametrize(
-    "text", ["in vain", "struct Pages {", "a place to look", "impulse; mod pulses;"]
+    "text",
+    [
+        "in vain",
+        "struct Pages {",
+        "a place to look",
+        "impulse; mod pulses;",
+        "fn line_of(&self)",
+        "fn of_torch(kind: &str)",
+        "fn look_up(&mut self)",
+    ],
 )
 def test_other_words_are_fine(text):
     assert list(problems("docs/a.md", text)) == []

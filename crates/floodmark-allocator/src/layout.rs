@@ -46,7 +46,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    pub(crate) fn of<I: Index>(
+    pub(crate) fn from_heap<I: Index>(
         heap: &Heap<I>,
         streams: &[u64],
         is_there: impl Fn(&Block) -> bool,

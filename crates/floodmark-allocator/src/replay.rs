@@ -112,7 +112,7 @@ pub(crate) struct Memory {
 impl Memory {
     /// How blocks lie, and the figures.
     pub(crate) fn into_replay(self, streams: &[u64]) -> Replay {
-        let layout = Layout::of(&self.heap, streams, |_| true);
+        let layout = Layout::from_heap(&self.heap, streams, |_| true);
         Replay { stats: self.heap.stats, layout, unplaced: self.unplaced }
     }
 }

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use hashbrown::HashMap;
 
-use crate::course::{Flow, Note, Notes, Track, TrackId, TrackKind, Tracks, follow};
+use crate::event_tracks::{Flow, Note, Notes, Track, TrackId, TrackKind, Tracks, follow};
 use crate::options::{ExportError, Options};
 
 /// Writes counters, slices and the largest allocations.

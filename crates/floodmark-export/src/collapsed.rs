@@ -17,14 +17,15 @@ pub fn write_collapsed(
 ) -> Result<(), ExportError> {
     let (_, held) = at_peak(trace, options)?;
     for stack in held {
-        let frames: Vec<String> = stack.frames.iter().map(|place| plain(&place.label())).collect();
+        let frames: Vec<String> =
+            stack.frames.iter().map(|place| frame_name(&place.label())).collect();
         writeln!(out, "{} {}", frames.join(";"), stack.bytes)?;
     }
     Ok(())
 }
 
 /// What separates frames and lines cannot be in a frame; some readers end lines at more than `\n`.
-fn plain(label: &str) -> String {
+fn frame_name(label: &str) -> String {
     let is_break = |c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}');
     label.replace(';', ":").replace(is_break, " ")
 }

@@ -31,7 +31,7 @@ pub fn write_csv(
             continue;
         };
         let Some((_, now)) = now[place].filter(|_| at >= skipped) else { continue };
-        let Some(event_cells) = EventCells::of(trace, &context, event) else { continue };
+        let Some(event_cells) = EventCells::from_event(trace, &context, event) else { continue };
         let number = u32::try_from(at).unwrap_or(u32::MAX);
         let mut cells = vec![at.to_string(), seconds(now.seconds), event.device.to_string()];
         cells.extend([
@@ -57,7 +57,7 @@ struct EventCells {
 }
 
 impl EventCells {
-    fn of(trace: &Trace, context: &Context, event: &Event) -> Option<Self> {
+    fn from_event(trace: &Trace, context: &Context, event: &Event) -> Option<Self> {
         let plain = |kind, bytes: u64| {
             let rest = vec![String::new(); 9];
             Some(Self { kind, bytes, requested: String::new(), rest })

@@ -24,8 +24,8 @@
 
 mod chrome;
 mod collapsed;
-mod course;
 mod csv;
+mod event_tracks;
 mod files;
 mod options;
 mod perfetto;

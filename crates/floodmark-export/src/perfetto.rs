@@ -9,7 +9,7 @@ use floodmark_trace::Trace;
 use hashbrown::HashMap;
 use prost::Message;
 
-use crate::course::{Flow, Note, Notes, Track, TrackId, TrackKind, Tracks, follow};
+use crate::event_tracks::{Flow, Note, Notes, Track, TrackId, TrackKind, Tracks, follow};
 use crate::options::{ExportError, Options};
 use crate::perfetto_messages as proto;
 

@@ -79,7 +79,7 @@ impl Writer<'_> {
             proto::Value {
                 tag,
                 metadata: is_new.then(proto::SummaryMetadata::scalars),
-                tensor: Some(proto::TensorProto::of(bytes)),
+                tensor: Some(proto::TensorProto::from_bytes(bytes)),
                 image: None,
             }
         });

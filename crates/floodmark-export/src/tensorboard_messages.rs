@@ -62,7 +62,7 @@ pub(crate) struct TensorProto {
 impl TensorProto {
     /// A tensor without dimensions.
     #[expect(clippy::cast_precision_loss, reason = "exact up to 8 PiB")]
-    pub(crate) fn of(bytes: Bytes) -> Self {
+    pub(crate) fn from_bytes(bytes: Bytes) -> Self {
         let double_val = vec![bytes.0 as f64];
         Self { dtype: DT_DOUBLE, tensor_shape: Some(TensorShape {}), double_val }
     }

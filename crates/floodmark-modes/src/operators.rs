@@ -163,7 +163,7 @@ impl Operators {
     /// A tensor that no operator made: a storage from elsewhere.
     fn adopt(this: &Bound<'_, Self>, tensor: &Bound<'_, PyAny>, op: &str) -> PyResult<()> {
         let own = this.get();
-        let placed = own.place(this, tensor, None, op);
+        let placed = own.allocate_storage(this, tensor, None, op);
         placed?.map_err(|error| own.raise(tensor.py(), &error))
     }
 
@@ -284,7 +284,8 @@ impl Operators {
             let at = held.as_ref().and_then(|_| position(result, tensor));
             let real_bytes = at.zip(held.as_ref()).and_then(|(at, held)| held.bytes_of_result(at));
             // One without a storage (sparse, or of a kind of its own) consists of others, which have one.
-            if let Ok(Err(error)) = self.allocate_storage(this, tensor, real_bytes, &operator.name) {
+            if let Ok(Err(error)) = self.allocate_storage(this, tensor, real_bytes, &operator.name)
+            {
                 placed = Err(error);
             }
         }

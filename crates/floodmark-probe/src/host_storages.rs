@@ -3,7 +3,7 @@
 //! torch has no list of them. Python does not see them all: autograd saves outputs in C++ objects, and
 //! other threads free tensors without the GIL. So the process's own writable memory is searched for
 //! `c10::StorageImpl` objects, which begin with the address of their table of virtual functions
-//! ([`crate::tensor_place`]). A storage that was destroyed has a reference count of zero, or its memory has
+//! ([`crate::tensor_storage`]). A storage that was destroyed has a reference count of zero, or its memory has
 //! other contents. Only blocks of torch's own CPU allocator count, as in the recording itself.
 //!
 //! Memory is copied by the kernel (`process_vm_readv`), so a mapping that another thread removes in the
@@ -19,7 +19,7 @@ use floodmark_trace::Device;
 use libc::{c_void, iovec};
 
 use crate::session::{BaseBlock, base};
-use crate::tensor_place::{Pattern, STORAGE_WORDS};
+use crate::tensor_storage::{Pattern, STORAGE_WORDS};
 
 const WORD_BYTES: usize = size_of::<u64>();
 const STORAGE_BYTES: usize = STORAGE_WORDS * WORD_BYTES;

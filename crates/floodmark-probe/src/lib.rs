@@ -41,7 +41,7 @@ mod sinks;
 mod stacks;
 mod start_error;
 mod state_file;
-mod tensor_place;
+mod tensor_storage;
 #[cfg(test)]
 mod test_recorder;
 mod thread;
@@ -67,6 +67,6 @@ pub use session::{
     mark, name_modules, note_optimizer, pin_running_code, step,
 };
 pub use start_error::{Occupant, StartError};
-pub use tensor_place::{KnownTensor, prove_tensors};
+pub use tensor_storage::{KnownTensor, prove_tensors};
 pub use windows::{Found as FoundRecorder, OpenWindow, WindowNews, open};
 pub use writer::Written;

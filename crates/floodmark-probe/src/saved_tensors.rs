@@ -18,7 +18,7 @@ use floodmark_trace::{Category, EventKind};
 use crate::hooks::{POST_ACCUMULATE, SAVE, UNPACK, original};
 use crate::names::label_id;
 use crate::recording::IS_WATCHED;
-use crate::tensor_place::place_of;
+use crate::tensor_storage::storage_of;
 use crate::thread::with_recording;
 
 pub(crate) type Save = unsafe extern "C-unwind" fn(*mut c_void, *const usize, bool, bool);
@@ -45,7 +45,7 @@ unsafe fn note(kind: EventKind, tensor: *const usize) {
     }
     with_recording(|recording, local| {
         // SAFETY: the caller's promise.
-        let place = unsafe { place_of(recording.sources(), tensor) };
+        let place = unsafe { storage_of(recording.sources(), tensor) };
         if let Some((device, addr)) = place.filter(|(device, _)| recording.wants(*device)) {
             let mut record = Record::new(kind as u8, device);
             record.addr = addr;
@@ -112,11 +112,11 @@ pub(crate) unsafe extern "C-unwind" fn post_accumulate(variable: *const usize) -
 /// Labels a gradient. Its name is the parameter's, which Python tells later.
 ///
 /// # Safety
-/// As for [`place_of`].
+/// As for [`storage_of`].
 unsafe fn label_gradient(gradient: *const usize) {
     with_recording(|recording, local| {
         // SAFETY: the caller's promise.
-        let place = unsafe { place_of(recording.sources(), gradient) };
+        let place = unsafe { storage_of(recording.sources(), gradient) };
         if let Some((device, addr)) = place.filter(|(device, _)| recording.wants(*device)) {
             let nothing = String::new;
             let mut record = Record::new(EventKind::Label as u8, device);

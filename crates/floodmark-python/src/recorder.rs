@@ -110,8 +110,9 @@ pub(crate) fn use_slow_stacks() -> bool {
 pub(crate) fn do_gil_work() {
     // The interpreter may be ending; then names are not needed any more.
     let _ = Python::try_attach(|py| {
-        let names =
-            py.import("floodmark.recording.names").and_then(|names| names.call_method0("name_seen_modules"));
+        let names = py
+            .import("floodmark.recording.names")
+            .and_then(|names| names.call_method0("name_seen_modules"));
         // Nothing of ours raises into the program; a model without names still has its classes.
         drop(names);
     });

@@ -75,8 +75,8 @@ pub(crate) fn import(value: Value, mut parts: Parts) -> Result<Trace, SnapshotEr
         labels: Vec::new(),
         clock: Clock { first: facts.first_time, has_times: facts.has_times(), now: 0 },
     };
-    import.tell_what_was_before(&mut devices);
-    import.tell_what_happened(tape, &mut devices);
+    import.add_initial_blocks(&mut devices);
+    import.add_history(tape, &mut devices);
     Ok(import.finish(&devices, &blocks, losses))
 }
 
@@ -209,7 +209,7 @@ struct Clock {
 }
 
 impl Clock {
-    fn tell(&mut self, unix_micros: u64) -> Micros {
+    fn time_of(&mut self, unix_micros: u64) -> Micros {
         self.now = if self.has_times {
             self.now.max(unix_micros.saturating_sub(self.first))
         } else {
@@ -234,7 +234,7 @@ struct Import<'a> {
 }
 
 impl Import<'_> {
-    fn tell_what_was_before(&mut self, devices: &mut [DeviceHistory]) {
+    fn add_initial_blocks(&mut self, devices: &mut [DeviceHistory]) {
         for history in devices.iter_mut() {
             for (addr, bytes, segment) in history.before.segments.iter() {
                 let mut row = Row::new(EventKind::BaseSegment, history.device, 0, Micros(0));
@@ -245,7 +245,7 @@ impl Import<'_> {
                 history.reserved = history.reserved.saturating_add(bytes);
             }
             if history.reserved > 0 {
-                self.tell_reserved(history, Micros(0));
+                self.add_reserved(history, Micros(0));
             }
             for block in std::mem::take(&mut history.before.blocks) {
                 let mut row = Row::new(EventKind::Base, history.device, 0, Micros(0));
@@ -260,14 +260,14 @@ impl Import<'_> {
         }
     }
 
-    fn tell_reserved(&mut self, history: &DeviceHistory, time: Micros) {
+    fn add_reserved(&mut self, history: &DeviceHistory, time: Micros) {
         let mut row = Row::new(EventKind::Reserved, history.device, 0, time);
         row.bytes = history.reserved;
         self.builder.push(&row);
     }
 
     /// Devices and annotations are added in the order of their times.
-    fn tell_what_happened(&mut self, mut tape: Tape, devices: &mut [DeviceHistory]) {
+    fn add_history(&mut self, mut tape: Tape, devices: &mut [DeviceHistory]) {
         for history in devices.iter_mut() {
             history.advance(&mut tape);
         }
@@ -280,24 +280,24 @@ impl Import<'_> {
             while let Some((time, mut row)) =
                 self.annotations.next_before(due, self.words, &mut self.texts)
             {
-                row.time = self.clock.tell(time);
+                row.time = self.clock.time_of(time);
                 self.builder.push(&row);
             }
             let Some((_, history)) = next else { return };
             let Some(entry) = history.advance(&mut tape) else { return };
-            self.tell(history, &entry);
+            self.add_entry(history, &entry);
         }
     }
 
-    fn tell(&mut self, history: &mut DeviceHistory, entry: &Entry) {
-        let time = self.clock.tell(entry.time);
+    fn add_entry(&mut self, history: &mut DeviceHistory, entry: &Entry) {
+        let time = self.clock.time_of(entry.time);
         let mut row = Row::new(EventKind::Alloc, history.device, 0, time);
         row.stream = self.texts.stream(entry.around.stream);
         row.stack = entry.stack.saturating_sub(1);
         row.flags = if self.is_backward(entry.stack) { FLAG_BACKWARD } else { 0 };
         match entry.action {
-            Action::Alloc => self.tell_alloc(history, entry, row),
-            Action::FreeRequested => self.tell_free(history, entry, row),
+            Action::Alloc => self.add_alloc(history, entry, row),
+            Action::FreeRequested => self.add_free(history, entry, row),
             Action::FreeCompleted => {
                 if let Some(allocation) = history.pending.remove(&entry.addr) {
                     row.kind = EventKind::FreeCompleted;
@@ -308,13 +308,13 @@ impl Import<'_> {
             Action::SegmentAlloc
             | Action::SegmentFree
             | Action::SegmentMap
-            | Action::SegmentUnmap => self.tell_segment(history, entry, row),
+            | Action::SegmentUnmap => self.add_segment(history, entry, row),
             Action::Oom => {
                 row.kind = EventKind::Oom;
                 (row.addr, row.bytes) = (entry.addr, entry.size);
                 self.builder.push(&row);
             }
-            Action::Annotate => self.tell_label(history, entry, row),
+            Action::Annotate => self.add_label(history, entry, row),
         }
     }
 
@@ -327,7 +327,7 @@ impl Import<'_> {
         }
     }
 
-    fn tell_alloc(&mut self, history: &mut DeviceHistory, entry: &Entry, mut row: Row) {
+    fn add_alloc(&mut self, history: &mut DeviceHistory, entry: &Entry, mut row: Row) {
         (row.addr, row.bytes) = (entry.addr, rounded(entry.size));
         row.slack = row.bytes - entry.size;
         row.pool = self.texts.pool(history.pool_of(entry));
@@ -349,7 +349,7 @@ impl Import<'_> {
         }
     }
 
-    fn tell_free(&mut self, history: &mut DeviceHistory, entry: &Entry, mut row: Row) {
+    fn add_free(&mut self, history: &mut DeviceHistory, entry: &Entry, mut row: Row) {
         (row.stack, row.flags) = (0, if entry.is_completed { 0 } else { FLAG_DEFERRED });
         if let Some(allocation) = history.live.remove(&entry.addr) {
             (row.kind, row.allocation) = (EventKind::Free, allocation);
@@ -363,7 +363,7 @@ impl Import<'_> {
         self.builder.push(&row);
     }
 
-    fn tell_segment(&mut self, history: &mut DeviceHistory, entry: &Entry, mut row: Row) {
+    fn add_segment(&mut self, history: &mut DeviceHistory, entry: &Entry, mut row: Row) {
         let reserved = history.reserved;
         (row.kind, history.reserved) = match entry.action {
             Action::SegmentAlloc => (EventKind::SegmentAlloc, reserved.saturating_add(entry.size)),
@@ -383,11 +383,11 @@ impl Import<'_> {
             history.note_given_back(entry);
         }
         self.builder.push(&row);
-        self.tell_reserved(history, row.time);
+        self.add_reserved(history, row.time);
     }
 
     /// `torch.cuda.memory._annotate_tensor`: a name for what is in a block.
-    fn tell_label(&mut self, history: &DeviceHistory, entry: &Entry, mut row: Row) {
+    fn add_label(&mut self, history: &DeviceHistory, entry: &Entry, mut row: Row) {
         let Some(&allocation) = history.live.get(&entry.addr) else { return };
         if entry.around.user == words::EMPTY {
             return;

@@ -96,14 +96,14 @@ impl Recorder {
             ["phase", "end"] => self.push(new(EventKind::PhaseEnd, "cpu"), 0, vec![]),
             ["step"] => self.push(new(EventKind::Step, "cpu"), 0, vec![]),
             ["oom", device, size, rest @ ..] => {
-                let options = Options::of(rest);
+                let options = Options::parse(rest);
                 let stack = self.stack(&options);
                 let addr = options.get("left").map_or(0, parse_size);
                 let record = new(EventKind::Oom, device);
                 self.push(Record { bytes: parse_size(size), stack, addr, ..record }, 0, vec![]);
             }
             ["segment", name, device, size, rest @ ..] => {
-                let options = Options::of(rest);
+                let options = Options::parse(rest);
                 let (addr, bytes) = (self.new_addr(), parse_size(size));
                 self.segments.insert((*name).to_owned(), (device.parse().unwrap(), addr, bytes));
                 let total = self.total(device);
@@ -130,7 +130,7 @@ impl Recorder {
 
     fn alloc(&mut self, kind: EventKind, words: &[&str], flags: u8) {
         let [name, device, size, rest @ ..] = words else { panic!("alloc NAME DEVICE SIZE") };
-        let options = Options::of(rest);
+        let options = Options::parse(rest);
         let bytes = parse_size(size);
         let stack = self.stack(&options);
         let op = options.get("op").map_or(0, |op| self.text(TextKind::Op, op));
@@ -323,7 +323,7 @@ impl Recorder {
 struct Options<'a>(Vec<(&'a str, &'a str)>);
 
 impl<'a> Options<'a> {
-    fn of(words: &[&'a str]) -> Self {
+    fn parse(words: &[&'a str]) -> Self {
         let mut options = Vec::new();
         for pair in words.chunks(2) {
             let [name, value] = pair else { panic!("{pair:?} has no value") };

@@ -128,14 +128,14 @@ impl Recorder {
     }
 
     /// Something that happens to no block: a mark, the end of a step.
-    fn tell(&mut self, kind: EventKind, what: u32) -> Result<()> {
+    fn record(&mut self, kind: EventKind, what: u32) -> Result<()> {
         let row = self.event(kind, Device::CPU);
         self.push(Row { stack: what, ..row })
     }
 
     fn alloc(&mut self, bytes: u64, stack: u32, flags: u8) -> Result<Held> {
         let placed = self.allocator.alloc(bytes).ok().context("Failed to find room")?;
-        self.tell_segments()?;
+        self.record_segments()?;
         let id = AllocationId(self.allocations);
         let row = self.event(EventKind::Alloc, GPU);
         let row = Row { slack: placed.bytes - bytes, phase: self.phase, ..row };
@@ -155,7 +155,7 @@ impl Recorder {
         self.push(Row { allocation: held.id, stack: label, ..row })
     }
 
-    fn tell_segments(&mut self) -> Result<()> {
+    fn record_segments(&mut self) -> Result<()> {
         let calls = std::mem::take(&mut *self.driver.0.borrow_mut());
         for &(kind, addr, bytes) in &calls {
             let row = self.event(kind, GPU);
@@ -320,7 +320,7 @@ impl Training {
     }
 
     fn optimize(&mut self) -> Result<()> {
-        self.recorder.tell(EventKind::OptimizerBegin, 0)?;
+        self.recorder.record(EventKind::OptimizerBegin, 0)?;
         let is_first = self.states.is_empty();
         for at in 0..self.parts.len() {
             let bytes = 4 * self.parts[at].weight;
@@ -332,7 +332,7 @@ impl Training {
             let temporary = self.recorder.alloc(bytes, self.optimizer, 0)?;
             self.recorder.free(temporary)?;
         }
-        self.recorder.tell(EventKind::OptimizerEnd, 0)?;
+        self.recorder.record(EventKind::OptimizerEnd, 0)?;
         for gradient in std::mem::take(&mut self.gradients) {
             self.recorder.free(gradient)?;
         }
@@ -348,7 +348,7 @@ impl Training {
         self.recorder.free(batch)?;
         // A list of losses that is never emptied.
         self.recorder.alloc(512, self.losses, 0)?;
-        self.recorder.tell(EventKind::Step, number)?;
+        self.recorder.record(EventKind::Step, number)?;
         if number % 200 == 199 {
             self.evaluate()?;
         }
@@ -356,14 +356,14 @@ impl Training {
     }
 
     fn evaluate(&mut self) -> Result<()> {
-        self.recorder.tell(EventKind::PhaseBegin, 1)?;
+        self.recorder.record(EventKind::PhaseBegin, 1)?;
         self.recorder.phase = 1;
         for (_, held) in self.forward(8192)? {
             self.recorder.free(held)?;
         }
         self.recorder.phase = 0;
-        self.recorder.tell(EventKind::PhaseEnd, 1)?;
-        self.recorder.tell(EventKind::Mark, 2)
+        self.recorder.record(EventKind::PhaseEnd, 1)?;
+        self.recorder.record(EventKind::Mark, 2)
     }
 }
 

@@ -326,26 +326,26 @@ def behaviour(tmp_path_factory):
 
 
 @pytest.fixture
-def told(behaviour):
+def facts(behaviour):
     return json.loads(behaviour.stderr.splitlines()[-1])
 
 
 MIB = 1 << 20
 
 
-def test_phases_are_nested_and_an_exception_ends_them(told):
-    assert told["early"] == [0]
-    assert told["inside"] == [3 * MIB]
-    assert told["after"] == [[MIB], [3 * MIB]]
-    assert told["phases"] == {"outer": MIB, "inner": 2 * MIB}
-    rows = told["snapshot"]
+def test_phases_are_nested_and_an_exception_ends_them(facts):
+    assert facts["early"] == [0]
+    assert facts["inside"] == [3 * MIB]
+    assert facts["after"] == [[MIB], [3 * MIB]]
+    assert facts["phases"] == {"outer": MIB, "inner": 2 * MIB}
+    rows = facts["snapshot"]
     assert [size for size, _ in rows] == [2 * MIB, MIB]
     # The program's own lines, not ours.
     assert all("program.py:" in where for _, where in rows)
 
 
-def test_every_tensor_has_its_life(told):
-    lives = told["lives"]
+def test_every_tensor_has_its_life(facts):
+    lives = facts["lives"]
     assert sorted(life["bytes"] for life in lives) == [MIB, 2 * MIB]
     for life in lives:
         assert life["allocated_seconds"] > 0
@@ -355,63 +355,63 @@ def test_every_tensor_has_its_life(told):
     assert freed[2 * MIB] is not None
 
 
-def test_an_exception_leaves_everything_as_it_was(told):
-    assert told["changed"] == []
-    assert told["restored"] is True
-    assert told["recording"] is False
-    assert (told["hooks"], told["hooks after"]) == (1, 0)
+def test_an_exception_leaves_everything_as_it_was(facts):
+    assert facts["changed"] == []
+    assert facts["restored"] is True
+    assert facts["recording"] is False
+    assert (facts["hooks"], facts["hooks after"]) == (1, 0)
 
 
-def test_a_plugin_of_the_programs_own_answers_for_fake_tensors_only(told):
-    assert told["patched"] == ["fake", "[1]"]
+def test_a_plugin_of_the_programs_own_answers_for_fake_tensors_only(facts):
+    assert facts["patched"] == ["fake", "[1]"]
 
 
-def test_no_card_is_too_small_and_tracers_follow_each_other(told, behaviour):
-    assert told["huge"] == [[1 << 40], [1 << 40]]
+def test_no_card_is_too_small_and_tracers_follow_each_other(facts, behaviour):
+    assert facts["huge"] == [[1 << 40], [1 << 40]]
     # Printed inside the block, while the recording runs.
     assert behaviour.stdout.count("Memory per device") == 4
     assert "killed" not in behaviour.stdout
 
 
-def test_modules_of_two_models_of_one_class_do_not_merge(told):
-    assert told["forwards"] == {"Pair": 1, "layer": 1, "Pair#2": 1, "Pair#2.layer": 1}
-    assert told["stack"] == ["Pair#2"]
+def test_modules_of_two_models_of_one_class_do_not_merge(facts):
+    assert facts["forwards"] == {"Pair": 1, "layer": 1, "Pair#2": 1, "Pair#2.layer": 1}
+    assert facts["stack"] == ["Pair#2"]
 
 
-def test_live_tensors_have_the_bytes_of_their_storages(told):
-    size, count, stack = told["live"]
+def test_live_tensors_have_the_bytes_of_their_storages(facts):
+    size, count, stack = facts["live"]
     assert size == 64 * 256 * 4
     # Two weights, the batch, and what the last model computed.
     assert count >= 4
     assert stack == []
 
 
-def test_live_tensors_have_their_modules(told):
-    made, batch, weight = told["owners"]
+def test_live_tensors_have_their_modules(facts):
+    made, batch, weight = facts["owners"]
     # The recording names two models of one class by the class.
     assert made.endswith("layer")
     assert weight.endswith("layer")
     assert batch is None
 
 
-def test_collectives_without_a_group_do_nothing(told):
-    assert told["alone"] == ["None", True, 3, "None", False]
-    assert told["shares"] == ["mine", "mine"]
-    assert "Collectives without a process group did nothing" in told["notes"]
+def test_collectives_without_a_group_do_nothing(facts):
+    assert facts["alone"] == ["None", True, 3, "None", False]
+    assert facts["shares"] == ["mine", "mine"]
+    assert "Collectives without a process group did nothing" in facts["notes"]
 
 
-def test_a_phase_has_a_peak_of_its_own(told):
+def test_a_phase_has_a_peak_of_its_own(facts):
     # Two weights and the batch, and twice the batch inside.
     weights, batch = 2 * 256 * 256 * 4, 64 * 256 * 4
-    assert weights + 3 * batch <= told["phase peak"]["wide"] <= weights + 3 * batch + 4096
+    assert weights + 3 * batch <= facts["phase peak"]["wide"] <= weights + 3 * batch + 4096
 
 
-def test_what_lies_on_meta_is_counted(told):
+def test_what_lies_on_meta_is_counted(facts):
     weights, batch = 2 * 512 * 512 * 4, 16 * 512 * 4
-    now, peak = told["meta"]
+    now, peak = facts["meta"]
     assert now == weights + batch
     assert peak >= 2 * weights + batch
-    assert told["meta here"] == "meta"
+    assert facts["meta here"] == "meta"
 
 
 def test_the_plugins_have_the_documented_names():
@@ -439,23 +439,23 @@ def test_root_handlers_have_the_records(caplog):
     assert caplog.records[0].name == "memory_profiler.mine"
 
 
-def test_a_tracer_inside_another_one(told):
+def test_a_tracer_inside_another_one(facts):
     # Each has the peak of its own block; what is allocated is the same for both.
-    assert told["in both"] == [[MIB], [2 * MIB]]
-    assert told["inner"][1] == [MIB]
-    assert told["outer"] == [[2 * MIB], [2 * MIB]]
-    assert told["rows"] == [[MIB], [MIB, MIB]]
-    assert told["around"] == ["", True]
+    assert facts["in both"] == [[MIB], [2 * MIB]]
+    assert facts["inner"][1] == [MIB]
+    assert facts["outer"] == [[2 * MIB], [2 * MIB]]
+    assert facts["rows"] == [[MIB], [MIB, MIB]]
+    assert facts["around"] == ["", True]
 
 
-def test_the_cpu_is_traced_too(told):
-    [peak] = told["cpu"]
+def test_the_cpu_is_traced_too(facts):
+    [peak] = facts["cpu"]
     weight, batch = 100 * 10 * 4, 3 * 100 * 4
     # Weight and gradient, the batch, the result, and what the sum and its gradient take.
     assert 2 * weight + batch <= peak <= 2 * weight + batch + 3 * 10 * 4 * 2 + 64
-    assert told["per device"] == {"cpu": peak, "cuda:0": 0}
-    assert told["left"] == 0
-    assert any("Linear" in name for name in told["modules"])
+    assert facts["per device"] == {"cpu": peak, "cuda:0": 0}
+    assert facts["left"] == 0
+    assert any("Linear" in name for name in facts["modules"])
 
 
 def test_outside_a_block_nothing_is_made_and_nothing_is_known(capsys):

@@ -269,7 +269,7 @@ impl<O: Observer> Simulator<O> {
 
     fn finish(self, program: &Program) -> Run {
         let is_there = |block: &Block| block.state != BlockState::Unmapped;
-        let layout = Layout::of(&self.heap, &program.streams, is_there);
+        let layout = Layout::from_heap(&self.heap, &program.streams, is_there);
         Run {
             stats: self.heap.stats,
             oom: self.oom,

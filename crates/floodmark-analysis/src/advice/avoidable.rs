@@ -24,7 +24,7 @@ pub struct Avoidable {
 }
 
 impl Avoidable {
-    fn of(live: &Live<'_>, is_avoidable: impl Fn(AllocationId) -> bool) -> Self {
+    fn from_live(live: &Live<'_>, is_avoidable: impl Fn(AllocationId) -> bool) -> Self {
         let ids = live.allocations.iter().copied().filter(|&id| is_avoidable(id));
         let allocations: Vec<AllocationId> = ids.collect();
         Self {
@@ -52,7 +52,7 @@ pub fn stale_gradients(trace: &Trace, context: &Context, moment: &Moment) -> Avo
     let backward = since.filter(|&(id, _)| context.work(id) == Phase::Backward);
     let reached: HashSet<Option<&str>> =
         backward.map(|(_, allocation)| trace.module_path(allocation.stack)).collect();
-    Avoidable::of(&live, |id| {
+    Avoidable::from_live(&live, |id| {
         let allocation = live.get(id);
         let is_used = allocation.before_recording || allocation.made_at < used;
         if !is_used || category(trace, context, id) != Category::Gradient {
@@ -71,7 +71,7 @@ pub fn stale_gradients(trace: &Trace, context: &Context, moment: &Moment) -> Avo
 /// of temporaries of `foreach` implementations.
 pub fn optimizer_temporaries(trace: &Trace, context: &Context, moment: &Moment) -> Avoidable {
     let live = Live::at(trace, moment);
-    Avoidable::of(&live, |id| is_optimizer_temporary(trace, context, id))
+    Avoidable::from_live(&live, |id| is_optimizer_temporary(trace, context, id))
 }
 
 /// Whether an optimizer's `step` allocated it and freed it.

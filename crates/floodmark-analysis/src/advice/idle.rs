@@ -67,7 +67,7 @@ pub fn idle(trace: &Trace, device: Option<Device>) -> Result<Idle, QuestionError
     live.allocations.retain(|&id| times.is_idle(&trace.allocations[id.index()]));
     let mut lines = Lines::new(trace, false);
     let groups =
-        live.group_by(|id, allocation| (lines.of(allocation), category(trace, &context, id)));
+        live.group_by(|id, allocation| (lines.line_of(allocation), category(trace, &context, id)));
     let mut rows: Vec<IdleLine> =
         groups.into_iter().map(|group| row(&live, &times, &lines, group)).collect();
     rows.sort_by(|one, other| {

@@ -29,8 +29,8 @@ impl<'a> AllocationLines<'a> {
     }
 
     /// The row of an allocation.
-    pub fn of(&mut self, allocation: &Allocation) -> &AllocationLine {
-        let line = self.lines.of(allocation);
+    pub fn line_of(&mut self, allocation: &Allocation) -> &AllocationLine {
+        let line = self.lines.line_of(allocation);
         let (trace, lines) = (self.trace, &self.lines);
         self.known.entry(line).or_insert_with(|| {
             let frame = lines.frame(line);

@@ -185,7 +185,7 @@ impl<'a> Lines<'a> {
         }
     }
 
-    pub(crate) fn of(&mut self, allocation: &Allocation) -> Line {
+    pub(crate) fn line_of(&mut self, allocation: &Allocation) -> Line {
         if allocation.before_recording {
             return Line::BeforeRecording;
         }

@@ -38,7 +38,7 @@ pub(crate) struct Aligner<'a> {
 
 impl<'a> Aligner<'a> {
     pub(crate) fn new(a: &'a Trace, b: &'a Trace) -> Self {
-        let functions = [Functions::of(a), Functions::of(b)];
+        let functions = [Functions::in_trace(a), Functions::in_trace(b)];
         let renamed = renamed(functions[0].users_files(), functions[1].users_files());
         Self { functions, renamed, spots: HashMap::new() }
     }
@@ -66,7 +66,7 @@ impl<'a> Aligner<'a> {
 struct Functions<'a>(BTreeMap<(&'a str, &'a str), BTreeSet<u32>>);
 
 impl<'a> Functions<'a> {
-    fn of(trace: &'a Trace) -> Self {
+    fn in_trace(trace: &'a Trace) -> Self {
         let nodes = (0..trace.stack_count()).filter_map(|at| u32::try_from(at).ok());
         let codes: BTreeSet<_> = nodes.map(|at| trace.stack(StackId(at)).code).collect();
         let mut functions: BTreeMap<_, BTreeSet<u32>> = BTreeMap::new();

@@ -56,7 +56,7 @@ impl Total {
         Self { a, b, change, percent }
     }
 
-    fn of(a: Option<Bytes>, b: Option<Bytes>) -> Option<Self> {
+    fn where_known(a: Option<Bytes>, b: Option<Bytes>) -> Option<Self> {
         Some(Self::new(a?, b?))
     }
 
@@ -249,8 +249,8 @@ pub fn diff(a: &Trace, b: &Trace, question: &Question) -> Result<Diff, DiffError
         device,
         by: question.by,
         allocated: Total::new(at.a.allocated, at.b.allocated),
-        active: Total::of(at.a.active, at.b.active),
-        reserved: Total::of(at.a.reserved, at.b.reserved),
+        active: Total::where_known(at.a.active, at.b.active),
+        reserved: Total::where_known(at.a.reserved, at.b.reserved),
         peaks: both_peaks(a, b, device),
         at,
         losses: Both { a: a.losses.clone(), b: b.losses.clone() },
@@ -296,5 +296,5 @@ fn both_peaks(a: &Trace, b: &Trace, device: Device) -> Peaks {
         let peak = peaks(trace).into_iter().find(|peak| peak.device == device);
         peak.map_or((Bytes(0), None), |peak| (peak.allocated, peak.reserved))
     });
-    Peaks { allocated: Total::new(a.0, b.0), reserved: Total::of(a.1, b.1) }
+    Peaks { allocated: Total::new(a.0, b.0), reserved: Total::where_known(a.1, b.1) }
 }

@@ -48,7 +48,7 @@ pub(crate) fn parts<'a>(
         By::Module => by_module::own(live).into_iter().map(named_group).collect(),
         By::Op => by_op::rows(live).into_iter().map(named_row).collect(),
         By::Phase => {
-            let peaks = PhasePeaks::of(live.trace, live.device, context);
+            let peaks = PhasePeaks::find(live.trace, live.device, context);
             let rows = by_phase::rows(live, context, peaks).into_iter();
             rows.filter(|row| row.bytes > Bytes(0)).map(named_row).collect()
         }
@@ -95,7 +95,7 @@ impl<'a> Sorter<'_, 'a> {
         let mut lines = Lines::new(self.live.trace, self.torch_frames);
         let groups = self
             .live
-            .group_by_with_unseen(Line::BeforeRecording, |_, allocation| lines.of(allocation));
+            .group_by_with_unseen(Line::BeforeRecording, |_, allocation| lines.line_of(allocation));
         let parts = groups.into_iter().map(|group| {
             let (key, frame, place) = self.line(&lines, group.key);
             let detail = DiffDetail::Line {
@@ -168,7 +168,7 @@ impl<'a> Sorter<'_, 'a> {
             if live.name(id).is_some() {
                 return Tensor::Labelled(allocation.label);
             }
-            Tensor::Unnamed(lines.of(allocation), category(trace, context, id))
+            Tensor::Unnamed(lines.line_of(allocation), category(trace, context, id))
         });
         let parts = groups.into_iter().map(|group| match group.key {
             Tensor::Labelled(label) => labelled(live, label, &group),

@@ -128,7 +128,7 @@ impl GrowingIndex {
         };
         let at = self.moment(trace, device, question.at)?;
         let index = self.device(trace, device)?;
-        let live = Live::of(trace, &at, index.moments.live(trace, at.after));
+        let live = Live::from_allocations(trace, &at, index.moments.live(trace, at.after));
         report_of(&live, self.context(), at, question, || index.phases.found())
     }
 

@@ -127,7 +127,7 @@ impl Known {
                 Bytes(requested),
                 Bytes(total)
             );
-            return Verdict::of(OomMessageReason::Capacity, finding);
+            return Verdict::known(OomMessageReason::Capacity, finding);
         }
         if let Some(verdict) = self.by_limit(requested) {
             return verdict;
@@ -145,7 +145,7 @@ impl Known {
     fn by_limit(&self, requested: u64) -> Option<Verdict> {
         if self.has_block_limit {
             let finding = format!("the platform cannot allocate {} in one block", Bytes(requested));
-            return Some(Verdict::of(OomMessageReason::Limit, finding));
+            return Some(Verdict::known(OomMessageReason::Limit, finding));
         }
         let limit = self.figures.limit?;
         let finding = match (self.device_free(), self.figures.reserved) {
@@ -160,7 +160,7 @@ impl Known {
             _ => return None,
         };
         let request = format!("{finding}; {} were requested", Bytes(requested));
-        Some(Verdict::of(OomMessageReason::Limit, request))
+        Some(Verdict::known(OomMessageReason::Limit, request))
     }
 
     /// The reason where no limit is printed, or none that was reached.
@@ -172,7 +172,7 @@ impl Known {
                 Bytes(free),
                 Bytes(requested)
             );
-            return Verdict::of(OomMessageReason::Refused, finding);
+            return Verdict::known(OomMessageReason::Refused, finding);
         }
         let (Some(total), Some(allocated)) = (self.figures.total, self.figures.allocated) else {
             let missing = match self.figures.total {
@@ -225,7 +225,7 @@ impl Known {
             Bytes::from(total),
             Bytes(requested)
         );
-        Some(Verdict::of(OomMessageReason::OutsideTorch, finding))
+        Some(Verdict::known(OomMessageReason::OutsideTorch, finding))
     }
 
     /// Whether torch itself has enough that it cannot use for the request.
@@ -236,7 +236,7 @@ impl Known {
                 Bytes::from(pools),
                 Bytes(requested)
             );
-            return Some(Verdict::of(OomMessageReason::OtherPool, finding));
+            return Some(Verdict::known(OomMessageReason::OtherPool, finding));
         }
         let free = self.figures.free?;
         let is_enough = free.bytes.saturating_sub(free.slack) >= requested;
@@ -248,7 +248,7 @@ impl Known {
                 Bytes::from(free),
                 Bytes(requested)
             );
-            Verdict::of(OomMessageReason::Fragmentation, finding)
+            Verdict::known(OomMessageReason::Fragmentation, finding)
         })
     }
 
@@ -267,7 +267,7 @@ impl Known {
             Bytes::from(total),
             Bytes(free)
         );
-        Verdict::of(OomMessageReason::Capacity, finding)
+        Verdict::known(OomMessageReason::Capacity, finding)
     }
 
     /// Facts beside the reason.
@@ -335,11 +335,11 @@ fn huge(requested: u64) -> Verdict {
     };
     let finding =
         format!("{amount} were requested in one allocation: a size in the program is wrong");
-    Verdict::of(OomMessageReason::HugeRequest, finding)
+    Verdict::known(OomMessageReason::HugeRequest, finding)
 }
 
 fn on_host(finding: String) -> Verdict {
-    Verdict::of(OomMessageReason::HostMemory, finding)
+    Verdict::known(OomMessageReason::HostMemory, finding)
 }
 
 /// ` of 1.000 GiB`, where the message has the request.
@@ -353,11 +353,11 @@ fn in_library(source: OomSource, requested: Option<Figure>) -> Verdict {
         "{} could not allocate{amount} on the device; torch's allocator did not take part, and the message has no figures",
         source.words()
     );
-    Verdict::of(OomMessageReason::Library, finding)
+    Verdict::known(OomMessageReason::Library, finding)
 }
 
 impl Verdict {
-    fn of(reason: OomMessageReason, finding: String) -> Self {
+    fn known(reason: OomMessageReason, finding: String) -> Self {
         Self { reason, finding, missing: Vec::new() }
     }
 

@@ -128,7 +128,7 @@ pub fn annotate(
     let live = Live::at(trace, &at);
     let mut lines = Lines::new(trace, false);
     let groups =
-        live.group_by_with_unseen(Line::BeforeRecording, |_, allocation| lines.of(allocation));
+        live.group_by_with_unseen(Line::BeforeRecording, |_, allocation| lines.line_of(allocation));
     let mut found = Annotation {
         floodmark: env!("CARGO_PKG_VERSION"),
         format: FORMAT,
@@ -189,7 +189,7 @@ fn chosen_file(trace: &Trace, device: Device, path: &str) -> Result<String, Anno
     let mut lines = Lines::new(trace, false);
     let mut by_line: BTreeMap<Line, Bytes> = BTreeMap::new();
     for allocation in trace.allocations.iter().filter(|one| one.device == device) {
-        *by_line.entry(lines.of(allocation)).or_default() += allocation.rounded;
+        *by_line.entry(lines.line_of(allocation)).or_default() += allocation.rounded;
     }
     let mut bytes: BTreeMap<String, Bytes> = BTreeMap::new();
     for (line, allocated) in by_line {

@@ -9,7 +9,7 @@ use crate::report::row::{Detail, Row};
 pub(crate) fn rows(live: &Live<'_>, torch_frames: bool) -> Vec<Row> {
     let mut lines = Lines::new(live.trace, torch_frames);
     let groups =
-        live.group_by_with_unseen(Line::BeforeRecording, |_, allocation| lines.of(allocation));
+        live.group_by_with_unseen(Line::BeforeRecording, |_, allocation| lines.line_of(allocation));
     groups
         .into_iter()
         .map(|group| {

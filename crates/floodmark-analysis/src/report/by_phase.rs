@@ -56,7 +56,7 @@ impl PhasePeaks {
     }
 
     /// The peaks of a trace that does not grow.
-    pub(crate) fn of(trace: &Trace, device: Device, context: &Context) -> FoundPeaks {
+    pub(crate) fn find(trace: &Trace, device: Device, context: &Context) -> FoundPeaks {
         let mut peaks = Self::at_start(trace, device);
         peaks.extend(trace, context, |_| false);
         peaks.found

@@ -91,7 +91,7 @@ pub fn icicle(
     at: At,
 ) -> Result<Icicle, QuestionError> {
     let at = moments.moment(trace, &index.context, at)?;
-    let live = Live::of(trace, &at, moments.live(trace, at.after));
+    let live = Live::from_allocations(trace, &at, moments.live(trace, at.after));
     let mut nodes = Nodes::new(at.device.to_string());
     match by {
         IcicleBy::Stack => add_stacks(&mut nodes, &live),

@@ -24,11 +24,15 @@ impl<'a> Live<'a> {
             })
             .map(|(id, _)| AllocationId(id))
             .collect();
-        Self::of(trace, moment, allocations)
+        Self::from_allocations(trace, moment, allocations)
     }
 
     /// The same, when it is known what is there.
-    pub(crate) fn of(trace: &'a Trace, moment: &Moment, allocations: Vec<AllocationId>) -> Self {
+    pub(crate) fn from_allocations(
+        trace: &'a Trace,
+        moment: &Moment,
+        allocations: Vec<AllocationId>,
+    ) -> Self {
         Self { trace, device: moment.device, allocations, unseen: moment.unseen }
     }
 

@@ -187,7 +187,7 @@ pub fn report(trace: &Trace, question: &Question) -> Result<Report, QuestionErro
     let context = Context::new(trace);
     let at = moment(trace, &context, device, question.at)?;
     let live = Live::at(trace, &at);
-    report_of(&live, &context, at, question, || PhasePeaks::of(trace, device, &context))
+    report_of(&live, &context, at, question, || PhasePeaks::find(trace, device, &context))
 }
 
 /// The same, of a trace that is asked again and again. The question is about the device of the index, whatever
@@ -199,9 +199,9 @@ pub fn report_with(
     question: &Question,
 ) -> Result<Report, QuestionError> {
     let at = moments.moment(trace, &index.context, question.at)?;
-    let live = Live::of(trace, &at, moments.live(trace, at.after));
+    let live = Live::from_allocations(trace, &at, moments.live(trace, at.after));
     let (device, context) = (moments.device(), &index.context);
-    report_of(&live, context, at, question, || PhasePeaks::of(trace, device, context))
+    report_of(&live, context, at, question, || PhasePeaks::find(trace, device, context))
 }
 
 /// The same, when the moment and what is live then are known. `phases` finds the peaks of phases.

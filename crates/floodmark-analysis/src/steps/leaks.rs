@@ -167,7 +167,7 @@ fn held(
         if made >= finished || freed == Some(made) {
             continue;
         }
-        let held = all.entry(lines.of(allocation)).or_default();
+        let held = all.entry(lines.line_of(allocation)).or_default();
         let bytes = i128::from(allocation.rounded.0);
         let change = held.changes.entry(made).or_default();
         change.bytes += bytes;

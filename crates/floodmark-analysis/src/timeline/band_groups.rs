@@ -100,13 +100,13 @@ pub(crate) struct Groups {
 
 impl Groups {
     pub(crate) fn new(trace: &Trace, index: &TraceIndex, device: Device, by: TimelineBy) -> Self {
-        let keys = Keys::of(trace, index, device, by);
+        let keys = Keys::for_device(trace, index, device, by);
         let peaks = keys.peaks(trace, device);
         let chosen = if keys.parents.is_empty() {
             let (ranked, has_other) = rank(peaks.iter().copied().enumerate().collect());
             Chosen::new(peaks.len(), ranked, has_other)
         } else {
-            cut(&keys, &peaks)
+            chosen_keys(&keys, &peaks)
         };
         let of = keys.of.iter().map(|&key| chosen.group_of(&keys, key)).collect();
         let unseen = usize::from(chosen.group_of(&keys, keys.unseen));
@@ -115,13 +115,14 @@ impl Groups {
         groups
     }
 
-    pub(crate) fn of(&self, id: AllocationId) -> usize {
+    pub(crate) fn group_of(&self, id: AllocationId) -> usize {
         self.of.get(id.index()).map_or(0, |&group| usize::from(group))
     }
 
     /// Puts the highest first and leaves out what nothing is in; `other` stays the last.
     fn rank(&mut self, trace: &Trace, device: Device, other: Option<usize>) {
-        let peaks = peaks(trace, device, self.shown.len(), self.unseen, |id| self.of(id), &[]);
+        let peaks =
+            peaks(trace, device, self.shown.len(), self.unseen, |id| self.group_of(id), &[]);
         for (group, &peak) in self.shown.iter_mut().zip(&peaks) {
             group.peak = Bytes(peak);
         }
@@ -200,7 +201,7 @@ fn rank(mut keys: Vec<(usize, u64)>) -> (Vec<usize>, bool) {
 }
 
 /// A cut through a tree: the largest get a band of their own, out of that around them.
-fn cut(keys: &Keys, peaks: &[u64]) -> Chosen {
+fn chosen_keys(keys: &Keys, peaks: &[u64]) -> Chosen {
     let count = peaks.len();
     let mut children: Vec<Vec<usize>> = vec![Vec::new(); count];
     let mut roots = Vec::new();

@@ -21,7 +21,12 @@ pub(crate) struct Keys {
 }
 
 impl Keys {
-    pub(crate) fn of(trace: &Trace, index: &TraceIndex, device: Device, by: TimelineBy) -> Self {
+    pub(crate) fn for_device(
+        trace: &Trace,
+        index: &TraceIndex,
+        device: Device,
+        by: TimelineBy,
+    ) -> Self {
         match by {
             TimelineBy::Category => Self::of_categories(trace, index, device),
             TimelineBy::Phase => {
@@ -46,7 +51,7 @@ impl Keys {
         let mut numbers = Numbers::from(Line::BeforeRecording);
         for allocation in &trace.allocations {
             let is_here = allocation.device == device;
-            of.push(if is_here { numbers.of(lines.of(allocation)) } else { 0 });
+            of.push(if is_here { numbers.number_of(lines.line_of(allocation)) } else { 0 });
         }
         let name = |line: &Line| match lines.frame(*line) {
             Some(frame) => marked(frame.to_string(), line.is_backward()),
@@ -79,11 +84,9 @@ impl Keys {
     ) -> Self {
         let mut numbers = Numbers::from(unseen);
         let allocations = (0_u32..).map(AllocationId).zip(&trace.allocations);
-        let of = allocations.map(
-            |(id, allocation)| {
-                if allocation.device == device { numbers.of(key(id)) } else { 0 }
-            },
-        );
+        let of = allocations.map(|(id, allocation)| {
+            if allocation.device == device { numbers.number_of(key(id)) } else { 0 }
+        });
         let of = of.collect();
         let names = numbers.order.into_iter().map(name).collect();
         Self { of, names, unseen: 0, parents: Vec::new() }
@@ -108,7 +111,7 @@ impl<K: Copy + Eq + std::hash::Hash> Numbers<K> {
         Self { known: HashMap::from_iter([(first, 0)]), order: vec![first], last: (first, 0) }
     }
 
-    fn of(&mut self, key: K) -> u32 {
+    fn number_of(&mut self, key: K) -> u32 {
         if self.last.0 != key {
             let next = u32::try_from(self.order.len()).unwrap_or(u32::MAX);
             let number = *self.known.entry(key).or_insert_with(|| {

@@ -106,7 +106,7 @@ impl TimelineIndex {
         let device = device.canonical();
         let peak = moment(trace, &index.context, device, At::Peak)?;
         let groups = Groups::new(trace, index, device, by);
-        let grid = Grid::of(trace);
+        let grid = Grid::for_trace(trace);
         let base = base_events(trace);
         let mut state = State::at_start(trace, device, &groups);
         for event in &trace.events[..base] {
@@ -117,7 +117,7 @@ impl TimelineIndex {
             let first = base + chunk * CHUNK_EVENTS;
             let before = state;
             state.apply(trace, &groups, &events[0]);
-            let mut column = Column::of(&state, first + 1);
+            let mut column = Column::at(&state, first + 1);
             column.count(&events[0], &state);
             for (after, event) in (first + 2..).zip(&events[1..]) {
                 state.apply(trace, &groups, event);
@@ -125,7 +125,7 @@ impl TimelineIndex {
             }
             chunks.push(Chunk { before, events: column });
         }
-        chunks.push(Chunk { before: state, events: Column::of(&state, trace.events.len()) });
+        chunks.push(Chunk { before: state, events: Column::at(&state, trace.events.len()) });
         let shown = device.to_string();
         let info = trace.header.devices.iter().find(|info| info.device == shown);
         let timeline = Timeline {
@@ -202,7 +202,7 @@ impl TimelineIndex {
 
     /// The band of an allocation.
     pub(crate) fn group_of(&self, id: AllocationId) -> usize {
-        self.groups.of(id)
+        self.groups.group_of(id)
     }
 
     /// The band of the bytes of no recorded allocation, which lie at its bottom.
@@ -232,7 +232,7 @@ impl TimelineIndex {
         let mut columns = Vec::with_capacity(COLUMNS);
         for column in bounds.windows(2) {
             let (mut at, end) = (column[0], column[1]);
-            let mut seen = Column::of(&state, at);
+            let mut seen = Column::at(&state, at);
             while at < end {
                 let (chunk, whole) = ((at - self.base) / CHUNK_EVENTS, (end - at) / CHUNK_EVENTS);
                 if (at - self.base).is_multiple_of(CHUNK_EVENTS) && whole > 0 {
@@ -295,11 +295,11 @@ impl State {
         self.totals.apply(trace, event);
         match event.subject.allocated_change() {
             Some(AllocatedChange::Alloc(id)) => {
-                let sum = &mut self.groups[groups.of(id)];
+                let sum = &mut self.groups[groups.group_of(id)];
                 *sum = sum.saturating_add(trace.allocations[id.index()].rounded.0);
             }
             Some(AllocatedChange::Free(id)) => {
-                let sum = &mut self.groups[groups.of(id)];
+                let sum = &mut self.groups[groups.group_of(id)];
                 *sum = sum.saturating_sub(trace.allocations[id.index()].rounded.0);
             }
             Some(AllocatedChange::FreeUnknown(_)) => {
@@ -328,7 +328,7 @@ struct Column {
 
 impl Column {
     /// A span in which nothing happens, after so many events.
-    fn of(state: &State, after: usize) -> Self {
+    fn at(state: &State, after: usize) -> Self {
         let allocated = state.totals.allocated().0;
         Self {
             groups: state.groups,

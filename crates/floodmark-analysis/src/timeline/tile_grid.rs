@@ -23,7 +23,7 @@ pub(crate) struct Grid {
 }
 
 impl Grid {
-    pub(crate) fn of(trace: &Trace) -> Self {
+    pub(crate) fn for_trace(trace: &Trace) -> Self {
         Self { end: trace.end().0.max(1) }
     }
 

@@ -77,7 +77,7 @@ fn cells<'a>(
         |at: Option<EventNumber>| trace.events.get(at?.get() as usize).map(|event| event.time.0);
     let step = (!allocation.before_recording).then(|| context.step(allocation.made_at)).flatten();
     let label = trace.label(allocation.label);
-    let line = lines.of(allocation);
+    let line = lines.line_of(allocation);
     let frame = line.frame.as_ref();
     [
         int(id.0.into()),

@@ -37,7 +37,7 @@ pub(super) fn write(source: &Source<'_>, out: &mut Out<'_>) -> Result<(), Export
                 here = now.map(|(_, now)| (place, now));
             }
         }
-        let details = Details::of(source, event);
+        let details = Details::from_event(source, event);
         if at < skipped || (here.is_none() && details.is_about_a_device) {
             continue;
         }
@@ -71,7 +71,7 @@ struct Details<'a> {
 }
 
 impl<'a> Details<'a> {
-    fn of(source: &Source<'a>, event: &Event) -> Self {
+    fn from_event(source: &Source<'a>, event: &Event) -> Self {
         let trace = source.trace;
         let about = |kind, id: AllocationId| {
             let bytes = Some(trace.allocations[id.index()].rounded);

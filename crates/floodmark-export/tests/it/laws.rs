@@ -5,7 +5,7 @@ use floodmark_export::{Options, write_collapsed, write_speedscope, write_timelin
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use crate::course::{events, highest};
+use crate::event_tracks::{events, highest};
 use crate::speedscope::check;
 use crate::{text, trace};
 
@@ -86,7 +86,7 @@ proptest! {
     fn tracks_of_time_are_in_order(script in program()) {
         let trace = trace(&script);
         let events = events(&trace, &Options::default());
-        crate::course::check(&events);
+        crate::event_tracks::check(&events);
         for device in trace.devices() {
             let question = Question { device: Some(device), at: At::Peak, ..Question::default() };
             let peak = report(&trace, &question).unwrap().allocated.0;

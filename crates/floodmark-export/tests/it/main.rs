@@ -6,8 +6,8 @@
     reason = "the helpers of tests are tests too"
 )]
 
-mod course;
 mod csv;
+mod event_tracks;
 mod laws;
 mod pictures;
 mod png;

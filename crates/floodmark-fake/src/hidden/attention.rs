@@ -139,7 +139,7 @@ fn efficient_backward(call: &Call<'_>, needs: &mut Needs) {
         needs.moment("gradients times outputs", batch * heads * length * head * 4 + delta);
     }
     let is_half = query.dtype != DType::F32;
-    let floats = Tiles::of(head, is_half).floats(batch * heads, length, keys, head);
+    let floats = Tiles::choose(head, is_half).floats(batch * heads, length, keys, head);
     needs.moment("gradients of tiles", batch * heads * floats * 4);
 }
 
@@ -154,7 +154,7 @@ struct Tiles {
 impl Tiles {
     const KEYS: u64 = 64;
 
-    fn of(head: u64, is_half: bool) -> Self {
+    fn choose(head: u64, is_half: bool) -> Self {
         match head {
             0..=64 => Self { queries: 64, width: 64, spills: false },
             65..=128 if is_half => Self { queries: 128, width: 128, spills: false },

@@ -51,7 +51,7 @@ fn rows(found: &AdviceReport) -> Sheet {
     let mut columns = sheet::numbers(&titles);
     columns.extend(sheet::words(&["Finding, and what to do"]));
     let saved =
-        |advice: &Advice| Bar::of(advice.saves_allocated, found.peak_allocated, Tone::Shrank);
+        |advice: &Advice| Bar::new(advice.saves_allocated, found.peak_allocated, Tone::Shrank);
     let bars = Some(Bars { after: 0, of: found.advice.iter().map(saved).collect() });
     Sheet { columns, rows: found.advice.iter().map(cells).collect(), bars, is_prose: true }
 }

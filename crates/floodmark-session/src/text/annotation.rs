@@ -84,7 +84,7 @@ fn rows(shown: AnnotatedSource<'_>) -> Sheet {
             let count = line.count.to_string();
             let category = line.main_category();
             rows.push(cells([&line.bytes.to_string(), &count, category, &number], text));
-            bars.push(Bar::of(line.bytes, most, Tone::Category(category)));
+            bars.push(Bar::new(line.bytes, most, Tone::Category(category)));
         } else {
             rows.push(cells(["", "", "", &number], text));
             bars.push(none);

@@ -26,7 +26,7 @@ impl From<&Report> for AnswerText {
                 .chain(fragmentation(report))
                 .collect(),
             losses: report.losses.0.iter().map(ToString::to_string).collect(),
-            sheets: vec![Sheet::of(report)],
+            sheets: vec![Sheet::from_report(report)],
             below: left_out(report).into_iter().collect(),
         }
     }

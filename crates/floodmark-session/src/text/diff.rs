@@ -78,7 +78,7 @@ fn rows(diff: &Diff) -> Sheet {
     let size = |row: &DiffRow| Bytes(row.change.unsigned_abs());
     let largest = diff.rows.iter().map(size).max().unwrap_or_default();
     let tone = |row: &DiffRow| if row.change < 0 { Tone::Shrank } else { Tone::Grew };
-    let of = diff.rows.iter().map(|row| Bar::of(size(row), largest, tone(row))).collect();
+    let of = diff.rows.iter().map(|row| Bar::new(size(row), largest, tone(row))).collect();
     let bars = Some(Bars { after: 0, of });
     Sheet { columns, rows: diff.rows.iter().map(cells).collect(), bars, is_prose: false }
 }

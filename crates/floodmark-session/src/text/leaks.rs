@@ -38,7 +38,7 @@ fn rows(leaks: &Leaks) -> Sheet {
     columns.extend(sheet::words(&["Category", "Location, and the newest stack"]));
     // Of what all of them hold more, so that the worst is seen.
     let whole = leaks.rows.iter().map(|leak| leak.growth).sum();
-    let of = leaks.rows.iter().map(|leak| Bar::of(leak.growth, whole, Tone::Grew)).collect();
+    let of = leaks.rows.iter().map(|leak| Bar::new(leak.growth, whole, Tone::Grew)).collect();
     let bars = Some(Bars { after: 1, of });
     Sheet { columns, rows: leaks.rows.iter().map(cells).collect(), bars, is_prose: false }
 }

@@ -50,7 +50,7 @@ pub struct Bar {
 
 impl Bar {
     /// The share that a part is of a whole.
-    pub fn of(part: Bytes, whole: Bytes, tone: Tone) -> Self {
+    pub fn new(part: Bytes, whole: Bytes, tone: Tone) -> Self {
         Self { share: share(part.0, whole.0), tone }
     }
 }
@@ -79,7 +79,7 @@ pub struct Sheet {
 
 impl Sheet {
     /// The rows of a report.
-    pub fn of(report: &Report) -> Self {
+    pub fn from_report(report: &Report) -> Self {
         let phases = phases(report);
         let rows = report.rows.iter().map(|row| cells(row, &phases)).collect();
         Self { columns: columns(report, &phases), rows, bars: bars(report), is_prose: false }
@@ -114,7 +114,7 @@ fn bars(report: &Report) -> Option<Bars> {
         | Detail::Segment { .. }
         | Detail::Step { .. } => Tone::Usual,
     };
-    let of = report.rows.iter().map(|row| Bar::of(peak(row), whole, tone(row))).collect();
+    let of = report.rows.iter().map(|row| Bar::new(peak(row), whole, tone(row))).collect();
     Some(Bars { after, of })
 }
 

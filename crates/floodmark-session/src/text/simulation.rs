@@ -49,7 +49,7 @@ fn rows(found: &Simulation) -> Sheet {
     rows.extend(found.runs.iter().map(|run| cells(run, "")));
     let runs = || std::iter::once(&as_run).chain(&found.runs);
     let most = runs().map(|run| run.peak_reserved).max().unwrap_or_default();
-    let of = runs().map(|run| Bar::of(run.peak_reserved, most, Tone::Usual)).collect();
+    let of = runs().map(|run| Bar::new(run.peak_reserved, most, Tone::Usual)).collect();
     Sheet { columns, rows, bars: Some(Bars { after: 3, of }), is_prose: false }
 }
 

@@ -6,16 +6,16 @@ use floodmark_analysis::{DeviceSummary, Summary};
 
 use crate::text::plural::plural;
 use crate::text::sentence;
-use crate::text::terminal_safe::plain;
+use crate::text::terminal_safe::safe_text;
 
 /// What is said at the end of a run: how much, when, what is missing.
 pub fn render_summary(summary: &Summary) -> String {
     let mut text = format!("floodmark: {}\n", counts(summary));
     for device in &summary.devices {
-        let _ = writeln!(text, "  {}", plain(&device_line(device)));
+        let _ = writeln!(text, "  {}", safe_text(&device_line(device)));
     }
     for loss in &summary.losses.0 {
-        let _ = writeln!(text, "  ! {}", plain(&loss.to_string()));
+        let _ = writeln!(text, "  ! {}", safe_text(&loss.to_string()));
     }
     text
 }

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 
 /// The text without anything that a terminal would obey, on one line.
-pub fn plain(text: &str) -> Cow<'_, str> {
+pub fn safe_text(text: &str) -> Cow<'_, str> {
     if !text.contains(obeyed) {
         return Cow::Borrowed(text);
     }
@@ -70,9 +70,9 @@ mod tests {
 
     #[test]
     fn what_a_terminal_obeys_becomes_a_sign() {
-        assert_eq!(plain("model.py:3 (größe)"), "model.py:3 (größe)");
-        assert_eq!(plain("\x1b[2J\x1b]0;x\x07\r\n\t"), "␛[2J␛]0;x␇␍␊␉");
-        assert_eq!(plain("a\u{7f}b\u{9b}31m"), "a␡b\u{fffd}31m");
-        assert_eq!(plain("a\u{202e}b\u{2066}c\u{feff}"), "a\u{fffd}b\u{fffd}c\u{fffd}");
+        assert_eq!(safe_text("model.py:3 (größe)"), "model.py:3 (größe)");
+        assert_eq!(safe_text("\x1b[2J\x1b]0;x\x07\r\n\t"), "␛[2J␛]0;x␇␍␊␉");
+        assert_eq!(safe_text("a\u{7f}b\u{9b}31m"), "a␡b\u{fffd}31m");
+        assert_eq!(safe_text("a\u{202e}b\u{2066}c\u{feff}"), "a\u{fffd}b\u{fffd}c\u{fffd}");
     }
 }

@@ -1,6 +1,6 @@
 //! An answer as a text table: plain for whatever reads it, with bars and colours for who looks at a terminal.
 //!
-//! Both have the same words in the same order. What comes from a trace is made harmless on its way ([`plain`]).
+//! Both have the same words in the same order. What comes from a trace is made harmless on its way ([`safe_text`]).
 
 use std::fmt::Write;
 
@@ -12,7 +12,7 @@ use crate::text::bar::bar;
 use crate::text::output_style::OutputStyle;
 use crate::text::palette;
 use crate::text::sheet::{Bar, Bars, Cells, Sheet, Side, Tone};
-use crate::text::terminal_safe::plain;
+use crate::text::terminal_safe::safe_text;
 use crate::text::truncate::{cut_end, cut_start, rewrap};
 
 /// The text of an answer: a sentence, what is missing, the rows, what was left out.
@@ -26,10 +26,10 @@ pub fn render_as(answer: &AnswerText, style: OutputStyle) -> String {
     let mut text = String::new();
     for (at, sentence) in answer.above.iter().enumerate() {
         let style = if at == 0 { bold } else { Style::new() };
-        let _ = writeln!(text, "{style}{}{style:#}", plain(sentence));
+        let _ = writeln!(text, "{style}{}{style:#}", safe_text(sentence));
     }
     for loss in &answer.losses {
-        let _ = writeln!(text, "{alarm}!{alarm:#} {}", plain(loss));
+        let _ = writeln!(text, "{alarm}!{alarm:#} {}", safe_text(loss));
     }
     for sheet in &answer.sheets {
         if answer.sheets.len() > 1 {
@@ -41,7 +41,7 @@ pub fn render_as(answer: &AnswerText, style: OutputStyle) -> String {
         text.push('\n');
     }
     for rest in &answer.below {
-        let _ = writeln!(text, "{}", plain(rest));
+        let _ = writeln!(text, "{}", safe_text(rest));
     }
     text
 }
@@ -107,7 +107,7 @@ impl<'a> Layout<'a> {
         let mut widths: Vec<usize> = titles.collect();
         for row in &sheet.rows {
             for (width, cell) in widths.iter_mut().zip(&row.cells) {
-                *width = plain(cell).width().max(*width);
+                *width = safe_text(cell).width().max(*width);
             }
         }
         let last = sheet.columns.len().saturating_sub(1);
@@ -123,7 +123,7 @@ impl<'a> Layout<'a> {
     fn fit(&mut self, width: usize) {
         let room = width.saturating_sub(self.margin);
         let below = self.sheet.rows.iter().flat_map(|row| &row.below);
-        let below = below.map(|line| plain(line).width()).max().unwrap_or(0);
+        let below = below.map(|line| safe_text(line).width()).max().unwrap_or(0);
         let natural = self.widths.last().copied().unwrap_or(0).max(below);
         if let Some(bars) = &self.sheet.bars {
             let left = room.saturating_sub(natural.min(LEAST_WORDS) + 2);
@@ -141,7 +141,7 @@ impl<'a> Layout<'a> {
         let last = self.sheet.columns.len().saturating_sub(1);
         let columns = row.cells.iter().zip(&self.widths).zip(&self.sheet.columns).enumerate();
         for (at, ((cell, &width), (title, side))) in columns {
-            let cell = plain(cell);
+            let cell = safe_text(cell);
             let cell = match self.room {
                 Some(room) if at == last && cell == *title => cut_end(&cell, room),
                 Some(room) if at == last && *side == Side::Left => cut_start(&cell, room),
@@ -163,7 +163,7 @@ impl<'a> Layout<'a> {
         }
         let _ = writeln!(text, "{style}{}{style:#}", line.trim_end());
         for below in &row.below {
-            let below = plain(below);
+            let below = safe_text(below);
             let below = self.room.map_or(below.to_string(), |room| cut_end(&below, room));
             let _ = writeln!(text, "{:margin$}{below}", "", margin = self.margin);
         }

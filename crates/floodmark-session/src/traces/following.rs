@@ -44,7 +44,7 @@ impl Following {
     pub fn open(path: &Path) -> Result<Self, OpenError> {
         let began = Instant::now();
         // The stamp first: what comes while the file is read is then read once more, never overlooked.
-        let stamp = Stamp::of(path)?;
+        let stamp = Stamp::read(path)?;
         let trace = Arc::new(without_running_loss(open_trace(path)?));
         let rested_at = rest_until(began);
         let is_running = trace.is_running();
@@ -82,7 +82,7 @@ impl Following {
         if self.has_ended() || began < self.rested_at {
             return Ok(false);
         }
-        let stamp = Stamp::of(&self.path)?;
+        let stamp = Stamp::read(&self.path)?;
         // A program that ends without ending the recording leaves the same bytes, and a free lock.
         let is_running = is_running(&self.path, &self.trace);
         if stamp == self.stamp && is_running == self.is_running {
@@ -146,7 +146,7 @@ struct Stamp {
 }
 
 impl Stamp {
-    fn of(path: &Path) -> Result<Self, OpenError> {
+    fn read(path: &Path) -> Result<Self, OpenError> {
         let mut file = open_regular(path)?;
         let begins = first_bytes(&mut file, BEGINNING_BYTES)?;
         let file = file.metadata()?;

@@ -58,7 +58,7 @@ impl Irregular {
         }
     }
 
-    fn of(kind: FileType) -> Option<Self> {
+    fn from_type(kind: FileType) -> Option<Self> {
         if kind.is_file() {
             None
         } else if kind.is_dir() {
@@ -96,5 +96,5 @@ pub fn is_irregular(path: &Path) -> bool {
 }
 
 fn check(found: &Metadata) -> Result<(), OpenError> {
-    Irregular::of(found.file_type()).map_or(Ok(()), |kind| Err(OpenError::NotAFile(kind)))
+    Irregular::from_type(found.file_type()).map_or(Ok(()), |kind| Err(OpenError::NotAFile(kind)))
 }

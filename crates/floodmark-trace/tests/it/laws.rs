@@ -22,7 +22,7 @@ proptest! {
     fn what_is_written_is_read(program in any_program(), flush in 1..40_usize) {
         let batches = batches(&record(&program), flush);
         let trace = read_trace(&finished_file(&batches), &[]).unwrap();
-        let expected = Model::of(&batches);
+        let expected = Model::from_batches(&batches);
         prop_assert_eq!(&trace.events, &expected.events);
         prop_assert_eq!(&trace.allocations, &expected.allocations);
         prop_assert_eq!(&trace.segments, &expected.segments);
@@ -161,7 +161,7 @@ struct Model {
 }
 
 impl Model {
-    fn of(batches: &[Batch]) -> Self {
+    fn from_batches(batches: &[Batch]) -> Self {
         let mut model = Self::default();
         for row in batches.iter().flat_map(|batch| &batch.rows) {
             let subject = model.subject(row);

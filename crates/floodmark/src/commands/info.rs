@@ -10,7 +10,7 @@ use floodmark_session::text::output_style::OutputStyle;
 use floodmark_session::text::plural::plural;
 use floodmark_session::text::sheet::Tone;
 use floodmark_session::text::summary::{counts, device_line};
-use floodmark_session::text::terminal_safe::plain;
+use floodmark_session::text::terminal_safe::safe_text;
 use floodmark_session::text::text_table;
 use floodmark_trace::{Engine, Phantom};
 
@@ -57,16 +57,16 @@ pub(crate) fn info(args: &InfoArgs) -> Result<Said> {
 
 fn details(summary: &Summary, path: &Path, style: OutputStyle) -> String {
     let path = path.display().to_string();
-    let mut text = format!("{}: {}\n", plain(&path), counts(summary));
+    let mut text = format!("{}: {}\n", safe_text(&path), counts(summary));
     for loss in &summary.losses.0 {
-        let _ = writeln!(text, "! {}", plain(&loss.to_string()));
+        let _ = writeln!(text, "! {}", safe_text(&loss.to_string()));
     }
     for device in &summary.devices {
-        let _ = writeln!(text, "{}", plain(&device_line(device)));
+        let _ = writeln!(text, "{}", safe_text(&device_line(device)));
         text += &device_bar(device, style);
     }
     for (name, value) in facts(summary) {
-        let _ = writeln!(text, "  {name:<10} {}", plain(&value));
+        let _ = writeln!(text, "  {name:<10} {}", safe_text(&value));
     }
     text
 }

@@ -91,12 +91,15 @@ impl Ask {
                 id: given.needed("id", "the number of an allocation")?,
             },
             "report" => Self::Report {
-                of: given.of()?,
+                of: given.trace_and_device()?,
                 by: given.grouping()?,
                 at: given.at()?,
                 top: given.rows()?,
             },
-            other => Self::OfDevice { what: OfDevice::parse(other, &given)?, of: given.of()? },
+            other => Self::OfDevice {
+                what: OfDevice::parse(other, &given)?,
+                of: given.trace_and_device()?,
+            },
         })
     }
 
@@ -180,7 +183,7 @@ impl Given<'_> {
         self.get("device", "a device such as `cuda:0` or `cpu`")
     }
 
-    fn of(&self) -> Result<Of, Refusal> {
+    fn trace_and_device(&self) -> Result<Of, Refusal> {
         Ok(Of { trace: self.trace("trace")?, device: self.device()? })
     }
 

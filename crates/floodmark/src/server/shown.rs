@@ -140,7 +140,7 @@ pub(crate) struct Shown<'t> {
 
 impl<'t> Shown<'t> {
     /// One trace, as it is in memory.
-    pub(crate) fn of(trace: &'t Trace) -> Self {
+    pub(crate) fn from_trace(trace: &'t Trace) -> Self {
         let words = trace.header.command.iter().map(PathBuf::from);
         let program = words.filter(|word| word.extension().is_some_and(|ending| ending == "py"));
         let name = program.take(1).flat_map(|path| names(&[(None, path)])).next();

@@ -35,7 +35,7 @@ struct Viewer {
 }
 
 impl Viewer {
-    fn of(scripts: &[&str]) -> Self {
+    fn open(scripts: &[&str]) -> Self {
         let folder = TempDir::new().unwrap();
         let paths: Vec<PathBuf> =
             (0..scripts.len()).map(|at| folder.path().join(format!("{at}.flood"))).collect();
@@ -81,7 +81,7 @@ fn get(path: &str) -> axum::http::request::Builder {
 
 #[test]
 fn every_route_has_an_answer() {
-    let viewer = Viewer::of(&[STEPS, STEPS]);
+    let viewer = Viewer::open(&[STEPS, STEPS]);
     let traces = viewer.answer("traces");
     assert_eq!(traces["moments"], Value::Null);
     assert_eq!(traces["traces"][1]["name"], "1.flood");
@@ -111,7 +111,7 @@ fn every_route_has_an_answer() {
 
 #[test]
 fn what_has_no_answer_says_why() {
-    let viewer = Viewer::of(&[STEPS]);
+    let viewer = Viewer::open(&[STEPS]);
     let cases = [
         ("nothing", 404, "there is no `api/nothing`"),
         ("steps?trace=7", 404, "there is no trace 7; 1 are shown, counted from 0"),
@@ -130,7 +130,7 @@ fn what_has_no_answer_says_why() {
 
 #[test]
 fn without_the_token_nothing_is_there() {
-    let viewer = Viewer::of(&[STEPS]);
+    let viewer = Viewer::open(&[STEPS]);
     let other = "f".repeat(32);
     for path in
         ["/", "/api/traces", "/page.js", &format!("/{other}/"), &format!("/{other}/api/traces")]
@@ -145,7 +145,7 @@ fn without_the_token_nothing_is_there() {
 
 #[test]
 fn a_name_that_is_not_of_this_machine_is_refused() {
-    let viewer = Viewer::of(&[STEPS]);
+    let viewer = Viewer::open(&[STEPS]);
     for host in ["evil.example", "evil.example:1234", "127.0.0.1.evil.example"] {
         let request = Request::get(format!("/{TOKEN}/api/traces")).header(header::HOST, host);
         let (response, _) = viewer.send(request.body(Body::empty()).unwrap());
@@ -157,7 +157,7 @@ fn a_name_that_is_not_of_this_machine_is_refused() {
 
 #[test]
 fn every_response_forbids_what_is_not_ours() {
-    let viewer = Viewer::of(&[STEPS]);
+    let viewer = Viewer::open(&[STEPS]);
     let page = [format!("/{TOKEN}/"), format!("/{TOKEN}/page.js"), format!("/{TOKEN}/page.css")];
     let more = [format!("/{TOKEN}/api/traces"), format!("/{TOKEN}/api/x"), "/wrong/".to_owned()];
     for path in page.iter().chain(&more) {
@@ -176,7 +176,7 @@ fn every_response_forbids_what_is_not_ours() {
 
 #[test]
 fn no_path_leads_to_a_file() {
-    let viewer = Viewer::of(&[STEPS]);
+    let viewer = Viewer::open(&[STEPS]);
     for path in [
         "0.flood",
         "../0.flood",
@@ -193,7 +193,7 @@ fn no_path_leads_to_a_file() {
 
 #[test]
 fn nothing_can_be_changed() {
-    let viewer = Viewer::of(&[STEPS]);
+    let viewer = Viewer::open(&[STEPS]);
     for method in ["POST", "PUT", "DELETE"] {
         let request = Request::builder().method(method).uri(format!("/{TOKEN}/api/traces"));
         let request = request.header(header::HOST, "localhost").body(Body::empty()).unwrap();
@@ -205,7 +205,7 @@ fn nothing_can_be_changed() {
 #[test]
 fn a_hostile_name_stays_a_text() {
     let name = "</script><img/src=x/onerror=alert(1)>.py";
-    let viewer = Viewer::of(&[&format!("alloc a cuda:0 1MiB at {name}:1")]);
+    let viewer = Viewer::open(&[&format!("alloc a cuda:0 1MiB at {name}:1")]);
     let (response, _) = viewer.get(&format!("/{TOKEN}/api/report"));
     assert_eq!(response.headers()[header::CONTENT_TYPE], "application/json");
     assert_eq!(viewer.answer("report")["rows"][0]["file"], name);
@@ -215,7 +215,7 @@ fn a_hostile_name_stays_a_text() {
 
 #[test]
 fn answers_are_packed_for_who_can_unpack_them() {
-    let viewer = Viewer::of(&[STEPS]);
+    let viewer = Viewer::open(&[STEPS]);
     let plain = viewer.get(&format!("/{TOKEN}/api/report")).1;
     let request = get(&format!("/{TOKEN}/api/report")).header(header::ACCEPT_ENCODING, "br, gzip");
     let (response, packed) = viewer.send(request.body(Body::empty()).unwrap());
@@ -225,7 +225,7 @@ fn answers_are_packed_for_who_can_unpack_them() {
 
 #[test]
 fn what_did_not_change_is_not_sent_again() {
-    let viewer = Viewer::of(&[STEPS]);
+    let viewer = Viewer::open(&[STEPS]);
     let path = format!("/{TOKEN}/api/report");
     let tag = viewer.get(&path).0.headers()[header::ETAG].clone();
     let request = get(&path).header(header::IF_NONE_MATCH, tag);
@@ -245,7 +245,7 @@ fn opened(page: &str) -> (serde_json::Map<String, Value>, String) {
 
 #[test]
 fn a_saved_page_has_the_answers_of_the_server() {
-    let viewer = Viewer::of(&[STEPS, STEPS]);
+    let viewer = Viewer::open(&[STEPS, STEPS]);
     let (answers, _) = opened(&save(&viewer.site.shown, None, |_, _| {}).unwrap());
     let moments = &answers["api/traces"]["moments"]["1"]["cuda:0"];
     let peak = viewer.answer("timeline?by=line")["peak"]["seconds"].as_f64().unwrap();
@@ -276,11 +276,11 @@ fn a_saved_page_has_the_answers_of_the_server() {
 #[test]
 fn no_letter_of_a_hostile_name_stands_in_a_saved_page() {
     let name = "</script><script>alert(1)</script><!--.py";
-    let viewer = Viewer::of(&[&format!("alloc a cuda:0 1MiB at {name}:1")]);
+    let viewer = Viewer::open(&[&format!("alloc a cuda:0 1MiB at {name}:1")]);
     let page = save(&viewer.site.shown, None, |_, _| {}).unwrap();
     let (answers, rest) = opened(&page);
     assert!(!page.contains("alert(1)"));
-    assert_eq!(rest, opened(&save(&Viewer::of(&[STEPS]).site.shown, None, |_, _| {}).unwrap()).1);
+    assert_eq!(rest, opened(&save(&Viewer::open(&[STEPS]).site.shown, None, |_, _| {}).unwrap()).1);
     let report = &answers["api/report?trace=0&device=cuda:0&by=line&at=peak"];
     assert_eq!(report["rows"][0]["file"], name);
 }

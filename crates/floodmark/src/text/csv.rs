@@ -7,7 +7,7 @@ use std::io::IsTerminal;
 
 use floodmark_analysis::{By, Detail, Diff, DiffDetail, Frame, Report, Row};
 use floodmark_export::{csv_writer, guarded_cell};
-use floodmark_session::text::terminal_safe::plain;
+use floodmark_session::text::terminal_safe::safe_text;
 
 /// Who reads the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,7 +26,7 @@ impl Reader {
         match self {
             Self::Program => cell.to_owned(),
             // The apostrophe first: a tab at the beginning is shown as a sign.
-            Self::Terminal => plain(&guarded_cell(cell)).into_owned(),
+            Self::Terminal => safe_text(&guarded_cell(cell)).into_owned(),
         }
     }
 }

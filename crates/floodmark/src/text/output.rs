@@ -2,7 +2,7 @@
 
 use std::io::{self, ErrorKind, IsTerminal, Write};
 
-use floodmark_session::text::terminal_safe::{escaped, obeyed_in_lines, plain, sign};
+use floodmark_session::text::terminal_safe::{escaped, obeyed_in_lines, safe_text, sign};
 use floodmark_trace::Losses;
 
 use crate::ExitStatus;
@@ -95,7 +95,7 @@ pub(crate) fn hint(text: Option<&str>) {
 /// Says what is missing from a trace, beside an answer that has no place for it.
 pub(crate) fn losses(losses: &Losses, name: &str) {
     for loss in &losses.0 {
-        talk(&format!("! {name}{}\n", plain(&loss.to_string())));
+        talk(&format!("! {name}{}\n", safe_text(&loss.to_string())));
     }
 }
 

@@ -1,7 +1,7 @@
 //! One frame: which part goes where, and what is left out on a small screen.
 
 use floodmark_session::text::plural::plural;
-use floodmark_session::text::terminal_safe::plain;
+use floodmark_session::text::terminal_safe::safe_text;
 use floodmark_session::text::truncate::{cut_end, cut_start};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -40,7 +40,7 @@ pub(crate) fn draw(
         return too_small(frame, area);
     }
     let Some(view) = view else {
-        let line = Line::raw(format!("Reading {} …", plain(scene.name)));
+        let line = Line::raw(format!("Reading {} …", safe_text(scene.name)));
         return frame.render_widget(line, area);
     };
     if state.is_helping {
@@ -64,7 +64,7 @@ pub(crate) fn draw(
     }
     draw_devices::draw_devices(frame, devices, scene.theme, view);
     draw_devices::draw_past(frame, past, scene.theme, view, state);
-    let sentence = cut_end(&plain(&view.said), usize::from(said.width));
+    let sentence = cut_end(&safe_text(&view.said), usize::from(said.width));
     frame.render_widget(Line::styled(sentence, Theme::title()), said);
     frame.render_widget(tab_line(state, tabs.width), tabs);
     let full = draw_rows::draw(frame, rows, scene.theme, view, state);
@@ -110,7 +110,7 @@ fn heading(scene: Scene<'_>, view: &View, state: &State, width: u16) -> Line<'st
     let of_now = if view.stage == Stage::Recording { "" } else { " at the end" };
     facts.push(format!("{}/s{of_now}", rate(view.events_per_second)));
     let rank = summary.rank.map_or_else(String::new, |rank| format!(" rank {rank}"));
-    let name = format!("{}{rank}  ", plain(scene.name));
+    let name = format!("{}{rank}  ", safe_text(scene.name));
     // Where there is no room for all, the last facts make it, and then the name.
     let room = |facts: &[String]| {
         let taken = facts.join(", ").width() + word.width() + 2;
@@ -155,8 +155,8 @@ fn losses(scene: Scene<'_>, view: &View, area: Rect) -> Vec<Line<'static>> {
         30.. => 4,
     };
     let style = scene.theme.alarm();
-    let trouble = scene.trouble.map(|trouble| format!("! {}", plain(trouble)));
-    let losses = view.losses.iter().map(|loss| format!("! {}", plain(loss)));
+    let trouble = scene.trouble.map(|trouble| format!("! {}", safe_text(trouble)));
+    let losses = view.losses.iter().map(|loss| format!("! {}", safe_text(loss)));
     let mut texts: Vec<String> = trouble.into_iter().chain(losses).collect();
     if texts.len() > most {
         let more = texts.len() - most + 1;
@@ -190,7 +190,7 @@ fn tab_line(state: &State, width: u16) -> Line<'static> {
 fn foot_line(view: &View, state: &State, full: Option<String>, width: u16) -> Line<'static> {
     let width = usize::from(width);
     if state.is_typing {
-        let text = format!("filter: {}▏  Enter keeps it, Esc clears it", plain(&state.filter));
+        let text = format!("filter: {}▏  Enter keeps it, Esc clears it", safe_text(&state.filter));
         return Line::raw(cut_end(&text, width));
     }
     if let Some(full) = full {

@@ -1,6 +1,6 @@
 //! What the keys do, and all that is missing from the recording.
 
-use floodmark_session::text::terminal_safe::plain;
+use floodmark_session::text::terminal_safe::safe_text;
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::Line;
@@ -33,7 +33,7 @@ pub(crate) fn draw(frame: &mut Frame<'_>, area: Rect, theme: Theme, view: &View)
         lines.extend(
             view.losses
                 .iter()
-                .map(|loss| Line::styled(format!("! {}", plain(loss)), theme.alarm())),
+                .map(|loss| Line::styled(format!("! {}", safe_text(loss)), theme.alarm())),
         );
     }
     frame.render_widget(Paragraph::new(lines).wrap(Wrap { trim: false }), area);

@@ -95,7 +95,7 @@ fn title_line(state: &State, found: &[Shown], all: usize, width: u16) -> Line<'s
         notes.push(format!(
             "{} of {all} with “{}”",
             found.len(),
-            floodmark_session::text::terminal_safe::plain(&state.filter)
+            floodmark_session::text::terminal_safe::safe_text(&state.filter)
         ));
     } else if found.len() > state.rows_shown {
         notes.push(format!("{all} rows"));

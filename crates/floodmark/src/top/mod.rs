@@ -5,7 +5,7 @@
 //! value (`view.rs`), what the keys did is a value (`state.rs`), and a picture is made of both alone (`draw.rs`):
 //! tests draw into a buffer.
 //!
-//! Names come from the traced program. All of them pass through [`plain`](floodmark_session::text::terminal_safe::plain) on their way.
+//! Names come from the traced program. All of them pass through [`safe_text`](floodmark_session::text::terminal_safe::safe_text) on their way.
 
 mod draw;
 mod draw_devices;

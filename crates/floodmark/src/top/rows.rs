@@ -4,7 +4,7 @@ use floodmark_analysis::{By, Detail, Report, Row};
 use floodmark_session::text::bar::share;
 use floodmark_session::text::sheet;
 use floodmark_session::text::short_path::shorten;
-use floodmark_session::text::terminal_safe::plain;
+use floodmark_session::text::terminal_safe::safe_text;
 use floodmark_trace::Bytes;
 
 use super::state::{Sort, State};
@@ -67,13 +67,13 @@ fn number(row: &Row) -> Bytes {
 
 fn shown(row: &Row, whole: u64, is_tree: bool) -> Shown {
     let bytes = number(row);
-    let full = plain(shorten(&row.place)).into_owned();
+    let full = safe_text(shorten(&row.place)).into_owned();
     let count = row.count.to_string();
     let usual = || vec![row.median.to_string(), row.count.to_string()];
     let (middle, name, category) = match &row.detail {
         Detail::Module { own, depth, class } => {
             let depth = if is_tree { *depth } else { 0 };
-            let name = plain(&sheet::module(&row.place, depth, class.as_deref())).into_owned();
+            let name = safe_text(&sheet::module(&row.place, depth, class.as_deref())).into_owned();
             (vec![own.to_string(), count], name, None)
         }
         Detail::Category { category, .. } => (usual(), full.clone(), Some(*category)),
@@ -81,7 +81,7 @@ fn shown(row: &Row, whole: u64, is_tree: bool) -> Shown {
             let kind = [dtype, shape].into_iter().flatten().map(String::as_str);
             let kind = kind.collect::<Vec<_>>().join(" ");
             let name = if kind.is_empty() { full.clone() } else { format!("{full}  {kind}") };
-            (vec![(*category).to_owned()], plain(&name).into_owned(), Some(*category))
+            (vec![(*category).to_owned()], safe_text(&name).into_owned(), Some(*category))
         }
         Detail::Step { end, growth, .. } => {
             let end = end.map_or_else(String::new, |end| end.to_string());

@@ -137,7 +137,7 @@ impl Watcher {
             news.send(News::Trouble(trouble)).map_err(|_| Alone)?;
         }
         let events = self.following.trace().events.len();
-        match self.rate.of(Instant::now(), events) {
+        match self.rate.after(Instant::now(), events) {
             Some(rate) if !self.following.has_ended() => {
                 news.send(News::Rate(rate)).map_err(|_| Alone)
             }
@@ -163,7 +163,7 @@ struct Rate(VecDeque<(Instant, usize)>);
 
 impl Rate {
     #[expect(clippy::cast_precision_loss, reason = "a rate is shown with a few digits")]
-    fn of(&mut self, now: Instant, events: usize) -> Option<f64> {
+    fn after(&mut self, now: Instant, events: usize) -> Option<f64> {
         self.0.push_back((now, events));
         while self.0.get(1).is_some_and(|(at, _)| now.duration_since(*at) >= RATE_SPAN) {
             self.0.pop_front();
@@ -182,7 +182,7 @@ mod tests {
     fn a_rate_is_that_of_the_last_seconds() {
         let start = Instant::now();
         let mut rate = Rate::default();
-        let mut at = |seconds, events| rate.of(start + Duration::from_secs(seconds), events);
+        let mut at = |seconds, events| rate.after(start + Duration::from_secs(seconds), events);
         assert_eq!(at(0, 100), None);
         assert_eq!(at(1, 300), Some(200.0));
         assert_eq!(at(5, 600), Some(100.0));

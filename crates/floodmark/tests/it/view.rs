@@ -22,10 +22,10 @@ struct Viewer {
 
 impl Viewer {
     fn start(folder: &Folder, words: &[&str]) -> Self {
-        Self::of(Served::start(folder, &[&["view", "--no-open"], words].concat()))
+        Self::open(Served::start(folder, &[&["view", "--no-open"], words].concat()))
     }
 
-    fn of(server: Served) -> Self {
+    fn open(server: Served) -> Self {
         let place = server.address.strip_prefix("http://127.0.0.1:").expect("loopback");
         let (_, token) = place.split_once('/').unwrap();
         let token = token.trim_end_matches('/').to_owned();
@@ -71,7 +71,7 @@ fn a_file_that_is_not_there_yet_is_waited_for() {
         assert_eq!(said, "waiting for `late.flood`");
         std::fs::write(path, whole).unwrap();
     });
-    let viewer = Viewer::of(server);
+    let viewer = Viewer::open(server);
     let traces = viewer.get(&format!("/{}/api/traces", viewer.token));
     assert!(traces.contains("\"follows\":true"), "{traces}");
     let (status, said) = viewer.interrupt();
@@ -127,7 +127,7 @@ fn the_browser_is_given_a_private_file_and_no_token() {
     std::fs::set_permissions(&browser, std::fs::Permissions::from_mode(0o755)).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_floodmark"));
     command.args(["view", "a.flood"]).current_dir(folder.path()).env("BROWSER", &browser);
-    let viewer = Viewer::of(Served::start_command(command));
+    let viewer = Viewer::open(Served::start_command(command));
     let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap_or_default();
     wait_until("the browser was not started", || folder.path().join("arguments").exists());
     let (arguments, page) = (read("arguments"), read("seen.html"));
@@ -150,7 +150,7 @@ fn half_open_connections_do_not_lock_the_owner_out() {
     let mut command = Command::new("sh");
     command.args(["-c", "ulimit -n 256; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_floodmark")]);
     command.args(["view", "--no-open", "a.flood"]).current_dir(folder.path());
-    let viewer = Viewer::of(Served::start_command(command));
+    let viewer = Viewer::open(Served::start_command(command));
     let half_open: Vec<TcpStream> = (0..500)
         .map(|number| {
             let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, viewer.server.port)).unwrap();

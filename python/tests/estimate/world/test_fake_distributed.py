@@ -93,7 +93,7 @@ COLLECTIVES = """
 """
 
 
-def told(programs, source):
+def facts_of(programs, source):
     """What a program says last. cuBLAS keeps no workspace: it would be in every figure."""
     environment = {"PYTHONPATH": path_of(programs), "CUBLAS_WORKSPACE_CONFIG": ":0:0"}
     done = programs.run(source, env=environment)
@@ -107,7 +107,7 @@ def path_of(programs):
 
 
 def test_the_last_of_a_thousand_ranks_talks_to_nobody(programs):
-    facts = told(programs, COLLECTIVES)
+    facts = facts_of(programs, COLLECTIVES)
     assert facts["rank"] == [1023, 1024, 1023, 1024, 7]
     assert facts["left"] == 0, "collectives keep nothing"
     assert facts["mesh"] == [[127, 7], 8]
@@ -223,7 +223,7 @@ BUCKETS = """
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     """What training says, all in one process."""
-    return told(Programs(tmp_path_factory.mktemp("trained")), SHIMMED + BUCKETS + SHARES)
+    return facts_of(Programs(tmp_path_factory.mktemp("trained")), SHIMMED + BUCKETS + SHARES)
 
 
 def test_a_rank_holds_what_is_its_share(trained):
@@ -321,7 +321,7 @@ RESTORED = """
 
 
 def test_all_is_as_it_was_afterwards(programs):
-    facts = told(programs, RESTORED)
+    facts = facts_of(programs, RESTORED)
     assert facts["done"] == facts["raised"] == [3, [5] * 8]
     # Also in the last of many blocks.
     assert facts["alone"] == [1, "floodmark.estimate.world.ddp_reducer"]

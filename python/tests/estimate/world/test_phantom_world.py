@@ -24,7 +24,7 @@ BEGINNING = """
     device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
     torch.cuda.set_device(device)
 
-    def tell(**facts):
+    def write_facts(**facts):
         with open(sys.argv[1], "w") as file:
             json.dump(facts, file)
 
@@ -83,7 +83,7 @@ COLLECTIVES = """
     sent = [rank]
     dist.broadcast_object_list(sent, src=0)
     facts["sent"] = sent
-    tell(**facts)
+    write_facts(**facts)
     # The program never destroys the groups.
 """
 
@@ -176,7 +176,7 @@ PARALLEL = """
     dist.init_process_group("fake", rank=rank, world_size=world, store=FakeStore())
     gc.collect()
     facts["torchs_fake"] = train(sharded(), steps=2)
-    tell(**facts)
+    write_facts(**facts)
 """
 
 
@@ -203,7 +203,7 @@ SPAWNED = """
         dist.init_process_group("nccl", init_method="tcp://no-such-host:1", rank=index,
                                 world_size=size)
         dist.all_reduce(torch.ones(8, device=device))
-        tell(index=index, rank=dist.get_rank(), world=dist.get_world_size())
+        write_facts(index=index, rank=dist.get_rank(), world=dist.get_world_size())
 
     if __name__ == "__main__":
         torch.multiprocessing.spawn(work, args=(world,), nprocs=world)

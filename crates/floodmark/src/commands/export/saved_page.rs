@@ -55,7 +55,7 @@ pub(crate) fn export_page(args: &ExportArgs) -> Result<()> {
 
 /// The page of one trace, with its answers inside.
 pub fn page_of(trace: &Trace, device: Option<Device>) -> Result<String, ExportError> {
-    Ok(save(&Shown::of(trace), device, |_, _| {})?)
+    Ok(save(&Shown::from_trace(trace), device, |_, _| {})?)
 }
 
 /// A reader that has seen enough (`| head`) is no failure.

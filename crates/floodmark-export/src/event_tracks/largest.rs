@@ -113,7 +113,7 @@ impl<'a> Largest<'a> {
     ) -> io::Result<()> {
         let Scene { trace, context, .. } = scene;
         let allocation = &trace.allocations[id.index()];
-        let place = self.lines.of(allocation).place.as_str();
+        let place = self.lines.line_of(allocation).place.as_str();
         let label = trace.label(allocation.label).filter(|label| !label.name.is_empty());
         let name = label.map_or(place, |label| label.name.as_str());
         let device = allocation.device.to_string();

@@ -98,7 +98,7 @@ impl Pattern {
 ///
 /// # Safety
 /// `tensor` is null, or points to an `at::Tensor` that no other thread changes now.
-pub(crate) unsafe fn place_of(sources: Sources, tensor: *const usize) -> Option<(Device, u64)> {
+pub(crate) unsafe fn storage_of(sources: Sources, tensor: *const usize) -> Option<(Device, u64)> {
     if tensor.is_null() || !IS_PROVEN.load(Ordering::Acquire) {
         return None;
     }
@@ -143,7 +143,8 @@ mod tests {
         assert!(!prove_tensors(KnownTensor { bytes: 4092, ..known }));
         assert!(!prove_tensors(KnownTensor { empty: of_borrowed, ..known }));
         // SAFETY: the words above.
-        let place = || unsafe { place_of(Sources { torch: true, fake: false }, &raw const tensor) };
+        let place =
+            || unsafe { storage_of(Sources { torch: true, fake: false }, &raw const tensor) };
         assert_eq!(place(), None);
         assert!(prove_tensors(known));
         assert_eq!(place(), Some((Device::CPU, 0x1000)));
