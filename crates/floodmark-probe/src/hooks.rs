@@ -70,6 +70,12 @@ const UNPACK_SYMBOL: &CStr = if cfg!(target_arch = "x86_64") {
 } else {
     c""
 };
+/// The same in torch 2.15, whose nodes count their own references. Either pointer is passed by reference.
+const UNPACK_INTRUSIVE_SYMBOL: &CStr = if cfg!(target_arch = "x86_64") {
+    c"_ZNK5torch8autograd13SavedVariable6unpackEN3c1013intrusive_ptrINS0_4NodeENS2_6detail34intrusive_target_default_null_typeIS4_EEEE"
+} else {
+    c""
+};
 
 hooks! {
     REPORT = c"_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE" => report as Report;
@@ -84,6 +90,7 @@ hooks! {
     LT_MATMUL = c"cublasLtMatmul" => lt_matmul as LtMatmul;
     SAVE = c"_ZN5torch8autograd13SavedVariableC1ERKN2at6TensorEbb" => saved_tensors::save as Save;
     UNPACK = UNPACK_SYMBOL => saved_tensors::unpack as Unpack;
+    UNPACK_INTRUSIVE = UNPACK_INTRUSIVE_SYMBOL => saved_tensors::unpack_intrusive as Unpack;
     POST_ACCUMULATE = c"_ZN5torch8autograd4impl19post_acc_grad_hooksERKN2at6TensorE" => saved_tensors::post_accumulate as PostAccumulate;
 }
 

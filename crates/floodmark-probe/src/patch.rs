@@ -161,7 +161,7 @@ impl Patched {
             cpu: has(hooks::CPU_NEW.symbol) && has(hooks::CPU_DELETE.symbol),
             autograd: has(hooks::NEXT_NUMBER.symbol),
             saved: has(hooks::SAVE.symbol),
-            unpacked: has(hooks::UNPACK.symbol),
+            unpacked: has(hooks::UNPACK.symbol) || has(hooks::UNPACK_INTRUSIVE.symbol),
         }
     }
 

@@ -15,7 +15,7 @@ use floodmark_slots::find_symbol;
 use floodmark_trace::journal::Record;
 use floodmark_trace::{Category, EventKind};
 
-use crate::hooks::{POST_ACCUMULATE, SAVE, UNPACK, original};
+use crate::hooks::{Hook, POST_ACCUMULATE, SAVE, UNPACK, UNPACK_INTRUSIVE, original};
 use crate::names::label_id;
 use crate::recording::IS_WATCHED;
 use crate::tensor_storage::storage_of;
@@ -77,10 +77,34 @@ pub(crate) unsafe extern "C-unwind" fn unpack(
     this: *const c_void,
     saved_for: *mut c_void,
 ) -> *mut usize {
-    // SAFETY: the function we stand for, with its own arguments. It is there, since only its callers' slots
-    // lead here. What it returns is a tensor.
+    // SAFETY: torch's own arguments.
+    unsafe { unpack_as(&UNPACK, result, this, saved_for) }
+}
+
+/// `at::Tensor SavedVariable::unpack(c10::intrusive_ptr<Node>) const`, as [`unpack`].
+pub(crate) unsafe extern "C-unwind" fn unpack_intrusive(
+    result: *mut usize,
+    this: *const c_void,
+    saved_for: *mut c_void,
+) -> *mut usize {
+    // SAFETY: torch's own arguments.
+    unsafe { unpack_as(&UNPACK_INTRUSIVE, result, this, saved_for) }
+}
+
+/// Calls the function that `hook` stands for, and notes the tensor that it returns.
+///
+/// # Safety
+/// The arguments are those of that function.
+unsafe fn unpack_as(
+    hook: &Hook,
+    result: *mut usize,
+    this: *const c_void,
+    saved_for: *mut c_void,
+) -> *mut usize {
+    // SAFETY: the caller's promise. The function is there, since only its callers' slots lead here. What it
+    // returns is a tensor.
     unsafe {
-        if let Some(original) = original::<Unpack>(&UNPACK) {
+        if let Some(original) = original::<Unpack>(hook) {
             original(result, this, saved_for);
             note(EventKind::Unpacked, result);
         }

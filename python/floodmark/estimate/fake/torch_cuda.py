@@ -103,12 +103,30 @@ class Devices(Plugin):
         for name, answer in self._answers().items():
             if hasattr(cuda, name):
                 self.replace(cuda, name, answer)
+        self._answer_as_accelerator(torch)
         self._stand_without_guards(torch)
         self._own_random_states(cuda)
         attention = Attention(torch, self._machine.capability)
         functional: Any = torch.nn.functional
         original = functional.scaled_dot_product_attention
         self.replace(functional, "scaled_dot_product_attention", attention.standing_for(original))
+
+    def _answer_as_accelerator(self, torch: Any) -> None:
+        """Answer `torch.accelerator` too: optimizers of torch 2.15 ask it for a stream."""
+        accelerator = getattr(torch, "accelerator", None)
+        answers = {
+            "device_count": lambda: self.setting.gpus,
+            "current_device_index": lambda: self._current,
+            "current_device_idx": lambda: self._current,
+            "set_device_index": self._set_device,
+            "set_device_idx": self._set_device,
+            "current_stream": lambda _device=None: _Stream(),
+            "set_stream": lambda _stream: None,
+            "synchronize": lambda _device=None: None,
+        }
+        for name, answer in answers.items():
+            if hasattr(accelerator, name):
+                self.replace(accelerator, name, answer)
 
     def _stand_without_guards(self, torch: Any) -> None:
         """Tensors say that they lie on a device that nothing here can switch to."""
@@ -237,6 +255,10 @@ class _Stream:
     def query(self) -> bool:
         """All is done."""
         return True
+
+    def is_capturing(self) -> bool:
+        """No CUDA graph is captured."""
+        return False
 
     def wait_stream(self, _stream: Any) -> None:
         """Nothing runs there either."""
