@@ -193,6 +193,7 @@ wheels: $(RELEASE_INSTALLED) ## Build and check the wheels of a release into dis
 			--interpreter $(CURDIR)/$(RELEASE_BIN)/python --out $(RELEASE_FILES); \
 	done
 	$(RELEASE_BIN)/twine check --strict $(RELEASE_FILES)/*.whl
+	$(RELEASE_BIN)/python tools/check_wheel.py $(RELEASE_FILES)/*.whl
 	for wheel in $(RELEASE_FILES)/*.whl; do $(RELEASE_BIN)/auditwheel show "$$wheel"; done
 
 # Without optimisation: it is about the files, and takes a third of the time.
