@@ -80,8 +80,8 @@ told["total"] = told["before"] + stats["allocated_bytes.all.allocated"] - total
     assert rows[-1][1] == pytest.approx(torchs["peak"], rel=1e-3)
     untraced = next(row for row in rows if row[4] == "untraced")
     assert untraced[0] == pytest.approx(torchs["before"], rel=1e-3)
-    # Weights, biases, the batch and the libraries' workspaces.
-    assert untraced[3] == torchs["blocks"] > 5
+    # Weights, biases and the batch; older versions than torch 2.15 have workspaces too.
+    assert untraced[3] == torchs["blocks"] >= 5
     places = [row[4] for row in rows]
     assert any(re.search(rf"{NAME}\.py:\d+ \(forward\)$", place) for place in places)
     assert any(re.search(r"torch/nn/modules/linear\.py:\d+ \(forward\)", p) for p in places)
