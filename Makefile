@@ -184,10 +184,14 @@ wheel: $(UNPACKED) ## Build the wheel into dist/
 	@ls -l dist/*.whl
 
 # zig links with the old glibc of manylinux, also for the other architecture; maturin finds it in its environment.
+# It has an unwinder of its own, which exceptions of torch crash: the library of gcc comes before it.
 .PHONY: wheels
 wheels: $(RELEASE_INSTALLED) ## Build and check the wheels of a release into dist/release, for x86-64 and aarch64
 	rm -f $(RELEASE_FILES)/floodmark-*.whl
 	for arch in $(ARCHITECTURES); do \
+		compiler=gcc; test "$$arch" = "$$(uname -m)" || compiler=$$arch-linux-gnu-gcc; \
+		library=$$($$compiler -print-file-name=libgcc_s.so.1); \
+		env CARGO_TARGET_$${arch^^}_UNKNOWN_LINUX_GNU_RUSTFLAGS="-C link-arg=$$library" \
 		PATH=$(CURDIR)/$(RELEASE_BIN):$$PATH PYO3_PYTHON=$(CURDIR)/$(RELEASE_BIN)/python \
 		maturin build --release --zig --target $$arch-unknown-linux-gnu --compatibility manylinux_2_28 \
 			--interpreter $(CURDIR)/$(RELEASE_BIN)/python --out $(RELEASE_FILES); \
