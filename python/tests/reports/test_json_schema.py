@@ -96,7 +96,7 @@ def test_every_answer_of_the_schema_is_a_command_with_json(capfd):
     assert _core.main(["floodmark", "schema"], "python") == 0
     assert json.loads(capfd.readouterr().out) == SCHEMA
     for command in SCHEMA["properties"]:
-        assert _core.main(["floodmark", command, "--help"], "python") == 0
+        assert _core.main(["floodmark", *command.split(), "--help"], "python") == 0
         assert "--json" in capfd.readouterr().out, command
 
 
