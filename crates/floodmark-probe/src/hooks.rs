@@ -16,7 +16,7 @@ use crate::autograd::{self, Running};
 use crate::gil_work;
 use crate::names::label_id;
 use crate::recording::{IS_WATCHED, Recording};
-use crate::saved_tensors::{self, PostAccumulate, Save, Unpack};
+use crate::saved_tensors::{self, PostAccumulate, Save, UnpackEntry};
 use crate::thread::{Local, with_recording};
 use crate::tracker;
 
@@ -64,19 +64,6 @@ type LtMatmul = unsafe extern "C-unwind" fn(
 ) -> c_int;
 type SetWorkspace = unsafe extern "C-unwind" fn(*mut c_void, *mut c_void, usize) -> c_int;
 
-/// On other architectures the place of a result is passed in a register that Rust does not name.
-const UNPACK_SYMBOL: &CStr = if cfg!(target_arch = "x86_64") {
-    c"_ZNK5torch8autograd13SavedVariable6unpackESt10shared_ptrINS0_4NodeEE"
-} else {
-    c""
-};
-/// The same in torch 2.15, whose nodes count their own references. Either pointer is passed by reference.
-const UNPACK_INTRUSIVE_SYMBOL: &CStr = if cfg!(target_arch = "x86_64") {
-    c"_ZNK5torch8autograd13SavedVariable6unpackEN3c1013intrusive_ptrINS0_4NodeENS2_6detail34intrusive_target_default_null_typeIS4_EEEE"
-} else {
-    c""
-};
-
 hooks! {
     REPORT = c"_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE" => report as Report;
     REPORT_OOM = c"_ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE" => report_oom as ReportOom;
@@ -89,8 +76,8 @@ hooks! {
     SET_WORKSPACE = c"cublasSetWorkspace_v2" => set_workspace as SetWorkspace;
     LT_MATMUL = c"cublasLtMatmul" => lt_matmul as LtMatmul;
     SAVE = c"_ZN5torch8autograd13SavedVariableC1ERKN2at6TensorEbb" => saved_tensors::save as Save;
-    UNPACK = UNPACK_SYMBOL => saved_tensors::unpack as Unpack;
-    UNPACK_INTRUSIVE = UNPACK_INTRUSIVE_SYMBOL => saved_tensors::unpack_intrusive as Unpack;
+    UNPACK = c"_ZNK5torch8autograd13SavedVariable6unpackESt10shared_ptrINS0_4NodeEE" => saved_tensors::unpack_entry as UnpackEntry;
+    UNPACK_INTRUSIVE = c"_ZNK5torch8autograd13SavedVariable6unpackEN3c1013intrusive_ptrINS0_4NodeENS2_6detail34intrusive_target_default_null_typeIS4_EEEE" => saved_tensors::unpack_intrusive_entry as UnpackEntry;
     POST_ACCUMULATE = c"_ZN5torch8autograd4impl19post_acc_grad_hooksERKN2at6TensorE" => saved_tensors::post_accumulate as PostAccumulate;
 }
 

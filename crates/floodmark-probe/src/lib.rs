@@ -19,6 +19,7 @@ mod fork_flag;
 mod free_later;
 mod gil_work;
 mod handover;
+mod hidden_result;
 mod hooks;
 mod host_storages;
 mod known;

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use floodmark_trace::TextKind;
 
+use crate::hidden_result;
 use crate::names::text_id;
 use crate::thread::with_recording;
 use floodmark_slots::find_symbol;
@@ -16,7 +17,7 @@ use floodmark_slots::find_symbol;
 /// `at::RecordFunctionCallback`: same fields from 2.1 to 2.15; ten scopes.
 #[repr(C)]
 struct Callback {
-    start: unsafe extern "C-unwind" fn(*mut *mut c_void, *const c_void) -> *mut *mut c_void,
+    start: usize,
     end: unsafe extern "C-unwind" fn(*const c_void, *mut c_void),
     sampling_probability: f64,
     scopes: [bool; 10],
@@ -24,6 +25,9 @@ struct Callback {
     needs_outputs: bool,
     needs_ids: bool,
 }
+
+#[cfg(not(target_arch = "aarch64"))]
+type StartFn = unsafe extern "C-unwind" fn(*mut *mut c_void, *const c_void) -> *mut *mut c_void;
 
 /// Only operators: `RecordScope::FUNCTION`.
 const SCOPES: [bool; 10] = [true, false, false, false, false, false, false, false, false, false];
@@ -53,7 +57,7 @@ pub(crate) fn attach() -> bool {
     let (Some(add), Some(name)) = (add, name) else { return false };
     NAME.store(name, Ordering::Release);
     let callback = Callback {
-        start,
+        start: start_address(),
         end,
         sampling_probability: 1.0,
         scopes: SCOPES,
@@ -80,6 +84,16 @@ pub(crate) fn detach() {
         unsafe { std::mem::transmute::<usize, unsafe extern "C-unwind" fn(u64)>(remove)(handle) };
     }
 }
+
+/// Where torch calls [`start`].
+fn start_address() -> usize {
+    #[cfg(target_arch = "aarch64")]
+    return start_entry as hidden_result::Entry as usize;
+    #[cfg(not(target_arch = "aarch64"))]
+    return start as StartFn as usize;
+}
+
+hidden_result::entry!(start_entry => start);
 
 /// An operator begins. Returns an empty `std::unique_ptr`, through a hidden pointer.
 unsafe extern "C-unwind" fn start(

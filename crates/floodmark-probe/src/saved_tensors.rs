@@ -15,6 +15,7 @@ use floodmark_slots::find_symbol;
 use floodmark_trace::journal::Record;
 use floodmark_trace::{Category, EventKind};
 
+use crate::hidden_result;
 use crate::hooks::{Hook, POST_ACCUMULATE, SAVE, UNPACK, UNPACK_INTRUSIVE, original};
 use crate::names::label_id;
 use crate::recording::IS_WATCHED;
@@ -22,8 +23,11 @@ use crate::tensor_storage::storage_of;
 use crate::thread::with_recording;
 
 pub(crate) type Save = unsafe extern "C-unwind" fn(*mut c_void, *const usize, bool, bool);
-pub(crate) type Unpack =
-    unsafe extern "C-unwind" fn(*mut usize, *const c_void, *mut c_void) -> *mut usize;
+/// `SavedVariable::unpack`, as torch calls it.
+#[cfg(target_arch = "aarch64")]
+pub(crate) type UnpackEntry = hidden_result::Entry;
+#[cfg(not(target_arch = "aarch64"))]
+pub(crate) type UnpackEntry = hidden_result::Member;
 pub(crate) type PostAccumulate = unsafe extern "C-unwind" fn(*const usize) -> *const c_void;
 
 /// `const at::Tensor& c10::TensorImpl::grad() const`.
@@ -70,8 +74,7 @@ pub(crate) unsafe extern "C-unwind" fn save(
     }
 }
 
-/// `at::Tensor SavedVariable::unpack(std::shared_ptr<Node>) const`. The result is written where `result` points;
-/// that pointer is the first argument on `x86_64`.
+/// `at::Tensor SavedVariable::unpack(std::shared_ptr<Node>) const`. The result is written where `result` points.
 pub(crate) unsafe extern "C-unwind" fn unpack(
     result: *mut usize,
     this: *const c_void,
@@ -91,6 +94,11 @@ pub(crate) unsafe extern "C-unwind" fn unpack_intrusive(
     unsafe { unpack_as(&UNPACK_INTRUSIVE, result, this, saved_for) }
 }
 
+#[cfg(not(target_arch = "aarch64"))]
+pub(crate) use {unpack as unpack_entry, unpack_intrusive as unpack_intrusive_entry};
+hidden_result::entry!(unpack_entry => unpack);
+hidden_result::entry!(unpack_intrusive_entry => unpack_intrusive);
+
 /// Calls the function that `hook` stands for, and notes the tensor that it returns.
 ///
 /// # Safety
@@ -104,8 +112,8 @@ unsafe fn unpack_as(
     // SAFETY: the caller's promise. The function is there, since only its callers' slots lead here. What it
     // returns is a tensor.
     unsafe {
-        if let Some(original) = original::<Unpack>(hook) {
-            original(result, this, saved_for);
+        if let Some(original) = original::<hidden_result::Member>(hook) {
+            hidden_result::call(original, result, this, saved_for);
             note(EventKind::Unpacked, result);
         }
     }
