@@ -2,9 +2,9 @@
 
 A hook of mkdocs. A page of `docs` may link to any file of the repository, as in a checkout. On the
 site, a linked Markdown file is a page below `repository/`, an example is a page with its code, and
-any other file is a link to `extra.source_url`, or plain text where that is empty. A folder in the
-navigation (a value that ends in `/`) stands for its pages. `<!-- saved page: NAME -->` is a link to
-a page that `make gallery` saved, where it did.
+any other file is a link to the repository, or plain text while pyproject.toml names none. A folder
+in the navigation (a value that ends in `/`) stands for its pages. `<!-- saved page: NAME -->` is a
+link to a page that `make gallery` saved, where it did.
 
 Sees: the repository, and mkdocs's list of files. A link to a file that does not exist stays as it
 is, so that mkdocs reports it.
@@ -33,11 +33,13 @@ ALWAYS = ("ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")
 SAVED_PAGES = ROOT / "target/gallery"
 
 SAVED_PAGE = re.compile(r"<!-- saved page: ([\w-]+) -->")
+REPOSITORY = re.compile(r'^Repository = "([^"]+)"$', re.MULTILINE)
 LINK = re.compile(r"(!?\[(?:[^\[\]]|\[[^\]]*\])*\])\(([^()\s]+)\)")
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Replace folders in the navigation by their pages."""
+    """Replace folders in the navigation by their pages, and find where the source can be read."""
+    config.extra["source_url"] = source_url((ROOT / "pyproject.toml").read_text("utf-8"))
     config.nav = [with_pages(entry) for entry in config.nav or []]
     return config
 
@@ -88,17 +90,22 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Lead the links of a page to pages of the site."""
-    source_url: str = config.extra.get("source_url", "")
     return with_links(
         markdown,
         page.file.src_uri,
         lambda path: files.get_file_from_path(path) is not None,
-        source_url,
+        config.extra["source_url"],
     )
 
 
+def source_url(pyproject: str) -> str:
+    """Where the files of the repository can be read; empty while it has no address."""
+    found = REPOSITORY.search(pyproject)
+    return f"{found[1].rstrip('/')}/blob/main/" if found else ""
+
+
 def with_links(
-    markdown: str, page: str, is_on_site: Callable[[str], bool], source_url: str = ""
+    markdown: str, page: str, is_on_site: Callable[[str], bool], source: str = ""
 ) -> str:
     """The text of a page, with links to where mkdocs has the files."""
 
@@ -110,7 +117,7 @@ def with_links(
         there = page_path(to)
         if is_on_site(there):
             return f"{label}({posixpath.relpath(there, posixpath.dirname(page) or '.')}{heading})"
-        return f"{label}({source_url}{to}{heading})" if source_url else label.lstrip("!")[1:-1]
+        return f"{label}({source}{to}{heading})" if source else label.lstrip("!")[1:-1]
 
     def open_page(match: re.Match[str]) -> str:
         name = f"{match.group(1)}.html"

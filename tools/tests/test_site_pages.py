@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from site_pages import ROOT, pages_outside, with_links, with_pages
+from site_pages import ROOT, pages_outside, source_url, with_links, with_pages
 
 PAGES = {"guides/leaks.md", "repository/ARCHITECTURE.md", "repository/examples/leak.py.md"}
 
 
-def led(markdown: str, page: str, source_url: str = "") -> str:
-    return with_links(markdown, page, PAGES.__contains__, source_url)
+def led(markdown: str, page: str, source: str = "") -> str:
+    return with_links(markdown, page, PAGES.__contains__, source)
 
 
 def test_a_link_between_pages_of_docs_stays() -> None:
@@ -33,6 +33,12 @@ def test_code_is_text_until_its_source_can_be_read_somewhere() -> None:
     assert led(link, "README.md") == "`main`"
     url = "https://example.org/"
     assert led(link, "README.md", url) == f"[`main`]({url}crates/floodmark/src/lib.rs)"
+
+
+def test_the_source_is_where_pyproject_names_a_repository() -> None:
+    assert source_url("[project.urls]\n\n[tool.ruff]\n") == ""
+    named = '[project.urls]\nRepository = "https://example.org/floodmark/"\n'
+    assert source_url(named) == "https://example.org/floodmark/blob/main/"
 
 
 def test_a_dead_link_and_a_block_of_code_stay() -> None:
