@@ -76,7 +76,7 @@ def measure(engine: str, way: str, world: int, rank: int, device: str = "cuda") 
         found = {"after": steps.after, "peak": est.level(str(place))[1]}
         trace = est.trace
         rows = trace.report(by="category", at="end", device=str(place)).rows
-        found["categories"] = {row["where"]: row["bytes"] for row in rows}
+        found["categories"] = {row["location"]: row["bytes"] for row in rows}
         found["steps"] = _steps(trace, str(place))
     return found | {"seconds": time.perf_counter() - before}
 

@@ -293,11 +293,11 @@ def out_of_memory() -> None:
         report = recorder.oom(DEVICE).by_line().to_dict()
         failed = report["at"]["request"]
         expect_equal(failed["bytes"], request, f"the failed request has {request} bytes")
-        expect("gpu_checks.py" in str(failed["where"]), f"and a line: {failed['where']}")
+        expect("gpu_checks.py" in str(failed["location"]), f"and a line: {failed['location']}")
         expect_equal(report["allocated"], allocated, f"{allocated} bytes were held at it")
         expect_equal(report["reserved"], reserved, f"{reserved} bytes were reserved")
         top = report["rows"][0]
-        expect(top["count"] == count, f"{count} blocks of {top['where']} held them")
+        expect(top["count"] == count, f"{count} blocks of {top['location']} held them")
         expect(not report["losses"], f"losses: {report['losses'] or 'none'}")
         end = recorder.end(DEVICE).by_phase()
         expect_equal(end.allocated, torch.cuda.memory_allocated(), "the trace goes on to the end")
@@ -318,7 +318,7 @@ def before_recording() -> None:
         peaks = torch.cuda.max_memory_allocated(), None
         recorder.stop()
         rows = recorder.peak(DEVICE).by_line(top=None)
-        before = sum(row["bytes"] for row in rows if row["where"] == "before recording")
+        before = sum(row["bytes"] for row in rows if row["location"] == "before recording")
         there = alive["allocated_bytes.all.current"]
         expect_equal(before, there, f"before recording: {there} bytes")
         end = recorder.end(DEVICE).by_phase()
@@ -349,20 +349,20 @@ def lines_and_modules() -> None:
         for number in range(moments):
             at = began - origin + (ended - began) * number / moments
             for row in recorder.at(at, DEVICE).by_stack(top=None):
-                if not row["frames"] and row["where"] != "before recording":
+                if not row["frames"] and row["location"] != "before recording":
                     placeless += row["count"]
                 if not row["backward"]:
                     continue
                 seen += row["count"]
                 if row["module"] is None:
                     without += row["count"]
-                    examples.add(row["where"])
+                    examples.add(row["location"])
         expect(seen > 0, f"{seen} live backward allocations at {moments} moments of two steps")
         expect(
             without == 0, f"{without} of them have no forward module {sorted(examples)[:3] or ''}"
         )
         expect(placeless == 0, f"{placeless} live allocations at these moments have no stack")
-        phases = {row["where"]: row["bytes"] for row in recorder.peak(DEVICE).by_phase()}
+        phases = {row["location"]: row["bytes"] for row in recorder.peak(DEVICE).by_phase()}
         expect(True, f"phases at the peak: {phases}")
 
 

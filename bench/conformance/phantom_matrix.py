@@ -144,7 +144,7 @@ def fact(row: Row, result: dict[str, Any]) -> dict[str, Any]:
     """What is written down of a result."""
     reads = [
         {
-            "where": f"{short(read['file'])}:{read['line']}",
+            "location": f"{short(read['file'])}:{read['line']}",
             "count": read["count"],
             "answered": read["answered"],
             "why": read["why"],
@@ -234,7 +234,7 @@ def _as_rank(found: dict[str, Any]) -> str:
 
 def _rests(found: dict[str, Any]) -> str:
     reads = [
-        f"`{read['where']}` {read['count']} × {read['answered'] or 'nothing'}"
+        f"`{read['location']}` {read['count']} × {read['answered'] or 'nothing'}"
         for read in found["reads"]
     ]
     if found["refused"]:

@@ -18,7 +18,7 @@ pub fn write_collapsed(
     let (_, held) = at_peak(trace, options)?;
     for stack in held {
         let frames: Vec<String> =
-            stack.frames.iter().map(|place| frame_name(&place.label())).collect();
+            stack.frames.iter().map(|location| frame_name(&location.label())).collect();
         writeln!(out, "{} {}", frames.join(";"), stack.bytes)?;
     }
     Ok(())

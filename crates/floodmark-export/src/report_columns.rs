@@ -27,7 +27,7 @@ pub fn report_columns(report: &Report) -> Result<RecordBatch, ArrowError> {
     columns.bytes("cumulative", |row| Some(row.cumulative));
     columns.large("count", |row| Some(row.count));
     columns.bytes("median", |row| Some(row.median));
-    columns.text("where", |row| Some(&row.place));
+    columns.text("location", |row| Some(&row.location));
     match report.by {
         By::Line => columns.of_lines(),
         By::Stack => columns.of_stacks(),
@@ -77,9 +77,9 @@ impl<'a> Columns<'a> {
 
     fn of_categories(&mut self) {
         self.text("category", fact!(Category, category => Some(category)));
-        self.named_bytes("largest", ["where", "bytes"], |row| {
+        self.named_bytes("largest", ["location", "bytes"], |row| {
             let Detail::Category { largest, .. } = &row.detail else { return Vec::new() };
-            largest.iter().map(|one| (one.place.as_str(), one.bytes)).collect()
+            largest.iter().map(|one| (one.location.as_str(), one.bytes)).collect()
         });
     }
 

@@ -58,7 +58,7 @@ pub(crate) fn at_peak(
         } else {
             (Vec::new(), false)
         };
-        Held { frames: labels(found, backward, row.place), bytes: row.bytes.0 }
+        Held { frames: labels(found, backward, row.location), bytes: row.bytes.0 }
     });
     Ok((report.device, held.collect()))
 }

@@ -79,7 +79,7 @@ class MemoryDispatchMode:
     def module_memory_usage(self) -> dict[str, int]:
         """Bytes at the peak by module, those of the modules in it included."""
         rows = self._tracer.trace.report(by="module", device=self._tracer._device, top=None)
-        return {row["where"]: row["bytes"] for row in rows if row["where"] != _NO_MODULE}
+        return {row["location"]: row["bytes"] for row in rows if row["location"] != _NO_MODULE}
 
     @property
     def module_stack(self) -> list[str]:

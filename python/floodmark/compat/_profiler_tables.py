@@ -62,7 +62,7 @@ def modules(trace: Trace, device: str, *, is_whole: bool) -> Iterator[str]:
     rows = []
     for row in trace.peak(device).by_module():
         if is_whole or row["depth"] == 0:
-            name = "  " * row["depth"] + row["where"]
+            name = "  " * row["depth"] + row["location"]
             kind = f" ({row['class_name']})" if row["class_name"] else ""
             rows.append([_mb(row["bytes"]), _mb(row["own"]), str(row["count"]), name + kind])
     head = ["At peak MB", "Own MB", "Tensors", "Module"]
@@ -78,7 +78,7 @@ def forwards(noted: Mapping[str, Forward]) -> Iterator[str]:
 def operators(trace: Trace, device: str) -> Iterator[str]:
     """The operators that made most of what was there at the peak."""
     found = trace.report(by="op", at="peak", device=device, top=_OPERATORS)
-    rows = [[_mb(row["bytes"]), str(row["count"]), row["where"]] for row in found]
+    rows = [[_mb(row["bytes"]), str(row["count"]), row["location"]] for row in found]
     left_out = found.to_dict()["total_rows"] - len(rows)
     more = f"Memory per operator (the largest; {left_out} more)"
     title = more if left_out else "Memory per operator"
@@ -90,11 +90,11 @@ def tensors(trace: Trace, device: str) -> Iterator[str]:
     made = {each["device"]: each["allocations"] for each in trace.summary()["devices"]}
     peak = trace.report(by="category", at="peak", device=device, top=None)
     end_rows = trace.report(by="category", at="end", device=device, top=None)
-    end = {row["where"]: row for row in end_rows}
+    end = {row["location"]: row for row in end_rows}
     rows = []
     for row in peak:
-        later = end.pop(row["where"], {"bytes": 0, "count": 0})
-        rows.append(_kind(row["where"], row, later))
+        later = end.pop(row["location"], {"bytes": 0, "count": 0})
+        rows.append(_kind(row["location"], row, later))
     rows += [_kind(name, {"bytes": 0, "count": 0}, row) for name, row in end.items()]
     head = ["At peak MB", "Tensors", "At end MB", "Tensors", "Kind"]
     yield from _table(f"Tensors ({made.get(device, 0)} created)", head, rows)
@@ -108,7 +108,7 @@ def _bytes_by(trace: Trace | None, by: str, at: str, device: str) -> dict[str, i
     if trace is None:
         return {}
     rows = trace.report(by=by, at=at, device=device, top=None)
-    return {row["where"]: row["bytes"] for row in rows}
+    return {row["location"]: row["bytes"] for row in rows}
 
 
 def _mb(count: int) -> str:

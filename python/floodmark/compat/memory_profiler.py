@@ -227,7 +227,7 @@ class MemoryTracer:
         times = ("allocated_seconds", "saved_seconds", "last_use_seconds", "freed_seconds")
         same = {"module", "bytes", "category", "phase", *times}
         lives = [
-            {"where": row["name"]} | {name: value for name, value in row.items() if name in same}
+            {"location": row["name"]} | {name: value for name, value in row.items() if name in same}
             for row in self.trace.lifetimes(self._device)
         ]
         return sorted(lives, key=lambda life: (life["module"] or "", life["allocated_seconds"]))

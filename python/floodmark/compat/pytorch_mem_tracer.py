@@ -101,7 +101,7 @@ def _readable(count: int) -> str:
 
 def _location(row: answer_types.LineRow) -> str:
     if row["file"] is None:
-        return "untraced" if row["where"] == _UNTRACED else str(row["where"])
+        return "untraced" if row["location"] == _UNTRACED else str(row["location"])
     file = str(row["file"])
     if file.startswith(os.getcwd() + os.sep):
         file = os.path.relpath(file)

@@ -116,7 +116,7 @@ class Request(TypedDict):
 
     bytes: Bytes
     """The requested bytes."""
-    where: str | None
+    location: str | None
     """The line that requested it."""
 
 
@@ -189,8 +189,8 @@ class LineRow(TypedDict):
     """How many allocations."""
     median: Bytes
     """The middle one of their sizes; the larger of two."""
-    where: str
-    """What the row is about, in words."""
+    location: str
+    """What the row is about: its line, module, operator, category or other name."""
     file: str | None
     """The file; null for blocks without a Python frame."""
     line: int | None
@@ -215,8 +215,8 @@ class StackRow(TypedDict):
     """How many allocations."""
     median: Bytes
     """The middle one of their sizes; the larger of two."""
-    where: str
-    """What the row is about, in words."""
+    location: str
+    """What the row is about: its line, module, operator, category or other name."""
     frames: list[Frame]
     """Its frames, innermost first."""
     module: str | None
@@ -237,8 +237,8 @@ class ModuleRow(TypedDict):
     """How many allocations."""
     median: Bytes
     """The middle one of their sizes; the larger of two."""
-    where: str
-    """What the row is about, in words."""
+    location: str
+    """What the row is about: its line, module, operator, category or other name."""
     own: Bytes
     """What the module allocated itself, without the modules inside it."""
     depth: int
@@ -259,8 +259,8 @@ class OpRow(TypedDict):
     """How many allocations."""
     median: Bytes
     """The middle one of their sizes; the larger of two."""
-    where: str
-    """What the row is about, in words."""
+    location: str
+    """What the row is about: its line, module, operator, category or other name."""
     op: str | None
     """Its name; null where operators were not recorded."""
 
@@ -277,8 +277,8 @@ class PhaseRow(TypedDict):
     """How many allocations."""
     median: Bytes
     """The middle one of their sizes; the larger of two."""
-    where: str
-    """What the row is about, in words."""
+    location: str
+    """What the row is about: its line, module, operator, category or other name."""
     phase: str | None
     """Its name; null for blocks from before the recording."""
     peak: Bytes | None
@@ -299,8 +299,8 @@ class CategoryRow(TypedDict):
     """How many allocations."""
     median: Bytes
     """The middle one of their sizes; the larger of two."""
-    where: str
-    """What the row is about, in words."""
+    location: str
+    """What the row is about: its line, module, operator, category or other name."""
     category: Category
     """Its name."""
     largest: list[Largest]
@@ -319,8 +319,8 @@ class TensorRow(TypedDict):
     """How many allocations."""
     median: Bytes
     """The middle one of their sizes; the larger of two."""
-    where: str
-    """What the row is about, in words."""
+    location: str
+    """What the row is about: its line, module, operator, category or other name."""
     name: str | None
     """Its qualified name."""
     shape: str | None
@@ -359,8 +359,8 @@ class SegmentRow(TypedDict):
     """How many allocations."""
     median: Bytes
     """The middle one of their sizes; the larger of two."""
-    where: str
-    """What the row is about, in words."""
+    location: str
+    """What the row is about: its line, module, operator, category or other name."""
     address: int
     """Where it begins."""
     segment: Bytes
@@ -387,8 +387,8 @@ class StepRow(TypedDict):
     """How many allocations."""
     median: Bytes
     """The middle one of their sizes; the larger of two."""
-    where: str
-    """What the row is about, in words."""
+    location: str
+    """What the row is about: its line, module, operator, category or other name."""
     step: int | None
     """Its number; null for blocks from before the recording."""
     peak: Bytes | None
@@ -434,7 +434,7 @@ class Largest(TypedDict):
 
     bytes: Bytes
     """Its size."""
-    where: str
+    location: str
     """Its name where it has one, otherwise the line that allocated it."""
 
 
@@ -571,8 +571,8 @@ class LineDiffRow(TypedDict):
     """How many allocations in the first trace."""
     count_b: int
     """How many in the second one."""
-    where: str
-    """What the row is about, in words."""
+    location: str
+    """What the row is about: its line, module, operator, category or other name."""
     file: str | None
     """The file; null for blocks without a Python frame."""
     line: int | None
@@ -597,8 +597,8 @@ class StackDiffRow(TypedDict):
     """How many allocations in the first trace."""
     count_b: int
     """How many in the second one."""
-    where: str
-    """What the row is about, in words."""
+    location: str
+    """What the row is about: its line, module, operator, category or other name."""
     frames: list[Frame]
     """Its frames, innermost first."""
     backward: bool
@@ -619,8 +619,8 @@ class TensorDiffRow(TypedDict):
     """How many allocations in the first trace."""
     count_b: int
     """How many in the second one."""
-    where: str
-    """What the row is about, in words."""
+    location: str
+    """What the row is about: its line, module, operator, category or other name."""
     name: str | None
     """The qualified name."""
     shape: str | None
@@ -645,8 +645,8 @@ class NamedDiffRow(TypedDict):
     """How many allocations in the first trace."""
     count_b: int
     """How many in the second one."""
-    where: str
-    """What the row is about, in words."""
+    location: str
+    """What the row is about: its line, module, operator, category or other name."""
 
 # A row of a diff: these fields, and those of its grouping.
 DiffRow = Union[
@@ -698,7 +698,7 @@ class Leak(TypedDict):
     """In how many of them it grew."""
     category: Category
     """What most of the bytes are to the program."""
-    where: str
+    location: str
     """The line, in words."""
     file: str | None
     """The file; null for blocks without a Python frame."""

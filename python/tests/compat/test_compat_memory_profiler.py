@@ -226,8 +226,8 @@ told["restored"] = json.dumps is plain
 told["recording"] = floodmark.is_recording()
 told["hooks after"] = len(network[0]._forward_hooks) + len(network[0]._forward_pre_hooks)
 told["after"] = [tracer.get_current_memory_allocated(), tracer.get_max_memory_allocated()]
-told["phases"] = {row["where"]: row["bytes"] for row in tracer.trace.peak().by_phase()}
-told["snapshot"] = [[row["bytes"], row["where"]] for row in tracer.peak_snapshot()]
+told["phases"] = {row["location"]: row["bytes"] for row in tracer.trace.peak().by_phase()}
+told["snapshot"] = [[row["bytes"], row["location"]] for row in tracer.peak_snapshot()]
 told["lives"] = tracer.tensor_lifetimes()
 
 # The same tracer again, then another; larger than any GPU; torch's peaks are reset.

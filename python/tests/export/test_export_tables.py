@@ -65,7 +65,7 @@ def test_lines_at_the_peak_are_those_of_the_report(run):
         GROUP BY location ORDER BY bytes DESC, location
     """).fetchall()
     report = traces()[0].report(by="line", at="peak", device="cuda:0", top=None)
-    assert found == [(row["where"], row["bytes"], row["count"]) for row in report]
+    assert found == [(row["location"], row["bytes"], row["count"]) for row in report]
 
 
 def test_levels_after_events_are_torchs(run):

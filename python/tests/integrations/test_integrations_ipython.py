@@ -33,7 +33,7 @@ PROGRAM = """
             "text": captured.stdout + captured.stderr,
             "shown": [output.data for output in captured.outputs],
         })
-    found.append([row["where"] for row in shell.user_ns["step"].report(by="line")])
+    found.append([row["location"] for row in shell.user_ns["step"].report(by="line")])
     found.append(shell.user_ns["est"].estimate.to_dict()["fits"])
     print("FOUND" + json.dumps(found))
 """

@@ -37,7 +37,7 @@ def test_every_line_holds_what_its_shapes_say(record):
 def before(recorded):
     """What was in memory when the recording began, as far as it is known."""
     rows = recorded.trace.end("cpu").by_line(top=None)
-    return sum(row["bytes"] for row in rows if row["where"] == "before recording")
+    return sum(row["bytes"] for row in rows if row["location"] == "before recording")
 
 
 def rise_and_fall():
@@ -103,7 +103,7 @@ def test_a_training_step_holds_weights_gradients_and_activations(record):
     inputs = batch * width * 4
     # The output of the last layer is gone with the graph; the loss is one number.
     assert report.allocated - before(recorded) == 2 * weights + inputs + 4
-    modules = {row["where"]: row["bytes"] for row in recorded.trace.end("cpu").by_module()}
+    modules = {row["location"]: row["bytes"] for row in recorded.trace.end("cpu").by_module()}
     assert [modules[str(number)] >= width * width * 4 for number in range(depth)] == [True] * depth
 
 
@@ -114,7 +114,7 @@ def test_blocks_from_before_are_a_row_of_their_own(record, steps):
         for _ in range(steps):
             new = torch.ones(1000)
     rows = recorded.trace.end("cpu").by_line(top=None).rows
-    (row,) = [row for row in rows if row["where"] == "before recording"]
+    (row,) = [row for row in rows if row["location"] == "before recording"]
     assert row["bytes"] >= 4 * 123_456
     with record() as recorded:
         del old

@@ -36,5 +36,5 @@ def test_checkpoints_under_autocast_are_recorded_to_the_end(programs):
     trace = floodmark.Trace.open(programs.folder / "a.flood")
     assert trace.estimate().to_dict()["steps"] == 2
     # The recomputed forward pass belongs to the modules that it runs in.
-    modules = {row["where"].strip() for row in trace.report(by="module", top=None)}
+    modules = {row["location"].strip() for row in trace.report(by="module", top=None)}
     assert {"blocks.0", "blocks.3"} <= modules

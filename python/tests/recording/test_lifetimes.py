@@ -60,7 +60,7 @@ def test_saved_tensors_are_made_saved_read_and_freed_in_this_order(lives):
 
 def test_lives_are_of_all_tensors_not_only_those_at_the_peak(lives):
     trace, rows = lives
-    at_peak = {row["where"] for row in trace.peak("cpu").by_tensor(top=None)}
+    at_peak = {row["location"] for row in trace.peak("cpu").by_tensor(top=None)}
     assert len(rows) > 2 * len(at_peak)
     assert {row["step"] for row in rows} >= {0, 1, 2}
     assert [row["id"] for row in rows] == sorted(row["id"] for row in rows)

@@ -86,7 +86,7 @@ def test_two_models_in_one_program_are_told_apart(record):
     assert made_by(recorded, 101) == ["layers.0.mlp.up"] * 3
     assert made_by(recorded, 102) == ["layers.0.mlp.up"] * 3
     rows = recorded.trace.end("cpu").by_module().rows
-    places = {row["where"] for row in rows}
+    places = {row["location"] for row in rows}
     assert {"Model.head.1", "Other.head.1"} <= places, places
     del kept
 
@@ -190,7 +190,7 @@ def test_the_report_by_module_is_a_tree_that_adds_up(record):
     model = Model([101, 102])
     with record() as recorded:
         out = model(torch.ones(BATCH, 8))
-    rows = {row["where"]: row for row in recorded.trace.end("cpu").by_module()}
+    rows = {row["location"]: row for row in recorded.trace.end("cpu").by_module()}
     layers = rows["layers"]
     inside = [
         row for name, row in rows.items() if name.startswith("layers.") and name.count(".") == 1

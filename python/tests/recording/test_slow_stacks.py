@@ -34,7 +34,7 @@ def answers(programs, name, **env):
         shown = programs.floodmark("report", name, "--by", by, "--json", "--top", "0")
         report = json.loads(shown.stdout)
         # Python's own functions know no qualified names before 3.11.
-        places = [row["where"].replace("Block.", "") for row in report["rows"]]
+        places = [row["location"].replace("Block.", "") for row in report["rows"]]
         found.append(sorted(zip(places, (row["bytes"] for row in report["rows"]), strict=True)))
     return found, report["losses"]
 

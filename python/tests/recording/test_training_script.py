@@ -145,5 +145,5 @@ def test_steps_phases_and_categories_are_there(trained):
     assert categories["activation"] > 0
     assert categories["optimizer state"] > 0
     assert categories.get("unknown", 0) <= 0.25 * peak.by_line().allocated
-    names = {row["where"] for row in peak.by_module()}
+    names = {row["location"] for row in peak.by_module()}
     assert {"blocks.0.attention.qkv", "blocks.3.mlp.0", "embed"} <= names

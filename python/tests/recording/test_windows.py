@@ -45,7 +45,7 @@ def counts(trace):
 
 
 def rows_by_line(trace):
-    return [(row["bytes"], row["count"], row["where"]) for row in trace.peak("cpu").by_line()]
+    return [(row["bytes"], row["count"], row["location"]) for row in trace.peak("cpu").by_line()]
 
 
 def test_an_inner_window_does_not_disturb_the_outer_one(tmp_path):
@@ -79,7 +79,7 @@ def tables(trace):
     peak = trace.peak("cpu")
     return [
         [(row["bytes"], row["count"]) for row in peak.by_category()],
-        [(row["bytes"], row["count"], row["where"]) for row in peak.by_module()],
+        [(row["bytes"], row["count"], row["location"]) for row in peak.by_module()],
         sorted(row["bytes"] for row in trace.end("cpu").by_tensor()),
     ]
 
@@ -124,7 +124,7 @@ def test_windows_that_overlap_each_have_their_events(tmp_path):
 
 def made_in(recorder):
     found = recorder.trace.end("cpu").by_tensor(top=None)
-    made = {row["bytes"] // 4 for row in found if row["where"] != "before recording"}
+    made = {row["bytes"] // 4 for row in found if row["location"] != "before recording"}
     return {size for size in made if 1000 < size < 3000}
 
 
@@ -168,8 +168,8 @@ def test_each_window_has_the_options_that_it_asked_for(tmp_path):
     assert asked <= set(full.trace.header["recorded"])
     assert all(row["file"] is None for row in plain.peak("cpu").by_line())
     assert any(row["file"] == __file__ for row in full.peak("cpu").by_line())
-    assert any("aten::" in row["where"] for row in full.peak("cpu").by_op())
-    assert not any("aten::" in row["where"] for row in plain.peak("cpu").by_op())
+    assert any("aten::" in row["location"] for row in full.peak("cpu").by_op())
+    assert not any("aten::" in row["location"] for row in plain.peak("cpu").by_op())
     assert [row["device"] for row in cuda.trace.summary()["devices"]] == []
 
 
@@ -184,8 +184,8 @@ def test_steps_and_phases_of_one_window_are_not_in_another():
         floodmark.step()
     assert inner.trace.summary()["steps"] == 3
     assert outer.trace.summary()["steps"] == 2
-    assert next(iter(inner.peak("cpu").by_phase()))["where"] == "inside"
-    assert next(iter(outer.peak("cpu").by_phase()))["where"] == "outside"
+    assert next(iter(inner.peak("cpu").by_phase()))["location"] == "inside"
+    assert next(iter(outer.peak("cpu").by_phase()))["location"] == "outside"
     del kept
 
 
@@ -412,7 +412,7 @@ def test_a_killed_process_keeps_what_was_live_before_its_window(programs):
     done = programs.python(programs.write(source))
     assert done.stdout == "ready\n"
     trace = floodmark.Trace.open(programs.folder / "killed.flood")
-    rows = {row["bytes"] // 4: row["where"] for row in trace.end("cpu").by_tensor(top=None)}
+    rows = {row["bytes"] // 4: row["location"] for row in trace.end("cpu").by_tensor(top=None)}
     assert {7001, 7002, 7003} <= set(rows)
     assert rows[7001] == rows[7002] == "before recording"
     assert rows[7003] != "before recording"

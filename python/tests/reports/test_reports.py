@@ -44,9 +44,9 @@ def test_every_report_keeps_the_contract(trace, by):
     assert told["requested"] is None or type(told["requested"]) is int
     assert told["losses"] == []
     for row in told["rows"]:
-        assert {"bytes", "cumulative", "count", "median", "where"} <= set(row)
+        assert {"bytes", "cumulative", "count", "median", "location"} <= set(row)
         assert all(type(row[key]) is int for key in ("bytes", "cumulative", "count", "median"))
-        assert type(row["where"]) is str
+        assert type(row["location"]) is str
     total = sum(row.get("own", row["bytes"]) for row in told["rows"])
     assert total == told["allocated"]
     assert told["rows"][-1]["cumulative"] == told["allocated"]
@@ -78,7 +78,7 @@ def test_a_report_goes_to_arrow_pandas_and_polars(trace):
     pyarrow = pytest.importorskip("pyarrow")
     table = report.to_arrow()
     assert table.column("bytes").to_pylist() == [row["bytes"] for row in report]
-    assert table.column("where").to_pylist() == [row["where"] for row in report]
+    assert table.column("location").to_pylist() == [row["location"] for row in report]
     assert pyarrow.types.is_integer(table.schema.field("bytes").type)
     pytest.importorskip("pandas")
     assert report.to_pandas()["bytes"].sum() == report.allocated

@@ -257,7 +257,7 @@ export type Request = {
   /** The requested bytes. */
   bytes: Bytes;
   /** The line that requested it. */
-  where: string | null;
+  location: string | null;
 };
 
 /** What the recording misses, a sentence each; empty for a complete one. */
@@ -512,8 +512,8 @@ export type Row = {
   count: number;
   /** The middle one of their sizes; the larger of two. */
   median: Bytes;
-  /** What the row is about, in words. */
-  where: string;
+  /** What the row is about: its line, module, operator, category or other name. */
+  location: string;
 } & (
   | {
       /** The file; null for blocks without a Python frame. */
@@ -635,7 +635,7 @@ export type Largest = {
   /** Its size. */
   bytes: Bytes;
   /** Its name where it has one, otherwise the line that allocated it. */
-  where: string;
+  location: string;
 };
 
 /** All that is known of one allocation. */
@@ -671,7 +671,7 @@ export type AllocationCard = {
   /** The dtype of its tensor, where known. */
   dtype: string | null;
   /** The line that allocated it, in words. */
-  where: string;
+  location: string;
   /** The stack that allocated it, innermost frame first; for backward, that of the forward operator. */
   frames: Frame[];
   /** Whether the backward pass allocated it. */
@@ -921,7 +921,7 @@ export type Leak = {
   /** What most of the bytes are to the program. */
   category: Category;
   /** The line, in words. */
-  where: string;
+  location: string;
   /** The file; null for blocks without a Python frame. */
   file: string | null;
   /** The line. */
@@ -1014,8 +1014,8 @@ export type DiffRow = {
   count_a: number;
   /** How many in the second one. */
   count_b: number;
-  /** What the row is about, in words. */
-  where: string;
+  /** What the row is about: its line, module, operator, category or other name. */
+  location: string;
 } & (
   | {
       /** The file; null for blocks without a Python frame. */

@@ -31,7 +31,7 @@ it("a moment is said as the terminal says it", () => {
       what: "oom",
       phase: null,
       module: null,
-      request: { bytes: 2 ** 31, where: "train.py:3 (main)" },
+      request: { bytes: 2 ** 31, location: "train.py:3 (main)" },
     }),
   ).toBe(
     "Out of memory on cuda:0: 2.000 GiB requested at train.py:3 (main), with 13.54 GiB allocated, 14.20 GiB reserved, at 1.234 s in step 3",

@@ -11,7 +11,7 @@ export interface Told {
   readonly step: number | null;
   readonly phase: string | null;
   readonly module: string | null;
-  readonly request?: { readonly bytes: number; readonly where: string | null };
+  readonly request?: { readonly bytes: number; readonly location: string | null };
   readonly allocated: number;
   readonly reserved: number | null;
 }
@@ -42,6 +42,6 @@ function doing(phase: string | null, module: string | null): string {
 
 function request(told: Told): string {
   if (!told.request) return "";
-  const place = told.request.where === null ? "" : ` at ${shortPath(told.request.where)}`;
+  const place = told.request.location === null ? "" : ` at ${shortPath(told.request.location)}`;
   return `${formatBytes(told.request.bytes)} requested${place}, `;
 }

@@ -34,8 +34,7 @@ pub struct IdleLine {
     #[schemars(with = "Category")]
     pub category: &'static str,
     /// The line, in words.
-    #[serde(rename = "where")]
-    pub place: String,
+    pub location: String,
     /// Which allocations.
     #[serde(skip)]
     pub allocations: Vec<AllocationId>,
@@ -72,7 +71,7 @@ pub fn idle(trace: &Trace, device: Option<Device>) -> Result<Idle, QuestionError
         groups.into_iter().map(|group| row(&live, &times, &lines, group)).collect();
     rows.sort_by(|one, other| {
         let weights = weight(other).total_cmp(&weight(one));
-        weights.then_with(|| (&one.place, one.category).cmp(&(&other.place, other.category)))
+        weights.then_with(|| (&one.location, one.category).cmp(&(&other.location, other.category)))
     });
     Ok(Idle { device, at, bytes: rows.iter().map(|row| row.bytes).sum(), rows })
 }
@@ -89,9 +88,9 @@ fn row(
     group: Group<(Line, Category)>,
 ) -> IdleLine {
     let (made_by, category) = group.key;
-    let place = match lines.frame(made_by) {
+    let location = match lines.frame(made_by) {
         Some(frame) => marked(frame.to_string(), made_by.is_backward()),
-        None => made_by.place(live.trace),
+        None => made_by.location(live.trace),
     };
     let lived = group.members.iter().fold(0_u128, |lived, &id| {
         let allocation = live.get(id);
@@ -104,7 +103,7 @@ fn row(
         fraction: ratio(lived, all),
         count: group.members.len() as u64,
         category: category.name(),
-        place,
+        location,
         allocations: group.members,
     }
 }

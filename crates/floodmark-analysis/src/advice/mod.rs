@@ -253,7 +253,7 @@ impl<'a> Adviser<'a> {
         for leak in found.rows {
             let finding = format!(
                 "{} keeps {} more in every step since step {}",
-                leak.place, leak.bytes_per_step, leak.since
+                leak.location, leak.bytes_per_step, leak.since
             );
             let change = "retain no tensors with a graph: keep `.item()` or `.detach()` of them";
             self.without(AdviceKind::Leak, finding, change, &leak.allocations);
@@ -275,7 +275,7 @@ impl<'a> Adviser<'a> {
             };
             let finding = format!(
                 "{} retains {}{what} through the peak: allocated long before it, freed long after or never",
-                line.place, line.bytes
+                line.location, line.bytes
             );
             let change = if line.category == Category::OptimizerState.name() {
                 "keep it in host memory between steps, shard it, or use an optimizer with less state"

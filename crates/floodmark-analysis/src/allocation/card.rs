@@ -53,8 +53,7 @@ pub struct AllocationCard {
     /// The dtype of its tensor, where known.
     pub dtype: Option<String>,
     /// The line that allocated it, in words.
-    #[serde(rename = "where")]
-    pub place: String,
+    pub location: String,
     /// The stack that allocated it, innermost frame first; for backward, that of the forward operator.
     pub frames: Vec<Frame>,
     /// Whether the backward pass allocated it.
@@ -124,7 +123,7 @@ pub fn allocation_card(
         name: label.and_then(|label| known(&label.name)),
         shape: label.and_then(|label| known(&label.shape)),
         dtype: label.and_then(|label| known(&label.dtype)),
-        place: allocation_location(trace, allocation),
+        location: allocation_location(trace, allocation),
         frames: frames(trace, allocation.stack),
         backward: allocation.backward,
         allocated_seconds: if is_new { seconds(allocation.made_at).unwrap_or(0.0) } else { 0.0 },

@@ -9,7 +9,7 @@ use crate::allocation::location::{Frame, Line, Lines, marked};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AllocationLine {
     /// As the report has it under `where`.
-    pub place: String,
+    pub location: String,
     /// The frame; none for blocks without one, and for those from before the recording.
     pub frame: Option<Frame>,
 }
@@ -34,11 +34,11 @@ impl<'a> AllocationLines<'a> {
         let (trace, lines) = (self.trace, &self.lines);
         self.known.entry(line).or_insert_with(|| {
             let frame = lines.frame(line);
-            let place = match &frame {
+            let location = match &frame {
                 Some(frame) => marked(frame.to_string(), line.is_backward()),
-                None => line.place(trace),
+                None => line.location(trace),
             };
-            AllocationLine { place, frame }
+            AllocationLine { location, frame }
         })
     }
 }

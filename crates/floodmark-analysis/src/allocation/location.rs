@@ -93,15 +93,15 @@ pub(crate) fn allocation_location(trace: &Trace, allocation: &Allocation) -> Str
         return BEFORE_RECORDING.to_owned();
     }
     location(trace, allocation.stack, allocation.backward)
-        .unwrap_or_else(|| Line::without_frame(allocation).place(trace))
+        .unwrap_or_else(|| Line::without_frame(allocation).location(trace))
 }
 
 /// What the row of blocks from before the recording is called.
 pub(crate) const BEFORE_RECORDING: &str = "before recording";
 
 /// Adds what tells a backward allocation from the forward one of the same line.
-pub(crate) fn marked(place: String, backward: bool) -> String {
-    if backward { place + " (backward)" } else { place }
+pub(crate) fn marked(location: String, backward: bool) -> String {
+    if backward { location + " (backward)" } else { location }
 }
 
 /// A line of the program, or what stands for it where there is none.
@@ -144,7 +144,7 @@ impl Line {
     }
 
     /// What a line without a frame is called.
-    pub(crate) fn place(self, trace: &Trace) -> String {
+    pub(crate) fn location(self, trace: &Trace) -> String {
         match self {
             Self::BeforeRecording => BEFORE_RECORDING.to_owned(),
             Self::Known { backward, .. } => marked("no Python frame".to_owned(), backward),

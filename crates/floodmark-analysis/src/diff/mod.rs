@@ -1,6 +1,6 @@
 //! What grew between two traces.
 //!
-//! Rows of the two are aligned by what they are about ([`align`](crate::diff::align) says when two places are the
+//! Rows of the two are aligned by what they are about ([`align`](crate::diff::align) says when two locations are the
 //! same), never by address. A row that is only in one trace has 0 bytes in the other. By module, a row is
 //! what the module made itself, so that the changes of all rows add up to the change of the total.
 
@@ -147,9 +147,8 @@ pub struct DiffRow {
     pub count_a: u64,
     /// How many in the second one.
     pub count_b: u64,
-    /// What the row is about, in words.
-    #[serde(rename = "where")]
-    pub place: String,
+    /// What the row is about: its line, module, operator, category or other name.
+    pub location: String,
     /// What this grouping alone has.
     #[serde(flatten)]
     pub detail: DiffDetail,
@@ -261,19 +260,19 @@ pub fn diff(a: &Trace, b: &Trace, question: &Question) -> Result<Diff, DiffError
 }
 
 fn order(row: &DiffRow) -> (std::cmp::Reverse<(u64, Bytes)>, &str) {
-    (std::cmp::Reverse((row.change.unsigned_abs(), row.b)), &row.place)
+    (std::cmp::Reverse((row.change.unsigned_abs(), row.b)), &row.location)
 }
 
 /// Adds what one trace has of a row; the second trace says what the row is called.
 fn add(rows: &mut BTreeMap<Key, DiffRow>, side: Side, key: Key, part: Part) {
-    let Part { bytes, count, place, detail } = part;
+    let Part { bytes, count, location, detail } = part;
     let row = rows.entry(key).or_insert_with(|| DiffRow {
         change: 0,
         a: Bytes(0),
         b: Bytes(0),
         count_a: 0,
         count_b: 0,
-        place: place.clone(),
+        location: location.clone(),
         detail: detail.clone(),
     });
     match side {
@@ -284,7 +283,7 @@ fn add(rows: &mut BTreeMap<Key, DiffRow>, side: Side, key: Key, part: Part) {
         Side::B => {
             row.b += bytes;
             row.count_b += count;
-            row.place = place;
+            row.location = location;
             row.detail = detail;
         }
     }

@@ -28,7 +28,7 @@ pub(crate) struct Key {
 pub(crate) struct Part {
     pub(crate) bytes: Bytes,
     pub(crate) count: u64,
-    pub(crate) place: String,
+    pub(crate) location: String,
     pub(crate) detail: DiffDetail,
 }
 
@@ -63,16 +63,16 @@ pub(crate) fn parts<'a>(
 }
 
 fn named_row(row: Row) -> (Key, Part) {
-    named(row.place, row.bytes, row.count)
+    named(row.location, row.bytes, row.count)
 }
 
 fn named_group((path, group): (&str, Group<usize>)) -> (Key, Part) {
     named(path.to_owned(), group.bytes, group.members.len() as u64)
 }
 
-fn named(place: String, bytes: Bytes, count: u64) -> (Key, Part) {
-    let key = Key { words: vec![place.clone()], ..Key::default() };
-    (key, Part { bytes, count, place, detail: DiffDetail::Named {} })
+fn named(location: String, bytes: Bytes, count: u64) -> (Key, Part) {
+    let key = Key { words: vec![location.clone()], ..Key::default() };
+    (key, Part { bytes, count, location, detail: DiffDetail::Named {} })
 }
 
 /// A tensor with a name, or all of a category that one line made without one.
@@ -97,14 +97,14 @@ impl<'a> Sorter<'_, 'a> {
             .live
             .group_by_with_unseen(Line::BeforeRecording, |_, allocation| lines.line_of(allocation));
         let parts = groups.into_iter().map(|group| {
-            let (key, frame, place) = self.line(&lines, group.key);
+            let (key, frame, location) = self.line(&lines, group.key);
             let detail = DiffDetail::Line {
                 file: frame.as_ref().map(|frame| frame.file.clone()),
                 line: frame.as_ref().map(|frame| frame.line),
                 function: frame.map(|frame| frame.function),
                 backward: group.key.is_backward(),
             };
-            (key, part(&group, place, detail))
+            (key, part(&group, location, detail))
         });
         parts.collect()
     }
@@ -117,11 +117,11 @@ impl<'a> Sorter<'_, 'a> {
         let spot = node.and_then(|node| self.aligner.spot(self.side, trace, node));
         let frame = node.and_then(|node| frame(trace, node));
         if let (Some(spot), Some(shown)) = (spot, &frame) {
-            let place = marked(shown.to_string(), backward);
-            return (Key { spots: vec![spot], words: Vec::new(), backward }, frame, place);
+            let location = marked(shown.to_string(), backward);
+            return (Key { spots: vec![spot], words: Vec::new(), backward }, frame, location);
         }
-        let place = line.place(trace);
-        (Key { spots: Vec::new(), words: vec![place.clone()], backward }, frame, place)
+        let location = line.location(trace);
+        (Key { spots: Vec::new(), words: vec![location.clone()], backward }, frame, location)
     }
 
     fn by_stack(&mut self) -> Vec<(Key, Part)> {
@@ -137,7 +137,7 @@ impl<'a> Sorter<'_, 'a> {
                 (key, part(&group, BEFORE_RECORDING.to_owned(), detail))
             }
             Some((stack, backward)) => {
-                let place = self.stack_place(stack, backward);
+                let location = self.stack_location(stack, backward);
                 let trace = self.live.trace;
                 let nodes = shown_frames(trace, stack, self.torch_frames);
                 let nodes: Vec<StackId> = nodes.map(|(node, _)| node).collect();
@@ -147,17 +147,17 @@ impl<'a> Sorter<'_, 'a> {
                 let module = trace.module_path(stack).map(str::to_owned);
                 let key =
                     Key { spots: spots.collect(), words: module.into_iter().collect(), backward };
-                (key, part(&group, place, DiffDetail::Stack { frames, backward }))
+                (key, part(&group, location, DiffDetail::Stack { frames, backward }))
             }
         });
         parts.collect()
     }
 
-    fn stack_place(&self, stack: StackId, backward: bool) -> String {
+    fn stack_location(&self, stack: StackId, backward: bool) -> String {
         let trace = self.live.trace;
         let user = user_node(trace, stack, self.torch_frames).and_then(|node| frame(trace, node));
-        let place = user.map_or_else(|| "no Python frame".to_owned(), |frame| frame.to_string());
-        marked(place, backward)
+        let location = user.map_or_else(|| "no Python frame".to_owned(), |frame| frame.to_string());
+        marked(location, backward)
     }
 
     fn by_tensor(&mut self, context: &Context) -> Vec<(Key, Part)> {
@@ -173,11 +173,11 @@ impl<'a> Sorter<'_, 'a> {
         let parts = groups.into_iter().map(|group| match group.key {
             Tensor::Labelled(label) => labelled(live, label, &group),
             Tensor::Unnamed(made_by, category) => {
-                let (mut key, _, place) = self.line(&lines, made_by);
+                let (mut key, _, location) = self.line(&lines, made_by);
                 key.words.push(category.name().to_owned());
                 let [name, shape, dtype] = [None, None, None];
                 let detail = DiffDetail::Tensor { name, shape, dtype, category: category.name() };
-                (key, part(&group, place, detail))
+                (key, part(&group, location, detail))
             }
         });
         parts.collect()
@@ -204,6 +204,6 @@ fn labelled(live: &Live<'_>, label: LabelId, group: &Group<Tensor>) -> (Key, Par
     (key, part(group, name.to_owned(), detail))
 }
 
-fn part<K>(group: &Group<K>, place: String, detail: DiffDetail) -> Part {
-    Part { bytes: group.bytes, count: group.members.len() as u64, place, detail }
+fn part<K>(group: &Group<K>, location: String, detail: DiffDetail) -> Part {
+    Part { bytes: group.bytes, count: group.members.len() as u64, location, detail }
 }

@@ -22,8 +22,7 @@ pub struct Request {
     /// The requested bytes.
     pub bytes: Bytes,
     /// The line that requested it.
-    #[serde(rename = "where")]
-    pub place: Option<String>,
+    pub location: Option<String>,
 }
 
 /// A time on a device.
@@ -194,8 +193,8 @@ fn oom_moment(
     moment.step = context.step(after);
     moment.phase = oom_phase(trace, &oom).map(|phase| phase.name(trace).to_owned());
     moment.module = trace.module_path(oom.stack).map(str::to_owned);
-    let place = location(trace, oom.stack, oom.backward);
-    moment.request = Some(Request { bytes: oom.requested, place });
+    let location = location(trace, oom.stack, oom.backward);
+    moment.request = Some(Request { bytes: oom.requested, location });
     Ok(moment)
 }
 

@@ -19,10 +19,10 @@ pub(crate) fn rows(live: &Live<'_>, context: &Context) -> Vec<Row> {
         .map(|group| {
             let largest = group.members.iter().rev().take(NAMED).map(|&id| {
                 let allocation = live.get(id);
-                let place = live
+                let location = live
                     .name(id)
                     .map_or_else(|| allocation_location(live.trace, allocation), str::to_owned);
-                Largest { bytes: allocation.rounded, place }
+                Largest { bytes: allocation.rounded, location }
             });
             let category = group.key.name();
             let detail = Detail::Category { category, largest: largest.collect() };

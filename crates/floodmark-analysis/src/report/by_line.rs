@@ -15,9 +15,9 @@ pub(crate) fn rows(live: &Live<'_>, torch_frames: bool) -> Vec<Row> {
         .map(|group| {
             let frame = lines.frame(group.key);
             let backward = group.key.is_backward();
-            let place = match &frame {
+            let location = match &frame {
                 Some(frame) => marked(frame.to_string(), backward),
-                None => group.key.place(live.trace),
+                None => group.key.location(live.trace),
             };
             let modules = group.members.iter().map(|&id| live.module(id));
             let module = common(modules).map(str::to_owned);
@@ -28,7 +28,7 @@ pub(crate) fn rows(live: &Live<'_>, torch_frames: bool) -> Vec<Row> {
                 module,
                 backward,
             };
-            group.into_row(place, detail)
+            group.into_row(location, detail)
         })
         .collect()
 }

@@ -198,7 +198,7 @@ impl Walk<'_, '_> {
             cumulative: Bytes(0),
             count: 0,
             median: Bytes(0),
-            place: node.path.to_owned(),
+            location: node.path.to_owned(),
             detail: Detail::Module {
                 own: own.map_or(Bytes(0), |group| group.bytes),
                 depth: node.depth,

@@ -14,12 +14,12 @@ pub(crate) fn rows(live: &Live<'_>) -> Vec<Row> {
         .into_iter()
         .map(|group| {
             let op = group.key.and_then(|op| live.trace.text(op)).map(str::to_owned);
-            let place = match (&op, group.key) {
+            let location = match (&op, group.key) {
                 (Some(op), _) => op.clone(),
                 (None, None) => BEFORE_RECORDING.to_owned(),
                 (None, Some(TextId(_))) => "(operator not recorded)".to_owned(),
             };
-            group.into_row(place, Detail::Op { op })
+            group.into_row(location, Detail::Op { op })
         })
         .collect()
 }

@@ -17,14 +17,14 @@ pub(crate) fn rows(live: &Live<'_>, context: &Context, mut peaks: FoundPeaks) ->
     for group in groups {
         let peak = group.key.and_then(|phase| peaks.remove(&phase));
         let phase = group.key.map(|phase| phase.name(live.trace).to_owned());
-        let place = phase.clone().unwrap_or_else(|| BEFORE_RECORDING.to_owned());
-        rows.push(group.into_row(place, detail(phase, peak)));
+        let location = phase.clone().unwrap_or_else(|| BEFORE_RECORDING.to_owned());
+        rows.push(group.into_row(location, detail(phase, peak)));
     }
     rows.extend(peaks.into_iter().map(|(phase, peak)| {
-        let place = phase.name(live.trace).to_owned();
-        let detail = detail(Some(place.clone()), Some(peak));
+        let location = phase.name(live.trace).to_owned();
+        let detail = detail(Some(location.clone()), Some(peak));
         let nothing = Bytes(0);
-        Row { bytes: nothing, cumulative: nothing, count: 0, median: nothing, place, detail }
+        Row { bytes: nothing, cumulative: nothing, count: 0, median: nothing, location, detail }
     }));
     rows
 }

@@ -39,7 +39,7 @@ fn row(segment: &SegmentView) -> Row {
         cumulative: Bytes(0),
         count: sizes.len() as u64,
         median: sizes.get(sizes.len() / 2).copied().unwrap_or_default(),
-        place: format!("0x{:x} {kind}{expandable}{pool}{stream}", segment.addr),
+        location: format!("0x{:x} {kind}{expandable}{pool}{stream}", segment.addr),
         detail: Detail::Segment {
             address: segment.addr,
             segment: segment.bytes,

@@ -33,13 +33,13 @@ pub(crate) fn rows(live: &Live<'_>, torch_frames: bool) -> Vec<Row> {
             }
             Key::Stack { stack, backward } => {
                 let user = user_node(trace, stack, torch_frames).and_then(|id| frame(trace, id));
-                let place =
+                let location =
                     user.map_or_else(|| "no Python frame".to_owned(), |frame| frame.to_string());
                 let frames = shown_frames(trace, stack, torch_frames);
                 let frames = frames.filter_map(|(id, _)| frame(trace, id)).collect();
                 let module = trace.module_path(stack).map(str::to_owned);
                 let detail = Detail::Stack { frames, module, backward };
-                group.into_row(marked(place, backward), detail)
+                group.into_row(marked(location, backward), detail)
             }
         })
         .collect()

@@ -61,7 +61,7 @@ enum Key {
 }
 
 fn row_without_step(group: Group<Key>) -> Row {
-    let place = match group.key {
+    let location = match group.key {
         Key::BeforeRecording => BEFORE_RECORDING,
         Key::NoSteps | Key::Step(_) => "(no steps recorded)",
     };
@@ -74,7 +74,7 @@ fn row_without_step(group: Group<Key>) -> Row {
         phases: BTreeMap::new(),
         categories: BTreeMap::new(),
     };
-    group.into_row(place.to_owned(), detail)
+    group.into_row(location.to_owned(), detail)
 }
 
 fn row(trace: &Trace, number: u32, step: Step, group: Option<Group<Key>>) -> Row {

@@ -42,7 +42,7 @@ fn row(live: &Live<'_>, context: &Context, modules: &TensorModules<'_>, id: Allo
         cumulative: Bytes(0),
         count: 1,
         median: allocation.rounded,
-        place: name.clone().unwrap_or_else(|| allocation_location(live.trace, allocation)),
+        location: name.clone().unwrap_or_else(|| allocation_location(live.trace, allocation)),
         detail: Detail::Tensor {
             name,
             shape: label.and_then(|label| known(&label.shape)),
@@ -66,7 +66,7 @@ fn unseen_row(bytes: Bytes) -> Row {
         cumulative: Bytes(0),
         count: 0,
         median: Bytes(0),
-        place: BEFORE_RECORDING.to_owned(),
+        location: BEFORE_RECORDING.to_owned(),
         detail: Detail::Tensor {
             name: None,
             shape: None,

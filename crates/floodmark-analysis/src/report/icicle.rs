@@ -139,8 +139,7 @@ fn node_of<'a>(nodes: &mut Nodes<'a>, trace: &'a Trace, stack: StackId) -> usize
 
 fn add_modules<'a>(nodes: &mut Nodes<'a>, live: &Live<'a>) {
     let mut tree = Tree::new(live.trace);
-    let places: Vec<usize> =
-        live.allocations.iter().map(|&id| tree.node_of(live.get(id))).collect();
+    let found: Vec<usize> = live.allocations.iter().map(|&id| tree.node_of(live.get(id))).collect();
     let mut known: Vec<usize> = Vec::new();
     // A parent comes before its children.
     for (path, parent) in tree.paths().zip(tree.parents()) {
@@ -151,8 +150,8 @@ fn add_modules<'a>(nodes: &mut Nodes<'a>, live: &Live<'a>) {
         };
         known.push(nodes.child(around, Key::Text(name)));
     }
-    for (&id, place) in live.allocations.iter().zip(places) {
-        nodes.add(known[place], live.get(id).rounded, 1);
+    for (&id, at) in live.allocations.iter().zip(found) {
+        nodes.add(known[at], live.get(id).rounded, 1);
     }
 }
 

@@ -120,10 +120,10 @@ impl<K: Copy> Group<K> {
 
 impl<K> Group<K> {
     /// The row that shows the group.
-    pub(crate) fn into_row(self, place: String, detail: Detail) -> Row {
+    pub(crate) fn into_row(self, location: String, detail: Detail) -> Row {
         let count = self.members.len() as u64;
         let Self { bytes, median, .. } = self;
-        Row { bytes, cumulative: Bytes(0), count, median, place, detail }
+        Row { bytes, cumulative: Bytes(0), count, median, location, detail }
     }
 }
 

@@ -260,7 +260,7 @@ fn segments(
 }
 
 fn largest_first(mut rows: Vec<Row>, top: usize) -> (usize, Vec<Row>) {
-    rows.sort_by(|one, other| (other.bytes, &one.place).cmp(&(one.bytes, &other.place)));
+    rows.sort_by(|one, other| (other.bytes, &one.location).cmp(&(one.bytes, &other.location)));
     let total = rows.len();
     rows.truncate(top);
     (total, rows)

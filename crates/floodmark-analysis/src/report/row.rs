@@ -19,9 +19,8 @@ pub struct Row {
     pub count: u64,
     /// The middle one of their sizes; the larger of two.
     pub median: Bytes,
-    /// What the row is about, in words.
-    #[serde(rename = "where")]
-    pub place: String,
+    /// What the row is about: its line, module, operator, category or other name.
+    pub location: String,
     /// What this grouping alone has.
     #[serde(flatten)]
     pub detail: Detail,
@@ -50,8 +49,7 @@ pub struct Largest {
     /// Its size.
     pub bytes: Bytes,
     /// Its name where it has one, otherwise the line that allocated it.
-    #[serde(rename = "where")]
-    pub place: String,
+    pub location: String,
 }
 
 /// What a row has beyond its numbers.

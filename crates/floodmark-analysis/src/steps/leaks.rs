@@ -46,8 +46,7 @@ pub struct Leak {
     #[schemars(with = "Category")]
     pub category: &'static str,
     /// The line, in words.
-    #[serde(rename = "where")]
-    pub place: String,
+    pub location: String,
     /// The file; null for blocks without a Python frame.
     pub file: Option<String>,
     /// The line.
@@ -117,7 +116,7 @@ pub fn leaks(
         })
         .collect();
     rows.sort_by(|one, other| {
-        (other.bytes_per_step, &one.place).cmp(&(one.bytes_per_step, &other.place))
+        (other.bytes_per_step, &one.location).cmp(&(one.bytes_per_step, &other.location))
     });
     let total_rows = rows.len();
     rows.truncate(top.unwrap_or(usize::MAX));
@@ -231,9 +230,9 @@ fn leak(
     let frames = frames.filter_map(|(node, _)| frame(trace, node)).collect();
     let shown = lines.frame(line);
     let backward = line.is_backward();
-    let place = match &shown {
+    let location = match &shown {
         Some(shown) => marked(shown.to_string(), backward),
-        None => line.place(trace),
+        None => line.location(trace),
     };
     Leak {
         bytes_per_step: bytes(window.bytes / i128::from(window.steps)),
@@ -244,7 +243,7 @@ fn leak(
         steps: window.steps,
         grew: window.grew,
         category: most(trace, context, &gained).name(),
-        place,
+        location,
         file: shown.as_ref().map(|shown| shown.file.clone()),
         line: shown.as_ref().map(|shown| shown.line),
         function: shown.map(|shown| shown.function),

@@ -55,7 +55,7 @@ impl Keys {
         }
         let name = |line: &Line| match lines.frame(*line) {
             Some(frame) => marked(frame.to_string(), line.is_backward()),
-            None => line.place(trace),
+            None => line.location(trace),
         };
         let names = numbers.order.iter().map(name).collect();
         Self { of, names, unseen: 0, parents: Vec::new() }

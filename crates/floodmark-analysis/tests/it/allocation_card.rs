@@ -34,7 +34,7 @@ fn a_card_says_who_made_it_and_how_long_it_stayed() {
     assert_eq!((card.category, card.saved_seconds), ("activation", Some(0.002)));
     assert_eq!((card.allocated_seconds, card.last_use_seconds), (0.001, Some(0.004)));
     assert_eq!(card.freed_seconds, Some(0.005));
-    assert_eq!(card.place, "model.py:5 (main)");
+    assert_eq!(card.location, "model.py:5 (main)");
     let files: Vec<_> = card.frames.iter().map(|frame| frame.file.as_str()).collect();
     assert_eq!(files, ["model.py", "torch/module.py"]);
 }

@@ -28,7 +28,7 @@ fn picture(diff: &Diff) -> String {
     for row in &diff.rows {
         let (a, b) = (row.a.0 >> 10, row.b.0 >> 10);
         let counts = format!("{}→{}", row.count_a, row.count_b);
-        text += &format!("{:+} {a}→{b} {counts} {}\n", row.change >> 10, row.place);
+        text += &format!("{:+} {a}→{b} {counts} {}\n", row.change >> 10, row.location);
     }
     text
 }
@@ -227,7 +227,7 @@ fn the_json_of_a_diff_is_the_contract() {
             },
             "losses": {"a": [], "b": []}, "unchanged_rows": 1, "total_rows": 3,
             "rows": [{"change": 6144, "a": 2048, "b": 8192, "count_a": 1, "count_b": 1,
-                      "where": "model.py:1 (f) (backward)", "file": "model.py", "line": 1,
+                      "location": "model.py:1 (f) (backward)", "file": "model.py", "line": 1,
                       "function": "f", "backward": true}],
         })
     );

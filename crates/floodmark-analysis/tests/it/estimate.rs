@@ -47,7 +47,7 @@ fn what_is_needed_is_reserved_and_the_context() {
     let [device] = &found.devices[..] else { panic!("{:?}", found.devices) };
     assert_eq!((device.needed, device.headroom), (Bytes(42 * MIB), Bytes(58 * MIB)));
     assert_eq!((device.outside_torch, device.is_lower_bound), (Bytes(0), false));
-    let categories: Vec<_> = device.categories.iter().map(|row| &*row.place).collect();
+    let categories: Vec<_> = device.categories.iter().map(|row| &*row.location).collect();
     assert!(categories.contains(&"parameter"), "{categories:?}");
 }
 

@@ -31,7 +31,7 @@ fn table_of(script: &str, question: &Question) -> String {
     for row in &report.rows {
         let [bytes, cumulative, median] =
             [row.bytes, row.cumulative, row.median].map(|n| n.0 >> 10);
-        text += &format!("{bytes} {cumulative} {median} {} {}", row.count, row.place);
+        text += &format!("{bytes} {cumulative} {median} {} {}", row.count, row.location);
         if let Detail::Module { own, depth, class } = &row.detail {
             text += &format!(
                 " | own {} depth {depth} {}",
@@ -203,20 +203,20 @@ fn the_json_of_a_row_is_flat() {
     assert_eq!(
         first_row(By::Line),
         json!({"bytes": 16 << 20, "cumulative": 16 << 20, "count": 1, "median": 16 << 20,
-               "where": "model.py:1 (f) (backward)", "file": "model.py", "line": 1, "function": "f",
+               "location": "model.py:1 (f) (backward)", "file": "model.py", "line": 1, "function": "f",
                "module": "layers.0.fc", "backward": true})
     );
     assert_eq!(
         first_row(By::Tensor),
         json!({"bytes": 16 << 20, "cumulative": 16 << 20, "count": 1, "median": 16 << 20,
-               "where": "layers.0.fc.weight", "name": "layers.0.fc.weight", "shape": "(4,4)",
+               "location": "layers.0.fc.weight", "name": "layers.0.fc.weight", "shape": "(4,4)",
                "dtype": "float32", "category": "gradient", "module": "layers.0.fc", "step": null,
                "phase": "backward", "allocated_seconds": 0.012, "saved_seconds": null,
                "last_use_seconds": null, "freed_seconds": null})
     );
     assert_eq!(
         first_row(By::Category)["largest"],
-        json!([{"bytes": 16 << 20, "where": "layers.0.fc.weight"}])
+        json!([{"bytes": 16 << 20, "location": "layers.0.fc.weight"}])
     );
     assert_eq!(
         first_row(By::Stack)["frames"],

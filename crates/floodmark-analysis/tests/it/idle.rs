@@ -44,7 +44,7 @@ fn idle_is_old_at_the_peak_and_stays() {
     for row in &found.rows {
         text += &format!(
             "{} for {:.2} ×{} {} {}\n",
-            row.bytes, row.fraction, row.count, row.category, row.place
+            row.bytes, row.fraction, row.count, row.category, row.location
         );
     }
     insta::assert_snapshot!(text, @"

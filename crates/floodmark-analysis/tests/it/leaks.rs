@@ -42,7 +42,7 @@ fn picture(leaks: &Leaks) -> String {
             leak.count,
             leak.category,
             leak.module.as_deref().unwrap_or("-"),
-            leak.place
+            leak.location
         );
     }
     text
@@ -143,7 +143,7 @@ fn the_json_of_leaks_is_the_contract() {
             "growth": 8192, "losses": [], "total_rows": 2,
             "rows": [{
                 "bytes_per_step": 1024, "growth": 4096, "bytes": 5120, "count": 4, "since": 1,
-                "steps": 4, "grew": 4, "category": "unknown", "where": "t.py:8 (main)",
+                "steps": 4, "grew": 4, "category": "unknown", "location": "t.py:8 (main)",
                 "file": "t.py", "line": 8, "function": "main", "module": null, "backward": false,
                 "frames": [{"file": "t.py", "line": 8, "function": "main"}],
             }],

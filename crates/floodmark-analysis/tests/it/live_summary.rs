@@ -35,7 +35,7 @@ fn now_is_what_a_report_says_of_the_end() {
         let said = report(&trace, &ask(By::Category)).unwrap();
         assert_eq!(one.allocated, said.allocated);
         assert_eq!((one.active, one.reserved), (said.active, said.reserved));
-        let rows = said.rows.iter().map(|row| (row.place.as_str(), row.bytes));
+        let rows = said.rows.iter().map(|row| (row.location.as_str(), row.bytes));
         assert!(rows.eq({
             let mut rows: Vec<_> =
                 one.categories.iter().map(|(name, bytes)| (*name, *bytes)).collect();

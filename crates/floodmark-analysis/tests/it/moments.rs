@@ -67,7 +67,7 @@ fn a_failed_request_is_shown_with_what_was_there_before_it() {
     assert_eq!(oom.allocated, Bytes(1 << 20));
     let request = oom.request.unwrap();
     assert_eq!(
-        (request.bytes, request.place.as_deref()),
+        (request.bytes, request.location.as_deref()),
         (Bytes(1 << 30), Some("train.py:3 (main)"))
     );
 }

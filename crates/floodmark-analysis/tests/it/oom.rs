@@ -35,7 +35,7 @@ fn too_much_is_a_matter_of_capacity() {
     assert_eq!(found.needed, Some(Bytes(16 * MIB)));
     let fits: Vec<bool> = found.proofs.iter().map(|proof| proof.fits).collect();
     assert_eq!(fits, [false, false, false, true]);
-    let places: Vec<&str> = found.lines.iter().map(|row| row.place.as_str()).collect();
+    let places: Vec<&str> = found.lines.iter().map(|row| row.location.as_str()).collect();
     assert_eq!(places, ["train.py:3 (main)", "train.py:4 (main)"]);
     assert_eq!(found.modules[0].bytes, Bytes(20 * MIB));
 }

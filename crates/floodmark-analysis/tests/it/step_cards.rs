@@ -40,7 +40,7 @@ fn leaks_are_told_where_there_are_steps_enough() {
     assert!(few.leaks_missing.unwrap().starts_with("finished steps in this trace: 1;"));
     let step = |step: u32| format!("alloc a{step} cuda:0 1MiB at leak.py:3\nstep\n");
     let many = steps(&(0..6).map(step).collect::<Vec<_>>().concat());
-    assert_eq!(many.leaks.unwrap().rows[0].place, "leak.py:3 (main)");
+    assert_eq!(many.leaks.unwrap().rows[0].location, "leak.py:3 (main)");
     assert_eq!(many.leaks_missing, None);
 }
 

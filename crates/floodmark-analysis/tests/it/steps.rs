@@ -33,7 +33,7 @@ fn table(top: Option<usize>) -> String {
             phases.iter().map(|(phase, bytes)| format!("{phase} {}", bytes.0 >> 10)).collect();
         text += &format!(
             "{}: made {} peak {:?} end {:?} growth {growth:?} [{}]\n",
-            row.place,
+            row.location,
             row.bytes.0 >> 10,
             kib(*peak),
             kib(*end),
@@ -65,7 +65,7 @@ fn the_categories_of_a_step_are_those_of_its_peak() {
     let by_category =
         report(&trace, &Question { by: By::Category, ..Question::default() }).unwrap();
     let at_peak: Vec<_> =
-        by_category.rows.iter().map(|row| (row.place.as_str(), row.bytes)).collect();
+        by_category.rows.iter().map(|row| (row.location.as_str(), row.bytes)).collect();
     let mut text = String::new();
     for row in &by_step.rows {
         let Detail::Step { step, peak, categories, .. } = &row.detail else { panic!("no step") };
@@ -75,11 +75,13 @@ fn the_categories_of_a_step_are_those_of_its_peak() {
         if *step == by_category.at.step {
             let mut of_step: Vec<_> =
                 categories.iter().map(|(&name, &bytes)| (name, bytes)).collect();
-            of_step.sort_by_key(|&(name, _)| at_peak.iter().position(|&(place, _)| place == name));
+            of_step.sort_by_key(|&(name, _)| {
+                at_peak.iter().position(|&(location, _)| location == name)
+            });
             assert_eq!(of_step, at_peak);
         }
         let kib = categories.iter().map(|(name, bytes)| format!("{name} {}", bytes.0 >> 10));
-        text += &format!("{}: {}\n", row.place, kib.collect::<Vec<_>>().join(", "));
+        text += &format!("{}: {}\n", row.location, kib.collect::<Vec<_>>().join(", "));
     }
     insta::assert_snapshot!(text, @"
     before recording: 

@@ -32,7 +32,7 @@ fn reported(
     for row in report(trace, &question).unwrap().rows {
         let depth = if let Detail::Module { depth, .. } = row.detail { depth as usize } else { 0 };
         around.truncate(depth);
-        let own = names.iter().find(|name| name.trim_end_matches(" (rest)") == row.place);
+        let own = names.iter().find(|name| name.trim_end_matches(" (rest)") == row.location);
         let outer = around.last().copied().flatten();
         let band = own.copied().or(outer);
         around.resize(depth, outer);

@@ -113,16 +113,16 @@ impl<'a> Largest<'a> {
     ) -> io::Result<()> {
         let Scene { trace, context, .. } = scene;
         let allocation = &trace.allocations[id.index()];
-        let place = self.lines.line_of(allocation).place.as_str();
+        let location = self.lines.line_of(allocation).location.as_str();
         let label = trace.label(allocation.label).filter(|label| !label.name.is_empty());
-        let name = label.map_or(place, |label| label.name.as_str());
+        let name = label.map_or(location, |label| label.name.as_str());
         let device = allocation.device.to_string();
         let mut notes = vec![
             ("bytes", Note::Number(allocation.rounded.0)),
             ("requested", Note::Number(allocation.requested.0)),
             ("device", Note::Text(&device)),
             ("category", Note::Text(category(trace, context, id).name())),
-            ("place", Note::Text(place)),
+            ("location", Note::Text(location)),
         ];
         let phase = context.phase(trace, id).map(|phase| phase.name(trace));
         let texts = [

@@ -128,8 +128,8 @@ impl<W: Write> Picture<'_, W> {
         let mut children: Vec<_> = node.inside.iter().collect();
         children.sort_by_key(|(_, child)| std::cmp::Reverse(child.bytes));
         let mut at = x;
-        for (place, child) in children {
-            self.draw(&place.label(), child, at, depth + 1)?;
+        for (location, child) in children {
+            self.draw(&location.label(), child, at, depth + 1)?;
             at += child.width(self.total);
         }
         Ok(())

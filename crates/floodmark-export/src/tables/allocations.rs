@@ -102,7 +102,7 @@ fn cells<'a>(
         maybe_text(label.map(|label| label.dtype.as_str())),
         maybe_text(modules.module_of(allocation)),
         maybe_text(trace.text(allocation.op)),
-        text(&line.place),
+        text(&line.location),
         maybe_text(frame.map(|frame| frame.file.as_str())),
         maybe_int(frame.map(|frame| frame.line.into())),
         maybe_text(frame.map(|frame| frame.function.as_str())),

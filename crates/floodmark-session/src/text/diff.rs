@@ -84,19 +84,19 @@ fn rows(diff: &Diff) -> Sheet {
 }
 
 fn cells(row: &DiffRow) -> Cells {
-    let place = shorten(&row.place).to_owned();
+    let location = shorten(&row.location).to_owned();
     let mut cells = vec![signed(row.change), row.a.to_string(), row.b.to_string()];
     cells.extend([row.count_a.to_string(), row.count_b.to_string()]);
     let mut below = Vec::new();
     match &row.detail {
-        DiffDetail::Line { .. } | DiffDetail::Named {} => cells.push(place),
+        DiffDetail::Line { .. } | DiffDetail::Named {} => cells.push(location),
         DiffDetail::Stack { frames, backward } => {
-            let (innermost, outer) = frames_below(frames, *backward, place);
+            let (innermost, outer) = frames_below(frames, *backward, location);
             cells.push(innermost);
             below = outer;
         }
         DiffDetail::Tensor { shape, category, .. } => {
-            cells.extend([(*category).to_owned(), shape.clone().unwrap_or_default(), place]);
+            cells.extend([(*category).to_owned(), shape.clone().unwrap_or_default(), location]);
         }
     }
     Cells { cells, below }

@@ -200,7 +200,7 @@ fn categories(device: &DeviceEstimate) -> Sheet {
     let title = format!("Category, at the peak of {process}{}", device.device);
     columns.extend(sheet::words(&[&title]));
     let rows = device.categories.iter().map(|row| Cells {
-        cells: vec![row.bytes.to_string(), row.count.to_string(), row.place.clone()],
+        cells: vec![row.bytes.to_string(), row.count.to_string(), row.location.clone()],
         below: Vec::new(),
     });
     Sheet { columns, rows: rows.collect(), ..Sheet::default() }
@@ -211,14 +211,14 @@ fn reads(reads: &[PhantomRead]) -> Sheet {
     columns
         .extend(sheet::words(&["Operator", "Location that read it back, and why it is assumed"]));
     let rows = reads.iter().map(|read| Cells {
-        cells: vec![read.count.to_string(), read.assumed.clone(), read.op.clone(), place(read)],
+        cells: vec![read.count.to_string(), read.assumed.clone(), read.op.clone(), location(read)],
         below: if read.reason.is_empty() { Vec::new() } else { vec![format!("  {}", read.reason)] },
     });
     Sheet { columns, rows: rows.collect(), ..Sheet::default() }
 }
 
 /// `train.py:12 (main)`.
-fn place(read: &PhantomRead) -> String {
+fn location(read: &PhantomRead) -> String {
     if read.file.is_empty() {
         return "(no line of Python)".to_owned();
     }

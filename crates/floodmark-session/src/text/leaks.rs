@@ -51,12 +51,12 @@ fn cells(leak: &Leak) -> Cells {
         format!("step {}", leak.since),
         format!("{} of {}", leak.grew, leak.steps),
         leak.category.to_owned(),
-        shorten(&leak.place).to_owned(),
+        shorten(&leak.location).to_owned(),
     ]);
     let mut below: Vec<String> =
         leak.module.iter().map(|module| format!("  in module {module}")).collect();
     let mut stack = leak.frames.iter().map(ToString::to_string).peekable();
-    stack.next_if(|innermost| *innermost == leak.place);
+    stack.next_if(|innermost| *innermost == leak.location);
     let mut stack = stack.map(|frame| format!("  {}", shorten(&frame)));
     below.extend(stack.by_ref().take(FRAMES));
     let more = stack.count() as u64;

@@ -128,12 +128,12 @@ fn proved(proof: &Proof) -> [String; 2] {
 
 /// Modules lie as deep as they do in a report by module.
 fn holders(rows: &[Row]) -> Vec<[String; 2]> {
-    let place = |row: &Row| {
+    let location = |row: &Row| {
         if let Detail::Module { depth, class, .. } = &row.detail {
-            sheet::module(&row.place, *depth, class.as_deref())
+            sheet::module(&row.location, *depth, class.as_deref())
         } else {
-            shorten(&row.place).to_owned()
+            shorten(&row.location).to_owned()
         }
     };
-    rows.iter().map(|row| [row.bytes.to_string(), place(row)]).collect()
+    rows.iter().map(|row| [row.bytes.to_string(), location(row)]).collect()
 }

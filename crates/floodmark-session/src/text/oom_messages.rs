@@ -108,9 +108,10 @@ fn others(found: &OomMessages) -> (Option<Sheet>, Option<String>) {
     let row = |(_, message): (usize, &OomMessage)| {
         let number = |number: Option<u32>| number.map_or_else(String::new, |n| n.to_string());
         let requested = message.requested.map_or_else(String::new, |bytes| bytes.to_string());
-        let place = message.frame.as_ref().map(ToString::to_string);
-        let place = place.map_or_else(String::new, |place| format!(" at {}", shorten(&place)));
-        let what = format!("{}: {}{place}", message.reason.words(), message.source.words());
+        let location = message.frame.as_ref().map(ToString::to_string);
+        let location =
+            location.map_or_else(String::new, |location| format!(" at {}", shorten(&location)));
+        let what = format!("{}: {}{location}", message.reason.words(), message.source.words());
         let cells = vec![
             message.line.to_string(),
             number(message.rank),

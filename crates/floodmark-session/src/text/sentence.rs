@@ -47,9 +47,9 @@ pub fn when(moment: &Moment) -> String {
 /// `2.000 GiB requested at train.py:3 (main), `.
 pub fn request(moment: &Moment) -> String {
     let Some(request) = &moment.request else { return String::new() };
-    let place = request.place.as_deref().map(shorten);
-    let place = place.map_or_else(String::new, |place| format!(" at {place}"));
-    format!("{} requested{place}, ", request.bytes)
+    let location = request.location.as_deref().map(shorten);
+    let location = location.map_or_else(String::new, |location| format!(" at {location}"));
+    format!("{} requested{location}, ", request.bytes)
 }
 
 /// `+14.3 %`.

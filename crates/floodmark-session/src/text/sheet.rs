@@ -174,7 +174,7 @@ fn columns(report: &Report, phases: &[String]) -> Vec<(String, Side)> {
 }
 
 fn cells(row: &Row, phases: &[String]) -> Cells {
-    let place = shorten(&row.place).to_owned();
+    let location = shorten(&row.location).to_owned();
     let usual = |last| {
         let numbers = [row.bytes, row.cumulative, row.median].map(|bytes| bytes.to_string());
         let [bytes, cumulative, median] = numbers;
@@ -182,23 +182,24 @@ fn cells(row: &Row, phases: &[String]) -> Cells {
     };
     let only = |cells| Cells { cells, below: Vec::new() };
     match &row.detail {
-        Detail::Line { .. } | Detail::Op { .. } => only(usual(place)),
+        Detail::Line { .. } | Detail::Op { .. } => only(usual(location)),
         Detail::Phase { peak, .. } => {
-            let mut cells = usual(place);
+            let mut cells = usual(location);
             cells.insert(4, peak.map_or_else(String::new, |bytes| bytes.to_string()));
             only(cells)
         }
         Detail::Stack { frames, backward, .. } => {
-            let (innermost, below) = frames_below(frames, *backward, place);
+            let (innermost, below) = frames_below(frames, *backward, location);
             Cells { cells: usual(innermost), below }
         }
         Detail::Category { largest, .. } => {
             let largest = largest.iter();
-            let largest = largest.map(|one| format!("  {:>9} {}", one.bytes, shorten(&one.place)));
-            Cells { cells: usual(place), below: largest.collect() }
+            let largest =
+                largest.map(|one| format!("  {:>9} {}", one.bytes, shorten(&one.location)));
+            Cells { cells: usual(location), below: largest.collect() }
         }
         Detail::Module { own, depth, class } => {
-            let mut cells = usual(module(&row.place, *depth, class.as_deref()));
+            let mut cells = usual(module(&row.location, *depth, class.as_deref()));
             cells.insert(1, own.to_string());
             only(cells)
         }
@@ -208,7 +209,7 @@ fn cells(row: &Row, phases: &[String]) -> Cells {
             (*category).to_owned(),
             shape.clone().unwrap_or_default(),
             dtype.clone().unwrap_or_default(),
-            place,
+            location,
         ]),
         Detail::Segment { segment, free, largest_free, picture, .. } => only(vec![
             segment.to_string(),
@@ -217,11 +218,11 @@ fn cells(row: &Row, phases: &[String]) -> Cells {
             largest_free.to_string(),
             row.count.to_string(),
             picture.clone(),
-            place,
+            location,
         ]),
         Detail::Step { step, peak, end, growth, phases: peaks, .. } => {
             let shown = |bytes: Option<Bytes>| bytes.map_or_else(String::new, |b| b.to_string());
-            let mut cells = vec![step.map_or(place, |step| step.to_string())];
+            let mut cells = vec![step.map_or(location, |step| step.to_string())];
             cells.extend([shown(*peak), shown(*end), growth.map_or_else(String::new, signed)]);
             cells.extend(phases.iter().map(|phase| shown(peaks.get(phase).copied())));
             cells.push(row.bytes.to_string());
@@ -230,11 +231,11 @@ fn cells(row: &Row, phases: &[String]) -> Cells {
     }
 }
 
-/// The innermost frame of a stack, or `place` where it has none, and the frames to show below it.
-pub fn frames_below(frames: &[Frame], backward: bool, place: String) -> (String, Vec<String>) {
+/// The innermost frame of a stack, or `location` where it has none, and the frames to show below it.
+pub fn frames_below(frames: &[Frame], backward: bool, location: String) -> (String, Vec<String>) {
     let mut frames = frames.iter().map(|frame| shorten(&frame.to_string()).to_owned());
     let mark = if backward { " (backward)" } else { "" };
-    let innermost = frames.next().map_or(place, |frame| frame + mark);
+    let innermost = frames.next().map_or(location, |frame| frame + mark);
     (innermost, frames.map(|frame| format!("  {frame}")).collect())
 }
 

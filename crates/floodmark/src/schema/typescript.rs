@@ -92,8 +92,8 @@ mod tests {
         #[derive(Serialize, JsonSchema)]
         struct Row<'a> {
             /// Its name.
-            #[serde(rename = "where")]
-            place: &'a str,
+            #[serde(rename = "class_name")]
+            class: &'a str,
             #[serde(skip)]
             hidden: u32,
             #[serde(skip_serializing_if = "Option::is_none")]
@@ -127,7 +127,7 @@ mod tests {
         /** A row. */
         export type Row = {
           /** Its name. */
-          where: string;
+          class_name: string;
           rare?: number;
           maybe: Kind[] | null;
           by_name: Record<string, [number, number]>;

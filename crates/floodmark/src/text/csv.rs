@@ -33,20 +33,20 @@ impl Reader {
 
 /// A header, then one line per row.
 pub(crate) fn render(report: &Report, reader: Reader) -> String {
-    let mut header = vec!["bytes", "cumulative", "count", "median", "where"];
+    let mut header = vec!["bytes", "cumulative", "count", "median", "location"];
     header.extend(titles(report.by));
     let mut text = line(header.into_iter().map(str::to_owned), reader);
     for row in &report.rows {
         let numbers = [row.bytes.0, row.cumulative.0, row.count, row.median.0];
         let numbers = numbers.map(|number| number.to_string()).into_iter();
-        text += &line(numbers.chain([row.place.clone()]).chain(values(row)), reader);
+        text += &line(numbers.chain([row.location.clone()]).chain(values(row)), reader);
     }
     text
 }
 
 /// The same of a diff.
 pub(crate) fn render_diff(diff: &Diff, reader: Reader) -> String {
-    let mut header = vec!["change", "a", "b", "count_a", "count_b", "where"];
+    let mut header = vec!["change", "a", "b", "count_a", "count_b", "location"];
     header.extend(match diff.by {
         By::Line => &["file", "line", "function", "backward"][..],
         By::Stack => &["frames", "backward"],
@@ -57,7 +57,7 @@ pub(crate) fn render_diff(diff: &Diff, reader: Reader) -> String {
     for row in &diff.rows {
         let mut cells = vec![row.change.to_string()];
         cells.extend([row.a.0, row.b.0, row.count_a, row.count_b].map(|cell| cell.to_string()));
-        cells.push(row.place.clone());
+        cells.push(row.location.clone());
         match &row.detail {
             DiffDetail::Line { file, line, function, backward } => cells.extend([
                 or_empty(file.as_ref()),
@@ -134,7 +134,7 @@ fn values(row: &Row) -> Vec<String> {
             or_empty(peak_seconds.as_ref()),
         ],
         Detail::Category { category, largest } => {
-            let largest = largest.iter().map(|one| format!("{}={}", one.place, one.bytes.0));
+            let largest = largest.iter().map(|one| format!("{}={}", one.location, one.bytes.0));
             vec![(*category).to_owned(), largest.collect::<Vec<_>>().join(";")]
         }
         Detail::Tensor {

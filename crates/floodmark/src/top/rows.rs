@@ -67,13 +67,14 @@ fn number(row: &Row) -> Bytes {
 
 fn shown(row: &Row, whole: u64, is_tree: bool) -> Shown {
     let bytes = number(row);
-    let full = safe_text(shorten(&row.place)).into_owned();
+    let full = safe_text(shorten(&row.location)).into_owned();
     let count = row.count.to_string();
     let usual = || vec![row.median.to_string(), row.count.to_string()];
     let (middle, name, category) = match &row.detail {
         Detail::Module { own, depth, class } => {
             let depth = if is_tree { *depth } else { 0 };
-            let name = safe_text(&sheet::module(&row.place, depth, class.as_deref())).into_owned();
+            let name =
+                safe_text(&sheet::module(&row.location, depth, class.as_deref())).into_owned();
             (vec![own.to_string(), count], name, None)
         }
         Detail::Category { category, .. } => (usual(), full.clone(), Some(*category)),

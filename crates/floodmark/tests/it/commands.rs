@@ -182,7 +182,7 @@ fn json_and_csv_have_plain_numbers() {
         "module": "layers.1.fc",
         "request": {
           "bytes": 1073741824,
-          "where": "model.py:12 (forward)"
+          "location": "model.py:12 (forward)"
         }
       },
       "allocated": 10486272,
@@ -197,7 +197,7 @@ fn json_and_csv_have_plain_numbers() {
           "cumulative": 3145728,
           "count": 1,
           "median": 2097152,
-          "where": "before recording",
+          "location": "before recording",
           "file": null,
           "line": null,
           "function": null,
@@ -209,7 +209,7 @@ fn json_and_csv_have_plain_numbers() {
     "#);
     let csv = folder.stdout("report x.flood --csv --by tensor --top 2").replace("\r\n", "\n");
     insta::assert_snapshot!(csv, @"
-    bytes,cumulative,count,median,where,name,shape,dtype,category,module,step,phase,allocated_seconds,saved_seconds,last_use_seconds,freed_seconds
+    bytes,cumulative,count,median,location,name,shape,dtype,category,module,step,phase,allocated_seconds,saved_seconds,last_use_seconds,freed_seconds
     6291456,6291456,1,6291456,model.py:10 (forward),,,,activation,layers.1.fc,0,forward,0.006,,,0.011
     4194304,10485760,1,4194304,model.py:10 (forward),,,,activation,layers.0.fc,0,forward,0.005,,,0.01
     ");

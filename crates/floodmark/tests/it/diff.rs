@@ -255,7 +255,7 @@ fn json_and_csv_have_plain_numbers() {
           "b": 6291456,
           "count_a": 0,
           "count_b": 1,
-          "where": "/ci/model.py:15 (forward)",
+          "location": "/ci/model.py:15 (forward)",
           "file": "/ci/model.py",
           "line": 15,
           "function": "forward",
@@ -266,7 +266,7 @@ fn json_and_csv_have_plain_numbers() {
     "#);
     let csv = folder.stdout("diff a.flood b.flood --csv").replace("\r\n", "\n");
     insta::assert_snapshot!(csv, @"
-    change,a,b,count_a,count_b,where,file,line,function,backward
+    change,a,b,count_a,count_b,location,file,line,function,backward
     6291456,0,6291456,0,1,/ci/model.py:15 (forward),/ci/model.py,15,forward,false
     -1048576,2097152,1048576,1,1,/ci/model.py:14 (forward) (backward),/ci/model.py,14,forward,true
     ");

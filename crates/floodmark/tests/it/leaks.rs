@@ -74,7 +74,7 @@ fn lines_that_hold_more_from_step_to_step_are_shown() {
           "steps": 5,
           "grew": 5,
           "category": "unknown",
-          "where": "model.py:12 (forward)",
+          "location": "model.py:12 (forward)",
           "file": "model.py",
           "line": 12,
           "function": "forward",

@@ -28,10 +28,11 @@ fn ask(trace: &Trace, device: Device, by: TimelineBy, at: At) -> Report {
 
 /// The bands of the moment, by the name of the row; what has no row of its own is `other`.
 fn bands(report: &Report, timeline: &TimelineIndex) -> BTreeMap<String, Bytes> {
-    let is_band = |place: &str| timeline.timeline().groups.iter().any(|one| one.name == place);
+    let is_band =
+        |location: &str| timeline.timeline().groups.iter().any(|one| one.name == location);
     let mut sums = BTreeMap::new();
     for row in &report.rows {
-        let name = if is_band(&row.place) { row.place.as_str() } else { "other" };
+        let name = if is_band(&row.location) { row.location.as_str() } else { "other" };
         *sums.entry(name.to_owned()).or_default() += row.own_bytes();
     }
     sums.retain(|_, bytes| *bytes > Bytes(0));

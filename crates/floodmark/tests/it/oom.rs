@@ -248,7 +248,7 @@ fn the_json_of_an_explanation_is_the_contract() {
         "module": null,
         "request": {
           "bytes": 16777216,
-          "where": "train.py:6 (main)"
+          "location": "train.py:6 (main)"
         }
       },
       "reason": "fragmentation",
@@ -297,7 +297,7 @@ fn the_json_of_an_explanation_is_the_contract() {
           "cumulative": 16777216,
           "count": 2,
           "median": 8388608,
-          "where": "model.py:3 (forward)",
+          "location": "model.py:3 (forward)",
           "file": "model.py",
           "line": 3,
           "function": "forward",
@@ -311,7 +311,7 @@ fn the_json_of_an_explanation_is_the_contract() {
           "cumulative": 0,
           "count": 2,
           "median": 8388608,
-          "where": "Net",
+          "location": "Net",
           "own": 0,
           "depth": 0,
           "class_name": null

@@ -84,7 +84,7 @@ fn a_report_by_segment_shows_how_blocks_lie() {
     insta::assert_snapshot!(folder.run("report --by segment spread.flood --csv"), @"
     exit 0
     --- stdout
-    bytes,cumulative,count,median,where,address,segment,pending_free,free,largest_free,picture
+    bytes,cumulative,count,median,location,address,segment,pending_free,free,largest_free,picture
     16777216,16777216,2,8388608,0x10000000000 large,1099511627776,20971520,0,4194304,4194304,██████████████████████████······
     8388608,25165824,1,8388608,0x20000000000 large,2199023255552,20971520,0,12582912,12582912,█████████████···················
     16777216,41943040,1,16777216,0x30000000000 large,3298534883328,16777216,0,0,0,████████████████████████████████
@@ -130,7 +130,7 @@ fn a_report_by_segment_shows_how_blocks_lie() {
           "cumulative": 16777216,
           "count": 2,
           "median": 8388608,
-          "where": "0x10000000000 large",
+          "location": "0x10000000000 large",
           "address": 1099511627776,
           "segment": 20971520,
           "pending_free": 0,

@@ -202,7 +202,9 @@ def test_every_report_is_of_the_same_bytes(found: Any) -> None:
         # A module's row has those of its parts, too.
         if by != "module":
             assert sum(row["bytes"] for row in report["rows"]) == found["peak"], by
-    rows = {by: [row["where"] for row in report["rows"]] for by, report in found["reports"].items()}
+    rows = {
+        by: [row["location"] for row in report["rows"]] for by, report in found["reports"].items()
+    }
     assert any("program.py" in where for where in rows["line"])
     assert any("aten::" in where for where in rows["op"])
     assert {"parameter", "gradient", "optimizer state"} <= set(rows["category"])

@@ -184,7 +184,7 @@ function sign(change: number): string {
 type BarredRow = DiffRow & { readonly bar?: ChangeBar };
 
 function rowColumns(answer: DiffAnswer): Column<BarredRow>[] {
-  const short = shortener(answer.rows.map((row) => row.where));
+  const short = shortener(answer.rows.map((row) => row.location));
   const { zero, bars } = changeBars(answer.rows.map((row) => row.change));
   const barOf = new Map(answer.rows.map((row, place) => [row, bars[place]]));
   const bytes = (name: "a" | "b", title: string): Column<DiffRow> => ({
@@ -223,11 +223,11 @@ function rowColumns(answer: DiffAnswer): Column<BarredRow>[] {
       cell: (row) => `${formatCount(row.count_a)} → ${formatCount(row.count_b)}`,
     },
     {
-      name: "where",
+      name: "location",
       title: answer.by.replace(/^./, (letter) => letter.toUpperCase()),
-      value: (row) => row.where,
-      cell: (row) => short(row.where),
-      hint: (row) => row.where,
+      value: (row) => row.location,
+      cell: (row) => short(row.location),
+      hint: (row) => row.location,
     },
   ];
 }

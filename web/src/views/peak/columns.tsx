@@ -22,7 +22,7 @@ interface Details {
     readonly line: number;
     readonly function: string;
   }[];
-  readonly largest?: readonly { readonly bytes: number; readonly where: string }[];
+  readonly largest?: readonly { readonly bytes: number; readonly location: string }[];
 }
 
 export function details(row: Row): Details {
@@ -60,7 +60,7 @@ export function columnsOf(report: Report): Column<Row>[] {
     cell: (row) => formatShare(row.bytes, report.allocated),
   };
   const numbers = [bytes, share, ...own(report.by)];
-  return [...numbers, ...names(report.by, shortener(report.rows.map((row) => row.where)))];
+  return [...numbers, ...names(report.by, shortener(report.rows.map((row) => row.location)))];
 }
 
 function own(by: string): Column<Row>[] {
@@ -96,30 +96,31 @@ type Shorten = (place: string) => string;
 
 function names(by: string, shorten: Shorten): Column<Row>[] {
   if (by === "tensor") return tensorNames(shorten);
-  const where: Column<Row> = {
-    name: "where",
-    title: GROUPINGS.find(([name]) => name === by)?.[1] ?? "Where",
-    value: (row) => row.where,
-    cell: (row) => <Where row={row} by={by} shorten={shorten} />,
+  const location: Column<Row> = {
+    name: "location",
+    title: GROUPINGS.find(([name]) => name === by)?.[1] ?? "Location",
+    value: (row) => row.location,
+    cell: (row) => <LocationCell row={row} by={by} shorten={shorten} />,
     hint: hintOf,
-    searched: (row) => `${row.where} ${details(row).module ?? ""} ${details(row).class_name ?? ""}`,
+    searched: (row) =>
+      `${row.location} ${details(row).module ?? ""} ${details(row).class_name ?? ""}`,
   };
-  return [where];
+  return [location];
 }
 
-function Where({ row, by, shorten }: { row: Row; by: string; shorten: Shorten }) {
+function LocationCell({ row, by, shorten }: { row: Row; by: string; shorten: Shorten }) {
   const more = details(row);
   if (by === "module") {
     return (
       <span style={{ paddingLeft: `${(more.depth ?? 0) * 14}px` }}>
-        {(more.depth ?? 0) > 0 ? row.where.split(".").pop() : row.where}{" "}
+        {(more.depth ?? 0) > 0 ? row.location.split(".").pop() : row.location}{" "}
         <span class="quiet">{more.class_name}</span>
       </span>
     );
   }
   return (
     <>
-      {shorten(row.where)}{" "}
+      {shorten(row.location)}{" "}
       {by === "line" && more.module && <span class="quiet">{more.module}</span>}
     </>
   );
@@ -131,8 +132,8 @@ function hintOf(row: Row): string {
   if (more.frames)
     return more.frames.map((frame) => `${frame.function}  ${frame.file}:${frame.line}`).join("\n");
   if (more.largest)
-    return more.largest.map((one) => `${formatBytes(one.bytes)}  ${one.where}`).join("\n");
-  return row.where;
+    return more.largest.map((one) => `${formatBytes(one.bytes)}  ${one.location}`).join("\n");
+  return row.location;
 }
 
 function tensorNames(shorten: Shorten): Column<Row>[] {
@@ -149,7 +150,7 @@ function tensorNames(shorten: Shorten): Column<Row>[] {
     ...(width ? { width } : {}),
   });
   return [
-    text("name", "Tensor", (row) => details(row).name ?? shorten(row.where)),
+    text("name", "Tensor", (row) => details(row).name ?? shorten(row.location)),
     text(
       "shape",
       "Shape",

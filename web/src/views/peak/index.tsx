@@ -121,7 +121,7 @@ function searchFor(row: Row, by: string): string {
   if (frame) return `${frame.file}:${frame.line}`;
   const { file, line } = row as unknown as { file?: string | null; line?: number | null };
   if (file && line) return `${file}:${line}`;
-  const last = row.where.split(".").pop() ?? "";
+  const last = row.location.split(".").pop() ?? "";
   return by === "module" && !/^\d*$/.test(last) ? last : "";
 }
 

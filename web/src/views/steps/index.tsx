@@ -187,7 +187,7 @@ function BarTip({ bar, steps, phases }: TipProps) {
 function suspects(answer: StepsAnswer): Suspect[] {
   return (answer.leaks?.rows ?? []).slice(0, MOST_SUSPECTS).map((leak) => {
     const place = answer.steps.findIndex((step) => step.number >= leak.since);
-    const says = `${pathTail(leak.where)} grows by ${formatBytes(leak.bytes_per_step)} per step since step ${leak.since}`;
+    const says = `${pathTail(leak.location)} grows by ${formatBytes(leak.bytes_per_step)} per step since step ${leak.since}`;
     return { since: Math.max(0, place), says };
   });
 }

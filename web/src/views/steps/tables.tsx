@@ -98,7 +98,7 @@ export function SuspectTable({ answer }: { answer: Steps }) {
 }
 
 function suspectColumns(leaks: readonly Leak[]): Column<Leak>[] {
-  const short = shortener(leaks.map((leak) => leak.where));
+  const short = shortener(leaks.map((leak) => leak.location));
   const most = Math.max(1, ...leaks.map((leak) => leak.bytes_per_step));
   return [
     {
@@ -142,12 +142,12 @@ function suspectColumns(leaks: readonly Leak[]): Column<Leak>[] {
     },
     { name: "category", title: "Category", width: "110px", value: (leak) => leak.category },
     {
-      name: "where",
-      title: "Where",
-      value: (leak) => leak.where,
-      cell: (leak) => short(leak.where),
-      hint: (leak) => [leak.where, leak.module].filter(Boolean).join("\n"),
-      searched: (leak) => [leak.where, leak.module].join(" "),
+      name: "location",
+      title: "Location",
+      value: (leak) => leak.location,
+      cell: (leak) => short(leak.location),
+      hint: (leak) => [leak.location, leak.module].filter(Boolean).join("\n"),
+      searched: (leak) => [leak.location, leak.module].join(" "),
     },
   ];
 }
