@@ -2,8 +2,8 @@
 
 import { render } from "preact";
 import { openSource } from "./api/open";
+import { followAddress } from "./model/address";
 import { followGrowth } from "./model/growth";
-import { followAddress } from "./model/place";
 import { open } from "./model/recording";
 import { followTheme } from "./model/theme";
 import { Page } from "./shell/page";

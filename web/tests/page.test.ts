@@ -142,7 +142,7 @@ describe("a link, a theme, a file", () => {
     await page.context().close();
   });
 
-  it.each(["light", "dark"] as const)("is %s where the system is, until told", async (system) => {
+  it.each(["light", "dark"] as const)("is %s as the system, until chosen", async (system) => {
     const { page } = await open(browser, served.url, { colorScheme: system });
     const brightness = () =>
       page.evaluate(() => {

@@ -17,15 +17,11 @@ export function repository(path: string): string {
   return resolve(ROOT, path);
 }
 
-/** Where `floodmark` is: as told, or as it was built. */
+/** The path of `floodmark`: that of the variable, or the one that was built. */
 export function program(): string {
   const target = process.env.CARGO_TARGET_DIR ?? resolve(ROOT, "target");
-  const places = [
-    ".venv/bin/floodmark",
-    `${target}/release/floodmark`,
-    `${target}/debug/floodmark`,
-  ];
-  return found(process.env.FLOODMARK_PROGRAM, places, "floodmark", "FLOODMARK_PROGRAM");
+  const paths = [".venv/bin/floodmark", `${target}/release/floodmark`, `${target}/debug/floodmark`];
+  return found(process.env.FLOODMARK_PROGRAM, paths, "floodmark", "FLOODMARK_PROGRAM");
 }
 
 /** A Python with torch and floodmark. */
@@ -33,8 +29,8 @@ export function python(): string {
   return found(process.env.FLOODMARK_PYTHON, [".venv/bin/python"], "python", "FLOODMARK_PYTHON");
 }
 
-function found(told: string | undefined, places: string[], name: string, variable: string): string {
-  const path = told ?? places.map(repository).find((place) => existsSync(place));
+function found(given: string | undefined, paths: string[], name: string, variable: string): string {
+  const path = given ?? paths.map(repository).find((path) => existsSync(path));
   if (path && existsSync(path)) return path;
   throw new Error(`no \`${name}\` was built: \`make .venv/.extension\`, or set ${variable}`);
 }

@@ -28,9 +28,9 @@ describe("three recordings of a GPU", () => {
 
   it("maps segments, lists as many, and opens the card of a block", async () => {
     await show(page, served.url, "#view=segments");
-    const told =
+    const text =
       (await page.getByRole("img", { name: /^\d+ segments of/ }).getAttribute("aria-label")) ?? "";
-    const count = Number.parseInt(told, 10);
+    const count = Number.parseInt(text, 10);
     expect(count).toBeGreaterThan(3);
     await page.keyboard.press("n");
     await page.keyboard.press("Enter");

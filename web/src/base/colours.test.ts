@@ -46,8 +46,8 @@ it("a category has its colour wherever it comes", () => {
   expect(groupColour(LIGHT, "other", 3)).toBe(LIGHT.rest);
   expect(groupColour(LIGHT, "unknown", 0)).toBe(LIGHT.rest);
   expect(groupColour(LIGHT, "constructor", 2)).toBe(LIGHT.groups[2]);
-  const all = ["(no module)", ...LIGHT.groups.map((_, place) => `layer ${place}`)];
-  expect(new Set(all.map((name, place) => groupColour(LIGHT, name, place))).size).toBe(all.length);
+  const all = ["(no module)", ...LIGHT.groups.map((_, index) => `layer ${index}`)];
+  expect(new Set(all.map((name, index) => groupColour(LIGHT, name, index))).size).toBe(all.length);
 });
 
 /** How an eye without one kind of cones sees linear light (Viénot, Brettel and Mollon; Machado for the third). */

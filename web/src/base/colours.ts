@@ -127,14 +127,14 @@ const CATEGORIES: Readonly<Record<string, number>> = {
 /** So have the phases that every training has. */
 const PHASES: Readonly<Record<string, number>> = { forward: 1, backward: 5, optimizer: 6 };
 
-/** The colour of a group: by its name where it is a category, else by its place in the order. */
-export function groupColour(inks: Inks, name: string, place: number): string {
+/** The colour of a group: by its name where it is a category, else by its index in the order. */
+export function groupColour(inks: Inks, name: string, index: number): string {
   if (name === "other" || name === "unknown") return inks.rest;
   if (name === "before recording") return inks.before;
   if (name === "outside" || name.startsWith("(no ")) return inks.rest;
   const known = [CATEGORIES, PHASES].find((names) => Object.hasOwn(names, name))?.[name];
   // Of fourteen groups that all have names of their own, the smallest has no colour left.
-  return inks.groups[known ?? place] ?? inks.before;
+  return inks.groups[known ?? index] ?? inks.before;
 }
 
 /** The colour of a phase; those with names of their own share one. */

@@ -7,7 +7,7 @@ it("a path is shown from its package", () => {
   expect(shortPath("a/site-packages/x.py")).toBe("a/site-packages/x.py");
 });
 
-it("places of one program lose the folder that they share", () => {
+it("locations of one program lose the folder that they share", () => {
   const short = shortener([
     "/home/ada/run/train.py:3 (main)",
     "/home/ada/run/model/mlp.py:9 (forward)",

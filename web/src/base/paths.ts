@@ -29,14 +29,18 @@ export function nameTail(text: string, letters: number): string {
 }
 
 /**
- * Shortens places of one list: what is not in a package loses the folder that all such have in common, as the
+ * Shortens locations of one list: what is not in a package loses the folder that all such have in common, as the
  * terminal leaves out the folder that it is in.
  */
-export function shortener(places: readonly string[]): (place: string) => string {
-  const own = places.filter((place) => place.startsWith("/") && shortPath(place) === place);
+export function shortener(locations: readonly string[]): (location: string) => string {
+  const own = locations.filter(
+    (location) => location.startsWith("/") && shortPath(location) === location,
+  );
   const folder = commonFolder(own);
-  return (place) =>
-    folder !== "" && place.startsWith(folder) ? place.slice(folder.length) : shortPath(place);
+  return (location) =>
+    folder !== "" && location.startsWith(folder)
+      ? location.slice(folder.length)
+      : shortPath(location);
 }
 
 function commonFolder(paths: readonly string[]): string {

@@ -4,7 +4,7 @@ import { formatBytes } from "./bytes";
 import { shortPath } from "./paths";
 
 /** What a sentence needs of a moment and the totals beside it. */
-export interface Told {
+export interface MomentTotals {
   readonly device: string;
   readonly what: "peak" | "oom" | "end" | "time";
   readonly seconds: number;
@@ -17,21 +17,23 @@ export interface Told {
 }
 
 /** `Peak of cuda:0: 13.54 GiB allocated, 14.20 GiB reserved, at 1.234 s in step 3, backward of mlp`. */
-export function momentSentence(told: Told): string {
+export function momentSentence(moment: MomentTotals): string {
   const begin = {
-    peak: `Peak of ${told.device}:`,
-    oom: `Out of memory on ${told.device}: ${request(told)}with`,
-    end: `End on ${told.device}:`,
-    time: `Memory of ${told.device}:`,
-  }[told.what];
-  const reserved = told.reserved === null ? "" : `, ${formatBytes(told.reserved)} reserved`;
-  return `${begin} ${formatBytes(told.allocated)} allocated${reserved}, ${whenSentence(told)}`;
+    peak: `Peak of ${moment.device}:`,
+    oom: `Out of memory on ${moment.device}: ${request(moment)}with`,
+    end: `End on ${moment.device}:`,
+    time: `Memory of ${moment.device}:`,
+  }[moment.what];
+  const reserved = moment.reserved === null ? "" : `, ${formatBytes(moment.reserved)} reserved`;
+  return `${begin} ${formatBytes(moment.allocated)} allocated${reserved}, ${whenSentence(moment)}`;
 }
 
 /** `at 1.234 s in step 3, backward of mlp`. */
-export function whenSentence(told: Pick<Told, "seconds" | "step" | "phase" | "module">): string {
-  const step = told.step === null ? "" : ` in step ${told.step}`;
-  return `at ${told.seconds.toFixed(3)} s${step}${doing(told.phase, told.module)}`;
+export function whenSentence(
+  moment: Pick<MomentTotals, "seconds" | "step" | "phase" | "module">,
+): string {
+  const step = moment.step === null ? "" : ` in step ${moment.step}`;
+  return `at ${moment.seconds.toFixed(3)} s${step}${doing(moment.phase, moment.module)}`;
 }
 
 function doing(phase: string | null, module: string | null): string {
@@ -40,8 +42,9 @@ function doing(phase: string | null, module: string | null): string {
   return module === null ? "" : `, in ${module}`;
 }
 
-function request(told: Told): string {
-  if (!told.request) return "";
-  const place = told.request.location === null ? "" : ` at ${shortPath(told.request.location)}`;
-  return `${formatBytes(told.request.bytes)} requested${place}, `;
+function request(moment: MomentTotals): string {
+  if (!moment.request) return "";
+  const location =
+    moment.request.location === null ? "" : ` at ${shortPath(moment.request.location)}`;
+  return `${formatBytes(moment.request.bytes)} requested${location}, `;
 }

@@ -2,7 +2,7 @@
 // goes on standing there.
 
 import { effect, signal } from "@preact/signals";
-import { go, range, secondsField } from "./place";
+import { go, range, secondsField } from "./address";
 import { card, refresh, source, traces } from "./recording";
 
 /** Whether the page listens to a growing file. */

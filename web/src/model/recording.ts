@@ -4,7 +4,7 @@ import { batch, computed, signal } from "@preact/signals";
 import { ApiError, type Source } from "../api/source";
 import type { DeviceSummary, TraceCard, Traces } from "../api/types.gen";
 import { during } from "../base/pending";
-import { deviceField, traceField } from "./place";
+import { deviceField, traceField } from "./address";
 
 /** Whom the page asks. Set once, before anything is shown. */
 const asked = signal<Source | null>(null);

@@ -20,12 +20,12 @@ export interface Blit<P extends TilePath> {
   readonly seconds: number;
   readonly level: number;
   readonly store: TileStore<P>;
-  /** The look that is wanted, and how to paint a tile in it; null when there is no time for it now. */
+  /** The key of the wanted style, and how to paint a tile in it; null when there is no time for it now. */
   readonly key: string;
   readonly paint: (tile: NonNullable<ReturnType<TileStore<P>["get"]>>) => TileImage | null;
 }
 
-/** Draws the window; false when something was not as fine, or did not look, as it should. */
+/** Draws the window; false when a tile was missing, too coarse or in another style. */
 export function blitTiles<P extends TilePath>(blit: Blit<P>): boolean {
   let isDone = true;
   const { context, window, seconds, level, store } = blit;

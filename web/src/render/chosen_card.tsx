@@ -1,7 +1,7 @@
 // The card of the allocation that the address names, or what stands there while it names none.
 
 import type { ComponentChildren } from "preact";
-import { go, numberField } from "../model/place";
+import { go, numberField } from "../model/address";
 import { subject } from "../model/recording";
 import { useAnswer } from "../model/use_answer";
 import { Card } from "./allocation_card";

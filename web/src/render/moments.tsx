@@ -1,7 +1,7 @@
 // Choosing a moment: a strip of the whole recording, and the moments that have names.
 
 import type { At } from "../api/questions";
-import { cursor, go, secondsField } from "../model/place";
+import { cursor, go, secondsField } from "../model/address";
 import { card, source, subject } from "../model/recording";
 import { useAnswer } from "../model/use_answer";
 import { Problem } from "./notices";

@@ -2,12 +2,12 @@
 
 export type Cell = string | number;
 
-/** What a column says of a row. */
-export interface Told<R> {
+/** The values of a column. */
+export interface ColumnValues<R> {
   readonly name: string;
   /** What it is sorted by, filtered by and exported as. */
   readonly value: (row: R) => Cell | null;
-  /** What the filter looks at where that is more than the value. */
+  /** The text that the filter searches, if it is more than the value. */
   readonly searched?: (row: R) => string;
 }
 
@@ -19,7 +19,7 @@ export interface Order {
 /** The rows that have every word of `words` in some column, sorted. Equal ones keep their order. */
 export function arranged<R>(
   rows: readonly R[],
-  columns: readonly Told<R>[],
+  columns: readonly ColumnValues<R>[],
   words: string,
   order: Order | null,
 ): R[] {
@@ -37,7 +37,7 @@ export function nextOrder(present: Order | null, name: string, isNumber: boolean
   return { name, isDescending: isNumber };
 }
 
-function has<R>(row: R, columns: readonly Told<R>[], wanted: readonly string[]): boolean {
+function has<R>(row: R, columns: readonly ColumnValues<R>[], wanted: readonly string[]): boolean {
   const text = columns
     .map((column) => column.searched?.(row) ?? String(column.value(row) ?? ""))
     .join("\n")

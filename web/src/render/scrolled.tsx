@@ -18,7 +18,7 @@ export interface ScrolledProps {
   /** Draws the part that is seen; what lies at `top` of the whole is at 0. */
   readonly draw: (pen: Pen, size: Size, inks: Inks) => void;
   readonly on?: PictureHandlers;
-  /** What must be seen, by its place in the whole: scrolled to when it is not. */
+  /** What must be seen, by its index in the whole: scrolled to when it is not. */
   readonly reveals?: { readonly y: number; readonly height: number } | null;
   readonly children?: ComponentChildren;
 }

@@ -13,7 +13,7 @@ import { blitOld, blitTiles, type Window } from "./blit";
 import { penFor } from "./canvas_pen";
 import type { Pen } from "./pen";
 import { useSize } from "./picture";
-import { lookKey, paintTile } from "./tile_image";
+import { paintTile, styleKey } from "./tile_image";
 
 export interface StripProps {
   readonly about: Subject;
@@ -65,14 +65,14 @@ export function Strip(props: StripProps) {
         timeline.deepest_level,
       );
       tiles.now.want([{ level: 0, tile: 0 }, ...tilesIn(level, about.seconds, 0, about.seconds)]);
-      const look = {
+      const style = {
         height: Math.round(box.height * ratio),
         highest: timeline.peak.allocated * 1.04 || 1,
-        colours: timeline.groups.map((group, place) => groupColour(colours, group.name, place)),
+        colours: timeline.groups.map((group, index) => groupColour(colours, group.name, index)),
         lines: [],
         thickness: 0,
       };
-      const key = lookKey(look);
+      const key = styleKey(style);
       pen.rect(box.x, box.y, box.width, box.height, colours.free);
       const context = pen.context as CanvasRenderingContext2D;
       const blit = {
@@ -85,7 +85,7 @@ export function Strip(props: StripProps) {
         key,
       };
       if (tiles.before) blitOld(blit, tiles.before);
-      blitTiles({ ...blit, paint: (tile) => paintTile(tile, look, key) });
+      blitTiles({ ...blit, paint: (tile) => paintTile(tile, style, key) });
       drawOver(pen, box, props, about.seconds, colours);
     }),
   );

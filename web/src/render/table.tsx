@@ -4,10 +4,10 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { formatCount } from "../base/bytes";
 import { useSize } from "./picture";
-import { arranged, nextOrder, type Order, type Told } from "./rows";
+import { arranged, type ColumnValues, nextOrder, type Order } from "./rows";
 import { copyText, csvOf, download } from "./save";
 
-export interface Column<R> extends Told<R> {
+export interface Column<R> extends ColumnValues<R> {
   readonly title: string;
   readonly isNumber?: boolean;
   /** A CSS length; `auto` when not said. */

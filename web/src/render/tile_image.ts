@@ -3,19 +3,20 @@
 import type { TimelineTile } from "../api/types.gen";
 import { channels } from "../base/colours";
 
-export interface Look {
+/** How a tile is painted. */
+export interface TileStyle {
   /** How many pixels high. */
   readonly height: number;
   /** The bytes at the upper edge. */
   readonly highest: number;
   /** The colour of each group, from the bottom up; null leaves it out. */
   readonly colours: readonly (string | null)[];
-  readonly lines: readonly LineLook[];
+  readonly lines: readonly LineStyle[];
   /** How thick lines are, in pixels. */
   readonly thickness: number;
 }
 
-export interface LineLook {
+export interface LineStyle {
   readonly of: "allocated" | "active" | "reserved";
   readonly colour: string;
 }
@@ -24,13 +25,13 @@ export type TileImage = HTMLCanvasElement;
 
 const painted = new WeakMap<object, { key: string; image: TileImage }>();
 
-/** The picture of a tile, if it has been painted with this look. */
+/** The picture of a tile, if it has been painted in this style. */
 export function knownImage(tile: object, key: string): TileImage | undefined {
   const known = painted.get(tile);
   return known?.key === key ? known.image : undefined;
 }
 
-/** The last picture of a tile, whatever its look. */
+/** The last picture of a tile, in any style. */
 export function anyImage(tile: object): TileImage | undefined {
   return painted.get(tile)?.image;
 }
@@ -39,36 +40,36 @@ export function remember(tile: object, key: string, image: TileImage): void {
   painted.set(tile, { key, image });
 }
 
-/** What tells two looks apart. */
-export function lookKey(look: Look): string {
-  return JSON.stringify(look);
+/** Equal for equal styles only. */
+export function styleKey(style: TileStyle): string {
+  return JSON.stringify(style);
 }
 
 /** Paints a tile and remembers it. */
-export function paintTile(tile: TimelineTile, look: Look, key = lookKey(look)): TileImage {
+export function paintTile(tile: TimelineTile, style: TileStyle, key = styleKey(style)): TileImage {
   const width = tile.allocated.length;
   const image = document.createElement("canvas");
   image.width = width;
-  image.height = look.height;
+  image.height = style.height;
   const context = image.getContext("2d");
   if (context) {
-    const pixels = context.createImageData(width, look.height);
+    const pixels = context.createImageData(width, style.height);
     const words = new Uint32Array(pixels.data.buffer);
-    paintStack(words, width, tile, look);
-    for (const line of look.lines) paintLine(words, width, tile, line, look);
+    paintStack(words, width, tile, style);
+    for (const line of style.lines) paintLine(words, width, tile, line, style);
     context.putImageData(pixels, 0, 0);
   }
   remember(tile, key, image);
   return image;
 }
 
-function paintStack(words: Uint32Array, width: number, tile: TimelineTile, look: Look): void {
-  const scale = look.height / look.highest;
-  const shown = tile.groups.flatMap((bytes, place) => {
-    const colour = look.colours[place];
+function paintStack(words: Uint32Array, width: number, tile: TimelineTile, style: TileStyle): void {
+  const scale = style.height / style.highest;
+  const shown = tile.groups.flatMap((bytes, index) => {
+    const colour = style.colours[index];
     return colour ? [{ bytes, ink: new Ink(colour) }] : [];
   });
-  const brush = new Brush(words, width, look.height);
+  const brush = new Brush(words, width, style.height);
   for (let column = 0; column < width; column += 1) {
     brush.begin(column);
     for (const { bytes, ink } of shown) brush.up((bytes[column] ?? 0) * scale, ink);
@@ -166,20 +167,20 @@ function paintLine(
   words: Uint32Array,
   width: number,
   tile: TimelineTile,
-  line: LineLook,
-  look: Look,
+  line: LineStyle,
+  style: TileStyle,
 ): void {
   const bytes = tile[line.of];
   if (!bytes) return;
   const ink = new Ink(line.colour).word;
-  const half = look.thickness / 2;
-  const y = (column: number) => look.height * (1 - (bytes[column] ?? 0) / look.highest);
+  const half = style.thickness / 2;
+  const y = (column: number) => style.height * (1 - (bytes[column] ?? 0) / style.highest);
   let before = y(0);
   for (let column = 0; column < width; column += 1) {
     const here = y(column);
     if (line.of === "allocated") before = here;
     const top = Math.max(0, Math.round(Math.min(before, here) - half));
-    const bottom = Math.min(look.height, Math.round(Math.max(before, here) + half));
+    const bottom = Math.min(style.height, Math.round(Math.max(before, here) + half));
     for (let row = top; row < bottom; row += 1) words[row * width + column] = ink;
     before = here;
   }

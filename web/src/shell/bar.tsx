@@ -1,8 +1,8 @@
 // The bar above everything: views, recordings, devices, groupings, theme, help.
 
 import { counted } from "../base/bytes";
+import { go, grouping, hashAfter } from "../model/address";
 import { isFollowing } from "../model/growth";
-import { go, grouping, hashAfter } from "../model/place";
 import { card, device, traces } from "../model/recording";
 import { switchTheme, theme } from "../model/theme";
 import type { View } from "../views/view";

@@ -3,8 +3,8 @@
 import { useEffect } from "preact/hooks";
 import { press } from "../base/keys";
 import { idle } from "../base/pending";
+import { go } from "../model/address";
 import { isFollowing } from "../model/growth";
-import { go } from "../model/place";
 import { card, failure, traces } from "../model/recording";
 import { switchTheme } from "../model/theme";
 import { Empty, Problem } from "../render/notices";

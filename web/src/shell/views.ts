@@ -1,7 +1,7 @@
 // Which views there are for these recordings, and which is shown.
 
 import { computed } from "@preact/signals";
-import { viewName } from "../model/place";
+import { viewName } from "../model/address";
 import { VIEWS } from "../views/list";
 import type { View } from "../views/view";
 

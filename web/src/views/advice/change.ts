@@ -10,7 +10,7 @@ export function changePieces(change: string): Piece[] {
   if (/^(export|unset) /.test(change)) return [{ text: change, isCode: true }];
   return change
     .split("`")
-    .map((text, place) => ({ text, isCode: place % 2 === 1 }))
+    .map((text, index) => ({ text, isCode: index % 2 === 1 }))
     .filter((piece) => piece.text !== "");
 }
 

@@ -58,12 +58,12 @@ function Runs({ answer }: { answer: Simulation }) {
           <caption class="unseen">Peak reserved under other settings</caption>
           <Head />
           <tbody>
-            {runs.map((run, place) => (
+            {runs.map((run, index) => (
               <Line
                 key={`${run.alloc_conf} ${run.memory}`}
                 run={run}
                 recorded={recorded}
-                isBest={place === answer.best}
+                isBest={index === answer.best}
                 widest={widest}
               />
             ))}

@@ -6,7 +6,7 @@ import type { Diff as DiffAnswer, DiffRow, Total, TraceCard } from "../../api/ty
 import { counted, formatBytes, formatChange, formatCount } from "../../base/bytes";
 import { shortener } from "../../base/paths";
 import { whenSentence } from "../../base/sentences";
-import { deviceField, go, grouping, numberField } from "../../model/place";
+import { deviceField, go, grouping, numberField } from "../../model/address";
 import { traces } from "../../model/recording";
 import { useAnswer } from "../../model/use_answer";
 import { Answered, Empty } from "../../render/notices";
@@ -186,7 +186,7 @@ type BarredRow = DiffRow & { readonly bar?: ChangeBar };
 function rowColumns(answer: DiffAnswer): Column<BarredRow>[] {
   const short = shortener(answer.rows.map((row) => row.location));
   const { zero, bars } = changeBars(answer.rows.map((row) => row.change));
-  const barOf = new Map(answer.rows.map((row, place) => [row, bars[place]]));
+  const barOf = new Map(answer.rows.map((row, index) => [row, bars[index]]));
   const bytes = (name: "a" | "b", title: string): Column<DiffRow> => ({
     name,
     title,

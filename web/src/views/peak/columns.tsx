@@ -92,7 +92,7 @@ function own(by: string): Column<Row>[] {
   return by === "module" ? [alone, count] : [count, median];
 }
 
-type Shorten = (place: string) => string;
+type Shorten = (location: string) => string;
 
 function names(by: string, shorten: Shorten): Column<Row>[] {
   if (by === "tensor") return tensorNames(shorten);

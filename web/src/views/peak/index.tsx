@@ -5,7 +5,7 @@ import { useState } from "preact/hooks";
 import type { Report, Row } from "../../api/types.gen";
 import { formatBytes } from "../../base/bytes";
 import { momentSentence } from "../../base/sentences";
-import { cursor, field, go } from "../../model/place";
+import { cursor, field, go } from "../../model/address";
 import { subject } from "../../model/recording";
 import { useAnswer } from "../../model/use_answer";
 import { Choices } from "../../render/choices";

@@ -3,7 +3,7 @@
 import { useMemo, useState } from "preact/hooks";
 import type { Rank, Ranks as RanksAnswer } from "../../api/types.gen";
 import { counted, formatBytes, formatShare } from "../../base/bytes";
-import { go } from "../../model/place";
+import { go } from "../../model/address";
 import { traces } from "../../model/recording";
 import { useAnswer } from "../../model/use_answer";
 import { Answered, Empty } from "../../render/notices";

@@ -12,12 +12,12 @@ export interface SegmentPicture {
   readonly layout: SegmentRows;
   readonly top: number;
   /** The block under the pointer or the keys, and the allocation whose card is open. */
-  readonly pointed: Place | null;
+  readonly pointed: BlockPosition | null;
   readonly chosen: number | null;
 }
 
-/** A block, by its segment's place and its own. */
-export interface Place {
+/** A block and the index of its segment. */
+export interface BlockPosition {
   readonly segment: number;
   readonly block: SegmentBlock;
 }
@@ -31,7 +31,7 @@ export function rowScale(layout: SegmentRows, row: Row, width: number): number {
   return Math.max(1, width - GUTTER - RIGHT) / bytes;
 }
 
-/** How many bytes from the row's beginning a place of the picture is. */
+/** How many bytes from the row's beginning a point of the picture is. */
 export function bytesAt(layout: SegmentRows, row: Row, width: number, x: number): number {
   return (x - GUTTER) / rowScale(layout, row, width);
 }

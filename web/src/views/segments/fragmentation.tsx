@@ -16,8 +16,8 @@ export function Fragmentation({ answer }: { answer: Segments }) {
   return (
     <section class="fragmentation" aria-label="Fragmentation">
       <dl class="figures">
-        {byCategory(answer).map(({ place, name, bytes }) => (
-          <Figure key={name} name={name} colour={groupColour(colours, name, place)}>
+        {byCategory(answer).map(({ index, name, bytes }) => (
+          <Figure key={name} name={name} colour={groupColour(colours, name, index)}>
             {formatBytes(bytes)}
           </Figure>
         ))}

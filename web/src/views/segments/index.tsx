@@ -2,7 +2,7 @@
 
 import type { Segments as SegmentsAnswer } from "../../api/types.gen";
 import { momentSentence } from "../../base/sentences";
-import { cursor, field, go } from "../../model/place";
+import { cursor, field, go } from "../../model/address";
 import { card, device, subject } from "../../model/recording";
 import { useAnswer } from "../../model/use_answer";
 import { Choices } from "../../render/choices";

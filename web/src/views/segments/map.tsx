@@ -9,7 +9,7 @@ import type { Size } from "../../render/pen";
 import { ScrolledPicture } from "../../render/scrolled";
 import { hideTip, showTip, TipRows } from "../../render/tooltip";
 import { useKeys } from "../../render/use_keys";
-import { blockColour, bytesAt, drawSegments, type Place } from "./draw";
+import { type BlockPosition, blockColour, bytesAt, drawSegments } from "./draw";
 import { blockAt, type Order, rowOf, segmentAt, segmentRows } from "./rows";
 import { blockAddress, groupName, segmentsSentence, stateName } from "./words";
 
@@ -21,7 +21,7 @@ interface MapProps {
 
 export function SegmentMap({ answer, order, wanted }: MapProps) {
   const [top, setTop] = useState(0);
-  const [pointed, setPointed] = useState<Place | null>(null);
+  const [pointed, setPointed] = useState<BlockPosition | null>(null);
   const size = useRef<Size>({ width: 1, height: 1 });
   const layout = useMemo(() => {
     const extents = answer.segments.map((segment) => ({
@@ -31,7 +31,7 @@ export function SegmentMap({ answer, order, wanted }: MapProps) {
     }));
     return segmentRows(extents, order, wanted);
   }, [answer, order, wanted]);
-  const find = (event: MouseEvent): Place | null => {
+  const find = (event: MouseEvent): BlockPosition | null => {
     const { width } = size.current;
     const found = segmentAt(layout, event.offsetY + top, (row) =>
       bytesAt(layout, row, width, event.offsetX),
@@ -62,10 +62,14 @@ export function SegmentMap({ answer, order, wanted }: MapProps) {
         }}
         on={{
           onPointerMove: (event) => {
-            const place = find(event);
-            setPointed((old) => (old?.block === place?.block ? old : place));
-            if (place)
-              showTip(event.clientX, event.clientY, <BlockTip answer={answer} place={place} />);
+            const position = find(event);
+            setPointed((old) => (old?.block === position?.block ? old : position));
+            if (position)
+              showTip(
+                event.clientX,
+                event.clientY,
+                <BlockTip answer={answer} position={position} />,
+              );
             else hideTip();
           },
           onPointerLeave: () => {
@@ -85,15 +89,15 @@ export function SegmentMap({ answer, order, wanted }: MapProps) {
 /** From block to block in the order of the answer, over those that are free. */
 function useBlockKeys(
   answer: Segments,
-  pointed: Place | null,
-  point: (place: Place | null) => void,
+  pointed: BlockPosition | null,
+  point: (position: BlockPosition | null) => void,
 ): void {
   const live = useMemo(
     () =>
-      answer.segments.flatMap((segment, place) =>
+      answer.segments.flatMap((segment, index) =>
         segment.blocks
           .filter((block) => block.allocation !== null)
-          .map((block): Place => ({ segment: place, block })),
+          .map((block): BlockPosition => ({ segment: index, block })),
       ),
     [answer],
   );
@@ -114,9 +118,9 @@ function useBlockKeys(
   ]);
 }
 
-function BlockTip({ answer, place }: { answer: Segments; place: Place }) {
-  const { block } = place;
-  const segment = answer.segments[place.segment];
+function BlockTip({ answer, position }: { answer: Segments; position: BlockPosition }) {
+  const { block } = position;
+  const segment = answer.segments[position.segment];
   if (!segment) return null;
   const category = block.category === null ? null : answer.categories[block.category];
   const rows: [string, string, string?][] = [

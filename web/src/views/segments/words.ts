@@ -43,7 +43,7 @@ export function blockAddress(segment: Segment, block: SegmentBlock): string {
 }
 
 /** How many bytes of each category are in use, the most first. */
-export function byCategory(answer: Segments): { place: number; name: string; bytes: number }[] {
+export function byCategory(answer: Segments): { index: number; name: string; bytes: number }[] {
   const bytes = answer.categories.map(() => 0);
   for (const segment of answer.segments) {
     for (const block of segment.blocks) {
@@ -52,7 +52,7 @@ export function byCategory(answer: Segments): { place: number; name: string; byt
     }
   }
   return answer.categories
-    .map((name, place) => ({ place, name, bytes: bytes[place] ?? 0 }))
+    .map((name, index) => ({ index, name, bytes: bytes[index] ?? 0 }))
     .filter((category) => category.bytes > 0)
     .sort((one, other) => other.bytes - one.bytes);
 }

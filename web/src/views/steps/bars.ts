@@ -11,10 +11,10 @@ export interface StepLevels {
 }
 
 export interface Bar {
-  /** The steps, by their place in the answer; both are in the bar. */
+  /** The steps, by their index in the answer; both are in the bar. */
   readonly first: number;
   readonly last: number;
-  /** The place of the step with the highest peak. */
+  /** The index of the step with the highest peak. */
   readonly highest: number;
   readonly peak: number;
   /** The highest end of a step. */
@@ -63,8 +63,8 @@ function bar(
     end = Math.max(end, step.end);
     growth += step.growth ?? 0;
     for (const phase of step.phases) {
-      const place = names.indexOf(phase.name);
-      phases[place] = Math.max(phases[place] ?? 0, phase.peak);
+      const index = names.indexOf(phase.name);
+      phases[index] = Math.max(phases[index] ?? 0, phase.peak);
     }
   }
   return { first, last, highest, peak, end, growth, phases };

@@ -13,7 +13,7 @@ export interface StepPicture {
   readonly phases: readonly string[];
   /** Whether there is a row of bars for each phase. */
   readonly byPhase: boolean;
-  /** Lines that grow from step to step, and since which place. */
+  /** Lines that grow from step to step, and since which index. */
   readonly suspects: readonly Suspect[];
   /** The bar under the pointer or the keys. */
   readonly chosen: number | null;
@@ -55,9 +55,9 @@ export function drawSteps(pen: Pen, size: Size, inks: Inks, picture: StepPicture
   if (picture.byPhase && picture.phases.length > 0) {
     const rows = picture.phases.length;
     const height = (inside - BETWEEN * (rows - 1)) / rows;
-    picture.phases.forEach((name, place) => {
-      const rowBox = box(top + place * (height + BETWEEN), height);
-      drawPhase(pen, rowBox, inks, picture, name, place);
+    picture.phases.forEach((name, index) => {
+      const rowBox = box(top + index * (height + BETWEEN), height);
+      drawPhase(pen, rowBox, inks, picture, name, index);
     });
   } else {
     const growth = Math.min(110, inside * 0.28);
@@ -139,15 +139,15 @@ function drawPhase(
   inks: Inks,
   picture: StepPicture,
   name: string,
-  place: number,
+  index: number,
 ): void {
   const highest = 1.04 * Math.max(1, ...picture.bars.flatMap((bar) => bar.phases));
   const colour = phaseColour(inks, name);
-  const top = Math.max(0, ...picture.bars.map((bar) => bar.phases[place] ?? 0));
+  const top = Math.max(0, ...picture.bars.map((bar) => bar.phases[index] ?? 0));
   drawByteAxis(pen, box, highest, inks);
   legend(pen, box, inks, [[colour, `${name}: at most ${formatBytes(top)}`]]);
   eachBar(box, picture, (bar, x, width) => {
-    const height = ((bar.phases[place] ?? 0) / highest) * box.height;
+    const height = ((bar.phases[index] ?? 0) / highest) * box.height;
     pen.rect(x, box.y + box.height - height, width, height, colour);
   });
 }

@@ -5,7 +5,7 @@ import type { Steps as StepsAnswer } from "../../api/types.gen";
 import { formatBytes } from "../../base/bytes";
 import { phaseColour } from "../../base/colours";
 import { pathTail } from "../../base/paths";
-import { field, go, secondsField } from "../../model/place";
+import { field, go, secondsField } from "../../model/address";
 import { card, subject } from "../../model/recording";
 import { inks } from "../../model/theme";
 import { useAnswer } from "../../model/use_answer";
@@ -169,9 +169,9 @@ interface TipProps {
 }
 
 function BarTip({ bar, steps, phases }: TipProps) {
-  const rows = phases.map((name, place): [string, string, string] => [
+  const rows = phases.map((name, index): [string, string, string] => [
     name,
-    formatBytes(bar.phases[place] ?? 0),
+    formatBytes(bar.phases[index] ?? 0),
     phaseColour(inks.value, name),
   ]);
   return (
@@ -183,12 +183,12 @@ function BarTip({ bar, steps, phases }: TipProps) {
   );
 }
 
-/** The lines that gain most, with the place of the first step in which they grow. */
+/** The lines that gain most, with the index of the first step in which they grow. */
 function suspects(answer: StepsAnswer): Suspect[] {
   return (answer.leaks?.rows ?? []).slice(0, MOST_SUSPECTS).map((leak) => {
-    const place = answer.steps.findIndex((step) => step.number >= leak.since);
+    const index = answer.steps.findIndex((step) => step.number >= leak.since);
     const says = `${pathTail(leak.location)} grows by ${formatBytes(leak.bytes_per_step)} per step since step ${leak.since}`;
-    return { since: Math.max(0, place), says };
+    return { since: Math.max(0, index), says };
   });
 }
 

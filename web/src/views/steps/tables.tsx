@@ -4,7 +4,7 @@ import type { Leak, Steps } from "../../api/types.gen";
 import { formatBytes, formatChange, formatCount } from "../../base/bytes";
 import { shortener } from "../../base/paths";
 import { formatDuration, formatSeconds } from "../../base/seconds";
-import { go, secondsField } from "../../model/place";
+import { go, secondsField } from "../../model/address";
 import { Empty } from "../../render/notices";
 import { type Column, Table } from "../../render/table";
 import { phaseNames } from "./bars";

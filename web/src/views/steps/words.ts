@@ -31,7 +31,7 @@ export function stepsSentence(steps: readonly Step[], finished: number): string 
 /** The end of a program is not the growth of a step. */
 export function finishedGrowth(steps: readonly Step[], finished: number): Step[] {
   const whole = steps.length - rest(steps, finished);
-  return steps.map((step, place) => (place < whole ? step : { ...step, growth: null }));
+  return steps.map((step, index) => (index < whole ? step : { ...step, growth: null }));
 }
 
 /** `2 lines grow from step to step`, or that none does, or why that cannot be said. */

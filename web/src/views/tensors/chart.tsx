@@ -4,7 +4,7 @@ import { useMemo, useRef, useState } from "preact/hooks";
 import type { Bands, Lifetimes } from "../../api/types.gen";
 import { formatBytes } from "../../base/bytes";
 import { groupColour } from "../../base/colours";
-import { go, secondsField } from "../../model/place";
+import { go, secondsField } from "../../model/address";
 import { inks } from "../../model/theme";
 import { TIME_AXIS_HEIGHT, toValue } from "../../render/axes";
 import { choose, chosenId } from "../../render/chosen_card";
@@ -142,7 +142,7 @@ function useLayout(props: ChartProps, size: Size): Lanes<Tensor> {
 }
 
 /** One bar for several tensors that stay. */
-function together(tensors: readonly Tensor[], place: number): Tensor {
+function together(tensors: readonly Tensor[], index: number): Tensor {
   const first = tensors.reduce((one, other) =>
     (other.allocated_seconds ?? 0) < (one.allocated_seconds ?? 0) ? other : one,
   );
@@ -150,7 +150,7 @@ function together(tensors: readonly Tensor[], place: number): Tensor {
   const name = `${tensors.length} × ${first.category}`;
   return {
     ...first,
-    id: -place,
+    id: -index,
     name,
     bytes,
     phase: null,

@@ -3,7 +3,7 @@
 import { useState } from "preact/hooks";
 import type { Lifetimes } from "../../api/types.gen";
 import { groupColour } from "../../base/colours";
-import { field, go, range } from "../../model/place";
+import { field, go, range } from "../../model/address";
 import { source, subject } from "../../model/recording";
 import { inks } from "../../model/theme";
 import { useAnswer } from "../../model/use_answer";

@@ -132,13 +132,13 @@ describe("modules", () => {
       { module: "h.0", tensors: [life(0, null, 10), life(1, null, 20), life(2, 3, 5)] },
       { module: "h.1", tensors: [life(0, null, 7)] },
     ];
-    const together = (tensors: readonly Life[], place: number): Life => ({
+    const together = (tensors: readonly Life[], index: number): Life => ({
       ...life(
         0,
         null,
         tensors.reduce((sum, each) => sum + each.bytes, 0),
       ),
-      id: -place,
+      id: -index,
     });
     const folded = foldStaying(rows, (each) => each.freed_seconds === null, together);
     expect(folded.map((row) => row.tensors.map((each) => each.bytes))).toEqual([[30, 5], [7]]);

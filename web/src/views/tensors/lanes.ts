@@ -92,9 +92,9 @@ export function stays(
 export function foldStaying<T extends Life>(
   rows: readonly ModuleLives<T>[],
   isStaying: (tensor: T) => boolean,
-  together: (tensors: readonly T[], place: number) => T,
+  together: (tensors: readonly T[], index: number) => T,
 ): ModuleLives<T>[] {
-  let place = 0;
+  let index = 0;
   return rows.map(({ module, tensors }) => {
     const staying = new Map<string, T[]>();
     const others: T[] = [];
@@ -104,8 +104,8 @@ export function foldStaying<T extends Life>(
     }
     const folded = [...staying.values()].map((group) => {
       const [only, second] = group;
-      place += 1;
-      return only && !second ? only : together(group, place);
+      index += 1;
+      return only && !second ? only : together(group, index);
     });
     return { module, tensors: [...folded, ...others] };
   });

@@ -84,8 +84,8 @@ function drawMarks(
   let lineAt = Number.NEGATIVE_INFINITY;
   let textEnd = Number.NEGATIVE_INFINITY;
   pen.clipped(marks.x, marks.y, marks.width, plot.y + plot.height - marks.y, () => {
-    shown.forEach((marker, place) => {
-      const x = xs[place] ?? 0;
+    shown.forEach((marker, index) => {
+      const x = xs[index] ?? 0;
       const isOom = marker.kind === "oom";
       const fill = isOom ? inks.alarm : inks.quiet;
       if (x > lineAt || isOom)
@@ -96,7 +96,7 @@ function drawMarks(
       lineAt = x;
       const style = { fill, baseline: "middle", size: 11, isBold: isOom } as const;
       const y = marks.y + marks.height / 2;
-      const room = Math.min(160, (xs[place + 1] ?? right) - x - 8);
+      const room = Math.min(160, (xs[index + 1] ?? right) - x - 8);
       const name = fitted(pen, marker.name, room, 11);
       if (name === marker.name || name.length > LEAST_CUT) {
         pen.text(x + 4, y, name, style);

@@ -15,10 +15,10 @@ import { type Box, drawByteAxis, drawTimeAxis, toPixel } from "../../render/axes
 import { blitOld, blitTiles, type Window } from "../../render/blit";
 import type { CanvasPen } from "../../render/canvas_pen";
 import { fitted, type Pen, type Size } from "../../render/pen";
-import { type Look, lookKey, paintTile } from "../../render/tile_image";
+import { paintTile, styleKey, type TileStyle } from "../../render/tile_image";
 import { drawBands } from "./bands";
 import { type Layout, layout } from "./layout";
-import { drawRibbons, eachStretch, paintRibbons, type RibbonLook } from "./ribbons";
+import { drawRibbons, eachStretch, paintRibbons, type RibbonStyle } from "./ribbons";
 import type { LineName } from "./state";
 
 /** All that a frame shows, read once. */
@@ -89,7 +89,7 @@ export function drawSaved(pen: Pen, shown: Frame, title: string): void {
         drawRibbons(
           pen,
           tile,
-          ribbonLook(at.plot, frame),
+          ribbonStyle(at.plot, frame),
           xOf(at.plot, frame),
           yOf(at.plot, frame),
         );
@@ -106,11 +106,11 @@ function drawTitle(pen: Pen, frame: Frame, title: string): void {
     isBold: true,
   });
   let x = 16;
-  frame.timeline.groups.forEach((group, place) => {
+  frame.timeline.groups.forEach((group, index) => {
     const name = fitted(pen, group.name, 180, 11);
     const width = pen.measure(name, 11) + 30;
     if (frame.hidden.has(group.name) || x + width > frame.size.width) return;
-    pen.rect(x, 38, 10, 10, groupColour(frame.inks, group.name, place));
+    pen.rect(x, 38, 10, 10, groupColour(frame.inks, group.name, index));
     pen.text(x + 15, 47, name, { fill: frame.inks.quiet, size: 11 });
     x += width;
   });
@@ -122,8 +122,8 @@ function drawBehind(pen: Pen, at: Layout, frame: Frame): void {
 }
 
 function blitStacks(pen: CanvasPen, box: Box, frame: Frame, level: number, until: number): boolean {
-  const look = stackLook(box, frame);
-  const key = lookKey(look);
+  const style = stackStyle(box, frame);
+  const key = styleKey(style);
   const context = pen.context as CanvasRenderingContext2D;
   const blit = {
     context,
@@ -137,7 +137,7 @@ function blitStacks(pen: CanvasPen, box: Box, frame: Frame, level: number, until
   if (frame.stacks.before) blitOld(blit, frame.stacks.before);
   return blitTiles({
     ...blit,
-    paint: (tile) => (performance.now() < until ? paintTile(tile, look, key) : null),
+    paint: (tile) => (performance.now() < until ? paintTile(tile, style, key) : null),
   });
 }
 
@@ -150,8 +150,8 @@ function blitRibbons(
 ): boolean {
   const tiles = frame.ribbons;
   if (!tiles) return true;
-  const look = ribbonLook(box, frame);
-  const key = `${look.height} ${look.highest} ${look.inks.isDark} ${[...look.hidden].join()}`;
+  const style = ribbonStyle(box, frame);
+  const key = `${style.height} ${style.highest} ${style.inks.isDark} ${[...style.hidden].join()}`;
   const context = pen.context as CanvasRenderingContext2D;
   const blit = {
     context,
@@ -166,7 +166,7 @@ function blitRibbons(
   return blitTiles({
     ...blit,
     paint: (tile: AllocationTile) =>
-      performance.now() < until ? paintRibbons(tile, look, key) : null,
+      performance.now() < until ? paintRibbons(tile, style, key) : null,
   });
 }
 
@@ -174,12 +174,12 @@ function blitRibbons(
 export function stackColours(
   frame: Pick<Frame, "timeline" | "inks" | "hidden">,
 ): (string | null)[] {
-  return frame.timeline.groups.map((group, place) =>
-    frame.hidden.has(group.name) ? null : groupColour(frame.inks, group.name, place),
+  return frame.timeline.groups.map((group, index) =>
+    frame.hidden.has(group.name) ? null : groupColour(frame.inks, group.name, index),
   );
 }
 
-function stackLook(box: Box, frame: Frame): Look {
+function stackStyle(box: Box, frame: Frame): TileStyle {
   const ratio = globalThis.devicePixelRatio || 1;
   const names = ["reserved", "active", "allocated"] as const;
   return {
@@ -191,7 +191,7 @@ function stackLook(box: Box, frame: Frame): Look {
   };
 }
 
-function ribbonLook(box: Box, frame: Frame): RibbonLook {
+function ribbonStyle(box: Box, frame: Frame): RibbonStyle {
   const ratio = globalThis.devicePixelRatio || 1;
   return {
     height: Math.max(1, Math.round(box.height * ratio)),
@@ -216,11 +216,11 @@ function strokeStack(pen: Pen, tile: TimelineTile, box: Box, frame: Frame): void
     }
     return points;
   };
-  stackColours(frame).forEach((fill, place) => {
+  stackColours(frame).forEach((fill, index) => {
     if (!fill) return;
     const below = outline(low);
     for (let column = 0; column < columns; column += 1)
-      low[column] = (low[column] ?? 0) + (tile.groups[place]?.[column] ?? 0);
+      low[column] = (low[column] ?? 0) + (tile.groups[index]?.[column] ?? 0);
     const back: number[] = [];
     for (let at = below.length - 2; at >= 0; at -= 2) back.push(below[at] ?? 0, below[at + 1] ?? 0);
     pen.area([...outline(low), ...back], fill);

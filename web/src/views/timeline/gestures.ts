@@ -37,12 +37,12 @@ export function useGestures(canvas: RefObject<HTMLCanvasElement | null>, onClick
   return {
     onPointerDown: (event: PointerEvent) => {
       if (event.button !== 0) return;
-      const place = placeOf(event);
+      const position = pointerPosition(event);
       (event.currentTarget as Element).setPointerCapture(event.pointerId);
-      const isBrush = event.shiftKey || place.isOnAxis;
+      const isBrush = event.shiftKey || position.isOnAxis;
       drag.current = {
         x: event.offsetX,
-        at: place.seconds,
+        at: position.seconds,
         ...shown.peek(),
         isBrush,
         isMoved: false,
@@ -50,13 +50,13 @@ export function useGestures(canvas: RefObject<HTMLCanvasElement | null>, onClick
     },
     onPointerMove: (event: PointerEvent) => {
       const begun = drag.current;
-      const place = placeOf(event);
+      const position = pointerPosition(event);
       if (!begun) {
-        pointed.value = place.isInPlot || place.isOnBands ? place : null;
+        pointed.value = position.isInPlot || position.isOnBands ? position : null;
         return;
       }
       begun.isMoved ||= Math.abs(event.offsetX - begun.x) >= LEAST_DRAG;
-      if (begun.isMoved) follow(begun, event, place.seconds);
+      if (begun.isMoved) follow(begun, event, position.seconds);
     },
     onPointerUp: (event: PointerEvent) => {
       const begun = drag.current;
@@ -92,11 +92,11 @@ function follow(drag: Drag, event: PointerEvent, seconds: number): void {
 }
 
 function clicked(event: PointerEvent, onClick: OnClick): void {
-  const place = placeOf(event);
+  const position = pointerPosition(event);
   pointed.value = null;
-  const band = place.isOnBands && bandUnder(event, place.seconds);
+  const band = position.isOnBands && bandUnder(event, position.seconds);
   if (band) goTo(band);
-  else if (place.isInPlot) onClick(place.seconds, place.bytes);
+  else if (position.isInPlot) onClick(position.seconds, position.bytes);
 }
 
 function wheel(event: WheelEvent, element: HTMLElement): void {
@@ -111,10 +111,11 @@ function wheel(event: WheelEvent, element: HTMLElement): void {
     return;
   }
   const strength = Math.min(0.9, Math.max(-0.9, event.deltaY * unit * 0.0022));
-  zoom(Math.exp(strength), placeOf(event).seconds);
+  zoom(Math.exp(strength), pointerPosition(event).seconds);
 }
 
-interface Place {
+/** The pointer, in the timeline's units. */
+interface PointerPosition {
   readonly seconds: number;
   readonly bytes: number;
   readonly isInPlot: boolean;
@@ -132,7 +133,7 @@ function bandUnder(event: MouseEvent, seconds: number): Window | null {
   return null;
 }
 
-function placeOf(event: MouseEvent): Place {
+function pointerPosition(event: MouseEvent): PointerPosition {
   const { plot } = layoutOf(event.currentTarget as HTMLElement);
   const { from, to } = shown.peek();
   const across = Math.min(1, Math.max(0, (event.offsetX - plot.x) / plot.width));

@@ -27,18 +27,19 @@ export function useHover(
   latest.current = read;
   useEffect(() => {
     const stop = effect(() => {
-      const place = pointed.value;
+      const position = pointed.value;
       const element = canvas.current;
-      if (!place || !element) return hideTip();
+      if (!position || !element) return hideTip();
       const frame = latest.current();
       const { plot } = layout(frame.size, frame.bands);
       const corner = element.getBoundingClientRect();
       const { from, to } = frame.window;
-      const x = corner.left + plot.x + ((place.seconds - from) / (to - from)) * plot.width;
-      const y = corner.top + plot.y + (1 - place.bytes / frame.highest) * plot.height;
+      const x = corner.left + plot.x + ((position.seconds - from) / (to - from)) * plot.width;
+      const y = corner.top + plot.y + (1 - position.bytes / frame.highest) * plot.height;
       const level = levelOf(frame, plot.width);
-      const column = columnOf(frame.stacks.now, level, frame.seconds, place.seconds);
-      if (column) showTip(x, y, <Card frame={frame} column={column} level={level} place={place} />);
+      const column = columnOf(frame.stacks.now, level, frame.seconds, position.seconds);
+      if (column)
+        showTip(x, y, <Card frame={frame} column={column} level={level} position={position} />);
     });
     return () => {
       stop();
@@ -51,14 +52,14 @@ interface CardProps {
   readonly frame: Frame;
   readonly column: Column;
   readonly level: number;
-  readonly place: { readonly seconds: number; readonly bytes: number };
+  readonly position: { readonly seconds: number; readonly bytes: number };
 }
 
-function Card({ frame, column, level, place }: CardProps) {
+function Card({ frame, column, level, position }: CardProps) {
   const { tile, index } = column;
-  const step = frame.bands && bandAt(frame.bands.steps, place.seconds);
-  const phase = frame.bands && bandAt(frame.bands.stretches, place.seconds);
-  const when = [formatSeconds(place.seconds), step && `step ${step.number}`, phase?.name]
+  const step = frame.bands && bandAt(frame.bands.steps, position.seconds);
+  const phase = frame.bands && bandAt(frame.bands.stretches, position.seconds);
+  const when = [formatSeconds(position.seconds), step && `step ${step.number}`, phase?.name]
     .filter(Boolean)
     .join(" · ");
   const allocated = tile.allocated[index] ?? 0;
@@ -72,9 +73,9 @@ function Card({ frame, column, level, place }: CardProps) {
       <TipRows rows={totals} />
       <hr />
       {frame.ribbons ? (
-        <Ribbon frame={frame} level={level} place={place} />
+        <Ribbon frame={frame} level={level} position={position} />
       ) : (
-        <Groups frame={frame} column={column} place={place} allocated={allocated} />
+        <Groups frame={frame} column={column} position={position} allocated={allocated} />
       )}
     </>
   );
@@ -83,19 +84,19 @@ function Card({ frame, column, level, place }: CardProps) {
 function Groups({
   frame,
   column,
-  place,
+  position,
   allocated,
 }: {
   frame: Frame;
   column: Column;
-  place: CardProps["place"];
+  position: CardProps["position"];
   allocated: number;
 }) {
-  const here = groupAt(column, frame.timeline, frame.hidden, place.bytes)?.group;
-  const all = frame.timeline.groups.map((group, place) => ({
+  const here = groupAt(column, frame.timeline, frame.hidden, position.bytes)?.group;
+  const all = frame.timeline.groups.map((group, index) => ({
     group,
-    place,
-    bytes: column.tile.groups[place]?.[column.index] ?? 0,
+    index,
+    bytes: column.tile.groups[index]?.[column.index] ?? 0,
   }));
   const shown = all
     .filter((one) => one.bytes > 0 && !frame.hidden.has(one.group.name))
@@ -103,10 +104,10 @@ function Groups({
   const shorten = shortener(frame.timeline.groups.map((group) => group.name));
   return (
     <dl class="tip-rows">
-      {shown.slice(0, MOST_ROWS).map(({ group, place, bytes }) => (
-        <div key={group.name} class={place === here ? "here" : ""}>
+      {shown.slice(0, MOST_ROWS).map(({ group, index, bytes }) => (
+        <div key={group.name} class={index === here ? "here" : ""}>
           <dt>
-            <i class="swatch" style={{ background: groupColour(frame.inks, group.name, place) }} />
+            <i class="swatch" style={{ background: groupColour(frame.inks, group.name, index) }} />
             {nameTail(shorten(group.name), 44)}
           </dt>
           <dd>
@@ -119,15 +120,15 @@ function Groups({
   );
 }
 
-function Ribbon({ frame, level, place }: Omit<CardProps, "column">) {
+function Ribbon({ frame, level, position }: Omit<CardProps, "column">) {
   const [name] = tilesIn(
     level,
     frame.seconds,
-    place.seconds,
-    place.seconds + frame.seconds * 1e-12,
+    position.seconds,
+    position.seconds + frame.seconds * 1e-12,
   );
   const tile = name && frame.ribbons?.now.around(name);
-  const shape: Shape | null = tile ? shapeAt(tile, place.seconds, place.bytes) : null;
+  const shape: Shape | null = tile ? shapeAt(tile, position.seconds, position.bytes) : null;
   if (!tile || !shape) return <p class="quiet">allocations too small to be shown, or none</p>;
   const category = tile.categories[shape.category] ?? "unknown";
   return (

@@ -3,7 +3,7 @@
 import { useEffect } from "preact/hooks";
 import type { Timeline } from "../../api/types.gen";
 import { momentSentence } from "../../base/sentences";
-import { cursor, go } from "../../model/place";
+import { cursor, go } from "../../model/address";
 import { device, type Subject, subject } from "../../model/recording";
 import { useAnswer } from "../../model/use_answer";
 import { BYTE_AXIS_WIDTH } from "../../render/axes";

@@ -33,13 +33,13 @@ export function groupAt(
 ): { group: number; bytes: number } | null {
   let below = 0;
   let unseen = 0;
-  for (const [place, group] of timeline.groups.entries()) {
-    const height = column.tile.groups[place]?.[column.index] ?? 0;
+  for (const [index, group] of timeline.groups.entries()) {
+    const height = column.tile.groups[index]?.[column.index] ?? 0;
     if (hidden.has(group.name)) {
       unseen += height;
       continue;
     }
-    if (bytes >= below && bytes < below + height) return { group: place, bytes: bytes + unseen };
+    if (bytes >= below && bytes < below + height) return { group: index, bytes: bytes + unseen };
     below += height;
   }
   return null;

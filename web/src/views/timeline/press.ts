@@ -2,8 +2,8 @@
 
 import { during } from "../../base/pending";
 import { tilesIn } from "../../base/tiles";
+import { grouping, secondsField } from "../../model/address";
 import { asApiError, ask } from "../../model/answer";
-import { grouping, secondsField } from "../../model/place";
 import { type Subject, source } from "../../model/recording";
 import { type Frame, levelOf } from "./frame";
 import { layout } from "./layout";

@@ -8,22 +8,22 @@ import { remember, type TileImage } from "../../render/tile_image";
 /** Pixels across a tile: its columns are 512, and ribbons begin and end between them. */
 const WIDTH = 1024;
 
-export interface RibbonLook {
+export interface RibbonStyle {
   readonly height: number;
   readonly highest: number;
   readonly inks: Inks;
   readonly hidden: ReadonlySet<string>;
 }
 
-export function paintRibbons(tile: AllocationTile, look: RibbonLook, key: string): TileImage {
+export function paintRibbons(tile: AllocationTile, style: RibbonStyle, key: string): TileImage {
   const image = document.createElement("canvas");
   image.width = WIDTH;
-  image.height = look.height;
+  image.height = style.height;
   const context = image.getContext("2d");
   if (context) {
     const x = (at: number) => ((at - tile.from) / (tile.to - tile.from)) * WIDTH;
-    const y = (bytes: number) => look.height * (1 - bytes / look.highest);
-    eachPiece(tile, look, (piece) => {
+    const y = (bytes: number) => style.height * (1 - bytes / style.highest);
+    eachPiece(tile, style, (piece) => {
       const left = x(piece.from);
       const width = Math.max(1, x(piece.to) - left);
       const top = y(piece.low + piece.bytes);
@@ -41,11 +41,11 @@ export function paintRibbons(tile: AllocationTile, look: RibbonLook, key: string
 export function drawRibbons(
   pen: Pen,
   tile: AllocationTile,
-  look: RibbonLook,
+  style: RibbonStyle,
   x: (at: number) => number,
   y: (bytes: number) => number,
 ): void {
-  eachPiece(tile, look, (piece) => {
+  eachPiece(tile, style, (piece) => {
     const left = x(piece.from);
     const top = y(piece.low + piece.bytes);
     pen.rect(
@@ -66,17 +66,17 @@ interface Piece {
   readonly fill: string;
 }
 
-function eachPiece(tile: AllocationTile, look: RibbonLook, draw: (piece: Piece) => void): void {
+function eachPiece(tile: AllocationTile, style: RibbonStyle, draw: (piece: Piece) => void): void {
   const width = (tile.to - tile.from) / Math.max(1, tile.rest.length);
   for (let column = 0; column < tile.rest.length; column += 1) {
     const bytes = tile.rest[column] ?? 0;
     const from = tile.from + column * width;
-    if (bytes > 0) draw({ from, to: from + width, low: 0, bytes, fill: look.inks.rest });
+    if (bytes > 0) draw({ from, to: from + width, low: 0, bytes, fill: style.inks.rest });
   }
   for (const shape of tile.shapes) {
     const category = tile.categories[shape.category] ?? "unknown";
-    if (look.hidden.has(category)) continue;
-    const fill = shaded(groupColour(look.inks, category, shape.category), shape.id);
+    if (style.hidden.has(category)) continue;
+    const fill = shaded(groupColour(style.inks, category, shape.category), shape.id);
     eachStretch(shape, (from, to, low) => draw({ from, to, low, bytes: shape.bytes, fill }));
   }
 }

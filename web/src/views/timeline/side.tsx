@@ -26,7 +26,7 @@ export function Legend({ timeline }: { timeline: Timeline }) {
     <section class="legend" aria-label="Groups">
       <h3>{isRibbons.value ? "Category" : capital(stackedBy.value)}, most at any moment</h3>
       <ul>
-        {[...timeline.groups].map((group, place) => (
+        {[...timeline.groups].map((group, index) => (
           <li key={group.name}>
             <label
               title={`${group.name}: switch on or off; double click shows it alone`}
@@ -37,7 +37,7 @@ export function Legend({ timeline }: { timeline: Timeline }) {
                 checked={!off.has(group.name)}
                 onChange={() => toggleGroup(group.name)}
               />
-              <i class="swatch" style={{ background: groupColour(colours, group.name, place) }} />
+              <i class="swatch" style={{ background: groupColour(colours, group.name, index) }} />
               <span class="name">{nameTail(shorten(group.name), 26)}</span>
               <span class="quiet">{formatBytes(group.peak)}</span>
             </label>

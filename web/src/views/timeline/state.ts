@@ -2,7 +2,7 @@
 
 import { computed, signal } from "@preact/signals";
 import type { AllocationCard, Bands, Timeline } from "../../api/types.gen";
-import { type Changes, cursor, field, go, grouping, numberField } from "../../model/place";
+import { type Changes, cursor, field, go, grouping, numberField } from "../../model/address";
 import { subject } from "../../model/recording";
 
 /** The timeline and the bands that are shown; null before they are there. */

@@ -3,7 +3,7 @@
 
 import { computed, effect, signal } from "@preact/signals";
 import { begin } from "../../base/pending";
-import { go, range, secondsField } from "../../model/place";
+import { go, range, secondsField } from "../../model/address";
 import { subject } from "../../model/recording";
 import type { Window } from "../../render/blit";
 

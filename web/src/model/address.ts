@@ -1,5 +1,5 @@
-// Where the page stands: view, recording, device, grouping, window and cursor. All of it lies in the address, so a
-// link leads back to the same picture and the browser's own button goes back.
+// The state of the page that its address contains: view, recording, device, grouping, window and cursor. So a link
+// opens the same picture, and the browser's back button works.
 
 import { computed, type ReadonlySignal, signal } from "@preact/signals";
 import type { At } from "../api/questions";
