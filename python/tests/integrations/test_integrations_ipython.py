@@ -1,78 +1,100 @@
-"""Cells of a notebook: their lines, the magics, the page in a frame."""
+"""A notebook, executed by a kernel: the lines of its cells, the magics, the page in a frame."""
 
 from __future__ import annotations
 
-import json
+import ast
+from typing import Any
 
 import pytest
+from support.checkout import ROOT
+from support.programs import PATIENCE
 
-pytest.importorskip("IPython")
+pytest.importorskip("ipykernel")
+nbclient = pytest.importorskip("nbclient")
+nbformat = pytest.importorskip("nbformat")
 
-PROGRAM = """
-    import json
-    from IPython.core.interactiveshell import InteractiveShell
-    from IPython.utils.capture import capture_output
-
-    shell = InteractiveShell.instance()
-    CELLS = [
-        "%load_ext floodmark",
-        "import torch\\ndef double(x):\\n    return x * 2\\n",
-        "%%floodmark step -o a.flood\\nx = torch.zeros(1 << 20)\\ny = double(x)\\nlen(y)",
-        "%%floodmark --no-page --nonsense\\npass",
-        "%%floodmark\\nlost = torch.zeros(1 << 10)\\n1 / 0",
-        "%%estimate est --gpu t4\\nw = torch.zeros(1 << 20, device='cuda')",
-        "%unload_ext floodmark\\n",
-        "%%floodmark\\n",
-    ]
-    found = []
-    for cell in CELLS:
-        with capture_output() as captured:
-            result = shell.run_cell(cell, store_history=True)
-        found.append({
-            "error": result.error_in_exec and type(result.error_in_exec).__name__,
-            "text": captured.stdout + captured.stderr,
-            "shown": [output.data for output in captured.outputs],
-        })
-    found.append([row["location"] for row in shell.user_ns["step"].report(by="line")])
-    found.append(shell.user_ns["est"].estimate.to_dict()["fits"])
-    print("FOUND" + json.dumps(found))
-"""
+#: Run after the cells of the example, in the same kernel.
+MORE_CELLS = {
+    "lines": "[row['location'] for row in step.report(by='line')]",
+    "fits": "est.estimate.to_dict()['fits']",
+    "wrong option": "%%floodmark --no-page --nonsense\npass",
+    "failing": "%%floodmark\nlost = torch.zeros(1 << 10)\n1 / 0",
+    "unload": "%unload_ext floodmark",
+    "unloaded": "%%floodmark\npass",
+}
 
 
 @pytest.fixture(scope="module")
-def cells(tmp_path_factory: pytest.TempPathFactory):
-    from support.programs import Programs
+def cells(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The cells of `examples/notebook.ipynb` by their first word, and the others by name."""
+    folder = tmp_path_factory.mktemp("notebook")
+    notebook = nbformat.read(ROOT / "examples" / "notebook.ipynb", as_version=4)
+    example = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    more = {name: nbformat.v4.new_code_cell(source) for name, source in MORE_CELLS.items()}
+    notebook.cells += more.values()
+    with pytest.MonkeyPatch.context() as patch:
+        # What Jupyter and IPython write stays in the folder of the test.
+        for name in ("IPYTHONDIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR"):
+            patch.setenv(name, str(folder / name.lower()))
+        nbclient.NotebookClient(
+            notebook,
+            timeout=PATIENCE,
+            startup_timeout=PATIENCE,
+            allow_errors=True,
+            resources={"metadata": {"path": str(folder)}},
+        ).execute()
+    return {cell.source.split(maxsplit=1)[0]: cell for cell in example} | more
 
-    done = Programs(tmp_path_factory.mktemp("notebook")).run(PROGRAM)
-    return json.loads(done.stdout.rpartition("FOUND")[2])
+
+def shown(cell: Any, kind: str = "text/plain") -> list[str]:
+    """What a cell displays, its value last unless a magic shows more after it."""
+    return [output.data.get(kind, "") for output in cell.outputs if "data" in output]
+
+
+def error(cell: Any) -> str:
+    """The name of the exception that ended a cell, or nothing."""
+    return "".join(output.ename for output in cell.outputs if output.output_type == "error")
+
+
+def text(cell: Any) -> str:
+    """All that a cell printed, tracebacks too."""
+    parts = [output.get("text", "") for output in cell.outputs]
+    return "".join(parts + ["\n".join(output.get("traceback", [])) for output in cell.outputs])
 
 
 def test_lines_are_those_of_cells(cells):
-    # In the order of their bytes: lines 2 and 3 of the third cell, of 4 MiB each.
-    assert set(cells[8][:2]) == {"cell [3]:2 (<module>)", "cell [2]:3 (double)"}
+    lines = ast.literal_eval(shown(cells["lines"])[0])
+    assert {"cell [2]:5 (widen)", "cell [3]:4 (<module>)"} <= set(lines)
+    assert all(line.startswith(("cell [", "<")) for line in lines), lines
 
 
 def test_a_recorded_cell_shows_its_value_a_report_and_the_page(cells):
-    assert cells[2]["error"] is None
-    value, report, page = cells[2]["shown"]
-    assert value["text/plain"] == str(1 << 20)
-    assert "cell [2]:3" in report["text/html"]
-    assert page["text/html"].startswith("<iframe srcdoc=")
+    assert error(cells["%%floodmark"]) == ""
+    assert shown(cells["%%floodmark"])[0] == str(2 * 512)
+    _, report, page = shown(cells["%%floodmark"], "text/html")
+    assert "cell [2]:5" in report
+    assert page.startswith("<iframe srcdoc=")
     # The page is in the attribute as a whole.
-    assert page["text/html"].count('"') == page["text/html"].replace("&quot;", "").count('"')
+    assert page.count('"') == page.replace("&quot;", "").count('"')
 
 
-def test_a_wrong_option_and_a_failing_cell_are_errors_of_the_cell(cells):
-    assert cells[3]["error"] == "UsageError"
-    assert "--nonsense" in cells[3]["text"]
-    assert cells[4]["error"] == "ZeroDivisionError"
-    assert "1 / 0" in cells[4]["text"]
+def test_a_cell_asks_the_recording_again(cells):
+    assert "parameter" in shown(cells['step.report(by="category")'], "text/html")[0]
 
 
 def test_an_estimated_cell_shows_the_verdict(cells):
-    assert cells[5]["error"] is None, cells[5]["text"]
-    assert cells[9] is True
+    assert error(cells["%%estimate"]) == "", text(cells["%%estimate"])
+    assert "Fits" in "".join(shown(cells["%%estimate"]))
+    assert shown(cells["fits"]) == ["True"]
+
+
+def test_a_wrong_option_and_a_failing_cell_are_errors_of_the_cell(cells):
+    # IPython shows the wrong use of a magic without a traceback.
+    assert text(cells["wrong option"]).startswith("UsageError: unrecognized arguments: --nonsense")
+    assert error(cells["failing"]) == "ZeroDivisionError"
+    assert "1 / 0" in text(cells["failing"])
 
 
 def test_unloading_removes_the_magics(cells):
-    assert "not found" in cells[7]["text"]
+    assert error(cells["unload"]) == ""
+    assert "not found" in text(cells["unloaded"])
