@@ -71,10 +71,18 @@ def _gpus(header: dict[str, Any], stderr: str) -> Check:
     built = f"torch is built for CUDA {header['cuda']}" if header["cuda"] else "torch has no CUDA"
     found = header["devices"]
     if not found:
-        warning = last_line(stderr)
-        return Check("GPUs", "note", f"none found; {built}", warning or None)
+        return Check("GPUs", "note", f"none found; {built}", cuda_warning(stderr))
     names = [f"{one['name']} ({one['total_bytes'] / 2**30:.0f} GiB)" for one in found]
     return Check("GPUs", "ok", f"{', '.join(names)}; {built}")
+
+
+def cuda_warning(stderr: str) -> str | None:
+    """Why torch finds no GPU, in its own words. Its other warnings say nothing about that."""
+    for line in stderr.splitlines():
+        text = line.partition("UserWarning: ")[2].partition(" (Triggered internally")[0]
+        if "CUDA" in text:
+            return text
+    return None
 
 
 def estimate(folder: Path) -> Check:

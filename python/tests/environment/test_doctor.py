@@ -11,6 +11,7 @@ from support.answer_schema import check_answer
 from support.programs import Programs
 
 import floodmark
+from floodmark.doctor.trials import cuda_warning
 
 TORCH = importlib.metadata.version("torch")
 
@@ -55,6 +56,23 @@ def test_a_recording_and_an_estimate_work_here(answer):
     assert found["Simulated GPU"][0] == "ok"
     assert found["torch"] == ("ok", TORCH)
     assert f"{floodmark.__version__}, " in found["floodmark"][1]
+
+
+def test_the_hint_about_gpus_is_torchs_warning_about_cuda():
+    numpy = (
+        "/torch/_subclasses/functional_tensor.py:307: UserWarning: Failed to initialize NumPy: No "
+        "module named 'numpy' (Triggered internally at /pytorch/tensor_numpy.cpp:84.)\n"
+        '  cpu = _conversion_method_template(device=torch.device("cpu"))\n'
+    )
+    assert cuda_warning(numpy) is None
+    driver = (
+        "/torch/cuda/__init__.py:180: UserWarning: CUDA initialization: The NVIDIA driver on your "
+        "system is too old (found version 11040). (Triggered internally at /c10/CUDA.cpp:109.)\n"
+        "  return torch._C._cuda_getDeviceCount() > 0\n"
+    )
+    assert cuda_warning(numpy + driver) == (
+        "CUDA initialization: The NVIDIA driver on your system is too old (found version 11040)."
+    )
 
 
 def test_the_home_folder_is_not_shown(answer, programs):
