@@ -223,7 +223,7 @@ check-targets:
 .PHONY: sdist-check
 sdist-check: $(RELEASE_INSTALLED) ## Make the source distribution in dist/release, build and install it in an empty environment
 	@rm -f $(RELEASE_FILES)/floodmark-*.tar.gz
-	$(RELEASE_BIN)/maturin sdist --quiet --out $(RELEASE_FILES)
+	$(RELEASE_BIN)/maturin sdist --out $(RELEASE_FILES)
 	$(RELEASE_BIN)/twine check --strict $(RELEASE_FILES)/*.tar.gz
 	@echo 'Installing from the source distribution in an empty environment: some minutes …'
 	@folder=$$(mktemp -d); trap 'rm -rf "$$folder"' EXIT; \
