@@ -1,6 +1,8 @@
 """Trains a stack of linear layers with FSDP2: one rank of a distributed program.
 
-torchrun --nproc-per-node 8 examples/train_fsdp.py
+    torchrun --nproc-per-node 8 examples/train_fsdp.py
+
+With `BACKEND=gloo` all ranks share one GPU: slow, but each of them allocates what it would alone.
 """
 
 import os
@@ -14,8 +16,8 @@ WIDTH, LAYERS = 4096, 16
 
 
 def main() -> None:
-    dist.init_process_group("nccl")
-    torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    dist.init_process_group(os.environ.get("BACKEND", "nccl"))
+    torch.cuda.set_device(int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count())
     with torch.device("meta"):
         model = nn.Sequential(*(nn.Linear(WIDTH, WIDTH) for _ in range(LAYERS)))
     for layer in model:

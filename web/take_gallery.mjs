@@ -10,22 +10,23 @@ import { floodmark, withCamera } from "./camera.mjs";
 
 const RECORDINGS = "fixtures/recordings";
 /**
- * For each entry: the traces of a page, or the words of a command that records one, and the view with its window. The
- * window of a program that is run here is `around` the peak, in seconds.
+ * For each entry: the traces of a page, or the words of a command that records one, and the view with its window. With
+ * `around`, the window is that many seconds on both sides of the peak.
  */
 const ENTRIES = {
-  "llama-step": { traces: ["zoo/llama1b_bf16"], hash: "view=timeline&from=1.6&to=1.83" },
+  "llama-step": { traces: ["gallery/llama.flood"], hash: "view=timeline", around: 0.12 },
   "llama-checkpoints": {
-    traces: ["zoo/llama1b_bf16", "zoo/llama1b_ckpt"],
+    traces: ["gallery/llama.flood", "gallery/checkpoints.flood"],
     hash: "view=diff",
   },
-  resnet50: { traces: ["zoo/resnet50_amp_cl"], hash: "view=peak" },
-  lstm: { traces: ["zoo/lstm"], hash: "view=timeline&from=3.8&to=3.98" },
-  "out-of-memory": { traces: ["allocator/default-oom"], hash: "view=timeline&from=4.4&to=4.93" },
-  fragmentation: { traces: ["allocator/default-varlen"], hash: "view=segments" },
-  "expandable-segments": { traces: ["allocator/expandable-varlen"], hash: "view=segments" },
-  "cuda-graph": { traces: ["allocator/default-graph"], hash: "view=segments&at=end" },
-  leak: { words: ["run"], program: ["examples/leak.py"], hash: "view=steps" },
+  resnet50: { traces: ["zoo/resnet50_amp_cl.pickle.gz"], hash: "view=peak" },
+  lstm: { traces: ["zoo/lstm.pickle.gz"], hash: "view=timeline&from=3.8&to=3.98" },
+  "out-of-memory": { traces: ["gallery/out-of-memory.flood"], hash: "" },
+  fragmentation: { traces: ["gallery/fragmentation.flood"], hash: "view=segments" },
+  "expandable-segments": { traces: ["allocator/expandable-varlen.pickle.gz"], hash: "view=segments" },
+  "cuda-graph": { traces: ["allocator/default-graph.pickle.gz"], hash: "view=segments&at=end" },
+  leak: { traces: ["gallery/leak.flood"], hash: "view=steps" },
+  "fsdp-ranks": { traces: ["gallery/fsdp"], hash: "view=ranks" },
   "fsdp-rank": {
     words: ["estimate", "--gpu", "h100", "--world", "8", "--rank", "7"],
     program: ["examples/train_fsdp.py"],
@@ -50,7 +51,7 @@ await withCamera(async (folder, take) => {
 /** The traces of an entry, recorded into `folder` where it is a program. */
 function tracesOf(name, { traces, words, program }, folder) {
   if (traces) {
-    return traces.map((trace) => `${RECORDINGS}/${trace}.pickle.gz`);
+    return traces.map((trace) => `${RECORDINGS}/${trace}`);
   }
   const trace = join(folder, `${name}.flood`);
   floodmark(...words, "-o", trace, ...program);

@@ -181,7 +181,7 @@ fn losses(value: Value, segments: Option<Range>, parts: &Parts) -> Vec<Loss> {
     );
     say(
         facts.has_frames(),
-        "modules, phases and backward are derived from stack frames: a snapshot does not record them",
+        "categories, modules, phases and backward are derived from stack frames: a snapshot does not record them",
     );
     say(
         has_history && !facts.has_times(),

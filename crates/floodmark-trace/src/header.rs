@@ -74,6 +74,13 @@ pub struct Header {
     pub phantom: Option<Phantom>,
 }
 
+impl Header {
+    /// Whether the trace comes from a torch snapshot: no recorder of ours wrote it.
+    pub fn is_snapshot(&self) -> bool {
+        self.floodmark.is_empty()
+    }
+}
+
 /// How a recording ended: the last frame of a finished file.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]

@@ -13,7 +13,7 @@
 //! - `input` also: made outside, live when the forward of a step began, and freed in that step or in the
 //!   next one. Without steps this rule finds nothing.
 //! - `unknown`: everything else. `parameter`, `buffer`, `gradient`, `optimizer state` and `workspace` come
-//!   from labels alone.
+//!   from labels alone. A torch snapshot has no labels: there they are derived, see `derived_category`.
 //!
 //! What is still live at the end of the recording cannot be a temporary: no event frees it.
 
@@ -32,13 +32,16 @@ pub fn category(trace: &Trace, context: &Context, id: AllocationId) -> Category 
     if let Some(label) = trace.label(allocation.label) {
         return label.category;
     }
+    if let Some(derived) = context.derived(id) {
+        return derived;
+    }
     if allocation.before_recording {
         let is_input = is_saved_input(allocation, context);
         return if is_input { Category::Input } else { Category::Unknown };
     }
     match context.work(id) {
         Phase::Forward if is_kept_for_backward(allocation, context) => Category::Activation,
-        Phase::Forward | Phase::Backward | Phase::Optimizer if is_passing(allocation, context) => {
+        Phase::Forward | Phase::Backward | Phase::Optimizer if context.is_passing(allocation) => {
             Category::Temporary
         }
         Phase::Forward if allocation.saved_at.is_some() => Category::Activation,
@@ -55,10 +58,6 @@ fn is_kept_for_backward(allocation: &Allocation, context: &Context) -> bool {
         allocation.is_live_after(backward)
             && context.step(backward) == context.step(allocation.made_at)
     })
-}
-
-fn is_passing(allocation: &Allocation, context: &Context) -> bool {
-    allocation.freed_at.is_some_and(|freed| context.is_one_stretch(allocation.made_at, freed.get()))
 }
 
 /// Autograd saves an input before its operator allocates anything, so the first time may lie before the first

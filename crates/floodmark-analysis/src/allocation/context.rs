@@ -16,8 +16,11 @@
 //! three; allocations outside do not interrupt it.
 
 use floodmark_trace::{
-    Allocation, AllocationId, Event, Subject, TextId, ThreadId, Trace, stack_flags,
+    Allocation, AllocationId, Category, Event, EventNumber, Subject, TextId, ThreadId, Trace,
+    stack_flags,
 };
+
+use crate::allocation::derived_category;
 
 /// What the program was doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -62,6 +65,8 @@ pub struct Context {
     forward_starts: Vec<u32>,
     /// The events at which an optimizer's `step` ended, that of the outermost.
     optimizer_ends: Vec<u32>,
+    /// Per allocation of a torch snapshot: the category that is derived, if one is. Empty for a recording.
+    derived: Vec<Option<Category>>,
 }
 
 impl Context {
@@ -69,7 +74,16 @@ impl Context {
     pub fn new(trace: &Trace) -> Self {
         let mut scan = ContextScan::with_steps(has_explicit_steps(&trace.events));
         scan.read_on(trace);
-        scan.context
+        let mut context = scan.context;
+        if trace.header.is_snapshot() {
+            context.derived = derived_category::derive(trace, &context);
+        }
+        context
+    }
+
+    /// What a snapshot does not record, and stacks, lifetimes and sizes show.
+    pub(crate) fn derived(&self, id: AllocationId) -> Option<Category> {
+        self.derived.get(id.index()).copied().flatten()
     }
 
     /// The step to which an event belongs; `None` when the trace has no steps.
@@ -109,6 +123,22 @@ impl Context {
     pub(crate) fn is_one_stretch(&self, from: u32, to: u32) -> bool {
         let stretch = |event| self.stretch_starts.partition_point(|&start| start <= event);
         stretch(from) == stretch(to)
+    }
+
+    /// Whether an allocation was freed in the stretch in which it was made.
+    pub(crate) fn is_passing(&self, allocation: &Allocation) -> bool {
+        let freed = allocation.freed_at.map(EventNumber::get);
+        freed.is_some_and(|freed| self.is_one_stretch(allocation.made_at, freed))
+    }
+
+    /// The event that begins the last stretch.
+    pub(crate) fn last_stretch(&self) -> Option<u32> {
+        self.stretch_starts.last().copied()
+    }
+
+    /// Whether no step ended before an event.
+    pub(crate) fn is_in_first_step(&self, event: u32) -> bool {
+        self.step_ends.first().is_none_or(|&end| event <= end)
     }
 
     /// The first backward allocation after a forward one.

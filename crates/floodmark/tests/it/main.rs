@@ -11,6 +11,7 @@ mod against_torch;
 mod annotate;
 mod bad_input;
 mod commands;
+mod derived_categories;
 mod diff;
 mod drawn;
 mod export;

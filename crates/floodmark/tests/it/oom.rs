@@ -74,7 +74,7 @@ fn a_failure_is_explained_with_proof() {
     Out of memory on cuda:0: 250.0 MiB requested, with 1.741 GiB allocated, 1.809 GiB reserved, at 4.923 s in step 4, backward
     Why: capacity. 1.741 GiB are allocated; only 69.35 MiB are free; 250.0 MiB were requested
     The device had 137.2 GiB left: torch is limited by `set_per_process_memory_fraction`
-    ! modules, phases and backward are derived from stack frames: a snapshot does not record them
+    ! categories, modules, phases and backward are derived from stack frames: a snapshot does not record them
 
         Bytes  Memory at the failed allocation
     1.990 GiB  limit on what torch could reserve, as far as the recording shows
@@ -117,7 +117,7 @@ fn a_failure_is_explained_with_proof() {
     Out of memory on cuda:0: 250.0 MiB requested, with 1.741 GiB allocated, 1.809 GiB reserved, at 4.923 s in step 4, backward
     Why: capacity. 1.741 GiB are allocated; only 69.35 MiB are free; 250.0 MiB were requested
     The device had 137.2 GiB left: torch is limited by `set_per_process_memory_fraction`
-    ! modules, phases and backward are derived from stack frames: a snapshot does not record them
+    ! categories, modules, phases and backward are derived from stack frames: a snapshot does not record them
 
         Bytes  Memory at the failed allocation
     1.990 GiB  limit on what torch could reserve, as far as the recording shows

@@ -58,7 +58,7 @@ fn settings_are_compared_with_the_recording() {
     exit 0
     --- stdout
     The same requests on cuda:0, by the rules of torch 2.11; they reproduce the recording
-    ! modules, phases and backward are derived from stack frames: a snapshot does not record them
+    ! categories, modules, phases and backward are derived from stack frames: a snapshot does not record them
     PYTORCH_CUDA_ALLOC_CONF     Memory  Allocated   Reserved      Waste  Retries  Runs out
     recorded: (default)       no limit  5.029 GiB  6.143 GiB  1.114 GiB        0  no
     max_split_size_mb:64      no limit  5.034 GiB  15.13 GiB  10.10 GiB        0  no

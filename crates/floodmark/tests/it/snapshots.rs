@@ -21,7 +21,7 @@ fn info_says_what_a_snapshot_holds() {
     exit 0
     --- stdout
     oom.pickle.gz: 4,995 events in 4.950 s, 2,572 allocations, 4 steps, 1 thread; 1 failed allocation (`--at oom`)
-    ! modules, phases and backward are derived from stack frames: a snapshot does not record them
+    ! categories, modules, phases and backward are derived from stack frames: a snapshot does not record them
     Peak of cuda:0: 1.741 GiB allocated, 1.809 GiB reserved, at 4.922 s in step 4, backward
       torch      2.10 to 2.11
       allocator  native
@@ -31,7 +31,7 @@ fn info_says_what_a_snapshot_holds() {
     exit 0
     --- stdout
     lstm.pickle.gz: 449 events in 3.977 s, 221 allocations, 3 steps, 1 thread
-    ! modules, phases and backward are derived from stack frames: a snapshot does not record them
+    ! categories, modules, phases and backward are derived from stack frames: a snapshot does not record them
     Peak of cuda:0: 1.366 GiB allocated, 1.668 GiB reserved, at 3.941 s in step 1, backward
       torch      2.10 to 2.11
       allocator  native
@@ -60,7 +60,7 @@ fn a_report_by_segment_shows_how_blocks_lie() {
     Reserved: 3.7 % are not allocated; 69.35 MiB free in 25 blocks, the largest 26.00 MiB
     Wasted: 5.001 MiB by rounding inside blocks, 69.35 MiB free in split segments, 69.35 MiB free in blocks below the largest request (250.0 MiB)
     Over time, at 4 moments: 295.8 MiB to 832.8 MiB free, the most in blocks below the largest request at the end of step 3: 832.8 MiB
-    ! modules, phases and backward are derived from stack frames: a snapshot does not record them
+    ! categories, modules, phases and backward are derived from stack frames: a snapshot does not record them
       Segment  Allocated       Free  Largest free  Blocks  █ allocated ▒ pending · free      Address
     250.0 MiB  250.0 MiB        0 B           0 B       1  ████████████████████████████████  0x7fb8ce000000 large
     250.0 MiB  250.0 MiB        0 B           0 B       1  ████████████████████████████████  0x7fb8de000000 large
@@ -75,7 +75,7 @@ fn a_report_by_segment_shows_how_blocks_lie() {
     Reserved: 16.0 % are not allocated; 290.4 MiB free in 16 blocks, the largest 250.0 MiB
     Wasted: 508 B by rounding inside blocks, 0 B free in split segments, 40.35 MiB free in blocks below the largest request (250.0 MiB)
     Over time, at 4 moments: 245.8 MiB to 481.8 MiB free, the most in blocks below the largest request at the end of step 1: 261.8 MiB
-    ! modules, phases and backward are derived from stack frames: a snapshot does not record them
+    ! categories, modules, phases and backward are derived from stack frames: a snapshot does not record them
       Segment  Allocated       Free  Largest free  Blocks  █ allocated ▒ pending · free      Address
     1.738 GiB  1.466 GiB  279.0 MiB     250.0 MiB     154  ███████████████████████····█████  0x302000000 large, expandable
     28.00 MiB  24.13 MiB  3.874 MiB     2.000 MiB     134  ████████████████████··████████··  0x2a56000000 small, expandable
@@ -150,7 +150,7 @@ fn a_report_by_line_of_a_snapshot_is_as_any_other() {
     exit 0
     --- stdout
     Peak of cuda:0: 1.366 GiB allocated, 1.668 GiB reserved, at 3.941 s in step 1, backward
-    ! modules, phases and backward are derived from stack frames: a snapshot does not record them
+    ! categories, modules, phases and backward are derived from stack frames: a snapshot does not record them
         Bytes  Cumulative     Median  Count  Location
     657.0 MiB   657.0 MiB  312.5 MiB      3  no Python frame: thread 0 (backward)
     312.5 MiB   969.5 MiB  312.5 MiB      2  zoo/zoo.py:131 (step)
