@@ -16,6 +16,7 @@ from floodmark.recording.in_process_run import run_in_place
 from floodmark.recording.launch import launch
 from floodmark.recording.output_path import output_path
 from floodmark.recording.recorder import Recorder, say
+from floodmark.recording.window_options import say_together
 
 
 def run(plan: _core.RunPlan) -> int:
@@ -92,10 +93,11 @@ def _finish(recorder: Recorder, quiet: bool, pid: int) -> None:
     if quiet or recorder.path is None:
         return
     try:
-        summary = str(recorder.trace)
+        trace = recorder.trace
         name = short_path(recorder.path)
-        for line in summary.splitlines():
-            say(line.strip().removeprefix("floodmark: "))
-        say(f"`{name}`: see what filled it with `floodmark report {name}`")
+        lines = [line.strip().removeprefix("floodmark: ") for line in str(trace).splitlines()]
+        lines.append(f"`{name}`: see what filled it with `floodmark report {name}`")
+        rank = trace.header["rank"]
+        say_together(lines if rank is None else [f"rank {rank}: {line}" for line in lines])
     except Exception as error:
         say(f"`{recorder.path}` was written, but could not be read back: {error}")

@@ -15,9 +15,15 @@ from floodmark import _core
 
 def say(text: str) -> None:
     """Tell the user, on stderr."""
+    say_together([text])
+
+
+def say_together(lines: list[str]) -> None:
+    """Tell the user several lines in one write: no line of another process comes between them."""
     # A closed stderr is no reason to disturb the program.
     with contextlib.suppress(Exception):
-        print(f"floodmark: {text}", file=sys.stderr)
+        sys.stderr.write("".join(f"floodmark: {line}\n" for line in lines))
+        sys.stderr.flush()
 
 
 def parse_bytes(value: int | str) -> int:

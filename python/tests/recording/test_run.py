@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
 from pathlib import Path
@@ -129,6 +130,13 @@ def test_torchrun_gives_every_rank_its_file(programs):
     ours = ["--no-python", sys.executable, "-m", "floodmark", "run", "-o", "ranks", "program.py"]
     done = programs.python(*launcher, *ours)
     assert done.returncode == 0, done.stderr
+    ours_said = [line for line in done.stderr.splitlines() if line.startswith("floodmark: ")]
+    ranks = [line.removeprefix("floodmark: ").split(":")[0] for line in ours_said]
+    # Each rank names itself, and no line of the other comes between its own.
+    assert [rank for rank, _ in itertools.groupby(ranks)] in (
+        ["rank 0", "rank 1"],
+        ["rank 1", "rank 0"],
+    )
     for rank in range(2):
         trace = floodmark.Trace.open(programs.folder / "ranks" / f"rank-000{rank}.flood")
         assert trace.header["rank"] == rank
