@@ -7,7 +7,7 @@ use floodmark_session::text::bar::{bar, share};
 use floodmark_session::text::truncate::{cut_end, cut_start};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
-use ratatui::style::Style;
+use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 use unicode_width::UnicodeWidthStr;
 
@@ -111,7 +111,8 @@ fn title_line(state: &State, found: &[Shown], all: usize, width: u16) -> Line<'s
 
 fn row_line(shown: &Shown, widths: &[usize], theme: Theme, width: u16) -> Line<'static> {
     let number = format!("{:>NUMBER$} ", shown.bytes.to_string());
-    let colour = theme.category(shown.category);
+    // In reverse video the empty part of a bar looks full.
+    let colour = theme.category(shown.category).remove_modifier(Modifier::REVERSED);
     let mut spans = vec![
         Span::styled(number, Style::new()),
         Span::styled(bar(shown.share, bar_cells(width)), colour),

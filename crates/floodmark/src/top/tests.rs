@@ -6,6 +6,7 @@ use floodmark_trace::{Trace, read_trace};
 use insta::assert_snapshot;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
+use ratatui::style::Modifier;
 
 use super::draw::{Scene, draw};
 use super::once::text;
@@ -213,6 +214,19 @@ fn the_cursor_stays_among_the_rows() {
     shown.press(&"v".repeat(100));
     assert_eq!(shown.state.row + 1, shown.state.rows);
     assert_eq!(foot(shown.press(&"^".repeat(100))), first);
+}
+
+/// In reverse video the spaces of a bar would look like its full part.
+#[test]
+fn the_bar_of_the_chosen_row_is_as_long_as_without_the_cursor() {
+    let mut shown = Shown::new(TRAINING, 80, 24);
+    shown.press("vv");
+    let buffer = shown.terminal.backend().buffer();
+    let is_reversed = |x: u16, y: u16| buffer[(x, y)].modifier.contains(Modifier::REVERSED);
+    let chosen = (0..24).find(|&y| is_reversed(0, y)).expect("a row is chosen");
+    assert!((0..9).all(|x| is_reversed(x, chosen)), "the number is reversed");
+    assert!((10..20).all(|x| !is_reversed(x, chosen)), "the bar is not");
+    assert!(is_reversed(22, chosen), "the name is");
 }
 
 #[test]
