@@ -19,6 +19,7 @@ use serde::Serialize;
 
 use crate::Said;
 use crate::commands::args::InfoArgs;
+use crate::commands::info_ranks::{RankInfo, RanksInfo};
 use crate::commands::trace_paths::{open, ranks};
 use crate::text::stdout_style;
 
@@ -41,18 +42,18 @@ pub(crate) fn info(args: &InfoArgs) -> Result<Said> {
         return Ok(details(&summary, &args.trace, stdout_style::of_stdout()).into());
     };
     let mut summaries = Vec::new();
-    for (_, path) in ranks {
+    for (rank, path) in ranks {
         let summary = summary(&open(&path)?);
-        summaries.push((path, summary));
+        summaries.push(RankInfo { rank, path, summary });
     }
     if args.json {
-        let summaries = summaries.into_iter().map(|(_, summary)| summary).collect();
+        let summaries = summaries.into_iter().map(|rank| rank.summary).collect();
         return Said::json(&Info::Ranks(summaries));
     }
-    let style = stdout_style::of_stdout();
-    let parts: Vec<_> =
-        summaries.iter().map(|(path, summary)| details(summary, path, style)).collect();
-    Ok(parts.join("\n").into())
+    if let [RankInfo { path, summary, .. }] = &summaries[..] {
+        return Ok(details(summary, path, stdout_style::of_stdout()).into());
+    }
+    Ok(stdout_style::show(&RanksInfo { folder: &args.trace, ranks: &summaries }).into())
 }
 
 fn details(summary: &Summary, path: &Path, style: OutputStyle) -> String {
@@ -88,7 +89,7 @@ fn device_bar(device: &DeviceSummary, style: OutputStyle) -> String {
 }
 
 /// What the header says, as far as it says something.
-fn facts(summary: &Summary) -> Vec<(&'static str, String)> {
+pub(crate) fn facts(summary: &Summary) -> Vec<(&'static str, String)> {
     let header = &summary.header;
     let rank = match (header.rank, header.world_size) {
         (Some(rank), Some(size)) => format!("{rank} of {size}"),

@@ -13,6 +13,7 @@ pub(crate) mod export;
 pub(crate) mod fit;
 pub(crate) mod gpus;
 pub(crate) mod info;
+mod info_ranks;
 pub(crate) mod leaks;
 pub(crate) mod oom;
 pub(crate) mod report;

@@ -269,15 +269,25 @@ fn a_folder_has_one_trace_per_rank() {
     error: Failed to read `run`
       Caused by: the folder has no rank 1; it has 0, 3
     ");
-    insta::assert_snapshot!(folder.stdout("info run"), @"
-    run/rank-0000.flood: 2 events in 0.001 s, 1 allocation, 1 thread
-    Peak of cuda:0: 1.000 KiB allocated, 2.000 MiB reserved, at 0.001 s, outside the model
-      by         floodmark 0.1.0
+    insta::assert_snapshot!(folder.stdout("info run"), @"");
+}
 
-    run/rank-0003.flood: 2 events in 0.001 s, 1 allocation, 1 thread
-    Peak of cuda:3: 2.000 KiB allocated, 2.000 MiB reserved, at 0.001 s, outside the model
-      by         floodmark 0.1.0
-    ");
+/// A block of lines for each of 512 ranks would be read by no one.
+#[test]
+fn many_ranks_are_one_table_with_the_furthest_from_the_median() {
+    let folder = (0..40).fold(Folder::new(), |folder, rank| {
+        let size = if rank == 7 { 9 } else { 4 };
+        let script = format!("alloc a cuda:0 {size}KiB at a.py:1");
+        folder.with(&format!("run/rank-{rank:04}.flood"), &script)
+    });
+    let shown = folder.stdout("info run");
+    assert_eq!(shown.lines().count(), 20, "{shown}");
+    let first: Vec<&str> = shown.lines().take(3).collect();
+    insta::assert_snapshot!(first.join("\n"), @"");
+    assert!(
+        shown.contains("… and 24 more peaks nearer to the median; `--json` has all"),
+        "{shown}"
+    );
 }
 
 #[test]
