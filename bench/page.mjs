@@ -58,7 +58,7 @@ async function serve(file) {
     child.on("exit", () => failed(new Error(said)));
   });
   return {
-    url,
+    url: `${url}#view=timeline`,
     ready_seconds: (performance.now() - before) / 1000,
     stop: () => child.kill("SIGINT"),
   };

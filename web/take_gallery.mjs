@@ -23,7 +23,10 @@ const ENTRIES = {
   lstm: { traces: ["zoo/lstm.pickle.gz"], hash: "view=timeline&from=3.8&to=3.98" },
   "out-of-memory": { traces: ["gallery/out-of-memory.flood"], hash: "" },
   fragmentation: { traces: ["gallery/fragmentation.flood"], hash: "view=segments" },
-  "expandable-segments": { traces: ["allocator/expandable-varlen.pickle.gz"], hash: "view=segments" },
+  "expandable-segments": {
+    traces: ["allocator/expandable-varlen.pickle.gz"],
+    hash: "view=segments",
+  },
   "cuda-graph": { traces: ["allocator/default-graph.pickle.gz"], hash: "view=segments&at=end" },
   leak: { traces: ["gallery/leak.flood"], hash: "view=steps" },
   "fsdp-ranks": { traces: ["gallery/fsdp"], hash: "view=ranks" },

@@ -25,6 +25,19 @@ await withCamera(async (folder, take) => {
     tensors: `view=tensors${near}`,
     advice: "view=advice",
   };
+  // The same program where it does not fit: the page opens on the reason.
+  const failed = join(folder, "failed.flood");
+  const failedPage = join(folder, "failed.html");
+  const small = ["--gpu", "rtx4090", "--memory", "1230MiB", "--steps", "4"];
+  try {
+    floodmark("estimate", ...small, "-o", failed, ...TRAINING);
+  } catch (error) {
+    // That it does not fit is what is wanted, and has an exit status of its own.
+    if (error.status !== 1) throw error;
+  }
+  floodmark("export", failed, "--to", "html", "-o", failedPage);
+  await take(failedPage, "", join(resolve(process.argv[2]), "oom.png"));
+  await take(saved, "", join(resolve(process.argv[2]), "overview.png"));
   for (const [name, hash] of Object.entries(views)) {
     await take(saved, hash, join(resolve(process.argv[2]), `${name}.png`));
   }

@@ -32,6 +32,7 @@ describe.each([
 
   it("zooms around the pointer, pans by a drag, and goes back", async () => {
     await show(page, served.url, "#view=timeline");
+    await showWhole(page);
     const box = await chart(page);
     const [x, y] = [box.x + box.width * 0.5, box.y + box.height * 0.6];
     await page.mouse.move(x, y);
@@ -53,6 +54,7 @@ describe.each([
 
   it("brushes a range with the shift key held, and zooms to it", async () => {
     await show(page, served.url, "#view=timeline");
+    await showWhole(page);
     const whole = await secondsInLabel(page);
     const box = await chart(page);
     await page.keyboard.down("Shift");
@@ -69,6 +71,7 @@ describe.each([
 
   it("moves, zooms and leaves by the keys that it lists", async () => {
     await show(page, served.url, "#view=timeline");
+    await showWhole(page);
     await page.keyboard.press("+");
     const closer = await newRange(page, null);
     await page.keyboard.press("ArrowRight");
@@ -82,7 +85,7 @@ describe.each([
     expect(await dialog.innerText()).toContain("The whole recording");
     await page.keyboard.press("Escape");
     await expect.poll(() => dialog.count()).toBe(0);
-    await page.keyboard.press("2");
+    await page.keyboard.press("3");
     await idle(page);
     expect(await field(page, "view")).toBe("peak");
   });
@@ -95,7 +98,7 @@ describe.each([
     await expect.poll(() => field(page, "at")).not.toBeNull();
     const at = Number(await field(page, "at"));
     expect(at).toBeGreaterThan(0);
-    await page.keyboard.press("2");
+    await page.keyboard.press("3");
     await idle(page);
     expect(await page.locator(".sentence").innerText()).toContain(`at ${at.toFixed(3)} s`);
   });
@@ -132,7 +135,7 @@ describe("a link, a theme, a file", () => {
     expect(await page.locator(".top-bar select").first().inputValue()).toBe("module");
     const label = await page.locator(".chart canvas").getAttribute("aria-label");
     expect(label).toMatch(/^Memory of cuda:0 by module, from 1\.000 s to 2\.000 s/);
-    await page.keyboard.press("2");
+    await page.keyboard.press("3");
     await idle(page);
     expect(await page.locator(".sentence").innerText()).toContain("at 1.500 s");
     await page.goBack();
@@ -184,7 +187,7 @@ describe("a link, a theme, a file", () => {
   });
 
   it("copies a picture", async () => {
-    const { page } = await open(browser, served.url, {
+    const { page } = await open(browser, `${served.url}#view=timeline`, {
       permissions: ["clipboard-read", "clipboard-write"],
     });
     await page.locator(".save-menu summary").first().click();
@@ -197,6 +200,13 @@ describe("a link, a theme, a file", () => {
     await page.context().close();
   });
 });
+
+/** A timeline opens on one step: shows the whole recording. */
+async function showWhole(page: Page): Promise<void> {
+  await page.keyboard.press("0");
+  await idle(page);
+  expect(await range(page)).toBeNull();
+}
 
 /** The window of the address, once it is another one. */
 async function newRange(

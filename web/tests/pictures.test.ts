@@ -5,7 +5,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { idle, launch, newPage } from "./browser";
 import { committed, difference, keep, smallPicture, withoutTexts } from "./pictures";
 import { type Served, serve } from "./program";
-import { folderOfRanks, LSTM, RESNET } from "./recordings";
+import { folderOfRanks, LSTM, OOM, RESNET } from "./recordings";
 
 /** Texts of another width move what stands beside them; another picture is further away than this by far. */
 const MOST_MEAN = 6;
@@ -25,9 +25,10 @@ describe.each([
   [
     "two snapshots",
     [RESNET, LSTM],
-    ["timeline", "peak", "segments", "steps", "tensors", "diff", "advice"],
+    ["overview", "timeline", "peak", "segments", "steps", "tensors", "diff", "advice"],
   ],
   ["a folder of ranks", [ranks.path], ["ranks"]],
+  ["a snapshot that ran out of memory", [OOM], ["oom"]],
 ] as const)("%s", (_, files, views) => {
   let served: Served;
   beforeAll(async () => {

@@ -4,7 +4,7 @@ import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { field, idle, launch, open, range, show, type Watched } from "./browser";
 import { type Served, serve } from "./program";
-import { CPU, LSTM, NEUMF, RESNET } from "./recordings";
+import { CPU, folderOfRanks, LSTM, NEUMF, RESNET } from "./recordings";
 
 let browser: Browser;
 beforeAll(async () => {
@@ -120,6 +120,23 @@ describe("three recordings of a GPU", () => {
   it("did all that without a complaint", () => {
     expect(watched.complaints).toEqual([]);
   });
+});
+
+it("opens a folder of ranks on the ranks, and compares one that stands out", async () => {
+  const ranks = folderOfRanks();
+  const served = await serve(ranks.path);
+  const { page } = await open(browser, served.url);
+  expect(await page.locator(".page").getAttribute("data-view")).toBe("ranks");
+  await page
+    .getByRole("link", { name: /^compare with rank \d/ })
+    .first()
+    .click();
+  await idle(page);
+  expect([await field(page, "view"), await field(page, "b")]).toEqual(["diff", "2"]);
+  expect(await page.locator(".diff p").first().innerText()).toMatch(/rose by|fell by/);
+  await page.context().close();
+  await served.stop();
+  ranks.remove();
 });
 
 describe("one recording of a CPU, with names like markup", () => {

@@ -160,11 +160,12 @@ fn losses(value: Value, segments: Option<Range>, parts: &Parts) -> Vec<Loss> {
     let facts = &parts.facts;
     let has_history = parts.tape.len() > 0;
     let mut losses = Vec::new();
-    let mut say = |is_so: bool, what: &str| {
+    let mut say_as = |loss: fn(String) -> Loss, is_so: bool, what: &str| {
         if is_so {
-            losses.push(Loss::NotRecorded(what.to_owned()));
+            losses.push(loss(what.to_owned()));
         }
     };
+    let mut say = |is_so: bool, what: &str| say_as(Loss::NotRecorded, is_so, what);
     let is_list = value != Value::Snapshot;
     say(
         is_list || !has_history,
@@ -179,10 +180,12 @@ fn losses(value: Value, segments: Option<Range>, parts: &Parts) -> Vec<Loss> {
         has_history && !facts.has_frames(),
         "the snapshot has no stacks: `_record_memory_history(context=\"all\")` records them",
     );
-    say(
+    say_as(
+        Loss::Derived,
         facts.has_frames(),
         "categories, modules, phases and backward are derived from stack frames: a snapshot does not record them",
     );
+    let mut say = |is_so: bool, what: &str| say_as(Loss::NotRecorded, is_so, what);
     say(
         has_history && !facts.has_times(),
         "the snapshot has no times, which torch writes since 2.2: one microsecond stands for one event",

@@ -88,15 +88,20 @@ pub enum Loss {
     UnknownAllocations(u64),
     /// Something that could not be recorded on this machine or with this torch.
     NotRecorded(String),
+    /// Something that is not in the file, and is derived from what is: nothing is lost.
+    Derived(String),
 }
 
 impl fmt::Display for Loss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Damaged { bytes, first_offset } => {
-                write!(f, "{bytes} bytes of the file are damaged, the first at byte {first_offset}")
+                let bytes = counted(*bytes, "byte of the file is", "bytes of the file are");
+                write!(f, "{bytes} damaged, the first at byte {first_offset}")
             }
-            Self::MissingFrames(frames) => write!(f, "{frames} frames are missing from the file"),
+            Self::MissingFrames(frames) => {
+                write!(f, "{} missing from the file", counted(*frames, "frame is", "frames are"))
+            }
             Self::Salvaged { events, has_ended } => {
                 f.write_str(if *has_ended {
                     "the program ended without ending the recording: it was killed, crashed, or called `os._exit`"
@@ -105,6 +110,7 @@ impl fmt::Display for Loss {
                 })?;
                 match events {
                     0 => write!(f, "; every record is in the file"),
+                    1 => write!(f, "; its last record was read from the journal"),
                     _ => write!(f, "; its last {events} records were read from the journal"),
                 }
             }
@@ -113,7 +119,8 @@ impl fmt::Display for Loss {
                 "the recording is not finished: what came after the last flush is not in the file"
             ),
             Self::LostInJournal(events) => {
-                write!(f, "{events} events are missing: the journal beside the file is damaged")
+                let events = counted(*events, "event is", "events are");
+                write!(f, "{events} missing: the journal beside the file is damaged")
             }
             Self::LedgerDamaged => write!(
                 f,
@@ -133,26 +140,36 @@ impl fmt::Display for Loss {
             ),
             Self::TotalsDisagree(events) => write!(
                 f,
-                "after {events} events our total of allocated bytes differed from torch's: some events are missing"
+                "after {} our total of allocated bytes differed from torch's: some events are missing",
+                counted(*events, "event", "events")
             ),
             Self::StacksLeftOut(allocations) => write!(
                 f,
-                "{allocations} allocations have no stack, or only a part of it: the recorder's memory limit was reached (`--max-memory`)"
+                "{} no stack, or only a part of it: the recorder's memory limit was reached (`--max-memory`)",
+                counted(*allocations, "allocation has", "allocations have")
             ),
             Self::NamesLeftOut(events) => write!(
                 f,
-                "{events} events miss the name of a phase, operator, stream, pool or label: there were more than 65,535 names, or the recorder's memory limit was reached (`--max-memory`)"
+                "{} the name of a phase, operator, stream, pool or label: there were more than 65,535 names, or the recorder's memory limit was reached (`--max-memory`)",
+                counted(*events, "event misses", "events miss")
             ),
             Self::ThreadsShareNumber(events) => write!(
                 f,
-                "{events} events are of threads that share one number: there were more than 65,535 threads, or the recorder's memory limit was reached (`--max-memory`), which also leaves out their phases and operators"
+                "{} of threads that share one number: there were more than 65,535 threads, or the recorder's memory limit was reached (`--max-memory`), which also leaves out their phases and operators",
+                counted(*events, "event is", "events are")
             ),
             Self::UnknownAllocations(events) => {
-                write!(f, "{events} events refer to allocations that are not in the file")
+                let events = counted(*events, "event refers", "events refer");
+                write!(f, "{events} to allocations that are not in the file")
             }
-            Self::NotRecorded(what) => write!(f, "{what}"),
+            Self::NotRecorded(what) | Self::Derived(what) => write!(f, "{what}"),
         }
     }
+}
+
+/// A count with the words that follow it.
+fn counted(count: u64, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
 }
 
 /// All that is missing.
@@ -180,7 +197,8 @@ impl Losses {
             | Loss::StacksLeftOut(_)
             | Loss::NamesLeftOut(_)
             | Loss::ThreadsShareNumber(_)
-            | Loss::NotRecorded(_) => 0,
+            | Loss::NotRecorded(_)
+            | Loss::Derived(_) => 0,
         };
         self.0.iter().map(of).fold(0, u64::saturating_add)
     }
@@ -203,5 +221,21 @@ impl JsonSchema for Losses {
             "items": { "type": "string" },
             "description": "What the recording misses, a sentence each; empty for a complete one.",
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_single_thing_is_counted_in_the_singular() {
+        let said = |loss: Loss| loss.to_string();
+        assert_eq!(said(Loss::MissingFrames(1)), "1 frame is missing from the file");
+        assert_eq!(said(Loss::MissingFrames(2)), "2 frames are missing from the file");
+        assert!(said(Loss::LostInJournal(1)).starts_with("1 event is missing: "));
+        assert!(said(Loss::StacksLeftOut(1)).starts_with("1 allocation has no stack"));
+        assert!(said(Loss::TotalsDisagree(1)).starts_with("after 1 event our total"));
+        assert!(said(Loss::UnknownAllocations(1)).starts_with("1 event refers to allocations"));
     }
 }

@@ -494,7 +494,9 @@ class Diff(TypedDict):
     format: int
     """The version of this JSON: it changes when a field changes its meaning."""
     device: Device
-    """The device."""
+    """The device of the first trace."""
+    device_b: Device
+    """The device of the second trace."""
     by: By
     """What the rows are."""
     at: MomentOfBoth
@@ -930,6 +932,8 @@ class OomReport(TypedDict):
     """The time, with the failed allocation."""
     reason: OomReason
     """Why it failed."""
+    why: str
+    """The same as a sentence, with its figures."""
     segment: Bytes | None
     """The segment that torch requested from the driver; null for the CPU."""
     limit: Bytes | None

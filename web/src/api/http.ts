@@ -19,6 +19,8 @@ export class HttpSource implements Source {
     events.addEventListener("grown", (event) => {
       listener.grown(JSON.parse((event as MessageEvent<string>).data) as Grown);
     });
+    events.onopen = () => listener.connected(true);
+    events.onerror = () => listener.connected(false);
     events.addEventListener("ended", () => {
       events.close();
       listener.ended();

@@ -9,6 +9,7 @@ import type {
   Hit,
   Icicle,
   Lifetimes,
+  OomReport,
   Ranks,
   Report,
   Segments,
@@ -50,8 +51,9 @@ export interface Questions {
   segments: { query: OfDevice & { at: At }; answer: Segments };
   steps: { query: OfDevice; answer: Steps };
   lifetimes: { query: OfDevice & { from: number; to: number; top?: number }; answer: Lifetimes };
-  diff: { query: { a: number; b: number; device: string; by: string }; answer: Diff };
+  diff: { query: { a: number; b: number; device?: string; by: string }; answer: Diff };
   ranks: { query: Record<never, never>; answer: Ranks };
+  oom: { query: OfDevice; answer: OomReport };
   advice: { query: OfDevice; answer: AdviceReport };
   sweep: { query: OfDevice; answer: Simulation };
 }

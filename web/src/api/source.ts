@@ -15,6 +15,8 @@ export interface Source {
 export interface Follower {
   grown(news: Grown): void;
   ended(): void;
+  /** The server does not answer any more, or does so again. */
+  connected(isConnected: boolean): void;
 }
 
 /** What went wrong, in the words of the source. */

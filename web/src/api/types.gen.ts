@@ -24,6 +24,10 @@ export type TraceCard = {
   revision: number;
   /** The device with the highest peak, a GPU before the CPU; null where nothing was allocated. */
   default_device: Device | null;
+  /** The device of the last failed allocation; null where none failed. */
+  failed_device: Device | null;
+  /** What is derived, not recorded: of the losses of the summary, those that lose nothing. */
+  derived: string[];
   /** What it holds. */
   summary: Summary;
 };
@@ -942,8 +946,10 @@ export type Diff = {
   floodmark: string;
   /** The version of this JSON: it changes when a field changes its meaning. */
   format: number;
-  /** The device. */
+  /** The device of the first trace. */
   device: Device;
+  /** The device of the second trace. */
+  device_b: Device;
   /** What the rows are. */
   by: By;
   /** The times. */
@@ -1050,7 +1056,7 @@ export type DiffRow = {
 export type Ranks = {
   /** Every device of every recording; the CPU only where nothing else was used. */
   ranks: Rank[];
-  /** The middle one of the peaks, the larger of two; null where there is nothing. */
+  /** The median of the peaks; null where there is nothing. */
   median: Bytes | null;
 };
 
@@ -1072,6 +1078,77 @@ export type Rank = {
   end: Bytes;
   /** Whether its peak stands out among the others. */
   is_outlier: boolean;
+};
+
+/** Why an allocation failed. */
+export type OomReport = {
+  /** The version of floodmark that wrote the answer. */
+  floodmark: string;
+  /** The version of this JSON: it changes when a field changes its meaning. */
+  format: number;
+  /** The device. */
+  device: Device;
+  /** The time, with the failed allocation. */
+  at: Moment;
+  /** Why it failed. */
+  reason: OomReason;
+  /** The same as a sentence, with its figures. */
+  why: string;
+  /** The segment that torch requested from the driver; null for the CPU. */
+  segment: Bytes | null;
+  /** The most that torch could reserve, where the recording shows it. */
+  limit: Bytes | null;
+  /** Whether `set_per_process_memory_fraction` set this limit. */
+  is_own_limit: boolean;
+  /** The memory of the device, where known. */
+  total: Bytes | null;
+  /** What was free on the device, where known. */
+  device_free: Bytes | null;
+  /** What is in use outside torch, the CUDA context included, where known. */
+  outside_torch: Bytes | null;
+  /** torch's reserved bytes; null for the CPU. */
+  reserved: Bytes | null;
+  /** torch's allocated bytes. */
+  allocated: Bytes;
+  /** Whether the trace has the addresses of blocks. Without them, free blocks are unknown. */
+  is_replayed: boolean;
+  /** Freed, and still used by a stream. */
+  pending_free: Bytes;
+  /** Reserved and free, all together. */
+  free: Bytes;
+  /** How many free blocks there are. */
+  free_blocks: number;
+  /** The largest of them. */
+  largest_free: Bytes;
+  /** Free in the pool and on the stream of the request. */
+  usable_free: Bytes;
+  /** How many blocks these are. */
+  usable_blocks: number;
+  /** The largest of them. */
+  largest_usable: Bytes;
+  /** The least memory beyond the limit with which the allocation succeeds; null when that is not known. */
+  needed: Bytes | null;
+  /** Changes that were simulated. */
+  proofs: Proof[];
+  /** What filled the memory, by line. */
+  lines: Row[];
+  /** What filled the memory, by module. */
+  modules: Row[];
+  /** What the recording misses. */
+  losses: Losses;
+};
+
+/** Why an allocation failed. */
+export type OomReason = "capacity" | "fragmentation" | "other_pool" | "pending_frees" | "outside_torch";
+
+/** Whether the failed allocation would have succeeded with a change. */
+export type Proof = {
+  /** With these settings; those of the recording when there are none. */
+  alloc_conf: string;
+  /** With this much more memory. */
+  extra_memory: Bytes;
+  /** Whether the allocation would have succeeded. */
+  fits: boolean;
 };
 
 /** What to change in a program, with the bytes that each change saves. */

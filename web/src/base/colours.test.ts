@@ -20,9 +20,18 @@ describe.each([
   });
 
   it("has lines that can be seen on the panel", () => {
-    for (const line of [inks.allocated, inks.active, inks.reserved, inks.capacity]) {
+    const { allocated, active, reserved, capacity, limit, fill, freeFill } = inks;
+    for (const line of [allocated, active, reserved, capacity, limit, fill, freeFill]) {
       expect(contrast(line, inks.panel)).toBeGreaterThanOrEqual(3);
     }
+  });
+
+  it("has phases that can be written on and told apart", () => {
+    const { forward, backward, optimizer } = inks.phases;
+    for (const grey of Object.values(inks.phases))
+      expect(contrast(readableOn(grey), grey)).toBeGreaterThanOrEqual(4.5);
+    expect(contrast(forward, backward)).toBeGreaterThanOrEqual(1.6);
+    expect(contrast(backward, optimizer)).toBeGreaterThanOrEqual(1.6);
   });
 
   it("has groups that can be written on, and neighbours that differ in lightness", () => {

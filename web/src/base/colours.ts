@@ -28,14 +28,20 @@ export interface Inks {
   readonly active: string;
   readonly reserved: string;
   readonly capacity: string;
+  readonly limit: string;
   /** Bars in cells of tables, free memory. */
   readonly bar: string;
   readonly free: string;
+  /** Parts of a bar that must be told from the panel: memory in use, and free memory. */
+  readonly fill: string;
+  readonly freeFill: string;
   /** Groups, in order; `rest` is what all others together have. */
   readonly groups: readonly string[];
   readonly rest: string;
   /** What was live before the recording. */
   readonly before: string;
+  /** Phases above a timeline: greys, which no category has. */
+  readonly phases: Readonly<Record<"forward" | "backward" | "optimizer" | "other", string>>;
 }
 
 /**
@@ -78,11 +84,15 @@ export const LIGHT: Inks = {
   active: "#8a4a00",
   reserved: "#6b7684",
   capacity: "#b3261e",
+  limit: "#a32a12",
   bar: "#cfe1f4",
   free: "#eef1f5",
+  fill: "#2f74b8",
+  freeFill: "#86929f",
   groups: GROUPS,
   rest: "#b4bcc6",
   before: "#7f8b99",
+  phases: { forward: "#c9d0d8", backward: "#8e99a6", optimizer: "#5f6b79", other: "#e3e7ec" },
 };
 
 export const DARK: Inks = {
@@ -105,11 +115,15 @@ export const DARK: Inks = {
   active: "#ffc46b",
   reserved: "#96a3b2",
   capacity: "#ff8a80",
+  limit: "#ffb4a1",
   bar: "#24486b",
   free: "#1d242d",
+  fill: "#4f8fd6",
+  freeFill: "#6f7c8a",
   groups: GROUPS,
   rest: "#69737f",
   before: "#4b5562",
+  phases: { forward: "#4b5663", backward: "#7d8a98", optimizer: "#b3bdc8", other: "#2f3843" },
 };
 
 /** Categories have colours of their own, the same in every view and every recording. */
@@ -135,6 +149,13 @@ export function groupColour(inks: Inks, name: string, index: number): string {
   const known = [CATEGORIES, PHASES].find((names) => Object.hasOwn(names, name))?.[name];
   // Of fourteen groups that all have names of their own, the smallest has no colour left.
   return inks.groups[known ?? index] ?? inks.before;
+}
+
+/** The grey of a phase in the row above a timeline. */
+export function phaseGrey(inks: Inks, name: string): string {
+  const { phases } = inks;
+  if (name === "forward" || name === "backward" || name === "optimizer") return phases[name];
+  return phases.other;
 }
 
 /** The colour of a phase; those with names of their own share one. */

@@ -31,4 +31,7 @@ it("a long name keeps its end", () => {
     "…/modeling_gpt2.py:224 (forward)",
   );
   expect(nameTail("short", 12)).toBe("short");
+  expect(nameTail("train.py:118 (forward_of_everything)", 20)).toBe(
+    "train.py:118 (forward_of_everything)",
+  );
 });

@@ -22,10 +22,12 @@ export function pathTail(text: string, parts = 2): string {
 export function nameTail(text: string, letters: number): string {
   const short = shortPath(text);
   if (short.length <= letters) return short;
-  const mark = short.includes("/") ? "/" : ".";
+  // Of a location the file, the line and the function stay whole.
+  const mark = short.includes("/") || /:\d+/.test(short) ? "/" : ".";
   const parts = short.split(mark);
+  const before = parts.length;
   while (parts.length > 1 && parts.join(mark).length + 2 > letters) parts.shift();
-  return `…${mark}${parts.join(mark)}`;
+  return parts.length === before ? short : `…${mark}${parts.join(mark)}`;
 }
 
 /**

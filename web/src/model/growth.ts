@@ -8,6 +8,9 @@ import { card, refresh, source, traces } from "./recording";
 /** Whether the page listens to a growing file. */
 export const isFollowing = signal(false);
 
+/** Whether the server of a growing file has stopped answering. */
+export const isLost = signal(false);
+
 /** At most so often is the list asked for again. */
 const LEAST_MILLIS = 250;
 /** A window may have been put to the end of a recording that has grown since: so many ends are remembered. */
@@ -38,6 +41,9 @@ export function followGrowth(): void {
     ended: () => {
       isFollowing.value = false;
       soon();
+    },
+    connected: (isConnected) => {
+      isLost.value = !isConnected;
     },
   });
 }

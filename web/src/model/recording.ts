@@ -17,17 +17,19 @@ export function source(): Source {
 export const traces = signal<Traces | null>(null);
 export const failure = signal<ApiError | null>(null);
 
-/** The recording that is looked at; null until the list is there. */
+/** The recording that is looked at: where the address names none, the first with a failed allocation. */
 export const card = computed<TraceCard | null>(() => {
   const all = traces.value?.traces ?? [];
-  return all.find((one) => one.id === (traceField.value ?? 0)) ?? all[0] ?? null;
+  const wanted = traceField.value;
+  if (wanted !== null) return all.find((one) => one.id === wanted) ?? all[0] ?? null;
+  return all.find((one) => one.failed_device !== null) ?? all[0] ?? null;
 });
 
 /** Its device. */
 export const device = computed<DeviceSummary | null>(() => {
   const here = card.value;
   if (!here) return null;
-  const wanted = deviceField.value || here.default_device;
+  const wanted = deviceField.value || here.failed_device || here.default_device;
   const all = here.summary.devices;
   return (
     all.find((one) => one.device === wanted) ??
@@ -53,6 +55,14 @@ export const subject = computed<Subject | null>(() => {
   return next;
 });
 let last: Subject | null = null;
+
+/** The same of the device whose allocation failed; null where none failed. */
+export const failed = computed<Subject | null>(() => {
+  const here = card.value;
+  if (!here || here.failed_device === null) return null;
+  const { id, revision, failed_device, summary } = here;
+  return { trace: id, device: failed_device, seconds: summary.seconds, revision };
+});
 
 export interface Subject {
   readonly trace: number;

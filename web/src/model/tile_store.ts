@@ -36,6 +36,22 @@ export class TileStore<P extends TilePath> {
     return this.count;
   }
 
+  /** Whether nothing came yet. */
+  get isEmpty(): boolean {
+    return this.kept.size === 0;
+  }
+
+  /** Whether all that is wanted came, as fine as there is. */
+  get isComplete(): boolean {
+    return this.wanted.every((name) => this.kept.has(text(name)) || this.coarser.has(text(name)));
+  }
+
+  /** How long the recording was when the tiles were cut; 0 while there are none. */
+  get seconds(): number {
+    for (const { from, to, level } of this.kept.values()) return (to - from) * 2 ** level;
+    return 0;
+  }
+
   get(name: TileName): Answer<P> | undefined {
     return this.kept.get(text(name));
   }

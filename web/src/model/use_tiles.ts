@@ -1,4 +1,5 @@
-// A store of tiles that follows what is looked at. While a new one is still empty the one before it is shown.
+// A store of tiles that follows what is looked at. Until a new one has all that is wanted, the one before
+// it is shown instead.
 
 import { effect } from "@preact/signals";
 import { useEffect, useMemo, useRef } from "preact/hooks";
@@ -16,17 +17,18 @@ export function useTiles<P extends TilePath>(
   about: Omit<Query<P>, "level" | "tile">,
   revision: number,
 ): Tiles<P> {
-  const last = useRef<TileStore<P> | null>(null);
+  const last = useRef<Tiles<P> | null>(null);
   const key = JSON.stringify([path, about, revision]);
   const tiles = useMemo<Tiles<P>>(() => {
     const now = new TileStore(path, about);
-    const before = last.current;
-    last.current = now;
-    return { now, before };
+    // The one before may have been replaced before anything came: then the one before that is still shown.
+    const before = last.current?.now.isEmpty ? last.current.before : (last.current?.now ?? null);
+    last.current = { now, before };
+    return last.current;
   }, [key]);
   useEffect(() => {
     const stop = effect(() => {
-      if (tiles.now.arrived.value > 0) tiles.before = null;
+      if (tiles.now.arrived.value > 0 && tiles.now.isComplete) tiles.before = null;
     });
     return () => {
       stop();

@@ -25,17 +25,15 @@ export interface Blit<P extends TilePath> {
   readonly paint: (tile: NonNullable<ReturnType<TileStore<P>["get"]>>) => TileImage | null;
 }
 
-/** Draws the window; false when a tile was missing, too coarse or in another style. */
+/** Draws the window; false when something that is there could not be painted yet. */
 export function blitTiles<P extends TilePath>(blit: Blit<P>): boolean {
   let isDone = true;
   const { context, window, seconds, level, store } = blit;
   context.imageSmoothingEnabled = false;
   for (const name of tilesIn(level, seconds, window.from, window.to)) {
     const tile = store.around(name);
-    if (!tile) {
-      isDone = false;
-      continue;
-    }
+    // One that comes asks for a frame itself; what failed does not come.
+    if (!tile) continue;
     const image = knownImage(tile, blit.key) ?? blit.paint(tile);
     if (!image) isDone = false;
     const shown = image ?? anyImage(tile);
@@ -44,15 +42,19 @@ export function blitTiles<P extends TilePath>(blit: Blit<P>): boolean {
   return isDone;
 }
 
-/** Draws the whole of a tile that belongs to an earlier picture, by its own times. */
+/** Draws what an earlier picture has: a recording that has grown since was cut at other times. */
 export function blitOld<P extends TilePath>(
-  blit: Pick<Blit<P>, "context" | "box" | "window">,
+  blit: Pick<Blit<P>, "context" | "box" | "window" | "level">,
   store: TileStore<P>,
 ): void {
-  const whole = store.get({ level: 0, tile: 0 });
-  const image = whole && anyImage(whole);
-  blit.context.imageSmoothingEnabled = false;
-  if (whole && image) put(blit, image, whole, whole);
+  const { context, window, level } = blit;
+  const { seconds } = store;
+  context.imageSmoothingEnabled = false;
+  for (const name of tilesIn(level, seconds, window.from, window.to)) {
+    const tile = store.around(name);
+    const image = tile && anyImage(tile);
+    if (image) put(blit, image, tile, spanOf(name, seconds));
+  }
 }
 
 function put(

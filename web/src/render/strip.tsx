@@ -18,6 +18,10 @@ import { paintTile, styleKey } from "./tile_image";
 export interface StripProps {
   readonly about: Subject;
   readonly timeline: Timeline;
+  /** The part of the recording that it shows; the whole when not said. */
+  readonly span?: Window | null;
+  /** What a press does, for its title. */
+  readonly hint?: string;
   /** The part that is looked at, if there is one. */
   readonly window?: Window | null;
   /** The moment. */
@@ -41,6 +45,7 @@ export function Strip(props: StripProps) {
     { trace: about.trace, device: about.device, by: timeline.by },
     about.revision,
   );
+  const span = props.span ?? { from: 0, to: about.seconds };
   const left = props.left ?? 0;
   const box = {
     x: left,
@@ -56,15 +61,14 @@ export function Strip(props: StripProps) {
       const pen = penFor(canvas.current, size.width, size.height);
       if (!pen) return;
       const ratio = window.devicePixelRatio || 1;
-      const whole = { from: 0, to: about.seconds };
       const level = levelFor(
-        whole,
+        span,
         about.seconds,
         box.width * ratio,
         timeline.columns,
         timeline.deepest_level,
       );
-      tiles.now.want([{ level: 0, tile: 0 }, ...tilesIn(level, about.seconds, 0, about.seconds)]);
+      tiles.now.want([{ level: 0, tile: 0 }, ...tilesIn(level, about.seconds, span.from, span.to)]);
       const style = {
         height: Math.round(box.height * ratio),
         highest: timeline.peak.allocated * 1.04 || 1,
@@ -78,18 +82,18 @@ export function Strip(props: StripProps) {
       const blit = {
         context,
         box,
-        window: whole,
+        window: span,
         seconds: about.seconds,
         level,
         store: tiles.now,
         key,
       };
-      if (tiles.before) blitOld(blit, tiles.before);
-      blitTiles({ ...blit, paint: (tile) => paintTile(tile, style, key) });
-      drawOver(pen, box, props, about.seconds, colours);
+      if (tiles.before && !tiles.now.isComplete) blitOld(blit, tiles.before);
+      else blitTiles({ ...blit, paint: (tile) => paintTile(tile, style, key) });
+      drawOver(pen, box, props, span, colours);
     }),
   );
-  const drag = useDrag(props, box, about.seconds);
+  const drag = useDrag(props, box, span);
   return (
     <div class="strip" ref={frame}>
       <canvas ref={canvas} role="img" aria-label={props.label} {...drag} />
@@ -103,10 +107,10 @@ function drawOver(
   pen: Pen,
   box: Box,
   props: StripProps,
-  seconds: number,
+  span: Window,
   colours: { panel: string; accent: string; ink: string; edge: string },
 ): void {
-  const x = (at: number) => box.x + (at / seconds) * box.width;
+  const x = (at: number) => box.x + ((at - span.from) / (span.to - span.from)) * box.width;
   if (props.window) {
     const from = x(props.window.from);
     const to = Math.max(from + 2, x(props.window.to));
@@ -128,11 +132,12 @@ function drawOver(
 }
 
 /** Dragging a moment, a window by its middle, or a new window from anywhere else. */
-function useDrag(props: StripProps, box: Box, seconds: number) {
+function useDrag(props: StripProps, box: Box, span: Window) {
+  const seconds = span.to - span.from;
   const start = useRef<{ at: number; window: Window; isInside: boolean } | null>(null);
   const at = (event: PointerEvent) => {
     const inside = event.offsetX - box.x;
-    return Math.min(seconds, Math.max(0, (inside / box.width) * seconds));
+    return span.from + Math.min(seconds, Math.max(0, (inside / box.width) * seconds));
   };
   const move = (event: PointerEvent, isDone: boolean) => {
     const here = at(event);
@@ -143,20 +148,22 @@ function useDrag(props: StripProps, box: Box, seconds: number) {
     }
     const { at: began, window, isInside } = start.current;
     if (isInside) {
-      const by = Math.min(seconds - window.to, Math.max(-window.from, here - began));
+      const by = Math.min(span.to - window.to, Math.max(span.from - window.from, here - began));
       props.onWindow({ from: window.from + by, to: window.to + by }, isDone);
     } else if (Math.abs(here - began) * box.width > 3 * seconds) {
       props.onWindow({ from: Math.min(here, began), to: Math.max(here, began) }, isDone);
     }
   };
   return {
-    title: props.onWindow
-      ? "Drag the window, or draw a new one"
-      : `Drag to another time (0 to ${formatSeconds(seconds)})`,
+    title:
+      props.hint ??
+      (props.onWindow
+        ? "Drag the window, or draw a new one"
+        : `Drag to another time (0 to ${formatSeconds(seconds)})`),
     onPointerDown: (event: PointerEvent) => {
       if (event.button !== 0) return;
       (event.currentTarget as Element).setPointerCapture(event.pointerId);
-      const window = props.window ?? { from: 0, to: seconds };
+      const window = props.window ?? span;
       const here = at(event);
       const isWhole = window.to - window.from > seconds * 0.999;
       start.current = {

@@ -3,6 +3,7 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { formatCount } from "../base/bytes";
+import { field, go } from "../model/address";
 import { useSize } from "./picture";
 import { arranged, type ColumnValues, nextOrder, type Order } from "./rows";
 import { copyText, csvOf, download } from "./save";
@@ -10,6 +11,8 @@ import { copyText, csvOf, download } from "./save";
 export interface Column<R> extends ColumnValues<R> {
   readonly title: string;
   readonly isNumber?: boolean;
+  /** Cut at its beginning where it is too long: of a location, folders go before the file and the function. */
+  readonly isLocation?: boolean;
   /** A CSS length; `auto` when not said. */
   readonly width?: string;
   readonly cell?: (row: R) => ComponentChildren;
@@ -38,13 +41,30 @@ const ROW_HEIGHT = 28;
 /** Rows above and below what is seen. */
 const BESIDE = 8;
 
+/** The filter and the order of a table are in the address, behind the name of the table. */
+const findField = field("find");
+const sortedField = field("sorted");
+
+function ownPart(text: string, name: string): string | null {
+  return text.startsWith(`${name}|`) ? text.slice(name.length + 1) : null;
+}
+
+/** `bytes`, or `-bytes` for the largest first. */
+function parseOrder(text: string): Order {
+  const isDescending = text.startsWith("-");
+  return { name: isDescending ? text.slice(1) : text, isDescending };
+}
+
 export function Table<R>(props: TableProps<R>) {
   const { columns, rows, name } = props;
-  const [words, setWords] = useState("");
-  const [order, setOrder] = useState<Order | null>(props.order ?? null);
+  const words = ownPart(findField.value, name) ?? "";
+  const sorted = ownPart(sortedField.value, name);
+  const order = useMemo(() => (sorted ? parseOrder(sorted) : (props.order ?? null)), [sorted]);
+  const setOrder = (next: Order) =>
+    go({ sorted: `${name}|${next.isDescending ? "-" : ""}${next.name}` }, { replaces: true });
   const shown = useMemo(() => arranged(rows, columns, words, order), [rows, columns, words, order]);
   const change = (text: string) => {
-    setWords(text);
+    go({ find: text === "" ? null : `${name}|${text}` }, { replaces: true });
     props.onFilter?.(text);
   };
   const csv = () =>
@@ -187,18 +207,30 @@ function Line<R>({ row, index, table }: { row: R; index: number; table: BodyProp
       onMouseLeave={onHover && (() => onHover(null))}
     >
       {table.columns.map((column) => (
-        <td key={column.name} class={column.isNumber ? "number" : ""} title={column.hint?.(row)}>
+        <td key={column.name} class={cellClass(column)} title={column.hint?.(row)}>
           {column.bar && (
             <i
               class="cell-bar"
               style={{ width: `${100 * Math.min(1, Math.max(0, column.bar(row)))}%` }}
             />
           )}
-          <span>{column.cell ? column.cell(row) : (column.value(row) ?? "")}</span>
+          <span>
+            {column.isLocation ? (
+              <bdi>{column.cell ? column.cell(row) : column.value(row)}</bdi>
+            ) : column.cell ? (
+              column.cell(row)
+            ) : (
+              (column.value(row) ?? "")
+            )}
+          </span>
         </td>
       ))}
     </tr>
   );
+}
+
+function cellClass<R>(column: Column<R>): string {
+  return column.isNumber ? "number" : column.isLocation ? "location" : "";
 }
 
 function moveFocus(event: KeyboardEvent): void {

@@ -2,7 +2,7 @@
 
 import { counted } from "../base/bytes";
 import { go, grouping, hashAfter } from "../model/address";
-import { isFollowing } from "../model/growth";
+import { isFollowing, isLost } from "../model/growth";
 import { card, device, traces } from "../model/recording";
 import { switchTheme, theme } from "../model/theme";
 import type { View } from "../views/view";
@@ -21,9 +21,14 @@ export function Bar({ isLoaded }: { isLoaded: boolean }) {
       <span class="gap" />
       <Groupings view={shownView.value} />
       <Choosers />
-      {isFollowing.value && (
+      {isFollowing.value && !isLost.value && (
         <span class="live" title="The recording is still growing, and the page with it">
           live
+        </span>
+      )}
+      {isLost.value && (
+        <span class="live" role="alert" title="Start it again, and open the address that it prints">
+          `floodmark view` does not answer
         </span>
       )}
       <button
@@ -142,6 +147,8 @@ function Choosers() {
                 ...ELSEWHERE,
                 trace: event.currentTarget.value,
                 device: null,
+                a: null,
+                b: null,
                 from: null,
                 to: null,
               })

@@ -24,7 +24,12 @@ export function Help() {
       aria-labelledby="help-title"
       onClose={close}
       onClick={(event) => event.target === dialog.current && close()}
-      onKeyDown={(event) => event.key === "Escape" && close()}
+      onKeyDown={(event) => {
+        if (event.key !== "Escape") return;
+        // The views behind it have a meaning for this key too.
+        event.stopPropagation();
+        close();
+      }}
     >
       <div class="help-inside">
         <h2 id="help-title">Keys</h2>

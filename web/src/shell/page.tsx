@@ -1,5 +1,6 @@
 // The whole page: bar, what is missing from the recording, the view.
 
+import { signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { press } from "../base/keys";
 import { idle } from "../base/pending";
@@ -53,15 +54,50 @@ function Shown() {
   return <view.component key={view.name} />;
 }
 
-/** What is missing must be seen before any number. */
+/** Recordings whose notice of what is derived was dismissed. */
+const dismissed = signal<ReadonlySet<number>>(new Set());
+
+/** What is missing must be seen before any number. Where something is derived, nothing is missing: that is quiet. */
 function Losses() {
-  const losses = card.value?.summary.losses ?? [];
-  if (losses.length === 0) return null;
-  const [first, ...others] = losses;
+  const id = card.value?.id ?? 0;
+  const derived = card.value?.derived ?? [];
+  const lost = (card.value?.summary.losses ?? []).filter((loss) => !derived.includes(loss));
   return (
-    <details class="losses">
+    <>
+      {lost.length > 0 && <Notices all={lost} sign="!" />}
+      {derived.length > 0 && !dismissed.value.has(id) && (
+        <div class="derived">
+          <Notices all={derived} sign="i" isQuiet />
+          <button
+            type="button"
+            class="plain"
+            aria-label="Dismiss"
+            onClick={() => {
+              dismissed.value = new Set([...dismissed.peek(), id]);
+            }}
+          >
+            ✕
+          </button>
+        </div>
+      )}
+    </>
+  );
+}
+
+function Notices({
+  all,
+  sign,
+  isQuiet,
+}: {
+  all: readonly string[];
+  sign: string;
+  isQuiet?: boolean;
+}) {
+  const [first, ...others] = all;
+  return (
+    <details class={isQuiet ? "losses neutral" : "losses"}>
       <summary>
-        <b aria-hidden="true">!</b> {first}
+        <b aria-hidden="true">{sign}</b> {first}
         {others.length > 0 && <span class="more"> and {others.length} more</span>}
       </summary>
       {others.length > 0 && (
@@ -97,7 +133,11 @@ function useGlobalKeys(): void {
     },
   ]);
   useEffect(() => {
-    window.addEventListener("keydown", press);
-    return () => window.removeEventListener("keydown", press);
+    const onKey = (event: KeyboardEvent) => {
+      // While the keys are listed, they do nothing; the dialog itself closes with Escape.
+      if (!helpIsOpen.peek() || event.key === "?") press(event);
+    };
+    window.addEventListener("keydown", onKey);
+    return () => window.removeEventListener("keydown", onKey);
   }, []);
 }

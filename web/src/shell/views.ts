@@ -1,7 +1,8 @@
 // Which views there are for these recordings, and which is shown.
 
 import { computed } from "@preact/signals";
-import { viewName } from "../model/address";
+import { traceField, viewName } from "../model/address";
+import { failed, traces } from "../model/recording";
 import { VIEWS } from "../views/list";
 import type { View } from "../views/view";
 
@@ -11,7 +12,17 @@ export const shownViews = computed<readonly View[]>(() =>
 
 export const shownView = computed<View>(() => {
   const views = shownViews.value;
-  const found = views.find((view) => view.name === viewName.value) ?? views[0];
+  const wanted = views.find((view) => view.name === viewName.value);
+  const found = wanted ?? views.find((view) => view.name === firstView()) ?? views[0];
   if (!found) throw new Error("there are no views");
   return found;
 });
+
+/** What a page without a view in its address opens on. */
+function firstView(): string {
+  const { follows, traces: all } = traces.value ?? { follows: false, traces: [] };
+  if (follows) return "timeline";
+  if (failed.value) return "oom";
+  const ranks = all.filter((one) => one.rank !== null);
+  return ranks.length > 1 && traceField.value === null ? "ranks" : "overview";
+}

@@ -2,6 +2,8 @@
 
 import { advice } from "./advice";
 import { diff } from "./diff";
+import { oom } from "./oom";
+import { overview } from "./overview";
 import { peak } from "./peak";
 import { ranks } from "./ranks";
 import { segments } from "./segments";
@@ -11,6 +13,8 @@ import { timelineView } from "./timeline";
 import type { View } from "./view";
 
 export const VIEWS: readonly View[] = [
+  oom,
+  overview,
   timelineView,
   peak,
   segments,

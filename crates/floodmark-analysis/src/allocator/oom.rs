@@ -67,6 +67,8 @@ pub struct OomReport {
     pub at: Moment,
     /// Why it failed.
     pub reason: OomReason,
+    /// The same as a sentence, with its figures.
+    pub why: String,
     /// The segment that torch requested from the driver; null for the CPU.
     pub segment: Option<Bytes>,
     /// The most that torch could reserve, where the recording shows it.
@@ -160,11 +162,12 @@ pub fn oom(
         .as_ref()
         .zip(limit)
         .map_or_else(Vec::new, |(simulated, limit)| proofs(simulated, limit, needed, at.after));
-    Ok(OomReport {
+    let mut answer = OomReport {
         floodmark: env!("CARGO_PKG_VERSION"),
         format: FORMAT,
         device,
         reason: reason(&found, &request, outside, limit),
+        why: String::new(),
         segment: (!device.is_cpu()).then_some(Bytes(request.segment)),
         limit: limit.map(|limit| limit.bytes),
         is_own_limit: limit.is_some_and(|limit| limit.is_fraction) && device_free.is_some(),
@@ -187,7 +190,45 @@ pub fn oom(
         modules,
         losses: trace.losses.clone(),
         at,
-    })
+    };
+    answer.why = why(&answer);
+    Ok(answer)
+}
+
+/// The reason as a sentence.
+fn why(found: &OomReport) -> String {
+    let OomReport { allocated, free, usable_free, largest_usable, pending_free, .. } = found;
+    let request = found.at.request.as_ref().map_or(Bytes(0), |request| request.bytes);
+    match found.reason {
+        OomReason::Capacity if found.device.is_cpu() => {
+            format!("capacity. {allocated} are allocated; the system refused {request} more")
+        }
+        OomReason::Capacity => format!(
+            "capacity. {allocated} are allocated; only {free} are free; {request} were requested"
+        ),
+        OomReason::Fragmentation if !found.is_replayed => {
+            format!(
+                "fragmentation. {free} are reserved and free, but no free block has the requested {request}"
+            )
+        }
+        OomReason::Fragmentation => format!(
+            "fragmentation. {usable_free} are free in the request's pool and stream, but the largest free block has \
+             {largest_usable}; {request} were requested"
+        ),
+        OomReason::OtherPool if *usable_free == Bytes(0) => format!(
+            "stranded memory. {free} are free, but none of them in the request's pool and stream"
+        ),
+        OomReason::OtherPool => format!(
+            "stranded memory. {free} are free, but only {usable_free} of them in the request's pool and stream"
+        ),
+        OomReason::PendingFrees => {
+            format!("pending frees. The program freed {pending_free} that a stream still uses")
+        }
+        OomReason::OutsideTorch => format!(
+            "memory outside torch. {} of the device are used by the CUDA context, libraries or other processes",
+            found.outside_torch.unwrap_or_default()
+        ),
+    }
 }
 
 /// The request, as the allocator sees it.

@@ -18,6 +18,7 @@ use crate::allocation::context::Context;
 use crate::allocation::location::Frame;
 use crate::diff::align::{Aligner, Side};
 use crate::diff::rows::{Key, Part, parts};
+use crate::moment::at::At;
 use crate::moment::totals::peaks;
 use crate::moment::{Moment, default_device, moment};
 use crate::question_error::QuestionError;
@@ -161,8 +162,10 @@ pub struct Diff {
     pub floodmark: &'static str,
     /// The version of this JSON: it changes when a field changes its meaning.
     pub format: u32,
-    /// The device.
+    /// The device of the first trace.
     pub device: Device,
+    /// The device of the second trace.
+    pub device_b: Device,
     /// What the rows are.
     pub by: By,
     /// The times.
@@ -211,21 +214,25 @@ impl Hint for DiffError {
 }
 
 /// Asks both traces the same question and says what changed from `a` to `b`. The device is the one that
-/// [`default_device`] finds in `a` when none is named.
+/// [`default_device`] finds in `a` when none is named, and in `b` the same one where it has it: ranks of one
+/// machine each have a device of their own.
 pub fn diff(a: &Trace, b: &Trace, question: &Question) -> Result<Diff, DiffError> {
     let in_a = |source| DiffError { side: Side::A, source };
     let in_b = |source| DiffError { side: Side::B, source };
     if question.by == By::Segment {
         return Err(in_a(QuestionError::SegmentsDiffer));
     }
-    let device = match question.device {
-        Some(device) => device.canonical(),
-        None => default_device(a, question.at).map_err(in_a)?,
+    let (device, device_b) = match question.device {
+        Some(device) => (device.canonical(), device.canonical()),
+        None => {
+            let device = default_device(a, question.at).map_err(in_a)?;
+            (device, device_like(b, device, question.at))
+        }
     };
     let contexts = [Context::new(a), Context::new(b)];
     let at = Both {
         a: moment(a, &contexts[0], device, question.at).map_err(in_a)?,
-        b: moment(b, &contexts[1], device, question.at).map_err(in_b)?,
+        b: moment(b, &contexts[1], device_b, question.at).map_err(in_b)?,
     };
     let mut aligner = Aligner::new(a, b);
     let mut rows = BTreeMap::new();
@@ -246,17 +253,27 @@ pub fn diff(a: &Trace, b: &Trace, question: &Question) -> Result<Diff, DiffError
         floodmark: env!("CARGO_PKG_VERSION"),
         format: FORMAT,
         device,
+        device_b,
         by: question.by,
         allocated: Total::new(at.a.allocated, at.b.allocated),
         active: Total::where_known(at.a.active, at.b.active),
         reserved: Total::where_known(at.a.reserved, at.b.reserved),
-        peaks: both_peaks(a, b, device),
+        peaks: both_peaks((a, device), (b, device_b)),
         at,
         losses: Both { a: a.losses.clone(), b: b.losses.clone() },
         unchanged_rows: aligned_rows - total_rows,
         total_rows,
         rows,
     })
+}
+
+/// The same device, or the default one of the same kind where the trace lacks it.
+fn device_like(trace: &Trace, device: Device, at: At) -> Device {
+    if trace.devices().contains(&device) {
+        return device;
+    }
+    let other = default_device(trace, at).ok();
+    other.filter(|other| other.is_cpu() == device.is_cpu()).unwrap_or(device)
 }
 
 fn order(row: &DiffRow) -> (std::cmp::Reverse<(u64, Bytes)>, &str) {
@@ -290,8 +307,8 @@ fn add(rows: &mut BTreeMap<Key, DiffRow>, side: Side, key: Key, part: Part) {
     row.change = difference(row.b, row.a);
 }
 
-fn both_peaks(a: &Trace, b: &Trace, device: Device) -> Peaks {
-    let [a, b] = [a, b].map(|trace| {
+fn both_peaks(a: (&Trace, Device), b: (&Trace, Device)) -> Peaks {
+    let [a, b] = [a, b].map(|(trace, device)| {
         let peak = peaks(trace).into_iter().find(|peak| peak.device == device);
         peak.map_or((Bytes(0), None), |peak| (peak.allocated, peak.reserved))
     });

@@ -49,7 +49,7 @@ pub struct Rank {
 pub struct Ranks {
     /// Every device of every recording; the CPU only where nothing else was used.
     pub ranks: Vec<Rank>,
-    /// The middle one of the peaks, the larger of two; null where there is nothing.
+    /// The median of the peaks; null where there is nothing.
     pub median: Option<Bytes>,
 }
 
@@ -89,7 +89,12 @@ fn rank(trace: usize, recording: &Recording<'_>, device: &DeviceSummary) -> Rank
     }
 }
 
+/// The median; of an even count the mean of the two in the middle.
 fn middle(mut numbers: Vec<u64>) -> Option<u64> {
     numbers.sort_unstable();
-    numbers.get(numbers.len() / 2).copied()
+    let upper = *numbers.get(numbers.len() / 2)?;
+    if numbers.len() % 2 == 1 {
+        return Some(upper);
+    }
+    Some(numbers[numbers.len() / 2 - 1].midpoint(upper))
 }

@@ -204,6 +204,14 @@ fn the_trace_without_an_answer_is_named() {
     assert_eq!(error.hint(), Some("choose one of them with `--device`"));
 }
 
+/// Ranks of one machine each have a GPU of their own.
+#[test]
+fn ranks_on_different_gpus_can_be_compared() {
+    let found = ask("alloc a cuda:0 1KiB", "alloc a cuda:3 3KiB", &Question::default());
+    assert_eq!((found.device, found.device_b), (Device::cuda(0), Device::cuda(3)));
+    assert_eq!((found.allocated.change, found.peaks.allocated.b), (2048, Bytes(3072)));
+}
+
 #[test]
 fn the_json_of_a_diff_is_the_contract() {
     let question = Question { top: Some(1), ..Question::default() };
@@ -211,7 +219,7 @@ fn the_json_of_a_diff_is_the_contract() {
     assert_eq!(
         told,
         json!({
-            "floodmark": env!("CARGO_PKG_VERSION"), "format": 1, "device": "cuda:0", "by": "line",
+            "floodmark": env!("CARGO_PKG_VERSION"), "format": 1, "device": "cuda:0", "device_b": "cuda:0", "by": "line",
             "at": {
                 "a": {"what": "peak", "seconds": 0.006, "step": null, "phase": "backward",
                       "module": "layers.0.fc"},

@@ -47,6 +47,11 @@ fn two_have_no_middle() {
 }
 
 #[test]
+fn the_median_of_an_even_count_is_the_mean_of_the_two_in_the_middle() {
+    assert_eq!(of_peaks(&[10, 40, 20, 90]).median, Some(Bytes(30 << 20)));
+}
+
+#[test]
 fn the_cpu_counts_where_there_is_no_card() {
     let found = ranks(&[
         "alloc a cpu 1MiB".to_owned(),

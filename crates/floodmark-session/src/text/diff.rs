@@ -30,7 +30,10 @@ impl From<&Diff> for AnswerText {
 
 /// `Peak of cuda:0 grew by 1.200 GiB (+14.0 %): 8.600 GiB allocated in A, 9.800 GiB in B; reserved …`.
 fn summary(diff: &Diff) -> String {
-    let device = diff.device;
+    let device = match (diff.device, diff.device_b) {
+        (a, b) if a == b => a.to_string(),
+        (a, b) => format!("{a} in A and {b} in B"),
+    };
     let subject = match diff.at.a.what {
         At::Peak => format!("Peak of {device}"),
         At::Oom => format!("Allocated bytes of {device} when it ran out of memory"),

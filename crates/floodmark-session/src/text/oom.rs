@@ -1,6 +1,6 @@
 //! Why an allocation failed, as text.
 
-use floodmark_analysis::{Detail, OomReason, OomReport, Proof, Row};
+use floodmark_analysis::{Detail, OomReport, Proof, Row};
 use floodmark_trace::Bytes;
 
 use crate::text::answer_text::AnswerText;
@@ -11,7 +11,7 @@ use crate::text::short_path::shorten;
 
 impl From<&OomReport> for AnswerText {
     fn from(found: &OomReport) -> Self {
-        let mut above = vec![sentence::moment(&found.at), format!("Why: {}", why(found))];
+        let mut above = vec![sentence::moment(&found.at), format!("Why: {}", found.why)];
         above.extend(whose_limit(found));
         let mut losses: Vec<String> = found.losses.0.iter().map(ToString::to_string).collect();
         if !found.is_replayed && !found.device.is_cpu() {
@@ -32,41 +32,6 @@ impl From<&OomReport> for AnswerText {
             ),
         ];
         Self { above, losses, sheets: sheets.into_iter().flatten().collect(), below: Vec::new() }
-    }
-}
-
-fn why(found: &OomReport) -> String {
-    let OomReport { allocated, free, usable_free, largest_usable, pending_free, .. } = found;
-    let request = found.at.request.as_ref().map_or(Bytes(0), |request| request.bytes);
-    match found.reason {
-        OomReason::Capacity if found.device.is_cpu() => {
-            format!("capacity. {allocated} are allocated; the system refused {request} more")
-        }
-        OomReason::Capacity => format!(
-            "capacity. {allocated} are allocated; only {free} are free; {request} were requested"
-        ),
-        OomReason::Fragmentation if !found.is_replayed => {
-            format!(
-                "fragmentation. {free} are reserved and free, but no free block has the requested {request}"
-            )
-        }
-        OomReason::Fragmentation => format!(
-            "fragmentation. {usable_free} are free in the request's pool and stream, but the largest free block has \
-             {largest_usable}; {request} were requested"
-        ),
-        OomReason::OtherPool if *usable_free == Bytes(0) => format!(
-            "stranded memory. {free} are free, but none of them in the request's pool and stream"
-        ),
-        OomReason::OtherPool => format!(
-            "stranded memory. {free} are free, but only {usable_free} of them in the request's pool and stream"
-        ),
-        OomReason::PendingFrees => {
-            format!("pending frees. The program freed {pending_free} that a stream still uses")
-        }
-        OomReason::OutsideTorch => format!(
-            "memory outside torch. {} of the device are used by the CUDA context, libraries or other processes",
-            found.outside_torch.unwrap_or_default()
-        ),
     }
 }
 

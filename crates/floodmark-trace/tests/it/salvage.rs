@@ -120,7 +120,7 @@ fn a_damaged_record_is_a_lost_event() {
     let trace = read(&unfinished_file(&[]), &files);
     assert_eq!(trace.allocations.len(), 2);
     assert_eq!(trace.losses.events(), 1);
-    assert!(shown(&trace).iter().any(|loss| loss.starts_with("1 events are missing")), "{trace:?}");
+    assert!(shown(&trace).iter().any(|loss| loss.starts_with("1 event is missing")), "{trace:?}");
 }
 
 /// Only what is not in the file is lost with its segment.
@@ -179,7 +179,7 @@ fn a_ledger_of_zeros_is_reported() {
     let mut line = LedgerLine::read(&files[0], 0).unwrap();
     line.first_ordinal = 0_u32.wrapping_sub(9);
     files[0][64..128].copy_from_slice(&line.to_bytes());
-    assert!(shown(&read(&unfinished_file(&[]), &files))[0].starts_with("1 events are missing"));
+    assert!(shown(&read(&unfinished_file(&[]), &files))[0].starts_with("1 event is missing"));
     files[0][64..128].fill(0);
     let trace = read(&unfinished_file(&[]), &files);
     assert_eq!((trace.allocations.len(), trace.losses.events()), (3, 0));

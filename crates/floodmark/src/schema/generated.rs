@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use clap::CommandFactory;
 use floodmark_analysis::{
     AdviceReport, AllocationCard, AllocationTile, Bands, CategoryPeak, Diff, Hit, Icicle,
-    Lifetimes, Ranks, Report, Segments, Simulation, Steps, TensorLifetime, Timeline, TimelineTile,
+    Lifetimes, OomReport, Ranks, Report, Segments, Simulation, Steps, TensorLifetime, Timeline,
+    TimelineTile,
 };
 use floodmark_trace::StepTotals;
 use schemars::JsonSchema;
@@ -39,6 +40,7 @@ struct PageAnswers {
     steps: Steps,
     diff: Diff,
     ranks: Ranks,
+    oom: OomReport,
     advise: AdviceReport,
     simulate: Simulation,
     problem: Problem,

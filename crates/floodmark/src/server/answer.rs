@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use floodmark_analysis::{
     At, Question, Recording, SimulationQuestion, Summary, TimelineBy, advise, allocation_card,
-    allocation_tile, bands, default_device, diff, hit, hit_allocation, icicle, lifetimes, ranks,
-    report_with, segments, simulation, steps,
+    allocation_tile, bands, default_device, diff, hit, hit_allocation, icicle, lifetimes, oom,
+    ranks, report_with, segments, simulation, steps,
 };
-use floodmark_trace::{AllocationId, Device, Trace};
+use floodmark_trace::{AllocationId, Device, Loss, Trace};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -46,6 +46,10 @@ pub(crate) struct TraceCard<'a> {
     pub(crate) revision: u64,
     /// The device with the highest peak, a GPU before the CPU; null where nothing was allocated.
     pub(crate) default_device: Option<Device>,
+    /// The device of the last failed allocation; null where none failed.
+    pub(crate) failed_device: Option<Device>,
+    /// What is derived, not recorded: of the losses of the summary, those that lose nothing.
+    pub(crate) derived: Vec<String>,
     /// What it holds.
     pub(crate) summary: &'a Summary,
 }
@@ -112,6 +116,7 @@ fn of_device(now: &Version<'_>, device: Device, what: &OfDevice) -> Result<Vec<u
             json(&lifetimes(trace, now.index(), &moments, from, to, top)?)
         }
         OfDevice::Steps => json(&steps(trace, now.index().context(), Some(device))?),
+        OfDevice::Oom { top } => json(&oom(trace, Some(device), (top > 0).then_some(top))?),
         OfDevice::Advice => json(&advise(trace, Some(device))?),
         OfDevice::Sweep => {
             let device = Some(device);
@@ -131,6 +136,8 @@ pub(crate) fn traces(shown: &Shown<'_>, moments: Option<Moments>) -> Result<Vec<
         rank: trace.rank,
         revision: now.revision,
         default_device: default_device(&now.trace, At::Peak).ok(),
+        failed_device: default_device(&now.trace, At::Oom).ok(),
+        derived: derived(&now.trace),
         summary: now.summary(),
     });
     json(&Traces {
@@ -139,6 +146,11 @@ pub(crate) fn traces(shown: &Shown<'_>, moments: Option<Moments>) -> Result<Vec<
         moments,
         traces: cards.collect(),
     })
+}
+
+fn derived(trace: &Trace) -> Vec<String> {
+    let losses = trace.losses.0.iter().filter(|loss| matches!(loss, Loss::Derived(_)));
+    losses.map(ToString::to_string).collect()
 }
 
 fn all_ranks(shown: &Shown<'_>) -> Result<Vec<u8>, Refusal> {

@@ -18,6 +18,9 @@ const DEFAULT_ROWS: usize = 500;
 /// The tensors of the view of lifetimes where the request does not say it.
 const DEFAULT_TENSORS: usize = 400;
 
+/// The lines and the modules of an explained failure where the request does not say it.
+const DEFAULT_OWNERS: usize = 10;
+
 /// A question to one or two of the traces that are shown.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Ask {
@@ -56,6 +59,8 @@ pub(crate) enum OfDevice {
     Lifetimes { from: f64, to: f64, top: usize },
     /// The steps, and what grows with them.
     Steps,
+    /// Why the last allocation failed.
+    Oom { top: usize },
     /// What to change.
     Advice,
     /// What other allocator settings would have done.
@@ -137,6 +142,7 @@ impl OfDevice {
                 top: given.or("top", DEFAULT_TENSORS, "a number of tensors")?,
             },
             "steps" => Self::Steps,
+            "oom" => Self::Oom { top: given.or("top", DEFAULT_OWNERS, "a number of rows")? },
             "advice" => Self::Advice,
             "sweep" => Self::Sweep,
             other => return Err(Refusal::NoSuchPath { path: other.to_owned() }),

@@ -120,7 +120,7 @@ impl Kept<'_, '_> {
             }
             self.pictures(of, at);
         }
-        for path in ["steps", "advice", "sweep"] {
+        for path in ["steps", "oom", "advice", "sweep"] {
             self.keep(&format!("{path}?{of}"));
         }
     }
@@ -133,8 +133,11 @@ impl Kept<'_, '_> {
         for (a, b) in pairs {
             let now = self.shown.traces[a].now();
             let Ok(device) = now.device(None, At::Peak) else { continue };
+            // The page names the device only where both have it.
+            let is_in_both = self.shown.traces[b].now().trace.devices().contains(&device);
+            let device = if is_in_both { format!("&device={device}") } else { String::new() };
             for by in ["line", "module", "category", "op", "phase", "tensor", "stack"] {
-                self.keep_as(&format!("diff?a={a}&b={b}&device={device}&by={by}"), "&top=100");
+                self.keep_as(&format!("diff?a={a}&b={b}{device}&by={by}"), "&top=100");
             }
         }
     }

@@ -28,6 +28,11 @@ const STEPS: &str = "
     free b
     step";
 
+const FAILED: &str = "
+    segment S cuda:0 20MiB
+    alloc w cuda:0 16MiB on S+0MiB at train.py:1
+    oom cuda:0 64MiB at train.py:2";
+
 /// A viewer of recordings, and the folder that they lie in.
 struct Viewer {
     site: std::sync::Arc<Site>,
@@ -107,6 +112,23 @@ fn every_route_has_an_answer() {
     assert_eq!(viewer.answer("ranks")["median"], 13 << 20);
     assert!(viewer.answer("advice")["advice"].is_array());
     assert!(viewer.answer("sweep?device=cuda:0")["runs"].is_array());
+}
+
+#[test]
+fn a_failed_allocation_is_explained_as_in_the_terminal() {
+    let viewer = Viewer::open(&[STEPS, FAILED]);
+    let traces = viewer.answer("traces");
+    assert_eq!(traces["traces"][0]["failed_device"], Value::Null);
+    assert_eq!(traces["traces"][1]["failed_device"], "cuda:0");
+    let found = viewer.answer("oom?trace=1&device=cuda:0");
+    assert_eq!(found["reason"], "capacity");
+    assert!(found["why"].as_str().unwrap().starts_with("capacity. "), "{found}");
+    assert_eq!(found["at"]["request"]["bytes"], 64 << 20);
+    assert_eq!(found["lines"][0]["file"], "train.py");
+    let (answers, _) = opened(&save(&viewer.site.shown, None, |_, _| {}).unwrap());
+    assert_eq!(answers["api/oom?trace=1&device=cuda:0"], found);
+    let (status, error) = viewer.refusal("oom?trace=0");
+    assert_eq!((status, error.as_str()), (422, "no allocation failed in this trace"));
 }
 
 #[test]

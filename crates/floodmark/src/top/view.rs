@@ -206,6 +206,7 @@ fn losses(trace: &Trace, stage: Stage) -> Vec<String> {
         | Loss::ThreadsShareNumber(_)
         | Loss::UnknownAllocations(_)
         | Loss::NotRecorded(_)
+        | Loss::Derived(_)
         | _ => true,
     };
     trace.losses.0.iter().filter(is_shown).map(ToString::to_string).collect()

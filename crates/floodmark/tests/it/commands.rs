@@ -269,7 +269,13 @@ fn a_folder_has_one_trace_per_rank() {
     error: Failed to read `run`
       Caused by: the folder has no rank 1; it has 0, 3
     ");
-    insta::assert_snapshot!(folder.stdout("info run"), @"");
+    insta::assert_snapshot!(folder.stdout("info run"), @"
+    run: 2 ranks, allocated peaks from 1.000 KiB (rank 0) to 2.000 KiB (rank 3), median 1.500 KiB
+    Rank  Allocated peak  Reserved peak  At the end  Device  Trace
+       0       1.000 KiB      2.000 MiB   1.000 KiB  cuda:0  run/rank-0000.flood
+       3       2.000 KiB      2.000 MiB   2.000 KiB  cuda:3  run/rank-0003.flood
+      by         floodmark 0.1.0
+    ");
 }
 
 /// A block of lines for each of 512 ranks would be read by no one.
@@ -283,7 +289,11 @@ fn many_ranks_are_one_table_with_the_furthest_from_the_median() {
     let shown = folder.stdout("info run");
     assert_eq!(shown.lines().count(), 20, "{shown}");
     let first: Vec<&str> = shown.lines().take(3).collect();
-    insta::assert_snapshot!(first.join("\n"), @"");
+    insta::assert_snapshot!(first.join("\n"), @"
+    run: 40 ranks, allocated peaks from 4.000 KiB (rank 0) to 9.000 KiB (rank 7), median 4.000 KiB
+    Rank  Allocated peak  Reserved peak  At the end  Device  Trace
+       7       9.000 KiB      2.000 MiB   9.000 KiB  cuda:0  run/rank-0007.flood (far from the median)
+    ");
     assert!(
         shown.contains("… and 24 more peaks nearer to the median; `--json` has all"),
         "{shown}"

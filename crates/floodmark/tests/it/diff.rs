@@ -193,6 +193,7 @@ fn json_and_csv_have_plain_numbers() {
       "floodmark": "0.1.0",
       "format": 1,
       "device": "cuda:0",
+      "device_b": "cuda:0",
       "by": "line",
       "at": {
         "a": {

@@ -252,6 +252,7 @@ fn the_json_of_an_explanation_is_the_contract() {
         }
       },
       "reason": "fragmentation",
+      "why": "fragmentation. 16.00 MiB are free in the request's pool and stream, but the largest free block has 12.00 MiB; 16.00 MiB were requested",
       "segment": 16777216,
       "limit": 41943040,
       "is_own_limit": false,

@@ -3,13 +3,13 @@
 import type { Advice as AdviceCard, AdviceReport } from "../../api/types.gen";
 import { formatBytes, formatShare } from "../../base/bytes";
 import { shortener } from "../../base/paths";
-import { subject } from "../../model/recording";
+import { device, subject } from "../../model/recording";
 import { useAnswer } from "../../model/use_answer";
 import { CopyButton } from "../../render/copy_button";
 import { Answered } from "../../render/notices";
 import type { View } from "../view";
 import "./advice.css";
-import { changePieces } from "./change";
+import { changePieces } from "../../base/change";
 import { Sweep } from "./sweep";
 
 const KINDS: Readonly<Record<string, string>> = {
@@ -44,8 +44,9 @@ function Changes({ report }: { report: AdviceReport }) {
     <section aria-labelledby="advice-changes">
       <h2 id="advice-changes">What to change</h2>
       <p>
-        Peak of {report.device}: {formatBytes(report.peak_allocated)} allocated{reserved}.{" "}
-        {changesSentence(report)}
+        {report.peak_reserved === null ? "Peak" : "Simulated peak"} of {report.device}:{" "}
+        {formatBytes(report.peak_allocated)} allocated{reserved}
+        {recordedSentence(report)}. {changesSentence(report)}
       </p>
       <ol class="advice-cards">
         {report.advice.map((advice) => (
@@ -66,6 +67,14 @@ function Changes({ report }: { report: AdviceReport }) {
       )}
     </section>
   );
+}
+
+/** The recorded peak of reserved bytes, where the simulation has another one. */
+function recordedSentence(report: AdviceReport): string {
+  const recorded = device.value?.device === report.device ? device.value.reserved_peak : null;
+  if (recorded === null || report.peak_reserved === null || recorded === report.peak_reserved)
+    return "";
+  return ` (recorded: ${formatBytes(recorded)} reserved)`;
 }
 
 function changesSentence(report: AdviceReport): string {
@@ -176,7 +185,7 @@ function Saving({ what, saved, left, before }: SavingProps) {
 export const advice: View = {
   name: "advice",
   title: "Advice",
-  key: "6",
+  key: "7",
   says: "what to change, and the bytes that each change saves",
   component: Advice,
 };

@@ -2,12 +2,12 @@
 
 import type { Simulation } from "../../api/types.gen";
 import { formatBytes, formatChange, formatCount } from "../../base/bytes";
+import { settingsCommand } from "../../base/change";
 import { formatSeconds } from "../../base/seconds";
 import { device, subject } from "../../model/recording";
 import { useAnswer } from "../../model/use_answer";
 import { CopyButton } from "../../render/copy_button";
 import { Answered } from "../../render/notices";
-import { settingsCommand } from "./change";
 
 /** It asks at once, but waits with its place until what stands above has taken its own. */
 export function Sweep({ isShown }: { isShown: boolean }) {
@@ -36,9 +36,11 @@ export function Sweep({ isShown }: { isShown: boolean }) {
 function Runs({ answer }: { answer: Simulation }) {
   const { recorded, runs } = answer;
   const limit = recorded.memory;
+  // A simulation is compared with a simulation: the recording may differ from its own.
+  const own = runs.find((run) => run.alloc_conf === recorded.alloc_conf) ?? recorded;
   const widest = Math.max(
     1,
-    recorded.peak_reserved,
+    own.peak_reserved,
     limit ?? 0,
     ...runs.map((run) => run.peak_reserved),
   );
@@ -62,7 +64,7 @@ function Runs({ answer }: { answer: Simulation }) {
               <Line
                 key={`${run.alloc_conf} ${run.memory}`}
                 run={run}
-                recorded={recorded}
+                own={own}
                 isBest={index === answer.best}
                 widest={widest}
               />
@@ -103,25 +105,26 @@ function Head() {
 
 interface LineProps {
   readonly run: Simulation["runs"][number];
-  readonly recorded: Simulation["recorded"];
+  /** The settings of the recording, simulated. */
+  readonly own: Pick<Simulation["recorded"], "alloc_conf" | "peak_reserved">;
   readonly isBest: boolean;
   readonly widest: number;
 }
 
-function Line({ run, recorded, isBest, widest }: LineProps) {
-  const change = run.peak_reserved - recorded.peak_reserved;
+function Line({ run, own, isBest, widest }: LineProps) {
+  const change = run.peak_reserved - own.peak_reserved;
   return (
     <tr class={isBest ? "best" : ""}>
       <th scope="row">
         <code>{run.alloc_conf || "torch's own"}</code>
-        {run.alloc_conf === recorded.alloc_conf && <span class="quiet"> as recorded</span>}
+        {run.alloc_conf === own.alloc_conf && <span class="quiet"> settings as recorded</span>}
         {isBest && <span class="tag">best</span>}
       </th>
       <td>
         <RunBar
           allocated={run.peak_allocated}
           reserved={run.peak_reserved}
-          recorded={recorded.peak_reserved}
+          own={own.peak_reserved}
           widest={widest}
         />
       </td>
@@ -144,18 +147,18 @@ function fitsSentence(run: Simulation["runs"][number]): string {
 interface RunBarProps {
   readonly allocated: number;
   readonly reserved: number;
-  readonly recorded: number;
+  readonly own: number;
   readonly widest: number;
 }
 
-/** Allocated and reserved beyond it, with a mark where the recording stood. */
-function RunBar({ allocated, reserved, recorded, widest }: RunBarProps) {
+/** Allocated and reserved beyond it, with a mark at the settings of the recording. */
+function RunBar({ allocated, reserved, own, widest }: RunBarProps) {
   const percent = (bytes: number) => `${(100 * bytes) / widest}%`;
   return (
     <span class="run-bar" aria-hidden="true">
       <i class="in-use" style={{ width: percent(Math.min(allocated, reserved)) }} />
       <i class="waste" style={{ width: percent(Math.max(0, reserved - allocated)) }} />
-      <i class="recorded" style={{ left: percent(recorded) }} title="as recorded" />
+      <i class="recorded" style={{ left: percent(own) }} title="settings as recorded" />
     </span>
   );
 }

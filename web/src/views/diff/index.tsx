@@ -6,7 +6,7 @@ import type { Diff as DiffAnswer, DiffRow, Total, TraceCard } from "../../api/ty
 import { counted, formatBytes, formatChange, formatCount } from "../../base/bytes";
 import { shortener } from "../../base/paths";
 import { whenSentence } from "../../base/sentences";
-import { deviceField, go, grouping, numberField } from "../../model/address";
+import { deviceField, go, grouping, numberField, traceField } from "../../model/address";
 import { traces } from "../../model/recording";
 import { useAnswer } from "../../model/use_answer";
 import { Answered, Empty } from "../../render/notices";
@@ -21,11 +21,16 @@ const GROUPINGS = ["line", "module", "category", "op", "phase", "tensor", "stack
 const aField = numberField("a");
 const bField = numberField("b");
 
+/** What the address names; else from the first recording to the one that is looked at. */
 function sides(): { a: TraceCard; b: TraceCard } | null {
   const all = traces.value?.traces ?? [];
-  const a = all.find((one) => one.id === (aField.value ?? 0)) ?? all[0];
-  const b = all.find((one) => one.id === (bField.value ?? 1)) ?? all[1];
-  return a && b && all.length > 1 ? { a, b } : null;
+  const [first, second] = all;
+  if (!first || !second) return null;
+  const find = (id: number | null) => all.find((one) => one.id === id);
+  const looked = find(traceField.value);
+  const b = find(bField.value) ?? (looked && looked !== find(aField.value) ? looked : second);
+  const a = find(aField.value) ?? (b === first ? second : first);
+  return { a, b };
 }
 
 function by(): string {
@@ -39,12 +44,15 @@ function Diff() {
     const now = sides();
     if (!now) return null;
     const { a, b } = now;
-    const has = a.summary.devices.some((one) => one.device === deviceField.value);
-    const device = has ? deviceField.value : a.default_device;
+    const has = (side: TraceCard, name: string | null) =>
+      side.summary.devices.some((one) => one.device === name);
+    const device = has(a, deviceField.value) ? deviceField.value : a.default_device;
     if (device === null) return null;
+    // Ranks of one machine each have a device of their own: then the server finds that of either side.
+    const named = has(b, device) ? { device } : {};
     return {
       path: "diff",
-      query: { a: a.id, b: b.id, device, by: by() },
+      query: { a: a.id, b: b.id, ...named, by: by() },
       revision: a.revision + b.revision,
     };
   });
@@ -144,10 +152,12 @@ function sentence(answer: DiffAnswer): string {
   const { change, percent } = answer.peaks.allocated;
   const share = percent === null ? "" : ` (${percent > 0 ? "+" : ""}${percent.toFixed(1)} %)`;
   const word = change > 0 ? "rose by" : change < 0 ? "fell by" : "stayed the same";
+  const { device, device_b } = answer;
+  const on = device === device_b ? device : `${device}, then ${device_b},`;
   const peak =
     change === 0
-      ? `The peak of ${answer.device} ${word}`
-      : `The peak of ${answer.device} ${word} ${formatBytes(Math.abs(change))}${share}`;
+      ? `The peak of ${on} ${word}`
+      : `The peak of ${on} ${word} ${formatBytes(Math.abs(change))}${share}`;
   const left = answer.total_rows - answer.rows.length;
   const more = left > 0 ? `, ${counted(left, "smaller one")} not listed` : "";
   const rows = counted(answer.total_rows, "row");
@@ -226,6 +236,7 @@ function rowColumns(answer: DiffAnswer): Column<BarredRow>[] {
       name: "location",
       title: answer.by.replace(/^./, (letter) => letter.toUpperCase()),
       value: (row) => row.location,
+      isLocation: true,
       cell: (row) => short(row.location),
       hint: (row) => row.location,
     },
@@ -247,7 +258,7 @@ function Bar({ bar, zero, change }: { bar: ChangeBar | undefined; zero: number; 
 export const diff: View = {
   name: "diff",
   title: "Diff",
-  key: "7",
+  key: "8",
   says: "what grew between two recordings",
   component: Diff,
   groupings: GROUPINGS,

@@ -100,6 +100,7 @@ function names(by: string, shorten: Shorten): Column<Row>[] {
     name: "location",
     title: GROUPINGS.find(([name]) => name === by)?.[1] ?? "Location",
     value: (row) => row.location,
+    isLocation: by === "line" || by === "stack",
     cell: (row) => <LocationCell row={row} by={by} shorten={shorten} />,
     hint: hintOf,
     searched: (row) =>
@@ -120,8 +121,8 @@ function LocationCell({ row, by, shorten }: { row: Row; by: string; shorten: Sho
   }
   return (
     <>
-      {shorten(row.location)}{" "}
-      {by === "line" && more.module && <span class="quiet">{more.module}</span>}
+      {by === "line" && more.module && <span class="quiet">{more.module} </span>}
+      {shorten(row.location)}
     </>
   );
 }

@@ -5,6 +5,7 @@ import type { Icicle, IcicleNode } from "../../api/types.gen";
 import { formatBytes, formatCount, formatShare } from "../../base/bytes";
 import { channels, type Inks, readableOn } from "../../base/colours";
 import { shortPath } from "../../base/paths";
+import { field, go } from "../../model/address";
 import { inks } from "../../model/theme";
 import { fitted, type Pen } from "../../render/pen";
 import { Picture, SaveMenu } from "../../render/picture";
@@ -21,6 +22,13 @@ import {
   ROW_HEIGHT,
 } from "./icicle";
 
+/** The node that is enlarged, by the names on the way to it; `focus` in the address. */
+const focusField = field("focus");
+
+function setFocus(path: readonly string[]): void {
+  go({ focus: path.length === 0 ? null : path.join("\n") });
+}
+
 export interface FlameProps {
   readonly icicle: Icicle;
   readonly by: string;
@@ -28,13 +36,17 @@ export interface FlameProps {
 }
 
 export function Flame({ icicle, by, words }: FlameProps) {
-  const [focus, setFocus] = useState<readonly string[]>([]);
+  const focus = focusField.value === "" ? [] : focusField.value.split("\n");
   const [hovered, setHovered] = useState<string | null>(null);
   const canvas = useRef<HTMLCanvasElement>(null);
   const last = useRef<readonly Placed[]>([]);
   const wanted = useMemo(() => words.toLowerCase().split(/\s+/).filter(Boolean), [words]);
   // What is found may lie elsewhere: the whole is shown again.
-  useEffect(() => setFocus([]), [words]);
+  const lastWords = useRef(words);
+  useEffect(() => {
+    if (lastWords.current !== words) setFocus([]);
+    lastWords.current = words;
+  }, [words]);
   const { path, nodes } = known(icicle.root, focus);
   const rows = useMemo(
     () => deepest(placed(icicle.root, path, 1000)) + 1,

@@ -3,7 +3,7 @@
 import { signal } from "@preact/signals";
 import { useState } from "preact/hooks";
 import type { Report, Row } from "../../api/types.gen";
-import { formatBytes } from "../../base/bytes";
+import { counted, formatBytes } from "../../base/bytes";
 import { momentSentence } from "../../base/sentences";
 import { cursor, field, go } from "../../model/address";
 import { subject } from "../../model/recording";
@@ -94,7 +94,7 @@ function Rows({ report }: { report: Report }) {
         isPicked={(row) => row === picked}
         onPick={(row) => {
           setPicked(row);
-          search(searchFor(row, report.by));
+          search(searchFor(row, report.by, flameBy.peek()));
         }}
       >
         <Choices
@@ -106,7 +106,7 @@ function Rows({ report }: { report: Report }) {
       </Table>
       {left > 0 && (
         <p class="quiet below">
-          and {left} smaller rows,{" "}
+          and {counted(left, "smaller row")},{" "}
           {formatBytes(report.allocated - (report.rows.at(-1)?.cumulative ?? 0))}
         </p>
       )}
@@ -114,15 +114,21 @@ function Rows({ report }: { report: Report }) {
   );
 }
 
-/** What in the icicle a row is about. */
-function searchFor(row: Row, by: string): string {
+/** What in the icicle a row is about; one by module has no files. */
+function searchFor(row: Row, by: string, tree: string): string {
   const more = details(row);
+  if (tree === "module") return lastName(by === "module" ? row.location : (more.module ?? ""));
   const frame = more.frames?.[0];
   if (frame) return `${frame.file}:${frame.line}`;
   const { file, line } = row as unknown as { file?: string | null; line?: number | null };
   if (file && line) return `${file}:${line}`;
-  const last = row.location.split(".").pop() ?? "";
-  return by === "module" && !/^\d*$/.test(last) ? last : "";
+  return by === "module" ? lastName(row.location) : "";
+}
+
+/** The last part of a module's name; a number alone would be found everywhere. */
+function lastName(module: string): string {
+  const last = module.split(".").pop() ?? "";
+  return /^\d*$/.test(last) ? "" : last;
 }
 
 function Tree() {
@@ -143,9 +149,11 @@ function Tree() {
             ["module", "By module"],
           ]}
           chosen={flameBy.value}
-          onChoose={(choice) =>
-            go({ tree: choice === "stack" ? null : choice }, { replaces: true })
-          }
+          onChoose={(choice) => {
+            // What was looked for is a name of the other tree.
+            search("");
+            go({ tree: choice === "stack" ? null : choice, focus: null }, { replaces: true });
+          }}
         />
         <input
           type="search"
@@ -165,7 +173,7 @@ function Tree() {
 export const peak: View = {
   name: "peak",
   title: "Peak",
-  key: "2",
+  key: "3",
   says: "what filled the device at a chosen time",
   component: Peak,
 };

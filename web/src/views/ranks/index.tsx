@@ -6,6 +6,7 @@ import { counted, formatBytes, formatShare } from "../../base/bytes";
 import { go } from "../../model/address";
 import { traces } from "../../model/recording";
 import { useAnswer } from "../../model/use_answer";
+import { Link } from "../../render/link";
 import { Answered, Empty } from "../../render/notices";
 import type { Size } from "../../render/pen";
 import { Picture } from "../../render/picture";
@@ -16,6 +17,9 @@ import type { View } from "../view";
 import { fromMedian, rankBars } from "./bars";
 import { drawRanks, rankAt, rankPlot } from "./draw";
 import "./ranks.css";
+
+/** So many ranks that stand out are named above the picture; the table marks all. */
+const MOST_OUTLIERS = 3;
 
 function Ranks() {
   const ranks = useAnswer(() => {
@@ -36,17 +40,37 @@ function Ranks() {
 }
 
 function Shown({ answer }: { answer: RanksAnswer }) {
-  const outliers = answer.ranks.filter((rank) => rank.is_outlier);
+  const median = answer.median ?? 0;
+  const outliers = answer.ranks
+    .filter((rank) => rank.is_outlier)
+    .sort((one, other) => distance(other, median) - distance(one, median));
+  const usual = nearestToMedian(answer.ranks, median);
   return (
     <div class="ranks">
       <div>
         <p>{sentence(answer)}</p>
         <ul class="outliers">
-          {outliers.slice(0, 3).map((rank) => (
+          {outliers.slice(0, MOST_OUTLIERS).map((rank) => (
             <li key={`${rank.trace} ${rank.device}`}>
-              <b aria-hidden="true">!</b> {outlierSentence(rank, answer.median ?? 0)}
+              <b aria-hidden="true">!</b> {outlierSentence(rank, median)}{" "}
+              {usual && (
+                <Link
+                  to={{
+                    view: "diff",
+                    trace: rank.trace,
+                    device: null,
+                    a: usual.trace,
+                    b: rank.trace,
+                  }}
+                >
+                  compare with {rankName(usual)}, nearest to the median
+                </Link>
+              )}
             </li>
           ))}
+          {outliers.length > MOST_OUTLIERS && (
+            <li class="quiet">and {outliers.length - MOST_OUTLIERS} more</li>
+          )}
         </ul>
       </div>
       <Bars answer={answer} />
@@ -59,6 +83,18 @@ function Shown({ answer }: { answer: RanksAnswer }) {
         />
       </section>
     </div>
+  );
+}
+
+function distance(rank: Rank, median: number): number {
+  return Math.abs(rank.peak - median);
+}
+
+/** The rank that others are compared with. */
+function nearestToMedian(ranks: readonly Rank[], median: number): Rank | undefined {
+  return ranks.reduce<Rank | undefined>(
+    (best, rank) => (!best || distance(rank, median) < distance(best, median) ? rank : best),
+    undefined,
   );
 }
 
@@ -214,7 +250,7 @@ function columns(answer: RanksAnswer): Column<Rank>[] {
 export const ranks: View = {
   name: "ranks",
   title: "Ranks",
-  key: "8",
+  key: "9",
   says: "the peak of each rank, and which stand out",
   component: Ranks,
 };

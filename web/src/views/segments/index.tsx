@@ -165,7 +165,7 @@ function Body({ answer, isTable, order, row }: BodyProps) {
 export const segments: View = {
   name: "segments",
   title: "Segments",
-  key: "3",
+  key: "4",
   says: "how blocks lie in memory, and what is free between them",
   component: Segments,
 };

@@ -199,7 +199,7 @@ function openStep(step: Pick<Step, "from" | "to">): void {
 export const steps: View = {
   name: "steps",
   title: "Steps",
-  key: "4",
+  key: "5",
   says: "the peak and the end of each step, and what grows from step to step",
   component: Steps,
 };

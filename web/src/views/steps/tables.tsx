@@ -145,6 +145,7 @@ function suspectColumns(leaks: readonly Leak[]): Column<Leak>[] {
       name: "location",
       title: "Location",
       value: (leak) => leak.location,
+      isLocation: true,
       cell: (leak) => short(leak.location),
       hint: (leak) => [leak.location, leak.module].filter(Boolean).join("\n"),
       searched: (leak) => [leak.location, leak.module].join(" "),

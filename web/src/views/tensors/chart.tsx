@@ -161,9 +161,10 @@ function together(tensors: readonly Tensor[], index: number): Tensor {
   };
 }
 
-/** What is many tensors has no card. */
+/** A bar of many tensors has no card: it is opened into a bar for each. */
 function pick(bar: LifeBar<Tensor> | null): void {
-  choose(bar && bar.tensor.id >= 0 ? bar.tensor.id : null);
+  if (bar && bar.tensor.id < 0) go({ staying: "apart" });
+  else choose(bar ? bar.tensor.id : null);
 }
 
 function useTensorKeys(
@@ -231,7 +232,9 @@ function LifeTip({ bar, end }: { bar: LifeBar<Tensor>; end: number }) {
     <>
       <p class="title">{title(tensor)}</p>
       <TipRows rows={[category, ...lifeFacts(tensor, end)]} />
-      {tensor.id >= 0 && <p class="quiet">A click opens its card</p>}
+      <p class="quiet">
+        {tensor.id >= 0 ? "A click opens its card" : "A click shows them one by one"}
+      </p>
     </>
   );
 }

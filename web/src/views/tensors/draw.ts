@@ -2,7 +2,7 @@
 
 import type { Bands, Lifetimes } from "../../api/types.gen";
 import { counted, formatBytes } from "../../base/bytes";
-import { groupColour, type Inks, phaseColour, readableOn } from "../../base/colours";
+import { groupColour, type Inks, phaseGrey, readableOn } from "../../base/colours";
 import { type Box, drawTimeAxis, type Scale, TIME_AXIS_HEIGHT, toPixel } from "../../render/axes";
 import { hatch } from "../../render/hatch";
 import { fitted, type Pen, type Size } from "../../render/pen";
@@ -70,7 +70,7 @@ function drawPhases(pen: Pen, plot: Box, inks: Inks, bands: Bands, scale: Scale)
     const to = Math.min(plot.x + plot.width, toPixel(scale, stretch.to));
     if (to <= from || to < end + 1) continue;
     end = to;
-    const colour = phaseColour(inks, stretch.name);
+    const colour = phaseGrey(inks, stretch.name);
     pen.rect(from, plot.y, to - from, plot.height, `${colour}${PHASE_ALPHA}`);
     pen.rect(from, plot.y - 4, Math.max(1, to - from - 1), 3, colour);
     const name = to - from > 24 ? fitted(pen, stretch.name, to - from - 8, 11) : "";

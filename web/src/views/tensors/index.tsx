@@ -203,7 +203,7 @@ function Legend({ answer }: { answer: Lifetimes }) {
 export const tensors: View = {
   name: "tensors",
   title: "Tensors",
-  key: "5",
+  key: "6",
   says: "when each tensor was allocated, used and freed, by module",
   component: Tensors,
 };

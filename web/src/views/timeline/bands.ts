@@ -1,7 +1,7 @@
 // Steps, phases and marks above the picture. A name is shown where there is room for it, never over another.
 
 import type { Bands, Marker } from "../../api/types.gen";
-import { type Inks, phaseColour, readableOn } from "../../base/colours";
+import { type Inks, phaseGrey, readableOn } from "../../base/colours";
 import { type Box, toPixel } from "../../render/axes";
 import type { Window } from "../../render/blit";
 import { fitted, type Pen } from "../../render/pen";
@@ -16,6 +16,8 @@ interface Band {
 
 /** A name that does not fit is cut to no less than so many letters. */
 const LEAST_CUT = 8;
+/** Marks that are closer than so many pixels have no line of their own. */
+const LEAST_GAP = 20;
 
 export function drawBands(pen: Pen, at: Layout, bands: Bands, window: Window, inks: Inks): void {
   if (at.steps.height > 0) {
@@ -33,7 +35,7 @@ export function drawBands(pen: Pen, at: Layout, bands: Bands, window: Window, in
     drawRow(
       pen,
       at.phases,
-      shown.map((one) => ({ ...one, fill: phaseColour(inks, one.name) })),
+      shown.map((one) => ({ ...one, fill: phaseGrey(inks, one.name) })),
       window,
     );
   }
@@ -88,12 +90,14 @@ function drawMarks(
       const x = xs[index] ?? 0;
       const isOom = marker.kind === "oom";
       const fill = isOom ? inks.alarm : inks.quiet;
-      if (x > lineAt || isOom)
+      // Lines that stand closer would form a comb over the picture.
+      if (x - lineAt >= LEAST_GAP || isOom) {
         pen.line([x, marks.y, x, plot.y + plot.height], {
           stroke: fill,
           dash: isOom ? [] : [2, 3],
         });
-      lineAt = x;
+        lineAt = x;
+      }
       const style = { fill, baseline: "middle", size: 11, isBold: isOom } as const;
       const y = marks.y + marks.height / 2;
       const room = Math.min(160, (xs[index + 1] ?? right) - x - 8);

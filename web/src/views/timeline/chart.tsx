@@ -7,13 +7,16 @@ import { formatBytes } from "../../base/bytes";
 import { begin } from "../../base/pending";
 import { formatSeconds } from "../../base/seconds";
 import { wantedTiles } from "../../base/tiles";
+import { go } from "../../model/address";
 import type { Subject } from "../../model/recording";
 import { inks } from "../../model/theme";
 import { type Tiles, useTiles } from "../../model/use_tiles";
 import { penFor } from "../../render/canvas_pen";
+import { Problem } from "../../render/notices";
 import type { Pen, Size } from "../../render/pen";
 import { SaveMenu, useSize } from "../../render/picture";
-import { drawLive, drawSaved, type Frame, levelOf, SAVED_HEAD } from "./frame";
+import { requestBox } from "./failure";
+import { drawLive, drawSaved, type Frame, levelOf, SAVED_HEAD, xOf, yOf } from "./frame";
 import { useGestures } from "./gestures";
 import { useHover } from "./hover";
 import { layout } from "./layout";
@@ -24,6 +27,7 @@ import {
   brushed,
   chosen,
   cursorSeconds,
+  failure,
   fits,
   hidden,
   highest,
@@ -52,6 +56,7 @@ export function Chart({ about, timeline }: { about: Subject; timeline: Timeline 
   );
   const label = description(timeline, about);
   const title = `Memory of ${device} by ${isRibbons.value ? "allocation" : timeline.by}, peak ${formatBytes(timeline.peak.allocated)}`;
+  const broken = stacks.now.error.value ?? ribbons.now.error.value;
   return (
     <figure class="picture chart" ref={box}>
       <canvas
@@ -70,7 +75,33 @@ export function Chart({ about, timeline }: { about: Subject; timeline: Timeline 
           draw: (pen: Pen) => drawSaved(pen, read(), title),
         }}
       />
+      <FailureMark size={size} />
+      {broken && <Problem error={broken} />}
     </figure>
+  );
+}
+
+/** A button over the mark of the failed request, so that keys reach it too. */
+function FailureMark({ size }: { size: Size }) {
+  const failed = failure.value;
+  const { plot } = layout(size, bands.value);
+  if (!failed || !lines.value.limit || size.width === 0) return null;
+  const scales = {
+    x: xOf(plot, { window: shown.value }),
+    y: yOf(plot, { highest: highest.value }),
+  };
+  const { x, y, width, height } = requestBox(failed, scales);
+  if (x + width < plot.x || x > plot.x + plot.width) return null;
+  const says = `Out of memory: ${formatBytes(failed.requested)} requested. Show why`;
+  return (
+    <button
+      type="button"
+      class="failure-mark"
+      title={says}
+      aria-label={says}
+      style={{ left: `${x}px`, top: `${y}px`, width: `${width}px`, height: `${height}px` }}
+      onClick={() => go({ view: "oom" })}
+    />
   );
 }
 
@@ -103,6 +134,7 @@ function frameOf(given: Given): Frame {
     pointed: pointed.value,
     brushed: brushed.value,
     chosen: chosen.value,
+    failure: failure.value,
   };
 }
 

@@ -17,6 +17,7 @@ import type { CanvasPen } from "../../render/canvas_pen";
 import { fitted, type Pen, type Size } from "../../render/pen";
 import { paintTile, styleKey, type TileStyle } from "../../render/tile_image";
 import { drawBands } from "./bands";
+import { drawLimit, drawRequest, type Failure } from "./failure";
 import { type Layout, layout } from "./layout";
 import { drawRibbons, eachStretch, paintRibbons, type RibbonStyle } from "./ribbons";
 import type { LineName } from "./state";
@@ -39,6 +40,7 @@ export interface Frame {
   readonly pointed: { readonly seconds: number; readonly bytes: number } | null;
   readonly brushed: Window | null;
   readonly chosen: AllocationCard | null;
+  readonly failure: Failure | null;
 }
 
 /** Painting tiles may take so long in one frame; the rest waits for the next. */
@@ -134,7 +136,10 @@ function blitStacks(pen: CanvasPen, box: Box, frame: Frame, level: number, until
     store: frame.stacks.now,
     key,
   };
-  if (frame.stacks.before) blitOld(blit, frame.stacks.before);
+  if (frame.stacks.before && !frame.stacks.now.isComplete) {
+    blitOld(blit, frame.stacks.before);
+    return true;
+  }
   return blitTiles({
     ...blit,
     paint: (tile) => (performance.now() < until ? paintTile(tile, style, key) : null),
@@ -162,7 +167,10 @@ function blitRibbons(
     store: tiles.now,
     key,
   };
-  if (tiles.before) blitOld(blit, tiles.before);
+  if (tiles.before && !tiles.now.isComplete) {
+    blitOld(blit, tiles.before);
+    return true;
+  }
   return blitTiles({
     ...blit,
     paint: (tile: AllocationTile) =>
@@ -236,6 +244,7 @@ function drawOver(pen: Pen, at: Layout, frame: Frame): void {
   const { inks } = frame;
   if (frame.bands) drawBands(pen, at, frame.bands, frame.window, inks);
   drawCapacity(pen, plot, frame);
+  drawFailure(pen, plot, frame);
   pen.clipped(plot.x, 0, plot.width, frame.size.height, () => {
     if (frame.chosen) drawChosen(pen, plot, frame, frame.chosen);
     const x = xOf(plot, frame);
@@ -249,14 +258,22 @@ function drawOver(pen: Pen, at: Layout, frame: Frame): void {
       const pixel = Math.round(x(frame.pointed.seconds)) + 0.5;
       pen.line([pixel, plot.y, pixel, plot.y + plot.height], { stroke: inks.quiet, dash: [3, 3] });
     }
-    if (frame.cursor !== null) drawCursor(pen, plot, x(frame.cursor), inks);
+    if (frame.cursor !== null) drawCursor(pen, plot, x(frame.cursor), cursorEnd(plot, frame), inks);
   });
 }
 
-function drawCursor(pen: Pen, plot: Box, x: number, inks: Inks): void {
+/** Where the cursor's line ends: at the peak it stays above the stack, and covers nothing. */
+function cursorEnd(plot: Box, frame: Frame): number {
+  const { peak } = frame.timeline;
+  const isPeak = frame.cursor !== null && Math.abs(frame.cursor - peak.seconds) < 1e-6;
+  return isPeak ? yOf(plot, frame)(peak.allocated) : plot.y + plot.height;
+}
+
+function drawCursor(pen: Pen, plot: Box, x: number, end: number, inks: Inks): void {
   const pixel = Math.round(x) + 0.5;
-  pen.line([pixel, plot.y - 2, pixel, plot.y + plot.height], { stroke: inks.ink, width: 1.5 });
-  pen.area([pixel - 5, plot.y - 6, pixel + 5, plot.y - 6, pixel, plot.y + 2], inks.ink);
+  const [left, right, top] = [pixel - 5, pixel + 5, plot.y - 7];
+  pen.line([pixel, plot.y + 2, pixel, Math.max(plot.y + 2, end)], { stroke: inks.ink, width: 1 });
+  pen.line([left, top, right, top, pixel, plot.y + 2, left, top], { stroke: inks.ink, width: 1.5 });
 }
 
 function drawCapacity(pen: Pen, plot: Box, frame: Frame): void {
@@ -273,6 +290,17 @@ function drawCapacity(pen: Pen, plot: Box, frame: Frame): void {
     fill: frame.inks.capacity,
     align: "end",
     size: 11,
+  });
+}
+
+function drawFailure(pen: Pen, plot: Box, frame: Frame): void {
+  const { failure, inks } = frame;
+  if (!failure || !frame.lines.limit) return;
+  const y = yOf(plot, frame);
+  pen.clipped(plot.x, plot.y, plot.width, plot.height, () => {
+    if (failure.limit !== null && failure.limit <= frame.highest)
+      drawLimit(pen, plot, failure.limit, y, inks);
+    drawRequest(pen, failure, { x: xOf(plot, frame), y }, inks);
   });
 }
 
@@ -308,11 +336,11 @@ function drawChosen(pen: Pen, plot: Box, frame: Frame, card: AllocationCard): vo
   }
 }
 
-function xOf(box: Box, frame: Frame): (seconds: number) => number {
+export function xOf(box: Box, frame: Pick<Frame, "window">): (seconds: number) => number {
   const scale = { ...frame.window, start: box.x, length: box.width };
   return (seconds) => toPixel(scale, seconds);
 }
 
-function yOf(box: Box, frame: Frame): (bytes: number) => number {
+export function yOf(box: Box, frame: Pick<Frame, "highest">): (bytes: number) => number {
   return (bytes) => box.y + box.height * (1 - bytes / frame.highest);
 }

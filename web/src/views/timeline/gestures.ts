@@ -2,7 +2,8 @@
 
 import type { RefObject } from "preact";
 import { useEffect, useRef } from "preact/hooks";
-import type { Box } from "../../render/axes";
+import { go } from "../../model/address";
+import { type Box, toPixel } from "../../render/axes";
 import type { Window } from "../../render/blit";
 import { bandAt } from "./bands";
 import { layout } from "./layout";
@@ -11,6 +12,8 @@ import { goTo, move, pan, shown, zoom } from "./window";
 
 /** Less than so many pixels is a click, not a drag. */
 const LEAST_DRAG = 4;
+/** So far from a failed allocation its name still reaches. */
+const MARK_REACH = 60;
 
 interface Drag {
   readonly x: number;
@@ -52,6 +55,8 @@ export function useGestures(canvas: RefObject<HTMLCanvasElement | null>, onClick
       const begun = drag.current;
       const position = pointerPosition(event);
       if (!begun) {
+        const canPress = isOnOomMark(event);
+        (event.currentTarget as HTMLElement).style.cursor = canPress ? "pointer" : "";
         pointed.value = position.isInPlot || position.isOnBands ? position : null;
         return;
       }
@@ -65,7 +70,9 @@ export function useGestures(canvas: RefObject<HTMLCanvasElement | null>, onClick
       const range = brushed.peek();
       brushed.value = null;
       if (range) goTo(range);
-      else if (!begun.isMoved) clicked(event, onClick);
+      else if (begun.isMoved) return;
+      else if (isOnOomMark(event)) openReason();
+      else clicked(event, onClick);
     },
     onPointerCancel: () => {
       drag.current = null;
@@ -97,6 +104,24 @@ function clicked(event: PointerEvent, onClick: OnClick): void {
   const band = position.isOnBands && bandUnder(event, position.seconds);
   if (band) goTo(band);
   else if (position.isInPlot) onClick(position.seconds, position.bytes);
+}
+
+/** Why the allocation failed, in its own view. */
+function openReason(): void {
+  pointed.value = null;
+  go({ view: "oom" });
+}
+
+/** Whether the pointer is on the name of a failed allocation, in the row of marks. */
+function isOnOomMark(event: MouseEvent): boolean {
+  const { marks } = layoutOf(event.currentTarget as HTMLElement);
+  if (event.offsetY < marks.y || event.offsetY >= marks.y + marks.height) return false;
+  const { from, to } = shown.peek();
+  const scale = { from, to, start: marks.x, length: marks.width };
+  const failed = bands.peek()?.markers.filter((marker) => marker.kind === "oom") ?? [];
+  return failed.some(
+    (marker) => Math.abs(event.offsetX - toPixel(scale, marker.seconds)) <= MARK_REACH,
+  );
 }
 
 function wheel(event: WheelEvent, element: HTMLElement): void {

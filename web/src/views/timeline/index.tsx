@@ -4,7 +4,7 @@ import { useEffect } from "preact/hooks";
 import type { Timeline } from "../../api/types.gen";
 import { momentSentence } from "../../base/sentences";
 import { cursor, go } from "../../model/address";
-import { device, type Subject, subject } from "../../model/recording";
+import { device, failed, type Subject, subject, traces } from "../../model/recording";
 import { useAnswer } from "../../model/use_answer";
 import { BYTE_AXIS_WIDTH } from "../../render/axes";
 import { Answered } from "../../render/notices";
@@ -13,19 +13,21 @@ import { useKeys } from "../../render/use_keys";
 import type { View } from "../view";
 import { ChosenCard } from "./card";
 import { Chart } from "./chart";
+import { failureOf } from "./failure";
 import { RIGHT } from "./layout";
 import { Legend, Lines } from "./side";
 import {
   bands,
   choose,
   cursorSeconds,
+  failure,
   reservedPeak,
   stackedBy,
   timeline,
   toggleFit,
 } from "./state";
 import "./timeline.css";
-import { goTo, isWhole, move, pan, shown, toEdge, zoom } from "./window";
+import { goTo, isWhole, move, openOnStep, pan, shown, toEdge, zoom } from "./window";
 
 function TimelineView() {
   const answer = useAnswer(() => {
@@ -44,20 +46,40 @@ function TimelineView() {
       }
     );
   });
+  const oom = useAnswer(() => {
+    const about = failed.value;
+    if (!about || about.device !== subject.value?.device) return null;
+    const { trace, device, revision } = about;
+    return { path: "oom", query: { trace, device }, revision };
+  });
   const shownTimeline = answer.value.value;
   const shownBands = found.value.value;
   const reserved = device.value?.reserved_peak ?? null;
+  const report = oom.value.value;
   useEffect(() => {
+    failure.value = report && failureOf(report);
     timeline.value = shownTimeline;
     bands.value = shownBands;
     reservedPeak.value = reserved;
-  }, [shownTimeline, shownBands, reserved]);
+  }, [shownTimeline, shownBands, reserved, report]);
+  const about = subject.value;
+  const isSettled = shownTimeline !== null && shownBands !== null && !oom.value.isOld;
+  useEffect(() => {
+    if (about && isSettled && !traces.value?.follows)
+      openOnStep(about, shownBands.steps, firstMoment());
+  }, [about, isSettled]);
   useTimelineKeys();
   return (
     <Answered asked={answer.value}>
       {(value) => subject.value && <Shown about={subject.value} timeline={value} />}
     </Answered>
   );
+}
+
+/** What a visit is about first: a failed allocation, where the address names no other time. */
+function firstMoment(): number | null {
+  const failed = cursor.peek() === "peak" ? failure.peek() : null;
+  return failed?.seconds ?? cursorSeconds.peek();
 }
 
 function Shown({ about, timeline }: { about: Subject; timeline: Timeline }) {
@@ -143,7 +165,7 @@ function useTimelineKeys(): void {
 export const timelineView: View = {
   name: "timeline",
   title: "Timeline",
-  key: "1",
+  key: "2",
   says: "memory over time",
   component: TimelineView,
   groupings: ["category", "module", "phase", "line", "allocation"],

@@ -4,6 +4,7 @@ import type { Timeline } from "../../api/types.gen";
 import { formatBytes } from "../../base/bytes";
 import { groupColour } from "../../base/colours";
 import { nameTail, shortener } from "../../base/paths";
+import { device, failed } from "../../model/recording";
 import { inks } from "../../model/theme";
 import {
   fits,
@@ -53,6 +54,7 @@ const LINES: readonly (readonly [LineName, string])[] = [
   ["active", "Active"],
   ["reserved", "Reserved"],
   ["capacity", "Whole GPU"],
+  ["limit", "Limit"],
 ];
 
 export function Lines({ timeline }: { timeline: Timeline }) {
@@ -62,18 +64,13 @@ export function Lines({ timeline }: { timeline: Timeline }) {
     active: !isRibbons.value && timeline.peak.active !== null,
     reserved: !isRibbons.value && timeline.peak.reserved !== null,
     capacity: timeline.total !== null,
+    // Known before the reason is: nothing moves when that arrives.
+    limit: failed.value !== null && failed.value.device === device.value?.device,
   };
   return (
     <fieldset class="lines" aria-label="Lines">
       {LINES.filter(([name]) => isThere[name]).map(([name, title]) => (
-        <label
-          key={name}
-          title={
-            name === "capacity"
-              ? `The GPU has ${formatBytes(timeline.total ?? 0)}`
-              : `Line of ${name} bytes`
-          }
-        >
+        <label key={name} title={lineHint(name, timeline)}>
           <input type="checkbox" checked={lines.value[name]} onChange={() => toggleLine(name)} />
           <i class="dash" style={{ background: colours[name] }} />
           {title}
@@ -85,6 +82,12 @@ export function Lines({ timeline }: { timeline: Timeline }) {
       </label>
     </fieldset>
   );
+}
+
+function lineHint(name: LineName, timeline: Timeline): string {
+  if (name === "capacity") return `The GPU has ${formatBytes(timeline.total ?? 0)}`;
+  if (name === "limit") return "The failed request, and the most that torch could reserve";
+  return `Line of ${name} bytes`;
 }
 
 function capital(text: string): string {

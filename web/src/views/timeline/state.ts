@@ -4,6 +4,7 @@ import { computed, signal } from "@preact/signals";
 import type { AllocationCard, Bands, Timeline } from "../../api/types.gen";
 import { type Changes, cursor, field, go, grouping, numberField } from "../../model/address";
 import { subject } from "../../model/recording";
+import type { Failure } from "./failure";
 
 /** The timeline and the bands that are shown; null before they are there. */
 export const timeline = signal<Timeline | null>(null);
@@ -38,18 +39,25 @@ export function onlyGroup(name: string): void {
   go({ off: isAlone ? null : others.join("\n") }, { replaces: true });
 }
 
-export type LineName = "allocated" | "active" | "reserved" | "capacity";
+/** The failed allocation of the device; null where none failed. */
+export const failure = signal<Failure | null>(null);
 
-/** Lines that are switched on. */
-export const lines = signal<Readonly<Record<LineName, boolean>>>({
-  allocated: true,
-  active: false,
-  reserved: true,
-  capacity: false,
+export type LineName = (typeof LINE_NAMES)[number];
+
+const LINE_NAMES = ["allocated", "active", "reserved", "capacity", "limit"] as const;
+const USUAL_LINES = "allocated,reserved,limit";
+
+/** Lines that are switched on; `lines` in the address. */
+const linesField = field("lines", USUAL_LINES);
+export const lines = computed<Readonly<Record<LineName, boolean>>>(() => {
+  const on = linesField.value.split(",");
+  const pairs = LINE_NAMES.map((name) => [name, on.includes(name)]);
+  return Object.fromEntries(pairs) as Record<LineName, boolean>;
 });
 
 export function toggleLine(name: LineName): void {
-  lines.value = { ...lines.peek(), [name]: !lines.peek()[name] };
+  const on = LINE_NAMES.filter((one) => lines.peek()[one] !== (one === name)).join(",");
+  go({ lines: on === USUAL_LINES ? null : on || "none" }, { replaces: true });
 }
 
 /** Where the pointer is: a moment and a height; null outside the picture. */
@@ -87,6 +95,7 @@ export const highest = computed<number>(() => {
   if (on.active) peaks.push(known.peak.active ?? 0);
   if (on.reserved && !isRibbons.value) peaks.push(reservedPeak.value ?? 0);
   if (on.capacity) peaks.push(known.total ?? 0);
+  if (on.limit && failure.value) peaks.push(failure.value.to, failure.value.limit ?? 0);
   return Math.max(1, ...peaks) * 1.05;
 });
 

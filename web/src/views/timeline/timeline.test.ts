@@ -5,7 +5,7 @@ import { bandAt } from "./bands";
 import { layout } from "./layout";
 import { groupAt, highestIn } from "./look_up";
 import { shapeAt } from "./ribbons";
-import { inside } from "./window";
+import { inside, stepAround } from "./window";
 
 describe("a window", () => {
   it("stays in the recording, with its length", () => {
@@ -17,6 +17,24 @@ describe("a window", () => {
   it("is never shorter than what can be distinguished", () => {
     const { from, to } = inside({ from: 5, to: 5 }, 10);
     expect(to - from).toBeCloseTo(4e-6, 12);
+  });
+});
+
+describe("the first window", () => {
+  const steps = [
+    { from: 0, to: 4 },
+    { from: 4, to: 5 },
+    { from: 5, to: 6 },
+  ];
+  it("is the step of the moment", () => {
+    expect(stepAround(steps, 4.5, 7)).toEqual({ from: 4, to: 5 });
+  });
+  it("is what comes after the last step, where the program failed", () => {
+    expect(stepAround(steps, 6.8, 7)).toEqual({ from: 6, to: 7 });
+  });
+  it("is the whole where a step is nearly all of it, or there are none", () => {
+    expect(stepAround([{ from: 0, to: 9.5 }], 3, 10)).toBeNull();
+    expect(stepAround([], 3, 10)).toBeNull();
   });
 });
 

@@ -1,0 +1,111 @@
+// What stands out: wasted bytes, lines that grow, and what to change.
+
+import type { AdviceReport, Report, Steps } from "../../api/types.gen";
+import { formatBytes, formatShare } from "../../base/bytes";
+import { changePieces } from "../../base/change";
+import { nameTail, shortener } from "../../base/paths";
+import { device, subject } from "../../model/recording";
+import { useAnswer } from "../../model/use_answer";
+import { Answered } from "../../render/notices";
+import { Part, usePeakReport } from "./part";
+
+const MOST_LEAKS = 2;
+const MOST_ADVICE = 3;
+
+export function Findings() {
+  const hasAllocator = device.value?.reserved_peak !== null;
+  const steps = useAnswer(() => {
+    const about = subject.value;
+    if (!about) return null;
+    const { trace, device, revision } = about;
+    return { path: "steps", query: { trace, device }, revision };
+  });
+  // It takes longest: what it would delay is asked for first.
+  const advice = useAnswer(() => {
+    const about = subject.value;
+    if (!about || (!steps.value.value && !steps.value.error)) return null;
+    const { trace, device, revision } = about;
+    return { path: "advice", query: { trace, device }, revision };
+  });
+  return (
+    <div class="overview-findings">
+      <Part title="What to change" to={{ view: "advice" }} more="advice">
+        <Answered asked={advice.value}>{(value) => <Advice report={value} />}</Answered>
+      </Part>
+      <Part title="Growth from step to step" to={{ view: "steps" }} more="steps">
+        <Answered asked={steps.value}>{(value) => <Growth steps={value} />}</Answered>
+      </Part>
+      {hasAllocator && <Fragmentation />}
+    </div>
+  );
+}
+
+function Advice({ report }: { report: AdviceReport }) {
+  const short = shortener(report.advice.map((one) => one.finding));
+  if (report.advice.length === 0)
+    return <p class="quiet">Nothing was found that would lower the peak.</p>;
+  return (
+    <ol class="overview-list">
+      {report.advice.slice(0, MOST_ADVICE).map((one) => (
+        <li key={`${one.kind} ${one.finding}`} class="advice-line">
+          <span class="bytes saved">
+            −{formatBytes(Math.max(one.saves_allocated, one.saves_reserved ?? 0))}
+          </span>
+          <span>
+            {changePieces(one.change).map((piece) =>
+              piece.isCode ? (
+                <code key={piece.text}>{piece.text}</code>
+              ) : (
+                <span key={piece.text}>{piece.text}</span>
+              ),
+            )}
+            <span class="quiet finding" title={one.finding}>
+              {short(one.finding)}
+            </span>
+          </span>
+        </li>
+      ))}
+    </ol>
+  );
+}
+
+function Growth({ steps }: { steps: Steps }) {
+  if (!steps.leaks) return <p class="quiet">{steps.leaks_missing ?? "There are no steps."}</p>;
+  const { rows, total_rows } = steps.leaks;
+  if (rows.length === 0) return <p class="quiet">No line grows from step to step.</p>;
+  const short = shortener(rows.map((row) => row.location));
+  return (
+    <ul class="overview-list">
+      {rows.slice(0, MOST_LEAKS).map((leak) => (
+        <li key={leak.location} class="advice-line">
+          <span class="bytes grew">+{formatBytes(leak.bytes_per_step)}</span>
+          <span title={leak.location}>
+            per step since step {leak.since}: {nameTail(short(leak.location), 48)}
+          </span>
+        </li>
+      ))}
+      {total_rows > MOST_LEAKS && <li class="quiet">and {total_rows - MOST_LEAKS} more</li>}
+    </ul>
+  );
+}
+
+function Fragmentation() {
+  const report = usePeakReport("segment");
+  return (
+    <Part title="Reserved at the peak" to={{ view: "segments" }} more="segments">
+      <Answered asked={report.value}>{(value) => <Wasted report={value} />}</Answered>
+    </Part>
+  );
+}
+
+function Wasted({ report }: { report: Report }) {
+  const at = report.fragmentation?.at;
+  if (!at) return <p class="quiet">The trace does not say where blocks lie in their segments.</p>;
+  return (
+    <p>
+      {formatBytes(at.reserved)} reserved, {formatBytes(at.free)} of it free (
+      {formatShare(at.free, at.reserved)}), {formatBytes(at.unusable)} in blocks that are smaller
+      than the largest request.
+    </p>
+  );
+}

@@ -1,0 +1,39 @@
+// What the parts of the overview share.
+
+import type { ComponentChildren } from "preact";
+import type { Changes } from "../../model/address";
+import { subject } from "../../model/recording";
+import { useAnswer } from "../../model/use_answer";
+import { Link } from "../../render/link";
+
+/** A part of the page with the way to its view. */
+export function Part({
+  title,
+  to,
+  more,
+  children,
+}: {
+  title: string;
+  to: Changes;
+  more: string;
+  children: ComponentChildren;
+}) {
+  return (
+    <section class="panel overview-part" aria-label={title}>
+      <h3>
+        {title} <Link to={to}>{more}</Link>
+      </h3>
+      {children}
+    </section>
+  );
+}
+
+/** The report of the peak, by something. */
+export function usePeakReport(by: string) {
+  return useAnswer(() => {
+    const about = subject.value;
+    if (!about) return null;
+    const { trace, device, revision } = about;
+    return { path: "report", query: { trace, device, by, at: "peak" }, revision };
+  });
+}

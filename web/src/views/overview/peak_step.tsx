@@ -1,0 +1,76 @@
+// The step that holds the peak, stacked by category; the whole recording where there are no steps.
+
+import type { Step, Timeline } from "../../api/types.gen";
+import { go, secondsField } from "../../model/address";
+import { subject } from "../../model/recording";
+import { useAnswer } from "../../model/use_answer";
+import { Answered } from "../../render/notices";
+import { Strip } from "../../render/strip";
+import { Part } from "./part";
+
+export function PeakStep() {
+  const timeline = useAnswer(() => {
+    const about = subject.value;
+    if (!about) return null;
+    const { trace, device, revision } = about;
+    return { path: "timeline", query: { trace, device, by: "category" }, revision };
+  });
+  const steps = useAnswer(() => {
+    const about = subject.value;
+    if (!about) return null;
+    const { trace, device, revision } = about;
+    return { path: "steps", query: { trace, device }, revision };
+  });
+  const { value, error } = steps.value;
+  // Neither is drawn before both are there: the picture would jump.
+  const isKnown = value !== null || error !== null;
+  const at = timeline.value.value?.peak.seconds;
+  const step = at === undefined ? undefined : value?.steps.find((one) => holds(one, at));
+  return (
+    <Part
+      title={step ? `Step ${step.number}, which holds the peak` : "The whole recording"}
+      to={window(step)}
+      more="timeline"
+    >
+      <div class="overview-picture">
+        {isKnown && (
+          <Answered asked={timeline.value}>
+            {(found) => <Picture timeline={found} step={step} />}
+          </Answered>
+        )}
+      </div>
+    </Part>
+  );
+}
+
+function holds(step: Step, seconds: number): boolean {
+  return step.from <= seconds && seconds <= step.to;
+}
+
+function window(step: Step | undefined) {
+  return {
+    view: "timeline",
+    from: step ? secondsField(step.from) : null,
+    to: step ? secondsField(step.to) : null,
+  };
+}
+
+function Picture({ timeline, step }: { timeline: Timeline; step: Step | undefined }) {
+  const about = subject.value;
+  if (!about) return null;
+  return (
+    <Strip
+      about={about}
+      timeline={timeline}
+      span={step ? { from: step.from, to: step.to } : null}
+      cursor={timeline.peak.seconds}
+      onMoment={(seconds) => go({ ...window(step), at: secondsField(seconds) })}
+      hint="A click opens this time in the timeline"
+      label={
+        step
+          ? `Memory in step ${step.number}, by category, with the peak marked`
+          : "Memory over the whole recording, by category, with the peak marked"
+      }
+    />
+  );
+}

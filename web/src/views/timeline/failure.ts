@@ -1,0 +1,62 @@
+// The failed allocation in the picture: the limit as a line, the request as a mark that leads to the reason.
+
+import type { OomReport } from "../../api/types.gen";
+import { formatBytes } from "../../base/bytes";
+import type { Inks } from "../../base/colours";
+import type { Box } from "../../render/axes";
+import type { Pen } from "../../render/pen";
+
+export interface Failure {
+  readonly seconds: number;
+  readonly requested: number;
+  /** Where the mark begins and ends, in bytes: the request lies on what is reserved. */
+  readonly from: number;
+  readonly to: number;
+  readonly limit: number | null;
+}
+
+/** Half of the width of the mark, and how far beside it a press still counts, in pixels. */
+const HALF_WIDTH = 5;
+const SLACK = 4;
+
+export function failureOf(report: OomReport): Failure {
+  const from = report.reserved ?? report.allocated;
+  const requested = report.at.request?.bytes ?? 0;
+  const { seconds } = report.at;
+  return { seconds, requested, from, to: from + requested, limit: report.limit };
+}
+
+interface Scales {
+  readonly x: (seconds: number) => number;
+  readonly y: (bytes: number) => number;
+}
+
+export function drawLimit(pen: Pen, plot: Box, limit: number, y: Scales["y"], inks: Inks): void {
+  const at = Math.round(y(limit)) + 0.5;
+  pen.line([plot.x, at, plot.x + plot.width, at], { stroke: inks.limit, width: 1.5 });
+  pen.text(plot.x + 6, at - 4, `limit: ${formatBytes(limit)}`, {
+    fill: inks.limit,
+    size: 11,
+    isBold: true,
+  });
+}
+
+export function drawRequest(pen: Pen, failure: Failure, { x, y }: Scales, inks: Inks): void {
+  const left = Math.round(x(failure.seconds)) - HALF_WIDTH;
+  const top = y(failure.to);
+  const height = Math.max(3, y(failure.from) - top);
+  pen.rect(left, top, 2 * HALF_WIDTH, height, `${inks.alarm}55`);
+  pen.outline(left + 0.5, top + 0.5, 2 * HALF_WIDTH, height, { stroke: inks.alarm, width: 1.5 });
+}
+
+/** Where the mark lies, a little larger than it is drawn: for a button over it. */
+export function requestBox(failure: Failure, { x, y }: Scales): Box {
+  const half = HALF_WIDTH + SLACK;
+  const top = y(failure.to) - SLACK;
+  return {
+    x: x(failure.seconds) - half,
+    y: top,
+    width: 2 * half,
+    height: y(failure.from) + SLACK - top,
+  };
+}
