@@ -91,6 +91,7 @@ ROOMS = {
     "axum": {"floodmark"},
     "hyper*": {"floodmark"},
     "ratatui": {"floodmark"},
+    "rmcp": {"floodmark"},
     "crossterm": {"floodmark"},
     "signal-hook": {"floodmark"},
     "futures-*": {"floodmark"},

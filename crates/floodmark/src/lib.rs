@@ -11,6 +11,7 @@
 //! wrong. stdout is data, stderr is talk.
 
 mod commands;
+mod mcp;
 mod metrics;
 mod schema;
 mod server;
@@ -138,6 +139,7 @@ fn carry_out(command: args::Command, hint: Option<String>, python: &OsStr) -> Ou
             fit::fit(&args, python)
         }
         args::Command::Gpus(args) => gpus::gpus(&args),
+        args::Command::Mcp(args) => mcp::mcp(&args, python).map(Said::from),
         args::Command::Doctor(args) => return Outcome::Doctor { json: args.json },
         args::Command::Schema => Said::json(&schema::of_commands()),
         args::Command::Completions(args) => Ok(shell::completions(&args)),

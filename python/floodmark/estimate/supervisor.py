@@ -2,7 +2,8 @@
 
 The program runs in a fork. Signals that another process sends to the waiting one are passed on;
 those of a terminal reach both. The program is killed when the waiting process is, and that one when
-the `floodmark fit` that started it is. Sees: processes and signals. Knows nothing of traces.
+the `floodmark fit` or `floodmark mcp` that started it is. Sees: processes and signals. Knows
+nothing of traces.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ _PASSED_ON = {
     signal.SIGUSR2,
 }
 _PR_SET_PDEATHSIG = 1
-#: The process that started this one and must not be outlived by it; `floodmark fit` sets it.
+#: The process that started this one and must not be outlived by it. `floodmark fit` and
+#: `floodmark mcp` set it.
 _VARIABLE = "FLOODMARK_ENDS_WITH"
 
 
@@ -71,7 +73,7 @@ def fork() -> Child | None:
 
 
 def end_with_starter() -> None:
-    """Let this process be killed when the `floodmark fit` that started it is."""
+    """Let this process be killed when the one that started it is."""
     starter = os.environ.pop(_VARIABLE, "")
     if starter.isdigit():
         _end_with(int(starter))

@@ -919,6 +919,15 @@ class DeviceSummary(TypedDict):
     """What was allocated at the end."""
 
 
+class RankSummaries(TypedDict):
+    """What the ranks of a folder hold."""
+
+    floodmark: str
+    """The version of floodmark that wrote the answer."""
+    ranks: list[Summary]
+    """The ranks in their order."""
+
+
 class OomReport(TypedDict):
     """Why an allocation failed."""
 
@@ -1476,4 +1485,4 @@ class StepTotals(TypedDict):
     """What was reserved when it ended; 0 where nothing is."""
 
 # What a trace holds; for a folder of ranks, what each of them holds.
-Info = Union[Summary, list[Summary]]
+Info = Union[Summary, RankSummaries]

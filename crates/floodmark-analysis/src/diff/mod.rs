@@ -222,12 +222,11 @@ pub fn diff(a: &Trace, b: &Trace, question: &Question) -> Result<Diff, DiffError
     if question.by == By::Segment {
         return Err(in_a(QuestionError::SegmentsDiffer));
     }
-    let (device, device_b) = match question.device {
-        Some(device) => (device.canonical(), device.canonical()),
-        None => {
-            let device = default_device(a, question.at).map_err(in_a)?;
-            (device, device_like(b, device, question.at))
-        }
+    let (device, device_b) = if let Some(device) = question.device {
+        (device.canonical(), device.canonical())
+    } else {
+        let device = default_device(a, question.at).map_err(in_a)?;
+        (device, device_like(b, device, question.at))
     };
     let contexts = [Context::new(a), Context::new(b)];
     let at = Both {

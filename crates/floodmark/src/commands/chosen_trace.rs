@@ -26,6 +26,8 @@ pub(crate) struct Chosen {
     /// Its rank, in a folder.
     pub(crate) rank: Option<u32>,
     pub(crate) trace: Trace,
+    /// Why this rank, where the question names none.
+    pub(crate) note: Option<String>,
 }
 
 /// Opens the trace that a command names.
@@ -45,11 +47,11 @@ pub(crate) fn path_of(source: &Source, at: At) -> Result<PathBuf> {
 pub(crate) fn choose(path: &Path, wanted: Wanted) -> Result<Chosen> {
     if let Some(rank) = wanted.rank {
         let path = rank_in(path, rank)?;
-        return Ok(Chosen { rank: Some(rank), trace: open(&path)?, path });
+        return Ok(Chosen { rank: Some(rank), trace: open(&path)?, path, note: None });
     }
     match ranks(path)? {
         Some(ranks) => highest(ranks, wanted),
-        None => Ok(Chosen { path: path.to_owned(), rank: None, trace: open(path)? }),
+        None => Ok(Chosen { path: path.to_owned(), rank: None, trace: open(path)?, note: None }),
     }
 }
 
@@ -65,13 +67,14 @@ fn highest(ranks: Vec<(u32, PathBuf)>, wanted: Wanted) -> Result<Chosen> {
         }
     }
     let ((has_failed, ..), rank, path, trace) = best.ok_or(Problem::NoTraces)?;
-    if count > 1 {
+    let note = (count > 1).then(|| {
         let what = if has_failed { "ran out of memory" } else { "has the highest peak" };
-        output::talk(&format!(
-            "of {count} ranks, rank {rank} {what}; choose another with `--rank`\n"
-        ));
+        format!("of {count} ranks, rank {rank} {what}; choose another with `--rank`")
+    });
+    if let Some(note) = &note {
+        output::talk(&format!("{note}\n"));
     }
-    Ok(Chosen { path, rank: Some(rank), trace })
+    Ok(Chosen { path, rank: Some(rank), trace, note })
 }
 
 /// Whether a request failed when that is the question, then the peak beyond the CPU, then that of it.

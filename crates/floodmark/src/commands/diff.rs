@@ -6,35 +6,22 @@ use floodmark_session::text::diff::amount;
 use floodmark_session::text::sentence;
 
 use crate::Said;
+use crate::commands::answer::Answer;
 use crate::commands::args::DiffArgs;
 use crate::commands::chosen_trace::{Chosen, Wanted, choose};
 use crate::text::csv;
 use crate::text::failure::Problem;
 use crate::text::output;
-use crate::text::stdout_style;
 
 pub(crate) fn diff(args: &DiffArgs) -> Result<Said> {
-    let wanted = Wanted { rank: args.rank, device: args.device, at: args.at };
-    let a = choose(&args.a, wanted)?;
-    // Of two folders the same rank is compared.
-    let rank = if args.b.is_dir() { args.rank.or(a.rank) } else { args.rank };
-    let b = choose(&args.b, Wanted { rank, ..wanted })?;
-    let question = Question {
-        device: args.device,
-        by: args.by,
-        at: args.at,
-        top: (args.top > 0).then_some(args.top),
-        torch_frames: args.torch_frames,
-    };
-    let diff = compare(&a, &b, &question)?;
-    let said = match (args.json, args.csv) {
-        (true, _) => Said::json(&diff)?,
-        (false, true) => {
-            output::losses(&diff.losses.a, "A: ");
-            output::losses(&diff.losses.b, "B: ");
-            Said::exactly(csv::render_diff(&diff, csv::Reader::of_stdout()))
-        }
-        (false, false) => stdout_style::show(&diff).into(),
+    let answer = answer(args)?;
+    let diff = &answer.found;
+    let said = if args.csv {
+        output::losses(&diff.losses.a, "A: ");
+        output::losses(&diff.losses.b, "B: ");
+        Said::exactly(csv::render_diff(diff, csv::Reader::of_stdout()))
+    } else {
+        answer.said(args.json)?
     };
     let limit = args.fail_above.filter(|&limit| diff.peaks.are_above(limit));
     let objection = limit.map(|limit| {
@@ -47,6 +34,24 @@ pub(crate) fn diff(args: &DiffArgs) -> Result<Said> {
         Problem::GrewAbove { device: diff.device, limit: sentence::limit(limit), above }.into()
     });
     Ok(Said { objection, ..said })
+}
+
+pub(crate) fn answer(args: &DiffArgs) -> Result<Answer<Diff>> {
+    let wanted = Wanted { rank: args.rank, device: args.device, at: args.at };
+    let a = choose(&args.a, wanted)?;
+    // Of two folders the same rank is compared.
+    let rank = if args.b.is_dir() { args.rank.or(a.rank) } else { args.rank };
+    let b = choose(&args.b, Wanted { rank, ..wanted })?;
+    let question = Question {
+        device: args.device,
+        by: args.by,
+        at: args.at,
+        top: (args.top > 0).then_some(args.top),
+        torch_frames: args.torch_frames,
+    };
+    let found = compare(&a, &b, &question)?;
+    let note = |name: &str, chosen: Chosen| chosen.note.map(|note| format!("{name}: {note}"));
+    Ok(Answer { found, notes: note("A", a).into_iter().chain(note("B", b)).collect() })
 }
 
 fn compare(a: &Chosen, b: &Chosen, question: &Question) -> Result<Diff> {

@@ -1,10 +1,14 @@
 //! `floodmark estimate`: what the Python side is to do.
 
+use std::ffi::OsStr;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
 use anyhow::{Context, Result};
 use floodmark_profiles::PhantomMachine;
 use floodmark_trace::Bytes;
 
-use crate::commands::args::{EngineName, EstimateArgs, PhantomArgs};
+use crate::commands::args::{EngineName, EstimateArgs, PhantomArgs, ProgramArgs};
 use crate::commands::run::{self, RunPlan};
 use crate::text::failure::Problem;
 
@@ -13,6 +17,9 @@ const RECORDER_BYTES: u64 = 256 << 20;
 
 /// A machine has at most this many GPUs, unless the user says otherwise.
 const USUAL_GPUS: u32 = 8;
+
+/// How much of what a failed program said is shown.
+const TAIL_LINES: usize = 20;
 
 /// A program to record on a phantom GPU.
 #[derive(Debug, Clone, PartialEq)]
@@ -66,4 +73,53 @@ pub(crate) fn machine(args: &PhantomArgs) -> Result<PhantomMachine> {
     machine.ranks = ranks;
     machine.answers.clone_from(&args.answers);
     Ok(machine)
+}
+
+/// An estimate in a process of its own, which prints JSON and ends with this process. It replaces `output`.
+pub(crate) fn process(
+    python: &OsStr,
+    phantom: &PhantomArgs,
+    output: &Path,
+    program: &ProgramArgs,
+) -> Command {
+    let mut command = Command::new(python);
+    command.args(["-m", "floodmark", "estimate", "--json", "--quiet", "--force"]);
+    command.arg("--output").arg(output);
+    command.args(["--gpu", &phantom.gpu]);
+    if let Some(engine) = phantom.engine {
+        command.args(["--engine", engine.name()]);
+    }
+    let numbers = [
+        ("--gpus", phantom.gpus),
+        ("--rank", phantom.rank),
+        ("--world", phantom.world),
+        ("--steps", phantom.steps),
+    ];
+    for (flag, number) in numbers {
+        if let Some(number) = number {
+            command.args([flag, &number.to_string()]);
+        }
+    }
+    if let Some(memory) = phantom.memory {
+        command.args(["--memory", &memory.to_string()]);
+    }
+    for answer in &phantom.answers {
+        command.arg("--answer").arg(answer.to_string());
+    }
+    if program.is_module {
+        command.arg("-m");
+    }
+    command.args(&program.words);
+    command.stdin(Stdio::null());
+    // The program may wait for ever: it ends with this process.
+    command.env("FLOODMARK_ENDS_WITH", std::process::id().to_string());
+    command
+}
+
+/// The last lines of what a program said, indented.
+pub(crate) fn tail(said: &[u8]) -> String {
+    let said = String::from_utf8_lossy(said);
+    let lines: Vec<&str> = said.lines().collect();
+    let shown = &lines[lines.len().saturating_sub(TAIL_LINES)..];
+    shown.iter().flat_map(|line| ["\n    ", line]).collect()
 }

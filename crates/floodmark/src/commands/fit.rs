@@ -3,7 +3,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
@@ -16,8 +16,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::Said;
-use crate::commands::args::FitArgs;
-use crate::commands::estimate::machine;
+use crate::commands::args::{FitArgs, PhantomArgs, ProgramArgs};
+use crate::commands::estimate::{self, machine};
 use crate::commands::run;
 use crate::text::failure::Problem;
 use crate::text::output;
@@ -25,9 +25,6 @@ use crate::text::stdout_style;
 
 /// Steps of a try when none are given: the first makes the optimizer's states, the second has them.
 const USUAL_STEPS: u32 = 2;
-
-/// How much of what a failed program said is shown.
-const TAIL_LINES: usize = 20;
 
 /// The largest value with which a program fits on a simulated GPU.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -131,7 +128,7 @@ fn attempt(args: &FitArgs, python: &OsStr, folder: &Path, value: u64) -> Result<
         .with_context(|| format!("Failed to start `{} -m floodmark`", python.display()))?;
     let failed = || {
         let name = args.vary.name.clone();
-        anyhow::Error::new(Problem::TryFailed { name, value, tail: tail(&output.stderr) })
+        anyhow::Error::new(Problem::TryFailed { name, value, tail: estimate::tail(&output.stderr) })
     };
     let answer: Value = serde_json::from_slice(&output.stdout).map_err(|_| failed())?;
     if answer["unknown"] == "nothing_allocated" {
@@ -152,55 +149,19 @@ fn attempt(args: &FitArgs, python: &OsStr, folder: &Path, value: u64) -> Result<
 }
 
 fn command(args: &FitArgs, python: &OsStr, folder: &Path, value: u64) -> Command {
-    let phantom = &args.phantom;
-    let mut command = Command::new(python);
-    command.args(["-m", "floodmark", "estimate", "--json", "--quiet", "--force"]);
-    command.arg("--output").arg(folder.join("try.flood"));
-    command.args(["--gpu", &phantom.gpu]);
-    if let Some(engine) = phantom.engine {
-        command.args(["--engine", engine.name()]);
-    }
-    let steps = Some(phantom.steps.unwrap_or(USUAL_STEPS));
-    let numbers = [
-        ("--gpus", phantom.gpus),
-        ("--rank", phantom.rank),
-        ("--world", phantom.world),
-        ("--steps", steps),
-    ];
-    for (flag, number) in numbers {
-        if let Some(number) = number {
-            command.args([flag, &number.to_string()]);
-        }
-    }
-    if let Some(memory) = phantom.memory {
-        command.args(["--memory", &memory.to_string()]);
-    }
-    for answer in &phantom.answers {
-        command.arg("--answer").arg(answer.to_string());
-    }
-    if args.program.is_module {
-        command.arg("-m");
-    }
+    let steps = args.phantom.steps.or(Some(USUAL_STEPS));
+    let phantom = PhantomArgs { steps, ..args.phantom.clone() };
     let put = |word: &OsString| match word.to_str() {
         Some(text) => OsString::from(args.vary.put(text, value)),
         None => word.clone(),
     };
-    command.args(args.program.words.iter().map(put));
+    let words = args.program.words.iter().map(put).collect();
+    let program = ProgramArgs { words, ..args.program };
+    let mut command = estimate::process(python, &phantom, &folder.join("try.flood"), &program);
     for setting in &args.environment {
         command.env(&setting.key, args.vary.put(&setting.value, value));
     }
-    command.stdin(Stdio::null());
-    // The program of a try may wait for ever: it ends with this process.
-    command.env("FLOODMARK_ENDS_WITH", std::process::id().to_string());
     command
-}
-
-/// The last lines of what the program said, indented.
-fn tail(said: &[u8]) -> String {
-    let said = String::from_utf8_lossy(said);
-    let lines: Vec<&str> = said.lines().collect();
-    let shown = &lines[lines.len().saturating_sub(TAIL_LINES)..];
-    shown.iter().flat_map(|line| ["\n    ", line]).collect()
 }
 
 /// Pairs of values next to each other of which the larger one needs less, or fits where the smaller does not.

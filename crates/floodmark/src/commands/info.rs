@@ -1,7 +1,7 @@
 //! `floodmark info`: what a trace holds.
 
 use std::fmt::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use floodmark_analysis::{DeviceSummary, Summary, summary};
@@ -24,36 +24,71 @@ use crate::commands::trace_paths::{open, ranks};
 use crate::text::stdout_style;
 
 /// What a trace holds; for a folder of ranks, what each of them holds.
-#[derive(Serialize, JsonSchema)]
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub(crate) enum Info {
     /// A trace.
     Trace(Box<Summary>),
-    /// The ranks of a folder.
-    Ranks(Vec<Summary>),
+    /// A folder.
+    Ranks(RankSummaries),
+}
+
+/// What the ranks of a folder hold.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct RankSummaries {
+    /// The version of floodmark that wrote the answer.
+    floodmark: &'static str,
+    /// The ranks in their order.
+    ranks: Vec<Summary>,
+}
+
+/// The answer, with what was asked for and the traces of a folder.
+#[derive(Debug)]
+pub(crate) struct InfoAnswer {
+    pub(crate) found: Info,
+    asked: PathBuf,
+    ranks: Vec<(u32, PathBuf)>,
+}
+
+impl InfoAnswer {
+    /// A paragraph for a trace, a table for several ranks.
+    pub(crate) fn text(&self, style: OutputStyle) -> String {
+        let folder = match &self.found {
+            Info::Trace(summary) => return details(summary, &self.asked, style),
+            Info::Ranks(folder) => folder,
+        };
+        let ranks = self.ranks.iter().zip(&folder.ranks);
+        let ranks: Vec<RankInfo<'_>> =
+            ranks.map(|((rank, path), summary)| RankInfo { rank: *rank, path, summary }).collect();
+        match &ranks[..] {
+            [RankInfo { path, summary, .. }] => details(summary, path, style),
+            all => {
+                let folder = RanksInfo { folder: &self.asked, ranks: all };
+                text_table::render_as(&(&folder).into(), style)
+            }
+        }
+    }
 }
 
 pub(crate) fn info(args: &InfoArgs) -> Result<Said> {
-    let Some(ranks) = ranks(&args.trace)? else {
-        let summary = summary(&open(&args.trace)?);
-        if args.json {
-            return Said::json(&Info::Trace(Box::new(summary)));
-        }
-        return Ok(details(&summary, &args.trace, stdout_style::of_stdout()).into());
-    };
-    let mut summaries = Vec::new();
-    for (rank, path) in ranks {
-        let summary = summary(&open(&path)?);
-        summaries.push(RankInfo { rank, path, summary });
-    }
+    let answer = answer(args)?;
     if args.json {
-        let summaries = summaries.into_iter().map(|rank| rank.summary).collect();
-        return Said::json(&Info::Ranks(summaries));
+        return Said::json(&answer.found);
     }
-    if let [RankInfo { path, summary, .. }] = &summaries[..] {
-        return Ok(details(summary, path, stdout_style::of_stdout()).into());
-    }
-    Ok(stdout_style::show(&RanksInfo { folder: &args.trace, ranks: &summaries }).into())
+    Ok(answer.text(stdout_style::of_stdout()).into())
+}
+
+pub(crate) fn answer(args: &InfoArgs) -> Result<InfoAnswer> {
+    let asked = args.trace.clone();
+    let Some(ranks) = ranks(&asked)? else {
+        let found = Info::Trace(Box::new(summary(&open(&asked)?)));
+        return Ok(InfoAnswer { found, asked, ranks: Vec::new() });
+    };
+    let summaries = ranks.iter().map(|(_, path)| Ok(summary(&open(path)?)));
+    let summaries = summaries.collect::<Result<_>>()?;
+    let floodmark = env!("CARGO_PKG_VERSION");
+    let found = Info::Ranks(RankSummaries { floodmark, ranks: summaries });
+    Ok(InfoAnswer { found, asked, ranks })
 }
 
 fn details(summary: &Summary, path: &Path, style: OutputStyle) -> String {

@@ -1,7 +1,7 @@
 //! `floodmark info` of a folder: its ranks in one table, the furthest from the median first where there are many.
 
 use std::cmp::Reverse;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use floodmark_analysis::{Rank, Ranks, Recording, Summary, ranks};
 use floodmark_session::text::answer_text::AnswerText;
@@ -15,16 +15,16 @@ use crate::commands::info::facts;
 const MOST_ROWS: usize = 16;
 
 /// One rank of a folder.
-pub(crate) struct RankInfo {
+pub(crate) struct RankInfo<'a> {
     pub(crate) rank: u32,
-    pub(crate) path: PathBuf,
-    pub(crate) summary: Summary,
+    pub(crate) path: &'a Path,
+    pub(crate) summary: &'a Summary,
 }
 
 /// All ranks of a folder.
 pub(crate) struct RanksInfo<'a> {
     pub(crate) folder: &'a Path,
-    pub(crate) ranks: &'a [RankInfo],
+    pub(crate) ranks: &'a [RankInfo<'a>],
 }
 
 impl From<&RanksInfo<'_>> for AnswerText {
@@ -34,7 +34,7 @@ impl From<&RanksInfo<'_>> for AnswerText {
         let recordings = info.ranks.iter().zip(&names).map(|(one, name)| Recording {
             name,
             rank: Some(one.rank),
-            summary: &one.summary,
+            summary: one.summary,
         });
         let found = ranks(&recordings.collect::<Vec<_>>());
         let shown = rows(&found);
@@ -75,7 +75,7 @@ fn failed(info: &RanksInfo<'_>) -> Option<String> {
 }
 
 /// Each kind of loss once, with the number of ranks that have it.
-fn losses(ranks: &[RankInfo]) -> Vec<String> {
+fn losses(ranks: &[RankInfo<'_>]) -> Vec<String> {
     let mut found: Vec<(String, u64)> = Vec::new();
     for loss in ranks.iter().flat_map(|one| &one.summary.losses.0) {
         let said = loss.to_string();
@@ -139,10 +139,10 @@ fn left_out(found: &Ranks, shown: usize) -> Vec<String> {
 }
 
 /// What the headers of all ranks say alike.
-fn common_facts(ranks: &[RankInfo]) -> Vec<String> {
+fn common_facts(ranks: &[RankInfo<'_>]) -> Vec<String> {
     let Some((first, others)) = ranks.split_first() else { return Vec::new() };
     let is_common =
-        |fact: &(&str, String)| others.iter().all(|other| facts(&other.summary).contains(fact));
-    let common = facts(&first.summary).into_iter().filter(is_common);
+        |fact: &(&str, String)| others.iter().all(|other| facts(other.summary).contains(fact));
+    let common = facts(first.summary).into_iter().filter(is_common);
     common.map(|(name, value)| format!("  {name:<10} {}", safe_text(&value))).collect()
 }

@@ -1,19 +1,20 @@
 //! `floodmark leaks`: what grows from step to step.
 
 use anyhow::{Context, Result};
-use floodmark_analysis::{At, leaks as ask};
+use floodmark_analysis::{At, Leaks, leaks as ask};
 
 use crate::Said;
+use crate::commands::answer::Answer;
 use crate::commands::args::LeaksArgs;
 use crate::commands::chosen_trace::{Chosen, choose_source};
-use crate::text::stdout_style;
 
 pub(crate) fn leaks(args: &LeaksArgs) -> Result<Said> {
-    let Chosen { path, trace, .. } = choose_source(&args.source, At::Peak)?;
-    let leaks = ask(&trace, args.source.device, (args.top > 0).then_some(args.top))
+    answer(args)?.said(args.json)
+}
+
+pub(crate) fn answer(args: &LeaksArgs) -> Result<Answer<Leaks>> {
+    let Chosen { path, trace, note, .. } = choose_source(&args.source, At::Peak)?;
+    let found = ask(&trace, args.source.device, (args.top > 0).then_some(args.top))
         .with_context(|| format!("Failed to look for leaks in `{}`", path.display()))?;
-    if args.json {
-        return Said::json(&leaks);
-    }
-    Ok(stdout_style::show(&leaks).into())
+    Ok(Answer { found, notes: note.into_iter().collect() })
 }

@@ -4,6 +4,7 @@
 
 pub(crate) mod advise;
 pub(crate) mod annotate;
+pub(crate) mod answer;
 pub(crate) mod args;
 pub(crate) mod chosen_trace;
 pub(crate) mod diff;

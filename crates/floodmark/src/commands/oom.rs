@@ -4,28 +4,63 @@ use std::io::{self, IsTerminal};
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use floodmark_analysis::{At, OomLogReader, oom as ask};
+use floodmark_analysis::{At, OomLogReader, OomMessages, OomReport, oom as ask};
+use floodmark_session::text::answer_text::AnswerText;
 use floodmark_session::traces::{open_text, read_log};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use crate::Said;
+use crate::commands::answer::Answer;
 use crate::commands::args::OomArgs;
 use crate::commands::chosen_trace::{Chosen, Wanted, choose};
 use crate::text::failure::Problem;
 use crate::text::output;
-use crate::text::stdout_style;
+
+/// Why an allocation failed; from a text, what each message in it means.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub(crate) enum OomAnswer {
+    /// From a trace.
+    Trace(Box<OomReport>),
+    /// From a text.
+    Messages(OomMessages),
+}
+
+impl From<&OomAnswer> for AnswerText {
+    fn from(found: &OomAnswer) -> Self {
+        match found {
+            OomAnswer::Trace(report) => (&**report).into(),
+            OomAnswer::Messages(messages) => messages.into(),
+        }
+    }
+}
 
 pub(crate) fn oom(args: &OomArgs) -> Result<Said> {
+    answer(args)?.said(args.json)
+}
+
+pub(crate) fn answer(args: &OomArgs) -> Result<Answer<OomAnswer>> {
     if let Some(log) = log(&args.trace)? {
-        return explain(args, log);
+        if args.rank.is_some() || args.device.is_some() {
+            return Err(Problem::OptionOfTraces).with_context(|| failed_to_explain(&args.trace));
+        }
+        return explain(log).with_context(|| failed_to_explain(&args.trace));
     }
     let wanted = Wanted { rank: args.rank, device: args.device, at: At::Oom };
-    let Chosen { path, trace, .. } = choose(&args.trace, wanted)?;
+    let Chosen { path, trace, note, .. } = choose(&args.trace, wanted)?;
     let found = ask(&trace, args.device, (args.top > 0).then_some(args.top))
-        .with_context(|| format!("Failed to explain `{}`", path.display()))?;
-    if args.json {
-        return Said::json(&found);
-    }
-    Ok(stdout_style::show(&found).into())
+        .with_context(|| failed_to_explain(&path))?;
+    Ok(Answer { found: OomAnswer::Trace(Box::new(found)), notes: note.into_iter().collect() })
+}
+
+/// What the messages in a text mean.
+pub(crate) fn explain(log: OomLogReader) -> Result<Answer<OomAnswer>> {
+    Ok(Answer { found: OomAnswer::Messages(log.finish()?), notes: Vec::new() })
+}
+
+fn failed_to_explain(path: &Path) -> String {
+    format!("Failed to explain `{}`", path.display())
 }
 
 /// The messages of stdin or of a text file; `None` for a trace.
@@ -42,16 +77,4 @@ fn log(path: &Path) -> Result<Option<OomLogReader>> {
     }
     let Some(file) = open_text(path).with_context(failed)? else { return Ok(None) };
     read_log(file).map(Some).with_context(failed)
-}
-
-fn explain(args: &OomArgs, log: OomLogReader) -> Result<Said> {
-    let failed = || format!("Failed to explain `{}`", args.trace.display());
-    if args.rank.is_some() || args.device.is_some() {
-        return Err(Problem::OptionOfTraces).with_context(failed);
-    }
-    let found = log.finish().with_context(failed)?;
-    if args.json {
-        return Said::json(&found);
-    }
-    Ok(stdout_style::show(&found).into())
 }

@@ -1,17 +1,26 @@
 //! `floodmark report`: what filled a device at a moment.
 
 use anyhow::{Context, Result};
-use floodmark_analysis::{Question, report as ask};
+use floodmark_analysis::{Question, Report, report as ask};
 
 use crate::Said;
+use crate::commands::answer::Answer;
 use crate::commands::args::ReportArgs;
 use crate::commands::chosen_trace::{Chosen, choose_source};
 use crate::text::csv;
 use crate::text::output;
-use crate::text::stdout_style;
 
 pub(crate) fn report(args: &ReportArgs) -> Result<Said> {
-    let Chosen { path, trace, .. } = choose_source(&args.source, args.at)?;
+    let answer = answer(args)?;
+    if args.csv {
+        output::losses(&answer.found.losses, "");
+        return Ok(Said::exactly(csv::render(&answer.found, csv::Reader::of_stdout())));
+    }
+    answer.said(args.json)
+}
+
+pub(crate) fn answer(args: &ReportArgs) -> Result<Answer<Report>> {
+    let Chosen { path, trace, note, .. } = choose_source(&args.source, args.at)?;
     let question = Question {
         device: args.source.device,
         by: args.by,
@@ -19,14 +28,7 @@ pub(crate) fn report(args: &ReportArgs) -> Result<Said> {
         top: (args.top > 0).then_some(args.top),
         torch_frames: args.torch_frames,
     };
-    let report = ask(&trace, &question)
+    let found = ask(&trace, &question)
         .with_context(|| format!("Failed to report on `{}`", path.display()))?;
-    if args.json {
-        return Said::json(&report);
-    }
-    if args.csv {
-        output::losses(&report.losses, "");
-        return Ok(Said::exactly(csv::render(&report, csv::Reader::of_stdout())));
-    }
-    Ok(stdout_style::show(&report).into())
+    Ok(Answer { found, notes: note.into_iter().collect() })
 }

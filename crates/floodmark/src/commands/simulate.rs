@@ -1,17 +1,21 @@
 //! `floodmark simulate`: the same requests under other allocator settings, or on another GPU.
 
 use anyhow::{Context, Result};
-use floodmark_analysis::{At, SimulationQuestion, simulation_with};
+use floodmark_analysis::{At, Simulation, SimulationQuestion, simulation_with};
 use floodmark_trace::Bytes;
 
 use crate::Said;
+use crate::commands::answer::Answer;
 use crate::commands::args::SimulateArgs;
 use crate::commands::chosen_trace::{Chosen, choose_source};
 use crate::text::progress::Progress;
-use crate::text::stdout_style;
 
 pub(crate) fn simulate(args: &SimulateArgs) -> Result<Said> {
-    let Chosen { path, trace, .. } = choose_source(&args.source, At::Peak)?;
+    answer(args)?.said(args.json)
+}
+
+pub(crate) fn answer(args: &SimulateArgs) -> Result<Answer<Simulation>> {
+    let Chosen { path, trace, note, .. } = choose_source(&args.source, At::Peak)?;
     let question = SimulationQuestion {
         device: args.source.device,
         alloc_confs: args.alloc_conf.clone(),
@@ -23,8 +27,5 @@ pub(crate) fn simulate(args: &SimulateArgs) -> Result<Said> {
     let tell = |done: usize, all: usize| progress.at((100 * done / all.max(1)) as u64);
     let found = simulation_with(&trace, &question, tell)
         .with_context(|| format!("Failed to simulate `{}`", path.display()))?;
-    if args.json {
-        return Said::json(&found);
-    }
-    Ok(stdout_style::show(&found).into())
+    Ok(Answer { found, notes: note.into_iter().collect() })
 }

@@ -52,7 +52,7 @@ pub(crate) fn rank_in(path: &Path, rank: u32) -> Result<PathBuf> {
 }
 
 /// `x.flood`, or what people call torch's snapshots.
-fn is_named_like_a_trace(path: &Path) -> bool {
+pub(crate) fn is_named_like_a_trace(path: &Path) -> bool {
     let Some(name) = path.file_name().and_then(OsStr::to_str) else { return false };
     let packed = name.strip_suffix(".gz").or_else(|| name.strip_suffix(".zst")).unwrap_or(name);
     [".flood", ".pickle", ".pkl"].iter().any(|ending| packed.ends_with(ending))

@@ -83,7 +83,8 @@ pub(crate) fn of_commands() -> Schema {
     schema_of::<CommandAnswers>()
 }
 
-fn schema_of<T: JsonSchema>() -> Schema {
+/// The schema of one answer.
+pub(crate) fn schema_of<T: JsonSchema>() -> Schema {
     let mut settings = SchemaSettings::draft2020_12().for_serialize();
     settings.untagged_enum_variant_titles = true;
     let settings = settings.with_transform(RecursiveTransform(left_out_instead_of_null));

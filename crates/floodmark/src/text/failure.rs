@@ -9,6 +9,8 @@ use floodmark_profiles::GpuError;
 use floodmark_session::traces::OpenError;
 use floodmark_trace::{Device, Hint, ReadError};
 
+use crate::mcp::refusal::Refusal;
+
 /// What can be wrong with a command line beyond its grammar.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -93,6 +95,11 @@ impl Hint for Problem {
     }
 }
 
+/// The whole message without styles.
+pub(crate) fn plain_message(error: &anyhow::Error) -> String {
+    anstream::adapter::strip_str(&message(error)).to_string()
+}
+
 const ERROR: Style = AnsiColor::Red.on_default().bold();
 const HINT: Style = AnsiColor::Cyan.on_default().bold();
 
@@ -137,6 +144,9 @@ fn hint(error: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
         return error.hint();
     }
     if let Some(error) = error.downcast_ref::<GpuError>() {
+        return error.hint();
+    }
+    if let Some(error) = error.downcast_ref::<Refusal>() {
         return error.hint();
     }
     error.downcast_ref::<Problem>()?.hint()

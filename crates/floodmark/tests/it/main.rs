@@ -17,6 +17,7 @@ mod drawn;
 mod export;
 mod leaks;
 mod levels;
+mod mcp;
 mod metrics;
 mod oom;
 mod oom_messages;

@@ -66,6 +66,8 @@ pub(crate) enum Command {
     Diff(DiffArgs),
     /// Show which lines grow from step to step
     Leaks(LeaksArgs),
+    /// Answer an assistant's questions about traces: an MCP server on stdin and stdout
+    Mcp(McpArgs),
     /// Check whether floodmark works here: torch, CUDA, recorder, simulated GPU, disk
     Doctor(DoctorArgs),
     /// Print the JSON Schema of what `--json` prints
@@ -315,6 +317,16 @@ pub(crate) struct AdviseArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct McpArgs {
+    /// Folders and traces that may be read [default: the working directory]
+    #[arg(value_name = "PATH")]
+    pub(crate) paths: Vec<PathBuf>,
+    /// Offer no `estimate`, which runs a program
+    #[arg(long)]
+    pub(crate) read_only: bool,
 }
 
 #[derive(Debug, Args)]

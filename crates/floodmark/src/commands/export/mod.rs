@@ -45,7 +45,7 @@ pub(crate) fn export(args: &ExportArgs) -> Result<String> {
         return Ok(String::new());
     }
     let wanted = Wanted { rank: args.rank, device: args.device, at: At::Peak };
-    let Chosen { path, trace, rank } = choose(&args.trace, wanted)?;
+    let Chosen { path, trace, rank, .. } = choose(&args.trace, wanted)?;
     check_device(&trace, args.device)
         .with_context(|| format!("Failed to export `{}`", path.display()))?;
     output::losses(&trace.losses, "");

@@ -1,0 +1,51 @@
+//! `floodmark mcp`: the answers of the commands for an assistant, over the Model Context Protocol.
+//!
+//! A tool is a command: [`arguments`] makes its input schema from the words of the command line and turns a call into
+//! such words, [`tools`] asks the function that the command asks. `structuredContent` is what `--json` prints, the
+//! output schema is that of `floodmark schema`, and the text is what the command prints into a pipe. [`estimate`] runs
+//! a program in a process of its own. Every trace in the [`folders`] is a resource ([`resources`]).
+//!
+//! stdout has the protocol alone. Nothing outside the folders is read.
+
+mod arguments;
+mod estimate;
+mod folders;
+pub(crate) mod refusal;
+mod resources;
+mod server;
+mod tools;
+
+use std::ffi::OsStr;
+use std::io::{IsTerminal, stdin};
+
+use anyhow::{Context, Result};
+use rmcp::service::{ServerInitializeError, serve_server};
+use rmcp::transport::io::stdio_pipes;
+
+use crate::commands::args::McpArgs;
+use crate::text::output;
+use folders::Folders;
+use server::Server;
+
+/// Answers until the assistant closes stdin.
+pub(crate) fn mcp(args: &McpArgs, python: &OsStr) -> Result<String> {
+    let server = Server::new(Folders::open(&args.paths)?, python, !args.read_only);
+    if stdin().is_terminal() {
+        output::talk("An assistant starts this command and writes to it; end it with Ctrl-C\n");
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("Failed to start the server")?;
+    let ended = runtime.block_on(async {
+        match serve_server(server, stdio_pipes()).await {
+            Ok(running) => running.waiting().await.map(|_| ()).context("the server failed"),
+            // Nothing was asked.
+            Err(ServerInitializeError::ConnectionClosed(_)) => Ok(()),
+            Err(error) => Err(error).context("stdin has no request of an MCP client"),
+        }
+    });
+    // An answer that is still being computed has no reader.
+    runtime.shutdown_background();
+    ended.context("Failed to answer on stdout").map(|()| String::new())
+}

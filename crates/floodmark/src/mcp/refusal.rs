@@ -1,0 +1,48 @@
+//! What can be wrong with a call of a tool beyond the words of its command.
+
+use floodmark_trace::Hint;
+
+/// Why a call is refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum Refusal {
+    #[error("the tool has no argument `{name}`; it has {known}")]
+    NoSuchArgument { name: String, known: String },
+    #[error("the argument `{name}` is missing")]
+    Missing { name: String },
+    #[error("the argument `{name}` must be {wanted}")]
+    WrongType { name: String, wanted: &'static str },
+    #[error("{0}")]
+    Usage(String),
+    #[error("exactly one of `trace` and `message` is needed")]
+    TraceOrMessage,
+    #[error("it is outside the folders that this server may read: {allowed}")]
+    Outside { allowed: String },
+    #[error("the path is not absolute, or is not that of a trace")]
+    NotAResource,
+    #[error("the program gave no estimate{0}")]
+    NoEstimate(String),
+    #[error("the answer could not be computed because of a bug in floodmark")]
+    Bug,
+    #[error("the call was cancelled")]
+    Cancelled,
+}
+
+impl Hint for Refusal {
+    fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Outside { .. } => Some("start `floodmark mcp` with the folder that has it"),
+            Self::NotAResource => Some("`resources/list` has the addresses"),
+            Self::NoEstimate(_) => {
+                Some("`floodmark doctor` checks whether a GPU can be simulated here")
+            }
+            Self::Bug => Some("stderr of the server has the details"),
+            Self::NoSuchArgument { .. }
+            | Self::Missing { .. }
+            | Self::WrongType { .. }
+            | Self::Usage(_)
+            | Self::TraceOrMessage
+            | Self::Cancelled => None,
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! The protocol: which tools and resources there are, and a call of one.
+//!
+//! A call runs on a thread of its own, so that others are answered meanwhile.
+
+use std::ffi::{OsStr, OsString};
+use std::sync::Arc;
+
+use anyhow::{Result, anyhow};
+use rmcp::ServerHandler;
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData,
+    Implementation, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
+    ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, ResourceContents,
+    ServerCapabilities, ServerConfig, Tool,
+};
+use rmcp::service::{RequestContext, RoleServer};
+use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
+
+use super::arguments::Object;
+use super::folders::Folders;
+use super::refusal::Refusal;
+use super::tools::{ESTIMATE, ToolAnswer};
+use super::{estimate, resources, tools};
+use crate::text::failure::plain_message;
+
+/// Each call has a trace in memory: no more than this many at once.
+const CALLS_AT_ONCE: usize = 4;
+
+const INSTRUCTIONS: &str = "floodmark shows what fills the memory of a PyTorch program. A trace is a `.flood` file or a \
+     torch memory snapshot (`.pickle`); each trace that this server may read is a resource. Paths are relative to the \
+     server's folders, or absolute. Begin with `info` or `report`; `oom` explains a failed allocation or torch's message; \
+     `advise` suggests changes with the bytes that each saves. All sizes in the JSON are bytes.";
+
+/// What the server has.
+#[derive(Debug)]
+pub(super) struct Server {
+    folders: Arc<Folders>,
+    /// The interpreter that runs programs.
+    python: OsString,
+    tools: Vec<Tool>,
+    calls: Arc<Semaphore>,
+}
+
+impl Server {
+    pub(super) fn new(folders: Folders, python: &OsStr, runs_programs: bool) -> Self {
+        Self {
+            folders: Arc::new(folders),
+            python: python.to_owned(),
+            tools: tools::tools(runs_programs),
+            calls: Arc::new(Semaphore::new(CALLS_AT_ONCE)),
+        }
+    }
+
+    async fn answer(&self, name: String, given: Object) -> Result<ToolAnswer> {
+        if name == ESTIMATE {
+            return estimate::answer(given, &self.folders, &self.python).await;
+        }
+        self.compute(move |folders| tools::answer(&name, given, folders)).await
+    }
+
+    /// Work that cannot be interrupted; a call that is cancelled does not wait for it.
+    async fn compute<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Folders) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let folders = Arc::clone(&self.folders);
+        let permit = Arc::clone(&self.calls).acquire_owned().await?;
+        let done = spawn_blocking(move || {
+            let _permit = permit;
+            work(&folders)
+        });
+        done.await.unwrap_or_else(|_| Err(anyhow!(Refusal::Bug)))
+    }
+}
+
+impl ServerHandler for Server {
+    fn get_info(&self) -> ServerConfig {
+        let capabilities = ServerCapabilities::builder().enable_tools().enable_resources().build();
+        ServerConfig::new(capabilities)
+            .with_server_info(Implementation::new("floodmark", env!("CARGO_PKG_VERSION")))
+            .with_instructions(INSTRUCTIONS)
+    }
+
+    async fn list_tools(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        Ok(ListToolsResult::with_all_items(self.tools.clone()))
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let name = request.name.into_owned();
+        if self.tools.iter().all(|tool| tool.name != name) {
+            return Err(ErrorData::invalid_params(format!("there is no tool `{name}`"), None));
+        }
+        let answered = tokio::select! {
+            answered = self.answer(name, request.arguments.unwrap_or_default()) => answered,
+            () = context.ct.cancelled() => Err(anyhow!(Refusal::Cancelled)),
+        };
+        let result = match answered {
+            Ok(answer) => {
+                let mut result = CallToolResult::success(vec![ContentBlock::text(answer.text)]);
+                result.structured_content = Some(answer.json);
+                result
+            }
+            Err(error) => CallToolResult::error(vec![ContentBlock::text(plain_message(&error))]),
+        };
+        Ok(result.into())
+    }
+
+    async fn list_resources(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        let listed = self.compute(|folders| Ok(resources::list(folders))).await;
+        listed.map(ListResourcesResult::with_all_items).map_err(|error| unreadable(&error))
+    }
+
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        let uri = request.uri.clone();
+        let read = tokio::select! {
+            read = self.compute(move |folders| resources::read(&uri, folders)) => read,
+            () = context.ct.cancelled() => Err(anyhow!(Refusal::Cancelled)),
+        };
+        let text = read.map_err(|error| unreadable(&error))?;
+        let contents = ResourceContents::text(text, request.uri);
+        Ok(ReadResourceResult::new(vec![contents]).into())
+    }
+}
+
+/// A resource has no errors of its own: they are those of the protocol.
+fn unreadable(error: &anyhow::Error) -> ErrorData {
+    ErrorData::resource_not_found(plain_message(error), None)
+}

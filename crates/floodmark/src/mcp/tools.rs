@@ -1,0 +1,214 @@
+//! The tools: each is a command, asked in process. `estimate` runs a program and has a file of its own.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use clap::{CommandFactory, Parser};
+use floodmark_analysis::{AdviceReport, Diff, Estimate, Leaks, Report, Simulation};
+use floodmark_session::text::answer_text::AnswerText;
+use floodmark_session::text::output_style::OutputStyle;
+use floodmark_session::text::text_table::render;
+use floodmark_session::traces::read_log;
+use rmcp::model::{Tool, ToolAnnotations};
+use schemars::Schema;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::arguments::{Object, properties, words};
+use super::folders::Folders;
+use super::refusal::Refusal;
+use crate::commands::answer::Answer;
+use crate::commands::args::{Cli, Command};
+use crate::commands::info::Info;
+use crate::commands::oom::OomAnswer;
+use crate::commands::{advise, diff, info, leaks, oom, report, simulate};
+use crate::schema::schema_of;
+
+/// The tool that runs a program.
+pub(super) const ESTIMATE: &str = "estimate";
+/// The argument of `oom` that is not a path.
+const MESSAGE: &str = "message";
+
+/// What a tool answers.
+#[derive(Debug)]
+pub(super) struct ToolAnswer {
+    /// What the command prints into a pipe.
+    pub(super) text: String,
+    /// What it prints with `--json`.
+    pub(super) json: Value,
+}
+
+/// A command that is a tool, and the schema of its answer.
+type ToolCommand = (&'static str, fn() -> Schema);
+
+const TOOLS: [ToolCommand; 8] = [
+    ("info", schema_of::<Info>),
+    ("report", schema_of::<Report>),
+    ("oom", schema_of::<OomAnswer>),
+    ("diff", schema_of::<Diff>),
+    ("leaks", schema_of::<Leaks>),
+    ("simulate", schema_of::<Simulation>),
+    ("advise", schema_of::<AdviceReport>),
+    (ESTIMATE, schema_of::<Estimate>),
+];
+
+/// All tools, or those that only read.
+pub(super) fn tools(runs_programs: bool) -> Vec<Tool> {
+    let offered = TOOLS.iter().filter(|(name, _)| runs_programs || *name != ESTIMATE);
+    let program = Cli::command();
+    offered.map(|(name, output)| tool(&program, name, output())).collect()
+}
+
+fn tool(program: &clap::Command, name: &'static str, output: Schema) -> Tool {
+    let command = command_of(program, name);
+    let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+    let reads_only = name != ESTIMATE;
+    let annotations = ToolAnnotations::new()
+        .read_only(reads_only)
+        .destructive(!reads_only)
+        .open_world(!reads_only);
+    Tool::new(name, about, Arc::new(input_schema(command)))
+        .with_raw_output_schema(Arc::new(output_schema(output)))
+        .with_annotations(annotations)
+}
+
+fn command_of<'a>(program: &'a clap::Command, name: &str) -> &'a clap::Command {
+    program.find_subcommand(name).expect("a tool is a command")
+}
+
+fn input_schema(command: &clap::Command) -> Object {
+    let (mut properties, mut required) = properties(command);
+    match command.get_name() {
+        "oom" => {
+            required.clear();
+            properties["trace"]["description"] =
+                "A `.flood` file, a torch memory snapshot, a folder with one per rank, or a text with torch's message"
+                    .into();
+            let about = "torch's out-of-memory message, or a log that has it, in place of `trace`";
+            properties.insert(MESSAGE.to_owned(), json!({"type": "string", "description": about}));
+        }
+        ESTIMATE => {
+            properties["output"]["description"] =
+                "Keep the trace in this new `.flood` file [default: it is removed]".into();
+            let about = "Python script to run on the simulated GPU";
+            properties
+                .insert("program".to_owned(), json!({"type": "string", "description": about}));
+            let args = json!({
+                "type": "array", "items": {"type": "string"}, "description": "Arguments of the program",
+            });
+            properties.insert("args".to_owned(), args);
+            required.push("program".to_owned());
+        }
+        _ => {}
+    }
+    let schema = json!({
+        "type": "object",
+        "properties": properties,
+        "required": required,
+        "additionalProperties": false,
+    });
+    object(schema)
+}
+
+/// An answer is an object, also where it is one of two kinds.
+fn output_schema(schema: Schema) -> Object {
+    let mut schema = object(schema.into());
+    schema.entry("type").or_insert_with(|| "object".into());
+    schema
+}
+
+fn object(value: Value) -> Object {
+    let Value::Object(object) = value else { unreachable!("a schema is an object") };
+    object
+}
+
+/// Answers a call of a tool that only reads.
+pub(super) fn answer(name: &str, mut given: Object, folders: &Folders) -> Result<ToolAnswer> {
+    let failed = || format!("Failed to answer `{name}`");
+    if name == "oom" {
+        let message = given.remove(MESSAGE).filter(|message| !message.is_null());
+        match (message, given.get("trace").is_some_and(|trace| !trace.is_null())) {
+            (Some(Value::String(message)), false) => {
+                let log = read_log(message.as_bytes())?;
+                return shown(&oom::explain(log).context("Failed to explain `message`")?);
+            }
+            (Some(Value::String(_)), true) | (None, false) => {
+                return Err(Refusal::TraceOrMessage).with_context(failed);
+            }
+            (Some(_), _) => {
+                let wrong = Refusal::WrongType { name: MESSAGE.to_owned(), wanted: "a string" };
+                return Err(wrong).with_context(failed);
+            }
+            (None, true) => {}
+        }
+    }
+    let words = words(command_of(&Cli::command(), name), &given, folders).with_context(failed)?;
+    match parse(words).with_context(failed)? {
+        Command::Info(args) => {
+            let answer = info::answer(&args)?;
+            let text = answer.text(OutputStyle::Plain);
+            Ok(ToolAnswer { text, json: serde_json::to_value(&answer.found)? })
+        }
+        Command::Report(args) => shown(&report::answer(&args)?),
+        Command::Oom(args) => shown(&oom::answer(&args)?),
+        Command::Diff(args) => shown(&diff::answer(&args)?),
+        Command::Leaks(args) => shown(&leaks::answer(&args)?),
+        Command::Simulate(args) => shown(&simulate::answer(&args)?),
+        Command::Advise(args) => shown(&advise::answer(&args)?),
+        Command::Run(_)
+        | Command::Estimate(_)
+        | Command::Fit(_)
+        | Command::Gpus(_)
+        | Command::Annotate(_)
+        | Command::View(_)
+        | Command::Export(_)
+        | Command::Top(_)
+        | Command::Metrics(_)
+        | Command::Mcp(_)
+        | Command::Doctor(_)
+        | Command::Schema
+        | Command::Completions(_)
+        | Command::Man(_) => unreachable!("`{name}` is not one of `TOOLS`"),
+    }
+}
+
+/// A summary of a trace, for its resource: what it holds, and what filled it at the peak.
+pub(super) fn overview(path: &Path) -> Result<String> {
+    let parse_command = |name: &str, options: &[&str]| {
+        let words = [name].into_iter().chain(options.iter().copied()).map(OsString::from);
+        parse(words.chain(["--".into(), path.into()]).collect())
+    };
+    let (Command::Info(info), Command::Report(report)) =
+        (parse_command("info", &[])?, parse_command("report", &["--top=10"])?)
+    else {
+        unreachable!("the words are those of two commands")
+    };
+    let holds = info::answer(&info)?.text(OutputStyle::Plain);
+    Ok(format!("{holds}\n{}", shown(&report::answer(&report)?)?.text))
+}
+
+/// A call as the command line has it.
+pub(super) fn parse(words: Vec<OsString>) -> Result<Command, Refusal> {
+    let words = std::iter::once(OsString::from("floodmark")).chain(words);
+    let parsed = Cli::try_parse_from(words).map_err(|error| {
+        let text = error.render().to_string();
+        let text = text.strip_prefix("error: ").unwrap_or(&text);
+        // Usage and `--help` are those of a terminal.
+        let text = text.split("\n\nUsage:").next().unwrap_or(text);
+        let text = text.split("\n\nFor more information").next().unwrap_or(text);
+        Refusal::Usage(text.trim_end().to_owned())
+    })?;
+    Ok(parsed.command)
+}
+
+fn shown<T>(answer: &Answer<T>) -> Result<ToolAnswer>
+where
+    T: Serialize,
+    AnswerText: for<'a> From<&'a T>,
+{
+    let notes = answer.notes.iter().flat_map(|note| [note.as_str(), "\n"]).collect::<String>();
+    let text = notes + &render(&answer.found);
+    Ok(ToolAnswer { text, json: serde_json::to_value(&answer.found)? })
+}
