@@ -99,16 +99,16 @@ def test_advice_is_what_the_simulation_says(varlen):
 
 
 @pytest.mark.parametrize(
-    ("words", "ask"),
+    ("words", "name", "ask"),
     [
-        (["simulate", "--sweep"], lambda trace: trace.simulate(sweep=True)),
-        (["oom"], lambda trace: trace.oom()),
-        (["advise"], lambda trace: trace.advise()),
+        (["simulate", "--sweep"], "default-oom", lambda trace: trace.simulate(sweep=True)),
+        (["oom"], "default-oom", lambda trace: trace.oom()),
+        (["advise"], "default-varlen", lambda trace: trace.advise()),
     ],
 )
-def test_the_command_line_tells_the_same(failed, programs, words, ask):
-    path = str(RECORDINGS / "default-oom.pickle.gz")
-    answer = ask(failed)
+def test_the_command_line_tells_the_same(programs, words, name, ask):
+    path = str(RECORDINGS / f"{name}.pickle.gz")
+    answer = ask(floodmark.Trace.open(path))
     told = programs.floodmark(*words, path)
     assert (told.returncode, told.stderr) == (0, "")
     assert told.stdout == str(answer) == repr(answer)
