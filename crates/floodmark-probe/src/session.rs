@@ -163,7 +163,8 @@ pub(crate) fn take_off(running: Running) -> bool {
 
 /// Puts a new recorder in the place of one that no window is open on. Hooks stay where they are, and no event is
 /// missed: each is recorded by the one or the other. Returns what the old one's writer left behind, where it ended
-/// as it should. The GIL must be held.
+/// as it should, and where no thread was still inside a hook: what such a thread records is in neither. The GIL must
+/// be held.
 pub(crate) fn replace(old: Running, new: &Running) -> Option<Ended> {
     let folders = old.recording().tree.lock().library().to_vec();
     new.recording().tree.lock().set_library(folders);
@@ -178,7 +179,7 @@ pub(crate) fn replace(old: Running, new: &Running) -> Option<Ended> {
         // SAFETY: no thread is inside the old one, none will enter it, and its writer has ended.
         free_later(unsafe { Box::from_raw(recording) });
     }
-    ended.filter(|_| failure.is_none())
+    ended.filter(|_| is_idle && failure.is_none())
 }
 
 /// Releases code objects, where a recorder waits for a window that will not need them. The GIL must be held.
