@@ -77,7 +77,14 @@ def test_a_thousand_recordings_leave_torch_as_it_was(programs):
             kept = torch.ones(1000 + number)
             floodmark.stop()
         disarm()
-        end = (len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task")), mappings())
+
+        def left():
+            return len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task")), mappings()
+
+        # The kernel removes a thread that has ended, and its stack, a moment later.
+        until = time.monotonic() + 60
+        while (end := left()) != start and time.monotonic() < until:
+            time.sleep(0.01)
         after = differing(before, slots())
         last = [row["bytes"] for row in floodmark.Trace.open("many.flood").peak("cpu").by_line()]
         files = sorted(os.listdir("."))

@@ -74,11 +74,7 @@ impl Context {
     pub fn new(trace: &Trace) -> Self {
         let mut scan = ContextScan::with_steps(has_explicit_steps(&trace.events));
         scan.read_on(trace);
-        let mut context = scan.context;
-        if trace.header.is_snapshot() {
-            context.derived = derived_category::derive(trace, &context);
-        }
-        context
+        scan.context
     }
 
     /// What a snapshot does not record, and stacks, lifetimes and sizes show.
@@ -245,6 +241,9 @@ impl ContextScan {
             }
         }
         self.read = trace.events.len();
+        if trace.header.is_snapshot() {
+            self.context.derived = derived_category::derive(trace, &self.context);
+        }
     }
 
     fn allocate(&mut self, trace: &Trace, at: u32, id: AllocationId) {
