@@ -1,6 +1,8 @@
 // A browser, and pages that notice what goes wrong in them.
 
 import { type Browser, type BrowserContextOptions, chromium, type Page } from "playwright-core";
+import { afterAll, beforeAll } from "vitest";
+import { type Served, serve } from "./program";
 
 /** How long a state may take to come, in milliseconds. It only ends a test that hangs. */
 const PATIENCE_MILLIS = 240_000;
@@ -19,6 +21,37 @@ export interface Watched {
   readonly complaints: string[];
   /** Every address that was asked for, from the first on. */
   readonly requests: string[];
+}
+
+/** A browser for all tests of a file. */
+export function useBrowser(): { readonly browser: Browser } {
+  const used = {} as { browser: Browser };
+  beforeAll(async () => {
+    used.browser = await launch();
+  });
+  afterAll(() => used.browser.close());
+  return used;
+}
+
+export interface Visit {
+  readonly served: Served;
+  readonly page: Page;
+  readonly complaints: readonly string[];
+}
+
+/** The real program that serves files, and a page that shows them, for all tests of a block. */
+export function useVisit(used: { readonly browser: Browser }, ...files: string[]): Visit {
+  const visit = {} as { -readonly [K in keyof Visit]: Visit[K] };
+  beforeAll(async () => {
+    visit.served = await serve(...files);
+    const { page, complaints } = await open(used.browser, visit.served.url);
+    Object.assign(visit, { page, complaints });
+  });
+  afterAll(async () => {
+    await visit.page.context().close();
+    await visit.served.stop();
+  });
+  return visit;
 }
 
 /** An empty page, in a context of its own. */

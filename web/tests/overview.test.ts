@@ -1,35 +1,19 @@
 // The first view of a recording in which nothing failed: each part says something, and leads to its view.
 
-import type { Browser, Page } from "playwright-core";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { field, idle, launch, open, shifted, type Watched } from "./browser";
-import { type Served, serve } from "./program";
+import { describe, expect, it } from "vitest";
+import { field, idle, shifted, useBrowser, useVisit } from "./browser";
 import { CPU, RESNET } from "./recordings";
 
-let browser: Browser;
-beforeAll(async () => {
-  browser = await launch();
-});
-afterAll(() => browser.close());
+const used = useBrowser();
 
 describe.each([
   ["a recording of the CPU with a leak", CPU],
   ["a snapshot of a GPU", RESNET],
 ])("%s", (_, file) => {
-  let served: Served;
-  let watched: Watched;
-  let page: Page;
-  beforeAll(async () => {
-    served = await serve(file);
-    watched = await open(browser, served.url);
-    page = watched.page;
-  });
-  afterAll(async () => {
-    await page.context().close();
-    await served.stop();
-  });
+  const visit = useVisit(used, file);
 
   it("opens on the overview, with the peak in its first line", async () => {
+    const { page } = visit;
     expect(await shifted(page), "what moved while it was loaded").toBe(0);
     expect(await page.locator(".page").getAttribute("data-view")).toBe("overview");
     expect(await page.locator(".overview h2").innerText()).toMatch(/^Peak of .* allocated/);
@@ -42,6 +26,7 @@ describe.each([
     ["steps", /^Growth from step to step/],
     ["advice", /^What to change/],
   ])("leads to %s", async (view, part) => {
+    const { page, served } = visit;
     await page.goto(`${served.url}#`);
     await idle(page);
     await page.getByRole("region", { name: part }).getByRole("link").first().click();
@@ -53,6 +38,7 @@ describe.each([
   });
 
   it("opens the time of a click in the timeline", async () => {
+    const { page } = visit;
     const box = await page.locator(".overview-picture canvas").boundingBox();
     if (!box) throw new Error("there is no picture");
     await page.mouse.click(box.x + box.width * 0.5, box.y + box.height * 0.5);
@@ -62,6 +48,6 @@ describe.each([
   });
 
   it("did all that without a complaint", () => {
-    expect(watched.complaints).toEqual([]);
+    expect(visit.complaints).toEqual([]);
   });
 });

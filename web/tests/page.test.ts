@@ -1,36 +1,22 @@
 // What is done with the pointer, the keys, links and buttons happens, and is seen in the address and the text.
 
 import { readFile } from "node:fs/promises";
-import type { Browser, Page } from "playwright-core";
+import type { Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { chart, field, idle, launch, open, range, show, type Watched } from "./browser";
+import { chart, field, idle, open, range, show, useBrowser, useVisit } from "./browser";
 import { type Served, serve } from "./program";
 import { CPU, LSTM, NEUMF } from "./recordings";
 
-let browser: Browser;
-beforeAll(async () => {
-  browser = await launch();
-});
-afterAll(() => browser.close());
+const used = useBrowser();
 
 describe.each([
   ["a recording of the CPU", CPU],
   ["a snapshot of a GPU", NEUMF],
 ])("%s", (_, file) => {
-  let served: Served;
-  let watched: Watched;
-  let page: Page;
-  beforeAll(async () => {
-    served = await serve(file);
-    watched = await open(browser, served.url);
-    page = watched.page;
-  });
-  afterAll(async () => {
-    await page.context().close();
-    await served.stop();
-  });
+  const visit = useVisit(used, file);
 
   it("zooms around the pointer, pans by a drag, and goes back", async () => {
+    const { page, served } = visit;
     await show(page, served.url, "#view=timeline");
     await showWhole(page);
     const box = await chart(page);
@@ -52,17 +38,17 @@ describe.each([
     expect(await range(page)).toEqual(panned);
   });
 
-  it("brushes a range with the shift key held, and zooms to it", async () => {
+  it("zooms to what is drawn along the axis", async () => {
+    const { page, served } = visit;
     await show(page, served.url, "#view=timeline");
     await showWhole(page);
     const whole = await secondsInLabel(page);
     const box = await chart(page);
-    await page.keyboard.down("Shift");
-    await page.mouse.move(box.x + box.width * 0.3, box.y + box.height * 0.5);
+    const y = box.y + box.height - 8;
+    await page.mouse.move(box.x + box.width * 0.3, y);
     await page.mouse.down();
-    await page.mouse.move(box.x + box.width * 0.6, box.y + box.height * 0.5, { steps: 5 });
+    await page.mouse.move(box.x + box.width * 0.6, y, { steps: 5 });
     await page.mouse.up();
-    await page.keyboard.up("Shift");
     const brushed = await newRange(page, null);
     const share = (brushed.to - brushed.from) / whole;
     expect(share).toBeGreaterThan(0.25);
@@ -70,6 +56,7 @@ describe.each([
   });
 
   it("moves, zooms and leaves by the keys that it lists", async () => {
+    const { page, served } = visit;
     await show(page, served.url, "#view=timeline");
     await showWhole(page);
     await page.keyboard.press("+");
@@ -91,6 +78,7 @@ describe.each([
   });
 
   it("shows the allocation under a click, and its moment in the peak view", async () => {
+    const { page, served } = visit;
     await show(page, served.url, "#view=timeline");
     const box = await chart(page);
     await page.mouse.click(box.x + box.width * 0.55, box.y + box.height - 40);
@@ -104,6 +92,7 @@ describe.each([
   });
 
   it("filters and sorts the report", async () => {
+    const { page, served } = visit;
     await show(page, served.url, "#view=peak&rows=category");
     const rows = () => page.locator("tbody tr.pickable").count();
     const before = await rows();
@@ -117,7 +106,7 @@ describe.each([
   });
 
   it("did all that without a complaint", () => {
-    expect(watched.complaints).toEqual([]);
+    expect(visit.complaints).toEqual([]);
   });
 });
 
@@ -130,7 +119,7 @@ describe("a link, a theme, a file", () => {
 
   it("leads back to the same place, in another window", async () => {
     const hash = "#view=timeline&trace=0&device=cuda%3A0&by=module&from=1&to=2&at=1.5";
-    const { page, complaints } = await open(browser, `${served.url}${hash}`);
+    const { page, complaints } = await open(used.browser, `${served.url}${hash}`);
     expect(await range(page)).toEqual({ from: 1, to: 2 });
     expect(await page.locator(".top-bar select").first().inputValue()).toBe("module");
     const label = await page.locator(".chart canvas").getAttribute("aria-label");
@@ -146,7 +135,7 @@ describe("a link, a theme, a file", () => {
   });
 
   it.each(["light", "dark"] as const)("is %s as the system, until chosen", async (system) => {
-    const { page } = await open(browser, served.url, { colorScheme: system });
+    const { page } = await open(used.browser, served.url, { colorScheme: system });
     const brightness = () =>
       page.evaluate(() => {
         const [red = 0] = getComputedStyle(document.body).backgroundColor.match(/\d+/g) ?? [];
@@ -166,7 +155,7 @@ describe("a link, a theme, a file", () => {
   });
 
   it.each(["timeline", "peak", "segments", "tensors"])("saves the picture of %s", async (view) => {
-    const { page, complaints } = await open(browser, `${served.url}#view=${view}`);
+    const { page, complaints } = await open(used.browser, `${served.url}#view=${view}`);
     const save = async (how: string) => {
       await page.locator(".save-menu summary").first().click();
       const [file] = await Promise.all([
@@ -187,7 +176,7 @@ describe("a link, a theme, a file", () => {
   });
 
   it("copies a picture", async () => {
-    const { page } = await open(browser, `${served.url}#view=timeline`, {
+    const { page } = await open(used.browser, `${served.url}#view=timeline`, {
       permissions: ["clipboard-read", "clipboard-write"],
     });
     await page.locator(".save-menu summary").first().click();

@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `report/` | What filled a device at a moment: [`report()`], grouped [`By`] line, module, tensor, …; [`icicle()`] as a tree; [`annotate()`] beside the lines of a source file. |
 //! | `moment/` | Totals at a time: [`Moment`] chosen with [`At`], [`summary()`], [`live_summary()`] of a running program, [`category_peaks()`]. |
-//! | `timeline/` | Memory over time, at any zoom: [`TimelineIndex`], [`allocation_tile()`], [`hit()`], [`lifetimes()`], [`curve()`]. |
+//! | `timeline/` | Memory over time, at any zoom: [`TimelineIndex`], [`allocation_tile()`], [`hit()`], [`lifetimes()`], [`curve()`]; [`range_changes()`] between two times. |
 //! | `allocation/` | Facts about one allocation: [`category`], [`Context`] (step and phase), location, module, [`allocation_card()`]. |
 //! | `allocator/` | Answers that need torch's caching allocator: [`segments()`], [`FragmentationReport`], [`oom()`], [`simulation()`]. |
 //! | `oom_message/` | What torch's out-of-memory messages in a text mean, without a trace: [`explain_oom()`], [`OomLogReader`]. |
@@ -85,6 +85,9 @@ pub use timeline::curve::{
 pub use timeline::hit::{Hit, PicturePoint, hit, hit_allocation};
 pub use timeline::lifetimes::{
     LeftOut, Lifetime, LifetimeRow, Lifetimes, TensorLifetime, lifetimes, tensor_lifetimes,
+};
+pub use timeline::range_changes::{
+    Amount, Change, ChangeRow, NotARange, RangeBy, RangeChanges, range_changes,
 };
 pub use timeline::tile_grid::COLUMNS;
 pub use timeline::{Timeline, TimelineIndex, TimelineTile};

@@ -10,6 +10,7 @@ import type {
   Icicle,
   Lifetimes,
   OomReport,
+  RangeChanges,
   Ranks,
   Report,
   Segments,
@@ -51,6 +52,7 @@ export interface Questions {
   segments: { query: OfDevice & { at: At }; answer: Segments };
   steps: { query: OfDevice; answer: Steps };
   lifetimes: { query: OfDevice & { from: number; to: number; top?: number }; answer: Lifetimes };
+  range: { query: Grouped & { from: number; to: number; top?: number }; answer: RangeChanges };
   diff: { query: { a: number; b: number; device?: string; by: string }; answer: Diff };
   ranks: { query: Record<never, never>; answer: Ranks };
   oom: { query: OfDevice; answer: OomReport };

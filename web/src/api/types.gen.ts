@@ -844,6 +844,70 @@ export type LeftOut = {
   bytes: Bytes;
 };
 
+/** What changed between two times of one trace. */
+export type RangeChanges = {
+  /** The device. */
+  device: Device;
+  /** The earlier time. */
+  from: Moment;
+  /** The later time. */
+  to: Moment;
+  /** What was allocated at the earlier time. */
+  allocated_from: Bytes;
+  /** What was allocated at the later time. */
+  allocated_to: Bytes;
+  /** What happened in all. */
+  change: Change;
+  /** How many rows there are, those left out included. */
+  total_rows: number;
+  /** What differs most between the two times first. */
+  rows: ChangeRow[];
+};
+
+/** What happened between two times. */
+export type Change = {
+  /** `allocated` less `freed`: the change of torch's total. */
+  net: number;
+  /** What was allocated. */
+  allocated: Amount;
+  /** What was freed, whenever it was allocated. */
+  freed: Amount;
+  /** What was allocated and is live at the later time: live there and not at the earlier time. */
+  survivors: Amount;
+  /** What was live at the earlier time and is not at the later one. */
+  gone: Amount;
+};
+
+/** Bytes, and how many allocations they are. */
+export type Amount = {
+  /** The bytes. */
+  bytes: Bytes;
+  /** The number of allocations. */
+  count: number;
+};
+
+/** What one line, module or category did between two times. */
+export type ChangeRow = {
+  /** The line, module or category. */
+  location: string;
+  /** The file of a line; null where there is no Python frame. */
+  file: string | null;
+  /** The number of the line. */
+  line: number | null;
+  /** `allocated` less `freed`: the change of torch's total. */
+  net: number;
+  /** What was allocated. */
+  allocated: Amount;
+  /** What was freed, whenever it was allocated. */
+  freed: Amount;
+  /** What was allocated and is live at the later time: live there and not at the earlier time. */
+  survivors: Amount;
+  /** What was live at the earlier time and is not at the later one. */
+  gone: Amount;
+  /** The largest of what differs: of the survivors, or else of what is gone. */
+  largest: number | null;
+};
+
 /** The steps of a device. */
 export type Steps = {
   /** The device. */

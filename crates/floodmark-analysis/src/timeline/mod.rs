@@ -16,6 +16,7 @@ pub(crate) mod category_levels;
 pub(crate) mod curve;
 pub(crate) mod hit;
 pub(crate) mod lifetimes;
+pub(crate) mod range_changes;
 pub(crate) mod step_levels;
 pub(crate) mod tile_grid;
 

@@ -30,6 +30,7 @@ mod moment_index;
 mod moments;
 mod oom;
 mod oom_messages;
+mod range_changes;
 mod ranks;
 mod ribbons;
 mod segments;

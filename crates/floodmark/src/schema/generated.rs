@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use clap::CommandFactory;
 use floodmark_analysis::{
     AdviceReport, AllocationCard, AllocationTile, Bands, CategoryPeak, Diff, Hit, Icicle,
-    Lifetimes, OomReport, Ranks, Report, Segments, Simulation, Steps, TensorLifetime, Timeline,
-    TimelineTile,
+    Lifetimes, OomReport, RangeChanges, Ranks, Report, Segments, Simulation, Steps, TensorLifetime,
+    Timeline, TimelineTile,
 };
 use floodmark_trace::StepTotals;
 use schemars::JsonSchema;
@@ -37,6 +37,7 @@ struct PageAnswers {
     icicle: Icicle,
     segments: Segments,
     lifetimes: Lifetimes,
+    range: RangeChanges,
     steps: Steps,
     diff: Diff,
     ranks: Ranks,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use floodmark_analysis::{
     At, Question, Recording, SimulationQuestion, Summary, TimelineBy, advise, allocation_card,
     allocation_tile, bands, default_device, diff, hit, hit_allocation, icicle, lifetimes, oom,
-    ranks, report_with, segments, simulation, steps,
+    range_changes, ranks, report_with, segments, simulation, steps,
 };
 use floodmark_trace::{AllocationId, Device, Loss, Trace};
 use schemars::JsonSchema;
@@ -114,6 +114,10 @@ fn of_device(now: &Version<'_>, device: Device, what: &OfDevice) -> Result<Vec<u
         OfDevice::Lifetimes { from, to, top } => {
             let moments = now.moments(device)?;
             json(&lifetimes(trace, now.index(), &moments, from, to, top)?)
+        }
+        OfDevice::Range { from, to, by, top } => {
+            let (moments, top) = (now.moments(device)?, if top > 0 { top } else { usize::MAX });
+            json(&range_changes(trace, now.index(), &moments, (from, to), by, top)?)
         }
         OfDevice::Steps => json(&steps(trace, now.index().context(), Some(device))?),
         OfDevice::Oom { top } => json(&oom(trace, Some(device), (top > 0).then_some(top))?),

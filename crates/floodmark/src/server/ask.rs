@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::str::FromStr;
 
-use floodmark_analysis::{At, By, IcicleBy, PicturePoint, TimelineBy};
+use floodmark_analysis::{At, By, IcicleBy, PicturePoint, RangeBy, TimelineBy};
 use floodmark_trace::Device;
 
 use super::refusal::Refusal;
@@ -57,6 +57,8 @@ pub(crate) enum OfDevice {
     Segments { at: At },
     /// The lives of its largest tensors between two times.
     Lifetimes { from: f64, to: f64, top: usize },
+    /// What changed between two times.
+    Range { from: f64, to: f64, by: RangeBy, top: usize },
     /// The steps, and what grows with them.
     Steps,
     /// Why the last allocation failed.
@@ -140,6 +142,12 @@ impl OfDevice {
                 from: given.seconds("from")?.unwrap_or(0.0),
                 to: given.seconds("to")?.unwrap_or(f64::MAX),
                 top: given.or("top", DEFAULT_TENSORS, "a number of tensors")?,
+            },
+            "range" => Self::Range {
+                from: given.seconds("from")?.unwrap_or(0.0),
+                to: given.seconds("to")?.unwrap_or(f64::MAX),
+                by: given.or("by", RangeBy::Line, "`line`, `module` or `category`")?,
+                top: given.rows()?,
             },
             "steps" => Self::Steps,
             "oom" => Self::Oom { top: given.or("top", DEFAULT_OWNERS, "a number of rows")? },

@@ -106,6 +106,8 @@ fn every_route_has_an_answer() {
     assert_eq!(viewer.answer("segments?at=peak")["segments"][0]["bytes"], 20 << 20);
     let lives = viewer.answer("lifetimes?from=0&to=0.004");
     assert_eq!(lives["rows"][0]["tensors"].as_array().unwrap().len(), 2);
+    let range = viewer.answer("range?from=0&to=99&by=category");
+    assert_eq!(range["change"]["net"], 5 << 20);
     assert_eq!(viewer.answer("steps?device=cuda:0")["steps"][1]["peak"], 13 << 20);
     assert_eq!(viewer.answer("allocation?id=1")["partner"]["ids"], serde_json::json!([2]));
     assert_eq!(viewer.answer("diff?a=0&b=1")["allocated"]["change"], 0);

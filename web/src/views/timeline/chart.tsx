@@ -35,6 +35,7 @@ import {
   isRibbons,
   lines,
   pointed,
+  selected,
   stackedBy,
 } from "./state";
 import { shown } from "./window";
@@ -132,7 +133,7 @@ function frameOf(given: Given): Frame {
     lines: lines.value,
     cursor: cursorSeconds.value,
     pointed: pointed.value,
-    brushed: brushed.value,
+    brushed: brushed.value ?? selected.value,
     chosen: chosen.value,
     failure: failure.value,
   };

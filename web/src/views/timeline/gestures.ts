@@ -7,7 +7,7 @@ import { type Box, toPixel } from "../../render/axes";
 import type { Window } from "../../render/blit";
 import { bandAt } from "./bands";
 import { layout } from "./layout";
-import { bands, brushed, highest, pointed } from "./state";
+import { bands, brushed, highest, pointed, select } from "./state";
 import { goTo, move, pan, shown, zoom } from "./window";
 
 /** Less than so many pixels is a click, not a drag. */
@@ -20,7 +20,8 @@ interface Drag {
   readonly at: number;
   readonly from: number;
   readonly to: number;
-  readonly isBrush: boolean;
+  /** With the shift key a range is selected, along the axis it is zoomed to, elsewhere the window moves. */
+  readonly does: "select" | "zoom" | "move";
   isMoved: boolean;
 }
 
@@ -42,12 +43,12 @@ export function useGestures(canvas: RefObject<HTMLCanvasElement | null>, onClick
       if (event.button !== 0) return;
       const position = pointerPosition(event);
       (event.currentTarget as Element).setPointerCapture(event.pointerId);
-      const isBrush = event.shiftKey || position.isOnAxis;
+      const does = event.shiftKey ? "select" : position.isOnAxis ? "zoom" : "move";
       drag.current = {
         x: event.offsetX,
         at: position.seconds,
         ...shown.peek(),
-        isBrush,
+        does,
         isMoved: false,
       };
     },
@@ -69,7 +70,8 @@ export function useGestures(canvas: RefObject<HTMLCanvasElement | null>, onClick
       if (!begun) return;
       const range = brushed.peek();
       brushed.value = null;
-      if (range) goTo(range);
+      if (range && begun.does === "select") select(range);
+      else if (range) goTo(range);
       else if (begun.isMoved) return;
       else if (isOnOomMark(event)) openReason();
       else clicked(event, onClick);
@@ -87,7 +89,7 @@ export function useGestures(canvas: RefObject<HTMLCanvasElement | null>, onClick
 
 function follow(drag: Drag, event: PointerEvent, seconds: number): void {
   pointed.value = null;
-  if (drag.isBrush) {
+  if (drag.does !== "move") {
     const { from, to } = shown.peek();
     const end = Math.min(to, Math.max(from, seconds));
     brushed.value = { from: Math.min(drag.at, end), to: Math.max(drag.at, end) };

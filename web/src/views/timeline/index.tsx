@@ -15,13 +15,18 @@ import { ChosenCard } from "./card";
 import { Chart } from "./chart";
 import { failureOf } from "./failure";
 import { RIGHT } from "./layout";
+import { RangePanel } from "./range";
 import { Legend, Lines } from "./side";
 import {
   bands,
   choose,
+  chosenId,
   cursorSeconds,
   failure,
   reservedPeak,
+  select,
+  selected,
+  selectFromCursor,
   stackedBy,
   timeline,
   toggleFit,
@@ -84,7 +89,7 @@ function firstMoment(): number | null {
 
 function Shown({ about, timeline }: { about: Subject; timeline: Timeline }) {
   return (
-    <div class="timeline">
+    <div class={selected.value ? "timeline has-range" : "timeline"}>
       <div class="timeline-head">
         <Sentence />
         <Lines timeline={timeline} />
@@ -112,6 +117,7 @@ function Shown({ about, timeline }: { about: Subject; timeline: Timeline }) {
           label="The whole recording; the part that is shown above is framed"
         />
       </div>
+      {selected.value && <RangePanel />}
       <aside class="panel timeline-side">
         <Legend timeline={timeline} />
         <ChosenCard />
@@ -158,7 +164,26 @@ function useTimelineKeys(): void {
       says: "Cursor to the end",
       run: () => go({ at: cursor.peek() === "end" ? null : "end" }, { replaces: true }),
     },
-    { keys: ["Escape"], says: "Close the allocation's card", run: () => choose(null) },
+    {
+      keys: ["r"],
+      says: "Select what is shown: what changed in it",
+      run: () => select(shown.peek()),
+    },
+    {
+      keys: ["["],
+      says: "Begin the selection at the cursor",
+      run: () => selectFromCursor("from", shown.peek()),
+    },
+    {
+      keys: ["]"],
+      says: "End the selection at the cursor",
+      run: () => selectFromCursor("to", shown.peek()),
+    },
+    {
+      keys: ["Escape"],
+      says: "Close the allocation's card, then the selection",
+      run: () => (chosenId.peek() === null && selected.peek() ? select(null) : choose(null)),
+    },
   ]);
 }
 

@@ -2,7 +2,15 @@
 
 import { computed, signal } from "@preact/signals";
 import type { AllocationCard, Bands, Timeline } from "../../api/types.gen";
-import { type Changes, cursor, field, go, grouping, numberField } from "../../model/address";
+import {
+  type Changes,
+  cursor,
+  field,
+  go,
+  grouping,
+  numberField,
+  secondsField,
+} from "../../model/address";
 import { subject } from "../../model/recording";
 import type { Failure } from "./failure";
 
@@ -62,8 +70,28 @@ export function toggleLine(name: LineName): void {
 
 /** Where the pointer is: a moment and a height; null outside the picture. */
 export const pointed = signal<{ readonly seconds: number; readonly bytes: number } | null>(null);
-/** A range that is being drawn with the pointer. */
+/** A range that is being drawn with the pointer: to be selected, or to be zoomed to. */
 export const brushed = signal<{ readonly from: number; readonly to: number } | null>(null);
+
+/** The range that is selected, in seconds; `sel` in the address. Null while none is. */
+const selection = field("sel");
+export const selected = computed<{ readonly from: number; readonly to: number } | null>(() => {
+  const [from, to] = selection.value.split(",").map(Number);
+  return from !== undefined && to !== undefined && from < to ? { from, to } : null;
+});
+
+export function select(range: { readonly from: number; readonly to: number } | null): void {
+  go({ sel: range && `${secondsField(range.from)},${secondsField(range.to)}` });
+}
+
+/** Moves one end of the selection to the cursor; the other end is where it was, or the edge of what is shown. */
+export function selectFromCursor(edge: "from" | "to", shown: { from: number; to: number }): void {
+  const at = cursorSeconds.peek();
+  if (at === null) return;
+  const { from, to } = selected.peek() ?? shown;
+  const [other, low, high] = edge === "from" ? [to, at, to] : [from, from, at];
+  if (at !== other) select({ from: Math.min(low, high), to: Math.max(low, high) });
+}
 
 /** The cursor's moment in seconds. */
 export const cursorSeconds = computed<number | null>(() => {
