@@ -1,6 +1,7 @@
 """What the Rust core offers. Written by hand; `make check` proves it against the module."""
 
 import os
+from collections.abc import Callable
 from typing import ClassVar, final
 
 __all__ = [
@@ -39,11 +40,9 @@ __all__ = [
     "UnsupportedCall",
     "Window",
     "__version__",
-    "add_initial_blocks",
     "attach_ops",
     "attach_torch",
     "attach_tracker",
-    "base_of_host",
     "begin_phase",
     "cudnn_dropout_state_bytes",
     "define_label",
@@ -64,6 +63,8 @@ __all__ = [
     "pin_running_code",
     "prove",
     "prove_tensors",
+    "record_host_blocks",
+    "record_initial_blocks",
     "show_doctor",
     "step",
     "strings_to_prove_with",
@@ -586,9 +587,11 @@ def name_modules(root: int, named: list[tuple[int, str, str]]) -> None: ...
 def forget_module(addr: int) -> None: ...
 def define_label(category: str, name: str, shape: str, dtype: str) -> int: ...
 def label(tensors: list[tuple[str, int, int, int]]) -> None: ...
-def add_initial_blocks(blocks: list[tuple[str, int, int, int, int, bool]]) -> None: ...
+def record_initial_blocks(
+    list_blocks: Callable[[], list[tuple[str, int, int, int, int, bool]]],
+) -> None: ...
 def prove_tensors(tensor: int, storage: int, data: int, bytes: int, empty: int) -> bool: ...
-def base_of_host() -> int | None: ...
+def record_host_blocks() -> int | None: ...
 def step() -> int | None: ...
 def mark(name: str) -> None: ...
 def begin_phase(name: str) -> None: ...

@@ -133,6 +133,7 @@ unsafe extern "C-unwind" fn report(
                 if tracker::is_deferred(record.addr) {
                     record.flags |= FLAG_DEFERRED;
                 }
+                recording.freed_meanwhile.note(device, record.addr);
                 local.write(recording, record, &[]);
             }
         });
@@ -207,6 +208,7 @@ unsafe extern "C-unwind" fn cpu_delete(reporter: *mut c_void, ptr: *mut c_void) 
         if recording.wants_torch(Device::CPU) {
             let mut record = Record::new(EventKind::Free as u8, Device::CPU);
             record.addr = ptr as u64;
+            recording.freed_meanwhile.note(Device::CPU, record.addr);
             local.write(recording, record, &[]);
         }
     });

@@ -7,8 +7,9 @@
 //! other contents. Only blocks of torch's own CPU allocator count, as in the recording itself.
 //!
 //! Memory is copied by the kernel (`process_vm_readv`), so a mapping that another thread removes in the
-//! meantime is an error and no fault. Pages that were never touched are not read (`/proc/self/pagemap`). The hooks are in place before: what is freed or allocated during the
-//! search is in the journal before the blocks that the search finds.
+//! meantime is an error and no fault. Pages that were never touched are not read (`/proc/self/pagemap`). The hooks are
+//! in place before: what is allocated during the search is in the journal before the blocks that the search finds, and
+//! what is freed is left out ([`crate::initial_blocks`]).
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -18,7 +19,7 @@ use std::os::unix::fs::FileExt;
 use floodmark_trace::Device;
 use libc::{c_void, iovec};
 
-use crate::session::{BaseBlock, base};
+use crate::initial_blocks::{InitialBlock, InitialBlocks};
 use crate::tensor_storage::{Pattern, STORAGE_WORDS};
 
 const WORD_BYTES: usize = size_of::<u64>();
@@ -32,16 +33,17 @@ const MOST_BYTES: u64 = 4 << 30;
 /// Records the storages in host memory that are live now. Returns how many bytes of the
 /// process's memory were not searched; none when the layout of storages is not proven, or when the kernel
 /// does not allow the search.
-pub fn base_of_host() -> Option<u64> {
+pub fn record_host_blocks() -> Option<u64> {
+    let list = InitialBlocks::begin();
     let (found, unsearched) = search(Pattern::proven()?, MOST_BYTES)?;
-    let block = |(&addr, &bytes): (&u64, &u64)| BaseBlock {
+    let block = |(&addr, &bytes): (&u64, &u64)| InitialBlock {
         device: Device::CPU,
         addr,
         bytes,
         requested: bytes,
         is_segment: false,
     };
-    base(&found.iter().map(block).collect::<Vec<_>>());
+    list.record(&found.iter().map(block).collect::<Vec<_>>());
     Some(unsearched)
 }
 

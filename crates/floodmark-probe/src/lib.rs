@@ -22,6 +22,7 @@ mod handover;
 mod hidden_result;
 mod hooks;
 mod host_storages;
+mod initial_blocks;
 mod known;
 mod merge;
 mod names;
@@ -57,15 +58,16 @@ pub use fake_blocks::{
     record_fake_segment, set_fake_storage,
 };
 pub use gil_work::{set_backward_handler, set_gil_work_handler};
-pub use host_storages::base_of_host;
+pub use host_storages::record_host_blocks;
+pub use initial_blocks::{InitialBlock, InitialBlocks};
 pub use output::Replace;
 pub use patch::Found;
 pub use python::{CodeFacts, Evidence, ProofError, StrFacts, is_proven, prove, use_slow_way};
 pub use recording::{Options, Source};
 pub use session::{
-    Attached, BaseBlock, LabelledTensor, attach_ops, attach_torch, attach_tracker, base,
-    begin_phase, define_label, disarm, end_phase, forget_module, is_recording, label, label_each,
-    mark, name_modules, note_optimizer, pin_running_code, step,
+    Attached, LabelledTensor, attach_ops, attach_torch, attach_tracker, begin_phase, define_label,
+    disarm, end_phase, forget_module, is_recording, label, label_each, mark, name_modules,
+    note_optimizer, pin_running_code, step,
 };
 pub use start_error::{Occupant, StartError};
 pub use tensor_storage::{KnownTensor, prove_tensors};

@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use crate::budget::Budget;
 use crate::clock::Clock;
 use crate::fork_flag::ForkFlag;
+use crate::initial_blocks::FreedMeanwhile;
 use crate::output::Replace;
 use crate::segments::Segments;
 use crate::stacks::CallTree;
@@ -129,6 +130,7 @@ pub(crate) struct Recording {
     /// Our Python package's folder.
     pub(crate) own_folder: String,
     pub(crate) windows: Mutex<Windows>,
+    pub(crate) freed_meanwhile: Arc<FreedMeanwhile>,
     /// Why recording stopped before the program did.
     failure: Mutex<Option<(String, u64)>>,
 }
@@ -183,6 +185,7 @@ impl Recording {
             steps: AtomicU32::new(0),
             own_folder: options.own_folder.clone(),
             windows: Mutex::default(),
+            freed_meanwhile: Arc::default(),
             failure: Mutex::new(None),
         }
     }

@@ -13,6 +13,7 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::clock::monotonic_nanos;
 use crate::free_later::free_later;
 use crate::handover::Live;
+use crate::initial_blocks::FreedMeanwhile;
 use crate::names::{TextNumber, label_id, text_id};
 use crate::patch::{self, Found};
 use crate::recording::{CURRENT, ENABLED, IS_WATCHED, Options, Recording};
@@ -94,7 +95,12 @@ pub(crate) fn running() -> Result<MutexGuard<'static, Option<Running>>, StartErr
 pub(crate) type Begun = (Running, Sender<Option<Live>>);
 
 /// Begins to record into a journal. torch need not be loaded yet: [`attach_torch`] is called when it is.
-pub(crate) fn begin(id: u64, options: &Options, segments: Segments) -> std::io::Result<Begun> {
+pub(crate) fn begin(
+    id: u64,
+    options: &Options,
+    segments: Segments,
+    freed_meanwhile: Arc<FreedMeanwhile>,
+) -> std::io::Result<Begun> {
     FORK_HANDLER.call_once(|| {
         // SAFETY: registers functions that store to atomics, and one that waits a moment for a lock.
         unsafe {
@@ -105,7 +111,8 @@ pub(crate) fn begin(id: u64, options: &Options, segments: Segments) -> std::io::
     begin_recording();
     bus_error::install();
     EPOCH.fetch_add(1, Ordering::Release);
-    let recording = Recording::new(id, options, segments);
+    let mut recording = Recording::new(id, options, segments);
+    recording.freed_meanwhile = freed_meanwhile;
     limit_states(recording.budget.most_threads());
     let recording = Box::into_raw(Box::new(recording));
     let stop = Arc::new(AtomicBool::new(false));
@@ -338,46 +345,6 @@ pub fn label_each(labels: &[(Device, u32)], addrs: &[u64]) {
                 record.addr = addr;
                 record.stack = label;
                 record.flags = if label == 0 { FLAG_NAME_LEFT_OUT } else { 0 };
-                local.write(recording, record, &[]);
-            }
-        }
-    });
-}
-
-/// A block, or a segment, that was live before recording began.
-#[derive(Debug, Clone, Copy)]
-pub struct BaseBlock {
-    /// Where.
-    pub device: Device,
-    /// Its address.
-    pub addr: u64,
-    /// Its size.
-    pub bytes: u64,
-    /// The requested bytes; 0 when unknown.
-    pub requested: u64,
-    /// A segment, not a block.
-    pub is_segment: bool,
-}
-
-/// Device type, device index, address, size, requested size, is it a segment.
-impl From<(String, i32, u64, u64, u64, bool)> for BaseBlock {
-    fn from(block: (String, i32, u64, u64, u64, bool)) -> Self {
-        let (kind, index, addr, bytes, requested, is_segment) = block;
-        Self { device: Device::of_torch(&kind, index), addr, bytes, requested, is_segment }
-    }
-}
-
-/// Reports blocks from before.
-pub fn base(blocks: &[BaseBlock]) {
-    with_recording(|recording, local| {
-        for block in blocks {
-            let kind = if block.is_segment { EventKind::BaseSegment } else { EventKind::Base };
-            let device = block.device.canonical();
-            if recording.wants(device) {
-                let mut record = Record::new(kind as u8, device);
-                record.addr = block.addr;
-                record.bytes = block.bytes;
-                record.requested = block.requested;
                 local.write(recording, record, &[]);
             }
         }

@@ -121,7 +121,7 @@ fn renew(
     options: Options,
 ) -> Result<(Arc<WindowState>, Found), StartError> {
     let kept = old.recording().windows.lock().kept;
-    let ((new, tell), state) = match begin_with(options, kept) {
+    let ((new, tell), state) = match begin_with(options, Some(&old)) {
         Ok(begun) => begun,
         Err(error) => {
             *entry = Some(old);
@@ -219,10 +219,10 @@ impl Prepared {
     }
 }
 
-/// Begins a recorder, with its first window. `kept` says what another one has followed until now.
+/// Begins a recorder, with its first window. It follows what `old` has followed until now.
 fn begin_with(
     options: Options,
-    kept: Option<Window>,
+    old: Option<&Running>,
 ) -> Result<(Begun, Arc<WindowState>), StartError> {
     let id = session_id();
     let prepared = prepare(options, id, true)?;
@@ -242,14 +242,16 @@ fn begin_with(
             });
         }
     };
-    let begun = match begin(id, &prepared.options, segments) {
+    let old = old.map(Running::recording);
+    let freed = old.map(|old| Arc::clone(&old.freed_meanwhile)).unwrap_or_default();
+    let begun = match begin(id, &prepared.options, segments, freed) {
         Ok(begun) => begun,
         Err(source) => {
             prepared.opening(0, false).state.remove_files();
             return Err(StartError::Recorder(source));
         }
     };
-    begun.0.recording().windows.lock().kept = kept;
+    begun.0.recording().windows.lock().kept = old.and_then(|old| old.windows.lock().kept);
     let state = add(&begun.0, prepared);
     Ok((begun, state))
 }

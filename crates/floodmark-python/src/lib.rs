@@ -29,10 +29,10 @@ mod _core {
     use super::program::{DoctorPlan, EstimatePlan, RunPlan, main, show_doctor};
     #[pymodule_export]
     use super::recorder::{
-        LabelSet, add_initial_blocks, attach_ops, attach_torch, attach_tracker, base_of_host,
-        begin_phase, define_label, disarm, end_phase, forget_module, is_being_recorded,
-        is_recording, label, mark, name_modules, note_optimizer, parse_size, pin_running_code,
-        prove, prove_tensors, step, strings_to_prove_with, use_slow_stacks,
+        LabelSet, attach_ops, attach_torch, attach_tracker, begin_phase, define_label, disarm,
+        end_phase, forget_module, is_being_recorded, is_recording, label, mark, name_modules,
+        note_optimizer, parse_size, pin_running_code, prove, prove_tensors, record_host_blocks,
+        record_initial_blocks, step, strings_to_prove_with, use_slow_stacks,
     };
     #[pymodule_export]
     use super::trace::{Report, Trace, draw, explain_oom};

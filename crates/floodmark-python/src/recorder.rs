@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use floodmark_probe::{BaseBlock, CodeFacts, Evidence, KnownTensor, LabelledTensor, StrFacts};
+use floodmark_probe::{
+    CodeFacts, Evidence, InitialBlock, InitialBlocks, KnownTensor, LabelledTensor, StrFacts,
+};
 use floodmark_trace::{Category, Device};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -55,8 +57,8 @@ pub(crate) fn prove_tensors(
 /// Records the blocks in host memory that are live. Returns how much memory was not searched for them; `None`
 /// when they cannot be found.
 #[pyfunction]
-pub(crate) fn base_of_host(py: Python<'_>) -> Option<u64> {
-    py.detach(floodmark_probe::base_of_host)
+pub(crate) fn record_host_blocks(py: Python<'_>) -> Option<u64> {
+    py.detach(floodmark_probe::record_host_blocks)
 }
 
 /// A window wants operators, and torch is imported. Returns whether they will be seen.
@@ -195,11 +197,14 @@ impl LabelSet {
     }
 }
 
-/// Records blocks from before: device type and index, address, size, requested size, is it a segment.
+/// Records the blocks that a function lists: device type and index, address, size, requested size, is it a segment.
 #[pyfunction]
-pub(crate) fn add_initial_blocks(blocks: Vec<(String, i32, u64, u64, u64, bool)>) {
-    let blocks: Vec<_> = blocks.into_iter().map(BaseBlock::from).collect();
-    floodmark_probe::base(&blocks);
+pub(crate) fn record_initial_blocks(list_blocks: &Bound<'_, PyAny>) -> PyResult<()> {
+    type Block = (String, i32, u64, u64, u64, bool);
+    let list = InitialBlocks::begin();
+    let blocks: Vec<Block> = list_blocks.call0()?.extract()?;
+    list.record(&blocks.into_iter().map(InitialBlock::from).collect::<Vec<_>>());
+    Ok(())
 }
 
 /// A size as a person writes it, such as `256MiB`, in bytes.

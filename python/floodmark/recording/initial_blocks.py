@@ -16,7 +16,7 @@ from floodmark import _core, torch_private
 Block = tuple[str, int, int, int, int, bool]
 
 
-def device_blocks(torch: ModuleType) -> list[Block]:
+def _device_blocks(torch: ModuleType) -> list[Block]:
     """Segments and live blocks of every CUDA device."""
     blocks: list[Block] = []
     for segment in torch_private.allocator_segments(torch):
@@ -34,12 +34,17 @@ def device_blocks(torch: ModuleType) -> list[Block]:
     return blocks
 
 
-def add_host_blocks() -> list[str]:
-    """Tell the recording which blocks of torch's CPU allocator are live; returns what is missing.
+def record_device_blocks(torch: ModuleType) -> None:
+    """Record the segments and live blocks of every CUDA device. The hooks must be in place."""
+    _core.record_initial_blocks(lambda: _device_blocks(torch))
+
+
+def record_host_blocks() -> list[str]:
+    """Record which blocks of torch's CPU allocator are live; returns what is missing.
 
     The hooks must be in place. `prove_tensors` must have been called.
     """
-    unsearched = _core.base_of_host()
+    unsearched = _core.record_host_blocks()
     if unsearched is None:
         return ["CPU blocks from before the recording are unknown: they could not be searched for"]
     if unsearched > 0:

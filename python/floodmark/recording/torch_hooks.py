@@ -59,10 +59,10 @@ class Attachment:
         remarks = []
         if not self.is_fake:
             if cpu and not core.has_cpu:
-                remarks = initial_blocks.add_host_blocks()
+                remarks = initial_blocks.record_host_blocks()
             if cuda and not core.has_cuda and "segments" in self.recorded:
                 with contextlib.suppress(Exception):
-                    _core.add_initial_blocks(initial_blocks.device_blocks(self._torch))
+                    initial_blocks.record_device_blocks(self._torch)
         if self._optimizers is None:
             self._listen(self._torch)
         return remarks
@@ -123,7 +123,7 @@ class Attachment:
             )
         # Hooks first: what is freed during the search must not count as live.
         if self._has_cpu and self._torch_was_there and not self.is_fake:
-            self.not_recorded += initial_blocks.add_host_blocks()
+            self.not_recorded += initial_blocks.record_host_blocks()
         if "backward" not in seen:
             self.not_recorded.append("backward allocations are not tied to their forward lines")
         if not is_proven or "saved" not in seen:
@@ -159,7 +159,7 @@ class Attachment:
                 )
             elif _core.attach_tracker(torch_private.has_pool_ids(torch)):
                 self.recorded.append("segments")
-                _core.add_initial_blocks(initial_blocks.device_blocks(torch))
+                initial_blocks.record_device_blocks(torch)
                 self.facts["has_base"] = True
             else:
                 self.not_recorded.append(

@@ -294,6 +294,40 @@ def test_no_event_is_missed_while_one_recorder_follows_another(tmp_path):
     assert last.trace.summary()["losses"] == []
 
 
+def test_a_block_freed_during_the_search_is_not_live():
+    """Blocks from before a recording are listed while another thread allocates and frees."""
+    blocks: dict[int, torch.Tensor] = {}
+    stop = threading.Event()
+
+    def work():
+        number = 0
+        while not stop.is_set():
+            number += 1
+            blocks[number % 50] = torch.zeros(10_000 + number % 50, dtype=torch.uint8)
+
+    # The search takes longer where there is more to search.
+    others = [torch.zeros(1) for _ in range(20_000)]
+    thread = threading.Thread(target=work)
+    thread.start()
+    while len(blocks) < 50:
+        stop.wait(0.001)
+    windows = []
+    for _ in range(5):
+        # The recorder forgets what is live, and searches for it again.
+        _core.disarm()
+        windows.append(floodmark.trace(devices="cpu").start())
+        windows[-1].stop()
+    stop.set()
+    thread.join()
+    for window in windows:
+        live = [row["bytes"] for row in window.trace.end("cpu").by_tensor(top=None)]
+        ours = [size for size in live if 10_000 <= size < 10_050]
+        # At any time there are 50, and one that replaces another.
+        assert 50 <= len(ours) <= 51
+        assert len(set(ours)) == 50
+    assert len(others) == 20_000
+
+
 def test_a_short_window_beside_another_leaves_its_file_alone(tmp_path):
     theirs = tmp_path / "theirs.flood"
     theirs.write_text("not a trace")

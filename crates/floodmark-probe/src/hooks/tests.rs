@@ -4,6 +4,7 @@ use floodmark_trace::Window;
 use floodmark_trace::journal::FLAG_DEFERRED;
 
 use super::*;
+use crate::initial_blocks::{InitialBlock, InitialBlocks};
 use crate::test_recorder::{Installed, MAX_MEMORY, records};
 
 /// `c10::Device` in a register: CUDA, ordinal 0.
@@ -57,6 +58,26 @@ fn a_block_of_the_host_is_recorded_once() {
     }
     let kinds: Vec<u8> = written(&installed).iter().map(|(kind, ..)| *kind).collect();
     assert_eq!(kinds, [EventKind::Alloc as u8, EventKind::Free as u8]);
+}
+
+/// The list of live blocks may have them: it is made while other threads go on.
+#[test]
+fn blocks_that_are_freed_while_live_ones_are_listed_are_not_initial_blocks() {
+    let installed = installed();
+    let list = InitialBlocks::begin();
+    // SAFETY: as above.
+    unsafe {
+        cpu_new(std::ptr::null_mut(), 0x80 as *mut c_void, 64);
+        cpu_delete(std::ptr::null_mut(), 0x80 as *mut c_void);
+        report(0x40 as *mut c_void, 512, 512, 2048, GPU);
+        report(0x40 as *mut c_void, -512, 0, 2048, GPU);
+    }
+    let block =
+        |device, addr| InitialBlock { device, addr, bytes: 64, requested: 64, is_segment: false };
+    list.record(&[block(Device::CPU, 0x80), block(Device::cuda(0), 0x40)]);
+    let kinds: Vec<u8> = written(&installed).iter().map(|(kind, ..)| *kind).collect();
+    let [alloc, free] = [EventKind::Alloc, EventKind::Free].map(|kind| kind as u8);
+    assert_eq!(kinds, [alloc, free, alloc, free]);
 }
 
 #[test]

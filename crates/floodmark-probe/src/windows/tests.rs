@@ -8,9 +8,10 @@ use crate::fake_blocks::{
     FakeBlock, SegmentChange, record_fake_alloc, record_fake_free, record_fake_oom,
     record_fake_segment,
 };
+use crate::initial_blocks::{InitialBlock, InitialBlocks};
 use crate::session::{
-    BaseBlock, LabelledTensor, base, begin_phase, define_label, disarm, end_phase, is_recording,
-    label, mark, note_optimizer, step,
+    LabelledTensor, begin_phase, define_label, disarm, end_phase, is_recording, label, mark,
+    note_optimizer, step,
 };
 use crate::test_recorder::{Alone, alone, options};
 use crate::thread::with_recording;
@@ -28,8 +29,12 @@ fn armed() -> Armed {
     Armed(alone())
 }
 
-fn block(addr: u64) -> BaseBlock {
-    BaseBlock { device: Device::CPU, addr, bytes: addr, requested: 0, is_segment: false }
+fn record_initial(blocks: &[InitialBlock]) {
+    InitialBlocks::begin().record(blocks);
+}
+
+fn block(addr: u64) -> InitialBlock {
+    InitialBlock { device: Device::CPU, addr, bytes: addr, requested: 0, is_segment: false }
 }
 
 fn closed(window: &OpenWindow) -> Trace {
@@ -58,10 +63,10 @@ fn a_window_has_what_happened_while_it_was_open() {
     assert_eq!((step(), is_recording()), (None, false));
     let (window, found) = open(options()).unwrap();
     assert!(!found.is_attached && is_recording());
-    base(&[block(64)]);
+    record_initial(&[block(64)]);
     mark("loaded");
     begin_phase("eval");
-    base(&[block(128)]);
+    record_initial(&[block(128)]);
     end_phase();
     note_optimizer(true);
     note_optimizer(false);
@@ -78,9 +83,9 @@ fn a_window_has_what_happened_while_it_was_open() {
 fn the_next_window_begins_with_what_is_live() {
     let _armed = armed();
     let (first, _) = open(options()).unwrap();
-    base(&[block(64)]);
+    record_initial(&[block(64)]);
     assert_eq!(blocks(&closed(&first)), [64]);
-    base(&[block(128)]);
+    record_initial(&[block(128)]);
     let (second, found) = open(options()).unwrap();
     assert!(found.is_attached && found.has_cpu && !found.is_renewed);
     let trace = closed(&second);
@@ -93,12 +98,12 @@ fn the_next_window_begins_with_what_is_live() {
 fn windows_overlap() {
     let _armed = armed();
     let (outer, _) = open(options()).unwrap();
-    base(&[block(64)]);
+    record_initial(&[block(64)]);
     let (inner, _) = open(options()).unwrap();
-    base(&[block(128)]);
+    record_initial(&[block(128)]);
     assert_eq!((outer.step(), inner.step(), inner.step()), (0, 0, 1));
     let inner = closed(&inner);
-    base(&[block(192)]);
+    record_initial(&[block(192)]);
     let outer = closed(&outer);
     assert_eq!((blocks(&outer), blocks(&inner)), (vec![64, 128, 192], vec![64, 128]));
     let steps = |trace: &Trace| {
@@ -117,13 +122,13 @@ fn a_window_with_a_file_takes_over_what_is_live_and_its_names() {
     let weight = |name: &str| {
         define_label(Category::Parameter, name.to_owned(), String::new(), String::new())
     };
-    base(&[block(64)]);
+    record_initial(&[block(64)]);
     let (_, label_number) = (weight("unused"), weight("fc.weight"));
     label(&[LabelledTensor { device: Device::CPU, addr: 64, label: label_number }]);
     closed(&first);
     let (second, found) = open(Options { path: Some(path.clone()), ..options() }).unwrap();
     assert!(found.is_renewed && found.has_cpu);
-    base(&[block(128)]);
+    record_initial(&[block(128)]);
     second.close();
     assert_eq!(second.written().failure, "");
     let trace = read_trace(&std::fs::read(&path).unwrap(), &[]).unwrap();
@@ -142,7 +147,7 @@ fn a_trace_can_be_read_while_its_window_is_open() {
     let _armed = armed();
     let (window, _) = open(options()).unwrap();
     for (count, addr) in [64, 128, 192].into_iter().enumerate() {
-        base(&[block(addr)]);
+        record_initial(&[block(addr)]);
         window.catch_up();
         assert_eq!(read(&window).allocations.len(), count + 1);
     }
@@ -159,7 +164,7 @@ fn a_window_in_memory_can_be_written_when_it_is_closed() {
     let folder = tempfile::TempDir::new().unwrap();
     let path = folder.path().join("later.flood");
     let (window, _) = open(options()).unwrap();
-    base(&[block(64)]);
+    record_initial(&[block(64)]);
     closed(&window);
     window.write_to(&path).unwrap();
     let trace = read_trace(&std::fs::read(path).unwrap(), &[]).unwrap();
@@ -208,7 +213,7 @@ fn blocks_of_fake_tensors_go_to_windows_on_them() {
     record_fake_alloc(&fake_block, "aten::convolution", Some("cuDNN"));
     record_fake_oom(&FakeBlock { requested: 1 << 40, ..fake_block }, 100);
     record_fake_free(&FakeBlock { allocated: 512, ..fake_block });
-    base(&[BaseBlock { device: gpu, ..block(4096) }]);
+    record_initial(&[InitialBlock { device: gpu, ..block(4096) }]);
     let (fake, torch) = (closed(&fake), closed(&torch));
     assert_eq!((blocks(&fake), blocks(&torch)), (vec![512, 512], vec![4096]));
     let facts: Vec<_> = fake
@@ -227,7 +232,7 @@ fn blocks_of_fake_tensors_go_to_windows_on_them() {
 fn a_forked_child_records_nothing() {
     let _armed = armed();
     let (window, _) = open(options()).unwrap();
-    base(&[block(64)]);
+    record_initial(&[block(64)]);
     // SAFETY: the child asks for flags and ends; it takes no lock and allocates nothing.
     let status = unsafe {
         let child = libc::fork();
@@ -241,7 +246,7 @@ fn a_forked_child_records_nothing() {
     };
     assert_eq!(status, 0);
     assert!(is_recording(), "the parent goes on");
-    base(&[block(128)]);
+    record_initial(&[block(128)]);
     assert_eq!(blocks(&closed(&window)), [64, 128]);
 }
 
