@@ -15,6 +15,9 @@ export const NEUMF = zoo("neumf");
 /** Ran out of memory. */
 export const OOM = repository("fixtures/recordings/allocator/default-oom.pickle.gz");
 
+/** Eight ranks of two nodes; rank 5 has a cache, the first rank of each node gathers a checkpoint. */
+export const NODES = repository("fixtures/page/ranks");
+
 /** A folder as a job of four ranks leaves it; one of them stands out. */
 export function folderOfRanks(): { readonly path: string; remove(): void } {
   const path = mkdtempSync(join(tmpdir(), "floodmark-ranks-"));

@@ -128,7 +128,7 @@ it("opens a folder of ranks on the ranks, and compares one that stands out", asy
   const { page } = await open(browser, served.url);
   expect(await page.locator(".page").getAttribute("data-view")).toBe("ranks");
   await page
-    .getByRole("link", { name: /^compare with rank \d/ })
+    .getByRole("link", { name: /^compare with the median rank/ })
     .first()
     .click();
   await idle(page);

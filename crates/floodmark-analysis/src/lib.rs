@@ -51,6 +51,7 @@ pub use allocator::simulation::{
     simulation, simulation_with,
 };
 pub use diff::align::Side;
+pub use diff::rank_lines::{RankLine, RankLines, lines_of_rank, rank_lines};
 pub use diff::ranks::{Rank, Ranks, Recording, ranks};
 pub use diff::{Both, Diff, DiffDetail, DiffError, DiffRow, Limit, Peaks, Total, diff};
 pub use estimate::processes::{ProgramEnd, estimate_processes};

@@ -11,6 +11,7 @@ import type {
   Lifetimes,
   OomReport,
   RangeChanges,
+  RankLines,
   Ranks,
   Report,
   Segments,
@@ -55,6 +56,7 @@ export interface Questions {
   range: { query: Grouped & { from: number; to: number; top?: number }; answer: RangeChanges };
   diff: { query: { a: number; b: number; device?: string; by: string }; answer: Diff };
   ranks: { query: Record<never, never>; answer: Ranks };
+  "ranks/lines": { query: Record<never, never>; answer: RankLines };
   oom: { query: OfDevice; answer: OomReport };
   advice: { query: OfDevice; answer: AdviceReport };
   sweep: { query: OfDevice; answer: Simulation };

@@ -1122,6 +1122,12 @@ export type Ranks = {
   ranks: Rank[];
   /** The median of the peaks; null where there is nothing. */
   median: Bytes | null;
+  /** The rank whose peak is nearest to the median, by its index in `ranks`: the one to compare others with. */
+  nearest: number | null;
+  /** The ranks that stand out, by their index in `ranks`, the furthest from the median first. */
+  outliers: number[];
+  /** The names of the nodes, in the order of their ranks; empty where a rank's node is unknown. */
+  nodes: string[];
 };
 
 /** One device of one recording. */
@@ -1132,6 +1138,10 @@ export type Rank = {
   rank: number | null;
   /** Its name. */
   name: string;
+  /** Its node, by its index in `nodes`; null where the launcher did not say which rank of its node it is. */
+  node: number | null;
+  /** Its rank on its node, where known. */
+  local_rank: number | null;
   /** The device. */
   device: Device;
   /** Peak of allocated bytes. */
@@ -1142,6 +1152,36 @@ export type Rank = {
   end: Bytes;
   /** Whether its peak stands out among the others. */
   is_outlier: boolean;
+};
+
+/** The lines that differ from rank to rank. */
+export type RankLines = {
+  /** How many lines have the same bytes on every rank. They are not among the lines. */
+  same: number;
+  /** How many lines differ, those left out included. */
+  total: number;
+  /** The lines that differ, the largest distance between two ranks first. */
+  lines: RankLine[];
+};
+
+/** What one line of the program has allocated on each rank at its peak. */
+export type RankLine = {
+  /** The line, or what stands for it where there is none. */
+  location: string;
+  /** The file; null for blocks without a Python frame. */
+  file: string | null;
+  /** The line. */
+  line: number | null;
+  /** The fewest bytes on a rank. */
+  lowest: Bytes;
+  /** The median of all ranks. */
+  median: Bytes;
+  /** The most bytes on a rank. */
+  highest: Bytes;
+  /** The rank that is furthest from the median, by its index in the ranks. */
+  furthest: number;
+  /** The bytes of each rank, in the order of the ranks. */
+  bytes: Bytes[];
 };
 
 /** Why an allocation failed. */

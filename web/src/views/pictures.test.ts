@@ -56,6 +56,7 @@ describe("pictures as SVG", () => {
         names: [HOSTILE, "rank 1"],
         reserved: [null, 10],
         median: 4,
+        title: "allocated peak",
         chosen: 0,
       }),
     );

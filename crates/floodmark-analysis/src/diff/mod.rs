@@ -5,6 +5,7 @@
 //! what the module made itself, so that the changes of all rows add up to the change of the total.
 
 pub(crate) mod align;
+pub(crate) mod rank_lines;
 pub(crate) mod ranks;
 mod rows;
 

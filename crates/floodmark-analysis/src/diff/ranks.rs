@@ -3,6 +3,8 @@
 //! A rank stands out when its peak is further from the middle one than three times the usual distance, and by at
 //! least a twentieth of it: ranks of one program differ by a few blocks, and that is no news.
 
+use std::cmp::Reverse;
+
 use floodmark_trace::{Bytes, Device};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -32,6 +34,10 @@ pub struct Rank {
     pub rank: Option<u32>,
     /// Its name.
     pub name: String,
+    /// Its node, by its index in `nodes`; null where the launcher did not say which rank of its node it is.
+    pub node: Option<usize>,
+    /// Its rank on its node, where known.
+    pub local_rank: Option<u32>,
     /// The device.
     pub device: Device,
     /// Peak of allocated bytes.
@@ -51,6 +57,12 @@ pub struct Ranks {
     pub ranks: Vec<Rank>,
     /// The median of the peaks; null where there is nothing.
     pub median: Option<Bytes>,
+    /// The rank whose peak is nearest to the median, by its index in `ranks`: the one to compare others with.
+    pub nearest: Option<usize>,
+    /// The ranks that stand out, by their index in `ranks`, the furthest from the median first.
+    pub outliers: Vec<usize>,
+    /// The names of the nodes, in the order of their ranks; empty where a rank's node is unknown.
+    pub nodes: Vec<String>,
 }
 
 /// Compares recordings by their peaks.
@@ -73,7 +85,40 @@ pub fn ranks(recordings: &[Recording<'_>]) -> Ranks {
             rank.is_outlier = rank.peak.0.abs_diff(median) > far;
         }
     }
-    Ranks { ranks, median: median.map(Bytes) }
+    let nodes = assign_nodes(&mut ranks, recordings);
+    let distance = |at: &usize| ranks[*at].peak.0.abs_diff(median.unwrap_or(0));
+    let nearest = (0..ranks.len()).min_by_key(distance);
+    let mut outliers: Vec<usize> = (0..ranks.len()).filter(|&at| ranks[at].is_outlier).collect();
+    outliers.sort_by_key(|at| Reverse(distance(at)));
+    Ranks { nearest, outliers, nodes, ranks, median: median.map(Bytes) }
+}
+
+/// Gives every rank its node, and returns their names. Launchers number the ranks of a node one after the other, so
+/// `rank - local_rank` is the same for all ranks of a node.
+fn assign_nodes(ranks: &mut [Rank], recordings: &[Recording<'_>]) -> Vec<String> {
+    let mut first_ranks = Vec::new();
+    for rank in ranks.iter() {
+        let first =
+            rank.rank.zip(rank.local_rank).and_then(|(rank, local)| rank.checked_sub(local));
+        let Some(first) = first else { return Vec::new() };
+        first_ranks.push(first);
+    }
+    let mut nodes = first_ranks.clone();
+    nodes.sort_unstable();
+    nodes.dedup();
+    let mut names = vec![String::new(); nodes.len()];
+    for (rank, first) in ranks.iter_mut().zip(first_ranks) {
+        let node = nodes.partition_point(|&other| other < first);
+        rank.node = Some(node);
+        names[node].clone_from(&recordings[rank.trace].summary.header.host);
+    }
+    let is_clear = {
+        let mut sorted: Vec<&String> = names.iter().filter(|name| !name.is_empty()).collect();
+        sorted.sort_unstable();
+        sorted.dedup();
+        sorted.len() == names.len()
+    };
+    if is_clear { names } else { (0..names.len()).map(|node| format!("node {node}")).collect() }
 }
 
 fn rank(trace: usize, recording: &Recording<'_>, device: &DeviceSummary) -> Rank {
@@ -81,6 +126,8 @@ fn rank(trace: usize, recording: &Recording<'_>, device: &DeviceSummary) -> Rank
         trace,
         rank: recording.rank,
         name: recording.name.to_owned(),
+        node: None,
+        local_rank: recording.summary.header.local_rank,
         device: device.device,
         peak: device.peak,
         reserved_peak: device.reserved_peak,
@@ -90,7 +137,7 @@ fn rank(trace: usize, recording: &Recording<'_>, device: &DeviceSummary) -> Rank
 }
 
 /// The median; of an even count the mean of the two in the middle.
-fn middle(mut numbers: Vec<u64>) -> Option<u64> {
+pub(crate) fn middle(mut numbers: Vec<u64>) -> Option<u64> {
     numbers.sort_unstable();
     let upper = *numbers.get(numbers.len() / 2)?;
     if numbers.len() % 2 == 1 {

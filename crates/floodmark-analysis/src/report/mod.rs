@@ -2,7 +2,7 @@
 
 pub(crate) mod annotation;
 pub(crate) mod by_category;
-mod by_line;
+pub(crate) mod by_line;
 pub(crate) mod by_module;
 pub(crate) mod by_op;
 pub(crate) mod by_phase;

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use clap::CommandFactory;
 use floodmark_analysis::{
     AdviceReport, AllocationCard, AllocationTile, Bands, CategoryPeak, Diff, Hit, Icicle,
-    Lifetimes, OomReport, RangeChanges, Ranks, Report, Segments, Simulation, Steps, TensorLifetime,
-    Timeline, TimelineTile,
+    Lifetimes, OomReport, RangeChanges, RankLines, Ranks, Report, Segments, Simulation, Steps,
+    TensorLifetime, Timeline, TimelineTile,
 };
 use floodmark_trace::StepTotals;
 use schemars::JsonSchema;
@@ -41,6 +41,7 @@ struct PageAnswers {
     steps: Steps,
     diff: Diff,
     ranks: Ranks,
+    rank_lines: RankLines,
     oom: OomReport,
     advise: AdviceReport,
     simulate: Simulation,

@@ -4,15 +4,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use floodmark_analysis::{
-    At, Question, Recording, SimulationQuestion, Summary, TimelineBy, advise, allocation_card,
-    allocation_tile, bands, default_device, diff, hit, hit_allocation, icicle, lifetimes, oom,
-    range_changes, ranks, report_with, segments, simulation, steps,
+    At, Question, Ranks, Recording, SimulationQuestion, Summary, TimelineBy, advise,
+    allocation_card, allocation_tile, bands, default_device, diff, hit, hit_allocation, icicle,
+    lifetimes, lines_of_rank, oom, range_changes, rank_lines, ranks, report_with, segments,
+    simulation, steps,
 };
 use floodmark_trace::{AllocationId, Device, Loss, Trace};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::ask::{Ask, OfDevice};
+use super::in_parallel::in_parallel;
 use super::refusal::Refusal;
 use super::shown::{Shown, ShownTrace, Version};
 
@@ -58,7 +60,16 @@ pub(crate) struct TraceCard<'a> {
 pub(crate) fn answer(shown: &Shown<'_>, ask: &Ask) -> Result<Vec<u8>, Refusal> {
     match *ask {
         Ask::Traces => traces(shown, None),
-        Ask::Ranks => all_ranks(shown),
+        Ask::Ranks => json(&ranks_of(&all(shown))),
+        Ask::RankLines { top } => {
+            let now = all(shown);
+            let found = ranks_of(&now);
+            let lines = in_parallel(&found.ranks, |rank| {
+                let now = &now[rank.trace].1;
+                lines_of_rank(&now.trace, now.summary(), rank)
+            });
+            json(&rank_lines(&lines, top))
+        }
         Ask::Diff { a, b, device, by, top } => {
             let (a, b) = (shown.trace(a)?.now(), shown.trace(b)?.now());
             let top = (top > 0).then_some(top);
@@ -134,7 +145,8 @@ fn of_device(now: &Version<'_>, device: Device, what: &OfDevice) -> Result<Vec<u
 /// Which traces there are; `moments` where not any moment can be asked about.
 pub(crate) fn traces(shown: &Shown<'_>, moments: Option<Moments>) -> Result<Vec<u8>, Refusal> {
     let now = all(shown);
-    let cards = now.iter().enumerate().map(|(id, (trace, now))| TraceCard {
+    let numbered: Vec<_> = now.iter().enumerate().collect();
+    let traces = in_parallel(&numbered, |&(id, (trace, now))| TraceCard {
         id,
         name: &trace.name,
         rank: trace.rank,
@@ -144,12 +156,7 @@ pub(crate) fn traces(shown: &Shown<'_>, moments: Option<Moments>) -> Result<Vec<
         derived: derived(&now.trace),
         summary: now.summary(),
     });
-    json(&Traces {
-        floodmark: env!("CARGO_PKG_VERSION"),
-        follows: shown.follows,
-        moments,
-        traces: cards.collect(),
-    })
+    json(&Traces { floodmark: env!("CARGO_PKG_VERSION"), follows: shown.follows, moments, traces })
 }
 
 fn derived(trace: &Trace) -> Vec<String> {
@@ -157,18 +164,22 @@ fn derived(trace: &Trace) -> Vec<String> {
     losses.map(ToString::to_string).collect()
 }
 
-fn all_ranks(shown: &Shown<'_>) -> Result<Vec<u8>, Refusal> {
-    let now = all(shown);
+fn ranks_of(now: &[(&ShownTrace<'_>, Arc<Version<'_>>)]) -> Ranks {
     let recordings = now.iter().map(|(trace, now)| Recording {
         name: &trace.name,
         rank: trace.rank,
         summary: now.summary(),
     });
-    json(&ranks(&recordings.collect::<Vec<_>>()))
+    ranks(&recordings.collect::<Vec<_>>())
 }
 
+/// All traces, each with its summary computed.
 fn all<'s, 't>(shown: &'s Shown<'t>) -> Vec<(&'s ShownTrace<'t>, Arc<Version<'t>>)> {
-    shown.traces.iter().map(|trace| (trace, trace.now())).collect()
+    let all: Vec<_> = shown.traces.iter().map(|trace| (trace, trace.now())).collect();
+    in_parallel(&all, |(_, now)| {
+        now.summary();
+    });
+    all
 }
 
 fn json(value: &impl Serialize) -> Result<Vec<u8>, Refusal> {

@@ -18,6 +18,9 @@ const DEFAULT_ROWS: usize = 500;
 /// The tensors of the view of lifetimes where the request does not say it.
 const DEFAULT_TENSORS: usize = 400;
 
+/// The lines that differ from rank to rank where the request does not say it.
+const DEFAULT_LINES: usize = 50;
+
 /// The lines and the modules of an explained failure where the request does not say it.
 const DEFAULT_OWNERS: usize = 10;
 
@@ -28,6 +31,8 @@ pub(crate) enum Ask {
     Traces,
     /// The peaks of all traces.
     Ranks,
+    /// Which lines differ from trace to trace.
+    RankLines { top: usize },
     /// What grew between two traces.
     Diff { a: usize, b: usize, device: Option<Device>, by: By, top: usize },
     /// All of one allocation.
@@ -86,6 +91,9 @@ impl Ask {
         Ok(match path {
             "traces" => Self::Traces,
             "ranks" => Self::Ranks,
+            "ranks/lines" => {
+                Self::RankLines { top: given.or("top", DEFAULT_LINES, "a number of lines")? }
+            }
             "diff" => Self::Diff {
                 a: given.needed("a", "the number of a trace")?,
                 b: given.needed("b", "the number of a trace")?,
@@ -113,7 +121,7 @@ impl Ask {
     /// The traces that the answer depends on; none stands for all of them.
     pub(crate) fn traces(&self) -> Vec<usize> {
         match self {
-            Self::Traces | Self::Ranks => Vec::new(),
+            Self::Traces | Self::Ranks | Self::RankLines { .. } => Vec::new(),
             Self::Report { of, .. } | Self::OfDevice { of, .. } => vec![of.trace],
             Self::Allocation { trace, .. } => vec![*trace],
             Self::Diff { a, b, .. } => vec![*a, *b],

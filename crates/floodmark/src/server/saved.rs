@@ -49,6 +49,7 @@ pub(crate) fn save(
     let mut subjects = subjects(shown);
     subjects.retain(|(_, found)| device.is_none_or(|device| device.canonical() == *found));
     kept.keep("ranks");
+    kept.keep("ranks/lines");
     kept.compare();
     for (trace, device) in &subjects {
         let of = format!("trace={trace}&device={device}");

@@ -12,6 +12,7 @@ use floodmark_analysis::{
 use floodmark_session::traces::Following;
 use floodmark_trace::{Device, Trace};
 
+use super::in_parallel::in_parallel;
 use super::made_once::MadeOnce;
 use super::refusal::Refusal;
 use crate::commands::trace_paths::ranks;
@@ -170,13 +171,15 @@ impl Shown<'static> {
             }
         }
         let names = names(&files);
-        let traces = files.into_iter().zip(names).map(|((rank, path), name)| {
-            let following = Following::open(&path)
-                .with_context(|| format!("Failed to read `{}`", path.display()))?;
-            let now = RwLock::new(newest(&following));
-            let rank = rank.or(following.trace().header.rank);
-            Ok(ShownTrace { name, rank, following: Some(Mutex::new(following)), now })
-        });
+        let opened = in_parallel(&files, |(_, path)| Following::open(path));
+        let traces =
+            files.into_iter().zip(names).zip(opened).map(|(((rank, path), name), opened)| {
+                let following =
+                    opened.with_context(|| format!("Failed to read `{}`", path.display()))?;
+                let now = RwLock::new(newest(&following));
+                let rank = rank.or(following.trace().header.rank);
+                Ok(ShownTrace { name, rank, following: Some(Mutex::new(following)), now })
+            });
         Ok(Self { traces: traces.collect::<Result<_>>()?, follows })
     }
 }

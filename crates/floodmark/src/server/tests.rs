@@ -112,6 +112,7 @@ fn every_route_has_an_answer() {
     assert_eq!(viewer.answer("allocation?id=1")["partner"]["ids"], serde_json::json!([2]));
     assert_eq!(viewer.answer("diff?a=0&b=1")["allocated"]["change"], 0);
     assert_eq!(viewer.answer("ranks")["median"], 13 << 20);
+    assert_eq!(viewer.answer("ranks/lines")["total"], 0);
     assert!(viewer.answer("advice")["advice"].is_array());
     assert!(viewer.answer("sweep?device=cuda:0")["runs"].is_array());
 }
@@ -282,6 +283,7 @@ fn a_saved_page_has_the_answers_of_the_server() {
         "steps?trace=0&device=cuda:0",
         "diff?a=1&b=0&device=cuda:0&by=line",
         "ranks",
+        "ranks/lines",
         "bands?trace=0&device=cuda:0",
         "icicle?trace=0&device=cuda:0&by=stack&at=end",
         "segments?trace=0&device=cuda:0&at=peak",

@@ -12,6 +12,8 @@ export interface RankPicture {
   readonly names: readonly string[];
   readonly reserved: readonly (number | null)[];
   readonly median: number | null;
+  /** What the bars are. */
+  readonly title: string;
   readonly chosen: number | null;
 }
 
@@ -98,7 +100,7 @@ function drawLegend(pen: Pen, inks: Inks, picture: RankPicture, box: Box): void 
     x += 20 + pen.measure(text) + 20;
   };
   const y = box.y - 20;
-  entry("allocated peak", (at) => pen.rect(at, y, 12, 10, inks.groups[0] ?? inks.accent));
+  entry(picture.title, (at) => pen.rect(at, y, 12, 10, inks.groups[0] ?? inks.accent));
   if (picture.reserved.some((bytes) => bytes !== null))
     entry("reserved peak", (at) =>
       pen.outline(at + 0.5, y + 0.5, 12, 9, { stroke: inks.reserved }),
