@@ -29,13 +29,14 @@ ROOT = BENCH.parent
 
 @dataclass(frozen=True)
 class Check:
-    """A function of `gpu_checks.py`, and the settings under which it runs."""
+    """A function of `gpu_checks.py` or of another module, and the settings under which it runs."""
 
     name: str
     function: str
     allocator: str = ""
     limit_seconds: int = 60
     env: dict[str, str] = field(default_factory=dict)
+    module: str = "gpu_checks"
 
 
 CHECKS = [
@@ -61,6 +62,9 @@ CHECKS = [
     Check("five tools", "five_tools", limit_seconds=240),
     Check("stays asleep", "stays_asleep"),
     Check("a whole script", "whole_script", limit_seconds=90),
+    Check("pools of CUDA graphs", "graph_pools", module="gpu_guide_checks"),
+    Check("torch.compile", "compiled", limit_seconds=240, module="gpu_guide_checks"),
+    Check("begins beside threads", "begins_beside_threads", module="gpu_guide_checks"),
 ]
 
 
@@ -81,7 +85,10 @@ def run(check: Check) -> Verdict:
     env.pop("PYTORCH_CUDA_ALLOC_CONF", None)
     if check.allocator:
         env["PYTORCH_CUDA_ALLOC_CONF"] = check.allocator
-    code = f"import sys, gpu_checks; sys.exit(gpu_checks.run({check.function!r}))"
+    code = (
+        f"import sys, gpu_checks, {check.module} as checks; "
+        f"sys.exit(gpu_checks.run(checks.{check.function}))"
+    )
     before = time.perf_counter()
     process = subprocess.Popen(
         [sys.executable, "-X", "faulthandler", "-c", code],

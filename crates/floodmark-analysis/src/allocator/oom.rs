@@ -216,10 +216,10 @@ fn why(found: &OomReport) -> String {
              {largest_usable}; {request} were requested"
         ),
         OomReason::OtherPool if *usable_free == Bytes(0) => format!(
-            "stranded memory. {free} are free, but none of them in the request's pool and stream"
+            "other pool. {free} are free, but none of them in the request's pool and stream"
         ),
         OomReason::OtherPool => format!(
-            "stranded memory. {free} are free, but only {usable_free} of them in the request's pool and stream"
+            "other pool. {free} are free, but only {usable_free} of them in the request's pool and stream"
         ),
         OomReason::PendingFrees => {
             format!("pending frees. The program freed {pending_free} that a stream still uses")

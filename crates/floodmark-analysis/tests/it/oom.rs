@@ -62,7 +62,7 @@ fn enough_in_pieces_is_fragmentation_and_a_setting_would_have_helped() {
 }
 
 #[test]
-fn enough_for_another_stream_or_pool_is_stranded() {
+fn enough_on_another_stream_or_in_another_pool_does_not_help() {
     for other in ["stream 7", "pool 1"] {
         let found = ask(&trace(&format!(
             "segment S cuda:0 20MiB {other}

@@ -151,7 +151,7 @@ fn every_reason_has_its_words() {
     exit 0
     --- stdout
     Out of memory on cuda:0: 12.00 MiB requested, with 20.00 MiB allocated, 32.00 MiB reserved, at 0.005 s
-    Why: stranded memory. 12.00 MiB are free, but none of them in the request's pool and stream
+    Why: other pool. 12.00 MiB are free, but none of them in the request's pool and stream
 
         Bytes  Memory at the failed allocation
     32.00 MiB  limit on what torch could reserve, as far as the recording shows
