@@ -16,15 +16,15 @@ def doctor(plan: _core.DoctorPlan) -> int:
     torch = environment.torch()
     checks = [environment.python(), environment.floodmark(), torch, environment.driver()]
     folders = environment.folders()
-    recording: list[Check] = []
-    estimate = Check("Simulated GPU", "failed", "not tried: torch is not installed")
-    can_try = torch.status == "ok" and folders[1].status != "failed"
-    if can_try:
+    missing = next((check for check in (torch, folders[1]) if check.status == "failed"), None)
+    if missing is None:
         with tempfile.TemporaryDirectory(prefix="floodmark-doctor-") as folder:
             recording = trials.record(Path(folder))
             estimate = trials.estimate(Path(folder))
     else:
-        recording = [Check("Recording", "failed", "not tried: see above and below")]
+        reason = f"not tried ({missing.name}: {missing.result})"
+        recording = [Check("Recording", "failed", reason)]
+        estimate = Check("Simulated GPU", "failed", reason)
     rest = [*folders, environment.libraries(), environment.settings()]
     facts = {
         "format": 1,

@@ -90,6 +90,8 @@ def test_without_torch_recording_cannot_work(programs, without_torch, answer):
     rows = {line.split("  ")[0]: line.split() for line in done.stdout.splitlines() if line}
     assert rows["torch"][1:4] == ["FAILED", "not", "installed"]
     assert "hint: `pip install torch`" in done.stdout
+    for name in ("Recording", "Simulated GPU"):
+        assert "not tried (torch: not installed)" in " ".join(rows[name])
     assert "Recordings do NOT work; estimates on a simulated GPU do NOT work" in done.stdout
     assert done.stderr == "error: recording does not work in this environment\n"
 
