@@ -41,11 +41,16 @@ pub use allocation::context::{Context, Phase};
 pub use allocation::line::{AllocationLine, AllocationLines};
 pub use allocation::location::Frame;
 pub use allocation::tensor_module::TensorModules;
+pub use allocator::block_owners::BlockOwner;
 pub use allocator::fragmentation::{Fragmentation, FragmentationAt, FragmentationReport};
+pub use allocator::fragmentation_curve::{
+    FragmentationCurve, FragmentationPoint, fragmentation_curve,
+};
 pub use allocator::oom::{OomReason, OomReport, Proof, oom};
 pub use allocator::segments::{
     SegmentBlock, SegmentBlockState, SegmentRow, SegmentTotals, Segments, SegmentsIndex, segments,
 };
+pub use allocator::simulated_segments::{SimulatedSegments, simulated_segments};
 pub use allocator::simulation::{
     FailedRequest, RecordedRun, SimulatedRun, Simulation, SimulationError, SimulationQuestion,
     simulation, simulation_with,

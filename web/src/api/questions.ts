@@ -6,6 +6,7 @@ import type {
   AllocationTile,
   Bands,
   Diff,
+  FragmentationCurve,
   Hit,
   Icicle,
   Lifetimes,
@@ -15,6 +16,7 @@ import type {
   Ranks,
   Report,
   Segments,
+  SimulatedSegments,
   Simulation,
   Steps,
   Timeline,
@@ -51,6 +53,8 @@ export interface Questions {
   report: { query: Grouped & { at: At; top?: number }; answer: Report };
   icicle: { query: OfDevice & { at: At; by: "stack" | "module" }; answer: Icicle };
   segments: { query: OfDevice & { at: At }; answer: Segments };
+  "segments/simulated": { query: OfDevice & { at: At; conf: string }; answer: SimulatedSegments };
+  fragmentation: { query: OfDevice; answer: FragmentationCurve };
   steps: { query: OfDevice; answer: Steps };
   lifetimes: { query: OfDevice & { from: number; to: number; top?: number }; answer: Lifetimes };
   range: { query: Grouped & { from: number; to: number; top?: number }; answer: RangeChanges };

@@ -745,6 +745,8 @@ export type Segments = {
   segments: SegmentRow[];
   /** The names of the categories. */
   categories: string[];
+  /** The lines and tensors that have the blocks. */
+  owners: BlockOwner[];
   /** Wasted memory. */
   fragmentation: Fragmentation;
   /** How many blocks are left out: those of the smallest segments. */
@@ -791,10 +793,74 @@ export type SegmentBlock = {
   category: number | null;
   /** The allocation in it. */
   allocation: number | null;
+  /** The line and tensor that have it, as an index into `owners`; null for a free block. */
+  owner: number | null;
 };
 
 /** What a block is to the allocator. */
 export type SegmentBlockState = "live" | "pending_free" | "free" | "unmapped";
+
+/** A line of the program, and a tensor where it has a name, with the blocks that it has. */
+export type BlockOwner = {
+  /** The line that allocated the blocks, in words. */
+  location: string;
+  /** The qualified name of the tensor, where known. */
+  name: string | null;
+  /** How many blocks it has. */
+  blocks: number;
+  /** How many bytes. */
+  bytes: Bytes;
+};
+
+/** The address space under other settings. */
+export type SimulatedSegments = {
+  /** `PYTORCH_CUDA_ALLOC_CONF`. */
+  alloc_conf: string;
+  /** The first allocation that would have failed; the simulation ends there. */
+  oom: FailedRequest | null;
+  /** How the blocks would lie. */
+  segments: Segments;
+};
+
+/** A failed allocation. */
+export type FailedRequest = {
+  /** The number of the event. */
+  event: number;
+  /** The time, in seconds since the recording began. */
+  seconds: number;
+  /** The requested bytes. */
+  requested: Bytes;
+};
+
+/** Wasted memory over the whole recording. */
+export type FragmentationCurve = {
+  /** The largest request of the recording: free blocks that are smaller are unusable for it. */
+  largest_request: Bytes;
+  /** In the order of time. */
+  points: FragmentationPoint[];
+};
+
+/** Wasted memory at a time. */
+export type FragmentationPoint = {
+  /** Seconds since the recording began. */
+  seconds: number;
+  /** Inside blocks, beyond the requested bytes. */
+  rounding: Bytes;
+  /** Free blocks of segments that are partly in use. */
+  split: Bytes;
+  /** Free blocks that are smaller than the largest request. */
+  unusable: Bytes;
+  /** All that is free. */
+  free: Bytes;
+  /** How many free blocks there are. */
+  free_blocks: number;
+  /** The largest of them. */
+  largest_free: Bytes;
+  /** What is reserved. */
+  reserved: Bytes;
+  /** The part of what is reserved that is not allocated. */
+  ratio: number;
+};
 
 /** The largest tensors of a stretch of time. */
 export type Lifetimes = {
@@ -1339,16 +1405,6 @@ export type RecordedRun = {
   retries: number;
   /** The first allocation that failed. */
   oom: FailedRequest | null;
-};
-
-/** A failed allocation. */
-export type FailedRequest = {
-  /** The number of the event. */
-  event: number;
-  /** The time, in seconds since the recording began. */
-  seconds: number;
-  /** The requested bytes. */
-  requested: Bytes;
 };
 
 /** One simulated run. */

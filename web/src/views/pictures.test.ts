@@ -66,9 +66,10 @@ describe("pictures as SVG", () => {
   });
 
   it("has the blocks of a segment, and hatches what is free", () => {
-    const block = { state: "live", category: 0, allocation: 7 } as const;
+    const block = { state: "live", category: 0, allocation: 7, owner: 0 } as const;
     const answer = {
       categories: [HOSTILE],
+      owners: [{ location: HOSTILE, name: null, blocks: 1, bytes: 6 }],
       segments: [
         {
           address: "0x10",
@@ -86,10 +87,17 @@ describe("pictures as SVG", () => {
     const layout = segmentRows([{ address: "0x10", bytes: 2 ** 21, group: HOSTILE }]);
     const draw = (chosen: number | null) =>
       svg((pen) =>
-        drawSegments(pen, SIZE, LIGHT, { answer, layout, top: 0, pointed: null, chosen }),
+        drawSegments(pen, SIZE, LIGHT, {
+          answer,
+          layout,
+          top: 0,
+          pointed: null,
+          chosen,
+          owner: null,
+        }),
       );
     expectText(draw(null));
-    expect(draw(null)).toContain(">1 MiB</text>");
+    expect(draw(null)).toContain(" 1 MiB</text>");
     expect(draw(7).length).toBeGreaterThan(draw(null).length);
   });
 

@@ -71,29 +71,44 @@ pub(crate) fn fragmentation(
     let largest = largest.map(|made| made.requested).max().unwrap_or_default();
     let layout = replay(trace, device, config, after, |_, _| {}).layout;
     let moments = moments(trace, context, device);
-    let mut wanted = moments.iter().peekable();
-    let mut over_time = Vec::new();
-    replay(trace, device, config, u32::MAX, |at, now| {
-        while let Some(moment) = wanted.next_if(|moment| moment.last <= at) {
-            let seconds = trace.events[moment.event as usize].time.as_seconds();
-            let now = of_now(&now, largest);
-            over_time.push(FragmentationAt { step: moment.step, seconds, now });
-        }
+    let found = sampled(trace, device, config, largest, &moments).into_iter();
+    let over_time = found.map(|(moment, now)| {
+        let seconds = trace.events[moment.event as usize].time.as_seconds();
+        FragmentationAt { step: moment.step, seconds, now }
     });
     let report = FragmentationReport {
         largest_request: largest,
         at: fragmentation_of(&layout, largest),
-        over_time,
+        over_time: over_time.collect(),
     };
     (report, layout)
 }
 
 /// A moment at which the numbers are wanted.
-struct Wanted {
-    event: u32,
+#[derive(Debug)]
+pub(crate) struct Wanted {
+    pub(crate) event: u32,
     /// The last event up to it that changes something on the device.
-    last: u32,
-    step: Option<u32>,
+    pub(crate) last: u32,
+    pub(crate) step: Option<u32>,
+}
+
+/// The numbers at each of these moments, which are in the order of time.
+pub(crate) fn sampled<'w>(
+    trace: &Trace,
+    device: Device,
+    config: &AllocatorConfig,
+    largest_request: Bytes,
+    moments: &'w [Wanted],
+) -> Vec<(&'w Wanted, Fragmentation)> {
+    let mut wanted = moments.iter().peekable();
+    let mut found = Vec::new();
+    replay(trace, device, config, u32::MAX, |at, now| {
+        while let Some(moment) = wanted.next_if(|moment| moment.last <= at) {
+            found.push((moment, of_now(&now, largest_request)));
+        }
+    });
+    found
 }
 
 /// The ends of steps, or some times; not too many, and none before something is there.

@@ -1,12 +1,13 @@
 //! The address space of a device at a moment: what torch took from the driver, and how blocks lie in it.
 
 use floodmark_allocator::{
-    AllocatorConfig, BlockState, BlockView, ReplayIndex, SegmentView, TorchVersion,
+    AllocatorConfig, BlockState, BlockView, Layout, ReplayIndex, SegmentView, TorchVersion,
 };
 use floodmark_trace::{AllocationId, Bytes, Category, Device, Trace};
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::allocator::block_owners::{BlockOwner, BlockOwners};
 use crate::allocator::fragmentation::{Fragmentation, fragmentation_of};
 use crate::index::TraceIndex;
 use crate::index::moment_index::MomentIndex;
@@ -68,6 +69,8 @@ pub struct SegmentBlock {
     pub category: Option<usize>,
     /// The allocation in it.
     pub allocation: Option<u32>,
+    /// The line and tensor that have it, as an index into `owners`; null for a free block.
+    pub owner: Option<usize>,
 }
 
 /// A stretch of memory from the driver.
@@ -111,6 +114,8 @@ pub struct Segments {
     pub segments: Vec<SegmentRow>,
     /// The names of the categories.
     pub categories: Vec<&'static str>,
+    /// The lines and tensors that have the blocks.
+    pub owners: Vec<BlockOwner>,
     /// Wasted memory.
     pub fragmentation: Fragmentation,
     /// How many blocks are left out: those of the smallest segments.
@@ -127,18 +132,37 @@ pub fn segments(
 ) -> Result<Segments, QuestionError> {
     let at = moments.moment(trace, &index.context, at)?;
     let layout = heaps.replay.after(trace, at.after).layout;
-    let fragmentation = fragmentation_of(&layout, heaps.largest_request);
-    let mut segments: Vec<SegmentRow> =
-        layout.segments.iter().map(|segment| row(index, segment)).collect();
-    let skipped = leave_out(&mut segments);
     let (allocated, active) = (at.allocated, at.active);
     let totals =
         SegmentTotals { allocated, active, reserved: at.reserved, requested: at.requested };
-    let categories = category_names();
-    Ok(Segments { at, totals, segments, categories, fragmentation, skipped })
+    Ok(segments_of(trace, index, at, totals, &layout, heaps.largest_request))
 }
 
-fn row(index: &TraceIndex, segment: &SegmentView) -> SegmentRow {
+/// A layout, with the categories and owners of its blocks.
+pub(crate) fn segments_of(
+    trace: &Trace,
+    index: &TraceIndex,
+    at: Moment,
+    totals: SegmentTotals,
+    layout: &Layout,
+    largest_request: Bytes,
+) -> Segments {
+    let mut owners = BlockOwners::new(trace);
+    let mut segments: Vec<SegmentRow> =
+        layout.segments.iter().map(|segment| row(index, &mut owners, segment)).collect();
+    let skipped = leave_out(&mut segments);
+    Segments {
+        at,
+        totals,
+        segments,
+        categories: category_names(),
+        owners: owners.into_owners(),
+        fragmentation: fragmentation_of(layout, largest_request),
+        skipped,
+    }
+}
+
+fn row(index: &TraceIndex, owners: &mut BlockOwners<'_>, segment: &SegmentView) -> SegmentRow {
     let kind = match (segment.is_small, segment.is_expandable) {
         (true, false) => "small",
         (false, false) => "large",
@@ -151,11 +175,16 @@ fn row(index: &TraceIndex, segment: &SegmentView) -> SegmentRow {
         pool: segment.pool,
         stream: format!("0x{:x}", segment.stream),
         kind,
-        blocks: segment.blocks.iter().map(|one| block(index, segment.addr, one)).collect(),
+        blocks: segment.blocks.iter().map(|one| block(index, owners, segment.addr, one)).collect(),
     }
 }
 
-fn block(index: &TraceIndex, start: u64, block: &BlockView) -> SegmentBlock {
+fn block(
+    index: &TraceIndex,
+    owners: &mut BlockOwners<'_>,
+    start: u64,
+    block: &BlockView,
+) -> SegmentBlock {
     let state = match block.state {
         BlockState::Allocated => SegmentBlockState::Live,
         BlockState::Pending => SegmentBlockState::PendingFree,
@@ -170,6 +199,7 @@ fn block(index: &TraceIndex, start: u64, block: &BlockView) -> SegmentBlock {
         state,
         category: category.and_then(place),
         allocation: block.owner,
+        owner: block.owner.and_then(|owner| owners.add(AllocationId(owner), block.bytes)),
     }
 }
 

@@ -5,7 +5,7 @@
 //! must come to what was recorded.
 
 use floodmark_allocator::{
-    AllocatorConfig, ConfigError, Limit, Program, Run, Settings, TorchVersion, simulate,
+    AllocatorConfig, ConfigError, Failure, Limit, Program, Run, Settings, TorchVersion, simulate,
 };
 use floodmark_trace::{Bytes, Device, Losses, Subject, Trace};
 use schemars::JsonSchema;
@@ -191,11 +191,15 @@ fn simulated_run(
         peak_reserved: reserved,
         waste: reserved.saturating_sub(allocated),
         retries: run.stats.num_alloc_retries,
-        oom: failure.map(|failure| FailedRequest {
-            event: failure.event,
-            seconds: trace.events[failure.event as usize].time.as_seconds(),
-            requested: failure.requested,
-        }),
+        oom: failure.map(|failure| failed_request(trace, failure)),
+    }
+}
+
+pub(crate) fn failed_request(trace: &Trace, failure: Failure) -> FailedRequest {
+    FailedRequest {
+        event: failure.event,
+        seconds: trace.events[failure.event as usize].time.as_seconds(),
+        requested: failure.requested,
     }
 }
 

@@ -3,7 +3,8 @@
 use floodmark_allocator::{AllocatorConfig, ReplayIndex, TorchVersion, replay};
 use floodmark_analysis::{
     At, By, Detail, MomentIndex, Question, QuestionError, SegmentBlockState, Segments,
-    SegmentsIndex, TraceIndex, report, segments,
+    SegmentsIndex, SimulatedSegments, TraceIndex, fragmentation_curve, report, segments,
+    simulated_segments,
 };
 use floodmark_trace::{Bytes, Device, Trace};
 
@@ -118,4 +119,74 @@ fn the_cpu_has_no_segments() {
     let trace = trace("alloc a cpu 1MiB\nsegment S cuda:0 2MiB");
     let error = SegmentsIndex::new(&trace, Device::CPU).unwrap_err();
     assert_eq!(error, QuestionError::NoSegments);
+}
+
+#[test]
+fn every_block_in_use_has_an_owner() {
+    let script = "
+        segment A cuda:0 20MiB
+        alloc w cuda:0 8MiB on A at train.py:3
+        label w parameter fc.weight (2,2) float32
+        alloc a cuda:0 4MiB on A+8MiB at train.py:9
+        alloc b cuda:0 2MiB on A+12MiB at train.py:9
+        alloc c cuda:0 2MiB on A+14MiB at train.py:9
+        free b";
+    let found = ask(&trace(script), At::End);
+    let owners: Vec<(&str, Option<&str>, u64, u64)> = found
+        .owners
+        .iter()
+        .map(|one| (&*one.location, one.name.as_deref(), one.blocks, one.bytes.0 >> 20))
+        .collect();
+    let expected =
+        [("train.py:3 (main)", Some("fc.weight"), 1, 8), ("train.py:9 (main)", None, 2, 6)];
+    assert_eq!(owners, expected);
+    let of_blocks: Vec<Option<usize>> =
+        found.segments[0].blocks.iter().map(|block| block.owner).collect();
+    assert_eq!(of_blocks, [Some(0), Some(1), None, Some(1), None]);
+}
+
+fn simulated(trace: &Trace, alloc_conf: &str, at: At) -> SimulatedSegments {
+    let (index, moments) = (TraceIndex::new(trace), MomentIndex::new(trace, GPU).unwrap());
+    simulated_segments(trace, &index, &moments, GPU, alloc_conf, at).unwrap()
+}
+
+#[test]
+fn another_setting_has_the_same_blocks_in_other_segments() {
+    let script = "
+        segment A cuda:0 12MiB
+        alloc a cuda:0 12MiB on A at train.py:1
+        segment B cuda:0 14MiB
+        alloc b cuda:0 14MiB on B at train.py:2
+        free a
+        segment C cuda:0 16MiB
+        alloc c cuda:0 16MiB on C at train.py:3";
+    let trace = trace(script);
+    let found = simulated(&trace, "", At::End);
+    assert_eq!((found.alloc_conf.as_str(), found.oom), ("", None));
+    assert_eq!(found.segments.totals.reserved, ask(&trace, At::End).totals.reserved);
+    let other = simulated(&trace, "expandable_segments:True", At::End).segments;
+    assert_eq!(other.totals.allocated, Bytes(30 << 20));
+    // An expandable segment grows by pages of 20 MiB.
+    assert_eq!(other.totals.reserved, Some(Bytes(60 << 20)));
+    assert!(other.segments.iter().all(|segment| segment.kind.ends_with("expandable")));
+    let owners: Vec<&str> = other.owners.iter().map(|owner| &*owner.location).collect();
+    assert!(owners.contains(&"train.py:3 (main)"), "{owners:?}");
+    // Before the last request, what it needs is not there.
+    let before = simulated(&trace, "", At::Seconds(0.0055)).segments;
+    assert_eq!(before.totals.allocated, Bytes(14 << 20));
+}
+
+#[test]
+fn wasted_memory_over_time_ends_as_the_segments_do() {
+    let trace = trace(&busy());
+    let found = fragmentation_curve(&trace, GPU).unwrap();
+    assert!(found.points.len() > 100, "{}", found.points.len());
+    assert!(found.points.is_sorted_by(|one, other| one.seconds < other.seconds));
+    assert_eq!(found.largest_request, Bytes(3 << 20));
+    let last = found.points.last().unwrap();
+    assert_eq!(last.now, ask(&trace, At::End).fragmentation);
+    assert_eq!(
+        fragmentation_curve(&trace, Device::cuda(3)).unwrap_err(),
+        QuestionError::NoSuchDevice { device: Device::cuda(3), recorded: vec![GPU] }
+    );
 }

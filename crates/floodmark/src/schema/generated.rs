@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use clap::CommandFactory;
 use floodmark_analysis::{
-    AdviceReport, AllocationCard, AllocationTile, Bands, CategoryPeak, Diff, Hit, Icicle,
-    Lifetimes, OomReport, RangeChanges, RankLines, Ranks, Report, Segments, Simulation, Steps,
-    TensorLifetime, Timeline, TimelineTile,
+    AdviceReport, AllocationCard, AllocationTile, Bands, CategoryPeak, Diff, FragmentationCurve,
+    Hit, Icicle, Lifetimes, OomReport, RangeChanges, RankLines, Ranks, Report, Segments,
+    SimulatedSegments, Simulation, Steps, TensorLifetime, Timeline, TimelineTile,
 };
 use floodmark_trace::StepTotals;
 use schemars::JsonSchema;
@@ -36,6 +36,8 @@ struct PageAnswers {
     allocation: AllocationCard,
     icicle: Icicle,
     segments: Segments,
+    simulated_segments: SimulatedSegments,
+    fragmentation: FragmentationCurve,
     lifetimes: Lifetimes,
     range: RangeChanges,
     steps: Steps,

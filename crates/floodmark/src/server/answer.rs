@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use floodmark_analysis::{
     At, Question, Ranks, Recording, SimulationQuestion, Summary, TimelineBy, advise,
-    allocation_card, allocation_tile, bands, default_device, diff, hit, hit_allocation, icicle,
-    lifetimes, lines_of_rank, oom, range_changes, rank_lines, ranks, report_with, segments,
-    simulation, steps,
+    allocation_card, allocation_tile, bands, default_device, diff, fragmentation_curve, hit,
+    hit_allocation, icicle, lifetimes, lines_of_rank, oom, range_changes, rank_lines, ranks,
+    report_with, segments, simulated_segments, simulation, steps,
 };
 use floodmark_trace::{AllocationId, Device, Loss, Trace};
 use schemars::JsonSchema;
@@ -122,6 +122,11 @@ fn of_device(now: &Version<'_>, device: Device, what: &OfDevice) -> Result<Vec<u
             let (moments, heaps) = (now.moments(device)?, now.heaps(device)?);
             json(&segments(trace, now.index(), &moments, &heaps, at)?)
         }
+        OfDevice::SimulatedSegments { at, ref alloc_conf } => {
+            let moments = now.moments(device)?;
+            json(&simulated_segments(trace, now.index(), &moments, device, alloc_conf, at)?)
+        }
+        OfDevice::Fragmentation => json(&fragmentation_curve(trace, device)?),
         OfDevice::Lifetimes { from, to, top } => {
             let moments = now.moments(device)?;
             json(&lifetimes(trace, now.index(), &moments, from, to, top)?)

@@ -60,6 +60,10 @@ pub(crate) enum OfDevice {
     Icicle { by: IcicleBy, at: At },
     /// The address space at a moment.
     Segments { at: At },
+    /// The address space at a moment, had the allocator had other settings.
+    SimulatedSegments { at: At, alloc_conf: String },
+    /// Wasted memory over time.
+    Fragmentation,
     /// The lives of its largest tensors between two times.
     Lifetimes { from: f64, to: f64, top: usize },
     /// What changed between two times.
@@ -146,6 +150,11 @@ impl OfDevice {
                 at: given.at()?,
             },
             "segments" => Self::Segments { at: given.at()? },
+            "segments/simulated" => Self::SimulatedSegments {
+                at: given.at()?,
+                alloc_conf: given.or("conf", String::new(), "a setting of the allocator")?,
+            },
+            "fragmentation" => Self::Fragmentation,
             "lifetimes" => Self::Lifetimes {
                 from: given.seconds("from")?.unwrap_or(0.0),
                 to: given.seconds("to")?.unwrap_or(f64::MAX),

@@ -121,9 +121,20 @@ impl Kept<'_, '_> {
             }
             self.pictures(of, at);
         }
-        for path in ["steps", "oom", "advice", "sweep"] {
+        for path in ["steps", "oom", "advice", "sweep", "fragmentation"] {
             self.keep(&format!("{path}?{of}"));
         }
+        self.best_setting(of);
+    }
+
+    /// The segments at the peak under the best of the settings that were tried.
+    fn best_setting(&mut self, of: &str) {
+        let Some(sweep) = self.answers.get(&format!("api/sweep?{of}")) else { return };
+        let sweep: serde_json::Value = serde_json::from_slice(sweep).unwrap_or_default();
+        let best = sweep["best"].as_u64().and_then(|at| usize::try_from(at).ok());
+        let Some(run) = best.and_then(|at| sweep["runs"].get(at)) else { return };
+        let conf = run["alloc_conf"].as_str().unwrap_or_default();
+        self.keep(&format!("segments/simulated?{of}&at=peak&conf={conf}"));
     }
 
     /// The first traces with each other, as far as there are several.

@@ -104,6 +104,13 @@ fn every_route_has_an_answer() {
     assert_eq!(viewer.answer(&format!("hit?by=allocation&{place}"))["allocation"], 0);
     assert_eq!(viewer.answer("icicle?by=module&at=end")["total"], 5 << 20);
     assert_eq!(viewer.answer("segments?at=peak")["segments"][0]["bytes"], 20 << 20);
+    let owners = viewer.answer("segments?at=peak")["owners"].clone();
+    assert!(owners[0]["location"].as_str().is_some_and(|location| !location.is_empty()));
+    let conf = "expandable_segments:True,roundup_power2_divisions:16";
+    let simulated = viewer.answer(&format!("segments/simulated?at=peak&conf={conf}"));
+    assert_eq!(simulated["alloc_conf"], conf);
+    assert_eq!(simulated["segments"]["totals"]["allocated"], 13 << 20);
+    assert!(viewer.answer("fragmentation")["points"][0]["reserved"].is_u64());
     let lives = viewer.answer("lifetimes?from=0&to=0.004");
     assert_eq!(lives["rows"][0]["tensors"].as_array().unwrap().len(), 2);
     let range = viewer.answer("range?from=0&to=99&by=category");

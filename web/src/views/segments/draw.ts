@@ -14,6 +14,8 @@ export interface SegmentPicture {
   /** The block under the pointer or the keys, and the allocation whose card is open. */
   readonly pointed: BlockPosition | null;
   readonly chosen: number | null;
+  /** The owner whose blocks stand out, as an index into the owners of the answer. */
+  readonly owner: number | null;
 }
 
 /** A block and the index of its segment. */
@@ -101,6 +103,8 @@ function drawPart(
     const to = Math.min(block.offset + block.bytes, part.to);
     const x = left + (from - part.from) * scale;
     drawBlock(pen, inks, picture, block, x, y, (to - from) * scale);
+    if (picture.owner !== null && block.owner !== picture.owner && block.state !== "free")
+      pen.rect(x, y, (to - from) * scale, ROW_HEIGHT, `${inks.panel}c0`);
     if (isMarked(picture, part.segment, block))
       pen.outline(x + 1, y + 1, Math.max(1, (to - from) * scale - 2), ROW_HEIGHT - 2, {
         stroke: inks.ink,
@@ -147,14 +151,30 @@ function drawBlock(
   if (block.state === "pending_free") hatch(pen, x, y, width, ROW_HEIGHT, inks.panel, 5);
   // A line between neighbours, where there is room for one.
   if (width > 3) pen.rect(x + width - 1, y, 1, ROW_HEIGHT, inks.panel);
-  const text = width > 24 ? formatTick(block.bytes) : "";
-  if (!text || pen.measure(text, 11) > width - 6) return;
+  const text = blockText(pen, picture.answer, block, width - 6);
+  if (!text) return;
   pen.text(x + width / 2, y + ROW_HEIGHT / 2 + 0.5, text, {
     fill: readableOn(colour),
     align: "middle",
     baseline: "middle",
     size: 11,
   });
+}
+
+/** The size, and before it the tensor or the line where there is room for both. */
+function blockText(pen: Pen, answer: Segments, block: SegmentBlock, room: number): string {
+  const size = room > 18 ? formatTick(block.bytes) : "";
+  if (!size || pen.measure(size, 11) > room) return "";
+  const owner = block.owner === null ? undefined : answer.owners[block.owner];
+  const name = owner && fileTail(owner.name ?? owner.location);
+  const both = `${name} ${size}`;
+  return name && pen.measure(both, 11) <= room ? both : size;
+}
+
+/** A location without its folders; a name stays whole. */
+export function fileTail(name: string): string {
+  const line = name.indexOf(":");
+  return name.slice(name.lastIndexOf("/", line < 0 ? name.length : line) + 1);
 }
 
 export function blockColour(inks: Inks, answer: Segments, block: SegmentBlock): string {

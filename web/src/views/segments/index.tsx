@@ -7,13 +7,16 @@ import { card, device, subject } from "../../model/recording";
 import { useAnswer } from "../../model/use_answer";
 import { Choices } from "../../render/choices";
 import { Chooser } from "../../render/chooser";
-import { ChosenCard } from "../../render/chosen_card";
+import { ChosenCard, chosenId } from "../../render/chosen_card";
 import { MomentButtons, MomentStrip, Nearest } from "../../render/moments";
 import { Answered, Empty } from "../../render/notices";
 import "../../render/tools.css";
 import type { View } from "../view";
+import { Compared, isCompared, SettingTools } from "./compared";
+import { Curve } from "./curve";
 import { Fragmentation } from "./fragmentation";
 import { SegmentMap } from "./map";
+import { Owners } from "./owners";
 import type { Order } from "./rows";
 import "./segments.css";
 import { SegmentTable } from "./table";
@@ -85,6 +88,7 @@ function Shown({ answer }: { answer: SegmentsAnswer }) {
         </p>
         <MomentButtons />
         {!isTable && <MapTools order={order} row={row} />}
+        {!isTable && <SettingTools />}
         <Choices
           label="Shown as"
           all={[
@@ -97,6 +101,9 @@ function Shown({ answer }: { answer: SegmentsAnswer }) {
       </div>
       <div class="panel segments-strip">
         <MomentStrip seconds={answer.at.seconds} />
+      </div>
+      <div class="panel segments-curve-box">
+        <Curve seconds={answer.at.seconds} />
       </div>
       <Body answer={answer} isTable={isTable} order={order} row={row} />
     </div>
@@ -144,18 +151,31 @@ function Body({ answer, isTable, order, row }: BodyProps) {
         </p>
       </Empty>
     );
+  const wanted = row === "auto" ? null : Number(row);
+  if (!isTable && isCompared())
+    return (
+      <div class="segments-body" data-card={chosenId.value !== null}>
+        <Compared answer={answer} order={order} wanted={wanted} />
+        {chosenId.value !== null && (
+          <aside class="panel segments-side">
+            <ChosenCard />
+          </aside>
+        )}
+      </div>
+    );
   return (
-    <div class="segments-body">
+    <div class="segments-body" data-card="true">
       <div class="panel">
         {isTable ? (
           <SegmentTable answer={answer} />
         ) : (
-          <SegmentMap answer={answer} order={order} wanted={row === "auto" ? null : Number(row)} />
+          <SegmentMap answer={answer} order={order} wanted={wanted} />
         )}
       </div>
       <aside class="panel segments-side">
         <ChosenCard>
           <Fragmentation answer={answer} />
+          <Owners answer={answer} />
         </ChosenCard>
       </aside>
     </div>
@@ -166,6 +186,6 @@ export const segments: View = {
   name: "segments",
   title: "Segments",
   key: "4",
-  says: "how blocks lie in memory, and what is free between them",
+  says: "how blocks lie in memory, which lines have them, and what is free between them",
   component: Segments,
 };

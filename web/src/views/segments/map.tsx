@@ -3,6 +3,7 @@
 import { useMemo, useRef, useState } from "preact/hooks";
 import type { Segments } from "../../api/types.gen";
 import { formatBytes } from "../../base/bytes";
+import { shortPath } from "../../base/paths";
 import { inks } from "../../model/theme";
 import { choose, chosenId } from "../../render/chosen_card";
 import type { Size } from "../../render/pen";
@@ -10,6 +11,7 @@ import { ScrolledPicture } from "../../render/scrolled";
 import { hideTip, showTip, TipRows } from "../../render/tooltip";
 import { useKeys } from "../../render/use_keys";
 import { type BlockPosition, blockColour, bytesAt, drawSegments } from "./draw";
+import { chosenOwner, ownerName } from "./owners";
 import { blockAt, type Order, rowOf, segmentAt, segmentRows } from "./rows";
 import { blockAddress, groupName, segmentsSentence, stateName } from "./words";
 
@@ -17,9 +19,11 @@ interface MapProps {
   readonly answer: Segments;
   readonly order: Order;
   readonly wanted: number | null;
+  /** Whether another map has the keys. */
+  readonly isQuiet?: boolean;
 }
 
-export function SegmentMap({ answer, order, wanted }: MapProps) {
+export function SegmentMap({ answer, order, wanted, isQuiet }: MapProps) {
   const [top, setTop] = useState(0);
   const [pointed, setPointed] = useState<BlockPosition | null>(null);
   const size = useRef<Size>({ width: 1, height: 1 });
@@ -40,7 +44,8 @@ export function SegmentMap({ answer, order, wanted }: MapProps) {
     const block = blocks && blockAt(blocks, found.offset);
     return block ? { segment: found.segment, block } : null;
   };
-  useBlockKeys(answer, pointed, setPointed);
+  useBlockKeys(answer, pointed, setPointed, isQuiet ?? false);
+  const owner = chosenOwner(answer);
   return (
     <>
       <ScrolledPicture
@@ -58,6 +63,7 @@ export function SegmentMap({ answer, order, wanted }: MapProps) {
             top,
             pointed,
             chosen: chosenId.value,
+            owner,
           });
         }}
         on={{
@@ -80,7 +86,7 @@ export function SegmentMap({ answer, order, wanted }: MapProps) {
         }}
       />
       <p class="unseen" aria-live="polite">
-        {pointed && `${formatBytes(pointed.block.bytes)}, ${stateName(pointed.block)}`}
+        {pointed && blockSentence(answer, pointed)}
       </p>
     </>
   );
@@ -91,6 +97,7 @@ function useBlockKeys(
   answer: Segments,
   pointed: BlockPosition | null,
   point: (position: BlockPosition | null) => void,
+  isQuiet: boolean,
 ): void {
   const live = useMemo(
     () =>
@@ -107,7 +114,7 @@ function useBlockKeys(
     );
     point(live[(here + by + live.length) % live.length] ?? null);
   };
-  useKeys("Segments", [
+  const keys = [
     { keys: ["n"], says: "Next block in use", run: () => move(1) },
     { keys: ["p"], says: "Block in use before", run: () => move(-1) },
     {
@@ -115,7 +122,15 @@ function useBlockKeys(
       says: "Open the card of the block",
       run: () => choose(pointed?.block.allocation ?? null),
     },
-  ]);
+  ];
+  useKeys("Segments", isQuiet ? [] : keys);
+}
+
+/** `4.000 MiB, in use, fc.weight · train.py:3 (main)`. */
+function blockSentence(answer: Segments, { block }: BlockPosition): string {
+  const owner = block.owner === null ? undefined : answer.owners[block.owner];
+  const said = `${formatBytes(block.bytes)}, ${stateName(block)}`;
+  return owner ? `${said}, ${ownerName(owner, shortPath)}` : said;
 }
 
 function BlockTip({ answer, position }: { answer: Segments; position: BlockPosition }) {
@@ -127,6 +142,9 @@ function BlockTip({ answer, position }: { answer: Segments; position: BlockPosit
     ["Address", blockAddress(segment, block)],
     ["Segment", `${formatBytes(segment.bytes)}, ${groupName(segment)}`],
   ];
+  const owner = block.owner === null ? undefined : answer.owners[block.owner];
+  if (owner) rows.unshift(["Allocated by", shortPath(owner.location)]);
+  if (owner?.name) rows.unshift(["Tensor", owner.name]);
   if (category) rows.unshift(["Category", category, blockColour(inks.value, answer, block)]);
   return (
     <>

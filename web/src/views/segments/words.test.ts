@@ -20,7 +20,14 @@ it("names a pool and a stream where they are not the default ones", () => {
 });
 
 it("adds to addresses that are larger than numbers are exact", () => {
-  const block: SegmentBlock = { offset: 513, bytes: 1, state: "live", category: 0, allocation: 0 };
+  const block: SegmentBlock = {
+    offset: 513,
+    bytes: 1,
+    state: "live",
+    category: 0,
+    allocation: 0,
+    owner: null,
+  };
   expect(blockAddress(segment({ address: "0xfffffffffffff000" }), block)).toBe(
     "0xfffffffffffff201",
   );

@@ -1,0 +1,14 @@
+// Which of the simulated settings is shown first.
+
+import type { Simulation } from "../../api/types.gen";
+
+/** The run that reserves least; where every run has a failed allocation, the one that fails last. */
+export function bestRun(
+  sweep: Pick<Simulation, "runs" | "best">,
+): Simulation["runs"][number] | undefined {
+  if (sweep.best !== null) return sweep.runs[sweep.best];
+  const end = (run: Simulation["runs"][number]) => run.oom?.event ?? Number.POSITIVE_INFINITY;
+  return [...sweep.runs].sort(
+    (one, other) => end(other) - end(one) || one.peak_reserved - other.peak_reserved,
+  )[0];
+}
