@@ -23,6 +23,7 @@ import {
   type LifeBar,
   lanes,
   livesWithin,
+  type ModuleLanes,
   type Sort,
   stays,
 } from "./lanes";
@@ -38,6 +39,11 @@ interface ChartProps {
   readonly filter: string;
   /** Whether what is never freed lies in one bar. */
   readonly foldsStaying: boolean;
+  /** Whether a module has a lane for each name. */
+  readonly isOpen: (module: string | null) => boolean;
+  /** The same for all modules as text: another one lays the chart out again. */
+  readonly opened: string;
+  readonly onOpen: (module: string | null) => void;
 }
 
 export function TensorChart(props: ChartProps) {
@@ -46,12 +52,7 @@ export function TensorChart(props: ChartProps) {
   const [pointed, setPointed] = useState<LifeBar<Tensor> | null>(null);
   const size = useRef<Size>({ width: 1080, height: 400 });
   const layout = useLayout(props, size.current);
-  useTensorKeys(
-    layout.modules.flatMap((module) => module.bars),
-    pointed,
-    setPointed,
-    props,
-  );
+  useTensorKeys(layout, pointed, setPointed, props);
   if (layout.modules.length === 0) return <Nothing filter={props.filter} />;
   const picture: TensorPicture = {
     layout,
@@ -60,6 +61,11 @@ export function TensorChart(props: ChartProps) {
     top,
     pointed: pointed?.tensor.id ?? null,
     chosen: chosenId.value,
+  };
+  const moduleAt = (event: MouseEvent) => {
+    const y = event.offsetY - HEAD_HEIGHT + top;
+    if (event.offsetX >= plotOf(size.current).x || event.offsetY < HEAD_HEIGHT) return undefined;
+    return layout.modules.find((module) => y >= module.y && y < module.y + module.height);
   };
   const find = (event: MouseEvent) => {
     const plot = plotOf(size.current);
@@ -87,14 +93,20 @@ export function TensorChart(props: ChartProps) {
           onPointerMove: (event) => {
             const bar = find(event);
             setPointed(bar);
+            const module = moduleAt(event);
             if (bar) showTip(event.clientX, event.clientY, <LifeTip bar={bar} end={seconds} />);
+            else if (module) showTip(event.clientX, event.clientY, <ModuleTip module={module} />);
             else hideTip();
           },
           onPointerLeave: () => {
             setPointed(null);
             hideTip();
           },
-          onClick: (event) => pick(find(event)),
+          onClick: (event) => {
+            const module = moduleAt(event);
+            if (module) props.onOpen(module.module);
+            else pick(find(event));
+          },
         }}
       />
       <p class="unseen" aria-live="polite">
@@ -124,16 +136,17 @@ function useLayout(props: ChartProps, size: Size): Lanes<Tensor> {
       props.depth,
     );
     const rows = props.foldsStaying
-      ? foldStaying(found, (tensor) => stays(tensor, window, seconds), together)
+      ? foldStaying(found, (tensor) => stays(tensor, window, seconds), together, props.isOpen)
       : found;
     // Two bars of a lane are a pixel apart.
     const gap = (window.to - window.from) / plotOf(size).width;
-    return lanes(rows, { end: seconds, gap, sort: props.sort });
+    return lanes(rows, { end: seconds, gap, sort: props.sort, isOpen: props.isOpen });
   }, [
     answer,
     props.filter,
     props.depth,
     props.foldsStaying,
+    props.opened,
     props.sort,
     seconds,
     window.from,
@@ -168,11 +181,18 @@ function pick(bar: LifeBar<Tensor> | null): void {
 }
 
 function useTensorKeys(
-  bars: readonly LifeBar<Tensor>[],
+  layout: Lanes<Tensor>,
   pointed: LifeBar<Tensor> | null,
   point: (bar: LifeBar<Tensor> | null) => void,
-  { window, seconds }: Pick<ChartProps, "window" | "seconds">,
+  { window, seconds, onOpen }: Pick<ChartProps, "window" | "seconds" | "onOpen">,
 ): void {
+  const bars = layout.modules.flatMap((module) => module.bars);
+  const openPointed = () => {
+    const module = layout.modules.find((each) =>
+      each.bars.some((bar) => bar.tensor.id === pointed?.tensor.id),
+    );
+    if (module) onOpen(module.module);
+  };
   const move = (by: number) => {
     const here = bars.findIndex((bar) => bar.tensor.id === pointed?.tensor.id);
     point(bars[(here + by + bars.length) % bars.length] ?? null);
@@ -194,6 +214,11 @@ function useTensorKeys(
     { keys: ["n"], says: "Next tensor", run: () => move(1) },
     { keys: ["p"], says: "Tensor before", run: () => move(-1) },
     { keys: ["Enter"], says: "Open the card of the tensor", run: () => pick(pointed) },
+    {
+      keys: ["l"],
+      says: "Open the module of the tensor: a lane for each name",
+      run: openPointed,
+    },
     {
       keys: ["ArrowLeft"],
       says: "Earlier",
@@ -219,6 +244,22 @@ function useTensorKeys(
 
 function title(tensor: Tensor): string {
   return tensor.name ?? `unnamed ${tensor.category}`;
+}
+
+function ModuleTip({ module }: { module: ModuleLanes<Tensor> }) {
+  const isOpen = module.names.length > 0;
+  return (
+    <>
+      <p class="title">{module.module || "outside modules"}</p>
+      <TipRows
+        rows={[
+          ["Tensors", String(module.count)],
+          ["Bytes, added up", formatBytes(module.bytes)],
+        ]}
+      />
+      <p class="quiet">{isOpen ? "A click closes it" : "A click shows a lane for each name"}</p>
+    </>
+  );
 }
 
 function LifeTip({ bar, end }: { bar: LifeBar<Tensor>; end: number }) {

@@ -88,14 +88,41 @@ function drawName(
   const line = Math.round(y + module.height) - 0.5;
   pen.line([0, line, width, line], { stroke: inks.grid });
   const bytes = formatBytes(module.bytes);
-  const room = GUTTER - 24 - pen.measure(bytes, 11);
+  const room = GUTTER - 36 - pen.measure(bytes, 11);
   const name = module.module || "outside modules";
-  pen.text(8, y + 14, fittedModule(pen, name, room), {
+  const isOpen = module.names.length > 0;
+  drawSign(pen, inks, 8, y + 6, isOpen);
+  pen.text(20, y + 14, fittedModule(pen, name, room), {
     fill: module.module ? inks.ink : inks.quiet,
+    isBold: isOpen,
   });
   pen.text(GUTTER - 10, y + 14, bytes, { fill: inks.quiet, align: "end", size: 11 });
-  if (module.height > 36)
-    pen.text(8, y + 29, counted(module.count, "tensor"), { fill: inks.quiet, size: 11 });
+  if (!isOpen && module.height > 36)
+    pen.text(20, y + 29, counted(module.count, "tensor"), { fill: inks.quiet, size: 11 });
+  for (const lane of module.names) {
+    const at = y + lane.y - module.y + 12;
+    const count = lane.count > 1 ? `${lane.count} × ` : "";
+    const size = `${count}${formatBytes(lane.bytes)}`;
+    pen.text(GUTTER - 10, at, size, { fill: inks.quiet, align: "end", size: 11 });
+    const room = GUTTER - 46 - pen.measure(size, 11);
+    // Of a line its file and number stay, of a tensor's name its end.
+    const keeps = /:\d/.test(lane.name) ? "start" : "end";
+    const left = fitted(pen, fileTail(lane.name), room, 11, keeps);
+    pen.text(30, at, left, { fill: inks.quiet, size: 11 });
+  }
+}
+
+/** A triangle that says whether a module is open. */
+function drawSign(pen: Pen, inks: Inks, x: number, y: number, isOpen: boolean): void {
+  const points = isOpen
+    ? [x, y + 1, x + 8, y + 1, x + 4, y + 7]
+    : [x + 1, y, x + 1, y + 8, x + 7, y + 4];
+  pen.area(points, inks.quiet);
+}
+
+/** A location without its folders; a name stays whole. */
+function fileTail(name: string): string {
+  return name.startsWith("/") ? name.slice(name.lastIndexOf("/", name.indexOf(":")) + 1) : name;
 }
 
 /** A module's name without its middle: which block it is in, and what it is. */
@@ -140,21 +167,39 @@ function drawBar(
       5,
     );
   drawLabel(pen, tensor, { x: from, y, width, height: bar.height }, plot, colour);
+  const idle = idleFrom(tensor);
+  if (idle !== null)
+    drawIdle(pen, inks, { x: from, y, width, height: bar.height }, toPixel(scale, idle), colour);
   const isMarked = tensor.id === picture.pointed || tensor.id === picture.chosen;
   if (isMarked) pen.outline(from, y, width, bar.height, { stroke: inks.ink, width: 2 });
 }
 
-/** A name, or a line without its folders. */
-function shortName(tensor: Tensor): string {
-  const name = tensor.name ?? tensor.category;
-  return name.startsWith("/") ? name.slice(name.lastIndexOf("/", name.indexOf(":")) + 1) : name;
+/** From the last known use to the free a bar is hollow, with a tick at the use. */
+function drawIdle(pen: Pen, inks: Inks, bar: Box, use: number, colour: string): void {
+  const from = Math.max(bar.x, use);
+  const width = bar.x + bar.width - from;
+  if (width < 2 || bar.height < 4) return;
+  pen.rect(from, bar.y + 1, width - 1, bar.height - 2, inks.panel);
+  pen.rect(from, bar.y, 2, bar.height, inks.ink);
+  if (bar.height >= 12) pen.rect(from, bar.y + bar.height / 2 - 1, width, 2, colour);
+}
+
+/** When a tensor was last used, where that is known and it is freed later. */
+export function idleFrom(tensor: Tensor): number | null {
+  const { last_use_seconds: used, freed_seconds: freed } = tensor;
+  return used !== null && (freed === null || freed > used) ? used : null;
 }
 
 function drawLabel(pen: Pen, tensor: Tensor, bar: Box, plot: Box, colour: string): void {
   const left = Math.max(bar.x, plot.x) + 4;
   const room = Math.min(bar.x + bar.width, plot.x + plot.width) - 4 - left;
   if (bar.height < 12 || room < 40) return;
-  const text = fitted(pen, `${shortName(tensor)} ${formatBytes(tensor.bytes)}`, room, 10);
+  const text = fitted(
+    pen,
+    `${fileTail(tensor.name ?? tensor.category)} ${formatBytes(tensor.bytes)}`,
+    room,
+    10,
+  );
   if (!text) return;
   // The ground under the letters keeps hatched bars readable.
   pen.rect(left - 2, bar.y + 1, pen.measure(text, 10) + 4, bar.height - 2, colour);

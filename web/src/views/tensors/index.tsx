@@ -15,7 +15,7 @@ import { Answered, Empty } from "../../render/notices";
 import "../../render/tools.css";
 import type { View } from "../view";
 import { TensorChart } from "./chart";
-import { isKept } from "./draw";
+import { idleFrom, isKept } from "./draw";
 import type { Sort } from "./lanes";
 import { TensorTable } from "./table";
 import "./tensors.css";
@@ -26,6 +26,29 @@ const depthField = field("depth", "99");
 const topField = field("top", "400");
 const shownField = field("tensors", "chart");
 const stayingField = field("staying", "together");
+/** Modules with a lane for each name: all, or those that are listed. */
+const lanesField = field("lanes", "packed");
+const openField = field("open");
+
+/** What stands for a module in the address; between two stands a line. */
+function openName(module: string | null): string {
+  return module || "(none)";
+}
+
+function openModules(): readonly string[] {
+  return openField.value === "" ? [] : openField.value.split("|");
+}
+
+/** With lanes by name everywhere, the list has the modules that are closed. */
+function isOpen(module: string | null): boolean {
+  return openModules().includes(openName(module)) !== (lanesField.value === "names");
+}
+
+function toggle(module: string | null): void {
+  const [name, listed] = [openName(module), openModules()];
+  const next = listed.includes(name) ? listed.filter((one) => one !== name) : [...listed, name];
+  go({ open: next.join("|") || null });
+}
 
 const DEPTHS: readonly (readonly [string, string])[] = [
   ["99", "every module"],
@@ -95,6 +118,9 @@ function Shown({ answer }: { answer: Lifetimes }) {
               sort={sort}
               filter={filter}
               foldsStaying={stayingField.value !== "apart"}
+              isOpen={isOpen}
+              opened={`${lanesField.value} ${openField.value}`}
+              onOpen={toggle}
             />
           )}
         </div>
@@ -160,6 +186,15 @@ function ChartTools({ filter, onFilter, sort }: ToolsProps) {
         chosen={sort}
         onChoose={(choice) => go({ sort: choice === "time" ? null : choice })}
       />
+      <Choices
+        label="Lanes of a module"
+        all={[
+          ["packed", "Packed"],
+          ["names", "By name"],
+        ]}
+        chosen={lanesField.value === "names" ? "names" : "packed"}
+        onChoose={(choice) => go({ lanes: choice === "packed" ? null : choice, open: null })}
+      />
       <Chooser
         label="rows"
         all={DEPTHS}
@@ -180,6 +215,7 @@ function ChartTools({ filter, onFilter, sort }: ToolsProps) {
 
 function Legend({ answer }: { answer: Lifetimes }) {
   const found = new Set(answer.rows.flatMap((row) => row.tensors.map((tensor) => tensor.category)));
+  const hasIdle = answer.rows.some((row) => row.tensors.some((one) => idleFrom(one) !== null));
   const hasSaved = answer.rows.some((row) => row.tensors.some(isKept));
   return (
     <p class="tensor-legend quiet">
@@ -193,6 +229,12 @@ function Legend({ answer }: { answer: Lifetimes }) {
         <span>
           <i class="swatch saved" />
           saved for backward
+        </span>
+      )}
+      {hasIdle && (
+        <span>
+          <i class="swatch idle" />
+          idle after the last known use
         </span>
       )}
       <span>higher bars are larger tensors</span>

@@ -77,6 +77,30 @@ describe("lanes of lifetimes", () => {
     expect(modules[0]?.count).toBe(51);
   });
 
+  it("has a lane for each name in a module that is open, in the order of first allocations", () => {
+    const tensors = [
+      life(2, 3, 9, "b"),
+      life(0, 1, 5, "a"),
+      life(4, 5, 7, "a"),
+      life(4, 6, 7, "a"),
+    ];
+    const { modules } = lanes([{ module: "m", tensors }], {
+      ...OPTIONS,
+      isOpen: (module) => module === "m",
+    });
+    const [module] = modules;
+    expect(module?.names.map(({ name, count, bytes }) => [name, count, bytes])).toEqual([
+      ["a", 3, 7],
+      ["b", 1, 9],
+    ]);
+    const [a, b] = module?.names ?? [];
+    // Two of them are live at once: a second lane below the same name.
+    expect(a && b && b.y - a.y).toBe(2 * ((b?.height ?? 0) || 1));
+    const inA = (module?.bars ?? []).filter((bar) => bar.tensor.name === "a");
+    expect(inA.every((bar) => a && bar.y >= a.y && bar.y < a.y + a.height)).toBe(true);
+    expect(lanes([{ module: "m", tensors }], OPTIONS).modules[0]?.names).toEqual([]);
+  });
+
   it("keeps the order of first use, or sorts modules by bytes", () => {
     const rows: ModuleLives<Life>[] = [
       { module: "first", tensors: [life(0, 1, 10)] },

@@ -29,8 +29,19 @@ export interface LifeBar<T extends Life> {
   readonly height: number;
 }
 
+/** The lanes of all tensors with one name, in a module that is open. */
+export interface NameLanes {
+  readonly name: string;
+  readonly bytes: number;
+  readonly count: number;
+  readonly y: number;
+  readonly height: number;
+}
+
 export interface ModuleLanes<T extends Life> {
   readonly module: string | null;
+  /** By name, where the module is open; empty where its tensors share lanes. */
+  readonly names: readonly NameLanes[];
   readonly bytes: number;
   readonly count: number;
   readonly y: number;
@@ -52,6 +63,9 @@ const LANE_GAP = 1;
 const MODULE_PADDING = 4;
 /** A module's name must have room beside its lanes. */
 const LEAST_MODULE_HEIGHT = 20;
+/** The name of an open module stands above its lanes; a lane with a name has room for it. */
+const OPEN_HEAD = 20;
+const NAMED_LANE = 16;
 
 /** Puts what lies deeper in the module tree than `depth` into its ancestor's row. */
 export function foldModules<T extends Life>(
@@ -93,9 +107,11 @@ export function foldStaying<T extends Life>(
   rows: readonly ModuleLives<T>[],
   isStaying: (tensor: T) => boolean,
   together: (tensors: readonly T[], index: number) => T,
+  isOpen: (module: string | null) => boolean = () => false,
 ): ModuleLives<T>[] {
   let index = 0;
   return rows.map(({ module, tensors }) => {
+    if (isOpen(module)) return { module, tensors };
     const staying = new Map<string, T[]>();
     const others: T[] = [];
     for (const tensor of tensors) {
@@ -142,13 +158,21 @@ export function filterLives<T extends Life>(
   });
 }
 
+export interface LaneOptions {
+  readonly end: number;
+  readonly gap: number;
+  readonly sort: Sort;
+  /** Whether the tensors of a module have a lane for each name. */
+  readonly isOpen?: (module: string | null) => boolean;
+}
+
 /**
  * Lays out the lives of each module; `end` is where those go that were never freed, `gap` how many seconds
  * two bars of a lane must be apart to be distinguished.
  */
 export function lanes<T extends Life>(
   rows: readonly ModuleLives<T>[],
-  options: { readonly end: number; readonly gap: number; readonly sort: Sort },
+  options: LaneOptions,
 ): Lanes<T> {
   // What stands for several does not make the others small.
   const single = rows.flatMap((row) => row.tensors.filter((tensor) => !tensor.count));
@@ -163,9 +187,14 @@ export function lanes<T extends Life>(
   const modules: ModuleLanes<T>[] = [];
   let y = 0;
   for (const { module, tensors, bytes, count } of withBytes) {
-    const { bars, height } = moduleLanes(tensors, largest, y + MODULE_PADDING, options);
-    const whole = Math.max(LEAST_MODULE_HEIGHT, height + 2 * MODULE_PADDING);
-    modules.push({ module, bytes, count, y, height: whole, bars });
+    const isOpen = options.isOpen?.(module) ?? false;
+    const { bars, names, height } = isOpen
+      ? namedLanes(tensors, y + OPEN_HEAD, options)
+      : { ...moduleLanes(tensors, largest, y + MODULE_PADDING, options), names: [] };
+    const whole = isOpen
+      ? OPEN_HEAD + height + MODULE_PADDING
+      : Math.max(LEAST_MODULE_HEIGHT, height + 2 * MODULE_PADDING);
+    modules.push({ module, names, bytes, count, y, height: whole, bars });
     y += whole;
   }
   return { modules, height: y };
@@ -197,6 +226,42 @@ function moduleLanes<T extends Life>(
     y += ends.length * (height + LANE_GAP);
   }
   return { bars, height: y - top };
+}
+
+/** A lane for each name, in the order of the first allocations; more where tensors of one name are live at once. */
+function namedLanes<T extends Life>(
+  tensors: readonly T[],
+  top: number,
+  options: Pick<LaneOptions, "end" | "gap">,
+): { bars: LifeBar<T>[]; names: NameLanes[]; height: number } {
+  const byName = new Map<string, T[]>();
+  const inTime = [...tensors].sort(
+    (one, other) => (one.allocated_seconds ?? 0) - (other.allocated_seconds ?? 0),
+  );
+  for (const tensor of inTime) {
+    const name = tensor.name ?? `unnamed ${tensor.category}`;
+    const known = byName.get(name);
+    if (known) known.push(tensor);
+    else byName.set(name, [tensor]);
+  }
+  const bars: LifeBar<T>[] = [];
+  const names: NameLanes[] = [];
+  let y = top;
+  for (const [name, members] of byName) {
+    const ends: number[] = [];
+    for (const tensor of members) {
+      const [from, to] = [tensor.allocated_seconds ?? 0, tensor.freed_seconds ?? options.end];
+      const free = ends.findIndex((end) => end + options.gap <= from);
+      const lane = free < 0 ? ends.length : free;
+      ends[lane] = Math.max(to, from);
+      bars.push({ tensor, from, to, y: y + lane * (NAMED_LANE + LANE_GAP), height: NAMED_LANE });
+    }
+    const height = ends.length * (NAMED_LANE + LANE_GAP);
+    const bytes = members.reduce((most, tensor) => Math.max(most, tensor.bytes), 0);
+    names.push({ name, bytes, count: members.length, y, height });
+    y += height;
+  }
+  return { bars, names, height: y - top };
 }
 
 /** Height grows with the root of the bytes: half as high is a quarter of the bytes. */

@@ -35,6 +35,10 @@ export function TensorTable({ answer, seconds }: { answer: Lifetimes; seconds: n
 function tensorColumns(lines: readonly Line[], seconds: number): Column<Line>[] {
   const largest = lines.reduce((most, line) => Math.max(most, line.bytes), 1);
   const lived = (line: Line) => (line.freed_seconds ?? seconds) - (line.allocated_seconds ?? 0);
+  const idle = (line: Line) =>
+    line.last_use_seconds === null
+      ? null
+      : Math.max(0, (line.freed_seconds ?? seconds) - line.last_use_seconds);
   const moment = (name: Moment, title: string, none: string): Column<Line> => ({
     name,
     title,
@@ -69,6 +73,17 @@ function tensorColumns(lines: readonly Line[], seconds: number): Column<Line>[] 
     },
     moment("saved_seconds", "Saved", ""),
     moment("last_use_seconds", "Last use", ""),
+    {
+      name: "idle",
+      title: "Idle after it",
+      isNumber: true,
+      width: "105px",
+      value: idle,
+      cell: (line) => {
+        const found = idle(line);
+        return found === null ? "" : formatDuration(found);
+      },
+    },
     { name: "phase", title: "Phase", width: "100px", value: (line) => line.phase },
     {
       name: "module",

@@ -39,6 +39,10 @@ export function lifeFacts(tensor: Tensor, end: number): [string, string][] {
     ["Freed", tensor.freed_seconds === null ? "never" : formatSeconds(tensor.freed_seconds)],
     ["Lived", formatDuration((tensor.freed_seconds ?? end) - allocated)],
   );
+  if (tensor.last_use_seconds !== null) {
+    const idle = (tensor.freed_seconds ?? end) - tensor.last_use_seconds;
+    facts.push(["Idle after its last use", formatDuration(Math.max(0, idle))]);
+  }
   if (tensor.phase) facts.push(["Phase", tensor.phase]);
   return facts;
 }

@@ -1,0 +1,68 @@
+// Modules of the chart of tensors that can be opened, and idle time.
+
+import type { Browser, Page } from "playwright-core";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { field, idle, launch, open, show, type Watched } from "./browser";
+import { repository, type Served, serve } from "./program";
+
+describe("the tensors of a recording with call stacks", () => {
+  let browser: Browser;
+  let served: Served;
+  let watched: Watched;
+  let page: Page;
+  beforeAll(async () => {
+    browser = await launch();
+    served = await serve(repository("fixtures/recordings/gallery/llama.flood"));
+    watched = await open(browser, served.url);
+    page = watched.page;
+  });
+  afterAll(async () => {
+    await served.stop();
+    await browser.close();
+  });
+
+  const height = () => page.locator(".scrolled > div").evaluate((box) => box.clientHeight);
+
+  it("opens a module by a click on its name, and closes it again", async () => {
+    await show(page, served.url, "#view=tensors");
+    const before = await height();
+    const box = await page.locator(".scrolled canvas").boundingBox();
+    if (!box) throw new Error("there is no chart");
+    await page.mouse.click(box.x + 60, box.y + 30);
+    await idle(page);
+    expect(await field(page, "open")).toBe("(no module)");
+    await expect.poll(height).not.toBe(before);
+    await page.mouse.click(box.x + 60, box.y + 30);
+    await idle(page);
+    expect(await field(page, "open")).toBeNull();
+    await expect.poll(height).toBe(before);
+  });
+
+  it("opens the module of the chosen tensor with a key", async () => {
+    await show(page, served.url, "#view=tensors");
+    await page.keyboard.press("n");
+    await page.keyboard.press("l");
+    await idle(page);
+    expect(await field(page, "open")).not.toBeNull();
+    await page.goBack();
+    await idle(page);
+    expect(await field(page, "open")).toBeNull();
+  });
+
+  it("has lanes by name everywhere, and says what is idle", async () => {
+    await show(page, served.url, "#view=tensors");
+    await page.getByRole("button", { name: "By name" }).click();
+    await idle(page);
+    expect(await field(page, "lanes")).toBe("names");
+    await page.getByText("idle after the last known use").waitFor();
+    await page.getByRole("button", { name: "Table" }).click();
+    await idle(page);
+    await page.getByRole("button", { name: "Idle after it" }).click();
+    await idle(page);
+    expect(await page.locator("tbody tr.pickable").first().innerText()).toMatch(/\d (s|ms|µs)/);
+  });
+
+  it("did all that without a complaint", () => {
+    expect(watched.complaints).toEqual([]);
+  });
+});
