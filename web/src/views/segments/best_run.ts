@@ -12,3 +12,11 @@ export function bestRun(
     (one, other) => end(other) - end(one) || one.peak_reserved - other.peak_reserved,
   )[0];
 }
+
+/** What the run that is shown first is called in the list of settings. */
+export function bestName(sweep: Pick<Simulation, "runs" | "best"> | undefined | null): string {
+  const run = sweep && bestRun(sweep);
+  if (!run) return "the best";
+  const setting = run.alloc_conf || "the default";
+  return sweep.best === null && run.oom ? `fails last: ${setting}` : `the best: ${setting}`;
+}

@@ -7,7 +7,7 @@ import { subject } from "../../model/recording";
 import { useAnswer } from "../../model/use_answer";
 import { Chooser } from "../../render/chooser";
 import { Answered, Problem } from "../../render/notices";
-import { bestRun } from "./best_run";
+import { bestName, bestRun } from "./best_run";
 import { SegmentMap } from "./map";
 import type { Order } from "./rows";
 
@@ -43,10 +43,9 @@ export function SettingTools() {
       </button>
     );
   const settings = (sweep?.runs ?? []).filter((run) => run.alloc_conf !== "");
-  const best = sweep && bestRun(sweep);
   const all: (readonly [string, string])[] = [
     ["", "none"],
-    ["best", best ? `the best: ${best.alloc_conf || "the default"}` : "the best"],
+    ["best", bestName(sweep)],
     ...settings.map(
       (run) =>
         [run.alloc_conf, `${run.alloc_conf} (${formatBytes(run.peak_reserved)} at most)`] as const,
