@@ -151,7 +151,7 @@ gpu: $(UNPACKED) ## Check and measure on a CUDA device
 	PYTHONPATH=$(UNPACKED) $(BIN)/python bench/overhead.py --device cuda --results $(RESULTS)
 
 .PHONY: fake-hidden
-fake-hidden: $(UNPACKED) ## Compare what kernels take inside, on a GPU that is not there, with the rules for fake tensors
+fake-hidden: $(UNPACKED) ## Compare what kernels take inside, on a simulated GPU, with the rules for fake tensors
 	PYTHONPATH=$(UNPACKED) $(BIN)/python bench/fixtures/fake_hidden.py
 
 .PHONY: fake-bench
@@ -159,7 +159,7 @@ fake-bench: $(UNPACKED) ## Compare fake tensors with an H200's recordings and to
 	PYTHONPATH=$(UNPACKED) $(BIN)/python bench/fake_engine.py --results $(RESULTS)
 
 .PHONY: phantom-matrix
-phantom-matrix: $(UNPACKED) ## Run training scripts of many libraries on a GPU that is not there
+phantom-matrix: $(UNPACKED) ## Run training scripts of many libraries on a simulated GPU
 	$(BIN)/python bench/conformance/phantom_matrix.py --floodmark $(UNPACKED) --results $(RESULTS)
 
 .PHONY: fake-matrix

@@ -44,8 +44,8 @@ export async function opened(browser, url, isDrawn, { prepare, patience_millis =
     millis = await found.jsonValue();
   } catch (error) {
     const isLate = error.name === "TimeoutError";
-    const told = isLate ? `nothing within ${patience_millis / 1000} s` : String(error.message);
-    errors.push(told.split("\n")[0]);
+    const message = isLate ? `nothing within ${patience_millis / 1000} s` : String(error.message);
+    errors.push(message.split("\n")[0]);
   }
   return { page, millis, errors, close: () => context.close().catch(() => {}) };
 }

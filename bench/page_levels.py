@@ -27,8 +27,8 @@ MOST_BYTES = 3 * 2**30
 def measure(programs: Path, events: int, folder: Path) -> dict[str, Any]:
     path = folder / f"{events}.flood"
     subprocess.run([programs / "synthetic", str(events), path], check=True)
-    told = subprocess.run([programs / "page", path], check=True, capture_output=True)
-    result: dict[str, Any] = json.loads(told.stdout)
+    done = subprocess.run([programs / "page", path], check=True, capture_output=True)
+    result: dict[str, Any] = json.loads(done.stdout)
     result["file_bytes"] = path.stat().st_size
     path.unlink()
     return result

@@ -15,7 +15,8 @@ from pathlib import Path
 
 from tracked_files import tracked_files
 
-SUFFIXES = {".rs", ".py", ".pyi", ".ts", ".tsx", ".mjs", ".md", ".toml"}
+SUFFIXES = {".rs", ".py", ".pyi", ".ts", ".tsx", ".mjs", ".md", ".toml", ".yml", ".sh"}
+NAMES_OF_FILES = {"Makefile"}
 
 # This list, its test, pages about the past, and what programs wrote.
 EXEMPT = (
@@ -54,17 +55,26 @@ WORDS = {
     r"the most that was (?:allocated|reserved|active)": "the peak of … bytes",
     r"free pieces?\b": "free block",
     r"what the program asked for|beyond what was asked for": "requested bytes",
+    r"(?:is|are|was|were|been|be) told\b(?! apart)": "gets, receives: name what is passed",
+    r"who writes it down": "the writer: name it",
+    r"suret(?:y|ies)\b": "certainty",
 }
 
 # Names in code, where upper and lower case count.
 NAMES = {
-    r"(?:struct|enum|class|trait) (?:Page|Look|Course|Pulse)\b": (
+    r"(?:struct|enum|class|trait) (?:Page|Course|Pulse)\b": (
         "a noun of the domain, such as `AnswerText`, `OutputStyle` or `LiveSummary`"
     ),
-    r"mod (?:pulse|place|look|plain|cut|vary|course|\w+_place);": (
+    r"mod (?:pulse|place|look|plain|cut|vary|course|late|\w+_place);": (
         "a file named after its one thing"
     ),
-    r"(?:class|struct|enum|trait) (?:Place|Told|Plain)\b": "what it is, such as `TracePath`",
+    r"(?:class|struct|enum|trait|interface|type) (?:Place|Told|Plain|Look)\b": (
+        "what it is, such as `TracePath` or `TileStyle`"
+    ),
+    r"(?:FLAG_TOLD|LineLook|RibbonLook)\b|[.](?:told|place)\b(?!\()": (
+        "what it is, such as `fake_tensors`, `location`, `index` or `position`"
+    ),
+    r"\w+\[[\"'](?:where|place)[\"']\]": "the key `location`",
     r"(?:fn|def) _?(?:tell|told|look|pulse|course)\b\(": (
         "a verb with its object, such as `add_segment` or `allocate_results`"
     ),
@@ -101,7 +111,11 @@ def problems(path: str, text: str) -> Iterator[str]:
 
 def main() -> int:
     root = Path(__file__).resolve().parent.parent
-    names = [name for name in tracked_files(root) if Path(name).suffix in SUFFIXES]
+    names = [
+        name
+        for name in tracked_files(root)
+        if Path(name).suffix in SUFFIXES or Path(name).name in NAMES_OF_FILES
+    ]
     found = [
         problem for name in names for problem in problems(name, (root / name).read_text("utf-8"))
     ]

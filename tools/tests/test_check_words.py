@@ -20,6 +20,14 @@ from check_words import problems
         ("class Place:", "class Place"),
         ("    pub(crate) fn told(&self) -> Problem {", "fn told("),
         ("def tell(step: int) -> None:", "def tell("),
+        ("export interface Look {", "interface Look"),
+        ("    if window.told {", ".told"),
+        ("    rows.sort_by_key(|row| row.place);", ".place"),
+        ('print(row["where"])', 'row["where"]'),
+        ("mod late;", "mod late;"),
+        ("/// Who writes it down.", "Who writes it down"),
+        ("# the process is\n# told its rank", "is # told"),
+        ("def surety(self) -> int:", "surety"),
         ("    def _look(self, name):", "def _look("),
         ("    fn of(report: &Report) -> Self {", "fn of("),
         ("    pub(crate) fn of<I: Index>(", "fn of<I: Index>("),
@@ -48,6 +56,8 @@ def test_a_refused_word_is_named_with_its_line(text, said):
         "fn line_of(&self)",
         "fn of_torch(kind: &str)",
         "fn look_up(&mut self)",
+        "self.space.place(bytes)",
+        "the two are told apart",
     ],
 )
 def test_other_words_are_fine(text):

@@ -27,10 +27,10 @@ pub fn write_csv(
         trace.events.len() - options.max_events.unwrap_or(usize::MAX).min(trace.events.len());
     for (at, event) in trace.events.iter().enumerate() {
         let now: Vec<_> = following.iter_mut().map(Iterator::next).collect();
-        let Some(place) = devices.iter().position(|&device| device == event.device) else {
+        let Some(index) = devices.iter().position(|&device| device == event.device) else {
             continue;
         };
-        let Some((_, now)) = now[place].filter(|_| at >= skipped) else { continue };
+        let Some((_, now)) = now[index].filter(|_| at >= skipped) else { continue };
         let Some(event_cells) = EventCells::from_event(trace, &context, event) else { continue };
         let number = u32::try_from(at).unwrap_or(u32::MAX);
         let mut cells = vec![at.to_string(), seconds(now.seconds), event.device.to_string()];

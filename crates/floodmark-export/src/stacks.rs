@@ -11,7 +11,7 @@ pub(crate) struct Held {
     pub(crate) bytes: u64,
 }
 
-/// A frame, or what stands for one.
+/// A frame, or the text that is shown instead.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum StackLabel {
     Known { function: String, file: String, line: u32 },

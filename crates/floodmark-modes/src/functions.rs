@@ -27,7 +27,7 @@ pub enum FunctionKind {
     /// Its results lie in its arguments, or do not matter: it is only run.
     Through,
     /// Its arguments and results are examined.
-    Look,
+    Examine,
     /// It writes to an argument, or creates a tensor: `values` is called, whatever the data are.
     Write,
     /// It reads values: `values` is called before and after.
@@ -52,7 +52,7 @@ pub(crate) fn is_looked_at() -> bool {
 }
 
 /// Calls a function that is looked at afterwards.
-fn call_looked_at<'py>(
+fn call_examined<'py>(
     func: &Bound<'py, PyAny>,
     args: &Bound<'py, PyTuple>,
     kwargs: Option<&Bound<'py, PyDict>>,
@@ -113,7 +113,9 @@ impl Functions {
         // What goes wrong in looking is not the program's business: then it is not looked at.
         let kind = self.kind(func).unwrap_or(FunctionKind::Through);
         let is_seen_below = kind == FunctionKind::Operator && !has_out(kwargs).unwrap_or(false);
-        if kind == FunctionKind::Through || is_seen_below || !self.are_plain(types).unwrap_or(false)
+        if kind == FunctionKind::Through
+            || is_seen_below
+            || !self.are_ordinary_tensors(types).unwrap_or(false)
         {
             return func.call(args, kwargs);
         }
@@ -135,13 +137,13 @@ impl Functions {
             if !answer.is_none() {
                 return answer.get_item(0);
             }
-            let out = call_looked_at(func, args, kwargs);
+            let out = call_examined(func, args, kwargs);
             values.call_method0(intern!(py, "end_of_read"))?;
             return values.call_method1(intern!(py, "after"), (func, args, kwargs, out?));
         }
-        let out = call_looked_at(func, args, kwargs)?;
+        let out = call_examined(func, args, kwargs)?;
         let (all, named) = (args.as_any(), kwargs.map(PyDictMethods::values));
-        let look = || -> PyResult<bool> {
+        let is_examined = || -> PyResult<bool> {
             let most = if kind == FunctionKind::Elementwise { usize::MAX } else { SMALL };
             // Functions of `torch.nn.init` give the tensor that they write to by name.
             let in_named = |is_so: &dyn Fn(&Bound<'_, PyAny>) -> PyResult<bool>| {
@@ -158,7 +160,7 @@ impl Functions {
                 // Something of a device was copied to the host.
                 || (self.is_tensor(&out) && !is_on_device(&out)? && self.has_device(all)?))
         };
-        if look().unwrap_or(false) {
+        if is_examined().unwrap_or(false) {
             return values.call_method1(intern!(py, "after"), (func, args, kwargs, out));
         }
         Ok(out)
@@ -183,7 +185,7 @@ impl Functions {
     }
 
     /// Whether no subclass of tensors is among the arguments: those take themselves apart.
-    fn are_plain(&self, types: &Bound<'_, PyAny>) -> PyResult<bool> {
+    fn are_ordinary_tensors(&self, types: &Bound<'_, PyAny>) -> PyResult<bool> {
         types.try_iter()?.try_fold(true, |so_far, kind| Ok(so_far && self.is_plain(&kind?)))
     }
 

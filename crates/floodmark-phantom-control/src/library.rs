@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use std::os::fd::{AsRawFd, FromRawFd};
 
 use crate::account::Account;
+use crate::certainty::Certainty;
 use crate::settings::Settings;
 
 /// How long a message of the phantom may be.
@@ -16,8 +17,8 @@ type Claim = unsafe extern "C" fn(*mut c_char, usize) -> c_int;
 type TakeOver = extern "C" fn() -> c_int;
 type GiveBack = extern "C" fn();
 type WriteAccount = unsafe extern "C" fn(*mut c_char, usize) -> usize;
-type Surety = extern "C" fn(u64, u64) -> c_int;
-type SetSurety = extern "C" fn(u64, u64, c_int);
+type GetCertainty = extern "C" fn(u64, u64) -> c_int;
+type SetCertainty = extern "C" fn(u64, u64, c_int);
 type SetAnswer = extern "C" fn(c_int, i64);
 type SetGroupSize = extern "C" fn(c_int, u64);
 
@@ -30,8 +31,8 @@ pub struct PhantomLibrary {
     take_over: TakeOver,
     give_back: GiveBack,
     account: WriteAccount,
-    surety: Surety,
-    set_surety: SetSurety,
+    certainty: GetCertainty,
+    set_certainty: SetCertainty,
     set_answer: SetAnswer,
     set_group_size: SetGroupSize,
 }
@@ -68,8 +69,8 @@ impl PhantomLibrary {
                 take_over: function(handle, c"floodmark_phantom_take_over")?,
                 give_back: function(handle, c"floodmark_phantom_give_back")?,
                 account: function(handle, c"floodmark_phantom_account")?,
-                surety: function(handle, c"floodmark_phantom_surety")?,
-                set_surety: function(handle, c"floodmark_phantom_set")?,
+                certainty: function(handle, c"floodmark_phantom_certainty")?,
+                set_certainty: function(handle, c"floodmark_phantom_set_certainty")?,
                 set_answer: function(handle, c"floodmark_phantom_answer")?,
                 set_group_size: function(handle, c"floodmark_phantom_group_size")?,
             };
@@ -115,14 +116,14 @@ impl PhantomLibrary {
         serde_json::from_slice(&text[..length]).unwrap_or_default()
     }
 
-    /// How sure these bytes are: 0 nothing, 1 assumed, 2 sampled, 3 random, 4 known.
-    pub fn surety(&self, addr: u64, length: u64) -> i32 {
-        (self.surety)(addr, length)
+    /// How certain the value of these bytes is.
+    pub fn certainty(&self, addr: u64, length: u64) -> Certainty {
+        Certainty::from_number((self.certainty)(addr, length))
     }
 
-    /// These bytes have a value of that surety from now on; 0 forgets them.
-    pub fn set_surety(&self, addr: u64, length: u64, surety: i32) {
-        (self.set_surety)(addr, length, surety);
+    /// Sets how certain the value of these bytes is from now on.
+    pub fn set_certainty(&self, addr: u64, length: u64, certainty: Certainty) {
+        (self.set_certainty)(addr, length, certainty as c_int);
     }
 
     /// What this thread reads where no value is known: 0 zero, 1 the number `value`, 2 truth values, the bits of

@@ -1,4 +1,4 @@
-//! Which bytes of the devices have a value, and how sure it is.
+//! Which bytes of the devices have a value, and how certain it is.
 //!
 //! Kernels do not run, so most of what a program would compute has no value. What was copied in, set or
 //! worked out on the host (by our Python front, for operators on integers) has one, and lies where the
@@ -7,38 +7,12 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// How sure the value of a byte is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(i32)]
-pub(crate) enum Surety {
-    /// There is none; it reads as zero.
-    Nothing = 0,
-    /// It rests on floating-point numbers that were taken to be zero, or on what other ranks would have sent.
-    Assumed = 1,
-    /// The bytes are zero. What they would hold repeats a short sample, which our Python front keeps.
-    Sampled = 2,
-    /// It rests on random numbers, which a real device would draw differently.
-    Random = 3,
-    /// It is what a real device would hold.
-    Known = 4,
-}
+pub(crate) use floodmark_phantom_control::Certainty;
 
-impl Surety {
-    pub(crate) fn from_number(number: i32) -> Self {
-        match number {
-            4 => Self::Known,
-            3 => Self::Random,
-            2 => Self::Sampled,
-            1 => Self::Assumed,
-            _ => Self::Nothing,
-        }
-    }
-}
-
-/// Ranges of bytes that have a value: start, and end with surety.
+/// Ranges of bytes that have a value: start, and end with certainty.
 #[derive(Debug, Default)]
 pub(crate) struct Contents {
-    ranges: BTreeMap<u64, (u64, Surety)>,
+    ranges: BTreeMap<u64, (u64, Certainty)>,
 }
 
 static CONTENTS: Mutex<Contents> = Mutex::new(Contents { ranges: BTreeMap::new() });
@@ -49,26 +23,26 @@ pub(crate) fn contents() -> MutexGuard<'static, Contents> {
 }
 
 impl Contents {
-    /// From now on these bytes have a value of that surety.
-    pub(crate) fn set(&mut self, addr: u64, length: u64, surety: Surety) {
+    /// From now on these bytes have a value of that certainty.
+    pub(crate) fn set(&mut self, addr: u64, length: u64, certainty: Certainty) {
         self.forget(addr, length);
-        if length == 0 || surety == Surety::Nothing {
+        if length == 0 || certainty == Certainty::Nothing {
             return;
         }
         let (mut start, mut end) = (addr, addr + length);
         if let Some((&before, &(to, same))) = self.ranges.range(..addr).next_back()
             && to == addr
-            && same == surety
+            && same == certainty
         {
             start = before;
         }
         if let Some(&(to, same)) = self.ranges.get(&end)
-            && same == surety
+            && same == certainty
         {
             self.ranges.remove(&end);
             end = to;
         }
-        self.ranges.insert(start, (end, surety));
+        self.ranges.insert(start, (end, certainty));
     }
 
     /// From now on these bytes have none.
@@ -77,50 +51,50 @@ impl Contents {
             return;
         }
         let end = addr + length;
-        if let Some((&before, &(to, surety))) = self.ranges.range(..addr).next_back()
+        if let Some((&before, &(to, certainty))) = self.ranges.range(..addr).next_back()
             && to > addr
         {
-            self.ranges.insert(before, (addr, surety));
+            self.ranges.insert(before, (addr, certainty));
             if to > end {
-                self.ranges.insert(end, (to, surety));
+                self.ranges.insert(end, (to, certainty));
                 return;
             }
         }
-        while let Some((&start, &(to, surety))) = self.ranges.range(addr..end).next() {
+        while let Some((&start, &(to, certainty))) = self.ranges.range(addr..end).next() {
             self.ranges.remove(&start);
             if to > end {
-                self.ranges.insert(end, (to, surety));
+                self.ranges.insert(end, (to, certainty));
             }
         }
     }
 
     /// How sure all of these bytes are: the least sure one counts.
-    pub(crate) fn surety(&self, addr: u64, length: u64) -> Surety {
+    pub(crate) fn certainty(&self, addr: u64, length: u64) -> Certainty {
         let (mut at, end) = (addr, addr + length);
-        let mut least = Surety::Known;
+        let mut least = Certainty::Known;
         while at < end {
             match self.ranges.range(..=at).next_back() {
-                Some((_, &(to, surety))) if to > at => {
-                    least = least.min(surety);
+                Some((_, &(to, certainty))) if to > at => {
+                    least = least.min(certainty);
                     at = to;
                 }
-                _ => return Surety::Nothing,
+                _ => return Certainty::Nothing,
             }
         }
         least
     }
 
-    /// The pieces of a range whose bytes are a value: start, length, surety.
-    pub(crate) fn pieces(&self, addr: u64, length: u64) -> Vec<(u64, u64, Surety)> {
+    /// The pieces of a range whose bytes are a value: start, length, certainty.
+    pub(crate) fn pieces(&self, addr: u64, length: u64) -> Vec<(u64, u64, Certainty)> {
         let end = addr + length;
         let first = self.ranges.range(..addr).next_back();
         first
             .into_iter()
             .chain(self.ranges.range(addr..end))
-            .filter(|(_, (_, surety))| *surety != Surety::Sampled)
-            .filter_map(|(&start, &(to, surety))| {
+            .filter(|(_, (_, certainty))| *certainty != Certainty::Sampled)
+            .filter_map(|(&start, &(to, certainty))| {
                 let (start, to) = (start.max(addr), to.min(end));
-                (start < to).then(|| (start, to - start, surety))
+                (start < to).then(|| (start, to - start, certainty))
             })
             .collect()
     }
@@ -135,22 +109,22 @@ impl Contents {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Surety::{Assumed, Known, Nothing, Random, Sampled};
+    use Certainty::{Assumed, Known, Nothing, Random, Sampled};
 
     #[test]
     fn the_least_sure_byte_counts() {
         let mut contents = Contents::default();
         contents.set(100, 50, Known);
         contents.set(150, 50, Assumed);
-        assert_eq!(contents.surety(100, 50), Known);
-        assert_eq!(contents.surety(100, 100), Assumed);
-        assert_eq!(contents.surety(100, 101), Nothing);
-        assert_eq!(contents.surety(99, 2), Nothing);
-        assert_eq!(contents.surety(120, 0), Known);
+        assert_eq!(contents.certainty(100, 50), Known);
+        assert_eq!(contents.certainty(100, 100), Assumed);
+        assert_eq!(contents.certainty(100, 101), Nothing);
+        assert_eq!(contents.certainty(99, 2), Nothing);
+        assert_eq!(contents.certainty(120, 0), Known);
     }
 
     #[test]
-    fn ranges_of_one_surety_that_touch_are_one() {
+    fn ranges_of_one_certainty_that_touch_are_one() {
         let mut contents = Contents::default();
         contents.set(0, 8, Known);
         contents.set(16, 8, Known);
@@ -166,7 +140,7 @@ mod tests {
         contents.set(0, 8, Sampled);
         contents.set(8, 8, Random);
         assert_eq!(contents.pieces(0, 16), [(8, 8, Random)]);
-        assert_eq!(contents.surety(0, 16), Sampled);
+        assert_eq!(contents.certainty(0, 16), Sampled);
     }
 
     /// Against an array of bytes, with every short range of a small space.
@@ -181,13 +155,13 @@ mod tests {
         };
         for _ in 0..3000 {
             let (start, length) = (random(36), 1 + random(4));
-            let surety = Surety::from_number(i32::try_from(random(5)).expect("it is small"));
-            contents.set(start, length, surety);
+            let certainty = Certainty::from_number(i32::try_from(random(5)).expect("it is small"));
+            contents.set(start, length, certainty);
             for at in start..start + length {
-                bytes[usize::try_from(at).expect("it is small")] = surety;
+                bytes[usize::try_from(at).expect("it is small")] = certainty;
             }
             for (at, &byte) in bytes.iter().enumerate() {
-                assert_eq!(contents.surety(at as u64, 1), byte);
+                assert_eq!(contents.certainty(at as u64, 1), byte);
             }
             let all: u64 = contents.pieces(0, 40).iter().map(|piece| piece.1).sum();
             let kept = bytes.iter().filter(|&&byte| byte != Nothing && byte != Sampled);

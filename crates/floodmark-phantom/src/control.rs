@@ -5,9 +5,9 @@ use std::ffi::{c_char, c_int};
 use floodmark_phantom_control::{Account, DeviceAccount, Settings};
 
 use crate::answer::Answer;
-use crate::contents::{Surety, contents};
+use crate::contents::{Certainty, contents};
 use crate::machine::{self, machine};
-use crate::{answer, late, stand_ins, unsupported};
+use crate::{answer, loaded_libraries, stand_ins, unsupported};
 
 /// Starts the machine. Zero, or an error in `error`.
 ///
@@ -37,19 +37,19 @@ pub unsafe extern "C" fn floodmark_phantom_start(
 #[crate::entry_point]
 pub unsafe extern "C" fn floodmark_phantom_claim(error: *mut c_char, room: usize) -> c_int {
     // SAFETY: by this function's contract.
-    unsafe { outcome(stand_ins::load().and_then(|()| late::watch()), error, room) }
+    unsafe { outcome(stand_ins::load().and_then(|()| loaded_libraries::watch()), error, room) }
 }
 
 /// Takes the place of CUDA in what is loaded already. One when memory will be asked of this library.
 #[crate::entry_point(0)]
 pub extern "C" fn floodmark_phantom_take_over() -> c_int {
-    c_int::from(late::take_over())
+    c_int::from(loaded_libraries::take_over())
 }
 
 /// Undoes it.
 #[crate::entry_point]
 pub extern "C" fn floodmark_phantom_give_back() {
-    late::give_back();
+    loaded_libraries::give_back();
 }
 
 unsafe fn outcome(of: Result<(), String>, error: *mut c_char, room: usize) -> c_int {
@@ -87,14 +87,14 @@ pub unsafe extern "C" fn floodmark_phantom_account(to: *mut c_char, room: usize)
 
 /// How sure these bytes are: 0 nothing, 1 assumed, 2 sampled, 3 random, 4 known.
 #[crate::entry_point(0)]
-pub extern "C" fn floodmark_phantom_surety(addr: u64, length: u64) -> c_int {
-    contents().surety(addr, length) as c_int
+pub extern "C" fn floodmark_phantom_certainty(addr: u64, length: u64) -> c_int {
+    contents().certainty(addr, length) as c_int
 }
 
-/// These bytes have a value from now on, of that surety; 0 forgets them.
+/// Sets how certain the value of these bytes is from now on.
 #[crate::entry_point]
-pub extern "C" fn floodmark_phantom_set(addr: u64, length: u64, surety: c_int) {
-    contents().set(addr, length, Surety::from_number(surety));
+pub extern "C" fn floodmark_phantom_set_certainty(addr: u64, length: u64, certainty: c_int) {
+    contents().set(addr, length, Certainty::from_number(certainty));
 }
 
 /// Sets the assumed value for what this thread reads from now on: 0 zero, 1 the number `value`, 2 truth values, the

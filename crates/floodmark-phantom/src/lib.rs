@@ -35,7 +35,7 @@ mod cusparse;
 mod driver;
 mod guard;
 mod host_memory;
-mod late;
+mod loaded_libraries;
 mod machine;
 mod memory;
 mod nccl;

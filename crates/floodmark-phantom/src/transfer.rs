@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::answer;
-use crate::contents::{Surety, contents};
+use crate::contents::{Certainty, contents};
 use crate::host_memory;
 use crate::machine::machine;
 use crate::memory::discard;
@@ -57,7 +57,7 @@ pub(crate) fn fill(to: u64, value: u8, length: u64) -> bool {
         // SAFETY: the range is a device's, which is private memory of ours that can be written.
         unsafe { std::ptr::write_bytes(to as *mut u8, value, length) };
     }
-    contents().set(to, length, Surety::Known);
+    contents().set(to, length, Certainty::Known);
     true
 }
 
@@ -85,7 +85,7 @@ fn copy_in(to: u64, from: u64, length: u64) -> bool {
         return false;
     }
     KEPT.fetch_add(length, Ordering::Relaxed);
-    contents().set(to, length, Surety::Known);
+    contents().set(to, length, Certainty::Known);
     true
 }
 
@@ -95,7 +95,7 @@ fn copy_out(to: u64, from: u64, length: u64) -> bool {
         return host_memory::copy(to, answer.as_ptr() as u64, length);
     }
     let contents = contents();
-    if !matches!(contents.surety(from, length), Surety::Nothing | Surety::Sampled) {
+    if !matches!(contents.certainty(from, length), Certainty::Nothing | Certainty::Sampled) {
         return host_memory::copy(to, from, length);
     }
     answer::note_unanswered(length);
@@ -110,11 +110,11 @@ fn copy_across(to: u64, from: u64, length: u64) {
     let mut contents = contents();
     let pieces = contents.pieces(from, length);
     contents.forget(to, length);
-    for (start, length, surety) in pieces {
+    for (start, length, certainty) in pieces {
         let target = to + (start - from);
         // SAFETY: both ranges are devices', which is private memory of ours.
         unsafe { copy_bytes(target, start, length) };
-        contents.set(target, length, surety);
+        contents.set(target, length, certainty);
     }
 }
 

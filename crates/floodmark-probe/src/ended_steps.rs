@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use floodmark_trace::StepTotals;
 use parking_lot::{Condvar, Mutex};
 
-/// Who asks does so now and then: so many rows wait for it, a row for each device in each step.
+/// Rows that are kept until the integration reads them: one for each device in each step.
 const MOST_ROWS: usize = 1 << 14;
 
 /// Totals of steps, the last ones.

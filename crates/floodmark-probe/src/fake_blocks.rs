@@ -3,7 +3,7 @@
 //! The record is the one that a hook would have made, with the stack, the backward pass and the phase of
 //! this moment.
 
-use floodmark_trace::journal::{FLAG_NAME_LEFT_OUT, FLAG_TOLD, Record};
+use floodmark_trace::journal::{FLAG_FAKE_TENSOR, FLAG_NAME_LEFT_OUT, Record};
 use floodmark_trace::{Category, Device, EventKind, TextKind};
 use hashbrown::HashMap;
 use parking_lot::Mutex;
@@ -68,7 +68,7 @@ pub fn record_fake_alloc(block: &FakeBlock, op: &str, workspace: Option<&str>) {
             return;
         }
         let mut record = Record::new(EventKind::Alloc as u8, device);
-        record.flags = FLAG_TOLD;
+        record.flags = FLAG_FAKE_TENSOR;
         record.addr = block.addr;
         record.bytes = block.bytes;
         record.requested = block.requested;
@@ -100,7 +100,7 @@ pub fn record_fake_free(block: &FakeBlock) {
         let device = block.device.canonical();
         if recording.wants_fake(device) {
             let mut record = Record::new(EventKind::Free as u8, device);
-            record.flags = FLAG_TOLD;
+            record.flags = FLAG_FAKE_TENSOR;
             record.addr = block.addr;
             record.bytes = block.bytes;
             record.allocated = block.allocated;
@@ -135,7 +135,7 @@ pub fn record_fake_segment(device: Device, change: SegmentChange, addr: u64, byt
         let device = device.canonical();
         if recording.wants_fake(device) {
             let mut record = Record::new(kind as u8, device);
-            record.flags = FLAG_TOLD;
+            record.flags = FLAG_FAKE_TENSOR;
             record.addr = addr;
             record.bytes = bytes;
             let default = || "0x0".to_owned();
@@ -152,7 +152,7 @@ pub fn record_fake_oom(block: &FakeBlock, device_free: u64) {
         let device = block.device.canonical();
         if recording.wants_fake(device) {
             let mut record = Record::new(EventKind::Oom as u8, device);
-            record.flags = FLAG_TOLD;
+            record.flags = FLAG_FAKE_TENSOR;
             record.bytes = block.requested;
             record.allocated = block.allocated;
             record.reserved = block.reserved;

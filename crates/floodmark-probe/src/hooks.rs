@@ -1,6 +1,6 @@
 //! What torch calls instead of its own functions while a recording runs.
 //!
-//! Every hook calls the function it stands for, with the same arguments, and hands on its result. The
+//! Every hook calls the function it replaces, with the same arguments, and hands on its result. The
 //! rest of it happens only while a recording runs, takes no lock that the program could hold, and calls
 //! nothing of torch that could allocate. On CUDA the allocator's lock is held here.
 
@@ -138,7 +138,7 @@ unsafe extern "C-unwind" fn report(
             }
         });
     }
-    // SAFETY: the function we stand for, with its own arguments.
+    // SAFETY: the replaced function, with its own arguments.
     unsafe {
         if let Some(original) = original::<Report>(&REPORT) {
             original(ptr, size, allocated, reserved, device_bits);
@@ -157,7 +157,7 @@ unsafe extern "C-unwind" fn report_oom(
     if !device.is_cpu() {
         record_oom(device, size.unsigned_abs(), allocated, reserved);
     }
-    // SAFETY: the function we stand for, with its own arguments.
+    // SAFETY: the replaced function, with its own arguments.
     unsafe {
         if let Some(original) = original::<ReportOom>(&REPORT_OOM) {
             original(size, allocated, reserved, device_bits);
@@ -183,7 +183,7 @@ fn record_oom(device: Device, bytes: u64, allocated: usize, reserved: usize) {
 /// It is called whether or not a profiler is on. To stand here, and not at the report that it makes when
 /// one is on, spares the program torch's own table of blocks and its warning about blocks that are not in it.
 unsafe extern "C-unwind" fn cpu_new(reporter: *mut c_void, ptr: *mut c_void, bytes: usize) {
-    // SAFETY: the function we stand for, with its own arguments.
+    // SAFETY: the replaced function, with its own arguments.
     unsafe {
         if let Some(original) = original::<CpuNew>(&CPU_NEW) {
             original(reporter, ptr, bytes);
@@ -212,7 +212,7 @@ unsafe extern "C-unwind" fn cpu_delete(reporter: *mut c_void, ptr: *mut c_void) 
             local.write(recording, record, &[]);
         }
     });
-    // SAFETY: the function we stand for, with its own arguments.
+    // SAFETY: the replaced function, with its own arguments.
     unsafe {
         if let Some(original) = original::<CpuDelete>(&CPU_DELETE) {
             original(reporter, ptr);
@@ -223,7 +223,7 @@ unsafe extern "C-unwind" fn cpu_delete(reporter: *mut c_void, ptr: *mut c_void) 
 /// `c10::ProfiledCPUMemoryReporter::OutOfMemory`: the system had no memory for the CPU allocator.
 unsafe extern "C-unwind" fn cpu_oom(reporter: *mut c_void, bytes: usize) {
     record_oom(Device::CPU, bytes as u64, 0, 0);
-    // SAFETY: the function we stand for, with its own arguments.
+    // SAFETY: the replaced function, with its own arguments.
     unsafe {
         if let Some(original) = original::<CpuOom>(&CPU_OOM) {
             original(reporter, bytes);
@@ -233,7 +233,7 @@ unsafe extern "C-unwind" fn cpu_oom(reporter: *mut c_void, bytes: usize) {
 
 /// `at::sequence_number::get_and_increment`: an autograd node is being made.
 unsafe extern "C-unwind" fn next_number() -> u64 {
-    // SAFETY: the function we stand for.
+    // SAFETY: the replaced function.
     let number = unsafe { original::<NextNumber>(&NEXT_NUMBER).map_or(0, |original| original()) };
     with_recording(|recording, local| {
         if recording.has_stacks() {
@@ -266,7 +266,7 @@ unsafe extern "C-unwind" fn execute(
         && IS_WATCHED.load(Ordering::Relaxed)
         && autograd::running_node() == Running::Nothing;
     let mut pass = Pass { is_seen, has_failed: true };
-    // SAFETY: the function we stand for, with its own arguments. It is there, since only its callers'
+    // SAFETY: the replaced function, with its own arguments. It is there, since only its callers'
     // slots lead here; an empty vector is three zeros.
     let found = unsafe {
         match original::<Execute>(&EXECUTE) {
@@ -303,7 +303,7 @@ unsafe extern "C-unwind" fn is_accelerator(kind: i8) -> bool {
     if has_none == Some(true) {
         return false;
     }
-    // SAFETY: the function we stand for, with its own argument.
+    // SAFETY: the replaced function, with its own argument.
     unsafe { original::<IsAccelerator>(&IS_ACCELERATOR).is_some_and(|original| original(kind)) }
 }
 
@@ -316,7 +316,7 @@ unsafe extern "C-unwind" fn set_workspace(
     bytes: usize,
 ) -> c_int {
     label_workspace("cuBLAS workspace", ptr);
-    // SAFETY: the function we stand for, with its own arguments.
+    // SAFETY: the replaced function, with its own arguments.
     unsafe {
         original::<SetWorkspace>(&SET_WORKSPACE).map_or(1, |original| original(handle, ptr, bytes))
     }
@@ -332,7 +332,7 @@ unsafe extern "C-unwind" fn lt_matmul(
     if workspace_bytes > 0 {
         label_workspace("cuBLASLt workspace", workspace);
     }
-    // SAFETY: the function we stand for, with its own arguments.
+    // SAFETY: the replaced function, with its own arguments.
     unsafe {
         original::<LtMatmul>(&LT_MATMUL).map_or(1, |original| {
             original(
@@ -360,7 +360,7 @@ fn label_workspace(name: &str, ptr: *mut c_void) {
     });
 }
 
-/// The function that a hook stands for.
+/// The function that a hook replaces.
 ///
 /// # Safety
 /// `F` is its type.

@@ -24,6 +24,7 @@ mod hooks;
 mod host_storages;
 mod initial_blocks;
 mod known;
+mod mapping;
 mod merge;
 mod names;
 mod ops;

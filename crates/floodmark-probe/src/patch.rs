@@ -183,7 +183,7 @@ impl Patched {
     }
 }
 
-/// Finds the function that a hook stands for: the phantom's, where slots lead to it, or else what the
+/// Finds the function that a hook replaces: the phantom's, where slots lead to it, or else what the
 /// loader finds by its name. A phantom may have come since the last recording.
 fn settle_original<'a>(
     hook: &Hook,

@@ -85,8 +85,8 @@ impl Wanted {
         self.stacks.store(any(|window| window.stacks), Ordering::Relaxed);
         self.cuda.store(windows.iter().fold(0, |all, window| all | window.cuda), Ordering::Relaxed);
         self.cpu.store(any(|window| window.cpu), Ordering::Relaxed);
-        self.torch.store(any(|window| !window.told), Ordering::Relaxed);
-        self.fake.store(any(|window| window.told), Ordering::SeqCst);
+        self.torch.store(any(|window| !window.fake_tensors), Ordering::Relaxed);
+        self.fake.store(any(|window| window.fake_tensors), Ordering::SeqCst);
     }
 
     #[inline]
@@ -254,8 +254,8 @@ mod tests {
     use super::*;
     use crate::test_recorder::{MAX_MEMORY, alone, recording, window_state};
 
-    fn window(cpu: bool, cuda: u64, told: bool) -> Window {
-        Window { cpu, cuda, told, ..Window::default() }
+    fn window(cpu: bool, cuda: u64, fake_tensors: bool) -> Window {
+        Window { cpu, cuda, fake_tensors, ..Window::default() }
     }
 
     #[test]

@@ -65,7 +65,7 @@ pub(crate) unsafe extern "C-unwind" fn save(
     is_output: bool,
     is_inplace_on_view: bool,
 ) {
-    // SAFETY: torch passes a tensor; then the function we stand for, with its own arguments.
+    // SAFETY: torch passes a tensor; then the replaced function, with its own arguments.
     unsafe {
         note(EventKind::Saved, variable);
         if let Some(original) = original::<Save>(&SAVE) {
@@ -99,7 +99,7 @@ pub(crate) use {unpack as unpack_entry, unpack_intrusive as unpack_intrusive_ent
 hidden_result::entry!(unpack_entry => unpack);
 hidden_result::entry!(unpack_intrusive_entry => unpack_intrusive);
 
-/// Calls the function that `hook` stands for, and notes the tensor that it returns.
+/// Calls the function that `hook` replaces, and notes the tensor that it returns.
 ///
 /// # Safety
 /// The arguments are those of that function.
@@ -134,7 +134,7 @@ pub(crate) unsafe extern "C-unwind" fn post_accumulate(variable: *const usize) -
             label_gradient(get(variable.read()));
         }
     }
-    // SAFETY: the function we stand for, with its own argument; only its callers' slots lead here.
+    // SAFETY: the replaced function, with its own argument; only its callers' slots lead here.
     unsafe {
         original::<PostAccumulate>(&POST_ACCUMULATE)
             .map_or(std::ptr::null(), |original| original(variable))

@@ -1,13 +1,10 @@
-//! The files behind the journal: made, mapped, recycled.
-//!
-//! A file is allocated on disk before it is mapped, so a full disk is an error here and never a signal
-//! later, when a record is written into a page that has no place on disk.
+//! The files behind the journal: made, mapped ([`Mapping`]), recycled.
 //!
 //! A file holds several segments, and all of it is written before it is mapped. To create a file, or to fault its
 //! pages in one by one, takes several times as long.
 
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -19,8 +16,7 @@ use floodmark_trace::journal::{
 use parking_lot::{Condvar, Mutex};
 
 use crate::budget::Budget;
-use crate::bus_error;
-use crate::own_file::{OwnFile, check_length};
+use crate::mapping::{Mapping, PAGE_BYTES};
 
 /// When fewer segments than this are ready, more are made before a thread needs one.
 const READY_AHEAD: usize = 4;
@@ -28,87 +24,8 @@ const READY_AHEAD: usize = 4;
 const SEGMENTS_OF_FIRST_FILE: usize = 8;
 /// Segments of every other file.
 const SEGMENTS_PER_FILE: usize = 16;
-const PAGE_BYTES: usize = 4096;
 /// Full segments that may wait for the writer: 1 GiB on disk. Threads that need one more wait for it.
 const MOST_SEALED: usize = 4096;
-
-/// A file, mapped shared.
-#[derive(Debug)]
-struct Mapping {
-    addr: *mut u8,
-    bytes: usize,
-    /// Its number for [`bus_error`], where it is a file.
-    guarded: Option<usize>,
-}
-
-// SAFETY: shared memory; what threads may do with it is said where they do it.
-unsafe impl Send for Mapping {}
-// SAFETY: as above.
-unsafe impl Sync for Mapping {}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        if let Some(number) = self.guarded {
-            bus_error::forget(number, self.addr as usize);
-        }
-        // SAFETY: mapped by `create`, and no other thread has the address any more.
-        unsafe { libc::munmap(self.addr.cast(), self.bytes) };
-    }
-}
-
-impl Mapping {
-    /// Maps memory that no file backs.
-    fn of_memory(bytes: usize) -> io::Result<Self> {
-        Ok(Self { addr: map_memory(bytes)?, bytes, guarded: None })
-    }
-
-    /// Makes a file, allocates all of it on disk, has its contents written and maps it.
-    fn create(
-        path: &Path,
-        bytes: usize,
-        guarded: usize,
-        write: impl FnOnce(&mut OwnFile) -> io::Result<()>,
-    ) -> io::Result<Self> {
-        check_length(bytes)?;
-        let mut file = OwnFile::create_new(path)?;
-        let mapped = allocate(&file, bytes).and_then(|()| write(&mut file));
-        let addr = match mapped.and_then(|()| map(&file, bytes)) {
-            Ok(addr) => addr,
-            Err(error) => {
-                let _ = std::fs::remove_file(path);
-                return Err(error);
-            }
-        };
-        bus_error::guard(guarded, addr as usize, bytes);
-        Ok(Self { addr, bytes, guarded: Some(guarded) })
-    }
-
-    /// Has all pages mapped, to be written. A page that is first touched inside a hook costs the program more than the
-    /// record does. No other thread has the mapping yet.
-    fn touch(&self) {
-        // SAFETY: the mapping is ours; this changes none of its bytes.
-        let failed =
-            unsafe { libc::madvise(self.addr.cast(), self.bytes, libc::MADV_POPULATE_WRITE) };
-        if failed == 0 {
-            return;
-        }
-        // Kernels before 5.14 do not have the call.
-        for page in (0..self.bytes).step_by(PAGE_BYTES) {
-            // SAFETY: inside the mapping, which no other thread has.
-            unsafe {
-                let page = self.addr.add(page);
-                page.write_volatile(page.read_volatile());
-            }
-        }
-    }
-
-    /// Writes bytes that no other thread reads yet.
-    fn write(&self, at: usize, bytes: &[u8]) {
-        debug_assert!(at + bytes.len() <= self.bytes);
-        // SAFETY: inside the mapping, and the caller's promise.
-        unsafe { self.addr.add(at).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
-    }
-}
 
 /// A mapped segment. One thread writes it, the writer thread reads what is committed.
 #[derive(Debug)]
@@ -227,38 +144,12 @@ impl Segment {
 
 const _: () = assert!(cfg!(target_endian = "little"));
 
-/// Gives a file that was just created its place on disk.
-fn allocate(file: &OwnFile, bytes: usize) -> io::Result<()> {
-    let length = libc::off_t::try_from(bytes).map_err(io::Error::other)?;
-    // SAFETY: a plain system call on a descriptor that is open.
-    let failed = unsafe { libc::posix_fallocate(file.descriptor(), 0, length) };
-    if failed == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(failed)) }
-}
-
-/// Maps a file that was just created.
-fn map(file: &OwnFile, bytes: usize) -> io::Result<*mut u8> {
-    let access = libc::PROT_READ | libc::PROT_WRITE;
-    let (fd, shared) = (file.descriptor(), libc::MAP_SHARED);
-    // SAFETY: a new mapping of a descriptor that is open.
-    let addr = unsafe { libc::mmap(std::ptr::null_mut(), bytes, access, shared, fd, 0) };
-    if addr == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(addr.cast()) }
-}
-
 /// The files of a recording, by the numbers of their segments.
 #[derive(Debug, Default)]
 struct Files {
     /// The first number of each.
     first_numbers: Vec<u32>,
     next_number: u32,
-}
-
-/// Maps memory that no file backs.
-fn map_memory(bytes: usize) -> io::Result<*mut u8> {
-    let access = libc::PROT_READ | libc::PROT_WRITE;
-    let kind = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
-    // SAFETY: a new mapping.
-    let addr = unsafe { libc::mmap(std::ptr::null_mut(), bytes, access, kind, -1, 0) };
-    if addr == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(addr.cast()) }
 }
 
 /// All segments of one recorder.
@@ -500,117 +391,4 @@ impl Segments {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const MIB: u64 = 1 << 20;
-
-    fn segments(folder: &Path, max_memory: u64) -> Segments {
-        Segments::create(Some(folder.to_owned()), 7, max_memory).unwrap()
-    }
-
-    fn seg_files(folder: &Path) -> Vec<u64> {
-        let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
-        let segs = files.filter(|path| path.extension().is_some_and(|name| name == "seg"));
-        let mut bytes: Vec<_> = segs.map(|path| path.metadata().unwrap().len()).collect();
-        bytes.sort_unstable();
-        bytes
-    }
-
-    #[test]
-    fn a_file_holds_several_segments() {
-        let folder = tempfile::TempDir::new().unwrap();
-        let segments = segments(folder.path(), 256 * MIB);
-        let taken: Vec<_> = (0..9).map(|_| segments.take().unwrap()).collect();
-        let lengths =
-            [SEGMENTS_OF_FIRST_FILE, SEGMENTS_PER_FILE].map(|count| (count * SEGMENT_BYTES) as u64);
-        assert_eq!(seg_files(folder.path()), lengths);
-        let mut starts: Vec<_> = taken.iter().map(|segment| segment.start as usize).collect();
-        starts.sort_unstable();
-        assert!(starts.windows(2).all(|pair| pair[1] - pair[0] >= SEGMENT_BYTES));
-        segments.remove();
-        assert!(seg_files(folder.path()).is_empty());
-    }
-
-    #[test]
-    fn a_small_limit_makes_short_files() {
-        let folder = tempfile::TempDir::new().unwrap();
-        let segments = segments(folder.path(), 3 * MIB);
-        let _taken: Vec<_> = (0..4).map(|_| segments.take().unwrap()).collect();
-        assert_eq!(seg_files(folder.path()), [3 * SEGMENT_BYTES as u64; 2]);
-    }
-
-    #[test]
-    fn a_thread_waits_only_while_the_writer_is_far_behind() {
-        let folder = tempfile::TempDir::new().unwrap();
-        let mut segments = segments(folder.path(), 256 * MIB);
-        segments.most_sealed = 2;
-        let taken: Vec<_> = (0..SEGMENTS_OF_FIRST_FILE).map(|_| segments.take().unwrap()).collect();
-        assert!(!segments.is_full(), "none is sealed");
-        segments.seal(&taken[0]);
-        segments.seal(&taken[1]);
-        assert!(segments.is_full());
-        std::thread::scope(|scope| {
-            let waits = scope.spawn(|| {
-                while segments.is_full() {
-                    segments.wait(Duration::from_secs(1));
-                }
-            });
-            segments.recycle(Arc::clone(&taken[0]));
-            waits.join().unwrap();
-        });
-        assert!(!segments.is_full());
-    }
-
-    #[test]
-    fn segments_of_a_recorder_without_a_file_are_memory() {
-        let segments = Segments::create(None, 7, 256 * MIB).unwrap();
-        let taken = segments.take().unwrap();
-        taken.write(0, &[5; 6], &[]);
-        taken.commit(3, 1);
-        assert_eq!((taken.committed(), segments.take_fresh().len()), ((3, 1), 1));
-        assert_eq!(segments.take_fresh().len(), 0, "each is given to the writer once");
-    }
-
-    #[test]
-    fn new_segments_are_memory_when_the_journal_is_removed() {
-        let folder = tempfile::TempDir::new().unwrap();
-        let segments = segments(folder.path(), 256 * MIB);
-        let first = segments.take().unwrap();
-        segments.remove();
-        let _more: Vec<_> = (0..9).map(|_| segments.take().unwrap()).collect();
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
-        first.write(0, &[5; 6], &[]);
-        first.commit(3, 1);
-        assert_eq!(first.slots(0, 1), [5, 0, 0, 0, 0, 0, 0, 0].repeat(SLOT_BYTES / 8));
-    }
-
-    #[test]
-    fn a_segment_that_was_paged_out_keeps_its_records() {
-        let folder = tempfile::TempDir::new().unwrap();
-        // Room for two segments in memory.
-        let segments = segments(folder.path(), 2 * MIB);
-        let taken: Vec<_> = (0..4).map(|_| segments.take().unwrap()).collect();
-        for segment in &taken {
-            segment.write(0, &[5; 6], &[]);
-            segment.commit(3, 1);
-            segments.seal(segment);
-        }
-        assert!(taken.iter().any(|segment| segment.is_paged_out.load(Ordering::Relaxed)));
-        for segment in &taken {
-            assert_eq!(segment.slots(0, 1)[0], 5);
-            segment.stay_paged_out();
-            assert_eq!(segment.slots(2, 3)[0], 5);
-        }
-    }
-
-    #[test]
-    fn threads_beyond_half_of_the_journal_have_no_segment_of_their_own() {
-        let segments = Segments::create(None, 7, 16 * MIB).unwrap();
-        let most = Budget::journal_bytes(16 * MIB) / SEGMENT_BYTES as u64 / 2;
-        let taken: Vec<_> = (0..most).map(|_| segments.take().unwrap()).collect();
-        assert!(!segments.has_room());
-        segments.seal(&taken[0]);
-        assert!(segments.has_room());
-    }
-}
+mod tests;

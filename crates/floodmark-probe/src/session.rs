@@ -336,7 +336,7 @@ pub fn label(tensors: &[LabelledTensor]) {
     }
 }
 
-/// Says at which addresses the tensors are that `labels` stand for, in the same order; 0 for none.
+/// Sets the addresses of the tensors that `labels` name, in the same order; 0 for none.
 pub fn label_each(labels: &[(Device, u32)], addrs: &[u64]) {
     with_recording(|recording, local| {
         for (&(device, label), &addr) in labels.iter().zip(addrs) {

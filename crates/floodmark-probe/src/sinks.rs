@@ -129,7 +129,8 @@ impl<'a> Sinks<'a> {
     fn open_one(&mut self, opening: Opening) {
         let window = opening.state.window;
         let sources = || self.kept.iter().chain(&self.open);
-        let sources = || sources().filter(|sink| sink.state.window.told == window.told);
+        let sources =
+            || sources().filter(|sink| sink.state.window.fake_tensors == window.fake_tensors);
         let mut devices: Vec<Device> = sources().flat_map(Sink::devices).collect();
         devices.sort_unstable();
         devices.dedup();

@@ -186,7 +186,7 @@ fn prepare(mut options: Options, session: u64, is_first: bool) -> Result<Prepare
         cuda: options.cuda,
         stacks: options.stacks,
         ops: options.ops || options.source != Source::Torch,
-        told: options.source != Source::Torch,
+        fake_tensors: options.source != Source::Torch,
     };
     let mut header = options.header.clone();
     header.window = Some(window);
@@ -270,7 +270,7 @@ fn join(running: &Running, options: Options) -> Result<(Arc<WindowState>, Found)
     let prepared = prepare(options, session_id(), false)?;
     let window = prepared.window;
     let before = recording.windows.lock().wanted();
-    let sources = before.iter().filter(|other| other.told == window.told);
+    let sources = before.iter().filter(|other| other.fake_tensors == window.fake_tensors);
     let cuda = sources.clone().fold(0, |all, other| all | other.cuda);
     let has_cpu = sources.clone().any(|other| other.cpu);
     let has_cuda = window.cuda & !cuda == 0;
@@ -283,7 +283,9 @@ fn add(running: &Running, prepared: Prepared) -> Arc<WindowState> {
     let window = prepared.window;
     let mut windows = recording.windows.lock();
     let replaces_kept = windows.kept.is_some_and(|kept| {
-        kept.told == window.told && window.cpu >= kept.cpu && kept.cuda & !window.cuda == 0
+        kept.fake_tensors == window.fake_tensors
+            && window.cpu >= kept.cpu
+            && kept.cuda & !window.cuda == 0
     });
     if replaces_kept {
         windows.kept = None;
@@ -316,7 +318,7 @@ impl OpenWindow {
         };
         windows.open.remove(at);
         let is_last = windows.open.is_empty();
-        let has_live_blocks = recording.failure().is_none() && !self.state.window.told;
+        let has_live_blocks = recording.failure().is_none() && !self.state.window.fake_tensors;
         let is_kept = is_last && has_live_blocks;
         if is_kept && windows.kept.is_none() {
             let window = Window { stacks: false, ops: false, ..self.state.window };
@@ -325,7 +327,7 @@ impl OpenWindow {
         }
         self.state.end_nanos.store(recording.nanos(), Ordering::Release);
         recording.wanted.set(&windows.wanted());
-        let has_ops = windows.open.iter().any(|open| open.window.ops && !open.window.told);
+        let has_ops = windows.open.iter().any(|open| open.window.ops && !open.window.fake_tensors);
         drop(windows);
         if is_last {
             IS_WATCHED.store(false, Ordering::SeqCst);

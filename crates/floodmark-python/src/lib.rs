@@ -24,7 +24,9 @@ mod _core {
     #[pymodule_export]
     use super::errors::{FloodmarkError, PhantomError, SnapshotError};
     #[pymodule_export]
-    use super::phantom::{PhantomLibrary, PhantomMachine, UnsupportedCall, phantom_image};
+    use super::phantom::{
+        Certainty, PhantomLibrary, PhantomMachine, UnsupportedCall, phantom_image,
+    };
     #[pymodule_export]
     use super::program::{DoctorPlan, EstimatePlan, RunPlan, main, show_doctor};
     #[pymodule_export]

@@ -1,6 +1,6 @@
 //! The phantom GPU's library, which travels inside this one, and the machine that it simulates.
 
-use floodmark_phantom_control::PhantomLibrary as Library;
+use floodmark_phantom_control::{self as control, PhantomLibrary as Library};
 use floodmark_profiles::{LibraryVersions, PhantomMachine as Machine, ValueAt, ValueAtError};
 use floodmark_trace::Bytes;
 use pyo3::prelude::*;
@@ -156,6 +156,37 @@ impl PhantomMachine {
     }
 }
 
+/// How certain the value of a byte is, the least first, with the numbers of the phantom's.
+#[pyclass(
+    frozen,
+    eq,
+    ord,
+    hash,
+    from_py_object,
+    rename_all = "SCREAMING_SNAKE_CASE",
+    module = "floodmark._core"
+)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Certainty {
+    Nothing = 0,
+    Assumed = 1,
+    Sampled = 2,
+    Random = 3,
+    Known = 4,
+}
+
+impl From<control::Certainty> for Certainty {
+    fn from(certainty: control::Certainty) -> Self {
+        match certainty {
+            control::Certainty::Nothing => Self::Nothing,
+            control::Certainty::Assumed => Self::Assumed,
+            control::Certainty::Sampled => Self::Sampled,
+            control::Certainty::Random => Self::Random,
+            control::Certainty::Known => Self::Known,
+        }
+    }
+}
+
 /// A call that the phantom does not support, and how often it was made.
 #[pyclass(frozen, get_all, module = "floodmark._core")]
 pub(crate) struct UnsupportedCall {
@@ -216,14 +247,15 @@ impl PhantomLibrary {
         devices.map(|device| (device.capacity + self.context, self.context, device.peak)).collect()
     }
 
-    /// How sure these bytes are: 0 nothing, 1 assumed, 2 sampled, 3 random, 4 known.
-    fn surety(&self, addr: u64, length: u64) -> i32 {
-        self.library.surety(addr, length)
+    /// How certain the value of these bytes is.
+    fn certainty(&self, addr: u64, length: u64) -> Certainty {
+        Certainty::from(self.library.certainty(addr, length))
     }
 
-    /// These bytes have a value of that surety from now on; 0 forgets them.
-    fn set_surety(&self, addr: u64, length: u64, surety: i32) {
-        self.library.set_surety(addr, length, surety);
+    /// Sets how certain the value of these bytes is from now on.
+    fn set_certainty(&self, addr: u64, length: u64, certainty: Certainty) {
+        let certainty = control::Certainty::from_number(certainty as i32);
+        self.library.set_certainty(addr, length, certainty);
     }
 
     /// What this thread reads where no value is known: 0 zero, 1 the number `value`, 2 truth values, the bits of

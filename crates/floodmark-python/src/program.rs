@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use floodmark::{Outcome, Target};
+use floodmark_trace::Engine;
 use pyo3::prelude::*;
 
 use crate::phantom::PhantomMachine;
@@ -86,7 +87,7 @@ pub(crate) fn main(py: Python<'_>, args: Vec<OsString>, python: OsString) -> PyR
         Outcome::Estimate(plan) => {
             let plan = EstimatePlan {
                 run: Py::new(py, RunPlan::from(plan.run))?,
-                engine: plan.engine,
+                engine: plan.engine.map(Engine::name),
                 machine: Py::new(py, PhantomMachine::from(plan.machine))?,
                 steps: plan.steps,
                 json: plan.json,

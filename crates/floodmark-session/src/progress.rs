@@ -1,4 +1,4 @@
-//! How far a long piece of work is: told to the caller, who may show it.
+//! How far a long piece of work is: reported to the caller, who may show it.
 
 /// Receives how far something is.
 pub trait Progress: std::fmt::Debug + Send + Sync {

@@ -137,18 +137,18 @@ mod tests {
     /// `build.rs` lets the tests of this crate export the symbol.
     #[test]
     fn nothing_is_loaded_meanwhile() {
-        let (tell, told) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         let load = move || {
             // SAFETY: a library of the system, which is not loaded yet.
             let handle = unsafe { libc::dlopen(c"libresolv.so.2".as_ptr(), libc::RTLD_LAZY) };
-            tell.send(handle.is_null()).expect("the test waits");
+            sender.send(handle.is_null()).expect("the test waits");
         };
         let (thread, early) = at_rest(|| {
             let thread = std::thread::spawn(load);
-            (thread, told.recv_timeout(Duration::from_millis(100)))
+            (thread, receiver.recv_timeout(Duration::from_millis(100)))
         });
         assert_eq!(early, Err(mpsc::RecvTimeoutError::Timeout));
-        assert_eq!(told.recv_timeout(Duration::from_secs(600)), Ok(false));
+        assert_eq!(receiver.recv_timeout(Duration::from_secs(600)), Ok(false));
         thread.join().expect("it does not panic");
     }
 

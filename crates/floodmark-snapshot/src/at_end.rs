@@ -181,13 +181,13 @@ fn fill(segment: &mut EndSegment, blocks: &[EndBlock]) {
     }
 }
 
-/// The handle that a stream's text stands for.
+/// The handle of a stream, from its text.
 pub(crate) fn stream_number(text: Option<&str>) -> u64 {
     let digits = text.and_then(|text| text.strip_prefix("0x"));
     digits.and_then(|digits| u64::from_str_radix(digits, 16).ok()).unwrap_or(0)
 }
 
-/// The id that a pool's text stands for.
+/// The id of a pool, from its text.
 pub(crate) fn pool_numbers(text: Option<&str>) -> (u64, u64) {
     let inside = text.and_then(|text| text.strip_prefix('(')?.strip_suffix(')'));
     let numbers = inside.and_then(|inside| inside.split_once(", "));

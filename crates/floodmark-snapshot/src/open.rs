@@ -110,7 +110,7 @@ impl Open {
         }
     }
 
-    /// Turns a whole dict or list into the value that it stands for, in the memo too.
+    /// Turns a whole dict or list into the value that it represents, in the memo too.
     pub(crate) fn close(&mut self, value: &mut Value, parts: &mut Parts, memo: &mut Memo) {
         if let Value::OpenDict(slot) = *value {
             self.close_dict(slot, value, parts, memo);

@@ -6,115 +6,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::batch::{Batch, Row, Total};
+use crate::device_state::{DeviceState, Live};
 use crate::event::{AllocationId, Bytes, Device, EventKind, Micros};
 use crate::journal::{
-    FLAG_DEFERRED, FLAG_NAME_LEFT_OUT, FLAG_OF_WINDOW, FLAG_STACK_LEFT_OUT, FLAG_TOLD, Record,
-    record_kind, unpack_strings,
+    FLAG_DEFERRED, FLAG_FAKE_TENSOR, FLAG_NAME_LEFT_OUT, FLAG_OF_WINDOW, FLAG_STACK_LEFT_OUT,
+    Record, record_kind, unpack_strings,
 };
 use crate::losses::LeftOut;
 use crate::step_totals::StepTotals;
-use crate::subject::Subject;
+use crate::subject::{AllocatedChange, Subject};
 use crate::trace::{Allocation, Trace};
-
-#[derive(Debug, Clone, Copy)]
-struct Live {
-    bytes: u64,
-    slack: u64,
-    allocation: AllocationId,
-    /// The last name it had; 0 for none.
-    label: u32,
-    /// Whether autograd has saved it.
-    is_saved: bool,
-}
-
-impl Live {
-    fn new(bytes: u64, slack: u64, allocation: AllocationId) -> Self {
-        Self { bytes, slack, allocation, label: 0, is_saved: false }
-    }
-}
-
-#[derive(Debug, Default)]
-struct DeviceState {
-    live: BTreeMap<u64, Live>,
-    /// What our events add up to.
-    allocated: u64,
-    /// torch's total less ours: blocks from before the recording that no event names.
-    unseen: Option<u64>,
-    reserved: u64,
-    /// Segments by address, with their bytes. Parts of an expandable one are entries of their own.
-    segments: BTreeMap<u64, u64>,
-    /// The highest total of all.
-    highest: u64,
-    /// The highest totals since the last step ended.
-    peak: u64,
-    reserved_peak: u64,
-}
-
-impl DeviceState {
-    /// The block that contains an address: a tensor may lie inside a larger block.
-    fn around(&mut self, addr: u64) -> Option<&mut Live> {
-        let (&start, live) = self.live.range_mut(..=addr).next_back()?;
-        (addr - start < live.bytes.max(1)).then_some(live)
-    }
-
-    /// Adds a block, and returns the one that was taken to be there until now.
-    fn insert(&mut self, addr: u64, live: Live) -> Option<Live> {
-        let stale = self.live.insert(addr, live);
-        self.allocated = self.allocated.saturating_sub(stale.map_or(0, |stale| stale.bytes));
-        self.allocated = self.allocated.saturating_add(live.bytes);
-        stale
-    }
-
-    /// A segment came or grew.
-    fn add_segment(&mut self, addr: u64, bytes: u64) {
-        self.segments.insert(addr, bytes);
-    }
-
-    /// A segment, or a part of an expandable one, was freed.
-    fn remove_segment(&mut self, addr: u64, bytes: u64) {
-        let end = addr.saturating_add(bytes);
-        let touched: Vec<(u64, u64)> = self
-            .segments
-            .range(..end)
-            .rev()
-            .map(|(&start, &bytes)| (start, start.saturating_add(bytes)))
-            .take_while(|&(_, stop)| stop > addr)
-            .collect();
-        for (start, stop) in touched {
-            self.segments.remove(&start);
-            if start < addr {
-                self.segments.insert(start, addr - start);
-            }
-            if stop > end {
-                self.segments.insert(end, stop - end);
-            }
-        }
-    }
-
-    /// torch's total, as far as we know it.
-    fn total(&self) -> u64 {
-        self.allocated.saturating_add(self.unseen.unwrap_or(0))
-    }
-
-    fn note_height(&mut self) {
-        self.peak = self.peak.max(self.total());
-        self.highest = self.highest.max(self.peak);
-        self.reserved_peak = self.reserved_peak.max(self.reserved);
-    }
-
-    /// The figures of the step that ends; the next one begins where it stands.
-    fn end_step(&mut self, step: u32, device: Device) -> StepTotals {
-        let (end, reserved) = (self.total(), self.reserved);
-        StepTotals {
-            step,
-            device,
-            peak: Bytes(std::mem::replace(&mut self.peak, end).max(end)),
-            end: Bytes(end),
-            reserved_peak: Bytes(std::mem::replace(&mut self.reserved_peak, reserved)),
-            reserved: Bytes(reserved),
-        }
-    }
-}
 
 /// Folds records, in the order of their sequence numbers, into batches.
 #[derive(Debug, Default)]
@@ -408,7 +309,7 @@ impl Assembler {
         let has_no_stack = kind == EventKind::Alloc && flags & FLAG_STACK_LEFT_OUT != 0;
         self.left_out.stacks += u64::from(has_no_stack);
         self.left_out.names += u64::from(flags & FLAG_NAME_LEFT_OUT != 0);
-        flags & !(FLAG_STACK_LEFT_OUT | FLAG_NAME_LEFT_OUT | FLAG_TOLD | FLAG_OF_WINDOW)
+        flags & !(FLAG_STACK_LEFT_OUT | FLAG_NAME_LEFT_OUT | FLAG_FAKE_TENSOR | FLAG_OF_WINDOW)
     }
 
     /// Every row goes through here, so that `now` is the time of the last row: a reader that goes on
@@ -544,28 +445,12 @@ impl Assembler {
 fn devices_with_known_total(trace: &Trace) -> BTreeSet<Device> {
     let mut devices = BTreeSet::new();
     for event in &trace.events {
-        let has_total = match event.subject {
-            Subject::Alloc(id) => {
+        let has_total = match event.subject.allocated_change() {
+            Some(AllocatedChange::Alloc(id)) => {
                 trace.allocations.get(id.index()).is_some_and(|made| !made.before_recording)
             }
-            Subject::Free { .. } | Subject::FreeUnknown(_) => true,
-            Subject::FreeCompleted(_)
-            | Subject::SegmentAlloc(_)
-            | Subject::SegmentFree(_)
-            | Subject::SegmentMap(_)
-            | Subject::SegmentUnmap(_)
-            | Subject::BaseSegment(_)
-            | Subject::Oom(_)
-            | Subject::Reserved(_)
-            | Subject::Label { .. }
-            | Subject::Saved(_)
-            | Subject::Unpacked(_)
-            | Subject::Step(_)
-            | Subject::Mark(_)
-            | Subject::PhaseBegin(_)
-            | Subject::PhaseEnd(_)
-            | Subject::OptimizerBegin
-            | Subject::OptimizerEnd => false,
+            Some(AllocatedChange::Free(_) | AllocatedChange::FreeUnknown(_)) => true,
+            None => false,
         };
         if has_total && !event.device.is_cpu() {
             devices.insert(event.device);

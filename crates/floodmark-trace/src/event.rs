@@ -58,7 +58,7 @@ impl EventNumber {
     /// The highest there can be.
     pub const MAX: u32 = u32::MAX - 1;
 
-    /// The event with this number; a number above [`Self::MAX`] stands for that one.
+    /// The event with this number; a larger number than [`Self::MAX`] is that one.
     pub fn new(number: u32) -> Self {
         Self(NonZeroU32::MIN.saturating_add(number))
     }

@@ -19,6 +19,7 @@ mod batch;
 mod build;
 mod columns;
 mod decode;
+mod device_state;
 mod event;
 mod grow;
 mod growing;

@@ -41,6 +41,16 @@ pub enum Engine {
     Fake,
 }
 
+impl Engine {
+    /// `phantom` or `fake`, as on the command line and in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Phantom => "phantom",
+            Self::Fake => "fake",
+        }
+    }
+}
+
 /// How a program on a simulated GPU ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]

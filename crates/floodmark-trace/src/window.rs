@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::event::{Device, EventKind};
-use crate::journal::{FLAG_OF_WINDOW, FLAG_STACK_LEFT_OUT, FLAG_TOLD, Record, record_kind};
+use crate::journal::{FLAG_FAKE_TENSOR, FLAG_OF_WINDOW, FLAG_STACK_LEFT_OUT, Record, record_kind};
 use crate::subject::Subject;
 use crate::trace::Trace;
 
@@ -31,8 +31,8 @@ pub struct Window {
     /// The operator of every allocation.
     pub ops: bool,
     /// Blocks of fake tensors, and not those that torch reports.
-    #[serde(rename = "fake_tensors", alias = "told")]
-    pub told: bool,
+    #[serde(alias = "told")]
+    pub fake_tensors: bool,
 }
 
 impl Window {
@@ -96,8 +96,8 @@ impl Selection {
             | EventKind::Reserved
             | EventKind::Base
             | EventKind::BaseSegment => {
-                let is_told = record.flags & FLAG_TOLD != 0;
-                if is_told != window.told || !window.wants(record.device) {
+                let is_fake = record.flags & FLAG_FAKE_TENSOR != 0;
+                if is_fake != window.fake_tensors || !window.wants(record.device) {
                     return None;
                 }
                 self.strip(window, &mut record);
@@ -196,9 +196,9 @@ mod tests {
         assert_eq!(selection.select(&record(EventKind::Alloc, cuda, 100)), None);
         let taken = selection.select(&record(EventKind::Alloc, Device::CPU, 100)).unwrap();
         assert_eq!((taken.stack, taken.op, taken.bytes), (0, 0, 512));
-        let mut told = record(EventKind::Alloc, Device::CPU, 100);
-        told.flags = FLAG_TOLD;
-        assert_eq!(selection.select(&told), None);
+        let mut fake = record(EventKind::Alloc, Device::CPU, 100);
+        fake.flags = FLAG_FAKE_TENSOR;
+        assert_eq!(selection.select(&fake), None);
         let mut stack = record(EventKind::Alloc, Device::CPU, 100);
         stack.kind = record_kind::STACK;
         assert_eq!(selection.select(&stack), None);

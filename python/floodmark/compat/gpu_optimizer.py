@@ -245,14 +245,14 @@ class MemoryTracer:
             max_events=self.max_events if with_events else 0,
             fragmentation=self.enable_fragmentation,
         )
-        told = json.loads(written)
+        document = json.loads(written)
         if with_events:
             self._events.clear()
-            self._events.extend(MemoryEvent(**event) for event in told["events"])
+            self._events.extend(MemoryEvent(**event) for event in document["events"])
         self._stats = {
-            name: LayerMemoryStats(**stats) for name, stats in told["layer_stats"].items()
+            name: LayerMemoryStats(**stats) for name, stats in document["layer_stats"].items()
         }
-        summary = told["summary"]
+        summary = document["summary"]
         self._peaks = (summary["peak_allocated_bytes"], summary["peak_reserved_bytes"])
 
 

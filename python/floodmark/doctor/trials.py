@@ -13,12 +13,15 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from floodmark._core import FloodmarkError
 from floodmark.doctor.check import Check, last_line, shown_bytes
 from floodmark.recording.frame_layout import choose_way
 from floodmark.reports.trace import Trace
+
+if TYPE_CHECKING:
+    from floodmark.reports import answer_types
 
 #: Seconds that a process may take; torch is slow to import from a network's disk.
 PATIENCE = 300
@@ -36,7 +39,7 @@ def record(folder: Path) -> list[Check]:
         return [Check("Recording", "failed", _ended(done), "send this table with the error")]
     try:
         trace = Trace.open(path)
-        header = json.loads(trace._core.header())
+        header = trace.header
         report = trace.peak(device="cpu").by_line()
     except (FloodmarkError, OSError) as error:
         return [Check("Recording", "failed", str(error), "send this table with the error")]
@@ -67,7 +70,7 @@ def _stacks(is_found: bool) -> Check:
     return Check("Call stacks", "ok", "read from Python's frames without the GIL")
 
 
-def _gpus(header: dict[str, Any], stderr: str) -> Check:
+def _gpus(header: answer_types.Header, stderr: str) -> Check:
     built = f"torch is built for CUDA {header['cuda']}" if header["cuda"] else "torch has no CUDA"
     found = header["devices"]
     if not found:

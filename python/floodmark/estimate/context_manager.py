@@ -20,6 +20,7 @@ from floodmark.reports.trace import Estimate, Moment, Report, Trace
 
 if TYPE_CHECKING:
     from floodmark.reports import answer_types
+    from floodmark.reports.answer_types import Engine
 
 ENGINES = ("phantom", "fake")
 
@@ -42,7 +43,7 @@ class estimate:
         self,
         device: str = "cuda",
         *,
-        engine: str | None = None,
+        engine: Engine | None = None,
         gpu: str | os.PathLike[str] = "h200",
         memory: int | str | None = None,
         gpus: int | None = None,
@@ -71,7 +72,7 @@ class estimate:
         self._recorder: Recorder | None = None
         self._block: Any = None
         #: Which engine was used; known once the block has begun.
-        self.engine = ""
+        self.engine: Engine | None = None
 
     def __enter__(self) -> estimate:
         with self._stack:

@@ -5,20 +5,27 @@ Sees: an exception or an exit status. Knows nothing of engines, nor of who ran t
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING
 
 from floodmark import _core
 from floodmark.recording.steps import EnoughSteps
 
-#: `unknown` while it runs.
-Ended = Literal["unknown", "done", "steps", "out_of_memory", "failed"]
+if TYPE_CHECKING:
+    from floodmark.reports.answer_types import (
+        Engine,
+        Phantom,
+        PhantomDevice,
+        PhantomEnd,
+        PhantomRead,
+        UnsupportedCall,
+    )
 
 
 class Outcome:
     """How a program ended."""
 
     def __init__(self) -> None:
-        self.ended: Ended = "unknown"
+        self.ended: PhantomEnd = "unknown"
         self.error = ""
 
     def end(self, error: BaseException | None) -> None:
@@ -37,20 +44,31 @@ class Outcome:
             self.ended, self.error = "failed", f"exit status {status}"
 
     def account(
-        self, engine: str, machine: _core.PhantomMachine, *, is_over: bool, **more: Any
-    ) -> dict[str, Any]:
-        """What a trace says of the GPU; `more` is what the engine knows."""
+        self,
+        engine: Engine,
+        machine: _core.PhantomMachine,
+        *,
+        is_over: bool,
+        devices: list[PhantomDevice],
+        reads: list[PhantomRead],
+        unsupported: list[UnsupportedCall],
+        notes: list[str],
+    ) -> Phantom:
+        """What the header of a trace says of the GPU."""
         return {
             "engine": engine,
             "gpu": machine.gpu,
             "is_checked": machine.is_checked,
             "ended": "done" if is_over and self.ended == "unknown" else self.ended,
             "error": self.error,
-            **more,
+            "devices": devices,
+            "reads": reads,
+            "unsupported": unsupported,
+            "notes": notes,
         }
 
 
-def outcome_of(error: BaseException) -> tuple[Ended, str]:
+def outcome_of(error: BaseException) -> tuple[PhantomEnd, str]:
     """How a program that raised ended, and what it died of."""
     if isinstance(error, EnoughSteps):
         return "steps", ""

@@ -50,8 +50,8 @@ class Setting:
     """With the engine `fake`: what answers for an operator (an `OpOverload`) instead of torch. It
     is called as `answer(func, args, kwargs)` outside our mode and inside torch's fake mode."""
     values: Any = None
-    """With the engine `fake`: the values that are known. `value_of(tensor)` is the real tensor that
-    stands for a fake one, or None; `give(tensor, real)` says what a fake one is assumed to hold."""
+    """With the engine `fake`: the values that are known. `value_of(tensor)` is the real tensor
+    with the value of a fake one, or None; `give(tensor, real)` sets the value of a fake one."""
 
     def note(self, what: str) -> bool:
         """Say once what is assumed or left out; whether it is new."""

@@ -6,22 +6,25 @@ Imports nothing of `estimate`.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from floodmark import _core
+
+if TYPE_CHECKING:
+    from floodmark.reports.answer_types import DeviceInfo, Phantom
 
 
 class GpuAccount(Protocol):
     """What a simulated GPU says of itself."""
 
-    def about(self, *, is_over: bool) -> dict[str, Any]:
+    def about(self, *, is_over: bool) -> Phantom:
         """What a trace says of it."""
 
 
 class FakeGpuAccount(GpuAccount, Protocol):
     """The same of a GPU for fake tensors, which reports blocks instead of torch."""
 
-    def devices(self) -> list[dict[str, Any]]:
+    def devices(self) -> list[DeviceInfo]:
         """The devices, as a header has them."""
 
     def block_source(self) -> _core.BlockSource:

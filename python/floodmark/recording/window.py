@@ -18,31 +18,19 @@ import functools
 import json
 import os
 import platform
-import shutil
 import socket
 import sys
-import tempfile
-import threading
-import time
-from collections.abc import Iterator
-from contextlib import ContextDecorator, contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from floodmark import _core
 from floodmark.recording import gpu_account
-from floodmark.recording.fork_warning import watch_forks
 from floodmark.recording.frame_layout import choose_way
 from floodmark.recording.gpu_account import FakeGpuAccount
 from floodmark.recording.torch_hooks import Attachment, attachment_of
 from floodmark.recording.window_options import (
-    parse_devices,
-    parse_max_memory,
     rank_of_process,
-    say,
 )
-from floodmark.reports.trace import Moment, Oom, Report, Trace
 
 if TYPE_CHECKING:
     from floodmark.reports import answer_types
@@ -51,17 +39,6 @@ _OWN_FOLDER = str(Path(__file__).parents[1]) + os.sep
 
 #: The windows that are open in this process, in the order in which they were opened.
 _open: list[Window] = []
-_temporary: tuple[int, Path] | None = None
-
-
-def _temporary_path() -> Path:
-    """A name for events that have none; gone when the program ends."""
-    global _temporary
-    if _temporary is None or _temporary[0] != os.getpid():
-        folder = Path(tempfile.mkdtemp(prefix="floodmark-"))
-        _temporary = os.getpid(), folder
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return _temporary[1] / f"{os.getpid()}-{time.monotonic_ns()}.flood"
 
 
 @functools.lru_cache(maxsize=4)
@@ -110,7 +87,7 @@ class Window:
         self._recorded: list[str] = []
         self._not_recorded: list[str] = []
         self._rank = rank_of_process()
-        self._phantom: dict[str, Any] | None = None
+        self._phantom: answer_types.Phantom | None = None
         self._attachment: Attachment | None = None
         if stacks:
             stacks, remark = _way_of_stacks()
@@ -230,277 +207,6 @@ def forget_windows() -> bool:
     had = bool(_open)
     _open.clear()
     return had
-
-
-class Recorder(ContextDecorator):
-    """A recording that is about to run, runs, or has run.
-
-    As a context manager or a decorator it records what is inside. Other recordings may run in the
-    same process. When it cannot record (the path is not writable) it says so once and the program
-    goes on.
-    """
-
-    def __init__(
-        self,
-        path: str | os.PathLike[str] | None = None,
-        *,
-        devices: str | list[str] | tuple[str, ...] | None = None,
-        stacks: bool = True,
-        ops: bool = False,
-        max_memory: int | str = "256MiB",
-        follow_fork: bool = False,
-        replace: _core.MayReplace = _core.MayReplace.TRACE,
-        fake_gpu: FakeGpuAccount | None = None,
-        max_events: int | None = None,
-    ) -> None:
-        cpu, cuda = parse_devices(devices)
-        self._given_path = None if path is None else Path(path)
-        self._options: dict[str, Any] = {
-            "cpu": cpu,
-            "cuda": cuda,
-            "stacks": stacks,
-            "ops": ops,
-            "max_memory": parse_max_memory(max_memory),
-            "replace": replace,
-            "fake_gpu": fake_gpu,
-            "max_events": max_events,
-        }
-        self._follow_fork = follow_fork
-        self._lock = threading.RLock()
-        self._entered = 0
-        self._window: Window | None = None
-        self._core: _core.Window | None = None
-        self._trace: Trace | None = None
-        self._path: Path | None = None
-        self._is_written = False
-        self._child: Recorder | None = None
-        self._failure = ""
-
-    def start(self) -> Recorder:
-        """Begin to record. A recording that runs goes on."""
-        with self._lock:
-            if self._window is None or self._window.pid != os.getpid():
-                self._start()
-        return self
-
-    def _start(self) -> None:
-        self._path = (self._given_path or _temporary_path()).absolute()
-        self._trace = None
-        self._core = None
-        self._window = None
-        self._is_written = False
-        self._failure = ""
-        given = None if self._given_path is None else self._path
-        try:
-            self._window = Window(given, self._path, **self._options)
-        except Exception as error:
-            self._failure = str(error)
-            say(f"nothing is recorded: {error}")
-            return
-        self._core = self._window.core
-        watch_forks()
-        if self._follow_fork:
-            _follow_forks()
-            _forked_options.append((os.getpid(), self))
-
-    def stop(self) -> None:
-        """End the recording and finish the file."""
-        with self._lock:
-            window, self._window = self._window, None
-            if window is None or window.pid != os.getpid():
-                return
-            window.close()
-            # What is in memory is finished when somebody asks for it.
-            if self._given_path is not None:
-                self._finish()
-
-    def _finish(self) -> None:
-        if self._core is not None and self._window is None and not self._is_written:
-            self._is_written = True
-            self._failure = self._core.written()[2]
-            if self._failure:
-                say(f"recording stopped early: {self._failure}")
-
-    @property
-    def is_open(self) -> bool:
-        """Whether it records now."""
-        return self._window is not None and self._window.pid == os.getpid()
-
-    @property
-    def failure(self) -> str:
-        """Why nothing was recorded, or why it stopped early; empty when all is well."""
-        with self._lock:
-            self._finish()
-        return self._failure
-
-    @property
-    def path(self) -> Path | None:
-        """The trace file; None before the start.
-
-        A recording without a file gets a temporary one when its path is first asked for after its
-        end.
-        """
-        with self._lock:
-            is_in_memory = self._given_path is None and self._core is not None
-            if is_in_memory and self._window is None and self._path is not None:
-                self._finish()
-                if not self._path.exists() and self._core is not None:
-                    self._core.write_to(os.fspath(self._path))
-        return self._path
-
-    def refresh(self) -> None:
-        """Write into the trace what the simulated GPU says now."""
-        if self._window is not None and self._window.pid == os.getpid():
-            self._window.refresh()
-
-    def set_rank(self, rank: int, world_size: int) -> None:
-        """Which rank this process is, where its environment did not say it."""
-        if self._window is not None and self._window.pid == os.getpid():
-            self._window.set_rank(rank, world_size)
-
-    def in_forked_child(self) -> None:
-        """The parent records, and this process is a fork of it: record into a file of our own."""
-        if self._path is None:
-            return
-        path = self._path.with_name(f"{self._path.stem}.{os.getpid()}{self._path.suffix}")
-        child = Recorder(path)
-        child._options = self._options
-        child.start()
-        # `atexit` may be cleared, and what follows holds no reference.
-        self._child = child
-        atexit.register(child.stop)
-        # Children of `multiprocessing` leave by `os._exit`, past `atexit`, but not past finalizers.
-        # They forget those that they find when they begin, so ours is made after that.
-        from multiprocessing import util
-
-        util.register_after_fork(
-            child, lambda child: util.Finalize(None, child.stop, exitpriority=-100)
-        )
-
-    def __enter__(self) -> Recorder:
-        with self._lock:
-            self._entered += 1
-            return self.start()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        with self._lock:
-            self._entered -= 1
-            if self._entered == 0:
-                self.stop()
-
-    def _recreate_cm(self) -> Recorder:
-        # A decorated function that is called twice records twice, into the same recorder.
-        return self
-
-    @property
-    def trace(self) -> Trace:
-        """The recording, read back: what it has until now where it still runs."""
-        with self._lock:
-            if self._core is None:
-                raise _core.FloodmarkError(
-                    f"nothing was recorded: {self._failure or 'not started'}"
-                )
-            if self.is_open:
-                if self._window is not None and self._window._phantom is not None:
-                    self._window.refresh()
-                return Trace(self._core.trace())
-            self._finish()
-            if self._trace is None:
-                self._trace = (
-                    Trace(self._core.trace())
-                    if self._given_path is None or self._path is None
-                    else Trace.open(self._path)
-                )
-            return self._trace
-
-    def step(self) -> int | None:
-        """A step ended, in this recording alone. Returns its number; None where it is not open."""
-        return self._window.core.step() if self.is_open and self._window is not None else None
-
-    def begin_phase(self, name: str) -> None:
-        """A phase begins on this thread, in this recording alone."""
-        if self.is_open and self._window is not None:
-            self._window.core.begin_phase(str(name))
-
-    def end_phase(self) -> None:
-        """The innermost phase of this recording on this thread ends."""
-        if self.is_open and self._window is not None:
-            self._window.core.end_phase()
-
-    @contextmanager
-    def phase(self, name: str) -> Iterator[None]:
-        """Name what happens inside on this thread, in this recording alone."""
-        self.begin_phase(name)
-        try:
-            yield
-        finally:
-            self.end_phase()
-
-    def ended_steps(self, first: int, wait_millis: int) -> list[answer_types.StepTotals]:
-        """The totals of steps that ended, from `first` on; the last one may take so long."""
-        if self._core is None:
-            return []
-        found: list[answer_types.StepTotals] = json.loads(
-            self._core.ended_steps(first, wait_millis)
-        )
-        return found
-
-    def peaks(self, wait_millis: int) -> list[tuple[str, int]]:
-        """The peak of allocated bytes on each device until now."""
-        return [] if self._core is None else self._core.peaks(wait_millis)
-
-    def peak(self, device: str | None = None) -> Moment:
-        """The moment at which most was allocated."""
-        return self.trace.peak(device)
-
-    def oom(self, device: str | None = None, top: int | None = 10) -> Oom:
-        """Why an allocation failed, and the moment at which that was."""
-        return self.trace.oom(device, top)
-
-    def end(self, device: str | None = None) -> Moment:
-        """The end of the recording."""
-        return self.trace.end(device)
-
-    def at(self, seconds: float, device: str | None = None) -> Moment:
-        """So many seconds after the recording began."""
-        return self.trace.at(seconds, device)
-
-    def report(self, **question: Any) -> Report[answer_types.Row]:
-        """See `Trace.report`."""
-        return self.trace.report(**question)
-
-    def export(self, path: str | os.PathLike[str], to: str | None = None, **options: Any) -> None:
-        """See `Trace.export`."""
-        self.trace.export(path, to, **options)
-
-    def __str__(self) -> str:
-        return str(self.trace) if self._core is not None else "a recording that has not begun"
-
-
-_forked_options: list[tuple[int, Recorder]] = []
-_is_following = False
-
-
-def _follow_forks() -> None:
-    global _is_following
-    if not _is_following:
-        os.register_at_fork(after_in_child=_in_child)
-        _is_following = True
-
-
-def _in_child() -> None:
-    if not forget_windows() or not _forked_options:
-        return
-    _, recorder = _forked_options[-1]
-    try:
-        recorder.in_forked_child()
-    except Exception as error:
-        say(f"this child is not recorded: {error}")
 
 
 # Hooks may outlive the last window; the program must not end with them.

@@ -234,7 +234,7 @@ class Moment:
     def by_line(
         self, *, top: int | None = 25, torch_frames: bool = False
     ) -> Report[answer_types.LineRow]:
-        """By line of the program; with `torch_frames` a line inside torch stands for itself."""
+        """By line of the program; with `torch_frames`, torch's own lines too."""
         return self._by("line", top, torch_frames)
 
     def by_stack(self, *, top: int | None = 25) -> Report[answer_types.StackRow]:

@@ -33,13 +33,13 @@ class MemoryTracer(contextlib.nullcontext):
     track_phase = staticmethod(contextlib.nullcontext)
     get_current_memory_allocated = staticmethod(lambda: [torch.cuda.memory_allocated()])
 
-told, kept = program.train(MemoryTracer(), "cuda")
-told += [torch.cuda.memory_allocated(), torch.cuda.max_memory_allocated()]
+facts, kept = program.train(MemoryTracer(), "cuda")
+facts += [torch.cuda.memory_allocated(), torch.cuda.max_memory_allocated()]
 """
 ESTIMATED = """
 with program.MemoryTracer(device="cuda") as tracer:
-    told, kept = program.train(tracer, "cuda")
-told += [tracer.get_current_memory_allocated()[0], tracer.get_max_memory_allocated()[0]]
+    facts, kept = program.train(tracer, "cuda")
+facts += [tracer.get_current_memory_allocated()[0], tracer.get_max_memory_allocated()[0]]
 program.run("cuda")
 """
 
@@ -203,32 +203,32 @@ def dist_is_whole():
     from torch.distributed.distributed_c10d import Backend
     return not hasattr(Backend, "FLOODMARK")
 
-told = {}
+facts = {}
 plain = json.dumps
 torch.cuda.is_available()
 network = torch.nn.Sequential(torch.nn.Linear(8, 8))
 before = state()
 tracer = MemoryTracer(plugins=[Mine, Missing])
-told["early"] = tracer.get_max_memory_allocated()
+facts["early"] = tracer.get_max_memory_allocated()
 with contextlib.suppress(KeyError), tracer:
     tracer.memory_dispatch_mode.register_hooks_to_module(network)
-    told["hooks"] = len(network[0]._forward_hooks)
+    facts["hooks"] = len(network[0]._forward_hooks)
     with tracer.track_phase("outer"):
         kept = tracer.create_fake_tensor(1 << 20, dtype=torch.uint8)
-        told["patched"] = [json.dumps(kept), json.dumps([1])]
+        facts["patched"] = [json.dumps(kept), json.dumps([1])]
         with tracer.track_phase("inner"):
             inner = tracer.create_fake_tensor((2, 1 << 20), dtype=torch.uint8, device="cuda")
-            told["inside"] = tracer.get_current_memory_allocated()
+            facts["inside"] = tracer.get_current_memory_allocated()
         del inner
         raise KeyError
-told["changed"] = [str(one) for one, other in zip(state(), before) if one != other]
-told["restored"] = json.dumps is plain
-told["recording"] = floodmark.is_recording()
-told["hooks after"] = len(network[0]._forward_hooks) + len(network[0]._forward_pre_hooks)
-told["after"] = [tracer.get_current_memory_allocated(), tracer.get_max_memory_allocated()]
-told["phases"] = {row["location"]: row["bytes"] for row in tracer.trace.peak().by_phase()}
-told["snapshot"] = [[row["bytes"], row["location"]] for row in tracer.peak_snapshot()]
-told["lives"] = tracer.tensor_lifetimes()
+facts["changed"] = [str(one) for one, other in zip(state(), before) if one != other]
+facts["restored"] = json.dumps is plain
+facts["recording"] = floodmark.is_recording()
+facts["hooks after"] = len(network[0]._forward_hooks) + len(network[0]._forward_pre_hooks)
+facts["after"] = [tracer.get_current_memory_allocated(), tracer.get_max_memory_allocated()]
+facts["phases"] = {row["location"]: row["bytes"] for row in tracer.trace.peak().by_phase()}
+facts["snapshot"] = [[row["bytes"], row["location"]] for row in tracer.peak_snapshot()]
+facts["lives"] = tracer.tensor_lifetimes()
 
 # The same tracer again, then another; larger than any GPU; torch's peaks are reset.
 for tracer in (tracer, MemoryTracer(gpu="t4")):
@@ -237,7 +237,7 @@ for tracer in (tracer, MemoryTracer(gpu="t4")):
         del huge
         torch.cuda.reset_peak_memory_stats()
         tracer.print_memory_stats()
-    told.setdefault("huge", []).append(tracer.get_max_memory_allocated())
+    facts.setdefault("huge", []).append(tracer.get_max_memory_allocated())
 
 # A tracer inside another one and inside a recording.
 with floodmark.trace() as around, MemoryTracer() as outer:
@@ -245,27 +245,27 @@ with floodmark.trace() as around, MemoryTracer() as outer:
     del first
     with MemoryTracer() as inner:
         kept = inner.create_fake_tensor(1 << 20, dtype=torch.uint8)
-        told["in both"] = [inner.get_max_memory_allocated(), outer.get_max_memory_allocated()]
+        facts["in both"] = [inner.get_max_memory_allocated(), outer.get_max_memory_allocated()]
     last = outer.create_fake_tensor(1 << 20, dtype=torch.uint8)
 inner.print_memory_stats(detailed=True)
-told["inner"] = [inner.get_current_memory_allocated(), inner.get_max_memory_allocated()]
-told["outer"] = [outer.get_current_memory_allocated(), outer.get_max_memory_allocated()]
-told["rows"] = [
+facts["inner"] = [inner.get_current_memory_allocated(), inner.get_max_memory_allocated()]
+facts["outer"] = [outer.get_current_memory_allocated(), outer.get_max_memory_allocated()]
+facts["rows"] = [
     [row["bytes"] for row in tracer.trace.end(tracer._device).by_tensor()]
     for tracer in (inner, outer)
 ]
-told["around"] = [around.failure, dist_is_whole()]
+facts["around"] = [around.failure, dist_is_whole()]
 
 with MemoryTracer(device="cpu") as tracer:
     model = torch.nn.Linear(100, 10, bias=False)
     handles = tracer.memory_dispatch_mode.register_hooks_to_module(model)
     model(tracer.create_fake_tensor(3, 100)).sum().backward()
     tracer.memory_dispatch_mode.remove_hooks(handles)
-    told["left"] = len(model._forward_hooks)
+    facts["left"] = len(model._forward_hooks)
     del model
-told["cpu"] = tracer.get_max_memory_allocated()
-told["modules"] = tracer.memory_dispatch_mode.module_memory_usage
-told["per device"] = tracer.memory_dispatch_mode.peak_memory_per_device
+facts["cpu"] = tracer.get_max_memory_allocated()
+facts["modules"] = tracer.memory_dispatch_mode.module_memory_usage
+facts["per device"] = tracer.memory_dispatch_mode.peak_memory_per_device
 # Two models of one class have two rows each.
 import torch.distributed as dist
 from floodmark.compat.memory_profiler import DistributedPlugin
@@ -276,7 +276,7 @@ class Pair(torch.nn.Module):
         self.layer = torch.nn.Linear(256, 256, bias=False)
 
     def forward(self, x):
-        told["stack"] = list(modes.module_stack)
+        facts["stack"] = list(modes.module_stack)
         return self.layer(x)
 
 with MemoryTracer(plugins=[DistributedPlugin]) as tracer:
@@ -290,20 +290,20 @@ with MemoryTracer(plugins=[DistributedPlugin]) as tracer:
     for pair in pairs:
         y = pair(x)
     lives = modes.live_tensors
-    told["live"] = [lives[x], len(lives), modes.module_stack]
+    facts["live"] = [lives[x], len(lives), modes.module_stack]
     owners = modes.tensor_to_module
-    told["owners"] = [owners.get(y), owners.get(x), owners.get(pairs[1].layer.weight)]
+    facts["owners"] = [owners.get(y), owners.get(x), owners.get(pairs[1].layer.weight)]
     # Collectives of a program that has no group.
-    told["alone"] = [
+    facts["alone"] = [
         str(dist.all_reduce(x)), dist.all_reduce(x, async_op=True).wait(), dist.recv(x, 3),
         str(dist.barrier()), dist.is_initialized(),
     ]
-    told["shares"] = [None, None]
-    dist.all_gather_object(told["shares"], "mine")
+    facts["shares"] = [None, None]
+    dist.all_gather_object(facts["shares"], "mine")
     tracer.print_memory_stats(detailed=True)
-told["phase peak"] = tracer.get_peak_memory_per_phase()
-told["forwards"] = {name: each.calls for name, each in modes._forwards.items()}
-told["notes"] = tracer.estimate.to_dict()["notes"]
+facts["phase peak"] = tracer.get_peak_memory_per_phase()
+facts["forwards"] = {name: each.calls for name, each in modes._forwards.items()}
+facts["notes"] = tracer.estimate.to_dict()["notes"]
 
 # What is said to lie on `meta` is counted.
 with MemoryTracer(device="meta") as tracer:
@@ -311,12 +311,12 @@ with MemoryTracer(device="meta") as tracer:
         first = torch.nn.Linear(512, 512, bias=False)
     second = torch.nn.Linear(512, 512, bias=False).to("meta")
     batch = tracer.create_fake_tensor(16, 512, device="meta")
-    told["meta"] = [tracer.get_current_memory_allocated()[0]]
+    facts["meta"] = [tracer.get_current_memory_allocated()[0]]
     second(first(batch)).sum().backward()
-told["meta"].append(tracer.get_max_memory_allocated()[0])
-told["meta here"] = str(torch.empty(1, device="meta").device)
+facts["meta"].append(tracer.get_max_memory_allocated()[0])
+facts["meta here"] = str(torch.empty(1, device="meta").device)
 
-print(json.dumps(told), file=sys.stderr)
+print(json.dumps(facts), file=sys.stderr)
 """
 
 

@@ -25,7 +25,7 @@ COMPARED = """
 from floodmark.compat.memory_tracker import MemoryTracker as Ours
 from torch.distributed._tools.memory_tracker import MemoryTracker as Original
 
-told = {"devices": str(torch.cuda.get_device_name())}
+facts = {"devices": str(torch.cuda.get_device_name())}
 for name in program.MODELS:
     found = {}
     for which, kind in (("warm", Original), ("original", Original), ("ours", Ours)):
@@ -39,7 +39,7 @@ for name in program.MODELS:
             "retries": tracker._num_alloc_retries,
         }
         tracker.save_stats(f"{name}-{which}.pickle")
-    told[name] = found
+    facts[name] = found
     del tracker
 """
 #: A file of the original is read by ours, and ours by the original.
@@ -50,8 +50,8 @@ for name in program.MODELS:
         tracker.load(f"{name}-{which}.pickle")
         series = [tracker.memories_allocated, tracker.memories_active, tracker.memories_reserved]
         levels = [[level for _, level in each.values()] for each in series]
-        assert levels == told[name][which]["series"]
-        assert dict(tracker._markers) == told[name][which]["markers"]
+        assert levels == facts[name][which]["series"]
+        assert dict(tracker._markers) == facts[name][which]["markers"]
 """
 
 
@@ -80,10 +80,10 @@ def read(lines: list[str]) -> dict[str, float]:
 @needs_cuda_build
 def test_every_series_of_three_models_equals_the_originals(programs):
     done = programs.run(source(ON_A_PHANTOM, NAME, COMPARED, CROSSED, TELL))
-    told = json.loads(done.stderr.splitlines()[-1])
-    assert "H200" in told.pop("devices")
-    assert set(told) == {"residual", "convolutions", "attention"}
-    for name, found in told.items():
+    facts = json.loads(done.stderr.splitlines()[-1])
+    assert "H200" in facts.pop("devices")
+    assert set(facts) == {"residual", "convolutions", "attention"}
+    for name, found in facts.items():
         ours, theirs = found["ours"], found["original"]
         assert len(ours["series"][0]) > 40, name
         for kind in range(3):
@@ -163,16 +163,16 @@ tracker.start_monitor(model)
 step()
 tracker.stop()
 series = [tracker.memories_allocated, tracker.memories_active, tracker.memories_reserved]
-told = {"peak": peak / 2**20, "series": [list(each.values()) for each in series]}
+facts = {"peak": peak / 2**20, "series": [list(each.values()) for each in series]}
 """
     done = programs.run(source(ON_THE_CPU + PROFILED, NAME, after, TELL))
-    told = json.loads(done.stderr.splitlines()[-1])
+    facts = json.loads(done.stderr.splitlines()[-1])
     first, second = parts(done.stdout)
     assert (len(read(first)), len(read(second))) == (20, 3)
-    allocated, active, reserved = told["series"]
+    allocated, active, reserved = facts["series"]
     assert allocated == active == reserved
     # After an operator its own temporaries are freed: the profiler may have seen a little more.
-    assert max(level for _, level in allocated) == pytest.approx(told["peak"], rel=0.02)
+    assert max(level for _, level in allocated) == pytest.approx(facts["peak"], rel=0.02)
     grew = read(first)
     assert grew["body.0.mix.forward.addmm.default_0"] == 384 * 256 * 4 / 2**20
     wrote = [line.split("`")[1] for line in done.stdout.splitlines() if line.startswith("wrote")]
@@ -319,13 +319,13 @@ class Louder(MemoryTracker):
 
     def __init__(self):
         super().__init__()
-        self.told = []
+        self.calls = []
 
     def _create_pre_forward_hook(self, name):
         inner = super()._create_pre_forward_hook(name)
 
         def before(module, inputs):
-            self.told.append(f"before {name}")
+            self.calls.append(f"before {name}")
             inner(module, inputs)
 
         return before
@@ -335,7 +335,7 @@ class Louder(MemoryTracker):
 
         def after(module, inputs, outputs):
             inner(module, inputs, outputs)
-            self.told.append(f"after {name}")
+            self.calls.append(f"after {name}")
 
         return after
 
@@ -354,7 +354,7 @@ def test_a_subclass_replaces_the_hooks_of_modules():
     torch.zeros(3)
     network(torch.randn(2, 4))
     tracker.stop()
-    assert tracker.told == ["before ", "before 0", "after 0", "after "] * 2
+    assert tracker.calls == ["before ", "before 0", "after 0", "after "] * 2
     names = [name for name, _ in tracker.memories_allocated.values()]
     assert "mine.backward.zeros.default_0" in names
     assert "theirs.zeros.default_1" in names

@@ -69,12 +69,12 @@ def check_weights(table: dict[str, int]) -> None:
 def test_the_tables_agree_with_torchs_counters(programs):
     after = """
 program.run("cuda")
-told = {"peak": torch.cuda.max_memory_reserved(), "now": torch.cuda.memory_reserved()}
+facts = {"peak": torch.cuda.max_memory_reserved(), "now": torch.cuda.memory_reserved()}
 shop = program.Shop(30_000, 9_000).cuda()
 (batch, *_) = program.batches("cuda", 20_000, 30_000, 9_000)
 before = torch.cuda.memory_allocated()
 score = shop(*batch)
-told["maps"] = torch.cuda.memory_allocated() - before - score.untyped_storage().nbytes()
+facts["maps"] = torch.cuda.memory_allocated() - before - score.untyped_storage().nbytes()
 """
     done = programs.run(source(ON_A_PHANTOM, NAME, after, TELL))
     torchs = json.loads(done.stderr.splitlines()[-1])
@@ -110,7 +110,7 @@ def step():
     optimizer.step()
 
 base = sum(t.untyped_storage().nbytes() for t in [*shop.parameters(), *batch])
-told = {"peak": base + profiled(step)[0]}
+facts = {"peak": base + profiled(step)[0]}
 """
     done = programs.run(source(ON_THE_CPU + PROFILED, NAME, after, TELL))
     theirs = json.loads(done.stderr.splitlines()[-1])

@@ -65,11 +65,11 @@ torch.cuda.reset_peak_memory_stats()
 segments = torch.cuda.memory._snapshot()["segments"]
 states = [block["state"] for segment in segments for block in segment["blocks"]]
 total = torch.cuda.memory_stats()["allocated_bytes.all.allocated"]
-told = {"before": torch.cuda.memory_allocated(), "blocks": states.count("active_allocated")}
+facts = {"before": torch.cuda.memory_allocated(), "blocks": states.count("active_allocated")}
 program.trace(mixer, rows)
 stats = torch.cuda.memory_stats()
-told["peak"] = stats["allocated_bytes.all.peak"]
-told["total"] = told["before"] + stats["allocated_bytes.all.allocated"] - total
+facts["peak"] = stats["allocated_bytes.all.peak"]
+facts["total"] = facts["before"] + stats["allocated_bytes.all.allocated"] - total
 """
     done = programs.run(source(ON_A_PHANTOM, NAME, measure, TELL))
     torchs = json.loads(done.stderr.splitlines()[-1])
@@ -94,7 +94,7 @@ mixer, rows = program.prepare("cpu")
 peak, total = profiled(lambda: program.section(mixer, rows))
 mixer.zero_grad()
 base = sum(t.untyped_storage().nbytes() for t in [*mixer.parameters(), rows])
-told = {"peak": base + peak, "total": base + total, "base": base}
+facts = {"peak": base + peak, "total": base + total, "base": base}
 program.trace(mixer, rows)
 """
     done = programs.run(source(ON_THE_CPU + PROFILED, NAME, measure, TELL))

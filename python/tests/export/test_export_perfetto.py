@@ -59,12 +59,12 @@ def test_counters_are_torchs_totals_at_the_same_times(trace, packets, tmp_path):
     with open(tmp_path / "x.csv", newline="") as file:
         events = [row for row in csv.DictReader(file) if row["device"] == "cuda:0"]
     for name in ("allocated", "active", "reserved"):
-        told = counters(packets)[f"cuda:0 {name}"]
+        actual = counters(packets)[f"cuda:0 {name}"]
         last = {}
         for row in events:
             if row[name]:
                 last[round(float(row["seconds"]) * 1e9)] = int(row[name])
-        known = dict(told)
+        known = dict(actual)
         level, compared = None, 0
         for time in sorted(last):
             level = known.get(time, level)

@@ -40,16 +40,16 @@ work(int(sys.argv[1]), 1_000_000)
 """
 
 
-def last_told(read_end):
-    told = b""
+def last_written(read_end):
+    written = b""
     while part := os.read(read_end, 1 << 16):
-        told += part
+        written += part
     # Four bytes at a time are written whole.
-    return int.from_bytes(told[-4:], "little")
+    return int.from_bytes(written[-4:], "little")
 
 
 def killed_after(programs, seconds):
-    """Runs the program and kills it; the last numbers that its two threads told."""
+    """Runs the program and kills it; the last numbers that its two threads wrote."""
     pipes = [os.pipe(), os.pipe()]
     for _, write_end in pipes:
         # So large that the program rarely waits for us.
@@ -65,7 +65,7 @@ def killed_after(programs, seconds):
     for _, write_end in pipes:
         os.close(write_end)
     assert process.stdout.readline() == b"ready\n"
-    # Both threads have begun when each has told a number.
+    # Both threads have begun when each has written a number.
     for read_end, _ in pipes:
         assert select.select([read_end], [], [], PATIENCE)[0]
     try:
@@ -74,25 +74,25 @@ def killed_after(programs, seconds):
         process.send_signal(signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL
     process.stdout.close()
-    told = [last_told(read_end) for read_end, _ in pipes]
+    written = [last_written(read_end) for read_end, _ in pipes]
     for read_end, _ in pipes:
         os.close(read_end)
-    return told
+    return written
 
 
 @pytest.mark.parametrize("run", range(8))
 def test_a_killed_program_loses_no_event(programs, run):
     random.seed(run)
-    told = killed_after(programs, random.uniform(0.0, 1.5))
+    written = killed_after(programs, random.uniform(0.0, 1.5))
     path = programs.folder / "killed.flood"
     assert path.with_name("killed.flood.journal").is_dir()
     trace = floodmark.Trace.open(path)
     assert trace.summary()["outcome"] == "unfinished"
     rows = trace.end("cpu").by_tensor(top=None).rows
     held = {row["bytes"] for row in rows}
-    for base, last in zip((1_000_000, 5_000_000), told, strict=True):
+    for base, last in zip((1_000_000, 5_000_000), written, strict=True):
         # The last ten that were reported are live, or the program was one further on.
         for number in range(max(0, last - 8), last + 1):
             assert base + number in held, (base, last, sorted(held))
-    assert trace.summary()["events"] >= sum(told)
+    assert trace.summary()["events"] >= sum(written)
     assert not [row for row in rows if row["count"] != 1]

@@ -106,14 +106,14 @@ def test_a_step_of_the_program_goes_with_the_next_of_the_loop(tmp_path):
 
 
 def test_optimizers_end_steps_until_it_stops(tmp_path, parts):
-    told = []
+    taken = []
     live = Live(TracePath(tmp_path / "a.flood"), {"devices": "cpu"})
-    live.follow_optimizers("train", lambda: told.extend(live.take(PATIENCE_MILLIS)))
+    live.follow_optimizers("train", lambda: taken.extend(live.take(PATIENCE_MILLIS)))
     for _ in range(3):
         train(*parts, torch.randn(4, 64))
     live.stop()
     train(*parts, torch.randn(4, 64))
-    assert [step.number for step in told] == [0, 1, 2]
+    assert [step.number for step in taken] == [0, 1, 2]
 
 
 def test_several_steps_as_one_have_the_highest_peak_and_the_last_end():

@@ -13,10 +13,10 @@ from floodmark.recording.steps import EnoughSteps, StepWatch
 
 @contextmanager
 def watching(limit):
-    """A watch with what it told, as `watch.told`."""
-    told = []
-    watch = StepWatch(limit, lambda _torch, step: told.append(step))
-    watch.told = told
+    """A watch with its reports, as `watch.reported`."""
+    reported = []
+    watch = StepWatch(limit, lambda _torch, step: reported.append(step))
+    watch.reported = reported
     watch.attach(torch)
     try:
         yield watch
@@ -37,7 +37,7 @@ def test_an_optimizer_that_never_steps_is_not_waited_for_for_ever(capsys):
     with watching(2) as watch, pytest.raises(EnoughSteps):
         train()
     # Pass 1,000 and the next one count; the program ends before the one after.
-    assert (len(losses), watch.told, watch.count) == (1002, [1, 2], 2)
+    assert (len(losses), watch.reported, watch.count) == (1002, [1, 2], 2)
     said = capsys.readouterr().err
     assert said.count("no optimizer has stepped in 1000 backward passes") == 1
 
@@ -56,7 +56,7 @@ def test_steps_that_the_program_says_go_before_all_others(capsys):
 
     with watching(3) as watch, pytest.raises(EnoughSteps):
         train()
-    assert (watch.told, watch.count) == ([1, 1, 2, 3], 3)
+    assert (watch.reported, watch.count) == ([1, 1, 2, 3], 3)
     assert capsys.readouterr().err == ""
 
 
@@ -75,7 +75,7 @@ def test_accumulated_passes_are_one_step_and_nothing_stays_patched():
 
     with watching(2) as watch, pytest.raises(EnoughSteps):
         train()
-    assert (len(passes), watch.told) == (10, [1, 2])
+    assert (len(passes), watch.reported) == (10, [1, 2])
     assert torch.autograd.backward is original
     with watching(None):
         assert torch.autograd.backward is original

@@ -56,14 +56,14 @@ class Model(nn.Module):
     def __init__(self, words=300, width=64, depth=4):
         super().__init__()
         self.embed = nn.Embedding(words, width)
-        self.place = nn.Parameter(torch.zeros(1, 64, width))
+        self.position = nn.Parameter(torch.zeros(1, 64, width))
         self.blocks = nn.ModuleList(Block(width, 4, at % 2 == 0) for at in range(depth))
         self.norm = nn.LayerNorm(width)
         self.head = nn.Linear(width, words, bias=False)
         self.head.weight = self.embed.weight
 
     def forward(self, tokens):
-        x = self.embed(tokens) + self.place[:, : tokens.shape[1]]
+        x = self.embed(tokens) + self.position[:, : tokens.shape[1]]
         for block in self.blocks:
             x = block(x)
         return self.head(self.norm(x))

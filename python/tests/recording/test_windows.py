@@ -14,7 +14,7 @@ import floodmark
 from floodmark import _core
 from floodmark.compat.gpu_optimizer import MemoryTracer
 from floodmark.compat.memory_tracker import MemoryTracker
-from floodmark.recording import window as window_module
+from floodmark.recording import recorder as recorder_module
 
 
 @pytest.fixture(autouse=True)
@@ -367,7 +367,7 @@ def test_a_window_that_stays_open_owns_its_names(tmp_path):
 
 
 def test_a_limit_of_events_bounds_what_is_on_disk(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(window_module, "_temporary", (os.getpid(), tmp_path))
+    monkeypatch.setattr(recorder_module, "_temporary", (os.getpid(), tmp_path))
     many = [torch.zeros(1) for _ in range(1000)]
 
     def window(most):

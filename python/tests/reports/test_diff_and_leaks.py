@@ -89,12 +89,12 @@ def test_a_diff_that_makes_no_sense_is_answered_with_the_way_out(traces):
 def test_the_command_line_tells_the_same_and_fails_above_a_limit(traces, programs):
     folder, small, large = traces
     words = ("diff", str(folder / "small.flood"), str(folder / "large.flood"))
-    told = programs.floodmark(*words, "--json")
-    assert told.returncode == 0
-    assert json.loads(told.stdout) == small.diff(large).to_dict()
+    printed = programs.floodmark(*words, "--json")
+    assert printed.returncode == 0
+    assert json.loads(printed.stdout) == small.diff(large).to_dict()
     stopped = programs.floodmark(*words, "--fail-above", "1%", "--json")
     assert stopped.returncode == 1
-    assert stopped.stdout == told.stdout
+    assert stopped.stdout == printed.stdout
     assert stopped.stderr.startswith("error: the peak of cpu grew by more than 1 %: allocated by ")
     assert stopped.stderr.count("\n") == 1
 
@@ -112,8 +112,8 @@ def test_a_list_that_is_never_cleared_is_found(tmp_path, programs):
     assert leak["function"] == "train"
     assert leak["frames"][0]["function"] == leak["function"]
     assert "1 line on cpu grows" in str(leaks)
-    told = programs.floodmark("leaks", str(tmp_path / "leak.flood"), "--json")
-    assert json.loads(told.stdout) == leaks.to_dict()
+    printed = programs.floodmark("leaks", str(tmp_path / "leak.flood"), "--json")
+    assert json.loads(printed.stdout) == leaks.to_dict()
 
 
 def test_a_program_without_a_leak_has_no_suspects(tmp_path):

@@ -33,23 +33,23 @@ def trace(path):
 @pytest.mark.parametrize("by", GROUPINGS)
 def test_every_report_keeps_the_contract(trace, by):
     report = trace.report(by=by, at="peak", device="cpu", top=None)
-    told = json.loads(report.to_json())
-    assert told == report.to_dict()
-    assert told["floodmark"] == floodmark.__version__
-    assert told["format"] == 1
-    assert told["device"] == "cpu"
-    assert {"seconds", "step", "phase", "module"} <= set(told["at"])
-    assert type(told["allocated"]) is int
-    assert told["reserved"] is None
-    assert told["requested"] is None or type(told["requested"]) is int
-    assert told["losses"] == []
-    for row in told["rows"]:
+    printed = json.loads(report.to_json())
+    assert printed == report.to_dict()
+    assert printed["floodmark"] == floodmark.__version__
+    assert printed["format"] == 1
+    assert printed["device"] == "cpu"
+    assert {"seconds", "step", "phase", "module"} <= set(printed["at"])
+    assert type(printed["allocated"]) is int
+    assert printed["reserved"] is None
+    assert printed["requested"] is None or type(printed["requested"]) is int
+    assert printed["losses"] == []
+    for row in printed["rows"]:
         assert {"bytes", "cumulative", "count", "median", "location"} <= set(row)
         assert all(type(row[key]) is int for key in ("bytes", "cumulative", "count", "median"))
         assert type(row["location"]) is str
-    total = sum(row.get("own", row["bytes"]) for row in told["rows"])
-    assert total == told["allocated"]
-    assert told["rows"][-1]["cumulative"] == told["allocated"]
+    total = sum(row.get("own", row["bytes"]) for row in printed["rows"])
+    assert total == printed["allocated"]
+    assert printed["rows"][-1]["cumulative"] == printed["allocated"]
 
 
 def test_a_report_iterates_and_has_a_length(trace):
@@ -143,9 +143,9 @@ def test_an_old_moment_can_be_asked_for(trace):
 
 
 def test_the_command_line_tells_the_same(trace, path, programs):
-    told = programs.floodmark("report", str(path), "--device", "cpu", "--by", "module", "--json")
-    assert json.loads(told.stdout) == trace.report(by="module", device="cpu").to_dict()
-    assert told.stderr == ""
+    printed = programs.floodmark("report", str(path), "--device", "cpu", "--by", "module", "--json")
+    assert json.loads(printed.stdout) == trace.report(by="module", device="cpu").to_dict()
+    assert printed.stderr == ""
     lines = programs.floodmark("report", str(path), "--csv", "--top", "0").stdout.splitlines()
     assert len(lines) == 1 + len(trace.peak("cpu").by_line(top=None))
     wrong = programs.floodmark("report", str(path), "--device", "cuda:7")

@@ -109,11 +109,11 @@ def test_advice_is_what_the_simulation_says(varlen):
 def test_the_command_line_tells_the_same(programs, words, name, ask):
     path = str(RECORDINGS / f"{name}.pickle.gz")
     answer = ask(floodmark.Trace.open(path))
-    told = programs.floodmark(*words, path)
-    assert (told.returncode, told.stderr) == (0, "")
-    assert told.stdout == str(answer) == repr(answer)
-    told = programs.floodmark(*words, path, "--json")
-    assert json.loads(told.stdout) == answer.to_dict() == json.loads(answer.to_json())
+    printed = programs.floodmark(*words, path)
+    assert (printed.returncode, printed.stderr) == (0, "")
+    assert printed.stdout == str(answer) == repr(answer)
+    printed = programs.floodmark(*words, path, "--json")
+    assert json.loads(printed.stdout) == answer.to_dict() == json.loads(answer.to_json())
     assert answer.device == "cuda:0"
     html = answer._repr_html_()
     assert "<table" in html

@@ -23,7 +23,7 @@ def source(start: str, name: str, *lines: str) -> str:
 
 
 #: Writes a value to the last line of stderr.
-TELL = "print(json.dumps(told), file=sys.stderr)\n"
+TELL = "print(json.dumps(facts), file=sys.stderr)\n"
 
 #: `profiled(run)`: the highest level and the sum of what `run` allocates on the CPU, as torch's
 #: profiler counts it.

@@ -19,7 +19,7 @@ NEEDS = {
 
 
 class Loops:
-    """What the loops told: of each a folder, what it found, and what was said on stderr."""
+    """What the loops found: of each a folder, what it found, and what was said on stderr."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

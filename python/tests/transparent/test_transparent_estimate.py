@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from support.transparency import Case, Comparison, without
-from test_transparent_endings import ERRORS, EXITS
+from test_transparent_exits import ERRORS, EXITS
 from test_transparent_in_place import BELOW
 from test_transparent_main import SOURCES, STARTS
 from test_transparent_processes import STREAMS

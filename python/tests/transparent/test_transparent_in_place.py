@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from support.transparency import Case, assert_same, without
-from test_transparent_endings import ERRORS, EXITS
+from test_transparent_exits import ERRORS, EXITS
 from test_transparent_main import SOURCES, STARTS
 from test_transparent_processes import CHILDREN, STREAMS
 from test_transparent_tools import CASES as TOOLS

@@ -32,7 +32,7 @@ export interface Inks {
   /** Bars in cells of tables, free memory. */
   readonly bar: string;
   readonly free: string;
-  /** Parts of a bar that must be told from the panel: memory in use, and free memory. */
+  /** Parts of a bar that must differ from the panel: memory in use, and free memory. */
   readonly fill: string;
   readonly freeFill: string;
   /** Groups, in order; `rest` is what all others together have. */

@@ -8,7 +8,7 @@
 //! - `gradient`: allocated in backward, live after it, and as large as a parameter. Where no parameter is known,
 //!   every size counts.
 //!
-//! Everything else is judged as in a recording. Buffers cannot be told from parameters.
+//! Everything else is judged as in a recording. Buffers cannot be distinguished from parameters.
 
 use floodmark_trace::{
     Allocation, AllocationId, Category, CodeId, Device, EventNumber, HandleId, StackId, Trace,

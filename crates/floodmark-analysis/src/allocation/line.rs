@@ -1,4 +1,4 @@
-//! The line that a report by line counts an allocation under: for who writes every allocation down.
+//! The line that a report by line counts an allocation under: for exports that write every allocation.
 
 use floodmark_trace::{Allocation, Trace};
 use hashbrown::HashMap;

@@ -29,7 +29,7 @@ pub(crate) fn frame(trace: &Trace, id: StackId) -> Option<Frame> {
     Some(Frame { file: code.file.clone(), line: stack.line, function: code.name.clone() })
 }
 
-/// The node that stands for a stack: the innermost Python frame that is not torch's or ours, or the innermost Python
+/// The node that a stack is reported under: the innermost Python frame that is not torch's or ours, or the innermost Python
 /// frame when all are. With `torch_frames` the innermost of all, C++ included. `None` for a stack without frames.
 pub(crate) fn user_node(trace: &Trace, id: StackId, torch_frames: bool) -> Option<StackId> {
     let mut frames =
@@ -68,7 +68,7 @@ impl<'a> ShownStacks<'a> {
         Self { trace, hides_frames, of_stack: HashMap::new(), by_frames: HashMap::new() }
     }
 
-    /// The stack that stands for this one.
+    /// The stack that this one is reported as.
     pub(crate) fn shown(&mut self, stack: StackId) -> StackId {
         if !self.hides_frames {
             return stack;
@@ -104,7 +104,7 @@ pub(crate) fn marked(location: String, backward: bool) -> String {
     if backward { location + " (backward)" } else { location }
 }
 
-/// A line of the program, or what stands for it where there is none.
+/// A line of the program, or the reason why there is none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Line {
     BeforeRecording,

@@ -192,12 +192,12 @@ fn block(
         BlockState::Unmapped => SegmentBlockState::Unmapped,
     };
     let category = block.owner.map(|owner| index.category(AllocationId(owner)));
-    let place = |category| Category::ALL.iter().position(|&one| one == category);
+    let index_of = |category| Category::ALL.iter().position(|&one| one == category);
     SegmentBlock {
         offset: block.addr - start,
         bytes: block.bytes,
         state,
-        category: category.and_then(place),
+        category: category.and_then(index_of),
         allocation: block.owner,
         owner: block.owner.and_then(|owner| owners.add(AllocationId(owner), block.bytes)),
     }
@@ -207,14 +207,14 @@ fn block(
 fn leave_out(segments: &mut [SegmentRow]) -> usize {
     let mut order: Vec<usize> = (0..segments.len()).collect();
     order.sort_by_key(|&at| std::cmp::Reverse(segments[at].bytes));
-    let (mut told, mut skipped) = (0, 0);
+    let (mut kept, mut skipped) = (0, 0);
     for at in order {
         let blocks = segments[at].blocks.len();
-        if told + blocks > MOST_BLOCKS {
+        if kept + blocks > MOST_BLOCKS {
             skipped += blocks;
             segments[at].blocks.clear();
         } else {
-            told += blocks;
+            kept += blocks;
         }
     }
     skipped

@@ -134,7 +134,7 @@ pub struct Question {
     pub at: At,
     /// How many rows at most.
     pub top: Option<usize>,
-    /// Whether a line inside torch stands for itself, not for the one that called it.
+    /// Whether allocations belong to torch's own frames instead of the calling line.
     pub torch_frames: bool,
 }
 

@@ -66,7 +66,7 @@ pub fn allocation_tile(
     level: u32,
     tile: u64,
 ) -> Result<AllocationTile, QuestionError> {
-    let (place, columns) = timeline.highest(trace, level, tile)?;
+    let (grid_tile, columns) = timeline.highest(trace, level, tile)?;
     let mut spans = spans(trace, moments, &columns);
     choose(trace, &mut spans);
     let mut rest: Vec<u64> = columns.iter().map(|&(_, allocated)| allocated).collect();
@@ -76,7 +76,7 @@ pub fn allocation_tile(
         }
     }
     let mut tops = rest.clone();
-    let seconds = |column: usize| round(place.seconds(column));
+    let seconds = |column: usize| round(grid_tile.seconds(column));
     let shapes = spans.iter().map(|span| {
         let (mut xs, mut ys) = (Vec::new(), Vec::new());
         for (column, top) in (span.from..).zip(&mut tops[span.from..span.to]) {
@@ -95,8 +95,8 @@ pub fn allocation_tile(
     Ok(AllocationTile {
         level,
         tile,
-        from: place.seconds(0),
-        to: place.seconds(COLUMNS),
+        from: grid_tile.seconds(0),
+        to: grid_tile.seconds(COLUMNS),
         shapes,
         categories: category_names(),
         rest: rest.into_iter().map(Bytes).collect(),

@@ -129,13 +129,13 @@ impl Groups {
         let mut order: Vec<usize> = (0..peaks.len()).collect();
         order.sort_by_key(|&at| (other == Some(at), Reverse(peaks[at])));
         order.retain(|&at| peaks[at] > 0 || peaks.len() == 1);
-        let mut places = [0_u8; MOST_GROUPS];
-        for (place, &at) in (0_u8..).zip(&order) {
-            places[at] = place;
+        let mut indexes = [0_u8; MOST_GROUPS];
+        for (index, &at) in (0_u8..).zip(&order) {
+            indexes[at] = index;
         }
         self.shown = order.iter().map(|&at| self.shown[at].clone()).collect();
-        self.unseen = usize::from(places[self.unseen]);
-        self.of.iter_mut().for_each(|group| *group = places[usize::from(*group)]);
+        self.unseen = usize::from(indexes[self.unseen]);
+        self.of.iter_mut().for_each(|group| *group = indexes[usize::from(*group)]);
     }
 }
 

@@ -160,15 +160,15 @@ impl TimelineIndex {
         level: u32,
         tile: u64,
     ) -> Result<TimelineTile, QuestionError> {
-        let place = self.grid.tile(level, tile)?;
-        let columns = self.columns(trace, place);
+        let grid_tile = self.grid.tile(level, tile)?;
+        let columns = self.columns(trace, grid_tile);
         let list = |of: &dyn Fn(&Column) -> u64| columns.iter().map(|one| Bytes(of(one))).collect();
         let groups = 0..self.groups.shown.len();
         Ok(TimelineTile {
             level,
             tile,
-            from: place.seconds(0),
-            to: place.seconds(COLUMNS),
+            from: grid_tile.seconds(0),
+            to: grid_tile.seconds(COLUMNS),
             groups: groups.map(|group| list(&|column| column.groups[group])).collect(),
             allocated: list(&|column| column.allocated),
             active: (!self.timeline.device.is_cpu()).then(|| list(&|column| column.active)),
@@ -196,9 +196,9 @@ impl TimelineIndex {
         level: u32,
         tile: u64,
     ) -> Result<(Tile, Vec<(u32, u64)>), QuestionError> {
-        let place = self.grid.tile(level, tile)?;
-        let columns = self.columns(trace, place);
-        Ok((place, columns.iter().map(|column| (column.after, column.allocated)).collect()))
+        let grid_tile = self.grid.tile(level, tile)?;
+        let columns = self.columns(trace, grid_tile);
+        Ok((grid_tile, columns.iter().map(|column| (column.after, column.allocated)).collect()))
     }
 
     /// The band of an allocation.
@@ -218,14 +218,14 @@ impl TimelineIndex {
         level: u32,
         seconds: f64,
     ) -> Result<u32, QuestionError> {
-        let (place, column) = self.grid.at(level, seconds)?;
+        let (tile, column) = self.grid.at(level, seconds)?;
         let bounds =
-            [place.bound(trace, column, self.base), place.bound(trace, column + 1, self.base)];
+            [tile.bound(trace, column, self.base), tile.bound(trace, column + 1, self.base)];
         Ok(self.columns_between(trace, &bounds)[0].after)
     }
 
-    fn columns(&self, trace: &Trace, place: Tile) -> Vec<Column> {
-        self.columns_between(trace, &place.bounds(trace, self.base))
+    fn columns(&self, trace: &Trace, tile: Tile) -> Vec<Column> {
+        self.columns_between(trace, &tile.bounds(trace, self.base))
     }
 
     fn columns_between(&self, trace: &Trace, bounds: &[usize]) -> Vec<Column> {

@@ -47,8 +47,8 @@ impl Grid {
         let micros = u128::from(micros(seconds)).min(self.end.into());
         let column = u64::try_from(micros * u128::from(all) / u128::from(self.end)).unwrap_or(0);
         let column = column.min(all - 1);
-        let place = self.tile(level, column / COLUMNS as u64)?;
-        Ok((place, usize::try_from(column % COLUMNS as u64).unwrap_or(0)))
+        let tile = self.tile(level, column / COLUMNS as u64)?;
+        Ok((tile, usize::try_from(column % COLUMNS as u64).unwrap_or(0)))
     }
 }
 

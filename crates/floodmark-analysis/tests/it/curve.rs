@@ -28,10 +28,10 @@ fn steps_end_at_torchs_totals() {
 #[test]
 fn stretches_are_what_the_program_did() {
     let found = curve(&trace(STEPS), None, 100).unwrap();
-    let told: Vec<(&str, f64, f64)> =
+    let actual: Vec<(&str, f64, f64)> =
         found.stretches.iter().map(|one| (one.name, one.from, one.to)).collect();
     assert_eq!(
-        told,
+        actual,
         [("forward", 0.002, 0.003), ("backward", 0.003, 0.006), ("optimizer", 0.006, 0.007)]
     );
     assert_eq!(found.markers.len(), 1);

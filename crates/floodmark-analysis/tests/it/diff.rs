@@ -215,9 +215,9 @@ fn ranks_on_different_gpus_can_be_compared() {
 #[test]
 fn the_json_of_a_diff_is_the_contract() {
     let question = Question { top: Some(1), ..Question::default() };
-    let told = serde_json::to_value(ask(SMALL, LARGE, &question)).unwrap();
+    let actual = serde_json::to_value(ask(SMALL, LARGE, &question)).unwrap();
     assert_eq!(
-        told,
+        actual,
         json!({
             "floodmark": env!("CARGO_PKG_VERSION"), "format": 1, "device": "cuda:0", "device_b": "cuda:0", "by": "line",
             "at": {

@@ -53,20 +53,20 @@ fn phases() -> LayerSource {
 fn check(index: &GrowingIndex, trace: &Trace, expected: &Trace, source: &LayerSource) {
     assert_eq!(index.summary(trace), summary(expected));
     for question in questions(expected) {
-        let told = index.report(trace, &question);
-        assert_eq!(told, report(expected, &question), "{question:?}");
+        let actual = index.report(trace, &question);
+        assert_eq!(actual, report(expected, &question), "{question:?}");
     }
     for device in expected.devices() {
         let levels = levels_at_steps(expected, Some(device)).unwrap();
         for first in [0, levels.len() / 2, levels.len() + 1] {
-            let told = index.levels_at_steps(trace, Some(device), first).unwrap();
-            assert_eq!(told, levels.get(first..).unwrap_or_default());
+            let actual = index.levels_at_steps(trace, Some(device), first).unwrap();
+            assert_eq!(actual, levels.get(first..).unwrap_or_default());
         }
         for events in [5, 0, 3] {
             let (device, source, events) = (Some(device), source.clone(), Some(events));
             let question = LayerQuestion { device, source, events };
-            let told = index.layers(trace, &question);
-            assert_eq!(told, layers(expected, &question), "{question:?}");
+            let actual = index.layers(trace, &question);
+            assert_eq!(actual, layers(expected, &question), "{question:?}");
         }
     }
 }

@@ -126,11 +126,11 @@ fn the_modules_of_the_tree_are_those_of_the_report() {
         let Detail::Module { own, depth, .. } = row.detail else { panic!("no module") };
         rows.push((row.bytes, own, depth as usize));
     }
-    let mut told = Vec::new();
-    collect(&found.root, 0, &mut told);
-    told.sort_unstable();
+    let mut actual = Vec::new();
+    collect(&found.root, 0, &mut actual);
+    actual.sort_unstable();
     rows.sort_unstable();
-    assert_eq!(told, rows);
+    assert_eq!(actual, rows);
     check_all(&trace);
 }
 

@@ -135,9 +135,9 @@ fn too_few_steps_are_no_answer() {
 fn the_json_of_leaks_is_the_contract() {
     let script =
         steps(5, |n| format!("alloc k{n} cpu 1KiB at t.py:9\nalloc j{n} cpu 1KiB at t.py:8"));
-    let told = leaks(&trace(&script), None, Some(1)).unwrap();
+    let actual = leaks(&trace(&script), None, Some(1)).unwrap();
     assert_eq!(
-        serde_json::to_value(told).unwrap(),
+        serde_json::to_value(actual).unwrap(),
         serde_json::json!({
             "floodmark": env!("CARGO_PKG_VERSION"), "format": 1, "device": "cpu", "steps": 4,
             "growth": 8192, "losses": [], "total_rows": 2,

@@ -37,9 +37,9 @@ fn a_failed_request_is_found_with_an_index_too() {
     let (index, question) =
         (TraceIndex::new(&trace), Question { at: At::Oom, ..Question::default() });
     let moments = MomentIndex::new(&trace, "cuda:0".parse().unwrap()).unwrap();
-    let told = report_with(&trace, &index, &moments, &question).unwrap();
-    assert_eq!(told, report(&trace, &question).unwrap());
-    assert_eq!(told.rows.len(), 1);
+    let actual = report_with(&trace, &index, &moments, &question).unwrap();
+    assert_eq!(actual, report(&trace, &question).unwrap());
+    assert_eq!(actual.rows.len(), 1);
 }
 
 proptest! {

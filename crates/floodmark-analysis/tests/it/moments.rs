@@ -94,9 +94,9 @@ fn a_question_without_an_answer_says_why() {
         report(&crate::trace("step"), &Question::default()).unwrap_err(),
         at(&crate::trace("oom cuda:0 1GiB"), "cpu", "oom").unwrap_err(),
     ];
-    let told: Vec<String> =
+    let actual: Vec<String> =
         errors.iter().map(|error| format!("{error} | {}", error.hint().unwrap_or("-"))).collect();
-    insta::assert_snapshot!(told.join("\n"), @"
+    insta::assert_snapshot!(actual.join("\n"), @"
     nothing was recorded on cuda:1; the trace has cpu | choose one of them with `--device`
     no allocation failed in this trace | `floodmark report --at peak` shows the peak
     7.5 s is after the end of the recording, which is 0.001 s long | `--at end` shows the end

@@ -64,10 +64,10 @@ fn every_reserved_byte_is_in_one_block() {
         }
         assert_eq!(live, found.totals.allocated);
         let question = Question { by: By::Segment, at, ..Question::default() };
-        let told = report(&trace, &question).unwrap();
-        assert_eq!(told.rows.len(), found.segments.len());
-        assert_eq!(told.fragmentation.unwrap().at, found.fragmentation);
-        for row in told.rows {
+        let actual = report(&trace, &question).unwrap();
+        assert_eq!(actual.rows.len(), found.segments.len());
+        assert_eq!(actual.fragmentation.unwrap().at, found.fragmentation);
+        for row in actual.rows {
             let Detail::Segment { address, segment, .. } = row.detail else { panic!("no segment") };
             let same = found.segments.iter().find(|one| one.address == format!("0x{address:x}"));
             assert_eq!(same.unwrap().bytes, segment);
@@ -99,10 +99,10 @@ fn a_block_says_whose_it_is() {
          free x deferred",
     );
     let found = ask(&trace, At::End);
-    let told = serde_json::to_value(&found.segments).unwrap();
-    assert_eq!(told[0]["stream"], "0x7");
-    assert_eq!(told[0]["kind"], "small");
-    let states: Vec<&str> = told[0]["blocks"]
+    let actual = serde_json::to_value(&found.segments).unwrap();
+    assert_eq!(actual[0]["stream"], "0x7");
+    assert_eq!(actual[0]["kind"], "small");
+    let states: Vec<&str> = actual[0]["blocks"]
         .as_array()
         .unwrap()
         .iter()

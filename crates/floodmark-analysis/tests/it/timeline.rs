@@ -61,8 +61,8 @@ fn check_against_reports(trace: &Trace, device: Device) {
         for part in 0..=6 {
             let seconds = end * f64::from(part) / 6.0;
             let at = At::Seconds(seconds);
-            let told = named(&names, &index.groups_at(trace, seconds));
-            assert_eq!(told, reported(trace, device, by, at, &names), "{by:?} at {seconds}");
+            let actual = named(&names, &index.groups_at(trace, seconds));
+            assert_eq!(actual, reported(trace, device, by, at, &names), "{by:?} at {seconds}");
         }
         let whole = index.tile(trace, 0, 0).unwrap();
         let peak = index.timeline().peak.allocated;
@@ -129,9 +129,9 @@ fn check_levels(trace: &Trace, device: Device, by: TimelineBy) {
             (0..1 << level).map(|tile| index.tile(trace, level, tile).unwrap()).collect();
         let highest = tiles.iter().flat_map(|tile| &tile.allocated).max().unwrap();
         assert_eq!(*highest, peak, "level {level}");
-        let told = tiles.iter().flat_map(|tile| tile.lowest.iter().zip(&tile.allocated));
-        let told: Vec<(Bytes, Bytes)> = told.map(|(&low, &high)| (low, high)).collect();
-        assert_eq!(told, columns(trace, device, level), "level {level}");
+        let actual = tiles.iter().flat_map(|tile| tile.lowest.iter().zip(&tile.allocated));
+        let actual: Vec<(Bytes, Bytes)> = actual.map(|(&low, &high)| (low, high)).collect();
+        assert_eq!(actual, columns(trace, device, level), "level {level}");
         for tile in &tiles {
             let child = |at| index.tile(trace, level + 1, tile.tile * 2 + at).unwrap();
             check_halves(tile, [&child(0), &child(1)]);
@@ -189,10 +189,10 @@ fn modules_are_cut_where_they_are_largest() {
          alloc e cuda:0 1KiB at m.py:1",
     );
     let index = index(&trace, Device::cuda(0), TimelineBy::Module);
-    let told: Vec<(&str, u64)> =
+    let actual: Vec<(&str, u64)> =
         index.timeline().groups.iter().map(|one| (&*one.name, one.peak.0 >> 10)).collect();
     assert_eq!(
-        told,
+        actual,
         [
             ("net.big.left", 8192),
             ("net.big.right", 7168),
@@ -222,9 +222,9 @@ fn there_is_no_tile_behind_the_last() {
 fn its_json_has_a_number_for_each_column() {
     let trace = trace("alloc a cuda:0 1MiB\nfree a");
     let index = index(&trace, Device::cuda(0), TimelineBy::Category);
-    let told = serde_json::to_value(index.timeline()).unwrap();
-    assert_eq!(told["by"], "category");
-    assert_eq!(told["groups"][0]["peak"], 1 << 20);
+    let actual = serde_json::to_value(index.timeline()).unwrap();
+    assert_eq!(actual["by"], "category");
+    assert_eq!(actual["groups"][0]["peak"], 1 << 20);
     let tile = serde_json::to_value(index.tile(&trace, 0, 0).unwrap()).unwrap();
     assert_eq!(tile["groups"][0].as_array().unwrap().len(), COLUMNS);
     assert_eq!(tile["events"].as_array().unwrap().len(), COLUMNS);

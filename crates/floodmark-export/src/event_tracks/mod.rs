@@ -75,7 +75,7 @@ pub(crate) enum Flow {
     Ends(u64),
 }
 
-/// Who writes it down. Times are microseconds since the recording began, and never go back.
+/// Writes the tracks in one format. Times are microseconds since the recording began, and never go back.
 pub(crate) trait Tracks {
     fn track(&mut self, track: &Track<'_>) -> io::Result<()>;
     fn counter(&mut self, track: TrackId, micros: u64, value: u64) -> io::Result<()>;

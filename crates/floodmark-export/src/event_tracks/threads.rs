@@ -42,8 +42,8 @@ impl ThreadTracks {
             let track = numbers.add(tracks, numbers.root, &name, TrackKind::Slices)?;
             self.threads.push(OneThread { thread, track, open: Vec::new() });
         }
-        let place = known.unwrap_or(self.threads.len() - 1);
-        Ok(&mut self.threads[place])
+        let index = known.unwrap_or(self.threads.len() - 1);
+        Ok(&mut self.threads[index])
     }
 
     pub(super) fn apply(

@@ -18,7 +18,7 @@ const WIDEST_NAME: f32 = 200.0;
 const SIGN: f32 = 24.0;
 const GAP: f32 = 18.0;
 
-/// What stands for an entry: a short line, or a box.
+/// The mark of an entry: a short line, or a box.
 enum Sign {
     Line(Paint),
     Box(Paint),
@@ -43,8 +43,8 @@ impl Layout<'_> {
         for line in self.lines.iter().rev() {
             entries.push((line.name.clone(), Sign::Line(Paint::solid(line.colour))));
         }
-        for (place, layer) in self.chart.layers.iter().enumerate().rev() {
-            let colour = palette::group(&layer.name, place);
+        for (index, layer) in self.chart.layers.iter().enumerate().rev() {
+            let colour = palette::group(&layer.name, index);
             entries.push((layer.name.clone(), Sign::Box(Paint::solid(colour))));
         }
         for name in unnamed_bands(self) {

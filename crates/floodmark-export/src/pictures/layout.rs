@@ -157,8 +157,8 @@ impl<'a> Layout<'a> {
 
     /// The highest layer first: each covers what is below its edge of the ones before it.
     fn layers(&mut self) {
-        for (place, layer) in self.chart.layers.iter().enumerate().rev() {
-            self.area(&layer.points, Paint::solid(palette::group(&layer.name, place)));
+        for (index, layer) in self.chart.layers.iter().enumerate().rev() {
+            self.area(&layer.points, Paint::solid(palette::group(&layer.name, index)));
         }
         if let (Some(line), true) = (self.lines.last(), self.chart.layers.is_empty()) {
             self.area(line.points, palette::BAR);

@@ -50,24 +50,24 @@ const KNOWN: [(&str, usize); 11] = [
     ("optimizer", 6),
 ];
 
-/// The colour of a group: by its name where it is a category or a phase, else by its place in the order.
-pub(crate) fn group(name: &str, place: usize) -> Rgb {
+/// The colour of a group: by its name where it is a category or a phase, else by its index in the order.
+pub(crate) fn group(name: &str, index: usize) -> Rgb {
     match name {
         "other" | "unknown" => REST,
         "before recording" => BEFORE,
         _ => {
             let known = KNOWN.iter().find(|(known, _)| *known == name);
-            GROUPS.get(known.map_or(place, |(_, at)| *at)).copied().unwrap_or(BEFORE)
+            GROUPS.get(known.map_or(index, |(_, at)| *at)).copied().unwrap_or(BEFORE)
         }
     }
 }
 
 /// The colour of a line: a level has the same one in every chart.
-pub(crate) fn line(name: &str, place: usize) -> Rgb {
+pub(crate) fn line(name: &str, index: usize) -> Rgb {
     let levels = [("allocated", ALLOCATED), ("active", ACTIVE), ("reserved", RESERVED)];
     let known = levels.iter().find(|(level, _)| name.contains(level));
     // Only the dark ones can be seen as a line.
-    known.map_or(GROUPS[place % GROUPS.len() / 2 * 2], |(_, colour)| *colour)
+    known.map_or(GROUPS[index % GROUPS.len() / 2 * 2], |(_, colour)| *colour)
 }
 
 /// The ink that can be read on a colour.
@@ -146,13 +146,13 @@ mod tests {
         for ink in [INK, QUIET, ALARM] {
             assert!(contrast(ink.rgb, GROUND.rgb) >= 4.5);
         }
-        for (place, name) in ["allocated", "active", "reserved"].into_iter().enumerate() {
-            assert!(contrast(line(name, place), GROUND.rgb) >= 3.0, "{name}");
+        for (index, name) in ["allocated", "active", "reserved"].into_iter().enumerate() {
+            assert!(contrast(line(name, index), GROUND.rgb) >= 3.0, "{name}");
         }
-        for place in 0..20 {
-            assert!(contrast(line("x", place), GROUND.rgb) >= 3.0, "line {place}");
-            let fill = group("x", place);
-            assert!(contrast(readable_on(fill).rgb, fill) >= 4.5, "group {place}");
+        for index in 0..20 {
+            assert!(contrast(line("x", index), GROUND.rgb) >= 3.0, "line {index}");
+            let fill = group("x", index);
+            assert!(contrast(readable_on(fill).rgb, fill) >= 4.5, "group {index}");
         }
     }
 }

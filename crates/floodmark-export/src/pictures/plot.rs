@@ -126,13 +126,13 @@ fn lines(tiles: &[TimelineTile]) -> Vec<Series> {
 /// The categories, from the bottom up, without those that never have a byte.
 fn layers(timeline: &TimelineIndex, tiles: &[TimelineTile]) -> Vec<Series> {
     let mut layers = Vec::new();
-    for (place, group) in timeline.timeline().groups.iter().enumerate() {
+    for (index, group) in timeline.timeline().groups.iter().enumerate() {
         if group.peak.0 == 0 {
             continue;
         }
         let points = tiles.iter().flat_map(|tile| {
             (0..tile.allocated.len()).map(move |column| {
-                let below = tile.groups[..=place].iter().map(|group| group[column].0).sum();
+                let below = tile.groups[..=index].iter().map(|group| group[column].0).sum();
                 (at(tile, column), number(Bytes(below)))
             })
         });

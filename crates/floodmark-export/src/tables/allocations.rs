@@ -51,12 +51,12 @@ pub(super) fn write(
     let mut lines = AllocationLines::new(source.trace);
     let modules = TensorModules::new(source.trace);
     for (id, allocation) in (0_u32..).map(AllocationId).zip(&source.trace.allocations) {
-        let place = source.devices.iter().position(|&device| device == allocation.device);
+        let index = source.devices.iter().position(|&device| device == allocation.device);
         // An allocation whose part of the file is lost has no event: nothing is known of it.
         let made = source.trace.events.get(allocation.made_at as usize);
-        let (Some(place), Some(made)) = (place, made) else { continue };
-        let device = &ranks[place].device;
-        let at_peak = ranks[place].is_live_at_peak(allocation);
+        let (Some(index), Some(made)) = (index, made) else { continue };
+        let device = &ranks[index].device;
+        let at_peak = ranks[index].is_live_at_peak(allocation);
         sheet.row(&cells(source, &mut lines, &modules, id, device, at_peak, made.time.0))?;
     }
     sheet.finish()

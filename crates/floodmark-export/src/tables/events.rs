@@ -31,10 +31,10 @@ pub(super) fn write(source: &Source<'_>, out: &mut Out<'_>) -> Result<(), Export
     let skipped = trace.events.len().saturating_sub(source.most_events);
     for (at, event) in trace.events.iter().enumerate() {
         let mut here = None;
-        for (place, levels) in following.iter_mut().enumerate() {
+        for (index, levels) in following.iter_mut().enumerate() {
             let now = levels.next();
-            if source.devices[place] == event.device {
-                here = now.map(|(_, now)| (place, now));
+            if source.devices[index] == event.device {
+                here = now.map(|(_, now)| (index, now));
             }
         }
         let details = Details::from_event(source, event);
@@ -46,7 +46,7 @@ pub(super) fn write(source: &Source<'_>, out: &mut Out<'_>) -> Result<(), Export
         sheet.row(&[
             int(at as u64),
             int(event.time.0),
-            maybe_text(here.map(|(place, _)| names[place].as_str())),
+            maybe_text(here.map(|(index, _)| names[index].as_str())),
             text(details.kind.name()),
             maybe_int(details.allocation.map(|id| id.0.into())),
             maybe_int(details.bytes.map(|bytes| bytes.0)),

@@ -6,7 +6,7 @@ use super::communicators::{Communicator, find};
 use super::exchange::{Kind, Reduction, bring, reduce};
 use super::groups::{Broadcast, broadcast};
 use super::{INVALID_ARGUMENT, SUCCESS};
-use crate::contents::{Contents, Surety, contents};
+use crate::contents::{Certainty, Contents, contents};
 use crate::runtime::put;
 use crate::streams::note_work;
 
@@ -37,14 +37,15 @@ impl Call {
         for rank in 0..self.world.ranks {
             let target = to + rank * self.bytes;
             if target != from {
-                let most = if rank == self.world.rank { Surety::Known } else { Surety::Assumed };
+                let most =
+                    if rank == self.world.rank { Certainty::Known } else { Certainty::Assumed };
                 bring(contents, target, from, self.bytes, most);
             }
         }
     }
 
     /// One buffer for another, at most as sure as `most`.
-    fn take(&self, contents: &mut Contents, from: u64, to: u64, bytes: u64, most: Surety) {
+    fn take(&self, contents: &mut Contents, from: u64, to: u64, bytes: u64, most: Certainty) {
         if bytes > self.kind.most_bytes() {
             contents.forget(to, bytes);
         } else {
@@ -55,7 +56,7 @@ impl Call {
     /// A share that all ranks reduced.
     fn reduce(&self, contents: &mut Contents, from: u64, to: u64, reduction: c_int) {
         let reduction = Reduction::from_number(reduction);
-        self.take(contents, from, to, self.bytes, Surety::Assumed);
+        self.take(contents, from, to, self.bytes, Certainty::Assumed);
         reduce(contents, to, self.bytes, (self.kind, reduction), self.world.ranks);
     }
 }
@@ -168,7 +169,7 @@ extern "C" fn ncclAlltoAll(
 ) -> i32 {
     let Some(call) = Call::read(communicator, count, kind, stream) else { return INVALID_ARGUMENT };
     let all = call.bytes.saturating_mul(call.world.ranks);
-    call.take(&mut contents(), from, to, all, Surety::Assumed);
+    call.take(&mut contents(), from, to, all, Certainty::Assumed);
     SUCCESS
 }
 
@@ -203,7 +204,7 @@ extern "C" fn ncclScatter(
     let Some(call) = Call::read(communicator, count, kind, stream) else { return INVALID_ARGUMENT };
     if call.is_root(root) {
         let own = from + call.world.rank * call.bytes;
-        call.take(&mut contents(), own, to, call.bytes, Surety::Known);
+        call.take(&mut contents(), own, to, call.bytes, Certainty::Known);
     } else {
         contents().forget(to, call.bytes);
     }
@@ -233,7 +234,7 @@ extern "C" fn ncclRedOpDestroy(_reduction: c_int, _communicator: u64) -> i32 {
 mod tests {
     use super::super::communicators::made;
     use super::*;
-    use Surety::{Assumed, Known, Nothing};
+    use Certainty::{Assumed, Known, Nothing};
 
     const I64: c_int = 4;
     const F32: c_int = 7;
@@ -261,8 +262,8 @@ mod tests {
             size_of_val(self.0.as_slice()) as u64
         }
 
-        fn surety(&self) -> Surety {
-            contents().surety(self.addr(), self.bytes())
+        fn certainty(&self) -> Certainty {
+            contents().certainty(self.addr(), self.bytes())
         }
     }
 
@@ -277,7 +278,7 @@ mod tests {
         let (world, numbers) = (made(64, 3), Buffer::known(&[5_i64, -2]));
         assert_eq!(ncclAllReduce(numbers.addr(), numbers.addr(), 2, I64, 0, world, 0), SUCCESS);
         assert_eq!(numbers.0, [320, -128]);
-        assert_eq!(numbers.surety(), Assumed);
+        assert_eq!(numbers.certainty(), Assumed);
     }
 
     #[test]
@@ -285,20 +286,20 @@ mod tests {
         let (world, numbers) = (made(64, 3), Buffer::known(&[5_i64]));
         let result = Buffer::empty(0_i64, 1);
         assert_eq!(ncclAllReduce(numbers.addr(), result.addr(), 1, I64, 2, world, 0), SUCCESS);
-        assert_eq!((result.0[0], result.surety()), (5, Assumed));
-        assert_eq!(numbers.surety(), Known, "what was sent is as it was");
+        assert_eq!((result.0[0], result.certainty()), (5, Assumed));
+        assert_eq!(numbers.certainty(), Known, "what was sent is as it was");
     }
 
     #[test]
     fn a_sum_that_the_host_cannot_compute_has_no_value() {
         let (world, numbers) = (made(2, 0), Buffer::known(&[1_u16; 8]));
         assert_eq!(ncclAllReduce(numbers.addr(), numbers.addr(), 8, BF16, 0, world, 0), SUCCESS);
-        assert_eq!(numbers.surety(), Nothing);
+        assert_eq!(numbers.certainty(), Nothing);
         let singles = Buffer::known(&[1.5_f32; 2]);
         assert_eq!(ncclAllReduce(singles.addr(), singles.addr(), 2, F32, 0, world, 0), SUCCESS);
         assert_eq!(singles.0, [3.0, 3.0]);
         assert_eq!(ncclAllReduce(singles.addr(), singles.addr(), 2, F32, 5, world, 0), SUCCESS);
-        assert_eq!(singles.surety(), Nothing, "its factor is not known");
+        assert_eq!(singles.certainty(), Nothing, "its factor is not known");
     }
 
     #[test]
@@ -307,8 +308,8 @@ mod tests {
         let all = Buffer::empty(0_i64, 6);
         assert_eq!(ncclAllGather(share.addr(), all.addr(), 2, I64, world, 0), SUCCESS);
         assert_eq!(all.0, [7, 8, 7, 8, 7, 8]);
-        let surety = |from: u64| contents().surety(all.addr() + from * 16, 16);
-        assert_eq!([surety(0), surety(1), surety(2)], [Assumed, Known, Assumed]);
+        let certainty = |from: u64| contents().certainty(all.addr() + from * 16, 16);
+        assert_eq!([certainty(0), certainty(1), certainty(2)], [Assumed, Known, Assumed]);
     }
 
     #[test]
@@ -323,7 +324,7 @@ mod tests {
         let (world, share) = (made(2, 0), Buffer::empty(7_i64, 1));
         let all = Buffer::known(&[1_i64, 2]);
         assert_eq!(ncclAllGather(share.addr(), all.addr(), 1, I64, world, 0), SUCCESS);
-        assert_eq!(all.surety(), Nothing);
+        assert_eq!(all.certainty(), Nothing);
     }
 
     #[test]
@@ -331,16 +332,16 @@ mod tests {
         let (world, all) = (made(2, 1), Buffer::known(&[1_i64, 2, 30, 40]));
         let share = Buffer::empty(0_i64, 2);
         assert_eq!(ncclReduceScatter(all.addr(), share.addr(), 2, I64, 0, world, 0), SUCCESS);
-        assert_eq!((share.0.as_slice(), share.surety()), ([60, 80].as_slice(), Assumed));
+        assert_eq!((share.0.as_slice(), share.certainty()), ([60, 80].as_slice(), Assumed));
     }
 
     #[test]
     fn a_broadcast_leaves_what_we_hold() {
         let (world, numbers) = (made(4, 2), Buffer::known(&[6_i64]));
         assert_eq!(ncclBcast(numbers.addr(), 1, I64, 2, world, 0), SUCCESS);
-        assert_eq!((numbers.0[0], numbers.surety()), (6, Known), "we sent it");
+        assert_eq!((numbers.0[0], numbers.certainty()), (6, Known), "we sent it");
         assert_eq!(ncclBcast(numbers.addr(), 1, I64, 0, world, 0), SUCCESS);
-        assert_eq!((numbers.0[0], numbers.surety()), (6, Assumed), "another one did");
+        assert_eq!((numbers.0[0], numbers.certainty()), (6, Assumed), "another one did");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 
-use crate::contents::{Contents, Surety};
+use crate::contents::{Certainty, Contents};
 
 /// More numbers of a kind than this are not kept: what decides anything is short, and weights are not.
 const MOST_INTEGER_BYTES: u64 = 32 << 20;
@@ -75,17 +75,17 @@ impl Reduction {
 }
 
 /// Copies what has a value, and forgets the rest. It is at most as sure as `most`.
-pub(super) fn bring(contents: &mut Contents, to: u64, from: u64, length: u64, most: Surety) {
+pub(super) fn bring(contents: &mut Contents, to: u64, from: u64, length: u64, most: Certainty) {
     let pieces = contents.pieces(from, length);
     contents.forget(to, length);
-    for (start, length, surety) in pieces {
+    for (start, length, certainty) in pieces {
         let target = to + (start - from);
         if let Ok(bytes) = usize::try_from(length) {
             // SAFETY: bytes with a value lie in memory of a device, which is ours; both ranges are parts
             // of buffers that the caller of NCCL says are there.
             unsafe { std::ptr::copy(start as *const u8, target as *mut u8, bytes) };
         }
-        contents.set(target, length, surety.min(most));
+        contents.set(target, length, certainty.min(most));
     }
 }
 
@@ -103,13 +103,13 @@ pub(super) fn reduce(
         return;
     }
     let unit = kind.bytes();
-    for (start, length, surety) in pieces {
+    for (start, length, certainty) in pieces {
         // A piece may begin or end in the middle of a number, which then has no value.
         let first = addr + (start - addr).next_multiple_of(unit);
         let count = (start + length).saturating_sub(first) / unit;
         let has_value = (0..count).all(|at| reduce_one(first + at * unit, kind, reduction, ranks));
         if has_value {
-            contents.set(first, count * unit, surety.min(Surety::Assumed));
+            contents.set(first, count * unit, certainty.min(Certainty::Assumed));
         }
     }
 }

@@ -11,7 +11,7 @@ use std::ffi::c_int;
 use super::communicators::find;
 use super::exchange::{Kind, bring};
 use super::{INVALID_ARGUMENT, INVALID_USAGE, SUCCESS};
-use crate::contents::{Contents, Surety, contents};
+use crate::contents::{Certainty, Contents, contents};
 use crate::streams::note_work;
 
 /// A message of a group: between whom, and where it lies.
@@ -146,9 +146,9 @@ fn bring_broadcast(contents: &mut Contents, broadcast: Broadcast) {
     if bytes > most_bytes {
         contents.forget(to, bytes);
     } else if !is_ours {
-        bring(contents, to, to, bytes, Surety::Assumed);
+        bring(contents, to, to, bytes, Certainty::Assumed);
     } else if from != to {
-        bring(contents, to, from, bytes, Surety::Known);
+        bring(contents, to, from, bytes, Certainty::Known);
     }
 }
 
@@ -163,7 +163,7 @@ fn finish_broadcasts(contents: &mut Contents, broadcasts: &[Broadcast]) {
         });
         match own {
             Some(own) if !one.is_ours && one.bytes <= one.most_bytes => {
-                bring(contents, one.to, own.from, one.bytes, Surety::Assumed);
+                bring(contents, one.to, own.from, one.bytes, Certainty::Assumed);
             }
             _ => bring_broadcast(contents, one),
         }
@@ -185,7 +185,7 @@ fn deliver(group: &Group) {
             .filter(|other| other.bytes == message.bytes && message.bytes <= message.most_bytes);
         match other {
             Some(other) => {
-                bring(&mut contents, message.addr, other.addr, message.bytes, Surety::Assumed);
+                bring(&mut contents, message.addr, other.addr, message.bytes, Certainty::Assumed);
             }
             None => contents.forget(message.addr, message.bytes),
         }
@@ -204,8 +204,8 @@ mod tests {
         let world = made(4, 1);
         let (out, back) = ([11_i64, 12, 13], [0_i64; 3]);
         let (from, to) = (out.as_ptr() as u64, back.as_ptr() as u64);
-        contents().set(from, 24, Surety::Known);
-        contents().set(to, 24, Surety::Known);
+        contents().set(from, 24, Certainty::Known);
+        contents().set(to, 24, Certainty::Known);
         assert_eq!(ncclGroupStart(), SUCCESS);
         assert_eq!(ncclSend(from, 1, I64, 0, world, 0), SUCCESS);
         assert_eq!(ncclSend(from + 8, 2, I64, 2, world, 0), SUCCESS);
@@ -215,10 +215,10 @@ mod tests {
         assert_eq!(ncclGroupEnd(), SUCCESS);
         // SAFETY: the array is there; it was written through its address.
         assert_eq!(unsafe { (to as *const i64).read_volatile() }, 11);
-        let surety = |at: u64| contents().surety(to + at * 8, 8);
-        let found = [surety(0), surety(1), surety(2)];
+        let certainty = |at: u64| contents().certainty(to + at * 8, 8);
+        let found = [certainty(0), certainty(1), certainty(2)];
         // From rank 3 came what we never sent; rank 2 got more than it sends.
-        assert_eq!(found, [Surety::Assumed, Surety::Nothing, Surety::Nothing]);
+        assert_eq!(found, [Certainty::Assumed, Certainty::Nothing, Certainty::Nothing]);
         contents().forget(from, 24);
         contents().forget(to, 24);
     }
@@ -227,9 +227,9 @@ mod tests {
     fn a_message_that_only_comes_has_no_value() {
         let (world, number) = (made(2, 0), [5_i64]);
         let to = number.as_ptr() as u64;
-        contents().set(to, 8, Surety::Known);
+        contents().set(to, 8, Certainty::Known);
         assert_eq!(ncclRecv(to, 1, I64, 1, world, 0), SUCCESS);
-        assert_eq!(contents().surety(to, 8), Surety::Nothing);
+        assert_eq!(contents().certainty(to, 8), Certainty::Nothing);
         assert_eq!(ncclRecv(to, 1, I64, 2, world, 0), INVALID_ARGUMENT, "there is no rank 2");
     }
 
@@ -237,7 +237,7 @@ mod tests {
     fn a_share_that_every_rank_broadcasts_is_ours() {
         let (world, share, all) = (made(3, 1), [7_i64], [0_i64; 3]);
         let (from, to) = (share.as_ptr() as u64, all.as_ptr() as u64);
-        contents().set(from, 8, Surety::Known);
+        contents().set(from, 8, Certainty::Known);
         let message = |rank: u64, is_ours| Broadcast {
             communicator: world,
             is_ours,
@@ -250,12 +250,12 @@ mod tests {
         broadcast(message(0, false));
         broadcast(message(1, true));
         broadcast(message(2, false));
-        assert_eq!(contents().surety(to, 8), Surety::Nothing, "the group has not ended");
+        assert_eq!(contents().certainty(to, 8), Certainty::Nothing, "the group has not ended");
         assert_eq!(ncclGroupEnd(), SUCCESS);
         // SAFETY: the array is there; it was written through its address.
         let found = unsafe { (to as *const [i64; 3]).read_volatile() };
         assert_eq!(found, [7, 7, 7]);
-        assert_eq!(contents().surety(to, 24), Surety::Assumed);
+        assert_eq!(contents().certainty(to, 24), Certainty::Assumed);
         contents().forget(from, 8);
         contents().forget(to, 24);
     }

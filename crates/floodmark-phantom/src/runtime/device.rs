@@ -6,7 +6,7 @@ use super::{
     INVALID_DEVICE, INVALID_VALUE, NO_DEVICE, SUCCESS, attribute, put, said,
     version as cuda_version,
 };
-use crate::late;
+use crate::loaded_libraries;
 use crate::machine::{current_device, machine, set_current_device};
 
 #[crate::entry_point]
@@ -20,7 +20,7 @@ unsafe extern "C" fn cudaGetDeviceCount(count: *mut c_int) -> i32 {
 #[crate::entry_point]
 unsafe extern "C" fn cudaGetDevice(device: *mut c_int) -> i32 {
     // torch asks this before it does anything, also for a library that was loaded a moment ago.
-    late::follow();
+    loaded_libraries::follow();
     // SAFETY: the caller's pointer, by CUDA's contract.
     unsafe { put(device, c_int::try_from(current_device()).unwrap_or(0)) };
     SUCCESS

@@ -25,7 +25,7 @@ fn written(installed: &Installed) -> Vec<(u8, Device, u64, u64)> {
 #[test]
 fn a_report_is_an_allocation_or_a_free() {
     let installed = installed();
-    // SAFETY: the hook stands for nothing here, and looks at no memory.
+    // SAFETY: the hook replaces nothing here, and looks at no memory.
     unsafe {
         report(0x40 as *mut c_void, 512, 512, 2048, GPU);
         report(0x40 as *mut c_void, -512, 0, 2048, GPU);

@@ -17,14 +17,14 @@ pub(crate) struct FrameLayout {
     /// The running instruction: a pointer, or (3.10) an index of two-byte units.
     pub(crate) instruction: usize,
     pub(crate) has_instruction_index: bool,
-    /// Who owns the frame; frames that stand for C code have no code object.
+    /// Who owns the frame; frames of C code have no code object.
     pub(crate) owner: Option<usize>,
     pub(crate) locals: usize,
     /// Bits of a reference that are not address (3.14).
     pub(crate) tag_mask: usize,
 }
 
-/// A frame that stands for C code: `FRAME_OWNED_BY_CSTACK`, and what 3.14 adds above it.
+/// A frame of C code: `FRAME_OWNED_BY_CSTACK`, and what 3.14 adds above it.
 pub(crate) const OWNED_BY_C: u8 = 3;
 
 impl FrameLayout {

@@ -1,4 +1,4 @@
-//! The formats of other tools: their names, how their files are called, who reads them.
+//! The formats of other tools: their names, how their files are called, and the programs that read them.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -119,7 +119,7 @@ impl Format {
         }
     }
 
-    /// Who reads it.
+    /// The program that reads it.
     pub fn reader(self) -> &'static str {
         match self {
             Self::TorchSnapshot => "see it with `python -m torch.cuda._memory_viz trace_plot FILE`",

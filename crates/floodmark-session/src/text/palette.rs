@@ -17,7 +17,7 @@ pub fn category(name: &str) -> Option<u8> {
     })
 }
 
-/// The colour of bars that stand for no category.
+/// The colour of bars that belong to no category.
 pub const BAR: u8 = 68;
 /// The colour of what grew.
 pub const GREW: u8 = 166;

@@ -57,7 +57,7 @@ pub fn inked(output: OutputStyle, style: Style) -> Style {
     }
 }
 
-/// The colour of a bar, and of what it stands for.
+/// The colour of a bar, and of the value that it shows.
 pub fn colour(tone: Tone) -> Style {
     let number = match tone {
         Tone::Usual => palette::BAR,

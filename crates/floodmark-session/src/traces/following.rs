@@ -257,10 +257,10 @@ mod tests {
         program.stop_early("no space left on device", 3_200_000);
         refresh_until_new(&mut following);
         assert_eq!(following.trace().outcome(), Outcome::StoppedEarly);
-        let told = "recording stopped at 3.2 s: no space left on device; \
+        let message = "recording stopped at 3.2 s: no space left on device; \
                     the peak after that is unknown: the program continued";
-        assert_eq!(losses(&following), [told]);
+        assert_eq!(losses(&following), [message]);
         program.kill();
-        assert_eq!(losses(&Following::open(&program.path()).unwrap()), [told]);
+        assert_eq!(losses(&Following::open(&program.path()).unwrap()), [message]);
     }
 }

@@ -250,8 +250,8 @@ mod tests {
             for at in [At::Peak, At::End, At::Oom] {
                 for by in By::ALL {
                     let question = Question { by, at, ..Question::default() };
-                    let told = it.index().report(it.trace, &question).map(|told| told.rows);
-                    assert_eq!(told, report(expected, &question).map(|report| report.rows));
+                    let actual = it.index().report(it.trace, &question).map(|actual| actual.rows);
+                    assert_eq!(actual, report(expected, &question).map(|report| report.rows));
                 }
             }
         });

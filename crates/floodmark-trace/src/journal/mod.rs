@@ -63,7 +63,7 @@ pub const FLAG_STACK_LEFT_OUT: u8 = 4;
 /// The recorder had no number or no memory left for the phase, operator, stream, pool or label.
 pub const FLAG_NAME_LEFT_OUT: u8 = 8;
 /// A fake tensor's block: torch did not report it.
-pub const FLAG_TOLD: u8 = 16;
+pub const FLAG_FAKE_TENSOR: u8 = 16;
 /// The record belongs to one window of the recorder, which has the number `bytes`; a journal of another window
 /// leaves it out.
 pub const FLAG_OF_WINDOW: u8 = 32;

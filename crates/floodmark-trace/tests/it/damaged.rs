@@ -14,12 +14,12 @@ const LOST: u32 = u32::MAX;
 /// A few of everything, in three flushes.
 fn small_recording() -> Vec<Batch> {
     let alloc =
-        |device, place| Act::Alloc { device, place, bytes: 700, slack: 188, backward: false };
-    let free = |device, place| Act::Free { device, place, deferred: false };
+        |device, block| Act::Alloc { device, block, bytes: 700, slack: 188, backward: false };
+    let free = |device, block| Act::Free { device, block, deferred: false };
     let define = |kind, id, text: &str| Act::Define { kind, id, text: text.to_owned() };
     let step =
         |number| Act::Other { kind: floodmark_trace::EventKind::Step, device: 0, bytes: 0, number };
-    let label = Act::Label { device: 1, place: 1, inside: 4, label: 1 };
+    let label = Act::Label { device: 1, block: 1, inside: 4, label: 1 };
     let acts = [
         define(100, 1, "train.py"),
         define(101, 1, ""),

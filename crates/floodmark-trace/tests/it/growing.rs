@@ -46,7 +46,7 @@ proptest! {
 
     /// Damage is reported as in a whole file, once what follows it is written.
     #[test]
-    fn damage_is_told_in_the_end(program in any_program(), place in 8..4000_usize, look in 8..4000_usize) {
+    fn damage_is_reported_in_the_end(program in any_program(), place in 8..4000_usize, look in 8..4000_usize) {
         let mut file = finished_file(&batches(&record(&program), 7));
         let place = place % file.len();
         file[place] ^= 0x55;

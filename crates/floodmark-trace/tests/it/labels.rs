@@ -13,9 +13,9 @@ fn labelled(labels: &[u8], flush: usize) -> (LabelId, usize) {
     let mut acts = vec![
         define(1, ""),
         define(2, "weight"),
-        Act::Alloc { device: 0, place: 1, bytes: 64, slack: 0, backward: false },
+        Act::Alloc { device: 0, block: 1, bytes: 64, slack: 0, backward: false },
     ];
-    acts.extend(labels.iter().map(|&label| Act::Label { device: 0, place: 1, inside: 8, label }));
+    acts.extend(labels.iter().map(|&label| Act::Label { device: 0, block: 1, inside: 8, label }));
     let program = acts.into_iter().map(|act| (act, 0, 10)).collect();
     let trace = read_trace(&finished_file(&batches(&record(&program), flush)), &[]).unwrap();
     let is_label = |subject| matches!(subject, Subject::Label { .. });

@@ -23,35 +23,35 @@ pub(crate) const UNSEEN: u64 = 1 << 20;
 pub(crate) enum Act {
     Alloc {
         device: u8,
-        place: u8,
+        block: u8,
         bytes: u64,
         slack: u8,
         backward: bool,
     },
     Base {
         device: u8,
-        place: u8,
+        block: u8,
         bytes: u64,
     },
     Free {
         device: u8,
-        place: u8,
+        block: u8,
         deferred: bool,
     },
     FreeCompleted {
         device: u8,
-        place: u8,
+        block: u8,
     },
     Label {
         device: u8,
-        place: u8,
+        block: u8,
         inside: u8,
         label: u8,
     },
     /// Autograd saves a tensor, or reads one that it saved.
     Autograd {
         device: u8,
-        place: u8,
+        block: u8,
         inside: u8,
         reads: bool,
     },
@@ -69,7 +69,7 @@ pub(crate) enum Act {
     /// torch reports another total than its events add up to.
     Lie {
         device: u8,
-        place: u8,
+        block: u8,
         allocated: u64,
     },
 }
@@ -78,7 +78,7 @@ pub(crate) enum Act {
 pub(crate) type Program = Vec<(Act, u32, u32)>;
 
 fn act() -> impl Strategy<Value = Act> {
-    let (device, place, bytes) = (0..3_u8, 0..6_u8, prop_oneof![0..5000_u64, Just(1 << 40)]);
+    let (device, block, bytes) = (0..3_u8, 0..6_u8, prop_oneof![0..5000_u64, Just(1 << 40)]);
     let other = prop::sample::select(vec![
         EventKind::SegmentAlloc,
         EventKind::SegmentFree,
@@ -93,21 +93,21 @@ fn act() -> impl Strategy<Value = Act> {
         EventKind::OptimizerBegin,
         EventKind::OptimizerEnd,
     ]);
-    let at = (device.clone(), place);
+    let at = (device.clone(), block);
     prop_oneof![
         8 => (at.clone(), bytes.clone(), any::<u8>(), any::<bool>()).prop_map(
-            |((device, place), bytes, slack, backward)| Act::Alloc { device, place, bytes, slack, backward }
+            |((device, block), bytes, slack, backward)| Act::Alloc { device, block, bytes, slack, backward }
         ),
         1 => (at.clone(), bytes.clone())
-            .prop_map(|((device, place), bytes)| Act::Base { device, place, bytes }),
+            .prop_map(|((device, block), bytes)| Act::Base { device, block, bytes }),
         6 => (at.clone(), any::<bool>())
-            .prop_map(|((device, place), deferred)| Act::Free { device, place, deferred }),
-        3 => at.clone().prop_map(|(device, place)| Act::FreeCompleted { device, place }),
+            .prop_map(|((device, block), deferred)| Act::Free { device, block, deferred }),
+        3 => at.clone().prop_map(|(device, block)| Act::FreeCompleted { device, block }),
         3 => (at.clone(), 0..32_u8, 1..9_u8).prop_map(
-            |((device, place), inside, label)| Act::Label { device, place, inside, label }
+            |((device, block), inside, label)| Act::Label { device, block, inside, label }
         ),
         4 => (at.clone(), 0..32_u8, any::<bool>()).prop_map(
-            |((device, place), inside, reads)| Act::Autograd { device, place, inside, reads }
+            |((device, block), inside, reads)| Act::Autograd { device, block, inside, reads }
         ),
         3 => (100..106_u8, 1..9_u8, "[a-zß]{0,12}")
             .prop_map(|(kind, id, text)| Act::Define { kind, id, text }),
@@ -115,7 +115,7 @@ fn act() -> impl Strategy<Value = Act> {
             |(kind, device, bytes, number)| Act::Other { kind, device, bytes, number }
         ),
         1 => (at, 0..9000_u64)
-            .prop_map(|((device, place), allocated)| Act::Lie { device, place, allocated }),
+            .prop_map(|((device, block), allocated)| Act::Lie { device, block, allocated }),
     ]
 }
 
@@ -129,8 +129,8 @@ pub(crate) fn possible_program() -> impl Strategy<Value = Program> {
     any_program().prop_map(|program| {
         let mut live = std::collections::BTreeSet::new();
         let is_possible = |(act, ..): &(Act, u32, u32)| match *act {
-            Act::Alloc { device, place, .. } => live.insert((device, place)),
-            Act::Free { device, place, .. } => live.remove(&(device, place)),
+            Act::Alloc { device, block, .. } => live.insert((device, block)),
+            Act::Free { device, block, .. } => live.remove(&(device, block)),
             Act::Base { .. } | Act::Lie { .. } => false,
             Act::FreeCompleted { .. }
             | Act::Label { .. }
@@ -146,8 +146,8 @@ fn device(number: u8) -> Device {
     if number == 0 { Device::CPU } else { Device::cuda(i8::try_from(number).unwrap() - 1) }
 }
 
-fn addr(place: u8) -> u64 {
-    0x7000_0000_0000 + u64::from(place) * 0x1_0000
+fn addr(block: u8) -> u64 {
+    0x7000_0000_0000 + u64::from(block) * 0x1_0000
 }
 
 /// The toy torch: what is allocated where.
@@ -179,10 +179,10 @@ pub(crate) fn record(program: &Program) -> Vec<Entry> {
 fn record_of(act: &Act, torch: &mut Torch) -> (Record, Vec<u8>) {
     let new = |kind: EventKind, at: u8| Record::new(kind as u8, device(at));
     let mut record = match *act {
-        Act::Alloc { device, place, bytes, slack, backward } => {
-            torch.0.insert((device, place), bytes);
+        Act::Alloc { device, block, bytes, slack, backward } => {
+            torch.0.insert((device, block), bytes);
             let mut record = new(EventKind::Alloc, device);
-            (record.addr, record.bytes) = (addr(place), bytes);
+            (record.addr, record.bytes) = (addr(block), bytes);
             record.requested = bytes.saturating_sub(u64::from(slack));
             record.flags = if backward { FLAG_BACKWARD } else { 0 };
             record.flags |= match slack {
@@ -190,40 +190,40 @@ fn record_of(act: &Act, torch: &mut Torch) -> (Record, Vec<u8>) {
                 9..20 => FLAG_NAME_LEFT_OUT,
                 _ => 0,
             };
-            (record.stack, record.stream, record.pool) = (u32::from(slack), 3, u16::from(place));
-            (record.phase, record.op) = (u16::from(place), 7);
+            (record.stack, record.stream, record.pool) = (u32::from(slack), 3, u16::from(block));
+            (record.phase, record.op) = (u16::from(block), 7);
             record.allocated = torch.allocated(device);
             record
         }
-        Act::Base { device, place, bytes } => {
-            torch.0.insert((device, place), bytes);
+        Act::Base { device, block, bytes } => {
+            torch.0.insert((device, block), bytes);
             let mut record = new(EventKind::Base, device);
-            (record.addr, record.bytes) = (addr(place), bytes);
+            (record.addr, record.bytes) = (addr(block), bytes);
             record
         }
-        Act::Free { device, place, deferred } => {
-            torch.0.remove(&(device, place));
+        Act::Free { device, block, deferred } => {
+            torch.0.remove(&(device, block));
             let mut record = new(EventKind::Free, device);
-            record.addr = addr(place);
+            record.addr = addr(block);
             record.flags = if deferred { FLAG_DEFERRED } else { 0 };
             record.allocated = torch.allocated(device);
             record
         }
-        Act::FreeCompleted { device, place } => {
+        Act::FreeCompleted { device, block } => {
             let mut record = new(EventKind::FreeCompleted, device);
-            record.addr = addr(place);
+            record.addr = addr(block);
             record
         }
-        Act::Label { device, place, inside, label } => {
+        Act::Label { device, block, inside, label } => {
             let mut record = new(EventKind::Label, device);
-            record.addr = addr(place) + u64::from(inside);
+            record.addr = addr(block) + u64::from(inside);
             record.stack = u32::from(label);
             record
         }
-        Act::Autograd { device, place, inside, reads } => {
+        Act::Autograd { device, block, inside, reads } => {
             let mut record =
                 new(if reads { EventKind::Unpacked } else { EventKind::Saved }, device);
-            record.addr = addr(place) + u64::from(inside);
+            record.addr = addr(block) + u64::from(inside);
             record
         }
         Act::Define { kind, id, ref text } => {
@@ -238,10 +238,10 @@ fn record_of(act: &Act, torch: &mut Torch) -> (Record, Vec<u8>) {
             (record.addr, record.bytes, record.stack) = (bytes, bytes, u32::from(number));
             record
         }
-        Act::Lie { device, place, allocated } => {
-            torch.0.remove(&(device, place));
+        Act::Lie { device, block, allocated } => {
+            torch.0.remove(&(device, block));
             let mut record = new(EventKind::Free, device);
-            (record.addr, record.allocated, record.reserved) = (addr(place), allocated, 2 << 20);
+            (record.addr, record.allocated, record.reserved) = (addr(block), allocated, 2 << 20);
             record
         }
     };

@@ -104,8 +104,8 @@ fn slices(files: &[Vec<u8>]) -> Vec<&[u8]> {
 }
 
 fn three_allocations() -> Vec<(Act, u32, u32)> {
-    let alloc = |place| Act::Alloc { device: 1, place, bytes: 512, slack: 0, backward: false };
-    (0..3).map(|place| (alloc(place), u32::from(place), 1000)).collect()
+    let alloc = |block| Act::Alloc { device: 1, block, bytes: 512, slack: 0, backward: false };
+    (0..3).map(|block| (alloc(block), u32::from(block), 1000)).collect()
 }
 
 fn shown(trace: &Trace) -> Vec<String> {

@@ -6,9 +6,9 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
 use floodmark_profiles::PhantomMachine;
-use floodmark_trace::Bytes;
+use floodmark_trace::{Bytes, Engine};
 
-use crate::commands::args::{EngineName, EstimateArgs, PhantomArgs, ProgramArgs};
+use crate::commands::args::{EstimateArgs, PhantomArgs, ProgramArgs};
 use crate::commands::run::{self, RunPlan};
 use crate::text::failure::Problem;
 
@@ -26,8 +26,8 @@ const TAIL_LINES: usize = 20;
 pub struct EstimatePlan {
     /// The program, and how it is recorded.
     pub run: RunPlan,
-    /// The engine: `phantom` or `fake`; none for the best that works here.
-    pub engine: Option<&'static str>,
+    /// The engine; none for the best that works here.
+    pub engine: Option<Engine>,
     /// The simulated machine.
     pub machine: PhantomMachine,
     /// After how many optimizer steps the program is ended.
@@ -53,7 +53,7 @@ pub(crate) fn plan(args: EstimateArgs) -> Result<EstimatePlan> {
             quiet: args.quiet,
             hint: None,
         },
-        engine: args.phantom.engine.map(EngineName::name),
+        engine: args.phantom.engine.map(Engine::from),
         machine,
         steps: args.phantom.steps,
         json: args.json,
@@ -87,7 +87,7 @@ pub(crate) fn process(
     command.arg("--output").arg(output);
     command.args(["--gpu", &phantom.gpu]);
     if let Some(engine) = phantom.engine {
-        command.args(["--engine", engine.name()]);
+        command.args(["--engine", Engine::from(engine).name()]);
     }
     let numbers = [
         ("--gpus", phantom.gpus),

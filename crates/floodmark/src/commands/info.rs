@@ -12,7 +12,7 @@ use floodmark_session::text::sheet::Tone;
 use floodmark_session::text::summary::{counts, device_line};
 use floodmark_session::text::terminal_safe::safe_text;
 use floodmark_session::text::text_table;
-use floodmark_trace::{Engine, Phantom};
+use floodmark_trace::Phantom;
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -155,10 +155,7 @@ pub(crate) fn facts(summary: &Summary) -> Vec<(&'static str, String)> {
 
 /// What a recording on a simulated GPU rests on.
 fn simulated(about: &Phantom) -> String {
-    let engine = match about.engine {
-        Engine::Phantom => "phantom",
-        Engine::Fake => "fake",
-    };
+    let engine = about.engine.name();
     let reads: u64 = about.reads.iter().map(|read| read.count).sum();
     let refused: u64 = about.unsupported.iter().map(|call| call.count).sum();
     format!(

@@ -122,7 +122,7 @@ impl Ask {
         })
     }
 
-    /// The traces that the answer depends on; none stands for all of them.
+    /// The traces that the answer depends on; none means all of them.
     pub(crate) fn traces(&self) -> Vec<usize> {
         match self {
             Self::Traces | Self::Ranks | Self::RankLines { .. } => Vec::new(),

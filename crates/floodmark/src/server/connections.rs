@@ -115,16 +115,16 @@ mod tests {
             "hello"
         };
         let router = Router::new().route("/", get(owner)).route("/x", get(|| async { "x" }));
-        let (tell, told) = std::sync::mpsc::channel();
+        let (sender, receiver) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             runtime.unwrap().block_on(async {
                 let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-                tell.send(listener.local_addr().unwrap()).unwrap();
+                sender.send(listener.local_addr().unwrap()).unwrap();
                 serve_connections(listener, router, limits).await
             })
         });
-        told.recv().unwrap()
+        receiver.recv().unwrap()
     }
 
     fn connect(address: SocketAddr) -> TcpStream {

@@ -67,8 +67,8 @@ pub(crate) fn watch_files(site: &Arc<Site>) {
 pub(crate) fn stream(site: Arc<Site>) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
     let client = Client {
         news: site.news.subscribe(),
-        told: vec![0; site.shown.traces.len()],
-        knows_the_end: false,
+        revisions: vec![0; site.shown.traces.len()],
+        is_end_sent: false,
         waiting: VecDeque::new(),
         site,
     };
@@ -82,9 +82,9 @@ pub(crate) fn stream(site: Arc<Site>) -> Sse<impl Stream<Item = Result<Event, In
 struct Client {
     site: Arc<Site>,
     news: watch::Receiver<u64>,
-    /// The revision of each trace that it knows.
-    told: Vec<u64>,
-    knows_the_end: bool,
+    /// The revision of each trace that was sent last.
+    revisions: Vec<u64>,
+    is_end_sent: bool,
     waiting: VecDeque<Event>,
 }
 
@@ -106,12 +106,12 @@ impl Client {
     fn find_news(&mut self) {
         let traces = &self.site.shown.traces;
         let mut have_ended = true;
-        for (trace, (shown, told)) in traces.iter().zip(&mut self.told).enumerate() {
+        for (trace, (shown, sent)) in traces.iter().zip(&mut self.revisions).enumerate() {
             let now = shown.now();
             let is_finished = now.trace.ending.is_some();
             have_ended &= is_finished;
-            if *told != now.revision {
-                *told = now.revision;
+            if *sent != now.revision {
+                *sent = now.revision;
                 let grown = Grown {
                     trace,
                     revision: now.revision,
@@ -122,8 +122,8 @@ impl Client {
                 self.waiting.extend(event("grown", &grown));
             }
         }
-        if have_ended && !self.knows_the_end {
-            self.knows_the_end = true;
+        if have_ended && !self.is_end_sent {
+            self.is_end_sent = true;
             self.waiting.extend(event("ended", &Ended { traces: traces.len() }));
         }
     }

@@ -74,9 +74,9 @@ impl Viewer {
     /// The status and the error of a request without an answer.
     fn refusal(&self, request: &str) -> (u16, String) {
         let (response, body) = self.get(&format!("/{TOKEN}/api/{request}"));
-        let told: Value = serde_json::from_slice(&body).unwrap();
-        assert!(told.get("hint").is_some());
-        (response.status().as_u16(), told["error"].as_str().unwrap().to_owned())
+        let problem: Value = serde_json::from_slice(&body).unwrap();
+        assert!(problem.get("hint").is_some());
+        (response.status().as_u16(), problem["error"].as_str().unwrap().to_owned())
     }
 }
 

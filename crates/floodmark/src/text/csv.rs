@@ -9,7 +9,7 @@ use floodmark_analysis::{By, Detail, Diff, DiffDetail, Frame, Report, Row};
 use floodmark_export::{csv_writer, guarded_cell};
 use floodmark_session::text::terminal_safe::safe_text;
 
-/// Who reads the text.
+/// The reader of the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reader {
     Program,
@@ -17,7 +17,7 @@ pub(crate) enum Reader {
 }
 
 impl Reader {
-    /// Who reads stdout.
+    /// The reader of stdout.
     pub(crate) fn of_stdout() -> Self {
         if std::io::stdout().is_terminal() { Self::Terminal } else { Self::Program }
     }

@@ -12,7 +12,7 @@ use super::state::{Sort, State};
 /// A row.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Shown {
-    /// The number that the bar stands for.
+    /// The number that the bar shows.
     pub(crate) bytes: Bytes,
     /// Its share of the whole.
     pub(crate) share: f64,

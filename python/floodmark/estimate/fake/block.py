@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from floodmark import _core, plugins
 from floodmark.estimate.block import Block
@@ -16,6 +16,9 @@ from floodmark.estimate.fake import torch_cuda
 from floodmark.estimate.outcome import Outcome
 from floodmark.estimate.phantom import library
 from floodmark.plugins import Plugin, Setting
+
+if TYPE_CHECKING:
+    from floodmark.reports.answer_types import DeviceInfo, Phantom, PhantomDevice
 
 #: The blocks that are open, the innermost last.
 _open: list[FakeBlock] = []
@@ -119,14 +122,20 @@ class FakeBlock(Block):
         found: tuple[int, int, int, int] = self.engine.level(device)
         return found
 
-    def about(self, *, is_over: bool) -> dict[str, Any]:
+    def about(self, *, is_over: bool) -> Phantom:
         """What a trace says of it."""
         context = self._machine.context
-        devices = []
+        devices: list[PhantomDevice] = []
         for index in range(self._machine.gpus if self.engine is not None else 0):
             peak = self.level(f"cuda:{index}")[3]
-            about = {"capacity": self._machine.memory, "context": context}
-            devices.append(about | {"peak_driver_bytes": peak})
+            devices.append(
+                {
+                    "index": None,
+                    "capacity": self._machine.memory,
+                    "context": context,
+                    "peak_driver_bytes": peak,
+                }
+            )
         return self.outcome.account(
             "fake",
             self._machine,
@@ -137,7 +146,7 @@ class FakeBlock(Block):
             notes=self.setting.notes,
         )
 
-    def devices(self) -> list[dict[str, Any]]:
+    def devices(self) -> list[DeviceInfo]:
         """The devices, as a header has them."""
         return [
             {

@@ -60,12 +60,12 @@ class Front:
             return str(func), _Kind.PLAIN, False, [], self.answers.get(func)
         name = schema.name + (f".{schema.overload_name}" if schema.overload_name else "")
         kind = _Kind.PLAIN
-        plain = schema.name.partition("::")[2]
+        operator = schema.name.partition("::")[2]
         if func is self._where:
             kind = _Kind.DEVICE
-        elif plain in _RESIZING or any(argument.is_out for argument in schema.arguments):
+        elif operator in _RESIZING or any(argument.is_out for argument in schema.arguments):
             kind = _Kind.RESIZE
-        elif plain not in _LIFTING and _is_view(schema):
+        elif operator not in _LIFTING and _is_view(schema):
             kind = _Kind.VIEW
         names = [argument.name for argument in schema.arguments]
         is_mute = schema.is_mutable and not schema.returns

@@ -1,7 +1,7 @@
-"""What a file gets of a fake tensor: how it looks, and no values.
+"""What a file gets of a fake tensor: its layout, and no values.
 
 Inside a block of fake tensors such a file can be read again; elsewhere reading it is an error that
-says why. Sees: how tensors look. Knows nothing of memory.
+says why. Sees: the layout of tensors. Knows nothing of memory.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ _open = 0
 _locations: list[Any] = []
 
 #: Size, strides, type, device, whether it wants gradients, whether it is a parameter.
-Look = tuple[tuple[int, ...], tuple[int, ...], Any, str, bool, bool]
+TensorLayout = tuple[tuple[int, ...], tuple[int, ...], Any, str, bool, bool]
 
 
-def reduce(tensor: Any) -> tuple[Callable[..., Any], Look]:
+def reduce(tensor: Any) -> tuple[Callable[..., Any], TensorLayout]:
     """What pickle writes of it."""
     import torch
 
-    look = (
+    layout = (
         tuple(tensor.shape),
         tuple(tensor.stride()),
         tensor.dtype,
@@ -30,7 +30,7 @@ def reduce(tensor: Any) -> tuple[Callable[..., Any], Look]:
         bool(tensor.requires_grad and tensor.is_leaf),
         isinstance(tensor, torch.nn.Parameter),
     )
-    return revive, look
+    return revive, layout
 
 
 def revive(

@@ -1,1 +1,1 @@
-"""The phantom: a library that stands for CUDA's below torch, and what Python adds to it."""
+"""The phantom: a library in place of CUDA's below torch, and what Python adds to it."""

@@ -14,11 +14,14 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from floodmark import _core, torch_private
 from floodmark._core import PhantomError, PhantomLibrary
 from floodmark.estimate.phantom import owned_folder
+
+if TYPE_CHECKING:
+    from floodmark.reports.answer_types import PhantomRead
 
 #: How the names of temporary folders begin.
 _FOLDER = "floodmark-phantom-"
@@ -37,7 +40,7 @@ class Phantom:
         #: torch's library that has our kernels; they are there as long as it is.
         self.kernels: Any = None
 
-    def reads(self) -> list[dict[str, Any]]:
+    def reads(self) -> list[PhantomRead]:
         """Values that the program read back and that are not known."""
         return [] if self.values is None else list(self.values.reads())
 

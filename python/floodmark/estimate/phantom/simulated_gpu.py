@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from floodmark import _core
 from floodmark.estimate.outcome import Outcome
@@ -17,6 +17,7 @@ from floodmark.recording.window_options import parse_bytes
 
 if TYPE_CHECKING:
     from floodmark.estimate.phantom.library import Phantom
+    from floodmark.reports import answer_types
 
 
 class SimulatedGpu:
@@ -29,16 +30,16 @@ class SimulatedGpu:
         #: Which GPUs of the machine this process sees; all when None.
         self.indexes: list[int] | None = None
 
-    def about(self, *, is_over: bool) -> dict[str, Any]:
+    def about(self, *, is_over: bool) -> answer_types.Phantom:
         """What a trace says of it."""
         library = self.phantom.library
-        devices: list[dict[str, int]] = [
-            {"capacity": capacity, "context": context, "peak_driver_bytes": peak}
+        devices: list[answer_types.PhantomDevice] = [
+            {"index": None, "capacity": capacity, "context": context, "peak_driver_bytes": peak}
             for capacity, context, peak in library.devices()
         ]
         for device, index in zip(devices, self.indexes or (), strict=False):
             device["index"] = index
-        unsupported = [
+        unsupported: list[answer_types.UnsupportedCall] = [
             {"library": call.library, "name": call.name, "count": call.count}
             for call in library.unsupported()
         ]
@@ -49,6 +50,7 @@ class SimulatedGpu:
             devices=devices,
             reads=self.phantom.reads(),
             unsupported=unsupported,
+            notes=[],
         )
 
 

@@ -10,7 +10,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from floodmark.reports.answer_types import PhantomRead
 
 #: Where C++ reads a value in a backward pass, no Python frame is the program's.
 _NO_FILE = "(none)"
@@ -24,11 +27,11 @@ class AssumedReads:
     ) -> None:
         """`generated`: folders of code that compilers write, which is none of the program's."""
         self._answers = answers
-        self._reads: dict[tuple[str, int, str], dict[str, Any]] = {}
+        self._reads: dict[tuple[str, int, str], PhantomRead] = {}
         folders = (Path(str(torch.__file__)).parent, Path(__file__).parents[2], *generated)
         self._skipped = (*(f"{folder}{os.sep}" for folder in folders), "<")
 
-    def all(self) -> list[dict[str, Any]]:
+    def all(self) -> list[PhantomRead]:
         """Every read: where, how often, and what was assumed; the most frequent first."""
         return sorted(self._reads.values(), key=lambda read: (-read["count"], read["file"]))
 
@@ -54,7 +57,15 @@ class AssumedReads:
             file, line, function = code.co_filename, here.f_lineno, code.co_name
         read = self._reads.setdefault(
             (file, line, op),
-            {"file": file, "line": line, "function": function, "op": op, "count": 0},
+            {
+                "file": file,
+                "line": line,
+                "function": function,
+                "op": op,
+                "count": 0,
+                "assumed": assumed,
+                "reason": reason,
+            },
         )
         read["count"] += 1
         read["assumed"] = assumed

@@ -109,15 +109,15 @@ class Reads:
         masks = (self._torch.bool, self._torch.uint8)
         if not any(index is not None and index.dtype in masks for index in indices):
             return func(*args, **kwargs or {})
-        plain: list[Any] = []
+        positions: list[Any] = []
         for index in indices:
             if index is None or index.dtype not in masks:
-                plain.append(index)
+                positions.append(index)
                 continue
             rows = self._rows("mask", index.numel(), index)
             column = index.new_empty((rows,), dtype=self._torch.int64)
-            plain.extend(column for _ in range(index.dim()))
-        return func(tensor, plain)
+            positions.extend(column for _ in range(index.dim()))
+        return func(tensor, positions)
 
     def _unique(self, func: Any, args: Any, kwargs: Any) -> Any:
         tensor = args[0]

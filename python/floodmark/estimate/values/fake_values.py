@@ -36,7 +36,7 @@ class Follow:
         self._leaves = torch_private.trees().tree_leaves
 
     def value_of(self, tensor: Any) -> Any:
-        """The real tensor that stands for a fake one, or None."""
+        """The real tensor with the value of a fake one, or None."""
         value = tensor.__dict__.get(_VALUE)
         if value is None:
             value = getattr(tensor, "constant", None)

@@ -11,8 +11,7 @@ import ctypes
 from collections.abc import Callable, Iterator
 from typing import Any
 
-#: How sure a value is; the phantom's library has the same numbers (`contents.rs`).
-NOTHING, ASSUMED, SAMPLED, RANDOM, KNOWN = 0, 1, 2, 3, 4
+from floodmark._core import Certainty
 
 #: Beyond this number of elements nothing is worked out.
 MOST_INTEGERS = 1 << 24
@@ -86,7 +85,7 @@ def region_of(tensor: Any) -> tuple[int, int]:
     return tensor.data_ptr(), (last + 1) * tensor.element_size()
 
 
-def check_sizes(tensors: list[Any], surety: int) -> None:
+def check_sizes(tensors: list[Any], certainty: Certainty) -> None:
     """Raise where a call is too large to be run on the host. Comes before anything is copied."""
     floats = 0
     for tensor in tensors:
@@ -94,7 +93,7 @@ def check_sizes(tensors: list[Any], surety: int) -> None:
             raise TooLarge
         if tensor.dtype.is_floating_point or tensor.dtype.is_complex:
             floats += tensor.numel()
-    if surety < KNOWN and floats > MOST_UNKNOWN_FLOATS:
+    if certainty < Certainty.KNOWN and floats > MOST_UNKNOWN_FLOATS:
         raise TooLarge
 
 

@@ -17,19 +17,16 @@ import sys
 import threading
 from collections.abc import Callable
 from types import FrameType, ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from floodmark import _core, torch_private
+from floodmark._core import Certainty
 from floodmark.estimate.phantom.library import Phantom
 from floodmark.estimate.values import function_names as names
 from floodmark.estimate.values.assumed_reads import AssumedReads, number_of
 from floodmark.estimate.values.host_copies import (
-    ASSUMED,
-    KNOWN,
     MOST_INTEGERS,
     MOST_RANDOM_FLOATS,
-    NOTHING,
-    SAMPLED,
     alias_of,
     is_float,
     region_of,
@@ -39,14 +36,22 @@ from floodmark.estimate.values.host_copies import (
 from floodmark.estimate.values.sampled_functions import Sampling
 from floodmark.estimate.values.store import FAILED, Store
 
+if TYPE_CHECKING:
+    from floodmark.reports.answer_types import PhantomRead
+
 _Kind = _core.FunctionKind
-#: Why a value of a surety is not known.
+#: Why a value of that certainty is not known.
 _REASONS = {
-    NOTHING: "not computed",
-    ASSUMED: "rests on values that were not computed and count as zero",
+    Certainty.NOTHING: "not computed",
+    Certainty.ASSUMED: "rests on values that were not computed and count as zero",
 }
 #: Beyond this number of elements floats are not worked out.
 _MOST_KNOWN_FLOATS = 1 << 12
+
+
+def _copied(certainty: Certainty) -> str:
+    """What a copy to the host contains."""
+    return "zeros" if certainty == Certainty.NOTHING else "its value"
 
 
 class Values:
@@ -64,7 +69,7 @@ class Values:
         #: Called where a transform of `torch.func` runs.
         self.at_transform: Callable[[], None] = lambda: None
 
-    def reads(self) -> list[dict[str, Any]]:
+    def reads(self) -> list[PhantomRead]:
         """Every value that was read and is not known: where, how often, and what was answered."""
         return self._reads.all()
 
@@ -84,12 +89,12 @@ class Values:
             return _Kind.THROUGH
         if _writes(name) or name in names.CREATES:
             return _Kind.WRITE
-        return _Kind.ELEMENTWISE if name in names.ELEMENTWISE else _Kind.LOOK
+        return _Kind.ELEMENTWISE if name in names.ELEMENTWISE else _Kind.EXAMINE
 
     def is_kept(self, tensor: Any) -> bool:
         """Whether all of a tensor has a value."""
         try:
-            return bool(self.store.surety(tensor))
+            return self.store.certainty(tensor) != Certainty.NOTHING
         except RuntimeError:
             # A tensor of a transform (vmap, grad) has no address.
             return False
@@ -128,30 +133,31 @@ class Values:
 
     # What `_core.Kernel` calls.
 
-    def before_count(self, operator: Any, args: Any, kwargs: Any) -> tuple[Any, int] | None:
+    def before_count(self, operator: Any, args: Any, kwargs: Any) -> tuple[Any, Certainty] | None:
         """Give an operator the number that it reads. What it will return, and how sure that is."""
         try:
             return self._before_count(operator, args, kwargs or {})
         except Exception:
             return None
 
-    def after_count(self, plan: tuple[Any, int], out: Any) -> None:
+    def after_count(self, plan: tuple[Any, Certainty], out: Any) -> None:
         """The operator has read its number: its results get their values."""
         self._end_giving()
-        host, surety = plan
+        host, certainty = plan
         with contextlib.suppress(Exception):
             for device, value in zip(tensors_in(out), tensors_in(host), strict=False):
-                self.store.put(device, value, surety)
+                self.store.put(device, value, certainty)
 
     def follow(self, operator: Any, args: Any, kwargs: Any, out: Any) -> None:
         """Give the result of an operator its value, or none."""
         with contextlib.suppress(Exception):
             name, kwargs = _operator_name(operator), kwargs or {}
-            if self._sampling.give_sample(name, operator, args, kwargs, out):
+            sampled = self._sampling.give_sample(name, operator, args, kwargs, out)
+            if sampled != Certainty.NOTHING:
                 return
-            surety, host = self.store.run(name, operator, args, kwargs)
+            certainty, host = self.store.run(name, operator, args, kwargs)
             if host is not FAILED:
-                self.store.put(out, host, surety)
+                self.store.put(out, host, certainty)
 
     def after_launch(self, args: Any, kwargs: Any) -> None:
         """A kernel that did not run may have written to these tensors: none of them is known."""
@@ -170,17 +176,17 @@ class Values:
         if name in names.NUMBERS:
             if name in ("equal", "allclose", "__contains__"):
                 return None
-            surety = self.store.surety(source)
-            if name == "__bool__" and surety < KNOWN and _is_validation():
+            certainty = self.store.certainty(source)
+            if name == "__bool__" and certainty < Certainty.KNOWN and _is_validation():
                 return self._instead(True)
-            given = self._note(name, source, surety)
+            given = self._note(name, source, certainty)
             if given is None:
                 return None
             return self._instead(number_of(self._torch, source.dtype, given))
-        surety, host = self.store.run(name, func, args, kwargs)
+        certainty, host = self.store.run(name, func, args, kwargs)
         count = _count_in(name, host)
-        if surety < KNOWN:
-            given = self._assume(name, surety, lambda: f"{count} rows")
+        if certainty < Certainty.KNOWN:
+            given = self._assume(name, certainty, lambda: f"{count} rows")
             count = count if given is None else int(given)
         self._change_answer(1, count)
         return None
@@ -190,13 +196,15 @@ class Values:
         self._end_giving()
         return (value,)
 
-    def _note(self, name: str, tensor: Any, surety: int, answered: str = "") -> float | None:
-        return self._assume(name, surety, lambda: answered or self._value_of(tensor, surety))
+    def _note(
+        self, name: str, tensor: Any, certainty: Certainty, answered: str = ""
+    ) -> float | None:
+        return self._assume(name, certainty, lambda: answered or self._value_of(tensor, certainty))
 
     def _assume(
         self,
         name: str,
-        surety: int,
+        certainty: Certainty,
         assumed: Callable[[], str],
         counted: tuple[int, int] | None = None,
     ) -> float | None:
@@ -204,24 +212,24 @@ class Values:
 
         `counted` is the region whose elements were counted."""
         here, given = self._reads.line()
-        if surety == KNOWN and given is None:
+        if certainty == Certainty.KNOWN and given is None:
             return None
         if here is None and counted in self._counted:
             return None
         if counted is not None:
             self._counted.add(counted)
         text = assumed() if given is None else f"{given:g} (--answer)"
-        self._reads.add(here, name, text, _REASONS.get(surety, "rests on random numbers"))
+        self._reads.add(here, name, text, _REASONS.get(certainty, "rests on random numbers"))
         return given
 
-    def _value_of(self, tensor: Any, surety: int) -> str:
-        if surety == NOTHING:
+    def _value_of(self, tensor: Any, certainty: Certainty) -> str:
+        if certainty == Certainty.NOTHING:
             return "False" if tensor.dtype == self._torch.bool else "0"
-        return str(self.store.copy_of(tensor, surety).reshape(-1)[0].item())
+        return str(self.store.copy_of(tensor, certainty).reshape(-1)[0].item())
 
     # Counts.
 
-    def _before_count(self, operator: Any, args: Any, kwargs: Any) -> tuple[Any, int] | None:
+    def _before_count(self, operator: Any, args: Any, kwargs: Any) -> tuple[Any, Certainty] | None:
         name, source = _operator_name(operator), args[0]
         if name == "_coalesce":
             source, _ = torch_private.sparse_parts(source)
@@ -231,38 +239,40 @@ class Values:
             # What the operator is a part of has the number.
             return None
         region = region_of(source)
-        count, surety, host = self._count(name, operator, args, kwargs)
-        if surety < KNOWN:
-            given = self._assume(name, surety, lambda: f"{count} rows", region)
+        count, certainty, host = self._count(name, operator, args, kwargs)
+        if certainty < Certainty.KNOWN:
+            given = self._assume(name, certainty, lambda: f"{count} rows", region)
             if given is not None:
                 count = int(given)
                 if name == "nonzero":
                     count = min(count, source.numel())
                     self.store.rewrite(source, count)
-                    _, surety, host = self._count(name, operator, args, kwargs)
+                    _, certainty, host = self._count(name, operator, args, kwargs)
         self._give(1, count)
-        return (None if name == "_coalesce" else host), surety
+        return (None if name == "_coalesce" else host), certainty
 
-    def _count(self, name: str, operator: Any, args: Any, kwargs: Any) -> tuple[int, int, Any]:
+    def _count(
+        self, name: str, operator: Any, args: Any, kwargs: Any
+    ) -> tuple[int, Certainty, Any]:
         """The number that an operator reads, how sure it is, and the operator's results."""
         source = args[0]
         if name == "nonzero":
             sample = self.store.samples.find(source)
             if sample is not None:
-                return sample.rows(source.numel()), sample.surety, None
+                return sample.rows(source.numel()), sample.certainty, None
             if source.numel() > MOST_INTEGERS and self.is_kept(source):
                 kept = alias_of(self._torch, source)
-                return int(kept.count_nonzero()), self.store.surety(source), None
+                return int(kept.count_nonzero()), self.store.certainty(source), None
         kwargs = {key: value for key, value in kwargs.items() if key != "out"}
         if name == "nonzero":
             operator = self._torch.nonzero
-        surety, host = self.store.run(name, operator, args, kwargs)
+        certainty, host = self.store.run(name, operator, args, kwargs)
         count = _count_in(name, host)
         if name in ("unique_dim", "unique_dim_consecutive") and host is not FAILED:
             count = int(host[0].shape[args[1]])
         elif name == "_coalesce" and host is not FAILED:
             count = int(host.shape[1])
-        return count, surety, None if host is FAILED else host
+        return count, certainty, None if host is FAILED else host
 
     # Results.
 
@@ -276,9 +286,9 @@ class Values:
         made = [t for t in tensors_in(out) if not any(share_storage(t, u) for u in given)]
         if name in names.COPIES and not self._must_convert(name, args, written, made):
             return out
-        surety = self._sampling.give_sample(name, func, args, kwargs, *(written or made))
-        if surety != NOTHING:
-            self._note_copies_off(name, made, args, surety)
+        certainty = self._sampling.give_sample(name, func, args, kwargs, *(written or made))
+        if certainty != Certainty.NOTHING:
+            self._note_copies_off(name, made, args, certainty)
             return out
         if any(not self._is_wanted(name, t, args) for t in written):
             # Much is written to, and none of it on the host: lists of parameters, mostly.
@@ -301,20 +311,20 @@ class Values:
         """Run a function on the host, and store what it made and wrote."""
         out, written, made = results
         copies: dict[int, Any] = {}
-        surety, host = self.store.run(name, func, args, kwargs, written, copies)
-        self._note_copies_off(name, made + written, args, surety)
+        certainty, host = self.store.run(name, func, args, kwargs, written, copies)
+        self._note_copies_off(name, made + written, args, certainty)
         if host is FAILED:
             self.store.forget_all(written)
             return out
         if name in names.NUMBERS:
-            if surety < KNOWN and name in ("equal", "allclose", "__contains__"):
-                self._note(name, args[0], surety, str(host))
+            if certainty < Certainty.KNOWN and name in ("equal", "allclose", "__contains__"):
+                self._note(name, args[0], certainty, str(host))
             return host
         for device, value in zip(tensors_in(out), tensors_in(host), strict=False):
             if any(device is one for one in made):
-                self.store.put(device, value, surety)
+                self.store.put(device, value, certainty)
         for target in written:
-            self.store.settle(target, copies.get(id(target)), surety)
+            self.store.settle(target, copies.get(id(target)), certainty)
         return out
 
     def _must_convert(self, name: str, args: Any, written: list[Any], made: list[Any]) -> bool:
@@ -331,11 +341,11 @@ class Values:
         if not is_plain or source.shape != target.shape:
             return True
         if source.is_cuda:
-            surety = self.store.surety(source)
-            if surety == SAMPLED:
+            certainty = self.store.certainty(source)
+            if certainty == Certainty.SAMPLED:
                 return True
-            if surety < KNOWN and not target.is_cuda:
-                self._note(name, source, surety, "zeros" if surety == NOTHING else "its value")
+            if certainty < Certainty.KNOWN and not target.is_cuda:
+                self._note(name, source, certainty, _copied(certainty))
         return False
 
     def _is_wanted(self, name: str, tensor: Any, args: Any) -> bool:
@@ -347,11 +357,13 @@ class Values:
         is_made_up = name in names.RANDOM or name in names.CREATES
         return bool(tensor.numel() <= (MOST_RANDOM_FLOATS if is_made_up else _MOST_KNOWN_FLOATS))
 
-    def _note_copies_off(self, name: str, targets: list[Any], args: Any, surety: int) -> None:
+    def _note_copies_off(
+        self, name: str, targets: list[Any], args: Any, certainty: Certainty
+    ) -> None:
         """A copy to the host is a read."""
         sources = [t for t in tensors_in(args) if t.is_cuda]
-        if surety < KNOWN and sources and any(not t.is_cuda for t in targets):
-            self._note(name, sources[0], surety, "zeros" if surety == NOTHING else "its value")
+        if certainty < Certainty.KNOWN and sources and any(not t.is_cuda for t in targets):
+            self._note(name, sources[0], certainty, _copied(certainty))
 
     # What this thread reads in the middle of an operator.
 
@@ -415,7 +427,7 @@ def _operator_name(operator: Any) -> str:
 
 
 def _count_in(name: str, result: Any) -> int:
-    """The number that a function needs in the middle, told from its result on the host."""
+    """The number that a function needs in the middle, derived from its result on the host."""
     if result is FAILED:
         return 0
     first = result[0] if isinstance(result, tuple | list) else result

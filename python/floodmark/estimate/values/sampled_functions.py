@@ -1,4 +1,4 @@
-"""Functions of samples: what stands for tensors too large to be worked out element by element.
+"""Functions of samples: values of tensors that are too large to be computed element by element.
 
 Sees: calls of torch's functions. Talks to: `store`, which keeps the samples.
 """
@@ -10,16 +10,12 @@ from collections.abc import Callable
 from typing import Any
 
 from floodmark import torch_private
+from floodmark._core import Certainty
 from floodmark.estimate.values import function_names as names
 from floodmark.estimate.values.host_copies import (
-    ASSUMED,
-    KNOWN,
     MOST_INTEGERS,
     MOST_RANDOM_FLOATS,
     MOST_UNKNOWN_FLOATS,
-    NOTHING,
-    RANDOM,
-    SAMPLED,
     Move,
     is_float,
     tensors_in,
@@ -35,24 +31,24 @@ class Sampling:
         self._torch = torch
         self._store = store
 
-    def give_sample(self, name: str, func: Any, args: Any, kwargs: Any, *targets: Any) -> int:
-        """Give a large result a sample as its value: how sure it is, `NOTHING` without one."""
+    def give_sample(self, name: str, func: Any, args: Any, kwargs: Any, *targets: Any) -> Certainty:
+        """Give a large result a sample as its value: how certain it is; `NOTHING` without one."""
         if len(targets) != 1 or not isinstance(targets[0], self._torch.Tensor):
-            return NOTHING
+            return Certainty.NOTHING
         target = targets[0]
         if name in names.CREATES or (name in names.OVERWRITES and name in names.RANDOM):
             sample = self._created(name, func, args, kwargs, target)
         elif name.rstrip("_") in names.ELEMENTWISE or name in names.ELEMENTWISE:
             sample = self._of_samples(name, func, args, kwargs, target)
         else:
-            return NOTHING
+            return Certainty.NOTHING
         if sample is None:
-            return NOTHING
+            return Certainty.NOTHING
         if target.is_cuda:
             self._store.samples.put(target, sample)
         else:
             target.copy_(sample.of_length(target.numel()).view(target.shape))
-        return sample.surety
+        return sample.certainty
 
     def _created(self, name: str, func: Any, args: Any, kwargs: Any, target: Any) -> Sample | None:
         """A sample of what a function made of nothing, where that is large."""
@@ -64,16 +60,16 @@ class Sampling:
             name not in names.SHAPED
         ):
             return None
-        surety = RANDOM if name in names.RANDOM else KNOWN
-        length = LENGTH if surety == RANDOM else 1
+        certainty = Certainty.RANDOM if name in names.RANDOM else Certainty.KNOWN
+        length = LENGTH if certainty == Certainty.RANDOM else 1
         if name not in names.CREATES:
             move = Move(torch, lambda _: self._store.empty_on_host((length,), target.dtype))
             on_host, named = move.call_on_host(args, kwargs)
-            return self._run_sample(lambda: func(*on_host, **named), surety)
+            return self._run_sample(lambda: func(*on_host, **named), certainty)
         make = getattr(torch, names.CREATES[name])
         fill = () if names.CREATES[name] != "full" else (kwargs.get("fill_value", args[-1]),)
         options = {"dtype": target.dtype, "device": "cpu"}
-        return self._run_sample(lambda: make((length,), *fill, **options), surety)
+        return self._run_sample(lambda: make((length,), *fill, **options), certainty)
 
     def _of_samples(
         self, name: str, func: Any, args: Any, kwargs: Any, target: Any
@@ -89,10 +85,10 @@ class Sampling:
             found[id(operand)] = sample
         if not found or (name.endswith("_") and id(target) not in found):
             return None
-        surety = min(sample.surety for sample in found.values())
+        certainty = min(sample.certainty for sample in found.values())
         if name in names.RANDOM:
-            surety = min(surety, RANDOM)
-        if surety == ASSUMED and is_float(target):
+            certainty = min(certainty, Certainty.RANDOM)
+        if certainty == Certainty.ASSUMED and is_float(target):
             # It reads as zero, as a small one does.
             return None
         length = max(len(sample.values) for sample in found.values())
@@ -100,26 +96,28 @@ class Sampling:
         move = Move(self._torch, lambda operand: found[id(operand)].of_length(length))
         on_host, named = move.call_on_host(args, kwargs)
         if func.__name__ == "cuda":
-            return Sample(on_host[0], surety)
-        return self._run_sample(lambda: func(*on_host, **named), surety)
+            return Sample(on_host[0], certainty)
+        return self._run_sample(lambda: func(*on_host, **named), certainty)
 
     def _operand(self, tensor: Any) -> Sample | None:
-        """What stands for an operand of a function of samples: its sample, its number, or zero."""
+        """The value of an operand of a function of samples: its sample, its number, or zero."""
         if not tensor.is_cuda:
-            return Sample(tensor.detach().reshape(1), KNOWN) if tensor.numel() == 1 else None
-        surety = self._store.surety(tensor)
-        if surety == SAMPLED:
+            return (
+                Sample(tensor.detach().reshape(1), Certainty.KNOWN) if tensor.numel() == 1 else None
+            )
+        certainty = self._store.certainty(tensor)
+        if certainty == Certainty.SAMPLED:
             return self._store.samples.find(tensor)
-        if surety == NOTHING and is_float(tensor):
-            return Sample(self._torch.zeros(1, dtype=tensor.dtype, device="cpu"), ASSUMED)
-        if surety != NOTHING and tensor.numel() == 1:
-            return Sample(self._store.copy_of(tensor, surety).reshape(1), surety)
+        if certainty == Certainty.NOTHING and is_float(tensor):
+            return Sample(self._torch.zeros(1, dtype=tensor.dtype, device="cpu"), Certainty.ASSUMED)
+        if certainty != Certainty.NOTHING and tensor.numel() == 1:
+            return Sample(self._store.copy_of(tensor, certainty).reshape(1), certainty)
         return None
 
-    def _run_sample(self, call: Callable[[], Any], surety: int) -> Sample | None:
+    def _run_sample(self, call: Callable[[], Any], certainty: Certainty) -> Sample | None:
         draws: Any = contextlib.nullcontext()
-        if surety == RANDOM:
+        if certainty == Certainty.RANDOM:
             draws = self._store.own_random_numbers()
         with torch_private.without_function_modes(self._torch), self._torch.no_grad(), draws:
             values = call()
-        return Sample(values, surety) if values.dim() == 1 else None
+        return Sample(values, certainty) if values.dim() == 1 else None

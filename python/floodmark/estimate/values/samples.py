@@ -11,7 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from floodmark.estimate.values.host_copies import SAMPLED, region_of
+from floodmark._core import Certainty
+from floodmark.estimate.values.host_copies import region_of
 
 #: The length of a sample of random numbers. Half of the elements, counted in it, is right to 0.4 %.
 LENGTH = 1 << 14
@@ -23,7 +24,7 @@ class Sample:
     """Values that repeat through a tensor: `LENGTH` of them, or one."""
 
     values: Any
-    surety: int
+    certainty: Certainty
 
     def of_length(self, length: int) -> Any:
         """The values, repeated to that length, in storage of their own."""
@@ -38,10 +39,12 @@ class Sample:
 class Samples:
     """The samples of the tensors of this process."""
 
-    def __init__(self, surety: Callable[[int, int], int], put: Callable[[int, int, int], None]):
-        self._surety = surety
+    def __init__(
+        self, certainty: Callable[[int, int], Certainty], put: Callable[[int, int, Certainty], None]
+    ):
+        self._certainty = certainty
         self._put = put
-        #: By the address of the storage. One that is stale has bytes of another surety.
+        #: By the address of the storage. One that is stale has bytes of another certainty.
         self._samples: dict[int, tuple[int, Sample]] = {}
 
     def put(self, tensor: Any, sample: Sample) -> None:
@@ -50,16 +53,16 @@ class Samples:
             self._drop_stale()
         region = region_of(tensor)
         self._samples[tensor.untyped_storage().data_ptr()] = (region[0], sample)
-        self._put(*region, SAMPLED)
+        self._put(*region, Certainty.SAMPLED)
 
     def find(self, tensor: Any) -> Sample | None:
         """The sample of a tensor, or of the one that it is a view of."""
-        if self._surety(*region_of(tensor)) != SAMPLED:
+        if self._certainty(*region_of(tensor)) != Certainty.SAMPLED:
             return None
         found = self._samples.get(tensor.untyped_storage().data_ptr())
         return found[1] if found is not None else None
 
     def _drop_stale(self) -> None:
         for storage, (address, _) in list(self._samples.items()):
-            if self._surety(address, 1) != SAMPLED:
+            if self._certainty(address, 1) != Certainty.SAMPLED:
                 del self._samples[storage]

@@ -12,15 +12,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from floodmark import torch_private
+from floodmark._core import Certainty
 from floodmark.estimate.phantom.library import Phantom
 from floodmark.estimate.values import function_names as names
 from floodmark.estimate.values.host_copies import (
-    ASSUMED,
-    KNOWN,
     MOST_INTEGERS,
-    NOTHING,
-    RANDOM,
-    SAMPLED,
     Move,
     alias_of,
     check_sizes,
@@ -41,22 +37,22 @@ class Store:
     def __init__(self, phantom: Phantom, torch: Any) -> None:
         library = phantom.library
         self._torch = torch
-        self._surety = library.surety
-        self._set = library.set_surety
-        self.samples = Samples(self._surety, self._set)
+        self._certainty = library.certainty
+        self._set = library.set_certainty
+        self.samples = Samples(self._certainty, self._set)
         #: Where copies get their memory: shape, element type.
         self.empty_on_host: Callable[[Any, Any], Any] = functools.partial(empty_on_host, torch)
         # Always the same, so that two estimates of one program are.
         self._generator_state = torch.Generator().manual_seed(0).get_state()
 
-    def surety(self, tensor: Any) -> int:
+    def certainty(self, tensor: Any) -> Certainty:
         """How sure all of a tensor is."""
-        return int(self._surety(*region_of(tensor)))
+        return self._certainty(*region_of(tensor))
 
     def forget(self, tensor: Any) -> None:
         """The tensor was written to by a kernel that did not run."""
         if tensor.is_cuda:
-            self._set(*region_of(tensor), NOTHING)
+            self._set(*region_of(tensor), Certainty.NOTHING)
 
     def forget_all(self, tensors: list[Any]) -> None:
         """The tensors were written to by a kernel that did not run."""
@@ -67,8 +63,8 @@ class Store:
         """A kernel that did not run may have written to it: its value is assumed at best."""
         if is_float(tensor):
             self.forget(tensor)
-        elif tensor.is_cuda and self.surety(tensor) in (RANDOM, KNOWN):
-            self._set(*region_of(tensor), ASSUMED)
+        elif tensor.is_cuda and self.certainty(tensor) in (Certainty.RANDOM, Certainty.KNOWN):
+            self._set(*region_of(tensor), Certainty.ASSUMED)
 
     def run(
         self,
@@ -78,59 +74,61 @@ class Store:
         kwargs: Any,
         targets: Any = (),
         copies: dict[int, Any] | None = None,
-    ) -> tuple[int, Any]:
+    ) -> tuple[Certainty, Any]:
         """Run a function on the host: how sure its result is, and the result.
 
         `copies` gets the copies of what the function wrote to."""
         found = {id(t): t for t in tensors_in((args, kwargs)) if t.is_cuda}
         written = {id(target) for target in targets}
-        sureties = {key: self._surety_of(name, t, args, key in written) for key, t in found.items()}
-        surety = min(sureties.values(), default=KNOWN)
-        surety = RANDOM if surety == SAMPLED else surety
+        certainties = {
+            key: self._certainty_of(name, t, args, key in written) for key, t in found.items()
+        }
+        certainty = min(certainties.values(), default=Certainty.KNOWN)
+        certainty = Certainty.RANDOM if certainty == Certainty.SAMPLED else certainty
         try:
-            check_sizes(list(found.values()), surety)
-            move = Move(self._torch, lambda tensor: self.copy_of(tensor, sureties[id(tensor)]))
+            check_sizes(list(found.values()), certainty)
+            move = Move(self._torch, lambda tensor: self.copy_of(tensor, certainties[id(tensor)]))
             on_host, named = move.call_on_host(args, kwargs)
             if copies is not None:
                 copies.update((key, move.copy(found[key])) for key in written if key in found)
             if func.__name__ == "cuda":
-                return surety, on_host[0].clone()
+                return certainty, on_host[0].clone()
             # A device mode of the program would make its results on the simulated GPU.
             with self._torch.device("cpu"), self._torch.no_grad():
                 if name in names.RANDOM:
                     with self.own_random_numbers():
-                        return min(surety, RANDOM), func(*on_host, **named)
-                return surety, func(*on_host, **named)
+                        return min(certainty, Certainty.RANDOM), func(*on_host, **named)
+                return certainty, func(*on_host, **named)
         except Exception:
             # It is too large, or torch refuses it on the host. The program's own call was right.
-            return NOTHING, FAILED
+            return Certainty.NOTHING, FAILED
 
-    def _surety_of(self, name: str, tensor: Any, args: Any, is_target: bool) -> int:
+    def _certainty_of(self, name: str, tensor: Any, args: Any, is_target: bool) -> Certainty:
         """How sure an argument is, as far as it matters to the result."""
         if is_target and name in names.OVERWRITES:
-            return KNOWN
+            return Certainty.KNOWN
         if name in names.SHAPED and args and tensor is args[0]:
-            return KNOWN
-        surety = self.surety(tensor)
-        if surety == SAMPLED and self.samples.find(tensor) is None:
-            return ASSUMED
-        return max(surety, ASSUMED)
+            return Certainty.KNOWN
+        certainty = self.certainty(tensor)
+        if certainty == Certainty.SAMPLED and self.samples.find(tensor) is None:
+            return Certainty.ASSUMED
+        return max(certainty, Certainty.ASSUMED)
 
-    def copy_of(self, tensor: Any, surety: int) -> Any:
+    def copy_of(self, tensor: Any, certainty: Certainty) -> Any:
         """A tensor's values in host memory of their own; zeros where there are none."""
         torch = self._torch
         with torch_private.without_function_modes(torch), torch.no_grad():
             host = self.empty_on_host(tensor.shape, tensor.dtype)
-            sample = self.samples.find(tensor) if surety == SAMPLED else None
+            sample = self.samples.find(tensor) if certainty == Certainty.SAMPLED else None
             if sample is not None:
                 host.copy_(sample.of_length(tensor.numel()).view(tensor.shape))
-            elif self.surety(tensor) in (NOTHING, SAMPLED):
+            elif self.certainty(tensor) in (Certainty.NOTHING, Certainty.SAMPLED):
                 host.zero_()
             else:
                 host.copy_(alias_of(torch, tensor))
             return host
 
-    def put(self, target: Any, value: Any, surety: int) -> None:
+    def put(self, target: Any, value: Any, certainty: Certainty) -> None:
         """Put a value where a device tensor lies, or into a host tensor that was copied to."""
         torch = self._torch
         if not target.is_cuda:
@@ -138,7 +136,7 @@ class Store:
                 # Autograd may have saved it: `data` leaves its version as it is.
                 target.data.copy_(value)
             return None
-        if is_float(target) and surety < RANDOM:
+        if is_float(target) and certainty < Certainty.RANDOM:
             return self.forget(target)
         if target.shape != value.shape or target.numel() > MOST_INTEGERS:
             return self.forget(target)
@@ -146,23 +144,23 @@ class Store:
         if region[1]:
             with torch_private.without_function_modes(torch), torch.no_grad():
                 alias_of(torch, target).copy_(value)
-            self._set(*region, surety)
+            self._set(*region, certainty)
         return None
 
-    def settle(self, target: Any, value: Any, surety: int) -> None:
+    def settle(self, target: Any, value: Any, certainty: Certainty) -> None:
         """A function wrote to a tensor: store what it wrote to the copy."""
         if not target.is_cuda:
             return
         region = region_of(target)
-        before = self.surety(target)
+        before = self.certainty(target)
         if value is None:
             self.forget(target)
             return
-        self.put(target, value, surety)
+        self.put(target, value, certainty)
         has_gaps = region[1] != target.numel() * target.element_size()
-        if has_gaps and self.surety(target) != NOTHING:
+        if has_gaps and self.certainty(target) != Certainty.NOTHING:
             # The gaps were not written to.
-            self._set(*region, min(surety, before))
+            self._set(*region, min(certainty, before))
 
     @contextlib.contextmanager
     def own_random_numbers(self) -> Iterator[None]:
@@ -183,4 +181,4 @@ class Store:
             if count:
                 flat[torch.arange(count, device="cpu") * mask.numel() // count] = 1
             alias_of(torch, mask).copy_(flat.view(mask.shape))
-        self._set(*region_of(mask), ASSUMED)
+        self._set(*region_of(mask), Certainty.ASSUMED)

@@ -24,7 +24,7 @@ def replace_in_modules(pairs: Iterable[tuple[Any, Any]]) -> None:
     """
     replaced = {id(old): (old, new) for old, new in pairs}
     for place, module in list(sys.modules.items()):
-        # What stands for a module may be anything.
+        # An entry of `sys.modules` may be any object.
         if not isinstance(module, ModuleType) or place.startswith("floodmark."):
             continue
         names = vars(module)

@@ -118,7 +118,7 @@ lines = pathlib.Path(__file__).read_text().splitlines()
 line = 1 + lines.index("        said = int(x.argmax()) # READ")
 found["line"] = line
 found["read"] = ask()
-found["told"] = ask(answers={f"{pathlib.Path(__file__).name}:{line}": 3})
+found["given"] = ask(answers={f"{pathlib.Path(__file__).name}:{line}": 3})
 
 def error_of(run):
     try:
@@ -230,7 +230,7 @@ def test_a_read_is_listed_with_its_line_and_can_be_told(found: Any) -> None:
     (read,) = answer["reads"]
     assert (read["line"], read["count"]) == (found["line"], 1)
     assert read["file"].endswith("program.py")
-    said, answer = found["told"]
+    said, answer = found["given"]
     assert said == 3
     assert answer["reads"][0]["assumed"] == "3"
 

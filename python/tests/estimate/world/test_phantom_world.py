@@ -34,17 +34,17 @@ BEGINNING = """
 
 
 def as_rank(programs, rank, world, body):
-    """Run the program as that rank; what it told."""
+    """Run the program as that rank; what it wrote."""
     programs.write(BEGINNING + body, "program.py")
     ranks = ("--rank", str(rank), "--world", str(world))
-    told = programs.folder / "told.json"
+    written = programs.folder / "facts.json"
     done = programs.floodmark(
-        "estimate", "--json", "-o", "a.flood", "--force", *ranks, "program.py", str(told)
+        "estimate", "--json", "-o", "a.flood", "--force", *ranks, "program.py", str(written)
     )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["ended"] == "done", found["error"] + done.stderr
-    return json.loads(told.read_text()), found, done.stderr
+    return json.loads(written.read_text()), found, done.stderr
 
 
 COLLECTIVES = """

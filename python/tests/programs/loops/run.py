@@ -27,13 +27,13 @@ for name in sys.argv[1:]:
     Path(name).mkdir()
     os.chdir(name)
     with open("said.txt", "w") as said, contextlib.redirect_stderr(said):
-        told = {}
+        facts = {}
         try:
-            told = runpy.run_path(str(Path(__file__).with_name(f"with_{name}.py")))
+            facts = runpy.run_path(str(Path(__file__).with_name(f"with_{name}.py")))
         except Exception:
             traceback.print_exc(file=said)
-    Path("found.json").write_text(json.dumps(told.get("found")))
-    run_out = told.get("run_out", run_out)
+    Path("found.json").write_text(json.dumps(facts.get("found")))
+    run_out = facts.get("run_out", run_out)
     os.chdir(begin)
 
 if run_out is not None:

@@ -127,7 +127,7 @@ export const highest = computed<number>(() => {
   return Math.max(1, ...peaks) * 1.05;
 });
 
-/** The peak of reserved bytes; told by the list of recordings. */
+/** The peak of reserved bytes, from the list of recordings. */
 export const reservedPeak = signal<number | null>(null);
 
 /** Why the last click found no allocation, where that is not plain to see. */

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use floodmark_profiles::ValueAt;
 use floodmark_session::size::parse_size;
+use floodmark_trace::Engine;
 
 use crate::commands::args::ProgramArgs;
 use crate::commands::args::varied_value::{Setting, VariedValue};
@@ -25,11 +26,11 @@ pub(crate) enum EngineName {
     Fake,
 }
 
-impl EngineName {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Phantom => "phantom",
-            Self::Fake => "fake",
+impl From<EngineName> for Engine {
+    fn from(name: EngineName) -> Self {
+        match name {
+            EngineName::Phantom => Self::Phantom,
+            EngineName::Fake => Self::Fake,
         }
     }
 }

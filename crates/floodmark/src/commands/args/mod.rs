@@ -19,9 +19,7 @@ use floodmark_trace::{Bytes, Device};
 
 use crate::commands::run::LEAST_RECORDER_BYTES;
 
-pub(crate) use crate::commands::args::estimate::{
-    EngineName, EstimateArgs, FitArgs, GpusArgs, PhantomArgs,
-};
+pub(crate) use crate::commands::args::estimate::{EstimateArgs, FitArgs, GpusArgs, PhantomArgs};
 pub(crate) use crate::commands::args::watch::{MetricsArgs, TopArgs};
 
 /// Shows what fills the memory of a `PyTorch` program.

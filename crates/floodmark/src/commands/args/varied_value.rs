@@ -119,9 +119,9 @@ mod tests {
 
     #[test]
     fn a_value_goes_wherever_the_name_stands() {
-        let vary: VariedValue = "BATCH=1..4".parse().unwrap();
+        let varied: VariedValue = "BATCH=1..4".parse().unwrap();
         assert_eq!(
-            vary.put("--batch={BATCH} {BATCH} {OTHER} BATCH", 3),
+            varied.put("--batch={BATCH} {BATCH} {OTHER} BATCH", 3),
             "--batch=3 3 {OTHER} BATCH"
         );
     }

@@ -156,7 +156,7 @@ fn function(name: &CStr, own: &Object) -> Option<usize> {
 }
 
 /// Whether the slot leads to the function of that name, or was not used yet. Somebody else's function
-/// may stand there too; it calls the one it stands for by itself.
+/// may stand there too; it calls the one that it replaces by itself.
 fn is_the_named(addr: usize, name: &CStr, object: &Object, objects: &[Object]) -> bool {
     object.contains(addr)
         || objects.iter().any(|other| other.contains(addr) && other.lookup(name) == Some(addr))

@@ -65,8 +65,8 @@ def run(folder: Path, program: str) -> dict[str, Any]:
         [sys.executable, str(path)], capture_output=True, text=True, timeout=600, cwd=folder
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return told
+    facts: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return facts
 
 
 def test_it_does_not_matter_whether_torch_was_imported_before(tmp_path: Path) -> None:
