@@ -23,7 +23,7 @@ pub fn ask(trace: &Trace) {
             | Subject::SegmentFree(id)
             | Subject::SegmentMap(id)
             | Subject::SegmentUnmap(id)
-            | Subject::BaseSegment(id) => assert!((id as usize) < trace.segments.len()),
+            | Subject::InitialSegment(id) => assert!((id as usize) < trace.segments.len()),
             Subject::Oom(id) => assert!((id as usize) < trace.ooms.len()),
             Subject::Mark(text) | Subject::PhaseBegin(text) | Subject::PhaseEnd(text) => {
                 let _ = trace.text(text);

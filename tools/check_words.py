@@ -75,6 +75,8 @@ NAMES = {
         "what it is, such as `fake_tensors`, `location`, `index` or `position`"
     ),
     r"\w+\[[\"'](?:where|place)[\"']\]": "the key `location`",
+    r"(?<!\")(?:has|lay|is|of)_base\b|Base(?:Block|Segment)\b": "initial: `has_initial_blocks`",
+    r"let (?:mut )?(?:plain|cut)\b": "what it has, such as `uncoloured` or `split_bytes`",
     r"(?:fn|def) _?(?:tell|told|look|pulse|course)\b\(": (
         "a verb with its object, such as `add_segment` or `allocate_results`"
     ),

@@ -7,6 +7,7 @@ from typing import ClassVar, Literal, final
 __all__ = [
     "LEAST_MEMORY_BYTES",
     "Advice",
+    "AnswerKind",
     "AttentionKernel",
     "BlockSource",
     "Certainty",
@@ -117,6 +118,15 @@ class BlockSource:
     TORCH: ClassVar[BlockSource]
     FAKE: ClassVar[BlockSource]
     FAKE_WITHOUT_DEVICE: ClassVar[BlockSource]
+
+@final
+class AnswerKind:
+    """What a thread reads from a simulated GPU where no value is known."""
+
+    ZERO: ClassVar[AnswerKind]
+    NUMBER: ClassVar[AnswerKind]
+    TRUTH_VALUES: ClassVar[AnswerKind]
+    def __int__(self) -> int: ...
 
 @final
 class Certainty:
@@ -404,7 +414,7 @@ class PhantomLibrary:
     def devices(self) -> list[tuple[int, int, int]]: ...
     def certainty(self, addr: int, length: int) -> Certainty: ...
     def set_certainty(self, addr: int, length: int, certainty: Certainty) -> None: ...
-    def set_answer(self, kind: int, value: int) -> None: ...
+    def set_answer(self, kind: AnswerKind, value: int) -> None: ...
     def set_group_size(self, color: int, ranks: int) -> None: ...
 
 @final

@@ -25,6 +25,8 @@ from check_words import problems
         ("    rows.sort_by_key(|row| row.place);", ".place"),
         ('print(row["where"])', 'row["where"]'),
         ("mod late;", "mod late;"),
+        ("    pub has_base: bool,", "has_base"),
+        ("        let mut plain = Vec::new();", "let mut plain"),
         ("/// Who writes it down.", "Who writes it down"),
         ("# the process is\n# told its rank", "is # told"),
         ("def surety(self) -> int:", "surety"),

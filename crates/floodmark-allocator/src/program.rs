@@ -51,7 +51,7 @@ pub enum Request {
 
 /// A block that was live before the first request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct BaseBlock {
+pub(crate) struct InitialBlock {
     pub(crate) owner: u32,
     pub(crate) addr: u64,
     pub(crate) bytes: u64,
@@ -62,7 +62,7 @@ pub(crate) struct BaseBlock {
 
 /// A segment that was reserved before the first request, or later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct BaseSegment {
+pub(crate) struct InitialSegment {
     pub(crate) addr: u64,
     pub(crate) bytes: u64,
     pub(crate) stream: u16,
@@ -93,8 +93,8 @@ pub struct Program {
     pub limit: Option<Limit>,
     /// How often the recording shows that the cache was freed to make room.
     pub retries: u32,
-    pub(crate) base: Vec<BaseBlock>,
-    pub(crate) base_segments: Vec<BaseSegment>,
+    pub(crate) initial_blocks: Vec<InitialBlock>,
+    pub(crate) initial_segments: Vec<InitialSegment>,
     /// Segments as they were taken from the driver: address and size.
     pub(crate) taken: Vec<(u64, u64)>,
 }
@@ -132,8 +132,8 @@ impl Program {
     }
 
     /// Whether blocks were live before the first request.
-    pub fn has_base(&self) -> bool {
-        !self.base.is_empty() || !self.base_segments.is_empty()
+    pub fn has_initial_blocks(&self) -> bool {
+        !self.initial_blocks.is_empty() || !self.initial_segments.is_empty()
     }
 
     /// The same without some of its allocations and their frees.
@@ -148,7 +148,7 @@ impl Program {
         };
         let mut program = self.clone();
         program.requests.retain(|(_, request)| is_kept(request));
-        program.base.retain(|block| !is_left_out(block.owner));
+        program.initial_blocks.retain(|block| !is_left_out(block.owner));
         program
     }
 }
@@ -244,7 +244,7 @@ impl<'a> Reader<'a> {
                 let made = &self.trace.allocations[id.index()];
                 let (stream, pool) = (self.stream_of[&made.stream], self.pool(made.pool));
                 if made.before_recording {
-                    self.program.base.push(BaseBlock {
+                    self.program.initial_blocks.push(InitialBlock {
                         owner: id.0,
                         addr: made.addr.0,
                         bytes: made.rounded.0,
@@ -278,9 +278,9 @@ impl<'a> Reader<'a> {
                 let segment = self.segment(segment);
                 self.reserve(segment.bytes);
             }
-            Subject::BaseSegment(segment) => {
+            Subject::InitialSegment(segment) => {
                 let segment = self.segment(segment);
-                self.program.base_segments.push(segment);
+                self.program.initial_segments.push(segment);
                 self.reserve(segment.bytes);
             }
             Subject::SegmentFree(segment) | Subject::SegmentUnmap(segment) => {
@@ -310,12 +310,12 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn segment(&mut self, segment: u32) -> BaseSegment {
+    fn segment(&mut self, segment: u32) -> InitialSegment {
         let Some(&segment) = self.trace.segments.get(segment as usize) else {
-            return BaseSegment { addr: 0, bytes: 0, stream: 0, pool: 0 };
+            return InitialSegment { addr: 0, bytes: 0, stream: 0, pool: 0 };
         };
         let (stream, pool) = (self.stream_of[&segment.stream], self.pool(segment.pool));
-        BaseSegment { addr: segment.addr.0, bytes: segment.bytes.0, stream, pool }
+        InitialSegment { addr: segment.addr.0, bytes: segment.bytes.0, stream, pool }
     }
 
     fn reserve(&mut self, bytes: u64) {

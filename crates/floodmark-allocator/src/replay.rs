@@ -143,7 +143,7 @@ impl<'a> Follower<'a> {
             unplaced: 0,
         };
         let mut follower = Self { trace, device, config, sizes_from, memory };
-        follower.lay_base();
+        follower.place_initial_blocks();
         follower
     }
 
@@ -190,7 +190,7 @@ impl<'a> Follower<'a> {
             Subject::SegmentFree(segment) => self.remove_segment(segment),
             Subject::SegmentUnmap(segment) => self.unmap(segment),
             Subject::Oom(_) => self.memory.heap.stats.num_ooms += 1,
-            Subject::BaseSegment(_)
+            Subject::InitialSegment(_)
             | Subject::FreeUnknown(_)
             | Subject::Reserved(_)
             | Subject::Label { .. }
@@ -229,7 +229,7 @@ impl<'a> Follower<'a> {
             return;
         };
         let there = *self.memory.heap.block(free);
-        let cut = match self.sizes_from {
+        let split_bytes = match self.sizes_from {
             Sizes::Recorded => (recorded < there.size).then_some(recorded),
             Sizes::Derived => {
                 let is_fine = there.is_small || there.is_expandable;
@@ -241,7 +241,7 @@ impl<'a> Follower<'a> {
             return;
         }
         self.memory.heap.take_from_index(free);
-        let block = self.memory.heap.allocate(free, cut, requested, id.0);
+        let block = self.memory.heap.allocate(free, split_bytes, requested, id.0);
         self.memory.blocks.insert(id, block);
         let size = self.memory.heap.block(block).size;
         if self.sizes_from == Sizes::Derived && size != recorded {
@@ -353,7 +353,7 @@ impl<'a> Follower<'a> {
     }
 
     /// Segments and blocks from before the recording: what no block covers is free.
-    fn lay_base(&mut self) {
+    fn place_initial_blocks(&mut self) {
         let trace = self.trace;
         let mut blocks: BTreeMap<u64, AllocationId> = BTreeMap::new();
         let mut segments: Vec<u32> = Vec::new();
@@ -363,7 +363,7 @@ impl<'a> Follower<'a> {
                 if allocation.before_recording {
                     blocks.insert(allocation.addr.0, id);
                 }
-            } else if let Subject::BaseSegment(segment) = event.subject {
+            } else if let Subject::InitialSegment(segment) = event.subject {
                 segments.push(segment);
             }
         }
@@ -376,11 +376,11 @@ impl<'a> Follower<'a> {
                 self.memory.heap.count_segment(block.size, block.is_small);
             }
             let inside = blocks.range(block.addr..block.end()).map(|(_, &id)| id);
-            self.lay_segment(block, &inside.collect::<Vec<_>>());
+            self.place_segment(block, &inside.collect::<Vec<_>>());
         }
     }
 
-    fn lay_segment(&mut self, whole: Block, inside: &[AllocationId]) {
+    fn place_segment(&mut self, whole: Block, inside: &[AllocationId]) {
         let mut rest = self.memory.heap.add(whole);
         for (at, &id) in inside.iter().enumerate() {
             let made = &self.trace.allocations[id.index()];
@@ -395,11 +395,11 @@ impl<'a> Follower<'a> {
             }
             let bytes = made.rounded.0.clamp(1, room.max(1));
             let left = self.memory.heap.block(rest).size;
-            let cut = (bytes < left).then_some(bytes);
+            let split_bytes = (bytes < left).then_some(bytes);
             // `allocate` puts what is left into the index; it is cut further below.
-            let block = self.memory.heap.allocate(rest, cut, made.requested.0, id.0);
+            let block = self.memory.heap.allocate(rest, split_bytes, made.requested.0, id.0);
             self.memory.blocks.insert(id, block);
-            if cut.is_none() {
+            if split_bytes.is_none() {
                 return;
             }
             self.memory.heap.take_from_index(rest);

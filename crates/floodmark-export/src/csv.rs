@@ -58,7 +58,7 @@ struct EventCells {
 
 impl EventCells {
     fn from_event(trace: &Trace, context: &Context, event: &Event) -> Option<Self> {
-        let plain = |kind, bytes: u64| {
+        let without_allocation = |kind, bytes: u64| {
             let rest = vec![String::new(); 9];
             Some(Self { kind, bytes, requested: String::new(), rest })
         };
@@ -77,15 +77,18 @@ impl EventCells {
                 let allocation = &trace.allocations[id.index()];
                 Some(Self::about(trace, context, "free_completed", id, allocation))
             }
-            Subject::FreeUnknown(bytes) => plain("free_unknown", Bytes::from(bytes).0),
-            Subject::SegmentAlloc(at) => plain("segment_alloc", segment(at)),
-            Subject::SegmentFree(at) => plain("segment_free", segment(at)),
-            Subject::SegmentMap(at) => plain("segment_map", segment(at)),
-            Subject::SegmentUnmap(at) => plain("segment_unmap", segment(at)),
-            Subject::BaseSegment(at) => plain("segment before recording", segment(at)),
-            Subject::Oom(at) => {
-                plain("oom", trace.ooms.get(at as usize).map_or(0, |oom| oom.requested.0))
+            Subject::FreeUnknown(bytes) => without_allocation("free_unknown", Bytes::from(bytes).0),
+            Subject::SegmentAlloc(at) => without_allocation("segment_alloc", segment(at)),
+            Subject::SegmentFree(at) => without_allocation("segment_free", segment(at)),
+            Subject::SegmentMap(at) => without_allocation("segment_map", segment(at)),
+            Subject::SegmentUnmap(at) => without_allocation("segment_unmap", segment(at)),
+            Subject::InitialSegment(at) => {
+                without_allocation("segment before recording", segment(at))
             }
+            Subject::Oom(at) => without_allocation(
+                "oom",
+                trace.ooms.get(at as usize).map_or(0, |oom| oom.requested.0),
+            ),
             // Their contents are in the columns of other events.
             Subject::Reserved(_)
             | Subject::Label { .. }

@@ -5,11 +5,13 @@
 //! loads it and calls its functions. Both sides use the same types, and are always built together.
 
 mod account;
+mod answer_kind;
 mod certainty;
 mod library;
 mod settings;
 
 pub use account::{Account, DeviceAccount, UnsupportedCall};
+pub use answer_kind::AnswerKind;
 pub use certainty::Certainty;
 pub use library::{LoadError, PhantomLibrary};
 pub use settings::{MOST_DEVICES, Settings, SettingsError};

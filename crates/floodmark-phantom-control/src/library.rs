@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use std::os::fd::{AsRawFd, FromRawFd};
 
 use crate::account::Account;
+use crate::answer_kind::AnswerKind;
 use crate::certainty::Certainty;
 use crate::settings::Settings;
 
@@ -126,10 +127,9 @@ impl PhantomLibrary {
         (self.set_certainty)(addr, length, certainty as c_int);
     }
 
-    /// What this thread reads where no value is known: 0 zero, 1 the number `value`, 2 truth values, the bits of
-    /// `value`.
-    pub fn set_answer(&self, kind: i32, value: i64) {
-        (self.set_answer)(kind, value);
+    /// Sets what this thread reads from now on where no value is known.
+    pub fn set_answer(&self, kind: AnswerKind, value: i64) {
+        (self.set_answer)(kind as c_int, value);
     }
 
     /// How many ranks the communicators of a color have; 0 forgets it.

@@ -14,7 +14,7 @@ pub(crate) enum Answer {
     /// it is true, as the operator's result on the host shows.
     Number(i64),
     /// Truth values alone, one bit for each read, the lowest first.
-    Checks(u64),
+    TruthValues(u64),
 }
 
 thread_local! {
@@ -37,8 +37,8 @@ pub(crate) fn given(length: u64) -> Option<[u8; 8]> {
             4 | 8 => Some(number.to_le_bytes()),
             _ => None,
         },
-        Answer::Checks(bits) => (length == 1).then(|| {
-            ANSWER.set(Some(Answer::Checks(bits >> 1)));
+        Answer::TruthValues(bits) => (length == 1).then(|| {
+            ANSWER.set(Some(Answer::TruthValues(bits >> 1)));
             (bits & 1).to_le_bytes()
         }),
     }
@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn checks_are_answered_one_after_the_other() {
-        give(Some(Answer::Checks(0b01)));
+        give(Some(Answer::TruthValues(0b01)));
         let byte = || given(1).map(|bytes| bytes[0]);
         assert_eq!((byte(), given(8), byte()), (Some(1), None, Some(0)));
         give(Some(Answer::Number(7)));

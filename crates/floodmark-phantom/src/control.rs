@@ -2,7 +2,7 @@
 
 use std::ffi::{c_char, c_int};
 
-use floodmark_phantom_control::{Account, DeviceAccount, Settings};
+use floodmark_phantom_control::{Account, AnswerKind, DeviceAccount, Settings};
 
 use crate::answer::Answer;
 use crate::contents::{Certainty, contents};
@@ -97,14 +97,13 @@ pub extern "C" fn floodmark_phantom_set_certainty(addr: u64, length: u64, certai
     contents().set(addr, length, Certainty::from_number(certainty));
 }
 
-/// Sets the assumed value for what this thread reads from now on: 0 zero, 1 the number `value`, 2 truth values, the
-/// bits of `value`.
+/// Sets the assumed value for what this thread reads from now on: a kind of [`AnswerKind`], and its number.
 #[crate::entry_point]
 pub extern "C" fn floodmark_phantom_answer(kind: c_int, value: i64) {
-    answer::give(match kind {
-        1 => Some(Answer::Number(value)),
-        2 => Some(Answer::Checks(value.cast_unsigned())),
-        _ => None,
+    answer::give(match AnswerKind::from_number(kind) {
+        AnswerKind::Zero => None,
+        AnswerKind::Number => Some(Answer::Number(value)),
+        AnswerKind::TruthValues => Some(Answer::TruthValues(value.cast_unsigned())),
     });
 }
 

@@ -1,6 +1,6 @@
 //! A flag that is false in every child process, however the child was made.
 //!
-//! `pthread_atfork` sees `fork` alone. A child of `_Fork` or of a plain `clone` has the parent's mappings too, and a
+//! `pthread_atfork` sees `fork` alone. A child of `_Fork` or of a fallback `clone` has the parent's mappings too, and a
 //! hook in it would write into the parent's journal. So the flag lies in a page that the kernel fills with zeros in
 //! a child (`MADV_WIPEONFORK`, Linux 4.14). On an older kernel it is an ordinary flag.
 
@@ -14,12 +14,12 @@ pub(crate) struct ForkFlag {
     /// Null until the flag is first stored.
     page: AtomicPtr<AtomicBool>,
     /// Stands for the page where the kernel has none.
-    plain: AtomicBool,
+    fallback: AtomicBool,
 }
 
 impl ForkFlag {
     pub(crate) const fn new() -> Self {
-        Self { page: AtomicPtr::new(std::ptr::null_mut()), plain: AtomicBool::new(false) }
+        Self { page: AtomicPtr::new(std::ptr::null_mut()), fallback: AtomicBool::new(false) }
     }
 
     #[inline]
@@ -37,7 +37,7 @@ impl ForkFlag {
     }
 
     fn make(&self) -> *mut AtomicBool {
-        let page = wiped_page().unwrap_or((&raw const self.plain).cast_mut());
+        let page = wiped_page().unwrap_or((&raw const self.fallback).cast_mut());
         let made = self.page.compare_exchange(
             std::ptr::null_mut(),
             page,

@@ -13,7 +13,7 @@ use crate::names::label_id;
 use crate::sink::Sink;
 use crate::thread::with_recording;
 
-/// What is live when a recorder begins, in the order of [`floodmark_trace::Assembler::base_records`].
+/// What is live when a recorder begins, in the order of [`floodmark_trace::Assembler::initial_records`].
 #[derive(Debug)]
 pub(crate) struct Live {
     /// The devices that were followed.

@@ -80,7 +80,8 @@ impl InitialBlocks {
     }
 
     fn record_one(&self, recording: &Recording, local: &mut Local, block: &InitialBlock) {
-        let kind = if block.is_segment { EventKind::BaseSegment } else { EventKind::Base };
+        let kind =
+            if block.is_segment { EventKind::InitialSegment } else { EventKind::InitialBlock };
         let device = block.device.canonical();
         // Locked until the record is written: a thread that frees the block then waits, and its event is later.
         let freed = self.freed.as_ref().map(|freed| freed.freed.lock());
@@ -137,8 +138,8 @@ mod tests {
         let [cpu, gpu] = [Device::CPU, Device::cuda(0)];
         let blocks = [(cpu, 0x20), (cpu, 0x40), (cpu, 0x60), (gpu, 0x60)];
         list.record(&blocks.map(|(device, addr)| block(device, addr, false)));
-        let base = EventKind::Base as u8;
-        assert_eq!(written(&installed), [(base, 0x20, 500), (base, 0x60, 500)]);
+        let kind = EventKind::InitialBlock as u8;
+        assert_eq!(written(&installed), [(kind, 0x20, 500), (kind, 0x60, 500)]);
     }
 
     /// A segment may begin where its first block does.
@@ -148,7 +149,7 @@ mod tests {
         let list = InitialBlocks::begin();
         installed.recording.freed_meanwhile.note(Device::cuda(0), 0x40);
         list.record(&[block(Device::cuda(0), 0x40, true), block(Device::cuda(0), 0x40, false)]);
-        assert_eq!(written(&installed), [(EventKind::BaseSegment as u8, 0x40, 500)]);
+        assert_eq!(written(&installed), [(EventKind::InitialSegment as u8, 0x40, 500)]);
     }
 
     #[test]

@@ -99,13 +99,13 @@ impl Referred {
         for row in std::mem::take(&mut batch.rows) {
             match row.kind {
                 EventKind::Alloc
-                | EventKind::Base
+                | EventKind::InitialBlock
                 | EventKind::Oom
                 | EventKind::SegmentAlloc
                 | EventKind::SegmentFree
                 | EventKind::SegmentMap
                 | EventKind::SegmentUnmap
-                | EventKind::BaseSegment => self.add_stack(known, row.stack, batch),
+                | EventKind::InitialSegment => self.add_stack(known, row.stack, batch),
                 EventKind::Label => {
                     if is_new(&mut self.labels, row.stack) {
                         let found = known.labels.get(row.stack as usize).cloned().flatten();

@@ -54,7 +54,7 @@ enum Output {
 impl Sink {
     /// Begins a window with what is live. The window that owns the journal has all definitions, since what is
     /// salvaged may refer to them; another one those that it refers to.
-    pub(crate) fn open(opening: Opening, is_owner: bool, known: &Known, base: &[Record]) -> Self {
+    pub(crate) fn open(opening: Opening, is_owner: bool, known: &Known, live: &[Record]) -> Self {
         let Opening { state, destination, .. } = opening;
         let mut assembler = Assembler::beginning_at(state.window.start_nanos);
         let output = match destination {
@@ -64,7 +64,7 @@ impl Sink {
         };
         let referred = (!is_owner).then(Referred::default);
         assembler.set_nameless(known.nameless().clone());
-        for record in base {
+        for record in live {
             assembler.push(record, &[]);
         }
         let selection = Selection::new(state.window);
@@ -95,7 +95,7 @@ impl Sink {
     /// What is live, as records of a recorder that begins.
     pub(crate) fn live(&self) -> Live {
         let window = Window { start_nanos: 0, ..self.state.window };
-        let records = self.assembler.base_records(0, |device| window.wants(device));
+        let records = self.assembler.initial_records(0, |device| window.wants(device));
         Live { window: Window { stacks: false, ops: false, ..window }, records }
     }
 
@@ -155,9 +155,9 @@ impl Sink {
     }
 
     /// What is live on a device, for a window that begins at `time_nanos`; `None` where it is not followed here.
-    pub(crate) fn base_records(&self, device: Device, time_nanos: u64) -> Option<Vec<Record>> {
+    pub(crate) fn initial_records(&self, device: Device, time_nanos: u64) -> Option<Vec<Record>> {
         let is_followed = self.state.window.wants(device) && self.assembler.has_seen(device);
-        is_followed.then(|| self.assembler.base_records(time_nanos, |found| found == device))
+        is_followed.then(|| self.assembler.initial_records(time_nanos, |found| found == device))
     }
 
     /// The devices on which something happened.

@@ -134,13 +134,13 @@ impl<'a> Sinks<'a> {
         let mut devices: Vec<Device> = sources().flat_map(Sink::devices).collect();
         devices.sort_unstable();
         devices.dedup();
-        let mut base = Vec::new();
+        let mut live = Vec::new();
         for device in devices.into_iter().filter(|&device| window.wants(device)) {
-            let found = sources().find_map(|sink| sink.base_records(device, window.start_nanos));
-            base.extend(found.into_iter().flatten());
+            let found = sources().find_map(|sink| sink.initial_records(device, window.start_nanos));
+            live.extend(found.into_iter().flatten());
         }
         for (&thread, phases) in &self.phases {
-            base.extend(phases.iter().map(|&phase| {
+            live.extend(phases.iter().map(|&phase| {
                 let mut record = Record::new(EventKind::PhaseBegin as u8, Device::CPU);
                 (record.thread, record.stack) = (thread, phase);
                 record.time_nanos = window.start_nanos;
@@ -151,7 +151,7 @@ impl<'a> Sinks<'a> {
             self.kept = None;
         }
         let is_owner = self.is_owner(&opening.state);
-        self.open.push(Sink::open(opening, is_owner, &self.known, &base));
+        self.open.push(Sink::open(opening, is_owner, &self.known, &live));
     }
 
     fn close(&mut self, mut sink: Sink) {

@@ -394,8 +394,8 @@ impl CallTree {
         let code = self.code(frame, out);
         let CodeRole { role, is_library } = code.role;
         let calls_module = role == Role::ModuleCall;
-        let plain = CalledModule { is_stable: true, ..CalledModule::default() };
-        let module = if calls_module { self.module(frame, out) } else { plain };
+        let no_module = CalledModule { is_stable: true, ..CalledModule::default() };
+        let module = if calls_module { self.module(frame, out) } else { no_module };
         let mut seen = SeenFrame {
             raw: *frame,
             node: parent,

@@ -25,7 +25,7 @@ mod _core {
     use super::errors::{FloodmarkError, PhantomError, SnapshotError};
     #[pymodule_export]
     use super::phantom::{
-        Certainty, PhantomLibrary, PhantomMachine, UnsupportedCall, phantom_image,
+        AnswerKind, Certainty, PhantomLibrary, PhantomMachine, UnsupportedCall, phantom_image,
     };
     #[pymodule_export]
     use super::program::{DoctorPlan, EstimatePlan, RunPlan, main, show_doctor};

@@ -175,16 +175,13 @@ pub(crate) enum Certainty {
     Known = 4,
 }
 
-impl From<control::Certainty> for Certainty {
-    fn from(certainty: control::Certainty) -> Self {
-        match certainty {
-            control::Certainty::Nothing => Self::Nothing,
-            control::Certainty::Assumed => Self::Assumed,
-            control::Certainty::Sampled => Self::Sampled,
-            control::Certainty::Random => Self::Random,
-            control::Certainty::Known => Self::Known,
-        }
-    }
+/// What a thread reads where no value is known, with the numbers of the phantom's.
+#[pyclass(frozen, from_py_object, rename_all = "SCREAMING_SNAKE_CASE", module = "floodmark._core")]
+#[derive(Clone, Copy)]
+pub(crate) enum AnswerKind {
+    Zero = 0,
+    Number = 1,
+    TruthValues = 2,
 }
 
 /// A call that the phantom does not support, and how often it was made.
@@ -249,7 +246,13 @@ impl PhantomLibrary {
 
     /// How certain the value of these bytes is.
     fn certainty(&self, addr: u64, length: u64) -> Certainty {
-        Certainty::from(self.library.certainty(addr, length))
+        match self.library.certainty(addr, length) {
+            control::Certainty::Nothing => Certainty::Nothing,
+            control::Certainty::Assumed => Certainty::Assumed,
+            control::Certainty::Sampled => Certainty::Sampled,
+            control::Certainty::Random => Certainty::Random,
+            control::Certainty::Known => Certainty::Known,
+        }
     }
 
     /// Sets how certain the value of these bytes is from now on.
@@ -258,10 +261,9 @@ impl PhantomLibrary {
         self.library.set_certainty(addr, length, certainty);
     }
 
-    /// What this thread reads where no value is known: 0 zero, 1 the number `value`, 2 truth values, the bits of
-    /// `value`.
-    fn set_answer(&self, kind: i32, value: i64) {
-        self.library.set_answer(kind, value);
+    /// Sets what this thread reads from now on where no value is known.
+    fn set_answer(&self, kind: AnswerKind, value: i64) {
+        self.library.set_answer(control::AnswerKind::from_number(kind as i32), value);
     }
 
     /// How many ranks the communicators of a color have; 0 forgets it.

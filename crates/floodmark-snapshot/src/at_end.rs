@@ -76,7 +76,7 @@ fn reserved_at_end(trace: &Trace, device: Device) -> Vec<EndSegment> {
     for event in trace.events.iter().filter(|event| event.device == device) {
         let Some(change) = event.subject.segment_change() else { continue };
         let (index, is_expandable, comes) = match change {
-            SegmentChange::Base(index) | SegmentChange::Alloc(index) => (index, false, true),
+            SegmentChange::Initial(index) | SegmentChange::Alloc(index) => (index, false, true),
             SegmentChange::Map(index) => (index, true, true),
             SegmentChange::Free(index) | SegmentChange::Unmap(index) => (index, false, false),
         };

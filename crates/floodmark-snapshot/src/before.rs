@@ -20,7 +20,7 @@ pub(crate) fn rounded(requested: u64) -> u64 {
 
 /// A block from before.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct BaseBlock {
+pub(crate) struct InitialBlock {
     pub(crate) addr: u64,
     pub(crate) bytes: u64,
     pub(crate) requested: u64,
@@ -40,7 +40,7 @@ pub(crate) struct Stretch {
 /// The beginning of one device, and how much follows.
 #[derive(Debug)]
 pub(crate) struct Before {
-    pub(crate) blocks: Vec<BaseBlock>,
+    pub(crate) blocks: Vec<InitialBlock>,
     pub(crate) segments: Ranges<Stretch>,
     pub(crate) allocations: usize,
     /// In the order in which they were met.
@@ -141,7 +141,7 @@ impl Seen {
             Action::FreeRequested => {
                 if self.live.remove(&entry.addr).is_none() && self.freed_first.insert(entry.addr) {
                     let around = end.segment_of(entry.addr);
-                    before.blocks.push(BaseBlock {
+                    before.blocks.push(InitialBlock {
                         addr: entry.addr,
                         bytes: rounded(entry.size),
                         requested: entry.size,
@@ -184,7 +184,7 @@ impl Before {
                 && !seen.live.contains_key(&block.addr)
                 && !seen.freed_first.contains(&block.addr);
             if is_news {
-                self.blocks.push(BaseBlock {
+                self.blocks.push(InitialBlock {
                     addr: block.addr,
                     bytes: block.size,
                     requested: block.requested,

@@ -150,7 +150,7 @@ fn header(parts: &Parts) -> Header {
         allocator_backend: "native".to_owned(),
         allocator_conf: parts.words.get(parts.allocator_conf).to_owned(),
         recorded,
-        has_base: true,
+        has_initial_blocks: true,
         ..Header::default()
     }
 }
@@ -240,7 +240,7 @@ impl Import<'_> {
     fn add_initial_blocks(&mut self, devices: &mut [DeviceHistory]) {
         for history in devices.iter_mut() {
             for (addr, bytes, segment) in history.before.segments.iter() {
-                let mut row = Row::new(EventKind::BaseSegment, history.device, 0, Micros(0));
+                let mut row = Row::new(EventKind::InitialSegment, history.device, 0, Micros(0));
                 (row.addr, row.bytes, row.stack) = (addr, bytes, segment.stack);
                 row.stream = self.texts.stream(segment.stream);
                 row.pool = self.texts.pool(segment.pool);
@@ -251,7 +251,7 @@ impl Import<'_> {
                 self.add_reserved(history, Micros(0));
             }
             for block in std::mem::take(&mut history.before.blocks) {
-                let mut row = Row::new(EventKind::Base, history.device, 0, Micros(0));
+                let mut row = Row::new(EventKind::InitialBlock, history.device, 0, Micros(0));
                 (row.addr, row.bytes, row.stack) = (block.addr, block.bytes, block.stack);
                 row.slack = block.bytes.saturating_sub(block.requested);
                 row.stream = self.texts.stream(block.stream);

@@ -264,7 +264,7 @@ impl<W: Write> Writer<'_, W> {
             },
             // The address of the first is unknown; a snapshot has no entries for the others.
             Subject::FreeUnknown(_)
-            | Subject::BaseSegment(_)
+            | Subject::InitialSegment(_)
             | Subject::Reserved(_)
             | Subject::Label { .. }
             | Subject::Saved(_)

@@ -4,7 +4,7 @@
 //! alloc a cuda:0 4MiB asking 3MiB at train.py:10 in layers.0     `>` leads to an inner frame
 //! backward alloc b cuda:0 1MiB at train.py:10 in layers.0
 //! free a                                                          `free b deferred`: a stream uses it
-//! base w cuda:0 1MiB · unseen cuda:0 1MiB · free-unknown cuda:0 1MiB
+//! initial w cuda:0 1MiB · unseen cuda:0 1MiB · free-unknown cuda:0 1MiB
 //! label w parameter layers.0.weight (4,4) float32
 //! phase begin eval · phase end · optimizer begin · optimizer end · step · oom cuda:0 1GiB at train.py:3 left 512MiB
 //! segment S cuda:0 20MiB stream 7 · alloc c cuda:0 8MiB on S+4MiB stream 7 · free-segment S · complete b
@@ -75,7 +75,7 @@ impl Recorder {
         match words {
             ["alloc", rest @ ..] => self.alloc(EventKind::Alloc, rest, 0),
             ["backward", "alloc", rest @ ..] => self.alloc(EventKind::Alloc, rest, FLAG_BACKWARD),
-            ["base", rest @ ..] => self.alloc(EventKind::Base, rest, 0),
+            ["initial", rest @ ..] => self.alloc(EventKind::InitialBlock, rest, 0),
             ["free", name, rest @ ..] => self.free(name, rest == ["deferred"]),
             ["unseen", device, size] => self.total(device).allocated += parse_size(size),
             ["free-unknown", device, size] => {

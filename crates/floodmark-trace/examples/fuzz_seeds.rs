@@ -30,7 +30,7 @@ fn records() -> Vec<Entry> {
         (record.allocated, record.reserved) = (allocated, 2 << 20);
         (record, Vec::new())
     };
-    entries.push(event(EventKind::Base, 0x1000, 512, 0));
+    entries.push(event(EventKind::InitialBlock, 0x1000, 512, 0));
     entries.push(event(EventKind::Alloc, 0x2000, 1024, 1536));
     entries.push(event(EventKind::Label, 0x2004, 0, 0));
     let mut deferred = event(EventKind::Free, 0x1000, 512, 1024);

@@ -65,7 +65,7 @@ impl Assembler {
 
     /// What is live now on the devices that `wants` names, as records of blocks and segments from before a
     /// recording that begins at `time_nanos`, each block followed by its label.
-    pub fn base_records(&self, time_nanos: u64, wants: impl Fn(Device) -> bool) -> Vec<Record> {
+    pub fn initial_records(&self, time_nanos: u64, wants: impl Fn(Device) -> bool) -> Vec<Record> {
         let mut records = Vec::new();
         let new = |kind: EventKind, device| {
             let mut record = Record::new(kind as u8, device);
@@ -74,12 +74,12 @@ impl Assembler {
         };
         for (&device, state) in self.devices.iter().filter(|(device, _)| wants(**device)) {
             for (&addr, &bytes) in &state.segments {
-                let mut record = new(EventKind::BaseSegment, device);
+                let mut record = new(EventKind::InitialSegment, device);
                 (record.addr, record.bytes) = (addr, bytes);
                 records.push(record);
             }
             for (&addr, live) in &state.live {
-                let mut record = new(EventKind::Base, device);
+                let mut record = new(EventKind::InitialBlock, device);
                 (record.addr, record.bytes) = (addr, live.bytes);
                 record.requested = live.bytes.saturating_sub(live.slack);
                 records.push(record);
@@ -238,7 +238,7 @@ impl Assembler {
         row.pool = record.pool;
         row.flags = self.count_left_out(kind, record.flags);
         match kind {
-            EventKind::Alloc | EventKind::Base => {
+            EventKind::Alloc | EventKind::InitialBlock => {
                 if record.requested != 0 {
                     row.slack = record.bytes.saturating_sub(record.requested);
                 }
@@ -276,7 +276,7 @@ impl Assembler {
             | EventKind::PhaseEnd
             | EventKind::OptimizerBegin
             | EventKind::OptimizerEnd => self.emit(row),
-            EventKind::SegmentAlloc | EventKind::SegmentMap | EventKind::BaseSegment => {
+            EventKind::SegmentAlloc | EventKind::SegmentMap | EventKind::InitialSegment => {
                 self.emit(row);
                 self.devices.entry(device).or_default().add_segment(row.addr, row.bytes);
                 self.reserve(&row, u64::saturating_add);
@@ -323,7 +323,7 @@ impl Assembler {
     fn reserve(&mut self, segment: &Row, change: fn(u64, u64) -> u64) {
         let state = self.devices.entry(segment.device).or_default();
         // After the first report the total is torch's, which has the segments from before in it.
-        if segment.kind == EventKind::BaseSegment && state.unseen.is_some() {
+        if segment.kind == EventKind::InitialSegment && state.unseen.is_some() {
             return;
         }
         state.reserved = change(state.reserved, segment.bytes);
@@ -419,7 +419,7 @@ impl Assembler {
 
     fn check_totals(&mut self, record: &Record, thread: u16) {
         let device = record.device.canonical();
-        if device.is_cpu() || record.kind == EventKind::Base as u8 {
+        if device.is_cpu() || record.kind == EventKind::InitialBlock as u8 {
             return;
         }
         let state = self.devices.entry(device).or_default();

@@ -34,7 +34,7 @@ impl TraceBuilder {
     pub fn push(&mut self, row: &Row) -> Option<AllocationId> {
         let next = u32::try_from(self.trace.allocations.len()).ok().map(AllocationId);
         self.trace.push_row(row);
-        next.filter(|_| matches!(row.kind, EventKind::Alloc | EventKind::Base))
+        next.filter(|_| matches!(row.kind, EventKind::Alloc | EventKind::InitialBlock))
     }
 
     /// Says how large the block of an allocation is, once that is known.

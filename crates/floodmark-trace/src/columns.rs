@@ -177,7 +177,7 @@ fn is_empty(table: FrameKind, batch: &Batch) -> bool {
 
 /// Whether rows of this kind make a new allocation.
 pub(crate) fn makes_allocation(kind: EventKind) -> bool {
-    matches!(kind, EventKind::Alloc | EventKind::Base)
+    matches!(kind, EventKind::Alloc | EventKind::InitialBlock)
 }
 
 /// Whether rows of this kind are about an allocation made earlier.

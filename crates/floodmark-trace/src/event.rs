@@ -325,9 +325,9 @@ numbered! {
         /// An optimizer's `step` ended.
         OptimizerEnd = 17 => "optimizer_end",
         /// A block that was live when recording began.
-        Base = 18 => "base",
+        InitialBlock = 18 => "initial_block",
         /// A part of a segment that was reserved when recording began.
-        BaseSegment = 19 => "base_segment",
+        InitialSegment = 19 => "initial_segment",
         /// Autograd saved a tensor of this allocation for the backward pass, for the first time.
         Saved = 20 => "saved",
         /// The backward pass read a tensor of this allocation that autograd had saved.

@@ -101,7 +101,9 @@ impl Trace {
             return;
         };
         let subject = match row.kind {
-            EventKind::Alloc | EventKind::Base => Subject::Alloc(self.push_allocation(row, here)),
+            EventKind::Alloc | EventKind::InitialBlock => {
+                Subject::Alloc(self.push_allocation(row, here))
+            }
             EventKind::Free
             | EventKind::FreeCompleted
             | EventKind::Label
@@ -121,7 +123,7 @@ impl Trace {
             EventKind::SegmentFree => Subject::SegmentFree(self.push_segment(row)),
             EventKind::SegmentMap => Subject::SegmentMap(self.push_segment(row)),
             EventKind::SegmentUnmap => Subject::SegmentUnmap(self.push_segment(row)),
-            EventKind::BaseSegment => Subject::BaseSegment(self.push_segment(row)),
+            EventKind::InitialSegment => Subject::InitialSegment(self.push_segment(row)),
             EventKind::Oom => {
                 self.ooms.push(Oom {
                     requested: Bytes(row.bytes),
@@ -152,7 +154,7 @@ impl Trace {
             requested: Bytes(row.bytes.saturating_sub(row.slack)),
             stack: StackId(row.stack),
             backward: row.flags & FLAG_BACKWARD != 0,
-            before_recording: row.kind == EventKind::Base,
+            before_recording: row.kind == EventKind::InitialBlock,
             op: TextId(row.op),
             phase: TextId(row.phase),
             stream: HandleId(row.stream),
@@ -216,8 +218,8 @@ impl Trace {
             | EventKind::PhaseEnd
             | EventKind::OptimizerBegin
             | EventKind::OptimizerEnd
-            | EventKind::Base
-            | EventKind::BaseSegment => None,
+            | EventKind::InitialBlock
+            | EventKind::InitialSegment => None,
         }
     }
 

@@ -65,7 +65,8 @@ pub struct Header {
     /// What could not be recorded, one sentence each.
     pub not_recorded: Vec<String>,
     /// Whether blocks from before the recording are in it.
-    pub has_base: bool,
+    #[serde(alias = "has_base")]
+    pub has_initial_blocks: bool,
     /// Which events of the recorder are in it; left out when all are.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub window: Option<Window>,
@@ -89,4 +90,16 @@ pub struct Ending {
     pub reason: String,
     /// When, in microseconds since the recording began.
     pub at_micros: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_with_the_old_name_of_a_key_is_read() {
+        let header: Header = serde_json::from_str(r#"{"has_base": true}"#).unwrap();
+        assert!(header.has_initial_blocks);
+        assert!(serde_json::to_string(&header).unwrap().contains("has_initial_blocks"));
+    }
 }

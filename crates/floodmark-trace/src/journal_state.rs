@@ -151,11 +151,11 @@ mod tests {
             bytes[at] ^= 0x20;
             assert_eq!(read_state(&bytes).unwrap().stop, None, "byte {at}");
         }
-        for cut in 0..REASON_OFFSET + note.reason.len() {
+        for length in 0..REASON_OFFSET + note.reason.len() {
             assert_eq!(
-                read_state(&whole[..cut]).and_then(|state| state.stop),
+                read_state(&whole[..length]).and_then(|state| state.stop),
                 None,
-                "cut at {cut}"
+                "truncated at {length}"
             );
         }
         assert_eq!(read_state(b"something else, and long enough for it"), None);

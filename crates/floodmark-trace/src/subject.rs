@@ -30,7 +30,7 @@ pub enum Subject {
     /// An expandable segment shrank.
     SegmentUnmap(u32),
     /// A segment from before the recording.
-    BaseSegment(u32),
+    InitialSegment(u32),
     /// An allocation failed: index into [`crate::Trace::ooms`].
     Oom(u32),
     /// Reserved bytes are now this many.
@@ -83,7 +83,7 @@ pub enum SegmentChange {
     /// An expandable segment shrank.
     Unmap(u32),
     /// A segment from before the recording.
-    Base(u32),
+    Initial(u32),
 }
 
 /// An event of the program itself, not of memory.
@@ -116,7 +116,7 @@ impl Subject {
             | Self::SegmentFree(_)
             | Self::SegmentMap(_)
             | Self::SegmentUnmap(_)
-            | Self::BaseSegment(_)
+            | Self::InitialSegment(_)
             | Self::Oom(_)
             | Self::Reserved(_)
             | Self::Label { .. }
@@ -139,7 +139,7 @@ impl Subject {
             Self::SegmentFree(index) => Some(SegmentChange::Free(index)),
             Self::SegmentMap(index) => Some(SegmentChange::Map(index)),
             Self::SegmentUnmap(index) => Some(SegmentChange::Unmap(index)),
-            Self::BaseSegment(index) => Some(SegmentChange::Base(index)),
+            Self::InitialSegment(index) => Some(SegmentChange::Initial(index)),
             Self::Alloc(_)
             | Self::Free { .. }
             | Self::FreeCompleted(_)
@@ -176,7 +176,7 @@ impl Subject {
             | Self::SegmentFree(_)
             | Self::SegmentMap(_)
             | Self::SegmentUnmap(_)
-            | Self::BaseSegment(_)
+            | Self::InitialSegment(_)
             | Self::Oom(_)
             | Self::Reserved(_)
             | Self::Label { .. }

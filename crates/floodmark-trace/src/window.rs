@@ -94,8 +94,8 @@ impl Selection {
             | EventKind::SegmentUnmap
             | EventKind::Oom
             | EventKind::Reserved
-            | EventKind::Base
-            | EventKind::BaseSegment => {
+            | EventKind::InitialBlock
+            | EventKind::InitialSegment => {
                 let is_fake = record.flags & FLAG_FAKE_TENSOR != 0;
                 if is_fake != window.fake_tensors || !window.wants(record.device) {
                     return None;
@@ -165,8 +165,8 @@ impl Selection {
             | EventKind::Mark
             | EventKind::OptimizerBegin
             | EventKind::OptimizerEnd
-            | EventKind::Base
-            | EventKind::BaseSegment
+            | EventKind::InitialBlock
+            | EventKind::InitialSegment
             | EventKind::Saved
             | EventKind::Unpacked => {}
         }

@@ -218,19 +218,14 @@ class MemoryTracer:
         """What was there at the peak: each allocation with name, shape, kind and module."""
         return self.trace.peak(self._device).by_tensor(top=None)
 
-    def tensor_lifetimes(self) -> list[dict[str, Any]]:
-        """The lives of all tensors, by module: allocated, saved for backward, last used, freed.
+    def tensor_lifetimes(self) -> list[answer_types.TensorLifetime]:
+        """All tensors, by module: when each was allocated, saved for backward, last used, freed.
 
         Times are in seconds since the block began. `saved_seconds` is None for what autograd did
         not save, `freed_seconds` for what outlived the block.
         """
-        times = ("allocated_seconds", "saved_seconds", "last_use_seconds", "freed_seconds")
-        same = {"module", "bytes", "category", "phase", *times}
-        lives = [
-            {"location": row["name"]} | {name: value for name, value in row.items() if name in same}
-            for row in self.trace.lifetimes(self._device)
-        ]
-        return sorted(lives, key=lambda life: (life["module"] or "", life["allocated_seconds"]))
+        rows = self.trace.lifetimes(self._device)
+        return sorted(rows, key=lambda row: (row["module"] or "", row["allocated_seconds"]))
 
     def print_memory_stats(self, detailed: bool = False) -> None:
         """Log the peak and what made it; with `detailed` all modules, and operators."""

@@ -15,7 +15,7 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from floodmark import _core
 from floodmark.estimate.phantom import simulated_gpu
@@ -28,9 +28,18 @@ from floodmark.recording.recorder import Recorder, rank_of_process, say
 VARIABLE = "FLOODMARK_ESTIMATE"
 
 
+class Inherited(TypedDict):
+    """What a child inherits."""
+
+    machine: str
+    folder: str
+    steps: int | None
+    quiet: bool
+
+
 def pass_on(machine: _core.PhantomMachine, folder: Path, *, steps: int | None, quiet: bool) -> None:
     """Give this machine to every Python process that starts from here on."""
-    inherited = {
+    inherited: Inherited = {
         "machine": machine.to_json(),
         "folder": str(folder),
         "steps": steps,
@@ -43,7 +52,7 @@ def pass_on(machine: _core.PhantomMachine, folder: Path, *, steps: int | None, q
 
 def begin() -> None:
     """Give this process its GPU and its trace. Called before torch is imported; raises nothing."""
-    inherited = json.loads(os.environ.get(VARIABLE, "null"))
+    inherited: Inherited | None = json.loads(os.environ.get(VARIABLE, "null"))
     if (
         inherited is None
         or not Path(inherited["folder"]).is_dir()
@@ -58,7 +67,7 @@ def begin() -> None:
         _refuse(folder, str(error).splitlines()[0] if str(error) else repr(error))
 
 
-def _begin(folder: Path, inherited: dict[str, Any]) -> None:
+def _begin(folder: Path, inherited: Inherited) -> None:
     machine = _core.PhantomMachine.from_json(inherited["machine"])
     visible = _visible(machine.gpus)
     if visible == []:

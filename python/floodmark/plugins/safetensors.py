@@ -154,7 +154,7 @@ class Opened:
 
 
 class Slice:
-    """A tensor of a file, before it is cut."""
+    """A tensor of a file, before it is indexed."""
 
     def __init__(self, description: dict[str, Any], device: Any) -> None:
         self._description = description
@@ -169,8 +169,8 @@ class Slice:
         return str(self._description["dtype"])
 
     def __getitem__(self, index: Any) -> Any:
-        cut = _made(self._description, "meta")[index]
-        return cut.new_empty(cut.shape, device=self._device)
+        part = _made(self._description, "meta")[index]
+        return part.new_empty(part.shape, device=self._device)
 
 
 def _made(description: dict[str, Any], device: Any) -> Any:

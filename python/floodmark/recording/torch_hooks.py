@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict
 
 from floodmark import _core, torch_private
 from floodmark.recording import initial_blocks, names
@@ -25,8 +25,22 @@ from floodmark.recording.import_watch import ImportWatch
 from floodmark.recording.optimizers import OptimizerHooks
 from floodmark.recording.window_options import say
 
+if TYPE_CHECKING:
+    from floodmark.reports.answer_types import DeviceInfo
+
 #: Called when more is known of torch or of CUDA.
 Listener = Callable[[], None]
+
+
+class TorchFacts(TypedDict, total=False):
+    """What headers contain about torch and the devices, as far as it is known."""
+
+    torch: str
+    cuda: str
+    driver: str
+    allocator_backend: str
+    devices: list[DeviceInfo]
+    has_initial_blocks: bool
 
 
 class Attachment:
@@ -35,8 +49,7 @@ class Attachment:
     def __init__(self, *, is_fake: bool) -> None:
         self.pid = os.getpid()
         self.is_fake = is_fake
-        #: What headers say of torch and of the devices.
-        self.facts: dict[str, Any] = {}
+        self.facts: TorchFacts = {}
         #: `segments` where the allocator reports them.
         self.recorded: list[str] = []
         self.not_recorded: list[str] = []
@@ -160,7 +173,7 @@ class Attachment:
             elif _core.attach_tracker(torch_private.has_pool_ids(torch)):
                 self.recorded.append("segments")
                 initial_blocks.record_device_blocks(torch)
-                self.facts["has_base"] = True
+                self.facts["has_initial_blocks"] = True
             else:
                 self.not_recorded.append(
                     "requested sizes and segments are not seen: no trace tracker"
@@ -171,7 +184,7 @@ class Attachment:
 
     def _describe_devices(self, torch: ModuleType) -> None:
         self.facts["driver"] = torch_private.driver_version()
-        devices = []
+        devices: list[DeviceInfo] = []
         for index in range(torch.cuda.device_count()):
             about = torch.cuda.get_device_properties(index)
             devices.append(

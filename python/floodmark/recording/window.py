@@ -21,7 +21,7 @@ import platform
 import socket
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from floodmark import _core
 from floodmark.recording import gpu_account
@@ -42,7 +42,7 @@ _open: list[Window] = []
 
 
 @functools.lru_cache(maxsize=4)
-def _about_process(pid: int) -> dict[str, Any]:
+def _about_process(pid: int) -> dict[str, str | int]:
     """What the header of every window says of this process."""
     return {
         "floodmark": _core.__version__,
@@ -137,7 +137,7 @@ class Window:
 
     def _header(self) -> str:
         rank, world_size, local_rank = self._rank
-        header = {
+        header: dict[str, object] = {
             **_about_process(self.pid),
             "command": list(getattr(sys, "orig_argv", sys.argv)),
             "rank": rank,

@@ -791,7 +791,7 @@ class Header(_HeaderOptional):
     """What was recorded beyond events: `stacks`, `ops`, …."""
     not_recorded: list[str]
     """What could not be recorded, one sentence each."""
-    has_base: bool
+    has_initial_blocks: bool
     """Whether blocks from before the recording are in it."""
 
 

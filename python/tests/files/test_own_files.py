@@ -12,7 +12,7 @@ import subprocess
 import sys
 
 import pytest
-from support.flood_file import BASE, FloodFile
+from support.flood_file import INITIAL_BLOCK, FloodFile
 from support.programs import PATIENCE
 
 import floodmark
@@ -33,7 +33,7 @@ print("ended", repr(recorder.failure), flush=True)
 
 def events(path):
     """How many events a trace has, without the blocks of other tests that were live before it."""
-    return sum(event.kind != BASE for event in FloodFile(path).events)
+    return sum(event.kind != INITIAL_BLOCK for event in FloodFile(path).events)
 
 
 def losses(path):

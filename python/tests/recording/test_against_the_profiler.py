@@ -47,7 +47,7 @@ def recorded_by_us(recorded):
     for event in recorded.file.events:
         if event.kind == ALLOC:
             kept.append(event.bytes)
-        elif event.kind == FREE and not event.of_base:
+        elif event.kind == FREE and not event.of_initial_block:
             kept.append(-event.freed_bytes)
     return kept
 

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow
 
 EVENTS, STACKS, CODES, MODULES, LABELS, TEXTS = 2, 3, 4, 5, 6, 7
-ALLOC, FREE, FREE_UNKNOWN, OOM, BASE = 1, 2, 3, 9, 18
+ALLOC, FREE, FREE_UNKNOWN, OOM, INITIAL_BLOCK = 1, 2, 3, 9, 18
 BACKWARD = 1
 
 
@@ -49,7 +49,7 @@ class Event:
     module: str | None
     #: For a free: the size with which the block was allocated, and whether that was before.
     freed_bytes: int = 0
-    of_base: bool = False
+    of_initial_block: bool = False
 
     def is_in(self, function: str) -> bool:
         """Whether a function of this name is on the stack."""
@@ -130,11 +130,11 @@ class FloodFile:
                     frames=self.frames[row["stack"]] if has_stack else (),
                     module=self.module_paths[row["stack"]] if has_stack else None,
                     freed_bytes=freed[0],
-                    of_base=freed[1],
+                    of_initial_block=freed[1],
                 )
             )
-            if row["kind"] in (ALLOC, BASE):
-                made.append((row["bytes"], row["kind"] == BASE))
+            if row["kind"] in (ALLOC, INITIAL_BLOCK):
+                made.append((row["bytes"], row["kind"] == INITIAL_BLOCK))
         return events
 
     def allocations(self, size: int | None = None) -> list[Event]:

@@ -102,7 +102,7 @@ export type Header = {
   /** What could not be recorded, one sentence each. */
   not_recorded: string[];
   /** Whether blocks from before the recording are in it. */
-  has_base: boolean;
+  has_initial_blocks: boolean;
   /** Which events of the recorder are in it; left out when all are. */
   window?: Window;
   /** The simulated GPU, where the recording is an estimate. */

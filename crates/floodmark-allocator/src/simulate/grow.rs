@@ -15,10 +15,10 @@ impl<O: Observer> Simulator<O> {
         };
         let size = self.heap.block(id).size;
         let is_fine = wanted.is_small || self.config.expandable_segments;
-        let cut =
+        let split_bytes =
             sizes::should_split(size, wanted.size, is_fine, &self.config).then_some(wanted.size);
-        let taken = self.heap.allocate(id, cut, wanted.requested, owner);
-        if cut.is_some() && self.config.version == crate::TorchVersion::new(2, 12) {
+        let taken = self.heap.allocate(id, split_bytes, wanted.requested, owner);
+        if split_bytes.is_some() && self.config.version == crate::TorchVersion::new(2, 12) {
             // The front is a new object there, the rest keeps the old one's age.
             let age = self.new_age();
             self.heap.block_mut(taken).age = age;

@@ -112,7 +112,7 @@ impl<O: Observer> Observer for &mut O {
 /// Carries out the requests of a program.
 pub fn simulate<O: Observer>(program: &Program, settings: &Settings, observer: &mut O) -> Run {
     let mut simulator = Simulator::new(program, settings, observer);
-    simulator.lay_base(program);
+    simulator.place_initial_blocks(program);
     for &(event, request) in &program.requests {
         if !simulator.carry_out(event, request) {
             break;
@@ -174,10 +174,10 @@ impl<O: Observer> Simulator<O> {
     }
 
     /// Requests again what was live before the first request, in the order of addresses.
-    fn lay_base(&mut self, program: &Program) {
-        let mut base = program.base.clone();
-        base.sort_by_key(|block| block.addr);
-        for block in base {
+    fn place_initial_blocks(&mut self, program: &Program) {
+        let mut blocks = program.initial_blocks.clone();
+        blocks.sort_by_key(|block| block.addr);
+        for block in blocks {
             let wanted = self.wanted(block.requested.max(1), block.stream, block.pool);
             if let Some(id) = self.malloc(&wanted, block.owner) {
                 self.blocks[block.owner as usize] = id;

@@ -65,9 +65,9 @@ impl<O: Observer> Simulator<O> {
         for is_small in [false, true] {
             let pool = self.heap.index.pool(0, is_small);
             let blocks: Vec<BlockId> = pool.free.iter().flat_map(FreeSet::iter).collect();
-            let (expandable, plain): (Vec<BlockId>, Vec<BlockId>) =
+            let (expandable, ordinary): (Vec<BlockId>, Vec<BlockId>) =
                 blocks.into_iter().partition(|&id| self.heap.block(id).is_expandable);
-            for id in plain {
+            for id in ordinary {
                 if !self.heap.block(id).is_split() {
                     self.release_block(id);
                 }

@@ -229,7 +229,7 @@ impl ContextScan {
                 | Subject::SegmentFree(_)
                 | Subject::SegmentMap(_)
                 | Subject::SegmentUnmap(_)
-                | Subject::BaseSegment(_)
+                | Subject::InitialSegment(_)
                 | Subject::Oom(_)
                 | Subject::Reserved(_)
                 | Subject::Label { .. }

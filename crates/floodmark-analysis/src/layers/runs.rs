@@ -9,7 +9,7 @@ use floodmark_trace::{
 use hashbrown::HashMap;
 
 use crate::layers::{Layer, LayerEvent, LayerEventKind, LayerSource, Layers};
-use crate::moment::is_base;
+use crate::moment::is_initial;
 use crate::moment::totals::Totals;
 use crate::timeline::curve::Levels;
 
@@ -69,7 +69,7 @@ struct Followed {
     read: usize,
     now: Levels,
     /// How many events lie before the recording; none while there are no others.
-    base: Option<usize>,
+    initial_events: Option<usize>,
     layers: Vec<Layer>,
     sums: Vec<Sums>,
     by_name: HashMap<String, u32>,
@@ -93,7 +93,7 @@ impl Runs {
             totals,
             read: 0,
             now: totals.levels(0.0),
-            base: None,
+            initial_events: None,
             layers: Vec::new(),
             sums: Vec::new(),
             by_name: HashMap::new(),
@@ -161,8 +161,8 @@ impl Followed {
             shown.apply(trace, next);
         }
         self.now = shown.levels(event.time.as_seconds());
-        if self.base.is_none() {
-            if is_base(trace, event.subject) {
+        if self.initial_events.is_none() {
+            if is_initial(trace, event.subject) {
                 return None;
             }
             self.begin(at, &before);
@@ -171,8 +171,8 @@ impl Followed {
         self.happen(&Now { trace, before: &before, after: &after }, &event, node_of)
     }
 
-    fn begin(&mut self, base: usize, now: &Levels) {
-        self.base = Some(base);
+    fn begin(&mut self, initial_events: usize, now: &Levels) {
+        self.initial_events = Some(initial_events);
         self.peaks = (now.allocated, reserved(now));
         let start = Levels { seconds: 0.0, ..*now };
         self.note(LayerEventKind::Snapshot, Bytes(0), None, &start);
@@ -434,7 +434,7 @@ impl Followed {
     #[expect(clippy::cast_precision_loss, reason = "averages")]
     fn end(mut self, trace: &Trace) -> Layers {
         let now = self.now;
-        if self.base.is_none() {
+        if self.initial_events.is_none() {
             self.begin(trace.events.len(), &now);
         }
         let now = &Levels { seconds: trace.end().as_seconds().max(now.seconds), ..now };
@@ -448,8 +448,9 @@ impl Followed {
             layer.fragmentation =
                 if sums.events > 0 { sums.ratios / sums.events as f64 } else { 0.0 };
         }
-        let base = self.base.unwrap_or_default();
-        let at_start = Totals::after(trace, self.device, u32::try_from(base).unwrap_or(u32::MAX));
+        let initial_events = self.initial_events.unwrap_or_default();
+        let at_start =
+            Totals::after(trace, self.device, u32::try_from(initial_events).unwrap_or(u32::MAX));
         Layers {
             device: self.device,
             losses: trace.losses.clone(),

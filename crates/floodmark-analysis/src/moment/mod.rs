@@ -261,20 +261,20 @@ fn event_before(after: u32) -> Option<usize> {
 /// How many events had happened at a time.
 pub(crate) fn events_until(trace: &Trace, seconds: f64) -> u32 {
     let after = trace.events.partition_point(|event| event.time.as_seconds() <= seconds);
-    u32::try_from(after.max(base_events(trace))).unwrap_or(u32::MAX)
+    u32::try_from(after.max(initial_events(trace))).unwrap_or(u32::MAX)
 }
 
 /// Blocks from before the recording lie at its beginning, with their labels: no moment is before them.
-pub(crate) fn base_events(trace: &Trace) -> usize {
-    trace.events.iter().take_while(|event| is_base(trace, event.subject)).count()
+pub(crate) fn initial_events(trace: &Trace) -> usize {
+    trace.events.iter().take_while(|event| is_initial(trace, event.subject)).count()
 }
 
 /// Whether an event at the beginning is about what was live before the recording.
-pub(crate) fn is_base(trace: &Trace, subject: Subject) -> bool {
+pub(crate) fn is_initial(trace: &Trace, subject: Subject) -> bool {
     if let Subject::Alloc(id) = subject {
         return trace.allocations[id.index()].before_recording;
     }
-    matches!(subject, Subject::BaseSegment(_) | Subject::Reserved(_) | Subject::Label { .. })
+    matches!(subject, Subject::InitialSegment(_) | Subject::Reserved(_) | Subject::Label { .. })
 }
 
 #[expect(

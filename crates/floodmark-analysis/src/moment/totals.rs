@@ -115,7 +115,7 @@ impl Totals {
             | Subject::SegmentFree(_)
             | Subject::SegmentMap(_)
             | Subject::SegmentUnmap(_)
-            | Subject::BaseSegment(_)
+            | Subject::InitialSegment(_)
             | Subject::Oom(_)
             | Subject::Label { .. }
             | Subject::Saved(_)
@@ -200,7 +200,7 @@ pub(crate) fn peak_without(trace: &Trace, device: Device, left_out: &HashSet<u32
             | Subject::SegmentFree(_)
             | Subject::SegmentMap(_)
             | Subject::SegmentUnmap(_)
-            | Subject::BaseSegment(_)
+            | Subject::InitialSegment(_)
             | Subject::Oom(_)
             | Subject::Reserved(_)
             | Subject::Step(_)

@@ -150,8 +150,8 @@ impl OomLogReader {
     /// Takes what is in `line`.
     fn take_line(&mut self) {
         let line = std::mem::take(&mut self.line);
-        let plain = without_colours(&line);
-        let mut rest = plain.as_ref();
+        let uncoloured = without_colours(&line);
+        let mut rest = uncoloured.as_ref();
         if !self.is_rest {
             (self.rank, rest) = without_prefix(rest);
             self.take_frame(rest);
@@ -409,10 +409,10 @@ fn without_colours(line: &[u8]) -> std::borrow::Cow<'_, [u8]> {
     if memchr::memchr(ESCAPE, line).is_none() {
         return line.into();
     }
-    let mut plain = Vec::with_capacity(line.len());
+    let mut uncoloured = Vec::with_capacity(line.len());
     let mut rest = line;
     while let Some(at) = memchr::memchr(ESCAPE, rest) {
-        plain.extend_from_slice(&rest[..at]);
+        uncoloured.extend_from_slice(&rest[..at]);
         let after = &rest[at + 1..];
         let length = match after.first() {
             Some(b'[') => {
@@ -424,8 +424,8 @@ fn without_colours(line: &[u8]) -> std::borrow::Cow<'_, [u8]> {
         };
         rest = length.map_or(&[], |length| &after[length..]);
     }
-    plain.extend_from_slice(rest);
-    plain.into()
+    uncoloured.extend_from_slice(rest);
+    uncoloured.into()
 }
 
 /// A line without quoting and without the rank before it.

@@ -27,7 +27,7 @@ use serde::Serialize;
 use crate::index::TraceIndex;
 use crate::moment::at::At;
 use crate::moment::totals::Totals;
-use crate::moment::{base_events, events_until, moment};
+use crate::moment::{events_until, initial_events, moment};
 use crate::question_error::QuestionError;
 use crate::timeline::band_groups::{Groups, MOST_GROUPS, TimelineBy, TimelineGroup};
 use crate::timeline::curve::Levels;
@@ -91,7 +91,7 @@ pub struct TimelineIndex {
     grid: Grid,
     has_reserved: bool,
     /// The events before the first chunk: those of what was live before the recording.
-    base: usize,
+    initial_events: usize,
     /// The last has no events: it is what comes after them.
     chunks: Vec<Chunk>,
 }
@@ -108,14 +108,15 @@ impl TimelineIndex {
         let peak = moment(trace, &index.context, device, At::Peak)?;
         let groups = Groups::new(trace, index, device, by);
         let grid = Grid::for_trace(trace);
-        let base = base_events(trace);
+        let initial_events = initial_events(trace);
         let mut state = State::at_start(trace, device, &groups);
-        for event in &trace.events[..base] {
+        for event in &trace.events[..initial_events] {
             state.apply(trace, &groups, event);
         }
-        let mut chunks = Vec::with_capacity((trace.events.len() - base).div_ceil(CHUNK_EVENTS) + 1);
-        for (chunk, events) in trace.events[base..].chunks(CHUNK_EVENTS).enumerate() {
-            let first = base + chunk * CHUNK_EVENTS;
+        let mut chunks =
+            Vec::with_capacity((trace.events.len() - initial_events).div_ceil(CHUNK_EVENTS) + 1);
+        for (chunk, events) in trace.events[initial_events..].chunks(CHUNK_EVENTS).enumerate() {
+            let first = initial_events + chunk * CHUNK_EVENTS;
             let before = state;
             state.apply(trace, &groups, &events[0]);
             let mut column = Column::at(&state, first + 1);
@@ -145,7 +146,7 @@ impl TimelineIndex {
             total: info.map(|info| Bytes(info.total_bytes)).filter(|total| total.0 > 0),
         };
         let has_reserved = state.totals.reserved().is_some();
-        Ok(Self { timeline, groups, grid, has_reserved, base, chunks })
+        Ok(Self { timeline, groups, grid, has_reserved, initial_events, chunks })
     }
 
     /// What all tiles have in common.
@@ -180,7 +181,7 @@ impl TimelineIndex {
 
     /// The bytes of every band after so many events.
     pub(crate) fn groups_after(&self, trace: &Trace, after: u32) -> Vec<Bytes> {
-        let state = self.state(trace, (after as usize).max(self.base));
+        let state = self.state(trace, (after as usize).max(self.initial_events));
         state.groups[..self.groups.shown.len()].iter().map(|&bytes| Bytes(bytes)).collect()
     }
 
@@ -219,13 +220,15 @@ impl TimelineIndex {
         seconds: f64,
     ) -> Result<u32, QuestionError> {
         let (tile, column) = self.grid.at(level, seconds)?;
-        let bounds =
-            [tile.bound(trace, column, self.base), tile.bound(trace, column + 1, self.base)];
+        let bounds = [
+            tile.bound(trace, column, self.initial_events),
+            tile.bound(trace, column + 1, self.initial_events),
+        ];
         Ok(self.columns_between(trace, &bounds)[0].after)
     }
 
     fn columns(&self, trace: &Trace, tile: Tile) -> Vec<Column> {
-        self.columns_between(trace, &tile.bounds(trace, self.base))
+        self.columns_between(trace, &tile.bounds(trace, self.initial_events))
     }
 
     fn columns_between(&self, trace: &Trace, bounds: &[usize]) -> Vec<Column> {
@@ -235,8 +238,9 @@ impl TimelineIndex {
             let (mut at, end) = (column[0], column[1]);
             let mut seen = Column::at(&state, at);
             while at < end {
-                let (chunk, whole) = ((at - self.base) / CHUNK_EVENTS, (end - at) / CHUNK_EVENTS);
-                if (at - self.base).is_multiple_of(CHUNK_EVENTS) && whole > 0 {
+                let (chunk, whole) =
+                    ((at - self.initial_events) / CHUNK_EVENTS, (end - at) / CHUNK_EVENTS);
+                if (at - self.initial_events).is_multiple_of(CHUNK_EVENTS) && whole > 0 {
                     for chunk in &self.chunks[chunk..chunk + whole] {
                         seen.add(&chunk.events);
                     }
@@ -256,9 +260,9 @@ impl TimelineIndex {
 
     /// After so many events, none fewer than those before the first chunk.
     fn state(&self, trace: &Trace, after: usize) -> State {
-        let chunk = (after - self.base) / CHUNK_EVENTS;
+        let chunk = (after - self.initial_events) / CHUNK_EVENTS;
         let mut state = self.chunks[chunk].before;
-        let events = &trace.events[self.base + chunk * CHUNK_EVENTS..after];
+        let events = &trace.events[self.initial_events + chunk * CHUNK_EVENTS..after];
         for event in events {
             state.apply(trace, &self.groups, event);
         }
@@ -390,7 +394,7 @@ fn is_shown(subject: Subject) -> bool {
         | Subject::SegmentMap(_)
         | Subject::SegmentUnmap(_)
         | Subject::Oom(_) => true,
-        Subject::BaseSegment(_)
+        Subject::InitialSegment(_)
         | Subject::Reserved(_)
         | Subject::Label { .. }
         | Subject::Saved(_)

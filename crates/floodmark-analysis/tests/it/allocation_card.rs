@@ -57,14 +57,18 @@ fn of_several_partners_the_nearest_comes_first() {
 #[test]
 fn what_has_no_stack_has_no_partner() {
     let script = "
-        base w cuda:0 1MiB
+        initial w cuda:0 1MiB
         alloc a cuda:0 1MiB
         backward alloc g cuda:0 1MiB";
     for id in 0..3 {
         assert_eq!(card(script, id).partner, None, "{id}");
     }
-    let base = card(script, 0);
-    assert!(base.before_recording && base.allocated_seconds == 0.0 && base.freed_seconds.is_none());
+    let initial = card(script, 0);
+    assert!(
+        initial.before_recording
+            && initial.allocated_seconds == 0.0
+            && initial.freed_seconds.is_none()
+    );
 }
 
 #[test]

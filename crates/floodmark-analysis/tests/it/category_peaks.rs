@@ -12,7 +12,7 @@ fn peaks(script: &str) -> Vec<CategoryPeak> {
 #[test]
 fn each_category_has_a_peak_of_its_own() {
     let found = peaks(
-        "base w cuda:0 8MiB
+        "initial w cuda:0 8MiB
          label w parameter w
          alloc a cuda:0 4MiB at m.py:1 in m
          alloc t cuda:0 2MiB at m.py:2 in m

@@ -100,8 +100,8 @@ fn another_thread_that_only_loads_data_is_outside() {
 #[test]
 fn what_autograd_saves_is_an_activation_or_an_input() {
     let trace = trace(
-        "base w cuda:0 1KiB
-         base batch cuda:0 2KiB
+        "initial w cuda:0 1KiB
+         initial batch cuda:0 2KiB
          alloc kept cuda:0 3KiB
          alloc other cuda:0 4KiB
          alloc h cuda:0 5KiB at model.py:1 in fc
@@ -126,8 +126,8 @@ fn what_autograd_saves_is_an_activation_or_an_input() {
 #[test]
 fn a_label_wins_and_a_name_of_the_user_is_the_phase() {
     let trace = trace(
-        "base old   cuda:0 1KiB
-         base w     cuda:0 2KiB
+        "initial old   cuda:0 1KiB
+         initial w     cuda:0 2KiB
          label w parameter fc.weight
          alloc h    cuda:0 3KiB at model.py:1 in fc phase warmup
          backward alloc g cuda:0 4KiB at model.py:1 in fc phase warmup

@@ -35,11 +35,11 @@ fn picture(diff: &Diff) -> String {
 
 #[test]
 fn rows_are_aligned_by_line_and_the_largest_change_is_first() {
-    let a = "base w cuda:0 2KiB
+    let a = "initial w cuda:0 2KiB
              alloc x cuda:0 4KiB at train.py:3
              alloc y cuda:0 1KiB at train.py:4
              alloc z cuda:0 9KiB at train.py:5";
-    let b = "base w cuda:0 2KiB
+    let b = "initial w cuda:0 2KiB
              alloc n cuda:0 3KiB at train.py:9
              alloc z cuda:0 1KiB at train.py:5
              alloc x1 cuda:0 4KiB at train.py:3
@@ -90,7 +90,7 @@ fn a_folder_may_have_moved_and_a_library_may_be_elsewhere() {
 
 const SMALL: &str = "
     unseen cuda:0 1KiB
-    base w cuda:0 2KiB
+    initial w cuda:0 2KiB
     label w parameter layers.0.fc.weight (4,4) float32
     alloc h cuda:0 4KiB at model.py:1:f in layers.0.fc op mm
     alloc t cuda:0 1KiB at train.py:7
@@ -99,7 +99,7 @@ const SMALL: &str = "
 
 const LARGE: &str = "
     unseen cuda:0 1KiB
-    base w cuda:0 6KiB
+    initial w cuda:0 6KiB
     label w parameter layers.0.fc.weight (8,8) float32
     alloc h cuda:0 4KiB at model.py:1:f in layers.0.fc op mm
     alloc h1 cuda:0 4KiB at model.py:1:f in layers.1.fc op mm

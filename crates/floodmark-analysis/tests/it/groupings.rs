@@ -7,8 +7,8 @@ use crate::trace;
 
 const TRAINING: &str = "
     unseen cuda:0 1MiB
-    base old cuda:0 1MiB
-    base w cuda:0 2MiB
+    initial old cuda:0 1MiB
+    initial w cuda:0 2MiB
     label w parameter layers.0.fc.weight (4,4) float32
     alloc state cuda:0 4MiB at opt.py:1
     label state optimizer-state layers.0.fc.weight.exp_avg

@@ -17,7 +17,7 @@ free p{n}
         });
         lines.collect::<Vec<_>>().concat()
     };
-    let head = "base w cpu 4KiB
+    let head = "initial w cpu 4KiB
                 alloc table cpu 64KiB at t.py:1
                 alloc short cpu 32KiB at t.py:2
                 alloc once cpu 16KiB at t.py:3

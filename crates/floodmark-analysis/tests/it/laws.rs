@@ -25,7 +25,7 @@ pub(crate) fn program() -> impl Strategy<Value = String> {
     let action = (0..12_u8, device, 1..9_u64, stack, label, any::<prop::sample::Index>());
     prop::collection::vec(action, 1..60).prop_map(|actions| {
         let mut script =
-            String::from("unseen cuda:0 64KiB\nbase b0 cuda:0 2KiB\nbase b1 cpu 3KiB\n");
+            String::from("unseen cuda:0 64KiB\ninitial b0 cuda:0 2KiB\ninitial b1 cpu 3KiB\n");
         let mut live = vec!["b0".to_owned(), "b1".to_owned()];
         let mut unseen = 64;
         for (number, (what, device, kib, stack, label, which)) in actions.into_iter().enumerate() {

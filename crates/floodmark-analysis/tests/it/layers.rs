@@ -25,7 +25,7 @@ fn mib(count: u64) -> Bytes {
 #[test]
 fn a_layer_has_what_happens_in_it_and_in_those_inside() {
     let found = marked(
-        "base w cuda:0 8MiB
+        "initial w cuda:0 8MiB
          phase begin layer a
          alloc x cuda:0 1MiB
          phase begin layer a.b
@@ -119,9 +119,9 @@ fn what_backward_allocates_belongs_to_the_layers_of_its_forward_line() {
 #[test]
 fn what_was_live_before_is_no_event_also_where_it_has_labels() {
     let found = marked(
-        "base w cuda:0 8MiB
+        "initial w cuda:0 8MiB
          label w parameter w
-         base v cuda:0 4MiB
+         initial v cuda:0 4MiB
          label v parameter v
          phase begin layer a
          alloc x cuda:0 1MiB

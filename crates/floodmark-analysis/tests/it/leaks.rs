@@ -7,7 +7,7 @@ use crate::trace;
 
 /// Steps that train: an activation and a gradient each, and what `more` adds to step `n`.
 fn steps(count: u32, more: impl Fn(u32) -> String) -> String {
-    let mut script = String::from("base w cpu 8KiB\n");
+    let mut script = String::from("initial w cpu 8KiB\n");
     for n in 0..count {
         script += &format!("alloc h{n} cpu 4KiB at m.py:1 in fc\n");
         if n > 0 {

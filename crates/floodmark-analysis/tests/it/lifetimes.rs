@@ -48,7 +48,7 @@ fn an_activation_is_retained_until_its_backward_begins() {
 #[test]
 fn a_life_has_the_times_of_autograd() {
     let trace = trace(
-        "base w cuda:0 2KiB
+        "initial w cuda:0 2KiB
          label w parameter fc.weight
          alloc x cuda:0 1KiB
          alloc h cuda:0 8KiB at m.py:1 in fc

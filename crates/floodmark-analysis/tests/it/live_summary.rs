@@ -7,7 +7,7 @@ use crate::trace;
 
 const MIB: u64 = 1 << 20;
 
-const TWO_STEPS: &str = "base w cuda:0 1MiB
+const TWO_STEPS: &str = "initial w cuda:0 1MiB
     alloc x cpu 2MiB at train.py:3
     alloc h cuda:0 8MiB at model.py:12:forward in fc
     free h

@@ -13,7 +13,7 @@ fn at(trace: &Trace, device: &str, at: &str) -> Result<Moment, QuestionError> {
 
 const TRAINING: &str = "
     unseen cuda:0 1MiB
-    base w cuda:0 1MiB
+    initial w cuda:0 1MiB
     alloc a cuda:0 4MiB asking 3MiB at train.py:1 in layers.0
     backward alloc b cuda:0 8MiB at train.py:1 in layers.0
     free a

@@ -29,7 +29,7 @@ fn picture(found: &RangeChanges) -> String {
     text
 }
 
-const SCRIPT: &str = "base w cuda:0 2KiB
+const SCRIPT: &str = "initial w cuda:0 2KiB
      alloc old cuda:0 4KiB at train.py:3
      alloc t cuda:0 8KiB at train.py:5
      alloc new cuda:0 1KiB at train.py:4

@@ -5,7 +5,7 @@ use floodmark_analysis::{By, Detail, Question, report};
 use crate::trace;
 
 const THREE_STEPS: &str = "
-    base w cpu 1KiB
+    initial w cpu 1KiB
     alloc h0 cpu 4KiB at m.py:1 in fc
     backward alloc g0 cpu 2KiB at m.py:1 in fc
     free h0

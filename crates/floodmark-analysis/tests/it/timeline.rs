@@ -78,17 +78,17 @@ fn columns(trace: &Trace, device: Device, level: u32) -> Vec<(Bytes, Bytes)> {
     let (all, end) = (COLUMNS << level, trace.end().0);
     let mut columns: Vec<Option<(Bytes, Bytes)>> = vec![None; all];
     let mut now = None;
-    let is_base = |subject: Subject| {
+    let is_initial = |subject: Subject| {
         let allocated = subject.allocated().map(|id| &trace.allocations[id.index()]);
         allocated.is_some_and(|allocation| allocation.before_recording)
             || matches!(subject, Subject::Reserved(_))
     };
-    let base = trace.events.iter().take_while(|event| is_base(event.subject)).count();
+    let initial = trace.events.iter().take_while(|event| is_initial(event.subject)).count();
     let mut filled = 0;
     for (at, levels) in levels(trace, device) {
-        let column = if at < base { 0 } else { trace.events[at].time.0 * all as u64 / end };
+        let column = if at < initial { 0 } else { trace.events[at].time.0 * all as u64 / end };
         let column = usize::try_from(column).unwrap().min(all - 1);
-        if at < base {
+        if at < initial {
             columns[0] = None;
         } else {
             let start = now.unwrap_or_else(|| trace.unseen_at_start(device));
@@ -145,7 +145,7 @@ fn check_levels(trace: &Trace, device: Device, by: TimelineBy) {
 
 /// Several blocks of events, more lines and modules than there are bands, two devices, two steps.
 pub(crate) fn long() -> String {
-    let mut script = String::from("unseen cuda:0 64KiB\nbase w cuda:0 512KiB\n");
+    let mut script = String::from("unseen cuda:0 64KiB\ninitial w cuda:0 512KiB\n");
     for n in 0..2500_u64 {
         let (layer, line, kib) = (n / 7 % 9, n % 40, 1 + n * n % 37);
         let device = if n % 5 == 0 { "cpu" } else { "cuda:0" };

@@ -42,12 +42,12 @@ pub(crate) fn shortened(text: &str) -> String {
 /// picture cannot show, become spaces.
 pub(crate) fn fitted(text: &str, style: Style, room: f32) -> String {
     let mut kept = String::new();
-    let (mut used, mut cut) = (0.0, 0);
+    let (mut used, mut fitting_bytes) = (0.0, 0);
     let dots = advance('\u{2026}', style);
     for each in shortened(text).chars() {
         used += advance(each, style);
         if used > room {
-            kept.truncate(cut);
+            kept.truncate(fitting_bytes);
             return if dots > room {
                 String::new()
             } else {
@@ -56,7 +56,7 @@ pub(crate) fn fitted(text: &str, style: Style, room: f32) -> String {
         }
         kept.push(each);
         if used + dots <= room {
-            cut = kept.len();
+            fitting_bytes = kept.len();
         }
     }
     kept

@@ -90,7 +90,7 @@ impl<'a> Details<'a> {
         let program = |kind, name| Self { name, is_about_a_device: false, ..memory(kind, None) };
         match event.subject {
             Subject::Alloc(id) if trace.allocations[id.index()].before_recording => {
-                about(EventKind::Base, id)
+                about(EventKind::InitialBlock, id)
             }
             Subject::Alloc(id) => about(EventKind::Alloc, id),
             Subject::Free { allocation, .. } => about(EventKind::Free, allocation),
@@ -100,7 +100,7 @@ impl<'a> Details<'a> {
             Subject::SegmentFree(at) => segment(EventKind::SegmentFree, at),
             Subject::SegmentMap(at) => segment(EventKind::SegmentMap, at),
             Subject::SegmentUnmap(at) => segment(EventKind::SegmentUnmap, at),
-            Subject::BaseSegment(at) => segment(EventKind::BaseSegment, at),
+            Subject::InitialSegment(at) => segment(EventKind::InitialSegment, at),
             Subject::Oom(at) => {
                 memory(EventKind::Oom, trace.ooms.get(at as usize).map(|oom| oom.requested))
             }

@@ -28,7 +28,7 @@ pub(super) fn write(source: &Source<'_>, out: &mut Out<'_>) -> Result<(), Export
             SegmentChange::Free(number) => (EventKind::SegmentFree, number),
             SegmentChange::Map(number) => (EventKind::SegmentMap, number),
             SegmentChange::Unmap(number) => (EventKind::SegmentUnmap, number),
-            SegmentChange::Base(number) => (EventKind::BaseSegment, number),
+            SegmentChange::Initial(number) => (EventKind::InitialSegment, number),
         };
         let Some(segment) = trace.segments.get(number as usize) else { continue };
         sheet.row(&[

@@ -51,7 +51,7 @@ pub(crate) fn highest(events: &[Value], name: &str) -> u64 {
 
 #[test]
 fn the_whole_file() {
-    let script = "base w cuda:0 1MiB
+    let script = "initial w cuda:0 1MiB
         label w parameter fc.weight (512,512) float32
         phase begin warm up
         alloc h cuda:0 2MiB at train.py:5:main > model.py:12:forward in fc

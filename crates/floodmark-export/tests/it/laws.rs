@@ -17,7 +17,7 @@ fn program() -> impl Strategy<Value = String> {
     let action = (0..9_u8, device, 1..9_u64, stack, any::<prop::sample::Index>());
     prop::collection::vec(action, 1..40).prop_map(|actions| {
         let mut script =
-            String::from("unseen cuda:0 64KiB\nbase b0 cuda:0 2KiB\nbase b1 cpu 3KiB\n");
+            String::from("unseen cuda:0 64KiB\ninitial b0 cuda:0 2KiB\ninitial b1 cpu 3KiB\n");
         let mut live = vec!["b0".to_owned(), "b1".to_owned()];
         for (number, (what, device, kib, stack, which)) in actions.into_iter().enumerate() {
             match what {

@@ -25,7 +25,7 @@ fn trace(script: &str) -> Trace {
 }
 
 /// Two steps of a model with one layer.
-const STEPS: &str = "base w cuda:0 4MiB
+const STEPS: &str = "initial w cuda:0 4MiB
     label w parameter fc.weight (1024,1024) float32
     alloc x cuda:0 1MiB at train.py:3:main
     alloc h cuda:0 8MiB at train.py:5:main > model.py:12:forward in fc

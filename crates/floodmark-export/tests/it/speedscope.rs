@@ -44,7 +44,7 @@ fn file(script: &str, options: &Options) -> Value {
 
 #[test]
 fn the_whole_file() {
-    let script = "base w cuda:0 1KiB
+    let script = "initial w cuda:0 1KiB
         alloc a cuda:0 2KiB at train.py:3:main > model.py:12:forward
         backward alloc b cuda:0 4KiB at train.py:3:main > model.py:12:forward";
     let file = file(script, &on("cuda:0"));

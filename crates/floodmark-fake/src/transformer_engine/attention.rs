@@ -159,23 +159,23 @@ impl FromStr for Layout {
 
     /// Reads a member of `NVTE_QKV_Layout`, such as `NVTE_SBHD_SBH2D`: a digit stands for an extra dimension.
     fn from_str(name: &str) -> Result<Self, UnknownLayout> {
-        let plain = name.trim_start_matches("NVTE_").trim_start_matches("Paged_KV_");
+        let layout = name.trim_start_matches("NVTE_").trim_start_matches("Paged_KV_");
         let unknown = || UnknownLayout(name.to_owned());
         let format = |part: Option<&str>| {
             let letters: String = part?.chars().filter(|letter| !letter.is_ascii_digit()).collect();
             letters.parse::<Format>().ok()
         };
-        let is_behind_heads = plain.contains("H3D") || plain.contains("H2D");
-        let packing = if plain.contains('3') {
+        let is_behind_heads = layout.contains("H3D") || layout.contains("H2D");
+        let packing = if layout.contains('3') {
             Packing::All { is_behind_heads }
-        } else if plain.contains('2') {
+        } else if layout.contains('2') {
             Packing::KeysAndValues { is_behind_heads }
         } else {
             Packing::Separate
         };
         Ok(Self {
-            queries: format(plain.split('_').next()).ok_or_else(unknown)?,
-            keys: format(plain.split('_').next_back()).ok_or_else(unknown)?,
+            queries: format(layout.split('_').next()).ok_or_else(unknown)?,
+            keys: format(layout.split('_').next_back()).ok_or_else(unknown)?,
             packing,
         })
     }
@@ -279,10 +279,10 @@ mod tests {
 
     #[test]
     fn every_layout_of_the_public_headers_is_read() {
-        let plain = "SBHD_SBHD_SBHD BSHD_BSHD_BSHD THD_THD_THD SBHD_BSHD_BSHD BSHD_SBHD_SBHD \
+        let names = "SBHD_SBHD_SBHD BSHD_BSHD_BSHD THD_THD_THD SBHD_BSHD_BSHD BSHD_SBHD_SBHD \
             THD_BSHD_BSHD THD_SBHD_SBHD BHSD_BHSD_BHSD Paged_KV_BSHD_BSHD_BSHD Paged_KV_BSHD_SBHD_SBHD \
             Paged_KV_SBHD_BSHD_BSHD Paged_KV_SBHD_SBHD_SBHD Paged_KV_THD_BSHD_BSHD Paged_KV_THD_SBHD_SBHD";
-        for name in plain.split_whitespace() {
+        for name in names.split_whitespace() {
             assert_eq!(layout(&format!("NVTE_{name}")).packing, Packing::Separate, "{name}");
         }
         for name in ["SB3HD", "BS3HD", "T3HD"] {

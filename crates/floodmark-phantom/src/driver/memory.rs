@@ -116,16 +116,16 @@ fn start_of(addr: u64) -> Option<u64> {
 
 /// Copies by their names: which side must be a device's.
 macro_rules! copies {
-    ($($plain:ident, $async:ident: $direction:ident;)*) => {$(
+    ($($sync:ident, $async:ident: $direction:ident;)*) => {$(
         #[crate::entry_point]
-        extern "C" fn $plain(to: u64, from: u64, bytes: usize) -> i32 {
+        extern "C" fn $sync(to: u64, from: u64, bytes: usize) -> i32 {
             copies::copy(to, from, bytes as u64, Direction::$direction)
         }
 
         #[crate::entry_point]
         extern "C" fn $async(to: u64, from: u64, bytes: usize, stream: u64) -> i32 {
             note_work(stream);
-            $plain(to, from, bytes)
+            $sync(to, from, bytes)
         }
     )*};
 }

@@ -208,7 +208,7 @@ mod tests {
     use floodmark_testing::script;
 
     const SCRIPT: &str = "
-        base w cuda:0 1MiB
+        initial w cuda:0 1MiB
         alloc a cuda:0 4MiB at train.py:1
         label a gradient w.grad
         save a

@@ -96,9 +96,9 @@ fn what_a_file_may_decompress_to_can_be_raised() {
     assert!(error.hint().unwrap().contains(DecompressionLimit::VARIABLE));
     assert!(read(DecompressionLimit::Bytes(1 << 30)).is_ok());
     // A pickle that is not compressed is as long as it is.
-    let plain = crate::recordings::pickle("lstm");
+    let unpacked = crate::recordings::pickle("lstm");
     let limit = DecompressionLimit::Bytes(1000);
-    assert!(read_snapshot_from(&plain[..], plain.len() as u64, limit).is_ok());
+    assert!(read_snapshot_from(&unpacked[..], unpacked.len() as u64, limit).is_ok());
 }
 
 /// `_record_memory_history(stacks="all")`, torch's default: frames of C++ lie between those of Python.
@@ -133,11 +133,11 @@ fn frames_of_cpp_change_nothing_of_what_is_derived() {
         let module = trace.module_path(made).map(str::to_owned);
         (functions.collect::<Vec<_>>(), module)
     };
-    let (plain, mixed) = (read(python.to_vec()), read(mixed.collect()));
-    assert_eq!(described(&mixed), described(&plain));
+    let (python_only, mixed) = (read(python.to_vec()), read(mixed.collect()));
+    assert_eq!(described(&mixed), described(&python_only));
     assert_eq!(described(&mixed).1.as_deref(), Some("linear:12"));
     assert_eq!(mixed.frames(mixed.allocations[0].stack).count(), 20);
-    assert!(mixed.has_native_frames() && !plain.has_native_frames());
+    assert!(mixed.has_native_frames() && !python_only.has_native_frames());
 }
 
 #[test]
@@ -189,11 +189,11 @@ fn blocks_of_torch_2_0_follow_each_other() {
     assert_eq!(
         story(&trace),
         [
-            "0 base_segment 0 3584",
+            "0 initial_segment 0 3584",
             "0 reserved 3584",
-            "0 base 0 300/512",
-            "0 base 512 900/1024",
-            "0 base 1536 2048/2048",
+            "0 initial 0 300/512",
+            "0 initial 512 900/1024",
+            "0 initial 1536 2048/2048",
             "1 free 512 900/1024 deferred",
         ]
     );
@@ -209,12 +209,12 @@ fn a_list_of_segments_has_no_history() {
         assert_eq!(
             story(&trace),
             [
-                "0 base_segment 0 2097152",
-                "0 base_segment 20971520 20971520",
+                "0 initial_segment 0 2097152",
+                "0 initial_segment 20971520 20971520",
                 "0 reserved 23068672",
-                "0 base 0 1000/1024",
-                "0 base 1024 1400/1536",
-                "0 base 20971520 15000000/20971520",
+                "0 initial 0 1000/1024",
+                "0 initial 1024 1400/1536",
+                "0 initial 20971520 15000000/20971520",
             ]
         );
         assert!(losses(&trace).contains("_record_memory_history"), "{}", losses(&trace));
@@ -282,7 +282,7 @@ fn an_address_that_is_handed_out_twice_was_let_go_of_between() {
     assert_eq!(
         story(&trace)[..5],
         [
-            "0 base 0 9/512",
+            "0 initial 0 9/512",
             "0 free 0 9/512",
             "0 alloc 0 1/512 - -",
             "1 free 0 1/512",
@@ -333,14 +333,15 @@ fn read_trickle(bytes: &[u8], step: usize) -> Result<Trace, SnapshotError> {
 fn a_reader_tells_what_the_bytes_tell() {
     for name in ["lstm.pickle.gz", "default-oom.pickle.gz"] {
         let packed = crate::recordings::file(name);
-        let plain = crate::recordings::pickle(name.trim_end_matches(".pickle.gz"));
-        let expected = story(&read_snapshot(&plain).unwrap());
-        for (bytes, step) in [(&packed, 1), (&packed, 4096), (&plain, 13), (&plain, 1 << 20)] {
+        let unpacked = crate::recordings::pickle(name.trim_end_matches(".pickle.gz"));
+        let expected = story(&read_snapshot(&unpacked).unwrap());
+        for (bytes, step) in [(&packed, 1), (&packed, 4096), (&unpacked, 13), (&unpacked, 1 << 20)]
+        {
             let trace = read_trickle(bytes, step).unwrap();
             assert_eq!(story(&trace), expected, "{name}, {step} bytes at a time");
         }
-        let cut = &plain[..plain.len() / 2];
-        let error = read_trickle(cut, 999).unwrap_err();
-        assert_eq!(error.to_string(), read_snapshot(cut).unwrap_err().to_string());
+        let truncated = &unpacked[..unpacked.len() / 2];
+        let error = read_trickle(truncated, 999).unwrap_err();
+        assert_eq!(error.to_string(), read_snapshot(truncated).unwrap_err().to_string());
     }
 }

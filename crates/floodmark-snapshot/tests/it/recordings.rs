@@ -91,8 +91,8 @@ fn every_event_of_torch_is_there() {
         let given = |subject| matches!(subject, Subject::SegmentFree(_) | Subject::SegmentUnmap(_));
         assert_eq!(count(&trace, given), stat("num_device_free"), "{name}");
         assert_eq!(trace.ooms.len() as u64, stat("num_ooms"), "{name}");
-        let base = |subject| matches!(subject, Subject::BaseSegment(_));
-        assert_eq!(count(&trace, base), 0, "{name} was recorded from the beginning");
+        let initial = |subject| matches!(subject, Subject::InitialSegment(_));
+        assert_eq!(count(&trace, initial), 0, "{name} was recorded from the beginning");
     }
 }
 

@@ -24,7 +24,7 @@ fn events_of_torch(subject: Subject, trace: &Trace) -> usize {
         | Subject::SegmentUnmap(_)
         | Subject::Oom(_) => 1,
         Subject::FreeUnknown(_)
-        | Subject::BaseSegment(_)
+        | Subject::InitialSegment(_)
         | Subject::Reserved(_)
         | Subject::Label { .. }
         | Subject::Saved(_)
@@ -80,7 +80,7 @@ fn what_was_before_is_rebuilt_from_the_end() {
         assert_eq!(before, expected, "{name}");
         assert_eq!(reserved_before, reserved, "{name}");
         assert_eq!(cut.totals, whole.totals, "{name}");
-        assert!(cut.header.has_base);
+        assert!(cut.header.has_initial_blocks);
     }
 }
 

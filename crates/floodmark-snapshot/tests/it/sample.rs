@@ -164,7 +164,7 @@ pub(crate) fn story(trace: &Trace) -> Vec<String> {
         let bytes = |bytes| floodmark_trace::Bytes::from(bytes).0;
         let what = match event.subject {
             Subject::Alloc(id) if trace.allocations[id.index()].before_recording => {
-                format!("base {}", made(id))
+                format!("initial {}", made(id))
             }
             Subject::Alloc(id) => {
                 let made_here = &trace.allocations[id.index()];
@@ -182,7 +182,7 @@ pub(crate) fn story(trace: &Trace) -> Vec<String> {
             Subject::SegmentFree(at) => format!("segment_free {}", segment(at)),
             Subject::SegmentMap(at) => format!("segment_map {}", segment(at)),
             Subject::SegmentUnmap(at) => format!("segment_unmap {}", segment(at)),
-            Subject::BaseSegment(at) => format!("base_segment {}", segment(at)),
+            Subject::InitialSegment(at) => format!("initial_segment {}", segment(at)),
             Subject::Oom(at) => {
                 let oom = &trace.ooms[at as usize];
                 format!("oom {} {:?}", oom.requested.0, oom.device_free.map(|free| free.0))
@@ -207,11 +207,11 @@ pub(crate) fn story(trace: &Trace) -> Vec<String> {
 
 /// The story of [`snapshot`].
 pub(crate) const STORY: &[&str] = &[
-    "0 base_segment 0 2097152",
-    "0 base_segment 62914560 2097152",
+    "0 initial_segment 0 2097152",
+    "0 initial_segment 62914560 2097152",
     "0 reserved 4194304",
-    "0 base 0 1000/1024",
-    "0 base 4096 700/1024",
+    "0 initial 0 1000/1024",
+    "0 initial 4096 700/1024",
     "0 free 4096 700/1024",
     "5 phase_begin warm up",
     "10 segment_alloc 20971520 20971520",

@@ -10,11 +10,11 @@ pub fn pack_strings(strings: &[&str]) -> Vec<u8> {
     let share = MAX_PAYLOAD_BYTES / strings.len().max(1) - 4;
     let mut payload = Vec::with_capacity(strings.iter().map(|s| s.len() + 4).sum());
     for text in strings {
-        let cut = cut_at_char(text, share);
+        let fitting = cut_at_char(text, share);
         #[expect(clippy::cast_possible_truncation, reason = "at most 64 KiB")]
-        let length = cut.len() as u32;
+        let length = fitting.len() as u32;
         payload.extend_from_slice(&length.to_le_bytes());
-        payload.extend_from_slice(cut.as_bytes());
+        payload.extend_from_slice(fitting.as_bytes());
     }
     payload
 }

@@ -78,14 +78,14 @@ proptest! {
     fn saved_and_read_blocks_are_those_of_a_plain_map(program in possible_program()) {
         let entries = record(&program);
         let trace = read_trace(&finished_file(&batches(&entries, 7)), &[]).unwrap();
-        let mut plain = PlainAutograd::default();
+        let mut expected = PlainAutograd::default();
         for entry in &entries {
-            plain.push(&entry.record);
+            expected.push(&entry.record);
         }
         let subjects = || trace.events.iter().map(|event| event.subject);
         let saved = subjects().filter(|subject| matches!(subject, Subject::Saved(_))).count();
         let read = subjects().filter(|subject| matches!(subject, Subject::Unpacked(_))).count();
-        prop_assert_eq!((saved, read), (plain.saved, plain.read));
+        prop_assert_eq!((saved, read), (expected.saved, expected.read));
         for allocation in &trace.allocations {
             let freed = allocation.freed_at.map_or(u32::MAX, EventNumber::get);
             for at in [allocation.saved_at, allocation.unpacked_at].into_iter().flatten() {
@@ -176,7 +176,7 @@ impl Model {
         let at = row.allocation.index();
         let text = TextId(row.stack);
         match row.kind {
-            EventKind::Alloc | EventKind::Base => {
+            EventKind::Alloc | EventKind::InitialBlock => {
                 self.allocations.push(allocation(row, here));
                 Subject::Alloc(AllocationId(u32::try_from(self.allocations.len() - 1).unwrap()))
             }
@@ -205,7 +205,7 @@ impl Model {
             EventKind::SegmentFree => Subject::SegmentFree(self.segment(row)),
             EventKind::SegmentMap => Subject::SegmentMap(self.segment(row)),
             EventKind::SegmentUnmap => Subject::SegmentUnmap(self.segment(row)),
-            EventKind::BaseSegment => Subject::BaseSegment(self.segment(row)),
+            EventKind::InitialSegment => Subject::InitialSegment(self.segment(row)),
             EventKind::Oom => {
                 let (requested, stack) = (Bytes(row.bytes), StackId(row.stack));
                 let device_free = (row.addr != 0).then_some(Bytes(row.addr));
@@ -243,7 +243,7 @@ fn allocation(row: &Row, here: u32) -> Allocation {
         requested: Bytes(row.bytes - row.slack),
         stack: StackId(row.stack),
         backward: row.flags & 1 != 0,
-        before_recording: row.kind == EventKind::Base,
+        before_recording: row.kind == EventKind::InitialBlock,
         op: TextId(row.op),
         phase: TextId(row.phase),
         stream: HandleId(row.stream),

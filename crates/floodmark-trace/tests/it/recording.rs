@@ -28,7 +28,7 @@ pub(crate) enum Act {
         slack: u8,
         backward: bool,
     },
-    Base {
+    Initial {
         device: u8,
         block: u8,
         bytes: u64,
@@ -84,7 +84,7 @@ fn act() -> impl Strategy<Value = Act> {
         EventKind::SegmentFree,
         EventKind::SegmentMap,
         EventKind::SegmentUnmap,
-        EventKind::BaseSegment,
+        EventKind::InitialSegment,
         EventKind::Oom,
         EventKind::Step,
         EventKind::Mark,
@@ -99,7 +99,7 @@ fn act() -> impl Strategy<Value = Act> {
             |((device, block), bytes, slack, backward)| Act::Alloc { device, block, bytes, slack, backward }
         ),
         1 => (at.clone(), bytes.clone())
-            .prop_map(|((device, block), bytes)| Act::Base { device, block, bytes }),
+            .prop_map(|((device, block), bytes)| Act::Initial { device, block, bytes }),
         6 => (at.clone(), any::<bool>())
             .prop_map(|((device, block), deferred)| Act::Free { device, block, deferred }),
         3 => at.clone().prop_map(|(device, block)| Act::FreeCompleted { device, block }),
@@ -131,7 +131,7 @@ pub(crate) fn possible_program() -> impl Strategy<Value = Program> {
         let is_possible = |(act, ..): &(Act, u32, u32)| match *act {
             Act::Alloc { device, block, .. } => live.insert((device, block)),
             Act::Free { device, block, .. } => live.remove(&(device, block)),
-            Act::Base { .. } | Act::Lie { .. } => false,
+            Act::Initial { .. } | Act::Lie { .. } => false,
             Act::FreeCompleted { .. }
             | Act::Label { .. }
             | Act::Autograd { .. }
@@ -195,9 +195,9 @@ fn record_of(act: &Act, torch: &mut Torch) -> (Record, Vec<u8>) {
             record.allocated = torch.allocated(device);
             record
         }
-        Act::Base { device, block, bytes } => {
+        Act::Initial { device, block, bytes } => {
             torch.0.insert((device, block), bytes);
-            let mut record = new(EventKind::Base, device);
+            let mut record = new(EventKind::InitialBlock, device);
             (record.addr, record.bytes) = (addr(block), bytes);
             record
         }

@@ -139,14 +139,15 @@ fn refused(refusal: &Refusal) -> Response {
     (status, [(header::CONTENT_TYPE, "application/json")], body).into_response()
 }
 
-pub(crate) fn pack(plain: &[u8]) -> io::Result<Bytes> {
-    let mut encoder = GzEncoder::new(Vec::with_capacity(plain.len() / 4), Compression::new(LEVEL));
-    encoder.write_all(plain)?;
+pub(crate) fn pack(unpacked: &[u8]) -> io::Result<Bytes> {
+    let mut encoder =
+        GzEncoder::new(Vec::with_capacity(unpacked.len() / 4), Compression::new(LEVEL));
+    encoder.write_all(unpacked)?;
     Ok(encoder.finish()?.into())
 }
 
 pub(super) fn unpack(packed: &[u8]) -> io::Result<Vec<u8>> {
-    let mut plain = Vec::new();
-    GzDecoder::new(packed).read_to_end(&mut plain)?;
-    Ok(plain)
+    let mut unpacked = Vec::new();
+    GzDecoder::new(packed).read_to_end(&mut unpacked)?;
+    Ok(unpacked)
 }

@@ -248,11 +248,11 @@ fn a_hostile_name_stays_a_text() {
 #[test]
 fn answers_are_packed_for_who_can_unpack_them() {
     let viewer = Viewer::open(&[STEPS]);
-    let plain = viewer.get(&format!("/{TOKEN}/api/report")).1;
+    let unpacked = viewer.get(&format!("/{TOKEN}/api/report")).1;
     let request = get(&format!("/{TOKEN}/api/report")).header(header::ACCEPT_ENCODING, "br, gzip");
     let (response, packed) = viewer.send(request.body(Body::empty()).unwrap());
     assert_eq!(response.headers()[header::CONTENT_ENCODING], "gzip");
-    assert_eq!(super::respond::unpack(&packed).unwrap(), plain);
+    assert_eq!(super::respond::unpack(&packed).unwrap(), unpacked);
 }
 
 #[test]

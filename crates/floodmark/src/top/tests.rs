@@ -15,7 +15,7 @@ use super::theme::Theme;
 use super::view::{Stage, View};
 use super::watch::stage;
 
-const TRAINING: &str = "base w cuda:0 6MiB
+const TRAINING: &str = "initial w cuda:0 6MiB
     label w parameter layers.0.weight (1024,1536) float32
     alloc x cpu 3MiB at train.py:30:main
     alloc x2 cuda:0 3MiB at train.py:31:main

@@ -227,7 +227,7 @@ fn recorded(trace: &Trace) -> Vec<Did> {
                 Subject::Oom(at) => Some(Did::Fail { bytes: trace.ooms[at as usize].requested.0 }),
                 Subject::Free { .. }
                 | Subject::FreeUnknown(_)
-                | Subject::BaseSegment(_)
+                | Subject::InitialSegment(_)
                 | Subject::Reserved(_)
                 | Subject::Label { .. }
                 | Subject::Saved(_)

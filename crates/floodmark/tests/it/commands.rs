@@ -7,7 +7,7 @@ use crate::program::Folder;
 
 const TRAINING: &str = "
     unseen cuda:0 1MiB
-    base w cuda:0 2MiB
+    initial w cuda:0 2MiB
     label w parameter layers.0.fc.weight (512,1024) float32
     alloc batch cpu 64KiB at /data/site-packages/loader/fetch.py:3:fetch
     alloc a cuda:0 4MiB asking 3MiB at model.py:10:forward > torch/nn.py:5:linear in layers.0.fc op mm

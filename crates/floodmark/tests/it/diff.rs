@@ -3,7 +3,7 @@
 use crate::program::Folder;
 
 const BEFORE: &str = "
-    base w cuda:0 2MiB
+    initial w cuda:0 2MiB
     label w parameter layers.0.fc.weight (512,1024) float32
     alloc a cuda:0 4MiB at /home/ada/model.py:10:forward:8 > /v1/site-packages/torch/nn.py:5:linear in layers.0.fc op mm
     alloc l cuda:0 512B at /home/ada/train.py:7
@@ -14,7 +14,7 @@ const BEFORE: &str = "
     optimizer end";
 
 const AFTER: &str = "
-    base w cuda:0 2MiB
+    initial w cuda:0 2MiB
     label w parameter layers.0.fc.weight (512,1024) float32
     alloc a cuda:0 4MiB at /ci/model.py:14:forward:12 > /v2/site-packages/torch/nn.py:5:linear in layers.0.fc op mm
     alloc b cuda:0 6MiB at /ci/model.py:15:forward:12 in layers.1.fc op mm
@@ -375,9 +375,9 @@ fn of_two_folders_the_same_rank_is_compared() {
 
 #[test]
 fn what_is_missing_is_said_of_each_trace() {
-    let mut cut = floodmark_testing::script::file(AFTER);
-    cut.truncate(cut.len() - 3);
-    let folder = Folder::new().with("a.flood", BEFORE).with_bytes("b.flood", &cut);
+    let mut truncated = floodmark_testing::script::file(AFTER);
+    truncated.truncate(truncated.len() - 3);
+    let folder = Folder::new().with("a.flood", BEFORE).with_bytes("b.flood", &truncated);
     insta::assert_snapshot!(folder.stdout("diff a.flood b.flood --top 1"), @"
     Peak of cuda:0 grew by 5.000 MiB (+62.5 %): 8.000 MiB allocated in A, 13.00 MiB in B; reserved bytes grew by 4.000 MiB (+40.0 %)
     A: at 0.005 s in step 0, backward of layers.0.fc

@@ -4,7 +4,7 @@ use insta::assert_snapshot;
 
 use crate::program::Folder;
 
-const TRAINING: &str = "base w cuda:0 6MiB
+const TRAINING: &str = "initial w cuda:0 6MiB
     label w parameter layers.0.weight (1024,1536) float32
     alloc x cuda:0 3MiB at train.py:31:main
     alloc h cuda:0 8MiB at model.py:12:forward in layers.0
@@ -58,11 +58,11 @@ fn drawn(folder: &Folder, line: &str, columns: u32) -> String {
 /// The text without its colours.
 fn uncoloured(text: &str) -> String {
     let mut parts = text.split("\x1b[");
-    let mut plain = parts.next().unwrap().to_owned();
+    let mut shown = parts.next().unwrap().to_owned();
     for part in parts {
-        plain += part.split_once('m').expect("a colour").1;
+        shown += part.split_once('m').expect("a colour").1;
     }
-    plain
+    shown
 }
 
 #[test]
@@ -98,12 +98,12 @@ fn rows_fit_the_terminal() {
 fn a_pipe_gets_neither_bars_nor_colours() {
     let folder = folder();
     for line in COMMANDS {
-        let plain = folder.stdout(line);
-        assert!(!plain.contains(['\x1b', '█', '▏', '▌']), "{plain}");
+        let shown = folder.stdout(line);
+        assert!(!shown.contains(['\x1b', '█', '▏', '▌']), "{shown}");
         let mut command = folder.command(line);
         command.env("CLICOLOR_FORCE", "1").env("NO_COLOR", "1").env("COLUMNS", "60");
         let output = command.assert().success().get_output().stdout.clone();
-        assert_eq!(String::from_utf8(output).unwrap(), plain);
+        assert_eq!(String::from_utf8(output).unwrap(), shown);
     }
 }
 

@@ -4,7 +4,7 @@ use crate::program::Folder;
 
 /// Steps with an activation each, and what `more` adds to step `n`.
 fn steps(count: u32, more: impl Fn(u32) -> String) -> String {
-    let mut script = String::from("base w cuda:0 8MiB\n");
+    let mut script = String::from("initial w cuda:0 8MiB\n");
     for n in 0..count {
         script += &format!("alloc h{n} cuda:0 4MiB at model.py:10:forward in fc\n");
         script += &format!("backward alloc g{n} cuda:0 2MiB at model.py:10:forward in fc\n");

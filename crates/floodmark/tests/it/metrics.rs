@@ -7,7 +7,7 @@ use insta::assert_snapshot;
 use crate::program::Folder;
 use crate::served::Served;
 
-const SCRIPT: &str = "base w cuda:0 1MiB
+const SCRIPT: &str = "initial w cuda:0 1MiB
     label w parameter fc.weight
     alloc x cpu 2MiB at train.py:3
     alloc h cuda:0 8MiB at model.py:12:forward in fc

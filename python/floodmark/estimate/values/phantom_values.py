@@ -20,7 +20,7 @@ from types import FrameType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from floodmark import _core, torch_private
-from floodmark._core import Certainty
+from floodmark._core import AnswerKind, Certainty
 from floodmark.estimate.phantom.library import Phantom
 from floodmark.estimate.values import function_names as names
 from floodmark.estimate.values.assumed_reads import AssumedReads, number_of
@@ -101,7 +101,7 @@ class Values:
 
     def before(self, func: Any, args: Any, kwargs: Any) -> tuple[Any] | None:
         """Note a read. A result in a tuple goes to the program in place of what it would read."""
-        self._give(0, 0)
+        self._give(AnswerKind.ZERO, 0)
         try:
             return self._before(func, args, kwargs or {})
         except Exception:
@@ -170,7 +170,7 @@ class Values:
     def _before(self, func: Any, args: Any, kwargs: Any) -> tuple[Any] | None:
         name = func.__name__
         if name in names.CHECKED:
-            self._change_answer(2, names.CHECKED[name])
+            self._change_answer(AnswerKind.TRUTH_VALUES, names.CHECKED[name])
             return None
         source = args[0]
         if name in names.NUMBERS:
@@ -188,7 +188,7 @@ class Values:
         if certainty < Certainty.KNOWN:
             given = self._assume(name, certainty, lambda: f"{count} rows")
             count = count if given is None else int(given)
-        self._change_answer(1, count)
+        self._change_answer(AnswerKind.NUMBER, count)
         return None
 
     def _instead(self, value: Any) -> tuple[Any]:
@@ -248,7 +248,7 @@ class Values:
                     count = min(count, source.numel())
                     self.store.rewrite(source, count)
                     _, certainty, host = self._count(name, operator, args, kwargs)
-        self._give(1, count)
+        self._give(AnswerKind.NUMBER, count)
         return (None if name == "_coalesce" else host), certainty
 
     def _count(
@@ -367,29 +367,29 @@ class Values:
 
     # What this thread reads in the middle of an operator.
 
-    def _given(self) -> list[tuple[int, int]]:
-        given: list[tuple[int, int]] | None = getattr(self._local, "given", None)
+    def _given(self) -> list[tuple[AnswerKind, int]]:
+        given: list[tuple[AnswerKind, int]] | None = getattr(self._local, "given", None)
         if given is None:
             given = self._local.given = []
         return given
 
     def _is_given(self) -> bool:
         given = self._given()
-        return bool(given) and given[-1][0] != 0
+        return bool(given) and given[-1][0] is not AnswerKind.ZERO
 
-    def _give(self, kind: int, value: int) -> None:
+    def _give(self, kind: AnswerKind, value: int) -> None:
         """From now on the thread reads this, until `_end_giving`. Zero is what is on the device."""
         self._given().append((kind, value))
         self._answer(kind, value)
 
-    def _change_answer(self, kind: int, value: int) -> None:
+    def _change_answer(self, kind: AnswerKind, value: int) -> None:
         self._given().pop()
         self._give(kind, value)
 
     def _end_giving(self) -> None:
         given = self._given()
         given.pop()
-        self._answer(*(given[-1] if given else (0, 0)))
+        self._answer(*(given[-1] if given else (AnswerKind.ZERO, 0)))
 
 
 def _is_validation() -> bool:
