@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from floodmark import _core
-from floodmark.recording.recorder import Recorder, say
+from floodmark.recording.recorder import TraceOptions, say, trace
 from floodmark.recording.steps import StepWatch
 from floodmark.reports.trace import Trace
 
@@ -121,7 +121,7 @@ class Live:
     the other one does not see its steps, and goes on after it.
     """
 
-    def __init__(self, path: TracePath, options: dict[str, Any]) -> None:
+    def __init__(self, path: TracePath, options: TraceOptions) -> None:
         self._names: dict[int, tuple[str, int]] = {}
         self._rows: list[answer_types.StepTotals] = []
         self._before: dict[str, int] = {}
@@ -129,7 +129,7 @@ class Live:
         self._watch: StepWatch | None = None
         self.path = path.free_path()
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        self.recorder = Recorder(self.path, **options).start()
+        self.recorder = trace(self.path, **options).start()
 
     @property
     def is_running(self) -> bool:

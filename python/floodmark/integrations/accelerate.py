@@ -21,7 +21,7 @@ import contextlib
 import json
 import os
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from accelerate.state import PartialState
 from accelerate.tracking import GeneralTracker
@@ -38,6 +38,11 @@ from floodmark.integrations._live import (
     say_end,
 )
 from floodmark.recording.recorder import Recorder
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from floodmark.recording.recorder import TraceOptions
 
 
 class FloodmarkTracker(Guarded, GeneralTracker):  # type: ignore[misc]
@@ -57,7 +62,7 @@ class FloodmarkTracker(Guarded, GeneralTracker):  # type: ignore[misc]
         path: str | os.PathLike[str] = "memory.flood",
         *,
         summary: bool = True,
-        **options: Any,
+        **options: Unpack[TraceOptions],
     ) -> None:
         Guarded.__init__(self)
         GeneralTracker.__init__(self)

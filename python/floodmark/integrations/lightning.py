@@ -19,7 +19,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from floodmark.integrations._live import (
     LAST_WAIT_MILLIS,
@@ -32,6 +32,11 @@ from floodmark.integrations._live import (
     merged,
     say_end,
 )
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from floodmark.recording.recorder import TraceOptions
 
 # Both packages have a `Trainer`, which accepts the callbacks of its own package alone.
 if "lightning" not in sys.modules and "pytorch_lightning" in sys.modules:
@@ -66,7 +71,7 @@ class FloodmarkCallback(Guarded, Callback):  # type: ignore[misc]
         every_n_steps: int | None = None,
         all_ranks: bool = False,
         summary: bool = True,
-        **options: Any,
+        **options: Unpack[TraceOptions],
     ) -> None:
         Guarded.__init__(self)
         self._path = path

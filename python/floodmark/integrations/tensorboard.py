@@ -36,6 +36,9 @@ from floodmark.recording.recorder import rank_of_process
 from floodmark.reports.trace import Trace
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from floodmark.recording.recorder import TraceOptions
     from floodmark.reports import answer_types
 
 
@@ -57,7 +60,7 @@ class MemoryScalars(Guarded):
         optimizer_steps: bool = True,
         first_step: int = 0,
         summary: bool = True,
-        **options: Any,
+        **options: Unpack[TraceOptions],
     ) -> None:
         super().__init__()
         self._to = to

@@ -20,7 +20,7 @@ import atexit
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from transformers import TrainerCallback
 
@@ -36,6 +36,11 @@ from floodmark.integrations._live import (
     merged,
     say_end,
 )
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from floodmark.recording.recorder import TraceOptions
 
 _EVAL = "eval"
 
@@ -58,7 +63,7 @@ class FloodmarkCallback(Guarded, TrainerCallback):  # type: ignore[misc]
         *,
         steps: tuple[int, int] | None = None,
         summary: bool = True,
-        **options: Any,
+        **options: Unpack[TraceOptions],
     ) -> None:
         super().__init__()
         self._path = path

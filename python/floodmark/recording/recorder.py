@@ -12,13 +12,13 @@ import json
 import os
 import shutil
 import tempfile
-import threading
 import time
+from _thread import RLock
 from collections.abc import Iterator
 from contextlib import ContextDecorator, contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from floodmark import _core
 from floodmark.recording import steps
@@ -35,10 +35,13 @@ from floodmark.recording.window_options import (
 from floodmark.reports.trace import Moment, Oom, Report, Trace
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from floodmark.reports import answer_types
 
 __all__ = [
     "Recorder",
+    "TraceOptions",
     "is_recording",
     "mark",
     "parse_bytes",
@@ -64,6 +67,17 @@ def _temporary_path() -> Path:
         _temporary = os.getpid(), folder
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return _temporary[1] / f"{os.getpid()}-{time.monotonic_ns()}.flood"
+
+
+class TraceOptions(TypedDict, total=False):
+    """The options of `trace`."""
+
+    devices: str | list[str] | tuple[str, ...] | None
+    stacks: bool
+    ops: bool
+    max_memory: int | str
+    follow_fork: bool
+    force: bool
 
 
 class Recorder(ContextDecorator):
@@ -101,7 +115,8 @@ class Recorder(ContextDecorator):
             max_events=max_events,
         )
         self._follow_fork = follow_fork
-        self._lock = threading.RLock()
+        # Not from `threading`: Python 3.13 ends a program differently once that is imported.
+        self._lock = RLock()
         self._entered = 0
         self._window: Window | None = None
         self._core: _core.Window | None = None
@@ -376,7 +391,7 @@ def trace(
 _started: list[Recorder] = []
 
 
-def start(path: str | os.PathLike[str] | None = None, **options: Any) -> Recorder:
+def start(path: str | os.PathLike[str] | None = None, **options: Unpack[TraceOptions]) -> Recorder:
     """Begin to record; `stop` ends it. Takes what `trace` takes."""
     recorder = trace(path, **options).start()
     _started.append(recorder)

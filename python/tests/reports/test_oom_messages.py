@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+import torch
 from support.answer_schema import check_answer
 from support.checkout import FIXTURES
 
@@ -37,7 +38,6 @@ def test_an_exception_is_explained_with_its_frame():
 
 
 def test_a_real_error_of_the_cpu_is_host_memory_or_a_huge_request():
-    torch = pytest.importorskip("torch")
     with pytest.raises(RuntimeError) as raised:
         torch.empty(1 << 58, dtype=torch.uint8)
     assert floodmark.explain_oom(raised.value).why == "huge_request"
