@@ -151,7 +151,7 @@ def reading() -> Any:
 def torchs(way: str, build: Callable[[], Any], steps: int) -> dict[str, Any]:
     """torch's fake tensors, alone or with its tracker of memory."""
     machine = _core.PhantomMachine("h200", memory=2000 << 30, gpus=1, ranks=None, answers=[])
-    FakeBlock(machine, ()).before_torch()
+    FakeBlock(machine, ())
     import torch
     from torch._subclasses import FakeTensorMode
 

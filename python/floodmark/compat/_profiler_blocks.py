@@ -32,9 +32,6 @@ class InnerBlock:
         self.devices = outer.devices
         self.block_source = outer.block_source
 
-    def before_torch(self) -> None:
-        """torch is there already."""
-
     def __enter__(self) -> InnerBlock:
         with self._stack:
             # Modes are a thread's own.
@@ -70,7 +67,7 @@ class Estimating(context_manager.estimate):
     def _must_be_recording(self) -> None:
         """Without a recording the levels are known all the same; the tables say what is missing."""
 
-    def _fake_block(self) -> Any:
+    def _new_block(self) -> Any:
         outer = open_block()
         if outer is not None:
             own = [each for each in self._plugins if each not in DEFAULTS]

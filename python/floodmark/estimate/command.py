@@ -19,8 +19,8 @@ from pathlib import Path
 
 from floodmark import _core
 from floodmark.estimate import child_processes, process_traces, supervisor
+from floodmark.estimate.engine_choice import block_of
 from floodmark.estimate.fake.block import FakeBlock
-from floodmark.estimate.phantom.block import PhantomBlock
 from floodmark.estimate.simulated_process import Simulated
 from floodmark.estimate.world.launcher import launched_as
 from floodmark.recording.recorder import say
@@ -68,7 +68,7 @@ def _run(plan: _core.EstimatePlan, program: Program, folder: Path | None) -> int
     """Run the program; in the process that is its own."""
     machine = plan.machine
     try:
-        block = _block_of(plan)
+        block = block_of(machine, plan.engine, say=say)
     except _core.PhantomError as error:
         print(f"error: Failed to simulate a GPU\n  Caused by: {error}", file=sys.stderr)
         return 1
@@ -94,20 +94,6 @@ def _run(plan: _core.EstimatePlan, program: Program, folder: Path | None) -> int
         raise
     block.end(None)
     return 0
-
-
-def _block_of(plan: _core.EstimatePlan) -> PhantomBlock | FakeBlock:
-    """What simulates the GPU: the phantom where it can, unless the user says otherwise."""
-    if plan.engine != "fake":
-        try:
-            return PhantomBlock(plan.machine, ())
-        except _core.PhantomError as error:
-            if plan.engine is not None:
-                raise
-            say(f"fake tensors instead of a phantom: {str(error).splitlines()[0]}")
-    block = FakeBlock(plan.machine, ())
-    block.before_torch()
-    return block
 
 
 def _set_ranks(machine: _core.PhantomMachine) -> None:

@@ -1,7 +1,6 @@
 """`floodmark.estimate`: what a block of a program would need of a GPU.
 
-Chooses the engine: the phantom GPU where torch was built with CUDA, fake tensors elsewhere. Sees:
-the block. Talks to: `simulated_gpu` and `fake.engine`, the plugins, and the recorder.
+Sees: the block. Talks to: `engine_choice`, and the recorder.
 """
 
 from __future__ import annotations
@@ -75,12 +74,18 @@ class estimate:
         self.engine: Engine | None = None
 
     def __enter__(self) -> estimate:
+        from floodmark.estimate.phantom.block import PhantomBlock
+
         with self._stack:
-            if self._begin_phantom():
-                self.engine = "phantom"
-            else:
-                self.engine = "fake"
-                self._begin_fake()
+            self._block = self._new_block()
+            is_phantom = isinstance(self._block, PhantomBlock)
+            self.engine = "phantom" if is_phantom else "fake"
+            if not is_phantom:
+                self._must_be_outermost()
+            self._recorder = Recorder(self._path, fake_gpu=None if is_phantom else self._block)
+            self._stack.enter_context(self._recorder)
+            self._must_be_recording()
+            self._stack.enter_context(self._block)
             # It all went well: it is undone at the end of the block.
             self._stack = self._stack.pop_all()
         return self
@@ -95,26 +100,10 @@ class estimate:
             self._block.end(error)
         self._stack.close()
 
-    def _begin_phantom(self) -> bool:
-        if self._wanted == "fake":
-            return False
-        try:
-            from floodmark.estimate.phantom.block import PhantomBlock
+    def _new_block(self) -> Any:
+        from floodmark.estimate.engine_choice import block_of
 
-            self._block = PhantomBlock(self._machine, self._without)
-        except _core.PhantomError:
-            if self._wanted == "phantom":
-                raise
-            return False
-        self._stack.enter_context(self._block)
-        self._recorder = self._stack.enter_context(Recorder(self._path))
-        self._must_be_recording()
-        return True
-
-    def _fake_block(self) -> Any:
-        from floodmark.estimate.fake.block import FakeBlock
-
-        return FakeBlock(self._machine, self._without)
+        return block_of(self._machine, self._wanted, self._without)
 
     def _must_be_outermost(self) -> None:
         """A GPU of fake tensors cannot be simulated inside another one."""
@@ -123,16 +112,6 @@ class estimate:
                 "cannot estimate: an estimate with fake tensors is open already\n\n"
                 "hint: end it first"
             )
-
-    def _begin_fake(self) -> None:
-        self._must_be_outermost()
-        self._block = self._fake_block()
-        self._recorder = Recorder(self._path, fake_gpu=self._block)
-        self._stack.callback(self._recorder.stop)
-        self._block.before_torch()
-        self._recorder.start()
-        self._must_be_recording()
-        self._stack.enter_context(self._block)
 
     def _must_be_recording(self) -> None:
         """A program that needs an estimate must not continue without one."""

@@ -7,12 +7,12 @@ nothing of memory. What it patched is as it was after the block, groups included
 
 from __future__ import annotations
 
-import inspect
 import sys
 from collections.abc import Callable
 from contextlib import suppress
 from copy import copy
 from functools import wraps
+from inspect import BoundArguments
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -22,7 +22,7 @@ from floodmark.estimate.world.ddp_reducer import stand_ins
 from floodmark.estimate.world.launcher import launched_as
 from floodmark.estimate.world.object_collectives import Objects
 from floodmark.estimate.world.process_groups import begin_as, keep_name, register_fake_backend
-from floodmark.estimate.world.replaced_names import replace_in_modules
+from floodmark.estimate.world.replaced_names import replace_in_modules, with_arguments
 from floodmark.estimate.world.spawn import FUNCTIONS, run_here
 from floodmark.estimate.world.storages import share_storage
 from floodmark.estimate.world.store import store_class
@@ -147,37 +147,30 @@ class Distributed(Plugin):
         c10d = self._c10d
         bindings = torch_private.c10d_bindings()
 
-        def wrapper(original: Callable[..., Any]) -> Callable[..., Any]:
-            signature = inspect.signature(original)
+        original = c10d.init_process_group
 
-            @wraps(original)
-            def init_process_group(*args: Any, **kwargs: Any) -> Any:
-                bound = signature.bind(*args, **kwargs)
-                given = bound.arguments
-                own = self._own(given)
-                if own is None:
-                    # torch says what is missing.
-                    return original(*args, **kwargs)
-                store = store_class(bindings.Store, *own, self._say)()
-                if other := begin_as(given, own, store):
-                    self._say(other)
-                with torch_private.outside_modes():
-                    return original(*bound.args, **bound.kwargs)
+        def init_process_group(bound: BoundArguments) -> Any:
+            given = bound.arguments
+            own = self._own(given)
+            if own is None:
+                # torch says what is missing.
+                return original(*bound.args, **bound.kwargs)
+            store = store_class(bindings.Store, *own, self._say)()
+            if other := begin_as(given, own, store):
+                self._say(other)
+            with torch_private.outside_modes():
+                return original(*bound.args, **bound.kwargs)
 
-            return init_process_group
-
-        self._wrap(c10d, "init_process_group", wrapper)
+        stand_in = with_arguments(original, init_process_group)
+        self._stand_in(c10d, "init_process_group", stand_in)
 
     def _wrap_helper(self) -> None:
         """Where all groups are made, every backend becomes ours, but keeps its name."""
         c10d = self._c10d
         slot = torch_private.group_helper(c10d)
         original = getattr(*slot)
-        signature = inspect.signature(original)
 
-        @wraps(original)
-        def helper(*args: Any, **kwargs: Any) -> Any:
-            bound = signature.bind(*args, **kwargs)
+        def helper(bound: BoundArguments) -> Any:
             asked = bound.arguments["backend"]
             bound.arguments["backend"] = c10d.Backend(_BACKEND)
             for options in ("pg_options", "backend_options"):
@@ -191,7 +184,7 @@ class Distributed(Plugin):
                 group.bound_device_id = device
             return made
 
-        self.replace(*slot, helper)
+        self.replace(*slot, with_arguments(original, helper))
         self.replace(*torch_private.group_wrapper(c10d), lambda wrapped_pg, **_: wrapped_pg)
 
     def _know_parameters(self) -> None:
@@ -214,12 +207,10 @@ class Distributed(Plugin):
 
     def _split(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """A split is a new group of those ranks of the parent that are with us."""
-        signature = inspect.signature(original)
         c10d = self._c10d
 
-        @wraps(original)
-        def split_group(*args: Any, **kwargs: Any) -> Any:
-            given = signature.bind(*args, **kwargs).arguments
+        def split_group(bound: BoundArguments) -> Any:
+            given = bound.arguments
             parent = given.get("parent_pg") or torch_private.default_group(c10d)
             own = c10d.get_rank(parent)
             for ranks in given.get("split_ranks") or ():
@@ -228,7 +219,7 @@ class Distributed(Plugin):
                     return c10d.new_group(members, backend=c10d.get_backend(parent))
             return None
 
-        return split_group
+        return with_arguments(original, split_group)
 
     def _keep_groups(self) -> None:
         """At the end there is no group of the block, whatever the program did."""
@@ -264,17 +255,14 @@ class Distributed(Plugin):
                 if name not in _QUICK and not name.startswith("__"):
                     self._wrap_method(owner, name, value)
         begin = kind.__init__
-        signature = inspect.signature(begin)
 
-        @wraps(begin)
-        def init(*args: Any, **kwargs: Any) -> None:
-            bound = signature.bind(*args, **kwargs)
+        def init(bound: BoundArguments) -> None:
             if _is_fake(bound.arguments.get("mesh")):
                 bound.arguments["mesh"] = self._ranks_of(bound.arguments["mesh"])
             with torch_private.outside_modes():
                 begin(*bound.args, **bound.kwargs)
 
-        self.replace(kind, "__init__", init)
+        self.replace(kind, "__init__", with_arguments(begin, init))
         self.replace(kind, "__getitem__", run_outside(kind.__getitem__))
         self._replace_everywhere()
 

@@ -59,17 +59,13 @@ class FakeBlock(Block):
                 "kernels without a rule are missing"
             ],
         )
-        self._is_shimmed = False
-
-    def before_torch(self) -> None:
-        """Let a build of torch with CUDA find the devices; others get them in Python."""
-        if library.loaded() is not None:
-            self._is_shimmed = True
-            return
-        # A build without CUDA, another system, or a real GPU in use: Python answers.
-        with contextlib.suppress(_core.PhantomError):
-            library.load(self._machine)
-            self._is_shimmed = True
+        #: Whether a build of torch with CUDA finds the devices; others get them in Python.
+        self._is_shimmed = library.loaded() is not None
+        if not self._is_shimmed:
+            # A build without CUDA, another system, or a real GPU in use: Python answers.
+            with contextlib.suppress(_core.PhantomError):
+                library.load(machine)
+                self._is_shimmed = True
 
     def __enter__(self) -> FakeBlock:
         import torch

@@ -7,11 +7,10 @@ are followed while they are few. Sees: calls of operators. Knows nothing of memo
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from typing import Any
 
 from floodmark import torch_private
+from floodmark.estimate.values.host_copies import Move, OwnRandomNumbers, is_float
 
 #: More elements than this are not worked out.
 MOST_NUMBERS = 1 << 22
@@ -32,7 +31,7 @@ class Follow:
     def __init__(self, torch: Any) -> None:
         self._torch = torch
         self._fake = torch_private.fake_tensor_class()
-        self._map = torch_private.trees().tree_map
+        self._random_numbers = OwnRandomNumbers(torch)
         self._leaves = torch_private.trees().tree_leaves
 
     def value_of(self, tensor: Any) -> Any:
@@ -61,8 +60,10 @@ class Follow:
             self._spoil(func, made or given)
             return
         try:
-            with self._outside():
-                real = func(*self._real(args), **self._real(kwargs or {}))
+            with torch_private.outside_modes(), self._random_numbers.drawn():
+                move = Move(self._torch, self.value_of, self._is_fake)
+                on_host, named = move.call_on_host(args, kwargs or {})
+                real = func(*on_host, **named)
         except Exception:
             # What the host cannot do is not known.
             self._spoil(func, made or given)
@@ -73,9 +74,10 @@ class Follow:
                 tensor.__dict__[_VALUE] = value
 
     def _is_worth(self, tensor: Any) -> bool:
-        kind = tensor.dtype
-        most = MOST_FLOATS if kind.is_floating_point or kind.is_complex else MOST_NUMBERS
-        return bool(tensor.numel() <= most)
+        return bool(tensor.numel() <= (MOST_FLOATS if is_float(tensor) else MOST_NUMBERS))
+
+    def _is_fake(self, tensor: Any) -> bool:
+        return isinstance(tensor, self._fake)
 
     def _spoil(self, func: Any, tensors: list[Any]) -> None:
         """Something unknown was written: what shares the storage is unknown, too."""
@@ -86,19 +88,3 @@ class Follow:
             value = tensor.__dict__.pop(_VALUE, None)
             if value is not None:
                 setattr(value.untyped_storage(), _SPOILT, True)
-
-    def _real(self, value: Any) -> Any:
-        cpu = self._torch.device("cpu")
-
-        def one(leaf: Any) -> Any:
-            if isinstance(leaf, self._fake):
-                return self.value_of(leaf)
-            return cpu if isinstance(leaf, self._torch.device) else leaf
-
-        return self._map(one, value)
-
-    @contextlib.contextmanager
-    def _outside(self) -> Iterator[None]:
-        """Outside all modes, with random numbers of our own."""
-        with torch_private.outside_modes(), self._torch.random.fork_rng(devices=[]):
-            yield

@@ -7,8 +7,10 @@ the bytes at a device's addresses. Knows nothing of functions.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 from collections.abc import Callable, Iterator
+from operator import attrgetter
 from typing import Any
 
 from floodmark._core import Certainty
@@ -30,11 +32,19 @@ def empty_on_host(torch: Any, shape: Any, dtype: Any) -> Any:
 
 
 class Move:
-    """Takes the arguments of a call to the host. No closure: a cycle would keep tensors alive."""
+    """Takes the arguments of a call to the host. No closure: a cycle would keep tensors alive.
 
-    def __init__(self, torch: Any, copy_of: Callable[[Any], Any]) -> None:
+    `is_moved` says which tensors `copy_of` is called for: by default those of a device."""
+
+    def __init__(
+        self,
+        torch: Any,
+        copy_of: Callable[[Any], Any],
+        is_moved: Callable[[Any], bool] = attrgetter("is_cuda"),
+    ) -> None:
         self._torch = torch
         self._copy_of = copy_of
+        self._is_moved = is_moved
         #: One copy of each tensor: a function may be given one tensor twice, and write to it.
         self._copies: dict[int, Any] = {}
 
@@ -43,7 +53,7 @@ class Move:
         if isinstance(value, list | tuple):
             return type(value)([self.to_host(item) for item in value])
         if isinstance(value, self._torch.Tensor):
-            return self.copy(value) if value.is_cuda else value
+            return self.copy(value) if self._is_moved(value) else value
         if isinstance(value, self._torch.device):
             return self._torch.device("cpu")
         if isinstance(value, str) and value.startswith("cuda"):
@@ -65,6 +75,26 @@ class Move:
         if found is None:
             found = self._copies[id(tensor)] = self._copy_of(tensor)
         return found
+
+
+class OwnRandomNumbers:
+    """Random numbers of our own: the program's on the host stay what they would have been."""
+
+    def __init__(self, torch: Any) -> None:
+        self._torch = torch
+        # Always the same, so that two estimates of one program are.
+        self._state = torch.Generator().manual_seed(0).get_state()
+
+    @contextlib.contextmanager
+    def drawn(self) -> Iterator[None]:
+        """Functions on the host draw these."""
+        theirs = self._torch.get_rng_state()
+        self._torch.set_rng_state(self._state)
+        try:
+            yield
+        finally:
+            self._state = self._torch.get_rng_state()
+            self._torch.set_rng_state(theirs)
 
 
 def alias_of(torch: Any, tensor: Any) -> Any:

@@ -117,7 +117,7 @@ class Sampling:
     def _run_sample(self, call: Callable[[], Any], certainty: Certainty) -> Sample | None:
         draws: Any = contextlib.nullcontext()
         if certainty == Certainty.RANDOM:
-            draws = self._store.own_random_numbers()
+            draws = self._store.random_numbers.drawn()
         with torch_private.without_function_modes(self._torch), self._torch.no_grad(), draws:
             values = call()
         return Sample(values, certainty) if values.dim() == 1 else None

@@ -6,9 +6,8 @@ library. Knows nothing of what the program reads.
 
 from __future__ import annotations
 
-import contextlib
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from floodmark import torch_private
@@ -18,6 +17,7 @@ from floodmark.estimate.values import function_names as names
 from floodmark.estimate.values.host_copies import (
     MOST_INTEGERS,
     Move,
+    OwnRandomNumbers,
     alias_of,
     check_sizes,
     empty_on_host,
@@ -42,8 +42,7 @@ class Store:
         self.samples = Samples(self._certainty, self._set)
         #: Where copies get their memory: shape, element type.
         self.empty_on_host: Callable[[Any, Any], Any] = functools.partial(empty_on_host, torch)
-        # Always the same, so that two estimates of one program are.
-        self._generator_state = torch.Generator().manual_seed(0).get_state()
+        self.random_numbers = OwnRandomNumbers(torch)
 
     def certainty(self, tensor: Any) -> Certainty:
         """How sure all of a tensor is."""
@@ -96,7 +95,7 @@ class Store:
             # A device mode of the program would make its results on the simulated GPU.
             with self._torch.device("cpu"), self._torch.no_grad():
                 if name in names.RANDOM:
-                    with self.own_random_numbers():
+                    with self.random_numbers.drawn():
                         return min(certainty, Certainty.RANDOM), func(*on_host, **named)
                 return certainty, func(*on_host, **named)
         except Exception:
@@ -161,17 +160,6 @@ class Store:
         if has_gaps and self.certainty(target) != Certainty.NOTHING:
             # The gaps were not written to.
             self._set(*region, min(certainty, before))
-
-    @contextlib.contextmanager
-    def own_random_numbers(self) -> Iterator[None]:
-        """Random numbers of our own: the program's on the host stay what they would have been."""
-        theirs = self._torch.get_rng_state()
-        self._torch.set_rng_state(self._generator_state)
-        try:
-            yield
-        finally:
-            self._generator_state = self._torch.get_rng_state()
-            self._torch.set_rng_state(theirs)
 
     def rewrite(self, mask: Any, count: int) -> None:
         """The mask has that many rows from now on, spread evenly: its gradient counts them, too."""

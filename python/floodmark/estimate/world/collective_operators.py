@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from functools import lru_cache, wraps
+from functools import lru_cache
 from typing import Any
 
 from floodmark import torch_private
+from floodmark.estimate.world.replaced_names import with_arguments
 
 #: Those whose first argument is what they write to, and which may be asked for a future.
 WITH_RESULT = (
@@ -68,18 +69,16 @@ def done() -> Any:
 
 def with_result(function: Callable[..., Any]) -> Callable[..., Any]:
     """The collective, whose work tells its result to those who ask for its future."""
-    signature = inspect.signature(function)
-    output = next(iter(signature.parameters))
+    output = next(iter(inspect.signature(function).parameters))
 
-    @wraps(function)
-    def collective(*args: Any, **kwargs: Any) -> Any:
-        work = function(*args, **kwargs)
+    def collective(bound: inspect.BoundArguments) -> Any:
+        work = function(*bound.args, **bound.kwargs)
         if work is None:
             return None
-        result = signature.bind(*args, **kwargs).arguments[output]
+        result = bound.arguments[output]
         return _work()(result if isinstance(result, list) else [result])
 
-    return collective
+    return with_arguments(function, collective)
 
 
 @lru_cache(maxsize=1)

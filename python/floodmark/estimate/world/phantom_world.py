@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import inspect
 import os
 import sys
 from collections.abc import Iterator, Sequence
 from functools import wraps
+from inspect import BoundArguments
 from types import ModuleType
 from typing import Any
 
@@ -23,7 +23,7 @@ from floodmark.estimate.world import host_collectives
 from floodmark.estimate.world.launcher import launched_as
 from floodmark.estimate.world.object_collectives import Objects
 from floodmark.estimate.world.process_groups import begin_as, keep_name, register_fake_backend
-from floodmark.estimate.world.replaced_names import everywhere
+from floodmark.estimate.world.replaced_names import everywhere, with_arguments
 from floodmark.estimate.world.spawn import FUNCTIONS, run_here
 from floodmark.estimate.world.store import store_class
 from floodmark.recording.import_watch import ImportWatch
@@ -109,14 +109,11 @@ class World:
 
     def _wrap_init(self, store: Any) -> None:
         original = self._c10d.init_process_group
-        signature = inspect.signature(original)
 
-        @wraps(original)
-        def init_process_group(*args: Any, **kwargs: Any) -> Any:
-            bound = signature.bind(*args, **kwargs)
+        def init_process_group(bound: BoundArguments) -> Any:
             given = bound.arguments
             if "fake" in str(given.get("backend", "")).lower():
-                return original(*args, **kwargs)
+                return original(*bound.args, **bound.kwargs)
             own_store = given.get("store")
             if not isinstance(own_store, store):
                 own_store = store()
@@ -124,18 +121,15 @@ class World:
                 self.say(other)
             return original(*bound.args, **bound.kwargs)
 
-        self._c10d.init_process_group = init_process_group
+        self._c10d.init_process_group = with_arguments(original, init_process_group)
 
     def _wrap_helper(self) -> None:
         """Where all groups are made, backends of the host become ours, but keep their names."""
         c10d = self._c10d
         slot = torch_private.group_helper(c10d)
         original = getattr(*slot)
-        signature = inspect.signature(original)
 
-        @wraps(original)
-        def helper(*args: Any, **kwargs: Any) -> Any:
-            bound = signature.bind(*args, **kwargs)
+        def helper(bound: BoundArguments) -> Any:
             asked = bound.arguments["backend"]
             bound.arguments["backend"] = c10d.Backend(_host_replaced(str(asked)))
             with self._split_of(bound.arguments["global_ranks_in_group"]):
@@ -143,7 +137,7 @@ class World:
             keep_name(c10d, made, asked)
             return made
 
-        setattr(*slot, helper)
+        setattr(*slot, with_arguments(original, helper))
 
     @contextlib.contextmanager
     def _split_of(self, ranks: Sequence[int]) -> Iterator[None]:
@@ -170,17 +164,15 @@ class World:
             setattr(*slot, process_group_color)
         split = getattr(self._c10d, "split_group", None)
         if split is not None:
-            signature = inspect.signature(split)
 
-            @wraps(split)
-            def split_group(*args: Any, **kwargs: Any) -> Any:
-                given = signature.bind(*args, **kwargs).arguments
+            def split_group(bound: BoundArguments) -> Any:
+                given = bound.arguments
                 rank = self._c10d.get_rank(given.get("parent_pg"))
                 groups = [ranks for ranks in given.get("split_ranks") or () if rank in ranks]
                 with self._split_of(groups[0] if groups else ()):
-                    return split(*args, **kwargs)
+                    return split(*bound.args, **bound.kwargs)
 
-            self._c10d.split_group = split_group
+            self._c10d.split_group = with_arguments(split, split_group)
 
     def _change_spawn(self, module: ModuleType) -> None:
         for name in FUNCTIONS:

@@ -50,6 +50,19 @@ def everywhere(change: Callable[[ModuleType], None]) -> Callable[[ModuleType], N
     return changed
 
 
+def with_arguments(
+    function: Callable[..., Any], call: Callable[[inspect.BoundArguments], Any]
+) -> Callable[..., Any]:
+    """The function, in place of which `call` is called, with the arguments by their names."""
+    signature = inspect.signature(function)
+
+    @wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        return call(signature.bind(*args, **kwargs))
+
+    return wrapper
+
+
 def wrapped(
     function: Callable[..., Any], call: Callable[[Callable[[], Any], Arguments], Any]
 ) -> Callable[..., Any]:

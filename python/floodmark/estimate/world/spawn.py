@@ -5,10 +5,11 @@ Sees: the arguments of a call. Starts no process.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
-from functools import wraps
+from inspect import BoundArguments
 from typing import Any
+
+from floodmark.estimate.world.replaced_names import with_arguments
 
 #: The functions of `torch.multiprocessing.spawn` that start processes.
 FUNCTIONS = ("spawn", "start_processes")
@@ -30,11 +31,8 @@ def run_here(
     original: Callable[..., Any], rank: int, say: Callable[[str], None]
 ) -> Callable[..., Any]:
     """The function, which runs the process that this rank would be, in this one."""
-    signature = inspect.signature(original)
 
-    @wraps(original)
-    def spawn(*args: Any, **kwargs: Any) -> Any:
-        bound = signature.bind(*args, **kwargs)
+    def spawn(bound: BoundArguments) -> Any:
         bound.apply_defaults()
         given = bound.arguments
         index = rank % max(1, given["nprocs"])
@@ -42,4 +40,4 @@ def run_here(
         given["fn"](index, *given["args"])
         return None if given.get("join", True) else _Finished()
 
-    return spawn
+    return with_arguments(original, spawn)
