@@ -55,11 +55,4 @@ def ways(tmp_path_factory) -> dict[str, dict[str, str]]:
 def test_the_tables_are_those_of_a_plain_run(ways, name, way):
     plain = without_times(ways["plain"][name]).split()
     assert len(plain) > 40
-    found = without_times(ways[way][name]).split()
-    if way != "estimate":
-        assert found == plain
-        return
-    # The simulated GPU keeps 5 KB on the host, which can be one more hundredth of a megabyte.
-    assert len(found) == len(plain)
-    for ours, theirs in zip(found, plain, strict=True):
-        assert ours == theirs or float(ours) == pytest.approx(float(theirs), abs=0.011)
+    assert without_times(ways[way][name]).split() == plain

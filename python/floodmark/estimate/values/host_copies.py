@@ -83,18 +83,23 @@ class OwnRandomNumbers:
     def __init__(self, torch: Any) -> None:
         self._torch = torch
         # Always the same, so that two estimates of one program are.
-        self._state = torch.Generator().manual_seed(0).get_state()
+        self._state = _bytes_of(torch.Generator().manual_seed(0).get_state())
 
     @contextlib.contextmanager
     def drawn(self) -> Iterator[None]:
         """Functions on the host draw these."""
         theirs = self._torch.get_rng_state()
-        self._torch.set_rng_state(self._state)
+        self._torch.set_rng_state(self._torch.frombuffer(self._state, dtype=self._torch.uint8))
         try:
             yield
         finally:
-            self._state = self._torch.get_rng_state()
+            self._state = _bytes_of(self._torch.get_rng_state())
             self._torch.set_rng_state(theirs)
+
+
+def _bytes_of(state: Any) -> bytearray:
+    """A state without its tensor, which would count as host memory of the program."""
+    return bytearray(ctypes.string_at(state.data_ptr(), state.numel()))
 
 
 def alias_of(torch: Any, tensor: Any) -> Any:
