@@ -106,7 +106,8 @@ def compiled() -> None:
             words += ["--compile"] if name == "compiled" else []
             env = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(Path(folder) / "inductor")}
             ran = subprocess.run([sys.executable, *words], capture_output=True, text=True, env=env)
-            expect(ran.returncode == 0, f"{name}: exit status {ran.returncode} {ran.stderr[-600:]}")
+            said = ran.stderr[-600:] if ran.returncode else ""
+            expect(ran.returncode == 0, f"{name}: exit status {ran.returncode} {said}".rstrip())
             traces[name] = floodmark.Trace.open(path)
             peak = int(ran.stdout.split("peak ")[1].split()[0])
             compare_peaks(traces[name], peak)
