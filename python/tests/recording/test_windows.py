@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import threading
@@ -264,8 +265,9 @@ def test_windows_with_a_file_follow_each_other_without_a_search(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["last.flood", "same.flood"]
 
 
-def test_no_event_is_missed_while_one_recorder_follows_another(tmp_path):
-    """A thread allocates and frees while windows with files come and go."""
+@contextlib.contextmanager
+def replaced_blocks():
+    """Fifty blocks that a thread replaces one after the other, until the end of this context."""
     blocks: dict[int, torch.Tensor] = {}
     stop = threading.Event()
 
@@ -276,15 +278,24 @@ def test_no_event_is_missed_while_one_recorder_follows_another(tmp_path):
             blocks[number % 50] = torch.zeros(10_000 + number % 50, dtype=torch.uint8)
 
     thread = threading.Thread(target=work)
-    with floodmark.trace(devices="cpu"):
-        thread.start()
-        while len(blocks) < 50:
-            stop.wait(0.001)
-    for _ in range(20):
-        with floodmark.trace(tmp_path / "one.flood", devices="cpu"):
-            pass
-    stop.set()
-    thread.join()
+    thread.start()
+    while len(blocks) < 50:
+        stop.wait(0.001)
+    try:
+        yield blocks
+    finally:
+        stop.set()
+        thread.join()
+
+
+def test_no_event_is_missed_while_one_recorder_follows_another(tmp_path):
+    """A thread allocates and frees while windows with files come and go."""
+    with contextlib.ExitStack() as thread:
+        with floodmark.trace(devices="cpu"):
+            blocks = thread.enter_context(replaced_blocks())
+        for _ in range(20):
+            with floodmark.trace(tmp_path / "one.flood", devices="cpu"):
+                pass
     with floodmark.trace(tmp_path / "one.flood", devices="cpu") as last:
         pass
     live = [row["bytes"] for row in last.trace.end("cpu").by_tensor(top=None)]
@@ -296,29 +307,15 @@ def test_no_event_is_missed_while_one_recorder_follows_another(tmp_path):
 
 def test_a_block_freed_during_the_search_is_not_live():
     """Blocks from before a recording are listed while another thread allocates and frees."""
-    blocks: dict[int, torch.Tensor] = {}
-    stop = threading.Event()
-
-    def work():
-        number = 0
-        while not stop.is_set():
-            number += 1
-            blocks[number % 50] = torch.zeros(10_000 + number % 50, dtype=torch.uint8)
-
     # The search takes longer where there is more to search.
     others = [torch.zeros(1) for _ in range(20_000)]
-    thread = threading.Thread(target=work)
-    thread.start()
-    while len(blocks) < 50:
-        stop.wait(0.001)
     windows = []
-    for _ in range(5):
-        # The recorder forgets what is live, and searches for it again.
-        _core.disarm()
-        windows.append(floodmark.trace(devices="cpu").start())
-        windows[-1].stop()
-    stop.set()
-    thread.join()
+    with replaced_blocks():
+        for _ in range(5):
+            # The recorder forgets what is live, and searches for it again.
+            _core.disarm()
+            windows.append(floodmark.trace(devices="cpu").start())
+            windows[-1].stop()
     for window in windows:
         live = [row["bytes"] for row in window.trace.end("cpu").by_tensor(top=None)]
         ours = [size for size in live if 10_000 <= size < 10_050]
