@@ -271,7 +271,7 @@ macro_rules! numbered {
         pub enum $name { $($(#[$vdoc])* $variant = $number,)* }
 
         impl $name {
-            /// All of them, in the order of their numbers.
+            /// All of them, in the order in which they are shown.
             pub const ALL: &'static [Self] = &[$(Self::$variant),*];
 
             /// The one with this number on disk.
@@ -354,6 +354,10 @@ numbered! {
         Temporary = 7 => "temporary",
         /// Scratch memory that a library holds.
         Workspace = 8 => "workspace",
+        /// What collectives read or write: buffers of FSDP, buckets of DDP.
+        Communication = 10 => "communication",
+        /// Keys and values of attention, kept from token to token.
+        KvCache = 11 => "KV cache",
         /// None of these, as far as the recording shows.
         Unknown = 9 => "unknown",
     }

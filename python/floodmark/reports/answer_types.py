@@ -23,7 +23,7 @@ Bytes = int
 Losses = list[str]
 
 # What a tensor is to the program.
-Category = Literal["parameter", "buffer", "gradient", "optimizer state", "activation", "input", "temporary", "workspace", "unknown"]
+Category = Literal["parameter", "buffer", "gradient", "optimizer state", "activation", "input", "temporary", "workspace", "communication", "KV cache", "unknown"]
 
 # The engine that simulates a GPU.
 Engine = Literal["phantom", "fake"]

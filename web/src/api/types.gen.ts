@@ -632,7 +632,7 @@ export type Frame = {
 };
 
 /** What a tensor is to the program. */
-export type Category = "parameter" | "buffer" | "gradient" | "optimizer state" | "activation" | "input" | "temporary" | "workspace" | "unknown";
+export type Category = "parameter" | "buffer" | "gradient" | "optimizer state" | "activation" | "input" | "temporary" | "workspace" | "communication" | "KV cache" | "unknown";
 
 /** One of the largest allocations of a category. */
 export type Largest = {

@@ -136,6 +136,8 @@ const CATEGORIES: Readonly<Record<string, number>> = {
   "optimizer state": 6,
   input: 11,
   workspace: 9,
+  communication: 8,
+  "KV cache": 10,
 };
 
 /** So have the phases that every training has. */

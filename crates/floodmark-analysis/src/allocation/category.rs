@@ -1,8 +1,11 @@
 //! What an allocation is to the program.
 //!
-//! A label, where the recorder found one, is a fact and wins. Otherwise lifetime and place decide, the
-//! first rule that fits:
+//! A label, where the recorder found one, is a fact and wins. Then the frames of its call stack decide
+//! ([`crate::allocation::frame_rules`]): parameters, gradients, communication and KV caches. Otherwise lifetime
+//! and place decide, the first rule that fits:
 //!
+//! - `optimizer state`: made in an optimizer's `step`, and live after it.
+//! - `gradient`: made in backward, live after it, and as large as a parameter.
 //! - `activation`: made in forward, and still live when the backward pass of the same step made its
 //!   first allocation after it.
 //! - `temporary`: made in forward, backward or optimizer, and freed in the same stretch of it.
@@ -12,8 +15,8 @@
 //!   batch that is kept stays an input.
 //! - `input` also: made outside, live when the forward of a step began, and freed in that step or in the
 //!   next one. Without steps this rule finds nothing.
-//! - `unknown`: everything else. `parameter`, `buffer`, `gradient`, `optimizer state` and `workspace` come
-//!   from labels alone. A torch snapshot has no labels: there they are derived, see `derived_category`.
+//! - `unknown`: everything else. `buffer` and `workspace` come from labels alone. A torch snapshot has no labels:
+//!   `derived_category` has what is added there.
 //!
 //! What is still live at the end of the recording cannot be a temporary: no event frees it.
 
@@ -24,22 +27,28 @@ use floodmark_trace::{
 };
 
 use crate::allocation::context::{Context, Phase};
+use crate::allocation::frame_rules::Role;
 use crate::moment::totals::Totals;
 
 /// The category of an allocation.
 pub fn category(trace: &Trace, context: &Context, id: AllocationId) -> Category {
     let Some(allocation) = trace.allocations.get(id.index()) else { return Category::Unknown };
+    let role = context.roles().of_stack(allocation.stack);
     if let Some(label) = trace.label(allocation.label) {
-        return label.category;
+        // A module may keep its KV cache in a buffer: the narrower word says more.
+        let is_cache = role == Role::KvCache && label.category == Category::Buffer;
+        return if is_cache { Category::KvCache } else { label.category };
     }
-    if let Some(derived) = context.derived(id) {
-        return derived;
+    if let Some(known) = by_frames(context, id, allocation, role).or_else(|| context.derived(id)) {
+        return known;
     }
     if allocation.before_recording {
         let is_input = is_saved_input(allocation, context);
         return if is_input { Category::Input } else { Category::Unknown };
     }
     match context.work(id) {
+        Phase::Optimizer if !context.is_passing(allocation) => Category::OptimizerState,
+        Phase::Backward if is_gradient(allocation, context) => Category::Gradient,
         Phase::Forward if is_kept_for_backward(allocation, context) => Category::Activation,
         Phase::Forward | Phase::Backward | Phase::Optimizer if context.is_passing(allocation) => {
             Category::Temporary
@@ -51,6 +60,39 @@ pub fn category(trace: &Trace, context: &Context, id: AllocationId) -> Category 
             Category::Unknown
         }
     }
+}
+
+/// What the frames of its call stack say, where that is enough.
+pub(crate) fn by_frames(
+    context: &Context,
+    id: AllocationId,
+    allocation: &Allocation,
+    role: Role,
+) -> Option<Category> {
+    let is_outside = allocation.before_recording || context.work(id) == Phase::Outside;
+    let lives_on = is_outside && !context.is_passing(allocation);
+    match role {
+        Role::Parameter => Some(Category::Parameter),
+        Role::Gradient => Some(Category::Gradient),
+        Role::ReducedGradient if !context.is_passing(allocation) => Some(Category::Gradient),
+        Role::ReducedGradient | Role::ReduceScatter | Role::Communication => {
+            Some(Category::Communication)
+        }
+        Role::KvCache => Some(Category::KvCache),
+        Role::Model if lives_on => Some(Category::Parameter),
+        Role::OptimizerBuilder if lives_on => Some(Category::OptimizerState),
+        Role::Model
+        | Role::OptimizerBuilder
+        | Role::Builder
+        | Role::Holder
+        | Role::Passes
+        | Role::None => None,
+    }
+}
+
+/// Autograd's own gradients have labels: these are the results of `torch.autograd.grad`, and a snapshot's.
+fn is_gradient(allocation: &Allocation, context: &Context) -> bool {
+    !context.is_passing(allocation) && context.is_parameter_size(allocation.requested)
 }
 
 fn is_kept_for_backward(allocation: &Allocation, context: &Context) -> bool {

@@ -16,11 +16,13 @@
 //! three; allocations outside do not interrupt it.
 
 use floodmark_trace::{
-    Allocation, AllocationId, Category, Event, EventNumber, Subject, TextId, ThreadId, Trace,
-    stack_flags,
+    Allocation, AllocationId, Bytes, Category, Event, EventNumber, Label, LabelId, Subject, TextId,
+    ThreadId, Trace, stack_flags,
 };
+use hashbrown::HashSet;
 
 use crate::allocation::derived_category;
+use crate::allocation::frame_rules::FrameRoles;
 
 /// What the program was doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -67,6 +69,10 @@ pub struct Context {
     optimizer_ends: Vec<u32>,
     /// Per allocation of a torch snapshot: the category that is derived, if one is. Empty for a recording.
     derived: Vec<Option<Category>>,
+    /// What the frames of each call stack say.
+    roles: FrameRoles,
+    /// How large labelled parameters are.
+    parameter_sizes: HashSet<Bytes>,
 }
 
 impl Context {
@@ -80,6 +86,16 @@ impl Context {
     /// What a snapshot does not record, and stacks, lifetimes and sizes show.
     pub(crate) fn derived(&self, id: AllocationId) -> Option<Category> {
         self.derived.get(id.index()).copied().flatten()
+    }
+
+    /// What the frames of each call stack say.
+    pub(crate) fn roles(&self) -> &FrameRoles {
+        &self.roles
+    }
+
+    /// Whether a parameter has this size.
+    pub(crate) fn is_parameter_size(&self, requested: Bytes) -> bool {
+        self.parameter_sizes.contains(&requested)
     }
 
     /// The step to which an event belongs; `None` when the trace has no steps.
@@ -214,6 +230,7 @@ impl ContextScan {
 
     fn read_on(&mut self, trace: &Trace) {
         self.context.work.resize(trace.allocations.len(), Phase::Outside);
+        self.context.roles.extend(trace);
         let new = trace.events.get(self.read..).unwrap_or_default();
         let first = u32::try_from(self.read).unwrap_or(u32::MAX);
         for (at, event) in (first..).zip(new) {
@@ -222,6 +239,7 @@ impl ContextScan {
                 Subject::OptimizerBegin => self.begin_optimizer(at, event.thread),
                 Subject::OptimizerEnd => self.end_optimizer(at, event.thread),
                 Subject::Step(_) => self.end_step(at),
+                Subject::Label { allocation, label } => self.label(trace, allocation, label),
                 Subject::Free { .. }
                 | Subject::FreeCompleted(_)
                 | Subject::FreeUnknown(_)
@@ -232,7 +250,6 @@ impl ContextScan {
                 | Subject::InitialSegment(_)
                 | Subject::Oom(_)
                 | Subject::Reserved(_)
-                | Subject::Label { .. }
                 | Subject::Saved(_)
                 | Subject::Unpacked(_)
                 | Subject::Mark(_)
@@ -243,6 +260,15 @@ impl ContextScan {
         self.read = trace.events.len();
         if trace.header.is_snapshot() {
             self.context.derived = derived_category::derive(trace, &self.context);
+        }
+    }
+
+    fn label(&mut self, trace: &Trace, id: AllocationId, label: LabelId) {
+        let is_parameter = |label: &Label| label.category == Category::Parameter;
+        if trace.label(label).is_some_and(is_parameter)
+            && let Some(allocation) = trace.allocations.get(id.index())
+        {
+            self.context.parameter_sizes.insert(allocation.requested);
         }
     }
 

@@ -1,8 +1,10 @@
 //! Categories of a torch snapshot, which records none: derived from stacks, lifetimes and sizes.
 //!
-//! - `parameter`: allocated while a model is built or loaded (`__init__`, `_apply`, `from_pretrained`, …) and
-//!   live from then on.
-//! - `optimizer state`: allocated in an optimizer's `step`, and live after it; or allocated by its `__init__`.
+//! The frames that name a category in a recording name it here, too. What is added:
+//!
+//! - `parameter`: allocated below any function that usually builds or loads a model (`__init__`, `from_pretrained`,
+//!   …) and live from then on.
+//! - `optimizer state`: allocated in an optimizer's `step`, and live after it.
 //! - `workspace`: the first allocation of a stream in forward or in backward that has the size of a workspace
 //!   of cuBLAS and is never freed.
 //! - `gradient`: allocated in backward, live after it, and as large as a parameter. Where no parameter is known,
@@ -11,33 +13,29 @@
 //! Everything else is judged as in a recording. Buffers cannot be distinguished from parameters.
 
 use floodmark_trace::{
-    Allocation, AllocationId, Category, CodeId, Device, EventNumber, HandleId, StackId, Trace,
-    stack_flags,
+    Allocation, AllocationId, Category, Device, EventNumber, HandleId, Trace, stack_flags,
 };
 use hashbrown::HashSet;
 
+use crate::allocation::category::by_frames;
 use crate::allocation::context::{Context, Phase};
+use crate::allocation::frame_rules::Role;
 
 const MIB: u64 = 1 << 20;
 /// What torch gives cuBLAS: on Hopper and later GPUs, on others, and to cuBLASLt.
 const WORKSPACES: [u64; 3] = [32 * MIB, 8 * MIB + MIB / 8, MIB];
-/// Functions that build or load a model; in `torch/optim`, an optimizer.
-const BUILDERS: [&str; 6] =
-    ["__init__", "_apply", "to_empty", "load_state_dict", "from_pretrained", "from_config"];
-/// Files whose objects hold tensors that are not parameters.
-const OTHER_HOLDERS: [&str; 2] = ["data", "cache"];
 
 /// Per allocation the category that stacks, lifetimes and sizes give it, if they do.
 pub(crate) fn derive(trace: &Trace, context: &Context) -> Vec<Option<Category>> {
-    let roles = roles(trace);
     let mut workspaces = Workspaces::default();
     let mut parameters = HashSet::new();
     let mut derived: Vec<Option<Category>> = (0_u32..)
         .map(AllocationId)
         .zip(&trace.allocations)
         .map(|(id, allocation)| {
-            let role = roles.get(allocation.stack.index()).copied().unwrap_or(Role::Other);
-            let found = stable(trace, context, (id, allocation), role)
+            let role = context.roles().of_stack(allocation.stack);
+            let found = by_frames(context, id, allocation, role)
+                .or_else(|| stable(trace, context, (id, allocation), role))
                 .or_else(|| workspaces.find(context, id, allocation));
             if found == Some(Category::Parameter) {
                 parameters.insert(allocation.requested);
@@ -74,11 +72,7 @@ fn stable(
         .freed_at
         .map(EventNumber::get)
         .is_none_or(|freed| context.last_stretch().is_some_and(|last| last < freed));
-    match role {
-        Role::ModelBuilder if is_outside && lives_on => Some(Category::Parameter),
-        Role::OptimizerBuilder if is_outside && lives_on => Some(Category::OptimizerState),
-        Role::Other | Role::ModelBuilder | Role::OptimizerBuilder | Role::Holder => None,
-    }
+    (role == Role::Builder && is_outside && lives_on).then_some(Category::Parameter)
 }
 
 fn survives_backward(context: &Context, id: AllocationId, allocation: &Allocation) -> bool {
@@ -112,46 +106,5 @@ impl Workspaces {
             && context.is_in_first_step(allocation.made_at);
         let key = (allocation.device, allocation.stream, is_backward, bytes);
         (is_one && self.found.insert(key)).then_some(Category::Workspace)
-    }
-}
-
-/// Per stack: what its frames build.
-fn roles(trace: &Trace) -> Vec<Role> {
-    let mut codes: Vec<Option<Role>> = Vec::new();
-    let mut roles: Vec<Role> = vec![Role::Other];
-    for id in (1_u32..).take(trace.stack_count().saturating_sub(1)) {
-        let stack = trace.stack(StackId(id));
-        let at = stack.code.index();
-        if codes.len() <= at {
-            codes.resize(at + 1, None);
-        }
-        let own = *codes[at].get_or_insert_with(|| role(trace, stack.code));
-        let above = roles.get(stack.parent.index()).copied().unwrap_or(Role::Other);
-        roles.push(own.max(above));
-    }
-    roles
-}
-
-/// What a frame builds, the later the more it decides.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Role {
-    Other,
-    ModelBuilder,
-    OptimizerBuilder,
-    Holder,
-}
-
-fn role(trace: &Trace, code: CodeId) -> Role {
-    let Some(code) = trace.code(code) else { return Role::Other };
-    let file = code.file.rsplit(['/', '\\']).next().unwrap_or_default();
-    let name = code.name.rsplit('.').next().unwrap_or_default();
-    if !BUILDERS.contains(&name) {
-        Role::Other
-    } else if OTHER_HOLDERS.iter().any(|word| file.contains(word)) {
-        Role::Holder
-    } else if code.file.contains("/optim/") {
-        Role::OptimizerBuilder
-    } else {
-        Role::ModelBuilder
     }
 }

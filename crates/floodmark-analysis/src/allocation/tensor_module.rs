@@ -35,6 +35,8 @@ impl<'a> TensorModules<'a> {
             | Category::Input
             | Category::Temporary
             | Category::Workspace
+            | Category::Communication
+            | Category::KvCache
             | Category::Unknown => None,
         }
     }

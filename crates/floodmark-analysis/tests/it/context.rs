@@ -47,7 +47,7 @@ fn a_training_step_has_its_phases_and_categories() {
     4.000 KiB step 0 forward activation
     5.000 KiB step 0 backward unknown
     6.000 KiB step 0 backward temporary
-    7.000 KiB step 0 optimizer unknown
+    7.000 KiB step 0 optimizer optimizer state
     8.000 KiB step 0 optimizer temporary
     9.000 KiB step 1 outside unknown
     ");
@@ -160,10 +160,10 @@ fn a_nested_optimizer_ends_the_step_once() {
     );
     insta::assert_snapshot!(picture(&trace), @"
     1.000 KiB step 0 outside unknown
-    1.000 KiB step 0 optimizer unknown
-    1.000 KiB step 0 optimizer unknown
+    1.000 KiB step 0 optimizer optimizer state
+    1.000 KiB step 0 optimizer optimizer state
     1.000 KiB step 1 outside unknown
-    1.000 KiB step 1 optimizer unknown
+    1.000 KiB step 1 optimizer optimizer state
     ");
 }
 
@@ -202,5 +202,42 @@ fn each_pass_of_a_step_has_its_own_activations() {
     3.000 KiB step 0 forward temporary
     4.000 KiB step 0 forward activation
     5.000 KiB step 0 backward temporary
+    ");
+}
+
+/// Frames of torch and of transformers name what no label names, also where there is no optimizer.
+#[test]
+fn frames_say_what_collectives_caches_and_copies_are() {
+    let trace = trace(
+        "alloc shard    cpu 1KiB at /torch/_fully_shard/_fsdp_param.py:390:_init_sharded_param
+         alloc average  cpu 2KiB at /lib/torch/nn/parameter.py:79:Parameter.__deepcopy__
+         alloc bucket   cpu 3KiB at /torch/nn/parallel/distributed.py:1255:_ddp_init_helper
+         alloc hidden   cpu 4KiB at model.py:1 in fc
+         alloc keys     cpu 5KiB at /lib/transformers/cache_utils.py:146:DynamicLayer.update in fc
+         free keys
+         alloc gathered cpu 6KiB at /torch/_fully_shard/_fsdp_collectives.py:263:foreach_all_gather in fc
+         free gathered
+         backward alloc input  cpu 7KiB at /torch/_fully_shard/_fsdp_collectives.py:522:foreach_reduce
+         backward alloc output cpu 8KiB at /torch/_fully_shard/_fsdp_collectives.py:537:foreach_reduce
+         backward alloc cast   cpu 9KiB at /torch/_fully_shard/_fsdp_collectives.py:537:foreach_reduce
+         free cast
+         free input
+         free hidden
+         alloc pool     cpu 10KiB at runner.py:7:_allocate_kv_cache_tensors
+         alloc copy     cpu 11KiB at /torch/distributed/utils.py:9:_to_kwargs
+         step",
+    );
+    insta::assert_snapshot!(picture(&trace), @"
+    1.000 KiB step 0 outside parameter
+    2.000 KiB step 0 outside parameter
+    3.000 KiB step 0 outside communication
+    4.000 KiB step 0 forward activation
+    5.000 KiB step 0 forward KV cache
+    6.000 KiB step 0 forward communication
+    7.000 KiB step 0 backward communication
+    8.000 KiB step 0 backward gradient
+    9.000 KiB step 0 backward communication
+    10.00 KiB step 0 outside KV cache
+    11.00 KiB step 0 outside unknown
     ");
 }

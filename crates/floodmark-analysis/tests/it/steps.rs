@@ -86,7 +86,7 @@ fn the_categories_of_a_step_are_those_of_its_peak() {
     insta::assert_snapshot!(text, @"
     before recording: 
     step 0: activation 4, unknown 3
-    step 1: temporary 4, unknown 3
-    step 2: unknown 4
+    step 1: optimizer state 1, temporary 4, unknown 2
+    step 2: optimizer state 1, unknown 3
     ");
 }

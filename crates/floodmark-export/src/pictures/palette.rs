@@ -36,7 +36,7 @@ const GROUPS: [Rgb; 13] = [
 ];
 
 /// Categories and phases have the same colour in every picture.
-const KNOWN: [(&str, usize); 11] = [
+const KNOWN: [(&str, usize); 13] = [
     ("parameter", 0),
     ("activation", 1),
     ("buffer", 2),
@@ -45,6 +45,8 @@ const KNOWN: [(&str, usize); 11] = [
     ("optimizer state", 6),
     ("input", 11),
     ("workspace", 9),
+    ("communication", 8),
+    ("KV cache", 10),
     ("forward", 1),
     ("backward", 5),
     ("optimizer", 6),

@@ -24,6 +24,8 @@ const STEPS: &[Column] = &[
     ("input", Kind::Int),
     ("temporary", Kind::Int),
     ("workspace", Kind::Int),
+    ("communication", Kind::Int),
+    ("kv_cache", Kind::Int),
     ("unknown", Kind::Int),
 ];
 const PHASES: &[Column] =
@@ -70,7 +72,8 @@ mod tests {
     fn every_category_has_a_column_of_its_name() {
         let columns: Vec<String> =
             STEPS[8..].iter().map(|(name, _)| name.replace('_', " ")).collect();
-        let categories: Vec<&str> = Category::ALL.iter().map(|category| category.name()).collect();
+        let categories: Vec<String> =
+            Category::ALL.iter().map(|category| category.name().to_lowercase()).collect();
         assert_eq!(columns, categories);
     }
 }

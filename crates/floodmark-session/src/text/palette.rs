@@ -11,6 +11,8 @@ pub fn category(name: &str) -> Option<u8> {
         "input" => 151,
         "temporary" => 183,
         "workspace" => 98,
+        "communication" => 125,
+        "KV cache" => 106,
         "before recording" => 60,
         "other" | "unknown" => 246,
         _ => return None,

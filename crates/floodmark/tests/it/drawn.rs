@@ -83,8 +83,9 @@ fn categories_have_their_colours() {
 fn rows_fit_the_terminal() {
     let folder = folder();
     for columns in [80, 100, 140] {
-        // Seven columns of numbers leave no room for words in 80.
-        for line in COMMANDS.iter().filter(|line| columns > 80 || !line.starts_with("leaks")) {
+        // Many columns leave no room for words in 80.
+        let is_wide = |line: &str| line.starts_with("leaks") || line.ends_with("tensor");
+        for line in COMMANDS.iter().filter(|line| columns > 80 || !is_wide(line)) {
             let text = uncoloured(&drawn(&folder, line, columns));
             // Sentences stand above the rows, and are wrapped by the terminal.
             let rows = text.lines().filter(|line| line.contains("keep.py") || line.contains("→"));
