@@ -40,6 +40,7 @@ pub use allocation::category::category;
 pub use allocation::context::{Context, Phase};
 pub use allocation::line::{AllocationLine, AllocationLines};
 pub use allocation::location::Frame;
+pub use allocation::short_location::{below_packages, fitting_form, is_location, shorter_forms};
 pub use allocation::tensor_module::TensorModules;
 pub use allocator::block_owners::BlockOwner;
 pub use allocator::fragmentation::{Fragmentation, FragmentationAt, FragmentationReport};

@@ -1,5 +1,18 @@
+import { readFileSync } from "node:fs";
 import { expect, it } from "vitest";
-import { nameTail, shortener, shortPath } from "./paths";
+import { nameTail, pathTail, shortener, shorterForms, shortPath } from "./paths";
+
+it("locations have the forms that the terminal gives them", () => {
+  const table = readFileSync("../fixtures/locations.json", "utf8");
+  const rows = JSON.parse(table) as { text: string; forms: string[] }[];
+  for (const { text, forms } of rows) expect(shorterForms(text)).toEqual(forms);
+});
+
+it("a path keeps its last parts", () => {
+  expect(pathTail("/home/ada/run/train.py:3 (main)")).toBe("…/run/train.py:3 (main)");
+  expect(pathTail("/home/ada/run/model/train.py", 3)).toBe("…/run/model/train.py");
+  expect(pathTail("train.py", 3)).toBe("train.py");
+});
 
 it("a path is shown from its package", () => {
   expect(shortPath("/usr/lib/python3/dist-packages/x/y.py:3 (f)")).toBe("x/y.py:3 (f)");
@@ -27,11 +40,12 @@ it("nothing in common is nothing to lose", () => {
 
 it("a long name keeps its end", () => {
   expect(nameTail("transformer.h.11.mlp.c_proj", 14)).toBe("….mlp.c_proj");
-  expect(nameTail("transformers/models/gpt2/modeling_gpt2.py:224 (forward)", 20)).toBe(
+  expect(nameTail("transformers/models/gpt2/modeling_gpt2.py:224 (forward)", 32)).toBe(
     "…/modeling_gpt2.py:224 (forward)",
   );
   expect(nameTail("short", 12)).toBe("short");
-  expect(nameTail("train.py:118 (forward_of_everything)", 20)).toBe(
+  expect(nameTail("train.py:118 (Net.forward_of_everything)", 38)).toBe(
     "train.py:118 (forward_of_everything)",
   );
+  expect(nameTail("train.py:118 (forward_of_everything)", 20)).toBe("train.py:118");
 });

@@ -1,33 +1,61 @@
-// Places of the program, as short as they can be without being wrong.
+// Locations of the program, as short as they can be without being wrong.
+
+const PACKAGES = ["/site-packages/", "/dist-packages/"];
 
 /** What is left of a path, or of a text that begins with one, below the folder of installed packages. */
 export function shortPath(text: string): string {
-  for (const packages of ["/site-packages/", "/dist-packages/"]) {
+  for (const packages of PACKAGES) {
     const at = text.lastIndexOf(packages);
     if (at >= 0 && text.startsWith("/")) return text.slice(at + packages.length);
   }
   return text;
 }
 
-/** The last `parts` of a path: enough to recognise a file where room is short. */
-export function pathTail(text: string, parts = 2): string {
-  const pieces = shortPath(text).split("/");
-  return pieces.length <= parts ? shortPath(text) : `…/${pieces.slice(-parts).join("/")}`;
+/**
+ * The text, and ever shorter forms of it: of a location the folders go first, then the class, then the function; of a
+ * module the outer ones. The rule is that of the terminal (`short_location.rs`), and `fixtures/locations.json` tests
+ * both.
+ */
+export function shorterForms(text: string): string[] {
+  const short = shortPath(text);
+  const forms = [short];
+  const location = /^(.*?)(:\d+)(?:$|( \(.*)$)/s.exec(short);
+  if (location) {
+    const [, path = "", line = "", after = ""] = location;
+    const file = path.slice(path.lastIndexOf("/") + 1) + line;
+    forms.push(...withoutFolders(path, "/").map((inner) => inner + line + after));
+    const called = /^ \(([^)]*)\)(.*)$/s.exec(after);
+    if (called) {
+      const [, name = "", mark = ""] = called;
+      const inner = name.slice(name.lastIndexOf(".") + 1);
+      forms.push(`${file} (${name})${mark}`, `${file} (${inner})${mark}`, file + mark);
+    }
+    forms.push(file);
+  } else if (!short.includes(" ")) {
+    const mark = short.includes("/") ? "/" : ".";
+    forms.push(...withoutFolders(short, mark), short.slice(short.lastIndexOf(mark) + 1));
+  }
+  return forms.filter((form, at) => form !== forms[at - 1]);
 }
 
-/**
- * A name in about so many letters. Of a path the folders go first, of a module in modules the outer ones: the end
- * tells more than the beginning. What is still too long is shortened where it is shown.
- */
+/** `…/b/c`, then `…/c`. */
+function withoutFolders(path: string, mark: string): string[] {
+  const forms: string[] = [];
+  for (let at = path.indexOf(mark, 1); at >= 0; at = path.indexOf(mark, at + 1))
+    forms.push(`…${path.slice(at)}`);
+  return forms;
+}
+
+/** The longest form that has so many letters; where none has, the shortest. */
 export function nameTail(text: string, letters: number): string {
-  const short = shortPath(text);
-  if (short.length <= letters) return short;
-  // Of a location the file, the line and the function stay whole.
-  const mark = short.includes("/") || /:\d+/.test(short) ? "/" : ".";
-  const parts = short.split(mark);
-  const before = parts.length;
-  while (parts.length > 1 && parts.join(mark).length + 2 > letters) parts.shift();
-  return parts.length === before ? short : `…${mark}${parts.join(mark)}`;
+  const forms = shorterForms(text);
+  return forms.find((form) => form.length <= letters) ?? forms.at(-1) ?? text;
+}
+
+/** The last `parts` of a path: enough to recognise a file where room is short. */
+export function pathTail(text: string, parts = 2): string {
+  const folders = (form: string) => form.split("/").filter((one) => one !== "" && one !== "…");
+  return shorterForms(text).find((form) => folders(form).length <= parts) ?? text;
 }
 
 /**

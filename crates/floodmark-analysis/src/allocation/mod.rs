@@ -9,5 +9,6 @@ pub(crate) mod derived_category;
 pub(crate) mod frame_rules;
 pub(crate) mod line;
 pub(crate) mod location;
+pub(crate) mod short_location;
 pub(crate) mod tensor_module;
 pub(crate) mod use_times;

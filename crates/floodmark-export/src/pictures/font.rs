@@ -2,6 +2,7 @@
 
 use std::sync::LazyLock;
 
+use floodmark_analysis::fitting_form;
 use ttf_parser::Face;
 use unicode_width::UnicodeWidthChar;
 
@@ -38,13 +39,14 @@ pub(crate) fn shortened(text: &str) -> String {
     text.chars().take(MOST_LETTERS).map(printable).collect()
 }
 
-/// As much of a text as fits into a width, with `…` at its end where something was left out. Control characters, which a
-/// picture cannot show, become spaces.
+/// As much of a text as fits into a width: a location loses its folders first, as everywhere, and what is still too long
+/// has `…` at its end. Control characters, which a picture cannot show, become spaces.
 pub(crate) fn fitted(text: &str, style: Style, room: f32) -> String {
+    let text = fitting_form(&shortened(text), |form| width(form, style) <= room);
     let mut kept = String::new();
     let (mut used, mut fitting_bytes) = (0.0, 0);
     let dots = advance('\u{2026}', style);
-    for each in shortened(text).chars() {
+    for each in text.chars() {
         used += advance(each, style);
         if used > room {
             kept.truncate(fitting_bytes);
@@ -103,6 +105,8 @@ mod tests {
         let long = fitted(&"x".repeat(10_000), STYLE, 100.0);
         assert!(long.ends_with("x\u{2026}") && width(&long, STYLE) <= 100.0, "{long}");
         assert_eq!(fitted("step 1", STYLE, 2.0), "");
+        let location = "/home/ada/run/model/mlp.py:12 (MLP.forward)";
+        assert_eq!(fitted(location, STYLE, 180.0), "\u{2026}/mlp.py:12 (MLP.forward)");
         assert_eq!(fitted("a\u{0}b\u{202e}c\n", STYLE, 100.0), "a b c ");
     }
 

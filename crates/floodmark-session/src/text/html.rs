@@ -27,21 +27,24 @@ pub fn render_html(answer: impl Into<AnswerText>) -> String {
 
 fn write_sheet(html: &mut String, sheet: &Sheet) {
     html.push_str("<table><thead><tr>");
-    for (title, side) in &sheet.columns {
+    let columns: Vec<usize> = sheet.shown_columns().collect();
+    for (title, side) in columns.iter().map(|&at| &sheet.columns[at]) {
         let _ = write!(html, "<th{}>{}</th>", style(*side), escaped(title));
     }
     html.push_str("</tr></thead><tbody>");
     for row in &sheet.rows {
-        write_row(html, sheet, row);
+        write_row(html, sheet, &columns, row);
     }
     html.push_str("</tbody></table>");
 }
 
-fn write_row(html: &mut String, sheet: &Sheet, row: &Cells) {
+fn write_row(html: &mut String, sheet: &Sheet, columns: &[usize], row: &Cells) {
     html.push_str("<tr>");
     let last = row.cells.len().saturating_sub(1);
-    for (at, (cell, (_, side))) in row.cells.iter().zip(&sheet.columns).enumerate() {
-        let _ = write!(html, "<td{}>{}", style(*side), escaped(cell));
+    for &at in columns {
+        let (_, side) = sheet.columns[at];
+        let cell = row.cells.get(at).map_or("", String::as_str);
+        let _ = write!(html, "<td{}>{}", style(side), escaped(cell));
         if at == last {
             for below in &row.below {
                 let _ = write!(html, "<br>{}", escaped(below));

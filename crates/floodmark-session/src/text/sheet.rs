@@ -78,6 +78,16 @@ pub struct Sheet {
 }
 
 impl Sheet {
+    /// The columns that have a cell with something in it; all of them where there are no rows.
+    pub fn shown_columns(&self) -> impl Iterator<Item = usize> {
+        let is_filled = |at: &usize| {
+            let mut cells = self.rows.iter().filter_map(|row| row.cells.get(*at));
+            self.rows.is_empty() || cells.any(|cell| !cell.trim().is_empty())
+        };
+        let last = self.columns.len().saturating_sub(1);
+        (0..self.columns.len()).filter(move |at| *at == last || is_filled(at))
+    }
+
     /// The rows of a report.
     pub fn from_report(report: &Report) -> Self {
         let phases = phases(report);

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use floodmark_analysis::below_packages;
+
 /// What is left of a path, or of a text that begins with one: below the current directory, or below the
 /// folder into which packages are installed.
 pub fn shorten(text: &str) -> &str {
@@ -10,12 +12,9 @@ pub fn shorten(text: &str) -> &str {
 }
 
 fn shorten_below<'a>(text: &'a str, here: Option<&Path>) -> &'a str {
-    for packages in ["/site-packages/", "/dist-packages/"] {
-        if let Some(at) = text.rfind(packages)
-            && text.starts_with('/')
-        {
-            return &text[at + packages.len()..];
-        }
+    let packaged = below_packages(text);
+    if packaged.len() < text.len() {
+        return packaged;
     }
     let below = here.and_then(Path::to_str).and_then(|here| text.strip_prefix(here));
     below.and_then(|below| below.strip_prefix('/')).unwrap_or(text)

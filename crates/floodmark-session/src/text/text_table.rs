@@ -5,6 +5,7 @@
 use std::fmt::Write;
 
 use anstyle::{AnsiColor, Style};
+use floodmark_analysis::{is_location, shorter_forms};
 use unicode_width::UnicodeWidthStr;
 
 use crate::text::answer_text::AnswerText;
@@ -13,7 +14,7 @@ use crate::text::output_style::OutputStyle;
 use crate::text::palette;
 use crate::text::sheet::{Bar, Bars, Cells, Sheet, Side, Tone};
 use crate::text::terminal_safe::safe_text;
-use crate::text::truncate::{cut_end, cut_start, rewrap};
+use crate::text::truncate::{cut_end, cut_location, rewrap, wrap};
 
 /// The text of an answer: a sentence, what is missing, the rows, what was left out.
 pub fn render(answer: impl Into<AnswerText>) -> String {
@@ -25,11 +26,13 @@ pub fn render_as(answer: &AnswerText, style: OutputStyle) -> String {
     let (bold, alarm) = (inked(style, Style::new().bold()), inked(style, ALARM));
     let mut text = String::new();
     for (at, sentence) in answer.above.iter().enumerate() {
-        let style = if at == 0 { bold } else { Style::new() };
-        let _ = writeln!(text, "{style}{}{style:#}", safe_text(sentence));
+        let ink = if at == 0 { bold } else { Style::new() };
+        let _ = writeln!(text, "{ink}{}{ink:#}", paragraph(sentence, style));
     }
     for loss in &answer.losses {
-        let _ = writeln!(text, "{alarm}!{alarm:#} {}", safe_text(loss));
+        let said = paragraph(&format!("! {loss}"), style);
+        let said = said.strip_prefix('!').unwrap_or(&said);
+        let _ = writeln!(text, "{alarm}!{alarm:#}{said}");
     }
     for sheet in &answer.sheets {
         if answer.sheets.len() > 1 {
@@ -41,9 +44,23 @@ pub fn render_as(answer: &AnswerText, style: OutputStyle) -> String {
         text.push('\n');
     }
     for rest in &answer.below {
-        let _ = writeln!(text, "{}", safe_text(rest));
+        let _ = writeln!(text, "{}", paragraph(rest, style));
     }
     text
+}
+
+/// A sentence, wrapped where a terminal has a width.
+pub fn paragraph(sentence: &str, style: OutputStyle) -> String {
+    let lines = sentence.lines().map(|line| {
+        let line = safe_text(line);
+        match style {
+            OutputStyle::Drawn { width, .. } if line.width() > width => {
+                wrap(&line, width, "", "  ").join("\n")
+            }
+            OutputStyle::Drawn { .. } | OutputStyle::Plain => line.into_owned(),
+        }
+    });
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 const ALARM: Style = AnsiColor::Yellow.on_default().bold();
@@ -68,11 +85,14 @@ pub fn colour(tone: Tone) -> Style {
     Style::new().fg_color(Some(anstyle::Ansi256Color(number).into()))
 }
 
-/// How the columns of a sheet lie on a line.
+/// How the columns of a sheet lie on lines: on one where there is room, else on several.
 struct Layout<'a> {
     sheet: &'a Sheet,
     style: OutputStyle,
-    widths: Vec<usize>,
+    /// The columns that have something, each with its width.
+    columns: Vec<(usize, usize)>,
+    /// How many columns each line has.
+    lines: Vec<usize>,
     bars: Option<(&'a Bars, usize)>,
     /// What comes before the last column.
     margin: usize,
@@ -87,85 +107,162 @@ fn lay_out(sheet: &Sheet, style: OutputStyle, text: &mut String) {
     layout.write(text, &titles, None, inked(style, QUIET));
     for (at, row) in sheet.rows.iter().enumerate() {
         let bar = layout.bars.and_then(|(bars, _)| bars.of.get(at)).copied();
-        let fitted = layout.room.filter(|_| sheet.is_prose).map(|room| rewrapped(row, room));
+        let fitted = layout.room.map(|room| fitted(row, room, sheet.is_prose));
         layout.write(text, fitted.as_ref().unwrap_or(row), bar, Style::new());
     }
 }
 
-/// The same with sentences that fit.
-fn rewrapped(row: &Cells, room: usize) -> Cells {
+/// The same with a last cell, and lines below it, that fit: locations are shortened, sentences wrapped.
+fn fitted(row: &Cells, room: usize, is_prose: bool) -> Cells {
     let mut cells = row.cells.clone();
-    let lines = cells.pop().into_iter().chain(row.below.iter().cloned());
-    let mut lines = rewrap(lines, room).into_iter();
+    let last = cells.pop().into_iter();
+    let lines: Vec<String> = if is_prose {
+        rewrap(last.chain(row.below.iter().cloned()), room)
+    } else {
+        last.chain(row.below.iter().cloned()).flat_map(|line| fitted_lines(&line, room)).collect()
+    };
+    let mut lines = lines.into_iter();
     cells.extend(lines.next());
     Cells { cells, below: lines.collect() }
 }
 
+/// One line for a location, a name or what is indented; as many as it takes for a sentence.
+fn fitted_lines(line: &str, room: usize) -> Vec<String> {
+    let line = safe_text(line);
+    let (before, text) = line.split_at(before_location(&line));
+    if is_location(text) || before.is_empty() && !text.contains(' ') {
+        return vec![before.to_owned() + &cut_location(text, room.saturating_sub(before.width()))];
+    }
+    if before.is_empty() { wrap(text, room, "", "  ") } else { vec![cut_end(&line, room)] }
+}
+
+/// Where a location may begin: after spaces, and after the bytes of the largest of a category.
+fn before_location(line: &str) -> usize {
+    let text = line.trim_start();
+    let mut words = text.splitn(3, ' ');
+    let is_amount = words.next().is_some_and(|number| number.parse::<f64>().is_ok())
+        && words.next().is_some_and(|unit| unit == "B" || unit.ends_with("iB"));
+    let rest = if is_amount { words.next().unwrap_or_default() } else { text };
+    line.len() - rest.len()
+}
+
+/// The least room in which a last cell can be read: a location with its file, line and function.
+fn least_width(cell: &str) -> usize {
+    let text = cell.trim_start();
+    let indent = cell.len() - text.len();
+    let named = shorter_forms(text).into_iter().rfind(|form| form.ends_with(')'));
+    match named.filter(|_| is_location(text)) {
+        Some(form) => indent + form.width(),
+        None => cell.width().min(LEAST_WORDS),
+    }
+}
+
 impl<'a> Layout<'a> {
     fn new(sheet: &'a Sheet, style: OutputStyle) -> Self {
-        let titles = sheet.columns.iter().map(|(title, _)| title.width());
-        let mut widths: Vec<usize> = titles.collect();
-        for row in &sheet.rows {
-            for (width, cell) in widths.iter_mut().zip(&row.cells) {
-                *width = safe_text(cell).width().max(*width);
-            }
-        }
-        let last = sheet.columns.len().saturating_sub(1);
-        let margin: usize = widths[..last].iter().map(|width| width + 2).sum();
-        let mut layout = Self { sheet, style, widths, bars: None, margin, room: None };
+        let columns: Vec<(usize, usize)> = sheet
+            .shown_columns()
+            .map(|at| {
+                let cells = sheet.rows.iter().filter_map(|row| row.cells.get(at));
+                let widths = cells.map(|cell| safe_text(cell).width());
+                (at, widths.max().unwrap_or(0).max(sheet.columns[at].0.width()))
+            })
+            .collect();
+        let lines = vec![columns.len()];
+        let mut layout = Self { sheet, style, columns, lines, bars: None, margin: 0, room: None };
+        layout.margin = layout.width_before_last(0);
         if let OutputStyle::Drawn { width, .. } = style {
             layout.fit(width);
         }
         layout
     }
 
-    /// Bars get the room that is left; where there is none, long words make some.
+    /// The width of the columns from `first` on, without the last one.
+    fn width_before_last(&self, first: usize) -> usize {
+        let last = self.columns.len().saturating_sub(1);
+        self.columns.get(first..last).unwrap_or_default().iter().map(|(_, width)| width + 2).sum()
+    }
+
+    /// Bars get the room that is left. Where there is none, long words make some; then columns go to further lines.
     fn fit(&mut self, width: usize) {
-        let room = width.saturating_sub(self.margin);
-        let below = self.sheet.rows.iter().flat_map(|row| &row.below);
-        let below = below.map(|line| safe_text(line).width()).max().unwrap_or(0);
-        let natural = self.widths.last().copied().unwrap_or(0).max(below);
-        if let Some(bars) = &self.sheet.bars {
-            let left = room.saturating_sub(natural.min(LEAST_WORDS) + 2);
+        let last = self.columns.last().map_or(0, |&(at, _)| at);
+        let cells = self.sheet.rows.iter().flat_map(|row| row.cells.get(last).into_iter());
+        let needed = cells.map(|cell| least_width(&safe_text(cell))).max().unwrap_or(0);
+        let needed = needed.max(self.sheet.columns.get(last).map_or(0, |(title, _)| title.width()));
+        if self.margin + needed > width {
+            self.flow(width, needed);
+        } else if let Some(bars) = &self.sheet.bars {
+            let room = width - self.margin;
+            let below = self.sheet.rows.iter().flat_map(|row| &row.below);
+            let below = below.map(|line| safe_text(line).width()).max().unwrap_or(0);
+            let natural = self.columns.last().map_or(0, |&(_, width)| width).max(below);
+            let left = room.saturating_sub(natural.min(LEAST_WORDS).max(needed) + 2);
             let cells = room.saturating_sub(natural + 2).clamp(SHORT_BAR, LONG_BAR);
             if left >= cells {
                 self.bars = Some((bars, cells));
                 self.margin += cells + 2;
             }
         }
-        self.room = Some(width.saturating_sub(self.margin).max(LEAST_WORDS));
+        self.room = Some(width.saturating_sub(self.margin).max(SHORTEST));
+    }
+
+    /// Puts as many columns on each line as there is room for; the last one needs `needed`.
+    fn flow(&mut self, width: usize, needed: usize) {
+        let last = self.columns.len().saturating_sub(1);
+        self.lines = vec![0];
+        let mut used = 0;
+        for (place, &(_, cell)) in self.columns.iter().enumerate() {
+            let cell = if place == last { needed } else { cell };
+            if self.lines.last() != Some(&0) && used + cell > width {
+                self.lines.push(0);
+                used = INDENT;
+            }
+            used += cell + 2;
+            *self.lines.last_mut().expect("there is a line") += 1;
+        }
+        let first = self.columns.len() - self.lines.last().copied().unwrap_or(0);
+        let indent = if self.lines.len() > 1 { INDENT } else { 0 };
+        self.margin = indent + self.width_before_last(first);
     }
 
     fn write(&self, text: &mut String, row: &Cells, bar: Option<Bar>, style: Style) {
-        let mut line = String::new();
-        let last = self.sheet.columns.len().saturating_sub(1);
-        let columns = row.cells.iter().zip(&self.widths).zip(&self.sheet.columns).enumerate();
-        for (at, ((cell, &width), (title, side))) in columns {
-            let cell = safe_text(cell);
-            let cell = match self.room {
-                Some(room) if at == last && cell == *title => cut_end(&cell, room),
-                Some(room) if at == last && *side == Side::Left => cut_start(&cell, room),
-                _ => cell.into_owned(),
-            };
-            let width = if at == last { width.min(self.room.unwrap_or(width)) } else { width };
-            let pad = width.saturating_sub(cell.width());
-            let ink = self.ink(at, title, &cell, bar);
-            let inked = format!("{ink}{cell}{ink:#}");
-            let _ = match side {
-                Side::Left => write!(line, "{inked}{:pad$}  ", ""),
-                Side::Right => write!(line, "{:pad$}{inked}  ", ""),
-            };
-            if let Some((bars, cells)) = self.bars
-                && bars.after == at
-            {
-                line += &self.drawn(bar, cells);
+        let mut columns = self.columns.iter().enumerate();
+        for (number, &count) in self.lines.iter().enumerate() {
+            let mut line = " ".repeat(if number == 0 { 0 } else { INDENT });
+            for (place, &(at, width)) in columns.by_ref().take(count) {
+                let is_last = place + 1 == self.columns.len();
+                let width = if is_last { width.min(self.room.unwrap_or(width)) } else { width };
+                self.write_cell(&mut line, row, (at, width), bar);
             }
+            let _ = writeln!(text, "{style}{}{style:#}", line.trim_end());
         }
-        let _ = writeln!(text, "{style}{}{style:#}", line.trim_end());
         for below in &row.below {
             let below = safe_text(below);
             let below = self.room.map_or(below.to_string(), |room| cut_end(&below, room));
             let _ = writeln!(text, "{:margin$}{below}", "", margin = self.margin);
+        }
+    }
+
+    fn write_cell(
+        &self,
+        line: &mut String,
+        row: &Cells,
+        (at, width): (usize, usize),
+        bar: Option<Bar>,
+    ) {
+        let (title, side) = &self.sheet.columns[at];
+        let cell = row.cells.get(at).map(|cell| safe_text(cell)).unwrap_or_default();
+        let cell = self.room.map_or(cell.to_string(), |_| cut_end(&cell, width));
+        let pad = width.saturating_sub(cell.width());
+        let ink = self.ink(at, title, &cell, bar);
+        let inked = format!("{ink}{cell}{ink:#}");
+        let _ = match side {
+            Side::Left => write!(line, "{inked}{:pad$}  ", ""),
+            Side::Right => write!(line, "{:pad$}{inked}  ", ""),
+        };
+        if let Some((bars, cells)) = self.bars
+            && bars.after == at
+        {
+            *line += &self.drawn(bar, cells);
         }
     }
 
@@ -194,5 +291,9 @@ impl<'a> Layout<'a> {
 /// Bars are so long, where there is room.
 const SHORT_BAR: usize = 6;
 const LONG_BAR: usize = 16;
-/// Words are not cut below this.
-const LEAST_WORDS: usize = 24;
+/// Words are wrapped in no less room than this, where there is more on a line of their own.
+const LEAST_WORDS: usize = 32;
+/// A terminal that is narrower gets lines that are too long.
+const SHORTEST: usize = 12;
+/// Before the further lines of a row.
+const INDENT: usize = 4;

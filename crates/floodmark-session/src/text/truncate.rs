@@ -1,5 +1,6 @@
 //! Texts that are too long for their place. Lengths are columns of a terminal, of which some characters take two.
 
+use floodmark_analysis::fitting_form;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// The beginning of a text, where there is no room for all of it.
@@ -11,13 +12,13 @@ pub fn cut_end(text: &str, room: usize) -> String {
     if room == 0 { kept } else { kept + "…" }
 }
 
-/// The end of a text, where there is no room for all of it: the end of a path says most. Of what is indented the
-/// beginning says more.
-pub fn cut_start(text: &str, room: usize) -> String {
-    if text.width() <= room || room == 0 || text.starts_with(' ') {
-        return cut_end(text, room);
+/// A location or a name in as much room as there is: its folders go first, its file and line stay.
+pub fn cut_location(text: &str, room: usize) -> String {
+    let form = fitting_form(text, |form| form.width() <= room);
+    if form.width() <= room || room == 0 {
+        return cut_end(&form, room);
     }
-    let reversed = beginning(text.chars().rev(), room - 1);
+    let reversed = beginning(form.chars().rev(), room - 1);
     std::iter::once('…').chain(reversed.chars().rev()).collect()
 }
 
@@ -74,20 +75,20 @@ mod tests {
     #[test]
     fn a_wide_character_takes_two_columns() {
         assert_eq!([cut_end("模型.py", 7), cut_end("模型.py", 6)], ["模型.py", "模型.…"]);
-        assert_eq!([cut_end("模型.py", 4), cut_start("模型.py", 6)], ["模…", "…型.py"]);
+        assert_eq!([cut_end("模型.py", 4), cut_location("模型.py:3", 8)], ["模…", "…型.py:3"]);
         assert_eq!(wrap("模型 模型", 8, "", ""), ["模型", "模型"]);
     }
 
     #[test]
     fn what_is_too_long_loses_one_end() {
         assert_eq!([cut_end("größer", 6), cut_end("größer", 4)], ["größer", "grö…"]);
-        assert_eq!([cut_start("größer", 6), cut_start("größer", 4)], ["größer", "…ßer"]);
-        assert_eq!(cut_start("  mlp (MLP)", 6), "  mlp…");
+        assert_eq!([cut_location("größer", 6), cut_location("größer", 4)], ["größer", "…ßer"]);
+        assert_eq!(cut_location("a/b.py:3 (f)", 11), "…/b.py:3 (f)".trim_start_matches("…/"));
         let lines = ["one two", "three", "→ four", "  five six"].map(str::to_owned);
         let wide = rewrap(lines.clone().into_iter(), 40);
         assert_eq!(wide, ["one two three", "→ four five six"]);
         let narrow = rewrap(wide.into_iter(), 9);
         assert_eq!(narrow, ["one two", "three", "→ four", "  five", "  six"]);
-        assert_eq!([cut_end("x", 0), cut_start("xy", 0), cut_start("xy", 1)], ["", "", "…"]);
+        assert_eq!([cut_end("x", 0), cut_location("xy", 0), cut_location("xy", 1)], ["", "", "…"]);
     }
 }

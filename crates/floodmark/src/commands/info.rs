@@ -12,6 +12,7 @@ use floodmark_session::text::sheet::Tone;
 use floodmark_session::text::summary::{counts, device_line};
 use floodmark_session::text::terminal_safe::safe_text;
 use floodmark_session::text::text_table;
+use floodmark_session::text::truncate::wrap;
 use floodmark_trace::Phantom;
 
 use schemars::JsonSchema;
@@ -93,16 +94,23 @@ pub(crate) fn answer(args: &InfoArgs) -> Result<InfoAnswer> {
 
 fn details(summary: &Summary, path: &Path, style: OutputStyle) -> String {
     let path = path.display().to_string();
-    let mut text = format!("{}: {}\n", safe_text(&path), counts(summary));
+    let mut text = text_table::paragraph(&format!("{path}: {}", counts(summary)), style) + "\n";
     for loss in &summary.losses.0 {
-        let _ = writeln!(text, "! {}", safe_text(&loss.to_string()));
+        let _ = writeln!(text, "{}", text_table::paragraph(&format!("! {loss}"), style));
     }
     for device in &summary.devices {
-        let _ = writeln!(text, "{}", safe_text(&device_line(device)));
+        let _ = writeln!(text, "{}", text_table::paragraph(&device_line(device), style));
         text += &device_bar(device, style);
     }
     for (name, value) in facts(summary) {
-        let _ = writeln!(text, "  {name:<10} {}", safe_text(&value));
+        let (name, value) = (format!("  {name:<10} "), safe_text(&value));
+        let lines = match style {
+            OutputStyle::Drawn { width, .. } => {
+                wrap(&value, width, &name, &" ".repeat(name.len())).join("\n")
+            }
+            OutputStyle::Plain => name + &value,
+        };
+        let _ = writeln!(text, "{lines}");
     }
     text
 }

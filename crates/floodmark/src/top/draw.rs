@@ -2,7 +2,7 @@
 
 use floodmark_session::text::plural::plural;
 use floodmark_session::text::terminal_safe::safe_text;
-use floodmark_session::text::truncate::{cut_end, cut_start};
+use floodmark_session::text::truncate::{cut_end, cut_location};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::{Line, Span};
@@ -119,7 +119,7 @@ fn heading(scene: Scene<'_>, view: &View, state: &State, width: u16) -> Line<'st
     while facts.len() > 1 && room(&facts) < name.width().min(LEAST_NAME) {
         facts.pop();
     }
-    let name = cut_start(&name, room(&facts));
+    let name = cut_location(&name, room(&facts));
     let facts = facts.join(", ");
     Line::from(vec![
         Span::styled(name, Theme::title()),
@@ -194,7 +194,7 @@ fn foot_line(view: &View, state: &State, full: Option<String>, width: u16) -> Li
         return Line::raw(cut_end(&text, width));
     }
     if let Some(full) = full {
-        return Line::styled(cut_start(&full, width), Theme::quiet());
+        return Line::styled(cut_location(&full, width), Theme::quiet());
     }
     let sort = match state.sort {
         Sort::Usual => String::new(),

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use floodmark_analysis::By;
 use floodmark_session::text::bar::{bar, share};
-use floodmark_session::text::truncate::{cut_end, cut_start};
+use floodmark_session::text::truncate::{cut_end, cut_location};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Modifier, Style};
@@ -124,7 +124,7 @@ fn row_line(shown: &Shown, widths: &[usize], theme: Theme, width: u16) -> Line<'
     }
     let used: usize = spans.iter().map(|span| span.content.width()).sum();
     let room = usize::from(width).saturating_sub(used + 2);
-    spans.push(Span::raw(format!("  {}", cut_start(&shown.name, room))));
+    spans.push(Span::raw(format!("  {}", cut_location(&shown.name, room))));
     Line::from(spans)
 }
 

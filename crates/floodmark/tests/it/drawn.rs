@@ -1,6 +1,7 @@
 //! Answers for who looks at a terminal: bars, colours, and a width. Forced here, since a test has no terminal.
 
 use insta::assert_snapshot;
+use unicode_width::UnicodeWidthStr;
 
 use crate::program::Folder;
 
@@ -38,6 +39,25 @@ const COMMANDS: [&str; 9] = [
     "advise a.flood",
     "simulate s.flood --sweep",
 ];
+
+/// What else has a table.
+const NARROW: [&str; 9] = [
+    "report a.flood --by stack",
+    "report a.flood --by phase",
+    "report a.flood --by op",
+    "report s.flood --by segment",
+    "diff b.flood a.flood --by tensor",
+    "diff b.flood a.flood --by stack",
+    "oom oom.flood",
+    "info a.flood",
+    "annotate a.flood model.py --all",
+];
+
+const SOURCE: &str = "def forward(x):\n    return x  # a comment that is longer than a narrow terminal is wide, by far\n";
+
+const OOM: &str = "alloc x cuda:0 3MiB at a/folder/that/has/quite/a/long/name/keep.py:7:keep
+    alloc h cuda:0 8MiB at model.py:12:forward in layers.0
+    oom cuda:0 9MiB at train.py:31:main";
 
 fn folder() -> Folder {
     let without = TRAINING.replace("alloc h cuda:0 8MiB", "alloc h cuda:0 2MiB");
@@ -79,20 +99,31 @@ fn categories_have_their_colours() {
     assert_snapshot!(text.replace('\x1b', "␛"));
 }
 
+/// Every table of the program, on narrow terminals: no line is longer, and no row loses its file and line.
 #[test]
-fn rows_fit_the_terminal() {
-    let folder = folder();
-    for columns in [80, 100, 140] {
-        // Many columns leave no room for words in 80.
-        let is_wide = |line: &str| line.starts_with("leaks") || line.ends_with("tensor");
-        for line in COMMANDS.iter().filter(|line| columns > 80 || !is_wide(line)) {
+fn nothing_is_wider_than_the_terminal_and_rows_keep_their_file_and_line() {
+    let folder = folder().with("oom.flood", OOM).with_bytes("model.py", SOURCE.as_bytes());
+    for columns in [60, 80, 100, 140] {
+        for line in COMMANDS.into_iter().chain(NARROW) {
             let text = uncoloured(&drawn(&folder, line, columns));
-            // Sentences stand above the rows, and are wrapped by the terminal.
-            let rows = text.lines().filter(|line| line.contains("keep.py") || line.contains("→"));
-            let longest = rows.map(|row| row.chars().count()).max().unwrap_or(0);
-            assert!(longest <= columns as usize, "{line} at {columns}:\n{text}");
+            for row in text.lines() {
+                assert!(row.width() <= columns as usize, "{line} at {columns}:\n{text}");
+            }
+            let piped = folder.stdout(line);
+            for place in ["keep.py:7", "model.py:12", "train.py:31", "adam.py:40"] {
+                let counts = [&text, &piped].map(|shown| shown.matches(place).count());
+                assert_eq!(counts[0], counts[1], "{place}, {line} at {columns}:\n{text}\n{piped}");
+            }
         }
     }
+}
+
+#[test]
+fn narrow_tables_put_columns_on_further_lines() {
+    let folder = folder();
+    let lines = ["report a.flood --by tensor", "report a.flood --by step", "leaks a.flood"];
+    let shown = lines.map(|line| format!("$ {line}\n{}", uncoloured(&drawn(&folder, line, 60))));
+    assert_snapshot!(shown.join("\n"));
 }
 
 #[test]
