@@ -68,7 +68,9 @@ pub use index::moment_index::MomentIndex;
 pub use layers::{Layer, LayerEvent, LayerEventKind, LayerQuestion, LayerSource, Layers, layers};
 pub use moment::at::{At, NotAMoment};
 pub use moment::category_peaks::{CategoryPeak, category_peaks};
-pub use moment::live_summary::{LiveDevice, LiveSummary, history, live_summary};
+pub use moment::live_summary::{
+    CategoryBytes, LiveDevice, LiveSummary, history, history_by_category, live_summary,
+};
 pub use moment::summary::{DeviceSummary, Summary, summary};
 pub use moment::{Moment, Request, default_device, moment};
 pub use oom_message::{

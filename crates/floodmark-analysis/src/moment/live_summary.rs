@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use floodmark_allocator::Program;
-use floodmark_trace::{Bytes, Device, Losses, Micros, Subject, Trace};
+use floodmark_trace::{Bytes, Category, Device, Losses, Micros, Subject, Trace};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -17,6 +17,7 @@ use crate::moment::{Moment, moment, tell_work};
 use crate::report::by_category;
 use crate::report::live_groups::Live;
 use crate::report::row::Detail;
+use crate::timeline::category_levels::CategoryLevels;
 
 /// Events a second are those of so many seconds.
 const RATE_SECONDS: f64 = 5.0;
@@ -168,6 +169,47 @@ pub fn history(trace: &Trace, device: Device, from: f64, to: f64, pieces: usize)
     }
     let mut last = at_start;
     let carried = |piece: Option<(Bytes, Bytes)>| {
+        let (highest, end) = piece.unwrap_or((last, last));
+        last = end;
+        highest
+    };
+    found.into_iter().map(carried).collect()
+}
+
+/// What a device holds of each category, in the order of [`Category::ALL`].
+pub type CategoryBytes = [Bytes; Category::ALL.len()];
+
+/// What a device held of each category when it held the most in each piece of a window, as in [`history`].
+pub fn history_by_category(
+    trace: &Trace,
+    context: &Context,
+    device: Device,
+    (from, to): (f64, f64),
+    pieces: usize,
+) -> Vec<CategoryBytes> {
+    let mut levels = CategoryLevels::at_start(trace, context);
+    let read = |levels: &CategoryLevels<'_>| -> CategoryBytes {
+        std::array::from_fn(|at| levels.level(device, Category::ALL[at]))
+    };
+    let mut now = read(&levels);
+    let sum = |held: &CategoryBytes| held.iter().map(|bytes| bytes.0).sum::<u64>();
+    let (mut at_start, mut found) = (now, vec![None; pieces]);
+    for event in &trace.events {
+        let before = now;
+        if levels.apply(event).is_some() && event.device == device {
+            now = read(&levels);
+        }
+        match piece_of(event.time, from, to, pieces) {
+            Piece::Before => at_start = now,
+            Piece::At(piece) => {
+                let highest = found[piece].map_or(before, |(highest, _)| highest);
+                found[piece] = Some((if sum(&now) > sum(&highest) { now } else { highest }, now));
+            }
+            Piece::After => break,
+        }
+    }
+    let mut last = at_start;
+    let carried = |piece: Option<(CategoryBytes, CategoryBytes)>| {
         let (highest, end) = piece.unwrap_or((last, last));
         last = end;
         highest

@@ -11,7 +11,7 @@ use unicode_width::UnicodeWidthStr;
 use super::state::{Sort, State, TABS};
 use super::theme::Theme;
 use super::view::{Stage, View};
-use super::{draw_devices, draw_help, draw_rows};
+use super::{draw_devices, draw_help, draw_past, draw_rows};
 
 /// Below this there is nothing to see.
 pub(crate) const LEAST: (u16, u16) = (36, 8);
@@ -51,7 +51,7 @@ pub(crate) fn draw(
         Constraint::Length(1),
         Constraint::Length(u16::try_from(losses.len()).unwrap_or(1)),
         Constraint::Length(draw_devices::height(view, area)),
-        Constraint::Length(past_height(area)),
+        Constraint::Length(draw_past::height(area)),
         Constraint::Length(1),
         Constraint::Length(1),
         Constraint::Fill(1),
@@ -63,7 +63,7 @@ pub(crate) fn draw(
         frame.render_widget(line, row);
     }
     draw_devices::draw_devices(frame, devices, scene.theme, view);
-    draw_devices::draw_past(frame, past, scene.theme, view, state);
+    draw_past::draw(frame, past, scene.theme, view, state);
     let sentence = cut_end(&safe_text(&view.said), usize::from(said.width));
     frame.render_widget(Line::styled(sentence, Theme::title()), said);
     frame.render_widget(tab_line(state, tabs.width), tabs);
@@ -80,15 +80,6 @@ fn too_small(frame: &mut Frame<'_>, area: Rect) {
     ];
     for (line, row) in lines.into_iter().zip(area.rows()) {
         frame.render_widget(Line::raw(line), row);
-    }
-}
-
-fn past_height(area: Rect) -> u16 {
-    match area.height {
-        ..16 => 0,
-        16..20 => 3,
-        20..30 => 4,
-        30.. => 7,
     }
 }
 

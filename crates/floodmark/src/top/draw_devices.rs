@@ -1,17 +1,13 @@
-//! The devices with their bars, and the past of the one that is looked at.
+//! The devices with their bars.
 
 use floodmark_analysis::LiveDevice;
 use floodmark_session::text::bar::{bar, share};
 use floodmark_session::text::truncate::cut_end;
 use floodmark_trace::Bytes;
 use ratatui::Frame;
-use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
-use ratatui::widgets::{Sparkline, SparklineBar};
-use unicode_width::UnicodeWidthStr;
 
-use super::draw::seconds;
-use super::state::State;
 use super::theme::Theme;
 use super::view::View;
 
@@ -120,86 +116,4 @@ fn level(
 /// How many cells a share reaches into.
 fn filled(share: f64, cells: usize) -> usize {
     bar(share, cells).trim_end().chars().count()
-}
-
-/// The past of a device: the highest of each column, and a mark at the moment of the rows.
-pub(crate) fn draw_past(
-    frame: &mut Frame<'_>,
-    area: Rect,
-    theme: Theme,
-    view: &View,
-    state: &mut State,
-) {
-    let [gutter, picture] =
-        Layout::horizontal([Constraint::Length(11), Constraint::Fill(1)]).areas(area);
-    state.columns = usize::from(picture.width);
-    if area.height < 2 || view.history.is_empty() {
-        return;
-    }
-    let highest = view.history.iter().max().copied().unwrap_or_default();
-    let columns = columns_of(&view.history, state.columns);
-    let moment = moment_column(view, state.columns);
-    let bars = columns.iter().enumerate().map(|(at, bytes)| {
-        let style = if Some(at) == moment { theme.alarm() } else { theme.bar() };
-        SparklineBar::from(bytes.0).style(style)
-    });
-    let [curve, axis] =
-        Layout::vertical([Constraint::Fill(1), Constraint::Length(1)]).areas(picture);
-    let sparkline = Sparkline::default().data(bars.collect::<Vec<_>>()).max(highest.0.max(1));
-    frame.render_widget(sparkline, curve);
-    let top = Line::styled(format!("{highest:>10}"), Theme::quiet());
-    frame.render_widget(top, Rect { height: 1, ..gutter });
-    frame.render_widget(axis_line(view, moment, axis.width), axis);
-}
-
-/// The highest of the pieces that fall on each column.
-pub(crate) fn columns_of(pieces: &[Bytes], columns: usize) -> Vec<Bytes> {
-    let column = |at: usize| {
-        let from = at * pieces.len() / columns;
-        let to = ((at + 1) * pieces.len() / columns).max(from + 1).min(pieces.len());
-        pieces[from..to].iter().max().copied().unwrap_or_default()
-    };
-    (0..columns).map(column).collect()
-}
-
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    clippy::cast_precision_loss,
-    reason = "a column of a screen"
-)]
-fn moment_column(view: &View, columns: usize) -> Option<usize> {
-    let (from, to) = view.window;
-    let seconds = view.report.as_ref()?.at.seconds;
-    if columns == 0 || seconds < from || seconds > to || to <= from {
-        return None;
-    }
-    Some((((seconds - from) / (to - from) * columns as f64) as usize).min(columns - 1))
-}
-
-/// The beginning, the end, and a mark below the moment.
-fn axis_line(view: &View, moment: Option<usize>, width: u16) -> Line<'static> {
-    let (from, to) = view.window;
-    let width = usize::from(width);
-    let (left, right) = (seconds(from), seconds(to));
-    let between = width.saturating_sub(left.width() + right.width());
-    let mut letters: Vec<char> = format!("{left}{:between$}{right}", "").chars().collect();
-    let moment = moment.filter(|_| !view.is_now());
-    if let Some(letter) = moment.and_then(|moment| letters.get_mut(moment)) {
-        *letter = '▲';
-    }
-    Line::styled(letters.into_iter().collect::<String>(), Theme::quiet())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_column_shows_the_highest_of_its_pieces() {
-        let pieces = [1, 5, 2, 3].map(Bytes);
-        assert_eq!(columns_of(&pieces, 2), [5, 3].map(Bytes));
-        assert_eq!(columns_of(&pieces, 8), [1, 1, 5, 5, 2, 2, 3, 3].map(Bytes));
-        assert_eq!(columns_of(&pieces, 0), []);
-    }
 }

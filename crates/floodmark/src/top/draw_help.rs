@@ -9,7 +9,7 @@ use ratatui::widgets::{Paragraph, Wrap};
 use super::theme::Theme;
 use super::view::View;
 
-const KEYS: [(&str, &str); 13] = [
+const KEYS: [(&str, &str); 16] = [
     ("q, Esc", "quit"),
     ("Tab, 1-5", "lines, modules, categories, tensors, steps"),
     ("s", "sort: by bytes, count, name"),
@@ -22,6 +22,9 @@ const KEYS: [(&str, &str); 13] = [
     ("w", "picture of the last two minutes, or of all"),
     ("↑ ↓ PgUp PgDn", "move through the rows"),
     ("Home End", "first and last row"),
+    ("click, wheel", "choose a row, or a time in the graph; move through the rows"),
+    ("Shift and drag", "select text, as most terminals have it"),
+    ("▲ +1.000 MiB", "a line that holds so much more after each step: a leak"),
     ("█ ░ │", "allocated, reserved beyond it, peak"),
 ];
 

@@ -38,11 +38,13 @@ pub(crate) fn draw(
     }
     // The answer may still be of the grouping before.
     let report = view.report.as_ref().filter(|report| report.by == state.by());
-    let (found, all) = report.map_or((Vec::new(), 0), |report| rows::rows(report, state));
+    let (found, all) =
+        report.map_or((Vec::new(), 0), |report| rows::rows(report, &view.growth, state));
     state.rows = found.len();
     state.rows_shown = usize::from(table.height.saturating_sub(1));
     state.row = state.row.min(state.rows.saturating_sub(1));
     let first = (state.row + 1).saturating_sub(state.rows_shown);
+    (state.table, state.first_row) = (table, first);
     let mut lines = table.rows();
     if let Some(row) = lines.next() {
         frame.render_widget(title_line(state, &found, all, table.width), row);

@@ -10,6 +10,7 @@
 mod draw;
 mod draw_devices;
 mod draw_help;
+mod draw_past;
 mod draw_rows;
 mod once;
 mod rows;

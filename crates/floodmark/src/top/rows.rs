@@ -1,5 +1,7 @@
 //! The rows of a report as the screen shows them: few columns, sorted and filtered.
 
+use std::collections::{BTreeMap, HashMap};
+
 use floodmark_analysis::{By, Detail, Report, Row};
 use floodmark_session::text::bar::share;
 use floodmark_session::text::sheet;
@@ -34,38 +36,74 @@ pub(crate) fn titles(by: By) -> (&'static str, &'static [&'static str], &'static
         By::Category => ("Bytes", &["Median", "Count"], "Category"),
         By::Tensor => ("Bytes", &["Category"], "Name or location"),
         By::Step => ("Peak", &["End", "Growth"], "Step"),
-        By::Line | By::Stack | By::Op | By::Phase | By::Segment => {
-            ("Bytes", &["Median", "Count"], "Location")
-        }
+        By::Line => ("Bytes", &["Count", "Per step"], "Location"),
+        By::Stack | By::Op | By::Phase | By::Segment => ("Bytes", &["Median", "Count"], "Location"),
     }
 }
 
 /// The rows that pass the filter, in the order that was chosen, and how many there are without it.
-pub(crate) fn rows(report: &Report, state: &State) -> (Vec<Shown>, usize) {
+pub(crate) fn rows(
+    report: &Report,
+    growth: &BTreeMap<String, Bytes>,
+    state: &State,
+) -> (Vec<Shown>, usize) {
     let whole = if report.by == By::Step {
         report.rows.iter().map(|row| number(row).0).max().unwrap_or(0)
     } else {
         report.allocated.0
     };
     let is_tree = state.sort == Sort::Usual && state.filter.is_empty();
-    let all = report.rows.iter().map(|row| shown(row, whole, is_tree));
+    let all = report.rows.iter().map(|row| shown(row, growth, whole, is_tree));
     let wanted = state.filter.to_lowercase();
     let is_wanted = |row: &Shown| row.full.to_lowercase().contains(&wanted);
     let mut rows: Vec<Shown> = all.filter(is_wanted).collect();
+    if report.by == By::Tensor {
+        rows = grouped(rows);
+    }
     match state.sort {
+        // The newest step first.
+        Sort::Usual if report.by == By::Step => rows.reverse(),
+        Sort::Name if report.by == By::Step => {}
         Sort::Usual => {}
         Sort::Count => rows.sort_by_key(|row| std::cmp::Reverse((row.count, row.bytes))),
-        Sort::Name if report.by == By::Step => rows.reverse(),
         Sort::Name => rows.sort_by(|one, other| one.full.cmp(&other.full)),
     }
     (rows, report.total_rows)
+}
+
+/// Tensors that are alike in all that is shown are one row: `model.py:12 (forward) ×24`.
+fn grouped(rows: Vec<Shown>) -> Vec<Shown> {
+    let mut places: HashMap<(String, Option<&str>, Bytes), usize> = HashMap::new();
+    let mut groups: Vec<(Shown, u64)> = Vec::new();
+    for row in rows {
+        let key = (row.name.clone(), row.category, row.bytes);
+        if let Some(&at) = places.get(&key) {
+            groups[at].1 += 1;
+        } else {
+            places.insert(key, groups.len());
+            groups.push((row, 1));
+        }
+    }
+    let group = |(row, count): (Shown, u64)| {
+        if count == 1 {
+            return row;
+        }
+        #[expect(clippy::cast_precision_loss, reason = "a share of a bar")]
+        let share = row.share * count as f64;
+        let each = row.bytes;
+        let name = format!("{} ×{count}, {each} each", row.name);
+        Shown { bytes: Bytes(each.0.saturating_mul(count)), share, name, count, ..row }
+    };
+    let mut rows: Vec<Shown> = groups.into_iter().map(group).collect();
+    rows.sort_by_key(|row| std::cmp::Reverse(row.bytes));
+    rows
 }
 
 fn number(row: &Row) -> Bytes {
     if let Detail::Step { peak: Some(peak), .. } = row.detail { peak } else { row.bytes }
 }
 
-fn shown(row: &Row, whole: u64, is_tree: bool) -> Shown {
+fn shown(row: &Row, growth: &BTreeMap<String, Bytes>, whole: u64, is_tree: bool) -> Shown {
     let bytes = number(row);
     let full = safe_text(shorten(&row.location)).into_owned();
     let count = row.count.to_string();
@@ -89,8 +127,11 @@ fn shown(row: &Row, whole: u64, is_tree: bool) -> Shown {
             let growth = growth.map_or_else(String::new, sheet::signed);
             (vec![end, growth], full.clone(), None)
         }
-        Detail::Line { .. }
-        | Detail::Stack { .. }
+        Detail::Line { .. } => {
+            let grows = growth.get(&row.location).map(|bytes| format!("▲ +{bytes}"));
+            (vec![count, grows.unwrap_or_default()], full.clone(), None)
+        }
+        Detail::Stack { .. }
         | Detail::Op { .. }
         | Detail::Phase { .. }
         | Detail::Segment { .. } => (usual(), full.clone(), None),

@@ -112,12 +112,15 @@ impl Show {
     }
 
     fn take(&mut self, event: &Event) -> Result<Then> {
-        let Event::Key(key) = event else { return Ok(Then::Draw) };
-        if key.kind == KeyEventKind::Release {
-            return Ok(Then::Draw);
-        }
         let (asked, was_paused) = (self.state.ask(), self.state.is_paused);
-        let then = self.state.press(*key, self.view.as_deref());
+        let mut then = Then::Draw;
+        if let Event::Key(key) = event
+            && key.kind != KeyEventKind::Release
+        {
+            then = self.state.press(*key, self.view.as_deref());
+        } else if let Event::Mouse(mouse) = event {
+            self.state.point(*mouse, self.view.as_deref());
+        }
         if self.state.ask() != asked {
             self.watch.orders.send(Order::Ask(self.state.ask()))?;
         }

@@ -1,8 +1,9 @@
 //! What the keys did: grouping, order, filter, device, moment, and where the cursor is.
 
-use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
 use floodmark_analysis::{At, By};
 use floodmark_trace::Device;
+use ratatui::layout::Rect;
 
 use super::view::{Ask, View, When};
 
@@ -14,6 +15,9 @@ pub(crate) const TABS: [(By, &str); 5] = [
     (By::Tensor, "Tensors"),
     (By::Step, "Steps"),
 ];
+
+/// How many rows the wheel moves by.
+const WHEEL_ROWS: usize = 3;
 
 /// The order of the rows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -30,7 +34,8 @@ pub(crate) enum Sort {
 impl Sort {
     pub(crate) fn name(self, by: By) -> &'static str {
         match (self, by) {
-            (Self::Usual, By::Step) => "step",
+            (Self::Usual, By::Step) => "newest step",
+            (Self::Name, By::Step) => "step",
             (Self::Usual, By::Module) => "tree",
             (Self::Usual, _) => "bytes",
             (Self::Count, _) => "count",
@@ -69,8 +74,10 @@ pub(crate) struct State {
     /// How many rows there are, and how many fit: the picture says so.
     pub(crate) rows: usize,
     pub(crate) rows_shown: usize,
-    /// How many columns the picture of the past has.
-    pub(crate) columns: usize,
+    /// Where the graph is, and where the table is with the first row that it shows: what a click means.
+    pub(crate) picture: Rect,
+    pub(crate) table: Rect,
+    pub(crate) first_row: usize,
 }
 
 impl State {
@@ -155,6 +162,35 @@ impl State {
         }
     }
 
+    /// Takes the mouse: a click chooses a row, or a time in the graph; the wheel moves through the rows.
+    pub(crate) fn point(&mut self, mouse: MouseEvent, view: Option<&View>) {
+        let (x, y) = (mouse.column, mouse.row);
+        if let MouseEventKind::Down(MouseButton::Left) = mouse.kind {
+            if self.is_helping {
+                self.is_helping = false;
+            } else if self.picture.contains((x, y).into()) {
+                self.click_in_graph(x, view);
+            } else if self.table.contains((x, y).into()) && y > self.table.y {
+                let row = self.first_row + usize::from(y - self.table.y - 1);
+                if row < self.rows {
+                    (self.row, self.is_pointing) = (row, true);
+                }
+            }
+        } else if mouse.kind == MouseEventKind::ScrollUp {
+            (self.row, self.is_pointing) = (self.row.saturating_sub(WHEEL_ROWS), true);
+        } else if mouse.kind == MouseEventKind::ScrollDown {
+            let last = self.rows.saturating_sub(1);
+            (self.row, self.is_pointing) = ((self.row + WHEEL_ROWS).min(last), true);
+        }
+    }
+
+    fn click_in_graph(&mut self, x: u16, view: Option<&View>) {
+        let Some(view) = view else { return };
+        let (from, to) = view.window;
+        let share = (f64::from(x - self.picture.x) + 0.5) / f64::from(self.picture.width.max(1));
+        self.when = When::At(At::Seconds(from + share * (to - from)));
+    }
+
     fn turn_to(&mut self, tab: usize) {
         self.tab = tab;
         self.point_nowhere();
@@ -194,12 +230,11 @@ impl State {
     }
 
     /// To the next column of the picture, or ten further with Shift.
-    #[expect(clippy::cast_precision_loss, reason = "a screen has a few hundred columns")]
     fn step_in_time(&mut self, key: KeyEvent, view: Option<&View>) {
         let Some(view) = view else { return };
         let Some(report) = &view.report else { return };
         let (from, to) = view.window;
-        let column = (to - from) / self.columns.max(1) as f64;
+        let column = (to - from) / f64::from(self.picture.width.max(1));
         let columns = if key.modifiers.contains(KeyModifiers::SHIFT) { 10.0 } else { 1.0 };
         let way = if key.code == KeyCode::Left { -columns } else { columns };
         let now = match self.when {

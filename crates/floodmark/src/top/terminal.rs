@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use crossterm::cursor::{Hide, Show};
+use crossterm::event::{DisableMouseCapture, EnableMouseCapture};
 use crossterm::execute;
 use crossterm::terminal::{
     Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
@@ -50,13 +51,13 @@ impl Drop for Taken {
 fn enter() -> io::Result<()> {
     enable_raw_mode()?;
     // The cursor's place is not asked for: not every terminal answers.
-    execute!(stdout(), EnterAlternateScreen, Clear(ClearType::All), Hide)
+    execute!(stdout(), EnterAlternateScreen, Clear(ClearType::All), Hide, EnableMouseCapture)
 }
 
 fn give_back() {
     // A failure here has no place to be reported: the terminal may be gone.
     let _ = disable_raw_mode();
-    let _ = execute!(stdout(), LeaveAlternateScreen, Show);
+    let _ = execute!(stdout(), DisableMouseCapture, LeaveAlternateScreen, Show);
 }
 
 /// Lets the shell have the terminal until we are called back.

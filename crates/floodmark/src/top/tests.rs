@@ -1,6 +1,7 @@
 //! Frames, drawn into a buffer.
 
-use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
+use floodmark_analysis::At;
 use floodmark_testing::script;
 use floodmark_trace::{Trace, read_trace};
 use insta::assert_snapshot;
@@ -12,7 +13,7 @@ use super::draw::{Scene, draw};
 use super::once::text;
 use super::state::{State, Then};
 use super::theme::Theme;
-use super::view::{Stage, View};
+use super::view::{Stage, View, When};
 use super::watch::stage;
 
 const TRAINING: &str = "initial w cuda:0 6MiB
@@ -141,7 +142,7 @@ fn each_key_of_a_grouping_shows_it() {
     let mut rows = String::new();
     for key in ['2', '3', '4', '5'] {
         let text = shown.press(&key.to_string());
-        rows += &text.lines().skip(9).take(6).fold(String::new(), |rows, line| rows + line + "\n");
+        rows += &text.lines().skip(13).take(7).fold(String::new(), |rows, line| rows + line + "\n");
     }
     assert_snapshot!(rows);
     shown.press("\t");
@@ -152,7 +153,7 @@ fn each_key_of_a_grouping_shows_it() {
 fn rows_are_sorted_and_filtered() {
     let mut shown = Shown::new(TRAINING, 80, 24);
     let names = |text: &str| -> Vec<String> {
-        let rows = text.lines().skip(11).take_while(|line| !line.is_empty());
+        let rows = text.lines().skip(15).take_while(|line| !line.is_empty());
         rows.filter_map(|row| row.split("  ").last()).map(str::trim).map(str::to_owned).collect()
     };
     let by_bytes = names(&shown.text());
@@ -187,7 +188,7 @@ fn escape_clears_the_filter_and_then_leaves() {
 #[test]
 fn arrows_move_the_moment_and_the_device_changes() {
     let mut shown = Shown::new(TRAINING, 80, 24);
-    let said = |text: String| text.lines().nth(8).unwrap().to_owned();
+    let said = |text: String| text.lines().nth(12).unwrap().to_owned();
     let peak = said(shown.text());
     assert!(peak.starts_with("Peak of cuda:0: "), "{peak}");
     let before = said(shown.press("<<<<<<<<<<<<<<<<"));
@@ -273,4 +274,51 @@ fn a_name_cannot_reach_the_terminal_as_a_command() {
     }
     let mut shown = Shown::new(hostile, 80, 24);
     assert!(shown.press("1").contains("␛[2J␛]0;owned␇.py:3"), "{}", shown.text());
+}
+
+#[test]
+fn a_click_chooses_a_row_or_a_time_and_the_wheel_moves_on() {
+    let mut shown = Shown::new(TRAINING, 80, 24);
+    let (table, picture) = (shown.state.table, shown.state.picture);
+    let mouse = |kind, column, row| MouseEvent { kind, column, row, modifiers: KeyModifiers::NONE };
+    let click = MouseEventKind::Down(MouseButton::Left);
+    let view = View::new(&shown.trace, shown.stage, shown.state.ask());
+    shown.state.point(mouse(click, table.x + 3, table.y + 2), Some(&view));
+    assert_eq!((shown.state.row, shown.state.is_pointing), (1, true));
+    shown.state.point(mouse(MouseEventKind::ScrollDown, table.x, table.y), Some(&view));
+    assert_eq!(shown.state.row, 4);
+    shown.state.point(mouse(MouseEventKind::ScrollUp, table.x, table.y), Some(&view));
+    assert_eq!(shown.state.row, 1);
+    shown.state.point(mouse(click, table.x, table.bottom() - 1), Some(&view));
+    assert_eq!(shown.state.row, 1, "there is no row");
+    shown.state.point(mouse(click, picture.x, picture.y), Some(&view));
+    let When::At(At::Seconds(seconds)) = shown.state.when else { panic!("a time was chosen") };
+    assert!(seconds < 0.001, "{seconds}");
+}
+
+/// Lines that grow are marked, the newest step is the first, and equal tensors are one row.
+#[test]
+fn growth_newest_steps_and_groups_of_tensors_are_shown() {
+    let step = |at: u32| {
+        format!(
+            "alloc h{at} cuda:0 2MiB at model.py:12:forward in fc
+             alloc k{at} cuda:0 1MiB at train.py:7:keep
+             free h{at}
+             optimizer begin
+             optimizer end\n"
+        )
+    };
+    let script: String = (0..4).map(step).collect();
+    let mut shown = Shown::new(&script, 80, 24);
+    let lines = text(shown.terminal.backend().buffer());
+    let kept = lines.lines().find(|line| line.contains("train.py:7")).unwrap();
+    assert!(kept.contains("▲ +1.000 MiB"), "{lines}");
+    shown.press("4");
+    let tensors = text(shown.terminal.backend().buffer());
+    assert!(tensors.contains("train.py:7 (keep) ×"), "{tensors}");
+    shown.press("5");
+    let steps = text(shown.terminal.backend().buffer());
+    let (_, rows) = steps.split_once("Growth").unwrap();
+    let first = rows.lines().nth(1).unwrap();
+    assert!(first.trim_end().ends_with('3'), "{steps}");
 }

@@ -1,8 +1,10 @@
 //! What one frame shows: the answers to its questions.
 
+use std::collections::BTreeMap;
+
 use floodmark_analysis::{
-    At, By, Context, LiveSummary, Moment, Question, Report, default_device, history, live_summary,
-    moment, report,
+    At, By, CategoryBytes, Context, LiveSummary, Moment, Question, Report, default_device,
+    history_by_category, leaks, live_summary, moment, report,
 };
 use floodmark_session::text::sentence;
 use floodmark_trace::{Bytes, Device, Loss, Trace};
@@ -67,8 +69,10 @@ pub(crate) struct View {
     pub(crate) levels: Vec<(Bytes, Option<Bytes>)>,
     /// The moment, or why there is no answer.
     pub(crate) said: String,
-    /// The highest allocated bytes of each piece of the window.
-    pub(crate) history: Vec<Bytes>,
+    /// What each piece of the window has at its highest, by category.
+    pub(crate) history: Vec<CategoryBytes>,
+    /// By location, how many bytes more a line holds after each step.
+    pub(crate) growth: BTreeMap<String, Bytes>,
     /// The window, in seconds.
     pub(crate) window: (f64, f64),
     /// What is missing.
@@ -90,12 +94,15 @@ impl View {
             levels: summary.devices.iter().map(|one| (one.allocated, one.reserved)).collect(),
             said: "Nothing is allocated yet".to_owned(),
             history: Vec::new(),
+            growth: BTreeMap::new(),
             window,
             losses: losses(trace, stage),
             summary,
         };
         if let Some(device) = device {
-            view.history = history(trace, device, window.0, window.1, PIECES);
+            let context = Context::new(trace);
+            view.history = history_by_category(trace, &context, device, window, PIECES);
+            view.growth = growth(trace, device);
             view.ask_rows(trace, device);
         }
         view
@@ -177,6 +184,12 @@ fn said(at: &Moment, is_now: bool) -> String {
 fn category(row: &floodmark_analysis::Row) -> Option<(&'static str, Bytes)> {
     let floodmark_analysis::Detail::Category { category, .. } = row.detail else { return None };
     Some((category, row.bytes))
+}
+
+/// The lines that grow from step to step; none where there are too few steps to say so.
+fn growth(trace: &Trace, device: Device) -> BTreeMap<String, Bytes> {
+    let found = leaks(trace, Some(device), None).map_or_else(|_| Vec::new(), |found| found.rows);
+    found.into_iter().map(|leak| (leak.location, leak.bytes_per_step)).collect()
 }
 
 fn device(trace: &Trace, chosen: Option<Device>) -> Option<Device> {
