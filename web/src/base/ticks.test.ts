@@ -1,3 +1,4 @@
+import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import { formatTimeTick } from "./seconds";
 import { byteTicks, timeTicks } from "./ticks";
@@ -38,6 +39,12 @@ describe("ticks of time", () => {
 });
 
 describe("ticks of bytes", () => {
+  it("are where an exported picture has them", () => {
+    const table = readFileSync("../fixtures/ticks.json", "utf8");
+    const rows = JSON.parse(table) as { highest: number; most: number; at: number[] }[];
+    for (const { highest, most, at } of rows) expect(byteTicks(highest, most).at).toEqual(at);
+  });
+
   it("are powers of two of a unit", () => {
     expect(byteTicks(154110268, 4).at.map((bytes) => bytes / 2 ** 20)).toEqual([0, 64, 128]);
     expect(byteTicks(9 * 2 ** 30, 5).step).toBe(2 * 2 ** 30);

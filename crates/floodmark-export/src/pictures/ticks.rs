@@ -6,7 +6,11 @@ const MANY: u32 = 100;
 /// A few round values from 0 to at least `most`, and what they are called.
 pub(crate) fn ticks(most: f64, count: u32, unit: Unit) -> Vec<(f64, String)> {
     let (name, size) = unit.fitting(most);
-    let step = round_up(most / size / f64::from(count.max(1)), unit.least());
+    let wanted = most / f64::from(count.max(1));
+    let step = match unit {
+        Unit::Bytes => round_up_bytes(wanted) / size,
+        Unit::Seconds | Unit::Count => round_up(wanted / size, unit.least()),
+    };
     let decimals = decimals(step);
     (0..=MANY)
         .map(|at| f64::from(at) * step)
@@ -61,6 +65,11 @@ fn round_up(step: f64, least: f64) -> f64 {
     times.unwrap_or(10.0) * power
 }
 
+/// A power of two: as on the page (`web/src/base/ticks.ts`), so that both have the same lines.
+fn round_up_bytes(step: f64) -> f64 {
+    (0..=60).map(|power| 2_f64.powi(power)).find(|power| *power >= step).unwrap_or(1.0)
+}
+
 fn decimals(step: f64) -> usize {
     let needed = [0_usize, 1, 2, 3, 4, 5, 6].into_iter().find(|&digits| {
         let shifted = step * 10_f64.powi(i32::try_from(digits).unwrap_or(0));
@@ -79,11 +88,31 @@ mod tests {
 
     #[test]
     fn ticks_are_round_in_the_unit_that_fits() {
-        assert_eq!(names(12.0 * 1e9, Unit::Bytes), ["0 GiB", "5 GiB", "10 GiB"]);
+        assert_eq!(names(12.0 * 1e9, Unit::Bytes), ["0 GiB", "4 GiB", "8 GiB"]);
         let small = names(1.1 * 1_073_741_824.0, Unit::Bytes);
-        assert_eq!(small, ["0.0 GiB", "0.5 GiB", "1.0 GiB"]);
+        assert_eq!(small, ["0.00 GiB", "0.25 GiB", "0.50 GiB", "0.75 GiB", "1.00 GiB"]);
         assert_eq!(names(0.43, Unit::Seconds), ["0 ms", "100 ms", "200 ms", "300 ms", "400 ms"]);
         assert_eq!(names(3.0, Unit::Count), ["0", "1", "2", "3"]);
         assert_eq!(names(0.0, Unit::Bytes), ["0 B"]);
+    }
+
+    /// The page draws its own axes: `fixtures/ticks.json` has where both have lines.
+    #[test]
+    fn ticks_of_bytes_are_where_the_page_has_them() {
+        let table = include_str!("../../../../fixtures/ticks.json");
+        let table: Vec<serde_json::Value> = serde_json::from_str(table).unwrap();
+        for row in table {
+            let number = |name: &str| row[name].as_f64().unwrap();
+            let count = u32::try_from(row["most"].as_u64().unwrap()).unwrap();
+            let found = ticks(number("highest"), count, Unit::Bytes);
+            let found: Vec<f64> = found.into_iter().map(|(at, _)| at.round()).collect();
+            let at: Vec<f64> = row["at"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .filter_map(serde_json::Value::as_f64)
+                .collect();
+            assert_eq!(found, at, "{row}");
+        }
     }
 }
