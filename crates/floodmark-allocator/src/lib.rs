@@ -16,6 +16,7 @@
 
 mod config;
 mod driver;
+mod edit;
 mod free_set;
 mod heap;
 mod layout;
@@ -28,6 +29,7 @@ mod stats;
 mod version;
 
 pub use config::{AllocatorConfig, ConfigError};
+pub use edit::{Edit, Edits};
 pub use heap::BlockState;
 pub use layout::{BlockView, Layout, SegmentView};
 pub use program::{Limit, Program, Request, stream_handle};

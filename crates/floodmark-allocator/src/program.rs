@@ -135,22 +135,6 @@ impl Program {
     pub fn has_initial_blocks(&self) -> bool {
         !self.initial_blocks.is_empty() || !self.initial_segments.is_empty()
     }
-
-    /// The same without some of its allocations and their frees.
-    #[must_use]
-    pub fn without(&self, is_left_out: impl Fn(u32) -> bool) -> Self {
-        let is_kept = |request: &Request| match *request {
-            Request::Alloc { owner, .. }
-            | Request::Free { owner }
-            | Request::FreeLater { owner }
-            | Request::Complete { owner } => !is_left_out(owner),
-            Request::EmptyCache | Request::Failed { .. } => true,
-        };
-        let mut program = self.clone();
-        program.requests.retain(|(_, request)| is_kept(request));
-        program.initial_blocks.retain(|block| !is_left_out(block.owner));
-        program
-    }
 }
 
 /// Segments that went back to the driver one after another.

@@ -33,6 +33,7 @@ mod steps;
 mod timeline;
 
 pub use advice::avoidable::{Avoidable, optimizer_temporaries, stale_gradients};
+pub use advice::causes::{Cause, CauseKind};
 pub use advice::idle::{Idle, IdleLine, idle};
 pub use advice::{Advice, AdviceKind, AdviceReport, advise};
 pub use allocation::card::{AllocationCard, Partner, PartnerKind, allocation_card};

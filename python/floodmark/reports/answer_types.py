@@ -47,8 +47,11 @@ OomMessageReason = Literal["capacity", "fragmentation", "other_pool", "outside_t
 # A version of torch: `2.11`.
 TorchVersion = str
 
+# What a part of the peak is.
+CauseKind = Literal["logits", "block_activations", "activations", "parameters", "gradients", "optimizer_state", "optimizer_temporaries", "temporaries", "inputs", "buffers", "workspaces", "communication", "kv_cache", "failed_allocation", "unknown"]
+
 # What a change is about.
-AdviceKind = Literal["allocator_settings", "leak", "idle", "stale_gradients", "optimizer_temporaries"]
+AdviceKind = Literal["allocator_settings", "leak", "idle", "stale_gradients", "optimizer_temporaries", "checkpointing", "logits"]
 
 # Why the answer is unknown.
 Unknown = Literal["failed", "no_end", "nothing_allocated", "shared_gpu"]
@@ -1174,12 +1177,30 @@ class AdviceReport(TypedDict):
     """How many allocations failed in the recording."""
     is_reproduced: bool | None
     """Whether the simulation comes to what was recorded; null when nothing could be simulated."""
+    causes: list[Cause]
+    """What fills the memory at the failed allocation, or else at the peak: the largest cause
+    first."""
     notes: list[str]
     """What was checked without a finding, or could not be checked."""
     advice: list[Advice]
     """What to change, the largest saving first."""
     losses: Losses
     """What the recording misses."""
+
+
+class Cause(TypedDict):
+    """A part of what is live at the peak."""
+
+    kind: CauseKind
+    """What it is."""
+    bytes: Bytes
+    """How much."""
+    count: int
+    """How many allocations."""
+    name: str
+    """What it is, in words."""
+    location: str | None
+    """The location with the most bytes of it."""
 
 
 class Advice(TypedDict):
@@ -1191,6 +1212,8 @@ class Advice(TypedDict):
     """What was found."""
     change: str
     """What to do."""
+    assumes: str
+    """What the figures assume of the changed program; empty where they assume nothing."""
     saves_allocated: Bytes
     """How much less would be allocated at the peak."""
     saves_reserved: Bytes | None

@@ -1337,6 +1337,8 @@ export type AdviceReport = {
   failed_requests: number;
   /** Whether the simulation comes to what was recorded; null when nothing could be simulated. */
   is_reproduced: boolean | null;
+  /** What fills the memory at the failed allocation, or else at the peak: the largest cause first. */
+  causes: Cause[];
   /** What was checked without a finding, or could not be checked. */
   notes: string[];
   /** What to change, the largest saving first. */
@@ -1344,6 +1346,23 @@ export type AdviceReport = {
   /** What the recording misses. */
   losses: Losses;
 };
+
+/** A part of what is live at the peak. */
+export type Cause = {
+  /** What it is. */
+  kind: CauseKind;
+  /** How much. */
+  bytes: Bytes;
+  /** How many allocations. */
+  count: number;
+  /** What it is, in words. */
+  name: string;
+  /** The location with the most bytes of it. */
+  location: string | null;
+};
+
+/** What a part of the peak is. */
+export type CauseKind = "logits" | "block_activations" | "activations" | "parameters" | "gradients" | "optimizer_state" | "optimizer_temporaries" | "temporaries" | "inputs" | "buffers" | "workspaces" | "communication" | "kv_cache" | "failed_allocation" | "unknown";
 
 /** One thing to change. */
 export type Advice = {
@@ -1353,6 +1372,8 @@ export type Advice = {
   finding: string;
   /** What to do. */
   change: string;
+  /** What the figures assume of the changed program; empty where they assume nothing. */
+  assumes: string;
   /** How much less would be allocated at the peak. */
   saves_allocated: Bytes;
   /** How much less would be reserved at most; null without a caching allocator. */
@@ -1364,7 +1385,7 @@ export type Advice = {
 };
 
 /** What a change is about. */
-export type AdviceKind = "allocator_settings" | "leak" | "idle" | "stale_gradients" | "optimizer_temporaries";
+export type AdviceKind = "allocator_settings" | "leak" | "idle" | "stale_gradients" | "optimizer_temporaries" | "checkpointing" | "logits";
 
 /** What other allocator settings, or another amount of memory, would have done. */
 export type Simulation = {

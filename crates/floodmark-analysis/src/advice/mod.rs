@@ -1,27 +1,36 @@
 //! What to change, with the bytes that each change saves.
 //!
-//! No figure here is a guess. A change of the allocator's settings is simulated; a change of the program is
-//! made to its requests (the blocks that would not be there are taken out) and these are simulated. Where
-//! there is no caching allocator, what is left of the events is added up again.
+//! First what fills the peak ([`causes`]), then changes. No figure here is a guess. A change of the allocator's
+//! settings is simulated; a change of the program is made to its requests ([`Edits`]) and these are simulated. Where
+//! there is no caching allocator, what is left of the events is added up again. What a figure rests on is said
+//! beside it.
 
 pub(crate) mod avoidable;
+pub(crate) mod causes;
 pub(crate) mod idle;
+mod logits;
+mod recomputed;
+mod repeated_blocks;
 
-use floodmark_allocator::Program;
+use floodmark_allocator::{Edit, Edits};
 use floodmark_trace::{AllocationId, Bytes, Category, Device, Losses, Trace};
-use hashbrown::HashSet;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::advice::avoidable::{is_optimizer_temporary, optimizer_temporaries, stale_gradients};
+use crate::advice::causes::{Cause, CauseContext, CauseKind};
 use crate::advice::idle::idle;
+use crate::advice::logits::{CHUNKS, Logits};
+use crate::advice::recomputed::checkpointing;
+use crate::advice::repeated_blocks::RepeatedBlocks;
 use crate::allocation::context::Context;
 use crate::allocator::simulation::{SimulatedProgram, SimulationQuestion, simulation};
 use crate::moment::at::At;
-use crate::moment::totals::{peak_without, peaks};
-use crate::moment::{check_device, default_device, moment};
+use crate::moment::totals::{peak_after, peaks};
+use crate::moment::{Moment, check_device, default_device, moment};
 use crate::question_error::QuestionError;
 use crate::report::FORMAT;
+use crate::report::live_groups::Live;
 use crate::steps::leaks::leaks;
 
 /// Lines that lie idle, and leaks: so many of each.
@@ -43,6 +52,10 @@ pub enum AdviceKind {
     StaleGradients,
     /// Temporaries of an optimizer.
     OptimizerTemporaries,
+    /// Activations that could be computed again in the backward pass.
+    Checkpointing,
+    /// Logits and loss, which could be computed in parts.
+    Logits,
 }
 
 /// One thing to change.
@@ -54,6 +67,8 @@ pub struct Advice {
     pub finding: String,
     /// What to do.
     pub change: String,
+    /// What the figures assume of the changed program; empty where they assume nothing.
+    pub assumes: &'static str,
     /// How much less would be allocated at the peak.
     pub saves_allocated: Bytes,
     /// How much less would be reserved at most; null without a caching allocator.
@@ -81,6 +96,8 @@ pub struct AdviceReport {
     pub failed_requests: usize,
     /// Whether the simulation comes to what was recorded; null when nothing could be simulated.
     pub is_reproduced: Option<bool>,
+    /// What fills the memory at the failed allocation, or else at the peak: the largest cause first.
+    pub causes: Vec<Cause>,
     /// What was checked without a finding, or could not be checked.
     pub notes: Vec<String>,
     /// What to change, the largest saving first.
@@ -96,11 +113,13 @@ pub fn advise(trace: &Trace, device: Option<Device>) -> Result<AdviceReport, Que
         None => default_device(trace, At::Peak)?,
     };
     check_device(trace, device)?;
+    let context = Context::new(trace);
     let mut adviser = Adviser::new(trace, device);
     adviser.settings();
     adviser.leaks();
     adviser.idle();
-    adviser.avoidable()?;
+    adviser.avoidable(&context)?;
+    let causes = adviser.activations_and_loss(&context)?;
     let failed = |event: &&floodmark_trace::Event| {
         event.device == device && matches!(event.subject, floodmark_trace::Subject::Oom(_))
     };
@@ -117,6 +136,7 @@ pub fn advise(trace: &Trace, device: Option<Device>) -> Result<AdviceReport, Que
         peak_reserved: simulated.is_some().then_some(peak.1),
         failed_requests,
         is_reproduced,
+        causes,
         notes,
         advice,
         losses: trace.losses.clone(),
@@ -150,18 +170,17 @@ impl<'a> Adviser<'a> {
         if let Some(simulated) = &adviser.simulated {
             let recorded = simulated.recorded(trace);
             adviser.is_reproduced = Some(simulated.reproduces(&recorded));
-            adviser.peak = adviser.peak_of(&HashSet::new());
+            adviser.peak = adviser.peak_with(&Edits::new());
         }
         adviser
     }
 
-    /// The peaks without some allocations.
-    fn peak_of(&self, left_out: &HashSet<u32>) -> (Bytes, Bytes) {
+    /// The peaks after a change to the program.
+    fn peak_with(&self, edits: &Edits) -> (Bytes, Bytes) {
         let Some(simulated) = &self.simulated else {
-            return (peak_without(self.trace, self.device, left_out), Bytes(0));
+            return (peak_after(self.trace, self.device, edits), Bytes(0));
         };
-        let edited: Program = simulated.program.without(|owner| left_out.contains(&owner));
-        let stats = simulated.run(&edited, simulated.config(), None).stats;
+        let stats = simulated.run(&simulated.program.edited(edits), simulated.config(), None).stats;
         (Bytes(stats.allocated_bytes.all.peak), Bytes(stats.reserved_bytes.all.peak))
     }
 
@@ -174,7 +193,7 @@ impl<'a> Adviser<'a> {
         &mut self,
         kind: AdviceKind,
         finding: String,
-        change: &str,
+        (change, assumes): (&str, &'static str),
         after: (Bytes, Bytes),
     ) -> bool {
         let saved = (self.peak.0.saturating_sub(after.0), self.peak.1.saturating_sub(after.1));
@@ -186,6 +205,7 @@ impl<'a> Adviser<'a> {
             kind,
             finding,
             change: change.to_owned(),
+            assumes,
             saves_allocated: saved.0,
             saves_reserved: has_reserved.then_some(saved.1),
             peak_allocated: after.0,
@@ -201,9 +221,9 @@ impl<'a> Adviser<'a> {
         change: &str,
         ids: &[AllocationId],
     ) -> bool {
-        let left_out: HashSet<u32> = ids.iter().map(|id| id.0).collect();
-        let after = self.peak_of(&left_out);
-        self.add(kind, finding, change, after)
+        let left_out = ids.iter().map(|id| (id.0, Edit::LeaveOut)).collect();
+        let after = self.peak_with(&left_out);
+        self.add(kind, finding, (change, ""), after)
     }
 
     fn settings(&mut self) {
@@ -236,7 +256,7 @@ impl<'a> Adviser<'a> {
         let finding = format!(
             "{waste} more are reserved than allocated at the peak; other settings need less{cure}"
         );
-        if !self.add(AdviceKind::AllocatorSettings, finding, &change, after) {
+        if !self.add(AdviceKind::AllocatorSettings, finding, (&change, ""), after) {
             self.notes
                 .push("none of the allocator settings that were tried saves memory".to_owned());
         }
@@ -288,10 +308,9 @@ impl<'a> Adviser<'a> {
         }
     }
 
-    fn avoidable(&mut self) -> Result<(), QuestionError> {
-        let context = Context::new(self.trace);
-        let at = moment(self.trace, &context, self.device, At::Peak)?;
-        let gradients = stale_gradients(self.trace, &context, &at);
+    fn avoidable(&mut self, context: &Context) -> Result<(), QuestionError> {
+        let at = moment(self.trace, context, self.device, At::Peak)?;
+        let gradients = stale_gradients(self.trace, context, &at);
         if gradients.count > 0 {
             let finding = format!(
                 "{} of gradients are live at the peak, used already and not yet computed again",
@@ -302,7 +321,7 @@ impl<'a> Adviser<'a> {
             let ids = &gradients.allocations;
             self.without(AdviceKind::StaleGradients, finding, change, ids);
         }
-        let temporaries = optimizer_temporaries(self.trace, &context, &at);
+        let temporaries = optimizer_temporaries(self.trace, context, &at);
         if temporaries.count > 0 {
             let finding = format!(
                 "the optimizer's step has {} of temporaries at the peak",
@@ -310,11 +329,64 @@ impl<'a> Adviser<'a> {
             );
             let change =
                 "use `fused=True` (no temporaries) or `foreach=False` (one parameter at a time)";
-            let ids = all_optimizer_temporaries(self.trace, &context, self.device);
+            let ids = all_optimizer_temporaries(self.trace, context, self.device);
             self.without(AdviceKind::OptimizerTemporaries, finding, change, &ids);
         }
         Ok(())
     }
+
+    /// What fills the peak; and checkpointing and a chunked loss, where there is something to gain.
+    fn activations_and_loss(&mut self, context: &Context) -> Result<Vec<Cause>, QuestionError> {
+        let (trace, device) = (self.trace, self.device);
+        let at = failed_or_peak(trace, context, device)?;
+        let live = Live::at(trace, &at).allocations;
+        let blocks = RepeatedBlocks::find(trace, context, device, &live);
+        let logits = Logits::find(trace, context, device, blocks.as_ref(), at.allocated);
+        let (blocks, logits) = (blocks.as_ref(), logits.as_ref());
+        let causes = CauseContext { trace, context, blocks, logits }.causes_at(&at);
+        if let Some(blocks) = blocks {
+            self.checkpointing(context, blocks, &causes);
+        }
+        if let Some(logits) = logits {
+            self.chunked_loss(logits, &causes);
+        }
+        Ok(causes)
+    }
+
+    fn checkpointing(&mut self, context: &Context, blocks: &RepeatedBlocks, causes: &[Cause]) {
+        let Some(cause) = cause_of(causes, CauseKind::BlockActivations) else { return };
+        let finding = format!("{}: {} live", cause.name, cause.bytes);
+        let change = "checkpoint each block: `torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)`, in \
+                      transformers `model.gradient_checkpointing_enable()`; costs one more forward of these blocks";
+        let assumes = "the last large tensor of a block is its output and stays; everything else is freed after its \
+                       forward and allocated again when the backward pass reaches the block";
+        let after = self.peak_with(&checkpointing(self.trace, context, blocks));
+        self.add(AdviceKind::Checkpointing, finding, (change, assumes), after);
+    }
+
+    fn chunked_loss(&mut self, logits: &Logits, causes: &[Cause]) {
+        let Some(cause) = cause_of(causes, CauseKind::Logits) else { return };
+        let finding = format!("{}, {} live", cause.name, cause.bytes);
+        let change = "compute the last linear layer and the loss in parts of the tokens, each checkpointed, so that the \
+                      logits are never whole";
+        const { assert!(CHUNKS == 8, "the sentence below says so") };
+        let assumes = "8 parts, one at a time, so that each of these tensors is an eighth";
+        let after = self.peak_with(&logits.chunked(self.trace));
+        self.add(AdviceKind::Logits, finding, (change, assumes), after);
+    }
+}
+
+fn cause_of(causes: &[Cause], kind: CauseKind) -> Option<&Cause> {
+    causes.iter().find(|cause| cause.kind == kind)
+}
+
+/// The last failed allocation of a device, or its peak where none failed.
+fn failed_or_peak(
+    trace: &Trace,
+    context: &Context,
+    device: Device,
+) -> Result<Moment, QuestionError> {
+    moment(trace, context, device, At::Oom).or_else(|_| moment(trace, context, device, At::Peak))
 }
 
 /// Those of every step: with other ones at the peak nothing would be won.

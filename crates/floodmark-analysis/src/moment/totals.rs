@@ -4,8 +4,8 @@
 //! recording that no event names, less what was freed of these. The CPU allocator keeps no total, so
 //! there it is the live blocks alone.
 
-use floodmark_trace::{Bytes, Device, Event, Subject, Trace};
-use hashbrown::HashSet;
+use floodmark_allocator::{Edit, Edits};
+use floodmark_trace::{Bytes, Device, Event, EventNumber, Subject, Trace};
 
 use crate::timeline::curve::Levels;
 
@@ -183,37 +183,43 @@ pub(crate) fn peaks(trace: &Trace) -> Vec<Peak> {
     levels.into_iter().map(|(_, peak)| peak).collect()
 }
 
-/// The simulated peak of allocated bytes on a device without some allocations.
-pub(crate) fn peak_without(trace: &Trace, device: Device, left_out: &HashSet<u32>) -> Bytes {
+/// The peak of allocated bytes on a device after a change to the program, by adding up.
+pub(crate) fn peak_after(trace: &Trace, device: Device, edits: &Edits) -> Bytes {
+    let mut changes = saved_changes(trace, edits);
+    changes.sort_unstable();
+    let mut changes = changes.into_iter().peekable();
+    let mut saved = 0_i128;
     let mut totals = Totals::at_start(trace, device);
     let mut peak = totals.allocated();
-    for event in &trace.events {
-        let is_left_out = match event.subject {
-            Subject::Alloc(id)
-            | Subject::Free { allocation: id, .. }
-            | Subject::FreeCompleted(id)
-            | Subject::Label { allocation: id, .. }
-            | Subject::Saved(id)
-            | Subject::Unpacked(id) => left_out.contains(&id.0),
-            Subject::FreeUnknown(_)
-            | Subject::SegmentAlloc(_)
-            | Subject::SegmentFree(_)
-            | Subject::SegmentMap(_)
-            | Subject::SegmentUnmap(_)
-            | Subject::InitialSegment(_)
-            | Subject::Oom(_)
-            | Subject::Reserved(_)
-            | Subject::Step(_)
-            | Subject::Mark(_)
-            | Subject::PhaseBegin(_)
-            | Subject::PhaseEnd(_)
-            | Subject::OptimizerBegin
-            | Subject::OptimizerEnd => false,
-        };
-        if !is_left_out {
-            totals.apply(trace, event);
-            peak = peak.max(totals.allocated());
+    for (at, event) in (0_u32..).zip(&trace.events) {
+        totals.apply(trace, event);
+        while let Some((_, change)) = changes.next_if(|&(event, _)| event <= at) {
+            saved += change;
         }
+        let left = i128::from(totals.allocated().0) - saved;
+        peak = peak.max(Bytes(u64::try_from(left).unwrap_or(0)));
     }
     peak
+}
+
+/// From which events on how many bytes more, or fewer, are saved.
+fn saved_changes(trace: &Trace, edits: &Edits) -> Vec<(u32, i128)> {
+    let mut changes = Vec::new();
+    for (&owner, &edit) in edits {
+        let Some(allocation) = trace.allocations.get(owner as usize) else { continue };
+        let freed = allocation.freed_at.map(EventNumber::get);
+        let bytes = i128::from(allocation.rounded.0);
+        let (from, until, saved) = match edit {
+            Edit::LeaveOut => (allocation.made_at, freed, bytes),
+            Edit::Resize { bytes: left } => (allocation.made_at, freed, bytes - i128::from(left)),
+            Edit::Gap { freed_after, again_before } => {
+                // It is live again before that event.
+                let again = again_before.map(|again| again.saturating_sub(1));
+                (freed_after, again.or(freed), bytes)
+            }
+        };
+        changes.push((from, saved));
+        changes.extend(until.map(|until| (until, -saved)));
+    }
+    changes
 }

@@ -1,6 +1,6 @@
 //! What to change: the bytes that each change saves, by arithmetic.
 
-use floodmark_analysis::{Advice, AdviceKind, AdviceReport, advise};
+use floodmark_analysis::{Advice, AdviceKind, AdviceReport, CauseKind, advise};
 use floodmark_trace::Bytes;
 
 use crate::simulation::SPREAD;
@@ -145,4 +145,93 @@ fn the_cpu_has_no_settings_to_change() {
     let found = ask("alloc a cpu 1MiB at t.py:1\nfree a");
     assert_eq!((found.peak_reserved, found.is_reproduced), (None, None));
     assert_eq!(found.notes[0], "cpu has no caching allocator whose settings could be changed");
+}
+
+/// Four blocks, each with 8 MiB that autograd saves and an output of 2 MiB, and their backward pass.
+fn blocks(segments: bool) -> String {
+    let on = |name: &str| if segments { format!("on {name}") } else { String::new() };
+    let mut script = String::new();
+    for n in 0..4 {
+        if segments {
+            script += &format!("segment A{n} cuda:0 12MiB\nsegment O{n} cuda:0 12MiB\n");
+        }
+        script += &format!(
+            "alloc a{n} cuda:0 8MiB {} at m.py:1 in layers.{n}
+             alloc o{n} cuda:0 2MiB {} at m.py:2 in layers.{n}
+             ",
+            on(&format!("A{n}")),
+            on(&format!("O{n}")),
+        );
+    }
+    if segments {
+        script += "segment G cuda:0 12MiB\n";
+    }
+    for n in (0..4).rev() {
+        script += &format!(
+            "backward alloc g{n} cuda:0 2MiB {} at m.py:1 in layers.{n}
+             free a{n}
+             free o{n}
+             free g{n}
+             ",
+            on("G")
+        );
+    }
+    script
+}
+
+/// The outputs stay (8 MiB); the last block is allocated again (8 MiB) beside its gradient (2 MiB).
+#[test]
+fn checkpointed_blocks_are_live_one_at_a_time() {
+    for segments in [false, true] {
+        let found = ask(&blocks(segments));
+        assert_eq!(found.peak_allocated, Bytes(42 * MIB));
+        let advice = only(&found, AdviceKind::Checkpointing);
+        assert_eq!(advice.peak_allocated, Bytes(18 * MIB), "segments: {segments}");
+        assert_eq!(advice.finding, "activations of 4 blocks, layers.* (Layer): 40.00 MiB live");
+        assert!(!advice.assumes.is_empty());
+    }
+}
+
+#[test]
+fn every_live_byte_has_one_cause_and_the_largest_comes_first() {
+    let found = ask(&format!(
+        "alloc w cuda:0 3MiB at m.py:9:__init__
+         label w parameter head.weight (4,4) bfloat16
+         {}",
+        blocks(false)
+    ));
+    let causes: Vec<_> = found.causes.iter().map(|cause| (cause.kind, cause.bytes)).collect();
+    let expected = [
+        (CauseKind::BlockActivations, Bytes(40 * MIB)),
+        (CauseKind::Parameters, Bytes(3 * MIB)),
+        (CauseKind::Temporaries, Bytes(2 * MIB)),
+    ];
+    assert_eq!(causes, expected);
+    assert_eq!(found.causes[1].name, "parameters (bfloat16)");
+}
+
+/// The logits, their cast and the gradient of both have one size or its half.
+#[test]
+fn a_chunked_loss_has_an_eighth_of_the_logits() {
+    let found = ask("alloc h cuda:0 1MiB at m.py:1 in body
+         alloc half cuda:0 32MiB at m.py:2 in head
+         alloc whole cuda:0 64MiB at m.py:3:forward > torch/nn/functional.py:7:cross_entropy in head
+         backward alloc gradient cuda:0 64MiB at m.py:3 in head
+         free whole
+         free gradient
+         backward alloc g cuda:0 1MiB at m.py:1 in body
+         free half
+         free h
+         free g");
+    assert_eq!(found.causes[0].kind, CauseKind::Logits);
+    assert_eq!(found.causes[0].name, "logits and loss: 3 tensors of up to 64.00 MiB");
+    let advice = only(&found, AdviceKind::Logits);
+    assert_eq!(advice.peak_allocated, Bytes((1 + 4 + 8 + 8) * MIB));
+}
+
+#[test]
+fn the_failed_allocation_is_one_of_the_causes() {
+    let found = ask("alloc a cuda:0 4MiB at t.py:1\noom cuda:0 32MiB at t.py:2");
+    assert_eq!(found.causes[0].kind, CauseKind::FailedAllocation);
+    assert_eq!(found.causes[0].location.as_deref(), Some("t.py:2 (main)"));
 }

@@ -1,6 +1,7 @@
 //! What to change, as text.
 
-use floodmark_analysis::{Advice, AdviceReport};
+use floodmark_analysis::{Advice, AdviceReport, Cause, CauseKind};
+use floodmark_trace::Bytes;
 
 use crate::text::answer_text::AnswerText;
 use crate::text::sheet::{self, Bar, Bars, Cells, Sheet, Tone};
@@ -20,10 +21,13 @@ impl From<&AdviceReport> for AnswerText {
             );
         }
         let below = found.notes.iter().map(|note| format!("Note: {note}"));
+        let is_known = |cause: &Cause| cause.kind != CauseKind::Unknown;
+        let causes = found.causes.iter().any(is_known).then(|| causes(found));
+        let changes = (!found.advice.is_empty()).then(|| rows(found));
         Self {
             above: vec![summary(found)],
             losses,
-            sheets: (!found.advice.is_empty()).then(|| rows(found)).into_iter().collect(),
+            sheets: causes.into_iter().chain(changes).collect(),
             below: below.collect(),
         }
     }
@@ -45,6 +49,40 @@ fn summary(found: &AdviceReport) -> String {
     format!("Peak of {}{met}: {} allocated{reserved}; {what}", found.device, found.peak_allocated)
 }
 
+/// What fills the peak, without what is too small to matter.
+fn causes(found: &AdviceReport) -> Sheet {
+    let all: Bytes = found.causes.iter().map(|cause| cause.bytes).sum();
+    let title = match found.failed_requests {
+        0 => "What fills the peak",
+        _ => "What fills the memory at the failed allocation",
+    };
+    let mut columns = sheet::numbers(&["Bytes", "Share"]);
+    columns.extend(sheet::words(&[title]));
+    let is_shown = |cause: &&Cause| percent(cause.bytes, all) > 0;
+    let shown: Vec<&Cause> = found.causes.iter().filter(is_shown).collect();
+    let bar = |cause: &&Cause| Bar::new(cause.bytes, all, Tone::Usual);
+    let bars = Some(Bars { after: 0, of: shown.iter().map(bar).collect() });
+    let rows = shown.iter().map(|cause| cause_cells(cause, all)).collect();
+    Sheet { columns, rows, bars, is_prose: false }
+}
+
+fn cause_cells(cause: &Cause, all: Bytes) -> Cells {
+    let location = cause.location.as_deref().map(|location| format!("  {}", shorten(location)));
+    Cells {
+        cells: vec![
+            cause.bytes.to_string(),
+            format!("{} %", percent(cause.bytes, all)),
+            shorten(&cause.name).to_owned(),
+        ],
+        below: location.into_iter().collect(),
+    }
+}
+
+/// Rounded to a whole number.
+fn percent(part: Bytes, all: Bytes) -> u64 {
+    (part.0.saturating_mul(100) + all.0 / 2).checked_div(all.0).unwrap_or(0)
+}
+
 fn rows(found: &AdviceReport) -> Sheet {
     let mut titles = vec!["Saves allocated"];
     titles.extend(found.peak_reserved.map(|_| "Saves reserved"));
@@ -61,6 +99,10 @@ fn cells(advice: &Advice) -> Cells {
     cells.extend(advice.saves_reserved.map(|saved| saved.to_string()));
     let mut finding = wrap(shorten(&advice.finding), WIDTH, "", "").into_iter();
     cells.extend(finding.next());
-    let below = finding.chain(wrap(&advice.change, WIDTH, "→ ", "  ")).collect();
+    let assumes = match advice.assumes {
+        "" => Vec::new(),
+        assumes => wrap(&format!("Assumes: {assumes}"), WIDTH, "  ", "  "),
+    };
+    let below = finding.chain(wrap(&advice.change, WIDTH, "→ ", "  ")).chain(assumes).collect();
     Cells { cells, below }
 }

@@ -1,0 +1,233 @@
+//! The blocks that a model runs one after another: the layers of a transformer, the stages of a network.
+//!
+//! In a recording they are modules whose qualified names differ in numbers alone: `layers.0` to `layers.23`.
+//! A torch snapshot has no names. There a block is what lies between two runs of the same call stack, where
+//! the stacks that hold most activations all recur equally often.
+
+use floodmark_trace::{AllocationId, Category, Device, StackId, Trace};
+use hashbrown::{HashMap, HashSet};
+
+use crate::allocation::category::category;
+use crate::allocation::context::{Context, Phase};
+use crate::allocation::location::frame;
+
+/// With fewer there is nothing to choose from.
+const LEAST_BLOCKS: usize = 2;
+/// In a snapshot, two runs of a line may be chance.
+const LEAST_RUNS: usize = 4;
+/// Smaller blocks are preferred while they have at least so many percent of the bytes.
+const COVERED_PERCENT: u64 = 90;
+
+/// What blocks are called.
+#[derive(Debug, Clone)]
+pub(crate) enum BlocksName {
+    /// Their qualified names, with `*` for the numbers: `layers.*`.
+    Modules(String),
+    /// The line that calls them.
+    CalledAt(String),
+}
+
+/// Blocks of one kind.
+#[derive(Debug, Clone)]
+pub(crate) struct RepeatedBlocks {
+    /// What they are called.
+    pub(crate) name: BlocksName,
+    /// Their class, where all have the same.
+    pub(crate) class: Option<String>,
+    /// How many there are.
+    pub(crate) count: usize,
+    block_of: HashMap<AllocationId, u32>,
+}
+
+impl RepeatedBlocks {
+    /// The blocks that have the most activations among `live`.
+    pub(crate) fn find(
+        trace: &Trace,
+        context: &Context,
+        device: Device,
+        live: &[AllocationId],
+    ) -> Option<Self> {
+        let is_activation = |id: &AllocationId| {
+            category(trace, context, *id) == Category::Activation
+                && context.work(*id) == Phase::Forward
+        };
+        let activations: Vec<AllocationId> = live.iter().copied().filter(is_activation).collect();
+        if trace.header.is_snapshot() {
+            by_stack(trace, context, device, &activations)
+        } else {
+            by_name(trace, device, &activations)
+        }
+    }
+
+    /// The number of the block that made an allocation.
+    pub(crate) fn block_of(&self, id: AllocationId) -> Option<u32> {
+        self.block_of.get(&id).copied()
+    }
+}
+
+/// Names of a module that differ in numbers alone: the pattern, and the numbers.
+fn patterns(path: &str) -> Vec<(String, Vec<u32>)> {
+    let mut found = Vec::new();
+    let (mut pattern, mut numbers) = (String::new(), Vec::new());
+    for part in path.split('.') {
+        if !pattern.is_empty() {
+            pattern.push('.');
+        }
+        if let Ok(number) = part.parse() {
+            numbers.push(number);
+            pattern.push('*');
+            found.push((pattern.clone(), numbers.clone()));
+        } else {
+            pattern.push_str(part);
+        }
+    }
+    found
+}
+
+fn by_name(trace: &Trace, device: Device, activations: &[AllocationId]) -> Option<RepeatedBlocks> {
+    let mut groups: HashMap<String, (u64, HashSet<Vec<u32>>)> = HashMap::new();
+    for id in activations {
+        let allocation = &trace.allocations[id.index()];
+        for (pattern, numbers) in trace.module_path(allocation.stack).map_or(vec![], patterns) {
+            let (bytes, members) = groups.entry(pattern).or_default();
+            *bytes += allocation.rounded.0;
+            members.insert(numbers);
+        }
+    }
+    let mut groups: Vec<(String, u64, usize)> = groups
+        .into_iter()
+        .map(|(pattern, (bytes, members))| (pattern, bytes, members.len()))
+        .filter(|&(_, _, count)| count >= LEAST_BLOCKS)
+        .collect();
+    groups.sort_unstable();
+    let most = groups.iter().map(|&(_, bytes, _)| bytes).max()?;
+    let name = groups
+        .into_iter()
+        .filter(|&(_, bytes, _)| bytes >= most / 100 * COVERED_PERCENT)
+        .max_by_key(|&(_, bytes, count)| (count, bytes))?
+        .0;
+    Some(with_name(trace, device, name))
+}
+
+fn with_name(trace: &Trace, device: Device, name: String) -> RepeatedBlocks {
+    let mut numbers: HashMap<Vec<u32>, u32> = HashMap::new();
+    let mut block_of = HashMap::new();
+    let mut classes = HashSet::new();
+    for (id, allocation) in (0_u32..).map(AllocationId).zip(&trace.allocations) {
+        if allocation.device != device {
+            continue;
+        }
+        let Some(path) = trace.module_path(allocation.stack) else { continue };
+        let Some((_, own)) = patterns(path).into_iter().find(|(pattern, _)| *pattern == name)
+        else {
+            continue;
+        };
+        if path.split('.').count() == name.split('.').count() {
+            classes.extend(trace.module_class(allocation.stack));
+        }
+        let next = u32::try_from(numbers.len()).unwrap_or(u32::MAX);
+        block_of.insert(id, *numbers.entry(own).or_insert(next));
+    }
+    let mut classes = classes.into_iter();
+    let class = classes.next().filter(|_| classes.next().is_none()).map(str::to_owned);
+    RepeatedBlocks { name: BlocksName::Modules(name), class, count: numbers.len(), block_of }
+}
+
+fn by_stack(
+    trace: &Trace,
+    context: &Context,
+    device: Device,
+    activations: &[AllocationId],
+) -> Option<RepeatedBlocks> {
+    let stacks = repeated_stacks(trace, activations)?;
+    let root = common_caller(trace, &stacks)?;
+    let entry = stacks[0];
+    let mut under: HashMap<StackId, bool> = HashMap::new();
+    let mut block_of = HashMap::new();
+    let (mut pass, mut last, mut block, mut count) = (None, None, 0_u32, 0_u32);
+    for (id, allocation) in (0_u32..).map(AllocationId).zip(&trace.allocations) {
+        if allocation.device != device || context.work(id) != Phase::Forward {
+            continue;
+        }
+        let stack = allocation.stack;
+        let is_under = *under
+            .entry(stack)
+            .or_insert_with(|| trace.frames(stack).any(|(caller, _)| caller == root));
+        if !is_under {
+            continue;
+        }
+        let own_pass = context.next_backward(allocation.made_at);
+        if pass != Some(own_pass) {
+            (pass, last, block) = (Some(own_pass), None, 0);
+        }
+        if stack == entry && last != Some(entry) {
+            block += 1;
+        }
+        last = Some(stack);
+        if block > 0 {
+            block_of.insert(id, block - 1);
+            count = count.max(block);
+        }
+    }
+    let name = BlocksName::CalledAt(calling_line(trace, root)?);
+    Some(RepeatedBlocks { name, class: None, count: count as usize, block_of })
+}
+
+/// The stacks that hold most activations and recur equally often, in the order in which they first run.
+fn repeated_stacks(trace: &Trace, activations: &[AllocationId]) -> Option<Vec<StackId>> {
+    let mut runs: HashMap<StackId, (usize, u64, usize)> = HashMap::new();
+    let mut last = None;
+    for (at, id) in activations.iter().enumerate() {
+        let allocation = &trace.allocations[id.index()];
+        let (count, bytes, _) = runs.entry(allocation.stack).or_insert((0, 0, at));
+        *count += usize::from(last != Some(allocation.stack));
+        *bytes += allocation.rounded.0;
+        last = Some(allocation.stack);
+    }
+    let mut by_count: HashMap<usize, u64> = HashMap::new();
+    let mut all: Vec<(usize, StackId, usize)> = Vec::new();
+    for (stack, (count, bytes, first)) in runs {
+        if count >= LEAST_RUNS {
+            *by_count.entry(count).or_default() += bytes;
+            all.push((first, stack, count));
+        }
+    }
+    let (_, count) = by_count.into_iter().map(|(count, bytes)| (bytes, count)).max()?;
+    all.retain(|&(_, _, own)| own == count);
+    all.sort_unstable();
+    Some(all.into_iter().map(|(_, stack, _)| stack).collect())
+}
+
+/// The innermost frame that all stacks have in common.
+fn common_caller(trace: &Trace, stacks: &[StackId]) -> Option<StackId> {
+    let (first, others) = stacks.split_first()?;
+    let mut common: Vec<StackId> = trace.frames(*first).map(|(id, _)| id).collect();
+    for &stack in others {
+        let own: HashSet<StackId> = trace.frames(stack).map(|(id, _)| id).collect();
+        common.retain(|id| own.contains(id));
+    }
+    common.first().copied()
+}
+
+/// The line that calls a block: the innermost `forward` around it.
+fn calling_line(trace: &Trace, root: StackId) -> Option<String> {
+    let frames = || trace.frames(root).filter_map(|(id, _)| frame(trace, id));
+    let forward = frames().find(|frame| frame.function.rsplit('.').next() == Some("forward"));
+    forward.or_else(|| frames().next()).map(|frame| frame.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_has_a_pattern_for_each_number() {
+        let found = patterns("model.layers.3.experts.5.w1");
+        let expected = [
+            ("model.layers.*".to_owned(), vec![3]),
+            ("model.layers.*.experts.*".to_owned(), vec![3, 5]),
+        ];
+        assert_eq!(found, expected);
+        assert!(patterns("model.embed").is_empty());
+    }
+}
