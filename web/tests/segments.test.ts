@@ -1,28 +1,16 @@
 // Who has the blocks, wasted memory over time, and the segments of another setting beside the recorded ones.
 
-import type { Browser, Page } from "playwright-core";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { field, idle, launch, open, show, type Watched } from "./browser";
-import { type Served, serve } from "./program";
+import { describe, expect, it } from "vitest";
+import { field, idle, show, useBrowser, useVisit } from "./browser";
 import { OOM } from "./recordings";
 
+const used = useBrowser();
+
 describe("a snapshot of a fragmented GPU", () => {
-  let browser: Browser;
-  let served: Served;
-  let watched: Watched;
-  let page: Page;
-  beforeAll(async () => {
-    browser = await launch();
-    served = await serve(OOM);
-    watched = await open(browser, served.url);
-    page = watched.page;
-  });
-  afterAll(async () => {
-    await served.stop();
-    await browser.close();
-  });
+  const visit = useVisit(used, OOM);
 
   it("lists the owners of blocks, and marks the blocks of one", async () => {
+    const { page, served } = visit;
     await show(page, served.url, "#view=segments");
     const owners = page.getByRole("region", { name: "Owners of the blocks" }).getByRole("button");
     expect(await owners.count()).toBeGreaterThan(0);
@@ -37,6 +25,7 @@ describe("a snapshot of a fragmented GPU", () => {
   });
 
   it("moves the time with the curve of wasted memory, by keys and by the pointer", async () => {
+    const { page, served } = visit;
     await show(page, served.url, "#view=segments");
     const slider = page.getByRole("slider", { name: "Time of the segments" });
     await slider.focus();
@@ -56,6 +45,7 @@ describe("a snapshot of a fragmented GPU", () => {
   });
 
   it("shows what the best setting would do beside what was recorded", async () => {
+    const { page, served } = visit;
     await show(page, served.url, "#view=segments");
     await page.getByRole("button", { name: "Compare with a setting" }).click();
     await idle(page);
@@ -82,6 +72,6 @@ describe("a snapshot of a fragmented GPU", () => {
   });
 
   it("did all that without a complaint", () => {
-    expect(watched.complaints).toEqual([]);
+    expect(visit.complaints).toEqual([]);
   });
 });

@@ -1,29 +1,18 @@
 // Modules of the chart of tensors that can be opened, and idle time.
 
-import type { Browser, Page } from "playwright-core";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { field, idle, launch, open, show, type Watched } from "./browser";
-import { repository, type Served, serve } from "./program";
+import { describe, expect, it } from "vitest";
+import { field, idle, show, useBrowser, useVisit } from "./browser";
+import { repository } from "./program";
+
+const used = useBrowser();
 
 describe("the tensors of a recording with call stacks", () => {
-  let browser: Browser;
-  let served: Served;
-  let watched: Watched;
-  let page: Page;
-  beforeAll(async () => {
-    browser = await launch();
-    served = await serve(repository("fixtures/recordings/gallery/llama.flood"));
-    watched = await open(browser, served.url);
-    page = watched.page;
-  });
-  afterAll(async () => {
-    await served.stop();
-    await browser.close();
-  });
+  const visit = useVisit(used, repository("fixtures/recordings/gallery/llama.flood"));
 
-  const height = () => page.locator(".scrolled > div").evaluate((box) => box.clientHeight);
+  const height = () => visit.page.locator(".scrolled > div").evaluate((box) => box.clientHeight);
 
   it("opens a module by a click on its name, and closes it again", async () => {
+    const { page, served } = visit;
     await show(page, served.url, "#view=tensors");
     const before = await height();
     const box = await page.locator(".scrolled canvas").boundingBox();
@@ -39,6 +28,7 @@ describe("the tensors of a recording with call stacks", () => {
   });
 
   it("opens the module of the chosen tensor with a key", async () => {
+    const { page, served } = visit;
     await show(page, served.url, "#view=tensors");
     await page.keyboard.press("n");
     await page.keyboard.press("l");
@@ -50,6 +40,7 @@ describe("the tensors of a recording with call stacks", () => {
   });
 
   it("has lanes by name everywhere, and says what is idle", async () => {
+    const { page, served } = visit;
     await show(page, served.url, "#view=tensors");
     await page.getByRole("button", { name: "By name" }).click();
     await idle(page);
@@ -63,6 +54,6 @@ describe("the tensors of a recording with call stacks", () => {
   });
 
   it("did all that without a complaint", () => {
-    expect(watched.complaints).toEqual([]);
+    expect(visit.complaints).toEqual([]);
   });
 });

@@ -5,7 +5,7 @@
 //!
 //! | folder | questions |
 //! |---|---|
-//! | `report/` | What filled a device at a moment: [`report()`], grouped [`By`] line, module, tensor, …; [`icicle()`] as a tree; [`annotate()`] beside the lines of a source file. |
+//! | `report/` | What filled a device at a moment: [`report()`], grouped [`By`] line, module, tensor, …; [`icicle()`] as a tree; [`sandwich()`] around a function; [`annotate()`] beside the lines of a source file. |
 //! | `moment/` | Totals at a time: [`Moment`] chosen with [`At`], [`summary()`], [`live_summary()`] of a running program, [`category_peaks()`]. |
 //! | `timeline/` | Memory over time, at any zoom: [`TimelineIndex`], [`allocation_tile()`], [`hit()`], [`lifetimes()`], [`curve()`]; [`range_changes()`] between two times. |
 //! | `allocation/` | Facts about one allocation: [`category`], [`Context`] (step and phase), location, module, [`allocation_card()`]. |
@@ -13,7 +13,7 @@
 //! | `oom_message/` | What torch's out-of-memory messages in a text mean, without a trace: [`explain_oom()`], [`OomLogReader`]. |
 //! | `steps/` | From step to step: [`steps()`], and the lines that grow, [`leaks()`]. |
 //! | `advice/` | What to change, with the bytes saved: [`advise()`], [`idle()`], [`stale_gradients()`], [`optimizer_temporaries()`]. |
-//! | `diff/` | Several traces: [`diff()`] of two, [`ranks()`] side by side. |
+//! | `diff/` | Several traces: [`diff()`] of two, also as a picture ([`diff_curves()`], [`diff_tree()`]), [`ranks()`] side by side. |
 //! | `estimate/` | Whether a program fits on a simulated GPU: [`estimate()`], [`estimate_processes()`]. |
 //! | `layers/` | What each layer of a model allocated: [`layers()`]. |
 //! | `index/` | What repeated questions share: [`TraceIndex`], [`MomentIndex`]; of a trace that grows, [`GrowingIndex`]. |
@@ -39,6 +39,7 @@ pub use advice::{Advice, AdviceKind, AdviceReport, advise};
 pub use allocation::card::{AllocationCard, Partner, PartnerKind, allocation_card};
 pub use allocation::category::category;
 pub use allocation::context::{Context, Phase};
+pub use allocation::framework::{FrameChoice, NotFrames, ShownFrames};
 pub use allocation::line::{AllocationLine, AllocationLines};
 pub use allocation::location::Frame;
 pub use allocation::short_location::{below_packages, fitting_form, is_location, shorter_forms};
@@ -58,9 +59,13 @@ pub use allocator::simulation::{
     simulation, simulation_with,
 };
 pub use diff::align::Side;
+pub use diff::curves::{DiffCurve, DiffCurves, DiffPoint, diff_curves};
 pub use diff::rank_lines::{RankLine, RankLines, lines_of_rank, rank_lines};
 pub use diff::ranks::{Rank, Ranks, Recording, ranks};
-pub use diff::{Both, Diff, DiffDetail, DiffError, DiffRow, Limit, Peaks, Total, diff};
+pub use diff::tree::{DiffKind, DiffNode, DiffTree, diff_tree};
+pub use diff::{
+    Both, Diff, DiffDetail, DiffError, DiffRow, DiffSides, Limit, Peaks, Total, diff, diff_between,
+};
 pub use estimate::processes::{ProgramEnd, estimate_processes};
 pub use estimate::{DeviceEstimate, Estimate, Process, SharedGpu, Unknown, estimate};
 pub use index::TraceIndex;
@@ -82,10 +87,12 @@ pub use question_error::QuestionError;
 pub use report::annotation::{AnnotatedLine, Annotation, AnnotationError, annotate};
 pub use report::icicle::{Icicle, IcicleBy, IcicleNode, NotAnIcicle, icicle};
 pub use report::row::{Detail, Largest, Row};
+pub use report::sandwich::{FunctionBytes, Sandwich, sandwich};
 pub use report::{By, FORMAT, NotAGrouping, Question, Report, report, report_with};
 pub use steps::leaks::{Leak, Leaks, leaks};
 pub use steps::{PhasePeak, Step, Steps, steps};
 pub use timeline::allocation_tile::{AllocationTile, Ribbon, allocation_tile};
+pub use timeline::axis::{Axis, AxisBreak, AxisBy, AxisKnot, NotAnAxis};
 pub use timeline::background::{Bands, StepSpan, bands};
 pub use timeline::band_groups::{MOST_GROUPS, NotATimeline, TimelineBy, TimelineGroup};
 pub use timeline::category_levels::CategoryLevels;

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use floodmark_analysis::{LayerSource, QuestionError};
+use floodmark_analysis::{FrameChoice, LayerSource, QuestionError};
 use floodmark_trace::{Device, Hint, Trace};
 
 /// What is to be written.
@@ -10,6 +10,8 @@ use floodmark_trace::{Device, Hint, Trace};
 pub struct Options {
     /// Of which device; when none is named, all of them where a format has room, otherwise the one with the highest peak.
     pub device: Option<Device>,
+    /// Which frames call stacks have, in formats of stacks.
+    pub frames: FrameChoice,
     /// What the layers are, for a timeline. Where phases are, a speedscope file is by layer too.
     pub layers: LayerSource,
     /// How many events at most, the latest ones, where a format has events.
@@ -23,7 +25,14 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         let layers = LayerSource::default();
-        Self { device: None, layers, max_events: None, fragmentation: true, guard_formulas: false }
+        Self {
+            device: None,
+            frames: FrameChoice::Program,
+            layers,
+            max_events: None,
+            fragmentation: true,
+            guard_formulas: false,
+        }
     }
 }
 

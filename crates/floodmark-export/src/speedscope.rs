@@ -7,7 +7,7 @@
 use std::io::{self, Write};
 
 use floodmark_analysis::{
-    LayerEventKind, LayerQuestion, LayerSource, QuestionError, default_device, layers,
+    LayerEventKind, LayerQuestion, LayerSource, QuestionError, ShownFrames, default_device, layers,
 };
 use floodmark_trace::{Allocation, Device, StackId, Trace};
 use hashbrown::HashMap;
@@ -63,15 +63,20 @@ impl Profile {
 }
 
 /// Each frame once.
-#[derive(Default)]
-struct Frames {
+struct Frames<'a> {
+    shown: ShownFrames<'a>,
     all: Vec<Frame>,
     numbers: HashMap<StackLabel, u32>,
     /// The frames of each stack that was met.
     stacks: HashMap<StackId, Vec<u32>>,
 }
 
-impl Frames {
+impl<'a> Frames<'a> {
+    fn new(trace: &'a Trace, options: &Options) -> Self {
+        let shown = ShownFrames::new(trace, options.frames);
+        Self { shown, all: Vec::new(), numbers: HashMap::new(), stacks: HashMap::new() }
+    }
+
     fn number(&mut self, label: &StackLabel) -> u32 {
         if let Some(&known) = self.numbers.get(label) {
             return known;
@@ -102,7 +107,7 @@ impl Frames {
 
     fn stack(&mut self, trace: &Trace, stack: StackId) -> Vec<u32> {
         let mut sample = Vec::new();
-        for (_, node) in trace.python_frames(stack) {
+        for (_, node) in self.shown.frames(stack) {
             if let Some(code) = trace.code(node.code) {
                 let (function, file) = (code.name.clone(), code.file.clone());
                 sample.push(self.number(&StackLabel::Known { function, file, line: node.line }));
@@ -123,7 +128,7 @@ pub fn write_speedscope(
     options: &Options,
     out: &mut impl Write,
 ) -> Result<(), ExportError> {
-    let mut frames = Frames::default();
+    let mut frames = Frames::new(trace, options);
     let mut profiles = Vec::new();
     let chosen = match options.device {
         Some(device) => device.canonical(),
@@ -139,7 +144,7 @@ pub fn write_speedscope(
             } else if options.device.is_some() {
                 continue;
             }
-            profiles.push(peak(trace, device, &mut frames)?);
+            profiles.push(peak(trace, device, options, &mut frames)?);
             profiles.push(over_time(trace, device, options.max_events, &mut frames));
         }
     }
@@ -159,8 +164,13 @@ pub fn write_speedscope(
     Ok(())
 }
 
-fn peak(trace: &Trace, device: Device, frames: &mut Frames) -> Result<Profile, ExportError> {
-    let options = Options { device: Some(device), ..Options::default() };
+fn peak(
+    trace: &Trace,
+    device: Device,
+    options: &Options,
+    frames: &mut Frames<'_>,
+) -> Result<Profile, ExportError> {
+    let options = Options { device: Some(device), ..options.clone() };
     let (_, held) = at_peak(trace, &options)?;
     let weights = held.iter().map(|stack| stack.bytes).collect();
     let samples = held
@@ -170,7 +180,12 @@ fn peak(trace: &Trace, device: Device, frames: &mut Frames) -> Result<Profile, E
     Ok(Profile::new(format!("{device}: live at the peak"), samples, weights))
 }
 
-fn over_time(trace: &Trace, device: Device, most: Option<usize>, frames: &mut Frames) -> Profile {
+fn over_time(
+    trace: &Trace,
+    device: Device,
+    most: Option<usize>,
+    frames: &mut Frames<'_>,
+) -> Profile {
     let made: Vec<&Allocation> = trace
         .events
         .iter()
@@ -195,7 +210,11 @@ fn over_time(trace: &Trace, device: Device, most: Option<usize>, frames: &mut Fr
     Profile::new(format!("{device}: allocated, over time"), samples, weights)
 }
 
-fn by_layer(trace: &Trace, options: &Options, frames: &mut Frames) -> Result<Profile, ExportError> {
+fn by_layer(
+    trace: &Trace,
+    options: &Options,
+    frames: &mut Frames<'_>,
+) -> Result<Profile, ExportError> {
     let question = LayerQuestion {
         device: options.device,
         source: options.layers.clone(),

@@ -48,7 +48,7 @@ pub(crate) fn at_peak(
         by: By::Stack,
         at: At::Peak,
         top: None,
-        torch_frames: false,
+        frames: options.frames,
     };
     let report = report(trace, &question)?;
     let rows = report.rows.into_iter().filter(|row| row.bytes.0 > 0);

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use arrow_array::RecordBatchIterator;
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
 use floodmark_analysis::{
-    LayerQuestion, LayerSource, Levels, ProgramEnd, Question, SimulationQuestion, advise,
-    category_peaks, diff, estimate, estimate_processes, leaks, oom, simulation, tensor_lifetimes,
+    FrameChoice, LayerQuestion, LayerSource, Levels, ProgramEnd, Question, SimulationQuestion,
+    advise, category_peaks, diff, estimate, estimate_processes, leaks, oom, simulation,
+    tensor_lifetimes,
 };
 use floodmark_export::{Options as ExportOptions, report_columns, write_layers};
 use floodmark_session::export::export_trace;
@@ -249,7 +250,7 @@ fn question(
     let device = device.map(parse_device).transpose()?;
     let by = by.parse().map_err(|error: floodmark_analysis::NotAGrouping| wrong_argument(error))?;
     let at = at.parse().map_err(|error: floodmark_analysis::NotAMoment| wrong_argument(error))?;
-    Ok(Question { device, by, at, top, torch_frames })
+    Ok(Question { device, by, at, top, frames: FrameChoice::with_torch_frames(torch_frames) })
 }
 
 fn parse_device(text: &str) -> PyResult<Device> {

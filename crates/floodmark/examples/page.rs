@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use floodmark_analysis::{
-    At, By, IcicleBy, MomentIndex, PicturePoint, Question, SegmentsIndex, TimelineBy,
+    At, By, FrameChoice, IcicleBy, MomentIndex, PicturePoint, Question, SegmentsIndex, TimelineBy,
     TimelineIndex, TraceIndex, allocation_tile, bands, default_device, hit, icicle, lifetimes,
     report_with, segments,
 };
@@ -110,7 +110,9 @@ fn main() -> Result<()> {
     asked.ask("hit", |part| hit(&trace, timeline, &moments, place(part)))?;
     for by in [IcicleBy::Stack, IcicleBy::Module] {
         let name = format!("icicle by {by:?}").to_lowercase();
-        asked.ask(&name, |part| icicle(&trace, &index, &moments, by, at(part)))?;
+        asked.ask(&name, |part| {
+            icicle(&trace, &index, &moments, by, FrameChoice::Program, at(part))
+        })?;
     }
     for by in By::ALL.into_iter().filter(|by| !matches!(by, By::Step | By::Segment)) {
         let question = |part| Question { by, at: at(part), top: Some(200), ..Question::default() };

@@ -6,6 +6,8 @@ import type {
   AllocationTile,
   Bands,
   Diff,
+  DiffCurves,
+  DiffTree,
   FragmentationCurve,
   Hit,
   Icicle,
@@ -15,6 +17,7 @@ import type {
   RankLines,
   Ranks,
   Report,
+  Sandwich,
   Segments,
   SimulatedSegments,
   Simulation,
@@ -36,6 +39,22 @@ interface OfDevice extends OfTrace {
 interface Grouped extends OfDevice {
   by: string;
 }
+/** Two recordings, each on a device and at a time. */
+interface OfTwo {
+  a: number;
+  b: number;
+  device_a: string;
+  device_b: string;
+  at_a: At;
+  at_b: At;
+}
+interface Framed {
+  /** `all` where frames of frameworks are wanted too. */
+  frames?: string;
+}
+interface Tree extends Framed {
+  by: "stack" | "module";
+}
 interface Tile {
   level: number;
   tile: number;
@@ -50,15 +69,21 @@ export interface Questions {
   "allocations/tile": { query: OfDevice & Tile; answer: AllocationTile };
   hit: { query: Grouped & { seconds: number; bytes: number }; answer: Hit };
   allocation: { query: OfTrace & { id: number }; answer: AllocationCard };
-  report: { query: Grouped & { at: At; top?: number }; answer: Report };
-  icicle: { query: OfDevice & { at: At; by: "stack" | "module" }; answer: Icicle };
+  report: { query: Grouped & Framed & { at: At; top?: number }; answer: Report };
+  icicle: { query: OfDevice & Tree & { at: At }; answer: Icicle };
+  sandwich: {
+    query: OfDevice & Framed & { at: At; function?: string; file?: string };
+    answer: Sandwich;
+  };
   segments: { query: OfDevice & { at: At }; answer: Segments };
   "segments/simulated": { query: OfDevice & { at: At; conf: string }; answer: SimulatedSegments };
   fragmentation: { query: OfDevice; answer: FragmentationCurve };
   steps: { query: OfDevice; answer: Steps };
   lifetimes: { query: OfDevice & { from: number; to: number; top?: number }; answer: Lifetimes };
   range: { query: Grouped & { from: number; to: number; top?: number }; answer: RangeChanges };
-  diff: { query: { a: number; b: number; device?: string; by: string }; answer: Diff };
+  diff: { query: OfTwo & Framed & { by: string }; answer: Diff };
+  "diff/curves": { query: OfTwo; answer: DiffCurves };
+  "diff/tree": { query: OfTwo & Tree; answer: DiffTree };
   ranks: { query: Record<never, never>; answer: Ranks };
   "ranks/lines": { query: Record<never, never>; answer: RankLines };
   oom: { query: OfDevice; answer: OomReport };

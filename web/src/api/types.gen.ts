@@ -275,11 +275,13 @@ export type Timeline = {
   by: TimelineBy;
   /** How long the recording is. */
   seconds: number;
+  /** Where in the picture a time lies; the bounds of tiles are positions on it. */
+  axis: Axis;
   /** The last level: there a column is a few microseconds. */
   deepest_level: number;
   /** How many columns a tile has. */
   columns: number;
-  /** The bands, the highest peak first; `other` is the last where there are more. */
+  /** The bands from the bottom up: the highest peak first, or of categories those that stay, such as parameters; `other` is the last where there are more. */
   groups: TimelineGroup[];
   /** The highest point. */
   peak: Levels;
@@ -289,6 +291,37 @@ export type Timeline = {
 
 /** What the bands of a timeline are. */
 export type TimelineBy = "category" | "module" | "phase" | "line";
+
+/** The axis of a picture over time. Between two knots it is straight. */
+export type Axis = {
+  /** What is spread evenly. */
+  by: AxisBy;
+  /** The position of the end. */
+  length: number;
+  /** In order; the first is the beginning of the recording and the last its end. */
+  knots: AxisKnot[];
+  /** The idle stretches that are short. */
+  breaks: AxisBreak[];
+};
+
+/** What is spread evenly along an axis. */
+export type AxisBy = "time" | "events" | "steps";
+
+/** A time, and where it lies. */
+export type AxisKnot = {
+  /** Seconds since the recording began. */
+  seconds: number;
+  /** Seconds, events or steps from the left. */
+  position: number;
+};
+
+/** An idle stretch that the axis makes short. */
+export type AxisBreak = {
+  /** When it begins, in seconds. */
+  from: number;
+  /** When it ends. */
+  to: number;
+};
 
 /** A band of the picture. */
 export type TimelineGroup = {
@@ -316,9 +349,9 @@ export type TimelineTile = {
   level: number;
   /** Which it is. */
   tile: number;
-  /** When it begins, in seconds. */
+  /** Where it begins on the axis: in seconds where that is time. */
   from: number;
-  /** When it ends. */
+  /** Where it ends. */
   to: number;
   /** For each band its bytes when most was allocated; they add up to `allocated`. */
   groups: Bytes[][];
@@ -725,6 +758,10 @@ export type IcicleNode = {
   file: string | null;
   /** The line of a frame. */
   line: number | null;
+  /** Whether the frame is of torch, of an installed package or of Python's own library. */
+  framework: boolean;
+  /** The category with most of its bytes. */
+  category: Category;
   /** What is allocated, with all that is inside. */
   bytes: Bytes;
   /** What it made itself. */
@@ -733,6 +770,36 @@ export type IcicleNode = {
   count: number;
   /** The largest first. */
   children: IcicleNode[];
+};
+
+/** One function between what called it and what it called. */
+export type Sandwich = {
+  /** The moment. */
+  at: Moment;
+  /** What is allocated. */
+  total: Bytes;
+  /** The functions with most bytes of their own. */
+  functions: FunctionBytes[];
+  /** The function; null where the trace has none. */
+  function: FunctionBytes | null;
+  /** What called it: the function, then its callers, outwards. */
+  callers: IcicleNode;
+  /** What it called. */
+  callees: IcicleNode;
+};
+
+/** A function, and what is allocated in it. */
+export type FunctionBytes = {
+  /** Its name. */
+  name: string;
+  /** Its file. */
+  file: string;
+  /** What is allocated, with all that it calls. */
+  bytes: Bytes;
+  /** What it allocated itself. */
+  own: Bytes;
+  /** How many allocations, with all that it calls. */
+  count: number;
 };
 
 /** The address space. */
@@ -1181,6 +1248,87 @@ export type DiffRow = {
     }
   | Record<never, never>
 );
+
+/** Both recordings over time, on one axis. */
+export type DiffCurves = {
+  /** What the axis is: `steps`, and in a step events, or `time`. */
+  axis: AxisBy;
+  /** Where the longer one of them ends. */
+  length: number;
+  /** The highest bytes of both. */
+  highest: Bytes;
+  /** The two. */
+  curves: DiffCurveOfBoth;
+};
+
+/** The same of both traces. */
+export type DiffCurveOfBoth = {
+  /** In the first trace. */
+  a: DiffCurve;
+  /** In the second one. */
+  b: DiffCurve;
+};
+
+/** One of the two recordings. */
+export type DiffCurve = {
+  /** The device. */
+  device: Device;
+  /** How long the recording is. */
+  seconds: number;
+  /** The highest point. */
+  peak: DiffPoint;
+  /** The time that is compared. */
+  at: DiffPoint;
+  /** The way, in order. */
+  points: DiffPoint[];
+};
+
+/** A point of a curve. */
+export type DiffPoint = {
+  /** Where it lies on the axis that both recordings share. */
+  position: number;
+  /** Seconds since its recording began. */
+  seconds: number;
+  /** torch's total of allocated bytes. */
+  allocated: Bytes;
+};
+
+/** What two traces have at a time, as one tree. */
+export type DiffTree = {
+  /** The times. */
+  at: MomentOfBoth;
+  /** torch's totals of allocated bytes. */
+  allocated: Total;
+  /** Everything. */
+  root: DiffNode;
+};
+
+/** A part of the tree. */
+export type DiffNode = {
+  /** The function, or the last part of a module's name. */
+  name: string;
+  /** The file of a frame: in the second trace, or in the first where the second lacks it. */
+  file: string | null;
+  /** The line of a frame. */
+  line: number | null;
+  /** What happened to it. */
+  kind: DiffKind;
+  /** What the first trace has, with all that is inside. */
+  a: Bytes;
+  /** What the second trace has. */
+  b: Bytes;
+  /** `b` less `a`. */
+  change: number;
+  /** What it allocated itself: the change. */
+  own_change: number;
+  /** How wide it is: what it allocated itself, the larger of the two, and all that is inside. */
+  bytes: Bytes;
+  /** The widest first. */
+  children: DiffNode[];
+};
+
+/** What happened to a node from the first trace to the second. */
+export type DiffKind = "same" | "grown" | "shrunk" | "new" | "gone";
 
 /** The peaks of all ranks. */
 export type Ranks = {

@@ -34,6 +34,11 @@ describe.each([
     expect(contrast(backward, optimizer)).toBeGreaterThanOrEqual(1.6);
   });
 
+  it("has fills that can be seen on the panel", () => {
+    for (const fill of [...inks.groups, inks.rest, inks.before, inks.grew, inks.shrank])
+      expect(contrast(fill, inks.panel), fill).toBeGreaterThanOrEqual(3);
+  });
+
   it("has groups that can be written on, and neighbours that differ in lightness", () => {
     for (const colour of inks.groups)
       expect(contrast(readableOn(colour), colour)).toBeGreaterThanOrEqual(4.5);
@@ -42,10 +47,14 @@ describe.each([
     });
   });
 
+  it("has groups that can be told apart", () => {
+    expect(nearest(inks, "usual")).toBeGreaterThanOrEqual(16);
+  });
+
   it.each(["protan", "deutan", "tritan"] as const)(
     "has groups that a %s eye tells apart",
     (eye) => {
-      expect(nearest(inks, eye)).toBeGreaterThanOrEqual(7);
+      expect(nearest(inks, eye)).toBeGreaterThanOrEqual(10);
     },
   );
 });
@@ -61,6 +70,7 @@ it("a category has its colour wherever it comes", () => {
 
 /** How an eye without one kind of cones sees linear light (Viénot, Brettel and Mollon; Machado for the third). */
 const EYES = {
+  usual: [1, 0, 0, 0, 1, 0, 0, 0, 1],
   protan: [
     0.152286, 1.052583, -0.204868, 0.114503, 0.786281, 0.099216, -0.003882, -0.048116, 1.051998,
   ],

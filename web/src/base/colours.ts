@@ -45,23 +45,39 @@ export interface Inks {
 }
 
 /**
- * Searched for: every two differ by 13 or more (CIE76), and by 8 for an eye that lacks one kind of cones. Both
- * themes have the same, so that a group keeps its colour.
+ * Searched for from hues of Okabe and Ito: each reaches 3:1 against its panel, every two differ by 17 or more (CIE76), and by 10
+ * for an eye that lacks one kind of cones. A group has about the same hue in both themes.
  */
-const GROUPS: readonly string[] = [
-  "#016bbe",
-  "#9cb8dc",
-  "#1b7e6f",
-  "#a8e9b1",
-  "#af3200",
-  "#eabb61",
-  "#79549a",
-  "#71a9ea",
-  "#8f0041",
-  "#c9a6b6",
-  "#6c7b24",
-  "#d6c846",
-  "#284964",
+const LIGHT_GROUPS: readonly string[] = [
+  "#1057b6",
+  "#469ace",
+  "#137569",
+  "#5aa464",
+  "#a6242b",
+  "#be7f05",
+  "#4b4485",
+  "#2777be",
+  "#830037",
+  "#b1839d",
+  "#5a7006",
+  "#9b943d",
+  "#264868",
+];
+
+const DARK_GROUPS: readonly string[] = [
+  "#9599cf",
+  "#9bd6ff",
+  "#1b987d",
+  "#96d195",
+  "#e54822",
+  "#e5c365",
+  "#5a64bb",
+  "#76bafd",
+  "#bc3459",
+  "#db9eb1",
+  "#6d7c1b",
+  "#bab42e",
+  "#4685be",
 ];
 
 export const LIGHT: Inks = {
@@ -89,9 +105,9 @@ export const LIGHT: Inks = {
   free: "#eef1f5",
   fill: "#2f74b8",
   freeFill: "#86929f",
-  groups: GROUPS,
-  rest: "#b4bcc6",
-  before: "#7f8b99",
+  groups: LIGHT_GROUPS,
+  rest: "#8b95a1",
+  before: "#626d7a",
   phases: { forward: "#c9d0d8", backward: "#8e99a6", optimizer: "#5f6b79", other: "#e3e7ec" },
 };
 
@@ -120,9 +136,9 @@ export const DARK: Inks = {
   free: "#1d242d",
   fill: "#4f8fd6",
   freeFill: "#6f7c8a",
-  groups: GROUPS,
-  rest: "#69737f",
-  before: "#4b5562",
+  groups: DARK_GROUPS,
+  rest: "#7f8a97",
+  before: "#a4aebb",
   phases: { forward: "#4b5663", backward: "#7d8a98", optimizer: "#b3bdc8", other: "#2f3843" },
 };
 
@@ -151,6 +167,11 @@ export function groupColour(inks: Inks, name: string, index: number): string {
   const known = [CATEGORIES, PHASES].find((names) => Object.hasOwn(names, name))?.[name];
   // Of fourteen groups that all have names of their own, the smallest has no colour left.
   return inks.groups[known ?? index] ?? inks.before;
+}
+
+/** The colour of a category, the same in every view. */
+export function categoryColour(inks: Inks, name: string): string {
+  return groupColour(inks, name, Number.POSITIVE_INFINITY);
 }
 
 /** The grey of a phase in the row above a timeline. */

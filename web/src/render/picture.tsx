@@ -25,6 +25,10 @@ export interface PictureProps {
 }
 
 export interface PictureHandlers {
+  /** 0 where keys reach it. */
+  readonly tabIndex?: number;
+  readonly onKeyDown?: (event: KeyboardEvent) => void;
+  readonly onBlur?: () => void;
   readonly onPointerDown?: (event: PointerEvent) => void;
   readonly onPointerMove?: (event: PointerEvent) => void;
   readonly onPointerUp?: (event: PointerEvent) => void;
@@ -57,6 +61,7 @@ export function Picture(props: PictureProps) {
         }}
         role="img"
         aria-label={props.label}
+        data-own-keys={props.on?.onKeyDown ? true : undefined}
         {...props.on}
       />
       {!props.hasNoMenu && <SaveMenu drawing={drawing} />}

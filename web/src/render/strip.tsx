@@ -9,6 +9,7 @@ import { levelFor, tilesIn } from "../base/tiles";
 import type { Subject } from "../model/recording";
 import { inks } from "../model/theme";
 import { useTiles } from "../model/use_tiles";
+import { BYTE_AXIS_WIDTH, drawByteAxis } from "./axes";
 import { blitOld, blitTiles, type Window } from "./blit";
 import { penFor } from "./canvas_pen";
 import type { Pen } from "./pen";
@@ -26,6 +27,8 @@ export interface StripProps {
   readonly window?: Window | null;
   /** The moment. */
   readonly cursor: number | null;
+  /** Whether bytes stand at its left. */
+  readonly hasByteAxis?: boolean;
   /** Room at the left and right, to lie under an axis. */
   readonly left?: number;
   readonly right?: number;
@@ -46,12 +49,13 @@ export function Strip(props: StripProps) {
     about.revision,
   );
   const span = props.span ?? { from: 0, to: about.seconds };
-  const left = props.left ?? 0;
+  const left = props.left ?? (props.hasByteAxis ? BYTE_AXIS_WIDTH : 0);
   const box = {
     x: left,
-    y: 1,
+    // The lowest label stands in the middle of its line.
+    y: props.hasByteAxis ? 8 : 1,
     width: Math.max(1, size.width - left - (props.right ?? 0)),
-    height: Math.max(1, size.height - 2),
+    height: Math.max(1, size.height - (props.hasByteAxis ? 16 : 2)),
   };
   useEffect(() =>
     effect(() => {
@@ -78,6 +82,7 @@ export function Strip(props: StripProps) {
       };
       const key = styleKey(style);
       pen.rect(box.x, box.y, box.width, box.height, colours.free);
+      if (props.hasByteAxis) drawByteAxis(pen, box, style.highest, colours);
       const context = pen.context as CanvasRenderingContext2D;
       const blit = {
         context,

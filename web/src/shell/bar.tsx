@@ -129,7 +129,9 @@ function Groupings({ view }: { view: View }) {
 }
 
 /** What belongs to one device of one recording, and to no other. */
-const ELSEWHERE = { at: null, allocation: null, off: null };
+const ELSEWHERE = { at: null, allocation: null, off: null, focus: null };
+/** What belongs to two recordings that are compared. */
+const NOT_COMPARED = { a: null, b: null, device_a: null, device_b: null, at_a: null, at_b: null };
 
 function Choosers() {
   const all = traces.value?.traces ?? [];
@@ -147,8 +149,7 @@ function Choosers() {
                 ...ELSEWHERE,
                 trace: event.currentTarget.value,
                 device: null,
-                a: null,
-                b: null,
+                ...NOT_COMPARED,
                 from: null,
                 to: null,
               })

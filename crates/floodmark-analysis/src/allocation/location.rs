@@ -5,6 +5,8 @@ use hashbrown::HashMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::allocation::framework::{FrameChoice, ShownFrames};
+
 /// One frame of a stack.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Frame {
@@ -32,8 +34,9 @@ pub(crate) fn frame(trace: &Trace, id: StackId) -> Option<Frame> {
 /// The node that a stack is reported under: the innermost Python frame that is not torch's or ours, or the innermost Python
 /// frame when all are. With `torch_frames` the innermost of all, C++ included. `None` for a stack without frames.
 pub(crate) fn user_node(trace: &Trace, id: StackId, torch_frames: bool) -> Option<StackId> {
-    let mut frames =
-        shown_frames(trace, id, torch_frames).filter(|(_, stack)| trace.code(stack.code).is_some());
+    let hidden = if torch_frames { 0 } else { stack_flags::NATIVE };
+    let frames = trace.frames(id).filter(move |(_, stack)| stack.flags & hidden == 0);
+    let mut frames = frames.filter(|(_, stack)| trace.code(stack.code).is_some());
     let innermost = frames.next()?;
     if torch_frames || innermost.1.flags & stack_flags::LIBRARY == 0 {
         return Some(innermost.0);
@@ -42,20 +45,10 @@ pub(crate) fn user_node(trace: &Trace, id: StackId, torch_frames: bool) -> Optio
     Some(user.map_or(innermost.0, |(node, _)| node))
 }
 
-/// The frames of a stack, innermost first; those of C++ only with `torch_frames`.
-pub(crate) fn shown_frames(
-    trace: &Trace,
-    id: StackId,
-    torch_frames: bool,
-) -> impl Iterator<Item = (StackId, Stack)> {
-    let hidden = if torch_frames { 0 } else { stack_flags::NATIVE };
-    trace.frames(id).filter(move |(_, stack)| stack.flags & hidden == 0)
-}
-
-/// Finds one stack for all that have the same frames, as they are shown: stacks that differ in C++ frames alone are one.
+/// Finds one stack for all that have the same frames, as they are shown: stacks that differ in hidden frames alone are one.
 #[derive(Debug)]
 pub(crate) struct ShownStacks<'a> {
-    trace: &'a Trace,
+    frames: ShownFrames<'a>,
     /// `false` where every stack is shown as it is.
     hides_frames: bool,
     of_stack: HashMap<StackId, StackId>,
@@ -63,9 +56,19 @@ pub(crate) struct ShownStacks<'a> {
 }
 
 impl<'a> ShownStacks<'a> {
-    pub(crate) fn new(trace: &'a Trace, torch_frames: bool) -> Self {
-        let hides_frames = !torch_frames && trace.has_native_frames();
-        Self { trace, hides_frames, of_stack: HashMap::new(), by_frames: HashMap::new() }
+    pub(crate) fn new(trace: &'a Trace, choice: FrameChoice) -> Self {
+        let hides_frames = match choice {
+            FrameChoice::Program => true,
+            FrameChoice::Python => trace.has_native_frames(),
+            FrameChoice::Native => false,
+        };
+        let frames = ShownFrames::new(trace, choice);
+        Self { frames, hides_frames, of_stack: HashMap::new(), by_frames: HashMap::new() }
+    }
+
+    /// The frames of a stack that are shown, innermost first.
+    pub(crate) fn frames(&mut self, stack: StackId) -> Vec<(StackId, Stack)> {
+        self.frames.frames(stack)
     }
 
     /// The stack that this one is reported as.
@@ -73,9 +76,9 @@ impl<'a> ShownStacks<'a> {
         if !self.hides_frames {
             return stack;
         }
-        let (trace, by_frames) = (self.trace, &mut self.by_frames);
+        let (shown, by_frames) = (&mut self.frames, &mut self.by_frames);
         *self.of_stack.entry(stack).or_insert_with(|| {
-            let frames = trace.python_frames(stack).map(|(_, frame)| (frame.code, frame.line));
+            let frames = shown.frames(stack).into_iter().map(|(_, frame)| (frame.code, frame.line));
             *by_frames.entry(frames.collect()).or_insert(stack)
         })
     }

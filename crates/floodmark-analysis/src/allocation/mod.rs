@@ -7,6 +7,7 @@ pub(crate) mod category;
 pub(crate) mod context;
 pub(crate) mod derived_category;
 pub(crate) mod frame_rules;
+pub(crate) mod framework;
 pub(crate) mod line;
 pub(crate) mod location;
 pub(crate) mod short_location;

@@ -130,7 +130,8 @@ pub fn oom(
     let context = Context::new(trace);
     let at = moment(trace, &context, device, At::Oom)?;
     let rows = |by| -> Result<Vec<Row>, QuestionError> {
-        let question = Question { device: Some(device), by, at: At::Oom, top, torch_frames: false };
+        let question =
+            Question { device: Some(device), by, at: At::Oom, top, ..Question::default() };
         report(trace, &question).map(|Report { rows, .. }| rows)
     };
     let (lines, modules) = (rows(By::Line)?, rows(By::Module)?);

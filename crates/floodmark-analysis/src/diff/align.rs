@@ -14,6 +14,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use floodmark_trace::{StackId, Trace};
 use hashbrown::HashMap;
 
+use crate::allocation::framework::library_part;
+
 /// Which of two traces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
@@ -89,17 +91,6 @@ impl<'a> Functions<'a> {
     }
 }
 
-/// What follows the folder into which packages are installed.
-fn library_part(file: &str) -> Option<&str> {
-    for folder in ["/site-packages/", "/dist-packages/"] {
-        if let Some(at) = file.rfind(folder) {
-            return Some(&file[at + folder.len()..]);
-        }
-    }
-    let (_, below) = file.split_once("/lib/python3.")?;
-    below.split_once('/').map(|(_, below)| below)
-}
-
 /// No path is compared further than this many names.
 const LONGEST_ENDING: usize = 16;
 
@@ -146,20 +137,6 @@ mod tests {
 
     fn paired(a: &[&'static str], b: &[&'static str]) -> Vec<(&'static str, &'static str)> {
         renamed(a.iter().copied().collect(), b.iter().copied().collect()).into_iter().collect()
-    }
-
-    #[test]
-    fn a_library_goes_by_its_path_from_where_packages_are() {
-        let parts = [
-            "/venv/lib/python3.12/site-packages/torch/nn.py",
-            "/usr/lib/python3/dist-packages/numpy/a.py",
-            "/usr/lib/python3.10/threading.py",
-            "/home/ada/train.py",
-            "train.py",
-        ]
-        .map(library_part);
-        let expected = [Some("torch/nn.py"), Some("numpy/a.py"), Some("threading.py"), None, None];
-        assert_eq!(parts, expected);
     }
 
     #[test]

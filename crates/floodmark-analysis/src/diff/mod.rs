@@ -5,9 +5,11 @@
 //! what the module made itself, so that the changes of all rows add up to the change of the total.
 
 pub(crate) mod align;
+pub(crate) mod curves;
 pub(crate) mod rank_lines;
 pub(crate) mod ranks;
 mod rows;
+pub(crate) mod tree;
 
 use std::collections::BTreeMap;
 
@@ -214,25 +216,61 @@ impl Hint for DiffError {
     }
 }
 
-/// Asks both traces the same question and says what changed from `a` to `b`. The device is the one that
-/// [`default_device`] finds in `a` when none is named, and in `b` the same one where it has it: ranks of one
-/// machine each have a device of their own.
+pub(crate) fn in_a(source: QuestionError) -> DiffError {
+    DiffError { side: Side::A, source }
+}
+
+pub(crate) fn in_b(source: QuestionError) -> DiffError {
+    DiffError { side: Side::B, source }
+}
+
+/// What of two traces is compared.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct DiffSides {
+    /// The device of each. Where none is named, that of `a` is the one that [`default_device`] finds, and that of `b` the
+    /// same one where it has it: ranks of one machine each have a device of their own.
+    pub device: Both<Option<Device>>,
+    /// The time of each.
+    pub at: Both<At>,
+}
+
+impl DiffSides {
+    /// The same device and time of both.
+    pub fn new(device: Option<Device>, at: At) -> Self {
+        Self { device: Both { a: device, b: device }, at: Both { a: at, b: at } }
+    }
+
+    pub(crate) fn devices(&self, a: &Trace, b: &Trace) -> Result<Both<Device>, DiffError> {
+        let in_first = match self.device.a {
+            Some(device) => device.canonical(),
+            None => default_device(a, self.at.a).map_err(in_a)?,
+        };
+        let in_second = self.device.b.map(Device::canonical);
+        let in_second = in_second.unwrap_or_else(|| device_like(b, in_first, self.at.b));
+        Ok(Both { a: in_first, b: in_second })
+    }
+}
+
+/// Asks both traces the same question and says what changed from `a` to `b`.
 pub fn diff(a: &Trace, b: &Trace, question: &Question) -> Result<Diff, DiffError> {
-    let in_a = |source| DiffError { side: Side::A, source };
-    let in_b = |source| DiffError { side: Side::B, source };
+    diff_between(a, b, &DiffSides::new(question.device, question.at), question)
+}
+
+/// Says what changed from a device and a time of `a` to those of `b`; the device and the time of the question do not matter.
+pub fn diff_between(
+    a: &Trace,
+    b: &Trace,
+    sides: &DiffSides,
+    question: &Question,
+) -> Result<Diff, DiffError> {
     if question.by == By::Segment {
         return Err(in_a(QuestionError::SegmentsDiffer));
     }
-    let (device, device_b) = if let Some(device) = question.device {
-        (device.canonical(), device.canonical())
-    } else {
-        let device = default_device(a, question.at).map_err(in_a)?;
-        (device, device_like(b, device, question.at))
-    };
+    let Both { a: device, b: device_b } = sides.devices(a, b)?;
     let contexts = [Context::new(a), Context::new(b)];
     let at = Both {
-        a: moment(a, &contexts[0], device, question.at).map_err(in_a)?,
-        b: moment(b, &contexts[1], device_b, question.at).map_err(in_b)?,
+        a: moment(a, &contexts[0], device, sides.at.a).map_err(in_a)?,
+        b: moment(b, &contexts[1], device_b, sides.at.b).map_err(in_b)?,
     };
     let mut aligner = Aligner::new(a, b);
     let mut rows = BTreeMap::new();

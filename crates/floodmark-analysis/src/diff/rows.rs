@@ -4,8 +4,9 @@ use floodmark_trace::{Bytes, Category, LabelId, StackId};
 
 use crate::allocation::category::category;
 use crate::allocation::context::Context;
+use crate::allocation::framework::FrameChoice;
 use crate::allocation::location::{
-    BEFORE_RECORDING, Frame, Line, Lines, ShownStacks, frame, marked, shown_frames, user_node,
+    BEFORE_RECORDING, Frame, Line, Lines, ShownStacks, frame, marked, user_node,
 };
 use crate::diff::DiffDetail;
 use crate::diff::align::{Aligner, Side, Spot};
@@ -40,7 +41,7 @@ pub(crate) fn parts<'a>(
     side: Side,
     aligner: &mut Aligner<'a>,
 ) -> Vec<(Key, Part)> {
-    let mut sorter = Sorter { live, side, aligner, torch_frames: question.torch_frames };
+    let mut sorter = Sorter { live, side, aligner, frames: question.frames };
     match question.by {
         By::Line => sorter.by_line(),
         By::Stack => sorter.by_stack(),
@@ -87,12 +88,12 @@ struct Sorter<'s, 'a> {
     live: &'s Live<'a>,
     side: Side,
     aligner: &'s mut Aligner<'a>,
-    torch_frames: bool,
+    frames: FrameChoice,
 }
 
 impl<'a> Sorter<'_, 'a> {
     fn by_line(&mut self) -> Vec<(Key, Part)> {
-        let mut lines = Lines::new(self.live.trace, self.torch_frames);
+        let mut lines = Lines::new(self.live.trace, self.frames.is_native());
         let groups = self
             .live
             .group_by_with_unseen(Line::BeforeRecording, |_, allocation| lines.line_of(allocation));
@@ -125,7 +126,7 @@ impl<'a> Sorter<'_, 'a> {
     }
 
     fn by_stack(&mut self) -> Vec<(Key, Part)> {
-        let mut stacks = ShownStacks::new(self.live.trace, self.torch_frames);
+        let mut stacks = ShownStacks::new(self.live.trace, self.frames);
         let groups = self.live.group_by_with_unseen(None, |_, allocation| {
             let stack = (stacks.shown(allocation.stack), allocation.backward);
             (!allocation.before_recording).then_some(stack)
@@ -139,8 +140,8 @@ impl<'a> Sorter<'_, 'a> {
             Some((stack, backward)) => {
                 let location = self.stack_location(stack, backward);
                 let trace = self.live.trace;
-                let nodes = shown_frames(trace, stack, self.torch_frames);
-                let nodes: Vec<StackId> = nodes.map(|(node, _)| node).collect();
+                let nodes: Vec<StackId> =
+                    stacks.frames(stack).into_iter().map(|(node, _)| node).collect();
                 let frames = nodes.iter().filter_map(|&node| frame(trace, node)).collect();
                 let spots =
                     nodes.into_iter().filter_map(|node| self.aligner.spot(self.side, trace, node));
@@ -155,14 +156,15 @@ impl<'a> Sorter<'_, 'a> {
 
     fn stack_location(&self, stack: StackId, backward: bool) -> String {
         let trace = self.live.trace;
-        let user = user_node(trace, stack, self.torch_frames).and_then(|node| frame(trace, node));
+        let user =
+            user_node(trace, stack, self.frames.is_native()).and_then(|node| frame(trace, node));
         let location = user.map_or_else(|| "no Python frame".to_owned(), |frame| frame.to_string());
         marked(location, backward)
     }
 
     fn by_tensor(&mut self, context: &Context) -> Vec<(Key, Part)> {
         let (live, trace) = (self.live, self.live.trace);
-        let mut lines = Lines::new(trace, self.torch_frames);
+        let mut lines = Lines::new(trace, self.frames.is_native());
         let unseen = Tensor::Unnamed(Line::BeforeRecording, Category::Unknown);
         let groups = live.group_by_with_unseen(unseen, |id, allocation| {
             if live.name(id).is_some() {

@@ -213,7 +213,7 @@ fn one(
         by: By::Category,
         at: At::Peak,
         top: None,
-        torch_frames: false,
+        ..Question::default()
     };
     let peak_reserved = found.reserved_peak.unwrap_or_default();
     let outside = Bytes(about.peak_driver_bytes).saturating_sub(peak_reserved);

@@ -2,9 +2,8 @@
 
 use floodmark_trace::StackId;
 
-use crate::allocation::location::{
-    BEFORE_RECORDING, ShownStacks, frame, marked, shown_frames, user_node,
-};
+use crate::allocation::framework::FrameChoice;
+use crate::allocation::location::{BEFORE_RECORDING, ShownStacks, frame, marked, user_node};
 use crate::report::live_groups::Live;
 use crate::report::row::{Detail, Row};
 
@@ -15,9 +14,9 @@ enum Key {
     Stack { stack: StackId, backward: bool },
 }
 
-pub(crate) fn rows(live: &Live<'_>, torch_frames: bool) -> Vec<Row> {
+pub(crate) fn rows(live: &Live<'_>, frames: FrameChoice) -> Vec<Row> {
     let trace = live.trace;
-    let mut stacks = ShownStacks::new(trace, torch_frames);
+    let mut stacks = ShownStacks::new(trace, frames);
     let groups = live.group_by_with_unseen(Key::BeforeRecording, |_, allocation| {
         if allocation.before_recording {
             return Key::BeforeRecording;
@@ -32,11 +31,12 @@ pub(crate) fn rows(live: &Live<'_>, torch_frames: bool) -> Vec<Row> {
                 group.into_row(BEFORE_RECORDING.to_owned(), detail)
             }
             Key::Stack { stack, backward } => {
-                let user = user_node(trace, stack, torch_frames).and_then(|id| frame(trace, id));
+                let user =
+                    user_node(trace, stack, frames.is_native()).and_then(|id| frame(trace, id));
                 let location =
                     user.map_or_else(|| "no Python frame".to_owned(), |frame| frame.to_string());
-                let frames = shown_frames(trace, stack, torch_frames);
-                let frames = frames.filter_map(|(id, _)| frame(trace, id)).collect();
+                let shown = stacks.frames(stack).into_iter();
+                let frames = shown.filter_map(|(id, _)| frame(trace, id)).collect();
                 let module = trace.module_path(stack).map(str::to_owned);
                 let detail = Detail::Stack { frames, module, backward };
                 group.into_row(marked(location, backward), detail)

@@ -1,15 +1,17 @@
 //! What is there at a moment, as a tree: by the calls that led to it, or by modules.
 //!
 //! Frames come outermost first. What the backward pass of a frame made lies in a child `backward` of it. What
-//! is too small to be seen is one child `smaller` of the node that it is in.
+//! is too small to be seen is one child `smaller` of the node that it is in. Frames of frameworks are left out unless they are
+//! wanted ([`FrameChoice`]).
 
 use std::str::FromStr;
 
-use floodmark_trace::{Bytes, StackId, Trace};
+use floodmark_trace::{Bytes, Category, Stack, StackId, Trace};
 use hashbrown::HashMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::allocation::framework::{FrameChoice, ShownFrames, is_framework};
 use crate::allocation::location::BEFORE_RECORDING;
 use crate::index::TraceIndex;
 use crate::index::moment_index::MomentIndex;
@@ -20,10 +22,10 @@ use crate::report::by_module::Tree;
 use crate::report::live_groups::Live;
 
 /// A node is shown when it has at least this part of all.
-const SMALLEST_PART: u64 = 2000;
+pub(crate) const SMALLEST_PART: u64 = 2000;
 
 /// Deeper frames count to the one at this depth.
-const MOST_DEPTH: usize = 200;
+pub(crate) const MOST_DEPTH: usize = 200;
 
 /// What the tree is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -61,6 +63,11 @@ pub struct IcicleNode {
     pub file: Option<String>,
     /// The line of a frame.
     pub line: Option<u32>,
+    /// Whether the frame is of torch, of an installed package or of Python's own library.
+    pub framework: bool,
+    /// The category with most of its bytes.
+    #[schemars(with = "Category")]
+    pub category: &'static str,
     /// What is allocated, with all that is inside.
     pub bytes: Bytes,
     /// What it made itself.
@@ -88,23 +95,25 @@ pub fn icicle(
     index: &TraceIndex,
     moments: &MomentIndex,
     by: IcicleBy,
+    frames: FrameChoice,
     at: At,
 ) -> Result<Icicle, QuestionError> {
     let at = moments.moment(trace, &index.context, at)?;
     let live = Live::from_allocations(trace, &at, moments.live(trace, at.after));
     let mut nodes = Nodes::new(at.device.to_string());
     match by {
-        IcicleBy::Stack => add_stacks(&mut nodes, &live),
-        IcicleBy::Module => add_modules(&mut nodes, &live),
+        IcicleBy::Stack => add_stacks(&mut nodes, &live, index, frames),
+        IcicleBy::Module => add_modules(&mut nodes, &live, index),
     }
     if live.unseen > Bytes(0) {
         let before = nodes.child(0, Key::Text(BEFORE_RECORDING));
-        nodes.add(before, live.unseen, 0);
+        nodes.add(before, live.unseen, 0, Category::Unknown);
     }
     Ok(Icicle { total: at.allocated, at, root: nodes.into_tree() })
 }
 
-fn add_stacks<'a>(nodes: &mut Nodes<'a>, live: &Live<'a>) {
+fn add_stacks<'a>(nodes: &mut Nodes<'a>, live: &Live<'a>, index: &TraceIndex, frames: FrameChoice) {
+    let mut frames = ShownFrames::new(live.trace, frames);
     let mut known: HashMap<StackId, usize> = HashMap::new();
     for &id in &live.allocations {
         let allocation = live.get(id);
@@ -112,32 +121,37 @@ fn add_stacks<'a>(nodes: &mut Nodes<'a>, live: &Live<'a>) {
             nodes.child(0, Key::Text(BEFORE_RECORDING))
         } else {
             let stack = allocation.stack;
-            *known.entry(stack).or_insert_with(|| node_of(nodes, live.trace, stack))
+            *known.entry(stack).or_insert_with(|| node_of(nodes, live.trace, &frames.frames(stack)))
         };
         if allocation.backward {
             node = nodes.child(node, Key::Text("backward"));
         }
-        nodes.add(node, allocation.rounded, 1);
+        nodes.add(node, allocation.rounded, 1, index.category(id));
     }
 }
 
 /// The node of a stack's innermost frame.
-fn node_of<'a>(nodes: &mut Nodes<'a>, trace: &'a Trace, stack: StackId) -> usize {
-    let frames: Vec<(&str, &str, u32)> = trace
-        .python_frames(stack)
+fn node_of<'a>(nodes: &mut Nodes<'a>, trace: &'a Trace, frames: &[(StackId, Stack)]) -> usize {
+    let frames: Vec<_> = frames
+        .iter()
         .filter_map(|(_, frame)| {
             let code = trace.code(frame.code)?;
-            Some((code.file.as_str(), code.name.as_str(), frame.line))
+            let framework = is_framework(trace, frame);
+            Some((code.file.as_str(), code.name.as_str(), frame.line, framework))
         })
         .collect();
     if frames.is_empty() {
         return nodes.child(0, Key::Text("no Python frame"));
     }
     let outermost = frames.iter().rev().take(MOST_DEPTH);
-    outermost.fold(0, |node, &(file, name, line)| nodes.child(node, Key::Frame(file, name, line)))
+    outermost.fold(0, |node, &(file, name, line, framework)| {
+        let child = nodes.child(node, Key::Frame(file, name, line));
+        nodes.nodes[child].shown.framework = framework;
+        child
+    })
 }
 
-fn add_modules<'a>(nodes: &mut Nodes<'a>, live: &Live<'a>) {
+fn add_modules<'a>(nodes: &mut Nodes<'a>, live: &Live<'a>, index: &TraceIndex) {
     let mut tree = Tree::new(live.trace);
     let found: Vec<usize> = live.allocations.iter().map(|&id| tree.node_of(live.get(id))).collect();
     let mut known: Vec<usize> = Vec::new();
@@ -151,69 +165,94 @@ fn add_modules<'a>(nodes: &mut Nodes<'a>, live: &Live<'a>) {
         known.push(nodes.child(around, Key::Text(name)));
     }
     for (&id, at) in live.allocations.iter().zip(found) {
-        nodes.add(known[at], live.get(id).rounded, 1);
+        nodes.add(known[at], live.get(id).rounded, 1, index.category(id));
     }
 }
 
 /// What tells a node from its siblings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Key<'a> {
+pub(crate) enum Key<'a> {
     /// File, function, line.
     Frame(&'a str, &'a str, u32),
     Text(&'a str),
 }
 
-struct Nodes<'a> {
-    nodes: Vec<(Option<usize>, IcicleNode)>,
+/// How many categories there are.
+const CATEGORIES: usize = Category::ALL.len();
+
+#[derive(Debug, Default)]
+struct Node {
+    parent: Option<usize>,
+    /// The bytes of each category, with all that is inside.
+    categories: [u64; CATEGORIES],
+    shown: IcicleNode,
+}
+
+pub(crate) struct Nodes<'a> {
+    nodes: Vec<Node>,
     known: HashMap<(usize, Key<'a>), usize>,
 }
 
 impl<'a> Nodes<'a> {
-    fn new(name: String) -> Self {
-        let root = IcicleNode { name, ..IcicleNode::default() };
-        Self { nodes: vec![(None, root)], known: HashMap::new() }
+    pub(crate) fn new(name: String) -> Self {
+        let shown = IcicleNode { name, ..IcicleNode::default() };
+        Self { nodes: vec![Node { shown, ..Node::default() }], known: HashMap::new() }
     }
 
-    fn child(&mut self, parent: usize, key: Key<'a>) -> usize {
+    pub(crate) fn child(&mut self, parent: usize, key: Key<'a>) -> usize {
         *self.known.entry((parent, key)).or_insert_with(|| {
             let (name, file, line) = match key {
                 Key::Frame(file, name, line) => (name, Some(file.to_owned()), Some(line)),
                 Key::Text(name) => (name, None, None),
             };
-            let node = IcicleNode { name: name.to_owned(), file, line, ..IcicleNode::default() };
-            self.nodes.push((Some(parent), node));
+            let shown = IcicleNode { name: name.to_owned(), file, line, ..IcicleNode::default() };
+            self.nodes.push(Node { parent: Some(parent), shown, ..Node::default() });
             self.nodes.len() - 1
         })
     }
 
-    fn add(&mut self, node: usize, bytes: Bytes, count: u64) {
-        let node = &mut self.nodes[node].1;
-        node.bytes += bytes;
-        node.own += bytes;
-        node.count += count;
+    pub(crate) fn add(&mut self, node: usize, bytes: Bytes, count: u64, category: Category) {
+        let Node { categories, shown, .. } = &mut self.nodes[node];
+        shown.bytes += bytes;
+        shown.own += bytes;
+        shown.count += count;
+        let at = Category::ALL.iter().position(|&one| one == category).unwrap_or(0);
+        categories[at] += bytes.0;
     }
 
     /// Sums up from the leaves; children come after their parents.
-    fn into_tree(mut self) -> IcicleNode {
+    pub(crate) fn into_tree(mut self) -> IcicleNode {
         for at in (1..self.nodes.len()).rev() {
-            let (parent, IcicleNode { bytes, count, .. }) = &self.nodes[at];
-            let (parent, bytes, count) = (parent.unwrap_or(0), *bytes, *count);
-            self.nodes[parent].1.bytes += bytes;
-            self.nodes[parent].1.count += count;
+            let Node { parent, categories, shown } = &self.nodes[at];
+            let (parent, bytes, count) = (parent.unwrap_or(0), shown.bytes, shown.count);
+            let inside = *categories;
+            let around = &mut self.nodes[parent];
+            around.shown.bytes += bytes;
+            around.shown.count += count;
+            for (sum, bytes) in around.categories.iter_mut().zip(inside) {
+                *sum += bytes;
+            }
         }
-        let smallest = self.nodes[0].1.bytes.0 / SMALLEST_PART;
-        while let Some((parent, mut node)) = self.nodes.pop() {
-            gather(&mut node.children, smallest);
+        let smallest = self.nodes[0].shown.bytes.0 / SMALLEST_PART;
+        while let Some(Node { parent, categories, mut shown }) = self.nodes.pop() {
+            shown.category = main_category(&categories);
+            gather(&mut shown.children, smallest);
             match parent {
-                Some(parent) if node.bytes > Bytes(0) => {
-                    self.nodes[parent].1.children.push(node);
+                Some(parent) if shown.bytes > Bytes(0) => {
+                    self.nodes[parent].shown.children.push(shown);
                 }
                 Some(_) => {}
-                None => return node,
+                None => return shown,
             }
         }
         IcicleNode::default()
     }
+}
+
+/// The category with most bytes; of several the first.
+fn main_category(categories: &[u64; CATEGORIES]) -> &'static str {
+    let largest = (0..CATEGORIES).rev().max_by_key(|&at| categories[at]);
+    largest.map_or(Category::Unknown, |at| Category::ALL[at]).name()
 }
 
 /// Puts the largest first, and what is too small into one.
@@ -227,7 +266,15 @@ fn gather(children: &mut Vec<IcicleNode>, smallest: u64) {
         let bytes: Bytes = small.iter().map(|node| node.bytes).sum();
         let count = small.iter().map(|node| node.count).sum();
         let name = "smaller".to_owned();
-        shown.push(IcicleNode { name, bytes, own: bytes, count, ..IcicleNode::default() });
+        let category = Category::Unknown.name();
+        shown.push(IcicleNode {
+            name,
+            category,
+            bytes,
+            own: bytes,
+            count,
+            ..IcicleNode::default()
+        });
     }
     *children = shown;
 }

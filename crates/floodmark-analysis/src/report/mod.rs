@@ -13,6 +13,7 @@ mod by_tensor;
 pub(crate) mod icicle;
 pub(crate) mod live_groups;
 pub(crate) mod row;
+pub(crate) mod sandwich;
 
 use std::borrow::Cow;
 use std::str::FromStr;
@@ -23,6 +24,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Serialize, Serializer};
 
 use crate::allocation::context::Context;
+use crate::allocation::framework::FrameChoice;
 use crate::allocator::fragmentation::{FragmentationReport, fragmentation};
 use crate::allocator::simulation::SimulatedProgram;
 use crate::index::TraceIndex;
@@ -134,8 +136,8 @@ pub struct Question {
     pub at: At,
     /// How many rows at most.
     pub top: Option<usize>,
-    /// Whether allocations belong to torch's own frames instead of the calling line.
-    pub torch_frames: bool,
+    /// Which frames a stack shows, and whether allocations belong to torch's own frames instead of the calling line.
+    pub frames: FrameChoice,
 }
 
 /// What filled a device at a time.
@@ -216,8 +218,8 @@ pub(crate) fn report_of(
     let top = question.top.unwrap_or(usize::MAX);
     let mut found = None;
     let (total_rows, mut rows) = match question.by {
-        By::Line => largest_first(by_line::rows(live, question.torch_frames), top),
-        By::Stack => largest_first(by_stack::rows(live, question.torch_frames), top),
+        By::Line => largest_first(by_line::rows(live, question.frames.is_native()), top),
+        By::Stack => largest_first(by_stack::rows(live, question.frames), top),
         By::Op => largest_first(by_op::rows(live), top),
         By::Phase => largest_first(by_phase::rows(live, context, phases()), top),
         By::Category => largest_first(by_category::rows(live, context), top),

@@ -10,7 +10,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::str::FromStr;
 
-use floodmark_trace::{AllocationId, Bytes, Device, Trace};
+use floodmark_trace::{AllocationId, Bytes, Category, Device, Trace};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Serialize, Serializer};
 
@@ -111,7 +111,7 @@ impl Groups {
         let of = keys.of.iter().map(|&key| chosen.group_of(&keys, key)).collect();
         let unseen = usize::from(chosen.group_of(&keys, keys.unseen));
         let mut groups = Self { shown: chosen.name(&keys), of, unseen };
-        groups.rank(trace, device, chosen.other());
+        groups.rank(trace, device, by, chosen.other());
         groups
     }
 
@@ -119,15 +119,19 @@ impl Groups {
         self.of.get(id.index()).map_or(0, |&group| usize::from(group))
     }
 
-    /// Puts the highest first and leaves out what nothing is in; `other` stays the last.
-    fn rank(&mut self, trace: &Trace, device: Device, other: Option<usize>) {
+    /// Puts the highest first, of categories those that stay, and leaves out what nothing is in; `other` stays the last.
+    fn rank(&mut self, trace: &Trace, device: Device, by: TimelineBy, other: Option<usize>) {
         let peaks =
             peaks(trace, device, self.shown.len(), self.unseen, |id| self.group_of(id), &[]);
         for (group, &peak) in self.shown.iter_mut().zip(&peaks) {
             group.peak = Bytes(peak);
         }
         let mut order: Vec<usize> = (0..peaks.len()).collect();
-        order.sort_by_key(|&at| (other == Some(at), Reverse(peaks[at])));
+        let volatility = |at: usize| match by {
+            TimelineBy::Category => volatility(&self.shown[at].name),
+            TimelineBy::Module | TimelineBy::Phase | TimelineBy::Line => 0,
+        };
+        order.sort_by_key(|&at| (other == Some(at), volatility(at), Reverse(peaks[at])));
         order.retain(|&at| peaks[at] > 0 || peaks.len() == 1);
         let mut indexes = [0_u8; MOST_GROUPS];
         for (index, &at) in (0_u8..).zip(&order) {
@@ -137,6 +141,24 @@ impl Groups {
         self.unseen = usize::from(indexes[self.unseen]);
         self.of.iter_mut().for_each(|group| *group = indexes[usize::from(*group)]);
     }
+}
+
+/// How soon the bytes of a category come and go: a stack whose lower bands are level can be read.
+fn volatility(category: &str) -> usize {
+    const STAYING_FIRST: [Category; 10] = [
+        Category::Parameter,
+        Category::Buffer,
+        Category::OptimizerState,
+        Category::Gradient,
+        Category::KvCache,
+        Category::Input,
+        Category::Communication,
+        Category::Workspace,
+        Category::Unknown,
+        Category::Activation,
+    ];
+    let at = STAYING_FIRST.iter().position(|one| one.name() == category);
+    at.unwrap_or(STAYING_FIRST.len())
 }
 
 const OTHER: &str = "other";

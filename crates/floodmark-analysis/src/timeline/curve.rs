@@ -123,12 +123,8 @@ pub fn curve(trace: &Trace, device: Option<Device>, most: usize) -> Result<Curve
     let context = Context::new(trace);
     let end = trace.end().as_seconds();
     let mut way = Thinned::new(end, most);
-    way.push(Totals::at_start(trace, device).levels(0.0));
-    for (at, levels) in levels(trace, device) {
-        let event = &trace.events[at];
-        if event.device == device && !is_remark(event.subject) {
-            way.push(levels);
-        }
+    for point in points(trace, device) {
+        way.push(point.seconds, point);
     }
     let peak = moment(trace, &context, device, At::Peak)?;
     Ok(Curve {
@@ -147,6 +143,16 @@ pub fn curve(trace: &Trace, device: Option<Device>, most: usize) -> Result<Curve
     })
 }
 
+/// The levels of a device at the start, and whenever something changed them.
+pub(crate) fn points(trace: &Trace, device: Device) -> impl Iterator<Item = Levels> {
+    let start = Totals::at_start(trace, device).levels(0.0);
+    let changes = levels(trace, device).filter(move |&(at, _)| {
+        let event = &trace.events[at];
+        event.device == device && !is_remark(event.subject)
+    });
+    std::iter::once(start).chain(changes.map(|(_, levels)| levels))
+}
+
 pub(crate) fn chosen(trace: &Trace, device: Option<Device>) -> Result<Device, QuestionError> {
     let Some(device) = device else { return default_device(trace, At::Peak) };
     let device = device.canonical();
@@ -154,8 +160,8 @@ pub(crate) fn chosen(trace: &Trace, device: Option<Device>) -> Result<Device, Qu
     Ok(device)
 }
 
-/// Keeps the first, lowest, highest and last of the points in each piece of time.
-struct Thinned {
+/// Keeps the first, lowest, highest and last of the points in each piece of an axis.
+pub(crate) struct Thinned {
     end: f64,
     pieces: usize,
     piece: usize,
@@ -164,7 +170,7 @@ struct Thinned {
 }
 
 impl Thinned {
-    fn new(end: f64, most: usize) -> Self {
+    pub(crate) fn new(end: f64, most: usize) -> Self {
         Self { end, pieces: (most / 4).max(1), piece: 0, open: Vec::new(), kept: Vec::new() }
     }
 
@@ -174,8 +180,8 @@ impl Thinned {
         clippy::cast_precision_loss,
         reason = "a piece is a number of points in a picture"
     )]
-    fn push(&mut self, point: Levels) {
-        let share = if self.end > 0.0 { point.seconds / self.end } else { 0.0 };
+    pub(crate) fn push(&mut self, position: f64, point: Levels) {
+        let share = if self.end > 0.0 { position / self.end } else { 0.0 };
         let piece = (share * self.pieces as f64) as usize;
         if piece != self.piece {
             self.close();
@@ -201,7 +207,7 @@ impl Thinned {
         }
     }
 
-    fn finish(mut self) -> Vec<Levels> {
+    pub(crate) fn finish(mut self) -> Vec<Levels> {
         self.close();
         self.kept
     }

@@ -9,6 +9,7 @@
 //! on every level, and nothing is kept for each event but one byte for each allocation.
 
 pub(crate) mod allocation_tile;
+pub(crate) mod axis;
 pub(crate) mod background;
 pub(crate) mod band_groups;
 mod band_keys;
@@ -29,6 +30,7 @@ use crate::moment::at::At;
 use crate::moment::totals::Totals;
 use crate::moment::{events_until, initial_events, moment};
 use crate::question_error::QuestionError;
+use crate::timeline::axis::{Axis, AxisBy, AxisMap};
 use crate::timeline::band_groups::{Groups, MOST_GROUPS, TimelineBy, TimelineGroup};
 use crate::timeline::curve::Levels;
 use crate::timeline::tile_grid::{COLUMNS, Grid, Tile};
@@ -45,11 +47,14 @@ pub struct Timeline {
     pub by: TimelineBy,
     /// How long the recording is.
     pub seconds: f64,
+    /// Where in the picture a time lies; the bounds of tiles are positions on it.
+    pub axis: Axis,
     /// The last level: there a column is a few microseconds.
     pub deepest_level: u32,
     /// How many columns a tile has.
     pub columns: usize,
-    /// The bands, the highest peak first; `other` is the last where there are more.
+    /// The bands from the bottom up: the highest peak first, or of categories those that stay, such as parameters; `other` is the
+    /// last where there are more.
     pub groups: Vec<TimelineGroup>,
     /// The highest point.
     pub peak: Levels,
@@ -64,9 +69,9 @@ pub struct TimelineTile {
     pub level: u32,
     /// Which it is.
     pub tile: u64,
-    /// When it begins, in seconds.
+    /// Where it begins on the axis: in seconds where that is time.
     pub from: f64,
-    /// When it ends.
+    /// Where it ends.
     pub to: f64,
     /// For each band its bytes when most was allocated; they add up to `allocated`.
     pub groups: Vec<Vec<Bytes>>,
@@ -88,6 +93,7 @@ pub struct TimelineTile {
 pub struct TimelineIndex {
     timeline: Timeline,
     groups: Groups,
+    axis: AxisMap,
     grid: Grid,
     has_reserved: bool,
     /// The events before the first chunk: those of what was live before the recording.
@@ -97,17 +103,32 @@ pub struct TimelineIndex {
 }
 
 impl TimelineIndex {
-    /// Chooses the bands, and sums up the events of a device.
+    /// Chooses the bands, and sums up the events of a device. The axis is time as it passed.
     pub fn new(
         trace: &Trace,
         index: &TraceIndex,
         device: Device,
         by: TimelineBy,
     ) -> Result<Self, QuestionError> {
+        Self::with_axis(trace, index, device, by, None)
+    }
+
+    /// The same on another axis; without one, time as it passed.
+    pub fn with_axis(
+        trace: &Trace,
+        index: &TraceIndex,
+        device: Device,
+        by: TimelineBy,
+        axis: Option<AxisBy>,
+    ) -> Result<Self, QuestionError> {
         let device = device.canonical();
         let peak = moment(trace, &index.context, device, At::Peak)?;
         let groups = Groups::new(trace, index, device, by);
-        let grid = Grid::for_trace(trace);
+        let axis = match axis {
+            Some(by) => AxisMap::new(trace, &index.context, device, by),
+            None => AxisMap::plain(trace),
+        };
+        let grid = Grid::for_axis(&axis);
         let initial_events = initial_events(trace);
         let mut state = State::at_start(trace, device, &groups);
         for event in &trace.events[..initial_events] {
@@ -134,6 +155,7 @@ impl TimelineIndex {
             device,
             by,
             seconds: trace.end().as_seconds(),
+            axis: axis.answer(),
             deepest_level: grid.deepest_level(),
             columns: COLUMNS,
             groups: groups.shown.clone(),
@@ -146,7 +168,7 @@ impl TimelineIndex {
             total: info.map(|info| Bytes(info.total_bytes)).filter(|total| total.0 > 0),
         };
         let has_reserved = state.totals.reserved().is_some();
-        Ok(Self { timeline, groups, grid, has_reserved, initial_events, chunks })
+        Ok(Self { timeline, groups, axis, grid, has_reserved, initial_events, chunks })
     }
 
     /// What all tiles have in common.
@@ -219,16 +241,16 @@ impl TimelineIndex {
         level: u32,
         seconds: f64,
     ) -> Result<u32, QuestionError> {
-        let (tile, column) = self.grid.at(level, seconds)?;
+        let (tile, column) = self.grid.at(&self.axis, level, seconds)?;
         let bounds = [
-            tile.bound(trace, column, self.initial_events),
-            tile.bound(trace, column + 1, self.initial_events),
+            tile.bound(&self.axis, trace, column, self.initial_events),
+            tile.bound(&self.axis, trace, column + 1, self.initial_events),
         ];
         Ok(self.columns_between(trace, &bounds)[0].after)
     }
 
     fn columns(&self, trace: &Trace, tile: Tile) -> Vec<Column> {
-        self.columns_between(trace, &tile.bounds(trace, self.initial_events))
+        self.columns_between(trace, &tile.bounds(&self.axis, trace, self.initial_events))
     }
 
     fn columns_between(&self, trace: &Trace, bounds: &[usize]) -> Vec<Column> {
@@ -383,7 +405,7 @@ impl Column {
 }
 
 /// Whether an event is one that the program or the driver has something to do with.
-fn is_shown(subject: Subject) -> bool {
+pub(crate) fn is_shown(subject: Subject) -> bool {
     match subject {
         Subject::Alloc(_)
         | Subject::Free { .. }

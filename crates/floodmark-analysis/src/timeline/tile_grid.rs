@@ -8,6 +8,7 @@ use floodmark_trace::Trace;
 
 use crate::moment::micros;
 use crate::question_error::QuestionError;
+use crate::timeline::axis::AxisMap;
 
 /// How many columns a tile has.
 pub const COLUMNS: usize = 512;
@@ -18,13 +19,13 @@ const MOST_LEVELS: u32 = 30;
 /// The tiles of a recording.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Grid {
-    /// When the recording ends, in microseconds; at least one.
+    /// The units of the end of the axis: microseconds, unless it is another axis than time; at least one.
     end: u64,
 }
 
 impl Grid {
-    pub(crate) fn for_trace(trace: &Trace) -> Self {
-        Self { end: trace.end().0.max(1) }
+    pub(crate) fn for_axis(axis: &AxisMap) -> Self {
+        Self { end: axis.length() }
     }
 
     /// The last level on which a column is not shorter than the microsecond, the unit of times.
@@ -41,11 +42,16 @@ impl Grid {
     }
 
     /// The tile and the column of it in which a time is.
-    pub(crate) fn at(self, level: u32, seconds: f64) -> Result<(Tile, usize), QuestionError> {
+    pub(crate) fn at(
+        self,
+        axis: &AxisMap,
+        level: u32,
+        seconds: f64,
+    ) -> Result<(Tile, usize), QuestionError> {
         self.tile(level, 0)?;
         let all = (COLUMNS as u64) << level;
-        let micros = u128::from(micros(seconds)).min(self.end.into());
-        let column = u64::try_from(micros * u128::from(all) / u128::from(self.end)).unwrap_or(0);
+        let units = u128::from(axis.units_at(micros(seconds))).min(self.end.into());
+        let column = u64::try_from(units * u128::from(all) / u128::from(self.end)).unwrap_or(0);
         let column = column.min(all - 1);
         let tile = self.tile(level, column / COLUMNS as u64)?;
         Ok((tile, usize::try_from(column % COLUMNS as u64).unwrap_or(0)))
@@ -62,14 +68,14 @@ pub(crate) struct Tile {
 }
 
 impl Tile {
-    /// The first microsecond of a column; of the one behind the last, that of the next tile.
-    pub(crate) fn start(self, column: usize) -> u64 {
+    /// The first unit of a column; of the one behind the last, that of the next tile.
+    fn start(self, column: usize) -> u64 {
         let all = u128::from(COLUMNS as u64) << self.level;
         let at = u128::from(self.first + column as u64);
         u64::try_from((at * u128::from(self.grid.end)).div_ceil(all)).unwrap_or(u64::MAX)
     }
 
-    /// The same in seconds, not rounded to microseconds: where the column begins in a picture.
+    /// The same in seconds, or what the axis has, not rounded: where the column begins in a picture.
     #[expect(clippy::cast_precision_loss, reason = "the place of a line in a picture")]
     pub(crate) fn seconds(self, column: usize) -> f64 {
         let all = (COLUMNS as u64) << self.level;
@@ -84,19 +90,19 @@ impl Tile {
 
     /// For each column the events before it, and at the end those before the next tile; events have times
     /// that do not fall, and `first` of them are before all columns.
-    pub(crate) fn bounds(self, trace: &Trace, first: usize) -> Vec<usize> {
-        (0..=COLUMNS).map(|column| self.bound(trace, column, first)).collect()
+    pub(crate) fn bounds(self, axis: &AxisMap, trace: &Trace, first: usize) -> Vec<usize> {
+        (0..=COLUMNS).map(|column| self.bound(axis, trace, column, first)).collect()
     }
 
     /// The events before a column.
-    pub(crate) fn bound(self, trace: &Trace, column: usize, first: usize) -> usize {
+    pub(crate) fn bound(self, axis: &AxisMap, trace: &Trace, column: usize, first: usize) -> usize {
         if self.first == 0 && column == 0 {
             return first;
         }
         if column == COLUMNS && self.is_last() {
             return trace.events.len();
         }
-        let start = self.start(column);
+        let start = axis.micros_at(self.start(column));
         trace.events.partition_point(|event| event.time.0 < start).max(first)
     }
 }

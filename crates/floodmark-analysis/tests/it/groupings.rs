@@ -1,6 +1,6 @@
 //! What the rows of a report are.
 
-use floodmark_analysis::{By, Detail, Question, report};
+use floodmark_analysis::{By, Detail, FrameChoice, Question, report};
 use serde_json::{Value, json};
 
 use crate::trace;
@@ -59,7 +59,7 @@ fn a_line_is_the_users_own_and_backward_goes_to_it() {
 
 #[test]
 fn a_line_inside_torch_stands_for_itself_when_asked() {
-    let question = Question { torch_frames: true, top: Some(3), ..Question::default() };
+    let question = Question { frames: FrameChoice::Native, top: Some(3), ..Question::default() };
     insta::assert_snapshot!(table_of(TRAINING, &question), @"
     3 of 6
     16384 16384 16384 1 model.py:1 (f) (backward)
@@ -82,7 +82,7 @@ fn frames_of_cpp_stand_for_nothing_unless_asked() {
     4096 4096 4096 1 no Python frame: thread 0
     3072 7168 2048 2 train.py:3 (main)
     ");
-    let question = Question { torch_frames: true, ..Question::default() };
+    let question = Question { frames: FrameChoice::Native, ..Question::default() };
     insta::assert_snapshot!(table_of(NATIVE, &question), @"
     2 of 2
     6144 6144 4096 2 ??:0 (empty)
@@ -92,8 +92,8 @@ fn frames_of_cpp_stand_for_nothing_unless_asked() {
 
 #[test]
 fn stacks_that_differ_in_frames_of_cpp_are_one_unless_asked() {
-    let frames = |torch_frames| {
-        let question = Question { by: By::Stack, torch_frames, ..Question::default() };
+    let frames = |frames| {
+        let question = Question { by: By::Stack, frames, ..Question::default() };
         let report = report(&trace(NATIVE), &question).unwrap();
         let of_row = |row: &floodmark_analysis::Row| {
             let Detail::Stack { frames, .. } = &row.detail else { panic!("a report by stack") };
@@ -101,8 +101,9 @@ fn stacks_that_differ_in_frames_of_cpp_are_one_unless_asked() {
         };
         report.rows.iter().map(of_row).collect::<Vec<_>>()
     };
-    assert_eq!(frames(false), [(4, 0), (3, 2)]);
-    assert_eq!(frames(true), [(4, 2), (2, 4), (1, 4)]);
+    assert_eq!(frames(FrameChoice::Program), [(4, 0), (3, 1)]);
+    assert_eq!(frames(FrameChoice::Python), [(4, 0), (3, 2)]);
+    assert_eq!(frames(FrameChoice::Native), [(4, 2), (2, 4), (1, 4)]);
 }
 
 #[test]

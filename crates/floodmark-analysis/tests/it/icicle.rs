@@ -1,7 +1,8 @@
 //! What is there at a moment, as a tree.
 
 use floodmark_analysis::{
-    At, By, Detail, Icicle, IcicleBy, IcicleNode, MomentIndex, Question, TraceIndex, icicle, report,
+    At, By, Detail, FrameChoice, Icicle, IcicleBy, IcicleNode, MomentIndex, Question, Sandwich,
+    TraceIndex, icicle, report, sandwich,
 };
 use floodmark_trace::{Bytes, Device, Trace};
 use proptest::prelude::*;
@@ -12,7 +13,7 @@ use crate::trace;
 
 fn ask(trace: &Trace, device: Device, by: IcicleBy, at: At) -> Icicle {
     let (index, moments) = (TraceIndex::new(trace), MomentIndex::new(trace, device).unwrap());
-    icicle(trace, &index, &moments, by, at).unwrap()
+    icicle(trace, &index, &moments, by, FrameChoice::Python, at).unwrap()
 }
 
 /// One line for each node: its depth as dashes, name, KiB with what is inside and own.
@@ -92,6 +93,78 @@ fn modules_lie_in_the_modules_around_them() {
     assert!(text.contains("0  12 4 2\n"), "{text}");
     assert!(text.contains("fc  8 8 1\n"), "{text}");
     assert!(text.contains("-(no module)  1 1 1\n"), "{text}");
+}
+
+const FRAMEWORKS: &str = "
+    alloc a cuda:0 8KiB at /v/lib/python3.12/runpy.py:1:run > train.py:5:main > /v/lib/python3.12/site-packages/transformers/trainer.py:7:train > train.py:9:loss > torch/nn.py:3:linear
+    alloc b cuda:0 4KiB at train.py:5:main > /v/lib/python3.12/site-packages/transformers/llama.py:4:forward > torch/nn.py:3:linear
+    alloc c cuda:0 2KiB at /v/lib/python3.12/threading.py:1:run > torch/x.py:2:work";
+
+/// The line that a report by line has is always there.
+#[test]
+fn frames_of_frameworks_are_left_out_but_for_the_calling_line() {
+    let trace = trace(FRAMEWORKS);
+    let device = Device::cuda(0);
+    let (index, moments) = (TraceIndex::new(&trace), MomentIndex::new(&trace, device).unwrap());
+    let program = FrameChoice::Program;
+    let found = icicle(&trace, &index, &moments, IcicleBy::Stack, program, At::End).unwrap();
+    assert_eq!(
+        picture(&found.root, 0),
+        "cuda:0  14 0 3\n\
+         -main train.py:5 12 0 2\n\
+         --loss train.py:9 8 8 1\n\
+         --forward /v/lib/python3.12/site-packages/transformers/llama.py:4 4 4 1\n\
+         -run /v/lib/python3.12/threading.py:1 2 2 1\n"
+    );
+    assert!(found.root.children[0].children[1].framework);
+    check(&found.root);
+}
+
+#[test]
+fn a_node_has_the_category_with_most_of_its_bytes() {
+    let trace = trace(
+        "alloc w cuda:0 8KiB at a.py:1:main
+         label w parameter fc.weight (4,4) float32
+         alloc x cuda:0 2KiB at a.py:1:main > b.py:2:inner",
+    );
+    let found = ask(&trace, Device::cuda(0), IcicleBy::Stack, At::End);
+    let main = &found.root.children[0];
+    assert_eq!((main.category, main.children[0].category), ("parameter", "unknown"));
+}
+
+fn around(function: Option<(&str, &str)>) -> Sandwich {
+    let trace = trace(
+        "alloc a cuda:0 8KiB at a.py:1:main > b.py:2:make > c.py:3:empty
+         alloc b cuda:0 4KiB at a.py:9:test > b.py:2:make > b.py:5:make
+         alloc c cuda:0 2KiB at a.py:1:main",
+    );
+    let device = Device::cuda(0);
+    let (index, moments) = (TraceIndex::new(&trace), MomentIndex::new(&trace, device).unwrap());
+    sandwich(&trace, &index, &moments, FrameChoice::Python, At::End, function).unwrap()
+}
+
+#[test]
+fn a_function_lies_between_its_callers_and_its_callees() {
+    let found = around(Some(("make", "b.py")));
+    let chosen = found.function.unwrap();
+    assert_eq!((chosen.bytes.0 >> 10, chosen.own.0 >> 10, chosen.count), (12, 4, 2));
+    assert_eq!(
+        picture(&found.callers, 0),
+        "make  12 0 2\n-main a.py:1 8 8 1\n-test a.py:9 4 4 1\n"
+    );
+    assert_eq!(
+        picture(&found.callees, 0),
+        "make  12 0 2\n-empty c.py:3 8 8 1\n-make b.py:5 4 4 1\n"
+    );
+}
+
+#[test]
+fn the_function_with_most_of_its_own_is_shown_first() {
+    let found = around(None);
+    assert_eq!(found.function.unwrap().name, "empty");
+    let names: Vec<&str> = found.functions.iter().map(|one| one.name.as_str()).collect();
+    assert_eq!(names, ["empty", "make", "main", "test"]);
+    assert_eq!(found.callers.children[0].name, "make");
 }
 
 /// What cannot be seen is one node, and no byte is lost.

@@ -14,6 +14,7 @@ mod category_peaks;
 mod context;
 mod curve;
 mod diff;
+mod diff_pictures;
 mod estimate;
 mod fragmentation;
 mod groupings;

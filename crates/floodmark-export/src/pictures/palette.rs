@@ -16,23 +16,23 @@ const ALLOCATED: Rgb = rgb(0x16_202b);
 const ACTIVE: Rgb = rgb(0x8a_4a00);
 const RESERVED: Rgb = rgb(0x6b_7684);
 /// What is not known, and what is outside of all groups.
-const REST: Rgb = rgb(0xb4_bcc6);
-const BEFORE: Rgb = rgb(0x7f_8b99);
+const REST: Rgb = rgb(0x8b_95a1);
+const BEFORE: Rgb = rgb(0x62_6d7a);
 
 const GROUPS: [Rgb; 13] = [
-    rgb(0x01_6bbe),
-    rgb(0x9c_b8dc),
-    rgb(0x1b_7e6f),
-    rgb(0xa8_e9b1),
-    rgb(0xaf_3200),
-    rgb(0xea_bb61),
-    rgb(0x79_549a),
-    rgb(0x71_a9ea),
-    rgb(0x8f_0041),
-    rgb(0xc9_a6b6),
-    rgb(0x6c_7b24),
-    rgb(0xd6_c846),
-    rgb(0x28_4964),
+    rgb(0x10_57b6),
+    rgb(0x46_9ace),
+    rgb(0x13_7569),
+    rgb(0x5a_a464),
+    rgb(0xa6_242b),
+    rgb(0xbe_7f05),
+    rgb(0x4b_4485),
+    rgb(0x27_77be),
+    rgb(0x83_0037),
+    rgb(0xb1_839d),
+    rgb(0x5a_7006),
+    rgb(0x9b_943d),
+    rgb(0x26_4868),
 ];
 
 /// Categories and phases have the same colour in every picture.
@@ -133,7 +133,7 @@ mod tests {
             assert!(light.contains(&format!("{name}:{}", hex(colour))), "{name} differs");
         }
         assert_eq!(
-            between("const GROUPS: readonly string[] = [", ",\n]"),
+            between("const LIGHT_GROUPS: readonly string[] = [", ",\n]"),
             GROUPS.map(hex).join(",")
         );
         let known = between("const CATEGORIES", "};") + &between("const PHASES", "};");

@@ -40,7 +40,7 @@ fn lines_that_lie_on_each_other_are_one() {
 fn layers_are_stacked_up_to_what_is_allocated() {
     let chart = chart_of(&trace(STEPS), &on("cuda:0")).unwrap();
     let names: Vec<&str> = chart.layers.iter().map(|layer| layer.name.as_str()).collect();
-    let all = ["activation", "temporary", "parameter", "gradient", "optimizer state", "input"];
+    let all = ["parameter", "optimizer state", "gradient", "input", "activation", "temporary"];
     assert_eq!(names, all);
     assert_eq!(chart.layers.last().unwrap().points, chart.series.last().unwrap().points);
 }

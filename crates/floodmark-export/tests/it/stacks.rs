@@ -1,18 +1,27 @@
 //! What held memory at the peak, as collapsed stacks and as a flame graph.
 
-use floodmark_export::{write_collapsed, write_flamegraph};
+use floodmark_analysis::FrameChoice;
+use floodmark_export::{Options, write_collapsed, write_flamegraph};
 
 use crate::{STEPS, on, text, trace};
 
 #[test]
 fn a_stack_is_a_line_with_its_bytes() {
     insta::assert_snapshot!(text(write_collapsed, &trace(STEPS), &on("cuda:0")), @"
-    _call_impl (torch/module.py:9);main (train.py:5);forward (model.py:12) 8388608
+    main (train.py:5);forward (model.py:12) 8388608
     before recording 4194304
-    _call_impl (torch/module.py:9);main (train.py:5);forward (model.py:12);(backward) 4194304
-    main (train.py:9);step (optim/adam.py:40) 2097152
+    main (train.py:5);forward (model.py:12);(backward) 4194304
+    main (train.py:9) 2097152
     main (train.py:3) 1048576
     ");
+}
+
+#[test]
+fn frames_of_torch_are_there_when_asked() {
+    let options = Options { frames: FrameChoice::Python, ..on("cuda:0") };
+    let found = text(write_collapsed, &trace(STEPS), &options);
+    assert!(found.starts_with("_call_impl (torch/module.py:9);main (train.py:5);forward"));
+    assert!(found.contains("main (train.py:9);step (optim/adam.py:40) 2097152"));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! `floodmark diff`: what grew between two traces.
 
 use anyhow::Result;
-use floodmark_analysis::{Diff, Question, Side, diff as ask};
+use floodmark_analysis::{Diff, FrameChoice, Question, Side, diff as ask};
 use floodmark_session::text::diff::amount;
 use floodmark_session::text::sentence;
 
@@ -47,7 +47,7 @@ pub(crate) fn answer(args: &DiffArgs) -> Result<Answer<Diff>> {
         by: args.by,
         at: args.at,
         top: (args.top > 0).then_some(args.top),
-        torch_frames: args.torch_frames,
+        frames: FrameChoice::with_torch_frames(args.torch_frames),
     };
     let found = compare(&a, &b, &question)?;
     let note = |name: &str, chosen: Chosen| chosen.note.map(|note| format!("{name}: {note}"));

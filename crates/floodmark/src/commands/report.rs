@@ -1,7 +1,7 @@
 //! `floodmark report`: what filled a device at a moment.
 
 use anyhow::{Context, Result};
-use floodmark_analysis::{Question, Report, report as ask};
+use floodmark_analysis::{FrameChoice, Question, Report, report as ask};
 
 use crate::Said;
 use crate::commands::answer::Answer;
@@ -26,7 +26,7 @@ pub(crate) fn answer(args: &ReportArgs) -> Result<Answer<Report>> {
         by: args.by,
         at: args.at,
         top: (args.top > 0).then_some(args.top),
-        torch_frames: args.torch_frames,
+        frames: FrameChoice::with_torch_frames(args.torch_frames),
     };
     let found = ask(&trace, &question)
         .with_context(|| format!("Failed to report on `{}`", path.display()))?;

@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 
 use clap::CommandFactory;
 use floodmark_analysis::{
-    AdviceReport, AllocationCard, AllocationTile, Bands, CategoryPeak, Diff, FragmentationCurve,
-    Hit, Icicle, Lifetimes, OomReport, RangeChanges, RankLines, Ranks, Report, Segments,
-    SimulatedSegments, Simulation, Steps, TensorLifetime, Timeline, TimelineTile,
+    AdviceReport, AllocationCard, AllocationTile, Bands, CategoryPeak, Diff, DiffCurves, DiffTree,
+    FragmentationCurve, Hit, Icicle, Lifetimes, OomReport, RangeChanges, RankLines, Ranks, Report,
+    Sandwich, Segments, SimulatedSegments, Simulation, Steps, TensorLifetime, Timeline,
+    TimelineTile,
 };
 use floodmark_trace::StepTotals;
 use schemars::JsonSchema;
@@ -35,6 +36,7 @@ struct PageAnswers {
     report: Report,
     allocation: AllocationCard,
     icicle: Icicle,
+    sandwich: Sandwich,
     segments: Segments,
     simulated_segments: SimulatedSegments,
     fragmentation: FragmentationCurve,
@@ -42,6 +44,8 @@ struct PageAnswers {
     range: RangeChanges,
     steps: Steps,
     diff: Diff,
+    diff_curves: DiffCurves,
+    diff_tree: DiffTree,
     ranks: Ranks,
     rank_lines: RankLines,
     oom: OomReport,

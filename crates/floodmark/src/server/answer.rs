@@ -5,15 +5,15 @@ use std::sync::Arc;
 
 use floodmark_analysis::{
     At, Question, Ranks, Recording, SimulationQuestion, Summary, TimelineBy, advise,
-    allocation_card, allocation_tile, bands, default_device, diff, fragmentation_curve, hit,
-    hit_allocation, icicle, lifetimes, lines_of_rank, oom, range_changes, rank_lines, ranks,
-    report_with, segments, simulated_segments, simulation, steps,
+    allocation_card, allocation_tile, bands, default_device, diff_between, diff_curves, diff_tree,
+    fragmentation_curve, hit, hit_allocation, icicle, lifetimes, lines_of_rank, oom, range_changes,
+    rank_lines, ranks, report_with, sandwich, segments, simulated_segments, simulation, steps,
 };
 use floodmark_trace::{AllocationId, Device, Loss, Trace};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::ask::{Ask, OfDevice};
+use super::ask::{Ask, OfDevice, OfDiff};
 use super::in_parallel::in_parallel;
 use super::refusal::Refusal;
 use super::shown::{Shown, ShownTrace, Version};
@@ -70,21 +70,29 @@ pub(crate) fn answer(shown: &Shown<'_>, ask: &Ask) -> Result<Vec<u8>, Refusal> {
             });
             json(&rank_lines(&lines, top))
         }
-        Ask::Diff { a, b, device, by, top } => {
-            let (a, b) = (shown.trace(a)?.now(), shown.trace(b)?.now());
-            let top = (top > 0).then_some(top);
-            let question = Question { device, by, at: At::Peak, top, torch_frames: false };
-            json(&diff(&a.trace, &b.trace, &question)?)
+        Ask::Diff { of, what } => {
+            let (a, b) = (shown.trace(of.a)?.now(), shown.trace(of.b)?.now());
+            match what {
+                OfDiff::Rows { by, top, frames } => {
+                    let top = (top > 0).then_some(top);
+                    let question = Question { by, top, frames, ..Question::default() };
+                    json(&diff_between(&a.trace, &b.trace, &of.sides, &question)?)
+                }
+                OfDiff::Curves => json(&diff_curves(&a.trace, &b.trace, &of.sides)?),
+                OfDiff::Tree { by, frames } => {
+                    json(&diff_tree(&a.trace, &b.trace, &of.sides, by, frames)?)
+                }
+            }
         }
         Ask::Allocation { trace, id } => {
             let now = shown.trace(trace)?.now();
             json(&allocation_card(&now.trace, now.index().context(), AllocationId(id))?)
         }
-        Ask::Report { of, by, at, top } => {
+        Ask::Report { of, by, at, top, frames } => {
             let now = shown.trace(of.trace)?.now();
             let device = now.device(of.device, at)?;
             let top = (top > 0).then_some(top);
-            let question = Question { device: Some(device), by, at, top, torch_frames: false };
+            let question = Question { device: Some(device), by, at, top, frames };
             json(&report_with(&now.trace, now.index(), &*now.moments(device)?, &question)?)
         }
         Ask::OfDevice { of, ref what } => {
@@ -97,26 +105,30 @@ pub(crate) fn answer(shown: &Shown<'_>, ask: &Ask) -> Result<Vec<u8>, Refusal> {
 fn of_device(now: &Version<'_>, device: Device, what: &OfDevice) -> Result<Vec<u8>, Refusal> {
     let trace: &Trace = &now.trace;
     match *what {
-        OfDevice::Timeline { by } => json(now.timeline(device, by)?.timeline()),
-        OfDevice::TimelineTile { by, level, tile } => {
-            json(&now.timeline(device, by)?.tile(trace, level, tile)?)
+        OfDevice::Timeline { by, axis } => json(now.timeline(device, by, axis)?.timeline()),
+        OfDevice::TimelineTile { by, axis, level, tile } => {
+            json(&now.timeline(device, by, axis)?.tile(trace, level, tile)?)
         }
         OfDevice::Bands => json(&bands(trace, now.index(), device)?),
-        OfDevice::AllocationTile { level, tile } => {
+        OfDevice::AllocationTile { axis, level, tile } => {
             let (moments, timeline) =
-                (now.moments(device)?, now.timeline(device, TimelineBy::Category)?);
+                (now.moments(device)?, now.timeline(device, TimelineBy::Category, axis)?);
             json(&allocation_tile(trace, now.index(), &moments, &timeline, level, tile)?)
         }
         OfDevice::Hit { by, point } => {
             let (moments, timeline) =
-                (now.moments(device)?, now.timeline(device, by.unwrap_or_default())?);
+                (now.moments(device)?, now.timeline(device, by.unwrap_or_default(), None)?);
             json(&match by {
                 Some(_) => hit(trace, &timeline, &moments, point)?,
                 None => hit_allocation(trace, &timeline, &moments, point)?,
             })
         }
-        OfDevice::Icicle { by, at } => {
-            json(&icicle(trace, now.index(), &*now.moments(device)?, by, at)?)
+        OfDevice::Icicle { by, frames, at } => {
+            json(&icicle(trace, now.index(), &*now.moments(device)?, by, frames, at)?)
+        }
+        OfDevice::Sandwich { frames, at, ref function } => {
+            let function = function.as_ref().map(|(name, file)| (name.as_str(), file.as_str()));
+            json(&sandwich(trace, now.index(), &*now.moments(device)?, frames, at, function)?)
         }
         OfDevice::Segments { at } => {
             let (moments, heaps) = (now.moments(device)?, now.heaps(device)?);

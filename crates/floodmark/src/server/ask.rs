@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::str::FromStr;
 
-use floodmark_analysis::{At, By, IcicleBy, PicturePoint, RangeBy, TimelineBy};
+use floodmark_analysis::{
+    At, AxisBy, Both, By, DiffSides, FrameChoice, IcicleBy, PicturePoint, RangeBy, TimelineBy,
+};
 use floodmark_trace::Device;
 
 use super::refusal::Refusal;
@@ -24,6 +26,9 @@ const DEFAULT_LINES: usize = 50;
 /// The lines and the modules of an explained failure where the request does not say it.
 const DEFAULT_OWNERS: usize = 10;
 
+/// What names a device.
+const DEVICE: &str = "a device such as `cuda:0` or `cpu`";
+
 /// A question to one or two of the traces that are shown.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Ask {
@@ -34,30 +39,51 @@ pub(crate) enum Ask {
     /// Which lines differ from trace to trace.
     RankLines { top: usize },
     /// What grew between two traces.
-    Diff { a: usize, b: usize, device: Option<Device>, by: By, top: usize },
+    Diff { of: OfTwo, what: OfDiff },
     /// All of one allocation.
     Allocation { trace: usize, id: u32 },
     /// What filled a device at a moment.
-    Report { of: Of, by: By, at: At, top: usize },
+    Report { of: Of, by: By, at: At, top: usize, frames: FrameChoice },
     /// Anything else about one device.
     OfDevice { of: Of, what: OfDevice },
+}
+
+/// A question to two traces.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum OfDiff {
+    /// The rows that changed.
+    Rows { by: By, top: usize, frames: FrameChoice },
+    /// Both over time.
+    Curves,
+    /// Both as one tree.
+    Tree { by: IcicleBy, frames: FrameChoice },
+}
+
+/// Two traces, each on a device and at a time.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct OfTwo {
+    pub(crate) a: usize,
+    pub(crate) b: usize,
+    pub(crate) sides: DiffSides,
 }
 
 /// A question to one device of a trace.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum OfDevice {
     /// Memory over time: what all parts of the picture have in common.
-    Timeline { by: TimelineBy },
+    Timeline { by: TimelineBy, axis: Option<AxisBy> },
     /// A part of it.
-    TimelineTile { by: TimelineBy, level: u32, tile: u64 },
+    TimelineTile { by: TimelineBy, axis: Option<AxisBy>, level: u32, tile: u64 },
     /// What the program did meanwhile.
     Bands,
     /// A part of the picture of single allocations.
-    AllocationTile { level: u32, tile: u64 },
+    AllocationTile { axis: Option<AxisBy>, level: u32, tile: u64 },
     /// The allocation at a point of the picture; of single allocations where `by` is none.
     Hit { by: Option<TimelineBy>, point: PicturePoint },
     /// What filled it at a moment, as a tree.
-    Icicle { by: IcicleBy, at: At },
+    Icicle { by: IcicleBy, frames: FrameChoice, at: At },
+    /// One function between what called it and what it called; by its name and file, or that with most bytes of its own.
+    Sandwich { frames: FrameChoice, at: At, function: Option<(String, String)> },
     /// The address space at a moment.
     Segments { at: At },
     /// The address space at a moment, had the allocator had other settings.
@@ -98,13 +124,15 @@ impl Ask {
             "ranks/lines" => {
                 Self::RankLines { top: given.or("top", DEFAULT_LINES, "a number of lines")? }
             }
-            "diff" => Self::Diff {
-                a: given.needed("a", "the number of a trace")?,
-                b: given.needed("b", "the number of a trace")?,
-                device: given.device()?,
-                by: given.grouping()?,
-                top: given.rows()?,
-            },
+            "diff" => {
+                let (by, top, frames) = (given.grouping()?, given.rows()?, given.frames()?);
+                Self::Diff { of: given.two()?, what: OfDiff::Rows { by, top, frames } }
+            }
+            "diff/curves" => Self::Diff { of: given.two()?, what: OfDiff::Curves },
+            "diff/tree" => {
+                let (by, frames) = (given.tree()?, given.frames()?);
+                Self::Diff { of: given.two()?, what: OfDiff::Tree { by, frames } }
+            }
             "allocation" => Self::Allocation {
                 trace: given.trace("trace")?,
                 id: given.needed("id", "the number of an allocation")?,
@@ -114,6 +142,7 @@ impl Ask {
                 by: given.grouping()?,
                 at: given.at()?,
                 top: given.rows()?,
+                frames: given.frames()?,
             },
             other => Self::OfDevice {
                 what: OfDevice::parse(other, &given)?,
@@ -128,7 +157,7 @@ impl Ask {
             Self::Traces | Self::Ranks | Self::RankLines { .. } => Vec::new(),
             Self::Report { of, .. } | Self::OfDevice { of, .. } => vec![of.trace],
             Self::Allocation { trace, .. } => vec![*trace],
-            Self::Diff { a, b, .. } => vec![*a, *b],
+            Self::Diff { of, .. } => vec![of.a, of.b],
         }
     }
 }
@@ -138,17 +167,27 @@ impl OfDevice {
         let level = || given.needed("level", "a level of enlargement");
         let tile = || given.needed("tile", "the number of a tile");
         Ok(match path {
-            "timeline" => Self::Timeline { by: given.stacked()? },
+            "timeline" => Self::Timeline { by: given.stacked()?, axis: given.axis()? },
             "timeline/tile" => {
-                Self::TimelineTile { by: given.stacked()?, level: level()?, tile: tile()? }
+                let (by, axis) = (given.stacked()?, given.axis()?);
+                Self::TimelineTile { by, axis, level: level()?, tile: tile()? }
             }
             "bands" => Self::Bands,
-            "allocations/tile" => Self::AllocationTile { level: level()?, tile: tile()? },
+            "allocations/tile" => {
+                Self::AllocationTile { axis: given.axis()?, level: level()?, tile: tile()? }
+            }
             "hit" => Self::Hit { by: given.stacked_or_not()?, point: given.point()? },
-            "icicle" => Self::Icicle {
-                by: given.or("by", IcicleBy::Stack, "`stack` or `module`")?,
-                at: given.at()?,
-            },
+            "icicle" => {
+                Self::Icicle { by: given.tree()?, frames: given.frames()?, at: given.at()? }
+            }
+            "sandwich" => {
+                let name = given.get("function", "the name of a function")?;
+                let function = match name {
+                    Some(name) => Some((name, given.needed("file", "the file of the function")?)),
+                    None => None,
+                };
+                Self::Sandwich { frames: given.frames()?, at: given.at()?, function }
+            }
             "segments" => Self::Segments { at: given.at()? },
             "segments/simulated" => Self::SimulatedSegments {
                 at: given.at()?,
@@ -211,7 +250,7 @@ impl Given<'_> {
     }
 
     fn device(&self) -> Result<Option<Device>, Refusal> {
-        self.get("device", "a device such as `cuda:0` or `cpu`")
+        self.get("device", DEVICE)
     }
 
     fn trace_and_device(&self) -> Result<Of, Refusal> {
@@ -250,7 +289,35 @@ impl Given<'_> {
     }
 
     fn at(&self) -> Result<At, Refusal> {
-        self.or("at", At::Peak, "`peak`, `oom`, `end` or seconds")
+        self.at_named("at")
+    }
+
+    fn at_named(&self, name: &'static str) -> Result<At, Refusal> {
+        self.or(name, At::Peak, "`peak`, `oom`, `end` or seconds")
+    }
+
+    fn tree(&self) -> Result<IcicleBy, Refusal> {
+        self.or("by", IcicleBy::Stack, "`stack` or `module`")
+    }
+
+    fn frames(&self) -> Result<FrameChoice, Refusal> {
+        self.or("frames", FrameChoice::Program, "`program` or `all`")
+    }
+
+    fn axis(&self) -> Result<Option<AxisBy>, Refusal> {
+        self.get("axis", "`time`, `events` or `steps`")
+    }
+
+    fn two(&self) -> Result<OfTwo, Refusal> {
+        let device = |name| self.get(name, DEVICE);
+        Ok(OfTwo {
+            a: self.needed("a", "the number of a trace")?,
+            b: self.needed("b", "the number of a trace")?,
+            sides: DiffSides {
+                device: Both { a: device("device_a")?, b: device("device_b")? },
+                at: Both { a: self.at_named("at_a")?, b: self.at_named("at_b")? },
+            },
+        })
     }
 
     fn rows(&self) -> Result<usize, Refusal> {

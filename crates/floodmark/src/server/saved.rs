@@ -143,14 +143,16 @@ impl Kept<'_, '_> {
         let pairs =
             (0..count).flat_map(|a| (0..count).map(move |b| (a, b))).filter(|(a, b)| a != b);
         for (a, b) in pairs {
-            let now = self.shown.traces[a].now();
-            let Ok(device) = now.device(None, At::Peak) else { continue };
-            // The page names the device only where both have it.
-            let is_in_both = self.shown.traces[b].now().trace.devices().contains(&device);
-            let device = if is_in_both { format!("&device={device}") } else { String::new() };
+            let device = |trace: usize| self.shown.traces[trace].now().device(None, At::Peak);
+            let (Ok(device_a), Ok(device_b)) = (device(a), device(b)) else { continue };
+            let of =
+                format!("a={a}&b={b}&device_a={device_a}&device_b={device_b}&at_a=peak&at_b=peak");
             for by in ["line", "module", "category", "op", "phase", "tensor", "stack"] {
-                self.keep_as(&format!("diff?a={a}&b={b}{device}&by={by}"), "&top=100");
+                self.keep_as(&format!("diff?{of}&by={by}"), "&top=100");
             }
+            self.keep(&format!("diff/curves?{of}"));
+            self.keep(&format!("diff/tree?{of}&by=stack"));
+            self.keep(&format!("diff/tree?{of}&by=module"));
         }
     }
 
@@ -200,7 +202,7 @@ impl Kept<'_, '_> {
 
     fn deepest(&self, trace: usize, device: Device) -> u32 {
         let now = self.shown.traces[trace].now();
-        let deepest = now.timeline(device, TimelineBy::Category);
+        let deepest = now.timeline(device, TimelineBy::Category, None);
         deepest.map_or(0, |index| index.timeline().deepest_level)
     }
 

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use anyhow::{Context, Result};
 use floodmark_analysis::{
-    At, MomentIndex, QuestionError, SegmentsIndex, Summary, TimelineBy, TimelineIndex, TraceIndex,
-    default_device, summary,
+    At, AxisBy, MomentIndex, QuestionError, SegmentsIndex, Summary, TimelineBy, TimelineIndex,
+    TraceIndex, default_device, summary,
 };
 use floodmark_session::traces::Following;
 use floodmark_trace::{Device, Trace};
@@ -26,7 +26,7 @@ pub(crate) struct Version<'t> {
     summary: OnceLock<Summary>,
     moments: MadeOnce<Device, MomentIndex>,
     heaps: MadeOnce<Device, SegmentsIndex>,
-    timelines: MadeOnce<(Device, TimelineBy), TimelineIndex>,
+    timelines: MadeOnce<(Device, TimelineBy, Option<AxisBy>), TimelineIndex>,
 }
 
 /// A trace of a file, or one that somebody else has in memory.
@@ -90,9 +90,10 @@ impl<'t> Version<'t> {
         &self,
         device: Device,
         by: TimelineBy,
+        axis: Option<AxisBy>,
     ) -> Result<Arc<TimelineIndex>, QuestionError> {
-        let make = || TimelineIndex::new(&self.trace, self.index(), device, by);
-        self.timelines.get((device, by), make)
+        let make = || TimelineIndex::with_axis(&self.trace, self.index(), device, by, axis);
+        self.timelines.get((device, by, axis), make)
     }
 }
 

@@ -100,7 +100,7 @@ fn every_route_has_an_answer() {
     let tile = viewer.answer("allocations/tile?level=0&tile=0");
     assert_eq!(tile["shapes"].as_array().unwrap().len(), 4);
     let place = "seconds=0.009&bytes=1000";
-    assert_eq!(viewer.answer(&format!("hit?by=category&{place}"))["group"], 1);
+    assert_eq!(viewer.answer(&format!("hit?by=category&{place}"))["group"], 0);
     assert_eq!(viewer.answer(&format!("hit?by=allocation&{place}"))["allocation"], 0);
     assert_eq!(viewer.answer("icicle?by=module&at=end")["total"], 5 << 20);
     assert_eq!(viewer.answer("segments?at=peak")["segments"][0]["bytes"], 20 << 20);
@@ -118,6 +118,21 @@ fn every_route_has_an_answer() {
     assert_eq!(viewer.answer("steps?device=cuda:0")["steps"][1]["peak"], 13 << 20);
     assert_eq!(viewer.answer("allocation?id=1")["partner"]["ids"], serde_json::json!([2]));
     assert_eq!(viewer.answer("diff?a=0&b=1")["allocated"]["change"], 0);
+    let other = viewer.answer("diff?a=0&b=1&device_b=cuda:0&at_b=end");
+    assert_eq!(other["allocated"]["change"], -(8 << 20));
+    let curves = viewer.answer("diff/curves?a=0&b=1");
+    assert_eq!((&curves["axis"], &curves["length"]), (&"steps".into(), &2.0.into()));
+    let tree = viewer.answer("diff/tree?a=0&b=1&at_b=end&frames=all");
+    assert_eq!(
+        (&tree["root"]["kind"], &tree["root"]["bytes"]),
+        (&"shrunk".into(), &(13 << 20).into())
+    );
+    let sandwich = viewer.answer("sandwich?at=peak&function=main&file=train.py");
+    assert_eq!(sandwich["function"]["bytes"], 13 << 20);
+    let steps = viewer.answer("timeline?by=line&axis=steps");
+    assert_eq!(steps["axis"]["length"], 2.0);
+    let tile = viewer.answer("timeline/tile?by=line&axis=steps&level=0&tile=0");
+    assert_eq!((&tile["from"], &tile["to"]), (&0.0.into(), &2.0.into()));
     assert_eq!(viewer.answer("ranks")["median"], 13 << 20);
     assert_eq!(viewer.answer("ranks/lines")["total"], 0);
     assert!(viewer.answer("advice")["advice"].is_array());
@@ -288,7 +303,9 @@ fn a_saved_page_has_the_answers_of_the_server() {
         "report?trace=1&device=cuda:0&by=line&at=peak",
         &format!("report?trace=0&device=cuda:0&by=module&at={peak}"),
         "steps?trace=0&device=cuda:0",
-        "diff?a=1&b=0&device=cuda:0&by=line",
+        "diff?a=1&b=0&device_a=cuda:0&device_b=cuda:0&at_a=peak&at_b=peak&by=line",
+        "diff/curves?a=1&b=0&device_a=cuda:0&device_b=cuda:0&at_a=peak&at_b=peak",
+        "diff/tree?a=1&b=0&device_a=cuda:0&device_b=cuda:0&at_a=peak&at_b=peak&by=stack",
         "ranks",
         "ranks/lines",
         "bands?trace=0&device=cuda:0",

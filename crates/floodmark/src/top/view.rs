@@ -121,7 +121,7 @@ impl View {
             by,
             at,
             top: Some(MOST_ROWS),
-            torch_frames: false,
+            ..Question::default()
         };
         let mut found = match report(trace, &question(self.ask.by)) {
             Ok(found) => found,

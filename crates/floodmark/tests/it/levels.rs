@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use floodmark_analysis::{
-    At, COLUMNS, IcicleBy, MomentIndex, Question, Report, SegmentBlockState, SegmentsIndex,
-    TimelineBy, TimelineIndex, TraceIndex, allocation_tile, icicle, report, report_with, segments,
+    At, COLUMNS, FrameChoice, IcicleBy, MomentIndex, Question, Report, SegmentBlockState,
+    SegmentsIndex, TimelineBy, TimelineIndex, TraceIndex, allocation_tile, icicle, report,
+    report_with, segments,
 };
 use floodmark_trace::{Bytes, Device, Trace};
 
@@ -83,7 +84,7 @@ fn check(trace: &Trace) {
             let expected = report(trace, &question).unwrap();
             assert_eq!(report_with(trace, &index, &moments, &question).unwrap(), expected);
             for by in [IcicleBy::Stack, IcicleBy::Module] {
-                let tree = icicle(trace, &index, &moments, by, at).unwrap();
+                let tree = icicle(trace, &index, &moments, by, FrameChoice::Program, at).unwrap();
                 assert_eq!((tree.root.bytes, tree.total), (expected.allocated, expected.allocated));
             }
             let found = segments(trace, &index, &moments, &heaps, at).unwrap();

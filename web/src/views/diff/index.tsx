@@ -1,37 +1,24 @@
 // What grew between two recordings.
 
-import type { ComponentChildren } from "preact";
 import { useMemo } from "preact/hooks";
-import type { Diff as DiffAnswer, DiffRow, Total, TraceCard } from "../../api/types.gen";
+import type { Diff as DiffAnswer, DiffRow, Total } from "../../api/types.gen";
 import { counted, formatBytes, formatChange, formatCount } from "../../base/bytes";
 import { shortener } from "../../base/paths";
 import { whenSentence } from "../../base/sentences";
-import { deviceField, go, grouping, numberField, traceField } from "../../model/address";
-import { traces } from "../../model/recording";
+import { grouping } from "../../model/address";
 import { useAnswer } from "../../model/use_answer";
+import { framesQuery } from "../../render/frames_toggle";
 import { Answered, Empty } from "../../render/notices";
 import { type Column, Table } from "../../render/table";
 import "../../render/tools.css";
 import type { View } from "../view";
 import { type ChangeBar, changeBars } from "./bars";
+import { Curves } from "./curves";
 import "./diff.css";
+import { queryOf, revisionOf, SideChoosers, type Sides, sides } from "./sides";
+import { Tree } from "./tree";
 
 const GROUPINGS = ["line", "module", "category", "op", "phase", "tensor", "stack"] as const;
-
-const aField = numberField("a");
-const bField = numberField("b");
-
-/** What the address names; else from the first recording to the one that is looked at. */
-function sides(): { a: TraceCard; b: TraceCard } | null {
-  const all = traces.value?.traces ?? [];
-  const [first, second] = all;
-  if (!first || !second) return null;
-  const find = (id: number | null) => all.find((one) => one.id === id);
-  const looked = find(traceField.value);
-  const b = find(bField.value) ?? (looked && looked !== find(aField.value) ? looked : second);
-  const a = find(aField.value) ?? (b === first ? second : first);
-  return { a, b };
-}
 
 function by(): string {
   const wanted = grouping.value;
@@ -42,19 +29,17 @@ function Diff() {
   const both = sides();
   const diff = useAnswer(() => {
     const now = sides();
-    if (!now) return null;
-    const { a, b } = now;
-    const has = (side: TraceCard, name: string | null) =>
-      side.summary.devices.some((one) => one.device === name);
-    const device = has(a, deviceField.value) ? deviceField.value : a.default_device;
-    if (device === null) return null;
-    // Ranks of one machine each have a device of their own: then the server finds that of either side.
-    const named = has(b, device) ? { device } : {};
-    return {
-      path: "diff",
-      query: { a: a.id, b: b.id, ...named, by: by() },
-      revision: a.revision + b.revision,
-    };
+    return (
+      now && {
+        path: "diff",
+        query: { ...queryOf(now), by: by(), ...framesQuery() },
+        revision: revisionOf(now),
+      }
+    );
+  });
+  const curves = useAnswer(() => {
+    const now = sides();
+    return now && { path: "diff/curves", query: queryOf(now), revision: revisionOf(now) };
   });
   if (!both)
     return (
@@ -67,74 +52,57 @@ function Diff() {
     );
   return (
     <div class="diff">
-      <Sides both={both} />
-      <Answered asked={diff.value}>{(answer) => <Shown answer={answer} both={both} />}</Answered>
+      <SideChoosers both={both} />
+      <div class="diff-sentence">
+        {diff.value.value && <Sentence answer={diff.value.value} both={both} />}
+      </div>
+      <div class="panel diff-curves">
+        <Answered asked={curves.value}>
+          {(answer) => <Curves answer={answer} both={both} />}
+        </Answered>
+      </div>
+      <div class="panel diff-tree">
+        <Tree />
+      </div>
+      <div class="diff-below">
+        <Answered asked={diff.value}>{(answer) => <Shown answer={answer} />}</Answered>
+      </div>
     </div>
   );
 }
 
-function Sides({ both }: { both: { a: TraceCard; b: TraceCard } }) {
-  const { a, b } = both;
-  return (
-    <div class="view-tools">
-      <Side side="a" chosen={a}>
-        From
-      </Side>
-      <Side side="b" chosen={b}>
-        to
-      </Side>
-      <button type="button" onClick={() => go({ a: b.id, b: a.id })}>
-        ⇄ Swap
-      </button>
-    </div>
-  );
-}
-
-function Side({
-  side,
-  chosen,
-  children,
-}: {
-  side: "a" | "b";
-  chosen: TraceCard;
-  children: ComponentChildren;
-}) {
-  return (
-    <label class="chooser">
-      {children}
-      <select
-        value={String(chosen.id)}
-        onChange={(event) => go({ [side]: event.currentTarget.value })}
-      >
-        {(traces.value?.traces ?? []).map((one) => (
-          <option key={one.id} value={String(one.id)}>
-            {one.rank === null ? one.name : `rank ${one.rank} · ${one.name}`}
-          </option>
-        ))}
-      </select>
-    </label>
-  );
-}
-
-function Shown({ answer, both }: { answer: DiffAnswer; both: { a: TraceCard; b: TraceCard } }) {
-  const columns = useMemo(() => rowColumns(answer), [answer]);
-  const isSame = both.a.id === both.b.id;
+function Sentence({ answer, both }: { answer: DiffAnswer; both: Sides }) {
+  const isSame = both.a.card.id === both.b.card.id;
   return (
     <>
       <p>
         {sentence(answer)}
         {isSame && " Both sides are the same recording."}
       </p>
+      <p class="quiet">
+        {both.a.card.name} {whenSentence(answer.at.a)}; {both.b.card.name}{" "}
+        {whenSentence(answer.at.b)}
+      </p>
+    </>
+  );
+}
+
+function Shown({ answer }: { answer: DiffAnswer }) {
+  const columns = useMemo(() => rowColumns(answer), [answer]);
+  const isAtPeaks = answer.at.a.what === "peak" && answer.at.b.what === "peak";
+  return (
+    <>
       <section class="totals" aria-label="Totals">
         <TotalBars title="Allocated peak" total={answer.peaks.allocated} />
+        {!isAtPeaks && <TotalBars title="Allocated at these times" total={answer.allocated} />}
         {answer.reserved && (
-          <TotalBars title="Reserved at the allocated peak" total={answer.reserved} />
+          <TotalBars
+            title={isAtPeaks ? "Reserved at the allocated peak" : "Reserved at these times"}
+            total={answer.reserved}
+          />
         )}
         {answer.peaks.reserved && <TotalBars title="Reserved peak" total={answer.peaks.reserved} />}
       </section>
-      <p class="quiet">
-        {both.a.name} {whenSentence(answer.at.a)}; {both.b.name} {whenSentence(answer.at.b)}
-      </p>
       <section class="panel diff-rows">
         {answer.rows.length === 0 ? (
           <Empty>
@@ -149,15 +117,17 @@ function Shown({ answer, both }: { answer: DiffAnswer; both: { a: TraceCard; b: 
 }
 
 function sentence(answer: DiffAnswer): string {
-  const { change, percent } = answer.peaks.allocated;
+  const isAtPeaks = answer.at.a.what === "peak" && answer.at.b.what === "peak";
+  const { change, percent } = isAtPeaks ? answer.peaks.allocated : answer.allocated;
+  const what = isAtPeaks ? "The peak of" : "What is allocated on";
   const share = percent === null ? "" : ` (${percent > 0 ? "+" : ""}${percent.toFixed(1)} %)`;
   const word = change > 0 ? "rose by" : change < 0 ? "fell by" : "stayed the same";
   const { device, device_b } = answer;
   const on = device === device_b ? device : `${device}, then ${device_b},`;
   const peak =
     change === 0
-      ? `The peak of ${on} ${word}`
-      : `The peak of ${on} ${word} ${formatBytes(Math.abs(change))}${share}`;
+      ? `${what} ${on} ${word}`
+      : `${what} ${on} ${word} ${formatBytes(Math.abs(change))}${share}`;
   const left = answer.total_rows - answer.rows.length;
   const more = left > 0 ? `, ${counted(left, "smaller one")} not listed` : "";
   const rows = counted(answer.total_rows, "row");

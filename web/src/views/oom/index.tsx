@@ -189,7 +189,7 @@ function Owners({ title, by, rows, whole }: OwnersProps) {
           <li key={row.location}>
             <span class="bytes">{formatBytes(row.bytes)}</span>
             <span class="share quiet">{formatShare(row.bytes, whole.allocated)}</span>
-            <span class="name location" title={row.location}>
+            <span class="name barred location" title={row.location}>
               <i style={{ width: `${(100 * row.bytes) / Math.max(1, whole.allocated)}%` }} />
               <bdi>{by === "line" ? short(row.location) : row.location}</bdi>
             </span>

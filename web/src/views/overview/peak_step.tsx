@@ -64,6 +64,8 @@ function Picture({ timeline, step }: { timeline: Timeline; step: Step | undefine
       timeline={timeline}
       span={step ? { from: step.from, to: step.to } : null}
       cursor={timeline.peak.seconds}
+      hasByteAxis
+      right={8}
       onMoment={(seconds) => go({ ...window(step), at: secondsField(seconds) })}
       hint="A click opens this time in the timeline"
       label={

@@ -1,6 +1,5 @@
 // What filled the device at a moment: the report as a table beside an icicle. A strip above chooses the moment.
 
-import { signal } from "@preact/signals";
 import { useState } from "preact/hooks";
 import type { Report, Row } from "../../api/types.gen";
 import { counted, formatBytes } from "../../base/bytes";
@@ -9,24 +8,21 @@ import { cursor, field, go } from "../../model/address";
 import { subject } from "../../model/recording";
 import { useAnswer } from "../../model/use_answer";
 import { Choices } from "../../render/choices";
+import { framesQuery } from "../../render/frames_toggle";
 import { MomentButtons, MomentStrip, Nearest } from "../../render/moments";
 import { Answered } from "../../render/notices";
 import { Table } from "../../render/table";
 import { useKeys } from "../../render/use_keys";
 import type { View } from "../view";
 import { columnsOf, details, GROUPINGS, type PeakBy } from "./columns";
-import { Flame } from "./flame";
 import "./peak.css";
+import { DRAG_MILLIS, search } from "./search";
+import { Tree, treeBy } from "./tree";
 
 /** Rows beyond these are summed up below the table. */
 const MOST_ROWS = 5000;
-/** A drag asks for no more moments than it rests at for so long. */
-const DRAG_MILLIS = 70;
 
 const by = field("rows", "line");
-const flameBy = field("tree", "stack");
-/** What is looked for in the icicle. */
-const words = signal("");
 
 function Peak() {
   const report = useAnswer(() => {
@@ -35,7 +31,14 @@ function Peak() {
     const { trace, device, revision } = about;
     return {
       path: "report",
-      query: { trace, device, by: by.value, at: cursor.value, top: MOST_ROWS },
+      query: {
+        trace,
+        device,
+        by: by.value,
+        at: cursor.value,
+        top: MOST_ROWS,
+        ...(by.value === "stack" ? framesQuery() : {}),
+      },
       revision,
     };
   }, DRAG_MILLIS);
@@ -58,10 +61,6 @@ function Peak() {
       </div>
     </div>
   );
-}
-
-function search(text: string): void {
-  words.value = text;
 }
 
 function Head({ report }: { report: Report | null }) {
@@ -94,14 +93,14 @@ function Rows({ report }: { report: Report }) {
         isPicked={(row) => row === picked}
         onPick={(row) => {
           setPicked(row);
-          search(searchFor(row, report.by, flameBy.peek()));
+          search(searchFor(row, report.by, treeBy.peek()));
         }}
       >
         <Choices
           label="Rows"
           all={GROUPINGS}
           chosen={report.by as PeakBy}
-          onChoose={(choice) => go({ rows: choice === "line" ? null : choice }, { replaces: true })}
+          onChoose={(choice) => go({ rows: choice === "line" ? null : choice })}
         />
       </Table>
       {left > 0 && (
@@ -129,45 +128,6 @@ function searchFor(row: Row, by: string, tree: string): string {
 function lastName(module: string): string {
   const last = module.split(".").pop() ?? "";
   return /^\d*$/.test(last) ? "" : last;
-}
-
-function Tree() {
-  const icicle = useAnswer(() => {
-    const about = subject.value;
-    if (!about) return null;
-    const { trace, device, revision } = about;
-    const which = flameBy.value === "module" ? "module" : "stack";
-    return { path: "icicle", query: { trace, device, at: cursor.value, by: which }, revision };
-  }, DRAG_MILLIS);
-  return (
-    <div class="table-box">
-      <div class="table-tools">
-        <Choices
-          label="Icicle"
-          all={[
-            ["stack", "By stack"],
-            ["module", "By module"],
-          ]}
-          chosen={flameBy.value}
-          onChoose={(choice) => {
-            // What was looked for is a name of the other tree.
-            search("");
-            go({ tree: choice === "stack" ? null : choice, focus: null }, { replaces: true });
-          }}
-        />
-        <input
-          type="search"
-          placeholder="Find in the icicle"
-          aria-label="Find in the icicle"
-          value={words.value}
-          onInput={(event) => search(event.currentTarget.value)}
-        />
-      </div>
-      <Answered asked={icicle.value}>
-        {(value) => <Flame icicle={value} by={flameBy.value} words={words.value} />}
-      </Answered>
-    </div>
-  );
 }
 
 export const peak: View = {

@@ -7,6 +7,7 @@ import { cursor, go } from "../../model/address";
 import { device, failed, type Subject, subject, traces } from "../../model/recording";
 import { useAnswer } from "../../model/use_answer";
 import { BYTE_AXIS_WIDTH } from "../../render/axes";
+import { Choices } from "../../render/choices";
 import { Answered } from "../../render/notices";
 import { Strip } from "../../render/strip";
 import { useKeys } from "../../render/use_keys";
@@ -23,10 +24,13 @@ import {
   chosenId,
   cursorSeconds,
   failure,
+  isRibbons,
   reservedPeak,
+  STACKED,
   select,
   selected,
   selectFromCursor,
+  setMode,
   stackedBy,
   timeline,
   toggleFit,
@@ -92,6 +96,15 @@ function Shown({ about, timeline }: { about: Subject; timeline: Timeline }) {
     <div class={selected.value ? "timeline has-range" : "timeline"}>
       <div class="timeline-head">
         <Sentence />
+        <Choices
+          label="Picture"
+          all={[
+            ["stack", "Stacked"],
+            ["allocations", "By allocation"],
+          ]}
+          chosen={isRibbons.value ? "allocations" : "stack"}
+          onChoose={(choice) => setMode(choice as "stack" | "allocations")}
+        />
         <Lines timeline={timeline} />
         <button
           type="button"
@@ -193,5 +206,5 @@ export const timelineView: View = {
   key: "2",
   says: "memory over time",
   component: TimelineView,
-  groupings: ["category", "module", "phase", "line", "allocation"],
+  groupings: STACKED,
 };

@@ -2,14 +2,14 @@
 
 import { during } from "../../base/pending";
 import { tilesIn } from "../../base/tiles";
-import { grouping, secondsField } from "../../model/address";
+import { secondsField } from "../../model/address";
 import { asApiError, ask } from "../../model/answer";
 import { type Subject, source } from "../../model/recording";
 import { type Frame, levelOf } from "./frame";
 import { layout } from "./layout";
 import { columnOf, groupAt, highestMoment } from "./look_up";
 import { shapeAt } from "./ribbons";
-import { choose, missed } from "./state";
+import { choose, missed, stackedBy } from "./state";
 
 export async function onPress(
   frame: Frame,
@@ -48,7 +48,7 @@ async function chooseAt(
     const query = {
       trace,
       device,
-      by: grouping.peek(),
+      by: stackedBy.peek(),
       seconds: Number(exact),
       bytes: Math.floor(under.bytes),
     };
@@ -59,7 +59,7 @@ async function chooseAt(
     // A saved page cannot say who lies there; the moment is chosen all the same.
     choose(null, { at });
     missed.value = source().isStored
-      ? "A saved page cannot look this up: group by `allocation` to open the largest ones."
+      ? "A saved page cannot look this up: *By allocation* opens the largest ones."
       : asApiError(error).message;
   }
 }

@@ -27,7 +27,7 @@ export function Legend({ timeline }: { timeline: Timeline }) {
     <section class="legend" aria-label="Groups">
       <h3>{isRibbons.value ? "Category" : capital(stackedBy.value)}, most at any moment</h3>
       <ul>
-        {[...timeline.groups].map((group, index) => (
+        {upsideDown(timeline).map(([group, index]) => (
           <li key={group.name}>
             <label
               title={`${group.name}: switch on or off; double click shows it alone`}
@@ -47,6 +47,11 @@ export function Legend({ timeline }: { timeline: Timeline }) {
       </ul>
     </section>
   );
+}
+
+/** As in the picture: the uppermost first. */
+function upsideDown({ groups }: Timeline) {
+  return groups.map((group, index) => [group, index] as const).reverse();
 }
 
 const LINES: readonly (readonly [LineName, string])[] = [

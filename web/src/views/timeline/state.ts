@@ -23,8 +23,19 @@ export const chosenId = numberField("allocation");
 export const chosen = signal<AllocationCard | null>(null);
 
 /** How the picture is made: stacked groups, or a ribbon for each allocation. */
-export const isRibbons = computed(() => grouping.value === "allocation");
-export const stackedBy = computed(() => (isRibbons.value ? "category" : grouping.value));
+const mode = field("mode", "stack");
+export const isRibbons = computed(() => mode.value === "allocations");
+/** What the picture can be stacked by. */
+export const STACKED = ["category", "module", "phase", "line"] as const;
+/** Other views have other groupings. */
+export const stackedBy = computed(() => {
+  const isKnown = (STACKED as readonly string[]).includes(grouping.value);
+  return isRibbons.value || !isKnown ? "category" : grouping.value;
+});
+
+export function setMode(next: "stack" | "allocations"): void {
+  go({ mode: next === "stack" ? null : next, off: null });
+}
 
 /** Groups that are switched off, by name; `off` in the address. */
 const off = field("off");

@@ -12,7 +12,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use floodmark_allocator::TorchVersion;
-use floodmark_analysis::{At, By, Limit};
+use floodmark_analysis::{At, By, FrameChoice, Limit};
 use floodmark_session::export::format::Format;
 use floodmark_session::size::parse_size;
 use floodmark_trace::{Bytes, Device};
@@ -247,6 +247,9 @@ pub(crate) struct ExportArgs {
     /// Rank, for a folder of traces [default: all ranks if the format is a folder, otherwise the one with the highest peak]
     #[arg(long)]
     pub(crate) rank: Option<u32>,
+    /// Frames of call stacks, for `speedscope` and `collapsed`: `program` leaves out those of torch, installed packages and Python's library
+    #[arg(long, default_value = "program", value_name = "FRAMES", value_parser = frames_parser())]
+    pub(crate) frames: FrameChoice,
     /// Replace an earlier export
     #[arg(long)]
     pub(crate) force: bool,
@@ -362,6 +365,11 @@ fn by_parser() -> impl TypedValueParser<Value = By> {
 /// The shells whose completions are tested.
 fn shell_parser() -> impl TypedValueParser<Value = Shell> {
     PossibleValuesParser::new(["bash", "zsh", "fish"]).try_map(|name| name.parse::<Shell>())
+}
+
+/// Which frames of a call stack are shown.
+fn frames_parser() -> impl TypedValueParser<Value = FrameChoice> {
+    PossibleValuesParser::new(["program", "all"]).try_map(|name| name.parse::<FrameChoice>())
 }
 
 /// The names of the formats, with a line of help each.

@@ -49,7 +49,7 @@ pub(crate) fn export(args: &ExportArgs) -> Result<String> {
     check_device(&trace, args.device)
         .with_context(|| format!("Failed to export `{}`", path.display()))?;
     output::losses(&trace.losses, "");
-    let mut options = Options { device: args.device, ..Options::default() };
+    let mut options = Options { device: args.device, frames: args.frames, ..Options::default() };
     if is_stdout {
         to_stdout(&trace, args.to, &options).context("Failed to write to stdout")?;
         return Ok(String::new());

@@ -1,10 +1,11 @@
 import { expect, it } from "vitest";
-import type { IcicleNode } from "../../api/types.gen";
-import { foundIn, known, matchedBytes, nodeAt, placed, ROW_HEIGHT } from "./icicle";
+import type { IcicleNode } from "../api/types.gen";
+import { foundIn, known, matchedBytes, neighbour, nodeAt, placed, ROW_HEIGHT } from "./icicle";
 
 function node(name: string, bytes: number, children: IcicleNode[] = []): IcicleNode {
   const below = children.reduce((sum, child) => sum + child.bytes, 0);
-  return { name, file: null, line: null, bytes, own: bytes - below, count: 1, children };
+  const place = { file: null, line: null, framework: false, category: "unknown" } as const;
+  return { name, ...place, bytes, own: bytes - below, count: 1, children };
 }
 
 const root = node("all", 100, [
@@ -52,4 +53,16 @@ it("a point belongs to the node under it", () => {
   const all = placed(root, [], 200);
   expect(nodeAt(all, 100, ROW_HEIGHT * 2 + 1)?.path).toEqual(["main", "loss"]);
   expect(nodeAt(all, 199, ROW_HEIGHT * 2 + 1)).toBeNull();
+});
+
+it("is walked through with the arrows", () => {
+  const all = placed(root, [], 200);
+  const to = (from: string[], key: string) => neighbour(all, from, key)?.path.join("/") ?? null;
+  expect(to([], "ArrowDown")).toBe("main");
+  expect(to(["main"], "ArrowDown")).toBe("main/forward");
+  expect(to(["main", "forward"], "ArrowRight")).toBe("main/loss");
+  expect(to(["main", "forward"], "ArrowDown")).toBeNull();
+  expect(to(["main"], "ArrowRight")).toBe("loss");
+  expect(to(["main", "loss"], "ArrowUp")).toBe("main");
+  expect(to(["gone"], "ArrowLeft")).toBe("");
 });

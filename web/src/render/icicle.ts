@@ -1,11 +1,19 @@
 // Where the nodes of an icicle lie: a row for each depth, as wide as their bytes.
 
-import type { IcicleNode } from "../../api/types.gen";
-
 export const ROW_HEIGHT = 21;
 
-export interface Placed {
-  readonly node: IcicleNode;
+/** What an icicle is made of. */
+export interface TreeNode<N> {
+  readonly name: string;
+  readonly file: string | null;
+  readonly line: number | null;
+  /** How wide it is. */
+  readonly bytes: number;
+  readonly children: readonly N[];
+}
+
+export interface Placed<N> {
+  readonly node: N;
   /** Names from the root to this node, the root's left out. */
   readonly path: readonly string[];
   readonly depth: number;
@@ -14,13 +22,13 @@ export interface Placed {
 }
 
 /** The nodes that are at least a pixel wide, those that the focus lies in first, over the whole width. */
-export function placed(
-  root: IcicleNode,
+export function placed<N extends TreeNode<N>>(
+  root: N,
   focus: readonly string[],
   width: number,
   least = 0.7,
-): Placed[] {
-  const found: Placed[] = [];
+): Placed<N>[] {
+  const found: Placed<N>[] = [];
   let node = root;
   const path: string[] = [];
   for (const name of focus) {
@@ -34,9 +42,9 @@ export function placed(
   return found;
 }
 
-function place(
-  found: Placed[],
-  node: IcicleNode,
+function place<N extends TreeNode<N>>(
+  found: Placed<N>[],
+  node: N,
   path: readonly string[],
   x: number,
   width: number,
@@ -52,15 +60,15 @@ function place(
 }
 
 /** What tells a node from its siblings. */
-export function nameOf(node: IcicleNode): string {
+export function nameOf<N>(node: TreeNode<N>): string {
   return node.line === null ? node.name : `${node.name}:${node.file ?? ""}:${node.line}`;
 }
 
 /** The focus as far as this icicle has it. */
-export function known(
-  root: IcicleNode,
+export function known<N extends TreeNode<N>>(
+  root: N,
   focus: readonly string[],
-): { path: string[]; nodes: IcicleNode[] } {
+): { path: string[]; nodes: N[] } {
   const path: string[] = [];
   const nodes = [root];
   let node = root;
@@ -75,18 +83,18 @@ export function known(
 }
 
 /** Whether a node has all the words, in its name or its place. */
-export function matches(node: IcicleNode, words: readonly string[]): boolean {
+export function matches<N>(node: TreeNode<N>, words: readonly string[]): boolean {
   const text = `${node.name} ${node.file ?? ""}:${node.line ?? ""}`.toLowerCase();
   return words.every((word) => text.includes(word));
 }
 
 /** The nodes that match, with all below them; null when nothing is looked for. Parents come before their children. */
-export function foundIn(
-  all: readonly Placed[],
+export function foundIn<N extends TreeNode<N>>(
+  all: readonly Placed<N>[],
   words: readonly string[],
-): ReadonlySet<Placed> | null {
+): ReadonlySet<Placed<N>> | null {
   if (words.length === 0) return null;
-  const found = new Set<Placed>();
+  const found = new Set<Placed<N>>();
   const paths = new Set<string>();
   for (const one of all) {
     const above = one.depth > 0 && paths.has(one.path.slice(0, -1).join("\n"));
@@ -98,18 +106,41 @@ export function foundIn(
 }
 
 /** The bytes below nodes that match, each counted once. */
-export function matchedBytes(node: IcicleNode, words: readonly string[]): number {
+export function matchedBytes<N extends TreeNode<N>>(node: N, words: readonly string[]): number {
   if (words.length === 0) return 0;
   if (matches(node, words)) return node.bytes;
   return node.children.reduce((sum, child) => sum + matchedBytes(child, words), 0);
 }
 
 /** The node at a point. */
-export function nodeAt(all: readonly Placed[], x: number, y: number): Placed | null {
+export function nodeAt<N>(all: readonly Placed<N>[], x: number, y: number): Placed<N> | null {
   const depth = Math.floor(y / ROW_HEIGHT);
   return all.find((one) => one.depth === depth && x >= one.x && x < one.x + one.width) ?? null;
 }
 
-export function deepest(all: readonly Placed[]): number {
+export function deepest<N>(all: readonly Placed<N>[]): number {
   return all.reduce((most, one) => Math.max(most, one.depth), 0);
+}
+
+/** The node that an arrow leads to: into a node and out of it, and to the nodes beside it. Null where there is none. */
+export function neighbour<N>(
+  all: readonly Placed<N>[],
+  from: readonly string[],
+  key: string,
+): Placed<N> | null {
+  const at = all.findIndex((one) => isSame(one.path, from));
+  const here = all[at];
+  if (!here) return all[0] ?? null;
+  if (key === "ArrowUp") return all.find((one) => isSame(one.path, from.slice(0, -1))) ?? null;
+  if (key === "ArrowDown") {
+    const child = all[at + 1];
+    return child && child.depth === here.depth + 1 ? child : null;
+  }
+  const row = all.filter((one) => one.depth === here.depth);
+  const beside = row.indexOf(here) + (key === "ArrowRight" ? 1 : -1);
+  return row[beside] ?? null;
+}
+
+function isSame(one: readonly string[], other: readonly string[]): boolean {
+  return one.length === other.length && one.every((name, at) => name === other[at]);
 }

@@ -1,0 +1,284 @@
+//! What two traces have at a time, as one tree: by the calls that led to it, or by modules.
+//!
+//! A node of both traces is one node, with the bytes of either. A node is as wide as the larger side of what it
+//! allocated itself, and as all that is inside it; so what grew, shrank, is new or is gone can be seen in one picture.
+
+use floodmark_trace::{AllocationId, Bytes, StackId, Trace};
+use hashbrown::HashMap;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::allocation::context::Context;
+use crate::allocation::framework::{FrameChoice, ShownFrames};
+use crate::allocation::location::{BEFORE_RECORDING, frame};
+use crate::diff::align::{Aligner, Side, Spot};
+use crate::diff::{Both, DiffError, DiffSides, Total, in_a, in_b};
+use crate::moment::{Moment, moment};
+use crate::report::by_module::Tree;
+use crate::report::by_step::difference;
+use crate::report::icicle::{IcicleBy, MOST_DEPTH, SMALLEST_PART};
+use crate::report::live_groups::Live;
+
+/// What happened to a node from the first trace to the second.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum DiffKind {
+    /// The bytes are the same.
+    #[default]
+    Same,
+    /// More bytes.
+    Grown,
+    /// Fewer bytes.
+    Shrunk,
+    /// Only the second trace has it.
+    New,
+    /// Only the first trace has it.
+    Gone,
+}
+
+impl DiffKind {
+    fn from_bytes(a: Bytes, b: Bytes) -> Self {
+        match (a.0, b.0) {
+            (a, b) if a == b => Self::Same,
+            (0, _) => Self::New,
+            (_, 0) => Self::Gone,
+            (a, b) if a < b => Self::Grown,
+            _ => Self::Shrunk,
+        }
+    }
+}
+
+/// A part of the tree.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct DiffNode {
+    /// The function, or the last part of a module's name.
+    pub name: String,
+    /// The file of a frame: in the second trace, or in the first where the second lacks it.
+    pub file: Option<String>,
+    /// The line of a frame.
+    pub line: Option<u32>,
+    /// What happened to it.
+    pub kind: DiffKind,
+    /// What the first trace has, with all that is inside.
+    pub a: Bytes,
+    /// What the second trace has.
+    pub b: Bytes,
+    /// `b` less `a`.
+    pub change: i64,
+    /// What it allocated itself: the change.
+    pub own_change: i64,
+    /// How wide it is: what it allocated itself, the larger of the two, and all that is inside.
+    pub bytes: Bytes,
+    /// The widest first.
+    pub children: Vec<DiffNode>,
+}
+
+/// What two traces have at a time, as one tree.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct DiffTree {
+    /// The times.
+    pub at: Both<Moment>,
+    /// torch's totals of allocated bytes.
+    pub allocated: Total,
+    /// Everything.
+    pub root: DiffNode,
+}
+
+/// What two traces have at a time, as one tree.
+pub fn diff_tree(
+    a: &Trace,
+    b: &Trace,
+    sides: &DiffSides,
+    by: IcicleBy,
+    frames: FrameChoice,
+) -> Result<DiffTree, DiffError> {
+    let devices = sides.devices(a, b)?;
+    let at = Both {
+        a: moment(a, &Context::new(a), devices.a, sides.at.a).map_err(in_a)?,
+        b: moment(b, &Context::new(b), devices.b, sides.at.b).map_err(in_b)?,
+    };
+    let mut nodes = Joined::new(a, b);
+    for (side, trace, at) in [(Side::A, a, &at.a), (Side::B, b, &at.b)] {
+        let live = Live::at(trace, at);
+        match by {
+            IcicleBy::Stack => nodes.add_stacks(side, &live, frames),
+            IcicleBy::Module => nodes.add_modules(side, &live),
+        }
+        if live.unseen > Bytes(0) {
+            let before = nodes.text(0, BEFORE_RECORDING);
+            nodes.add(side, before, live.unseen);
+        }
+    }
+    let mut root = nodes.into_tree();
+    root.name = if devices.a == devices.b {
+        devices.a.to_string()
+    } else {
+        format!("{} → {}", devices.a, devices.b)
+    };
+    Ok(DiffTree { allocated: Total::new(at.a.allocated, at.b.allocated), at, root })
+}
+
+/// What tells a node from its siblings.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Key {
+    Spot(Spot),
+    Text(String),
+}
+
+#[derive(Debug, Default)]
+struct Node {
+    parent: Option<usize>,
+    own: [Bytes; 2],
+    shown: DiffNode,
+}
+
+struct Joined<'a> {
+    aligner: Aligner<'a>,
+    nodes: Vec<Node>,
+    known: HashMap<(usize, Key), usize>,
+}
+
+impl<'a> Joined<'a> {
+    fn new(a: &'a Trace, b: &'a Trace) -> Self {
+        let nodes = vec![Node::default()];
+        Self { aligner: Aligner::new(a, b), nodes, known: HashMap::new() }
+    }
+
+    fn add_stacks(&mut self, side: Side, live: &Live<'a>, frames: FrameChoice) {
+        let mut frames = ShownFrames::new(live.trace, frames);
+        let mut known: HashMap<StackId, usize> = HashMap::new();
+        for &id in &live.allocations {
+            let allocation = live.get(id);
+            let mut node = if allocation.before_recording {
+                self.text(0, BEFORE_RECORDING)
+            } else if let Some(&node) = known.get(&allocation.stack) {
+                node
+            } else {
+                let node = self.node_of(side, live.trace, &frames.frames(allocation.stack));
+                known.insert(allocation.stack, node);
+                node
+            };
+            if allocation.backward {
+                node = self.text(node, "backward");
+            }
+            self.add(side, node, allocation.rounded);
+        }
+    }
+
+    /// The node of a stack's innermost frame; frames come innermost first.
+    fn node_of<T>(&mut self, side: Side, trace: &'a Trace, frames: &[(StackId, T)]) -> usize {
+        if frames.is_empty() {
+            return self.text(0, "no Python frame");
+        }
+        let mut node = 0;
+        for (at, _) in frames.iter().rev().take(MOST_DEPTH) {
+            let (Some(spot), Some(found)) =
+                (self.aligner.spot(side, trace, *at), frame(trace, *at))
+            else {
+                continue;
+            };
+            node = self.child(node, Key::Spot(spot));
+            let shown = &mut self.nodes[node].shown;
+            // The second trace comes second: it says what a node is called.
+            (shown.name, shown.file, shown.line) =
+                (found.function, Some(found.file), Some(found.line));
+        }
+        node
+    }
+
+    fn add_modules(&mut self, side: Side, live: &Live<'a>) {
+        let mut tree = Tree::new(live.trace);
+        let of = |&id: &AllocationId| (id, tree.node_of(live.get(id)));
+        let found: Vec<_> = live.allocations.iter().map(of).collect();
+        let mut known: Vec<usize> = Vec::new();
+        // A parent comes before its children.
+        for (path, parent) in tree.paths().zip(tree.parents()) {
+            let around = parent.map_or(0, |parent| known[parent]);
+            let name = match parent {
+                Some(_) => path.rsplit_once('.').map_or(path, |(_, last)| last),
+                None => path,
+            };
+            known.push(self.text(around, name));
+        }
+        for (id, at) in found {
+            self.add(side, known[at], live.get(id).rounded);
+        }
+    }
+
+    fn text(&mut self, parent: usize, name: &str) -> usize {
+        let node = self.child(parent, Key::Text(name.to_owned()));
+        name.clone_into(&mut self.nodes[node].shown.name);
+        node
+    }
+
+    fn child(&mut self, parent: usize, key: Key) -> usize {
+        *self.known.entry((parent, key)).or_insert_with(|| {
+            self.nodes.push(Node { parent: Some(parent), ..Node::default() });
+            self.nodes.len() - 1
+        })
+    }
+
+    fn add(&mut self, side: Side, node: usize, bytes: Bytes) {
+        let own = match side {
+            Side::A => &mut self.nodes[node].own[0],
+            Side::B => &mut self.nodes[node].own[1],
+        };
+        *own += bytes;
+    }
+
+    /// Sums up from the leaves; children come after their parents.
+    fn into_tree(mut self) -> DiffNode {
+        for at in (0..self.nodes.len()).rev() {
+            let Node { parent, own: [a, b], shown } = &mut self.nodes[at];
+            shown.a += *a;
+            shown.b += *b;
+            shown.bytes += (*a).max(*b);
+            shown.own_change = difference(*b, *a);
+            shown.change = difference(shown.b, shown.a);
+            shown.kind = DiffKind::from_bytes(shown.a, shown.b);
+            let Some(parent) = *parent else { continue };
+            let (a, b, bytes) = (shown.a, shown.b, shown.bytes);
+            let around = &mut self.nodes[parent].shown;
+            around.a += a;
+            around.b += b;
+            around.bytes += bytes;
+        }
+        let smallest = self.nodes[0].shown.bytes.0 / SMALLEST_PART;
+        while let Some(Node { parent, mut shown, .. }) = self.nodes.pop() {
+            gather(&mut shown.children, smallest);
+            match parent {
+                Some(parent) if shown.bytes > Bytes(0) => {
+                    self.nodes[parent].shown.children.push(shown);
+                }
+                Some(_) => {}
+                None => return shown,
+            }
+        }
+        DiffNode::default()
+    }
+}
+
+/// Puts the widest first, and what is too small into one.
+fn gather(children: &mut Vec<DiffNode>, smallest: u64) {
+    let (mut shown, small): (Vec<_>, Vec<_>) =
+        std::mem::take(children).into_iter().partition(|node| node.bytes.0 >= smallest);
+    shown.sort_by(|one, other| {
+        (other.bytes, &one.name, one.line).cmp(&(one.bytes, &other.name, other.line))
+    });
+    if !small.is_empty() {
+        let sum = |of: fn(&DiffNode) -> Bytes| small.iter().map(of).sum::<Bytes>();
+        let (a, b, bytes) = (sum(|node| node.a), sum(|node| node.b), sum(|node| node.bytes));
+        let change = difference(b, a);
+        shown.push(DiffNode {
+            name: "smaller".to_owned(),
+            kind: DiffKind::from_bytes(a, b),
+            a,
+            b,
+            change,
+            own_change: change,
+            bytes,
+            ..DiffNode::default()
+        });
+    }
+    *children = shown;
+}

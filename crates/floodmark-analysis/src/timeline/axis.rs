@@ -1,0 +1,354 @@
+//! The axis of a picture over time: how far along it each time lies.
+//!
+//! A program may wait for minutes and then allocate a thousand times in a millisecond, so there are three axes:
+//!
+//! - time, on which long idle stretches are short ([`AxisBreak`] says which);
+//! - events: each has the same width;
+//! - steps: each has the same width, and in a step each event.
+//!
+//! An axis is a list of knots, and straight between two of them. So the page draws the same axis as the tiles have, in both
+//! directions; with more events than knots, the events between two knots lie at their times.
+
+use std::str::FromStr;
+
+use floodmark_trace::{Device, Trace};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::allocation::context::Context;
+use crate::moment::{initial_events, micros};
+use crate::timeline::is_shown;
+
+/// How many knots an axis of events has at most.
+const MOST_KNOTS: usize = 2048;
+/// A stretch is idle when it is at least this part of the recording,
+const LEAST_IDLE_PART: u64 = 20;
+/// and as long as so many events usually take.
+const LEAST_IDLE_EVENTS: u64 = 64;
+/// An idle stretch is as wide as this part of all that is not idle.
+const IDLE_PART: u64 = 60;
+/// An event or a step is so many units wide; a unit of time is a microsecond.
+const UNITS: u64 = 1_000_000;
+
+/// What is spread evenly along an axis.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum AxisBy {
+    /// Seconds, with idle stretches made short.
+    #[default]
+    Time,
+    /// Events.
+    Events,
+    /// Steps, and the events of a step; events where there are no steps.
+    Steps,
+}
+
+/// The text names no axis.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("an axis is `time`, `events` or `steps`")]
+pub struct NotAnAxis;
+
+impl FromStr for AxisBy {
+    type Err = NotAnAxis;
+
+    fn from_str(text: &str) -> Result<Self, NotAnAxis> {
+        match text {
+            "time" => Ok(Self::Time),
+            "events" => Ok(Self::Events),
+            "steps" => Ok(Self::Steps),
+            _ => Err(NotAnAxis),
+        }
+    }
+}
+
+/// A time, and where it lies.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
+pub struct AxisKnot {
+    /// Seconds since the recording began.
+    pub seconds: f64,
+    /// Seconds, events or steps from the left.
+    pub position: f64,
+}
+
+/// An idle stretch that the axis makes short.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
+pub struct AxisBreak {
+    /// When it begins, in seconds.
+    pub from: f64,
+    /// When it ends.
+    pub to: f64,
+}
+
+/// The axis of a picture over time. Between two knots it is straight.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct Axis {
+    /// What is spread evenly.
+    pub by: AxisBy,
+    /// The position of the end.
+    pub length: f64,
+    /// In order; the first is the beginning of the recording and the last its end.
+    pub knots: Vec<AxisKnot>,
+    /// The idle stretches that are short.
+    pub breaks: Vec<AxisBreak>,
+}
+
+/// The same in whole microseconds and units, so that no event falls between two columns.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct AxisMap {
+    by: AxisBy,
+    /// Times rise from knot to knot, units do not fall.
+    knots: Vec<(u64, u64)>,
+    breaks: Vec<(u64, u64)>,
+}
+
+impl AxisMap {
+    /// Time as it passed.
+    pub(crate) fn plain(trace: &Trace) -> Self {
+        let end = trace.end().0.max(1);
+        Self { by: AxisBy::Time, knots: vec![(0, 0), (end, end)], breaks: Vec::new() }
+    }
+
+    pub(crate) fn new(trace: &Trace, context: &Context, device: Device, by: AxisBy) -> Self {
+        let end = trace.end().0.max(1);
+        match by {
+            AxisBy::Time => Self::with_breaks(idle(&times(trace, device), end), end),
+            AxisBy::Events => Self::with_events(&times(trace, device), end),
+            AxisBy::Steps => {
+                let ends = context.step_ends().iter();
+                let mut ends: Vec<u64> = ends.map(|&at| trace.events[at as usize].time.0).collect();
+                ends.dedup();
+                if ends.is_empty() {
+                    return Self::with_events(&times(trace, device), end);
+                }
+                Self::with_steps(&times(trace, device), &ends, end)
+            }
+        }
+    }
+
+    fn with_breaks(breaks: Vec<(u64, u64)>, end: u64) -> Self {
+        let idle: u64 = breaks.iter().map(|(from, to)| to - from).sum();
+        let short = ((end - idle) / IDLE_PART).max(1);
+        let mut knots = vec![(0, 0)];
+        let (mut time, mut units) = (0, 0);
+        for &(from, to) in &breaks {
+            units += from - time;
+            push(&mut knots, from, units);
+            units += short.min(to - from);
+            push(&mut knots, to, units);
+            time = to;
+        }
+        push(&mut knots, end, units + (end - time));
+        Self { by: AxisBy::Time, knots, breaks }
+    }
+
+    fn with_events(times: &[u64], end: u64) -> Self {
+        let knots = spread(times, 0, times.len() as u64 * UNITS, end);
+        Self { by: AxisBy::Events, knots, breaks: Vec::new() }
+    }
+
+    fn with_steps(times: &[u64], ends: &[u64], end: u64) -> Self {
+        // What comes after the last step has the width of one, if there is anything.
+        let tail = times.last().is_some_and(|&last| ends.last().is_some_and(|&end| last > end));
+        let ends: Vec<u64> = ends.iter().copied().chain(tail.then_some(end)).collect();
+        let every = ends.len().div_ceil(MOST_KNOTS).max(1);
+        let room = (MOST_KNOTS / ends.len()).max(1);
+        let (mut knots, mut from) = (vec![(0, 0)], 0);
+        for (step, &to) in (0_u64..).zip(&ends) {
+            let step_to = times.partition_point(|&time| time < to).max(from);
+            let inside = &times[from..step_to];
+            from = step_to;
+            for (time, units) in chosen(inside, step * UNITS, UNITS, room) {
+                push(&mut knots, time, units);
+            }
+            if (step + 1).is_multiple_of(every as u64) {
+                push(&mut knots, to, (step + 1) * UNITS);
+            }
+        }
+        let length = ends.len() as u64 * UNITS;
+        finish(&mut knots, end, length);
+        Self { by: AxisBy::Steps, knots, breaks: Vec::new() }
+    }
+
+    /// The units of the end; at least one.
+    pub(crate) fn length(&self) -> u64 {
+        self.knots.last().map_or(1, |&(_, units)| units.max(1))
+    }
+
+    /// Where a time lies.
+    pub(crate) fn units_at(&self, micros: u64) -> u64 {
+        let next = self.knots.partition_point(|&(time, _)| time <= micros);
+        match (self.knots.get(next.saturating_sub(1)), self.knots.get(next)) {
+            (Some(&before), Some(&after)) => along(micros, before, after),
+            (Some(&(_, units)), None) => units,
+            (None, _) => 0,
+        }
+    }
+
+    /// The first microsecond that lies there or behind it.
+    pub(crate) fn micros_at(&self, units: u64) -> u64 {
+        let next = self.knots.partition_point(|&(_, at)| at < units);
+        let Some(&(time, to)) = self.knots.get(next) else {
+            return self.knots.last().map_or(0, |&(time, _)| time);
+        };
+        let Some(&(before, from)) = next.checked_sub(1).and_then(|at| self.knots.get(at)) else {
+            return time;
+        };
+        let [part, whole] = [units - from, to - from].map(u128::from);
+        let inside = (part * u128::from(time - before)).div_ceil(whole);
+        before + u64::try_from(inside).unwrap_or(u64::MAX)
+    }
+
+    /// Where a time lies, as the answer has it.
+    pub(crate) fn position(&self, seconds: f64) -> f64 {
+        as_position(self.units_at(micros(seconds)))
+    }
+
+    pub(crate) fn answer(&self) -> Axis {
+        Axis {
+            by: self.by,
+            length: as_position(self.length()),
+            knots: self
+                .knots
+                .iter()
+                .map(|&(time, units)| AxisKnot {
+                    seconds: as_position(time),
+                    position: as_position(units),
+                })
+                .collect(),
+            breaks: self
+                .breaks
+                .iter()
+                .map(|&(from, to)| AxisBreak { from: as_position(from), to: as_position(to) })
+                .collect(),
+        }
+    }
+}
+
+/// Microseconds as seconds, units as events or steps.
+#[expect(clippy::cast_precision_loss, reason = "the place of a line in a picture")]
+fn as_position(units: u64) -> f64 {
+    units as f64 / 1e6
+}
+
+/// A straight way between two knots, of which the second is later.
+fn along(micros: u64, (from, low): (u64, u64), (to, high): (u64, u64)) -> u64 {
+    let inside =
+        u128::from(micros - from) * u128::from(high - low) / u128::from((to - from).max(1));
+    low + u64::try_from(inside).unwrap_or(0)
+}
+
+/// Adds a knot; of two at one time the first stays, and the units of the last.
+fn push(knots: &mut Vec<(u64, u64)>, time: u64, units: u64) {
+    match knots.last_mut() {
+        Some((last, _)) if *last == time => {}
+        _ => knots.push((time, units)),
+    }
+}
+
+/// The last knot is the end, whatever was at that time.
+fn finish(knots: &mut Vec<(u64, u64)>, end: u64, length: u64) {
+    while knots.len() > 1 && knots.last().is_some_and(|&(time, _)| time >= end) {
+        knots.pop();
+    }
+    knots.push((end, length.max(1)));
+}
+
+/// When something happened on a device, in order.
+fn times(trace: &Trace, device: Device) -> Vec<u64> {
+    let events = trace.events[initial_events(trace)..].iter();
+    let here = events.filter(|event| event.device == device && is_shown(event.subject));
+    here.map(|event| event.time.0).collect()
+}
+
+/// Stretches in which nothing happens, far longer than usual.
+fn idle(times: &[u64], end: u64) -> Vec<(u64, u64)> {
+    let usual = end / (times.len() as u64).max(1);
+    let least = (end / LEAST_IDLE_PART).max(usual.saturating_mul(LEAST_IDLE_EVENTS)).max(1);
+    let all = std::iter::once(0).chain(times.iter().copied()).chain(std::iter::once(end));
+    let mut found = Vec::new();
+    let mut before = 0;
+    for time in all {
+        if time.saturating_sub(before) >= least {
+            found.push((before, time));
+        }
+        before = before.max(time);
+    }
+    found
+}
+
+/// Knots for all of a recording, each event as wide as another.
+fn spread(times: &[u64], from: u64, length: u64, end: u64) -> Vec<(u64, u64)> {
+    let mut knots = vec![(0, from)];
+    for (time, units) in chosen(times, from, length, MOST_KNOTS) {
+        push(&mut knots, time, units);
+    }
+    finish(&mut knots, end, from + length);
+    knots
+}
+
+/// At most about `most` of some events, with where they lie when all share `length`.
+fn chosen(
+    times: &[u64],
+    from: u64,
+    length: u64,
+    most: usize,
+) -> impl Iterator<Item = (u64, u64)> + '_ {
+    let (count, every) = (times.len().max(1) as u64, times.len().div_ceil(most).max(1));
+    (0_u64..).zip(times).step_by(every).map(move |(at, &time)| (time, from + length / count * at))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_exact(axis: &AxisMap) {
+        for units in 0..=axis.length() {
+            let micros = axis.micros_at(units);
+            assert!(axis.units_at(micros) >= units, "{units} of {axis:?}");
+            assert!(micros == 0 || axis.units_at(micros - 1) < units.max(1), "{units} of {axis:?}");
+        }
+    }
+
+    #[test]
+    fn a_long_wait_is_short_and_the_rest_keeps_its_length() {
+        let times: Vec<u64> = (0..100).chain(9_900..10_000).collect();
+        let axis = AxisMap::with_breaks(idle(&times, 10_000), 10_000);
+        assert_eq!(axis.breaks, [(99, 9_900)]);
+        assert_eq!(axis.units_at(99), 99);
+        assert_eq!(axis.units_at(9_900), 102);
+        assert_eq!(axis.length(), 202);
+        is_exact(&axis);
+    }
+
+    #[test]
+    fn even_events_have_no_idle_stretch() {
+        let few = [0, 10, 20, 30, 90];
+        assert_eq!(idle(&few, 100), []);
+    }
+
+    #[test]
+    fn every_event_is_as_wide_as_another() {
+        let axis = AxisMap::with_events(&[5, 5, 7, 1_000], 2_000);
+        assert_eq!(
+            axis.knots,
+            [(0, 0), (5, 0), (7, 2 * UNITS), (1_000, 3 * UNITS), (2_000, 4 * UNITS)]
+        );
+        assert_eq!(axis.micros_at(UNITS), 6);
+        assert_eq!(axis.micros_at(0), 0);
+    }
+
+    #[test]
+    fn every_step_is_as_wide_as_another() {
+        let axis = AxisMap::with_steps(&[1, 2, 10, 11, 12, 50], &[10, 40], 60);
+        assert_eq!(axis.units_at(10), UNITS);
+        assert_eq!(axis.units_at(40), 2 * UNITS);
+        assert_eq!(axis.length(), 3 * UNITS);
+        assert_eq!(axis.units_at(2), UNITS / 2);
+    }
+
+    #[test]
+    fn nothing_at_all_has_an_axis() {
+        let axis = AxisMap::with_events(&[], 10);
+        assert_eq!((axis.length(), axis.micros_at(1)), (1, 10));
+    }
+}

@@ -1,0 +1,235 @@
+// What filled the device as an icicle, by stack or by module, or one function between its callers and its callees.
+
+import type { Icicle, IcicleNode, Sandwich } from "../../api/types.gen";
+import { formatBytes, formatCount, formatShare } from "../../base/bytes";
+import { categoryColour, type Inks } from "../../base/colours";
+import { shortPath } from "../../base/paths";
+import { cursor, field, go } from "../../model/address";
+import { subject } from "../../model/recording";
+import { inks } from "../../model/theme";
+import { useAnswer } from "../../model/use_answer";
+import { Choices } from "../../render/choices";
+import { Chooser } from "../../render/chooser";
+import { Flame, mixed, TipTitle, widestWay } from "../../render/flame";
+import { FramesToggle, framesQuery } from "../../render/frames_toggle";
+import { Answered } from "../../render/notices";
+import { TipRows } from "../../render/tooltip";
+import { DRAG_MILLIS, search, words } from "./search";
+
+/** `stack`, `module` or `sandwich`; `tree` in the address. */
+export const treeBy = field("tree", "stack");
+/** The function of the sandwich: its name and its file. */
+const functionField = field("function");
+
+export function Tree() {
+  const by = treeBy.value;
+  return (
+    <div class="table-box">
+      <div class="table-tools">
+        <Choices
+          label="Icicle"
+          all={[
+            ["stack", "By stack"],
+            ["module", "By module"],
+            ["sandwich", "Sandwich"],
+          ]}
+          chosen={by}
+          onChoose={(choice) => {
+            // What was looked for is a name of the other tree.
+            search("");
+            go({ tree: choice === "stack" ? null : choice, focus: null });
+          }}
+        />
+        {by !== "module" && <FramesToggle />}
+        {by !== "sandwich" && (
+          <input
+            type="search"
+            placeholder="Find in the icicle"
+            aria-label="Find in the icicle"
+            value={words.value}
+            onInput={(event) => search(event.currentTarget.value)}
+          />
+        )}
+      </div>
+      {by === "sandwich" ? <SandwichTree /> : <IcicleTree />}
+    </div>
+  );
+}
+
+function IcicleTree() {
+  const icicle = useAnswer(() => {
+    const about = subject.value;
+    if (!about) return null;
+    const { trace, device, revision } = about;
+    const by = treeBy.value === "module" ? "module" : "stack";
+    const frames = by === "stack" ? framesQuery() : {};
+    return {
+      path: "icicle",
+      query: { trace, device, at: cursor.value, by, ...frames },
+      revision,
+    };
+  }, DRAG_MILLIS);
+  return (
+    <Answered asked={icicle.value}>
+      {(value) => (
+        <>
+          <CategoryLegend roots={[value.root]} />
+          <Part
+            root={value.root}
+            total={value.total}
+            name={`peak-by-${treeBy.value}`}
+            label={description(value, treeBy.value)}
+            words={words.value}
+          />
+        </>
+      )}
+    </Answered>
+  );
+}
+
+interface PartProps {
+  readonly root: IcicleNode;
+  readonly total: number;
+  readonly name: string;
+  readonly label: string;
+  readonly words: string;
+  readonly isFlipped?: boolean;
+  readonly focus?: string;
+  readonly rootName?: string;
+}
+
+function Part(props: PartProps) {
+  const { total } = props;
+  return (
+    <Flame
+      {...props}
+      colour={nodeColour}
+      tip={(node) => <Tip node={node} total={total} />}
+      says={(node) =>
+        `${node.name}: ${formatBytes(node.bytes)}, ${formatShare(node.bytes, total)}, mostly ${node.category}`
+      }
+    />
+  );
+}
+
+/** The colour of the category with most bytes, as in every view; lighter for frames of frameworks. */
+export function nodeColour(node: IcicleNode, depth: number, inks: Inks): string {
+  if (depth === 0 || node.name === "smaller") return inks.edge;
+  if (node.name === "before recording") return inks.before;
+  const colour = categoryColour(inks, node.category);
+  return node.framework ? mixed(colour, inks.panel, 0.55) : colour;
+}
+
+function CategoryLegend({ roots }: { roots: readonly IcicleNode[] }) {
+  const bytes = new Map<string, number>();
+  const add = (node: IcicleNode) => {
+    if (node.own > 0 && node.name !== "smaller")
+      bytes.set(node.category, (bytes.get(node.category) ?? 0) + node.own);
+    node.children.forEach(add);
+  };
+  roots.forEach(add);
+  const names = [...bytes].sort((one, other) => other[1] - one[1]).map(([name]) => name);
+  return (
+    <p class="category-legend" role="img" aria-label={`Colours: ${names.join(", ")}`}>
+      {names.map((name) => (
+        <span key={name}>
+          <i class="swatch" style={{ background: categoryColour(inks.value, name) }} />
+          {name}
+        </span>
+      ))}
+    </p>
+  );
+}
+
+function SandwichTree() {
+  const answer = useAnswer(() => {
+    const about = subject.value;
+    if (!about) return null;
+    const { trace, device, revision } = about;
+    const [name, file] = functionField.value.split("\n");
+    const chosen = name && file ? { function: name, file } : {};
+    return {
+      path: "sandwich",
+      query: { trace, device, at: cursor.value, ...chosen, ...framesQuery() },
+      revision,
+    };
+  }, DRAG_MILLIS);
+  return (
+    <Answered asked={answer.value}>
+      {(value) =>
+        value.function ? (
+          <Halves sandwich={value} />
+        ) : (
+          <p class="quiet hint">The trace has no Python frames.</p>
+        )
+      }
+    </Answered>
+  );
+}
+
+function Halves({ sandwich }: { sandwich: Sandwich }) {
+  const { functions, function: chosen, callers, callees, total } = sandwich;
+  if (!chosen) return null;
+  const key = (one: { name: string; file: string }) => `${one.name}\n${one.file}`;
+  const all: [string, string][] = functions.map((one) => [
+    key(one),
+    `${formatBytes(one.own)}  ${one.name}  ${shortPath(one.file)}`,
+  ]);
+  if (!all.some(([value]) => value === key(chosen))) all.unshift([key(chosen), chosen.name]);
+  const says =
+    `${chosen.name}: ${formatBytes(chosen.bytes)} (${formatShare(chosen.bytes, total)}), ` +
+    `its own ${formatBytes(chosen.own)}`;
+  return (
+    <div class="sandwich">
+      <div class="sandwich-head">
+        <Chooser
+          label="Function"
+          all={all}
+          chosen={key(chosen)}
+          onChoose={(value) => go({ function: value, focus: null, callers: null })}
+        />
+        <span class="quiet">{says}</span>
+      </div>
+      <CategoryLegend roots={[callees]} />
+      <Part
+        root={callers}
+        total={total}
+        name="callers"
+        label={`What called ${says}. The widest way out: ${widestWay(callers)}.`}
+        words=""
+        focus="callers"
+        rootName="Callers"
+        isFlipped
+      />
+      <Part
+        root={callees}
+        total={total}
+        name="callees"
+        rootName="Callees"
+        label={`What ${chosen.name} called. The widest way in: ${widestWay(callees)}.`}
+        words=""
+      />
+    </div>
+  );
+}
+
+function Tip({ node, total }: { node: IcicleNode; total: number }) {
+  return (
+    <>
+      <TipTitle node={node} />
+      <TipRows
+        rows={[
+          ["bytes", `${formatBytes(node.bytes)}  ${formatShare(node.bytes, total)}`],
+          ["its own", formatBytes(node.own)],
+          ["allocations", formatCount(node.count)],
+          ["mostly", node.category, categoryColour(inks.value, node.category)],
+        ]}
+      />
+    </>
+  );
+}
+
+/** What is seen, in words. */
+function description(icicle: Icicle, by: string): string {
+  return `${formatBytes(icicle.total)} by ${by}, outermost first. The largest: ${widestWay(icicle.root)}.`;
+}
