@@ -44,6 +44,7 @@ FLOORS = {
 PYTHON_ROOMS = (
     "reports",
     "recording",
+    "changes",
     "estimate/world",
     "plugins",
     "estimate",

@@ -29,9 +29,10 @@ def main() -> int:
         from floodmark.estimate.command import estimate
 
         return estimate(answer)
+    from floodmark import changes
     from floodmark.recording.run import run
 
-    return run(answer)
+    return run(answer, lambda: changes.apply_for_good(answer.changes))
 
 
 def _torch_found() -> str:

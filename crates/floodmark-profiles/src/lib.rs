@@ -2,14 +2,23 @@
 //!
 //! - [`GpuProfile`]: the figures of a GPU, from a TOML file of `profiles/` or of the user; [`find`] one by its name.
 //! - [`PhantomMachine`]: the simulated machine of an estimate, and the settings that the phantom gets.
-//! - [`largest_that_fits`]: the search of `floodmark fit`, which runs nothing itself.
+//! - [`Change`]: a change that is applied to a program while it runs.
+//! - [`largest_that_fits`] and [`cheapest_that_fits`]: the searches of `floodmark fit` and `floodmark plan`, which run
+//!   nothing themselves.
+//! - [`Rates`]: how long a step takes on a GPU.
 
 mod answer;
+mod change;
 mod fit_search;
 mod machine;
+mod plan_search;
 mod profile;
+mod roofline;
 
 pub use answer::{ValueAt, ValueAtError};
+pub use change::{CHANGE_NAMES, Change, ChangeError, Checkpointed, HalfPrecision};
 pub use fit_search::{FitSearch, Tried, largest_that_fits};
 pub use machine::{LibraryVersions, PhantomMachine};
+pub use plan_search::{Combination, Need, Outcome, PlanSearch, cheapest_that_fits};
 pub use profile::{GpuError, GpuProfile, find, profiles, source};
+pub use roofline::{Rates, flops, host_bytes};

@@ -11,6 +11,8 @@ use floodmark_trace::Hint;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::roofline::Rates;
+
 /// The profiles that are part of the program: the name on the command line, and the file.
 const EMBEDDED: [(&str, &str); 15] = [
     ("v100-16gb", include_str!("../profiles/v100-16gb.toml")),
@@ -73,6 +75,9 @@ pub struct GpuProfile {
     /// Whether estimates with this profile were compared with a real GPU.
     #[serde(default)]
     pub checked: bool,
+    /// Rates that it reaches, for the time of a step.
+    #[serde(default)]
+    pub rates: Option<Rates>,
 }
 
 fn usual_warp_size() -> u32 {

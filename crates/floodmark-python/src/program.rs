@@ -27,6 +27,7 @@ pub(crate) struct RunPlan {
     follow_fork: bool,
     quiet: bool,
     force: bool,
+    changes: Vec<String>,
     hint: Option<String>,
 }
 
@@ -48,6 +49,7 @@ impl From<floodmark::RunPlan> for RunPlan {
             follow_fork: plan.follow_fork,
             quiet: plan.quiet,
             force: plan.force,
+            changes: plan.changes.iter().map(ToString::to_string).collect(),
             hint: plan.hint,
         }
     }
@@ -60,6 +62,7 @@ pub(crate) struct EstimatePlan {
     engine: Option<&'static str>,
     machine: Py<PhantomMachine>,
     steps: Option<u32>,
+    counts_operators: bool,
     json: bool,
 }
 
@@ -90,6 +93,7 @@ pub(crate) fn main(py: Python<'_>, args: Vec<OsString>, python: OsString) -> PyR
                 engine: plan.engine.map(Engine::name),
                 machine: Py::new(py, PhantomMachine::from(plan.machine))?,
                 steps: plan.steps,
+                counts_operators: plan.counts_operators,
                 json: plan.json,
             };
             Py::new(py, plan)?.into_any()

@@ -5,6 +5,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::changes::{AppliedChange, StepCost};
 use crate::phantom::Phantom;
 use crate::window::Window;
 
@@ -73,6 +74,12 @@ pub struct Header {
     /// The simulated GPU, where the recording is an estimate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phantom: Option<Phantom>,
+    /// Changes that were applied to the program while it ran.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<AppliedChange>,
+    /// What a step computes, where it was counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost: Option<StepCost>,
 }
 
 impl Header {

@@ -17,6 +17,7 @@
 mod assemble;
 mod batch;
 mod build;
+mod changes;
 mod columns;
 mod decode;
 mod device_state;
@@ -46,6 +47,7 @@ pub mod journal_state;
 pub use assemble::Assembler;
 pub use batch::{Batch, CodeRow, LabelRow, ModuleRow, Row, StackRow, TextRow, Total};
 pub use build::TraceBuilder;
+pub use changes::{AppliedChange, Numerics, OperatorCost, OperatorKind, StepCost};
 pub use event::{
     AllocationId, Bytes, Category, CodeId, Device, DeviceAddr, EventBytes, EventKind, EventNumber,
     HandleId, LabelId, Micros, ModuleId, StackId, TextId, TextKind, ThreadId, stack_flags,

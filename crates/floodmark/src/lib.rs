@@ -31,8 +31,8 @@ pub use commands::run::{LEAST_RECORDER_BYTES, RunPlan, Target};
 
 use commands::args::{self, misplaced};
 use commands::{
-    advise, annotate, diff, estimate, export, fit, gpus, info, leaks, oom, report, run, shell,
-    simulate, view,
+    advise, annotate, diff, estimate, export, fit, gpus, info, leaks, oom, plan, report, run,
+    shell, simulate, view,
 };
 use text::output;
 
@@ -67,7 +67,7 @@ pub enum Outcome {
 }
 
 /// Carries out a command line; its first word is the name of the program. `python` is the interpreter into
-/// which floodmark is installed: `fit` runs programs with it.
+/// which floodmark is installed: `fit` and `plan` run programs with it.
 pub fn main(args: Vec<OsString>, python: &OsStr) -> Outcome {
     let hint = misplaced::hint(&args::Cli::command(), &args);
     let cli = match args::Cli::try_parse_from(args) {
@@ -137,6 +137,10 @@ fn carry_out(command: args::Command, hint: Option<String>, python: &OsStr) -> Ou
         args::Command::Fit(args) => {
             output::hint(hint.as_deref());
             fit::fit(&args, python)
+        }
+        args::Command::Plan(args) => {
+            output::hint(hint.as_deref());
+            plan::plan(&args, python)
         }
         args::Command::Gpus(args) => gpus::gpus(&args),
         args::Command::Mcp(args) => mcp::mcp(&args, python).map(Said::from),

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from floodmark import _core
+from floodmark.changes import apply_for_good
 from floodmark.estimate.phantom import simulated_gpu
 from floodmark.estimate.phantom.block import PhantomBlock
 from floodmark.estimate.simulated_process import Simulated, trace_path
@@ -35,15 +36,24 @@ class Inherited(TypedDict):
     folder: str
     steps: int | None
     quiet: bool
+    changes: list[str]
 
 
-def pass_on(machine: _core.PhantomMachine, folder: Path, *, steps: int | None, quiet: bool) -> None:
+def pass_on(
+    machine: _core.PhantomMachine,
+    folder: Path,
+    *,
+    steps: int | None,
+    quiet: bool,
+    changes: list[str],
+) -> None:
     """Give this machine to every Python process that starts from here on."""
     inherited: Inherited = {
         "machine": machine.to_json(),
         "folder": str(folder),
         "steps": steps,
         "quiet": quiet,
+        "changes": changes,
     }
     os.environ[VARIABLE] = json.dumps(inherited)
     paths = [STARTUP_FOLDER, os.environ.get("PYTHONPATH", "")]
@@ -79,6 +89,7 @@ def _begin(folder: Path, inherited: Inherited) -> None:
         return
     rank, _, _ = rank_of_process()
     quiet = inherited["quiet"] or rank != 0
+    apply_for_good(inherited["changes"])
     Simulated(recorder, block, folder, steps=inherited["steps"], quiet=quiet).begin()
     block.__enter__()
 

@@ -18,9 +18,11 @@ import tempfile
 from pathlib import Path
 
 from floodmark import _core
+from floodmark.changes import apply_for_good
 from floodmark.estimate import child_processes, process_traces, supervisor
 from floodmark.estimate.engine_choice import block_of
 from floodmark.estimate.fake.block import FakeBlock
+from floodmark.estimate.operator_cost import OperatorCounter
 from floodmark.estimate.simulated_process import Simulated
 from floodmark.estimate.world.launcher import launched_as
 from floodmark.recording.recorder import say
@@ -81,11 +83,17 @@ def _run(plan: _core.EstimatePlan, program: Program, folder: Path | None) -> int
     if recorder is None:
         return 1
     _give_up_stdout()
+    apply_for_good(plan.run.changes)
     if isinstance(block, FakeBlock):
         folder = None
     elif folder is not None:
-        child_processes.pass_on(machine, folder, steps=plan.steps, quiet=plan.run.quiet)
-    Simulated(recorder, block, folder, steps=plan.steps, quiet=plan.run.quiet).begin()
+        child_processes.pass_on(
+            machine, folder, steps=plan.steps, quiet=plan.run.quiet, changes=plan.run.changes
+        )
+    counter = OperatorCounter() if plan.counts_operators else None
+    Simulated(
+        recorder, block, folder, steps=plan.steps, quiet=plan.run.quiet, counter=counter
+    ).begin()
     try:
         with block:
             program.run()

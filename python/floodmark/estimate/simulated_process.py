@@ -18,6 +18,7 @@ from typing import Any
 
 from floodmark import torch_private
 from floodmark.estimate.fake.block import FakeBlock
+from floodmark.estimate.operator_cost import OperatorCounter
 from floodmark.estimate.phantom.block import PhantomBlock
 from floodmark.recording.import_watch import ImportWatch
 from floodmark.recording.recorder import Recorder
@@ -35,12 +36,14 @@ class Simulated:
         *,
         steps: int | None,
         quiet: bool,
+        counter: OperatorCounter | None = None,
     ) -> None:
         self._recorder = recorder
         self._block = block
         self._folder = folder
         self._pid = os.getpid()
         self._fork: Recorder | None = None
+        self._counter = counter
         self._progress = Progress(self._peaks, quiet=quiet)
         self._watch = StepWatch(steps, self._step_ended, self._end_by_steps)
 
@@ -71,6 +74,8 @@ class Simulated:
     def _step_ended(self, _torch: ModuleType, step: int) -> None:
         if step == 1:
             self._note_rank()
+        if self._counter is not None:
+            self._counter.step_ended()
         self._progress.step_ended(step)
 
     def _peaks(self, wait_millis: int) -> list[tuple[str, int]]:
@@ -89,6 +94,8 @@ class Simulated:
 
     def _attach(self, torch: ModuleType) -> None:
         self._watch.attach(torch)
+        if self._counter is not None:
+            self._counter.attach(torch)
         if self._folder is not None:
             torch_private.when_cuda_is_ready(torch, self._record_fork)
 

@@ -47,11 +47,11 @@ def launch(plan: _core.RunPlan) -> None:
     os.execve(sys.executable, program, environment)
 
 
-def begin() -> None:
+def begin() -> _core.RunPlan | None:
     """Start the recorder in a process that `launch` made. Called by the start-up file."""
     text = os.environ.pop(VARIABLE, None)
     if text is None:
-        return
+        return None
     order = json.loads(text)
     if order["pythonpath"] is None:
         os.environ.pop("PYTHONPATH", None)
@@ -65,6 +65,7 @@ def begin() -> None:
         with contextlib.suppress(Exception):
             sys.stderr.flush()
         os._exit(plan if isinstance(plan, int) else 1)
+    return plan
 
 
 def command_of(plan: _core.RunPlan) -> list[str] | None:

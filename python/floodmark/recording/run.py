@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from floodmark import _core
@@ -19,11 +20,15 @@ from floodmark.recording.recorder import Recorder, say
 from floodmark.recording.window_options import say_together
 
 
-def run(plan: _core.RunPlan) -> int:
-    """Run the program of `plan` under a recorder. Returns only when it could not be begun."""
+def run(plan: _core.RunPlan, prepare: Callable[[], object]) -> int:
+    """Run the program of `plan` under a recorder. Returns only when it could not be begun.
+
+    `prepare` is called before the program where it runs in this process.
+    """
     launch(plan)
     if not start(plan):
         return 1
+    prepare()
     run_in_place(plan)
     return 0
 

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from floodmark import _core
-from floodmark.recording import gpu_account
+from floodmark.recording import gpu_account, header_facts
 from floodmark.recording.frame_layout import choose_way
 from floodmark.recording.gpu_account import FakeGpuAccount
 from floodmark.recording.torch_hooks import Attachment, attachment_of
@@ -160,6 +160,7 @@ class Window:
             header["devices"] = self._fake_gpu.devices()
         if self._phantom is not None:
             header["phantom"] = self._phantom
+        header |= header_facts.collected()
         # A command line need not be UTF-8, and Python then has surrogates, which JSON has not.
         text = json.dumps(header, ensure_ascii=False)
         return text.encode(errors="surrogateescape").decode(errors="replace")

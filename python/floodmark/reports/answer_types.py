@@ -31,6 +31,12 @@ Engine = Literal["phantom", "fake"]
 # How a program on a simulated GPU ended.
 PhantomEnd = Literal["unknown", "done", "steps", "out_of_memory", "failed"]
 
+# What a change does to the results of a program.
+Numerics = Literal["same", "rounding", "changed"]
+
+# What an operator does.
+OperatorKind = Literal["matmul", "attention", "convolution", "host_copy", "memory"]
+
 # How a recording ended.
 Outcome = Literal["finished", "running", "stopped_early", "unfinished"]
 
@@ -753,6 +759,10 @@ class _HeaderOptional(TypedDict, total=False):
     """Which events of the recorder are in it; left out when all are."""
     phantom: Phantom
     """The simulated GPU, where the recording is an estimate."""
+    changes: list[AppliedChange]
+    """Changes that were applied to the program while it ran."""
+    cost: StepCost
+    """What a step computes, where it was counted."""
 
 
 class Header(_HeaderOptional):
@@ -897,6 +907,52 @@ class UnsupportedCall(TypedDict):
     """The function."""
     count: int
     """How often it was called."""
+
+
+class AppliedChange(TypedDict):
+    """A change that was requested with `--with`."""
+
+    change: str
+    """As it is written behind `--with`: `checkpoint=12`."""
+    target: str
+    """What it was applied to: `12 of 24 × GPT2Block (transformer.h)`; empty when it was not
+    applied."""
+    reason: str
+    """Why it was not applied; empty when it was."""
+    slows: bool
+    """Whether the program may become slower by it."""
+    numerics: Numerics
+    """What it does to the results."""
+    patch: str
+    """Plain torch code that does the same; empty when it was not applied."""
+    blocks: int | None
+    """How many repeated blocks the model has, where the change counts them."""
+    host_bytes: int
+    """The bytes that it copied to the host, of all steps."""
+
+
+class StepCost(TypedDict):
+    """What the last step of a program computes, as far as it was counted."""
+
+    backward_passes: int
+    """How many backward passes the program made, in all steps."""
+    operators: list[OperatorCost]
+    """Operators that are alike, added up."""
+
+
+class OperatorCost(TypedDict):
+    """Operators of one kind, data type and ratio of operations to bytes."""
+
+    kind: OperatorKind
+    """What they do."""
+    dtype: str
+    """The data type of their first tensor: `bfloat16`."""
+    count: int
+    """How many there are."""
+    flops: int
+    """Their floating-point operations."""
+    bytes: int
+    """The bytes that they read and write."""
 
 
 class DeviceSummary(TypedDict):
@@ -1265,6 +1321,10 @@ class Estimate(TypedDict):
     """Assumed values: read back by the program, and not computed."""
     unsupported: list[UnsupportedCall]
     """Calls that were refused."""
+    changes: list[AppliedChange]
+    """Changes that were requested with `--with`."""
+    cost: StepCost | None
+    """What a step computes; null where it was not counted."""
     notes: list[str]
     """What is assumed or left out."""
     losses: Losses
@@ -1367,6 +1427,89 @@ class Try(TypedDict):
     """How long the try took."""
 
 
+class Plan(TypedDict):
+    """What to change so that a program fits on a simulated GPU."""
+
+    floodmark: str
+    """The version of floodmark that wrote the answer."""
+    format: int
+    """The version of this JSON: it changes when a field changes its meaning."""
+    gpu: str
+    """The name of the GPU."""
+    capacity: Bytes
+    """Its memory."""
+    unchanged: PlanTry | None
+    """The program as it is."""
+    categories: list[PlanCategory]
+    """What fills its peak, by category."""
+    plan: PlanTry | None
+    """The cheapest changes with which it fits, none for a program that fits as it is; null where
+    nothing fits."""
+    is_proven: bool
+    """Whether the program was run with the plan on the GPU itself, and every allocation
+    succeeded."""
+    patch: str
+    """Plain torch code that does what the plan does; empty without a plan."""
+    command: str
+    """A command that runs the program with the plan, without editing it; empty without a plan."""
+    floor: Bytes
+    """The least memory of all tries."""
+    tries: list[PlanTry]
+    """Every try, the largest need first."""
+    left_out: list[LeftOut]
+    """Changes that are no candidates."""
+    not_tried: list[str]
+    """Combinations for which there was no time."""
+
+
+class PlanTry(TypedDict):
+    """One combination of changes."""
+
+    changes: list[str]
+    """The changes, as behind `--with`."""
+    targets: list[str]
+    """What each was applied to."""
+    peak_allocated: Bytes
+    """The most that torch had allocated."""
+    peak_reserved: Bytes
+    """The most that torch had reserved, where memory is plenty."""
+    needed: Bytes
+    """What it needs with the CUDA context, where memory is plenty."""
+    fits: bool
+    """Whether it fits."""
+    slows: bool
+    """Whether a change may slow it down."""
+    numerics: Numerics
+    """What the changes do to the results."""
+    compute: float | None
+    """The floating-point operations of a step, as a multiple of those without changes; null
+    where unknown."""
+    slow_down: float | None
+    """The estimated time of a step, as a multiple of that without changes; null where unknown."""
+    host_bytes: int | None
+    """The bytes of a step that pass between host and device; null where they were not counted."""
+    is_best: bool
+    """Whether no other try needs less memory without more time."""
+
+
+class PlanCategory(TypedDict):
+    """What fills the peak."""
+
+    category: str
+    """The category."""
+    bytes: Bytes
+    """Its bytes."""
+
+
+class LeftOut(TypedDict):
+    """A change that is no candidate."""
+
+    changes: str
+    """The changes, as behind `--with`."""
+    reason: str
+    """Why."""
+
+
 class GpuRow(TypedDict):
     """A GPU that can be simulated."""
 
@@ -1415,6 +1558,27 @@ class GpuProfile(TypedDict):
     """The width of the memory bus, in bits."""
     checked: bool
     """Whether estimates with this profile were compared with a real GPU."""
+    rates: Rates | None
+    """Rates that it reaches, for the time of a step."""
+
+
+class Rates(TypedDict):
+    """Rates that a GPU reaches."""
+
+    half_gflops: int
+    """Matrix products in bf16 and fp16, in 10⁹ operations a second."""
+    single_gflops: int
+    """Matrix products in fp32, in 10⁹ operations a second."""
+    attention_gflops: int
+    """Attention in one kernel, in bf16 and fp16, in 10⁹ operations a second."""
+    memory_mb_per_s: int
+    """The GPU's own memory, read and written, in 10⁶ bytes a second."""
+    host_mb_per_s: int
+    """Copies from and to pinned memory of the host, in 10⁶ bytes a second."""
+    kernel_nanos: int
+    """The shortest time of a kernel on the GPU, in nanoseconds."""
+    launch_nanos: int
+    """The time that the host takes to start an operator, in nanoseconds."""
 
 
 class Doctor(TypedDict):

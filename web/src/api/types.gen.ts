@@ -107,6 +107,10 @@ export type Header = {
   window?: Window;
   /** The simulated GPU, where the recording is an estimate. */
   phantom?: Phantom;
+  /** Changes that were applied to the program while it ran. */
+  changes?: AppliedChange[];
+  /** What a step computes, where it was counted. */
+  cost?: StepCost;
 };
 
 /** A device that the program could see. */
@@ -208,6 +212,54 @@ export type UnsupportedCall = {
   /** How often it was called. */
   count: number;
 };
+
+/** A change that was requested with `--with`. */
+export type AppliedChange = {
+  /** As it is written behind `--with`: `checkpoint=12`. */
+  change: string;
+  /** What it was applied to: `12 of 24 × GPT2Block (transformer.h)`; empty when it was not applied. */
+  target: string;
+  /** Why it was not applied; empty when it was. */
+  reason: string;
+  /** Whether the program may become slower by it. */
+  slows: boolean;
+  /** What it does to the results. */
+  numerics: Numerics;
+  /** Plain torch code that does the same; empty when it was not applied. */
+  patch: string;
+  /** How many repeated blocks the model has, where the change counts them. */
+  blocks: number | null;
+  /** The bytes that it copied to the host, of all steps. */
+  host_bytes: number;
+};
+
+/** What a change does to the results of a program. */
+export type Numerics = "same" | "rounding" | "changed";
+
+/** What the last step of a program computes, as far as it was counted. */
+export type StepCost = {
+  /** How many backward passes the program made, in all steps. */
+  backward_passes: number;
+  /** Operators that are alike, added up. */
+  operators: OperatorCost[];
+};
+
+/** Operators of one kind, data type and ratio of operations to bytes. */
+export type OperatorCost = {
+  /** What they do. */
+  kind: OperatorKind;
+  /** The data type of their first tensor: `bfloat16`. */
+  dtype: string;
+  /** How many there are. */
+  count: number;
+  /** Their floating-point operations. */
+  flops: number;
+  /** The bytes that they read and write. */
+  bytes: number;
+};
+
+/** What an operator does. */
+export type OperatorKind = "matmul" | "attention" | "convolution" | "host_copy" | "memory";
 
 /** How a recording ended. */
 export type Outcome = "finished" | "running" | "stopped_early" | "unfinished";

@@ -8,8 +8,8 @@
 pub(crate) mod processes;
 
 use floodmark_trace::{
-    Bytes, Device, Engine, Losses, Phantom, PhantomEnd, PhantomRead, Subject, Trace,
-    UnsupportedCall,
+    AppliedChange, Bytes, Device, Engine, Losses, Phantom, PhantomEnd, PhantomRead, StepCost,
+    Subject, Trace, UnsupportedCall,
 };
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -63,6 +63,10 @@ pub struct Estimate {
     pub reads: Vec<PhantomRead>,
     /// Calls that were refused.
     pub unsupported: Vec<UnsupportedCall>,
+    /// Changes that were requested with `--with`.
+    pub changes: Vec<AppliedChange>,
+    /// What a step computes; null where it was not counted.
+    pub cost: Option<StepCost>,
     /// What is assumed or left out.
     pub notes: Vec<String>,
     /// What the recording misses.
@@ -172,6 +176,8 @@ pub fn estimate(trace: &Trace) -> Result<Estimate, QuestionError> {
         shared: Vec::new(),
         reads: phantom.reads.clone(),
         unsupported: phantom.unsupported.clone(),
+        changes: trace.header.changes.clone(),
+        cost: trace.header.cost.clone(),
         notes: phantom.notes.clone(),
         losses: found.losses,
     })

@@ -5,7 +5,9 @@
 
 use std::collections::BTreeMap;
 
-use floodmark_trace::{Bytes, Losses, PhantomEnd, PhantomRead, Trace, UnsupportedCall};
+use floodmark_trace::{
+    AppliedChange, Bytes, Losses, PhantomEnd, PhantomRead, Trace, UnsupportedCall,
+};
 
 use crate::estimate::{DeviceEstimate, Estimate, Process, SharedGpu, estimate, verdict};
 use crate::question_error::QuestionError;
@@ -74,6 +76,10 @@ fn join(whole: &mut Estimate, other: Estimate) -> Vec<DeviceEstimate> {
     whole.peak_reserved = whole.peak_reserved.max(other.peak_reserved);
     whole.rank = whole.rank.or(other.rank);
     whole.world_size = whole.world_size.or(other.world_size);
+    if !whole.changes.iter().any(AppliedChange::is_applied) && !other.changes.is_empty() {
+        whole.changes = other.changes;
+    }
+    whole.cost = whole.cost.take().or(other.cost);
     for read in other.reads {
         match whole.reads.iter_mut().find(|known| is_same(known, &read)) {
             Some(known) => known.count += read.count,

@@ -56,6 +56,7 @@ fn verdict(found: &Estimate) -> Vec<String> {
     } else {
         above.extend(found.devices.iter().map(|device| sentence::moment(&device.at)));
     }
+    above.extend(found.changes.iter().map(sentence::applied_change));
     for device in &found.devices {
         above.extend(device.failed.as_ref().map(|at| of_process(device) + &sentence::moment(at)));
     }

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use floodmark_analysis::{At, Limit, Moment};
+use floodmark_trace::AppliedChange;
 
 use crate::text::short_path::shorten;
 
@@ -63,5 +64,15 @@ pub fn limit(limit: Limit) -> String {
     match limit {
         Limit::Percent(percent) => format!("{percent} %"),
         Limit::Bytes(bytes) => bytes.to_string(),
+    }
+}
+
+/// What became of a change that was requested.
+pub(crate) fn applied_change(change: &AppliedChange) -> String {
+    let AppliedChange { change: name, target, reason, .. } = change;
+    if change.is_applied() {
+        format!("With `{name}`: {target}")
+    } else {
+        format!("Without `{name}`: {reason}")
     }
 }

@@ -32,6 +32,8 @@ pub struct EstimatePlan {
     pub machine: PhantomMachine,
     /// After how many optimizer steps the program is ended.
     pub steps: Option<u32>,
+    /// Whether the operators of a step are counted, which may change what is allocated.
+    pub counts_operators: bool,
     /// Whether the answer is printed as JSON.
     pub json: bool,
 }
@@ -51,11 +53,13 @@ pub(crate) fn plan(args: EstimateArgs) -> Result<EstimatePlan> {
             follow_fork: false,
             force: args.force,
             quiet: args.quiet,
+            changes: args.phantom.changes.clone(),
             hint: None,
         },
         engine: args.phantom.engine.map(Engine::from),
         machine,
         steps: args.phantom.steps,
+        counts_operators: args.phantom.count_operators,
         json: args.json,
     })
 }
@@ -102,6 +106,12 @@ pub(crate) fn process(
     }
     if let Some(memory) = phantom.memory {
         command.args(["--memory", &memory.to_string()]);
+    }
+    for change in &phantom.changes {
+        command.arg("--with").arg(change.to_string());
+    }
+    if phantom.count_operators {
+        command.arg("--count-operators");
     }
     for answer in &phantom.answers {
         command.arg("--answer").arg(answer.to_string());

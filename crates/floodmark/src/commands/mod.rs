@@ -17,6 +17,7 @@ pub(crate) mod info;
 mod info_ranks;
 pub(crate) mod leaks;
 pub(crate) mod oom;
+pub(crate) mod plan;
 pub(crate) mod report;
 pub(crate) mod run;
 pub(crate) mod shell;

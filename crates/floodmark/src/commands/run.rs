@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
+use floodmark_profiles::Change;
 use floodmark_trace::Device;
 
 use crate::commands::args::{Devices, ProgramArgs, RunArgs};
@@ -48,6 +49,8 @@ pub struct RunPlan {
     pub force: bool,
     /// Whether to say nothing at the end.
     pub quiet: bool,
+    /// Changes to apply to the program while it runs.
+    pub changes: Vec<Change>,
     /// How to give us options that follow the program, and so belong to it.
     pub hint: Option<String>,
 }
@@ -68,6 +71,7 @@ pub(crate) fn plan(args: RunArgs) -> Result<RunPlan> {
         follow_fork: args.follow_fork,
         force: args.force,
         quiet: args.quiet,
+        changes: args.changes,
         hint: None,
     })
 }

@@ -160,6 +160,7 @@ pub(super) fn answer(name: &str, mut given: Object, folders: &Folders) -> Result
         Command::Run(_)
         | Command::Estimate(_)
         | Command::Fit(_)
+        | Command::Plan(_)
         | Command::Gpus(_)
         | Command::Annotate(_)
         | Command::View(_)

@@ -16,6 +16,7 @@ use crate::commands::doctor::Doctor;
 use crate::commands::fit::Fit;
 use crate::commands::gpus::GpuRow;
 use crate::commands::info::Info;
+use crate::commands::plan::Plan;
 
 #[cfg(test)]
 #[expect(clippy::format_push_string, reason = "a test writes the text, once")]
@@ -72,6 +73,8 @@ struct CommandAnswers {
     estimate: Estimate,
     /// The largest value with which a program fits on a simulated GPU.
     fit: Fit,
+    /// What to change so that a program fits on a simulated GPU.
+    plan: Plan,
     /// The GPUs that can be simulated.
     gpus: Vec<GpuRow>,
     /// What works in this environment.

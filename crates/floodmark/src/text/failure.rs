@@ -5,7 +5,7 @@ use std::fmt::Write;
 use anstyle::{AnsiColor, Style};
 use floodmark_analysis::{AnnotationError, NoOomMessage, QuestionError, SimulationError};
 use floodmark_export::ExportError;
-use floodmark_profiles::GpuError;
+use floodmark_profiles::{ChangeError, GpuError};
 use floodmark_session::traces::OpenError;
 use floodmark_trace::{Device, Hint, ReadError};
 
@@ -47,6 +47,18 @@ pub(crate) enum Problem {
     NothingOnGpu { name: String, value: u64 },
     #[error("nothing fits: {name} = {value} is the smallest value of `--vary`")]
     NothingFits { name: String, value: u64 },
+    #[error("the program failed without a change{}", .tail)]
+    PlanOfFailure { tail: String },
+    #[error("the program allocated nothing on the GPU")]
+    PlanOfNothing,
+    #[error("the program makes no backward pass, and the changes of a plan are for training")]
+    PlanOfInference,
+    #[error("no plan was found: the least that the program needs in any try is {floor}")]
+    NoPlan { floor: String },
+    #[error("no plan was found before the time was over")]
+    OutOfTime,
+    #[error("with the plan an allocation failed on the GPU itself, or there was no time to run it")]
+    PlanNotProven,
     #[error("this format takes one trace only")]
     OneTraceOnly,
     #[error("`--rank` and `--device` choose from traces, and this is a text")]
@@ -90,6 +102,21 @@ impl Hint for Problem {
             Self::NothingFits { .. } => {
                 Some("start lower, or choose another GPU (`floodmark gpus`)")
             }
+            Self::PlanOfFailure { .. } | Self::PlanOfNothing => {
+                Some("`floodmark estimate` with the same options shows all of it")
+            }
+            Self::PlanOfInference => Some(
+                "find the largest batch that fits with `floodmark fit`, or see what fills the peak with \
+                 `floodmark estimate`",
+            ),
+            Self::NoPlan { .. } => Some(
+                "make the batch smaller (`floodmark fit` finds the largest that fits), or choose another GPU \
+                 (`floodmark gpus`)",
+            ),
+            Self::OutOfTime => {
+                Some("run it again, with a larger `--budget`: what was tried is not tried again")
+            }
+            Self::PlanNotProven => Some("run it again with a little less `--memory`"),
             Self::ModuleNotText | Self::NoSuchRank { .. } | Self::GrewAbove { .. } => None,
         }
     }
@@ -144,6 +171,9 @@ fn hint(error: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
         return error.hint();
     }
     if let Some(error) = error.downcast_ref::<GpuError>() {
+        return error.hint();
+    }
+    if let Some(error) = error.downcast_ref::<ChangeError>() {
         return error.hint();
     }
     if let Some(error) = error.downcast_ref::<Refusal>() {

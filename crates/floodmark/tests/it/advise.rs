@@ -77,6 +77,11 @@ fn advice_says_what_it_saves() {
 
     Note: no line grows from step to step
     ");
+}
+
+#[test]
+fn advice_begins_with_what_fills_the_memory() {
+    let folder = folder();
     insta::assert_snapshot!(folder.run("advise oom.pickle.gz"), @"
     exit 0
     --- stdout

@@ -88,7 +88,11 @@ if "FLOODMARK_STARTUP" in os.environ:
     _import_floodmark()
     from floodmark.recording import launch
 
-    launch.begin()
+    _plan = launch.begin()
+    if _plan is not None and _plan.changes:
+        from floodmark import changes
+
+        changes.apply_for_good(_plan.changes)
 if "FLOODMARK_ESTIMATE" in os.environ and sys.version_info >= (3, 10):
     sys.meta_path.insert(0, _TorchFinder)
 _give_way()

@@ -1,9 +1,11 @@
 //! The words of the commands about a simulated GPU.
 
 use std::path::PathBuf;
+use std::thread::available_parallelism;
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use floodmark_profiles::ValueAt;
+use floodmark_profiles::{Change, ValueAt};
 use floodmark_session::size::parse_size;
 use floodmark_trace::Engine;
 
@@ -63,6 +65,12 @@ pub(crate) struct PhantomArgs {
     /// Value that this line reads back from the GPU, where the estimate cannot compute it: `train.py:12=1`; may be repeated
     #[arg(long = "answer", value_name = "FILE:LINE=VALUE")]
     pub(crate) answers: Vec<ValueAt>,
+    /// Apply a change to the program while it runs, without editing it: `checkpoint=12`, `fused` (see `floodmark plan`); may be repeated
+    #[arg(long = "with", value_name = "CHANGE")]
+    pub(crate) changes: Vec<Change>,
+    /// Count the operators of a step; memory may differ then
+    #[arg(long, hide = true)]
+    pub(crate) count_operators: bool,
 }
 
 #[derive(Debug, Args)]
@@ -101,4 +109,67 @@ pub(crate) struct FitArgs {
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) program: ProgramArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PlanArgs {
+    #[command(flatten)]
+    pub(crate) phantom: PhantomArgs,
+    /// Start no further try after this time: `90s`, `5min`, `1h`
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub(crate) budget: Option<Duration>,
+    /// Run N tries at a time [default: the number of processors]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) jobs: Option<u16>,
+    /// Try everything again: neither read nor write what earlier plans found
+    #[arg(long)]
+    pub(crate) no_cache: bool,
+    /// Number of tries to show; 0 shows all
+    #[arg(long, default_value_t = 25, value_name = "N")]
+    pub(crate) top: usize,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) program: ProgramArgs,
+}
+
+impl PlanArgs {
+    /// How many tries run at a time.
+    pub(crate) fn jobs(&self) -> usize {
+        let all = || available_parallelism().map_or(1, std::num::NonZeroUsize::get);
+        self.jobs.map_or_else(all, usize::from)
+    }
+}
+
+/// `90s`, `5min` or `1h`; a number alone is in seconds.
+fn parse_duration(text: &str) -> Result<Duration, String> {
+    let wrong = || "a time is a number and `s`, `min` or `h`, such as `5min`".to_owned();
+    let at = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(at);
+    let number: f64 = number.trim().parse().map_err(|_| wrong())?;
+    let seconds = match unit {
+        "" | "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        _ => return Err(wrong()),
+    };
+    Duration::try_from_secs_f64(number * seconds).map_err(|_| wrong())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_has_a_unit() {
+        let seconds = |text: &str| parse_duration(text).map(|time| time.as_secs());
+        assert_eq!(
+            ["90", "90s", "5min", "5 m", "1h"].map(|text| seconds(text).unwrap()),
+            [90, 90, 300, 300, 3600]
+        );
+        for wrong in ["", "min", "5 days", "-1s", "nan"] {
+            assert!(seconds(wrong).is_err(), "{wrong}");
+        }
+    }
 }

@@ -8,7 +8,7 @@ use std::ffi::{OsStr, OsString};
 use clap::{ArgAction, Command};
 
 /// The commands that launch a program.
-const COMMANDS: [&str; 3] = ["run", "estimate", "fit"];
+const COMMANDS: [&str; 4] = ["run", "estimate", "fit", "plan"];
 /// Options that every program may have: no hint is given for them.
 const EVERYWHERE: [&str; 2] = ["help", MODULE];
 /// The id of `-m`.

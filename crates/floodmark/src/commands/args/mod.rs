@@ -13,13 +13,16 @@ use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use floodmark_allocator::TorchVersion;
 use floodmark_analysis::{At, By, FrameChoice, Limit};
+use floodmark_profiles::Change;
 use floodmark_session::export::format::Format;
 use floodmark_session::size::parse_size;
 use floodmark_trace::{Bytes, Device};
 
 use crate::commands::run::LEAST_RECORDER_BYTES;
 
-pub(crate) use crate::commands::args::estimate::{EstimateArgs, FitArgs, GpusArgs, PhantomArgs};
+pub(crate) use crate::commands::args::estimate::{
+    EstimateArgs, FitArgs, GpusArgs, PhantomArgs, PlanArgs,
+};
 pub(crate) use crate::commands::args::watch::{MetricsArgs, TopArgs};
 
 /// Shows what fills the memory of a `PyTorch` program.
@@ -38,6 +41,8 @@ pub(crate) enum Command {
     Estimate(EstimateArgs),
     /// Find the largest value that fits on a simulated GPU
     Fit(FitArgs),
+    /// Find the cheapest changes with which a program fits on a simulated GPU
+    Plan(PlanArgs),
     /// List the GPUs that can be simulated
     Gpus(GpusArgs),
     /// Summarize a trace: devices, peaks, events, lost events
@@ -100,6 +105,9 @@ pub(crate) struct RunArgs {
     /// Replace the trace, or the folder of traces, at PATH; other files are kept
     #[arg(long)]
     pub(crate) force: bool,
+    /// Apply a change to the program while it runs, without editing it: `checkpoint=12`, `fused` (see `floodmark plan`); may be repeated
+    #[arg(long = "with", value_name = "CHANGE")]
+    pub(crate) changes: Vec<Change>,
     /// Print no summary and no hints
     #[arg(short, long)]
     pub(crate) quiet: bool,

@@ -1,0 +1,214 @@
+//! Changes of a program, as they are written behind `--with`.
+//!
+//! The Python side applies them (`python/floodmark/changes`); here is their grammar, and what the search of a plan
+//! needs to know of them.
+
+use std::fmt;
+use std::str::FromStr;
+
+use floodmark_trace::Hint;
+
+/// A change that is applied to a program while it runs.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Change {
+    /// Settings of the caching allocator, in the format of `PYTORCH_CUDA_ALLOC_CONF`.
+    Allocator(String),
+    /// The optimizer updates all parameters in one kernel.
+    Fused,
+    /// The optimizer updates one parameter after the other.
+    ForeachOff,
+    /// Gradients are freed after each step.
+    FreeGradients,
+    /// Cross entropy in this many chunks.
+    ChunkedLoss(u32),
+    /// Activation checkpointing.
+    Checkpoint(Checkpointed),
+    /// The optimizer's step is part of the backward pass.
+    OptimizerInBackward,
+    /// Saved activations are kept in pinned memory of the host.
+    OffloadActivations,
+    /// The forward pass runs under autocast.
+    Autocast(HalfPrecision),
+    /// Parameters are in bf16.
+    Bf16Parameters,
+}
+
+/// What is checkpointed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Checkpointed {
+    /// The first so many of the repeated blocks.
+    Blocks(u32),
+    /// All repeated blocks.
+    All,
+    /// All repeated blocks, but for the results of matrix products and attention.
+    Selective,
+}
+
+/// A type of 16 bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum HalfPrecision {
+    /// `bfloat16`.
+    Bf16,
+    /// `float16`.
+    Fp16,
+}
+
+/// Why a text is no change.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ChangeError {
+    /// No change has this name.
+    #[error("there is no change `{name}`; there are {}", names())]
+    NoSuchChange {
+        /// The name.
+        name: String,
+    },
+    /// The change takes another argument.
+    #[error("`{name}` takes {takes}")]
+    WrongArgument {
+        /// The change.
+        name: &'static str,
+        /// What it takes.
+        takes: &'static str,
+    },
+}
+
+impl Hint for ChangeError {
+    fn hint(&self) -> Option<&'static str> {
+        Some("`floodmark plan` tries all of them, and prints the ones that help")
+    }
+}
+
+const CHECKPOINT: &str = "checkpoint";
+const ALLOCATOR: &str = "allocator";
+const CHUNKED_LOSS: &str = "chunked-loss";
+const FOREACH: &str = "foreach";
+const AUTOCAST: &str = "autocast";
+const FUSED: &str = "fused";
+const FREE_GRADIENTS: &str = "free-gradients";
+const OPTIMIZER_IN_BACKWARD: &str = "optimizer-in-backward";
+const OFFLOAD_ACTIVATIONS: &str = "offload-activations";
+const BF16_PARAMETERS: &str = "bf16-parameters";
+
+/// The names of all changes.
+pub const CHANGE_NAMES: [&str; 10] = [
+    ALLOCATOR,
+    FUSED,
+    FOREACH,
+    FREE_GRADIENTS,
+    CHUNKED_LOSS,
+    CHECKPOINT,
+    OPTIMIZER_IN_BACKWARD,
+    OFFLOAD_ACTIVATIONS,
+    AUTOCAST,
+    BF16_PARAMETERS,
+];
+
+fn names() -> String {
+    CHANGE_NAMES.map(|name| format!("`{name}`")).join(", ")
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Allocator(settings) => write!(f, "{ALLOCATOR}={settings}"),
+            Self::Fused => f.write_str(FUSED),
+            Self::ForeachOff => write!(f, "{FOREACH}=off"),
+            Self::FreeGradients => f.write_str(FREE_GRADIENTS),
+            Self::ChunkedLoss(chunks) => write!(f, "{CHUNKED_LOSS}={chunks}"),
+            Self::Checkpoint(Checkpointed::Blocks(count)) => write!(f, "{CHECKPOINT}={count}"),
+            Self::Checkpoint(Checkpointed::All) => write!(f, "{CHECKPOINT}=all"),
+            Self::Checkpoint(Checkpointed::Selective) => write!(f, "{CHECKPOINT}=selective"),
+            Self::OptimizerInBackward => f.write_str(OPTIMIZER_IN_BACKWARD),
+            Self::OffloadActivations => f.write_str(OFFLOAD_ACTIVATIONS),
+            Self::Autocast(HalfPrecision::Bf16) => write!(f, "{AUTOCAST}=bf16"),
+            Self::Autocast(HalfPrecision::Fp16) => write!(f, "{AUTOCAST}=fp16"),
+            Self::Bf16Parameters => f.write_str(BF16_PARAMETERS),
+        }
+    }
+}
+
+impl FromStr for Change {
+    type Err = ChangeError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (name, argument) = text.split_once('=').unwrap_or((text, ""));
+        let wrong = |name, takes| Err(ChangeError::WrongArgument { name, takes });
+        let alone = |name, change| {
+            if argument.is_empty() { Ok(change) } else { wrong(name, "no argument") }
+        };
+        match name {
+            FUSED => alone(FUSED, Self::Fused),
+            FREE_GRADIENTS => alone(FREE_GRADIENTS, Self::FreeGradients),
+            OPTIMIZER_IN_BACKWARD => alone(OPTIMIZER_IN_BACKWARD, Self::OptimizerInBackward),
+            OFFLOAD_ACTIVATIONS => alone(OFFLOAD_ACTIVATIONS, Self::OffloadActivations),
+            BF16_PARAMETERS => alone(BF16_PARAMETERS, Self::Bf16Parameters),
+            FOREACH if argument == "off" => Ok(Self::ForeachOff),
+            FOREACH => wrong(FOREACH, "`off`"),
+            AUTOCAST => match argument {
+                "" | "bf16" => Ok(Self::Autocast(HalfPrecision::Bf16)),
+                "fp16" => Ok(Self::Autocast(HalfPrecision::Fp16)),
+                _ => wrong(AUTOCAST, "`bf16` or `fp16`"),
+            },
+            ALLOCATOR if argument.contains(':') => Ok(Self::Allocator(argument.to_owned())),
+            ALLOCATOR => wrong(ALLOCATOR, "settings such as `expandable_segments:True`"),
+            CHUNKED_LOSS => match argument.parse() {
+                Ok(chunks) if chunks > 0 => Ok(Self::ChunkedLoss(chunks)),
+                _ => wrong(CHUNKED_LOSS, "a number of chunks, such as `chunked-loss=8`"),
+            },
+            CHECKPOINT => match argument {
+                "" | "all" => Ok(Self::Checkpoint(Checkpointed::All)),
+                "selective" => Ok(Self::Checkpoint(Checkpointed::Selective)),
+                number => match number.parse() {
+                    Ok(count) => Ok(Self::Checkpoint(Checkpointed::Blocks(count))),
+                    Err(_) => wrong(CHECKPOINT, "a number of blocks, `all` or `selective`"),
+                },
+            },
+            _ => Err(ChangeError::NoSuchChange { name: name.to_owned() }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_is_read_as_it_is_written() {
+        for text in [
+            "allocator=expandable_segments:True",
+            "fused",
+            "foreach=off",
+            "free-gradients",
+            "chunked-loss=8",
+            "checkpoint=12",
+            "checkpoint=all",
+            "checkpoint=selective",
+            "optimizer-in-backward",
+            "offload-activations",
+            "autocast=bf16",
+            "autocast=fp16",
+            "bf16-parameters",
+        ] {
+            assert_eq!(text.parse::<Change>().unwrap().to_string(), text);
+        }
+        let checkpoint: Change = "checkpoint".parse().unwrap();
+        assert_eq!(checkpoint.to_string(), "checkpoint=all");
+    }
+
+    #[test]
+    fn a_wrong_change_is_answered_with_what_there_is() {
+        let said = |text: &str| text.parse::<Change>().unwrap_err().to_string();
+        assert!(said("chekpoint").starts_with("there is no change `chekpoint`; there are `all"));
+        assert_eq!(
+            said("checkpoint=x"),
+            "`checkpoint` takes a number of blocks, `all` or `selective`"
+        );
+        assert_eq!(said("fused=1"), "`fused` takes no argument");
+        for wrong in
+            ["", "chunked-loss", "chunked-loss=0", "foreach", "autocast=fp8", "allocator=x"]
+        {
+            assert!(wrong.parse::<Change>().is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,422 @@
+//! The cheapest changes with which a program fits, with few tries.
+//!
+//! The program as it is comes first, then every change alone. Those that save memory are combined, the cheapest
+//! first: what costs nothing, then what costs time, then what changes results, each group by the memory it saves.
+//! As soon as a combination fits, changes that it does not need are taken out again, and of the repeated blocks only
+//! as many are checkpointed as it takes. The search runs nothing itself: `attempt` gets a batch of combinations,
+//! which may be tried at the same time.
+
+use std::collections::BTreeMap;
+
+use floodmark_trace::{Bytes, Numerics};
+
+use crate::change::{Change, Checkpointed, HalfPrecision};
+
+/// A combination of changes, in the order of [`Change`].
+pub type Combination = Vec<Change>;
+
+/// What the search needs to know of a try.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Outcome {
+    /// It ran.
+    Ran(Need),
+    /// A change found nothing to apply to, or the program failed with it: why.
+    LeftOut(String),
+    /// There was no time left.
+    NotTried,
+}
+
+/// What a program needs with some changes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Need {
+    /// The memory that it needs.
+    pub needed: Bytes,
+    /// Whether that fits.
+    pub fits: bool,
+    /// Whether a change may slow it down.
+    pub slows: bool,
+    /// What the changes do to the results.
+    pub numerics: Numerics,
+    /// How long a step takes, as a multiple of an unchanged one; 1 where that is unknown.
+    pub slow_down: f64,
+    /// How many repeated blocks there are, where they were counted.
+    pub blocks: Option<u32>,
+}
+
+impl Need {
+    fn cost(&self) -> Cost {
+        match (self.numerics, self.slows) {
+            (Numerics::Changed, _) => Cost::Results,
+            (Numerics::Same | Numerics::Rounding, true) => Cost::Time,
+            (Numerics::Same | Numerics::Rounding, false) => Cost::Nothing,
+        }
+    }
+}
+
+/// What a change costs, cheapest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Cost {
+    Nothing,
+    Time,
+    Results,
+}
+
+/// The outcome of a search.
+#[derive(Debug, PartialEq)]
+pub struct PlanSearch {
+    /// Every combination that was asked for, with its outcome.
+    pub tried: BTreeMap<Combination, Outcome>,
+    /// The cheapest combination that fits; empty where the program fits as it is.
+    pub plan: Option<Combination>,
+}
+
+/// Every change that is tried alone.
+fn candidates() -> Vec<Change> {
+    vec![
+        Change::Allocator("expandable_segments:True".to_owned()),
+        Change::Fused,
+        Change::FreeGradients,
+        Change::ChunkedLoss(8),
+        Change::ForeachOff,
+        Change::OptimizerInBackward,
+        Change::Checkpoint(Checkpointed::Selective),
+        Change::Checkpoint(Checkpointed::All),
+        Change::OffloadActivations,
+        Change::Autocast(HalfPrecision::Bf16),
+        Change::Bf16Parameters,
+    ]
+}
+
+/// Searches the cheapest combination that fits into `capacity`. Stops at the first try that fails to tell.
+pub fn cheapest_that_fits<E>(
+    capacity: Bytes,
+    attempt: impl FnMut(&[Combination]) -> Result<Vec<Outcome>, E>,
+) -> Result<PlanSearch, E> {
+    let mut search = Search { capacity, attempt, tried: BTreeMap::new() };
+    let plan = search.run()?;
+    Ok(PlanSearch { tried: search.tried, plan })
+}
+
+struct Search<F> {
+    capacity: Bytes,
+    attempt: F,
+    tried: BTreeMap<Combination, Outcome>,
+}
+
+impl<E, F: FnMut(&[Combination]) -> Result<Vec<Outcome>, E>> Search<F> {
+    fn run(&mut self) -> Result<Option<Combination>, E> {
+        let Some(unchanged) = self.need(&[])? else { return Ok(None) };
+        if unchanged.fits {
+            return Ok(Some(Vec::new()));
+        }
+        let all = candidates();
+        self.ask(all.iter().map(|change| vec![change.clone()]).collect())?;
+        let mut found: Vec<(Change, Need)> = Vec::new();
+        for change in all {
+            if let Some(need) = self.need(std::slice::from_ref(&change))?
+                && need.needed < unchanged.needed
+            {
+                found.push((change, need));
+            }
+        }
+        found.sort_by_key(|(_, need)| (need.cost(), need.needed));
+        let Some(fitting) = self.first_that_fits(&found)? else { return Ok(None) };
+        // What costs nothing stays until it is known how many blocks it spares.
+        let needed = self.without_the_unneeded(fitting, Cost::Time)?;
+        let fewest = self.with_fewest_blocks(needed, &found)?;
+        self.without_the_unneeded(fewest, Cost::Nothing).map(Some)
+    }
+
+    /// Of each cost, one change alone if that is enough, otherwise more and more of them.
+    fn first_that_fits(&mut self, found: &[(Change, Need)]) -> Result<Option<Combination>, E> {
+        let mut base = Combination::new();
+        for cost in [Cost::Nothing, Cost::Time, Cost::Results] {
+            let of_cost = || found.iter().filter(move |(_, need)| need.cost() == cost);
+            // The fastest first; of those that are equally fast, the one that does least.
+            let mut fastest: Vec<&(Change, Need)> = of_cost().rev().collect();
+            fastest.sort_by(|(_, a), (_, b)| a.slow_down.total_cmp(&b.slow_down));
+            for (change, _) in fastest {
+                let Some(next) = joined(&base, change) else { continue };
+                if self.may_fit(found, &next) && self.need(&next)?.is_some_and(|need| need.fits) {
+                    return Ok(Some(next));
+                }
+            }
+            for (change, _) in of_cost() {
+                let Some(next) = joined(&base, change) else { continue };
+                let before = self.need(&base)?;
+                let Some(need) = self.need(&next)? else { continue };
+                if need.fits {
+                    return Ok(Some(next));
+                }
+                if before.is_none_or(|before| need.needed < before.needed) {
+                    base = next;
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether the changes would save enough if none of them hindered another, with some room for error.
+    fn may_fit(&self, found: &[(Change, Need)], combination: &Combination) -> bool {
+        let Some(Outcome::Ran(unchanged)) = self.tried.get(&Combination::new()) else {
+            return true;
+        };
+        let alone = found.iter().filter(|(change, _)| combination.contains(change));
+        let saved: u64 =
+            alone.map(|(_, need)| unchanged.needed.0.saturating_sub(need.needed.0)).sum();
+        unchanged.needed.0.saturating_sub(saved + saved / 4) <= self.capacity.0
+    }
+
+    /// Takes out changes of this cost or more that are not needed, the most expensive first.
+    fn without_the_unneeded(
+        &mut self,
+        fitting: Combination,
+        least: Cost,
+    ) -> Result<Combination, E> {
+        let mut kept = fitting;
+        let mut order: Vec<(Cost, Change)> = Vec::new();
+        for change in &kept {
+            if matches!(change, Change::Checkpoint(Checkpointed::Blocks(_))) {
+                continue;
+            }
+            let known = self.need(std::slice::from_ref(change))?;
+            let cost = known.map_or(Cost::Time, |need| need.cost());
+            if cost >= least {
+                order.push((cost, change.clone()));
+            }
+        }
+        order.sort_by(|a, b| b.cmp(a));
+        for (_, change) in order {
+            if kept.len() < 2 {
+                break;
+            }
+            let fewer: Combination = kept.iter().filter(|one| **one != change).cloned().collect();
+            if self.need(&fewer)?.is_some_and(|need| need.fits) {
+                kept = fewer;
+            }
+        }
+        Ok(kept)
+    }
+
+    /// Checkpoints only as many blocks as it takes.
+    fn with_fewest_blocks(
+        &mut self,
+        plan: Combination,
+        found: &[(Change, Need)],
+    ) -> Result<Combination, E> {
+        let all = Change::Checkpoint(Checkpointed::All);
+        let blocks = found.iter().find(|(change, _)| *change == all);
+        let Some(total) = blocks.and_then(|(_, need)| need.blocks) else { return Ok(plan) };
+        if !plan.contains(&all) {
+            return Ok(plan);
+        }
+        let with = |count: u32| -> Combination {
+            let blocks = Change::Checkpoint(Checkpointed::Blocks(count));
+            let changed = |change: &Change| if *change == all { &blocks } else { change }.clone();
+            plan.iter().map(changed).collect()
+        };
+        let (mut bad, mut good) = (0, total);
+        while good - bad > 1 {
+            let middle = bad + (good - bad) / 2;
+            match self.need(&with(middle))? {
+                Some(need) if need.fits => good = middle,
+                Some(_) => bad = middle,
+                None => break,
+            }
+        }
+        Ok(if good == total { plan } else { with(good) })
+    }
+
+    /// What a combination needs; none where that is unknown.
+    fn need(&mut self, combination: &[Change]) -> Result<Option<Need>, E> {
+        self.ask(vec![combination.to_vec()])?;
+        Ok(match self.tried.get(combination) {
+            Some(Outcome::Ran(need)) => Some(need.clone()),
+            Some(Outcome::LeftOut(_) | Outcome::NotTried) | None => None,
+        })
+    }
+
+    fn ask(&mut self, mut combinations: Vec<Combination>) -> Result<(), E> {
+        combinations.retain(|one| !self.tried.contains_key(one));
+        if combinations.is_empty() {
+            return Ok(());
+        }
+        let outcomes = (self.attempt)(&combinations)?;
+        self.tried.extend(combinations.into_iter().zip(outcomes));
+        Ok(())
+    }
+}
+
+/// The combination with one more change; none where two of them do the same thing.
+fn joined(base: &Combination, change: &Change) -> Option<Combination> {
+    if base.iter().any(|one| excludes(one, change)) {
+        return None;
+    }
+    let mut all = base.clone();
+    all.push(change.clone());
+    all.sort();
+    Some(all)
+}
+
+/// Whether two changes are about the same thing.
+fn excludes(one: &Change, other: &Change) -> bool {
+    let subject = |change: &Change| match change {
+        Change::Allocator(_) => 0,
+        Change::Fused | Change::ForeachOff => 1,
+        Change::OptimizerInBackward => 7,
+        Change::FreeGradients => 2,
+        Change::ChunkedLoss(_) => 3,
+        Change::Checkpoint(_) => 4,
+        Change::OffloadActivations => 5,
+        Change::Autocast(_) | Change::Bf16Parameters => 6,
+    };
+    subject(one) == subject(other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BLOCKS: u32 = 24;
+    const UNCHANGED: u64 = 1000;
+
+    /// A program whose changes save what is listed, in a GPU of `capacity`.
+    struct Program {
+        capacity: u64,
+        saves: Vec<(&'static str, u64)>,
+        /// In the order in which they were asked for.
+        asked: Vec<String>,
+    }
+
+    impl Program {
+        fn new(capacity: u64, saves: &[(&'static str, u64)]) -> Self {
+            Self { capacity, saves: saves.to_vec(), asked: Vec::new() }
+        }
+
+        fn saved(&self, change: &Change) -> Option<u64> {
+            let of = |name: &str| self.saves.iter().find(|(known, _)| *known == name);
+            if let Change::Checkpoint(Checkpointed::Blocks(count)) = change {
+                let (_, all) = of("checkpoint=all")?;
+                return Some(all * u64::from(*count) / u64::from(BLOCKS));
+            }
+            of(&change.to_string()).map(|(_, bytes)| *bytes)
+        }
+
+        fn attempt(&mut self, combination: &Combination) -> Outcome {
+            let names: Vec<String> = combination.iter().map(ToString::to_string).collect();
+            self.asked.push(names.join(" + "));
+            let mut needed = UNCHANGED;
+            let (mut slows, mut numerics, mut blocks) = (false, Numerics::Same, None);
+            for change in combination {
+                let Some(saved) = self.saved(change) else {
+                    return Outcome::LeftOut("nothing to apply to".to_owned());
+                };
+                needed -= saved;
+                match change {
+                    Change::Autocast(_) | Change::Bf16Parameters => numerics = Numerics::Changed,
+                    Change::Allocator(_) | Change::Fused | Change::FreeGradients => {}
+                    Change::ChunkedLoss(_) => numerics = numerics.max(Numerics::Rounding),
+                    Change::Checkpoint(_) => (slows, blocks) = (true, Some(BLOCKS)),
+                    Change::ForeachOff
+                    | Change::OptimizerInBackward
+                    | Change::OffloadActivations => {
+                        slows = true;
+                    }
+                }
+            }
+            let fits = needed <= self.capacity;
+            let slow_down = if slows { 1.3 } else { 1.0 };
+            let needed = Bytes(needed);
+            Outcome::Ran(Need { needed, fits, slows, numerics, slow_down, blocks })
+        }
+
+        fn plan(&mut self) -> Option<String> {
+            let capacity = Bytes(self.capacity);
+            let found = cheapest_that_fits(capacity, |batch| {
+                Ok::<_, ()>(batch.iter().map(|one| self.attempt(one)).collect())
+            });
+            let plan = found.unwrap().plan?;
+            Some(plan.iter().map(ToString::to_string).collect::<Vec<_>>().join(" + "))
+        }
+    }
+
+    const USUAL: [(&str, u64); 6] = [
+        ("fused", 50),
+        ("chunked-loss=8", 100),
+        ("checkpoint=all", 480),
+        ("checkpoint=selective", 120),
+        ("offload-activations", 30),
+        ("bf16-parameters", 200),
+    ];
+
+    #[test]
+    fn a_program_that_fits_is_left_as_it_is() {
+        let mut program = Program::new(1000, &USUAL);
+        assert_eq!(program.plan().as_deref(), Some(""));
+        assert_eq!(program.asked, [""]);
+    }
+
+    #[test]
+    fn what_costs_nothing_comes_first() {
+        assert_eq!(Program::new(960, &USUAL).plan().as_deref(), Some("fused"));
+        assert_eq!(Program::new(900, &USUAL).plan().as_deref(), Some("chunked-loss=8"));
+        assert_eq!(Program::new(860, &USUAL).plan().as_deref(), Some("fused + chunked-loss=8"));
+    }
+
+    #[test]
+    fn as_few_blocks_are_checkpointed_as_it_takes() {
+        // 150 without a cost, 20 for each block.
+        let mut program = Program::new(490, &USUAL);
+        assert_eq!(program.plan().as_deref(), Some("fused + chunked-loss=8 + checkpoint=18"));
+        assert!(program.asked.len() < 30, "{:?}", program.asked);
+    }
+
+    #[test]
+    fn results_are_changed_only_where_nothing_else_is_enough() {
+        let plan = Program::new(100, &USUAL).plan();
+        assert!(plan.is_none(), "{plan:?}");
+        let plan = Program::new(200, &[("checkpoint=all", 480), ("bf16-parameters", 400)]).plan();
+        assert_eq!(plan.as_deref(), Some("checkpoint=20 + bf16-parameters"));
+    }
+
+    #[test]
+    fn a_change_that_is_not_needed_is_taken_out_again() {
+        let saves = [("fused", 50), ("free-gradients", 10), ("checkpoint=all", 480)];
+        let plan = Program::new(945, &saves).plan();
+        assert_eq!(plan.as_deref(), Some("fused + free-gradients"));
+        let plan = Program::new(470, &saves).plan();
+        assert_eq!(plan.as_deref(), Some("fused + checkpoint=all"));
+    }
+
+    #[test]
+    fn a_plan_is_found_for_every_limit_that_all_changes_together_reach() {
+        let floor = UNCHANGED - 50 - 100 - 480 - 30 - 200;
+        for capacity in 0..UNCHANGED {
+            let mut program = Program::new(capacity, &USUAL);
+            let Some(plan) = program.plan() else {
+                assert!(capacity < floor, "{capacity}");
+                continue;
+            };
+            let changes = plan.split(" + ").map(|one| one.parse().unwrap()).collect();
+            let Outcome::Ran(need) = program.attempt(&changes) else { panic!("{plan}") };
+            assert!(need.fits && capacity >= floor, "{capacity}: {plan}");
+        }
+    }
+
+    #[test]
+    fn without_time_there_is_no_plan_but_what_was_tried() {
+        let mut left = 3;
+        let mut program = Program::new(490, &USUAL);
+        let found = cheapest_that_fits(Bytes(490), |batch| {
+            let mut outcomes = Vec::new();
+            for one in batch {
+                outcomes.push(if left > 0 { program.attempt(one) } else { Outcome::NotTried });
+                left -= i32::from(left > 0);
+            }
+            Ok::<_, ()>(outcomes)
+        });
+        let found = found.unwrap();
+        assert_eq!(found.plan, None);
+        assert!(found.tried.values().any(|one| *one == Outcome::NotTried));
+    }
+}

@@ -1,0 +1,143 @@
+//! How long a step takes on a GPU: a roofline.
+//!
+//! An operator takes as long as its operations or its bytes take, whichever is longer, at rates that the GPU was seen
+//! to reach, and never less than a kernel takes to start and end. The GPU works through its operators while the host
+//! starts them, so a step takes as long as the slower of the two. It is an estimate of ratios between variants of
+//! one program, not of seconds.
+
+use floodmark_trace::{OperatorCost, OperatorKind, StepCost};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Rates that a GPU reaches.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Rates {
+    /// Matrix products in bf16 and fp16, in 10⁹ operations a second.
+    pub half_gflops: u64,
+    /// Matrix products in fp32, in 10⁹ operations a second.
+    pub single_gflops: u64,
+    /// Attention in one kernel, in bf16 and fp16, in 10⁹ operations a second.
+    pub attention_gflops: u64,
+    /// The GPU's own memory, read and written, in 10⁶ bytes a second.
+    pub memory_mb_per_s: u64,
+    /// Copies from and to pinned memory of the host, in 10⁶ bytes a second.
+    pub host_mb_per_s: u64,
+    /// The shortest time of a kernel on the GPU, in nanoseconds.
+    pub kernel_nanos: u64,
+    /// The time that the host takes to start an operator, in nanoseconds.
+    pub launch_nanos: u64,
+}
+
+impl Rates {
+    /// The seconds of a step.
+    pub fn seconds(&self, cost: &StepCost) -> f64 {
+        let gpu: f64 = cost.operators.iter().map(|operator| self.gpu_seconds(operator)).sum();
+        let count: u64 = cost.operators.iter().map(|operator| operator.count).sum();
+        gpu.max(product(count, self.launch_nanos) * 1e-9)
+    }
+
+    fn gpu_seconds(&self, operator: &OperatorCost) -> f64 {
+        let is_half = matches!(&*operator.dtype, "bfloat16" | "float16");
+        let gflops = match operator.kind {
+            OperatorKind::Attention if is_half => self.attention_gflops,
+            OperatorKind::Matmul | OperatorKind::Convolution if is_half => self.half_gflops,
+            OperatorKind::Matmul
+            | OperatorKind::Convolution
+            | OperatorKind::Attention
+            | OperatorKind::HostCopy
+            | OperatorKind::Memory => self.single_gflops,
+        };
+        let rate = match operator.kind {
+            OperatorKind::HostCopy => self.host_mb_per_s,
+            OperatorKind::Matmul
+            | OperatorKind::Attention
+            | OperatorKind::Convolution
+            | OperatorKind::Memory => self.memory_mb_per_s,
+        };
+        let computing = ratio(operator.flops, gflops) * 1e-9;
+        let moving = ratio(operator.bytes, rate) * 1e-6;
+        let starting = product(operator.count, self.kernel_nanos) * 1e-9;
+        computing.max(moving).max(starting)
+    }
+}
+
+/// The floating-point operations of a step.
+pub fn flops(cost: &StepCost) -> u64 {
+    cost.operators.iter().map(|operator| operator.flops).sum()
+}
+
+/// The bytes of a step that pass between host and device.
+pub fn host_bytes(cost: &StepCost) -> u64 {
+    let copies = cost.operators.iter().filter(|one| one.kind == OperatorKind::HostCopy);
+    copies.map(|one| one.bytes).sum()
+}
+
+#[expect(clippy::cast_precision_loss, reason = "an estimate needs no more than 53 bits")]
+fn ratio(amount: u64, rate: u64) -> f64 {
+    amount as f64 / rate.max(1) as f64
+}
+
+#[expect(clippy::cast_precision_loss, reason = "an estimate needs no more than 53 bits")]
+fn product(count: u64, each: u64) -> f64 {
+    count as f64 * each as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RATES: Rates = Rates {
+        half_gflops: 600_000,
+        single_gflops: 40_000,
+        attention_gflops: 300_000,
+        memory_mb_per_s: 4_000_000,
+        host_mb_per_s: 50_000,
+        kernel_nanos: 2_000,
+        launch_nanos: 5_000,
+    };
+
+    fn operator(
+        kind: OperatorKind,
+        dtype: &str,
+        count: u64,
+        flops: u64,
+        bytes: u64,
+    ) -> OperatorCost {
+        OperatorCost { kind, dtype: dtype.to_owned(), count, flops, bytes }
+    }
+
+    fn seconds(operators: Vec<OperatorCost>) -> f64 {
+        RATES.seconds(&StepCost { backward_passes: 1, operators })
+    }
+
+    #[test]
+    fn a_large_product_takes_as_long_as_its_operations() {
+        let time = seconds(vec![operator(
+            OperatorKind::Matmul,
+            "bfloat16",
+            1,
+            6_000_000_000_000,
+            1_000_000,
+        )]);
+        assert!((time - 0.01).abs() < 1e-9, "{time}");
+    }
+
+    #[test]
+    fn an_elementwise_operator_takes_as_long_as_its_bytes() {
+        let time = seconds(vec![operator(OperatorKind::Memory, "float32", 1, 0, 8_000_000_000)]);
+        assert!((time - 0.002).abs() < 1e-9, "{time}");
+    }
+
+    #[test]
+    fn many_small_operators_take_as_long_as_the_host_needs_to_start_them() {
+        let time = seconds(vec![operator(OperatorKind::Memory, "float32", 1000, 0, 1_000)]);
+        assert!((time - 0.005).abs() < 1e-9, "{time}");
+    }
+
+    #[test]
+    fn copies_to_the_host_are_slower_than_copies_on_the_device() {
+        let copy = |kind| seconds(vec![operator(kind, "float32", 1, 0, 1 << 30)]);
+        assert!(copy(OperatorKind::HostCopy) > 50.0 * copy(OperatorKind::Memory));
+    }
+}

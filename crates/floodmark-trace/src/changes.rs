@@ -1,0 +1,93 @@
+//! Changes that were applied to a program while it ran, and what a step of it computes.
+//!
+//! Both are written by the Python side into the header: an answer about a changed program must say so.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A change that was requested with `--with`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct AppliedChange {
+    /// As it is written behind `--with`: `checkpoint=12`.
+    pub change: String,
+    /// What it was applied to: `12 of 24 × GPT2Block (transformer.h)`; empty when it was not applied.
+    pub target: String,
+    /// Why it was not applied; empty when it was.
+    pub reason: String,
+    /// Whether the program may become slower by it.
+    pub slows: bool,
+    /// What it does to the results.
+    pub numerics: Numerics,
+    /// Plain torch code that does the same; empty when it was not applied.
+    pub patch: String,
+    /// How many repeated blocks the model has, where the change counts them.
+    pub blocks: Option<u32>,
+    /// The bytes that it copied to the host, of all steps.
+    pub host_bytes: u64,
+}
+
+impl AppliedChange {
+    /// Whether it was applied.
+    pub fn is_applied(&self) -> bool {
+        !self.target.is_empty()
+    }
+}
+
+/// What a change does to the results of a program.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Numerics {
+    /// Nothing: every value stays the same.
+    #[default]
+    Same,
+    /// Another order of sums: values differ in their last digits.
+    Rounding,
+    /// Another precision.
+    Changed,
+}
+
+/// What the last step of a program computes, as far as it was counted.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct StepCost {
+    /// How many backward passes the program made, in all steps.
+    pub backward_passes: u64,
+    /// Operators that are alike, added up.
+    pub operators: Vec<OperatorCost>,
+}
+
+/// Operators of one kind, data type and ratio of operations to bytes.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct OperatorCost {
+    /// What they do.
+    pub kind: OperatorKind,
+    /// The data type of their first tensor: `bfloat16`.
+    pub dtype: String,
+    /// How many there are.
+    pub count: u64,
+    /// Their floating-point operations.
+    pub flops: u64,
+    /// The bytes that they read and write.
+    pub bytes: u64,
+}
+
+/// What an operator does.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OperatorKind {
+    /// It multiplies matrices.
+    Matmul,
+    /// It computes attention in one kernel.
+    Attention,
+    /// It is a convolution.
+    Convolution,
+    /// It copies between host and device.
+    HostCopy,
+    /// It is bound by memory: elementwise, reductions, copies on the device.
+    #[default]
+    Memory,
+}

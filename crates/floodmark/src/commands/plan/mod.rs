@@ -1,0 +1,58 @@
+//! `floodmark plan`: the cheapest changes with which a program fits on a simulated GPU.
+//!
+//! Each try is an estimate in a process of its own, with more memory than any GPU has, so that what it needs is known
+//! in full. Where the allocated bytes fit and the reserved ones do not, a second run with the memory of the GPU
+//! decides: torch frees cached blocks before it gives up. The search itself is `floodmark_profiles::cheapest_that_fits`.
+
+mod answer;
+mod cache;
+mod patch;
+mod text;
+mod tries;
+
+use std::ffi::OsStr;
+
+use anyhow::{Context, Result};
+use floodmark_profiles::{PlanSearch, cheapest_that_fits};
+use floodmark_trace::Bytes;
+
+use crate::Said;
+use crate::commands::args::PlanArgs;
+use crate::commands::estimate::machine;
+pub(crate) use crate::commands::plan::answer::Plan;
+use crate::commands::plan::answer::plan_of;
+use crate::commands::plan::tries::Tries;
+use crate::commands::run;
+use crate::text::failure::Problem;
+use crate::text::stdout_style;
+
+pub(crate) fn plan(args: &PlanArgs, python: &OsStr) -> Result<Said> {
+    let machine = machine(&args.phantom)?;
+    run::target(args.program.clone())?;
+    let mut tries = Tries::new(args, &machine, python)?;
+    let capacity = Bytes(machine.profile.memory);
+    let search = cheapest_that_fits(capacity, |batch| tries.attempt(batch))?;
+    tries.check_program()?;
+    let is_proven = match &search.plan {
+        Some(changes) => tries.prove(changes).context("Failed to run the program with the plan")?,
+        None => false,
+    };
+    let found = plan_of(args, &machine, &tries, &search, is_proven);
+    let text = if args.json {
+        serde_json::to_string_pretty(&found)? + "\n"
+    } else {
+        stdout_style::show(&found)
+    };
+    Ok(Said { objection: objection(&found, &search), ..text.into() })
+}
+
+/// Why the exit status is not 0 although there is an answer.
+fn objection(found: &Plan, search: &PlanSearch) -> Option<anyhow::Error> {
+    let problem = match &search.plan {
+        Some(_) if found.is_proven => return None,
+        Some(_) => Problem::PlanNotProven,
+        None if !found.not_tried.is_empty() => Problem::OutOfTime,
+        None => Problem::NoPlan { floor: found.floor.to_string() },
+    };
+    Some(problem.into())
+}

@@ -1,0 +1,64 @@
+//! The plan as code to paste, and as a command that runs the program with it.
+
+use floodmark_profiles::Combination;
+use floodmark_trace::AppliedChange;
+
+use crate::commands::args::PlanArgs;
+
+/// Plain torch code of all changes, one after the other.
+pub(super) fn patch_of(applied: &[AppliedChange]) -> String {
+    let parts = applied.iter().filter(|change| change.is_applied()).map(|change| {
+        format!("# {}: {}\n{}\n", change.change, change.target, change.patch.trim_end())
+    });
+    parts.collect::<Vec<_>>().join("\n")
+}
+
+/// `floodmark run --with … train.py …`.
+pub(super) fn run_command(args: &PlanArgs, changes: &Combination) -> String {
+    let mut words = vec!["floodmark".to_owned(), "run".to_owned()];
+    for change in args.phantom.changes.iter().chain(changes) {
+        words.extend(["--with".to_owned(), change.to_string()]);
+    }
+    if args.program.is_module {
+        words.push("-m".to_owned());
+    }
+    words.extend(args.program.words.iter().map(|word| quoted(&word.to_string_lossy())));
+    words.join(" ")
+}
+
+/// A word as a shell reads it.
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_is_quoted_where_a_shell_needs_it() {
+        assert_eq!(quoted("--lr=1e-3"), "--lr=1e-3");
+        assert_eq!(quoted("it's"), r"'it'\''s'");
+        assert_eq!(quoted(""), "''");
+    }
+
+    #[test]
+    fn the_patch_has_every_change_that_was_applied() {
+        let applied = |change: &str, target: &str, patch: &str| AppliedChange {
+            change: change.to_owned(),
+            target: target.to_owned(),
+            patch: patch.to_owned(),
+            ..AppliedChange::default()
+        };
+        let all = [
+            applied("fused", "`AdamW`", "a(fused=True)\n"),
+            applied("x", "", ""),
+            applied("y", "z", "b\n"),
+        ];
+        assert_eq!(patch_of(&all), "# fused: `AdamW`\na(fused=True)\n\n# y: z\nb\n");
+    }
+}

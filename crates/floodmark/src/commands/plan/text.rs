@@ -1,0 +1,158 @@
+//! The answer of `floodmark plan` as text.
+
+use floodmark_session::text::answer_text::AnswerText;
+use floodmark_session::text::sheet::{self, Cells, Sheet};
+use floodmark_trace::Numerics;
+
+use crate::commands::plan::answer::{LeftOut, Plan, PlanCategory, PlanTry};
+
+impl From<&Plan> for AnswerText {
+    fn from(found: &Plan) -> Self {
+        let mut sheets = Vec::new();
+        if !found.categories.is_empty() {
+            sheets.push(categories(&found.categories));
+        }
+        if found.tries.len() > 1 {
+            sheets.push(tries(found));
+        }
+        if !found.left_out.is_empty() {
+            sheets.push(left_out(&found.left_out));
+        }
+        Self { above: verdict(found), losses: not_tried(found), sheets, below: what_to_do(found) }
+    }
+}
+
+fn verdict(found: &Plan) -> Vec<String> {
+    let Plan { gpu, capacity, floor, .. } = found;
+    let mut above = Vec::new();
+    match (&found.plan, &found.unchanged) {
+        (Some(plan), _) if plan.changes.is_empty() => {
+            let left = capacity.saturating_sub(plan.needed);
+            above.push(format!("Fits as it is: {gpu}, {left} of {capacity} are left"));
+        }
+        (Some(plan), _) => {
+            let changes = plan.changes.join(" + ");
+            above.push(format!("Fits with {changes}: {gpu}, {}", headroom(found, plan)));
+            above.push(cost(plan));
+        }
+        (None, Some(_)) if found.not_tried.is_empty() => above.push(format!(
+            "Nothing that was tried fits: {gpu} has {capacity}, and the program needs at least {floor}"
+        )),
+        (None, _) => above.push(format!("No plan was found in time: {gpu} has {capacity}")),
+    }
+    if let Some(unchanged) = &found.unchanged {
+        above.push(format!(
+            "Without changes it needs {}: {} allocated, {} reserved",
+            unchanged.needed, unchanged.peak_allocated, unchanged.peak_reserved
+        ));
+    }
+    above
+}
+
+fn headroom(found: &Plan, plan: &PlanTry) -> String {
+    let capacity = found.capacity;
+    if plan.needed <= capacity {
+        format!("{} of {capacity} are left", capacity.saturating_sub(plan.needed))
+    } else {
+        format!("{capacity} are enough because torch frees cached blocks")
+    }
+}
+
+/// What the plan costs, in one sentence.
+fn cost(plan: &PlanTry) -> String {
+    let numerics = match plan.numerics {
+        Numerics::Same => "results stay the same",
+        Numerics::Rounding => "results differ by rounding alone",
+        Numerics::Changed => "results are computed in another precision",
+    };
+    let time = match (plan.slow_down, plan.slows) {
+        (Some(slow_down), _) => format!("a step takes about {} of the time", percent(slow_down)),
+        (None, true) => "a step takes longer".to_owned(),
+        (None, false) => "a step takes no longer".to_owned(),
+    };
+    format!("It costs: {time}; {numerics}")
+}
+
+fn percent(multiple: f64) -> String {
+    format!("{:.0} %", multiple * 100.0)
+}
+
+fn categories(found: &[PlanCategory]) -> Sheet {
+    let mut columns = sheet::numbers(&["Bytes"]);
+    columns.extend(sheet::words(&["What fills the peak without changes"]));
+    let rows = found.iter().map(|row| cells(vec![row.bytes.to_string(), row.category.clone()]));
+    Sheet { columns, rows: rows.collect(), ..Sheet::default() }
+}
+
+fn tries(found: &Plan) -> Sheet {
+    let mut columns = sheet::numbers(&["Allocated", "Reserved", "Needed"]);
+    columns.extend(sheet::words(&["Fits"]));
+    columns.extend(sheet::numbers(&["Operations", "Time"]));
+    columns.extend(sheet::words(&["Results", "Changes"]));
+    // Tries that no other one beats are always shown.
+    let limit = if found.top == 0 { usize::MAX } else { found.top };
+    let mut others = limit.saturating_sub(found.tries.iter().filter(|one| one.is_best).count());
+    let mut rows = Vec::new();
+    for tried in &found.tries {
+        if tried.is_best {
+            rows.push(row(tried));
+        } else if others > 0 {
+            others -= 1;
+            rows.push(row(tried));
+        }
+    }
+    Sheet { columns, rows, ..Sheet::default() }
+}
+
+fn row(tried: &PlanTry) -> Cells {
+    let multiple = |value: Option<f64>| value.map_or_else(|| "?".to_owned(), percent);
+    let changes = if tried.changes.is_empty() {
+        "(none)".to_owned()
+    } else {
+        let best = if tried.is_best { "" } else { " (another one is better)" };
+        tried.changes.join(" + ") + best
+    };
+    cells(vec![
+        tried.peak_allocated.to_string(),
+        tried.peak_reserved.to_string(),
+        tried.needed.to_string(),
+        if tried.fits { "yes" } else { "no" }.to_owned(),
+        multiple(tried.compute),
+        multiple(tried.slow_down),
+        match tried.numerics {
+            Numerics::Same => "same",
+            Numerics::Rounding => "rounding",
+            Numerics::Changed => "changed",
+        }
+        .to_owned(),
+        changes,
+    ])
+}
+
+fn left_out(found: &[LeftOut]) -> Sheet {
+    let columns = sheet::words(&["Left out", "Why"]);
+    let rows = found.iter().map(|one| cells(vec![one.changes.clone(), one.reason.clone()]));
+    Sheet { columns, rows: rows.collect(), is_prose: true, ..Sheet::default() }
+}
+
+fn not_tried(found: &Plan) -> Vec<String> {
+    if found.not_tried.is_empty() {
+        return Vec::new();
+    }
+    vec![format!("Not tried, because the time was over: {}", found.not_tried.join(", "))]
+}
+
+fn what_to_do(found: &Plan) -> Vec<String> {
+    if found.patch.is_empty() {
+        return Vec::new();
+    }
+    let mut below = vec!["To change the program, add this to it:".to_owned(), String::new()];
+    below.extend(found.patch.lines().map(|line| format!("    {line}").trim_end().to_owned()));
+    below.push(String::new());
+    below.push(format!("To run it with these changes without editing it: `{}`", found.command));
+    below
+}
+
+fn cells(cells: Vec<String>) -> Cells {
+    Cells { cells, below: Vec::new() }
+}

@@ -1,0 +1,352 @@
+//! The tries of a plan: estimates in processes of their own, several at a time.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use floodmark_profiles::{Change, Checkpointed, Combination, Need, Outcome, PhantomMachine, Rates};
+use floodmark_trace::{AppliedChange, Bytes, Numerics, StepCost};
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::commands::args::{PhantomArgs, PlanArgs};
+use crate::commands::estimate;
+use crate::commands::plan::cache::Cache;
+use crate::text::failure::Problem;
+use crate::text::progress::Progress;
+
+/// Steps of a try when none are given: the first makes the optimizer's states, the second has them.
+const USUAL_STEPS: u32 = 2;
+
+/// The memory of a GPU on which everything fits, so that what a program needs is known in full.
+const PLENTY: u64 = 1 << 40;
+
+/// What is read of the answer of an estimate, and kept in the cache.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct TryAnswer {
+    pub(super) fits: Option<bool>,
+    unknown: Option<String>,
+    error: String,
+    #[serde(deserialize_with = "bytes")]
+    pub(super) peak_allocated: Bytes,
+    #[serde(deserialize_with = "bytes")]
+    pub(super) peak_reserved: Bytes,
+    pub(super) devices: Vec<TryDevice>,
+    pub(super) changes: Vec<AppliedChange>,
+    pub(super) cost: Option<StepCost>,
+}
+
+/// What is read of a device.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct TryDevice {
+    pub(super) name: String,
+    #[serde(deserialize_with = "bytes")]
+    pub(super) peak_allocated: Bytes,
+    #[serde(deserialize_with = "bytes")]
+    pub(super) outside_torch: Bytes,
+    #[serde(deserialize_with = "bytes")]
+    pub(super) context: Bytes,
+    #[serde(deserialize_with = "bytes")]
+    pub(super) needed: Bytes,
+    pub(super) categories: Vec<TryRow>,
+}
+
+/// What is read of a category.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct TryRow {
+    #[serde(deserialize_with = "bytes")]
+    pub(super) bytes: Bytes,
+    pub(super) location: String,
+}
+
+/// A number of bytes is a number in JSON.
+fn bytes<'de, D: Deserializer<'de>>(from: D) -> Result<Bytes, D::Error> {
+    u64::deserialize(from).map(Bytes)
+}
+
+impl TryAnswer {
+    /// What the program needs of the device that needs most.
+    pub(super) fn needed(&self) -> Bytes {
+        self.devices.iter().map(|device| device.needed).max().unwrap_or_default()
+    }
+
+    /// The least that it could need if no byte were cached.
+    fn least(&self) -> Bytes {
+        let of = |device: &TryDevice| device.peak_allocated + device.outside_torch + device.context;
+        self.devices.iter().map(of).max().unwrap_or_default()
+    }
+}
+
+/// A try and what it costs.
+#[derive(Debug, Clone)]
+pub(super) struct Try {
+    pub(super) answer: TryAnswer,
+    pub(super) fits: bool,
+    /// What a step computes; none where it was not counted.
+    pub(super) cost: Option<StepCost>,
+}
+
+/// How an estimate is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Question {
+    /// The memory it needs, on a GPU with plenty.
+    Need,
+    /// Whether it fits on the GPU.
+    Verdict,
+    /// What a step computes.
+    Cost,
+}
+
+/// Runs tries, and remembers them.
+pub(super) struct Tries<'a> {
+    args: &'a PlanArgs,
+    python: &'a OsStr,
+    capacity: Bytes,
+    rates: Option<Rates>,
+    folder: tempfile::TempDir,
+    cache: Cache,
+    until: Option<Instant>,
+    done: BTreeMap<Combination, Try>,
+    /// Why the program cannot be planned for.
+    problem: Option<Problem>,
+    number: AtomicUsize,
+}
+
+impl<'a> Tries<'a> {
+    pub(super) fn new(
+        args: &'a PlanArgs,
+        machine: &PhantomMachine,
+        python: &'a OsStr,
+    ) -> Result<Self> {
+        let folder = tempfile::Builder::new()
+            .prefix("floodmark-")
+            .tempdir()
+            .context("Failed to create a temporary folder")?;
+        Ok(Self {
+            args,
+            python,
+            capacity: Bytes(machine.profile.memory),
+            rates: machine.profile.rates.clone(),
+            folder,
+            cache: Cache::new(args, machine, python),
+            until: args.budget.map(|budget| Instant::now() + budget),
+            done: BTreeMap::new(),
+            problem: None,
+            number: AtomicUsize::new(0),
+        })
+    }
+
+    /// Tries combinations, several at a time.
+    pub(super) fn attempt(&mut self, batch: &[Combination]) -> Result<Vec<Outcome>> {
+        let what =
+            if batch.len() == 1 { named(&batch[0]) } else { "every change alone".to_owned() };
+        let progress = Progress::new(format!("Trying {what}"), batch.len() as u64);
+        let results: Vec<Mutex<Option<Result<Option<Try>>>>> =
+            batch.iter().map(|_| Mutex::new(None)).collect();
+        let next = AtomicUsize::new(0);
+        let finished = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..self.args.jobs().min(batch.len()) {
+                scope.spawn(|| {
+                    loop {
+                        let at = next.fetch_add(1, Ordering::Relaxed);
+                        let Some(combination) = batch.get(at) else { break };
+                        let result = self.one(combination);
+                        *results[at].lock().unwrap_or_else(std::sync::PoisonError::into_inner) =
+                            Some(result);
+                        finished.fetch_add(1, Ordering::Relaxed);
+                    }
+                });
+            }
+            while finished.load(Ordering::Relaxed) < batch.len() {
+                progress.at(finished.load(Ordering::Relaxed) as u64);
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        });
+        let mut outcomes = Vec::new();
+        for (combination, result) in batch.iter().zip(results) {
+            let result = result.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let tried = result.unwrap_or(Ok(None))?;
+            outcomes.push(self.outcome(combination, tried));
+        }
+        Ok(outcomes)
+    }
+
+    /// One combination: what it needs, whether it fits, and for a change alone what it costs.
+    fn one(&self, combination: &Combination) -> Result<Option<Try>> {
+        let Some(answer) = self.ask(combination, Question::Need)? else { return Ok(None) };
+        let is_known = answer.fits == Some(true);
+        let mut fits = is_known && answer.needed() <= self.capacity;
+        if is_known && !fits && answer.least() <= self.capacity {
+            let verdict = self.ask(combination, Question::Verdict)?;
+            fits = verdict.is_some_and(|verdict| verdict.fits == Some(true));
+        }
+        let is_applied = answer.changes.iter().all(AppliedChange::is_applied);
+        // What saves nothing is no part of a plan, and its cost is of no interest.
+        let unchanged = self.done.get(&Combination::new()).map(|done| done.answer.needed());
+        let saves = unchanged.map_or(!fits, |unchanged| answer.needed() < unchanged);
+        let mut cost = None;
+        if is_known && is_applied && saves && combination.len() < 2 {
+            cost = self.ask(combination, Question::Cost)?.and_then(|answer| answer.cost);
+        }
+        Ok(Some(Try { answer, fits, cost }))
+    }
+
+    /// An estimate, from the cache or from a process; none where there is no time left.
+    fn ask(&self, combination: &Combination, question: Question) -> Result<Option<TryAnswer>> {
+        if let Some(known) = self.cache.get(combination, question) {
+            return Ok(Some(known));
+        }
+        if self.until.is_some_and(|until| Instant::now() >= until) {
+            return Ok(None);
+        }
+        let mut command = self.command(combination, question);
+        let output = command
+            .output()
+            .with_context(|| format!("Failed to start `{} -m floodmark`", self.python.display()))?;
+        let answer = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| TryAnswer {
+            unknown: Some("failed".to_owned()),
+            error: estimate::tail(&output.stderr),
+            ..TryAnswer::default()
+        });
+        self.cache.put(combination, question, &answer);
+        Ok(Some(answer))
+    }
+
+    fn command(&self, combination: &Combination, question: Question) -> Command {
+        let asked = &self.args.phantom;
+        let memory = if question == Question::Verdict { self.capacity.0 } else { PLENTY };
+        let phantom = PhantomArgs {
+            steps: asked.steps.or(Some(USUAL_STEPS)),
+            memory: Some(memory),
+            changes: asked.changes.iter().chain(combination).cloned().collect(),
+            count_operators: question == Question::Cost,
+            ..asked.clone()
+        };
+        let number = self.number.fetch_add(1, Ordering::Relaxed);
+        let output: PathBuf = self.folder.path().join(format!("try-{number}.flood"));
+        estimate::process(self.python, &phantom, &output, &self.args.program)
+    }
+
+    fn outcome(&mut self, combination: &Combination, tried: Option<Try>) -> Outcome {
+        let Some(tried) = tried else { return Outcome::NotTried };
+        if let Some(reason) = self.left_out(combination, &tried) {
+            return Outcome::LeftOut(reason);
+        }
+        let applied = &tried.answer.changes;
+        let need = Need {
+            needed: tried.answer.needed(),
+            fits: tried.fits,
+            slows: applied.iter().any(|change| change.slows),
+            numerics: applied.iter().map(|change| change.numerics).max().unwrap_or(Numerics::Same),
+            blocks: applied.iter().find_map(|change| change.blocks),
+            slow_down: 1.0,
+        };
+        self.done.insert(combination.clone(), tried);
+        let slow_down = self.slow_down(combination).unwrap_or(1.0);
+        Outcome::Ran(Need { slow_down, ..need })
+    }
+
+    /// Why a combination is no candidate.
+    fn left_out(&mut self, combination: &Combination, tried: &Try) -> Option<String> {
+        let answer = &tried.answer;
+        if answer.fits != Some(true) {
+            let is_empty = answer.unknown.as_deref() == Some("nothing_allocated");
+            if combination.is_empty() {
+                let tail = answer.error.clone();
+                self.problem = Some(if is_empty {
+                    Problem::PlanOfNothing
+                } else {
+                    Problem::PlanOfFailure { tail }
+                });
+            }
+            let error = answer.error.lines().last().unwrap_or_default().trim();
+            return Some(format!("the program fails with it: {error}"));
+        }
+        let is_trained = tried.cost.as_ref().is_none_or(|cost| cost.backward_passes > 0);
+        if combination.is_empty() && !tried.fits && !is_trained {
+            self.problem = Some(Problem::PlanOfInference);
+            return Some("the program makes no backward pass".to_owned());
+        }
+        let missing = answer.changes.iter().find(|change| !change.is_applied());
+        missing.map(|change| change.reason.clone())
+    }
+
+    /// Whether the program itself could be planned for.
+    pub(super) fn check_program(&mut self) -> Result<()> {
+        match self.problem.take() {
+            Some(problem) => Err(problem).context("Failed to plan for the program"),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether the program with these changes fits on the GPU itself.
+    pub(super) fn prove(&self, combination: &Combination) -> Result<bool> {
+        let answer = self.ask(combination, Question::Verdict)?;
+        Ok(answer.is_some_and(|answer| answer.fits == Some(true)))
+    }
+
+    /// Every try that ran.
+    pub(super) fn done(&self) -> &BTreeMap<Combination, Try> {
+        &self.done
+    }
+
+    /// The time of a step as a multiple of an unchanged one. That of several changes is the product of theirs; that
+    /// of some blocks is in proportion to that of all.
+    pub(super) fn slow_down(&self, combination: &Combination) -> Option<f64> {
+        self.multiple(combination, &|cost| self.rates.as_ref().map(|rates| rates.seconds(cost)))
+    }
+
+    /// The floating-point operations of a step as a multiple of an unchanged one.
+    pub(super) fn compute(&self, combination: &Combination) -> Option<f64> {
+        #[expect(clippy::cast_precision_loss, reason = "a ratio needs no more than 53 bits")]
+        self.multiple(combination, &|cost| Some(floodmark_profiles::flops(cost) as f64))
+    }
+
+    fn multiple(
+        &self,
+        combination: &Combination,
+        of: &dyn Fn(&StepCost) -> Option<f64>,
+    ) -> Option<f64> {
+        let cost = |changes: &[Change]| of(self.done.get(changes)?.cost.as_ref()?);
+        let unchanged = cost(&[]).filter(|cost| *cost > 0.0)?;
+        let mut product = 1.0;
+        for change in combination {
+            product *= match change {
+                Change::Checkpoint(Checkpointed::Blocks(count)) => {
+                    let all = [Change::Checkpoint(Checkpointed::All)];
+                    let mut blocks = self.done.get(&all[..])?.answer.changes.iter();
+                    let total = blocks.find_map(|change| change.blocks)?;
+                    let share = f64::from(*count) / f64::from(total.max(1));
+                    1.0 + (cost(&all)? / unchanged - 1.0) * share
+                }
+                Change::Allocator(_)
+                | Change::Fused
+                | Change::ForeachOff
+                | Change::FreeGradients
+                | Change::ChunkedLoss(_)
+                | Change::Checkpoint(Checkpointed::All | Checkpointed::Selective)
+                | Change::OptimizerInBackward
+                | Change::OffloadActivations
+                | Change::Autocast(_)
+                | Change::Bf16Parameters => cost(std::slice::from_ref(change))? / unchanged,
+            };
+        }
+        Some(product)
+    }
+}
+
+/// `fused + checkpoint=12`.
+pub(super) fn named(combination: &[Change]) -> String {
+    if combination.is_empty() {
+        return "the program as it is".to_owned();
+    }
+    combination.iter().map(ToString::to_string).collect::<Vec<_>>().join(" + ")
+}

@@ -1,0 +1,107 @@
+"""Changes of a program that are applied while it runs, without editing it: `--with CHANGE`.
+
+One file for each kind of change. `apply_changes` attaches them to torch when it is imported; each
+says what it was applied to, whether it changes speed or results, and the plain torch code that does
+the same. Talks to: `recording.header_facts`, so that a trace names its changes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from floodmark.changes.allocator_settings import AllocatorSettings
+from floodmark.changes.change import Change, NotAChangeError
+from floodmark.changes.checkpointing import Checkpointing
+from floodmark.changes.chunked_loss import ChunkedLoss
+from floodmark.changes.offloading import Offloading
+from floodmark.changes.optimizer_in_backward import OptimizerInBackward
+from floodmark.changes.optimizers import Foreach, FreeGradients, Fused
+from floodmark.changes.precision import Autocast, Bf16Parameters
+from floodmark.changes.training_modules import watch_outermost_calls
+from floodmark.recording import header_facts
+from floodmark.recording.import_watch import ImportWatch
+
+if TYPE_CHECKING:
+    from floodmark.reports.answer_types import AppliedChange
+
+__all__ = ["AppliedChanges", "NotAChangeError", "apply_changes", "apply_for_good", "parse"]
+
+_CLASSES: tuple[type[Change], ...] = (
+    AllocatorSettings,
+    Fused,
+    Foreach,
+    FreeGradients,
+    ChunkedLoss,
+    Checkpointing,
+    OptimizerInBackward,
+    Offloading,
+    Autocast,
+    Bf16Parameters,
+)
+
+
+def parse(text: str) -> Change:
+    """The change that is written `NAME` or `NAME=ARGUMENT`."""
+    name, _, argument = text.partition("=")
+    for kind in _CLASSES:
+        if kind.name == name:
+            return kind(argument)
+    known = ", ".join(f"`{kind.name}`" for kind in _CLASSES)
+    raise NotAChangeError(f"there is no change `{name}`; there are {known}")
+
+
+class AppliedChanges:
+    """Changes that are attached to this process, until `undo`."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        # In the order of the classes: `autocast` must surround what is checkpointed, and so on.
+        order = {kind: at for at, kind in enumerate(_CLASSES)}
+        self._changes = sorted(map(parse, texts), key=lambda change: order[type(change)])
+        self._stack = ExitStack()
+        for change in self._changes:
+            self._stack.callback(change.exit)
+            change.prepare_process()
+        self._watch = ImportWatch("torch", self._attach)
+
+    def _attach(self, torch: ModuleType) -> None:
+        attached: Any = torch
+        for change in self._changes:
+            try:
+                change.attach(attached)
+            except Exception as error:
+                change.give_up(f"it could not be attached: {error!r}")
+        self._stack.callback(watch_outermost_calls(attached, self._changes))
+
+    def reports(self) -> list[AppliedChange]:
+        """What was done, in the order in which the changes are applied."""
+        return [change.report() for change in self._changes]
+
+    def undo(self) -> None:
+        """Leave torch and the program as they were."""
+        with contextlib.suppress(Exception):
+            self._watch.stop()
+        self._stack.close()
+
+
+@contextmanager
+def apply_changes(texts: Iterable[str]) -> Iterator[AppliedChanges]:
+    """Apply changes until the block ends."""
+    applied = AppliedChanges(texts)
+    try:
+        yield applied
+    finally:
+        applied.undo()
+
+
+def apply_for_good(texts: Iterable[str]) -> AppliedChanges | None:
+    """Apply changes until the process ends, and name them in its trace."""
+    texts = list(texts)
+    if not texts:
+        return None
+    applied = AppliedChanges(texts)
+    header_facts.add(lambda: {"changes": applied.reports()})
+    return applied

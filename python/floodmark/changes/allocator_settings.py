@@ -1,0 +1,40 @@
+"""Settings of torch's caching allocator: `allocator=expandable_segments:True`."""
+
+from __future__ import annotations
+
+import os
+
+from floodmark.changes.change import Change, NotAChangeError
+
+#: The first is read by every torch, the second by 2.9 and later.
+_VARIABLES = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
+
+
+class AllocatorSettings(Change):
+    """Adds settings to `PYTORCH_CUDA_ALLOC_CONF`."""
+
+    name = "allocator"
+
+    def __init__(self, argument: str = "") -> None:
+        super().__init__(argument)
+        if ":" not in argument:
+            raise NotAChangeError("`allocator` takes settings such as `expandable_segments:True`")
+
+    def prepare_process(self) -> None:
+        variable = next((name for name in _VARIABLES if os.environ.get(name)), _VARIABLES[0])
+        before = os.environ.get(variable)
+        key = self.argument.partition(":")[0].strip()
+        if before and key in before:
+            self.reason = f"`{variable}` sets `{key}` already"
+            return
+        os.environ[variable] = ",".join(filter(None, (before, self.argument)))
+        self.target = "the caching allocator"
+        self.patch = f"export {variable}={os.environ[variable]}  # in the shell, before Python\n"
+
+        def restore() -> None:
+            if before is None:
+                os.environ.pop(variable, None)
+            else:
+                os.environ[variable] = before
+
+        self.on_exit(restore)

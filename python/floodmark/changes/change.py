@@ -1,0 +1,162 @@
+"""A change of a program that is applied while it runs: what every one of them has in common.
+
+A change patches torch or the modules of the program when it is attached, says what it was applied
+to, and undoes itself. It never edits a file. Sees: torch. Talks to: who reports it. Knows nothing
+of traces.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+if TYPE_CHECKING:
+    from floodmark.reports.answer_types import AppliedChange
+
+#: What a change does to the results: nothing, another order of sums, or another precision.
+Numerics = Literal["same", "rounding", "changed"]
+
+_MISSING = object()
+_OWN_FOLDER = str(Path(__file__).parents[1])
+
+
+class NotAChangeError(ValueError):
+    """The argument of a change cannot be used."""
+
+
+class Change:
+    """The base of every change. Patch in `attach`; `exit` undoes it."""
+
+    #: What it is called in `--with`.
+    name: ClassVar[str]
+    #: Whether the program may become slower by it.
+    slows: ClassVar[bool] = False
+    numerics: ClassVar[Numerics] = "same"
+
+    def __init__(self, argument: str = "") -> None:
+        self.argument = argument
+        #: What it was applied to: `24 × GPT2Block`; empty as long as it was not.
+        self.target = ""
+        #: Plain torch code that does the same.
+        self.patch = ""
+        #: Why it was not applied, or was given up.
+        self.reason = ""
+        #: How many repeated blocks there are, where it counts them.
+        self.blocks: int | None = None
+        #: The bytes that it copied to the host, and back.
+        self.host_bytes = 0
+        self._undo: list[Callable[[], None]] = []
+
+    @property
+    def text(self) -> str:
+        """As it is written behind `--with`."""
+        return f"{self.name}={self.argument}" if self.argument else self.name
+
+    def prepare_process(self) -> None:
+        """Before torch is imported: variables of the environment."""
+
+    def attach(self, torch: Any) -> None:
+        """torch is imported: patch it."""
+
+    def prepare(self, root: Any, frame: FrameType | None) -> None:
+        """Before the first outermost call of a module that is trained."""
+
+    def around(self, root: Any) -> AbstractContextManager[Any] | None:  # noqa: ARG002
+        """What surrounds every outermost call of a module that is trained."""
+        return None
+
+    def exit(self) -> None:
+        """Undo it, the last patch first."""
+        while self._undo:
+            with contextlib.suppress(Exception):
+                self._undo.pop()()
+
+    def give_up(self, reason: str) -> None:
+        """Undo it, because it does not suit the program."""
+        self.reason = reason
+        self.target = ""
+        self.exit()
+
+    def replace(self, owner: Any, name: str, value: Any) -> Any:
+        """Put `value` at `owner.name` until the end; returns what was there."""
+        own = vars(owner).get(name, _MISSING)
+        before = getattr(owner, name)
+        setattr(owner, name, value)
+
+        def restore() -> None:
+            if vars(owner).get(name) is not value:
+                # Another tool has replaced it since.
+                return
+            if own is _MISSING:
+                delattr(owner, name)
+            else:
+                setattr(owner, name, own)
+
+        self._undo.append(restore)
+        return before
+
+    def on_exit(self, undo: Callable[[], None]) -> None:
+        """Call `undo` at the end; the last one first."""
+        self._undo.append(undo)
+
+    def report(self) -> AppliedChange:
+        """What was done."""
+        is_applied = bool(self.target)
+        return {
+            "change": self.text,
+            "target": self.target,
+            "reason": "" if is_applied else self.reason or self.nothing_found(),
+            "slows": self.slows,
+            "numerics": self.numerics,
+            "patch": self.patch if is_applied else "",
+            "blocks": self.blocks,
+            "host_bytes": self.host_bytes,
+        }
+
+    def nothing_found(self) -> str:
+        """Why nothing was changed, where nothing that it suits was seen."""
+        return "no module was called that is trained"
+
+
+def callers() -> Iterator[FrameType]:
+    """The frames of the program that led here, the innermost first."""
+    frame = inspect.currentframe()
+    while frame is not None:
+        if not frame.f_code.co_filename.startswith(_OWN_FOLDER):
+            yield frame
+        frame = frame.f_back
+
+
+def calling_line(library: str) -> str:
+    """The innermost line outside a library, as `train.py:31`; empty where there is none."""
+    for frame in callers():
+        name = str(frame.f_globals.get("__name__", ""))
+        if name.partition(".")[0] != library:
+            return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
+    return ""
+
+
+def name_of(value: object, frame: FrameType | None, otherwise: str) -> str:
+    """The name of the variable that holds a value, in the frames from `frame` on."""
+    while frame is not None:
+        if not frame.f_code.co_filename.startswith(_OWN_FOLDER):
+            for name, held in list(frame.f_locals.items()):
+                if held is value and name.isidentifier() and name not in ("self", "module"):
+                    return name
+        frame = frame.f_back
+    return otherwise
+
+
+def is_installed(library: str) -> bool:
+    """Whether a library can be imported; it is not imported here."""
+    from importlib.util import find_spec
+
+    with contextlib.suppress(ImportError, ValueError):
+        return library in sys.modules or find_spec(library) is not None
+    return False

@@ -1,0 +1,80 @@
+"""The repeated blocks of a model: what activation checkpointing is applied to.
+
+A block is a module with modules of its own that lies in a `ModuleList` or a `Sequential` beside
+others of its class. Blocks inside other repeated blocks (the experts of a layer) are part of
+those. Sees: a tree of modules.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+#: A class with fewer blocks is taken only where there is no other.
+_MANY = 4
+
+
+@dataclass(frozen=True)
+class RepeatedBlocks:
+    """All blocks of one class, in the order of the model."""
+
+    kind: str
+    blocks: list[Any]
+    #: The names of their containers, as in `named_modules()`; each once.
+    containers: list[str]
+
+    def described(self, count: int) -> str:
+        """`12 of 24 × GPT2Block (transformer.h)`."""
+        total = len(self.blocks)
+        number = f"{total}" if count == total else f"{count} of {total}"
+        is_named = len(self.containers) == 1 and self.containers[0]
+        where = f" ({self.containers[0]})" if is_named else ""
+        return f"{number} × {self.kind}{where}"
+
+
+def repeated_blocks(torch: Any, root: Any) -> RepeatedBlocks | None:
+    """The outermost class of blocks with the most parameters; None where nothing repeats."""
+    groups = _groups(torch, root)
+    for least in (_MANY, 2):
+        large = [group for group in groups if len(group.blocks) >= least]
+        outermost = [group for group in large if not _is_inside(group, large)]
+        if outermost:
+            return max(outermost, key=_weight)
+    return None
+
+
+def _groups(torch: Any, root: Any) -> list[RepeatedBlocks]:
+    lists = (torch.nn.ModuleList, torch.nn.Sequential)
+    found: dict[type, dict[int, Any]] = {}
+    containers: dict[type, list[str]] = {}
+    for name, container in root.named_modules():
+        if not isinstance(container, lists):
+            continue
+        for child in container.children():
+            is_block = not isinstance(child, lists) and next(child.children(), None) is not None
+            if is_block:
+                found.setdefault(type(child), {})[id(child)] = child
+                names = containers.setdefault(type(child), [])
+                if name not in names:
+                    names.append(name)
+    return [
+        RepeatedBlocks(kind.__name__, list(blocks.values()), containers[kind])
+        for kind, blocks in found.items()
+    ]
+
+
+def _is_inside(group: RepeatedBlocks, others: list[RepeatedBlocks]) -> bool:
+    """Whether a block of the group lies in a block of another one."""
+    first = group.blocks[0]
+    return any(
+        first is inner
+        for other in others
+        if other is not group
+        for block in other.blocks
+        for inner in block.modules()
+    )
+
+
+def _weight(group: RepeatedBlocks) -> tuple[int, int]:
+    numbers = (one.numel() for block in group.blocks for one in block.parameters())
+    return sum(numbers), len(group.blocks)

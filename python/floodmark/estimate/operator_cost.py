@@ -1,0 +1,146 @@
+"""What a step computes: operations and bytes of its operators, for an estimate of its time.
+
+A mode at torch's operators sees all of them, those of backward passes too. Under such a mode torch
+may allocate differently, so this is done in a run of its own, whose memory does not count.
+Operators that are alike are added up: of one kind and data type, with a similar ratio of operations
+to bytes.
+
+Sees: torch's operators. Talks to: `recording.header_facts`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from floodmark import torch_private
+from floodmark.recording import header_facts
+from floodmark.recording.backward_passes import PassWatch
+
+if TYPE_CHECKING:
+    from floodmark.reports.answer_types import OperatorCost, OperatorKind, StepCost
+
+#: They allocate or describe memory, and start no kernel.
+_WITHOUT_KERNEL = (
+    "empty",
+    "new_empty",
+    "empty_like",
+    "empty_strided",
+    "lift_fresh",
+    "_local_scalar",
+)
+
+
+class OperatorCounter:
+    """Counts operators from `attach` until the process ends; the last whole step is reported."""
+
+    def __init__(self) -> None:
+        self._current: dict[tuple[str, str, int], list[int]] = {}
+        self._last: dict[tuple[str, str, int], list[int]] = {}
+        self._passes = 0
+
+    def attach(self, torch: Any) -> None:
+        """torch is imported: see every operator."""
+        mode = _mode_class(torch, self._count)()
+        mode.__enter__()
+        PassWatch(torch, lambda: None, self._pass_ended)
+        header_facts.add(lambda: {"cost": self.cost()})
+
+    def step_ended(self) -> None:
+        """What follows belongs to the next step."""
+        self._last, self._current = self._current, {}
+
+    def _pass_ended(self) -> None:
+        self._passes += 1
+
+    def _count(self, kind: str, dtype: str, flops: int, moved: int) -> None:
+        ratio = (flops // moved).bit_length() if moved else 0
+        row = self._current.setdefault((kind, dtype, ratio), [0, 0, 0])
+        row[0] += 1
+        row[1] += flops
+        row[2] += moved
+
+    def cost(self) -> StepCost:
+        """The cost of the last step that ended; of the whole program where none has."""
+        rows = self._last or self._current
+        operators: list[OperatorCost] = [
+            {
+                "kind": _KINDS[kind],
+                "dtype": dtype,
+                "count": count,
+                "flops": flops,
+                "bytes": moved,
+            }
+            for (kind, dtype, _), (count, flops, moved) in sorted(rows.items())
+        ]
+        return {"backward_passes": self._passes, "operators": operators}
+
+
+_KINDS: dict[str, OperatorKind] = {
+    "matmul": "matmul",
+    "attention": "attention",
+    "convolution": "convolution",
+    "host_copy": "host_copy",
+    "memory": "memory",
+}
+
+
+def _mode_class(torch: Any, count: Callable[[str, str, int, int], None]) -> Any:
+    from torch.utils.flop_counter import flop_registry
+
+    leaves = torch_private.trees().tree_leaves
+    base = torch_private.dispatch_mode_class()
+
+    class Counting(base):  # type: ignore[misc, valid-type]
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            result = func(*args, **(kwargs or {}))
+            # Nothing of ours may come out of it.
+            with contextlib.suppress(Exception):
+                _count_one(func, args, kwargs or {}, result)
+            return result
+
+    def _count_one(func: Any, args: Any, kwargs: Any, result: Any) -> None:
+        packet = func.overloadpacket
+        name = packet.__name__
+        if name.startswith(_WITHOUT_KERNEL) or _is_view(func):
+            return
+        given = [one for one in leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
+        made = [one for one in leaves(result) if isinstance(one, torch.Tensor)]
+        devices = {one.device.type for one in (*given, *made) if one.dim() or one.is_cuda}
+        if "cuda" not in devices:
+            return
+        dtype = str((given or made)[0].dtype).removeprefix("torch.")
+        moved = _bytes(given) + _bytes(made)
+        if "cpu" in devices and name in ("copy_", "_to_copy"):
+            on_host = [one for one in (*given, *made) if one.device.type == "cpu"]
+            count("host_copy", dtype, 0, _bytes(on_host[:1]))
+            return
+        flops = 0
+        if packet in flop_registry:
+            flops = int(flop_registry[packet](*args, **kwargs, out_val=result))
+        count(_kind(name, flops), dtype, flops, moved)
+
+    return Counting
+
+
+def _kind(name: str, flops: int) -> str:
+    if not flops:
+        return "memory"
+    if "attention" in name:
+        return "attention"
+    return "convolution" if "conv" in name else "matmul"
+
+
+def _is_view(func: Any) -> bool:
+    """Whether a result is a view of an argument: no kernel runs."""
+    schema = torch_private.schema_of(func)
+    returns = [] if schema is None else schema.returns
+    aliases = [one.alias_info for one in returns]
+    return bool(aliases) and all(one is not None and not one.is_write for one in aliases)
+
+
+def _bytes(tensors: Iterable[Any]) -> int:
+    return sum(one.numel() * one.element_size() for one in tensors)

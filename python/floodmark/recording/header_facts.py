@@ -1,0 +1,25 @@
+"""What other rooms add to the headers of traces.
+
+Imports nothing of theirs: each registers a function that returns keys of the header.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping
+
+_sources: list[Callable[[], Mapping[str, object]]] = []
+
+
+def add(source: Callable[[], Mapping[str, object]]) -> None:
+    """Ask `source` for keys whenever a header is written, until the process ends."""
+    _sources.append(source)
+
+
+def collected() -> dict[str, object]:
+    """The keys of all sources."""
+    found: dict[str, object] = {}
+    for source in _sources:
+        with contextlib.suppress(Exception):
+            found |= source()
+    return found

@@ -1,0 +1,281 @@
+"""Changes of a program that runs: applied, reported, undone, and their patches run."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from floodmark import changes
+
+
+class Block(nn.Module):
+    def __init__(self, width: int = 8) -> None:
+        super().__init__()
+        self.first = nn.Linear(width, 4 * width)
+        self.second = nn.Linear(4 * width, width)
+        self.calls = 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        return x + self.second(torch.tanh(self.first(x)))
+
+
+class Model(nn.Module):
+    def __init__(self, blocks: int = 6) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(Block() for _ in range(blocks))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for block in self.blocks:
+            x = block(x)
+        return x
+
+
+def gradients(model, **options):
+    model.zero_grad()
+    torch.manual_seed(1)
+    model(torch.randn(4, 8, **options)).square().sum().backward()
+    return [parameter.grad.clone() for parameter in model.parameters()]
+
+
+def report_of(applied, at=0):
+    return applied.reports()[at]
+
+
+def test_checkpointing_computes_the_first_blocks_again_and_keeps_the_gradients():
+    model = Model()
+    expected = gradients(model)
+    for block in model.blocks:
+        block.calls = 0
+
+    with changes.apply_changes(["checkpoint=4"]) as applied:
+        assert all(map(torch.equal, gradients(model), expected))
+
+    assert [block.calls for block in model.blocks] == [2, 2, 2, 2, 1, 1]
+    report = report_of(applied)
+    assert report["target"] == "4 of 6 × Block (blocks)"
+    assert (report["blocks"], report["slows"], report["numerics"]) == (6, True, "same")
+    assert all("forward" not in vars(block) for block in model.blocks)
+
+
+def test_the_patch_of_checkpointing_does_the_same():
+    model = Model()
+    with changes.apply_changes(["checkpoint=4"]) as applied:
+        expected = gradients(model)
+    for block in model.blocks:
+        block.calls = 0
+
+    exec(report_of(applied)["patch"], {"model": model})
+
+    assert all(map(torch.equal, gradients(model), expected))
+    assert [block.calls for block in model.blocks] == [2, 2, 2, 2, 1, 1]
+
+
+def test_selective_checkpointing_keeps_the_gradients_and_its_patch_runs():
+    model = Model()
+    expected = gradients(model)
+    with changes.apply_changes(["checkpoint=selective"]) as applied:
+        assert all(map(torch.equal, gradients(model), expected))
+    assert report_of(applied)["target"] == "6 × Block (blocks)"
+
+    exec(report_of(applied)["patch"], {"model": model})
+
+    assert all(map(torch.equal, gradients(model), expected))
+
+
+def test_a_model_of_transformers_is_checkpointed_by_its_own_method():
+    transformers = pytest.importorskip("transformers")
+    config = transformers.GPT2Config(
+        n_layer=5, n_embd=16, n_head=2, vocab_size=32, n_positions=8, use_cache=True
+    )
+    torch.manual_seed(0)
+    model = transformers.GPT2LMHeadModel(config)
+    ids = torch.arange(8).reshape(1, 8)
+
+    with changes.apply_changes(["checkpoint=3"]) as applied:
+        model(ids, labels=ids).loss.backward()
+
+    report = report_of(applied)
+    assert report["target"] == "3 of 5 × GPT2Block (transformer.h)"
+    assert "gradient_checkpointing_enable" in report["patch"]
+    assert not model.is_gradient_checkpointing
+    exec(report["patch"], {"model": model})
+    chosen = [block.gradient_checkpointing for block in model.transformer.h]
+    assert chosen == [True, True, True, False, False]
+    model(ids, labels=ids).loss.backward()
+
+
+def test_a_model_without_blocks_has_nothing_to_checkpoint():
+    with changes.apply_changes(["checkpoint=all"]) as applied:
+        model = nn.Linear(8, 8)
+        model(torch.randn(2, 8)).sum().backward()
+    assert report_of(applied)["target"] == ""
+    assert report_of(applied)["reason"] == "`Linear` has no repeated blocks"
+
+
+def test_experts_are_part_of_their_layers():
+    class Layer(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.experts = nn.ModuleList(Block() for _ in range(8))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return sum(expert(x) for expert in self.experts)
+
+    with changes.apply_changes(["checkpoint=all"]) as applied:
+        model = nn.Sequential(*(Layer() for _ in range(4)))
+        model(torch.randn(2, 8)).sum().backward()
+    assert report_of(applied)["target"] == "4 × Layer"
+
+
+def test_inference_is_left_alone():
+    model = Model()
+    with changes.apply_changes(["checkpoint=all", "bf16-parameters"]) as applied, torch.no_grad():
+        model(torch.randn(4, 8))
+    assert [report["target"] for report in applied.reports()] == ["", ""]
+    assert next(model.parameters()).dtype == torch.float32
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_chunked_loss_has_the_value_and_the_gradient_of_cross_entropy(reduction, smoothing):
+    torch.manual_seed(0)
+    logits = torch.randn(70, 20_000, requires_grad=True)
+    target = torch.randint(0, 20_000, (70,))
+    target[::7] = -100
+    options = {"reduction": reduction, "label_smoothing": smoothing}
+    expected = F.cross_entropy(logits, target, **options)
+    (gradient,) = torch.autograd.grad(3 * expected, logits)
+
+    with changes.apply_changes(["chunked-loss=8"]) as applied:
+        loss = F.cross_entropy(logits, target, **options)
+        (chunked,) = torch.autograd.grad(3 * loss, logits)
+
+    torch.testing.assert_close(loss, expected)
+    torch.testing.assert_close(chunked, gradient)
+    report = report_of(applied)
+    assert report["target"] == "70 × 20000 logits in float32"
+    names = {"logits": logits, "target": target}
+    exec(report["patch"], names)
+    torch.testing.assert_close(names["loss"], expected)
+    assert F.cross_entropy.__module__ == "torch.nn.functional"
+
+
+def test_a_small_loss_is_left_alone():
+    with changes.apply_changes(["chunked-loss=8"]) as applied:
+        F.cross_entropy(torch.randn(4, 10, requires_grad=True), torch.zeros(4, dtype=torch.long))
+    assert report_of(applied)["reason"].startswith("no `cross_entropy` of a million")
+
+
+def train(model, steps=3, *, accumulate=1, clip=False, kind=torch.optim.AdamW, **options):
+    torch.manual_seed(2)
+    optimizer = kind(model.parameters(), lr=0.01, **options)
+    for _ in range(steps):
+        for _ in range(accumulate):
+            model(torch.randn(4, 8)).square().sum().backward()
+        if clip:
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+    return optimizer
+
+
+def trained(texts, **options):
+    torch.manual_seed(0)
+    model = Model()
+    with changes.apply_changes(texts) as applied:
+        optimizer = train(model, **options)
+    return model, optimizer, applied.reports()
+
+
+@pytest.mark.parametrize("kind", [torch.optim.AdamW, torch.optim.SGD])
+def test_an_optimizer_in_the_backward_pass_trains_the_same(kind):
+    expected, _, _ = trained([], kind=kind)
+    model, optimizer, (report,) = trained(["optimizer-in-backward"], kind=kind)
+    assert report["target"] == f"`{kind.__name__}`"
+    assert all(map(torch.equal, model.parameters(), expected.parameters()))
+    if kind is torch.optim.AdamW:
+        assert len(optimizer.state) == len(list(model.parameters()))
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [({"accumulate": 2}, "accumulates gradients"), ({"clip": True}, "clips gradients")],
+)
+def test_an_optimizer_in_the_backward_pass_is_given_up_where_it_does_not_suit(options, reason):
+    _, _, (report,) = trained(["optimizer-in-backward"], **options)
+    assert report["target"] == ""
+    assert reason in report["reason"]
+
+
+def test_foreach_is_turned_off_where_the_program_did_not_choose():
+    expected, _, _ = trained([])
+    model, optimizer, (report,) = trained(["foreach=off"])
+    assert optimizer.param_groups[0]["foreach"] is False
+    assert report["target"] == "`AdamW`"
+    assert report["patch"].startswith("torch.optim.AdamW(…, foreach=False)  # test_changes.py:")
+    for one, other in zip(model.parameters(), expected.parameters(), strict=True):
+        torch.testing.assert_close(one, other)
+    _, optimizer, (report,) = trained(["foreach=off"], fused=True)
+    assert report["target"] == ""
+    assert "fused already" in report["reason"]
+
+
+def test_an_optimizer_is_fused():
+    expected, _, _ = trained([])
+    model, optimizer, (report,) = trained(["fused"])
+    assert optimizer.param_groups[0]["fused"] is True
+    assert report["numerics"] == "rounding"
+    for one, other in zip(model.parameters(), expected.parameters(), strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_gradients_are_freed_after_the_step():
+    model = Model()
+    with changes.apply_changes(["free-gradients"]) as applied:
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        optimizer.zero_grad()
+        model(torch.randn(4, 8)).sum().backward()
+        optimizer.step()
+        assert all(parameter.grad is None for parameter in model.parameters())
+    assert report_of(applied)["target"] == "`SGD`"
+
+
+def test_parameters_become_bf16_and_the_optimizer_still_has_them():
+    model = Model()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with changes.apply_changes(["bf16-parameters"]) as applied:
+        model(torch.randn(4, 8)).float().sum().backward()
+        optimizer.step()
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.bfloat16}
+    assert optimizer.param_groups[0]["params"][0] is model.blocks[0].first.weight
+    assert report_of(applied)["numerics"] == "changed"
+
+
+def test_allocator_settings_are_added_to_those_of_the_user(monkeypatch):
+    monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "max_split_size_mb:64")
+    with changes.apply_changes(["allocator=expandable_segments:True"]) as applied:
+        import os
+
+        value = os.environ["PYTORCH_CUDA_ALLOC_CONF"]
+    assert value == "max_split_size_mb:64,expandable_segments:True"
+    assert report_of(applied)["patch"].startswith(f"export PYTORCH_CUDA_ALLOC_CONF={value}")
+    assert os.environ["PYTORCH_CUDA_ALLOC_CONF"] == "max_split_size_mb:64"
+
+
+def test_a_change_that_does_not_exist_is_refused():
+    with pytest.raises(changes.NotAChangeError, match="there is no change `x`"):
+        changes.parse("x")
+    for wrong in ("checkpoint=many", "chunked-loss=0", "autocast=fp8", "allocator=x"):
+        with pytest.raises(changes.NotAChangeError):
+            changes.parse(wrong)
+
+
+def test_all_is_undone():
+    before = (nn.Module.__call__, F.cross_entropy, torch.optim.AdamW.__init__, nn.Module.zero_grad)
+    with changes.apply_changes(["checkpoint=all", "chunked-loss=8", "fused", "free-gradients"]):
+        assert nn.Module.__call__ is not before[0]
+    after = (nn.Module.__call__, F.cross_entropy, torch.optim.AdamW.__init__, nn.Module.zero_grad)
+    assert after == before

@@ -1,0 +1,178 @@
+"""`--with` and `floodmark plan`: changed programs on a simulated GPU."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from support.answer_schema import check_answer
+from support.phantoms import needs_cuda_build
+
+import floodmark
+
+pytestmark = needs_cuda_build
+
+MIB = 1 << 20
+
+#: Six blocks that save about 100 MiB each, and an optimizer.
+TRAINING = """
+    import torch
+    from torch import nn
+
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first = nn.Linear(512, 2048)
+            self.second = nn.Linear(2048, 512)
+
+        def forward(self, x):
+            return x + self.second(torch.tanh(self.first(x)))
+
+    model = nn.Sequential(*(Block() for _ in range(6))).cuda()
+    optimizer = torch.optim.AdamW(model.parameters())
+    for _ in range(3):
+        model(torch.randn(4096, 512, device="cuda")).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+"""
+
+
+@pytest.fixture
+def training(programs):
+    programs.write(TRAINING, "train.py")
+    programs.environment["XDG_CACHE_HOME"] = str(programs.folder / "cache")
+    return programs
+
+
+def estimate(programs, *words):
+    words = ("estimate", "--json", "-q", "-o", "a.flood", "--force", *words)
+    done = programs.floodmark(*words)
+    found = json.loads(done.stdout)
+    check_answer("estimate", found)
+    return found
+
+
+def plan(programs, *words):
+    done = programs.floodmark("plan", "--json", *words)
+    found = json.loads(done.stdout) if done.stdout else None
+    if found is not None:
+        check_answer("plan", found)
+    return done, found
+
+
+def test_an_estimate_with_a_change_says_what_it_was_applied_to(training):
+    unchanged = estimate(training, "train.py")["peak_allocated"]
+    found = estimate(training, "--with", "checkpoint=4", "train.py")
+    (change,) = found["changes"]
+    assert change["target"] == "4 of 6 × Block"
+    assert found["peak_allocated"] < unchanged - 100 * MIB
+    text = str(floodmark.Trace.open(training.folder / "a.flood").estimate())
+    assert "With `checkpoint=4`: 4 of 6 × Block" in text
+
+
+def test_a_change_that_finds_nothing_says_so(training):
+    found = estimate(training, "--with", "chunked-loss=4", "train.py")
+    assert found["changes"][0]["reason"].startswith("no `cross_entropy`")
+
+
+def test_a_recorded_program_is_changed_too(programs):
+    programs.write(TRAINING.replace(".cuda()", "").replace(', device="cuda"', ""), "train.py")
+    words = ("-q", "-o", "a.flood", "--with", "checkpoint=2", "--with", "foreach=off", "train.py")
+    done = programs.floodmark("run", *words)
+    assert done.returncode == 0, done.stderr
+    changes = floodmark.Trace.open(programs.folder / "a.flood").header["changes"]
+    assert [change["target"] for change in changes] == ["`AdamW`", "2 of 6 × Block"]
+
+
+def test_a_change_that_does_not_exist_is_an_error_of_the_user(training):
+    done = training.floodmark("run", "--with", "chekpoint=4", "train.py")
+    assert done.returncode == 1
+    assert "there is no change `chekpoint`" in done.stderr
+
+
+@pytest.mark.slow
+def test_a_plan_fits_and_its_patch_does_the_same(training):
+    needed = estimate(training, "train.py")["devices"][0]["needed"]
+    memory = needed - 250 * MIB
+    done, found = plan(training, "--memory", str(memory), "train.py")
+    assert done.returncode == 0, done.stderr
+    assert found["is_proven"]
+    assert found["plan"]["needed"] <= memory < found["unchanged"]["needed"]
+    assert any("checkpoint" in change for change in found["plan"]["changes"])
+    assert found["plan"]["compute"] > 1
+    assert found["command"].startswith("floodmark run --with ")
+    # What was tried is not tried again.
+    again = training.floodmark("plan", "--memory", str(memory), "--budget", "0s", "train.py")
+    assert again.returncode == 0, again.stderr
+    assert again.stdout.startswith("Fits with ")
+    assert "gradient" in again.stdout
+    patched = TRAINING.replace("    optimizer = torch", "    PATCH\n    optimizer = torch")
+    lines = [line for line in found["patch"].splitlines() if "…" not in line]
+    patch = "\n".join("    " + line for line in lines)
+    training.write(patched.replace("    PATCH", patch), "patched.py")
+    words = ["--with", "fused"] if "fused" in found["plan"]["changes"] else []
+    by_hand = estimate(training, *words, "patched.py")
+    assert by_hand["peak_allocated"] == pytest.approx(found["plan"]["peak_allocated"], rel=0.02)
+
+
+def test_a_program_that_fits_needs_no_plan(training):
+    done = training.floodmark("plan", "train.py")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("Fits as it is: NVIDIA H200")
+
+
+@pytest.mark.slow
+def test_where_nothing_fits_the_floor_is_said(training):
+    done, found = plan(training, "--memory", "800MiB", "train.py")
+    assert done.returncode == 1
+    assert found["plan"] is None
+    assert found["floor"] > 800 * MIB
+    assert "no plan was found: the least that the program needs" in done.stderr
+    assert "hint: make the batch smaller" in done.stderr
+
+
+def test_without_time_it_says_what_was_not_tried(training):
+    done, found = plan(training, "--memory", "800MiB", "--budget", "0s", "--no-cache", "train.py")
+    assert done.returncode == 1
+    assert found["not_tried"] == ["the program as it is"]
+    assert "no plan was found before the time was over" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("import torch\nraise KeyError('x')", "the program failed without a change"),
+        ("import torch\ntorch.ones(3)", "the program allocated nothing on the GPU"),
+        (
+            "import torch\nx = torch.ones(512 << 20, device='cuda')\nx * x",
+            "the program makes no backward pass",
+        ),
+    ],
+)
+def test_a_program_that_cannot_be_planned_for_is_answered_clearly(programs, source, said):
+    programs.write(source, "odd.py")
+    done = programs.floodmark("plan", "--memory", "1GiB", "--no-cache", "odd.py")
+    assert done.returncode == 1
+    assert said in done.stderr
+    assert "hint: " in done.stderr
+    assert done.stdout == ""
+
+
+@pytest.mark.slow
+def test_a_program_without_a_module_is_planned_for_as_far_as_it_goes(programs):
+    programs.write(
+        """
+        import torch
+        weight = torch.nn.Parameter(torch.ones(64 << 20, device="cuda"))
+        optimizer = torch.optim.AdamW([weight])
+        for _ in range(2):
+            (weight * 2).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        """,
+        "bare.py",
+    )
+    done, found = plan(programs, "--memory", "1800MiB", "--no-cache", "bare.py")
+    reasons = {one["changes"]: one["reason"] for one in found["left_out"]}
+    assert "no module was called" in reasons["checkpoint=all"]
+    assert found["plan"]["changes"] in (["fused"], ["foreach=off"]), done.stderr
