@@ -86,7 +86,10 @@ describe("three snapshots", () => {
     const sides = page.locator(".diff .view-tools select");
     expect(await sides.nth(0).inputValue()).toBe("0");
     expect(await sides.nth(1).inputValue()).toBe("2");
-    await page.getByLabel("Recording", { exact: true }).selectOption("1");
+    await page
+      .locator("label.chooser", { hasText: "Recording" })
+      .locator("select")
+      .selectOption("1");
     await idle(page);
     expect(await sides.nth(1).inputValue()).toBe("1");
   });

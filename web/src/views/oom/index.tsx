@@ -34,13 +34,26 @@ function Oom() {
   return (
     <div class="oom">
       <Answered asked={report.value}>
-        {(found) => <Shown report={found} advice={advice.value.value} />}
+        {(found) => (
+          <Shown
+            report={found}
+            advice={advice.value.value}
+            isAsked={advice.value.value !== null || advice.value.error !== null}
+          />
+        )}
       </Answered>
     </div>
   );
 }
 
-function Shown({ report, advice }: { report: OomReport; advice: AdviceReport | null }) {
+interface ShownProps {
+  readonly report: OomReport;
+  readonly advice: AdviceReport | null;
+  /** Whether the question about advice has come to an end. */
+  readonly isAsked: boolean;
+}
+
+function Shown({ report, advice, isAsked }: ShownProps) {
   return (
     <>
       <Why report={report} />
@@ -49,15 +62,18 @@ function Shown({ report, advice }: { report: OomReport; advice: AdviceReport | n
         <Proofs report={report} />
         <Changes report={report} advice={advice} />
       </div>
-      <div class="oom-columns">
-        <Owners title="Live allocations, by line" by="line" rows={report.lines} whole={report} />
-        <Owners
-          title="Live allocations, by module"
-          by="module"
-          rows={report.modules}
-          whole={report}
-        />
-      </div>
+      {/* Below what grows when the advice is there: nothing moves that can be seen. */}
+      {isAsked && (
+        <div class="oom-columns even">
+          <Owners title="Live allocations, by line" by="line" rows={report.lines} whole={report} />
+          <Owners
+            title="Live allocations, by module"
+            by="module"
+            rows={report.modules}
+            whole={report}
+          />
+        </div>
+      )}
     </>
   );
 }
