@@ -47,8 +47,8 @@ pub(crate) enum Problem {
     NothingOnGpu { name: String, value: u64 },
     #[error("nothing fits: {name} = {value} is the smallest value of `--vary`")]
     NothingFits { name: String, value: u64 },
-    #[error("the program failed without a change{}", .tail)]
-    PlanOfFailure { tail: String },
+    #[error("the program fails before any change: {error}")]
+    PlanOfFailure { error: String },
     #[error("the program allocated nothing on the GPU")]
     PlanOfNothing,
     #[error("the program makes no backward pass, and the changes of a plan are for training")]

@@ -260,11 +260,11 @@ impl<'a> Tries<'a> {
         if answer.fits != Some(true) {
             let is_empty = answer.unknown.as_deref() == Some("nothing_allocated");
             if combination.is_empty() {
-                let tail = answer.error.clone();
+                let error = answer.error.clone();
                 self.problem = Some(if is_empty {
                     Problem::PlanOfNothing
                 } else {
-                    Problem::PlanOfFailure { tail }
+                    Problem::PlanOfFailure { error }
                 });
             }
             let error = answer.error.lines().last().unwrap_or_default().trim();
