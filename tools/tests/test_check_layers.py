@@ -220,6 +220,7 @@ PYTHON_ROWS = "".join(
         "recording": "`_core`, `reports`",
         "estimate/world": "nothing of ours",
         "plugins": "`estimate/world`",
+        "changes": "nothing of ours",
         "estimate": "nothing of ours",
         "integrations": "nothing of ours",
         "doctor": "nothing of ours",

@@ -41,8 +41,8 @@ def test_weights_of_a_speedscope_file_add_up_to_the_peak(trace, tmp_path):
     assert sum(held["weights"]) == held["endValue"] == peak(trace)
     frames = file["shared"]["frames"]
     stacks = [[frames[at]["name"] for at in sample] for sample in over_time["samples"]]
-    # Frames of torch and of pytest are left out: what remains is the fixture above.
-    assert {"trace"} <= {stack[0] for stack in stacks}
+    # Frames of torch and of pytest are left out: the fixture above and what started pytest remain.
+    assert any("trace" in stack for stack in stacks)
     assert not any("forward" in name for stack in stacks for name in stack)
     assert any(stack[-1] == "(backward)" for stack in stacks)
 
