@@ -30,6 +30,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+COMPILED := $(VENV)/.compiled
 EXTENSION := $(VENV)/.extension
 UNPACKED := $(VENV)/.wheel
 DOCS_VENV := .venv-docs
@@ -324,17 +325,19 @@ clean: ## Remove everything that was built or installed here
 
 # Everything below is a file that says that something was done.
 
-$(INSTALLED): requirements-dev.txt requirements-test.txt requirements-dev.lock
+$(BIN)/python:
 	@command -v cargo >/dev/null || { echo 'error: cargo is missing; see https://rustup.rs' >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
 		echo 'error: `$(PYTHON)` is older than 3.10; name another with `make PYTHON=python3.12`' >&2; exit 1; }
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(PYTHON) -m venv $(VENV)
+
+$(INSTALLED): requirements-dev.txt requirements-test.txt requirements-dev.lock | $(BIN)/python
 	@echo 'Installing torch and the tools of the tests into $(VENV): about 5 GB …'
 	@$(BIN)/python -m pip install --quiet uv==$(UV_VERSION)
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --upgrade -r requirements-dev.txt $(LOCKED) || { \
 		echo 'note: uv failed; trying pip, whose index may be set up differently' >&2; \
 		$(BIN)/python -m pip install --quiet --progress-bar off --upgrade -r requirements-dev.txt $(LOCKED); }
-	touch $@
+	@touch $@
 
 # An environment of its own: neither the tests nor the program need it.
 $(DOCS_INSTALLED): requirements-docs.txt
@@ -357,9 +360,16 @@ $(CARGO_TOOLS)/cargo-machete:
 	@cargo install --quiet --locked --root .tools cargo-machete@$(MACHETE_VERSION)
 
 # The Python front is used where it lies; only Rust has to be built. The profile is that of the tests, and the whole
-# workspace has one set of features, so that libraries are compiled once.
-$(EXTENSION): $(INSTALLED) $(RUST) pyproject.toml
-	@echo 'Building the extension: some minutes the first time, seconds later …'
+# workspace has one set of features, so that libraries are compiled once. What knows Python is left to maturin, which
+# names the interpreter in a way of its own; `floodmark-modes` is here for the features that pyo3 asks of libraries.
+$(COMPILED): $(RUST) | $(BIN)/python
+	@echo 'Compiling floodmark: some minutes the first time, seconds later …'
+	@cargo build --quiet --lib --package floodmark --package floodmark-probe --package floodmark-modes
+	@touch $@
+
+# Torch is downloaded while the compiler works: neither needs the other.
+$(EXTENSION): requirements-dev.txt requirements-test.txt requirements-dev.lock $(RUST) pyproject.toml
+	@$(MAKE) --no-print-directory --jobs=2 $(INSTALLED) $(COMPILED)
 	@VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --quiet
 	@touch $@
 
