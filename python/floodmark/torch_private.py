@@ -481,6 +481,12 @@ def fake_tensor_class() -> Any:
     return FakeTensor
 
 
+def is_fake(tensor: Any) -> bool:
+    """Whether it is a fake tensor; where torch has not loaded them there are none."""
+    module = sys.modules.get("torch._subclasses.fake_tensor")
+    return module is not None and isinstance(tensor, module.FakeTensor)
+
+
 def fake_mode_class() -> Any:
     """The class of the mode that makes fake tensors."""
     from torch._subclasses import FakeTensorMode

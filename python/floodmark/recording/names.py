@@ -141,6 +141,8 @@ def label_of(tensor: Any, category: str, name: str) -> list[tuple[str, int, int,
     """What to tell the probe of a tensor: nothing when it has no storage of its own here."""
     try:
         local = torch_private.local_part(tensor)
+        if address_of is _data_ptr and torch_private.is_fake(local):
+            return []  # Without this torch warns the user of a read that is ours.
         address = address_of(local)
         device = local.device
         if address == 0 or device.type not in ("cpu", "cuda"):

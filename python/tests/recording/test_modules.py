@@ -6,12 +6,14 @@ import gc
 import sys
 import threading
 import time
+import warnings
 
 import pytest
 import torch
 from support.flood_file import line_of
 from support.phantoms import needs_no_gpu
 from torch import nn
+from torch._subclasses import FakeTensorMode
 
 #: Output sizes that tell modules apart: batch 4, float32.
 BATCH = 4
@@ -233,3 +235,17 @@ def test_a_model_that_runs_only_on_a_thread_gets_its_names(record):
         ended.acquire()  # waits
         thread.join()
     assert set(made_by(recorded, 101)) == {"layers.0.mlp.up"}
+
+
+def test_fake_tensors_are_not_asked_where_they_lie(record):
+    # Torch warns of each read of their address, and the reader would not be the user.
+    torch.set_warn_always(True)
+    try:
+        with warnings.catch_warnings(record=True) as warned, record(), FakeTensorMode():
+            model = nn.Linear(4, 4)
+            optimizer = torch.optim.AdamW(model.parameters())
+            model(torch.ones(2, 4)).sum().backward()
+            optimizer.step()
+    finally:
+        torch.set_warn_always(False)
+    assert [str(each.message) for each in warned if "data pointer" in str(each.message)] == []
