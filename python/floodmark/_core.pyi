@@ -51,6 +51,7 @@ __all__ = [
     "disarm",
     "draw",
     "end_phase",
+    "estimate_for_stdout",
     "explain_oom",
     "forget_module",
     "is_being_recorded",
@@ -551,6 +552,7 @@ def phantom_image() -> bytes:
 
 def main(args: list[str], python: str) -> int | str | RunPlan | EstimatePlan | DoctorPlan: ...
 def show_doctor(facts: str, json: bool) -> int: ...
+def estimate_for_stdout(estimate: Estimate) -> str: ...
 
 @final
 class MayReplace:

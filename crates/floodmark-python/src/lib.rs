@@ -28,7 +28,9 @@ mod _core {
         AnswerKind, Certainty, PhantomLibrary, PhantomMachine, UnsupportedCall, phantom_image,
     };
     #[pymodule_export]
-    use super::program::{DoctorPlan, EstimatePlan, RunPlan, main, show_doctor};
+    use super::program::{
+        DoctorPlan, EstimatePlan, RunPlan, estimate_for_stdout, main, show_doctor,
+    };
     #[pymodule_export]
     use super::recorder::{
         LabelSet, attach_ops, attach_torch, attach_tracker, begin_phase, define_label, disarm,

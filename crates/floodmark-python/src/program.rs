@@ -7,6 +7,7 @@ use floodmark::{Outcome, Target};
 use floodmark_trace::Engine;
 use pyo3::prelude::*;
 
+use crate::answers::Estimate;
 use crate::phantom::PhantomMachine;
 
 const _: () = assert!(floodmark::LEAST_RECORDER_BYTES == floodmark_probe::LEAST_MEMORY_BYTES);
@@ -76,6 +77,12 @@ pub(crate) struct DoctorPlan {
 #[pyfunction]
 pub(crate) fn show_doctor(py: Python<'_>, facts: &str, json: bool) -> u8 {
     py.detach(|| floodmark::show_doctor(facts, json)) as u8
+}
+
+/// The text of an estimate: with bars and colours where stdout is a terminal that shows them, else plain.
+#[pyfunction]
+pub(crate) fn estimate_for_stdout(estimate: &Estimate) -> String {
+    floodmark::show(&estimate.0)
 }
 
 /// Runs a command. Returns its exit status, the version to print, or what is left to do.

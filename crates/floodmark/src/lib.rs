@@ -28,6 +28,7 @@ pub use commands::doctor::show_doctor;
 pub use commands::estimate::EstimatePlan;
 pub use commands::export::saved_page::page_of;
 pub use commands::run::{LEAST_RECORDER_BYTES, RunPlan, Target};
+pub use text::stdout_style::show;
 
 use commands::args::{self, misplaced};
 use commands::{

@@ -142,7 +142,7 @@ def _answer(
         return supervisor.end_like(status)
     try:
         found = traces.estimate(supervisor.error_of(status))
-        _print(found.to_json() + "\n" if plan.json else str(found))
+        _print(found.to_json() + "\n" if plan.json else found.for_stdout())
     except Exception as error:
         say(f"`{program.path}` was written, but there is no estimate: {error}")
         return supervisor.end_like(status) or 1

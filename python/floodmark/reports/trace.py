@@ -197,6 +197,14 @@ class Estimate(Answer["answer_types.DeviceEstimate", "answer_types.Estimate"]):
 
     _rows = "devices"
 
+    def __init__(self, core: _core.Estimate) -> None:
+        super().__init__(core)
+        self._estimate = core
+
+    def for_stdout(self) -> str:
+        """The text, with bars and colours where stdout is a terminal that shows them."""
+        return _core.estimate_for_stdout(self._estimate)
+
     @property
     def fits(self) -> bool | None:
         """Whether every request was met; None when the program failed for another reason."""

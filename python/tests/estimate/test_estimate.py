@@ -86,6 +86,21 @@ def test_a_program_that_fits_says_what_it_needs(training):
     assert "RTX 4090 (phantom)" in info
 
 
+@pytest.mark.parametrize("command", ["estimate", "fit"])
+def test_on_a_terminal_nothing_is_wider_than_it(training, command):
+    words = {
+        "estimate": ("-o", "a.flood", "train.py"),
+        "fit": ("--vary", "N=2,4", "train.py", "--batch", "{N}"),
+    }[command]
+    drawn = {"CLICOLOR_FORCE": "1", "COLUMNS": "60"}
+    done = training.floodmark(command, "--gpu", "RTX 4090", *words, env=drawn)
+    assert done.returncode == 0, done.stderr
+    assert "\x1b[" in done.stdout
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", done.stdout).splitlines()
+    assert [line for line in lines if len(line) > 60] == []
+    assert any("█" in line for line in lines) == (command == "estimate")
+
+
 def test_a_program_that_does_not_fit_fails_as_it_would(training):
     done, found = estimate(training, "--gpu", "t4", "--memory", "1GiB", "train.py", "--batch", "9")
     assert done.returncode == 1

@@ -1,12 +1,12 @@
 //! Whether a program fits, as text.
 
-use floodmark_analysis::{DeviceEstimate, Estimate, Process, SharedGpu, Unknown};
+use floodmark_analysis::{DeviceEstimate, Estimate, Process, Row, SharedGpu, Unknown};
 use floodmark_trace::{Bytes, Engine, PhantomEnd, PhantomRead};
 
 use crate::text::answer_text::AnswerText;
 use crate::text::plural::plural;
 use crate::text::sentence;
-use crate::text::sheet::{self, Cells, Sheet, Side};
+use crate::text::sheet::{self, Bars, Cells, Sheet, Side};
 use crate::text::short_path::shorten;
 
 impl From<&Estimate> for AnswerText {
@@ -204,7 +204,9 @@ fn categories(device: &DeviceEstimate) -> Sheet {
         cells: vec![row.bytes.to_string(), row.count.to_string(), row.location.clone()],
         below: Vec::new(),
     });
-    Sheet { columns, rows: rows.collect(), ..Sheet::default() }
+    let bar = |row: &Row| sheet::bar_of(row, row.bytes, device.peak_allocated);
+    let of = device.categories.iter().map(bar).collect();
+    Sheet { columns, rows: rows.collect(), bars: Some(Bars { after: 0, of }), is_prose: false }
 }
 
 fn reads(reads: &[PhantomRead]) -> Sheet {

@@ -112,7 +112,13 @@ fn bars(report: &Report) -> Option<Bars> {
     } else {
         (0, report.allocated)
     };
-    let tone = |row: &Row| match row.detail {
+    let of = report.rows.iter().map(|row| bar_of(row, peak(row), whole)).collect();
+    Some(Bars { after, of })
+}
+
+/// The bar of a row of a report.
+pub(crate) fn bar_of(row: &Row, bytes: Bytes, whole: Bytes) -> Bar {
+    let tone = match row.detail {
         Detail::Category { category, .. } | Detail::Tensor { category, .. } => {
             Tone::Category(category)
         }
@@ -124,8 +130,7 @@ fn bars(report: &Report) -> Option<Bars> {
         | Detail::Segment { .. }
         | Detail::Step { .. } => Tone::Usual,
     };
-    let of = report.rows.iter().map(|row| Bar::new(peak(row), whole, tone(row))).collect();
-    Some(Bars { after, of })
+    Bar::new(bytes, whole, tone)
 }
 
 /// Columns of numbers.
