@@ -221,10 +221,14 @@ def table(folder: Path) -> None:
         if ours is None or solver is None or measured is None:
             continue
         unchanged = measured["unchanged"]["seconds"]
-        first = f"| {name} | {solver['limit'] / MIB:,.0f}"
+        context = ours["unchanged"]["needed"] - ours["unchanged"]["peak_reserved"]
+        first = f"| {name} | {(ours['capacity'] - context) / MIB:,.0f}"
         changes = ", ".join(f"`{change}`" for change in ours["plan"]["changes"])
         cells = row(ours["plan"]["peak_allocated"], measured["plan"], unchanged)
         print(f"{first} | floodmark | {changes} | {cells}")
+        if "failed" in solver:
+            print(f"{first} | torch | fails: `{solver['failed']}` | | | |")
+            continue
         cells = row(solver["predicted_peak"], stored(".torch-run"), unchanged)
         print(f"{first} | torch | {len(solver['discarded'])} modules in part | {cells}")
 
@@ -249,7 +253,12 @@ def main() -> None:
     args = parser.parse_args()
     for name in args.only:
         if args.solve:
-            solve(name, args.solve)
+            try:
+                solve(name, args.solve)
+            except Exception as error:
+                failed = {"failed": f"{type(error).__name__}: {error}", "predicted_peak": None}
+                (args.solve / f"{name}.torch.json").write_text(json.dumps(failed) + "\n")
+                print(f"{name}: torch's solver failed: {error!r}", flush=True)
         if args.run:
             run(name, args.run)
     if args.table:
