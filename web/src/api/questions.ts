@@ -4,6 +4,7 @@ import type {
   AdviceReport,
   AllocationCard,
   AllocationTile,
+  AxisBy,
   Bands,
   Diff,
   DiffCurves,
@@ -55,7 +56,11 @@ interface Framed {
 interface Tree extends Framed {
   by: "stack" | "module";
 }
-interface Tile {
+/** A picture over time; where no axis is asked for, time as it passes. */
+interface Along {
+  axis?: AxisBy | undefined;
+}
+interface Tile extends Along {
   level: number;
   tile: number;
 }
@@ -63,7 +68,7 @@ interface Tile {
 /** Path → what is asked with it and what comes back. */
 export interface Questions {
   traces: { query: Record<never, never>; answer: Traces };
-  timeline: { query: Grouped; answer: Timeline };
+  timeline: { query: Grouped & Along; answer: Timeline };
   "timeline/tile": { query: Grouped & Tile; answer: TimelineTile };
   bands: { query: OfDevice; answer: Bands };
   "allocations/tile": { query: OfDevice & Tile; answer: AllocationTile };

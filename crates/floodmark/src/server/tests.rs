@@ -298,8 +298,9 @@ fn a_saved_page_has_the_answers_of_the_server() {
     let peak = viewer.answer("timeline?by=line")["peak"]["seconds"].as_f64().unwrap();
     assert!(moments.as_array().unwrap().contains(&peak.into()), "{moments}");
     for request in [
-        "timeline?trace=0&device=cuda:0&by=category",
-        "timeline/tile?by=line&trace=0&device=cuda:0&level=1&tile=1",
+        "timeline?trace=0&device=cuda:0&by=category&axis=time",
+        "timeline/tile?by=line&trace=0&device=cuda:0&axis=events&level=0&tile=0",
+        "timeline/tile?by=line&trace=0&device=cuda:0&axis=time&level=1&tile=1",
         "report?trace=1&device=cuda:0&by=line&at=peak",
         &format!("report?trace=0&device=cuda:0&by=module&at={peak}"),
         "steps?trace=0&device=cuda:0",
@@ -312,7 +313,7 @@ fn a_saved_page_has_the_answers_of_the_server() {
         "icicle?trace=0&device=cuda:0&by=stack&at=end",
         "segments?trace=0&device=cuda:0&at=peak",
         "lifetimes?trace=0&device=cuda:0&from=0&to=0.01",
-        "allocations/tile?trace=0&device=cuda:0&level=0&tile=0",
+        "allocations/tile?trace=0&device=cuda:0&axis=steps&level=0&tile=0",
         "advice?trace=0&device=cuda:0",
         "sweep?trace=1&device=cuda:0",
         "allocation?trace=1&id=3",

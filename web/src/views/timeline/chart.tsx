@@ -3,11 +3,13 @@
 import { effect } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import type { Timeline } from "../../api/types.gen";
+import { axisUntil, positionsOf } from "../../base/axis";
 import { formatBytes } from "../../base/bytes";
 import { begin } from "../../base/pending";
 import { formatSeconds } from "../../base/seconds";
 import { wantedTiles } from "../../base/tiles";
 import { go } from "../../model/address";
+import { askedAxis } from "../../model/axis";
 import type { Subject } from "../../model/recording";
 import { inks } from "../../model/theme";
 import { type Tiles, useTiles } from "../../model/use_tiles";
@@ -23,6 +25,7 @@ import { layout } from "./layout";
 import { highestInside } from "./look_up";
 import { onPress } from "./press";
 import {
+  axis,
   bands,
   brushed,
   chosen,
@@ -38,15 +41,16 @@ import {
   selected,
   stackedBy,
 } from "./state";
-import { shown } from "./window";
+import { shown, shownAlong } from "./window";
 
 export function Chart({ about, timeline }: { about: Subject; timeline: Timeline }) {
   const box = useRef<HTMLElement>(null);
   const canvas = useRef<HTMLCanvasElement>(null);
   const size = useSize(box);
   const { trace, device, revision } = about;
-  const stacks = useTiles("timeline/tile", { trace, device, by: timeline.by }, revision);
-  const ribbons = useTiles("allocations/tile", { trace, device }, revision);
+  const along = { trace, device, axis: askedAxis(timeline.axis.by) };
+  const stacks = useTiles("timeline/tile", { ...along, by: timeline.by }, revision);
+  const ribbons = useTiles("allocations/tile", along, revision);
   const read = () => frameOf({ about, timeline, size, stacks, ribbons });
   useFrames(canvas, read);
   useHover(canvas, read);
@@ -64,7 +68,7 @@ export function Chart({ about, timeline }: { about: Subject; timeline: Timeline 
         ref={canvas}
         role="img"
         aria-label={label}
-        data-level={dataLevel(about, timeline, size)}
+        data-level={dataLevel(timeline, size)}
         {...gestures}
       />
       <SaveMenu
@@ -88,7 +92,7 @@ function FailureMark({ size }: { size: Size }) {
   const { plot } = layout(size, bands.value);
   if (!failed || !lines.value.limit || size.width === 0) return null;
   const scales = {
-    x: xOf(plot, { window: shown.value }),
+    x: xOf(plot, { axis: axis.value, along: shownAlong.value }),
     y: yOf(plot, { highest: highest.value }),
   };
   const { x, y, width, height } = requestBox(failed, scales);
@@ -119,9 +123,12 @@ function frameOf(given: Given): Frame {
   const { about, timeline, size, stacks, ribbons } = given;
   void stacks.now.arrived.value;
   void ribbons.now.arrived.value;
+  const now = axisUntil(timeline.axis, about.seconds);
   return {
     size,
     timeline,
+    axis: now,
+    along: positionsOf(now.knots, shown.value),
     stacks,
     ribbons: isRibbons.value ? ribbons : null,
     inks: inks.value,
@@ -193,8 +200,8 @@ function useFit(read: () => Frame): void {
         highestInWindow.value = highestInside(
           frame.stacks.now,
           levelOf(frame, plot.width),
-          frame.seconds,
-          frame.window,
+          frame.axis.length,
+          frame.along,
           kinds,
         );
       }, REST_MILLIS);
@@ -214,9 +221,9 @@ function askForTiles(frame: Frame): void {
   if (frame.size.width === 0) return;
   const wanted = wantedTiles(
     levelOf(frame, plot.width),
-    frame.seconds,
-    frame.window.from,
-    frame.window.to,
+    frame.axis.length,
+    frame.along.from,
+    frame.along.to,
   );
   frame.stacks.now.want(wanted);
   frame.ribbons?.now.want(wanted);
@@ -228,10 +235,12 @@ function drawNow(canvas: HTMLCanvasElement | null, frame: Frame): boolean {
   return pen ? drawLive(pen, frame) : true;
 }
 
-function dataLevel(about: Subject, timeline: Timeline, size: Size): number {
+function dataLevel(timeline: Timeline, size: Size): number {
   const { plot } = layout(size, bands.value);
-  return levelOf({ window: shown.value, seconds: about.seconds, timeline }, plot.width);
+  return levelOf({ along: shownAlong.value, axis: axis.value, timeline }, plot.width);
 }
+
+const SPREAD = { time: "", events: ", all events equally wide", steps: ", all steps equally wide" };
 
 /** What is seen, in words. */
 function description(timeline: Timeline, about: Subject): string {
@@ -241,7 +250,7 @@ function description(timeline: Timeline, about: Subject): string {
     .map((group) => `${group.name} up to ${formatBytes(group.peak)}`);
   return (
     `Memory of ${about.device} by ${isRibbons.value ? "allocation" : stackedBy.value}, ` +
-    `from ${formatSeconds(from)} to ${formatSeconds(to)} of ${formatSeconds(about.seconds)}. ` +
+    `from ${formatSeconds(from)} to ${formatSeconds(to)} of ${formatSeconds(about.seconds)}${SPREAD[timeline.axis.by]}. ` +
     `Peak: ${formatBytes(timeline.peak.allocated)} at ${formatSeconds(timeline.peak.seconds)}. ` +
     `Largest: ${largest.join(", ")}.`
   );

@@ -2,6 +2,7 @@
 
 import { computed, signal } from "@preact/signals";
 import type { AllocationCard, Bands, Timeline } from "../../api/types.gen";
+import { axisUntil, plainAxis, type TimeAxis } from "../../base/axis";
 import {
   type Changes,
   cursor,
@@ -17,6 +18,13 @@ import type { Failure } from "./failure";
 /** The timeline and the bands that are shown; null before they are there. */
 export const timeline = signal<Timeline | null>(null);
 export const bands = signal<Bands | null>(null);
+
+/** Where in the picture times lie. */
+export const axis = computed<TimeAxis>(() => {
+  const seconds = subject.value?.seconds ?? 0;
+  const known = timeline.value;
+  return known ? axisUntil(known.axis, seconds) : plainAxis(seconds);
+});
 
 /** The allocation whose card is open. */
 export const chosenId = numberField("allocation");
