@@ -91,6 +91,7 @@ describe("a recording with long waits", () => {
     const box = await chart(page);
     await page.mouse.click(box.x + box.width / 2, box.y + box.height * 0.6);
     await page.getByRole("region", { name: "Allocation", exact: true }).waitFor();
+    await idle(page);
     const at = Number(await field(page, "at"));
     await page.keyboard.press("+");
     await page.keyboard.press("+");

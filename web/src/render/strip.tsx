@@ -127,7 +127,14 @@ export function Strip(props: StripProps) {
   });
   return (
     <div class="strip" ref={frame}>
-      <canvas ref={canvas} role="img" aria-label={props.label} {...drag} />
+      <canvas
+        ref={canvas}
+        role="img"
+        tabIndex={0}
+        data-own-keys
+        aria-label={`${props.label}. Left and right move it.`}
+        {...drag}
+      />
     </div>
   );
 }
@@ -168,6 +175,16 @@ function drawOver(
   }
 }
 
+/** How far a key moves, as a share of all that is shown. */
+const KEY_SHARES: Readonly<Record<string, number>> = {
+  ArrowLeft: -0.01,
+  ArrowRight: 0.01,
+  PageUp: -0.1,
+  PageDown: 0.1,
+  Home: -1,
+  End: 1,
+};
+
 /** Dragging a moment, a window by its middle, or a new window from anywhere else. */
 function useDrag(given: {
   readonly box: Box;
@@ -201,6 +218,17 @@ function useDrag(given: {
   };
   return {
     title: given.title,
+    onKeyDown: (event: KeyboardEvent) => {
+      const by = KEY_SHARES[event.key];
+      if (by === undefined || event.ctrlKey || event.metaKey || event.altKey) return;
+      event.preventDefault();
+      const inside = (position: number, room = 0) =>
+        Math.min(span.to - room, Math.max(span.from, position + by * length));
+      if (!onWindow) return onMoment(inside(along.cursor ?? span.from));
+      const window = along.window ?? span;
+      const from = inside(window.from, window.to - window.from);
+      onWindow({ from, to: from + window.to - window.from }, true);
+    },
     onPointerDown: (event: PointerEvent) => {
       if (event.button !== 0) return;
       (event.currentTarget as Element).setPointerCapture(event.pointerId);

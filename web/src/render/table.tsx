@@ -61,7 +61,7 @@ export function Table<R>(props: TableProps<R>) {
   const sorted = ownPart(sortedField.value, name);
   const order = useMemo(() => (sorted ? parseOrder(sorted) : (props.order ?? null)), [sorted]);
   const setOrder = (next: Order) =>
-    go({ sorted: `${name}|${next.isDescending ? "-" : ""}${next.name}` }, { replaces: true });
+    go({ sorted: `${name}|${next.isDescending ? "-" : ""}${next.name}` });
   const shown = useMemo(() => arranged(rows, columns, words, order), [rows, columns, words, order]);
   const change = (text: string) => {
     go({ find: text === "" ? null : `${name}|${text}` }, { replaces: true });

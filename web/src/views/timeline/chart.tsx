@@ -1,7 +1,7 @@
 // The picture itself: a canvas that is drawn once a frame at most, whenever something that it shows has changed.
 
 import { effect } from "@preact/signals";
-import { useEffect, useRef } from "preact/hooks";
+import { useCallback, useEffect, useRef } from "preact/hooks";
 import type { Timeline } from "../../api/types.gen";
 import { axisUntil, positionsOf } from "../../base/axis";
 import { formatBytes } from "../../base/bytes";
@@ -40,7 +40,9 @@ import {
   pointed,
   selected,
   stackedBy,
+  walked,
 } from "./state";
+import { useWalk, walkedSentence } from "./use_walk";
 import { shown, shownAlong } from "./window";
 
 export function Chart({ about, timeline }: { about: Subject; timeline: Timeline }) {
@@ -55,6 +57,10 @@ export function Chart({ about, timeline }: { about: Subject; timeline: Timeline 
   useFrames(canvas, read);
   useHover(canvas, read);
   useFit(read);
+  const latest = useRef(read);
+  latest.current = read;
+  const readLatest = useCallback(() => latest.current(), []);
+  const walk = useWalk(readLatest);
   const gestures = useGestures(
     canvas,
     (seconds, bytes) => void onPress(read(), about, seconds, bytes),
@@ -67,9 +73,11 @@ export function Chart({ about, timeline }: { about: Subject; timeline: Timeline 
       <canvas
         ref={canvas}
         role="img"
-        aria-label={label}
+        tabIndex={0}
+        aria-label={isRibbons.value ? `${label} Arrows move between allocations.` : label}
         data-level={dataLevel(timeline, size)}
         {...gestures}
+        {...walk}
       />
       <SaveMenu
         drawing={{
@@ -81,8 +89,18 @@ export function Chart({ about, timeline }: { about: Subject; timeline: Timeline 
         }}
       />
       <FailureMark size={size} />
+      <WalkedWords read={readLatest} />
       {broken && <Problem error={broken} />}
     </figure>
+  );
+}
+
+/** What the arrows have come to, read aloud. The frame is read only then: it changes with every move of the pointer. */
+function WalkedWords({ read }: { read: () => Frame }) {
+  return (
+    <p class="unseen" aria-live="polite">
+      {walked.value && walkedSentence(read())}
+    </p>
   );
 }
 
@@ -143,6 +161,7 @@ function frameOf(given: Given): Frame {
     brushed: brushed.value ?? selected.value,
     chosen: chosen.value,
     failure: failure.value,
+    walked: walked.value?.id ?? null,
   };
 }
 

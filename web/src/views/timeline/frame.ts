@@ -44,6 +44,8 @@ export interface Frame {
   readonly pointed: { readonly seconds: number; readonly bytes: number } | null;
   readonly brushed: Window | null;
   readonly chosen: AllocationCard | null;
+  /** The allocation that the arrows have come to. */
+  readonly walked: number | null;
   readonly failure: Failure | null;
 }
 
@@ -80,7 +82,7 @@ export const SAVED_HEAD = 56;
 /** Draws the same with strokes, for a picture that is saved. */
 export function drawSaved(pen: Pen, shown: Frame, title: string): void {
   const size = { ...shown.size, height: shown.size.height + SAVED_HEAD };
-  const frame = { ...shown, size, pointed: null, brushed: null };
+  const frame = { ...shown, size, pointed: null, brushed: null, walked: null };
   const at = layout(size, frame.bands, SAVED_HEAD);
   drawTitle(pen, frame, title);
   const level = levelOf(frame, at.plot.width);
@@ -121,7 +123,9 @@ function drawTitle(pen: Pen, frame: Frame, title: string): void {
 
 function drawBehind(pen: Pen, at: Layout, frame: Frame): void {
   drawByteAxis(pen, at.plot, frame.highest, frame.inks);
-  drawAxis(pen, at.plot, frame.axis, frame.along, frame.inks);
+  const last = frame.bands?.steps.at(-1)?.number;
+  const steps = last === undefined ? undefined : last + 1;
+  drawAxis(pen, at.plot, frame.axis, frame.along, frame.inks, steps);
 }
 
 function blitStacks(pen: CanvasPen, box: Box, frame: Frame, level: number, until: number): boolean {
@@ -251,6 +255,7 @@ function drawOver(pen: Pen, at: Layout, frame: Frame): void {
   drawFailure(pen, plot, frame);
   pen.clipped(plot.x, 0, plot.width, frame.size.height, () => {
     if (frame.chosen) drawChosen(pen, plot, frame, frame.chosen);
+    if (frame.walked !== null) outlineRibbon(pen, plot, frame, frame.walked, inks.accent);
     const x = xOf(plot, frame);
     if (frame.brushed) {
       const from = x(frame.brushed.from);
@@ -319,6 +324,10 @@ function drawChosen(pen: Pen, plot: Box, frame: Frame, card: AllocationCard): vo
     pen.line([edge, plot.y, edge, plot.y + plot.height], { stroke: inks.accent, dash: [4, 3] });
   }
   pen.rect(from, plot.y, to - from, 5, inks.accent);
+  outlineRibbon(pen, plot, frame, card.id, inks.ink);
+}
+
+function outlineRibbon(pen: Pen, plot: Box, frame: Frame, id: number, stroke: string): void {
   if (!frame.ribbons) return;
   const y = yOf(plot, frame);
   const along = xAlong(plot, frame);
@@ -328,14 +337,14 @@ function drawChosen(pen: Pen, plot: Box, frame: Frame, card: AllocationCard): vo
     frame.along.from,
     frame.along.to,
   )) {
-    const shape = frame.ribbons.now.around(name)?.shapes.find((one) => one.id === card.id);
+    const shape = frame.ribbons.now.around(name)?.shapes.find((one) => one.id === id);
     if (shape) {
       eachStretch(shape, (begin, end, low) => {
         const top = y(low + shape.bytes);
         const left = along(begin);
         pen.outline(left, top, Math.max(1, along(end) - left), y(low) - top, {
-          stroke: inks.ink,
-          width: 1.5,
+          stroke,
+          width: 2,
         });
       });
     }

@@ -5,7 +5,7 @@ import type { Timeline } from "../../api/types.gen";
 import { momentSentence } from "../../base/sentences";
 import { cursor, go } from "../../model/address";
 import { askedAxis, axisBy } from "../../model/axis";
-import { device, failed, type Subject, subject, traces } from "../../model/recording";
+import { card, device, failed, type Subject, subject, traces } from "../../model/recording";
 import { useAnswer } from "../../model/use_answer";
 import { BYTE_AXIS_WIDTH } from "../../render/axes";
 import { Choices } from "../../render/choices";
@@ -115,7 +115,7 @@ function Shown({ about, timeline }: { about: Subject; timeline: Timeline }) {
         />
         <Choices
           label="Axis"
-          all={AXES.filter(([by]) => by !== "steps" || (bands.value?.steps.length ?? 0) > 0)}
+          all={AXES.filter(([by]) => by !== "steps" || (card.value?.summary.steps ?? 0) > 0)}
           chosen={axisBy.value}
           onChoose={(by) => go({ axis: by === "time" ? null : by })}
         />
