@@ -36,7 +36,7 @@ pub use advice::avoidable::{Avoidable, optimizer_temporaries, stale_gradients};
 pub use advice::causes::{Cause, CauseKind};
 pub use advice::idle::{Idle, IdleLine, idle};
 pub use advice::{Advice, AdviceKind, AdviceReport, advise};
-pub use allocation::card::{AllocationCard, Partner, PartnerKind, allocation_card};
+pub use allocation::card::{AllocationCard, CardFrame, Partner, PartnerKind, allocation_card};
 pub use allocation::category::category;
 pub use allocation::context::{Context, Phase};
 pub use allocation::framework::{FrameChoice, NotFrames, ShownFrames};

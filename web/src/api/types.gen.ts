@@ -762,7 +762,7 @@ export type AllocationCard = {
   /** The line that allocated it, in words. */
   location: string;
   /** The stack that allocated it, innermost frame first; for backward, that of the forward operator. */
-  frames: Frame[];
+  frames: CardFrame[];
   /** Whether the backward pass allocated it. */
   backward: boolean;
   /** When it was allocated, in seconds since the recording began; 0 for one from before the recording. */
@@ -779,6 +779,18 @@ export type AllocationCard = {
   partner: Partner | null;
 };
 
+/** One frame of the stack of an allocation. */
+export type CardFrame = {
+  /** The file. */
+  file: string;
+  /** The line. */
+  line: number;
+  /** The function. */
+  function: string;
+  /** Whether a stack without frames of frameworks leaves it out: torch, installed packages, Python's own library. */
+  is_folded: boolean;
+};
+
 /** What the operator of an allocation allocated in the other direction. */
 export type Partner = {
   /** In which direction: `forward` or `backward`. */
@@ -786,7 +798,7 @@ export type Partner = {
   /** The allocations, nearest in time first. */
   ids: number[];
   /** The stack of the nearest one, innermost frame first. */
-  frames: Frame[];
+  frames: CardFrame[];
 };
 
 /** A direction of an operator. */
@@ -820,6 +832,8 @@ export type IcicleNode = {
   own: Bytes;
   /** How many allocations, with all that are inside. */
   count: number;
+  /** The first of them: allocations are numbered in the order in which they were allocated. Null where none was recorded. */
+  first_allocation: number | null;
   /** The largest first. */
   children: IcicleNode[];
 };

@@ -1,5 +1,6 @@
 // What filled the device as an icicle, by stack or by module, or one function between its callers and its callees.
 
+import { computed } from "@preact/signals";
 import type { Icicle, IcicleNode, Sandwich } from "../../api/types.gen";
 import { formatBytes, formatCount, formatShare } from "../../base/bytes";
 import { categoryColour, type Inks } from "../../base/colours";
@@ -18,6 +19,9 @@ import { DRAG_MILLIS, search, words } from "./search";
 
 /** `stack`, `module` or `sandwich`; `tree` in the address. */
 export const treeBy = field("tree", "stack");
+/** How siblings are ordered: the largest first, or the one whose first allocation came first; `order` in the address. */
+const orderField = field("order");
+const isInTime = computed(() => orderField.value === "time");
 /** The function of the sandwich: its name and its file. */
 const functionField = field("function");
 
@@ -40,6 +44,17 @@ export function Tree() {
             go({ tree: choice === "stack" ? null : choice, focus: null });
           }}
         />
+        {by !== "sandwich" && (
+          <Choices
+            label="Order"
+            all={[
+              ["heavy", "Largest first"],
+              ["time", "First allocated first"],
+            ]}
+            chosen={isInTime.value ? "time" : "heavy"}
+            onChoose={(order) => go({ order: order === "time" ? "time" : null })}
+          />
+        )}
         {by !== "module" && <FramesToggle />}
         {by !== "sandwich" && (
           <input
@@ -75,10 +90,10 @@ function IcicleTree() {
         <>
           <CategoryLegend roots={[value.root]} />
           <Part
-            root={value.root}
+            root={isInTime.value ? inTime(value.root) : value.root}
             total={value.total}
             name={`peak-by-${treeBy.value}`}
-            label={description(value, treeBy.value)}
+            label={description(value, treeBy.value, isInTime.value)}
             words={words.value}
           />
         </>
@@ -229,7 +244,23 @@ function Tip({ node, total }: { node: IcicleNode; total: number }) {
   );
 }
 
+const ordered = new WeakMap<IcicleNode, IcicleNode>();
+
+/** The same tree with siblings in the order of their first allocations; what no allocation was recorded of comes first. */
+export function inTime(node: IcicleNode): IcicleNode {
+  const known = ordered.get(node);
+  if (known) return known;
+  const first = (one: IcicleNode) => one.first_allocation ?? -1;
+  const children = node.children
+    .map(inTime)
+    .sort((one, other) => first(one) - first(other) || other.bytes - one.bytes);
+  const made = { ...node, children };
+  ordered.set(node, made);
+  return made;
+}
+
 /** What is seen, in words. */
-function description(icicle: Icicle, by: string): string {
-  return `${formatBytes(icicle.total)} by ${by}, outermost first. The largest: ${widestWay(icicle.root)}.`;
+function description(icicle: Icicle, by: string, isInTime: boolean): string {
+  const order = isInTime ? ", in the order of allocation" : "";
+  return `${formatBytes(icicle.total)} by ${by}${order}, outermost first. The largest: ${widestWay(icicle.root)}.`;
 }
