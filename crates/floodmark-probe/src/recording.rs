@@ -53,6 +53,8 @@ pub struct Options {
     pub max_memory: u64,
     /// How many events a window without a file may have beyond those that fit in memory.
     pub max_events: Option<u64>,
+    /// Whether the source files of the program whose lines allocate are stored in it.
+    pub stores_source: bool,
     /// Where the recording comes from.
     pub header: Header,
     /// Our Python package's folder: its frames are not part of the program.

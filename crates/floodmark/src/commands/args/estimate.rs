@@ -80,6 +80,9 @@ pub(crate) struct EstimateArgs {
     /// Write the trace to PATH: a file if it ends in `.flood`, otherwise a folder with a file for each rank
     #[arg(short, long, value_name = "PATH")]
     pub(crate) output: Option<PathBuf>,
+    /// Store the program's own source files that allocate in the trace, for `view` and `annotate` elsewhere
+    #[arg(long)]
+    pub(crate) source: bool,
     /// Replace the trace, or the folder of traces, at PATH; other files are kept
     #[arg(long)]
     pub(crate) force: bool,
