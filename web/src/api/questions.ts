@@ -4,6 +4,7 @@ import type {
   AdviceReport,
   AllocationCard,
   AllocationTile,
+  AnnotatedFile,
   AxisBy,
   Bands,
   Diff,
@@ -22,6 +23,7 @@ import type {
   Segments,
   SimulatedSegments,
   Simulation,
+  SourceFiles,
   Steps,
   Timeline,
   TimelineTile,
@@ -85,6 +87,8 @@ export interface Questions {
   fragmentation: { query: OfDevice; answer: FragmentationCurve };
   steps: { query: OfDevice; answer: Steps };
   lifetimes: { query: OfDevice & { from: number; to: number; top?: number }; answer: Lifetimes };
+  "source/files": { query: OfDevice & { at: At }; answer: SourceFiles };
+  source: { query: OfDevice & { at: At; file: string }; answer: AnnotatedFile };
   range: { query: Grouped & { from: number; to: number; top?: number }; answer: RangeChanges };
   diff: { query: OfTwo & Framed & { by: string }; answer: Diff };
   "diff/curves": { query: OfTwo; answer: DiffCurves };

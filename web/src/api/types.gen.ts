@@ -965,6 +965,92 @@ export type FailedRequest = {
   requested: Bytes;
 };
 
+/** The source files of a trace. */
+export type SourceFiles = {
+  /** The moment. */
+  at: Moment;
+  /** What is allocated. */
+  allocated: Bytes;
+  /** What has no line: without a Python frame, or from before the recording. */
+  without_line: Bytes;
+  /** The files with allocated bytes, the most first. */
+  files: SourceFileBytes[];
+};
+
+/** A source file, and what its lines allocated. */
+export type SourceFileBytes = {
+  /** Its path, as the trace has it. */
+  file: string;
+  /** What is allocated. */
+  bytes: Bytes;
+  /** How many allocations. */
+  count: number;
+  /** How many of its lines have allocated bytes. */
+  lines: number;
+  /** Whether it is of an installed package or of Python's own library. */
+  is_library: boolean;
+  /** Whether the trace has a copy of it. */
+  is_stored: boolean;
+};
+
+/** A source file with the bytes of each line, and its text. */
+export type AnnotatedFile = {
+  /** The bytes of the lines. */
+  annotation: Annotation;
+  /** The text of the file; null where there is none. */
+  text: string | null;
+  /** Whether the text is the copy in the trace. */
+  is_stored: boolean;
+  /** Why there is no text. */
+  missing: string | null;
+};
+
+/** A source file with the bytes of each line. */
+export type Annotation = {
+  /** The version of floodmark that wrote the answer. */
+  floodmark: string;
+  /** The version of this JSON: it changes when a field changes its meaning. */
+  format: number;
+  /** The device. */
+  device: Device;
+  /** The time. */
+  at: Moment;
+  /** The file, as the trace has it. */
+  file: string;
+  /** torch's total of allocated bytes. */
+  allocated: Bytes;
+  /** What lines of this file allocated. */
+  in_file: Bytes;
+  /** What lines of other files allocated. */
+  other_files: Bytes;
+  /** What has no line: without a Python frame, or from before the recording. */
+  without_line: Bytes;
+  /** The lines with allocated bytes, in the order of the file. */
+  lines: AnnotatedLine[];
+  /** What may be wrong with the source. */
+  notes: string[];
+  /** What the recording misses. */
+  losses: Losses;
+};
+
+/** The bytes of a line of source. */
+export type AnnotatedLine = {
+  /** The line, from 1. */
+  line: number;
+  /** The function. */
+  function: string;
+  /** The line on which the function begins; 0 where the trace does not have it. */
+  function_line: number;
+  /** What is allocated. */
+  bytes: Bytes;
+  /** The part of it that the backward pass allocated. */
+  backward: Bytes;
+  /** How many allocations. */
+  count: number;
+  /** The bytes of each category. */
+  categories: Record<string, Bytes>;
+};
+
 /** Wasted memory over the whole recording. */
 export type FragmentationCurve = {
   /** The largest request of the recording: free blocks that are smaller are unusable for it. */

@@ -6,6 +6,7 @@ import { pathTail } from "../base/paths";
 import { formatDuration, formatSeconds } from "../base/seconds";
 import "./allocation_card.css";
 import { FramesToggle, framesField } from "./frames_toggle";
+import { SourceLink } from "./source_link";
 
 export interface CardProps {
   readonly card: AllocationCard;
@@ -88,9 +89,9 @@ function Stack({ frames }: { frames: readonly CardFrame[] }) {
         <li key={at} class={frame.is_folded ? "library" : ""} title={`${frame.file}:${frame.line}`}>
           <b>{frame.function}</b>
           <span class="mono">
-            <span>
+            <SourceLink location={`${frame.file}:${frame.line}`}>
               {pathTail(frame.file, 3)}:{frame.line}
-            </span>
+            </SourceLink>
           </span>
         </li>
       ))}

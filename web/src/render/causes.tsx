@@ -6,6 +6,7 @@ import { categoryColour } from "../base/colours";
 import { shortener } from "../base/paths";
 import { inks } from "../model/theme";
 import "./causes.css";
+import { SourceLink } from "./source_link";
 
 /** The category whose colour a cause has. */
 const CATEGORY: Readonly<Record<Exclude<CauseKind, "failed_allocation">, string>> = {
@@ -48,7 +49,7 @@ export function Causes({ causes }: { causes: readonly Cause[] }) {
           {cause.location && cause.bytes >= LEAST_LOCATED * whole && (
             <span class="cause-location location quiet">
               <bdi>
-                <span>{short(cause.location)}</span>
+                <SourceLink location={cause.location}>{short(cause.location)}</SourceLink>
               </bdi>
             </span>
           )}

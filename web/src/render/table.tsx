@@ -7,6 +7,7 @@ import { field, go } from "../model/address";
 import { useSize } from "./picture";
 import { arranged, type ColumnValues, nextOrder, type Order } from "./rows";
 import { copyText, csvOf, download } from "./save";
+import { SourceMark } from "./source_link";
 
 export interface Column<R> extends ColumnValues<R> {
   readonly title: string;
@@ -216,7 +217,10 @@ function Line<R>({ row, index, table }: { row: R; index: number; table: BodyProp
           )}
           <span>
             {column.isLocation ? (
-              <bdi>{column.cell ? column.cell(row) : column.value(row)}</bdi>
+              <bdi>
+                {column.cell ? column.cell(row) : column.value(row)}
+                <SourceMark location={String(column.value(row) ?? "")} />
+              </bdi>
             ) : column.cell ? (
               column.cell(row)
             ) : (

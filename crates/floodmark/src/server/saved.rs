@@ -35,6 +35,8 @@ const GROUPED: [&str; 8] =
 const FEWER_ROWS: usize = 40;
 /// How many allocations of a device have a card, at most.
 const MOST_CARDS: usize = 2_000;
+/// How many source files of a device are there, at most.
+const MOST_SOURCES: usize = 20;
 /// How many traces are compared with each other.
 const MOST_COMPARED: usize = 4;
 /// Small rather than fast: it is written once, and sent around.
@@ -140,6 +142,24 @@ impl Kept<'_, '_> {
             self.keep(&format!("{path}?{of}"));
         }
         self.best_setting(of);
+        self.sources(of);
+    }
+
+    /// The source files with most bytes at the peak, with the text of those that the trace has a copy of: a page that
+    /// is sent around has nothing that the trace does not have.
+    fn sources(&mut self, of: &str) {
+        for at in ["peak", "oom", "end"] {
+            self.keep(&format!("source/files?{of}&at={at}"));
+        }
+        let Some(found) = self.answers.get(&format!("api/source/files?{of}&at=peak")) else {
+            return;
+        };
+        let found: serde_json::Value = serde_json::from_slice(found).unwrap_or_default();
+        let files = found["files"].as_array().cloned().unwrap_or_default();
+        let own = files.iter().filter(|file| file["is_library"] == false);
+        for file in own.filter_map(|file| file["file"].as_str()).take(MOST_SOURCES) {
+            self.keep_as(&format!("source?{of}&at=peak&file={file}"), "&disk=false");
+        }
     }
 
     /// The segments at the peak under the best of the settings that were tried.

@@ -291,6 +291,34 @@ fn opened(page: &str) -> (serde_json::Map<String, Value>, String) {
 }
 
 #[test]
+fn source_is_read_where_a_frame_of_the_trace_names_it_alone() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("net.py");
+    std::fs::write(&path, "import torch\nx = torch.ones(3)\n").unwrap();
+    std::fs::write(folder.path().join("other.py"), "secret = 1\n").unwrap();
+    let file = path.to_str().unwrap();
+    let script = format!(
+        "alloc a cuda:0 2MiB at {file}:2:main\nalloc b cuda:0 1MiB at {file}.txt:1:main\n\
+         alloc c cuda:0 1MiB at /nowhere/gone.py:7:main"
+    );
+    let viewer = Viewer::open(&[&script]);
+    let files = viewer.answer("source/files?at=peak")["files"].clone();
+    assert_eq!((&files[0]["file"], &files[0]["bytes"]), (&file.into(), &(2 << 20).into()));
+    let source = viewer.answer(&format!("source?at=peak&file={file}"));
+    assert_eq!(source["text"], "import torch\nx = torch.ones(3)\n");
+    assert_eq!(source["annotation"]["lines"][0]["line"], 2);
+    let refused = viewer.answer(&format!("source?at=peak&file={file}&disk=false"));
+    assert_eq!(refused["text"], Value::Null);
+    let missing = viewer.answer("source?at=peak&file=/nowhere/gone.py")["missing"].clone();
+    assert!(missing.as_str().unwrap().starts_with("the file is not on this machine"), "{missing}");
+    let text = viewer.answer(&format!("source?at=peak&file={file}.txt"))["missing"].clone();
+    assert_eq!(text, "this is no Python file");
+    let other = folder.path().join("other.py");
+    let (status, error) = viewer.refusal(&format!("source?at=peak&file={}", other.display()));
+    assert_eq!(status, 422, "{error}");
+}
+
+#[test]
 fn a_saved_page_has_the_answers_of_the_server() {
     let viewer = Viewer::open(&[STEPS, STEPS]);
     let (answers, _) = opened(&save(&viewer.site.shown, None, |_, _| {}).unwrap());

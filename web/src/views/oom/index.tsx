@@ -11,6 +11,7 @@ import { Causes } from "../../render/causes";
 import { CopyButton } from "../../render/copy_button";
 import { Link } from "../../render/link";
 import { Answered } from "../../render/notices";
+import { SourceLink } from "../../render/source_link";
 import type { View } from "../view";
 import { MemoryAtFailure } from "./bar";
 import "./oom.css";
@@ -222,7 +223,13 @@ function Owners({ title, by, rows, whole }: OwnersProps) {
             <span class="share quiet">{formatShare(row.bytes, whole.allocated)}</span>
             <span class="name barred location" title={row.location}>
               <i style={{ width: `${(100 * row.bytes) / Math.max(1, whole.allocated)}%` }} />
-              <bdi>{by === "line" ? <span>{short(row.location)}</span> : row.location}</bdi>
+              <bdi>
+                {by === "line" ? (
+                  <SourceLink location={row.location}>{short(row.location)}</SourceLink>
+                ) : (
+                  row.location
+                )}
+              </bdi>
             </span>
           </li>
         ))}
