@@ -32,6 +32,7 @@ pub enum Source {
 
 /// What a window takes of the recorder's events, and where they go.
 #[derive(Debug, Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a question of its own")]
 pub struct Options {
     /// The file; without one the events stay in memory, and go to `spill` when they are too many.
     pub path: Option<PathBuf>,

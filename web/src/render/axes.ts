@@ -69,7 +69,10 @@ export function drawAxis(
     const { from, to } = positionsOf(axis.knots, idle);
     const text = `${formatDuration(idle.to - idle.from)} idle`;
     const x = (toPixel(scale, from) + toPixel(scale, to)) / 2;
-    if (x >= box.x && x <= box.x + box.width) label(pen, box, x, text, inks.ink, taken);
+    // Of two that are close together the second stands behind the first.
+    const free = Math.max(0, ...taken.map(([, end]) => end)) + pen.measure(text) / 2 + 6;
+    if (x >= box.x && x <= box.x + box.width)
+      label(pen, box, Math.max(x, free), text, inks.ink, taken);
   }
   if (axis.by === "events")
     pen.text(box.x - 8, box.y + box.height + 17, "event", { fill: inks.quiet, align: "end" });

@@ -327,11 +327,12 @@ fn a_saved_page_has_the_answers_of_the_server() {
     assert!(moments.as_array().unwrap().contains(&peak.into()), "{moments}");
     for request in [
         "timeline?trace=0&device=cuda:0&by=category&axis=time",
-        "timeline/tile?by=line&trace=0&device=cuda:0&axis=events&level=0&tile=0",
-        "timeline/tile?by=line&trace=0&device=cuda:0&axis=time&level=1&tile=1",
+        "timeline/tile?trace=0&device=cuda:0&by=line&axis=events&level=0&tile=0",
+        "timeline/tile?by=line&axis=time&trace=0&device=cuda:0&level=1&tile=1",
         "report?trace=1&device=cuda:0&by=line&at=peak",
         &format!("report?trace=0&device=cuda:0&by=module&at={peak}"),
         "steps?trace=0&device=cuda:0",
+        "source/files?trace=0&device=cuda:0&at=peak",
         "diff?a=1&b=0&device_a=cuda:0&device_b=cuda:0&at_a=peak&at_b=peak&by=line",
         "diff/curves?a=1&b=0&device_a=cuda:0&device_b=cuda:0&at_a=peak&at_b=peak",
         "diff/tree?a=1&b=0&device_a=cuda:0&device_b=cuda:0&at_a=peak&at_b=peak&by=stack",

@@ -2,6 +2,7 @@
 
 import type { AnnotatedFile, SourceFileBytes, SourceFiles } from "../../api/types.gen";
 import { counted, formatBytes, formatShare } from "../../base/bytes";
+import { changePieces } from "../../base/change";
 import { shortener } from "../../base/paths";
 import { momentSentence } from "../../base/sentences";
 import { cursor, field, go } from "../../model/address";
@@ -135,7 +136,13 @@ function Head({ found }: { found: AnnotatedFile }) {
       </p>
       {notes.map((note) => (
         <p key={note} class="source-note">
-          {note}
+          {changePieces(note).map((piece) =>
+            piece.isCode ? (
+              <code key={piece.text}>{piece.text}</code>
+            ) : (
+              <span key={piece.text}>{piece.text}</span>
+            ),
+          )}
         </p>
       ))}
     </header>

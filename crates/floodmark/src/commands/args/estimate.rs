@@ -74,6 +74,7 @@ pub(crate) struct PhantomArgs {
 }
 
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct EstimateArgs {
     #[command(flatten)]
     pub(crate) phantom: PhantomArgs,
