@@ -12,13 +12,12 @@ import { useAnswer } from "../../model/use_answer";
 import { Choices } from "../../render/choices";
 import { Chooser } from "../../render/chooser";
 import { Flame, mixed, TipTitle, widestWay } from "../../render/flame";
-import { FramesToggle, framesQuery } from "../../render/frames_toggle";
+import { framesQuery } from "../../render/frames_toggle";
 import { Answered } from "../../render/notices";
 import { TipRows } from "../../render/tooltip";
+import { TreeTools, treeBy, treeQuery } from "../../render/tree_tools";
 import { DRAG_MILLIS, search, words } from "./search";
 
-/** `stack`, `module` or `sandwich`; `tree` in the address. */
-export const treeBy = field("tree", "stack");
 /** How siblings are ordered: the largest first, or the one whose first allocation came first; `order` in the address. */
 const orderField = field("order");
 const isInTime = computed(() => orderField.value === "time");
@@ -29,33 +28,12 @@ export function Tree() {
   const by = treeBy.value;
   return (
     <div class="table-box">
-      <div class="table-tools">
-        <Choices
-          label="Icicle"
-          all={[
-            ["stack", "By stack"],
-            ["module", "By module"],
-            ["sandwich", "Sandwich"],
-          ]}
-          chosen={by}
-          onChoose={(choice) => {
-            // What was looked for is a name of the other tree.
-            search("");
-            go({ tree: choice === "stack" ? null : choice, focus: null });
-          }}
-        />
-        {by !== "sandwich" && (
-          <Choices
-            label="Order"
-            all={[
-              ["heavy", "Largest first"],
-              ["time", "First allocated first"],
-            ]}
-            chosen={isInTime.value ? "time" : "heavy"}
-            onChoose={(order) => go({ order: order === "time" ? "time" : null })}
-          />
-        )}
-        {by !== "module" && <FramesToggle />}
+      <TreeTools
+        others={[["sandwich", "Sandwich"]]}
+        // What was looked for is a name of the other tree.
+        onChoose={() => search("")}
+        before={by !== "sandwich" && <Order />}
+      >
         {by !== "sandwich" && (
           <input
             type="search"
@@ -65,9 +43,23 @@ export function Tree() {
             onInput={(event) => search(event.currentTarget.value)}
           />
         )}
-      </div>
+      </TreeTools>
       {by === "sandwich" ? <SandwichTree /> : <IcicleTree />}
     </div>
+  );
+}
+
+function Order() {
+  return (
+    <Choices
+      label="Order"
+      all={[
+        ["heavy", "Largest first"],
+        ["time", "First allocated first"],
+      ]}
+      chosen={isInTime.value ? "time" : "heavy"}
+      onChoose={(order) => go({ order: order === "time" ? "time" : null })}
+    />
   );
 }
 
@@ -76,11 +68,9 @@ function IcicleTree() {
     const about = subject.value;
     if (!about) return null;
     const { trace, device, revision } = about;
-    const by = treeBy.value === "module" ? "module" : "stack";
-    const frames = by === "stack" ? framesQuery() : {};
     return {
       path: "icicle",
-      query: { trace, device, at: cursor.value, by, ...frames },
+      query: { trace, device, at: cursor.value, ...treeQuery() },
       revision,
     };
   }, DRAG_MILLIS);
