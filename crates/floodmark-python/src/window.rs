@@ -53,7 +53,7 @@ impl Window {
     /// Keeps the GIL: a recorder that ran may be taken off.
     #[new]
     #[pyo3(signature = (path, *, spill, replace, cpu, cuda, stacks, ops, source, max_memory, header, own_folder, max_events=None, stores_source=false))]
-    #[expect(clippy::too_many_arguments, reason = "keywords on the Python side")]
+    #[expect(clippy::too_many_arguments, clippy::fn_params_excessive_bools, reason = "keywords")]
     fn new(
         py: Python<'_>,
         path: Option<PathBuf>,
