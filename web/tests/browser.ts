@@ -2,6 +2,7 @@
 
 import { type Browser, type BrowserContextOptions, chromium, type Page } from "playwright-core";
 import { afterAll, beforeAll } from "vitest";
+import type { TimeAxis } from "../src/base/axis";
 import { type Served, serve } from "./program";
 
 /** How long a state may take to come, in milliseconds. It only ends a test that hangs. */
@@ -135,6 +136,12 @@ export async function chart(
   const box = await page.locator(".chart canvas").boundingBox();
   if (!box) throw new Error("there is no picture");
   return box;
+}
+
+/** The axis of time of the first recording. */
+export async function axisOf(page: Page, url: string): Promise<TimeAxis> {
+  const answer = await page.request.get(`${url}api/timeline?by=category&axis=time`);
+  return ((await answer.json()) as { axis: TimeAxis }).axis;
 }
 
 /** A field of the address. */

@@ -20,6 +20,7 @@ const VIEWS = [
   "tensors",
   "diff",
   "ranks",
+  "source",
   "advice",
 ] as const;
 /** In these a picture is drawn whenever there is something to draw. */

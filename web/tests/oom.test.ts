@@ -43,6 +43,22 @@ describe("a snapshot that ran out of memory", () => {
     expect(await bar.locator(".oom-limit").innerText()).toMatch(/^limit.*: [\d.]+ [GM]iB$/);
   });
 
+  it("says what fills the memory, with the words and bytes of advise", async () => {
+    const { causes } = JSON.parse(await floodmark("advise", OOM, "--json")) as {
+      causes: { name: string; bytes: number }[];
+    };
+    const rows = page.getByRole("region", { name: /^What fills the memory/ }).locator("li");
+    expect(await rows.locator(".cause-name").allInnerTexts()).toEqual(
+      causes.map((cause) => cause.name),
+    );
+    const widths = await rows
+      .locator(".cause-bar i")
+      .evaluateAll((bars) => bars.map((bar) => bar.getBoundingClientRect().width));
+    expect([...widths].sort((one, other) => other - one)).toEqual(widths);
+    expect(await rows.first().innerText()).toMatch(/[\d.]+ [KMG]iB\s+[\d.]+ %/);
+    expect(await page.locator(".causes .failed").count()).toBe(1);
+  });
+
   it("proves what fits, and lists who owns the memory", async () => {
     const proofs = page.locator(".oom-proofs li");
     expect(await proofs.count()).toBeGreaterThan(1);

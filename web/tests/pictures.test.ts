@@ -25,7 +25,7 @@ describe.each([
   [
     "two snapshots",
     [RESNET, LSTM],
-    ["overview", "timeline", "peak", "segments", "steps", "tensors", "diff", "advice"],
+    ["overview", "timeline", "peak", "segments", "steps", "tensors", "source", "diff", "advice"],
   ],
   ["a folder of ranks", [ranks.path], ["ranks"]],
   ["a snapshot that ran out of memory", [OOM], ["oom"]],

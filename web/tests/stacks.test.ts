@@ -27,6 +27,43 @@ describe.each([
     expect(await page.getByLabel("All frames").isChecked()).toBe(false);
   });
 
+  it("folds the stack of a card with the same choice", async () => {
+    const { page, served } = visit;
+    await show(page, served.url, "#view=peak");
+    const icicle = (await (
+      await page.request.get(`${served.url}api/icicle?by=stack&at=peak`)
+    ).json()) as { root: { first_allocation: number } };
+    const id = icicle.root.first_allocation;
+    await show(page, served.url, `#view=timeline&allocation=${id}`);
+    const frames = page.locator(".allocation .stack").first().locator("li");
+    const folded = await frames.count();
+    const card = (await (
+      await page.request.get(`${served.url}api/allocation?trace=0&id=${id}`)
+    ).json()) as { frames: { is_folded: boolean }[] };
+    const own = card.frames.filter((frame) => !frame.is_folded).length;
+    expect(folded).toBe(own);
+    if (own === card.frames.length) return;
+    await page.locator(".allocation").getByLabel("All frames").check();
+    await idle(page);
+    expect(await frames.count()).toBe(card.frames.length);
+    await page.goBack();
+    await idle(page);
+    expect(await frames.count()).toBe(own);
+  });
+
+  it("orders the icicle by time, and keeps that in the address", async () => {
+    const { page, served } = visit;
+    await show(page, served.url, "#view=peak");
+    await page.getByRole("button", { name: "First allocated first" }).click();
+    await idle(page);
+    expect(await field(page, "order")).toBe("time");
+    const icicle = page.getByRole("img", { name: /in the order of allocation/ });
+    expect(await icicle.count()).toBe(1);
+    await page.goBack();
+    await idle(page);
+    expect(await icicle.count()).toBe(0);
+  });
+
   it("has the colours of categories in a legend", async () => {
     const { page, served } = visit;
     await show(page, served.url, "#view=peak");

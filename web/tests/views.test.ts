@@ -110,6 +110,10 @@ describe("three recordings of a GPU", () => {
   it("shows what to change, and copies what to type", async () => {
     await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
     await show(page, served.url, "#view=advice&trace=0");
+    const causes = page.getByRole("region", { name: "What fills the memory at the peak" });
+    expect(await causes.locator("li").count()).toBeGreaterThan(2);
+    const shares = (await causes.locator(".share").allInnerTexts()).map(Number.parseFloat);
+    expect(shares.reduce((sum, share) => sum + share, 0)).toBeCloseTo(100, 0);
     const rows = page.locator(".sweep tbody tr");
     expect(await rows.count()).toBeGreaterThan(5);
     await rows.nth(1).getByRole("button").click();

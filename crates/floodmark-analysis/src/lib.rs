@@ -5,7 +5,7 @@
 //!
 //! | folder | questions |
 //! |---|---|
-//! | `report/` | What filled a device at a moment: [`report()`], grouped [`By`] line, module, tensor, …; [`icicle()`] as a tree; [`sandwich()`] around a function; [`annotate()`] beside the lines of a source file. |
+//! | `report/` | What filled a device at a moment: [`report()`], grouped [`By`] line, module, tensor, …; [`icicle()`] as a tree; [`sandwich()`] around a function; [`annotate()`] beside the lines of a source file, [`source_files()`] by file. |
 //! | `moment/` | Totals at a time: [`Moment`] chosen with [`At`], [`summary()`], [`live_summary()`] of a running program, [`category_peaks()`]. |
 //! | `timeline/` | Memory over time, at any zoom: [`TimelineIndex`], [`allocation_tile()`], [`hit()`], [`lifetimes()`], [`curve()`]; [`range_changes()`] between two times. |
 //! | `allocation/` | Facts about one allocation: [`category`], [`Context`] (step and phase), location, module, [`allocation_card()`]. |
@@ -36,7 +36,7 @@ pub use advice::avoidable::{Avoidable, optimizer_temporaries, stale_gradients};
 pub use advice::causes::{Cause, CauseKind};
 pub use advice::idle::{Idle, IdleLine, idle};
 pub use advice::{Advice, AdviceKind, AdviceReport, advise};
-pub use allocation::card::{AllocationCard, Partner, PartnerKind, allocation_card};
+pub use allocation::card::{AllocationCard, CardFrame, Partner, PartnerKind, allocation_card};
 pub use allocation::category::category;
 pub use allocation::context::{Context, Phase};
 pub use allocation::framework::{FrameChoice, NotFrames, ShownFrames};
@@ -84,10 +84,11 @@ pub use oom_message::{
     ProcessMemory, explain_oom,
 };
 pub use question_error::QuestionError;
-pub use report::annotation::{AnnotatedLine, Annotation, AnnotationError, annotate};
+pub use report::annotation::{AnnotatedLine, Annotation, AnnotationError, annotate, annotate_with};
 pub use report::icicle::{Icicle, IcicleBy, IcicleNode, NotAnIcicle, icicle};
 pub use report::row::{Detail, Largest, Row};
 pub use report::sandwich::{FunctionBytes, Sandwich, sandwich};
+pub use report::source_files::{SourceFileBytes, SourceFiles, source_files};
 pub use report::{By, FORMAT, NotAGrouping, Question, Report, report, report_with};
 pub use steps::leaks::{Leak, Leaks, leaks};
 pub use steps::{PhasePeak, Step, Steps, steps};

@@ -66,6 +66,11 @@ impl Known {
         &self.nameless
     }
 
+    /// A function.
+    pub(crate) fn code(&self, id: u32) -> Option<&CodeRow> {
+        self.codes.get(id as usize)?.as_ref()
+    }
+
     /// A label.
     pub(crate) fn label(&self, id: u32) -> Option<&LabelRow> {
         self.labels.get(id as usize)?.as_ref()

@@ -48,6 +48,7 @@ mod tensor_storage;
 #[cfg(test)]
 mod test_recorder;
 mod thread;
+mod touched_sources;
 mod tracker;
 mod window_state;
 mod windows;

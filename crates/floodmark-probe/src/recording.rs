@@ -32,6 +32,7 @@ pub enum Source {
 
 /// What a window takes of the recorder's events, and where they go.
 #[derive(Debug, Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a question of its own")]
 pub struct Options {
     /// The file; without one the events stay in memory, and go to `spill` when they are too many.
     pub path: Option<PathBuf>,
@@ -53,6 +54,8 @@ pub struct Options {
     pub max_memory: u64,
     /// How many events a window without a file may have beyond those that fit in memory.
     pub max_events: Option<u64>,
+    /// Whether the source files of the program whose lines allocate are stored in it.
+    pub stores_source: bool,
     /// Where the recording comes from.
     pub header: Header,
     /// Our Python package's folder: its frames are not part of the program.

@@ -16,6 +16,7 @@ use crate::output::{AtOnce, PlannedOutput, remove_journal};
 use crate::own_file::OwnFile;
 use crate::recording::Recording;
 use crate::start_error::StartError;
+use crate::touched_sources::TouchedSources;
 use crate::window_state::{Destination, Opening, WindowState};
 use crate::writer::Written;
 
@@ -31,6 +32,8 @@ pub(crate) struct Sink {
     output: Output,
     /// The definitions that the window has, where it does not have all.
     referred: Option<Referred>,
+    /// The source files that it has, where it has any.
+    sources: Option<TouchedSources>,
     records: u64,
     /// Events that were written, or are in memory.
     events: u64,
@@ -63,6 +66,7 @@ impl Sink {
             Destination::Planned(planned) => Output::Planned(planned),
         };
         let referred = (!is_owner).then(Referred::default);
+        let sources = state.stores_source.then(TouchedSources::default);
         assembler.set_nameless(known.nameless().clone());
         for record in live {
             assembler.push(record, &[]);
@@ -74,6 +78,7 @@ impl Sink {
             assembler,
             output,
             referred,
+            sources,
             records: 0,
             events: 0,
             has_failed: false,
@@ -230,7 +235,8 @@ impl Sink {
                 if let Some(header) = header {
                     file.write_header(&header)?;
                 }
-                let batch = take_batch(&mut self.assembler, &mut self.referred, known);
+                let batch =
+                    take_batch(&mut self.assembler, &mut self.referred, &mut self.sources, known);
                 self.events += batch.rows.len() as u64;
                 if !batch.is_empty() {
                     file.write_batch(&batch)?;
@@ -239,7 +245,8 @@ impl Sink {
                 self.assembler.reuse(batch);
             }
             Output::Memory => {
-                let batch = take_batch(&mut self.assembler, &mut self.referred, known);
+                let batch =
+                    take_batch(&mut self.assembler, &mut self.referred, &mut self.sources, known);
                 if batch.is_empty() {
                     return Ok(());
                 }
@@ -312,7 +319,7 @@ impl Sink {
         }
         let header = self.state.header.lock().0.clone();
         let mut trace = TraceWriter::new(Vec::new(), &header)?;
-        let batch = take_batch(&mut self.assembler, &mut self.referred, known);
+        let batch = take_batch(&mut self.assembler, &mut self.referred, &mut self.sources, known);
         if !batch.is_empty() {
             trace.write_batch(&batch)?;
         }
@@ -363,10 +370,18 @@ impl Sink {
 }
 
 /// What waits, with the definitions that it needs.
-fn take_batch(assembler: &mut Assembler, referred: &mut Option<Referred>, known: &Known) -> Batch {
+fn take_batch(
+    assembler: &mut Assembler,
+    referred: &mut Option<Referred>,
+    sources: &mut Option<TouchedSources>,
+    known: &Known,
+) -> Batch {
     let mut batch = assembler.take_batch();
     if let Some(referred) = referred {
         referred.complete(known, &mut batch);
+    }
+    if let Some(sources) = sources {
+        sources.complete(known, &mut batch);
     }
     batch
 }

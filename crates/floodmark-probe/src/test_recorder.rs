@@ -31,6 +31,7 @@ pub(crate) fn options() -> Options {
         source: Source::Torch,
         max_memory: MAX_MEMORY,
         max_events: None,
+        stores_source: false,
         header: Header::default(),
         own_folder: String::new(),
     }

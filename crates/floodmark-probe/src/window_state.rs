@@ -29,6 +29,8 @@ pub(crate) struct WindowState {
     pub(crate) path: Option<PathBuf>,
     /// How many events it may have, where they do not fit in memory.
     pub(crate) max_events: Option<u64>,
+    /// Whether the source files whose lines allocate are stored in it.
+    pub(crate) stores_source: bool,
     /// Its journal: the folder and the lock. The writer creates that of a window that joins a recorder.
     pub(crate) journal: OnceLock<(PathBuf, StateFile)>,
     /// The file that its own has replaced.
@@ -89,6 +91,7 @@ impl WindowState {
             is_without_device,
             path,
             max_events: None,
+            stores_source: false,
             journal: OnceLock::new(),
             replaced: Mutex::default(),
             header: Mutex::new((header, false)),

@@ -206,6 +206,7 @@ impl Prepared {
         let mut state =
             WindowState::new(window, is_without_device, options.path, header, options.spill);
         state.max_events = options.max_events;
+        state.stores_source = options.stores_source;
         let destination = match files {
             Files::None => Destination::Memory,
             Files::Planned(planned) => Destination::Planned(planned),

@@ -52,8 +52,8 @@ impl Window {
     ///
     /// Keeps the GIL: a recorder that ran may be taken off.
     #[new]
-    #[pyo3(signature = (path, *, spill, replace, cpu, cuda, stacks, ops, source, max_memory, header, own_folder, max_events=None))]
-    #[expect(clippy::too_many_arguments, reason = "keywords on the Python side")]
+    #[pyo3(signature = (path, *, spill, replace, cpu, cuda, stacks, ops, source, max_memory, header, own_folder, max_events=None, stores_source=false))]
+    #[expect(clippy::too_many_arguments, clippy::fn_params_excessive_bools, reason = "keywords")]
     fn new(
         py: Python<'_>,
         path: Option<PathBuf>,
@@ -68,6 +68,7 @@ impl Window {
         header: &str,
         own_folder: String,
         max_events: Option<u64>,
+        stores_source: bool,
     ) -> PyResult<Self> {
         let header = header_from(header)?;
         let replace = match replace {
@@ -86,6 +87,7 @@ impl Window {
             source: source.0,
             max_memory,
             max_events,
+            stores_source,
             header,
             own_folder,
         };

@@ -6,6 +6,7 @@
 use crate::event::{AllocationId, Bytes, Category, Device, EventKind, Micros, TextKind};
 use crate::journal::{Record, record_kind, unpack_strings};
 use crate::losses::LeftOut;
+use crate::source::SourceFile;
 
 /// One event, as the file stores it. Which fields mean something depends on `kind`; the rest are zero,
 /// which costs nothing once compressed. `docs/trace-format.md` has the table.
@@ -158,6 +159,8 @@ pub struct Batch {
     pub labels: Vec<LabelRow>,
     /// New texts.
     pub texts: Vec<TextRow>,
+    /// Copies of source files.
+    pub sources: Vec<SourceFile>,
     /// The number of the first allocation of this batch.
     pub first_allocation: u32,
     /// The time of the event before the first one.
@@ -181,6 +184,7 @@ impl Batch {
             && self.modules.is_empty()
             && self.labels.is_empty()
             && self.texts.is_empty()
+            && self.sources.is_empty()
     }
 
     /// Adds what a record defines; one that defines nothing is left out.

@@ -101,7 +101,7 @@ fn append_rows(
                 batch.texts.push(TextRow { id, kind, text });
             }
         }
-        FrameKind::Header | FrameKind::Checkpoint | FrameKind::Ending => {}
+        FrameKind::Header | FrameKind::Checkpoint | FrameKind::Ending | FrameKind::Source => {}
     }
     Ok(())
 }

@@ -47,6 +47,8 @@ pub enum FrameKind {
     Checkpoint = 8,
     /// [`crate::Ending`], as JSON: the last frame of a finished file.
     Ending = 9,
+    /// A copy of a source file: its path, and its text compressed.
+    Source = 10,
 }
 
 impl FrameKind {
@@ -61,6 +63,7 @@ impl FrameKind {
             7 => Self::Texts,
             8 => Self::Checkpoint,
             9 => Self::Ending,
+            10 => Self::Source,
             _ => return None,
         })
     }

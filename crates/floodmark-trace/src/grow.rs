@@ -53,6 +53,7 @@ impl Trace {
     pub(crate) fn push_definitions(&mut self, batch: Batch) {
         let holes = &mut self.holes;
         self.redefined.modules |= !batch.modules.is_empty();
+        self.sources.extend(batch.sources);
         for row in batch.stacks {
             self.redefined.stacks |= (row.id as usize) < self.paths.stack_count();
             if let Some(slot) = slot(&mut self.stacks, row.id, holes) {

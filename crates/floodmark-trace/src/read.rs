@@ -12,6 +12,7 @@ use crate::journal;
 use crate::journal_state::read_state;
 use crate::limit::{Budget, DecompressionLimit};
 use crate::losses::Loss;
+use crate::source::SourceFile;
 use crate::trace::Trace;
 use crate::window::Selection;
 
@@ -224,6 +225,10 @@ impl Reader {
                 self.trace.ending = serde_json::from_slice::<Ending>(frame.payload).ok();
             }
             FrameKind::Checkpoint => self.take_checkpoint(frame.payload),
+            FrameKind::Source => match SourceFile::decode(frame.payload, &mut self.budget) {
+                Some(source) => self.batch.sources.push(source),
+                None => self.missing_frames += 1,
+            },
             FrameKind::Events
             | FrameKind::Stacks
             | FrameKind::Codes

@@ -14,6 +14,7 @@ use crate::header::{Ending, Header};
 use crate::journal_state::StopNote;
 use crate::losses::{LeftOut, Losses};
 use crate::modules::{ModulePaths, Redefined, UsedModules};
+use crate::source::SourceFile;
 use crate::subject::Subject;
 
 /// `made_at` of an allocation whose frame is lost: it was never there.
@@ -180,6 +181,8 @@ pub struct Trace {
     pub totals: Vec<Total>,
     /// What is missing.
     pub losses: Losses,
+    /// Copies of source files.
+    pub(crate) sources: Vec<SourceFile>,
     pub(crate) stacks: Vec<Stack>,
     pub(crate) codes: Vec<Code>,
     pub(crate) modules: Vec<Module>,
@@ -248,6 +251,12 @@ impl Trace {
     /// A function, where the file has it.
     pub fn code(&self, id: CodeId) -> Option<&Code> {
         self.codes.get(id.index()).filter(|code| !code.file.is_empty() || !code.name.is_empty())
+    }
+
+    /// The copy of a source file, by the path that frames have, where it was stored.
+    pub fn source(&self, file: &str) -> Option<&str> {
+        let source = self.sources.iter().find(|source| source.file == file);
+        source.map(|source| source.text.as_str())
     }
 
     /// A module object, where the file has it.

@@ -41,6 +41,9 @@ impl<W: Write> TraceWriter<W> {
     /// Appends a flush and its checkpoint.
     pub fn write_batch(&mut self, batch: &Batch) -> io::Result<()> {
         let mut bytes = Vec::new();
+        for source in &batch.sources {
+            self.append(&mut bytes, FrameKind::Source, &source.encode()?);
+        }
         for (at, table) in TABLES.into_iter().enumerate() {
             for message in self.tables[at].encode(batch) {
                 self.append(&mut bytes, table, &message);

@@ -75,6 +75,7 @@ class TraceOptions(TypedDict, total=False):
     devices: str | list[str] | tuple[str, ...] | None
     stacks: bool
     ops: bool
+    source: bool
     max_memory: int | str
     follow_fork: bool
     force: bool
@@ -95,6 +96,7 @@ class Recorder(ContextDecorator):
         devices: str | list[str] | tuple[str, ...] | None = None,
         stacks: bool = True,
         ops: bool = False,
+        source: bool = False,
         max_memory: int | str = "256MiB",
         follow_fork: bool = False,
         replace: _core.MayReplace = _core.MayReplace.TRACE,
@@ -109,6 +111,7 @@ class Recorder(ContextDecorator):
             cuda=cuda,
             stacks=stacks,
             ops=ops,
+            source=source,
             max_memory=parse_max_memory(max_memory),
             replace=replace,
             fake_gpu=fake_gpu,
@@ -359,6 +362,7 @@ def trace(
     devices: str | list[str] | tuple[str, ...] | None = None,
     stacks: bool = True,
     ops: bool = False,
+    source: bool = False,
     max_memory: int | str = "256MiB",
     follow_fork: bool = False,
     force: bool = False,
@@ -367,8 +371,10 @@ def trace(
 
     `path` is the trace; without one it is kept only as long as the program runs. `devices` are
     names such as `"cpu"` or `"cuda:0"`; all by default. `stacks` and `ops` say whether Python
-    stacks and operator names are recorded. `max_memory` limits the recorder's own memory; the
-    least is `"16MiB"`. With `follow_fork` forked children are recorded too, each into its own file.
+    stacks and operator names are recorded. With `source` the trace gets a copy of every source file
+    of yours that allocates (not of installed packages). `max_memory` limits the recorder's own
+    memory; the least is `"16MiB"`. With `follow_fork` forked children are recorded too, each into
+    its own file.
 
     A finished trace of the same name is replaced. Any other file, a symbolic link and a recording
     that was not finished are replaced only with `force`. A recording that runs, a folder and a
@@ -382,6 +388,7 @@ def trace(
         devices=devices,
         stacks=stacks,
         ops=ops,
+        source=source,
         max_memory=max_memory,
         follow_fork=follow_fork,
         replace=_core.MayReplace.ANY_FILE if force else _core.MayReplace.TRACE,

@@ -70,6 +70,7 @@ class Program:
             devices=plan.devices,
             stacks=plan.stacks,
             ops=plan.ops,
+            source=plan.stores_source,
             max_memory=plan.max_memory,
             follow_fork=plan.follow_fork,
             replace=_core.MayReplace.ANY_FILE if plan.force else _core.MayReplace.NOTHING,

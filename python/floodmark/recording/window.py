@@ -79,6 +79,7 @@ class Window:
         replace: _core.MayReplace,
         fake_gpu: FakeGpuAccount | None = None,
         max_events: int | None = None,
+        source: bool = False,
     ) -> None:
         self.pid = os.getpid()
         # Inside an estimate with fake tensors, what the program has are those.
@@ -112,6 +113,7 @@ class Window:
             header=self._header(),
             own_folder=_OWN_FOLDER,
             max_events=max_events,
+            stores_source=source and stacks,
         )
         _open.append(self)
         self._wants_ops = ops and not is_fake

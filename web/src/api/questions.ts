@@ -4,6 +4,8 @@ import type {
   AdviceReport,
   AllocationCard,
   AllocationTile,
+  AnnotatedFile,
+  AxisBy,
   Bands,
   Diff,
   DiffCurves,
@@ -21,6 +23,7 @@ import type {
   Segments,
   SimulatedSegments,
   Simulation,
+  SourceFiles,
   Steps,
   Timeline,
   TimelineTile,
@@ -55,7 +58,11 @@ interface Framed {
 interface Tree extends Framed {
   by: "stack" | "module";
 }
-interface Tile {
+/** A picture over time; where no axis is asked for, time as it passes. */
+interface Along {
+  axis?: AxisBy | undefined;
+}
+interface Tile extends Along {
   level: number;
   tile: number;
 }
@@ -63,7 +70,7 @@ interface Tile {
 /** Path → what is asked with it and what comes back. */
 export interface Questions {
   traces: { query: Record<never, never>; answer: Traces };
-  timeline: { query: Grouped; answer: Timeline };
+  timeline: { query: Grouped & Along; answer: Timeline };
   "timeline/tile": { query: Grouped & Tile; answer: TimelineTile };
   bands: { query: OfDevice; answer: Bands };
   "allocations/tile": { query: OfDevice & Tile; answer: AllocationTile };
@@ -80,6 +87,8 @@ export interface Questions {
   fragmentation: { query: OfDevice; answer: FragmentationCurve };
   steps: { query: OfDevice; answer: Steps };
   lifetimes: { query: OfDevice & { from: number; to: number; top?: number }; answer: Lifetimes };
+  "source/files": { query: OfDevice & { at: At }; answer: SourceFiles };
+  source: { query: OfDevice & { at: At; file: string }; answer: AnnotatedFile };
   range: { query: Grouped & { from: number; to: number; top?: number }; answer: RangeChanges };
   diff: { query: OfTwo & Framed & { by: string }; answer: Diff };
   "diff/curves": { query: OfTwo; answer: DiffCurves };

@@ -762,7 +762,7 @@ export type AllocationCard = {
   /** The line that allocated it, in words. */
   location: string;
   /** The stack that allocated it, innermost frame first; for backward, that of the forward operator. */
-  frames: Frame[];
+  frames: CardFrame[];
   /** Whether the backward pass allocated it. */
   backward: boolean;
   /** When it was allocated, in seconds since the recording began; 0 for one from before the recording. */
@@ -779,6 +779,18 @@ export type AllocationCard = {
   partner: Partner | null;
 };
 
+/** One frame of the stack of an allocation. */
+export type CardFrame = {
+  /** The file. */
+  file: string;
+  /** The line. */
+  line: number;
+  /** The function. */
+  function: string;
+  /** Whether a stack without frames of frameworks leaves it out: torch, installed packages, Python's own library. */
+  is_folded: boolean;
+};
+
 /** What the operator of an allocation allocated in the other direction. */
 export type Partner = {
   /** In which direction: `forward` or `backward`. */
@@ -786,7 +798,7 @@ export type Partner = {
   /** The allocations, nearest in time first. */
   ids: number[];
   /** The stack of the nearest one, innermost frame first. */
-  frames: Frame[];
+  frames: CardFrame[];
 };
 
 /** A direction of an operator. */
@@ -820,6 +832,8 @@ export type IcicleNode = {
   own: Bytes;
   /** How many allocations, with all that are inside. */
   count: number;
+  /** The first of them: allocations are numbered in the order in which they were allocated. Null where none was recorded. */
+  first_allocation: number | null;
   /** The largest first. */
   children: IcicleNode[];
 };
@@ -949,6 +963,92 @@ export type FailedRequest = {
   seconds: number;
   /** The requested bytes. */
   requested: Bytes;
+};
+
+/** The source files of a trace. */
+export type SourceFiles = {
+  /** The moment. */
+  at: Moment;
+  /** What is allocated. */
+  allocated: Bytes;
+  /** What has no line: without a Python frame, or from before the recording. */
+  without_line: Bytes;
+  /** The files with allocated bytes, the most first. */
+  files: SourceFileBytes[];
+};
+
+/** A source file, and what its lines allocated. */
+export type SourceFileBytes = {
+  /** Its path, as the trace has it. */
+  file: string;
+  /** What is allocated. */
+  bytes: Bytes;
+  /** How many allocations. */
+  count: number;
+  /** How many of its lines have allocated bytes. */
+  lines: number;
+  /** Whether it is of an installed package or of Python's own library. */
+  is_library: boolean;
+  /** Whether the trace has a copy of it. */
+  is_stored: boolean;
+};
+
+/** A source file with the bytes of each line, and its text. */
+export type AnnotatedFile = {
+  /** The bytes of the lines. */
+  annotation: Annotation;
+  /** The text of the file; null where there is none. */
+  text: string | null;
+  /** Whether the text is the copy in the trace. */
+  is_stored: boolean;
+  /** Why there is no text. */
+  missing: string | null;
+};
+
+/** A source file with the bytes of each line. */
+export type Annotation = {
+  /** The version of floodmark that wrote the answer. */
+  floodmark: string;
+  /** The version of this JSON: it changes when a field changes its meaning. */
+  format: number;
+  /** The device. */
+  device: Device;
+  /** The time. */
+  at: Moment;
+  /** The file, as the trace has it. */
+  file: string;
+  /** torch's total of allocated bytes. */
+  allocated: Bytes;
+  /** What lines of this file allocated. */
+  in_file: Bytes;
+  /** What lines of other files allocated. */
+  other_files: Bytes;
+  /** What has no line: without a Python frame, or from before the recording. */
+  without_line: Bytes;
+  /** The lines with allocated bytes, in the order of the file. */
+  lines: AnnotatedLine[];
+  /** What may be wrong with the source. */
+  notes: string[];
+  /** What the recording misses. */
+  losses: Losses;
+};
+
+/** The bytes of a line of source. */
+export type AnnotatedLine = {
+  /** The line, from 1. */
+  line: number;
+  /** The function. */
+  function: string;
+  /** The line on which the function begins; 0 where the trace does not have it. */
+  function_line: number;
+  /** What is allocated. */
+  bytes: Bytes;
+  /** The part of it that the backward pass allocated. */
+  backward: Bytes;
+  /** How many allocations. */
+  count: number;
+  /** The bytes of each category. */
+  categories: Record<string, Bytes>;
 };
 
 /** Wasted memory over the whole recording. */

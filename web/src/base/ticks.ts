@@ -28,7 +28,8 @@ export function byteTicks(highest: number, most: number): Ticks {
   return { step, at: multiples(0, highest, step) };
 }
 
-function multiples(from: number, to: number, step: number): number[] {
+/** The multiples of `step` between two numbers, both included. */
+export function multiples(from: number, to: number, step: number): number[] {
   const found: number[] = [];
   // Counted, not added up: sums of 0.1 drift.
   for (

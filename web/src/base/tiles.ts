@@ -1,4 +1,4 @@
-// Which tiles a window needs. Level L cuts a recording into 2^L tiles of equal length.
+// Which tiles a window needs. Level L cuts an axis into 2^L tiles of equal length; windows are in its positions.
 
 export interface TileName {
   readonly level: number;
@@ -11,22 +11,22 @@ export interface TileName {
  */
 export function levelFor(
   window: { readonly from: number; readonly to: number },
-  seconds: number,
+  length: number,
   pixels: number,
   columns: number,
   deepest: number,
 ): number {
   const span = window.to - window.from;
-  if (!(span > 0) || !(seconds > 0) || pixels < 1) return 0;
-  const level = Math.floor(Math.log2((seconds * pixels) / (span * columns)) + 1e-9);
+  if (!(span > 0) || !(length > 0) || pixels < 1) return 0;
+  const level = Math.floor(Math.log2((length * pixels) / (span * columns)) + 1e-9);
   return Math.min(deepest, Math.max(0, level));
 }
 
-/** The tiles of a level that a window touches, in order of time. */
-export function tilesIn(level: number, seconds: number, from: number, to: number): TileName[] {
+/** The tiles of a level that a window touches, from left to right. */
+export function tilesIn(level: number, length: number, from: number, to: number): TileName[] {
   const count = 2 ** level;
-  const first = Math.max(0, Math.floor((from / seconds) * count));
-  const last = Math.min(count - 1, Math.ceil((to / seconds) * count) - 1);
+  const first = Math.max(0, Math.floor((from / length) * count));
+  const last = Math.min(count - 1, Math.ceil((to / length) * count) - 1);
   const found: TileName[] = [];
   for (let tile = first; tile <= last; tile += 1) found.push({ level, tile });
   return found;
@@ -38,8 +38,8 @@ export function parent(name: TileName): TileName | null {
 }
 
 /** What to ask for, most wanted first: the whole, then what is seen from its middle outwards, then what is beside it. */
-export function wantedTiles(level: number, seconds: number, from: number, to: number): TileName[] {
-  const seen = tilesIn(level, seconds, from, to);
+export function wantedTiles(level: number, length: number, from: number, to: number): TileName[] {
+  const seen = tilesIn(level, length, from, to);
   const middle = seen[seen.length >> 1]?.tile ?? 0;
   const fromMiddle = [...seen].sort(
     (one, other) => Math.abs(one.tile - middle) - Math.abs(other.tile - middle),
@@ -49,7 +49,7 @@ export function wantedTiles(level: number, seconds: number, from: number, to: nu
   const last = seen[seen.length - 1];
   if (first && first.tile > 0) wanted.push({ level, tile: first.tile - 1 });
   if (last && last.tile + 1 < 2 ** level) wanted.push({ level, tile: last.tile + 1 });
-  if (level > 0) wanted.push(...tilesIn(level - 1, seconds, from, to));
+  if (level > 0) wanted.push(...tilesIn(level - 1, length, from, to));
   const names = new Set<string>();
   return wanted.filter((name) => {
     const text = `${name.level}/${name.tile}`;

@@ -23,14 +23,14 @@ it("is complete when all that is wanted came, and knows the length it was cut fr
     }),
   );
   const store = new TileStore("timeline/tile", about);
-  expect([store.isEmpty, store.seconds]).toEqual([true, 0]);
+  expect([store.isEmpty, store.length]).toEqual([true, 0]);
   store.want([
     { level: 0, tile: 0 },
     { level: 2, tile: 1 },
   ]);
   expect(store.isComplete).toBe(false);
   await expect.poll(() => store.isComplete).toBe(true);
-  expect([store.isEmpty, store.seconds]).toEqual([false, 8]);
+  expect([store.isEmpty, store.length]).toEqual([false, 8]);
   // Another window is wanted: what is there stays, and it is not complete until the rest came.
   store.want([{ level: 2, tile: 3 }]);
   expect(store.isComplete).toBe(false);

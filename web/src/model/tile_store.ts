@@ -4,6 +4,7 @@
 import { type ReadonlySignal, signal } from "@preact/signals";
 import type { Answer, Query } from "../api/questions";
 import { type ApiError, isCalledOff } from "../api/source";
+import type { AxisBy } from "../api/types.gen";
 import { begin } from "../base/pending";
 import { parent, type TileName } from "../base/tiles";
 import { asApiError } from "./answer";
@@ -31,6 +32,11 @@ export class TileStore<P extends TilePath> {
     this.about = about;
   }
 
+  /** What the tiles lie along. */
+  get axis(): AxisBy | undefined {
+    return this.about.axis;
+  }
+
   /** Changes whenever a tile came. */
   get arrived(): ReadonlySignal<number> {
     return this.count;
@@ -46,8 +52,8 @@ export class TileStore<P extends TilePath> {
     return this.wanted.every((name) => this.kept.has(text(name)) || this.coarser.has(text(name)));
   }
 
-  /** How long the recording was when the tiles were cut; 0 while there are none. */
-  get seconds(): number {
+  /** How long the axis was when the tiles were cut; 0 while there are none. */
+  get length(): number {
     for (const { from, to, level } of this.kept.values()) return (to - from) * 2 ** level;
     return 0;
   }

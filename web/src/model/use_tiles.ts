@@ -23,7 +23,8 @@ export function useTiles<P extends TilePath>(
     const now = new TileStore(path, about);
     // The one before may have been replaced before anything came: then the one before that is still shown.
     const before = last.current?.now.isEmpty ? last.current.before : (last.current?.now ?? null);
-    last.current = { now, before };
+    // On another axis it would lie elsewhere.
+    last.current = { now, before: before?.axis === now.axis ? before : null };
     return last.current;
   }, [key]);
   useEffect(() => {

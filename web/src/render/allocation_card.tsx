@@ -1,10 +1,12 @@
 // All that is known of one allocation.
 
-import type { AllocationCard, Frame } from "../api/types.gen";
+import type { AllocationCard, CardFrame } from "../api/types.gen";
 import { formatBytes } from "../base/bytes";
 import { pathTail } from "../base/paths";
 import { formatDuration, formatSeconds } from "../base/seconds";
 import "./allocation_card.css";
+import { FramesToggle, framesField } from "./frames_toggle";
+import { SourceLink } from "./source_link";
 
 export interface CardProps {
   readonly card: AllocationCard;
@@ -30,8 +32,10 @@ export function Card({ card, onChoose }: CardProps) {
           </>
         ))}
       </dl>
-      <h3>{card.backward ? "Allocated by the backward pass of" : "Allocated at"}</h3>
-      <Line frames={card.frames} />
+      <h3>
+        {card.backward ? "Allocated by the backward pass of" : "Allocated at"}
+        {card.frames.some((frame) => frame.is_folded) && <FramesToggle />}
+      </h3>
       <Stack frames={card.frames} />
       {card.partner && <Partner partner={card.partner} onChoose={onChoose} />}
     </section>
@@ -75,43 +79,24 @@ function facts(card: AllocationCard): [string, string][] {
   return all.filter((fact): fact is [string, string] => fact[1] !== null && fact[1] !== "");
 }
 
-/** Innermost first; what torch does inside is quieter than the program's own lines. */
-function Stack({ frames }: { frames: readonly Frame[] }) {
+/** Innermost first; frames of frameworks only where they are wanted, and then quieter than the program's own lines. */
+function Stack({ frames }: { frames: readonly CardFrame[] }) {
   if (frames.length === 0) return <p class="quiet">No Python frame was recorded.</p>;
+  const shown = framesField.value === "all" ? frames : frames.filter((frame) => !frame.is_folded);
   return (
     <ol class="stack">
-      {frames.map((frame, at) => (
-        <li
-          key={at}
-          class={isLibrary(frame) ? "library" : ""}
-          title={`${frame.file}:${frame.line}`}
-        >
+      {shown.map((frame, at) => (
+        <li key={at} class={frame.is_folded ? "library" : ""} title={`${frame.file}:${frame.line}`}>
           <b>{frame.function}</b>
           <span class="mono">
-            {pathTail(frame.file, 3)}:{frame.line}
+            <SourceLink location={`${frame.file}:${frame.line}`}>
+              {pathTail(frame.file, 3)}:{frame.line}
+            </SourceLink>
           </span>
         </li>
       ))}
     </ol>
   );
-}
-
-/** The line of the program, where the innermost frames are torch's. */
-function Line({ frames }: { frames: readonly Frame[] }) {
-  const own = frames.find((frame) => !isLibrary(frame));
-  if (!own || own === frames[0]) return null;
-  return (
-    <p class="own-line" title={`${own.file}:${own.line}`}>
-      <b>
-        {pathTail(own.file)}:{own.line}
-      </b>{" "}
-      <span class="quiet">{own.function}</span>
-    </p>
-  );
-}
-
-function isLibrary(frame: Frame): boolean {
-  return /(^|\/)(site|dist)-packages\//.test(frame.file) || frame.file.startsWith("<");
 }
 
 function Partner({

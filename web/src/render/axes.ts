@@ -1,9 +1,10 @@
 // Axes of time and of bytes, and where things lie between them.
 
+import { type AxisTick, axisTicks, plainAxis, positionsOf, type TimeAxis } from "../base/axis";
 import { formatTick } from "../base/bytes";
 import type { Inks } from "../base/colours";
-import { formatTimeTick } from "../base/seconds";
-import { byteTicks, timeTicks } from "../base/ticks";
+import { formatDuration } from "../base/seconds";
+import { byteTicks } from "../base/ticks";
 import type { Pen } from "./pen";
 
 export interface Box {
@@ -48,16 +49,100 @@ export function drawByteAxis(pen: Pen, box: Box, highest: number, inks: Inks): v
   }
 }
 
-/** Lines and labels of time. */
+/** Lines and labels of time as it passes. */
 export function drawTimeAxis(pen: Pen, box: Box, from: number, to: number, inks: Inks): void {
-  const ticks = timeTicks(from, to, Math.max(2, Math.floor(box.width / 96)));
-  const scale = { from, to, start: box.x, length: box.width };
-  for (const seconds of ticks.at) {
-    const x = Math.round(toPixel(scale, seconds)) + 0.5;
-    const text = formatTimeTick(seconds, ticks.step);
-    const half = pen.measure(text) / 2;
-    pen.line([x, box.y + box.height, x, box.y + box.height + 4], { stroke: inks.edge });
-    const middle = Math.min(Math.max(x, box.x + half), box.x + box.width - half);
-    pen.text(middle, box.y + box.height + 17, text, { fill: inks.quiet, align: "middle" });
+  drawAxis(pen, box, plainAxis(to), { from, to }, inks);
+}
+
+/** Lines and labels of an axis between two positions; how long each idle stretch is that it makes short. */
+export function drawAxis(
+  pen: Pen,
+  box: Box,
+  axis: TimeAxis,
+  span: { readonly from: number; readonly to: number },
+  inks: Inks,
+  steps?: number,
+): void {
+  const scale = { ...span, start: box.x, length: box.width };
+  const taken: [number, number][] = [];
+  for (const idle of axis.breaks) {
+    const { from, to } = positionsOf(axis.knots, idle);
+    const text = `${formatDuration(idle.to - idle.from)} idle`;
+    const x = (toPixel(scale, from) + toPixel(scale, to)) / 2;
+    // Of two that are close together the second stands behind the first.
+    const free = Math.max(0, ...taken.map(([, end]) => end)) + pen.measure(text) / 2 + 6;
+    if (x >= box.x && x <= box.x + box.width)
+      label(pen, box, Math.max(x, free), text, inks.ink, taken);
   }
+  if (axis.by === "events")
+    pen.text(box.x - 8, box.y + box.height + 17, "event", { fill: inks.quiet, align: "end" });
+  for (const tick of axisTicks(axis, span, Math.max(2, Math.floor(box.width / 96)), steps))
+    drawTick(pen, box, toPixel(scale, tick.position), tick, inks, taken);
+}
+
+function drawTick(
+  pen: Pen,
+  box: Box,
+  at: number,
+  tick: AxisTick,
+  inks: Inks,
+  taken: [number, number][],
+): void {
+  const x = Math.round(at) + 0.5;
+  pen.line([x, box.y + box.height, x, box.y + box.height + 4], { stroke: inks.edge });
+  label(pen, box, x, tick.text, inks.quiet, taken);
+}
+
+/** Writes under an axis, where nothing is written yet. */
+function label(
+  pen: Pen,
+  box: Box,
+  x: number,
+  text: string,
+  fill: string,
+  taken: [number, number][],
+): void {
+  const half = pen.measure(text) / 2;
+  const middle = Math.min(Math.max(x, box.x + half), box.x + box.width - half);
+  const [from, to] = [middle - half - 6, middle + half + 6];
+  if (taken.some(([start, end]) => from < end && to > start)) return;
+  taken.push([from, to]);
+  pen.text(middle, box.y + box.height + 17, text, { fill, align: "middle" });
+}
+
+/** How high a tooth of a torn edge is, and how wide. */
+const TOOTH = 6;
+const BITE = 3;
+
+/** Torn edges where an idle stretch is made short. */
+export function drawBreaks(
+  pen: Pen,
+  box: Box,
+  axis: TimeAxis,
+  span: { readonly from: number; readonly to: number },
+  inks: Inks,
+): void {
+  const scale = { ...span, start: box.x, length: box.width };
+  for (const idle of axis.breaks) {
+    const ends = positionsOf(axis.knots, idle);
+    if (ends.to < span.from || ends.from > span.to) continue;
+    const [from, to] = [toPixel(scale, ends.from), toPixel(scale, ends.to)];
+    const [left, right] = [torn(from, box), torn(Math.max(to, from + BITE), box)];
+    const back: number[] = [];
+    for (let at = right.length - 2; at >= 0; at -= 2) back.push(right[at] ?? 0, right[at + 1] ?? 0);
+    pen.area([...left, ...back], `${inks.panel}c8`);
+    for (const edge of [left, right]) pen.line(edge, { stroke: inks.quiet, width: 1 });
+  }
+}
+
+function torn(x: number, box: Box): number[] {
+  const points: number[] = [];
+  const bottom = box.y + box.height;
+  let side = -BITE / 2;
+  for (let y = box.y; y < bottom; y += TOOTH) {
+    points.push(x + side, y);
+    side = -side;
+  }
+  points.push(x + side, bottom);
+  return points;
 }

@@ -1,4 +1,4 @@
-// Puts painted tiles where they belong in time.
+// Puts painted tiles where they belong along the axis. A window is a part of that axis, in its positions.
 
 import type { TimelineTile } from "../api/types.gen";
 import { type TileName, tilesIn } from "../base/tiles";
@@ -16,8 +16,8 @@ export interface Blit<P extends TilePath> {
   readonly context: CanvasRenderingContext2D;
   readonly box: Box;
   readonly window: Window;
-  /** How long the recording is. */
-  readonly seconds: number;
+  /** How long the axis is. */
+  readonly length: number;
   readonly level: number;
   readonly store: TileStore<P>;
   /** The key of the wanted style, and how to paint a tile in it; null when there is no time for it now. */
@@ -28,16 +28,16 @@ export interface Blit<P extends TilePath> {
 /** Draws the window; false when something that is there could not be painted yet. */
 export function blitTiles<P extends TilePath>(blit: Blit<P>): boolean {
   let isDone = true;
-  const { context, window, seconds, level, store } = blit;
+  const { context, window, length, level, store } = blit;
   context.imageSmoothingEnabled = false;
-  for (const name of tilesIn(level, seconds, window.from, window.to)) {
+  for (const name of tilesIn(level, length, window.from, window.to)) {
     const tile = store.around(name);
     // One that comes asks for a frame itself; what failed does not come.
     if (!tile) continue;
     const image = knownImage(tile, blit.key) ?? blit.paint(tile);
     if (!image) isDone = false;
     const shown = image ?? anyImage(tile);
-    if (shown) put(blit, shown, tile, spanOf(name, seconds));
+    if (shown) put(blit, shown, tile, spanOf(name, length));
   }
   return isDone;
 }
@@ -48,12 +48,12 @@ export function blitOld<P extends TilePath>(
   store: TileStore<P>,
 ): void {
   const { context, window, level } = blit;
-  const { seconds } = store;
+  const { length } = store;
   context.imageSmoothingEnabled = false;
-  for (const name of tilesIn(level, seconds, window.from, window.to)) {
+  for (const name of tilesIn(level, length, window.from, window.to)) {
     const tile = store.around(name);
     const image = tile && anyImage(tile);
-    if (image) put(blit, image, tile, spanOf(name, seconds));
+    if (image) put(blit, image, tile, spanOf(name, length));
   }
 }
 
@@ -88,17 +88,17 @@ function put(
   );
 }
 
-function spanOf(name: TileName, seconds: number): Window {
+function spanOf(name: TileName, length: number): Window {
   const count = 2 ** name.level;
-  return { from: (name.tile / count) * seconds, to: ((name.tile + 1) / count) * seconds };
+  return { from: (name.tile / count) * length, to: ((name.tile + 1) / count) * length };
 }
 
-/** The column of a tile at a moment. */
+/** The column of a tile at a position. */
 export function columnAt(
   tile: Pick<TimelineTile, "from" | "to">,
   columns: number,
-  seconds: number,
+  position: number,
 ): number {
-  const column = Math.floor(((seconds - tile.from) / (tile.to - tile.from)) * columns);
+  const column = Math.floor(((position - tile.from) / (tile.to - tile.from)) * columns);
   return Math.min(columns - 1, Math.max(0, column));
 }

@@ -134,7 +134,6 @@ export function Flame<N extends TreeNode<N>>(props: FlameProps<N>) {
             canvasRef={canvas}
             hasNoMenu
             on={{
-              tabIndex: 0,
               onKeyDown: walk,
               onBlur: leave,
               onClick: (event) => {

@@ -4,7 +4,13 @@ import { foundIn, known, matchedBytes, neighbour, nodeAt, placed, ROW_HEIGHT } f
 
 function node(name: string, bytes: number, children: IcicleNode[] = []): IcicleNode {
   const below = children.reduce((sum, child) => sum + child.bytes, 0);
-  const place = { file: null, line: null, framework: false, category: "unknown" } as const;
+  const place = {
+    file: null,
+    line: null,
+    framework: false,
+    category: "unknown",
+    first_allocation: null,
+  } as const;
   return { name, ...place, bytes, own: bytes - below, count: 1, children };
 }
 

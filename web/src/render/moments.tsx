@@ -2,6 +2,7 @@
 
 import type { At } from "../api/questions";
 import { cursor, go, secondsField } from "../model/address";
+import { askedAxis } from "../model/axis";
 import { card, source, subject } from "../model/recording";
 import { useAnswer } from "../model/use_answer";
 import { Problem } from "./notices";
@@ -95,7 +96,12 @@ function useTimeline() {
     return (
       here && {
         path: "timeline",
-        query: { trace: here.trace, device: here.device, by: "category" },
+        query: {
+          trace: here.trace,
+          device: here.device,
+          by: "category",
+          axis: askedAxis("time"),
+        },
         revision: here.revision,
       }
     );

@@ -16,6 +16,8 @@ export interface PictureProps {
   readonly label: string;
   readonly draw: Draw;
   readonly class?: string;
+  /** Whether it is a part of a control that has the focus itself. */
+  readonly isPart?: boolean;
   /** Where its menu is elsewhere (`SaveMenu`). */
   readonly hasNoMenu?: boolean;
   readonly canvasRef?: Ref<HTMLCanvasElement>;
@@ -25,8 +27,6 @@ export interface PictureProps {
 }
 
 export interface PictureHandlers {
-  /** 0 where keys reach it. */
-  readonly tabIndex?: number;
   readonly onKeyDown?: (event: KeyboardEvent) => void;
   readonly onBlur?: () => void;
   readonly onPointerDown?: (event: PointerEvent) => void;
@@ -61,6 +61,7 @@ export function Picture(props: PictureProps) {
         }}
         role="img"
         aria-label={props.label}
+        tabIndex={props.isPart ? -1 : 0}
         data-own-keys={props.on?.onKeyDown ? true : undefined}
         {...props.on}
       />

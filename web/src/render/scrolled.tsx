@@ -37,7 +37,6 @@ export function ScrolledPicture(props: ScrolledProps) {
     <section
       class="scrolled"
       ref={box}
-      tabIndex={0}
       aria-label={props.name}
       onScroll={(event) => props.onTop(event.currentTarget.scrollTop)}
     >

@@ -3,13 +3,15 @@
 import { effect } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import type { Timeline } from "../api/types.gen";
+import { axisUntil, positionOf, positionsOf, secondsAt, timesBetween } from "../base/axis";
 import { groupColour } from "../base/colours";
 import { formatSeconds } from "../base/seconds";
 import { levelFor, tilesIn } from "../base/tiles";
+import { askedAxis } from "../model/axis";
 import type { Subject } from "../model/recording";
 import { inks } from "../model/theme";
 import { useTiles } from "../model/use_tiles";
-import { BYTE_AXIS_WIDTH, drawByteAxis } from "./axes";
+import { BYTE_AXIS_WIDTH, drawBreaks, drawByteAxis } from "./axes";
 import { blitOld, blitTiles, type Window } from "./blit";
 import { penFor } from "./canvas_pen";
 import type { Pen } from "./pen";
@@ -45,10 +47,21 @@ export function Strip(props: StripProps) {
   const { about, timeline } = props;
   const tiles = useTiles(
     "timeline/tile",
-    { trace: about.trace, device: about.device, by: timeline.by },
+    {
+      trace: about.trace,
+      device: about.device,
+      by: timeline.by,
+      axis: askedAxis(timeline.axis.by),
+    },
     about.revision,
   );
-  const span = props.span ?? { from: 0, to: about.seconds };
+  const axis = axisUntil(timeline.axis, about.seconds);
+  const along: Along = {
+    span: positionsOf(axis.knots, props.span ?? { from: 0, to: about.seconds }),
+    window: props.window ? positionsOf(axis.knots, props.window) : null,
+    cursor: props.cursor === null ? null : positionOf(axis.knots, props.cursor),
+  };
+  const { span } = along;
   const left = props.left ?? (props.hasByteAxis ? BYTE_AXIS_WIDTH : 0);
   const box = {
     x: left,
@@ -67,12 +80,12 @@ export function Strip(props: StripProps) {
       const ratio = window.devicePixelRatio || 1;
       const level = levelFor(
         span,
-        about.seconds,
+        axis.length,
         box.width * ratio,
         timeline.columns,
         timeline.deepest_level,
       );
-      tiles.now.want([{ level: 0, tile: 0 }, ...tilesIn(level, about.seconds, span.from, span.to)]);
+      tiles.now.want([{ level: 0, tile: 0 }, ...tilesIn(level, axis.length, span.from, span.to)]);
       const style = {
         height: Math.round(box.height * ratio),
         highest: timeline.peak.allocated * 1.04 || 1,
@@ -88,37 +101,63 @@ export function Strip(props: StripProps) {
         context,
         box,
         window: span,
-        seconds: about.seconds,
+        length: axis.length,
         level,
         store: tiles.now,
         key,
       };
       if (tiles.before && !tiles.now.isComplete) blitOld(blit, tiles.before);
       else blitTiles({ ...blit, paint: (tile) => paintTile(tile, style, key) });
-      drawOver(pen, box, props, span, colours);
+      drawBreaks(pen, box, axis, span, colours);
+      drawOver(pen, box, along, colours);
     }),
   );
-  const drag = useDrag(props, box, span);
+  const drag = useDrag({
+    box,
+    along,
+    title:
+      props.hint ??
+      (props.onWindow
+        ? "Drag the window, or draw a new one"
+        : `Drag to another time (0 to ${formatSeconds(about.seconds)})`),
+    onMoment: (position) => props.onMoment?.(secondsAt(axis.knots, position)),
+    onWindow:
+      props.onWindow &&
+      ((window, isDone) => props.onWindow?.(timesBetween(axis.knots, window), isDone)),
+  });
   return (
     <div class="strip" ref={frame}>
-      <canvas ref={canvas} role="img" aria-label={props.label} {...drag} />
+      <canvas
+        ref={canvas}
+        role="img"
+        tabIndex={0}
+        data-own-keys
+        aria-label={`${props.label}. Left and right move it.`}
+        {...drag}
+      />
     </div>
   );
 }
 
 type Box = { x: number; y: number; width: number; height: number };
 
+/** What it shows and marks, as positions on the axis. */
+interface Along {
+  readonly span: Window;
+  readonly window: Window | null;
+  readonly cursor: number | null;
+}
+
 function drawOver(
   pen: Pen,
   box: Box,
-  props: StripProps,
-  span: Window,
+  { span, window, cursor }: Along,
   colours: { panel: string; accent: string; ink: string; edge: string },
 ): void {
   const x = (at: number) => box.x + ((at - span.from) / (span.to - span.from)) * box.width;
-  if (props.window) {
-    const from = x(props.window.from);
-    const to = Math.max(from + 2, x(props.window.to));
+  if (window) {
+    const from = x(window.from);
+    const to = Math.max(from + 2, x(window.to));
     const veil = `${colours.panel}b8`;
     pen.rect(box.x, box.y, Math.max(0, from - box.x), box.height, veil);
     pen.rect(to, box.y, Math.max(0, box.x + box.width - to), box.height, veil);
@@ -129,54 +168,79 @@ function drawOver(
   } else {
     pen.outline(box.x + 0.5, box.y + 0.5, box.width - 1, box.height - 1, { stroke: colours.edge });
   }
-  if (props.cursor !== null) {
-    const at = Math.round(x(props.cursor)) + 0.5;
+  if (cursor !== null) {
+    const at = Math.round(x(cursor)) + 0.5;
     pen.line([at, box.y - 1, at, box.y + box.height + 1], { stroke: colours.ink, width: 1.5 });
     pen.area([at - 5, box.y - 1, at + 5, box.y - 1, at, box.y + 6], colours.ink);
   }
 }
 
+/** How far a key moves, as a share of all that is shown. */
+const KEY_SHARES: Readonly<Record<string, number>> = {
+  ArrowLeft: -0.01,
+  ArrowRight: 0.01,
+  PageUp: -0.1,
+  PageDown: 0.1,
+  Home: -1,
+  End: 1,
+};
+
 /** Dragging a moment, a window by its middle, or a new window from anywhere else. */
-function useDrag(props: StripProps, box: Box, span: Window) {
-  const seconds = span.to - span.from;
+function useDrag(given: {
+  readonly box: Box;
+  readonly along: Along;
+  readonly title: string;
+  readonly onMoment: (position: number) => void;
+  readonly onWindow: ((window: Window, isDone: boolean) => void) | undefined;
+}) {
+  const { box, along, onMoment, onWindow } = given;
+  const { span } = along;
+  const length = span.to - span.from;
   const start = useRef<{ at: number; window: Window; isInside: boolean } | null>(null);
   const at = (event: PointerEvent) => {
     const inside = event.offsetX - box.x;
-    return span.from + Math.min(seconds, Math.max(0, (inside / box.width) * seconds));
+    return span.from + Math.min(length, Math.max(0, (inside / box.width) * length));
   };
   const move = (event: PointerEvent, isDone: boolean) => {
     const here = at(event);
     if (!start.current) return;
-    if (!props.onWindow) {
-      props.onMoment?.(here);
+    if (!onWindow) {
+      onMoment(here);
       return;
     }
     const { at: began, window, isInside } = start.current;
     if (isInside) {
       const by = Math.min(span.to - window.to, Math.max(span.from - window.from, here - began));
-      props.onWindow({ from: window.from + by, to: window.to + by }, isDone);
-    } else if (Math.abs(here - began) * box.width > 3 * seconds) {
-      props.onWindow({ from: Math.min(here, began), to: Math.max(here, began) }, isDone);
+      onWindow({ from: window.from + by, to: window.to + by }, isDone);
+    } else if (Math.abs(here - began) * box.width > 3 * length) {
+      onWindow({ from: Math.min(here, began), to: Math.max(here, began) }, isDone);
     }
   };
   return {
-    title:
-      props.hint ??
-      (props.onWindow
-        ? "Drag the window, or draw a new one"
-        : `Drag to another time (0 to ${formatSeconds(seconds)})`),
+    title: given.title,
+    onKeyDown: (event: KeyboardEvent) => {
+      const by = KEY_SHARES[event.key];
+      if (by === undefined || event.ctrlKey || event.metaKey || event.altKey) return;
+      event.preventDefault();
+      const inside = (position: number, room = 0) =>
+        Math.min(span.to - room, Math.max(span.from, position + by * length));
+      if (!onWindow) return onMoment(inside(along.cursor ?? span.from));
+      const window = along.window ?? span;
+      const from = inside(window.from, window.to - window.from);
+      onWindow({ from, to: from + window.to - window.from }, true);
+    },
     onPointerDown: (event: PointerEvent) => {
       if (event.button !== 0) return;
       (event.currentTarget as Element).setPointerCapture(event.pointerId);
-      const window = props.window ?? span;
+      const window = along.window ?? span;
       const here = at(event);
-      const isWhole = window.to - window.from > seconds * 0.999;
+      const isWhole = window.to - window.from > length * 0.999;
       start.current = {
         at: here,
         window,
         isInside: !isWhole && here >= window.from && here <= window.to,
       };
-      if (!props.onWindow) move(event, false);
+      if (!onWindow) move(event, false);
     },
     onPointerMove: (event: PointerEvent) => move(event, false),
     onPointerUp: (event: PointerEvent) => {

@@ -7,6 +7,7 @@ import { field, go } from "../model/address";
 import { useSize } from "./picture";
 import { arranged, type ColumnValues, nextOrder, type Order } from "./rows";
 import { copyText, csvOf, download } from "./save";
+import { SourceMark } from "./source_link";
 
 export interface Column<R> extends ColumnValues<R> {
   readonly title: string;
@@ -61,7 +62,7 @@ export function Table<R>(props: TableProps<R>) {
   const sorted = ownPart(sortedField.value, name);
   const order = useMemo(() => (sorted ? parseOrder(sorted) : (props.order ?? null)), [sorted]);
   const setOrder = (next: Order) =>
-    go({ sorted: `${name}|${next.isDescending ? "-" : ""}${next.name}` }, { replaces: true });
+    go({ sorted: `${name}|${next.isDescending ? "-" : ""}${next.name}` });
   const shown = useMemo(() => arranged(rows, columns, words, order), [rows, columns, words, order]);
   const change = (text: string) => {
     go({ find: text === "" ? null : `${name}|${text}` }, { replaces: true });
@@ -216,7 +217,10 @@ function Line<R>({ row, index, table }: { row: R; index: number; table: BodyProp
           )}
           <span>
             {column.isLocation ? (
-              <bdi>{column.cell ? column.cell(row) : column.value(row)}</bdi>
+              <bdi>
+                {column.cell ? column.cell(row) : column.value(row)}
+                <SourceMark location={String(column.value(row) ?? "")} />
+              </bdi>
             ) : column.cell ? (
               column.cell(row)
             ) : (

@@ -7,6 +7,7 @@ import { overview } from "./overview";
 import { peak } from "./peak";
 import { ranks } from "./ranks";
 import { segments } from "./segments";
+import { sourceView } from "./source";
 import { steps } from "./steps";
 import { tensors } from "./tensors";
 import { timelineView } from "./timeline";
@@ -20,6 +21,7 @@ export const VIEWS: readonly View[] = [
   segments,
   steps,
   tensors,
+  sourceView,
   advice,
   diff,
   ranks,

@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use crate::allocation::category::category;
 use crate::allocation::context::Context;
+use crate::allocation::framework::{FrameChoice, ShownFrames};
 use crate::allocation::location::{Frame, allocation_location, frame};
 use crate::allocation::tensor_module::TensorModules;
 use crate::allocation::use_times::{freed, last_use_seconds, saved_seconds};
@@ -55,7 +56,7 @@ pub struct AllocationCard {
     /// The line that allocated it, in words.
     pub location: String,
     /// The stack that allocated it, innermost frame first; for backward, that of the forward operator.
-    pub frames: Vec<Frame>,
+    pub frames: Vec<CardFrame>,
     /// Whether the backward pass allocated it.
     pub backward: bool,
     /// When it was allocated, in seconds since the recording began; 0 for one from before the recording.
@@ -80,7 +81,20 @@ pub struct Partner {
     /// The allocations, nearest in time first.
     pub ids: Vec<u32>,
     /// The stack of the nearest one, innermost frame first.
-    pub frames: Vec<Frame>,
+    pub frames: Vec<CardFrame>,
+}
+
+/// One frame of the stack of an allocation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct CardFrame {
+    /// The file.
+    pub file: String,
+    /// The line.
+    pub line: u32,
+    /// The function.
+    pub function: String,
+    /// Whether a stack without frames of frameworks leaves it out: torch, installed packages, Python's own library.
+    pub is_folded: bool,
 }
 
 /// A direction of an operator.
@@ -135,8 +149,14 @@ pub fn allocation_card(
     })
 }
 
-fn frames(trace: &Trace, stack: StackId) -> Vec<Frame> {
-    trace.python_frames(stack).filter_map(|(node, _)| frame(trace, node)).collect()
+fn frames(trace: &Trace, stack: StackId) -> Vec<CardFrame> {
+    let shown = ShownFrames::new(trace, FrameChoice::Program).frames(stack);
+    let shown: Vec<StackId> = shown.into_iter().map(|(node, _)| node).collect();
+    let card_frame = |node| {
+        let Frame { file, line, function } = frame(trace, node)?;
+        Some(CardFrame { file, line, function, is_folded: !shown.contains(&node) })
+    };
+    trace.python_frames(stack).filter_map(|(node, _)| card_frame(node)).collect()
 }
 
 /// The stack of the forward operator: frames that ran in its backward pass are not part of it.

@@ -6,7 +6,7 @@
 
 use std::str::FromStr;
 
-use floodmark_trace::{CodeId, Stack, StackId, Trace, stack_flags};
+use floodmark_trace::{CodeId, Stack, StackId, Trace, is_library_file, stack_flags};
 use hashbrown::HashMap;
 
 use crate::allocation::location::user_node;
@@ -90,40 +90,5 @@ impl<'a> ShownFrames<'a> {
 /// Whether a frame is of torch, of us, of an installed package or of Python's own library.
 pub(crate) fn is_framework(trace: &Trace, frame: &Stack) -> bool {
     frame.flags & (stack_flags::LIBRARY | stack_flags::NATIVE) != 0
-        || trace.code(frame.code).is_some_and(|code| is_framework_file(&code.file))
-}
-
-/// Whether a file is of an installed package or of Python's own library; `<frozen runpy>` is.
-fn is_framework_file(file: &str) -> bool {
-    file.starts_with("<frozen ") || library_part(file).is_some()
-}
-
-/// What follows the folder into which packages are installed, or that of Python's own library.
-pub(crate) fn library_part(file: &str) -> Option<&str> {
-    for folder in ["/site-packages/", "/dist-packages/"] {
-        if let Some(at) = file.rfind(folder) {
-            return Some(&file[at + folder.len()..]);
-        }
-    }
-    let (_, below) = file.split_once("/lib/python3.")?;
-    below.split_once('/').map(|(_, below)| below)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_library_goes_by_its_path_from_where_packages_are() {
-        let parts = [
-            "/venv/lib/python3.12/site-packages/torch/nn.py",
-            "/usr/lib/python3/dist-packages/numpy/a.py",
-            "/usr/lib/python3.10/threading.py",
-            "/home/ada/train.py",
-            "train.py",
-        ]
-        .map(library_part);
-        let expected = [Some("torch/nn.py"), Some("numpy/a.py"), Some("threading.py"), None, None];
-        assert_eq!(parts, expected);
-    }
+        || trace.code(frame.code).is_some_and(|code| is_library_file(&code.file))
 }

@@ -11,10 +11,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use floodmark_trace::{StackId, Trace};
+use floodmark_trace::{StackId, Trace, library_part};
 use hashbrown::HashMap;
-
-use crate::allocation::framework::library_part;
 
 /// Which of two traces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

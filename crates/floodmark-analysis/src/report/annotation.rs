@@ -122,8 +122,18 @@ pub fn annotate(
         Some(device) => device.canonical(),
         None => default_device(trace, at)?,
     };
-    let context = Context::new(trace);
-    let at = moment(trace, &context, device, at)?;
+    annotate_with(trace, &Context::new(trace), device, at, file)
+}
+
+/// The same, when the context of the trace is known.
+pub fn annotate_with(
+    trace: &Trace,
+    context: &Context,
+    device: Device,
+    at: At,
+    file: &str,
+) -> Result<Annotation, AnnotationError> {
+    let at = moment(trace, context, device, at)?;
     let file = chosen_file(trace, device, file)?;
     let live = Live::at(trace, &at);
     let mut lines = Lines::new(trace, false);
@@ -162,7 +172,7 @@ pub fn annotate(
                     count: 0,
                     categories: BTreeMap::new(),
                 });
-                annotated.add(&group, &live, &context);
+                annotated.add(&group, &live, context);
             }
         }
     }

@@ -6,7 +6,7 @@
 
 use std::str::FromStr;
 
-use floodmark_trace::{Bytes, Category, Stack, StackId, Trace};
+use floodmark_trace::{AllocationId, Bytes, Category, Stack, StackId, Trace};
 use hashbrown::HashMap;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -74,6 +74,8 @@ pub struct IcicleNode {
     pub own: Bytes,
     /// How many allocations, with all that are inside.
     pub count: u64,
+    /// The first of them: allocations are numbered in the order in which they were allocated. Null where none was recorded.
+    pub first_allocation: Option<u32>,
     /// The largest first.
     pub children: Vec<IcicleNode>,
 }
@@ -107,7 +109,7 @@ pub fn icicle(
     }
     if live.unseen > Bytes(0) {
         let before = nodes.child(0, Key::Text(BEFORE_RECORDING));
-        nodes.add(before, live.unseen, 0, Category::Unknown);
+        nodes.add_unseen(before, live.unseen);
     }
     Ok(Icicle { total: at.allocated, at, root: nodes.into_tree() })
 }
@@ -126,7 +128,7 @@ fn add_stacks<'a>(nodes: &mut Nodes<'a>, live: &Live<'a>, index: &TraceIndex, fr
         if allocation.backward {
             node = nodes.child(node, Key::Text("backward"));
         }
-        nodes.add(node, allocation.rounded, 1, index.category(id));
+        nodes.add(node, id, allocation.rounded, index.category(id));
     }
 }
 
@@ -165,7 +167,7 @@ fn add_modules<'a>(nodes: &mut Nodes<'a>, live: &Live<'a>, index: &TraceIndex) {
         known.push(nodes.child(around, Key::Text(name)));
     }
     for (&id, at) in live.allocations.iter().zip(found) {
-        nodes.add(known[at], live.get(id).rounded, 1, index.category(id));
+        nodes.add(known[at], id, live.get(id).rounded, index.category(id));
     }
 }
 
@@ -211,11 +213,23 @@ impl<'a> Nodes<'a> {
         })
     }
 
-    pub(crate) fn add(&mut self, node: usize, bytes: Bytes, count: u64, category: Category) {
+    /// Adds an allocation to a node.
+    pub(crate) fn add(&mut self, node: usize, id: AllocationId, bytes: Bytes, category: Category) {
+        self.add_bytes(node, bytes, category);
+        let shown = &mut self.nodes[node].shown;
+        shown.count += 1;
+        shown.first_allocation = first(shown.first_allocation, Some(id.0));
+    }
+
+    /// Adds bytes of no recorded allocation.
+    fn add_unseen(&mut self, node: usize, bytes: Bytes) {
+        self.add_bytes(node, bytes, Category::Unknown);
+    }
+
+    fn add_bytes(&mut self, node: usize, bytes: Bytes, category: Category) {
         let Node { categories, shown, .. } = &mut self.nodes[node];
         shown.bytes += bytes;
         shown.own += bytes;
-        shown.count += count;
         let at = Category::ALL.iter().position(|&one| one == category).unwrap_or(0);
         categories[at] += bytes.0;
     }
@@ -225,10 +239,12 @@ impl<'a> Nodes<'a> {
         for at in (1..self.nodes.len()).rev() {
             let Node { parent, categories, shown } = &self.nodes[at];
             let (parent, bytes, count) = (parent.unwrap_or(0), shown.bytes, shown.count);
+            let first_inside = shown.first_allocation;
             let inside = *categories;
             let around = &mut self.nodes[parent];
             around.shown.bytes += bytes;
             around.shown.count += count;
+            around.shown.first_allocation = first(around.shown.first_allocation, first_inside);
             for (sum, bytes) in around.categories.iter_mut().zip(inside) {
                 *sum += bytes;
             }
@@ -249,6 +265,11 @@ impl<'a> Nodes<'a> {
     }
 }
 
+/// The first of two allocations, where there are any.
+fn first(one: Option<u32>, other: Option<u32>) -> Option<u32> {
+    one.into_iter().chain(other).min()
+}
+
 /// The category with most bytes; of several the first.
 fn main_category(categories: &[u64; CATEGORIES]) -> &'static str {
     let largest = (0..CATEGORIES).rev().max_by_key(|&at| categories[at]);
@@ -265,6 +286,7 @@ fn gather(children: &mut Vec<IcicleNode>, smallest: u64) {
     if !small.is_empty() {
         let bytes: Bytes = small.iter().map(|node| node.bytes).sum();
         let count = small.iter().map(|node| node.count).sum();
+        let first_allocation = small.iter().filter_map(|node| node.first_allocation).min();
         let name = "smaller".to_owned();
         let category = Category::Unknown.name();
         shown.push(IcicleNode {
@@ -273,6 +295,7 @@ fn gather(children: &mut Vec<IcicleNode>, smallest: u64) {
             bytes,
             own: bytes,
             count,
+            first_allocation,
             ..IcicleNode::default()
         });
     }

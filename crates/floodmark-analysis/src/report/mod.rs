@@ -14,6 +14,7 @@ pub(crate) mod icicle;
 pub(crate) mod live_groups;
 pub(crate) mod row;
 pub(crate) mod sandwich;
+pub(crate) mod source_files;
 
 use std::borrow::Cow;
 use std::str::FromStr;

@@ -200,8 +200,8 @@ fn trees<'a>(
         if allocation.backward {
             inner = below.child(inner, Key::Text("backward"));
         }
-        above.add(outer, allocation.rounded, 1, category);
-        below.add(inner, allocation.rounded, 1, category);
+        above.add(outer, id, allocation.rounded, category);
+        below.add(inner, id, allocation.rounded, category);
     }
     Trees { callers: above.into_tree(), callees: below.into_tree() }
 }

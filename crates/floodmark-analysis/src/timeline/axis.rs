@@ -29,6 +29,8 @@ const LEAST_IDLE_EVENTS: u64 = 64;
 const IDLE_PART: u64 = 60;
 /// An event or a step is so many units wide; a unit of time is a microsecond.
 const UNITS: u64 = 1_000_000;
+/// How many columns an event has where a picture is enlarged most.
+const EVENT_COLUMNS: u64 = 8;
 
 /// What is spread evenly along an axis.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, JsonSchema)]
@@ -99,13 +101,16 @@ pub(crate) struct AxisMap {
     /// Times rise from knot to knot, units do not fall.
     knots: Vec<(u64, u64)>,
     breaks: Vec<(u64, u64)>,
+    /// The units of the narrowest column that still says something.
+    finest: u64,
 }
 
 impl AxisMap {
     /// Time as it passed.
     pub(crate) fn plain(trace: &Trace) -> Self {
         let end = trace.end().0.max(1);
-        Self { by: AxisBy::Time, knots: vec![(0, 0), (end, end)], breaks: Vec::new() }
+        let knots = vec![(0, 0), (end, end)];
+        Self { by: AxisBy::Time, knots, breaks: Vec::new(), finest: 1 }
     }
 
     pub(crate) fn new(trace: &Trace, context: &Context, device: Device, by: AxisBy) -> Self {
@@ -138,12 +143,12 @@ impl AxisMap {
             time = to;
         }
         push(&mut knots, end, units + (end - time));
-        Self { by: AxisBy::Time, knots, breaks }
+        Self { by: AxisBy::Time, knots, breaks, finest: 1 }
     }
 
     fn with_events(times: &[u64], end: u64) -> Self {
         let knots = spread(times, 0, times.len() as u64 * UNITS, end);
-        Self { by: AxisBy::Events, knots, breaks: Vec::new() }
+        Self { by: AxisBy::Events, knots, breaks: Vec::new(), finest: UNITS / EVENT_COLUMNS }
     }
 
     fn with_steps(times: &[u64], ends: &[u64], end: u64) -> Self {
@@ -166,12 +171,18 @@ impl AxisMap {
         }
         let length = ends.len() as u64 * UNITS;
         finish(&mut knots, end, length);
-        Self { by: AxisBy::Steps, knots, breaks: Vec::new() }
+        let finest = (length / (EVENT_COLUMNS * times.len().max(1) as u64)).max(1);
+        Self { by: AxisBy::Steps, knots, breaks: Vec::new(), finest }
     }
 
     /// The units of the end; at least one.
     pub(crate) fn length(&self) -> u64 {
         self.knots.last().map_or(1, |&(_, units)| units.max(1))
+    }
+
+    /// The units of the narrowest column: a microsecond, or a part of an event.
+    pub(crate) fn finest(&self) -> u64 {
+        self.finest
     }
 
     /// Where a time lies.
@@ -335,6 +346,14 @@ mod tests {
         );
         assert_eq!(axis.micros_at(UNITS), 6);
         assert_eq!(axis.micros_at(0), 0);
+    }
+
+    #[test]
+    fn a_column_is_never_much_narrower_than_an_event() {
+        let axis = AxisMap::with_events(&[5, 6, 7, 1_000], 2_000);
+        assert_eq!(axis.finest(), UNITS / EVENT_COLUMNS);
+        let axis = AxisMap::with_steps(&[1, 2, 10, 11], &[10, 40], 40);
+        assert_eq!(axis.finest(), 2 * UNITS / (EVENT_COLUMNS * 4));
     }
 
     #[test]

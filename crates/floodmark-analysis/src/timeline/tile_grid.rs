@@ -21,16 +21,18 @@ const MOST_LEVELS: u32 = 30;
 pub(crate) struct Grid {
     /// The units of the end of the axis: microseconds, unless it is another axis than time; at least one.
     end: u64,
+    /// The units of the narrowest column.
+    finest: u64,
 }
 
 impl Grid {
     pub(crate) fn for_axis(axis: &AxisMap) -> Self {
-        Self { end: axis.length() }
+        Self { end: axis.length(), finest: axis.finest() }
     }
 
-    /// The last level on which a column is not shorter than the microsecond, the unit of times.
+    /// The last level on which a column is not shorter than the microsecond, the unit of times, or a small part of an event.
     pub(crate) fn deepest_level(self) -> u32 {
-        (self.end / COLUMNS as u64).checked_ilog2().unwrap_or(0).min(MOST_LEVELS)
+        (self.end / (COLUMNS as u64 * self.finest)).checked_ilog2().unwrap_or(0).min(MOST_LEVELS)
     }
 
     pub(crate) fn tile(self, level: u32, tile: u64) -> Result<Tile, QuestionError> {

@@ -37,6 +37,8 @@ fn a_card_says_who_made_it_and_how_long_it_stayed() {
     assert_eq!(card.location, "model.py:5 (main)");
     let files: Vec<_> = card.frames.iter().map(|frame| frame.file.as_str()).collect();
     assert_eq!(files, ["model.py", "torch/module.py"]);
+    let folded: Vec<_> = card.frames.iter().map(|frame| frame.is_folded).collect();
+    assert_eq!(folded, [false, true]);
 }
 
 /// Of one step alone: the same line runs in every step.

@@ -80,6 +80,24 @@ fn frames_come_outermost_first_and_backward_is_a_part_of_its_frame() {
 }
 
 #[test]
+fn a_node_knows_its_first_allocation() {
+    let trace = trace(
+        "unseen cuda:0 1KiB
+         alloc a cuda:0 2KiB at a.py:1:main > b.py:2:inner
+         alloc b cuda:0 8KiB at a.py:3:main",
+    );
+    let found = ask(&trace, Device::cuda(0), IcicleBy::Stack, At::End);
+    let first = |name: &str, line: Option<u32>| {
+        let mut children = found.root.children.iter();
+        children.find(|node| node.name == name && node.line == line).unwrap().first_allocation
+    };
+    assert_eq!(found.root.first_allocation, Some(0));
+    assert_eq!(first("main", Some(1)), Some(0));
+    assert_eq!(first("main", Some(3)), Some(1));
+    assert_eq!(first("before recording", None), None);
+}
+
+#[test]
 fn modules_lie_in_the_modules_around_them() {
     let trace = trace(
         "alloc a cuda:0 8KiB at a.py:1 in layers.0.fc

@@ -10,4 +10,5 @@ mod laws;
 mod recording;
 mod salvage;
 mod size;
+mod sources;
 mod step_totals;

@@ -1,11 +1,11 @@
 //! `floodmark annotate`: a source file with the bytes beside each line.
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::path::Path;
 
 use anyhow::{Context, Result};
 use floodmark_analysis::annotate as ask;
+use floodmark_session::source_text::{SourceText, stored_text, text_on_disk};
 use floodmark_session::text::annotation::AnnotatedSource;
 use floodmark_trace::Trace;
 
@@ -22,33 +22,25 @@ pub(crate) fn annotate(args: &AnnotateArgs) -> Result<Said> {
         .with_context(|| {
             format!("Failed to annotate `{}` with `{}`", args.file.display(), path.display())
         })?;
-    let file = source_file(&args.file, &found.file);
-    found.notes.extend(file.as_deref().and_then(|file| change_since(file, &trace, &path)));
+    let source = match stored_text(&trace, &found.file) {
+        Some(stored) => Some(stored),
+        None => on_disk(&trace, &path, &args.file, &found.file)?,
+    };
+    found.notes.extend(source.as_ref().and_then(|source| source.note).map(str::to_owned));
     if args.json {
         return Said::json(&found);
     }
     let failed = || format!("Failed to read `{}`", found.file);
-    let file = file.ok_or(Problem::NoSource).with_context(failed)?;
-    let source = fs::read(&file).with_context(|| format!("Failed to read `{}`", file.display()))?;
-    let source = String::from_utf8_lossy(&source);
-    let shown = AnnotatedSource { annotation: &found, source: &source, shows_all: args.all };
+    let source = source.ok_or(Problem::NoSource).with_context(failed)?;
+    let shown = AnnotatedSource { annotation: &found, source: &source.text, shows_all: args.all };
     Ok(stdout_style::show(shown).into())
 }
 
-/// Where the source lies: under the name that was given, or under that of the trace.
-fn source_file(given: &Path, recorded: &str) -> Option<PathBuf> {
-    [given.to_owned(), PathBuf::from(recorded)].into_iter().find(|path| path.is_file())
-}
-
-/// What to say of a source that is newer than the recording.
-fn change_since(file: &Path, trace: &Trace, path: &Path) -> Option<String> {
-    let modified = |path: &Path| fs::metadata(path).ok()?.modified().ok();
+/// The source under the name that was given, or under that of the trace.
+fn on_disk(trace: &Trace, path: &Path, given: &Path, recorded: &str) -> Result<Option<SourceText>> {
     // A snapshot does not say when it was taken; its file does, unless it was copied.
-    let recorded = match trace.header.started_unix_micros {
-        0 => modified(path)?,
-        started => SystemTime::UNIX_EPOCH + Duration::from_micros(started),
-    };
-    (modified(file)? > recorded).then(|| {
-        "the source is newer than the recording: bytes may be beside the wrong lines".to_owned()
+    let written = fs::metadata(path).and_then(|about| about.modified()).ok();
+    text_on_disk(trace, &[given, Path::new(recorded)], written).map_err(|(file, error)| {
+        anyhow::Error::new(error).context(format!("Failed to read `{}`", file.display()))
     })
 }

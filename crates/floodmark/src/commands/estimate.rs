@@ -49,6 +49,7 @@ pub(crate) fn plan(args: EstimateArgs) -> Result<EstimatePlan> {
             devices: None,
             stacks: true,
             ops: false,
+            stores_source: args.source,
             max_memory_bytes: RECORDER_BYTES,
             follow_fork: false,
             force: args.force,

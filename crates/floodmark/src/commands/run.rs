@@ -41,6 +41,8 @@ pub struct RunPlan {
     pub stacks: bool,
     /// Whether operators are recorded.
     pub ops: bool,
+    /// Whether the source files of the program are stored in the trace.
+    pub stores_source: bool,
     /// How many bytes the recorder may use: at least [`LEAST_RECORDER_BYTES`].
     pub max_memory_bytes: u64,
     /// Whether forked children are recorded.
@@ -67,6 +69,7 @@ pub(crate) fn plan(args: RunArgs) -> Result<RunPlan> {
         },
         stacks: !args.no_stacks,
         ops: args.ops,
+        stores_source: args.source,
         max_memory_bytes: args.max_memory,
         follow_fork: args.follow_fork,
         force: args.force,

@@ -6,8 +6,8 @@ use clap::CommandFactory;
 use floodmark_analysis::{
     AdviceReport, AllocationCard, AllocationTile, Bands, CategoryPeak, Diff, DiffCurves, DiffTree,
     FragmentationCurve, Hit, Icicle, Lifetimes, OomReport, RangeChanges, RankLines, Ranks, Report,
-    Sandwich, Segments, SimulatedSegments, Simulation, Steps, TensorLifetime, Timeline,
-    TimelineTile,
+    Sandwich, Segments, SimulatedSegments, Simulation, SourceFiles, Steps, TensorLifetime,
+    Timeline, TimelineTile,
 };
 use floodmark_trace::StepTotals;
 use schemars::JsonSchema;
@@ -22,6 +22,7 @@ use crate::commands::args::Cli;
 use crate::server::answer::Traces;
 use crate::server::follow::{Ended, Grown};
 use crate::server::refusal::Problem;
+use crate::server::source::AnnotatedFile;
 
 /// What the page gets: the answers of `server/answer.rs`, and the events of `api/follow`.
 #[derive(JsonSchema)]
@@ -39,6 +40,8 @@ struct PageAnswers {
     sandwich: Sandwich,
     segments: Segments,
     simulated_segments: SimulatedSegments,
+    source_files: SourceFiles,
+    source: AnnotatedFile,
     fragmentation: FragmentationCurve,
     lifetimes: Lifetimes,
     range: RangeChanges,

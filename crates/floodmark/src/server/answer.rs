@@ -7,7 +7,8 @@ use floodmark_analysis::{
     At, Question, Ranks, Recording, SimulationQuestion, Summary, TimelineBy, advise,
     allocation_card, allocation_tile, bands, default_device, diff_between, diff_curves, diff_tree,
     fragmentation_curve, hit, hit_allocation, icicle, lifetimes, lines_of_rank, oom, range_changes,
-    rank_lines, ranks, report_with, sandwich, segments, simulated_segments, simulation, steps,
+    rank_lines, ranks, report_with, sandwich, segments, simulated_segments, simulation,
+    source_files, steps,
 };
 use floodmark_trace::{AllocationId, Device, Loss, Trace};
 use schemars::JsonSchema;
@@ -17,6 +18,7 @@ use super::ask::{Ask, OfDevice, OfDiff};
 use super::in_parallel::in_parallel;
 use super::refusal::Refusal;
 use super::shown::{Shown, ShownTrace, Version};
+use super::source::annotated_file;
 
 /// Which traces there are.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
@@ -149,6 +151,12 @@ fn of_device(now: &Version<'_>, device: Device, what: &OfDevice) -> Result<Vec<u
         }
         OfDevice::Steps => json(&steps(trace, now.index().context(), Some(device))?),
         OfDevice::Oom { top } => json(&oom(trace, Some(device), (top > 0).then_some(top))?),
+        OfDevice::SourceFiles { at } => {
+            json(&source_files(trace, now.index(), &*now.moments(device)?, at)?)
+        }
+        OfDevice::Source { at, ref file, reads_disk } => {
+            json(&annotated_file(now, device, at, file, reads_disk)?)
+        }
         OfDevice::Advice => json(&advise(trace, Some(device))?),
         OfDevice::Sweep => {
             let device = Some(device);

@@ -98,6 +98,10 @@ pub(crate) enum OfDevice {
     Steps,
     /// Why the last allocation failed.
     Oom { top: usize },
+    /// The source files with allocated bytes.
+    SourceFiles { at: At },
+    /// A source file with the bytes of its lines; its text may be read from this machine where the trace has no copy.
+    Source { at: At, file: String, reads_disk: bool },
     /// What to change.
     Advice,
     /// What other allocator settings would have done.
@@ -207,6 +211,12 @@ impl OfDevice {
             },
             "steps" => Self::Steps,
             "oom" => Self::Oom { top: given.or("top", DEFAULT_OWNERS, "a number of rows")? },
+            "source/files" => Self::SourceFiles { at: given.at()? },
+            "source" => Self::Source {
+                at: given.at()?,
+                file: given.needed("file", "a file that the trace names")?,
+                reads_disk: given.or("disk", true, "`true` or `false`")?,
+            },
             "advice" => Self::Advice,
             "sweep" => Self::Sweep,
             other => return Err(Refusal::NoSuchPath { path: other.to_owned() }),

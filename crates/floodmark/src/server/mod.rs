@@ -27,6 +27,7 @@ mod saved;
 mod saved_document;
 mod saved_moments;
 mod shown;
+pub(crate) mod source;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};

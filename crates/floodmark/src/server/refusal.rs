@@ -1,6 +1,6 @@
 //! Why a request has no answer: a status, a sentence, and where there is one a way out.
 
-use floodmark_analysis::{DiffError, QuestionError, SimulationError};
+use floodmark_analysis::{AnnotationError, DiffError, QuestionError, SimulationError};
 use floodmark_trace::Hint;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -25,6 +25,8 @@ pub(crate) enum Refusal {
     Simulation(#[from] SimulationError),
     #[error("{}: {}", .0, .0.source)]
     Diff(#[from] DiffError),
+    #[error(transparent)]
+    Annotation(#[from] AnnotationError),
     #[error("the answer could not be computed; this is a bug of floodmark")]
     Bug,
 }
@@ -35,6 +37,7 @@ impl Hint for Refusal {
             Self::Question(error) => error.hint(),
             Self::Simulation(error) => error.hint(),
             Self::Diff(error) => error.hint(),
+            Self::Annotation(error) => error.hint(),
             Self::NotFollowed => Some("start the viewer with `--follow`"),
             Self::NoSuchPath { .. }
             | Self::NoSuchTrace { .. }
@@ -66,7 +69,7 @@ impl Refusal {
             Self::NoSuchPath { .. } | Self::NoSuchTrace { .. } | Self::NotFollowed => 404,
             Self::WrongParameter { .. } | Self::MissingParameter { .. } => 400,
             // The request is well-formed; the trace has no answer to it.
-            Self::Question(_) | Self::Simulation(_) | Self::Diff(_) => 422,
+            Self::Question(_) | Self::Simulation(_) | Self::Diff(_) | Self::Annotation(_) => 422,
             Self::Bug => 500,
         }
     }

@@ -26,6 +26,8 @@ const ROOM: usize = 5 << 20;
 const SHARES: [usize; 3] = [60, 85, 100];
 /// What a timeline is stacked by.
 const STACKED: [&str; 4] = ["category", "module", "phase", "line"];
+/// What a timeline is drawn along; along another axis than time there are fewer enlargements.
+const AXES: [&str; 3] = ["time", "events", "steps"];
 /// What a report can be by.
 const GROUPED: [&str; 8] =
     ["line", "module", "category", "tensor", "op", "phase", "stack", "segment"];
@@ -33,6 +35,8 @@ const GROUPED: [&str; 8] =
 const FEWER_ROWS: usize = 40;
 /// How many allocations of a device have a card, at most.
 const MOST_CARDS: usize = 2_000;
+/// How many source files of a device are there, at most.
+const MOST_SOURCES: usize = 20;
 /// How many traces are compared with each other.
 const MOST_COMPARED: usize = 4;
 /// Small rather than fast: it is written once, and sent around.
@@ -72,6 +76,17 @@ fn subjects(shown: &Shown<'_>) -> Vec<(usize, Device)> {
         .collect()
 }
 
+/// A picture over time that is enlarged.
+struct Picture {
+    /// The request, but for its axis, device and tile.
+    path: String,
+    axis: &'static str,
+    /// How many levels it is behind the one that is looked at first.
+    behind: u32,
+    /// What its last level took.
+    last: usize,
+}
+
 /// Answers that are kept.
 struct Kept<'s, 't> {
     shown: &'s Shown<'t>,
@@ -109,11 +124,13 @@ impl Kept<'_, '_> {
 
     /// What the views open with.
     fn opening(&mut self, of: &str) {
-        for by in STACKED {
-            self.keep(&format!("timeline?{of}&by={by}"));
-            self.keep(&format!("timeline/tile?{of}&by={by}&level=0&tile=0"));
+        for axis in AXES {
+            for by in STACKED {
+                self.keep(&format!("timeline?{of}&by={by}&axis={axis}"));
+                self.keep(&format!("timeline/tile?{of}&by={by}&axis={axis}&level=0&tile=0"));
+            }
+            self.keep(&format!("allocations/tile?{of}&axis={axis}&level=0&tile=0"));
         }
-        self.keep(&format!("allocations/tile?{of}&level=0&tile=0"));
         self.keep(&format!("bands?{of}"));
         for at in ["peak", "oom", "end"] {
             for by in GROUPED {
@@ -125,6 +142,24 @@ impl Kept<'_, '_> {
             self.keep(&format!("{path}?{of}"));
         }
         self.best_setting(of);
+        self.sources(of);
+    }
+
+    /// The source files with most bytes at the peak, with the text of those that the trace has a copy of: a page that
+    /// is sent around has nothing that the trace does not have.
+    fn sources(&mut self, of: &str) {
+        for at in ["peak", "oom", "end"] {
+            self.keep(&format!("source/files?{of}&at={at}"));
+        }
+        let Some(found) = self.answers.get(&format!("api/source/files?{of}&at=peak")) else {
+            return;
+        };
+        let found: serde_json::Value = serde_json::from_slice(found).unwrap_or_default();
+        let files = found["files"].as_array().cloned().unwrap_or_default();
+        let own = files.iter().filter(|file| file["is_library"] == false);
+        for file in own.filter_map(|file| file["file"].as_str()).take(MOST_SOURCES) {
+            self.keep_as(&format!("source?{of}&at=peak&file={file}"), "&disk=false");
+        }
     }
 
     /// The segments at the peak under the best of the settings that were tried.
@@ -159,24 +194,32 @@ impl Kept<'_, '_> {
     /// The pictures, ever larger, those that are looked at first ahead. A level of a picture is there as a whole or not
     /// at all.
     fn enlarge(&mut self, subjects: &[(usize, Device)]) {
-        // The request, how many levels it is behind, and what its last level took.
-        let mut pictures: Vec<(String, u32, usize)> = vec![("allocations/tile?".to_owned(), 2, 0)];
-        let behind = |by: &str| u32::from(by != "category");
-        pictures.extend(STACKED.map(|by| (format!("timeline/tile?by={by}&"), behind(by), 0)));
-        pictures.sort_by_key(|(_, behind, _)| *behind);
+        let mut pictures: Vec<Picture> = Vec::new();
+        for axis in AXES {
+            let behind = |others: u32| others + 2 * u32::from(axis != "time");
+            let path = "allocations/tile?".to_owned();
+            pictures.push(Picture { path, axis, behind: behind(2), last: 0 });
+            pictures.extend(STACKED.map(|by| {
+                let (path, behind) =
+                    (format!("timeline/tile?by={by}&"), behind(u32::from(by != "category")));
+                Picture { path, axis, behind, last: 0 }
+            }));
+        }
+        pictures.sort_by_key(|picture| picture.behind);
         for round in 1_u32.. {
-            pictures.retain(|(_, behind, last)| {
+            pictures.retain(|Picture { behind, last, .. }| {
                 round <= *behind || self.used + 2 * last <= ROOM / 100 * SHARES[0]
             });
             let mut is_done = true;
-            for (picture, behind, last) in &mut pictures {
-                let Some(level) = round.checked_sub(*behind).filter(|&level| level > 0) else {
+            for picture in &mut pictures {
+                let level = round.checked_sub(picture.behind).filter(|&level| level > 0);
+                let Some(level) = level else {
                     is_done = false;
                     continue;
                 };
                 let before = self.used;
                 is_done &= !self.enlarge_to(subjects, picture, level);
-                *last = self.used - before;
+                picture.last = self.used - before;
             }
             if is_done {
                 return;
@@ -185,24 +228,25 @@ impl Kept<'_, '_> {
     }
 
     /// Whether there was something to enlarge.
-    fn enlarge_to(&mut self, subjects: &[(usize, Device)], picture: &str, level: u32) -> bool {
+    fn enlarge_to(&mut self, subjects: &[(usize, Device)], picture: &Picture, level: u32) -> bool {
         let mut has_more = false;
         for &(trace, device) in subjects {
-            if level > self.deepest(trace, device) {
+            if level > self.deepest(trace, device, picture.axis) {
                 continue;
             }
             has_more = true;
             for tile in 0_u64..1 << level {
+                let Picture { path, axis, .. } = picture;
                 let of = format!("trace={trace}&device={device}&level={level}&tile={tile}");
-                self.keep(&format!("{picture}{of}"));
+                self.keep(&format!("{path}axis={axis}&{of}"));
             }
         }
         has_more
     }
 
-    fn deepest(&self, trace: usize, device: Device) -> u32 {
+    fn deepest(&self, trace: usize, device: Device, axis: &str) -> u32 {
         let now = self.shown.traces[trace].now();
-        let deepest = now.timeline(device, TimelineBy::Category, None);
+        let deepest = now.timeline(device, TimelineBy::Category, axis.parse().ok());
         deepest.map_or(0, |index| index.timeline().deepest_level)
     }
 

@@ -291,6 +291,34 @@ fn opened(page: &str) -> (serde_json::Map<String, Value>, String) {
 }
 
 #[test]
+fn source_is_read_where_a_frame_of_the_trace_names_it_alone() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("net.py");
+    std::fs::write(&path, "import torch\nx = torch.ones(3)\n").unwrap();
+    std::fs::write(folder.path().join("other.py"), "secret = 1\n").unwrap();
+    let file = path.to_str().unwrap();
+    let script = format!(
+        "alloc a cuda:0 2MiB at {file}:2:main\nalloc b cuda:0 1MiB at {file}.txt:1:main\n\
+         alloc c cuda:0 1MiB at /nowhere/gone.py:7:main"
+    );
+    let viewer = Viewer::open(&[&script]);
+    let files = viewer.answer("source/files?at=peak")["files"].clone();
+    assert_eq!((&files[0]["file"], &files[0]["bytes"]), (&file.into(), &(2 << 20).into()));
+    let source = viewer.answer(&format!("source?at=peak&file={file}"));
+    assert_eq!(source["text"], "import torch\nx = torch.ones(3)\n");
+    assert_eq!(source["annotation"]["lines"][0]["line"], 2);
+    let refused = viewer.answer(&format!("source?at=peak&file={file}&disk=false"));
+    assert_eq!(refused["text"], Value::Null);
+    let missing = viewer.answer("source?at=peak&file=/nowhere/gone.py")["missing"].clone();
+    assert!(missing.as_str().unwrap().starts_with("the file is not on this machine"), "{missing}");
+    let text = viewer.answer(&format!("source?at=peak&file={file}.txt"))["missing"].clone();
+    assert_eq!(text, "this is no Python file");
+    let other = folder.path().join("other.py");
+    let (status, error) = viewer.refusal(&format!("source?at=peak&file={}", other.display()));
+    assert_eq!(status, 422, "{error}");
+}
+
+#[test]
 fn a_saved_page_has_the_answers_of_the_server() {
     let viewer = Viewer::open(&[STEPS, STEPS]);
     let (answers, _) = opened(&save(&viewer.site.shown, None, |_, _| {}).unwrap());
@@ -298,11 +326,13 @@ fn a_saved_page_has_the_answers_of_the_server() {
     let peak = viewer.answer("timeline?by=line")["peak"]["seconds"].as_f64().unwrap();
     assert!(moments.as_array().unwrap().contains(&peak.into()), "{moments}");
     for request in [
-        "timeline?trace=0&device=cuda:0&by=category",
-        "timeline/tile?by=line&trace=0&device=cuda:0&level=1&tile=1",
+        "timeline?trace=0&device=cuda:0&by=category&axis=time",
+        "timeline/tile?trace=0&device=cuda:0&by=line&axis=events&level=0&tile=0",
+        "timeline/tile?by=line&axis=time&trace=0&device=cuda:0&level=1&tile=1",
         "report?trace=1&device=cuda:0&by=line&at=peak",
         &format!("report?trace=0&device=cuda:0&by=module&at={peak}"),
         "steps?trace=0&device=cuda:0",
+        "source/files?trace=0&device=cuda:0&at=peak",
         "diff?a=1&b=0&device_a=cuda:0&device_b=cuda:0&at_a=peak&at_b=peak&by=line",
         "diff/curves?a=1&b=0&device_a=cuda:0&device_b=cuda:0&at_a=peak&at_b=peak",
         "diff/tree?a=1&b=0&device_a=cuda:0&device_b=cuda:0&at_a=peak&at_b=peak&by=stack",
@@ -312,7 +342,7 @@ fn a_saved_page_has_the_answers_of_the_server() {
         "icicle?trace=0&device=cuda:0&by=stack&at=end",
         "segments?trace=0&device=cuda:0&at=peak",
         "lifetimes?trace=0&device=cuda:0&from=0&to=0.01",
-        "allocations/tile?trace=0&device=cuda:0&level=0&tile=0",
+        "allocations/tile?trace=0&device=cuda:0&axis=steps&level=0&tile=0",
         "advice?trace=0&device=cuda:0",
         "sweep?trace=1&device=cuda:0",
         "allocation?trace=1&id=3",

@@ -5,6 +5,7 @@ import { formatBytes, formatShare } from "../../base/bytes";
 import { shortener } from "../../base/paths";
 import { device, subject } from "../../model/recording";
 import { useAnswer } from "../../model/use_answer";
+import { Causes } from "../../render/causes";
 import { CopyButton } from "../../render/copy_button";
 import { Answered } from "../../render/notices";
 import type { View } from "../view";
@@ -30,9 +31,28 @@ function Advice() {
   const isKnown = advice.value.value !== null || advice.value.error !== null;
   return (
     <div class="advice">
-      <Answered asked={advice.value}>{(report) => <Changes report={report} />}</Answered>
+      <Answered asked={advice.value}>
+        {(report) => (
+          <>
+            <Filling report={report} />
+            <Changes report={report} />
+          </>
+        )}
+      </Answered>
       <Sweep isShown={isKnown} />
     </div>
+  );
+}
+
+function Filling({ report }: { report: AdviceReport }) {
+  const when = report.failed_requests > 0 ? "at the failed allocation" : "at the peak";
+  return (
+    <section aria-labelledby="advice-causes">
+      <h2 id="advice-causes">What fills the memory {when}</h2>
+      <div class="panel advice-causes">
+        <Causes causes={report.causes} />
+      </div>
+    </section>
   );
 }
 

@@ -52,7 +52,6 @@ export function Curves({ answer, both }: { answer: DiffCurves; both: Sides }) {
         drawCurves(pen, now, inks, answer);
       }}
       on={{
-        tabIndex: 0,
         onKeyDown,
         onClick: (event) => {
           const found = find(event);

@@ -3,17 +3,13 @@
 import type { DiffNode, DiffTree } from "../../api/types.gen";
 import { formatBytes, formatChange } from "../../base/bytes";
 import type { Inks } from "../../base/colours";
-import { field, go } from "../../model/address";
 import { inks } from "../../model/theme";
 import { useAnswer } from "../../model/use_answer";
-import { Choices } from "../../render/choices";
 import { Flame, mixed, TipTitle, widestWay } from "../../render/flame";
-import { FramesToggle, framesQuery } from "../../render/frames_toggle";
 import { Answered } from "../../render/notices";
 import { TipRows } from "../../render/tooltip";
+import { TreeTools, treeBy, treeQuery } from "../../render/tree_tools";
 import { queryOf, revisionOf, sides } from "./sides";
-
-const treeBy = field("tree", "stack");
 
 const KINDS = ["new", "grown", "same", "shrunk", "gone"] as const;
 
@@ -21,25 +17,14 @@ export function Tree() {
   const answer = useAnswer(() => {
     const both = sides();
     if (!both) return null;
-    const by = treeBy.value === "module" ? "module" : "stack";
-    const query = { ...queryOf(both), by, ...framesQuery() } as const;
+    const query = { ...queryOf(both), ...treeQuery() };
     return { path: "diff/tree", query, revision: revisionOf(both) };
   });
   return (
     <div class="table-box">
-      <div class="table-tools">
-        <Choices
-          label="Icicle"
-          all={[
-            ["stack", "By stack"],
-            ["module", "By module"],
-          ]}
-          chosen={treeBy.value}
-          onChoose={(choice) => go({ tree: choice === "stack" ? null : choice, focus: null })}
-        />
-        {treeBy.value !== "module" && <FramesToggle />}
+      <TreeTools>
         <Legend />
-      </div>
+      </TreeTools>
       <Answered asked={answer.value}>{(value) => <Icicle tree={value} />}</Answered>
     </div>
   );

@@ -7,9 +7,11 @@ import { shortener } from "../../base/paths";
 import { momentSentence } from "../../base/sentences";
 import { failed } from "../../model/recording";
 import { useAnswer } from "../../model/use_answer";
+import { Causes } from "../../render/causes";
 import { CopyButton } from "../../render/copy_button";
 import { Link } from "../../render/link";
 import { Answered } from "../../render/notices";
+import { SourceLink } from "../../render/source_link";
 import type { View } from "../view";
 import { MemoryAtFailure } from "./bar";
 import "./oom.css";
@@ -59,12 +61,15 @@ function Shown({ report, advice, isAsked }: ShownProps) {
       <Why report={report} />
       <MemoryAtFailure report={report} />
       <div class="oom-columns">
-        <Proofs report={report} />
-        <Changes report={report} advice={advice} />
+        <Filling advice={advice} isAsked={isAsked} />
+        <div class="oom-helps">
+          <Proofs report={report} />
+          <Changes report={report} advice={advice} />
+        </div>
       </div>
       {/* Below what grows when the advice is there: nothing moves that can be seen. */}
       {isAsked && (
-        <div class="oom-columns even">
+        <div class="oom-columns">
           <Owners title="Live allocations, by line" by="line" rows={report.lines} whole={report} />
           <Owners
             title="Live allocations, by module"
@@ -75,6 +80,17 @@ function Shown({ report, advice, isAsked }: ShownProps) {
         </div>
       )}
     </>
+  );
+}
+
+/** Every live byte by cause, the failed request among them. */
+function Filling({ advice, isAsked }: Omit<ShownProps, "report">) {
+  return (
+    <section class="panel oom-part" aria-labelledby="oom-causes">
+      <h3 id="oom-causes">What fills the memory at the failed allocation</h3>
+      {!isAsked && <p class="quiet">Reading…</p>}
+      {advice && <Causes causes={advice.causes} />}
+    </section>
   );
 }
 
@@ -207,7 +223,13 @@ function Owners({ title, by, rows, whole }: OwnersProps) {
             <span class="share quiet">{formatShare(row.bytes, whole.allocated)}</span>
             <span class="name barred location" title={row.location}>
               <i style={{ width: `${(100 * row.bytes) / Math.max(1, whole.allocated)}%` }} />
-              <bdi>{by === "line" ? short(row.location) : row.location}</bdi>
+              <bdi>
+                {by === "line" ? (
+                  <SourceLink location={row.location}>{short(row.location)}</SourceLink>
+                ) : (
+                  row.location
+                )}
+              </bdi>
             </span>
           </li>
         ))}

@@ -7,6 +7,7 @@ import { nameTail, shortener } from "../../base/paths";
 import { device, subject } from "../../model/recording";
 import { useAnswer } from "../../model/use_answer";
 import { Answered } from "../../render/notices";
+import { SourceLink } from "../../render/source_link";
 import { Part, usePeakReport } from "./part";
 
 const MOST_LEAKS = 2;
@@ -80,7 +81,8 @@ function Growth({ steps }: { steps: Steps }) {
         <li key={leak.location} class="advice-line">
           <span class="bytes grew">+{formatBytes(leak.bytes_per_step)}</span>
           <span title={leak.location}>
-            per step since step {leak.since}: {nameTail(short(leak.location), 48)}
+            per step since step {leak.since}:{" "}
+            <SourceLink location={leak.location}>{nameTail(short(leak.location), 48)}</SourceLink>
           </span>
         </li>
       ))}

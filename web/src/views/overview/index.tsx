@@ -9,6 +9,7 @@ import { momentSentence } from "../../base/sentences";
 import { card, device } from "../../model/recording";
 import { inks } from "../../model/theme";
 import { Answered } from "../../render/notices";
+import { SourceLink } from "../../render/source_link";
 import type { View } from "../view";
 import { Findings } from "./findings";
 import "./overview.css";
@@ -102,7 +103,9 @@ function LineList({ report }: { report: Report }) {
           <span class="share quiet">{formatShare(row.bytes, report.allocated)}</span>
           <span class="name barred location" title={row.location}>
             <i style={{ width: `${(100 * row.bytes) / most}%` }} />
-            <bdi>{short(row.location)}</bdi>
+            <bdi>
+              <SourceLink location={row.location}>{short(row.location)}</SourceLink>
+            </bdi>
           </span>
         </li>
       ))}

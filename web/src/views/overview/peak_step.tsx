@@ -2,6 +2,7 @@
 
 import type { Step, Timeline } from "../../api/types.gen";
 import { go, secondsField } from "../../model/address";
+import { askedAxis } from "../../model/axis";
 import { subject } from "../../model/recording";
 import { useAnswer } from "../../model/use_answer";
 import { Answered } from "../../render/notices";
@@ -13,7 +14,8 @@ export function PeakStep() {
     const about = subject.value;
     if (!about) return null;
     const { trace, device, revision } = about;
-    return { path: "timeline", query: { trace, device, by: "category" }, revision };
+    const query = { trace, device, by: "category", axis: askedAxis("time") };
+    return { path: "timeline", query, revision };
   });
   const steps = useAnswer(() => {
     const about = subject.value;

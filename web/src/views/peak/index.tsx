@@ -12,12 +12,13 @@ import { framesQuery } from "../../render/frames_toggle";
 import { MomentButtons, MomentStrip, Nearest } from "../../render/moments";
 import { Answered } from "../../render/notices";
 import { Table } from "../../render/table";
+import { treeBy } from "../../render/tree_tools";
 import { useKeys } from "../../render/use_keys";
 import type { View } from "../view";
 import { columnsOf, details, GROUPINGS, type PeakBy } from "./columns";
 import "./peak.css";
 import { DRAG_MILLIS, search } from "./search";
-import { Tree, treeBy } from "./tree";
+import { Tree } from "./tree";
 
 /** Rows beyond these are summed up below the table. */
 const MOST_ROWS = 5000;

@@ -1,5 +1,6 @@
 // What filled the device as an icicle, by stack or by module, or one function between its callers and its callees.
 
+import { computed } from "@preact/signals";
 import type { Icicle, IcicleNode, Sandwich } from "../../api/types.gen";
 import { formatBytes, formatCount, formatShare } from "../../base/bytes";
 import { categoryColour, type Inks } from "../../base/colours";
@@ -11,13 +12,15 @@ import { useAnswer } from "../../model/use_answer";
 import { Choices } from "../../render/choices";
 import { Chooser } from "../../render/chooser";
 import { Flame, mixed, TipTitle, widestWay } from "../../render/flame";
-import { FramesToggle, framesQuery } from "../../render/frames_toggle";
+import { framesQuery } from "../../render/frames_toggle";
 import { Answered } from "../../render/notices";
 import { TipRows } from "../../render/tooltip";
+import { TreeTools, treeBy, treeQuery } from "../../render/tree_tools";
 import { DRAG_MILLIS, search, words } from "./search";
 
-/** `stack`, `module` or `sandwich`; `tree` in the address. */
-export const treeBy = field("tree", "stack");
+/** How siblings are ordered: the largest first, or the one whose first allocation came first; `order` in the address. */
+const orderField = field("order");
+const isInTime = computed(() => orderField.value === "time");
 /** The function of the sandwich: its name and its file. */
 const functionField = field("function");
 
@@ -25,22 +28,12 @@ export function Tree() {
   const by = treeBy.value;
   return (
     <div class="table-box">
-      <div class="table-tools">
-        <Choices
-          label="Icicle"
-          all={[
-            ["stack", "By stack"],
-            ["module", "By module"],
-            ["sandwich", "Sandwich"],
-          ]}
-          chosen={by}
-          onChoose={(choice) => {
-            // What was looked for is a name of the other tree.
-            search("");
-            go({ tree: choice === "stack" ? null : choice, focus: null });
-          }}
-        />
-        {by !== "module" && <FramesToggle />}
+      <TreeTools
+        others={[["sandwich", "Sandwich"]]}
+        // What was looked for is a name of the other tree.
+        onChoose={() => search("")}
+        before={by !== "sandwich" && <Order />}
+      >
         {by !== "sandwich" && (
           <input
             type="search"
@@ -50,9 +43,23 @@ export function Tree() {
             onInput={(event) => search(event.currentTarget.value)}
           />
         )}
-      </div>
+      </TreeTools>
       {by === "sandwich" ? <SandwichTree /> : <IcicleTree />}
     </div>
+  );
+}
+
+function Order() {
+  return (
+    <Choices
+      label="Order"
+      all={[
+        ["heavy", "Largest first"],
+        ["time", "First allocated first"],
+      ]}
+      chosen={isInTime.value ? "time" : "heavy"}
+      onChoose={(order) => go({ order: order === "time" ? "time" : null })}
+    />
   );
 }
 
@@ -61,11 +68,9 @@ function IcicleTree() {
     const about = subject.value;
     if (!about) return null;
     const { trace, device, revision } = about;
-    const by = treeBy.value === "module" ? "module" : "stack";
-    const frames = by === "stack" ? framesQuery() : {};
     return {
       path: "icicle",
-      query: { trace, device, at: cursor.value, by, ...frames },
+      query: { trace, device, at: cursor.value, ...treeQuery() },
       revision,
     };
   }, DRAG_MILLIS);
@@ -75,10 +80,10 @@ function IcicleTree() {
         <>
           <CategoryLegend roots={[value.root]} />
           <Part
-            root={value.root}
+            root={isInTime.value ? inTime(value.root) : value.root}
             total={value.total}
             name={`peak-by-${treeBy.value}`}
-            label={description(value, treeBy.value)}
+            label={description(value, treeBy.value, isInTime.value)}
             words={words.value}
           />
         </>
@@ -229,7 +234,23 @@ function Tip({ node, total }: { node: IcicleNode; total: number }) {
   );
 }
 
+const ordered = new WeakMap<IcicleNode, IcicleNode>();
+
+/** The same tree with siblings in the order of their first allocations; what no allocation was recorded of comes first. */
+export function inTime(node: IcicleNode): IcicleNode {
+  const known = ordered.get(node);
+  if (known) return known;
+  const first = (one: IcicleNode) => one.first_allocation ?? -1;
+  const children = node.children
+    .map(inTime)
+    .sort((one, other) => first(one) - first(other) || other.bytes - one.bytes);
+  const made = { ...node, children };
+  ordered.set(node, made);
+  return made;
+}
+
 /** What is seen, in words. */
-function description(icicle: Icicle, by: string): string {
-  return `${formatBytes(icicle.total)} by ${by}, outermost first. The largest: ${widestWay(icicle.root)}.`;
+function description(icicle: Icicle, by: string, isInTime: boolean): string {
+  const order = isInTime ? ", in the order of allocation" : "";
+  return `${formatBytes(icicle.total)} by ${by}${order}, outermost first. The largest: ${widestWay(icicle.root)}.`;
 }

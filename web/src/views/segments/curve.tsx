@@ -76,6 +76,7 @@ function Scrubber({ points, length, at }: ScrubberProps) {
         name="fragmentation"
         label={`Wasted bytes over time; at ${formatSeconds(at)} ${said}`}
         hasNoMenu
+        isPart
         draw={(pen, now, inks) => {
           size.current = now;
           drawCurve(pen, now, inks, points, length, at);

@@ -1,6 +1,5 @@
 // When each tensor was allocated, saved for the backward pass, last used and freed, by module.
 
-import { useState } from "preact/hooks";
 import type { Lifetimes } from "../../api/types.gen";
 import { groupColour } from "../../base/colours";
 import { field, go, range } from "../../model/address";
@@ -59,6 +58,9 @@ const DEPTHS: readonly (readonly [string, string])[] = [
 ];
 const TOPS = ["100", "400", "1500", "5000"] as const;
 
+/** What the bars are filtered by. */
+const filterField = field("find_tensors");
+
 function Tensors() {
   const answer = useAnswer(() => {
     const about = subject.value;
@@ -71,8 +73,12 @@ function Tensors() {
   return <Answered asked={answer.value}>{(value) => <Shown answer={value} />}</Answered>;
 }
 
+function setFilter(text: string): void {
+  go({ find_tensors: text }, { replaces: true });
+}
+
 function Shown({ answer }: { answer: Lifetimes }) {
-  const [filter, setFilter] = useState("");
+  const filter = filterField.value;
   const bands = useAnswer(() => {
     const about = subject.value;
     if (!about) return null;

@@ -2,7 +2,7 @@
 
 import type { Bands, Marker } from "../../api/types.gen";
 import { type Inks, phaseGrey, readableOn } from "../../base/colours";
-import { type Box, toPixel } from "../../render/axes";
+import type { Box } from "../../render/axes";
 import type { Window } from "../../render/blit";
 import { fitted, type Pen } from "../../render/pen";
 import type { Layout } from "./layout";
@@ -19,7 +19,18 @@ const LEAST_CUT = 8;
 /** Marks that are closer than so many pixels have no line of their own. */
 const LEAST_GAP = 20;
 
-export function drawBands(pen: Pen, at: Layout, bands: Bands, window: Window, inks: Inks): void {
+/** Where a time lies. */
+type X = (seconds: number) => number;
+
+/** `window` is what is shown, in seconds. */
+export function drawBands(
+  pen: Pen,
+  at: Layout,
+  bands: Bands,
+  window: Window,
+  x: X,
+  inks: Inks,
+): void {
   if (at.steps.height > 0) {
     const shown = visible(bands.steps, window);
     const fill = (number: number) => (number % 2 === 0 ? inks.raised : inks.edge);
@@ -28,7 +39,7 @@ export function drawBands(pen: Pen, at: Layout, bands: Bands, window: Window, in
       name: `step ${step.number}`,
       fill: fill(step.number),
     }));
-    drawRow(pen, at.steps, named, window);
+    drawRow(pen, at.steps, named, x);
   }
   if (at.phases.height > 0) {
     const shown = visible(bands.stretches, window);
@@ -36,19 +47,18 @@ export function drawBands(pen: Pen, at: Layout, bands: Bands, window: Window, in
       pen,
       at.phases,
       shown.map((one) => ({ ...one, fill: phaseGrey(inks, one.name) })),
-      window,
+      x,
     );
   }
-  if (at.marks.height > 0) drawMarks(pen, at, bands.markers, window, inks);
+  if (at.marks.height > 0) drawMarks(pen, at, bands.markers, window, x, inks);
 }
 
-function drawRow(pen: Pen, box: Box, bands: readonly Band[], window: Window): void {
-  const scale = { ...window, start: box.x, length: box.width };
+function drawRow(pen: Pen, box: Box, bands: readonly Band[], x: X): void {
   let end = Number.NEGATIVE_INFINITY;
   pen.clipped(box.x, box.y, box.width, box.height, () => {
     for (const band of bands) {
-      const from = toPixel(scale, band.from);
-      const to = toPixel(scale, band.to);
+      const from = x(band.from);
+      const to = x(band.to);
       // What is thinner than a pixel and has been drawn over already would not be seen.
       if (to <= end) continue;
       end = Math.max(to, Math.floor(from) + 1);
@@ -74,15 +84,15 @@ function drawMarks(
   at: Layout,
   markers: readonly Marker[],
   window: Window,
+  place: X,
   inks: Inks,
 ): void {
   const { marks, plot } = at;
   const right = marks.x + marks.width;
-  const scale = { ...window, start: marks.x, length: marks.width };
   const shown = markers.filter(
     (one) => one.kind !== "step" && one.seconds >= window.from && one.seconds <= window.to,
   );
-  const xs = shown.map((one) => Math.round(toPixel(scale, one.seconds)) + 0.5);
+  const xs = shown.map((one) => Math.round(place(one.seconds)) + 0.5);
   let lineAt = Number.NEGATIVE_INFINITY;
   let textEnd = Number.NEGATIVE_INFINITY;
   pen.clipped(marks.x, marks.y, marks.width, plot.y + plot.height - marks.y, () => {

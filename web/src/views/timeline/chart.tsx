@@ -1,13 +1,15 @@
 // The picture itself: a canvas that is drawn once a frame at most, whenever something that it shows has changed.
 
 import { effect } from "@preact/signals";
-import { useEffect, useRef } from "preact/hooks";
+import { useCallback, useEffect, useRef } from "preact/hooks";
 import type { Timeline } from "../../api/types.gen";
+import { axisUntil, positionsOf } from "../../base/axis";
 import { formatBytes } from "../../base/bytes";
 import { begin } from "../../base/pending";
 import { formatSeconds } from "../../base/seconds";
 import { wantedTiles } from "../../base/tiles";
 import { go } from "../../model/address";
+import { askedAxis } from "../../model/axis";
 import type { Subject } from "../../model/recording";
 import { inks } from "../../model/theme";
 import { type Tiles, useTiles } from "../../model/use_tiles";
@@ -23,6 +25,7 @@ import { layout } from "./layout";
 import { highestInside } from "./look_up";
 import { onPress } from "./press";
 import {
+  axis,
   bands,
   brushed,
   chosen,
@@ -37,20 +40,27 @@ import {
   pointed,
   selected,
   stackedBy,
+  walked,
 } from "./state";
-import { shown } from "./window";
+import { useWalk, walkedSentence } from "./use_walk";
+import { shown, shownAlong } from "./window";
 
 export function Chart({ about, timeline }: { about: Subject; timeline: Timeline }) {
   const box = useRef<HTMLElement>(null);
   const canvas = useRef<HTMLCanvasElement>(null);
   const size = useSize(box);
   const { trace, device, revision } = about;
-  const stacks = useTiles("timeline/tile", { trace, device, by: timeline.by }, revision);
-  const ribbons = useTiles("allocations/tile", { trace, device }, revision);
+  const along = { trace, device, axis: askedAxis(timeline.axis.by) };
+  const stacks = useTiles("timeline/tile", { ...along, by: timeline.by }, revision);
+  const ribbons = useTiles("allocations/tile", along, revision);
   const read = () => frameOf({ about, timeline, size, stacks, ribbons });
   useFrames(canvas, read);
   useHover(canvas, read);
   useFit(read);
+  const latest = useRef(read);
+  latest.current = read;
+  const readLatest = useCallback(() => latest.current(), []);
+  const walk = useWalk(readLatest);
   const gestures = useGestures(
     canvas,
     (seconds, bytes) => void onPress(read(), about, seconds, bytes),
@@ -63,9 +73,11 @@ export function Chart({ about, timeline }: { about: Subject; timeline: Timeline 
       <canvas
         ref={canvas}
         role="img"
-        aria-label={label}
-        data-level={dataLevel(about, timeline, size)}
+        tabIndex={0}
+        aria-label={isRibbons.value ? `${label} Arrows move between allocations.` : label}
+        data-level={dataLevel(timeline, size)}
         {...gestures}
+        {...walk}
       />
       <SaveMenu
         drawing={{
@@ -77,8 +89,18 @@ export function Chart({ about, timeline }: { about: Subject; timeline: Timeline 
         }}
       />
       <FailureMark size={size} />
+      <WalkedWords read={readLatest} />
       {broken && <Problem error={broken} />}
     </figure>
+  );
+}
+
+/** What the arrows have come to, read aloud. The frame is read only then: it changes with every move of the pointer. */
+function WalkedWords({ read }: { read: () => Frame }) {
+  return (
+    <p class="unseen" aria-live="polite">
+      {walked.value && walkedSentence(read())}
+    </p>
   );
 }
 
@@ -88,7 +110,7 @@ function FailureMark({ size }: { size: Size }) {
   const { plot } = layout(size, bands.value);
   if (!failed || !lines.value.limit || size.width === 0) return null;
   const scales = {
-    x: xOf(plot, { window: shown.value }),
+    x: xOf(plot, { axis: axis.value, along: shownAlong.value }),
     y: yOf(plot, { highest: highest.value }),
   };
   const { x, y, width, height } = requestBox(failed, scales);
@@ -119,9 +141,12 @@ function frameOf(given: Given): Frame {
   const { about, timeline, size, stacks, ribbons } = given;
   void stacks.now.arrived.value;
   void ribbons.now.arrived.value;
+  const now = axisUntil(timeline.axis, about.seconds);
   return {
     size,
     timeline,
+    axis: now,
+    along: positionsOf(now.knots, shown.value),
     stacks,
     ribbons: isRibbons.value ? ribbons : null,
     inks: inks.value,
@@ -136,6 +161,7 @@ function frameOf(given: Given): Frame {
     brushed: brushed.value ?? selected.value,
     chosen: chosen.value,
     failure: failure.value,
+    walked: walked.value?.id ?? null,
   };
 }
 
@@ -193,8 +219,8 @@ function useFit(read: () => Frame): void {
         highestInWindow.value = highestInside(
           frame.stacks.now,
           levelOf(frame, plot.width),
-          frame.seconds,
-          frame.window,
+          frame.axis.length,
+          frame.along,
           kinds,
         );
       }, REST_MILLIS);
@@ -214,9 +240,9 @@ function askForTiles(frame: Frame): void {
   if (frame.size.width === 0) return;
   const wanted = wantedTiles(
     levelOf(frame, plot.width),
-    frame.seconds,
-    frame.window.from,
-    frame.window.to,
+    frame.axis.length,
+    frame.along.from,
+    frame.along.to,
   );
   frame.stacks.now.want(wanted);
   frame.ribbons?.now.want(wanted);
@@ -228,10 +254,12 @@ function drawNow(canvas: HTMLCanvasElement | null, frame: Frame): boolean {
   return pen ? drawLive(pen, frame) : true;
 }
 
-function dataLevel(about: Subject, timeline: Timeline, size: Size): number {
+function dataLevel(timeline: Timeline, size: Size): number {
   const { plot } = layout(size, bands.value);
-  return levelOf({ window: shown.value, seconds: about.seconds, timeline }, plot.width);
+  return levelOf({ along: shownAlong.value, axis: axis.value, timeline }, plot.width);
 }
+
+const SPREAD = { time: "", events: ", all events equally wide", steps: ", all steps equally wide" };
 
 /** What is seen, in words. */
 function description(timeline: Timeline, about: Subject): string {
@@ -241,7 +269,7 @@ function description(timeline: Timeline, about: Subject): string {
     .map((group) => `${group.name} up to ${formatBytes(group.peak)}`);
   return (
     `Memory of ${about.device} by ${isRibbons.value ? "allocation" : stackedBy.value}, ` +
-    `from ${formatSeconds(from)} to ${formatSeconds(to)} of ${formatSeconds(about.seconds)}. ` +
+    `from ${formatSeconds(from)} to ${formatSeconds(to)} of ${formatSeconds(about.seconds)}${SPREAD[timeline.axis.by]}. ` +
     `Peak: ${formatBytes(timeline.peak.allocated)} at ${formatSeconds(timeline.peak.seconds)}. ` +
     `Largest: ${largest.join(", ")}.`
   );

@@ -7,11 +7,12 @@ import type {
   Timeline,
   TimelineTile,
 } from "../../api/types.gen";
+import { positionOf, type TimeAxis } from "../../base/axis";
 import { formatBytes } from "../../base/bytes";
 import { groupColour, type Inks } from "../../base/colours";
 import { levelFor, tilesIn } from "../../base/tiles";
 import type { Tiles } from "../../model/use_tiles";
-import { type Box, drawByteAxis, drawTimeAxis, toPixel } from "../../render/axes";
+import { type Box, drawAxis, drawBreaks, drawByteAxis, toPixel } from "../../render/axes";
 import { blitOld, blitTiles, type Window } from "../../render/blit";
 import type { CanvasPen } from "../../render/canvas_pen";
 import { fitted, type Pen, type Size } from "../../render/pen";
@@ -26,6 +27,9 @@ import type { LineName } from "./state";
 export interface Frame {
   readonly size: Size;
   readonly inks: Inks;
+  readonly axis: TimeAxis;
+  /** The part of the axis that is shown, and the same in seconds. */
+  readonly along: Window;
   readonly window: Window;
   readonly seconds: number;
   readonly timeline: Timeline;
@@ -40,20 +44,19 @@ export interface Frame {
   readonly pointed: { readonly seconds: number; readonly bytes: number } | null;
   readonly brushed: Window | null;
   readonly chosen: AllocationCard | null;
+  /** The allocation that the arrows have come to. */
+  readonly walked: number | null;
   readonly failure: Failure | null;
 }
 
 /** Painting tiles may take so long in one frame; the rest waits for the next. */
 const PAINT_MILLIS = 6;
 
-export function levelOf(
-  frame: Pick<Frame, "window" | "seconds" | "timeline">,
-  width: number,
-): number {
+export function levelOf(frame: Pick<Frame, "along" | "axis" | "timeline">, width: number): number {
   const { columns, deepest_level } = frame.timeline;
   return levelFor(
-    frame.window,
-    frame.seconds,
+    frame.along,
+    frame.axis.length,
     width * (globalThis.devicePixelRatio || 1),
     columns,
     deepest_level,
@@ -79,20 +82,20 @@ export const SAVED_HEAD = 56;
 /** Draws the same with strokes, for a picture that is saved. */
 export function drawSaved(pen: Pen, shown: Frame, title: string): void {
   const size = { ...shown.size, height: shown.size.height + SAVED_HEAD };
-  const frame = { ...shown, size, pointed: null, brushed: null };
+  const frame = { ...shown, size, pointed: null, brushed: null, walked: null };
   const at = layout(size, frame.bands, SAVED_HEAD);
   drawTitle(pen, frame, title);
   const level = levelOf(frame, at.plot.width);
   drawBehind(pen, at, frame);
   pen.clipped(at.plot.x, at.plot.y, at.plot.width, at.plot.height, () => {
-    for (const name of tilesIn(level, frame.seconds, frame.window.from, frame.window.to)) {
+    for (const name of tilesIn(level, frame.axis.length, frame.along.from, frame.along.to)) {
       const tile = frame.ribbons ? frame.ribbons.now.around(name) : frame.stacks.now.around(name);
       if (tile && "shapes" in tile) {
         drawRibbons(
           pen,
           tile,
           ribbonStyle(at.plot, frame),
-          xOf(at.plot, frame),
+          xAlong(at.plot, frame),
           yOf(at.plot, frame),
         );
       } else if (tile) strokeStack(pen, tile, at.plot, frame);
@@ -120,7 +123,9 @@ function drawTitle(pen: Pen, frame: Frame, title: string): void {
 
 function drawBehind(pen: Pen, at: Layout, frame: Frame): void {
   drawByteAxis(pen, at.plot, frame.highest, frame.inks);
-  drawTimeAxis(pen, at.plot, frame.window.from, frame.window.to, frame.inks);
+  const last = frame.bands?.steps.at(-1)?.number;
+  const steps = last === undefined ? undefined : last + 1;
+  drawAxis(pen, at.plot, frame.axis, frame.along, frame.inks, steps);
 }
 
 function blitStacks(pen: CanvasPen, box: Box, frame: Frame, level: number, until: number): boolean {
@@ -130,8 +135,8 @@ function blitStacks(pen: CanvasPen, box: Box, frame: Frame, level: number, until
   const blit = {
     context,
     box,
-    window: frame.window,
-    seconds: frame.seconds,
+    window: frame.along,
+    length: frame.axis.length,
     level,
     store: frame.stacks.now,
     key,
@@ -161,8 +166,8 @@ function blitRibbons(
   const blit = {
     context,
     box,
-    window: frame.window,
-    seconds: frame.seconds,
+    window: frame.along,
+    length: frame.axis.length,
     level,
     store: tiles.now,
     key,
@@ -210,7 +215,7 @@ function ribbonStyle(box: Box, frame: Frame): RibbonStyle {
 }
 
 function strokeStack(pen: Pen, tile: TimelineTile, box: Box, frame: Frame): void {
-  const [x, y] = [xOf(box, frame), yOf(box, frame)];
+  const [x, y] = [xAlong(box, frame), yOf(box, frame)];
   const columns = tile.allocated.length;
   const width = (tile.to - tile.from) / columns;
   const low = new Float64Array(columns);
@@ -242,11 +247,15 @@ function strokeStack(pen: Pen, tile: TimelineTile, box: Box, frame: Frame): void
 function drawOver(pen: Pen, at: Layout, frame: Frame): void {
   const { plot } = at;
   const { inks } = frame;
-  if (frame.bands) drawBands(pen, at, frame.bands, frame.window, inks);
+  if (frame.bands) drawBands(pen, at, frame.bands, frame.window, xOf(plot, frame), inks);
+  pen.clipped(plot.x, plot.y, plot.width, plot.height, () =>
+    drawBreaks(pen, plot, frame.axis, frame.along, inks),
+  );
   drawCapacity(pen, plot, frame);
   drawFailure(pen, plot, frame);
   pen.clipped(plot.x, 0, plot.width, frame.size.height, () => {
     if (frame.chosen) drawChosen(pen, plot, frame, frame.chosen);
+    if (frame.walked !== null) outlineRibbon(pen, plot, frame, frame.walked, inks.accent);
     const x = xOf(plot, frame);
     if (frame.brushed) {
       const from = x(frame.brushed.from);
@@ -315,30 +324,43 @@ function drawChosen(pen: Pen, plot: Box, frame: Frame, card: AllocationCard): vo
     pen.line([edge, plot.y, edge, plot.y + plot.height], { stroke: inks.accent, dash: [4, 3] });
   }
   pen.rect(from, plot.y, to - from, 5, inks.accent);
+  outlineRibbon(pen, plot, frame, card.id, inks.ink);
+}
+
+function outlineRibbon(pen: Pen, plot: Box, frame: Frame, id: number, stroke: string): void {
   if (!frame.ribbons) return;
   const y = yOf(plot, frame);
+  const along = xAlong(plot, frame);
   for (const name of tilesIn(
     levelOf(frame, plot.width),
-    frame.seconds,
-    frame.window.from,
-    frame.window.to,
+    frame.axis.length,
+    frame.along.from,
+    frame.along.to,
   )) {
-    const shape = frame.ribbons.now.around(name)?.shapes.find((one) => one.id === card.id);
+    const shape = frame.ribbons.now.around(name)?.shapes.find((one) => one.id === id);
     if (shape) {
       eachStretch(shape, (begin, end, low) => {
         const top = y(low + shape.bytes);
-        pen.outline(x(begin), top, Math.max(1, x(end) - x(begin)), y(low) - top, {
-          stroke: inks.ink,
-          width: 1.5,
+        const left = along(begin);
+        pen.outline(left, top, Math.max(1, along(end) - left), y(low) - top, {
+          stroke,
+          width: 2,
         });
       });
     }
   }
 }
 
-export function xOf(box: Box, frame: Pick<Frame, "window">): (seconds: number) => number {
-  const scale = { ...frame.window, start: box.x, length: box.width };
-  return (seconds) => toPixel(scale, seconds);
+/** Where a time lies in a box. */
+export function xOf(box: Box, frame: Pick<Frame, "along" | "axis">): (seconds: number) => number {
+  const x = xAlong(box, frame);
+  return (seconds) => x(positionOf(frame.axis.knots, seconds));
+}
+
+/** Where a position on the axis lies in a box. */
+function xAlong(box: Box, frame: Pick<Frame, "along">): (position: number) => number {
+  const scale = { ...frame.along, start: box.x, length: box.width };
+  return (position) => toPixel(scale, position);
 }
 
 export function yOf(box: Box, frame: Pick<Frame, "highest">): (bytes: number) => number {

@@ -2,13 +2,14 @@
 
 import type { RefObject } from "preact";
 import { useEffect, useRef } from "preact/hooks";
+import { positionOf, secondsAt, timesBetween } from "../../base/axis";
 import { go } from "../../model/address";
 import { type Box, toPixel } from "../../render/axes";
 import type { Window } from "../../render/blit";
 import { bandAt } from "./bands";
 import { layout } from "./layout";
-import { bands, brushed, highest, pointed, select } from "./state";
-import { goTo, move, pan, shown, zoom } from "./window";
+import { axis, bands, brushed, highest, pointed, select } from "./state";
+import { goTo, moveAlong, pan, shownAlong, zoom } from "./window";
 
 /** Less than so many pixels is a click, not a drag. */
 const LEAST_DRAG = 4;
@@ -17,6 +18,7 @@ const MARK_REACH = 60;
 
 interface Drag {
   readonly x: number;
+  /** Where it began and what was shown then, in positions on the axis. */
   readonly at: number;
   readonly from: number;
   readonly to: number;
@@ -46,8 +48,8 @@ export function useGestures(canvas: RefObject<HTMLCanvasElement | null>, onClick
       const does = event.shiftKey ? "select" : position.isOnAxis ? "zoom" : "move";
       drag.current = {
         x: event.offsetX,
-        at: position.seconds,
-        ...shown.peek(),
+        at: position.along,
+        ...shownAlong.peek(),
         does,
         isMoved: false,
       };
@@ -62,7 +64,7 @@ export function useGestures(canvas: RefObject<HTMLCanvasElement | null>, onClick
         return;
       }
       begun.isMoved ||= Math.abs(event.offsetX - begun.x) >= LEAST_DRAG;
-      if (begun.isMoved) follow(begun, event, position.seconds);
+      if (begun.isMoved) follow(begun, event, position.along);
     },
     onPointerUp: (event: PointerEvent) => {
       const begun = drag.current;
@@ -87,17 +89,20 @@ export function useGestures(canvas: RefObject<HTMLCanvasElement | null>, onClick
   };
 }
 
-function follow(drag: Drag, event: PointerEvent, seconds: number): void {
+function follow(drag: Drag, event: PointerEvent, along: number): void {
   pointed.value = null;
   if (drag.does !== "move") {
-    const { from, to } = shown.peek();
-    const end = Math.min(to, Math.max(from, seconds));
-    brushed.value = { from: Math.min(drag.at, end), to: Math.max(drag.at, end) };
+    const { from, to } = shownAlong.peek();
+    const end = Math.min(to, Math.max(from, along));
+    brushed.value = timesBetween(axis.peek().knots, {
+      from: Math.min(drag.at, end),
+      to: Math.max(drag.at, end),
+    });
     return;
   }
   const { plot } = layoutOf(event.currentTarget as HTMLElement);
   const by = ((drag.x - event.offsetX) / plot.width) * (drag.to - drag.from);
-  move({ from: drag.from + by, to: drag.to + by });
+  moveAlong({ from: drag.from + by, to: drag.to + by });
 }
 
 function clicked(event: PointerEvent, onClick: OnClick): void {
@@ -118,11 +123,12 @@ function openReason(): void {
 function isOnOomMark(event: MouseEvent): boolean {
   const { marks } = layoutOf(event.currentTarget as HTMLElement);
   if (event.offsetY < marks.y || event.offsetY >= marks.y + marks.height) return false;
-  const { from, to } = shown.peek();
-  const scale = { from, to, start: marks.x, length: marks.width };
+  const scale = { ...shownAlong.peek(), start: marks.x, length: marks.width };
+  const { knots } = axis.peek();
   const failed = bands.peek()?.markers.filter((marker) => marker.kind === "oom") ?? [];
   return failed.some(
-    (marker) => Math.abs(event.offsetX - toPixel(scale, marker.seconds)) <= MARK_REACH,
+    (marker) =>
+      Math.abs(event.offsetX - toPixel(scale, positionOf(knots, marker.seconds))) <= MARK_REACH,
   );
 }
 
@@ -143,6 +149,8 @@ function wheel(event: WheelEvent, element: HTMLElement): void {
 
 /** The pointer, in the timeline's units. */
 interface PointerPosition {
+  /** The position on the axis, and its time. */
+  readonly along: number;
   readonly seconds: number;
   readonly bytes: number;
   readonly isInPlot: boolean;
@@ -162,12 +170,14 @@ function bandUnder(event: MouseEvent, seconds: number): Window | null {
 
 function pointerPosition(event: MouseEvent): PointerPosition {
   const { plot } = layoutOf(event.currentTarget as HTMLElement);
-  const { from, to } = shown.peek();
+  const { from, to } = shownAlong.peek();
   const across = Math.min(1, Math.max(0, (event.offsetX - plot.x) / plot.width));
   const up = 1 - (event.offsetY - plot.y) / plot.height;
   const isBeside = event.offsetX < plot.x || event.offsetX > plot.x + plot.width;
+  const along = from + across * (to - from);
   return {
-    seconds: from + across * (to - from),
+    along,
+    seconds: secondsAt(axis.peek().knots, along),
     bytes: up * highest.peek(),
     isInPlot: !isBeside && up >= 0 && up <= 1,
     isOnAxis: up < 0,

@@ -3,16 +3,16 @@
 import { effect } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import type { Ribbon as Shape } from "../../api/types.gen";
+import { positionOf } from "../../base/axis";
 import { formatBytes, formatShare } from "../../base/bytes";
 import { groupColour } from "../../base/colours";
 import { nameTail, shortener } from "../../base/paths";
 import { formatSeconds } from "../../base/seconds";
-import { tilesIn } from "../../base/tiles";
 import { hideTip, showTip, TipRows } from "../../render/tooltip";
 import { bandAt } from "./bands";
-import { type Frame, levelOf } from "./frame";
+import { type Frame, levelOf, xOf } from "./frame";
 import { layout } from "./layout";
-import { type Column, columnOf, groupAt } from "./look_up";
+import { type Column, columnOf, groupAt, tileAt } from "./look_up";
 import { shapeAt } from "./ribbons";
 import { pointed } from "./state";
 
@@ -33,11 +33,10 @@ export function useHover(
       const frame = latest.current();
       const { plot } = layout(frame.size, frame.bands);
       const corner = element.getBoundingClientRect();
-      const { from, to } = frame.window;
-      const x = corner.left + plot.x + ((position.seconds - from) / (to - from)) * plot.width;
+      const x = corner.left + xOf(plot, frame)(position.seconds);
       const y = corner.top + plot.y + (1 - position.bytes / frame.highest) * plot.height;
       const level = levelOf(frame, plot.width);
-      const column = columnOf(frame.stacks.now, level, frame.seconds, position.seconds);
+      const column = columnOf(frame.stacks.now, level, frame.axis, position.seconds);
       if (column)
         showTip(x, y, <Card frame={frame} column={column} level={level} position={position} />);
     });
@@ -121,14 +120,9 @@ function Groups({
 }
 
 function Ribbon({ frame, level, position }: Omit<CardProps, "column">) {
-  const [name] = tilesIn(
-    level,
-    frame.seconds,
-    position.seconds,
-    position.seconds + frame.seconds * 1e-12,
-  );
-  const tile = name && frame.ribbons?.now.around(name);
-  const shape: Shape | null = tile ? shapeAt(tile, position.seconds, position.bytes) : null;
+  const at = positionOf(frame.axis.knots, position.seconds);
+  const tile = frame.ribbons?.now.around(tileAt(level, frame.axis.length, at));
+  const shape: Shape | null = tile ? shapeAt(tile, at, position.bytes) : null;
   if (!tile || !shape) return <p class="quiet">allocations too small to be shown, or none</p>;
   const category = tile.categories[shape.category] ?? "unknown";
   return (

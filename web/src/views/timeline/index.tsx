@@ -4,7 +4,8 @@ import { useEffect } from "preact/hooks";
 import type { Timeline } from "../../api/types.gen";
 import { momentSentence } from "../../base/sentences";
 import { cursor, go } from "../../model/address";
-import { device, failed, type Subject, subject, traces } from "../../model/recording";
+import { askedAxis, axisBy } from "../../model/axis";
+import { card, device, failed, type Subject, subject, traces } from "../../model/recording";
 import { useAnswer } from "../../model/use_answer";
 import { BYTE_AXIS_WIDTH } from "../../render/axes";
 import { Choices } from "../../render/choices";
@@ -38,12 +39,19 @@ import {
 import "./timeline.css";
 import { goTo, isWhole, move, openOnStep, pan, shown, toEdge, zoom } from "./window";
 
+const AXES = [
+  ["time", "Time"],
+  ["events", "Events"],
+  ["steps", "Steps"],
+] as const;
+
 function TimelineView() {
   const answer = useAnswer(() => {
     const about = subject.value;
     if (!about) return null;
     const { trace, device, revision } = about;
-    return { path: "timeline", query: { trace, device, by: stackedBy.value }, revision };
+    const query = { trace, device, by: stackedBy.value, axis: askedAxis(axisBy.value) };
+    return { path: "timeline", query, revision };
   });
   const found = useAnswer(() => {
     const about = subject.value;
@@ -104,6 +112,12 @@ function Shown({ about, timeline }: { about: Subject; timeline: Timeline }) {
           ]}
           chosen={isRibbons.value ? "allocations" : "stack"}
           onChoose={(choice) => setMode(choice as "stack" | "allocations")}
+        />
+        <Choices
+          label="Axis"
+          all={AXES.filter(([by]) => by !== "steps" || (card.value?.summary.steps ?? 0) > 0)}
+          chosen={axisBy.value}
+          onChoose={(by) => go({ axis: by === "time" ? null : by })}
         />
         <Lines timeline={timeline} />
         <button

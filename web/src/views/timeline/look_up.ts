@@ -1,8 +1,10 @@
 // What lies where in the picture: columns at a moment, groups at a height, and the moment that a column shows.
 
 import type { Timeline, TimelineTile } from "../../api/types.gen";
+import { lastTimeBefore, positionOf, secondsAt, type TimeAxis } from "../../base/axis";
 import { type TileName, tilesIn } from "../../base/tiles";
 import { ask } from "../../model/answer";
+import { askedAxis } from "../../model/axis";
 import type { Subject } from "../../model/recording";
 import type { TileStore } from "../../model/tile_store";
 import { columnAt } from "../../render/blit";
@@ -16,12 +18,18 @@ export interface Column {
 export function columnOf(
   store: TileStore<"timeline/tile">,
   level: number,
-  whole: number,
+  axis: TimeAxis,
   seconds: number,
 ): Column | null {
-  const [name] = tilesIn(level, whole, seconds, seconds + whole * 1e-12);
-  const tile = store.around(name ?? { level: 0, tile: 0 });
-  return tile ? { tile, index: columnAt(tile, tile.allocated.length, seconds) } : null;
+  const position = positionOf(axis.knots, seconds);
+  const tile = store.around(tileAt(level, axis.length, position));
+  return tile ? { tile, index: columnAt(tile, tile.allocated.length, position) } : null;
+}
+
+/** The tile of a level that has a position in it. */
+export function tileAt(level: number, length: number, position: number): TileName {
+  const [name] = tilesIn(level, length, position, position + length * 1e-12);
+  return name ?? { level: 0, tile: 0 };
 }
 
 /** The group at a height of what is shown, and the height with the groups that are switched off below it. */
@@ -56,20 +64,22 @@ export async function highestMoment(
   seconds: number,
 ): Promise<number> {
   const { tile, index } = column;
+  const { knots } = timeline.axis;
   const columns = tile.allocated.length;
   const width = (tile.to - tile.from) / columns;
   const from = tile.from + index * width;
-  if ((tile.events[index] ?? 0) <= 1)
-    return Math.min(about.seconds, Math.max(seconds, from + width));
+  const end = Math.max(secondsAt(knots, from), lastTimeBefore(knots, from + width));
+  if ((tile.events[index] ?? 0) <= 1) return Math.min(about.seconds, Math.max(seconds, end));
   const name = finer(tile, index, columns, timeline.deepest_level);
-  if (name.level <= tile.level) return Math.min(about.seconds, from + width);
+  if (name.level <= tile.level) return Math.min(about.seconds, end);
   const { trace, device, revision } = about;
+  const axis = askedAxis(timeline.axis.by);
   const found = await ask({
     path: "timeline/tile",
-    query: { trace, device, by: timeline.by, ...name },
+    query: { trace, device, by: timeline.by, axis, ...name },
     revision,
   });
-  return highestIn(found, from, from + width, about.seconds);
+  return Math.min(about.seconds, lastTimeBefore(knots, highestIn(found, from, from + width)));
 }
 
 /** The tile, as fine as there is, that begins where a column does. */
@@ -82,8 +92,8 @@ function finer(tile: TileName, index: number, columns: number, deepest: number):
   };
 }
 
-/** The end of the highest column between two moments. */
-export function highestIn(tile: TimelineTile, from: number, to: number, whole: number): number {
+/** The end of the highest column between two positions. */
+export function highestIn(tile: TimelineTile, from: number, to: number): number {
   const columns = tile.allocated.length;
   const width = (tile.to - tile.from) / columns;
   const first = columnAt(tile, columns, from + width / 2);
@@ -92,19 +102,19 @@ export function highestIn(tile: TimelineTile, from: number, to: number, whole: n
   for (let at = first; at <= last; at += 1) {
     if ((tile.allocated[at] ?? 0) > (tile.allocated[best] ?? 0)) best = at;
   }
-  return Math.min(whole, tile.from + (best + 1) * width);
+  return tile.from + (best + 1) * width;
 }
 
-/** The most bytes of these kinds in a window, as far as its tiles are there. */
+/** The most bytes of these kinds in a part of the axis, as far as its tiles are there. */
 export function highestInside(
   store: TileStore<"timeline/tile">,
   level: number,
-  whole: number,
+  length: number,
   window: { readonly from: number; readonly to: number },
   kinds: readonly ("allocated" | "active" | "reserved")[],
 ): number | null {
   let most: number | null = null;
-  for (const name of tilesIn(level, whole, window.from, window.to)) {
+  for (const name of tilesIn(level, length, window.from, window.to)) {
     const tile = store.around(name);
     if (!tile) continue;
     const columns = tile.allocated.length;

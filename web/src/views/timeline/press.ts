@@ -1,13 +1,13 @@
 // A click: the moment that is seen there becomes the cursor's, and the allocation under the pointer is chosen.
 
+import { positionOf } from "../../base/axis";
 import { during } from "../../base/pending";
-import { tilesIn } from "../../base/tiles";
 import { secondsField } from "../../model/address";
 import { asApiError, ask } from "../../model/answer";
 import { type Subject, source } from "../../model/recording";
 import { type Frame, levelOf } from "./frame";
 import { layout } from "./layout";
-import { columnOf, groupAt, highestMoment } from "./look_up";
+import { columnOf, groupAt, highestMoment, tileAt } from "./look_up";
 import { shapeAt } from "./ribbons";
 import { choose, missed, stackedBy } from "./state";
 
@@ -20,13 +20,13 @@ export async function onPress(
   const { plot } = layout(frame.size, frame.bands);
   const level = levelOf(frame, plot.width);
   if (frame.ribbons) {
-    const [name] = tilesIn(level, frame.seconds, seconds, seconds + frame.seconds * 1e-12);
-    const tile = name && frame.ribbons.now.around(name);
-    const shape = tile && shapeAt(tile, seconds, bytes);
+    const position = positionOf(frame.axis.knots, seconds);
+    const tile = frame.ribbons.now.around(tileAt(level, frame.axis.length, position));
+    const shape = tile && shapeAt(tile, position, bytes);
     choose(shape?.id ?? null, { at: secondsField(seconds) });
     return;
   }
-  const column = columnOf(frame.stacks.now, level, frame.seconds, seconds);
+  const column = columnOf(frame.stacks.now, level, frame.axis, seconds);
   if (!column) return;
   await during(chooseAt(frame, about, column, seconds, bytes));
 }

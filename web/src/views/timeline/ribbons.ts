@@ -81,7 +81,7 @@ function eachPiece(tile: AllocationTile, style: RibbonStyle, draw: (piece: Piece
   }
 }
 
-/** The stretches of time in which a shape lies at one height. */
+/** The stretches of the axis in which a shape lies at one height. */
 export function eachStretch(
   shape: Ribbon,
   take: (from: number, to: number, low: number) => void,
@@ -92,11 +92,11 @@ export function eachStretch(
 }
 
 /** The allocation at a point of the picture; null where none is shown on its own. */
-export function shapeAt(tile: AllocationTile, seconds: number, bytes: number): Ribbon | null {
+export function shapeAt(tile: AllocationTile, position: number, bytes: number): Ribbon | null {
   let found: Ribbon | null = null;
   for (const shape of tile.shapes) {
     eachStretch(shape, (from, to, low) => {
-      if (seconds >= from && seconds <= to && bytes >= low && bytes < low + shape.bytes)
+      if (position >= from && position <= to && bytes >= low && bytes < low + shape.bytes)
         found = shape;
     });
     if (found) return found;

@@ -2,6 +2,7 @@
 
 import { computed, signal } from "@preact/signals";
 import type { AllocationCard, Bands, Timeline } from "../../api/types.gen";
+import { axisUntil, plainAxis, type TimeAxis } from "../../base/axis";
 import {
   type Changes,
   cursor,
@@ -13,10 +14,18 @@ import {
 } from "../../model/address";
 import { subject } from "../../model/recording";
 import type { Failure } from "./failure";
+import type { Walk } from "./walk";
 
 /** The timeline and the bands that are shown; null before they are there. */
 export const timeline = signal<Timeline | null>(null);
 export const bands = signal<Bands | null>(null);
+
+/** Where in the picture times lie. */
+export const axis = computed<TimeAxis>(() => {
+  const seconds = subject.value?.seconds ?? 0;
+  const known = timeline.value;
+  return known ? axisUntil(known.axis, seconds) : plainAxis(seconds);
+});
 
 /** The allocation whose card is open. */
 export const chosenId = numberField("allocation");
@@ -46,7 +55,7 @@ export const hidden = computed<ReadonlySet<string>>(
 export function toggleGroup(name: string): void {
   const next = new Set(hidden.peek());
   if (!next.delete(name)) next.add(name);
-  go({ off: [...next].join("\n") }, { replaces: true });
+  go({ off: [...next].join("\n") });
 }
 
 /** Shows one group alone, or all again when it is alone already. */
@@ -55,7 +64,7 @@ export function onlyGroup(name: string): void {
     .map((group) => group.name)
     .filter((other) => other !== name);
   const isAlone = others.every((other) => hidden.peek().has(other));
-  go({ off: isAlone ? null : others.join("\n") }, { replaces: true });
+  go({ off: isAlone ? null : others.join("\n") });
 }
 
 /** The failed allocation of the device; null where none failed. */
@@ -76,7 +85,7 @@ export const lines = computed<Readonly<Record<LineName, boolean>>>(() => {
 
 export function toggleLine(name: LineName): void {
   const on = LINE_NAMES.filter((one) => lines.peek()[one] !== (one === name)).join(",");
-  go({ lines: on === USUAL_LINES ? null : on || "none" }, { replaces: true });
+  go({ lines: on === USUAL_LINES ? null : on || "none" });
 }
 
 /** Where the pointer is: a moment and a height; null outside the picture. */
@@ -118,7 +127,7 @@ export const cursorSeconds = computed<number | null>(() => {
 const fit = field("fit");
 export const fits = computed(() => fit.value === "1");
 export function toggleFit(): void {
-  go({ fit: fits.peek() ? null : 1 }, { replaces: true });
+  go({ fit: fits.peek() ? null : 1 });
 }
 /** The most in the window, once it rests. */
 export const highestInWindow = signal<number | null>(null);
@@ -140,6 +149,9 @@ export const highest = computed<number>(() => {
 
 /** The peak of reserved bytes, from the list of recordings. */
 export const reservedPeak = signal<number | null>(null);
+
+/** The allocation that the arrows have come to. */
+export const walked = signal<Walk | null>(null);
 
 /** Why the last click found no allocation, where that is not plain to see. */
 export const missed = signal<string | null>(null);

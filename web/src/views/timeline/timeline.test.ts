@@ -9,13 +9,13 @@ import { inside, stepAround } from "./window";
 
 describe("a window", () => {
   it("stays in the recording, with its length", () => {
-    expect(inside({ from: -1, to: 1 }, 10)).toEqual({ from: 0, to: 2 });
-    expect(inside({ from: 9, to: 12 }, 10)).toEqual({ from: 7, to: 10 });
-    expect(inside({ from: -5, to: 50 }, 10)).toEqual({ from: 0, to: 10 });
+    expect(inside({ from: -1, to: 1 }, 10, 1)).toEqual({ from: 0, to: 2 });
+    expect(inside({ from: 9, to: 12 }, 10, 1)).toEqual({ from: 7, to: 10 });
+    expect(inside({ from: -5, to: 50 }, 10, 1)).toEqual({ from: 0, to: 10 });
   });
 
   it("is never shorter than what can be distinguished", () => {
-    const { from, to } = inside({ from: 5, to: 5 }, 10);
+    const { from, to } = inside({ from: 5, to: 5 }, 10, 4e-6);
     expect(to - from).toBeCloseTo(4e-6, 12);
   });
 });
@@ -79,9 +79,9 @@ describe("a height", () => {
 });
 
 it("a column shows the moment at which it is highest", () => {
-  expect(highestIn(tile, 0, 4, 4)).toBe(3);
-  expect(highestIn(tile, 0, 2, 4)).toBe(1);
-  expect(highestIn(tile, 3, 4, 4)).toBe(4);
+  expect(highestIn(tile, 0, 4)).toBe(3);
+  expect(highestIn(tile, 0, 2)).toBe(1);
+  expect(highestIn(tile, 3, 4)).toBe(4);
 });
 
 it("a ribbon is found at every height that it had", () => {

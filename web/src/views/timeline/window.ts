@@ -1,15 +1,18 @@
 // The part of the recording that the timeline shows. While it moves under the hand it lives here; where it comes to
-// rest it goes into the address.
+// rest it goes into the address. It is a stretch of time, so that it stays when the axis is another; it moves and grows
+// along the axis.
 
 import { computed, effect, signal } from "@preact/signals";
+import { positionOf, positionsOf, timesBetween } from "../../base/axis";
 import { begin } from "../../base/pending";
 import { go, range, secondsField } from "../../model/address";
 import { type Subject, subject } from "../../model/recording";
 import type { Window } from "../../render/blit";
 import { bandAt } from "./bands";
+import { axis } from "./state";
 
-/** The finest that can be looked at: events have microseconds. */
-const LEAST_SECONDS = 4e-6;
+/** The finest that can be looked at, in positions on the axis: events have microseconds. */
+const LEAST = { time: 4e-6, events: 4, steps: 1e-3 } as const;
 /** After so long without a move the address is written. */
 const REST_MILLIS = 180;
 /** A step that is longer than this part of a recording is not shown alone. */
@@ -17,17 +20,21 @@ const MOST_OF_ALL = 0.9;
 
 const moving = signal<Window | null>(null);
 
-/** What is shown. */
+/** What is shown, in seconds. */
 export const shown = computed<Window>(() => {
   const seconds = subject.value?.seconds ?? 0;
   const wanted = moving.value ?? range.value;
-  return wanted ? inside(wanted, seconds) : { from: 0, to: seconds || 1 };
+  return wanted ? nearest(wanted) : { from: 0, to: seconds || 1 };
 });
 
-export const isWhole = computed(() => {
-  const seconds = subject.value?.seconds ?? 0;
-  return shown.value.to - shown.value.from >= seconds * 0.9999;
-});
+/** The same in positions on the axis. */
+export const shownAlong = computed<Window>(() => positionsOf(axis.value.knots, shown.value));
+
+export const isWhole = computed(() => isAll(shownAlong.value));
+
+function isAll({ from, to }: Window): boolean {
+  return to - from >= axis.value.length * 0.9999;
+}
 
 /** Recordings and devices whose window was chosen already: the next visit finds what the last one left. */
 const opened = new Set<string>();
@@ -68,55 +75,69 @@ effect(() => {
 
 /** Moves the window; the address follows when it rests. */
 export function move(window: Window): void {
-  moving.value = inside(window, subject.peek()?.seconds ?? 0);
+  moving.value = nearest(window);
   clearTimeout(rest?.timer);
   rest = { timer: setTimeout(() => settle(true), REST_MILLIS), end: rest?.end ?? begin() };
 }
 
 /** Goes to a window at once: a step that the back button undoes. */
 export function goTo(window: Window | null): void {
-  moving.value = window && inside(window, subject.peek()?.seconds ?? 0);
+  moving.value = window && nearest(window);
   settle(false);
 }
 
+/** Moves the window to other positions on the axis. */
+export function moveAlong(window: Window): void {
+  const { by, knots, length } = axis.peek();
+  move(timesBetween(knots, inside(window, length, LEAST[by])));
+}
+
 /** Widens (`factor` above 1) or narrows the window around a moment. */
-export function zoom(factor: number, around: number): void {
-  const { from, to } = shown.peek();
-  move({ from: around - (around - from) * factor, to: around + (to - around) * factor });
+export function zoom(factor: number, seconds: number): void {
+  const { from, to } = shownAlong.peek();
+  const around = positionOf(axis.peek().knots, seconds);
+  moveAlong({ from: around - (around - from) * factor, to: around + (to - around) * factor });
 }
 
 /** Moves the window by a share of its length. */
 export function pan(share: number): void {
-  const { from, to } = shown.peek();
-  const by = (to - from) * share;
-  move({ from: from + by, to: to + by });
+  const { from, to } = shownAlong.peek();
+  moveBy((to - from) * share);
 }
 
 /** Moves the window to the beginning or the end of the recording. */
 export function toEdge(edge: "start" | "end"): void {
-  const { from, to } = shown.peek();
-  const by = edge === "start" ? -from : (subject.peek()?.seconds ?? to) - to;
-  move({ from: from + by, to: to + by });
+  const { from, to } = shownAlong.peek();
+  moveBy(edge === "start" ? -from : axis.peek().length - to);
+}
+
+function moveBy(by: number): void {
+  const { from, to } = shownAlong.peek();
+  moveAlong({ from: from + by, to: to + by });
 }
 
 function settle(replaces: boolean): void {
-  const seconds = subject.peek()?.seconds ?? 0;
   const window = moving.peek();
-  const isAll = !window || window.to - window.from >= seconds * 0.9999;
-  const next = isAll
-    ? { from: null, to: null }
-    : { from: secondsField(window.from), to: secondsField(window.to) };
+  const next =
+    !window || isAll(positionsOf(axis.peek().knots, window))
+      ? { from: null, to: null }
+      : { from: secondsField(window.from), to: secondsField(window.to) };
   go(next, { replaces });
   cancelRest();
   moving.value = null;
 }
 
-/** The nearest window that lies in the recording and is not too short. */
-export function inside(window: Window, seconds: number): Window {
-  const length = Math.min(seconds, Math.max(LEAST_SECONDS, window.to - window.from));
+/** The nearest window in seconds that lies in the recording and is not too short. */
+function nearest(window: Window): Window {
+  return inside(window, subject.value?.seconds ?? 0, LEAST.time);
+}
+
+/** The nearest window between 0 and `end` that is no shorter than `least`. */
+export function inside(window: Window, end: number, least: number): Window {
+  const length = Math.min(end, Math.max(least, window.to - window.from));
   const middle = (window.from + window.to) / 2;
   const from = Math.min(
-    seconds - length,
+    end - length,
     Math.max(0, window.to - window.from === length ? window.from : middle - length / 2),
   );
   return { from, to: from + length };

@@ -74,12 +74,16 @@ pub(crate) struct PhantomArgs {
 }
 
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct EstimateArgs {
     #[command(flatten)]
     pub(crate) phantom: PhantomArgs,
     /// Write the trace to PATH: a file if it ends in `.flood`, otherwise a folder with a file for each rank
     #[arg(short, long, value_name = "PATH")]
     pub(crate) output: Option<PathBuf>,
+    /// Store the program's own source files that allocate in the trace, for `view` and `annotate` elsewhere
+    #[arg(long)]
+    pub(crate) source: bool,
     /// Replace the trace, or the folder of traces, at PATH; other files are kept
     #[arg(long)]
     pub(crate) force: bool,

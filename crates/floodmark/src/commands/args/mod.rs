@@ -96,6 +96,9 @@ pub(crate) struct RunArgs {
     /// Record the names of operators; slows down every operator
     #[arg(long)]
     pub(crate) ops: bool,
+    /// Store the program's own source files that allocate in the trace, for `view` and `annotate` elsewhere
+    #[arg(long)]
+    pub(crate) source: bool,
     /// Limit the memory that the recorder itself uses, at least 16MiB
     #[arg(long, default_value = "256MiB", value_name = "SIZE", value_parser = parse_max_memory)]
     pub(crate) max_memory: u64,

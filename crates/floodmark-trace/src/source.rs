@@ -1,0 +1,121 @@
+//! Copies of source files in a trace, and which files are the program's own.
+//!
+//! The recorder stores a file when the first of its lines allocates, so that it is the source that ran. Installed
+//! packages and Python's own library are not stored: they can be installed again.
+
+use crate::limit::Budget;
+
+/// The longest file that is stored.
+pub const MOST_FILE_BYTES: usize = 1 << 20;
+/// How much all files of a trace may have together.
+pub const MOST_SOURCE_BYTES: usize = 16 << 20;
+
+/// A copy of a source file.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SourceFile {
+    /// Its path, as the frames of call stacks have it.
+    pub file: String,
+    /// What is in it.
+    pub text: String,
+}
+
+impl SourceFile {
+    /// The payload of its frame: the length of the path, the path, the length of the text, the text compressed.
+    pub(crate) fn encode(&self) -> std::io::Result<Vec<u8>> {
+        let text = zstd::bulk::compress(self.text.as_bytes(), 0)?;
+        let mut bytes = Vec::with_capacity(8 + self.file.len() + text.len());
+        append_length(&mut bytes, self.file.len());
+        bytes.extend_from_slice(self.file.as_bytes());
+        append_length(&mut bytes, self.text.len());
+        bytes.extend_from_slice(&text);
+        Ok(bytes)
+    }
+
+    /// What a frame holds; `None` when it is no such payload, or too long.
+    pub(crate) fn decode(payload: &[u8], budget: &mut Budget) -> Option<Self> {
+        let (file, rest) = split_length(payload)?;
+        let (file, rest) = rest.split_at_checked(file)?;
+        let (length, text) = split_length(rest)?;
+        if length > MOST_FILE_BYTES {
+            return None;
+        }
+        budget.take(length)?;
+        let text = zstd::bulk::decompress(text, length).ok().filter(|text| text.len() == length)?;
+        let file = String::from_utf8(file.to_vec()).ok()?;
+        Some(Self { file, text: String::from_utf8(text).ok()? })
+    }
+}
+
+fn append_length(bytes: &mut Vec<u8>, length: usize) {
+    let length = u32::try_from(length).unwrap_or(u32::MAX);
+    bytes.extend_from_slice(&length.to_le_bytes());
+}
+
+fn split_length(bytes: &[u8]) -> Option<(usize, &[u8])> {
+    let (length, rest) = bytes.split_first_chunk::<4>()?;
+    Some((u32::from_le_bytes(*length) as usize, rest))
+}
+
+/// Whether a file is of an installed package or of Python's own library; `<frozen runpy>` is.
+pub fn is_library_file(file: &str) -> bool {
+    file.starts_with("<frozen ") || library_part(file).is_some()
+}
+
+/// What follows the folder into which packages are installed, or that of Python's own library.
+pub fn library_part(file: &str) -> Option<&str> {
+    for folder in ["/site-packages/", "/dist-packages/"] {
+        if let Some(at) = file.rfind(folder) {
+            return Some(&file[at + folder.len()..]);
+        }
+    }
+    let (_, below) = file.split_once("/lib/python3.")?;
+    below.split_once('/').map(|(_, below)| below)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limit::DecompressionLimit;
+
+    fn budget() -> Budget {
+        Budget::new(DecompressionLimit::default())
+    }
+
+    #[test]
+    fn a_library_goes_by_its_path_from_where_packages_are() {
+        let parts = [
+            "/venv/lib/python3.12/site-packages/torch/nn.py",
+            "/usr/lib/python3/dist-packages/numpy/a.py",
+            "/usr/lib/python3.10/threading.py",
+            "/home/ada/train.py",
+            "train.py",
+        ]
+        .map(library_part);
+        let expected = [Some("torch/nn.py"), Some("numpy/a.py"), Some("threading.py"), None, None];
+        assert_eq!(parts, expected);
+    }
+
+    #[test]
+    fn a_file_comes_back_as_it_was() {
+        let text = "import torch\n# Grüße\n".repeat(100);
+        let source = SourceFile { file: "/home/ada/train.py".to_owned(), text };
+        let payload = source.encode().unwrap();
+        assert!(payload.len() < 200);
+        assert_eq!(SourceFile::decode(&payload, &mut budget()), Some(source));
+    }
+
+    #[test]
+    fn a_payload_that_lies_about_its_length_is_refused() {
+        let source = SourceFile { file: "a.py".to_owned(), text: "x = 1\n".repeat(100) };
+        let payload = source.encode().unwrap();
+        for cut in 0..payload.len() {
+            assert_eq!(SourceFile::decode(&payload[..cut], &mut budget()), None, "{cut}");
+        }
+        let mut longer = payload.clone();
+        longer[8..12].copy_from_slice(&u32::MAX.to_le_bytes());
+        assert_eq!(SourceFile::decode(&longer, &mut budget()), None);
+        let mut shorter = payload;
+        shorter[8..12].copy_from_slice(&5_u32.to_le_bytes());
+        assert_eq!(SourceFile::decode(&shorter, &mut budget()), None);
+    }
+}

@@ -1,0 +1,17 @@
+// What the timeline spreads evenly: time, events or steps.
+
+import { computed } from "@preact/signals";
+import type { AxisBy } from "../api/types.gen";
+import { field } from "./address";
+import { traces } from "./recording";
+
+const AXES = ["time", "events", "steps"] as const;
+
+/** `axis` in the address. */
+const axisField = field("axis", "time");
+export const axisBy = computed<AxisBy>(() => AXES.find((by) => by === axisField.value) ?? "time");
+
+/** An axis as it is asked for. While a recording grows time is as it passes: idle stretches would come and go. */
+export function askedAxis(by: AxisBy): AxisBy | undefined {
+  return by === "time" && traces.value?.follows ? undefined : by;
+}
