@@ -17,7 +17,7 @@ mod roofline;
 
 pub use answer::{ValueAt, ValueAtError};
 pub use change::{CHANGE_NAMES, Change, ChangeError, Checkpointed, HalfPrecision};
-pub use fit_search::{FitSearch, Tried, largest_that_fits};
+pub use fit_search::{FitLimits, FitSearch, Tried, largest_that_fits};
 pub use machine::{LibraryVersions, PhantomMachine};
 pub use plan_search::{Combination, Need, Outcome, PlanSearch, cheapest_that_fits};
 pub use profile::{GpuError, GpuProfile, find, profiles, source};

@@ -1,5 +1,7 @@
 //! The phantom GPU's library, which travels inside this one, and the machine that it simulates.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use floodmark_phantom_control::{self as control, PhantomLibrary as Library};
 use floodmark_profiles::{LibraryVersions, PhantomMachine as Machine, ValueAt, ValueAtError};
 use floodmark_trace::Bytes;
@@ -196,7 +198,7 @@ pub(crate) struct UnsupportedCall {
 #[pyclass(frozen, module = "floodmark._core")]
 pub(crate) struct PhantomLibrary {
     library: Library,
-    context: u64,
+    context: AtomicU64,
 }
 
 #[pymethods]
@@ -208,7 +210,23 @@ impl PhantomLibrary {
         let libraries = LibraryVersions { cuda, cudnn, nccl };
         let settings = machine.0.settings(&libraries).map_err(|error| from_gpu(&error))?;
         let library = Library::start(IMAGE, &settings).map_err(|error| from_phantom(&error))?;
-        Ok(Self { library, context: settings.context })
+        Ok(Self { library, context: settings.context.into() })
+    }
+
+    /// Simulates another machine from now on. Only before anything was allocated.
+    #[pyo3(signature = (machine, *, cuda, cudnn, nccl))]
+    fn restart(
+        &self,
+        machine: &PhantomMachine,
+        cuda: i32,
+        cudnn: String,
+        nccl: i32,
+    ) -> PyResult<()> {
+        let libraries = LibraryVersions { cuda, cudnn, nccl };
+        let settings = machine.0.settings(&libraries).map_err(|error| from_gpu(&error))?;
+        self.library.restart(&settings).map_err(|error| from_phantom(&error))?;
+        self.context.store(settings.context, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Makes its symbols visible to all that is loaded later, under the names of CUDA's libraries.
@@ -240,8 +258,9 @@ impl PhantomLibrary {
 
     /// The memory of each GPU in bytes: capacity, CUDA context, and the peak of what the driver allocated.
     fn devices(&self) -> Vec<(u64, u64, u64)> {
+        let context = self.context.load(Ordering::Relaxed);
         let devices = self.library.account().devices.into_iter();
-        devices.map(|device| (device.capacity + self.context, self.context, device.peak)).collect()
+        devices.map(|device| (device.capacity + context, context, device.peak)).collect()
     }
 
     /// How certain the value of these bytes is.

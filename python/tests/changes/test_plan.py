@@ -97,7 +97,9 @@ def test_a_plan_fits_and_its_patch_does_the_same(training):
     done, found = plan(training, "--memory", str(memory), "train.py")
     assert done.returncode == 0, done.stderr
     assert found["is_proven"]
-    assert found["plan"]["needed"] <= memory < found["unchanged"]["needed"]
+    # Where more was reserved with plenty of memory, torch frees cached blocks on the GPU itself.
+    assert found["plan"]["fits"]
+    assert found["plan"]["peak_allocated"] < memory < found["unchanged"]["needed"]
     assert any("checkpoint" in change for change in found["plan"]["changes"])
     assert found["plan"]["compute"] > 1
     assert found["command"].startswith("floodmark run --with ")

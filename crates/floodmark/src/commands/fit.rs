@@ -2,29 +2,24 @@
 //! simulated one, begins once in a process.
 
 use std::ffi::{OsStr, OsString};
-use std::path::Path;
-use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
-use floodmark_profiles::{FitSearch, Tried, largest_that_fits};
+use floodmark_profiles::{FitLimits, FitSearch, Tried, largest_that_fits};
 use floodmark_session::text::answer_text::AnswerText;
 use floodmark_session::text::sheet::{self, Cells, Sheet};
 use floodmark_trace::Bytes;
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::Value;
 
 use crate::Said;
-use crate::commands::args::{FitArgs, PhantomArgs, ProgramArgs};
-use crate::commands::estimate::{self, machine};
+use crate::commands::args::{FitArgs, ProgramArgs, Setting};
+use crate::commands::estimate::machine;
 use crate::commands::run;
+use crate::commands::tries::{self, Estimates, Question};
 use crate::text::failure::Problem;
 use crate::text::output;
 use crate::text::stdout_style;
-
-/// Steps of a try when none are given: the first makes the optimizer's states, the second has them.
-const USUAL_STEPS: u32 = 2;
 
 /// The largest value with which a program fits on a simulated GPU.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -65,8 +60,8 @@ struct Try {
 }
 
 impl Tried for Try {
-    fn fits(&self) -> bool {
-        self.fits
+    fn needed(&self) -> Option<Bytes> {
+        self.fits.then_some(self.needed)
     }
 }
 
@@ -74,20 +69,28 @@ pub(crate) fn fit(args: &FitArgs, python: &OsStr) -> Result<Said> {
     let machine = machine(&args.phantom)?;
     run::target(args.program.clone())?;
     check_placeholder(args)?;
-    let folder = tempfile::Builder::new()
-        .prefix("floodmark-")
-        .tempdir()
-        .context("Failed to create a temporary folder")?;
+    let estimates = Estimates::new(&args.program, python, args.no_cache)?;
     let name = &args.vary.name;
     let values = &args.vary.values;
-    let FitSearch { tried, largest } = largest_that_fits(values, |value| {
-        let outcome = attempt(args, python, folder.path(), value)?;
-        let fits = if outcome.fits { "fits" } else { "does not fit" };
-        let Try { peak_allocated, peak_reserved, seconds, .. } = &outcome;
-        output::talk(&format!(
-            "{name} = {value} {fits}: {peak_allocated} allocated, {peak_reserved} reserved, {seconds:.1} s\n"
-        ));
-        anyhow::Ok(outcome)
+    let limits = FitLimits {
+        capacity: Bytes(machine.profile.memory),
+        jobs: tries::jobs(args.jobs),
+        looks_further: true,
+    };
+    let FitSearch { tried, largest } = largest_that_fits(values, limits, |batch| {
+        if *batch != values[..1] {
+            estimates.warm_up();
+        }
+        let tried =
+            tries::in_parallel(limits.jobs, batch, |&value| attempt(args, &estimates, value))?;
+        for outcome in &tried {
+            let fits = if outcome.fits { "fits" } else { "does not fit" };
+            let Try { value, peak_allocated, peak_reserved, seconds, .. } = outcome;
+            output::talk(&format!(
+                "{name} = {value} {fits}: {peak_allocated} allocated, {peak_reserved} reserved, {seconds:.1} s\n"
+            ));
+        }
+        anyhow::Ok(tried)
     })?;
     let tries: Vec<Try> = tried.into_values().collect();
     let found = Fit {
@@ -120,48 +123,43 @@ fn check_placeholder(args: &FitArgs) -> Result<()> {
     Err(Problem::NothingVaries { placeholder }).context("Failed to vary the program")
 }
 
-/// One try, in a process of its own.
-fn attempt(args: &FitArgs, python: &OsStr, folder: &Path, value: u64) -> Result<Try> {
+/// One try.
+fn attempt(args: &FitArgs, estimates: &Estimates<'_>, value: u64) -> Result<Try> {
     let began = Instant::now();
-    let output = command(args, python, folder, value)
-        .output()
-        .with_context(|| format!("Failed to start `{} -m floodmark`", python.display()))?;
-    let failed = || {
-        let name = args.vary.name.clone();
-        anyhow::Error::new(Problem::TryFailed { name, value, tail: estimate::tail(&output.stderr) })
-    };
-    let answer: Value = serde_json::from_slice(&output.stdout).map_err(|_| failed())?;
-    if answer["unknown"] == "nothing_allocated" {
-        let name = args.vary.name.clone();
-        return Err(anyhow::Error::new(Problem::NothingOnGpu { name, value }));
+    let answer = estimates.ask(&question(args, value))?;
+    let name = || args.vary.name.clone();
+    if answer.is_empty() {
+        return Err(anyhow::Error::new(Problem::NothingOnGpu { name: name(), value }));
     }
-    let fits = answer["fits"].as_bool().ok_or_else(failed)?;
-    let bytes = |value: &Value| Bytes(value.as_u64().unwrap_or(0));
-    let devices = answer["devices"].as_array().into_iter().flatten();
+    let failed = || {
+        let tail = answer.error.clone();
+        anyhow::Error::new(Problem::TryFailed { name: name(), value, tail })
+    };
     Ok(Try {
         value,
-        fits,
-        peak_allocated: bytes(&answer["peak_allocated"]),
-        peak_reserved: bytes(&answer["peak_reserved"]),
-        needed: devices.map(|device| bytes(&device["needed"])).max().unwrap_or_default(),
+        fits: answer.fits.ok_or_else(failed)?,
+        peak_allocated: answer.peak_allocated,
+        peak_reserved: answer.peak_reserved,
+        needed: answer.needed(),
         seconds: began.elapsed().as_secs_f64(),
     })
 }
 
-fn command(args: &FitArgs, python: &OsStr, folder: &Path, value: u64) -> Command {
-    let steps = args.phantom.steps.or(Some(USUAL_STEPS));
-    let phantom = PhantomArgs { steps, ..args.phantom.clone() };
+fn question(args: &FitArgs, value: u64) -> Question {
     let put = |word: &OsString| match word.to_str() {
         Some(text) => OsString::from(args.vary.put(text, value)),
         None => word.clone(),
     };
     let words = args.program.words.iter().map(put).collect();
-    let program = ProgramArgs { words, ..args.program };
-    let mut command = estimate::process(python, &phantom, &folder.join("try.flood"), &program);
-    for setting in &args.environment {
-        command.env(&setting.key, args.vary.put(&setting.value, value));
+    let set = |setting: &Setting| Setting {
+        key: setting.key.clone(),
+        value: args.vary.put(&setting.value, value),
+    };
+    Question {
+        phantom: args.phantom.clone(),
+        program: ProgramArgs { words, ..args.program },
+        environment: args.environment.iter().map(set).collect(),
     }
-    command
 }
 
 /// Pairs of values next to each other of which the larger one needs less, or fits where the smaller does not.

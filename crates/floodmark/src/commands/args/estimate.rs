@@ -1,7 +1,6 @@
 //! The words of the commands about a simulated GPU.
 
 use std::path::PathBuf;
-use std::thread::available_parallelism;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
@@ -104,6 +103,12 @@ pub(crate) struct FitArgs {
     /// Set an environment variable of the program: `BATCH={BATCH}`; may be repeated
     #[arg(long = "env", value_name = "KEY=VALUE")]
     pub(crate) environment: Vec<Setting>,
+    /// Run N tries at a time [default: the number of processors]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) jobs: Option<u16>,
+    /// Try everything again: neither read nor write what earlier tries found
+    #[arg(long)]
+    pub(crate) no_cache: bool,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -121,7 +126,7 @@ pub(crate) struct PlanArgs {
     /// Run N tries at a time [default: the number of processors]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) jobs: Option<u16>,
-    /// Try everything again: neither read nor write what earlier plans found
+    /// Try everything again: neither read nor write what earlier tries found
     #[arg(long)]
     pub(crate) no_cache: bool,
     /// Number of tries to show; 0 shows all
@@ -132,14 +137,6 @@ pub(crate) struct PlanArgs {
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) program: ProgramArgs,
-}
-
-impl PlanArgs {
-    /// How many tries run at a time.
-    pub(crate) fn jobs(&self) -> usize {
-        let all = || available_parallelism().map_or(1, std::num::NonZeroUsize::get);
-        self.jobs.map_or_else(all, usize::from)
-    }
 }
 
 /// `90s`, `5min` or `1h`; a number alone is in seconds.

@@ -7,7 +7,8 @@ use serde::Serialize;
 
 use crate::commands::args::PlanArgs;
 use crate::commands::plan::patch::{patch_of, run_command};
-use crate::commands::plan::tries::{Tries, Try, TryRow, named};
+use crate::commands::plan::tries::{Tries, Try, named};
+use crate::commands::tries::TryRow;
 
 /// What to change so that a program fits on a simulated GPU.
 #[derive(Debug, Serialize, JsonSchema)]

@@ -5,7 +5,6 @@
 //! decides: torch frees cached blocks before it gives up. The search itself is `floodmark_profiles::cheapest_that_fits`.
 
 mod answer;
-mod cache;
 mod patch;
 mod text;
 mod tries;
