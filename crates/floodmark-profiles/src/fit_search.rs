@@ -99,13 +99,16 @@ impl<T: Tried, E, F: FnMut(&[u64]) -> Result<Vec<T>, E>> Search<'_, T, F> {
         let (mut good, mut bad) = (from, self.values.len());
         let mut predictions = 0;
         while bad - good > 1 {
-            let next = match self.predicted(from, good) {
+            let predicted = self.predicted(from, good);
+            // Without a prediction and without a failure, values are doubled.
+            let is_doubling = predicted.is_none() && bad == self.values.len();
+            let next = match predicted {
                 Some(at) if predictions < MOST_PREDICTIONS => {
                     predictions += 1;
                     at.clamp(good, bad - 1)
                 }
-                Some(_) => good + (bad - good) / 2,
-                None => self.doubled(good).min(bad - 1),
+                None if is_doubling => self.doubled(good),
+                Some(_) | None => good + (bad - good) / 2,
             };
             // A prediction is proven by the next value, which does not fit.
             let mut batch: Vec<usize> = [next, next + 1]
@@ -113,8 +116,8 @@ impl<T: Tried, E, F: FnMut(&[u64]) -> Result<Vec<T>, E>> Search<'_, T, F> {
                 .filter(|&at| good < at && at < bad)
                 .take(self.limits.jobs.max(1))
                 .collect();
-            if self.limits.jobs > 1 && self.predicted(from, good).is_none() {
-                batch = vec![next, self.doubled(next).min(bad - 1)];
+            if self.limits.jobs > 1 && is_doubling {
+                batch = vec![next, self.doubled(next)];
             }
             self.ask(&batch)?;
             for at in batch {
@@ -141,7 +144,7 @@ impl<T: Tried, E, F: FnMut(&[u64]) -> Result<Vec<T>, E>> Search<'_, T, F> {
     fn doubled(&self, at: usize) -> usize {
         let value = self.values[at].saturating_mul(2);
         let doubled = self.values.partition_point(|&other| other < value);
-        doubled.clamp(at + 1, self.values.len() - 1)
+        doubled.max(at + 1).min(self.values.len() - 1)
     }
 
     /// The largest index that should fit, by the two largest that do; none where only one does, or need does not grow.
@@ -224,6 +227,17 @@ mod tests {
         assert_eq!(order, [1, 2, 11, 12, 13]);
         let (_, order) = search(&values, limits(1113, 2), |value| 1000 + 10 * value);
         assert_eq!(order, [1, 2, 4, 11, 12, 13]);
+    }
+
+    #[test]
+    fn one_or_two_values_are_searched_too() {
+        for jobs in [1, 2] {
+            for (count, limit) in [(1, 0), (1, 9), (2, 1), (2, 9), (3, 9)] {
+                let values: Vec<u64> = (1..=count).collect();
+                let (largest, _) = search(&values, limits(limit, jobs), |value| value);
+                assert_eq!(largest, values.iter().copied().rfind(|&value| value <= limit));
+            }
+        }
     }
 
     #[test]
