@@ -106,7 +106,7 @@ impl Memory {
 /// Address space of that length, backed by nothing until it is written to.
 pub(crate) fn reserve(length: u64, alignment: u64) -> Option<u64> {
     let whole = usize::try_from(length.checked_add(alignment)?).ok()?;
-    // The same as without a file, but whoever searches the heaps of this process passes it by.
+    // The same as without a file, but a search of the heaps of this process passes it by.
     // SAFETY: the path ends with a zero.
     let zeros = unsafe { libc::open(c"/dev/zero".as_ptr(), libc::O_RDWR | libc::O_CLOEXEC) };
     let no_file = if zeros < 0 { libc::MAP_ANONYMOUS } else { 0 };

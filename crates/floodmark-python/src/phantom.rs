@@ -1,6 +1,6 @@
 //! The phantom GPU's library, which travels inside this one, and the machine that it simulates.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
 
 use floodmark_phantom_control::{self as control, PhantomLibrary as Library};
 use floodmark_profiles::{LibraryVersions, PhantomMachine as Machine, ValueAt, ValueAtError};
@@ -197,36 +197,31 @@ pub(crate) struct UnsupportedCall {
 /// The phantom's library in this process. It stays until the process ends.
 #[pyclass(frozen, module = "floodmark._core")]
 pub(crate) struct PhantomLibrary {
-    library: Library,
-    context: AtomicU64,
+    library: Arc<Library>,
+    context: u64,
 }
 
 #[pymethods]
 impl PhantomLibrary {
-    /// Loads the library and starts the machine. Nothing sees it before `claim` or `take_over`.
+    /// Loads the library and starts the machine. Nothing sees it before `claim` or `take_over`. With `started` the machine
+    /// takes the place of the one there, as long as nothing was allocated.
     #[staticmethod]
-    #[pyo3(signature = (machine, *, cuda, cudnn, nccl))]
-    fn start(machine: &PhantomMachine, cuda: i32, cudnn: String, nccl: i32) -> PyResult<Self> {
-        let libraries = LibraryVersions { cuda, cudnn, nccl };
-        let settings = machine.0.settings(&libraries).map_err(|error| from_gpu(&error))?;
-        let library = Library::start(IMAGE, &settings).map_err(|error| from_phantom(&error))?;
-        Ok(Self { library, context: settings.context.into() })
-    }
-
-    /// Simulates another machine from now on. Only before anything was allocated.
-    #[pyo3(signature = (machine, *, cuda, cudnn, nccl))]
-    fn restart(
-        &self,
+    #[pyo3(signature = (machine, *, cuda, cudnn, nccl, started = None))]
+    fn start(
         machine: &PhantomMachine,
         cuda: i32,
         cudnn: String,
         nccl: i32,
-    ) -> PyResult<()> {
+        started: Option<&Self>,
+    ) -> PyResult<Self> {
         let libraries = LibraryVersions { cuda, cudnn, nccl };
         let settings = machine.0.settings(&libraries).map_err(|error| from_gpu(&error))?;
-        self.library.restart(&settings).map_err(|error| from_phantom(&error))?;
-        self.context.store(settings.context, Ordering::Relaxed);
-        Ok(())
+        let library = match started {
+            Some(Self { library, .. }) => library.restart(&settings).map(|()| library.clone()),
+            None => Library::start(IMAGE, &settings).map(Arc::new),
+        };
+        let library = library.map_err(|error| from_phantom(&error))?;
+        Ok(Self { library, context: settings.context })
     }
 
     /// Makes its symbols visible to all that is loaded later, under the names of CUDA's libraries.
@@ -258,9 +253,8 @@ impl PhantomLibrary {
 
     /// The memory of each GPU in bytes: capacity, CUDA context, and the peak of what the driver allocated.
     fn devices(&self) -> Vec<(u64, u64, u64)> {
-        let context = self.context.load(Ordering::Relaxed);
         let devices = self.library.account().devices.into_iter();
-        devices.map(|device| (device.capacity + context, context, device.peak)).collect()
+        devices.map(|device| (device.capacity + self.context, self.context, device.peak)).collect()
     }
 
     /// How certain the value of these bytes is.

@@ -7,7 +7,7 @@ of JSON for each further run. A fork does what `python -m floodmark` with the sa
 finds torch and the other installed libraries imported. CUDA begins in the fork, never here. Where
 forking is not safe, because a library has started a thread or CUDA, it says so and ends.
 
-Sees: standard input and output. Talks to: `simulated_gpu`, `supervisor`. Does not see programs.
+Sees: standard input and output. Talks to: `command`, `simulated_gpu`. Does not see programs.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from typing import TypedDict
 
 from floodmark import _core, torch_private
 from floodmark.estimate import quick_exit, supervisor
+from floodmark.estimate.command import estimate
 from floodmark.estimate.import_log import Imports
 from floodmark.estimate.phantom import simulated_gpu
 
@@ -79,9 +80,8 @@ def main() -> int:
     words = request["words"]
     sys.argv = [sys.argv[0], *words]
     sys.orig_argv = [sys.orig_argv[0], "-m", "floodmark", *words]
-    from floodmark.__main__ import main as run
-
-    status = run()
+    plan = _core.main(["floodmark", *words], sys.executable)
+    status = estimate(plan) if isinstance(plan, _core.EstimatePlan) else 1
     # The process that answers comes here, and that of a program which has ended by itself.
     quick_exit.note(status)
     return status

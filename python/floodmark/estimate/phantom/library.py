@@ -43,7 +43,8 @@ class Phantom:
     def change(self, machine: _core.PhantomMachine) -> None:
         """Simulate another machine from now on. Only before anything was allocated."""
         if machine != self.machine:
-            self.library.restart(machine, **_library_versions())
+            versions = _library_versions()
+            self.library = PhantomLibrary.start(machine, **versions, started=self.library)
             self.machine = machine
 
     def reads(self) -> list[PhantomRead]:

@@ -50,7 +50,7 @@ struct Request<'a> {
 pub(super) struct WarmProcess {
     folder: PathBuf,
     number: AtomicU64,
-    /// None when it was told to end.
+    /// None when it is to end.
     stdin: Mutex<Option<ChildStdin>>,
     /// What it writes, until somebody reads it.
     answers: Mutex<Option<ChildStdout>>,
