@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use floodmark_profiles::{Change, ValueAt};
+use floodmark_profiles::{Change, Objective, ValueAt};
 use floodmark_session::size::parse_size;
 use floodmark_trace::Engine;
 
@@ -97,9 +97,13 @@ pub(crate) struct FitArgs {
     #[command(flatten)]
     pub(crate) phantom: PhantomArgs,
     /// Vary NAME: `BATCH=1..512`, in steps of 8 with `8..512:8`, doubling with `1..512:x2`, or `BATCH=8,12,20`.
-    /// `{BATCH}` in the program's arguments and in `--env` becomes the value
-    #[arg(long, value_name = "NAME=VALUES")]
-    pub(crate) vary: VariedValue,
+    /// `{BATCH}` in the program's arguments and in `--env` becomes the value; may be repeated
+    #[arg(long, value_name = "NAME=VALUES", required = true)]
+    pub(crate) vary: Vec<VariedValue>,
+    /// What is to be as large as possible, where several values are varied: `BATCH*SEQ` [default: the product of the values
+    /// with which the need for memory grows]
+    #[arg(long, value_name = "EXPRESSION")]
+    pub(crate) objective: Option<Objective>,
     /// Set an environment variable of the program: `BATCH={BATCH}`; may be repeated
     #[arg(long = "env", value_name = "KEY=VALUE")]
     pub(crate) environment: Vec<Setting>,
