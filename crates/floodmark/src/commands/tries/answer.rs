@@ -32,16 +32,17 @@ pub(crate) struct TryDevice {
     pub(crate) context: Bytes,
     #[serde(deserialize_with = "bytes")]
     pub(crate) needed: Bytes,
-    pub(crate) categories: Vec<TryRow>,
+    pub(crate) causes: Vec<TryCause>,
 }
 
-/// What is read of a category.
+/// What is read of a cause.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct TryRow {
+pub(crate) struct TryCause {
     #[serde(deserialize_with = "bytes")]
     pub(crate) bytes: Bytes,
-    pub(crate) location: String,
+    pub(crate) name: String,
+    pub(crate) location: Option<String>,
 }
 
 /// A number of bytes is a number in JSON.
@@ -59,6 +60,12 @@ impl TryAnswer {
     pub(crate) fn least(&self) -> Bytes {
         let of = |device: &TryDevice| device.peak_allocated + device.outside_torch + device.context;
         self.devices.iter().map(of).max().unwrap_or_default()
+    }
+
+    /// What fills the peak of the device that needs most.
+    pub(crate) fn causes(&self) -> &[TryCause] {
+        let device = self.devices.iter().max_by_key(|device| device.needed);
+        device.map_or(&[], |device| &device.causes)
     }
 
     /// Whether the program ran, and allocated nothing.

@@ -18,7 +18,7 @@ use anyhow::Result;
 
 use crate::commands::args::{PhantomArgs, ProgramArgs, Setting};
 use crate::commands::estimate::{self, machine};
-pub(crate) use crate::commands::tries::answer::{TryAnswer, TryRow};
+pub(crate) use crate::commands::tries::answer::{TryAnswer, TryCause};
 use crate::commands::tries::cache::Cache;
 use crate::commands::tries::runner::Runner;
 
