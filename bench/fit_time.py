@@ -1,6 +1,6 @@
 """How long `floodmark fit` and `floodmark plan` take, as a multiple of one estimate.
 
-    python bench/fit_time.py [--results FOLDER]
+    python bench/fit_time.py [--quick] [--results FOLDER]
 
 All rows run GPT-2 (`programs/plan/gpt2.py`), with nothing in the cache: one estimate, the search of
 the largest batch, and a plan, with a warm process that forks for each try and with a new process
@@ -54,11 +54,12 @@ def without_times(answer: dict[str, Any]) -> dict[str, Any]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--results", type=Path, help="folder for the results")
+    parser.add_argument("--quick", action="store_true", help="without the rows of `plan`")
     args = parser.parse_args()
     one, _ = timed(["estimate", "--json", *GPU, PROGRAM, "--batch", "4"], warm=False)
     rows, verdicts = [["`estimate`", "1", f"{one:.1f}", "1.0"]], []
     seconds = {"estimate": one}
-    for name, words in (("fit", FIT), ("plan", PLAN)):
+    for name, words in (("fit", FIT), ("plan", PLAN))[: 1 if args.quick else 2]:
         found = {}
         for way, is_warm in (("a warm process", True), ("new processes", False)):
             took, found[way] = timed(words, warm=is_warm)
