@@ -132,6 +132,7 @@ bench: $(UNPACKED) $(TARGET)/release/floodmark $(TARGET)/release/examples/rates 
 	PYTHONPATH=$(UNPACKED) $(BIN)/python bench/profiled_step.py --results $(RESULTS)
 	$(BIN)/python bench/page_levels.py --programs $(TARGET)/release/examples --results $(RESULTS)
 	PYTHONPATH=$(UNPACKED) $(BIN)/python bench/fake_engine.py --quick
+	PYTHONPATH=$(UNPACKED) $(BIN)/python bench/fit_time.py --results $(RESULTS)
 
 # TORTURE='--part kills --scale 0.1' runs a part of it.
 .PHONY: torture

@@ -16,6 +16,9 @@
 | `distributed_c10d._create_process_group_wrapper` | the same | 2.4 to 2.15 |
 | `ProcessGroup._wait_for_pending_works`, `FakeProcessGroup` | the same | 2.4 to 2.15 |
 | `DTensor._local_tensor` | the storage of a sharded parameter | 2.4 to 2.15 |
+| `torch._C._accelerator_setAllocatorSettings` | settings after the import | 2.10 to 2.15 |
+| `torch._C._cuda_cudaCachingAllocator_set_allocator_settings` | the same | 2.4 to 2.9 |
+| `torch._C._cuda_isInBadFork` | whether a fork may use CUDA | 2.4 to 2.15 |
 | `torch._C._cuda_getDeviceCount` | whether a phantom is found | 2.4 to 2.15 |
 | `torch._inductor.config.compile_threads` | no pool of compilers | 2.4 to 2.15 |
 | `torch.utils._triton`, `torch._C._cudart` | a device that came later | 2.4 to 2.15 |
@@ -164,6 +167,17 @@ def is_cuda_used(torch: ModuleType) -> bool:
         ctypes.CDLL("libcuda.so.1", mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
         return True
     return False
+
+
+def set_allocator_settings(torch: ModuleType, settings: str) -> None:
+    """What `PYTORCH_CUDA_ALLOC_CONF` does, in a process that has imported torch."""
+    current = getattr(torch._C, "_accelerator_setAllocatorSettings", None)
+    (current or torch._C._cuda_cudaCachingAllocator_set_allocator_settings)(settings)
+
+
+def is_in_bad_fork(torch: ModuleType) -> bool:
+    """Whether this process is a fork in which torch refuses to use CUDA."""
+    return bool(torch._C._cuda_isInBadFork())
 
 
 def device_count(torch: ModuleType) -> int:

@@ -28,6 +28,7 @@ type SetGroupSize = extern "C" fn(c_int, u64);
 pub struct PhantomLibrary {
     /// The file in memory that it was loaded from.
     image: File,
+    start: Start,
     claim: Claim,
     take_over: TakeOver,
     give_back: GiveBack,
@@ -62,10 +63,10 @@ impl PhantomLibrary {
         let image = in_memory(image).map_err(LoadError::Image)?;
         let handle = open(&image, libc::RTLD_LOCAL)?;
         // SAFETY: the library declares its functions with these types.
-        let (start, library) = unsafe {
-            let start: Start = function(handle, c"floodmark_phantom_start")?;
-            let library = Self {
+        let library = unsafe {
+            Self {
                 image,
+                start: function(handle, c"floodmark_phantom_start")?,
                 claim: function(handle, c"floodmark_phantom_claim")?,
                 take_over: function(handle, c"floodmark_phantom_take_over")?,
                 give_back: function(handle, c"floodmark_phantom_give_back")?,
@@ -74,14 +75,18 @@ impl PhantomLibrary {
                 set_certainty: function(handle, c"floodmark_phantom_set_certainty")?,
                 set_answer: function(handle, c"floodmark_phantom_answer")?,
                 set_group_size: function(handle, c"floodmark_phantom_group_size")?,
-            };
-            (start, library)
+            }
         };
+        library.restart(settings)?;
+        Ok(library)
+    }
+
+    /// Puts another machine in the place of the one that was started, as long as nothing was allocated.
+    pub fn restart(&self, settings: &Settings) -> Result<(), LoadError> {
         let text =
             serde_json::to_vec(settings).map_err(|error| LoadError::Start(error.to_string()))?;
         // SAFETY: both ranges are valid for their lengths.
-        outcome(|message, room| unsafe { start(text.as_ptr(), text.len(), message, room) })?;
-        Ok(library)
+        outcome(|message, room| unsafe { (self.start)(text.as_ptr(), text.len(), message, room) })
     }
 
     /// Makes the library's symbols visible to all that is loaded later, under the names of CUDA's libraries.

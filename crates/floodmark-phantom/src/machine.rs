@@ -2,13 +2,15 @@
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use floodmark_phantom_control::Settings;
 
 use crate::memory::Memory;
 
-/// All devices. There is one machine in a process, and it does not change.
+/// All devices. There is one machine in a process, and it does not change once something was allocated.
 #[derive(Debug)]
 pub(crate) struct Machine {
     pub(crate) settings: Settings,
@@ -62,7 +64,8 @@ pub(crate) enum Extent {
     Unknown,
 }
 
-static MACHINE: OnceLock<Machine> = OnceLock::new();
+/// Null, or a machine that is never freed.
+static MACHINE: AtomicPtr<Machine> = AtomicPtr::new(ptr::null_mut());
 
 thread_local! {
     static CURRENT: Cell<usize> = const { Cell::new(0) };
@@ -70,18 +73,24 @@ thread_local! {
 
 /// The machine, once it was started.
 pub(crate) fn machine() -> Option<&'static Machine> {
-    MACHINE.get()
+    // SAFETY: it is null or came from `Box::into_raw`, and nothing frees it.
+    unsafe { MACHINE.load(Ordering::Acquire).as_ref() }
 }
 
-/// Starts the machine. It cannot be started twice.
+/// Starts the machine. Another one may take its place as long as nothing was allocated: a process that was forked from a
+/// prepared one has a machine of its own.
 pub(crate) fn start(settings: Settings) -> Result<(), String> {
+    if machine().is_some_and(Machine::is_used) {
+        return Err("this process has a phantom GPU already".to_owned());
+    }
     let usable = settings.memory - settings.context;
     let devices: Option<Vec<_>> =
         (0..settings.devices).map(|_| Some(Mutex::new(Memory::new(usable)?))).collect();
     let devices = devices.ok_or("the system refused address space")?;
     let (host, reserved) = (Mutex::default(), Mutex::default());
     let machine = Machine { settings, devices, host, reserved };
-    MACHINE.set(machine).map_err(|_| "this process has a phantom GPU already".to_owned())
+    MACHINE.store(Box::into_raw(Box::new(machine)), Ordering::Release);
+    Ok(())
 }
 
 /// The device that calls of this thread are about.
@@ -102,6 +111,13 @@ pub(crate) fn set_current_device(device: i32) -> bool {
 impl Machine {
     pub(crate) fn device_count(&self) -> usize {
         self.devices.len()
+    }
+
+    /// Whether anything was allocated or registered so far.
+    fn is_used(&self) -> bool {
+        self.devices.iter().any(|memory| locked(memory).peak() > 0)
+            || !self.host().is_empty()
+            || !self.reserved().is_empty()
     }
 
     /// The memory of a device.

@@ -10,15 +10,19 @@
 mod answer;
 mod change;
 mod fit_search;
+mod frontier;
 mod machine;
+mod objective;
 mod plan_search;
 mod profile;
 mod roofline;
 
 pub use answer::{ValueAt, ValueAtError};
 pub use change::{CHANGE_NAMES, Change, ChangeError, Checkpointed, HalfPrecision};
-pub use fit_search::{FitSearch, Tried, largest_that_fits};
+pub use fit_search::{FitLimits, FitSearch, Tried, largest_that_fits};
+pub use frontier::{Dimension, Direction, Frontier, Point, frontier_that_fits};
 pub use machine::{LibraryVersions, PhantomMachine};
+pub use objective::{Objective, ObjectiveError};
 pub use plan_search::{Combination, Need, Outcome, PlanSearch, cheapest_that_fits};
 pub use profile::{GpuError, GpuProfile, find, profiles, source};
 pub use roofline::{Rates, flops, host_bytes};

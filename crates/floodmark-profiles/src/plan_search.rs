@@ -3,7 +3,8 @@
 //! The program as it is comes first, then every change alone. Those that save memory are combined, the cheapest
 //! first: what costs nothing, then what costs time, then what changes results, each group by the memory it saves.
 //! As soon as a combination fits, changes that it does not need are taken out again, and of the repeated blocks only
-//! as many are checkpointed as it takes. The search runs nothing itself: `attempt` gets a batch of combinations,
+//! as many are checkpointed as it takes. Where none fits, all changes together and the pairs of the strongest are tried
+//! with every kind of checkpointing, so that the least need is known. The search runs nothing itself: `attempt` gets a batch of combinations,
 //! which may be tried at the same time.
 
 use std::collections::BTreeMap;
@@ -60,6 +61,9 @@ enum Cost {
     Time,
     Results,
 }
+
+/// So many of the changes that save most are combined in pairs where nothing fits.
+const STRONGEST: usize = 4;
 
 /// The outcome of a search.
 #[derive(Debug, PartialEq)]
@@ -120,7 +124,13 @@ impl<E, F: FnMut(&[Combination]) -> Result<Vec<Outcome>, E>> Search<F> {
             }
         }
         found.sort_by_key(|(_, need)| (need.cost(), need.needed));
-        let Some(fitting) = self.first_that_fits(&found)? else { return Ok(None) };
+        let fitting = match self.first_that_fits(&found)? {
+            Some(fitting) => fitting,
+            None => match self.wider(&found)? {
+                Some(fitting) => fitting,
+                None => return Ok(None),
+            },
+        };
         // What costs nothing stays until it is known how many blocks it spares.
         let needed = self.without_the_unneeded(fitting, Cost::Time)?;
         let fewest = self.with_fewest_blocks(needed, &found)?;
@@ -154,6 +164,51 @@ impl<E, F: FnMut(&[Combination]) -> Result<Vec<Outcome>, E>> Search<F> {
             }
         }
         Ok(None)
+    }
+
+    /// Where nothing fits: all changes that save together, and the pairs of the strongest ones, each with every kind of
+    /// checkpointing. The cheapest that fits; without one, the least need of them is the floor.
+    fn wider(&mut self, found: &[(Change, Need)]) -> Result<Option<Combination>, E> {
+        let is_checkpoint = |change: &Change| matches!(change, Change::Checkpoint(_));
+        let mut strongest: Vec<&Change> = {
+            let mut others: Vec<&(Change, Need)> =
+                found.iter().filter(|(change, _)| !is_checkpoint(change)).collect();
+            others.sort_by_key(|(_, need)| need.needed);
+            others.into_iter().map(|(change, _)| change).collect()
+        };
+        let all = strongest
+            .iter()
+            .fold(Combination::new(), |all, change| joined(&all, change).unwrap_or(all));
+        strongest.truncate(STRONGEST);
+        let mut bases = vec![all];
+        for (at, first) in strongest.iter().enumerate() {
+            for second in &strongest[at + 1..] {
+                let one = vec![(*first).clone()];
+                bases.extend(joined(&one, second));
+            }
+        }
+        let levels = found.iter().map(|(change, _)| change).filter(|change| is_checkpoint(change));
+        let levels: Vec<Option<&Change>> = levels.map(Some).chain([None]).collect();
+        let mut wider: Vec<Combination> = Vec::new();
+        for base in &bases {
+            for level in &levels {
+                let next = level.map_or_else(|| Some(base.clone()), |level| joined(base, level));
+                wider.extend(next.filter(|next| next.len() > 1));
+            }
+        }
+        wider.sort();
+        wider.dedup();
+        self.ask(wider.clone())?;
+        let mut fitting: Vec<(Need, Combination)> = Vec::new();
+        for combination in wider {
+            if let Some(need) = self.need(&combination)?.filter(|need| need.fits) {
+                fitting.push((need, combination));
+            }
+        }
+        let by_cost =
+            |a: &Need, b: &Need| a.cost().cmp(&b.cost()).then(a.slow_down.total_cmp(&b.slow_down));
+        fitting.sort_by(|(a, _), (b, _)| by_cost(a, b));
+        Ok(fitting.into_iter().next().map(|(_, combination)| combination))
     }
 
     /// Whether the changes would save enough if none of them hindered another, with some room for error.
@@ -401,6 +456,15 @@ mod tests {
             let Outcome::Ran(need) = program.attempt(&changes) else { panic!("{plan}") };
             assert!(need.fits && capacity >= floor, "{capacity}: {plan}");
         }
+    }
+
+    #[test]
+    fn where_nothing_fits_all_changes_were_tried_together() {
+        let mut program = Program::new(1, &USUAL);
+        assert_eq!(program.plan(), None);
+        let all = "fused + chunked-loss=8 + checkpoint=all + offload-activations + bf16-parameters";
+        assert!(program.asked.iter().any(|asked| asked == all), "{:#?}", program.asked);
+        assert!(program.asked.len() < 60, "{}", program.asked.len());
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! The phantom GPU's library, which travels inside this one, and the machine that it simulates.
 
+use std::sync::Arc;
+
 use floodmark_phantom_control::{self as control, PhantomLibrary as Library};
 use floodmark_profiles::{LibraryVersions, PhantomMachine as Machine, ValueAt, ValueAtError};
 use floodmark_trace::Bytes;
@@ -195,19 +197,30 @@ pub(crate) struct UnsupportedCall {
 /// The phantom's library in this process. It stays until the process ends.
 #[pyclass(frozen, module = "floodmark._core")]
 pub(crate) struct PhantomLibrary {
-    library: Library,
+    library: Arc<Library>,
     context: u64,
 }
 
 #[pymethods]
 impl PhantomLibrary {
-    /// Loads the library and starts the machine. Nothing sees it before `claim` or `take_over`.
+    /// Loads the library and starts the machine. Nothing sees it before `claim` or `take_over`. With `started` the machine
+    /// takes the place of the one there, as long as nothing was allocated.
     #[staticmethod]
-    #[pyo3(signature = (machine, *, cuda, cudnn, nccl))]
-    fn start(machine: &PhantomMachine, cuda: i32, cudnn: String, nccl: i32) -> PyResult<Self> {
+    #[pyo3(signature = (machine, *, cuda, cudnn, nccl, started = None))]
+    fn start(
+        machine: &PhantomMachine,
+        cuda: i32,
+        cudnn: String,
+        nccl: i32,
+        started: Option<&Self>,
+    ) -> PyResult<Self> {
         let libraries = LibraryVersions { cuda, cudnn, nccl };
         let settings = machine.0.settings(&libraries).map_err(|error| from_gpu(&error))?;
-        let library = Library::start(IMAGE, &settings).map_err(|error| from_phantom(&error))?;
+        let library = match started {
+            Some(Self { library, .. }) => library.restart(&settings).map(|()| library.clone()),
+            None => Library::start(IMAGE, &settings).map(Arc::new),
+        };
+        let library = library.map_err(|error| from_phantom(&error))?;
         Ok(Self { library, context: settings.context })
     }
 

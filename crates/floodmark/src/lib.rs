@@ -19,6 +19,7 @@ mod text;
 mod top;
 
 use std::ffi::{OsStr, OsString};
+use std::os::unix::process::CommandExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use clap::error::ErrorKind;
@@ -141,7 +142,18 @@ fn carry_out(command: args::Command, hint: Option<String>, python: &OsStr) -> Ou
         }
         args::Command::Plan(args) => {
             output::hint(hint.as_deref());
-            plan::plan(&args, python)
+            match plan::plan(&args, python) {
+                Ok(planned) => {
+                    let Some(mut run) = planned.run.filter(|_| planned.said.objection.is_none())
+                    else {
+                        return Outcome::Exit(finished(Ok(planned.said)));
+                    };
+                    planned.said.print();
+                    // This process becomes the program; it returns only where that failed.
+                    Err(anyhow::Error::new(run.exec()).context("Failed to run the program"))
+                }
+                Err(error) => Err(error),
+            }
         }
         args::Command::Gpus(args) => gpus::gpus(&args),
         args::Command::Mcp(args) => mcp::mcp(&args, python).map(Said::from),
@@ -162,11 +174,16 @@ fn carry_out(command: args::Command, hint: Option<String>, python: &OsStr) -> Ou
         args::Command::Advise(args) => advise::advise(&args),
         args::Command::Leaks(args) => leaks::leaks(&args),
     };
-    Outcome::Exit(match said {
+    Outcome::Exit(finished(said))
+}
+
+/// Prints what was said; the exit status.
+fn finished(said: anyhow::Result<Said>) -> ExitStatus {
+    match said {
         Ok(said) => match (said.print(), said.objection) {
             (ExitStatus::Done, Some(objection)) => output::failure(&objection),
             (status, _) => status,
         },
         Err(error) => output::failure(&error),
-    })
+    }
 }

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
 
+from floodmark import torch_private
 from floodmark.changes.change import Change, NotAChangeError
 
 #: The first is read by every torch, the second by 2.9 and later.
@@ -28,6 +30,10 @@ class AllocatorSettings(Change):
             self.reason = f"`{variable}` sets `{key}` already"
             return
         os.environ[variable] = ",".join(filter(None, (before, self.argument)))
+        torch = sys.modules.get("torch")
+        if torch is not None:
+            # It has read the variable already: in a fork of a warm process.
+            torch_private.set_allocator_settings(torch, os.environ[variable])
         self.target = "the caching allocator"
         self.patch = f"export {variable}={os.environ[variable]}  # in the shell, before Python\n"
 

@@ -16,6 +16,8 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from floodmark.recording.window_options import say
+
 if TYPE_CHECKING:
     from floodmark.reports.answer_types import AppliedChange
 
@@ -78,7 +80,9 @@ class Change:
                 self._undo.pop()()
 
     def give_up(self, reason: str) -> None:
-        """Undo it, because it does not suit the program."""
+        """Undo it, because it does not suit the program, and say so once."""
+        if not self.reason:
+            say(f"`{self.text}` is given up: {reason}")
         self.reason = reason
         self.target = ""
         self.exit()

@@ -19,7 +19,13 @@ from pathlib import Path
 
 from floodmark import _core
 from floodmark.changes import apply_for_good
-from floodmark.estimate import child_processes, process_traces, supervisor
+from floodmark.estimate import (
+    child_processes,
+    import_log,
+    process_traces,
+    quick_exit,
+    supervisor,
+)
 from floodmark.estimate.engine_choice import block_of
 from floodmark.estimate.fake.block import FakeBlock
 from floodmark.estimate.operator_cost import OperatorCounter
@@ -79,6 +85,7 @@ def _run(plan: _core.EstimatePlan, program: Program, folder: Path | None) -> int
     if isinstance(block, FakeBlock):
         memory = ", with fake tensors: memory follows from their shapes"
     say(f"{machine.name} is {gpus}{memory}, computed values are meaningless")
+    import_log.begin("fake" if isinstance(block, FakeBlock) else "phantom", machine.to_json())
     recorder = program.start(block if isinstance(block, FakeBlock) else None)
     if recorder is None:
         return 1
@@ -99,6 +106,8 @@ def _run(plan: _core.EstimatePlan, program: Program, folder: Path | None) -> int
             program.run()
     except BaseException as error:
         block.end(error)
+        if isinstance(error, SystemExit):
+            quick_exit.note(error.code)
         raise
     block.end(None)
     return 0

@@ -72,6 +72,11 @@ def fork() -> Child | None:
     return None
 
 
+def let_end_with(starter: int) -> None:
+    """Say which process this one must not outlive, for `end_with_starter`."""
+    os.environ[_VARIABLE] = str(starter)
+
+
 def end_with_starter() -> None:
     """Let this process be killed when the one that started it is."""
     starter = os.environ.pop(_VARIABLE, "")

@@ -1365,6 +1365,8 @@ class DeviceEstimate(TypedDict):
     """The last allocation that failed."""
     categories: list[Row]
     """What filled it at that time, by category."""
+    causes: list[Cause]
+    """What filled it at that time, by what could be changed: the largest cause first."""
 
 
 class Process(TypedDict):
@@ -1390,31 +1392,60 @@ class SharedGpu(TypedDict):
 
 
 class Fit(TypedDict):
-    """The largest value with which a program fits on a simulated GPU."""
+    """The largest values with which a program fits on a simulated GPU."""
 
     floodmark: str
     """The version of floodmark that wrote the answer."""
     format: int
     """The version of this JSON: it changes when a field changes its meaning."""
     name: str
-    """The name of the value."""
+    """The name of the first value."""
+    names: list[str]
+    """The names of all values, in the order of `--vary`."""
     gpu: str
     """The name of the GPU profile."""
     largest: int | None
-    """The largest value that fits; null when the smallest does not."""
+    """The first of the best values; null when nothing fits."""
+    best: list[int] | None
+    """The values that fit with the largest objective, in the order of the names; null when
+    nothing fits."""
     is_last: bool
-    """Whether it is the largest value of the question, so that larger ones may fit too."""
+    """Whether they are the largest values of the question, so that larger ones may fit too."""
+    objective: str | None
+    """What is to be as large as possible; null where nothing grows."""
+    frontier: list[FitPoint]
+    """Of every combination of the other values that fits, the largest of the one with the most
+    values; the best first."""
+    assumptions: list[str]
+    """What the search assumed of the program."""
     not_monotone: list[list[int]]
-    """Pairs of values of which the larger one needs less memory."""
+    """Pairs of values of which the larger one needs less memory. Only where one value is varied."""
     tries: list[Try]
-    """Every try, smallest value first."""
+    """Every try, smallest values first."""
+
+
+class FitPoint(TypedDict):
+    """A combination that fits, and above which nothing was found to fit."""
+
+    values: list[int]
+    """The values, in the order of the names."""
+    objective: float | None
+    """The objective; null where there is none."""
+    peak_allocated: Bytes
+    """The most that torch had allocated, of all devices."""
+    peak_reserved: Bytes
+    """The most that torch had reserved, of all devices."""
+    needed: Bytes
+    """What it needs with the CUDA context."""
 
 
 class Try(TypedDict):
     """One estimate."""
 
     value: int
-    """The value."""
+    """The first value."""
+    values: list[int]
+    """All values, in the order of the names."""
     fits: bool
     """Whether it fits."""
     peak_allocated: Bytes
@@ -1440,8 +1471,8 @@ class Plan(TypedDict):
     """Its memory."""
     unchanged: PlanTry | None
     """The program as it is."""
-    categories: list[PlanCategory]
-    """What fills its peak, by category."""
+    causes: list[PlanCause]
+    """What fills its peak, by what could be changed: the largest cause first."""
     plan: PlanTry | None
     """The cheapest changes with which it fits, none for a program that fits as it is; null where
     nothing fits."""
@@ -1454,6 +1485,10 @@ class Plan(TypedDict):
     """A command that runs the program with the plan, without editing it; empty without a plan."""
     floor: Bytes
     """The least memory of all tries."""
+    floor_try: PlanTry | None
+    """The try that needs the least."""
+    floor_causes: list[PlanCause]
+    """What remains at its peak: the largest cause first."""
     tries: list[PlanTry]
     """Every try, the largest need first."""
     left_out: list[LeftOut]
@@ -1492,13 +1527,15 @@ class PlanTry(TypedDict):
     """Whether no other try needs less memory without more time."""
 
 
-class PlanCategory(TypedDict):
-    """What fills the peak."""
+class PlanCause(TypedDict):
+    """A part of what fills the peak."""
 
-    category: str
-    """The category."""
+    name: str
+    """What it is, in words."""
     bytes: Bytes
     """Its bytes."""
+    location: str | None
+    """The location with the most bytes of it."""
 
 
 class LeftOut(TypedDict):

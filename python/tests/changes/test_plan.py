@@ -97,7 +97,9 @@ def test_a_plan_fits_and_its_patch_does_the_same(training):
     done, found = plan(training, "--memory", str(memory), "train.py")
     assert done.returncode == 0, done.stderr
     assert found["is_proven"]
-    assert found["plan"]["needed"] <= memory < found["unchanged"]["needed"]
+    # Where more was reserved with plenty of memory, torch frees cached blocks on the GPU itself.
+    assert found["plan"]["fits"]
+    assert found["plan"]["peak_allocated"] < memory < found["unchanged"]["needed"]
     assert any("checkpoint" in change for change in found["plan"]["changes"])
     assert found["plan"]["compute"] > 1
     assert found["command"].startswith("floodmark run --with ")
@@ -105,7 +107,7 @@ def test_a_plan_fits_and_its_patch_does_the_same(training):
     again = training.floodmark("plan", "--memory", str(memory), "--budget", "0s", "train.py")
     assert again.returncode == 0, again.stderr
     assert again.stdout.startswith("Fits with ")
-    assert "gradient" in again.stdout
+    assert "activations of 6 blocks" in again.stdout
     patched = TRAINING.replace("    optimizer = torch", "    PATCH\n    optimizer = torch")
     lines = [line for line in found["patch"].splitlines() if "…" not in line]
     patch = "\n".join("    " + line for line in lines)
@@ -113,6 +115,26 @@ def test_a_plan_fits_and_its_patch_does_the_same(training):
     words = ["--with", "fused"] if "fused" in found["plan"]["changes"] else []
     by_hand = estimate(training, *words, "patched.py")
     assert by_hand["peak_allocated"] == pytest.approx(found["plan"]["peak_allocated"], rel=0.02)
+
+
+def test_a_plan_is_run_when_that_is_asked_for(programs):
+    programs.environment["XDG_CACHE_HOME"] = str(programs.folder / "cache")
+    programs.write(
+        """
+        import torch
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        weight = torch.nn.Parameter(torch.ones(1 << 20, device=device))
+        (weight * 2).sum().backward()
+        print("ran on", device)
+        """,
+        "train.py",
+    )
+    done = programs.floodmark("plan", "--run", "train.py")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("Fits as it is")
+    # The tries print to stderr: this is the program itself.
+    assert done.stdout.count("ran on") == 1
+    assert (programs.folder / "floodmark-train.flood").exists()
 
 
 def test_a_program_that_fits_needs_no_plan(training):
@@ -127,6 +149,9 @@ def test_where_nothing_fits_the_floor_is_said(training):
     assert done.returncode == 1
     assert found["plan"] is None
     assert found["floor"] > 800 * MIB
+    assert found["floor_try"]["needed"] == found["floor"]
+    assert len(found["floor_try"]["changes"]) > 1
+    assert found["floor_causes"]
     assert "no plan was found: the least that the program needs" in done.stderr
     assert "hint: make the batch smaller" in done.stderr
 

@@ -301,7 +301,8 @@ def test_the_block_in_python_and_what_cannot_be(programs):
 def test_fit_finds_what_a_linear_search_finds(training):
     gpu = ["--gpu", "t4", "--memory", "900MiB"]
     program = ["train.py", "--batch", "{BATCH}"]
-    done = training.floodmark("fit", "--json", *gpu, "--vary", "BATCH=1..8", *program, timeout=600)
+    words = ("fit", "--json", "--no-cache", *gpu, "--vary", "BATCH=1..8", *program)
+    done = training.floodmark(*words, timeout=600)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     check_answer("fit", found)
@@ -330,7 +331,7 @@ def test_fit_takes_the_environment_and_tells_of_failures(programs):
         """,
         "by_env.py",
     )
-    words = ["fit", "--gpu", "t4", "--env", "BATCH={BATCH}", "--vary"]
+    words = ["fit", "--no-cache", "--gpu", "t4", "--env", "BATCH={BATCH}", "--vary"]
     good = programs.floodmark(*words, "BATCH=8,14,20", "by_env.py", timeout=600)
     assert good.returncode == 0, good.stderr
     assert good.stdout.startswith("BATCH = 14 is the largest that fits on Tesla T4\n"), good.stdout

@@ -337,17 +337,12 @@ impl<'a> Adviser<'a> {
 
     /// What fills the peak; and checkpointing and a chunked loss, where there is something to gain.
     fn activations_and_loss(&mut self, context: &Context) -> Result<Vec<Cause>, QuestionError> {
-        let (trace, device) = (self.trace, self.device);
-        let at = failed_or_peak(trace, context, device)?;
-        let live = Live::at(trace, &at).allocations;
-        let blocks = RepeatedBlocks::find(trace, context, device, &live);
-        let logits = Logits::find(trace, context, device, blocks.as_ref(), at.allocated);
-        let (blocks, logits) = (blocks.as_ref(), logits.as_ref());
-        let causes = CauseContext { trace, context, blocks, logits }.causes_at(&at);
-        if let Some(blocks) = blocks {
+        let at = failed_or_peak(self.trace, context, self.device)?;
+        let Found { causes, blocks, logits } = find_causes(self.trace, context, &at);
+        if let Some(blocks) = &blocks {
             self.checkpointing(context, blocks, &causes);
         }
-        if let Some(logits) = logits {
+        if let Some(logits) = &logits {
             self.chunked_loss(logits, &causes);
         }
         Ok(causes)
@@ -374,6 +369,28 @@ impl<'a> Adviser<'a> {
         let after = self.peak_with(&logits.chunked(self.trace));
         self.add(AdviceKind::Logits, finding, (change, assumes), after);
     }
+}
+
+/// What fills the memory at a moment, and what that was found from.
+struct Found {
+    causes: Vec<Cause>,
+    blocks: Option<RepeatedBlocks>,
+    logits: Option<Logits>,
+}
+
+fn find_causes(trace: &Trace, context: &Context, at: &Moment) -> Found {
+    let live = Live::at(trace, at).allocations;
+    let blocks = RepeatedBlocks::find(trace, context, at.device, &live);
+    let logits = Logits::find(trace, context, at.device, blocks.as_ref(), at.allocated);
+    let parts = CauseContext { trace, context, blocks: blocks.as_ref(), logits: logits.as_ref() };
+    Found { causes: parts.causes_at(at), blocks, logits }
+}
+
+/// What fills the memory of a device at its peak, the largest cause first.
+pub(crate) fn causes_at_peak(trace: &Trace, device: Device) -> Result<Vec<Cause>, QuestionError> {
+    let context = Context::new(trace);
+    let at = moment(trace, &context, device, At::Peak)?;
+    Ok(find_causes(trace, &context, &at).causes)
 }
 
 fn cause_of(causes: &[Cause], kind: CauseKind) -> Option<&Cause> {

@@ -14,6 +14,8 @@ use floodmark_trace::{
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::advice::causes::Cause;
+use crate::advice::causes_at_peak;
 use crate::allocator::oom::oom;
 use crate::moment::Moment;
 use crate::moment::at::At;
@@ -142,6 +144,8 @@ pub struct DeviceEstimate {
     pub failed: Option<Moment>,
     /// What filled it at that time, by category.
     pub categories: Vec<Row>,
+    /// What filled it at that time, by what could be changed: the largest cause first.
+    pub causes: Vec<Cause>,
 }
 
 /// Says whether a program fits.
@@ -248,6 +252,7 @@ fn one(
         at: found.at.clone(),
         failed,
         categories: report(trace, &question)?.rows,
+        causes: causes_at_peak(trace, device)?,
     })
 }
 

@@ -23,4 +23,5 @@ pub(crate) mod run;
 pub(crate) mod shell;
 pub(crate) mod simulate;
 pub(crate) mod trace_paths;
+mod tries;
 pub(crate) mod view;

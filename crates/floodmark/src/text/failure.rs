@@ -5,7 +5,7 @@ use std::fmt::Write;
 use anstyle::{AnsiColor, Style};
 use floodmark_analysis::{AnnotationError, NoOomMessage, QuestionError, SimulationError};
 use floodmark_export::ExportError;
-use floodmark_profiles::{ChangeError, GpuError};
+use floodmark_profiles::{ChangeError, GpuError, ObjectiveError};
 use floodmark_session::traces::OpenError;
 use floodmark_trace::{Device, Hint, ReadError};
 
@@ -41,12 +41,14 @@ pub(crate) enum Problem {
     NoSuchRankOf { rank: u32, world: u32 },
     #[error("`{placeholder}` is neither in the program's arguments nor in `--env`")]
     NothingVaries { placeholder: String },
-    #[error("the program failed with {name} = {value}{}", .tail)]
-    TryFailed { name: String, value: u64, tail: String },
-    #[error("with {name} = {value} the program allocated nothing on the GPU")]
-    NothingOnGpu { name: String, value: u64 },
-    #[error("nothing fits: {name} = {value} is the smallest value of `--vary`")]
-    NothingFits { name: String, value: u64 },
+    #[error("`{name}` is varied twice")]
+    VariedTwice { name: String },
+    #[error("the program failed with {values}{}", .tail)]
+    TryFailed { values: String, tail: String },
+    #[error("with {values} the program allocated nothing on the GPU")]
+    NothingOnGpu { values: String },
+    #[error("nothing fits: {values} is the smallest value of `--vary`")]
+    NothingFits { values: String },
     #[error("the program fails before any change: {error}")]
     PlanOfFailure { error: String },
     #[error("the program allocated nothing on the GPU")]
@@ -96,6 +98,7 @@ impl Hint for Problem {
             Self::NothingVaries { .. } => {
                 Some("write it where the value goes: `train.py --batch {BATCH}`")
             }
+            Self::VariedTwice { .. } => Some("give all its values in one `--vary`"),
             Self::TryFailed { .. } | Self::NothingOnGpu { .. } => {
                 Some("`floodmark estimate` with this value shows all of it")
             }
@@ -174,6 +177,9 @@ fn hint(error: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
         return error.hint();
     }
     if let Some(error) = error.downcast_ref::<ChangeError>() {
+        return error.hint();
+    }
+    if let Some(error) = error.downcast_ref::<ObjectiveError>() {
         return error.hint();
     }
     if let Some(error) = error.downcast_ref::<Refusal>() {

@@ -14,7 +14,7 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from floodmark import _core, torch_private
 from floodmark._core import PhantomError, PhantomLibrary
@@ -39,6 +39,13 @@ class Phantom:
         self.values: Any = None
         #: torch's library that has our kernels; they are there as long as it is.
         self.kernels: Any = None
+
+    def change(self, machine: _core.PhantomMachine) -> None:
+        """Simulate another machine from now on. Only before anything was allocated."""
+        if machine != self.machine:
+            versions = _library_versions()
+            self.library = PhantomLibrary.start(machine, **versions, started=self.library)
+            self.machine = machine
 
     def reads(self) -> list[PhantomRead]:
         """Values that the program read back and that are not known."""
@@ -65,9 +72,7 @@ def load(machine: _core.PhantomMachine) -> Phantom:
     torch = sys.modules.get("torch")
     if torch is not None:
         _refuse_what_has_begun(torch)
-    library = PhantomLibrary.start(
-        machine, cuda=_cuda_version(), cudnn=_cudnn_library(), nccl=_nccl_version()
-    )
+    library = PhantomLibrary.start(machine, **_library_versions())
     if torch is not None:
         _take_over(library, torch, machine.gpus)
     library.claim()
@@ -105,6 +110,18 @@ def _take_over(library: PhantomLibrary, torch: ModuleType, devices: int) -> None
             "hint: create the phantom GPU first, or use `floodmark estimate`"
         )
     torch_private.forget_that_there_was_none(torch)
+
+
+class _LibraryVersions(TypedDict):
+    """What a machine has besides its GPUs."""
+
+    cuda: int
+    cudnn: str
+    nccl: int
+
+
+def _library_versions() -> _LibraryVersions:
+    return {"cuda": _cuda_version(), "cudnn": _cudnn_library(), "nccl": _nccl_version()}
 
 
 def _cuda_version() -> int:

@@ -29,6 +29,8 @@ class SimulatedGpu:
         self.outcome = Outcome()
         #: Which GPUs of the machine this process sees; all when None.
         self.indexes: list[int] | None = None
+        #: Whether no program has it yet: a fork may still change its memory.
+        self.is_prepared = False
 
     def about(self, *, is_over: bool) -> answer_types.Phantom:
         """What a trace says of it."""
@@ -66,6 +68,10 @@ def simulate(machine: _core.PhantomMachine) -> SimulatedGpu:
     """Load the phantom, or go on with the same one."""
     global _now
     if _now is not None:
+        if _now.is_prepared:
+            _now.phantom.change(machine)
+            _now.machine = machine
+            _now.is_prepared = False
         if _now.machine != machine:
             raise _core.PhantomError(
                 f"{_now.machine.name} is simulated already, and CUDA begins once in a process\n"
@@ -90,6 +96,11 @@ def simulate(machine: _core.PhantomMachine) -> SimulatedGpu:
     _now = SimulatedGpu(machine, phantom)
     gpu_account.register(_now)
     return _now
+
+
+def prepare(machine: _core.PhantomMachine) -> None:
+    """Load the phantom for the forks of this process, each with a machine of its own."""
+    simulate(machine).is_prepared = True
 
 
 class phantom:

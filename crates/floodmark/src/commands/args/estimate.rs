@@ -1,11 +1,10 @@
 //! The words of the commands about a simulated GPU.
 
 use std::path::PathBuf;
-use std::thread::available_parallelism;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use floodmark_profiles::{Change, ValueAt};
+use floodmark_profiles::{Change, Objective, ValueAt};
 use floodmark_session::size::parse_size;
 use floodmark_trace::Engine;
 
@@ -102,12 +101,22 @@ pub(crate) struct FitArgs {
     #[command(flatten)]
     pub(crate) phantom: PhantomArgs,
     /// Vary NAME: `BATCH=1..512`, in steps of 8 with `8..512:8`, doubling with `1..512:x2`, or `BATCH=8,12,20`.
-    /// `{BATCH}` in the program's arguments and in `--env` becomes the value
-    #[arg(long, value_name = "NAME=VALUES")]
-    pub(crate) vary: VariedValue,
+    /// `{BATCH}` in the program's arguments and in `--env` becomes the value; may be repeated
+    #[arg(long, value_name = "NAME=VALUES", required = true)]
+    pub(crate) vary: Vec<VariedValue>,
+    /// What is to be as large as possible, where several values are varied: `BATCH*SEQ` [default: the product of the values
+    /// with which the need for memory grows]
+    #[arg(long, value_name = "EXPRESSION")]
+    pub(crate) objective: Option<Objective>,
     /// Set an environment variable of the program: `BATCH={BATCH}`; may be repeated
     #[arg(long = "env", value_name = "KEY=VALUE")]
     pub(crate) environment: Vec<Setting>,
+    /// Run N tries at a time [default: the number of processors]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) jobs: Option<u16>,
+    /// Try everything again: neither read nor write what earlier tries found
+    #[arg(long)]
+    pub(crate) no_cache: bool,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -125,9 +134,12 @@ pub(crate) struct PlanArgs {
     /// Run N tries at a time [default: the number of processors]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) jobs: Option<u16>,
-    /// Try everything again: neither read nor write what earlier plans found
+    /// Try everything again: neither read nor write what earlier tries found
     #[arg(long)]
     pub(crate) no_cache: bool,
+    /// Then run the program with the plan, as `floodmark run --with …` does
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) run: bool,
     /// Number of tries to show; 0 shows all
     #[arg(long, default_value_t = 25, value_name = "N")]
     pub(crate) top: usize,
@@ -136,14 +148,6 @@ pub(crate) struct PlanArgs {
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) program: ProgramArgs,
-}
-
-impl PlanArgs {
-    /// How many tries run at a time.
-    pub(crate) fn jobs(&self) -> usize {
-        let all = || available_parallelism().map_or(1, std::num::NonZeroUsize::get);
-        self.jobs.map_or_else(all, usize::from)
-    }
 }
 
 /// `90s`, `5min` or `1h`; a number alone is in seconds.

@@ -23,6 +23,7 @@ use crate::commands::run::LEAST_RECORDER_BYTES;
 pub(crate) use crate::commands::args::estimate::{
     EstimateArgs, FitArgs, GpusArgs, PhantomArgs, PlanArgs,
 };
+pub(crate) use crate::commands::args::varied_value::{Setting, VariedValue};
 pub(crate) use crate::commands::args::watch::{MetricsArgs, TopArgs};
 
 /// Shows what fills the memory of a `PyTorch` program.

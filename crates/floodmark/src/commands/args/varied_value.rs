@@ -1,15 +1,17 @@
 //! What `floodmark fit` varies: a name, its values, and the places where they go.
 
+use std::collections::BTreeSet;
 use std::str::FromStr;
 
 /// More values than anybody means.
 const MOST_VALUES: usize = 1 << 20;
 
-/// A name and its values, smallest first.
+/// A name and its values: of a range smallest first, of a list in the order in which they were written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct VariedValue {
     pub(crate) name: String,
     pub(crate) values: Vec<u64>,
+    pub(crate) is_range: bool,
     /// As the user wrote them.
     pub(crate) written: String,
 }
@@ -39,15 +41,18 @@ impl FromStr for VariedValue {
             None => written.split(',').map(|value| value.trim().parse().ok()).collect(),
         };
         let mut values: Vec<u64> = values.ok_or_else(wrong)?;
-        values.sort_unstable();
-        values.dedup();
+        let is_range = written.contains("..");
+        if !is_range {
+            let mut seen = BTreeSet::new();
+            values.retain(|value| seen.insert(*value));
+        }
         if values.len() > MOST_VALUES {
             return Err(format!("these are more than {MOST_VALUES} values"));
         }
         if values.is_empty() {
             return Err("the range has no value".to_owned());
         }
-        Ok(Self { name: name.to_owned(), values, written: written.to_owned() })
+        Ok(Self { name: name.to_owned(), values, is_range, written: written.to_owned() })
     }
 }
 
@@ -100,7 +105,7 @@ mod tests {
         assert_eq!(values("B=1..4"), [1, 2, 3, 4]);
         assert_eq!(values("B=8..33:8"), [8, 16, 24, 32]);
         assert_eq!(values("B=1..9:x2"), [1, 2, 4, 8]);
-        assert_eq!(values("B=20, 8,12,8"), [8, 12, 20]);
+        assert_eq!(values("B=20, 8,12,8"), [20, 8, 12]);
         for wrong in [
             "",
             "B",

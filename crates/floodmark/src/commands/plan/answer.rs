@@ -7,7 +7,8 @@ use serde::Serialize;
 
 use crate::commands::args::PlanArgs;
 use crate::commands::plan::patch::{patch_of, run_command};
-use crate::commands::plan::tries::{Tries, Try, TryRow, named};
+use crate::commands::plan::tries::{Tries, Try, named};
+use crate::commands::tries::TryCause;
 
 /// What to change so that a program fits on a simulated GPU.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -23,8 +24,8 @@ pub(crate) struct Plan {
     pub(super) capacity: Bytes,
     /// The program as it is.
     pub(super) unchanged: Option<PlanTry>,
-    /// What fills its peak, by category.
-    pub(super) categories: Vec<PlanCategory>,
+    /// What fills its peak, by what could be changed: the largest cause first.
+    pub(super) causes: Vec<PlanCause>,
     /// The cheapest changes with which it fits, none for a program that fits as it is; null where nothing fits.
     pub(super) plan: Option<PlanTry>,
     /// Whether the program was run with the plan on the GPU itself, and every allocation succeeded.
@@ -35,6 +36,10 @@ pub(crate) struct Plan {
     pub(super) command: String,
     /// The least memory of all tries.
     pub(super) floor: Bytes,
+    /// The try that needs the least.
+    pub(super) floor_try: Option<PlanTry>,
+    /// What remains at its peak: the largest cause first.
+    pub(super) floor_causes: Vec<PlanCause>,
     /// Every try, the largest need first.
     pub(super) tries: Vec<PlanTry>,
     /// Changes that are no candidates.
@@ -75,13 +80,15 @@ pub(crate) struct PlanTry {
     pub(super) is_best: bool,
 }
 
-/// What fills the peak.
+/// A part of what fills the peak.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
-pub(crate) struct PlanCategory {
-    /// The category.
-    pub(super) category: String,
+pub(crate) struct PlanCause {
+    /// What it is, in words.
+    pub(super) name: String,
     /// Its bytes.
     pub(super) bytes: Bytes,
+    /// The location with the most bytes of it.
+    pub(super) location: Option<String>,
 }
 
 /// A change that is no candidate.
@@ -109,9 +116,16 @@ pub(super) fn plan_of(
     let applied = |changes: &Combination| -> Vec<AppliedChange> {
         tries.done().get(changes).map(|done| done.answer.changes.clone()).unwrap_or_default()
     };
-    let first = tries.done().get(&Combination::new());
-    let device =
-        first.and_then(|done| done.answer.devices.iter().max_by_key(|device| device.needed));
+    let causes = |changes: &Combination| -> Vec<PlanCause> {
+        let cause = |cause: &TryCause| PlanCause {
+            name: cause.name.clone(),
+            bytes: cause.bytes,
+            location: cause.location.clone(),
+        };
+        let done = tries.done().get(changes);
+        done.map_or_else(Vec::new, |done| done.answer.causes().iter().map(cause).collect())
+    };
+    let floor = rows.iter().min_by_key(|(changes, row)| (row.needed, changes.len()));
     let changes = search.plan.as_ref();
     let mut shown: Vec<PlanTry> = rows.iter().map(|(_, row)| row.clone()).collect();
     shown.sort_by(|a, b| (b.needed, &a.changes).cmp(&(a.needed, &b.changes)));
@@ -121,16 +135,14 @@ pub(super) fn plan_of(
         gpu: machine.profile.name.clone(),
         capacity: Bytes(machine.profile.memory),
         unchanged: find(&Combination::new()),
-        categories: device.map_or_else(Vec::new, |device| {
-            let category =
-                |row: &TryRow| PlanCategory { category: row.location.clone(), bytes: row.bytes };
-            device.categories.iter().map(category).collect()
-        }),
+        causes: causes(&Combination::new()),
         plan: changes.and_then(find),
         is_proven,
         patch: changes.map_or_else(String::new, |changes| patch_of(&applied(changes))),
         command: changes.map_or_else(String::new, |changes| run_command(args, changes)),
-        floor: shown.iter().map(|row| row.needed).min().unwrap_or_default(),
+        floor: floor.map(|(_, row)| row.needed).unwrap_or_default(),
+        floor_try: floor.map(|(_, row)| row.clone()),
+        floor_causes: floor.map_or_else(Vec::new, |(changes, _)| causes(changes)),
         tries: shown,
         left_out: left_out(search),
         not_tried: not_tried(search),

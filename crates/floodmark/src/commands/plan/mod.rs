@@ -5,12 +5,12 @@
 //! decides: torch frees cached blocks before it gives up. The search itself is `floodmark_profiles::cheapest_that_fits`.
 
 mod answer;
-mod cache;
 mod patch;
 mod text;
 mod tries;
 
 use std::ffi::OsStr;
+use std::process::Command;
 
 use anyhow::{Context, Result};
 use floodmark_profiles::{PlanSearch, cheapest_that_fits};
@@ -21,12 +21,19 @@ use crate::commands::args::PlanArgs;
 use crate::commands::estimate::machine;
 pub(crate) use crate::commands::plan::answer::Plan;
 use crate::commands::plan::answer::plan_of;
+use crate::commands::plan::patch::run_words;
 use crate::commands::plan::tries::Tries;
 use crate::commands::run;
 use crate::text::failure::Problem;
 use crate::text::stdout_style;
 
-pub(crate) fn plan(args: &PlanArgs, python: &OsStr) -> Result<Said> {
+/// What is said, and the program to run with the plan where that was asked for.
+pub(crate) struct Planned {
+    pub(crate) said: Said,
+    pub(crate) run: Option<Command>,
+}
+
+pub(crate) fn plan(args: &PlanArgs, python: &OsStr) -> Result<Planned> {
     let machine = machine(&args.phantom)?;
     run::target(args.program.clone())?;
     let mut tries = Tries::new(args, &machine, python)?;
@@ -43,7 +50,13 @@ pub(crate) fn plan(args: &PlanArgs, python: &OsStr) -> Result<Said> {
     } else {
         stdout_style::show(&found)
     };
-    Ok(Said { objection: objection(&found, &search), ..text.into() })
+    let said = Said { objection: objection(&found, &search), ..text.into() };
+    let run = search.plan.as_ref().filter(|_| args.run).map(|changes| {
+        let mut command = Command::new(python);
+        command.args(["-m", "floodmark"]).args(run_words(args, changes));
+        command
+    });
+    Ok(Planned { said, run })
 }
 
 /// Why the exit status is not 0 although there is an answer.

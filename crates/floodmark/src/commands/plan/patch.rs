@@ -1,5 +1,7 @@
 //! The plan as code to paste, and as a command that runs the program with it.
 
+use std::ffi::OsString;
+
 use floodmark_profiles::Combination;
 use floodmark_trace::AppliedChange;
 
@@ -15,15 +17,22 @@ pub(super) fn patch_of(applied: &[AppliedChange]) -> String {
 
 /// `floodmark run --with … train.py …`.
 pub(super) fn run_command(args: &PlanArgs, changes: &Combination) -> String {
-    let mut words = vec!["floodmark".to_owned(), "run".to_owned()];
+    let words = run_words(args, changes);
+    let quoted = words.iter().map(|word| quoted(&word.to_string_lossy())).collect::<Vec<_>>();
+    format!("floodmark {}", quoted.join(" "))
+}
+
+/// The words after `floodmark` that run the program with some changes.
+pub(super) fn run_words(args: &PlanArgs, changes: &Combination) -> Vec<OsString> {
+    let mut words = vec![OsString::from("run")];
     for change in args.phantom.changes.iter().chain(changes) {
-        words.extend(["--with".to_owned(), change.to_string()]);
+        words.extend(["--with".into(), change.to_string().into()]);
     }
     if args.program.is_module {
-        words.push("-m".to_owned());
+        words.push("-m".into());
     }
-    words.extend(args.program.words.iter().map(|word| quoted(&word.to_string_lossy())));
-    words.join(" ")
+    words.extend(args.program.words.iter().cloned());
+    words
 }
 
 /// A word as a shell reads it.

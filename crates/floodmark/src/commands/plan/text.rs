@@ -4,13 +4,16 @@ use floodmark_session::text::answer_text::AnswerText;
 use floodmark_session::text::sheet::{self, Cells, Sheet};
 use floodmark_trace::Numerics;
 
-use crate::commands::plan::answer::{LeftOut, Plan, PlanCategory, PlanTry};
+use crate::commands::plan::answer::{LeftOut, Plan, PlanCause, PlanTry};
 
 impl From<&Plan> for AnswerText {
     fn from(found: &Plan) -> Self {
         let mut sheets = Vec::new();
-        if !found.categories.is_empty() {
-            sheets.push(categories(&found.categories));
+        if !found.causes.is_empty() {
+            sheets.push(causes("What fills the peak without changes", &found.causes));
+        }
+        if found.plan.is_none() && !found.floor_causes.is_empty() {
+            sheets.push(causes("What remains with the least memory", &found.floor_causes));
         }
         if found.tries.len() > 1 {
             sheets.push(tries(found));
@@ -35,9 +38,15 @@ fn verdict(found: &Plan) -> Vec<String> {
             above.push(format!("Fits with {changes}: {gpu}, {}", headroom(found, plan)));
             above.push(cost(plan));
         }
-        (None, Some(_)) if found.not_tried.is_empty() => above.push(format!(
-            "Nothing that was tried fits: {gpu} has {capacity}, and the program needs at least {floor}"
-        )),
+        (None, Some(_)) if found.not_tried.is_empty() => {
+            above.push(format!(
+                "Nothing that was tried fits: {gpu} has {capacity}, and the program needs at least {floor}"
+            ));
+            let least = found.floor_try.as_ref().filter(|least| !least.changes.is_empty());
+            if let Some(least) = least {
+                above.push(format!("It needs the least with {}", least.changes.join(" + ")));
+            }
+        }
         (None, _) => above.push(format!("No plan was found in time: {gpu} has {capacity}")),
     }
     if let Some(unchanged) = &found.unchanged {
@@ -77,10 +86,10 @@ fn percent(multiple: f64) -> String {
     format!("{:.0} %", multiple * 100.0)
 }
 
-fn categories(found: &[PlanCategory]) -> Sheet {
+fn causes(title: &str, found: &[PlanCause]) -> Sheet {
     let mut columns = sheet::numbers(&["Bytes"]);
-    columns.extend(sheet::words(&["What fills the peak without changes"]));
-    let rows = found.iter().map(|row| cells(vec![row.bytes.to_string(), row.category.clone()]));
+    columns.extend(sheet::words(&[title]));
+    let rows = found.iter().map(|row| cells(vec![row.bytes.to_string(), row.name.clone()]));
     Sheet { columns, rows: rows.collect(), ..Sheet::default() }
 }
 

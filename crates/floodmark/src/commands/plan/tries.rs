@@ -2,87 +2,19 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::path::PathBuf;
-use std::process::Command;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, Result};
 use floodmark_profiles::{Change, Checkpointed, Combination, Need, Outcome, PhantomMachine, Rates};
 use floodmark_trace::{AppliedChange, Bytes, Numerics, StepCost};
-use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::commands::args::{PhantomArgs, PlanArgs};
-use crate::commands::estimate;
-use crate::commands::plan::cache::Cache;
+use crate::commands::tries::{self, Estimates, Question, TryAnswer};
 use crate::text::failure::Problem;
 use crate::text::progress::Progress;
 
-/// Steps of a try when none are given: the first makes the optimizer's states, the second has them.
-const USUAL_STEPS: u32 = 2;
-
 /// The memory of a GPU on which everything fits, so that what a program needs is known in full.
 const PLENTY: u64 = 1 << 40;
-
-/// What is read of the answer of an estimate, and kept in the cache.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub(super) struct TryAnswer {
-    pub(super) fits: Option<bool>,
-    unknown: Option<String>,
-    error: String,
-    #[serde(deserialize_with = "bytes")]
-    pub(super) peak_allocated: Bytes,
-    #[serde(deserialize_with = "bytes")]
-    pub(super) peak_reserved: Bytes,
-    pub(super) devices: Vec<TryDevice>,
-    pub(super) changes: Vec<AppliedChange>,
-    pub(super) cost: Option<StepCost>,
-}
-
-/// What is read of a device.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub(super) struct TryDevice {
-    pub(super) name: String,
-    #[serde(deserialize_with = "bytes")]
-    pub(super) peak_allocated: Bytes,
-    #[serde(deserialize_with = "bytes")]
-    pub(super) outside_torch: Bytes,
-    #[serde(deserialize_with = "bytes")]
-    pub(super) context: Bytes,
-    #[serde(deserialize_with = "bytes")]
-    pub(super) needed: Bytes,
-    pub(super) categories: Vec<TryRow>,
-}
-
-/// What is read of a category.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub(super) struct TryRow {
-    #[serde(deserialize_with = "bytes")]
-    pub(super) bytes: Bytes,
-    pub(super) location: String,
-}
-
-/// A number of bytes is a number in JSON.
-fn bytes<'de, D: Deserializer<'de>>(from: D) -> Result<Bytes, D::Error> {
-    u64::deserialize(from).map(Bytes)
-}
-
-impl TryAnswer {
-    /// What the program needs of the device that needs most.
-    pub(super) fn needed(&self) -> Bytes {
-        self.devices.iter().map(|device| device.needed).max().unwrap_or_default()
-    }
-
-    /// The least that it could need if no byte were cached.
-    fn least(&self) -> Bytes {
-        let of = |device: &TryDevice| device.peak_allocated + device.outside_torch + device.context;
-        self.devices.iter().map(of).max().unwrap_or_default()
-    }
-}
 
 /// A try and what it costs.
 #[derive(Debug, Clone)]
@@ -95,7 +27,7 @@ pub(super) struct Try {
 
 /// How an estimate is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Question {
+enum Asked {
     /// The memory it needs, on a GPU with plenty.
     Need,
     /// Whether it fits on the GPU.
@@ -107,16 +39,13 @@ pub(super) enum Question {
 /// Runs tries, and remembers them.
 pub(super) struct Tries<'a> {
     args: &'a PlanArgs,
-    python: &'a OsStr,
+    estimates: Estimates<'a>,
     capacity: Bytes,
     rates: Option<Rates>,
-    folder: tempfile::TempDir,
-    cache: Cache,
     until: Option<Instant>,
     done: BTreeMap<Combination, Try>,
     /// Why the program cannot be planned for.
     problem: Option<Problem>,
-    number: AtomicUsize,
 }
 
 impl<'a> Tries<'a> {
@@ -125,21 +54,14 @@ impl<'a> Tries<'a> {
         machine: &PhantomMachine,
         python: &'a OsStr,
     ) -> Result<Self> {
-        let folder = tempfile::Builder::new()
-            .prefix("floodmark-")
-            .tempdir()
-            .context("Failed to create a temporary folder")?;
         Ok(Self {
             args,
-            python,
+            estimates: Estimates::new(&args.program, python, args.no_cache)?,
             capacity: Bytes(machine.profile.memory),
             rates: machine.profile.rates.clone(),
-            folder,
-            cache: Cache::new(args, machine, python),
             until: args.budget.map(|budget| Instant::now() + budget),
             done: BTreeMap::new(),
             problem: None,
-            number: AtomicUsize::new(0),
         })
     }
 
@@ -147,45 +69,32 @@ impl<'a> Tries<'a> {
     pub(super) fn attempt(&mut self, batch: &[Combination]) -> Result<Vec<Outcome>> {
         let what =
             if batch.len() == 1 { named(&batch[0]) } else { "every change alone".to_owned() };
-        let progress = Progress::new(format!("Trying {what}"), batch.len() as u64);
-        let results: Vec<Mutex<Option<Result<Option<Try>>>>> =
-            batch.iter().map(|_| Mutex::new(None)).collect();
-        let next = AtomicUsize::new(0);
-        let finished = AtomicUsize::new(0);
-        std::thread::scope(|scope| {
-            for _ in 0..self.args.jobs().min(batch.len()) {
-                scope.spawn(|| {
-                    loop {
-                        let at = next.fetch_add(1, Ordering::Relaxed);
-                        let Some(combination) = batch.get(at) else { break };
-                        let result = self.one(combination);
-                        *results[at].lock().unwrap_or_else(std::sync::PoisonError::into_inner) =
-                            Some(result);
-                        finished.fetch_add(1, Ordering::Relaxed);
-                    }
-                });
-            }
-            while finished.load(Ordering::Relaxed) < batch.len() {
-                progress.at(finished.load(Ordering::Relaxed) as u64);
-                std::thread::sleep(Duration::from_millis(50));
-            }
-        });
-        let mut outcomes = Vec::new();
-        for (combination, result) in batch.iter().zip(results) {
-            let result = result.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-            let tried = result.unwrap_or(Ok(None))?;
-            outcomes.push(self.outcome(combination, tried));
+        if batch.len() > 1 {
+            self.estimates.warm_up();
         }
+        let progress = Progress::new(format!("Trying {what}"), batch.len() as u64);
+        let jobs = tries::jobs(self.args.jobs);
+        let tried = tries::in_parallel_with(
+            jobs,
+            batch,
+            |combination| self.one(combination),
+            |done| progress.at(done as u64),
+        )?;
+        let outcomes = batch
+            .iter()
+            .zip(tried)
+            .map(|(combination, tried)| self.outcome(combination, tried))
+            .collect();
         Ok(outcomes)
     }
 
     /// One combination: what it needs, whether it fits, and for a change alone what it costs.
     fn one(&self, combination: &Combination) -> Result<Option<Try>> {
-        let Some(answer) = self.ask(combination, Question::Need)? else { return Ok(None) };
+        let Some(answer) = self.ask(combination, Asked::Need)? else { return Ok(None) };
         let is_known = answer.fits == Some(true);
         let mut fits = is_known && answer.needed() <= self.capacity;
         if is_known && !fits && answer.least() <= self.capacity {
-            let verdict = self.ask(combination, Question::Verdict)?;
+            let verdict = self.ask(combination, Asked::Verdict)?;
             fits = verdict.is_some_and(|verdict| verdict.fits == Some(true));
         }
         let is_applied = answer.changes.iter().all(AppliedChange::is_applied);
@@ -194,45 +103,33 @@ impl<'a> Tries<'a> {
         let saves = unchanged.map_or(!fits, |unchanged| answer.needed() < unchanged);
         let mut cost = None;
         if is_known && is_applied && saves && combination.len() < 2 {
-            cost = self.ask(combination, Question::Cost)?.and_then(|answer| answer.cost);
+            cost = self.ask(combination, Asked::Cost)?.and_then(|answer| answer.cost);
         }
         Ok(Some(Try { answer, fits, cost }))
     }
 
     /// An estimate, from the cache or from a process; none where there is no time left.
-    fn ask(&self, combination: &Combination, question: Question) -> Result<Option<TryAnswer>> {
-        if let Some(known) = self.cache.get(combination, question) {
+    fn ask(&self, combination: &Combination, asked: Asked) -> Result<Option<TryAnswer>> {
+        let question = self.question(combination, asked);
+        if let Some(known) = self.estimates.known(&question) {
             return Ok(Some(known));
         }
         if self.until.is_some_and(|until| Instant::now() >= until) {
             return Ok(None);
         }
-        let mut command = self.command(combination, question);
-        let output = command
-            .output()
-            .with_context(|| format!("Failed to start `{} -m floodmark`", self.python.display()))?;
-        let answer = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| TryAnswer {
-            unknown: Some("failed".to_owned()),
-            error: estimate::tail(&output.stderr),
-            ..TryAnswer::default()
-        });
-        self.cache.put(combination, question, &answer);
-        Ok(Some(answer))
+        self.estimates.ask(&question).map(Some)
     }
 
-    fn command(&self, combination: &Combination, question: Question) -> Command {
-        let asked = &self.args.phantom;
-        let memory = if question == Question::Verdict { self.capacity.0 } else { PLENTY };
+    fn question(&self, combination: &Combination, asked: Asked) -> Question {
+        let given = &self.args.phantom;
+        let memory = if asked == Asked::Verdict { self.capacity.0 } else { PLENTY };
         let phantom = PhantomArgs {
-            steps: asked.steps.or(Some(USUAL_STEPS)),
             memory: Some(memory),
-            changes: asked.changes.iter().chain(combination).cloned().collect(),
-            count_operators: question == Question::Cost,
-            ..asked.clone()
+            changes: given.changes.iter().chain(combination).cloned().collect(),
+            count_operators: asked == Asked::Cost,
+            ..given.clone()
         };
-        let number = self.number.fetch_add(1, Ordering::Relaxed);
-        let output: PathBuf = self.folder.path().join(format!("try-{number}.flood"));
-        estimate::process(self.python, &phantom, &output, &self.args.program)
+        Question { phantom, program: self.args.program.clone(), environment: Vec::new() }
     }
 
     fn outcome(&mut self, combination: &Combination, tried: Option<Try>) -> Outcome {
@@ -258,7 +155,7 @@ impl<'a> Tries<'a> {
     fn left_out(&mut self, combination: &Combination, tried: &Try) -> Option<String> {
         let answer = &tried.answer;
         if answer.fits != Some(true) {
-            let is_empty = answer.unknown.as_deref() == Some("nothing_allocated");
+            let is_empty = answer.is_empty();
             if combination.is_empty() {
                 let error = answer.error.clone();
                 self.problem = Some(if is_empty {
@@ -289,7 +186,7 @@ impl<'a> Tries<'a> {
 
     /// Whether the program with these changes fits on the GPU itself.
     pub(super) fn prove(&self, combination: &Combination) -> Result<bool> {
-        let answer = self.ask(combination, Question::Verdict)?;
+        let answer = self.ask(combination, Asked::Verdict)?;
         Ok(answer.is_some_and(|answer| answer.fits == Some(true)))
     }
 

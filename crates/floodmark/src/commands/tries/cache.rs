@@ -1,8 +1,8 @@
 //! What was tried before: a file for each try, in the user's cache folder.
 //!
 //! The name of a file is the hash of all that a try depends on and that can be seen from here: the program's own Python
-//! files, its arguments, the environment, the installed packages, the GPU profile and the changes. Data that the program
-//! reads is not part of it; `--no-cache` is for that.
+//! files, its arguments, the environment, the installed packages, the GPU profile and the changes. So `fit` and `plan` share
+//! what they found. Data that the program reads is not part of it; `--no-cache` is for that.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
@@ -10,11 +10,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use floodmark_profiles::{Combination, PhantomMachine};
 use sha2::{Digest, Sha256};
 
-use crate::commands::args::PlanArgs;
-use crate::commands::plan::tries::{Question, TryAnswer, named};
+use crate::commands::args::ProgramArgs;
+use crate::commands::estimate::machine;
+use crate::commands::tries::{Question, TryAnswer};
 
 /// Files of a program are looked for in so many folders inside each other.
 const MOST_FOLDERS: usize = 4;
@@ -41,33 +41,34 @@ const NOT_OF_PROGRAMS: [&str; 12] = [
 const PACKAGES: &str = "import importlib.metadata as m, sys; print(sys.version, sys.executable, \
                         sorted((d.name or '', d.version) for d in m.distributions()))";
 
-/// The cache of one program on one machine.
+/// The cache of one program.
 pub(super) struct Cache {
     /// The folder, and the hash of what all tries have in common; none without a cache.
     found: Option<(PathBuf, Sha256)>,
-    /// The memory of the GPU, on which only a verdict depends.
-    memory: u64,
 }
 
 impl Cache {
-    pub(super) fn new(args: &PlanArgs, machine: &PhantomMachine, python: &OsStr) -> Self {
-        let folder = if args.no_cache { None } else { folder() };
-        let found = folder.and_then(|folder| Some((folder, common(args, machine, python)?)));
-        Self { found, memory: machine.profile.memory }
+    pub(super) fn new(program: &ProgramArgs, python: &OsStr) -> Self {
+        Self { found: folder().and_then(|folder| Some((folder, common(program, python)?))) }
     }
 
-    pub(super) fn get(&self, changes: &Combination, question: Question) -> Option<TryAnswer> {
-        let text = fs::read(self.path(changes, question)?).ok()?;
+    /// A cache that keeps nothing.
+    pub(super) fn none() -> Self {
+        Self { found: None }
+    }
+
+    pub(super) fn get(&self, question: &Question) -> Option<TryAnswer> {
+        let text = fs::read(self.path(question)?).ok()?;
         serde_json::from_slice(&text).ok()
     }
 
     /// Keeps an answer. What cannot be written is tried again the next time.
-    pub(super) fn put(&self, changes: &Combination, question: Question, answer: &TryAnswer) {
-        let Some(path) = self.path(changes, question) else { return };
+    pub(super) fn put(&self, question: &Question, answer: &TryAnswer) {
+        let Some(path) = self.path(question) else { return };
         let Ok(text) = serde_json::to_vec(answer) else { return };
         let Some(folder) = path.parent() else { return };
         let _ = fs::create_dir_all(folder);
-        // Another plan may read it at the same time.
+        // Another command may read it at the same time.
         if let Ok(file) = tempfile::NamedTempFile::new_in(folder)
             && fs::write(file.path(), text).is_ok()
         {
@@ -75,16 +76,24 @@ impl Cache {
         }
     }
 
-    fn path(&self, changes: &Combination, question: Question) -> Option<PathBuf> {
+    fn path(&self, question: &Question) -> Option<PathBuf> {
         let (folder, common) = self.found.as_ref()?;
+        let Question { phantom, program, environment } = question;
         let mut hash = common.clone();
-        let memory = if question == Question::Verdict { self.memory } else { 0 };
-        hash.update(format!("{question:?} {memory} {}", named(changes)));
+        let mut add = |bytes: &[u8]| {
+            hash.update(bytes.len().to_le_bytes());
+            hash.update(bytes);
+        };
+        add(&serde_json::to_vec(&machine(phantom).ok()?).ok()?);
+        let changes: Vec<String> = phantom.changes.iter().map(ToString::to_string).collect();
+        let options = (phantom.engine, phantom.steps, phantom.count_operators);
+        add(format!("{options:?} {changes:?}").as_bytes());
+        add(format!("{} {:?} {environment:?}", program.is_module, program.words).as_bytes());
         Some(folder.join(format!("{}.json", hex(&hash.finalize()))))
     }
 }
 
-/// The user's cache folder for plans.
+/// The user's cache folder for tries.
 fn folder() -> Option<PathBuf> {
     let named = std::env::var_os("XDG_CACHE_HOME").filter(|path| Path::new(path).is_absolute());
     let base = match named {
@@ -93,24 +102,17 @@ fn folder() -> Option<PathBuf> {
             PathBuf::from(std::env::var_os("HOME").filter(|home| !home.is_empty())?).join(".cache")
         }
     };
-    Some(base.join("floodmark").join("plan"))
+    Some(base.join("floodmark").join("tries"))
 }
 
 /// The hash of what all tries have in common; none where that is unknown.
-fn common(args: &PlanArgs, machine: &PhantomMachine, python: &OsStr) -> Option<Sha256> {
+fn common(program: &ProgramArgs, python: &OsStr) -> Option<Sha256> {
     let mut hash = Sha256::new();
     let mut add = |bytes: &[u8]| {
         hash.update(bytes.len().to_le_bytes());
         hash.update(bytes);
     };
     add(env!("CARGO_PKG_VERSION").as_bytes());
-    let mut machine = machine.clone();
-    machine.profile.memory = 0;
-    add(&serde_json::to_vec(&machine).ok()?);
-    let phantom = &args.phantom;
-    let written: Vec<String> = phantom.changes.iter().map(ToString::to_string).collect();
-    add(format!("{:?} {:?} {written:?}", phantom.engine, phantom.steps).as_bytes());
-    add(format!("{} {:?}", args.program.is_module, args.program.words).as_bytes());
     add(std::env::current_dir().ok()?.as_os_str().as_encoded_bytes());
     let packages =
         Command::new(python).args(["-c", PACKAGES]).stdin(Stdio::null()).output().ok()?;
@@ -119,9 +121,9 @@ fn common(args: &PlanArgs, machine: &PhantomMachine, python: &OsStr) -> Option<S
         add(name.as_encoded_bytes());
         add(value.as_encoded_bytes());
     }
-    let script = PathBuf::from(args.program.words.first()?);
-    let folder = if args.program.is_module { PathBuf::from(".") } else { folder_of(&script) };
-    if !args.program.is_module {
+    let script = PathBuf::from(program.words.first()?);
+    let folder = if program.is_module { PathBuf::from(".") } else { folder_of(&script) };
+    if !program.is_module {
         add(&fs::read(&script).ok()?);
     }
     let mut files = Vec::new();

@@ -1,0 +1,170 @@
+//! `floodmark fit`: the largest values with which a program fits on a simulated GPU.
+//!
+//! Each try is an estimate in a process of its own ([`crate::commands::tries`]): CUDA, also a simulated one, begins once in
+//! a process. The search itself is `floodmark_profiles::frontier_that_fits`.
+
+mod answer;
+mod text;
+
+use std::ffi::{OsStr, OsString};
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use floodmark_profiles::{Dimension, FitLimits, Point, frontier_that_fits};
+use floodmark_trace::Bytes;
+
+use crate::Said;
+use crate::commands::args::{FitArgs, ProgramArgs, Setting, VariedValue};
+use crate::commands::estimate::machine;
+pub(crate) use crate::commands::fit::answer::Fit;
+use crate::commands::fit::answer::{Try, fit_of, objective_of};
+use crate::commands::run;
+use crate::commands::tries::{self, Estimates, Question};
+use crate::text::failure::Problem;
+use crate::text::{output, stdout_style};
+
+pub(crate) fn fit(args: &FitArgs, python: &OsStr) -> Result<Said> {
+    let machine = machine(&args.phantom)?;
+    run::target(args.program.clone())?;
+    check_names(args)?;
+    let dimensions = dimensions(&args.vary);
+    let estimates = Estimates::new(&args.program, python, args.no_cache)?;
+    let limits = FitLimits {
+        capacity: Bytes(machine.profile.memory),
+        jobs: tries::jobs(args.jobs),
+        looks_further: true,
+    };
+    let mut is_first = true;
+    let found = frontier_that_fits(&dimensions, limits, |points| {
+        // The first try alone says what is imported; the others are then faster.
+        let alone = usize::from(std::mem::take(&mut is_first));
+        let mut tried = Vec::new();
+        for (jobs, points) in [(1, &points[..alone]), (limits.jobs, &points[alone..])] {
+            if points.is_empty() {
+                continue;
+            }
+            if jobs > 1 || alone == 0 {
+                estimates.warm_up();
+            }
+            let batch = tries::in_parallel(jobs, points, |point| {
+                attempt(args, &estimates, &values_at(&dimensions, point))
+            })?;
+            for outcome in &batch {
+                say(args, outcome);
+            }
+            tried.extend(batch);
+        }
+        anyhow::Ok(tried)
+    })?;
+    let found = fit_of(args, &machine, &dimensions, &found)?;
+    let text = if args.json {
+        serde_json::to_string_pretty(&found)? + "\n"
+    } else {
+        stdout_style::show(&found)
+    };
+    let nothing = || {
+        let first: Point = vec![0; dimensions.len()];
+        Problem::NothingFits { values: named(args, &values_at(&dimensions, &first)) }
+    };
+    let objection = found.best.is_none().then(|| anyhow::Error::new(nothing()));
+    Ok(Said { objection, ..text.into() })
+}
+
+fn say(args: &FitArgs, outcome: &Try) {
+    let fits = if outcome.fits { "fits" } else { "does not fit" };
+    let Try { values, peak_allocated, peak_reserved, seconds, .. } = outcome;
+    let named = named(args, values);
+    output::talk(&format!(
+        "{named} {fits}: {peak_allocated} allocated, {peak_reserved} reserved, {seconds:.1} s\n"
+    ));
+}
+
+/// A list keeps its order among others; alone it is searched like a range.
+fn dimensions(varied: &[VariedValue]) -> Vec<Dimension> {
+    let one = |varied: &VariedValue| Dimension {
+        values: varied.values.clone(),
+        is_range: varied.is_range,
+    };
+    let mut all: Vec<Dimension> = varied.iter().map(one).collect();
+    if let [alone] = &mut all[..] {
+        alone.values.sort_unstable();
+        alone.is_range = true;
+    }
+    all
+}
+
+fn values_at(dimensions: &[Dimension], point: &[usize]) -> Vec<u64> {
+    point.iter().zip(dimensions).map(|(&at, one)| one.values[at]).collect()
+}
+
+/// `BATCH = 8, SEQ = 1024`.
+fn named(args: &FitArgs, values: &[u64]) -> String {
+    let one = |(varied, value): (&VariedValue, &u64)| format!("{} = {value}", varied.name);
+    args.vary.iter().zip(values).map(one).collect::<Vec<_>>().join(", ")
+}
+
+/// Every name is varied once and stands somewhere, and the objective knows no other.
+fn check_names(args: &FitArgs) -> Result<()> {
+    for (at, varied) in args.vary.iter().enumerate() {
+        if args.vary[..at].iter().any(|other| other.name == varied.name) {
+            let name = varied.name.clone();
+            return Err(Problem::VariedTwice { name }).context("Failed to vary the program");
+        }
+        let placeholder = varied.placeholder();
+        let words = args.program.words.iter().filter_map(|word| word.to_str());
+        let mut all = words.chain(args.environment.iter().map(|setting| &*setting.value));
+        if !all.any(|text| text.contains(&placeholder)) {
+            return Err(Problem::NothingVaries { placeholder })
+                .context("Failed to vary the program");
+        }
+    }
+    if let Some(objective) = &args.objective {
+        let first: Vec<u64> = args.vary.iter().map(|varied| varied.values[0]).collect();
+        objective_of(args, objective, &first).context("Failed to read `--objective`")?;
+    }
+    Ok(())
+}
+
+/// One try.
+fn attempt(args: &FitArgs, estimates: &Estimates<'_>, values: &[u64]) -> Result<Try> {
+    let began = Instant::now();
+    let answer = estimates.ask(&question(args, values))?;
+    let values_named = || named(args, values);
+    if answer.is_empty() {
+        return Err(anyhow::Error::new(Problem::NothingOnGpu { values: values_named() }));
+    }
+    let failed = || {
+        let tail = match answer.error.as_str() {
+            error if error.starts_with('\n') => error.to_owned(),
+            error => format!(": {error}"),
+        };
+        anyhow::Error::new(Problem::TryFailed { values: values_named(), tail })
+    };
+    Ok(Try {
+        value: values[0],
+        values: values.to_vec(),
+        fits: answer.fits.ok_or_else(failed)?,
+        peak_allocated: answer.peak_allocated,
+        peak_reserved: answer.peak_reserved,
+        needed: answer.needed(),
+        seconds: began.elapsed().as_secs_f64(),
+    })
+}
+
+fn question(args: &FitArgs, values: &[u64]) -> Question {
+    let put = |text: &str| {
+        let with = |text: String, (varied, &value): (&VariedValue, &u64)| varied.put(&text, value);
+        args.vary.iter().zip(values).fold(text.to_owned(), with)
+    };
+    let word = |word: &OsString| match word.to_str() {
+        Some(text) => OsString::from(put(text)),
+        None => word.clone(),
+    };
+    let words = args.program.words.iter().map(word).collect();
+    let set = |setting: &Setting| Setting { key: setting.key.clone(), value: put(&setting.value) };
+    Question {
+        phantom: args.phantom.clone(),
+        program: ProgramArgs { words, ..args.program },
+        environment: args.environment.iter().map(set).collect(),
+    }
+}

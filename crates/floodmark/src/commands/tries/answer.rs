@@ -1,0 +1,75 @@
+//! What is read of the answer of an estimate, and kept in the cache.
+
+use floodmark_trace::{AppliedChange, Bytes, StepCost};
+use serde::{Deserialize, Deserializer, Serialize};
+
+/// What is read of an answer.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct TryAnswer {
+    pub(crate) fits: Option<bool>,
+    pub(crate) unknown: Option<String>,
+    pub(crate) error: String,
+    #[serde(deserialize_with = "bytes")]
+    pub(crate) peak_allocated: Bytes,
+    #[serde(deserialize_with = "bytes")]
+    pub(crate) peak_reserved: Bytes,
+    pub(crate) devices: Vec<TryDevice>,
+    pub(crate) changes: Vec<AppliedChange>,
+    pub(crate) cost: Option<StepCost>,
+}
+
+/// What is read of a device.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct TryDevice {
+    pub(crate) name: String,
+    #[serde(deserialize_with = "bytes")]
+    pub(crate) peak_allocated: Bytes,
+    #[serde(deserialize_with = "bytes")]
+    pub(crate) outside_torch: Bytes,
+    #[serde(deserialize_with = "bytes")]
+    pub(crate) context: Bytes,
+    #[serde(deserialize_with = "bytes")]
+    pub(crate) needed: Bytes,
+    pub(crate) causes: Vec<TryCause>,
+}
+
+/// What is read of a cause.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct TryCause {
+    #[serde(deserialize_with = "bytes")]
+    pub(crate) bytes: Bytes,
+    pub(crate) name: String,
+    pub(crate) location: Option<String>,
+}
+
+/// A number of bytes is a number in JSON.
+fn bytes<'de, D: Deserializer<'de>>(from: D) -> Result<Bytes, D::Error> {
+    u64::deserialize(from).map(Bytes)
+}
+
+impl TryAnswer {
+    /// What the program needs of the device that needs most.
+    pub(crate) fn needed(&self) -> Bytes {
+        self.devices.iter().map(|device| device.needed).max().unwrap_or_default()
+    }
+
+    /// The least that it could need if no byte were cached.
+    pub(crate) fn least(&self) -> Bytes {
+        let of = |device: &TryDevice| device.peak_allocated + device.outside_torch + device.context;
+        self.devices.iter().map(of).max().unwrap_or_default()
+    }
+
+    /// What fills the peak of the device that needs most.
+    pub(crate) fn causes(&self) -> &[TryCause] {
+        let device = self.devices.iter().max_by_key(|device| device.needed);
+        device.map_or(&[], |device| &device.causes)
+    }
+
+    /// Whether the program ran, and allocated nothing.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.unknown.as_deref() == Some("nothing_allocated")
+    }
+}

@@ -1,0 +1,138 @@
+//! The tries of `fit` and `plan`: estimates of one program, each in a process of its own.
+//!
+//! A try that is known from before comes from the [`cache`]; others are run by the [`runner`], from the second one on as
+//! forks of a [`warm_process`].
+
+mod answer;
+mod cache;
+mod runner;
+mod warm_process;
+
+use std::ffi::OsStr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread::available_parallelism;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use crate::commands::args::{PhantomArgs, ProgramArgs, Setting};
+use crate::commands::estimate::{self, machine};
+pub(crate) use crate::commands::tries::answer::{TryAnswer, TryCause};
+use crate::commands::tries::cache::Cache;
+use crate::commands::tries::runner::Runner;
+
+/// Steps of a try when none are given: the first makes the optimizer's states, the second has them.
+const USUAL_STEPS: u32 = 2;
+
+/// How often progress is shown.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// One estimate that is asked for.
+#[derive(Debug, Clone)]
+pub(crate) struct Question {
+    /// The GPU, the changes, what is counted.
+    pub(crate) phantom: PhantomArgs,
+    pub(crate) program: ProgramArgs,
+    /// Variables of the environment that the program gets besides those of this process.
+    pub(crate) environment: Vec<Setting>,
+}
+
+/// Asks for estimates, and remembers them.
+pub(crate) struct Estimates<'a> {
+    cache: Cache,
+    runner: Runner<'a>,
+}
+
+impl<'a> Estimates<'a> {
+    pub(crate) fn new(program: &ProgramArgs, python: &'a OsStr, no_cache: bool) -> Result<Self> {
+        let cache = if no_cache { Cache::none() } else { Cache::new(program, python) };
+        Ok(Self { cache, runner: Runner::new(python)? })
+    }
+
+    /// What is known of it from before.
+    pub(crate) fn known(&self, question: &Question) -> Option<TryAnswer> {
+        self.cache.get(&with_steps(question))
+    }
+
+    /// An estimate, from the cache or from a process.
+    pub(crate) fn ask(&self, question: &Question) -> Result<TryAnswer> {
+        let question = with_steps(question);
+        if let Some(known) = self.cache.get(&question) {
+            return Ok(known);
+        }
+        // An error of the user is said once, not by a process.
+        machine(&question.phantom)?;
+        let output = self.runner.run(&question)?;
+        let Ok(answer) = serde_json::from_slice(&output.stdout) else {
+            // It may have been killed: nothing to remember.
+            let error = estimate::tail(&output.stderr);
+            return Ok(TryAnswer {
+                unknown: Some("failed".to_owned()),
+                error,
+                ..TryAnswer::default()
+            });
+        };
+        self.cache.put(&question, &answer);
+        Ok(answer)
+    }
+
+    /// Many more will be asked for: prepare a process that runs them faster.
+    pub(crate) fn warm_up(&self) {
+        self.runner.warm_up();
+    }
+}
+
+fn with_steps(question: &Question) -> Question {
+    let mut question = question.clone();
+    question.phantom.steps.get_or_insert(USUAL_STEPS);
+    question
+}
+
+/// How many tries run at a time: as many as there are processors, unless the user says otherwise.
+pub(crate) fn jobs(asked: Option<u16>) -> usize {
+    let all = || available_parallelism().map_or(1, std::num::NonZeroUsize::get);
+    asked.map_or_else(all, usize::from)
+}
+
+/// Does `each` for all of `batch`, so many at a time; the results in the same order.
+pub(crate) fn in_parallel<I: Sync, T: Send>(
+    jobs: usize,
+    batch: &[I],
+    each: impl Fn(&I) -> Result<T> + Sync,
+) -> Result<Vec<T>> {
+    in_parallel_with(jobs, batch, each, |_| {})
+}
+
+/// The same, with `look` called every now and then with how many are done.
+pub(crate) fn in_parallel_with<I: Sync, T: Send>(
+    jobs: usize,
+    batch: &[I],
+    each: impl Fn(&I) -> Result<T> + Sync,
+    look: impl Fn(usize),
+) -> Result<Vec<T>> {
+    let results: Vec<Mutex<Option<Result<T>>>> = batch.iter().map(|_| Mutex::new(None)).collect();
+    let (next, finished) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        for _ in 0..jobs.min(batch.len()) {
+            scope.spawn(|| {
+                loop {
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(one) = batch.get(at) else { break };
+                    let result = each(one);
+                    *results[at].lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
+                    finished.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        while finished.load(Ordering::Relaxed) < batch.len() {
+            look(finished.load(Ordering::Relaxed));
+            std::thread::sleep(LOOK);
+        }
+    });
+    let taken = results.into_iter().map(|result| {
+        let result = result.into_inner().unwrap_or_else(PoisonError::into_inner);
+        result.expect("every one was done")
+    });
+    taken.collect()
+}

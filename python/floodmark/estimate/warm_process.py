@@ -1,0 +1,193 @@
+"""A process that has imported what a program needs, and forks for each run of it.
+
+    python -m floodmark.estimate.warm_process IMPORTS
+
+`floodmark fit` and `floodmark plan` start one after the first run of a program, and send it a line
+of JSON for each further run. A fork does what `python -m floodmark` with the same words does, but
+finds torch and the other installed libraries imported. CUDA begins in the fork, never here. Where
+forking is not safe, because a library has started a thread or CUDA, it says so and ends.
+
+Sees: standard input and output. Talks to: `command`, `simulated_gpu`. Does not see programs.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import importlib
+import json
+import os
+import select
+import signal
+import sys
+from pathlib import Path
+from typing import TypedDict
+
+from floodmark import _core, torch_private
+from floodmark.estimate import quick_exit, supervisor
+from floodmark.estimate.command import estimate
+from floodmark.estimate.import_log import Imports
+from floodmark.estimate.phantom import simulated_gpu
+
+#: Programs close the low descriptors; ours is above them.
+_LOWEST_DESCRIPTOR = 900
+
+
+class UnsafeError(Exception):
+    """Why this process must not be forked."""
+
+
+class Request(TypedDict):
+    """A run."""
+
+    id: int
+    #: The words after `python -m floodmark`.
+    words: list[str]
+    #: Variables that differ from those of this process.
+    environment: dict[str, str]
+    stdout: str
+    stderr: str
+
+
+def main() -> int:
+    """Import, then fork for each request; the exit status. In a fork, that of the run."""
+    imports: Imports = json.loads(Path(sys.argv[1]).read_text())
+    environment, path = dict(os.environ), list(sys.path)
+    answers = _move_stdout()
+    try:
+        if imports["engine"] == "phantom":
+            simulated_gpu.prepare(_core.PhantomMachine.from_json(imports["machine"]))
+        of_gpu = {key: value for key, value in os.environ.items() if environment.get(key) != value}
+        _import_all(imports)
+        _check_forks(imports)
+    except (_core.PhantomError, UnsafeError) as error:
+        os.write(answers, f"unsafe {str(error).splitlines()[0]}\n".encode())
+        return 1
+    os.write(answers, b"ready\n")
+    request = _serve(answers)
+    if request is None:
+        # What the libraries would do at the end of a program is not needed here.
+        _run_exit_handlers()
+        os._exit(0)
+    quick_exit.in_fork()
+    os.environ.clear()
+    os.environ.update(environment)
+    os.environ.update(request["environment"])
+    # The first removes it, the others stay for the compilers that look for a driver.
+    os.environ.update(of_gpu)
+    supervisor.let_end_with(os.getppid())
+    sys.path[:] = path
+    words = request["words"]
+    sys.argv = [sys.argv[0], *words]
+    sys.orig_argv = [sys.orig_argv[0], "-m", "floodmark", *words]
+    plan = _core.main(["floodmark", *words], sys.executable)
+    status = estimate(plan) if isinstance(plan, _core.EstimatePlan) else 1
+    # The process that answers comes here, and that of a program which has ended by itself.
+    quick_exit.note(status)
+    return status
+
+
+def _run_exit_handlers() -> None:
+    """Remove the folder of the simulated GPU."""
+    with contextlib.suppress(Exception):
+        atexit._run_exitfuncs()
+
+
+def _move_stdout() -> int:
+    """The descriptor for answers. What libraries print while they are imported goes to stderr."""
+    import fcntl
+
+    answers = fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, _LOWEST_DESCRIPTOR)
+    os.dup2(2, 1)
+    return answers
+
+
+def _import_all(imports: Imports) -> None:
+    """Import what the first run did, in its order, with the environment that it had then."""
+    before = list(sys.path)
+    sys.path[0] = imports["first_path"]
+    for one in imports["imports"]:
+        for key, value in one["environment"].items():
+            if value is None:
+                os.environ.pop(key, None)
+            else:
+                os.environ[key] = value
+        # What fails here fails in the program, or is imported there.
+        with contextlib.suppress(Exception):
+            importlib.import_module(one["name"])
+    sys.path[:] = before
+
+
+def _check_forks(imports: Imports) -> None:
+    """Raise an `UnsafeError` where a fork would not be what a new process is."""
+    changed = {key for one in imports["imports"] for key in one["environment"]}
+    if any(key.endswith("ALLOC_CONF") for key in changed):
+        raise UnsafeError("the program sets the allocator before it imports torch")
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():
+        raise UnsafeError("a library initialises CUDA when it is imported")
+    child = os.fork()
+    if child == 0:
+        is_poisoned = torch is not None and torch_private.is_in_bad_fork(torch)
+        os._exit(int(is_poisoned))
+    _, status = os.waitpid(child, 0)
+    if status:
+        raise UnsafeError("a library asks CUDA for its devices when it is imported")
+    # Pools that know of forks (OpenBLAS) have ended their threads for this one.
+    with contextlib.suppress(OSError):
+        if len(list(Path("/proc/self/task").iterdir())) > 1:
+            raise UnsafeError("a library starts a thread when it is imported")
+
+
+def _serve(answers: int) -> Request | None:
+    """Fork for each request, and answer when it has ended. A fork returns with its request."""
+    woken, wakes = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    of_children = signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(wakes)
+    running: dict[int, int] = {}
+    received = b""
+    while True:
+        ready, _, _ = select.select([0, woken], [], [])
+        if woken in ready:
+            os.read(woken, 4096)
+        for pid in list(running):
+            done, status = os.waitpid(pid, os.WNOHANG)
+            if done:
+                answer = f"{running.pop(pid)} {os.waitstatus_to_exitcode(status)}\n"
+                os.write(answers, answer.encode())
+        if 0 not in ready:
+            continue
+        data = os.read(0, 1 << 16)
+        if not data:
+            # The forks end with this process.
+            return None
+        *lines, received = (received + data).split(b"\n")
+        for line in lines:
+            request: Request = json.loads(line)
+            pid = os.fork()
+            if pid:
+                running[pid] = request["id"]
+                continue
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, of_children)
+            for descriptor in (woken, wakes, answers):
+                os.close(descriptor)
+            _redirect(request)
+            return request
+
+
+def _redirect(request: Request) -> None:
+    """Give a fork its own standard streams."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+    files = (
+        os.open(os.devnull, os.O_RDONLY),
+        os.open(request["stdout"], flags),
+        os.open(request["stderr"], flags),
+    )
+    for number, file in enumerate(files):
+        os.dup2(file, number)
+        os.close(file)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

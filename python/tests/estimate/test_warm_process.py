@@ -1,0 +1,69 @@
+"""`fit` and `plan` fork their tries from a process that has imported torch: same answers."""
+
+from __future__ import annotations
+
+import json
+
+from support.phantoms import needs_cuda_build
+
+pytestmark = needs_cuda_build
+
+#: Writes down what it finds imported, and allocates as much as its argument says.
+PROGRAM = """
+    import sys
+    from pathlib import Path
+    with Path("seen.txt").open("a") as file:
+        print("torch" in sys.modules, "helper" in sys.modules, file=file)
+    BEFORE
+    import torch
+    import helper
+
+    model = torch.nn.Sequential(*(torch.nn.Linear(256, 256) for _ in range(4))).cuda()
+    optimizer = torch.optim.AdamW(model.parameters())
+    for _ in range(3):
+        model(torch.randn(int(sys.argv[1]) << 12, 256, device="cuda")).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+"""
+FIT = ("fit", "--json", "--no-cache", "--memory", "1GiB", "--vary", "B=1..20", "p.py", "{B}")
+
+
+def fit(programs, *, warm, before=""):
+    programs.write(PROGRAM.replace("BEFORE", before), "p.py")
+    programs.write("", "helper.py")
+    seen = programs.folder / "seen.txt"
+    seen.unlink(missing_ok=True)
+    done = programs.floodmark(*FIT, env={"FLOODMARK_WARM_PROCESS": "1" if warm else "0"})
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    for tried in found["tries"]:
+        del tried["seconds"]
+    return found, seen.read_text().splitlines()
+
+
+def test_a_fork_answers_what_a_new_process_does(programs):
+    warm, seen = fit(programs, warm=True)
+    fresh, seen_fresh = fit(programs, warm=False)
+    assert warm == fresh
+    assert len(warm["tries"]) > 3
+    assert set(seen_fresh) == {"False False"}
+    # The first is a new process; the modules of the program itself are imported by no other.
+    assert seen[0] == "False False"
+    assert set(seen[1:]) == {"True False"}
+    # Each try, and the one that proves the warm process.
+    assert len(seen) == len(warm["tries"]) + 1
+
+
+def test_where_the_program_sets_the_allocator_first_nothing_is_forked(programs):
+    before = "import os; os.environ['PYTORCH_CUDA_ALLOC_CONF'] = 'expandable_segments:True'"
+    warm, seen = fit(programs, warm=True, before=before)
+    assert set(seen) == {"False False"}
+    assert warm == fit(programs, warm=False, before=before)[0]
+
+
+def test_a_program_that_leaves_at_once_is_answered_by_new_processes(programs):
+    programs.write("import os, torch\ntorch.ones(8, device='cuda')\nos._exit(0)", "p.py")
+    words = ("fit", "--json", "--no-cache", "--vary", "B=1..3", "p.py", "{B}")
+    done = programs.floodmark(*words)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["largest"] == 3
