@@ -27,7 +27,7 @@ EXEMPT = (
 )
 
 # Folders that are to stay small in all: a prefix, which lines count, and how many there may be.
-FOLDERS = {("crates/floodmark-python/", ".rs"): 1380}
+FOLDERS = {("crates/floodmark-python/", ".rs"): 1400}
 
 
 @dataclass

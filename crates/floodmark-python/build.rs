@@ -12,15 +12,15 @@ fn main() {
         println!("cargo::rerun-if-changed={}/../floodmark-{below}", phantom.display());
     }
     let (folder, target) = (PathBuf::from(set("OUT_DIR")).join("phantom"), set("TARGET"));
-    let mut build = Command::new(set("CARGO"));
+    let mut cargo = Command::new(set("CARGO"));
     // What it answers has to be fast in a development build too, but need not be as small as in a wheel.
     if set("PROFILE") == "debug" {
-        build
+        cargo
             .env("CARGO_PROFILE_RELEASE_LTO", "off")
             .env("CARGO_PROFILE_RELEASE_DEBUG", "false")
             .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16");
     }
-    let built = build
+    let built = cargo
         .args(["build", "--release", "--lib", "--target", &target, "--target-dir"])
         .arg(&folder)
         .current_dir(&phantom)
