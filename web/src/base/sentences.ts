@@ -1,7 +1,7 @@
 // A moment in words, as the terminal says it.
 
 import { formatBytes } from "./bytes";
-import { shortPath } from "./paths";
+import { pathTail } from "./paths";
 
 /** What a sentence needs of a moment and the totals beside it. */
 export interface MomentTotals {
@@ -45,6 +45,6 @@ function doing(phase: string | null, module: string | null): string {
 function request(moment: MomentTotals): string {
   if (!moment.request) return "";
   const location =
-    moment.request.location === null ? "" : ` at ${shortPath(moment.request.location)}`;
+    moment.request.location === null ? "" : ` at ${pathTail(moment.request.location)}`;
   return `${formatBytes(moment.request.bytes)} requested${location}, `;
 }
