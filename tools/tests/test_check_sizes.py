@@ -31,9 +31,9 @@ def test_generated_files_and_test_tables_are_exempt_by_name():
 
 
 def test_the_boundary_stays_thin_in_all():
-    files = {f"crates/floodmark-python/src/part{number}.rs": 350 for number in range(4)}
+    files = {f"crates/floodmark-python/src/part{number}.rs": 351 for number in range(4)}
     (error,) = judge(files).errors
-    assert error == "crates/floodmark-python/ has 1400 lines of .rs in all; 1370 are allowed"
+    assert error == "crates/floodmark-python/ has 1404 lines of .rs in all; 1400 are allowed"
     del files["crates/floodmark-python/src/part3.rs"]
     assert judge(files).errors == []
 

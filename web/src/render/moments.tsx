@@ -90,7 +90,8 @@ export function WindowStrip({
   );
 }
 
-function useTimeline() {
+/** The timeline of what is shown, with the axis that every strip has. */
+export function useTimeline() {
   return useAnswer(() => {
     const here = subject.value;
     return (

@@ -2,12 +2,14 @@
 
 import { useRef } from "preact/hooks";
 import type { FragmentationCurve } from "../../api/types.gen";
+import { axisUntil, plainAxis, positionOf, secondsAt, type TimeAxis } from "../../base/axis";
 import { formatBytes, formatShare } from "../../base/bytes";
 import type { Inks } from "../../base/colours";
 import { formatSeconds } from "../../base/seconds";
 import { cursor, go, secondsField } from "../../model/address";
 import { device, subject } from "../../model/recording";
 import { useAnswer } from "../../model/use_answer";
+import { useTimeline } from "../../render/moments";
 import type { Pen, Size } from "../../render/pen";
 import { Picture } from "../../render/picture";
 import { hideTip, showTip, TipRows } from "../../render/tooltip";
@@ -26,27 +28,31 @@ export function Curve({ seconds }: { seconds: number }) {
     const { trace, device: name, revision } = about;
     return { path: "fragmentation", query: { trace, device: name }, revision };
   });
+  const timeline = useTimeline().value.value;
   const about = subject.value;
   const found = answer.value.value;
   if (!about || !found || found.points.length === 0) return null;
   const at = typeof cursor.value === "number" ? cursor.value : seconds;
-  return <Scrubber points={found.points} length={about.seconds} at={at} />;
+  const axis = timeline ? axisUntil(timeline.axis, about.seconds) : plainAxis(about.seconds);
+  return <Scrubber points={found.points} length={about.seconds} axis={axis} at={at} />;
 }
 
 interface ScrubberProps {
   readonly points: readonly Point[];
   /** How long the recording is. */
   readonly length: number;
+  /** That of the strip, so that a time is at the same place in both. */
+  readonly axis: TimeAxis;
   readonly at: number;
 }
 
-function Scrubber({ points, length, at }: ScrubberProps) {
+function Scrubber({ points, length, axis, at }: ScrubberProps) {
   const size = useRef<Size>({ width: 1, height: 1 });
   const isDragged = useRef(false);
   const here = nearest(points, at);
   const timeOf = (x: number) => {
     const share = (x - SIDE) / Math.max(1, size.current.width - 2 * SIDE);
-    return Math.min(length, Math.max(0, share * length));
+    return Math.min(length, Math.max(0, secondsAt(axis.knots, share * axis.length)));
   };
   const move = (seconds: number) => go({ at: secondsField(seconds) }, { replaces: true });
   const step = (by: number) => {
@@ -79,7 +85,7 @@ function Scrubber({ points, length, at }: ScrubberProps) {
         isPart
         draw={(pen, now, inks) => {
           size.current = now;
-          drawCurve(pen, now, inks, points, length, at);
+          drawCurve(pen, now, inks, points, axis, at);
         }}
         on={{
           onPointerDown: (event) => {
@@ -143,12 +149,13 @@ export function drawCurve(
   size: Size,
   inks: Inks,
   points: readonly Point[],
-  length: number,
+  axis: TimeAxis,
   at: number,
 ): void {
   const [width, height] = [size.width - 2 * SIDE, size.height - TOP - 2];
   const most = Math.max(1, ...points.map((point) => point.free + point.rounding));
-  const x = (seconds: number) => SIDE + (seconds / Math.max(length, 1e-9)) * width;
+  const end = Math.max(axis.length, 1e-9);
+  const x = (seconds: number) => SIDE + (positionOf(axis.knots, seconds) / end) * width;
   const y = (bytes: number) => TOP + height * (1 - bytes / most);
   pen.rect(SIDE, TOP, width, height, inks.free);
   const layers: [(point: Point) => number, string][] = [
@@ -159,10 +166,11 @@ export function drawCurve(
   for (const [bytes, colour] of layers) {
     const outline: number[] = [];
     points.forEach((point, index) => {
-      const next = points[index + 1]?.seconds ?? length;
-      outline.push(x(point.seconds), y(bytes(point)), x(next), y(bytes(point)));
+      const after = points[index + 1];
+      const next = after ? x(after.seconds) : SIDE + width;
+      outline.push(x(point.seconds), y(bytes(point)), next, y(bytes(point)));
     });
-    outline.push(x(length), y(0), x(points[0]?.seconds ?? 0), y(0));
+    outline.push(SIDE + width, y(0), x(points[0]?.seconds ?? 0), y(0));
     pen.area(outline, colour);
   }
   drawLegend(pen, size, inks, most);

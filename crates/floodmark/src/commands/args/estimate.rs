@@ -137,7 +137,7 @@ pub(crate) struct PlanArgs {
     /// Try everything again: neither read nor write what earlier tries found
     #[arg(long)]
     pub(crate) no_cache: bool,
-    /// Then run the program with the plan, as `floodmark run --with …` does
+    /// Then run the program with the plan, as `floodmark run --with` does
     #[arg(long, conflicts_with = "json")]
     pub(crate) run: bool,
     /// Number of tries to show; 0 shows all
