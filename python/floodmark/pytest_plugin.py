@@ -266,7 +266,7 @@ class _Child:
                 peak = f"{figures[of]:,} B ({figures[of] / (1 << 30):.3f} GiB)"
                 what = "needed" if of == "needed" else of
                 return (
-                    f"{peak} {what} on {device} of {self.gpu.name} (phantom), above the limit of "
+                    f"{peak} {what} on {device} of {self.gpu.name} (simulated), above the limit of "
                     f"{self._asked['limit']}\n\n{trace.peak(device).by_line(top=10)}"
                 )
         return ""

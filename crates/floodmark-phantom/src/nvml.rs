@@ -66,7 +66,7 @@ extern "C" fn nvmlErrorString(status: c_int) -> *const c_char {
 #[crate::entry_point]
 unsafe extern "C" fn nvmlSystemGetDriverVersion(text: *mut c_char, room: c_uint) -> i32 {
     // SAFETY: the caller's buffer, by the library's contract.
-    unsafe { put_text(text, room, "580.0 (phantom)") }
+    unsafe { put_text(text, room, "580.0 (simulated)") }
 }
 
 #[crate::entry_point]

@@ -47,7 +47,7 @@ impl PhantomMachine {
         let (rank, world) = self.ranks.unwrap_or((0, 1));
         Ok(Settings {
             devices: self.gpus as usize,
-            name: format!("{} (phantom)", profile.name),
+            name: format!("{} (simulated)", profile.name),
             capability: profile.compute_capability()?,
             multiprocessors: number("multiprocessors", profile.multiprocessors)?,
             memory: profile.memory,
@@ -106,7 +106,7 @@ mod tests {
         machine.ranks = Some((3, 16));
         let libraries = LibraryVersions { cuda: 12_080, cudnn: "a.so".to_owned(), nccl: 22_705 };
         let settings = machine.settings(&libraries).unwrap();
-        assert_eq!(settings.name, "Tesla T4 (phantom)");
+        assert_eq!(settings.name, "Tesla T4 (simulated)");
         assert_eq!((settings.memory, settings.devices), (8_589_934_592, 2));
         assert_eq!((settings.rank, settings.world), (3, 16));
         assert_eq!(settings.capability, (7, 5));

@@ -65,7 +65,7 @@ def test_a_program_that_fits_says_what_it_needs(training):
     done = training.floodmark("estimate", "--gpu", "RTX 4090", "-o", "a.flood", "train.py")
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    assert lines[0] == ("Fits: NVIDIA GeForce RTX 4090 (phantom), finished after 4 steps")
+    assert lines[0] == ("Fits: NVIDIA GeForce RTX 4090 (simulated), finished after 4 steps")
     # 16 MiB each of weights, gradients and two states, and 100 MiB that a step keeps.
     assert re.search(r"^peak allocated +\d+\.\d MiB$", done.stdout, re.M), done.stdout
     for word in ("parameter", "gradient", "optimizer state", "was not checked on hardware"):
@@ -83,7 +83,7 @@ def test_a_program_that_fits_says_what_it_needs(training):
     assert str(found) == done.stdout
     info = training.floodmark("info", "a.flood").stdout
     assert "rtx4090, a simulated GPU (engine `phantom`)" in info
-    assert "RTX 4090 (phantom)" in info
+    assert "RTX 4090 (simulated)" in info
 
 
 @pytest.mark.parametrize("command", ["estimate", "fit"])
@@ -113,7 +113,7 @@ def test_a_program_that_does_not_fit_fails_as_it_would(training):
     text = training.floodmark(
         "estimate", "--gpu", "t4", "--memory", "1GiB", "train.py", "--batch", "9"
     ).stdout
-    assert text.startswith("Does not fit: Tesla T4 (phantom), out of memory after 0 steps\n")
+    assert text.startswith("Does not fit: Tesla T4 (simulated), out of memory after 0 steps\n")
     assert "900.0 MiB requested at train.py:" in text
 
 
@@ -267,7 +267,7 @@ def test_the_block_in_python_and_what_cannot_be(programs):
 
         with floodmark.phantom("h100", memory="24GiB", gpus=2) as gpu:
             import torch
-            assert torch.cuda.get_device_name(1) == "NVIDIA H100 80GB HBM3 (phantom)"
+            assert torch.cuda.get_device_name(1) == "NVIDIA H100 80GB HBM3 (simulated)"
             assert torch.cuda.device_count() == 2
             assert gpu.memory == torch.cuda.get_device_properties(0).total_memory == 24 << 30
             with floodmark.trace("b.flood") as trace:

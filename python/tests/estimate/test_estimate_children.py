@@ -68,7 +68,7 @@ def test_spawned_ranks_have_a_gpu_each_and_one_report(programs):
         done = programs.floodmark(*words)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    assert lines[0] == "Fits: NVIDIA H200 (phantom), 4 processes, finished after 2 steps"
+    assert lines[0] == "Fits: NVIDIA H200 (simulated), 4 processes, finished after 2 steps"
     rows = [line.split() for line in lines if line.startswith("rank ")]
     assert [row[:3] for row in rows] == [["rank", str(n), f"cuda:{n}"] for n in range(4)]
     names = sorted(path.name for path in (programs.folder / "a").iterdir())

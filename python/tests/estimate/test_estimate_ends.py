@@ -184,7 +184,7 @@ SWALLOWS = """
 def test_an_end_by_steps_is_no_end_of_the_program(programs, how):
     programs.write(SWALLOWS, "swallows.py")
     done = programs.floodmark("estimate", "--steps", "4", "swallows.py", *filter(None, [how]))
-    assert done.stdout.startswith("Fits: NVIDIA H200 (phantom), stopped after 4 steps\n"), (
+    assert done.stdout.startswith("Fits: NVIDIA H200 (simulated), stopped after 4 steps\n"), (
         done.stdout + done.stderr
     )
     assert done.returncode == 0

@@ -105,7 +105,7 @@ def test_an_estimated_allocation_passes_every_stop(programs):
 
     # Stops 1 to 4: torch finds the GPU of the profile, and its allocator has a segment of it.
     facts = json.loads((programs.folder / "facts.json").read_text())
-    assert facts["gpu"] == "NVIDIA GeForce RTX 4090 (phantom)"
+    assert facts["gpu"] == "NVIDIA GeForce RTX 4090 (simulated)"
     assert facts["segment"] == [facts["addr"], size]
     assert facts["allocated"] == size
 
@@ -123,7 +123,7 @@ def test_an_estimated_allocation_passes_every_stop(programs):
     [device] = estimate.rows
     assert (device["peak_allocated"], device["peak_reserved"]) == (size, size)
     assert device["needed"] == size + device["context"]
-    assert done.stdout.startswith("Fits: NVIDIA GeForce RTX 4090 (phantom)")
+    assert done.stdout.startswith("Fits: NVIDIA GeForce RTX 4090 (simulated)")
     assert estimate.to_dict()["engine"] == "phantom"
     [assumed] = estimate.to_dict()["reads"]
     assert assumed["line"] == read

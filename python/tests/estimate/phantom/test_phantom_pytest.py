@@ -24,7 +24,7 @@ def test_a_test_above_its_limit_fails_with_the_lines_that_did_it(pytester):
         def test_below():
             import torch
             kept = torch.empty(200 << 20, dtype=torch.uint8, device="cuda")
-            assert torch.cuda.get_device_name() == "NVIDIA GeForce RTX 4090 (phantom)"
+            assert torch.cuda.get_device_name() == "NVIDIA GeForce RTX 4090 (simulated)"
 
         @pytest.mark.gpu_memory(limit="300MiB", gpu="rtx4090", of="needed")
         def test_with_the_context():
@@ -36,7 +36,7 @@ def test_a_test_above_its_limit_fails_with_the_lines_that_did_it(pytester):
     done.assert_outcomes(passed=1, failed=2)
     done.stdout.fnmatch_lines(
         [
-            "209,715,200 B (0.195 GiB) allocated on cuda:0 of NVIDIA GeForce RTX 4090 (phantom), "
+            "209,715,200 B (0.195 GiB) allocated on cuda:0 of NVIDIA GeForce RTX 4090 (simulated), "
             "above the limit of 100MiB",
             "*test_memory.py:6 (test_above)*",
             "*needed on cuda:0*above the limit of 300MiB",
