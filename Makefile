@@ -48,6 +48,8 @@ RUST := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.l
 PYTHON_FRONT := $(shell find python/floodmark -name "*.py" -o -name "*.pyi") pyproject.toml README.md
 NPM := $(shell command -v npm)
 NODE_MODULES := web/node_modules/.installed
+# A terminal shows how far the compiler is.
+QUIET := $(shell test -t 2 || echo --quiet)
 
 # One Python for all builds of pyo3, so that none undoes another's.
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
@@ -365,13 +367,14 @@ $(CARGO_TOOLS)/cargo-machete:
 # names the interpreter in a way of its own; `floodmark-modes` is here for the features that pyo3 asks of libraries.
 $(COMPILED): $(RUST) | $(BIN)/python
 	@echo 'Compiling floodmark: some minutes the first time, seconds later …'
-	@cargo build --quiet --lib --package floodmark --package floodmark-probe --package floodmark-modes
+	@cargo build $(QUIET) --lib --package floodmark --package floodmark-probe --package floodmark-modes
 	@touch $@
 
 # Torch is downloaded while the compiler works: neither needs the other.
 $(EXTENSION): requirements-dev.txt requirements-test.txt requirements-dev.lock $(RUST) pyproject.toml
 	@$(MAKE) --no-print-directory --jobs=2 $(INSTALLED) $(COMPILED)
-	@VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --quiet
+	@echo 'Building the Python extension …'
+	@VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --quiet >$(VENV)/maturin.log 2>&1 || { cat $(VENV)/maturin.log >&2; exit 1; }
 	@touch $@
 
 # The versions are those of which the lock has the packages of every platform: `npm ci` wants them all.
