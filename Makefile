@@ -58,6 +58,8 @@ export PIP_NO_INPUT := 1
 # No notice about the next version of mkdocs.
 export NO_MKDOCS_2_WARNING := 1
 unexport VIRTUAL_ENV CONDA_PREFIX PYTHONPATH PYTHONHOME
+# Without compiled modules every process takes seconds longer to import torch.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help
 help: ## List the targets
@@ -125,16 +127,18 @@ ci: check test ## What must pass before anything is merged: check and test
 
 .PHONY: bench
 bench: $(UNPACKED) $(TARGET)/release/floodmark $(TARGET)/release/examples/rates $(TARGET)/release/examples/page ## Measure what recording, reading and reporting cost, on the CPU
-	PYTHONPATH=$(UNPACKED) $(BIN)/python bench/import_time.py --results $(RESULTS)
-	PYTHONPATH=$(UNPACKED) $(BIN)/python bench/report.py --program $(TARGET)/release/floodmark --results $(RESULTS)
-	PYTHONPATH=$(UNPACKED) $(BIN)/python bench/snapshot.py --rates $(TARGET)/release/examples/rates --results $(RESULTS)
-	PYTHONPATH=$(UNPACKED) $(BIN)/python bench/overhead.py --device cpu --results $(RESULTS)
-	PYTHONPATH=$(UNPACKED) $(BIN)/python bench/threads.py --results $(RESULTS)
-	PYTHONPATH=$(UNPACKED) $(BIN)/python bench/recorder_memory.py --results $(RESULTS)
-	PYTHONPATH=$(UNPACKED) $(BIN)/python bench/profiled_step.py --results $(RESULTS)
-	$(BIN)/python bench/page_levels.py --programs $(TARGET)/release/examples --results $(RESULTS)
-	PYTHONPATH=$(UNPACKED) $(BIN)/python bench/fake_engine.py --quick
-	PYTHONPATH=$(UNPACKED) $(BIN)/python bench/fit_time.py --results $(RESULTS)
+	@missed=; measure() { echo "== $$*"; PYTHONPATH=$(UNPACKED) $(BIN)/python "$$@" || missed="$$missed $$1"; }; \
+	measure bench/import_time.py --results $(RESULTS); \
+	measure bench/report.py --program $(TARGET)/release/floodmark --results $(RESULTS); \
+	measure bench/snapshot.py --rates $(TARGET)/release/examples/rates --results $(RESULTS); \
+	measure bench/overhead.py --device cpu --results $(RESULTS); \
+	measure bench/threads.py --results $(RESULTS); \
+	measure bench/recorder_memory.py --results $(RESULTS); \
+	measure bench/profiled_step.py --results $(RESULTS); \
+	measure bench/page_levels.py --programs $(TARGET)/release/examples --results $(RESULTS); \
+	measure bench/fake_engine.py --quick; \
+	measure bench/fit_time.py --results $(RESULTS); \
+	test -z "$$missed" || { echo "error: a budget is missed in$$missed" >&2; exit 1; }
 
 # TORTURE='--part kills --scale 0.1' runs a part of it.
 .PHONY: torture
