@@ -119,8 +119,9 @@ check-web: $(if $(NPM),$(NODE_MODULES))
 	@if test -z "$(NPM)"; then echo 'web: skipped, npm is missing'; else cd web && npm run --silent check; fi
 
 .PHONY: types
-types: ## Make the JSON Schema, the reference pages, and the types of the page and of Python from the Rust types
-	FLOODMARK_UPDATE_TYPES=1 cargo test --package floodmark --lib schema::generated
+# The packages are those of the extension, so that libraries are not compiled again with other features.
+types: | $(BIN)/python ## Make the JSON Schema, the reference pages, and the types of the page and of Python from the Rust types
+	FLOODMARK_UPDATE_TYPES=1 cargo test --package floodmark --package floodmark-probe --package floodmark-modes --lib schema::generated
 
 .PHONY: ci
 ci: check test ## What must pass before anything is merged: check and test
