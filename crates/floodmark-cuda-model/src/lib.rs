@@ -7,8 +7,10 @@
 //! - [`AddressSpace`]: where `cudaMalloc` places an allocation.
 //! - [`granted_bytes`]: how much of the device an allocation takes.
 //! - [`recurrent`]: the bytes that cuDNN requests for a recurrent network.
+//! - [`fourier`]: the bytes that cuFFT requests for a Fourier transform.
 
 mod addresses;
+pub mod fourier;
 pub mod recurrent;
 
 pub use addresses::{AddressSpace, PAGE_BYTES, RANGE_BYTES, granted_bytes};

@@ -1,15 +1,13 @@
 //! cuFFT: transforms are not computed; plans are kept, and their work areas answered.
 //!
-//! The library's own figures are not published. The model: a transform of one dimension that is a product
-//! of 2, 3, 5 and 7 and has at most 4,096 points is done in one go and needs no room. All others go over
-//! a copy of their complex data: points × batch × size of a complex number, where real transforms have
-//! half of the last dimension and one more. A dimension with a larger prime factor is done by Bluestein's
-//! method, with the next power of two of twice its length. It was not compared with a device.
+//! How large these are is `floodmark_cuda_model::fourier`'s to say.
 //! torch switches automatic allocation off and gives the room itself; without that it is taken here.
 
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
 use std::sync::{Mutex, PoisonError};
+
+use floodmark_cuda_model::fourier::{Transform, work_bytes};
 
 use crate::calls::{does_nothing, type_bytes, version_part};
 use crate::machine::current_device;
@@ -19,8 +17,6 @@ use crate::streams::{new_handle, note_work};
 const INVALID_PLAN: i32 = 1;
 const NO_MEMORY: i32 = 2;
 const INVALID_VALUE: i32 = 4;
-/// The points that are transformed in one go.
-const AT_ONCE: u64 = 4096;
 
 /// A plan: whether it takes its room itself, how much, and where that is.
 #[derive(Debug, Clone, Copy)]
@@ -37,57 +33,26 @@ fn with<T>(f: impl FnOnce(&mut BTreeMap<c_int, Plan>) -> T) -> T {
     f(&mut PLANS.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// The kinds of a transform, by the letters of the library.
-#[derive(Debug, Clone, Copy)]
-struct Kind {
-    is_real: bool,
-    complex_bytes: u64,
+/// A transform by its number in the older interface.
+fn transform_of_number(number: c_int) -> Option<Transform> {
+    let (is_real, complex_bytes) = match number {
+        0x2a | 0x2c => (true, 8),
+        0x29 => (false, 8),
+        0x6a | 0x6c => (true, 16),
+        0x69 => (false, 16),
+        _ => return None,
+    };
+    Some(Transform { is_real, complex_bytes })
 }
 
-impl Kind {
-    /// Of the older interface.
-    fn of_number(number: c_int) -> Option<Self> {
-        let (is_real, complex_bytes) = match number {
-            0x2a | 0x2c => (true, 8),
-            0x29 => (false, 8),
-            0x6a | 0x6c => (true, 16),
-            0x69 => (false, 16),
-            _ => return None,
-        };
-        Some(Self { is_real, complex_bytes })
-    }
-
-    /// Of the newer interface: the types of input and output.
-    fn of_types(input: c_int, output: c_int) -> Self {
-        let bytes = type_bytes(input).max(type_bytes(output));
-        Self { is_real: input != output, complex_bytes: bytes }
-    }
+/// A transform by the types of its input and output, as in the newer interface.
+fn transform_of_types(input: c_int, output: c_int) -> Transform {
+    let complex_bytes = type_bytes(input).max(type_bytes(output));
+    Transform { is_real: input != output, complex_bytes }
 }
 
-/// The room that a transform needs.
-fn work_bytes(dimensions: &[i64], batch: i64, kind: Kind) -> u64 {
-    let count = |number: i64| u64::try_from(number).unwrap_or(0);
-    let mut points = count(batch.max(1));
-    let mut is_at_once = dimensions.len() == 1;
-    for (at, &dimension) in dimensions.iter().enumerate() {
-        let length = count(dimension);
-        is_at_once = is_at_once && length <= AT_ONCE && is_smooth(length);
-        let is_last = at + 1 == dimensions.len();
-        let kept = if kind.is_real && is_last { length / 2 + 1 } else { length };
-        points *= if is_smooth(length) { kept } else { (2 * length).next_power_of_two() };
-    }
-    if is_at_once { 0 } else { points * kind.complex_bytes }
-}
-
-/// Whether the length is a product of 2, 3, 5 and 7.
-fn is_smooth(length: u64) -> bool {
-    let mut rest = length.max(1);
-    for prime in [2, 3, 5, 7] {
-        while rest.is_multiple_of(prime) {
-            rest /= prime;
-        }
-    }
-    rest == 1
+fn count(number: impl Into<i64>) -> u64 {
+    u64::try_from(number.into()).unwrap_or(0)
 }
 
 fn create() -> c_int {
@@ -119,10 +84,10 @@ unsafe fn make_and_tell(handle: c_int, bytes: u64, to: *mut usize) -> i32 {
 }
 
 /// The caller's dimensions, of either width.
-unsafe fn dimensions<T: Copy + Into<i64>>(rank: c_int, from: *const T) -> Option<Vec<i64>> {
+unsafe fn dimensions<T: Copy + Into<i64>>(rank: c_int, from: *const T) -> Option<Vec<u64>> {
     let rank = usize::try_from(rank).ok().filter(|rank| (1..=3).contains(rank))?;
     // SAFETY: the caller's array has `rank` numbers, by the library's contract.
-    Some((0..rank).map(|at| unsafe { from.add(at).read() }.into()).collect())
+    Some((0..rank).map(|at| count(unsafe { from.add(at).read() })).collect())
 }
 
 #[crate::entry_point]
@@ -184,7 +149,7 @@ unsafe extern "C" fn cufftXtMakePlanMany(
 ) -> i32 {
     // SAFETY: the same contract.
     let Some(lengths) = (unsafe { dimensions(rank, lengths) }) else { return INVALID_VALUE };
-    let bytes = work_bytes(&lengths, batch, Kind::of_types(input, output));
+    let bytes = work_bytes(&lengths, count(batch), transform_of_types(input, output));
     // SAFETY: the same contract.
     unsafe { make_and_tell(handle, bytes, to) }
 }
@@ -209,10 +174,10 @@ macro_rules! plans_of_many {
         ) -> i32 {
             // SAFETY: the same contract.
             let lengths = unsafe { dimensions(rank, lengths) };
-            let (Some(lengths), Some(kind)) = (lengths, Kind::of_number(kind)) else {
+            let (Some(lengths), Some(kind)) = (lengths, transform_of_number(kind)) else {
                 return INVALID_VALUE;
             };
-            let bytes = work_bytes(&lengths, batch.into(), kind);
+            let bytes = work_bytes(&lengths, count(batch), kind);
             // SAFETY: the same contract.
             unsafe { make_and_tell(handle, bytes, to) }
         }
@@ -225,11 +190,11 @@ plans_of_many! {
 
 #[crate::entry_point]
 unsafe extern "C" fn cufftPlan1d(to: *mut c_int, length: c_int, kind: c_int, batch: c_int) -> i32 {
-    let Some(kind) = Kind::of_number(kind) else { return INVALID_VALUE };
+    let Some(kind) = transform_of_number(kind) else { return INVALID_VALUE };
     let handle = create();
     // SAFETY: the caller's pointer, by the library's contract.
     unsafe { put(to, handle) };
-    make(handle, work_bytes(&[length.into()], batch.into(), kind))
+    make(handle, work_bytes(&[count(length)], count(batch), kind))
 }
 
 #[crate::entry_point]
@@ -293,23 +258,11 @@ unsafe extern "C" fn cufftGetProperty(which: c_int, value: *mut c_int) -> i32 {
 mod tests {
     use super::*;
 
-    const COMPLEX: Kind = Kind { is_real: false, complex_bytes: 8 };
-
     #[test]
-    fn a_short_smooth_transform_needs_no_room() {
-        assert_eq!(work_bytes(&[4096], 100, COMPLEX), 0);
-        assert_eq!(work_bytes(&[8192], 2, COMPLEX), 2 * 8192 * 8);
-    }
-
-    #[test]
-    fn a_real_transform_has_half_of_its_last_dimension() {
-        let real = Kind::of_number(0x2a).expect("it is a kind");
-        assert_eq!(work_bytes(&[64, 64], 3, real), 3 * 64 * 33 * 8);
-    }
-
-    #[test]
-    fn a_prime_length_goes_over_the_next_power_of_two() {
-        assert_eq!(work_bytes(&[11], 1, COMPLEX), 32 * 8);
-        assert!(is_smooth(2 * 3 * 5 * 7) && !is_smooth(11));
+    fn both_interfaces_name_the_same_transform() {
+        // CUDA_R_32F and CUDA_C_32F.
+        assert_eq!(transform_of_number(0x2a), Some(transform_of_types(0, 4)));
+        assert_eq!(transform_of_number(0x29), Some(transform_of_types(4, 4)));
+        assert_eq!(transform_of_number(0), None);
     }
 }

@@ -1,5 +1,7 @@
 //! Every formula against the answers of cuDNN 9.19 on an H200 (`fixtures/rnn/sizes.csv`).
 
+mod fourier;
+
 use floodmark_cuda_model::recurrent::{Algorithm, Batch, Cell, Network, Number, Pass};
 
 /// One recorded network: what was asked, and the four sizes; none of a network that cuDNN refused.

@@ -1,5 +1,7 @@
 //! Operators on images: gradients that must lie as the input does, columns, Fourier transforms.
 
+use floodmark_cuda_model::fourier::{Transform, work_bytes};
+
 use super::{Needs, Rule, Stays};
 use crate::call::{Call, DType, TensorInfo, Value};
 
@@ -8,8 +10,7 @@ pub(super) fn rule(op: &str) -> Option<Rule> {
         "max_pool2d_with_indices_backward" | "avg_pool2d_backward" => Some(pool_backward),
         "im2col" => Some(im2col),
         "col2im" => Some(col2im),
-        "_fft_r2c" => Some(real_fft),
-        "_fft_c2r" | "_fft_c2c" => Some(fft),
+        "_fft_r2c" | "_fft_c2r" | "_fft_c2c" => Some(fft),
         "abs" => Some(abs),
         _ => None,
     }
@@ -68,15 +69,6 @@ fn col2im(call: &Call<'_>, needs: &mut Needs) {
     }
 }
 
-/// The complex side has half the places of the last dimension, and one more.
-fn real_fft(call: &Call<'_>, needs: &mut Needs) {
-    let (Some(input), Some(Value::Ints(dims))) = (call.tensor(0), call.args.get(1)) else { return };
-    let at = dims.last().and_then(|&dim| usize::try_from(dim).ok()).unwrap_or(0);
-    let Some(&size) = input.sizes.get(at) else { return };
-    let places = input.numel() / size.max(1) * (size / 2 + 1);
-    needs.call("cuFFT workspace", places * 2 * input.dtype.bytes());
-}
-
 /// Of complex numbers: a copy of them.
 fn abs(call: &Call<'_>, needs: &mut Needs) {
     if let Some(input) = call.tensor(0).filter(|input| matches!(input.dtype, DType::Other(8 | 16)))
@@ -85,12 +77,24 @@ fn abs(call: &Call<'_>, needs: &mut Needs) {
     }
 }
 
-/// cuFFT's workspace, taken as large as the complex side.
+/// cuFFT's work area; a transform to real numbers overwrites its input, so it gets a copy.
 fn fft(call: &Call<'_>, needs: &mut Needs) {
-    let (Some(input), Some(result)) = (call.tensor(0), call.result(0)) else { return };
-    let bytes = input.bytes().max(result.bytes());
-    let copies = if call.op == "aten::_fft_c2r" { 2 } else { 1 };
-    needs.call("cuFFT workspace", bytes * copies);
+    let (Some(input), Some(Value::Ints(dims))) = (call.tensor(0), call.args.get(1)) else { return };
+    let to_real = call.op == "aten::_fft_c2r";
+    let real = if to_real { call.result(0) } else { Some(input) };
+    let Some(whole) = real else { return };
+    let lengths: Vec<u64> = dims
+        .iter()
+        .filter_map(|&dim| whole.sizes.get(usize::try_from(dim).ok()?).copied())
+        .collect();
+    let is_real = call.op != "aten::_fft_c2c";
+    let number = whole.dtype.bytes();
+    let transform = Transform { is_real, complex_bytes: if is_real { 2 * number } else { number } };
+    let batch = whole.numel() / lengths.iter().product::<u64>().max(1);
+    if to_real {
+        needs.call("the input, which is overwritten", input.bytes());
+    }
+    needs.call("cuFFT work area", work_bytes(&lengths, batch, transform));
 }
 
 #[cfg(test)]
@@ -115,8 +119,12 @@ mod tests {
     }
 
     #[test]
-    fn a_real_transform_works_on_the_complex_side() {
-        let args = vec![cuda(DType::F32, &[64, 256, 256]).into(), Value::Ints(vec![1, 2])];
-        assert_eq!(Made::new("aten::_fft_r2c", args).most(), 16_908_288);
+    fn a_usual_transform_needs_no_work_area_and_a_long_one_does() {
+        let most = |sizes: &[u64], dims: Vec<i64>| {
+            let args = vec![cuda(DType::F32, sizes).into(), Value::Ints(dims)];
+            Made::new("aten::_fft_r2c", args).most()
+        };
+        assert_eq!(most(&[64, 256, 256], vec![1, 2]), 0);
+        assert_eq!(most(&[3, 1 << 20], vec![1]), 3 * ((1 << 22) + 8));
     }
 }
