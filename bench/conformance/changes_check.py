@@ -22,6 +22,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import floodmark
+
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = "bench/programs/plan/small_gpt.py"
 CHANGES = (
@@ -81,8 +83,9 @@ def run(change: str) -> dict[str, Any]:
         if not times.exists():
             return {"failed": done.stderr[-500:]}
         about = json.loads(times.read_text())
-    if "is given up" in done.stderr:
-        return {"failed": done.stderr[-500:]}
+        reasons = [one["reason"] for one in changes_in(Path(folder)) if one["reason"]]
+    if reasons:
+        return {"failed": reasons[0]}
     allocated, reserved = about["peaks"]
     return {
         "peak_allocated": allocated,
@@ -90,6 +93,12 @@ def run(change: str) -> dict[str, Any]:
         "seconds": statistics.median(about["seconds"][3:]),
         "loss": about["loss"],
     }
+
+
+def changes_in(folder: Path) -> list[dict[str, Any]]:
+    """What the changes of a recorded program were applied to, as its trace says it."""
+    trace = next(iter(sorted(folder.glob("*.flood"))), None)
+    return [] if trace is None else floodmark.Trace.open(trace).header["changes"]
 
 
 def gpus() -> int:
@@ -154,6 +163,7 @@ def main() -> int:
             for change, measured in zip(chosen, pool.map(run, chosen), strict=True):
                 rows.setdefault(change, {})["measured"] = measured
                 print(f"{change or 'none'}: {measured}", flush=True)
+    rows = {change: rows[change] for change in CHANGES if change in rows}
     path.write_text(json.dumps(rows, indent=1) + "\n")
     if args.run or args.table:
         table(rows)
