@@ -66,6 +66,7 @@
 | `ShardingPropagator._propagate_tensor_meta` | the same | 2.4 and 2.11 |
 | `device_mesh._MeshEnv` | meshes with values | 2.4 and 2.11 |
 | `fsdp._flat_param._same_storage` | FSDP | 2.4 and 2.11 |
+| `nn.Module._compiled_call_impl` | a module that is no longer compiled | 2.4 to 2.15 |
 | `OptimizedModule._orig_mod` and others of `WRAPPED_MODULES` | names | 2.4 and 2.11 |
 
 A name that is patched is given as a `Slot`: its owner, and the name.
@@ -195,6 +196,11 @@ def forget_that_there_was_none(torch: ModuleType) -> None:
     runtime = torch._C._cudart
     for name in ("cudaProfilerStart", "cudaProfilerStop"):
         setattr(runtime, name, lambda: runtime.cudaError.success)
+
+
+def forget_compiled_call(module: Any) -> None:
+    """Undo `module.compile()`."""
+    module._compiled_call_impl = None
 
 
 def compile_in_this_process() -> None:

@@ -25,12 +25,55 @@ pub enum Change {
     Checkpoint(Checkpointed),
     /// The optimizer's step is part of the backward pass.
     OptimizerInBackward,
+    /// Optimizer states are kept in pinned memory of the host.
+    OffloadOptimizerStates,
     /// Saved activations are kept in pinned memory of the host.
-    OffloadActivations,
+    OffloadActivations(HostCopies),
+    /// The model is compiled.
+    Compile,
+    /// The model is sharded over this many GPUs.
+    Fsdp(u32),
     /// The forward pass runs under autocast.
     Autocast(HalfPrecision),
+    /// Optimizer states are in 8 bits.
+    EightBitStates,
     /// Parameters are in bf16.
     Bf16Parameters,
+}
+
+impl Change {
+    /// How many GPUs a program needs with it.
+    pub fn gpus(&self) -> u32 {
+        if let Self::Fsdp(gpus) = self { *gpus } else { 1 }
+    }
+
+    /// Whether all that it makes a step compute are operators of torch, which can be counted. Kernels that a compiler
+    /// makes are none, and the time of collectives depends on what connects the GPUs.
+    pub fn has_countable_steps(&self) -> bool {
+        match self {
+            Self::Compile | Self::Fsdp(_) | Self::EightBitStates => false,
+            Self::Allocator(_)
+            | Self::Fused
+            | Self::ForeachOff
+            | Self::FreeGradients
+            | Self::ChunkedLoss(_)
+            | Self::Checkpoint(_)
+            | Self::OptimizerInBackward
+            | Self::OffloadOptimizerStates
+            | Self::OffloadActivations(_)
+            | Self::Autocast(_)
+            | Self::Bf16Parameters => true,
+        }
+    }
+}
+
+/// How activations are copied to the host and back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum HostCopies {
+    /// On the stream that computes, between the kernels.
+    InOrder,
+    /// On a stream of their own, beside the kernels.
+    Async,
 }
 
 /// What is checkpointed.
@@ -88,10 +131,14 @@ const FUSED: &str = "fused";
 const FREE_GRADIENTS: &str = "free-gradients";
 const OPTIMIZER_IN_BACKWARD: &str = "optimizer-in-backward";
 const OFFLOAD_ACTIVATIONS: &str = "offload-activations";
+const OFFLOAD_OPTIMIZER_STATES: &str = "offload-optimizer-states";
+const OPTIMIZER_STATES: &str = "optimizer-states";
+const COMPILE: &str = "compile";
+const FSDP: &str = "fsdp";
 const BF16_PARAMETERS: &str = "bf16-parameters";
 
 /// The names of all changes.
-pub const CHANGE_NAMES: [&str; 10] = [
+pub const CHANGE_NAMES: [&str; 14] = [
     ALLOCATOR,
     FUSED,
     FOREACH,
@@ -99,8 +146,12 @@ pub const CHANGE_NAMES: [&str; 10] = [
     CHUNKED_LOSS,
     CHECKPOINT,
     OPTIMIZER_IN_BACKWARD,
+    OFFLOAD_OPTIMIZER_STATES,
     OFFLOAD_ACTIVATIONS,
+    COMPILE,
+    FSDP,
     AUTOCAST,
+    OPTIMIZER_STATES,
     BF16_PARAMETERS,
 ];
 
@@ -120,7 +171,12 @@ impl fmt::Display for Change {
             Self::Checkpoint(Checkpointed::All) => write!(f, "{CHECKPOINT}=all"),
             Self::Checkpoint(Checkpointed::Selective) => write!(f, "{CHECKPOINT}=selective"),
             Self::OptimizerInBackward => f.write_str(OPTIMIZER_IN_BACKWARD),
-            Self::OffloadActivations => f.write_str(OFFLOAD_ACTIVATIONS),
+            Self::OffloadOptimizerStates => f.write_str(OFFLOAD_OPTIMIZER_STATES),
+            Self::OffloadActivations(HostCopies::InOrder) => f.write_str(OFFLOAD_ACTIVATIONS),
+            Self::OffloadActivations(HostCopies::Async) => write!(f, "{OFFLOAD_ACTIVATIONS}=async"),
+            Self::Compile => f.write_str(COMPILE),
+            Self::Fsdp(gpus) => write!(f, "{FSDP}={gpus}"),
+            Self::EightBitStates => write!(f, "{OPTIMIZER_STATES}=8bit"),
             Self::Autocast(HalfPrecision::Bf16) => write!(f, "{AUTOCAST}=bf16"),
             Self::Autocast(HalfPrecision::Fp16) => write!(f, "{AUTOCAST}=fp16"),
             Self::Bf16Parameters => f.write_str(BF16_PARAMETERS),
@@ -141,7 +197,23 @@ impl FromStr for Change {
             FUSED => alone(FUSED, Self::Fused),
             FREE_GRADIENTS => alone(FREE_GRADIENTS, Self::FreeGradients),
             OPTIMIZER_IN_BACKWARD => alone(OPTIMIZER_IN_BACKWARD, Self::OptimizerInBackward),
-            OFFLOAD_ACTIVATIONS => alone(OFFLOAD_ACTIVATIONS, Self::OffloadActivations),
+            OFFLOAD_OPTIMIZER_STATES => {
+                alone(OFFLOAD_OPTIMIZER_STATES, Self::OffloadOptimizerStates)
+            }
+            OFFLOAD_ACTIVATIONS => match argument {
+                "" => Ok(Self::OffloadActivations(HostCopies::InOrder)),
+                "async" => Ok(Self::OffloadActivations(HostCopies::Async)),
+                _ => wrong(OFFLOAD_ACTIVATIONS, "`async` or nothing"),
+            },
+            COMPILE => alone(COMPILE, Self::Compile),
+            FSDP => match argument.parse() {
+                Ok(gpus) if gpus > 1 => Ok(Self::Fsdp(gpus)),
+                _ => wrong(FSDP, "a number of GPUs, such as `fsdp=4`"),
+            },
+            OPTIMIZER_STATES => match argument {
+                "" | "8bit" => Ok(Self::EightBitStates),
+                _ => wrong(OPTIMIZER_STATES, "`8bit`"),
+            },
             BF16_PARAMETERS => alone(BF16_PARAMETERS, Self::Bf16Parameters),
             FOREACH if argument == "off" => Ok(Self::ForeachOff),
             FOREACH => wrong(FOREACH, "`off`"),
@@ -185,9 +257,14 @@ mod tests {
             "checkpoint=all",
             "checkpoint=selective",
             "optimizer-in-backward",
+            "offload-optimizer-states",
             "offload-activations",
+            "offload-activations=async",
+            "compile",
+            "fsdp=4",
             "autocast=bf16",
             "autocast=fp16",
+            "optimizer-states=8bit",
             "bf16-parameters",
         ] {
             assert_eq!(text.parse::<Change>().unwrap().to_string(), text);
@@ -205,9 +282,15 @@ mod tests {
             "`checkpoint` takes a number of blocks, `all` or `selective`"
         );
         assert_eq!(said("fused=1"), "`fused` takes no argument");
-        for wrong in
-            ["", "chunked-loss", "chunked-loss=0", "foreach", "autocast=fp8", "allocator=x"]
-        {
+        for wrong in [
+            "",
+            "chunked-loss",
+            "chunked-loss=0",
+            "foreach",
+            "autocast=fp8",
+            "allocator=x",
+            "fsdp=1",
+        ] {
             assert!(wrong.parse::<Change>().is_err(), "{wrong}");
         }
     }

@@ -18,11 +18,11 @@ mod profile;
 mod roofline;
 
 pub use answer::{ValueAt, ValueAtError};
-pub use change::{CHANGE_NAMES, Change, ChangeError, Checkpointed, HalfPrecision};
+pub use change::{CHANGE_NAMES, Change, ChangeError, Checkpointed, HalfPrecision, HostCopies};
 pub use fit_search::{FitLimits, FitSearch, Tried, largest_that_fits};
 pub use frontier::{Dimension, Direction, Frontier, Point, frontier_that_fits};
 pub use machine::{LibraryVersions, PhantomMachine};
 pub use objective::{Objective, ObjectiveError};
-pub use plan_search::{Combination, Need, Outcome, PlanSearch, cheapest_that_fits};
+pub use plan_search::{Allowed, Combination, Need, Outcome, PlanSearch, cheapest_that_fits};
 pub use profile::{GpuError, GpuProfile, find, profiles, source};
 pub use roofline::{Rates, flops, host_bytes};

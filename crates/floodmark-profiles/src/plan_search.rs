@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use floodmark_trace::{Bytes, Numerics};
 
-use crate::change::{Change, Checkpointed, HalfPrecision};
+use crate::change::{Change, Checkpointed, HalfPrecision, HostCopies};
 
 /// A combination of changes, in the order of [`Change`].
 pub type Combination = Vec<Change>;
@@ -42,12 +42,15 @@ pub struct Need {
     pub slow_down: f64,
     /// How many repeated blocks there are, where they were counted.
     pub blocks: Option<u32>,
+    /// How many GPUs it takes, of which each needs this memory.
+    pub gpus: u32,
 }
 
 impl Need {
     fn cost(&self) -> Cost {
         match (self.numerics, self.slows) {
             (Numerics::Changed, _) => Cost::Results,
+            (Numerics::Same | Numerics::Rounding, _) if self.gpus > 1 => Cost::Gpus,
             (Numerics::Same | Numerics::Rounding, true) => Cost::Time,
             (Numerics::Same | Numerics::Rounding, false) => Cost::Nothing,
         }
@@ -59,6 +62,7 @@ impl Need {
 enum Cost {
     Nothing,
     Time,
+    Gpus,
     Results,
 }
 
@@ -74,9 +78,18 @@ pub struct PlanSearch {
     pub plan: Option<Combination>,
 }
 
+/// Changes that are tried only where the user allows them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Allowed {
+    /// Over how many GPUs the model may be sharded.
+    pub gpus: u32,
+    /// Whether the model may be compiled, which takes long.
+    pub compile: bool,
+}
+
 /// Every change that is tried alone.
-fn candidates() -> Vec<Change> {
-    vec![
+fn candidates(allowed: Allowed) -> Vec<Change> {
+    let mut all = vec![
         Change::Allocator("expandable_segments:True".to_owned()),
         Change::Fused,
         Change::FreeGradients,
@@ -85,24 +98,33 @@ fn candidates() -> Vec<Change> {
         Change::OptimizerInBackward,
         Change::Checkpoint(Checkpointed::Selective),
         Change::Checkpoint(Checkpointed::All),
-        Change::OffloadActivations,
+        Change::OffloadOptimizerStates,
+        Change::OffloadActivations(HostCopies::Async),
+        Change::OffloadActivations(HostCopies::InOrder),
         Change::Autocast(HalfPrecision::Bf16),
+        Change::EightBitStates,
         Change::Bf16Parameters,
-    ]
+    ];
+    all.extend(allowed.compile.then_some(Change::Compile));
+    let powers = std::iter::successors(Some(2_u32), |gpus| gpus.checked_mul(2));
+    all.extend(powers.take_while(|gpus| *gpus <= allowed.gpus).map(Change::Fsdp));
+    all
 }
 
 /// Searches the cheapest combination that fits into `capacity`. Stops at the first try that fails to tell.
 pub fn cheapest_that_fits<E>(
     capacity: Bytes,
+    allowed: Allowed,
     attempt: impl FnMut(&[Combination]) -> Result<Vec<Outcome>, E>,
 ) -> Result<PlanSearch, E> {
-    let mut search = Search { capacity, attempt, tried: BTreeMap::new() };
+    let mut search = Search { capacity, allowed, attempt, tried: BTreeMap::new() };
     let plan = search.run()?;
     Ok(PlanSearch { tried: search.tried, plan })
 }
 
 struct Search<F> {
     capacity: Bytes,
+    allowed: Allowed,
     attempt: F,
     tried: BTreeMap<Combination, Outcome>,
 }
@@ -113,7 +135,7 @@ impl<E, F: FnMut(&[Combination]) -> Result<Vec<Outcome>, E>> Search<F> {
         if unchanged.fits {
             return Ok(Some(Vec::new()));
         }
-        let all = candidates();
+        let all = candidates(self.allowed);
         self.ask(all.iter().map(|change| vec![change.clone()]).collect())?;
         let mut found: Vec<(Change, Need)> = Vec::new();
         for change in all {
@@ -133,18 +155,21 @@ impl<E, F: FnMut(&[Combination]) -> Result<Vec<Outcome>, E>> Search<F> {
         };
         // What costs nothing stays until it is known how many blocks it spares.
         let needed = self.without_the_unneeded(fitting, Cost::Time)?;
-        let fewest = self.with_fewest_blocks(needed, &found)?;
+        let fewest = self.with_fewest_gpus(needed)?;
+        let fewest = self.with_fewest_blocks(fewest, &found)?;
         self.without_the_unneeded(fewest, Cost::Nothing).map(Some)
     }
 
     /// Of each cost, one change alone if that is enough, otherwise more and more of them.
     fn first_that_fits(&mut self, found: &[(Change, Need)]) -> Result<Option<Combination>, E> {
         let mut base = Combination::new();
-        for cost in [Cost::Nothing, Cost::Time, Cost::Results] {
+        for cost in [Cost::Nothing, Cost::Time, Cost::Gpus, Cost::Results] {
             let of_cost = || found.iter().filter(move |(_, need)| need.cost() == cost);
-            // The fastest first; of those that are equally fast, the one that does least.
+            // The fewest GPUs and the fastest first; of those that are equally fast, the one that does least.
             let mut fastest: Vec<&(Change, Need)> = of_cost().rev().collect();
-            fastest.sort_by(|(_, a), (_, b)| a.slow_down.total_cmp(&b.slow_down));
+            fastest.sort_by(|(_, a), (_, b)| {
+                a.gpus.cmp(&b.gpus).then(a.slow_down.total_cmp(&b.slow_down))
+            });
             for (change, _) in fastest {
                 let Some(next) = joined(&base, change) else { continue };
                 if self.may_fit(found, &next) && self.need(&next)?.is_some_and(|need| need.fits) {
@@ -205,8 +230,10 @@ impl<E, F: FnMut(&[Combination]) -> Result<Vec<Outcome>, E>> Search<F> {
                 fitting.push((need, combination));
             }
         }
-        let by_cost =
-            |a: &Need, b: &Need| a.cost().cmp(&b.cost()).then(a.slow_down.total_cmp(&b.slow_down));
+        let by_cost = |a: &Need, b: &Need| {
+            let cost = (a.cost(), a.gpus).cmp(&(b.cost(), b.gpus));
+            cost.then(a.slow_down.total_cmp(&b.slow_down))
+        };
         fitting.sort_by(|(a, _), (b, _)| by_cost(a, b));
         Ok(fitting.into_iter().next().map(|(_, combination)| combination))
     }
@@ -251,6 +278,23 @@ impl<E, F: FnMut(&[Combination]) -> Result<Vec<Outcome>, E>> Search<F> {
             }
         }
         Ok(kept)
+    }
+
+    /// Shards over as few GPUs as it takes.
+    fn with_fewest_gpus(&mut self, plan: Combination) -> Result<Combination, E> {
+        let most = plan.iter().map(Change::gpus).max().unwrap_or(1);
+        let powers = std::iter::successors(Some(2_u32), |gpus| gpus.checked_mul(2));
+        for gpus in powers.take_while(|gpus| *gpus < most) {
+            let fewer = |change: &Change| {
+                let is_sharding = matches!(change, Change::Fsdp(_));
+                if is_sharding { Change::Fsdp(gpus) } else { change.clone() }
+            };
+            let fewer: Combination = plan.iter().map(fewer).collect();
+            if self.need(&fewer)?.is_some_and(|need| need.fits) {
+                return Ok(fewer);
+            }
+        }
+        Ok(plan)
     }
 
     /// Checkpoints only as many blocks as it takes.
@@ -315,17 +359,40 @@ fn joined(base: &Combination, change: &Change) -> Option<Combination> {
 
 /// Whether two changes are about the same thing.
 fn excludes(one: &Change, other: &Change) -> bool {
-    let subject = |change: &Change| match change {
-        Change::Allocator(_) => 0,
-        Change::Fused | Change::ForeachOff => 1,
-        Change::OptimizerInBackward => 7,
-        Change::FreeGradients => 2,
-        Change::ChunkedLoss(_) => 3,
-        Change::Checkpoint(_) => 4,
-        Change::OffloadActivations => 5,
-        Change::Autocast(_) | Change::Bf16Parameters => 6,
-    };
-    subject(one) == subject(other)
+    subjects(one).iter().any(|subject| subjects(other).contains(subject))
+}
+
+/// What a change is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Subject {
+    Allocator,
+    /// How the optimizer updates parameters.
+    Update,
+    /// When it does, and where its states are then.
+    UpdateTime,
+    Gradients,
+    Loss,
+    Recomputation,
+    Activations,
+    Precision,
+    Gpus,
+    Compiler,
+}
+
+fn subjects(change: &Change) -> &'static [Subject] {
+    match change {
+        Change::Allocator(_) => &[Subject::Allocator],
+        Change::Fused | Change::ForeachOff => &[Subject::Update],
+        Change::OptimizerInBackward | Change::OffloadOptimizerStates => &[Subject::UpdateTime],
+        Change::EightBitStates => &[Subject::Update, Subject::UpdateTime],
+        Change::FreeGradients => &[Subject::Gradients],
+        Change::ChunkedLoss(_) => &[Subject::Loss],
+        Change::Checkpoint(_) => &[Subject::Recomputation],
+        Change::OffloadActivations(_) => &[Subject::Activations],
+        Change::Autocast(_) | Change::Bf16Parameters => &[Subject::Precision],
+        Change::Fsdp(_) => &[Subject::Gpus],
+        Change::Compile => &[Subject::Compiler],
+    }
 }
 
 #[cfg(test)]
@@ -368,26 +435,37 @@ mod tests {
                 };
                 needed -= saved;
                 match change {
-                    Change::Autocast(_) | Change::Bf16Parameters => numerics = Numerics::Changed,
+                    Change::Autocast(_) | Change::EightBitStates | Change::Bf16Parameters => {
+                        numerics = Numerics::Changed;
+                    }
                     Change::Allocator(_) | Change::Fused | Change::FreeGradients => {}
-                    Change::ChunkedLoss(_) => numerics = numerics.max(Numerics::Rounding),
+                    Change::Compile | Change::ChunkedLoss(_) => {
+                        numerics = numerics.max(Numerics::Rounding);
+                    }
                     Change::Checkpoint(_) => (slows, blocks) = (true, Some(BLOCKS)),
-                    Change::ForeachOff
+                    Change::Fsdp(_)
+                    | Change::ForeachOff
                     | Change::OptimizerInBackward
-                    | Change::OffloadActivations => {
+                    | Change::OffloadOptimizerStates
+                    | Change::OffloadActivations(_) => {
                         slows = true;
                     }
                 }
             }
             let fits = needed <= self.capacity;
             let slow_down = if slows { 1.3 } else { 1.0 };
+            let gpus = combination.iter().map(Change::gpus).max().unwrap_or(1);
             let needed = Bytes(needed);
-            Outcome::Ran(Need { needed, fits, slows, numerics, slow_down, blocks })
+            Outcome::Ran(Need { needed, fits, slows, numerics, slow_down, blocks, gpus })
         }
 
         fn plan(&mut self) -> Option<String> {
+            self.plan_with(Allowed::default())
+        }
+
+        fn plan_with(&mut self, allowed: Allowed) -> Option<String> {
             let capacity = Bytes(self.capacity);
-            let found = cheapest_that_fits(capacity, |batch| {
+            let found = cheapest_that_fits(capacity, allowed, |batch| {
                 Ok::<_, ()>(batch.iter().map(|one| self.attempt(one)).collect())
             });
             let plan = found.unwrap().plan?;
@@ -471,7 +549,7 @@ mod tests {
     fn without_time_there_is_no_plan_but_what_was_tried() {
         let mut left = 3;
         let mut program = Program::new(490, &USUAL);
-        let found = cheapest_that_fits(Bytes(490), |batch| {
+        let found = cheapest_that_fits(Bytes(490), Allowed::default(), |batch| {
             let mut outcomes = Vec::new();
             for one in batch {
                 outcomes.push(if left > 0 { program.attempt(one) } else { Outcome::NotTried });
@@ -482,5 +560,40 @@ mod tests {
         let found = found.unwrap();
         assert_eq!(found.plan, None);
         assert!(found.tried.values().any(|one| *one == Outcome::NotTried));
+    }
+
+    #[test]
+    fn more_gpus_are_used_only_where_allowed_and_only_as_many_as_it_takes() {
+        let saves = [
+            ("checkpoint=all", 240),
+            ("bf16-parameters", 300),
+            ("fsdp=2", 300),
+            ("fsdp=4", 400),
+            ("fsdp=8", 450),
+        ];
+        let plan = |capacity, gpus| {
+            let allowed = Allowed { gpus, compile: false };
+            Program::new(capacity, &saves).plan_with(allowed)
+        };
+        assert_eq!(plan(800, 8).as_deref(), Some("checkpoint=20"));
+        assert_eq!(plan(600, 1).as_deref(), Some("checkpoint=10 + bf16-parameters"));
+        assert_eq!(plan(600, 8).as_deref(), Some("checkpoint=10 + fsdp=2"));
+        assert_eq!(plan(400, 8).as_deref(), Some("checkpoint=20 + fsdp=4"));
+        assert_eq!(plan(400, 2).as_deref(), Some("fsdp=2 + bf16-parameters"));
+        assert_eq!(plan(300, 1), None);
+    }
+
+    #[test]
+    fn changes_that_are_about_the_same_thing_exclude_each_other() {
+        let excluded = |one: &str, other: &str| {
+            excludes(&one.parse::<Change>().unwrap(), &other.parse::<Change>().unwrap())
+        };
+        assert!(excluded("offload-activations", "offload-activations=async"));
+        assert!(excluded("optimizer-states=8bit", "fused"));
+        assert!(excluded("optimizer-states=8bit", "offload-optimizer-states"));
+        assert!(excluded("optimizer-in-backward", "offload-optimizer-states"));
+        assert!(excluded("fsdp=2", "fsdp=4"));
+        assert!(!excluded("fused", "offload-optimizer-states"));
+        assert!(!excluded("fsdp=2", "checkpoint=all"));
     }
 }

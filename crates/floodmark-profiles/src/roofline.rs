@@ -32,9 +32,12 @@ pub struct Rates {
 impl Rates {
     /// The seconds of a step.
     pub fn seconds(&self, cost: &StepCost) -> f64 {
-        let gpu: f64 = cost.operators.iter().map(|operator| self.gpu_seconds(operator)).sum();
+        let is_aside = |operator: &&OperatorCost| operator.kind == OperatorKind::AsyncHostCopy;
+        let of_gpu = |operator: &OperatorCost| self.gpu_seconds(operator);
+        let aside: f64 = cost.operators.iter().filter(is_aside).map(of_gpu).sum();
+        let gpu: f64 = cost.operators.iter().map(of_gpu).sum::<f64>() - aside;
         let count: u64 = cost.operators.iter().map(|operator| operator.count).sum();
-        gpu.max(product(count, self.launch_nanos) * 1e-9)
+        gpu.max(aside).max(product(count, self.launch_nanos) * 1e-9)
     }
 
     fn gpu_seconds(&self, operator: &OperatorCost) -> f64 {
@@ -46,10 +49,11 @@ impl Rates {
             | OperatorKind::Convolution
             | OperatorKind::Attention
             | OperatorKind::HostCopy
+            | OperatorKind::AsyncHostCopy
             | OperatorKind::Memory => self.single_gflops,
         };
         let rate = match operator.kind {
-            OperatorKind::HostCopy => self.host_mb_per_s,
+            OperatorKind::HostCopy | OperatorKind::AsyncHostCopy => self.host_mb_per_s,
             OperatorKind::Matmul
             | OperatorKind::Attention
             | OperatorKind::Convolution
@@ -69,8 +73,10 @@ pub fn flops(cost: &StepCost) -> u64 {
 
 /// The bytes of a step that pass between host and device.
 pub fn host_bytes(cost: &StepCost) -> u64 {
-    let copies = cost.operators.iter().filter(|one| one.kind == OperatorKind::HostCopy);
-    copies.map(|one| one.bytes).sum()
+    let is_copy = |one: &&OperatorCost| {
+        matches!(one.kind, OperatorKind::HostCopy | OperatorKind::AsyncHostCopy)
+    };
+    cost.operators.iter().filter(is_copy).map(|one| one.bytes).sum()
 }
 
 #[expect(clippy::cast_precision_loss, reason = "an estimate needs no more than 53 bits")]
@@ -133,6 +139,18 @@ mod tests {
     fn many_small_operators_take_as_long_as_the_host_needs_to_start_them() {
         let time = seconds(vec![operator(OperatorKind::Memory, "float32", 1000, 0, 1_000)]);
         assert!((time - 0.005).abs() < 1e-9, "{time}");
+    }
+
+    #[test]
+    fn copies_on_a_stream_of_their_own_take_time_only_where_they_take_longer() {
+        let with_copies = |kind, bytes| {
+            let kernel = operator(OperatorKind::Memory, "float32", 1, 0, 8_000_000_000);
+            seconds(vec![kernel, operator(kind, "float32", 1, 0, bytes)])
+        };
+        let (short, long) = (50_000_000, 500_000_000);
+        assert!((with_copies(OperatorKind::HostCopy, short) - 0.003).abs() < 1e-9);
+        assert!((with_copies(OperatorKind::AsyncHostCopy, short) - 0.002).abs() < 1e-9);
+        assert!((with_copies(OperatorKind::AsyncHostCopy, long) - 0.01).abs() < 1e-9);
     }
 
     #[test]

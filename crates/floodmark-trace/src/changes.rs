@@ -87,6 +87,8 @@ pub enum OperatorKind {
     Convolution,
     /// It copies between host and device.
     HostCopy,
+    /// It copies between host and device on a stream of its own, beside the kernels.
+    AsyncHostCopy,
     /// It is bound by memory: elementwise, reductions, copies on the device.
     #[default]
     Memory,

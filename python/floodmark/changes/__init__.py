@@ -17,10 +17,14 @@ from floodmark.changes.allocator_settings import AllocatorSettings
 from floodmark.changes.change import Change, NotAChangeError
 from floodmark.changes.checkpointing import Checkpointing
 from floodmark.changes.chunked_loss import ChunkedLoss
+from floodmark.changes.compilation import Compilation
+from floodmark.changes.eight_bit_states import EightBitStates
+from floodmark.changes.offloaded_states import OffloadedStates
 from floodmark.changes.offloading import Offloading
 from floodmark.changes.optimizer_in_backward import OptimizerInBackward
 from floodmark.changes.optimizers import Foreach, FreeGradients, Fused
 from floodmark.changes.precision import Autocast, Bf16Parameters
+from floodmark.changes.sharding import Sharding
 from floodmark.changes.training_modules import watch_outermost_calls
 from floodmark.recording import header_facts
 from floodmark.recording.import_watch import ImportWatch
@@ -32,8 +36,11 @@ __all__ = ["AppliedChanges", "NotAChangeError", "apply_changes", "apply_for_good
 
 _CLASSES: tuple[type[Change], ...] = (
     AllocatorSettings,
+    EightBitStates,
     Fused,
     Foreach,
+    # Before `free-gradients`: it puts gradients back after a step.
+    OffloadedStates,
     FreeGradients,
     ChunkedLoss,
     Checkpointing,
@@ -41,6 +48,8 @@ _CLASSES: tuple[type[Change], ...] = (
     Offloading,
     Autocast,
     Bf16Parameters,
+    Sharding,
+    Compilation,
 )
 
 

@@ -29,18 +29,10 @@ class AllocatorSettings(Change):
         if before and key in before:
             self.reason = f"`{variable}` sets `{key}` already"
             return
-        os.environ[variable] = ",".join(filter(None, (before, self.argument)))
+        self.set_variable(variable, ",".join(filter(None, (before, self.argument))))
         torch = sys.modules.get("torch")
         if torch is not None:
             # It has read the variable already: in a fork of a warm process.
             torch_private.set_allocator_settings(torch, os.environ[variable])
         self.target = "the caching allocator"
         self.patch = f"export {variable}={os.environ[variable]}  # in the shell, before Python\n"
-
-        def restore() -> None:
-            if before is None:
-                os.environ.pop(variable, None)
-            else:
-                os.environ[variable] = before
-
-        self.on_exit(restore)

@@ -10,12 +10,13 @@ from __future__ import annotations
 import contextlib
 import inspect
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from floodmark.recording.undoable import Undoable
 from floodmark.recording.window_options import say
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 #: What a change does to the results: nothing, another order of sums, or another precision.
 Numerics = Literal["same", "rounding", "changed"]
 
-_MISSING = object()
 _OWN_FOLDER = str(Path(__file__).parents[1])
 
 
@@ -32,7 +32,7 @@ class NotAChangeError(ValueError):
     """The argument of a change cannot be used."""
 
 
-class Change:
+class Change(Undoable):
     """The base of every change. Patch in `attach`; `exit` undoes it."""
 
     #: What it is called in `--with`.
@@ -42,6 +42,7 @@ class Change:
     numerics: ClassVar[Numerics] = "same"
 
     def __init__(self, argument: str = "") -> None:
+        super().__init__()
         self.argument = argument
         #: What it was applied to: `24 × GPT2Block`; empty as long as it was not.
         self.target = ""
@@ -53,7 +54,6 @@ class Change:
         self.blocks: int | None = None
         #: The bytes that it copied to the host, and back.
         self.host_bytes = 0
-        self._undo: list[Callable[[], None]] = []
 
     @property
     def text(self) -> str:
@@ -75,9 +75,7 @@ class Change:
 
     def exit(self) -> None:
         """Undo it, the last patch first."""
-        while self._undo:
-            with contextlib.suppress(Exception):
-                self._undo.pop()()
+        self.undo_all()
 
     def give_up(self, reason: str) -> None:
         """Undo it, because it does not suit the program, and say so once."""
@@ -86,28 +84,6 @@ class Change:
         self.reason = reason
         self.target = ""
         self.exit()
-
-    def replace(self, owner: Any, name: str, value: Any) -> Any:
-        """Put `value` at `owner.name` until the end; returns what was there."""
-        own = vars(owner).get(name, _MISSING)
-        before = getattr(owner, name)
-        setattr(owner, name, value)
-
-        def restore() -> None:
-            if vars(owner).get(name) is not value:
-                # Another tool has replaced it since.
-                return
-            if own is _MISSING:
-                delattr(owner, name)
-            else:
-                setattr(owner, name, own)
-
-        self._undo.append(restore)
-        return before
-
-    def on_exit(self, undo: Callable[[], None]) -> None:
-        """Call `undo` at the end; the last one first."""
-        self._undo.append(undo)
 
     def report(self) -> AppliedChange:
         """What was done."""

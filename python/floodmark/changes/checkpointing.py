@@ -12,7 +12,7 @@ from types import FrameType
 from typing import Any
 
 from floodmark.changes.change import Change, NotAChangeError, name_of
-from floodmark.changes.repeated_blocks import RepeatedBlocks, repeated_blocks
+from floodmark.changes.repeated_blocks import RepeatedBlocks, indexed, joined, repeated_blocks
 
 #: What selective checkpointing keeps: the operators that take long to compute again.
 SAVED_OPERATORS = (
@@ -68,7 +68,7 @@ class Checkpointing(Change):
                 self.reason = f"`{type(owner[1]).__name__}` is checkpointed by the program"
                 return
             self._enable(owner[1], found, count)
-            self.patch = _method_patch(_joined(name, owner[0]), name, found, count)
+            self.patch = _method_patch(joined(name, owner[0]), name, found, count)
         else:
             for block in found.blocks[:count]:
                 self._wrap(block)
@@ -132,39 +132,22 @@ def _owner_of_method(root: Any, found: RepeatedBlocks) -> tuple[str, Any] | None
     return None
 
 
-def _joined(name: str, path: str) -> str:
-    return f"{name}.{path}" if path else name
-
-
-def _blocks(name: str, found: RepeatedBlocks, limits: str) -> str:
-    """An expression for some of the blocks."""
-    if len(found.containers) == 1:
-        return f"list({_indexed(_joined(name, found.containers[0]))}){limits}"
-    return f'[m for m in {name}.modules() if type(m).__name__ == "{found.kind}"]{limits}'
-
-
-def _indexed(path: str) -> str:
-    """`model.layers.0.blocks` is `model.layers[0].blocks` in Python."""
-    first, *rest = path.split(".")
-    return first + "".join(f"[{part}]" if part.isdigit() else f".{part}" for part in rest)
-
-
 def _method_patch(owner: str, name: str, found: RepeatedBlocks, count: int) -> str:
     enable = (
-        f"{_indexed(owner)}.gradient_checkpointing_enable("
+        f"{indexed(owner)}.gradient_checkpointing_enable("
         'gradient_checkpointing_kwargs={"use_reentrant": False})\n'
     )
     if count == len(found.blocks):
         return enable
     return (
-        f"{enable}for block in {_blocks(name, found, f'[{count}:]')}:\n"
+        f"{enable}for block in {found.expression(name, f'[{count}:]')}:\n"
         "    block.gradient_checkpointing = False\n"
     )
 
 
 def _wrapper_patch(name: str, found: RepeatedBlocks, count: int, is_selective: bool) -> str:
     limits = "" if count == len(found.blocks) else f"[:{count}]"
-    blocks = _blocks(name, found, limits)
+    blocks = found.expression(name, limits)
     if not is_selective:
         return (
             "from functools import partial\n"

@@ -1,7 +1,10 @@
-"""Saved activations in pinned memory of the host: `offload-activations`.
+"""Saved activations in pinned memory of the host: `offload-activations`, and `=async`.
 
 As `torch.autograd.graph.save_on_cpu(pin_memory=True)`, without parameters and small tensors:
-copying those back would cost time and memory on the GPU.
+copying those back would cost time and memory on the GPU. With `async` the copies run on a stream of
+their own beside the computation. Memory on the GPU is allocated on the stream that computes, which
+waits for a copy before it uses the memory again: so it needs no `record_stream`, and the same
+memory is used in every step. The code that is printed is the code that runs.
 """
 
 from __future__ import annotations
@@ -10,17 +13,15 @@ from contextlib import AbstractContextManager
 from types import FrameType
 from typing import Any
 
-from floodmark.changes.change import Change, name_of
+from floodmark import torch_private
+from floodmark.changes.change import Change, NotAChangeError, name_of
 
-#: A smaller tensor stays on the GPU.
-LEAST_BYTES = 1 << 20
-
-_PATCH = """\
+_IN_ORDER = """\
 import torch
 
 class OffloadActivations(torch.autograd.graph.saved_tensors_hooks):
     def __init__(self, model, least_bytes=1 << 20):
-        kept = {{p.untyped_storage().data_ptr() for p in model.parameters()}}
+        kept = {p.untyped_storage().data_ptr() for p in model.parameters()}
 
         def pack(tensor):
             is_kept = tensor.untyped_storage().data_ptr() in kept
@@ -35,10 +36,82 @@ class OffloadActivations(torch.autograd.graph.saved_tensors_hooks):
             return packed[0].to(packed[1], non_blocking=True)
 
         super().__init__(pack, unpack)
+"""
 
+_ASYNC = """\
+import weakref
+import torch
+
+class Activation:
+    def __init__(self, number, tensor):
+        self.number, self.device, self.gpu = number, tensor.device, tensor.detach()
+        self.host = torch.empty_like(tensor, device="cpu", pin_memory=True)
+        self.compute = self.event = None
+
+    def copy(self, target, source, copies):
+        self.compute = torch.cuda.current_stream(self.device)
+        copies.wait_stream(self.compute)
+        with torch.cuda.stream(copies):
+            target.copy_(source, non_blocking=True)
+        self.event = copies.record_event()
+
+    def fetch(self, copies):
+        if self.gpu is None:
+            self.gpu = torch.empty_like(self.host, device=self.device)
+            self.copy(self.gpu, self.host, copies)
+
+    def take(self):
+        torch.cuda.current_stream(self.device).wait_event(self.event)
+        tensor, self.gpu = self.gpu, None
+        return tensor
+
+    def __del__(self):
+        if self.gpu is not None:  # fetched, but never used
+            self.compute.wait_event(self.event)
+
+class OffloadActivations(torch.autograd.graph.saved_tensors_hooks):
+    streams = {}
+
+    def __init__(self, model, least_bytes=1 << 20, ahead=2):
+        kept = {p.untyped_storage().data_ptr() for p in model.parameters()}
+        streams, order, leaving = OffloadActivations.streams, [], []
+
+        def pack(tensor):
+            is_kept = tensor.untyped_storage().data_ptr() in kept
+            if not tensor.is_cuda or is_kept or tensor.nbytes < least_bytes:
+                return tensor
+            if tensor.device not in streams:
+                streams[tensor.device] = torch.cuda.Stream(tensor.device)
+            activation = Activation(len(order), tensor)
+            activation.copy(activation.host, activation.gpu, streams[tensor.device])
+            order.append(weakref.ref(activation))
+            leaving.append(activation)
+            if len(leaving) > ahead:
+                leaving.pop(0).take()
+            return activation
+
+        def unpack(packed):
+            if isinstance(packed, torch.Tensor):
+                return packed
+            if packed in leaving:
+                leaving.remove(packed)
+            packed.fetch(streams[packed.device])
+            tensor = packed.take()
+            for reference in reversed(order[max(0, packed.number - ahead) : packed.number]):
+                earlier = reference()
+                if earlier is not None:
+                    earlier.fetch(streams[earlier.device])
+            return tensor
+
+        super().__init__(pack, unpack)
+"""
+
+_USE = """
 with OffloadActivations({model}):  # around the forward pass
     ...
 """
+
+_CODES = {"": _IN_ORDER, "async": _ASYNC}
 
 
 class Offloading(Change):
@@ -47,30 +120,38 @@ class Offloading(Change):
     name = "offload-activations"
     slows = True
 
-    def attach(self, torch: Any) -> None:
-        self._torch = torch
+    def __init__(self, argument: str = "") -> None:
+        super().__init__(argument)
+        if argument not in _CODES:
+            raise NotAChangeError("`offload-activations` takes `async` or nothing")
+
+    def attach(self, torch: Any) -> None:  # noqa: ARG002
+        names: dict[str, Any] = {}
+        # The patch is the change: what is printed is what was run.
+        exec(compile(_CODES[self.argument], "<offloaded activations>", "exec"), names)
+        self._hooks = names["OffloadActivations"]
 
     def prepare(self, root: Any, frame: FrameType | None) -> None:
+        if any(map(torch_private.is_sharded, root.parameters())):
+            self.give_up("parameters are sharded, and would be copied with the activations")
+            return
         self.target = self.target or f"`{type(root).__name__}`"
-        self.patch = self.patch or _PATCH.format(model=name_of(root, frame, "model"))
+        use = _USE.format(model=name_of(root, frame, "model"))
+        self.patch = self.patch or _CODES[self.argument] + use
 
     def around(self, root: Any) -> AbstractContextManager[Any] | None:
-        torch = self._torch
+        if not self.target:
+            return None
         # A parameter may be replaced from step to step, so its address is asked for each time.
-        kept = {one.untyped_storage().data_ptr() for one in root.parameters()}
+        hooks = self._hooks(root)
+        pack = hooks.pack_hook
 
-        def pack(tensor: Any) -> Any:
-            is_kept = tensor.untyped_storage().data_ptr() in kept
-            if not tensor.is_cuda or is_kept or tensor.nbytes < LEAST_BYTES:
-                return tensor
-            copy = torch.empty_like(tensor, device="cpu", pin_memory=True)
-            self.host_bytes += tensor.nbytes
-            return copy.copy_(tensor, non_blocking=True), tensor.device
+        def counted(tensor: Any) -> Any:
+            packed = pack(tensor)
+            if packed is not tensor:
+                self.host_bytes += tensor.nbytes
+            return packed
 
-        def unpack(packed: Any) -> Any:
-            if isinstance(packed, torch.Tensor):
-                return packed
-            return packed[0].to(packed[1], non_blocking=True)
-
-        hooks: AbstractContextManager[Any] = torch.autograd.graph.saved_tensors_hooks(pack, unpack)
-        return hooks
+        hooks.pack_hook = counted
+        around: AbstractContextManager[Any] = hooks
+        return around

@@ -2,8 +2,9 @@
 
 Each parameter is updated when its gradient is complete, and the gradient is freed at once, so that
 gradients are never all live. That is only the same training where each step has one backward pass
-and nothing reads gradients in between: accumulation, clipping and a `GradScaler` are seen, and end
-the change.
+and nothing reads gradients in between. So the first step waits for `optimizer.step()`: a program
+that accumulates or clips gradients, or uses a `GradScaler`, is seen before anything was updated.
+The first step then updates one parameter after the other, and frees its gradient.
 """
 
 from __future__ import annotations
@@ -11,10 +12,14 @@ from __future__ import annotations
 from functools import wraps
 from typing import Any
 
+from floodmark import torch_private
 from floodmark.changes.change import Change
-
-#: Classes whose update of a parameter depends on that parameter alone.
-_CLASSES = ("SGD", "Adam", "AdamW", "NAdam", "RAdam", "Adamax", "Adadelta", "Adagrad", "RMSprop")
+from floodmark.changes.optimizers import (
+    has_closure,
+    update_one,
+    updates_one_by_one,
+    watch_steps,
+)
 
 _PATCH = """\
 optimizers = {{p: torch.optim.{kind}([p], …) for p in model.parameters() if p.requires_grad}}
@@ -36,17 +41,18 @@ class OptimizerInBackward(Change):
     slows = True
 
     def attach(self, torch: Any) -> None:
-        self._torch = torch
-        #: Parameters that were updated since the last step of their optimizer.
-        self._updated: set[int] = set()
-        self._singles: dict[int, Any] = {}
+        #: Parameters whose gradient was complete since the last step.
+        self._complete: set[int] = set()
+        #: Optimizers that have made their first step.
+        self._begun: set[int] = set()
+        self._is_zeroed = False
         base = torch.optim.Optimizer
         add_group = base.add_param_group
 
         @wraps(add_group)
         def add_param_group(optimizer: Any, group: Any) -> None:
             add_group(optimizer, group)
-            if not self.reason and self._suits(optimizer):
+            if not self.reason and updates_one_by_one(optimizer):
                 self._listen(optimizer, optimizer.param_groups[-1])
 
         self.replace(base, "add_param_group", add_param_group)
@@ -55,16 +61,19 @@ class OptimizerInBackward(Change):
             self._refuse_after(utils, name, "the program clips gradients")
         self._refuse_after(torch.amp.GradScaler, "unscale_", "the program uses a `GradScaler`")
         self._refuse_after(torch.amp.GradScaler, "step", "the program uses a `GradScaler`")
-        from torch.optim import optimizer as optimizers
+        for owner in (base, torch.nn.Module):
+            self._note_zeroing(owner)
+        self.on_exit(watch_steps(self._before_step, self._after_step))
 
-        def stepped(*_: object) -> None:
-            self._updated.clear()
+    def _note_zeroing(self, owner: Any) -> None:
+        original = owner.zero_grad
 
-        self.on_exit(optimizers.register_optimizer_step_post_hook(stepped).remove)
+        @wraps(original)
+        def zero_grad(*args: Any, **kwargs: Any) -> None:
+            self._is_zeroed = True
+            original(*args, **kwargs)
 
-    def _suits(self, optimizer: Any) -> bool:
-        kind = type(optimizer)
-        return kind.__name__ in _CLASSES and kind.__module__.startswith("torch.optim")
+        self.replace(owner, "zero_grad", zero_grad)
 
     def _refuse_after(self, owner: Any, name: str, reason: str) -> None:
         original = getattr(owner, name)
@@ -79,33 +88,50 @@ class OptimizerInBackward(Change):
         self.replace(owner, name, refusing)
 
     def _listen(self, optimizer: Any, group: dict[str, Any]) -> None:
+        if any(map(torch_private.is_sharded, group["params"])):
+            self.give_up("parameters are sharded: their gradients are not complete one by one")
+            return
         for parameter in group["params"]:
             if parameter.requires_grad and parameter.is_leaf:
                 handle = parameter.register_post_accumulate_grad_hook(
-                    lambda one: self._update(optimizer, group, one)
+                    lambda one: self._gradient_completed(optimizer, group, one)
                 )
                 self.on_exit(handle.remove)
         self.target = f"`{type(optimizer).__name__}`"
         self.patch = _PATCH.format(kind=type(optimizer).__name__)
 
-    def _update(self, optimizer: Any, group: dict[str, Any], parameter: Any) -> None:
+    def _gradient_completed(self, optimizer: Any, group: dict[str, Any], parameter: Any) -> None:
         if self.reason:
             return
-        if id(parameter) in self._updated:
+        if id(parameter) in self._complete:
             self.give_up("the program accumulates gradients over several backward passes")
             return
-        self._updated.add(id(parameter))
-        single = self._singles.get(id(parameter))
-        if single is None:
-            # It shares the states, so that `optimizer.state_dict()` still has all of them.
-            single = object.__new__(type(optimizer))
-            single.__dict__.update(optimizer.__dict__)
-            self._singles[id(parameter)] = single
-        single.param_groups = [{**group, "params": [parameter]}]
-        step = type(optimizer).step
-        # Without the hooks of `step`: one call for each parameter is not one step each.
-        getattr(step, "__wrapped__", step)(single)
+        self._complete.add(id(parameter))
+        if id(optimizer) not in self._begun:
+            return
+        if not self._is_zeroed:
+            self.give_up("the program never sets gradients to zero")
+            return
+        update_one(optimizer, group, parameter)
         parameter.grad = None
+
+    def _before_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        """The first step: nothing speaks against the change, so update here, one by one."""
+        is_first = id(optimizer) not in self._begun
+        if self.reason or not is_first or not updates_one_by_one(optimizer):
+            return
+        if has_closure(args, kwargs):
+            self.give_up("the step of the optimizer computes the loss")
+            return
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    update_one(optimizer, group, parameter)
+                    parameter.grad = None
+
+    def _after_step(self, optimizer: Any, *_: object) -> None:
+        self._begun.add(id(optimizer))
+        self._complete.clear()
 
     def nothing_found(self) -> str:
         return "the program makes no optimizer whose parameters are updated one by one"

@@ -1,4 +1,4 @@
-"""Changes of optimizers: `foreach=off`, `fused`, `free-gradients`.
+"""Changes of optimizers: `foreach=off`, `fused`, `free-gradients`; updates of one parameter.
 
 Sees: the constructors of `torch.optim`, `zero_grad` and `step`. Optimizers of other libraries are
 left alone.
@@ -7,10 +7,83 @@ left alone.
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
 from floodmark.changes.change import Change, NotAChangeError, calling_line
+
+#: Classes whose update of a parameter depends on that parameter alone.
+_ONE_BY_ONE = (
+    "SGD",
+    "Adam",
+    "AdamW",
+    "NAdam",
+    "RAdam",
+    "Adamax",
+    "Adadelta",
+    "Adagrad",
+    "RMSprop",
+)
+
+
+def updates_one_by_one(optimizer: Any) -> bool:
+    """Whether an optimizer may update its parameters one after the other."""
+    kind = type(optimizer)
+    return kind.__name__ in _ONE_BY_ONE and kind.__module__.startswith("torch.optim")
+
+
+def update_one(optimizer: Any, group: dict[str, Any], parameter: Any) -> None:
+    """Update one parameter, without the hooks of a step: it is a part of one."""
+    # It shares the states, so that `optimizer.state_dict()` still has all of them.
+    single = object.__new__(type(optimizer))
+    single.__dict__.update(optimizer.__dict__)
+    single.param_groups = [{**group, "params": [parameter]}]
+    step = type(optimizer).step
+    getattr(step, "__wrapped__", step)(single)
+
+
+def watch_steps(
+    before: Callable[[Any, Any, Any], None], after: Callable[[Any, Any, Any], None]
+) -> Callable[[], None]:
+    """Call both around every step of an optimizer, until what is returned is called."""
+    from torch.optim import optimizer as optimizers
+
+    is_over = False
+    depth = 0
+
+    def hook(call: Callable[[Any, Any, Any], None]) -> Callable[[Any, Any, Any], None]:
+        def called(optimizer: Any, args: Any, kwargs: Any) -> None:
+            nonlocal depth
+            if is_over:
+                return
+            depth += 1
+            try:
+                call(optimizer, args, kwargs)
+            finally:
+                depth -= 1
+
+        return called
+
+    handles = (
+        optimizers.register_optimizer_step_pre_hook(hook(before)),
+        optimizers.register_optimizer_step_post_hook(hook(after)),
+    )
+
+    def end() -> None:
+        nonlocal is_over
+        is_over = True
+        # Inside of a hook torch iterates over them: then they stay, and do nothing.
+        if not depth:
+            for handle in handles:
+                handle.remove()
+
+    return end
+
+
+def has_closure(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether a step computes the loss itself; `args` has the optimizer too."""
+    return any(one is not None for one in (*args[1:], *kwargs.values()))
 
 
 class _Constructors(Change):

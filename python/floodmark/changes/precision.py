@@ -39,7 +39,7 @@ class Autocast(Change):
         model = name_of(root, frame, "model")
         self.patch = (
             f'with torch.autocast("cuda", dtype=torch.{_TYPES[self.argument]}):'
-            f"  # around the call of `{model}` and the loss\n"
+            f"  # around the call of `{model}`\n"
             "    ...\n"
         )
 

@@ -1,8 +1,9 @@
-"""The repeated blocks of a model: what activation checkpointing is applied to.
+"""The repeated blocks of a model: what checkpointing and sharding are applied to.
 
 A block is a module with modules of its own that lies in a `ModuleList` or a `Sequential` beside
 others of its class. Blocks inside other repeated blocks (the experts of a layer) are part of
-those. Sees: a tree of modules.
+those. `docs/design/plan.md` has the rules, which `repeated_blocks.rs` follows for traces. Sees: a
+tree of modules.
 """
 
 from __future__ import annotations
@@ -31,6 +32,23 @@ class RepeatedBlocks:
         where = f" ({self.containers[0]})" if is_named else ""
         return f"{number} × {self.kind}{where}"
 
+    def expression(self, model: str, limits: str = "") -> str:
+        """Python for some of the blocks: `list(model.h)[:4]`."""
+        if len(self.containers) == 1:
+            return f"list({indexed(joined(model, self.containers[0]))}){limits}"
+        return f'[m for m in {model}.modules() if type(m).__name__ == "{self.kind}"]{limits}'
+
+
+def joined(model: str, path: str) -> str:
+    """The qualified name of a module, behind the name of the model."""
+    return f"{model}.{path}" if path else model
+
+
+def indexed(path: str) -> str:
+    """`model.layers.0.blocks` is `model.layers[0].blocks` in Python."""
+    first, *rest = path.split(".")
+    return first + "".join(f"[{part}]" if part.isdigit() else f".{part}" for part in rest)
+
 
 def repeated_blocks(torch: Any, root: Any) -> RepeatedBlocks | None:
     """The outermost class of blocks with the most parameters; None where nothing repeats."""
@@ -58,9 +76,16 @@ def _groups(torch: Any, root: Any) -> list[RepeatedBlocks]:
                 if name not in names:
                     names.append(name)
     return [
-        RepeatedBlocks(kind.__name__, list(blocks.values()), containers[kind])
+        RepeatedBlocks(_class_name(kind), list(blocks.values()), containers[kind])
         for kind, blocks in found.items()
     ]
+
+
+def _class_name(kind: type) -> str:
+    """The name of a class; `fully_shard` puts one of its own above that of the program."""
+    own, *bases = kind.__mro__
+    is_sharded = bool(bases) and bases[0].__name__ == "FSDPModule"
+    return (bases[1] if is_sharded else own).__name__
 
 
 def _is_inside(group: RepeatedBlocks, others: list[RepeatedBlocks]) -> bool:

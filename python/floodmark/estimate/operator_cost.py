@@ -82,6 +82,7 @@ _KINDS: dict[str, OperatorKind] = {
     "attention": "attention",
     "convolution": "convolution",
     "host_copy": "host_copy",
+    "async_host_copy": "async_host_copy",
     "memory": "memory",
 }
 
@@ -116,7 +117,9 @@ def _mode_class(torch: Any, count: Callable[[str, str, int, int], None]) -> Any:
         moved = _bytes(given) + _bytes(made)
         if "cpu" in devices and name in ("copy_", "_to_copy"):
             on_host = [one for one in (*given, *made) if one.device.type == "cpu"]
-            count("host_copy", dtype, 0, _bytes(on_host[:1]))
+            is_aside = torch.cuda.current_stream() != torch.cuda.default_stream()
+            kind = "async_host_copy" if is_aside else "host_copy"
+            count(kind, dtype, 0, _bytes(on_host[:1]))
             return
         flops = 0
         if packet in flop_registry:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import importlib
 import importlib.util
-import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
@@ -19,6 +18,7 @@ from typing import Any, ClassVar
 
 from floodmark.estimate.world.replaced_names import replace_in_modules
 from floodmark.recording.import_watch import ImportWatch
+from floodmark.recording.undoable import Undoable
 
 #: Where other packages name theirs: `name = "package.module:Class"`.
 ENTRY_POINTS = "floodmark.plugins"
@@ -31,8 +31,6 @@ _OURS: tuple[str, ...] = (
     "floodmark.plugins.transformer_engine:TransformerEngine",
     "floodmark.plugins.transformers:Transformers",
 )
-
-_MISSING = object()
 
 
 @dataclass(frozen=True)
@@ -61,7 +59,7 @@ class Setting:
         return is_new
 
 
-class Plugin:
+class Plugin(Undoable):
     """The base of every plugin: say what it is for in the class, patch in `attach`."""
 
     #: What it is called, in `without=` and in the account of an estimate.
@@ -74,8 +72,8 @@ class Plugin:
     is_required: ClassVar[bool] = False
 
     def __init__(self, setting: Setting) -> None:
+        super().__init__()
         self.setting = setting
-        self._undo: list[Callable[[], None]] = []
         self._watches: list[ImportWatch] = []
 
     @classmethod
@@ -91,21 +89,6 @@ class Plugin:
         """The library is there: patch it, with `replace` and `on_exit`."""
         raise NotImplementedError
 
-    def replace(self, owner: Any, name: str, value: Any) -> Any:
-        """Put `value` at `owner.name` until the end; returns what was there, or None."""
-        own = vars(owner).get(name, _MISSING)
-        before = getattr(owner, name, None)
-        setattr(owner, name, value)
-
-        def restore() -> None:
-            if own is _MISSING:
-                delattr(owner, name)
-            else:
-                setattr(owner, name, own)
-
-        self._undo.append(restore)
-        return before
-
     def replace_everywhere(self, owner: ModuleType, name: str, value: Any) -> Any:
         """The same, also where modules took it by name, before the block or in it."""
         before = getattr(owner, name)
@@ -113,23 +96,6 @@ class Plugin:
         # What is imported in the block takes ours, which must not stay.
         self.on_exit(lambda: replace_in_modules([(value, before)]))
         return before if vars(owner).get(name) is value else self.replace(owner, name, value)
-
-    def set_variable(self, name: str, value: str) -> None:
-        """Set a variable of the environment until the end."""
-        before = os.environ.get(name)
-        os.environ[name] = value
-
-        def restore() -> None:
-            if before is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = before
-
-        self._undo.append(restore)
-
-    def on_exit(self, undo: Callable[[], None]) -> None:
-        """Call `undo` at the end; the last one first."""
-        self._undo.append(undo)
 
     def when_imported(self, module: str, attach: Callable[[ModuleType], None]) -> None:
         """Call `attach` once `module` is imported, now or later."""
@@ -161,13 +127,7 @@ class Plugin:
         for watch in self._watches:
             watch.stop()
         self._watches.clear()
-        failure: Exception | None = None
-        while self._undo:
-            try:
-                self._undo.pop()()
-            except Exception as caught:
-                # The others are undone all the same.
-                failure = failure or caught
+        failure = self.undo_all()
         if failure is not None and error is None:
             raise failure
 

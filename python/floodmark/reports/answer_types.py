@@ -35,7 +35,7 @@ PhantomEnd = Literal["unknown", "done", "steps", "out_of_memory", "failed"]
 Numerics = Literal["same", "rounding", "changed"]
 
 # What an operator does.
-OperatorKind = Literal["matmul", "attention", "convolution", "host_copy", "memory"]
+OperatorKind = Literal["matmul", "attention", "convolution", "host_copy", "async_host_copy", "memory"]
 
 # How a recording ended.
 Outcome = Literal["finished", "running", "stopped_early", "unfinished"]
@@ -1523,8 +1523,10 @@ class PlanTry(TypedDict):
     """The estimated time of a step, as a multiple of that without changes; null where unknown."""
     host_bytes: int | None
     """The bytes of a step that pass between host and device; null where they were not counted."""
+    gpus: int
+    """How many GPUs it takes: each needs this memory."""
     is_best: bool
-    """Whether no other try needs less memory without more time."""
+    """Whether no other try needs less memory without more time or more GPUs."""
 
 
 class PlanCause(TypedDict):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 import torch
 from torch import nn
@@ -169,17 +171,41 @@ def test_a_small_loss_is_left_alone():
     assert report_of(applied)["reason"].startswith("no `cross_entropy` of a million")
 
 
-def train(model, steps=3, *, accumulate=1, clip=False, kind=torch.optim.AdamW, **options):
+def train(
+    model,
+    steps=3,
+    *,
+    accumulate=1,
+    clip=False,
+    scales=False,
+    closure=False,
+    zeroes=True,
+    kind=torch.optim.AdamW,
+    **options,
+):
     torch.manual_seed(2)
     optimizer = kind(model.parameters(), lr=0.01, **options)
+    scaler = torch.amp.GradScaler("cpu", enabled=scales)
     for _ in range(steps):
+        if closure:
+            optimizer.zero_grad()
+            optimizer.step(lambda: loss_of(model, scaler))
+            continue
         for _ in range(accumulate):
-            model(torch.randn(4, 8)).square().sum().backward()
+            loss_of(model, scaler)
         if clip:
             nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad()
+        scaler.step(optimizer)
+        scaler.update()
+        if zeroes:
+            optimizer.zero_grad()
     return optimizer
+
+
+def loss_of(model, scaler):
+    loss = model(torch.randn(4, 8)).square().sum()
+    scaler.scale(loss).backward()
+    return loss
 
 
 def trained(texts, **options):
@@ -202,12 +228,79 @@ def test_an_optimizer_in_the_backward_pass_trains_the_same(kind):
 
 @pytest.mark.parametrize(
     ("options", "reason"),
-    [({"accumulate": 2}, "accumulates gradients"), ({"clip": True}, "clips gradients")],
+    [
+        ({"accumulate": 2}, "accumulates gradients"),
+        ({"clip": True}, "clips gradients"),
+        ({"scales": True}, "uses a `GradScaler`"),
+        ({"closure": True}, "computes the loss"),
+    ],
 )
-def test_an_optimizer_in_the_backward_pass_is_given_up_where_it_does_not_suit(options, reason):
-    _, _, (report,) = trained(["optimizer-in-backward"], **options)
+def test_what_speaks_against_updates_in_the_backward_pass_is_seen_before_the_first(options, reason):
+    expected, _, _ = trained([], **options)
+    model, _, (report,) = trained(["optimizer-in-backward"], **options)
     assert report["target"] == ""
     assert reason in report["reason"]
+    assert all(map(torch.equal, model.parameters(), expected.parameters()))
+
+
+def test_gradients_that_are_never_set_to_zero_are_not_freed_in_the_backward_pass():
+    _, _, (report,) = trained(["optimizer-in-backward"], zeroes=False)
+    assert report["reason"] == "the program never sets gradients to zero"
+
+
+@pytest.mark.parametrize("kind", [torch.optim.AdamW, torch.optim.SGD])
+def test_optimizer_states_are_updated_one_by_one_with_the_same_results(kind):
+    options = {"kind": kind, "clip": True, "zeroes": True}
+    expected, _, _ = trained([], **options)
+    model, optimizer, (report,) = trained(["offload-optimizer-states"], **options)
+    assert all(map(torch.equal, model.parameters(), expected.parameters()))
+    assert len(optimizer.param_groups[0]["params"]) == len(list(model.parameters()))
+    # On the CPU there is nothing to copy.
+    assert report["reason"] == f"`{kind.__name__}` has no large states on the GPU"
+
+
+def test_gradients_are_there_after_a_step_with_offloaded_states():
+    model = Model()
+    with changes.apply_changes(["offload-optimizer-states"]):
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        expected = gradients(model)
+        optimizer.step()
+        found = [parameter.grad for parameter in model.parameters()]
+    assert all(map(torch.equal, found, expected))
+
+
+def test_offloaded_states_and_freed_gradients_go_together():
+    texts = ["free-gradients", "offload-optimizer-states"]
+    expected, _, _ = trained([])
+    model, _, reports = trained(texts)
+    assert all(map(torch.equal, model.parameters(), expected.parameters()))
+    assert {report["change"] for report in reports} == set(texts)
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def test_a_step_with_a_closure_keeps_its_states():
+    expected, _, _ = trained([], closure=True)
+    model, _, (report,) = trained(["offload-optimizer-states"], closure=True)
+    assert "computes the loss" in report["reason"]
+    assert all(map(torch.equal, model.parameters(), expected.parameters()))
+
+
+def test_a_model_is_sharded_by_the_ranks_of_a_world_alone(monkeypatch):
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    _, _, (report,) = trained(["fsdp=2"])
+    assert report["target"] == ""
+    assert "`torchrun --nproc-per-node 2`" in report["reason"]
+
+
+def test_states_in_8_bits_need_a_library(monkeypatch):
+    for library in ("bitsandbytes", "torchao"):
+        monkeypatch.setitem(sys.modules, library, None)
+        monkeypatch.setitem(sys.modules, f"{library}.optim", None)
+    _, optimizer, (report,) = trained(["optimizer-states=8bit"])
+    assert type(optimizer) is torch.optim.AdamW
+    assert "cannot be imported here" in report["reason"] or "installed" in report["reason"]
+    _, _, (report,) = trained(["optimizer-states=8bit"], amsgrad=True)
+    assert report["reason"] == "`AdamW` has `amsgrad`, which 8-bit optimizers have not"
 
 
 def test_foreach_is_turned_off_where_the_program_did_not_choose():
@@ -268,7 +361,15 @@ def test_allocator_settings_are_added_to_those_of_the_user(monkeypatch):
 def test_a_change_that_does_not_exist_is_refused():
     with pytest.raises(changes.NotAChangeError, match="there is no change `x`"):
         changes.parse("x")
-    for wrong in ("checkpoint=many", "chunked-loss=0", "autocast=fp8", "allocator=x"):
+    for wrong in (
+        "checkpoint=many",
+        "chunked-loss=0",
+        "autocast=fp8",
+        "allocator=x",
+        "fsdp=1",
+        "offload-activations=later",
+        "optimizer-states=4bit",
+    ):
         with pytest.raises(changes.NotAChangeError):
             changes.parse(wrong)
 

@@ -211,3 +211,19 @@ def test_a_program_without_a_module_is_planned_for_as_far_as_it_goes(programs):
     reasons = {one["changes"]: one["reason"] for one in found["left_out"]}
     assert "no module was called" in reasons["checkpoint=all"]
     assert found["plan"]["changes"] in (["fused"], ["foreach=off"]), done.stderr
+
+
+@pytest.mark.slow
+def test_more_gpus_are_planned_for_where_that_is_allowed(training):
+    asked = ("--steps", "2", "--with", "fsdp=2", "train.py")
+    needed = estimate(training, *asked)["devices"][0]["needed"]
+    words = ("--shard-over", "4", "--memory", str(needed), "train.py")
+    done, found = plan(training, *words)
+    assert done.returncode == 0, done.stderr
+    needs = {tuple(tried["changes"]): tried["needed"] for tried in found["tries"]}
+    assert needs[("fsdp=4",)] < needs[("fsdp=2",)] == needed < needs[()]
+    (sharded,) = (tried for tried in found["tries"] if tried["changes"] == ["fsdp=4"])
+    assert (sharded["gpus"], sharded["slow_down"]) == (4, None)
+    # What costs only time comes first.
+    assert found["plan"]["gpus"] == 1
+    assert not any("compile" in one["changes"] for one in found["left_out"])

@@ -259,7 +259,7 @@ export type OperatorCost = {
 };
 
 /** What an operator does. */
-export type OperatorKind = "matmul" | "attention" | "convolution" | "host_copy" | "memory";
+export type OperatorKind = "matmul" | "attention" | "convolution" | "host_copy" | "async_host_copy" | "memory";
 
 /** How a recording ended. */
 export type Outcome = "finished" | "running" | "stopped_early" | "unfinished";

@@ -1,8 +1,11 @@
 //! The blocks that a model runs one after another: the layers of a transformer, the stages of a network.
 //!
-//! In a recording they are modules whose qualified names differ in numbers alone: `layers.0` to `layers.23`.
+//! In a recording they are modules of one class, or whose qualified names differ in numbers alone: `layers.0` to
+//! `layers.23`. `docs/design/plan.md` has the rules, which `repeated_blocks.py` follows for the modules of a program.
 //! A torch snapshot has no names. There a block is what lies between two runs of the same call stack, where
 //! the stacks that hold most activations all recur equally often.
+
+use std::collections::BTreeSet;
 
 use floodmark_trace::{AllocationId, Category, Device, StackId, Trace};
 use hashbrown::{HashMap, HashSet};
@@ -11,17 +14,17 @@ use crate::allocation::category::category;
 use crate::allocation::context::{Context, Phase};
 use crate::allocation::location::frame;
 
-/// With fewer there is nothing to choose from.
-const LEAST_BLOCKS: usize = 2;
+/// Two or three blocks are taken only where there are no more of any kind.
+const LEAST_BLOCKS: [usize; 2] = [4, 2];
 /// In a snapshot, two runs of a line may be chance.
 const LEAST_RUNS: usize = 4;
-/// Smaller blocks are preferred while they have at least so many percent of the bytes.
-const COVERED_PERCENT: u64 = 90;
+/// More names of containers than this are not spelled out.
+const MOST_NAMES: usize = 4;
 
 /// What blocks are called.
 #[derive(Debug, Clone)]
 pub(crate) enum BlocksName {
-    /// Their qualified names, with `*` for the numbers: `layers.*`.
+    /// Their qualified names, with `*` for the numbers: `layers.*`, or `layer1.*, layer2.*`.
     Modules(String),
     /// The line that calls them.
     CalledAt(String),
@@ -84,33 +87,91 @@ fn patterns(path: &str) -> Vec<(String, Vec<u32>)> {
     found
 }
 
-fn by_name(trace: &Trace, device: Device, activations: &[AllocationId]) -> Option<RepeatedBlocks> {
-    let mut groups: HashMap<String, (u64, HashSet<Vec<u32>>)> = HashMap::new();
-    for id in activations {
-        let allocation = &trace.allocations[id.index()];
-        for (pattern, numbers) in trace.module_path(allocation.stack).map_or(vec![], patterns) {
-            let (bytes, members) = groups.entry(pattern).or_default();
-            *bytes += allocation.rounded.0;
-            members.insert(numbers);
-        }
-    }
-    let mut groups: Vec<(String, u64, usize)> = groups
-        .into_iter()
-        .map(|(pattern, (bytes, members))| (pattern, bytes, members.len()))
-        .filter(|&(_, _, count)| count >= LEAST_BLOCKS)
-        .collect();
-    groups.sort_unstable();
-    let most = groups.iter().map(|&(_, bytes, _)| bytes).max()?;
-    let name = groups
-        .into_iter()
-        .filter(|&(_, bytes, _)| bytes >= most / 100 * COVERED_PERCENT)
-        .max_by_key(|&(_, bytes, count)| (count, bytes))?
-        .0;
-    Some(with_name(trace, device, name))
+/// Blocks of one class, or of one pattern where their class is unknown.
+#[derive(Default)]
+struct Group {
+    bytes: u64,
+    patterns: BTreeSet<String>,
+    members: HashSet<(String, Vec<u32>)>,
+    /// Whether they have modules of their own.
+    has_modules: bool,
 }
 
-fn with_name(trace: &Trace, device: Device, name: String) -> RepeatedBlocks {
-    let mut numbers: HashMap<Vec<u32>, u32> = HashMap::new();
+impl Group {
+    /// Whether blocks lie in blocks of another group.
+    fn is_inside(&self, other: &Self) -> bool {
+        let below = |own: &String, outer: &String| {
+            own.strip_prefix(outer.as_str()).is_some_and(|rest| rest.starts_with('.'))
+        };
+        !std::ptr::eq(self, other)
+            && self.patterns.iter().any(|own| other.patterns.iter().any(|outer| below(own, outer)))
+    }
+
+    fn name(&self) -> String {
+        let shown: Vec<&str> = self.patterns.iter().take(MOST_NAMES).map(String::as_str).collect();
+        let more = if self.patterns.len() > MOST_NAMES { ", …" } else { "" };
+        shown.join(", ") + more
+    }
+}
+
+/// The outermost group with the most activations.
+fn by_name(trace: &Trace, device: Device, activations: &[AllocationId]) -> Option<RepeatedBlocks> {
+    let classes = classes(trace, activations);
+    let mut groups: HashMap<String, Group> = HashMap::new();
+    for id in activations {
+        let allocation = &trace.allocations[id.index()];
+        let path = trace.module_path(allocation.stack).unwrap_or_default();
+        let mut seen: Vec<String> = Vec::new();
+        for (pattern, numbers) in patterns(path) {
+            let parts = pattern.split('.').count();
+            let class = classes.get(&*first_parts(path, parts));
+            let key = class.map_or_else(|| pattern.clone(), |class| (*class).to_owned());
+            if seen.contains(&key) {
+                // A block inside a block of its class.
+                continue;
+            }
+            let group = groups.entry(key.clone()).or_default();
+            seen.push(key);
+            group.bytes += allocation.rounded.0;
+            group.has_modules |= path.split('.').count() > parts;
+            group.patterns.insert(pattern.clone());
+            group.members.insert((pattern, numbers));
+        }
+    }
+    let groups: Vec<Group> = groups.into_values().collect();
+    let kinds = [true, false].into_iter().flat_map(|has| LEAST_BLOCKS.map(|least| (has, least)));
+    let found = kinds.into_iter().find_map(|(has_modules, least)| {
+        let is_large =
+            |group: &&Group| group.members.len() >= least && (group.has_modules || !has_modules);
+        let large = || groups.iter().filter(is_large);
+        let outermost = large().filter(|group| !large().any(|other| group.is_inside(other)));
+        outermost.max_by_key(|group| (group.bytes, group.members.len(), group.name()))
+    })?;
+    Some(with_patterns(trace, device, found))
+}
+
+/// The class of every module that was called on the way to an allocation, by its qualified name.
+fn classes<'a>(trace: &'a Trace, activations: &[AllocationId]) -> HashMap<&'a str, &'a str> {
+    let mut found = HashMap::new();
+    let stacks: HashSet<StackId> =
+        activations.iter().map(|id| trace.allocations[id.index()].stack).collect();
+    for stack in stacks {
+        for (here, one) in trace.frames(stack) {
+            if let (Some(module), Some(path)) = (trace.module(one.module), trace.module_path(here))
+            {
+                found.insert(path, module.class.as_str());
+            }
+        }
+    }
+    found
+}
+
+fn first_parts(path: &str, count: usize) -> String {
+    path.split('.').take(count).collect::<Vec<_>>().join(".")
+}
+
+fn with_patterns(trace: &Trace, device: Device, found: &Group) -> RepeatedBlocks {
+    let mut numbers: HashMap<(String, Vec<u32>), u32> = HashMap::new();
     let mut block_of = HashMap::new();
     let mut classes = HashSet::new();
     for (id, allocation) in (0_u32..).map(AllocationId).zip(&trace.allocations) {
@@ -118,11 +179,9 @@ fn with_name(trace: &Trace, device: Device, name: String) -> RepeatedBlocks {
             continue;
         }
         let Some(path) = trace.module_path(allocation.stack) else { continue };
-        let Some((_, own)) = patterns(path).into_iter().find(|(pattern, _)| *pattern == name)
-        else {
-            continue;
-        };
-        if path.split('.').count() == name.split('.').count() {
+        let own = patterns(path).into_iter().find(|(own, _)| found.patterns.contains(own));
+        let Some(own) = own else { continue };
+        if path.split('.').count() == own.0.split('.').count() {
             classes.extend(trace.module_class(allocation.stack));
         }
         let next = u32::try_from(numbers.len()).unwrap_or(u32::MAX);
@@ -130,7 +189,8 @@ fn with_name(trace: &Trace, device: Device, name: String) -> RepeatedBlocks {
     }
     let mut classes = classes.into_iter();
     let class = classes.next().filter(|_| classes.next().is_none()).map(str::to_owned);
-    RepeatedBlocks { name: BlocksName::Modules(name), class, count: numbers.len(), block_of }
+    let name = BlocksName::Modules(found.name());
+    RepeatedBlocks { name, class, count: numbers.len(), block_of }
 }
 
 fn by_stack(

@@ -192,6 +192,29 @@ fn checkpointed_blocks_are_live_one_at_a_time() {
     }
 }
 
+/// The experts have nearly all bytes, and are still part of their layers; the two stages are too few.
+#[test]
+fn blocks_are_the_outermost_of_at_least_four() {
+    let mut script = String::new();
+    for n in 0..4 {
+        for expert in 0..8 {
+            script += &format!(
+                "alloc e{n}_{expert} cuda:0 1MiB at m.py:1 in stages.{}.layers.{}.experts.{expert}.up\n",
+                n / 2,
+                n % 2
+            );
+        }
+    }
+    script += "backward alloc g cuda:0 1MiB at m.py:1 in head";
+    let found = ask(&script);
+    assert_eq!(found.causes[0].kind, CauseKind::BlockActivations);
+    assert!(
+        found.causes[0].name.contains("4 blocks, stages.*.layers.*"),
+        "{}",
+        found.causes[0].name
+    );
+}
+
 #[test]
 fn every_live_byte_has_one_cause_and_the_largest_comes_first() {
     let found = ask(&format!(

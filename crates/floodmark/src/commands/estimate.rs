@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
-use floodmark_profiles::PhantomMachine;
+use floodmark_profiles::{Change, PhantomMachine};
 use floodmark_trace::{Bytes, Engine};
 
 use crate::commands::args::{EstimateArgs, PhantomArgs, ProgramArgs};
@@ -68,11 +68,14 @@ pub(crate) fn plan(args: EstimateArgs) -> Result<EstimatePlan> {
 /// The machine that the words of a command line mean.
 pub(crate) fn machine(args: &PhantomArgs) -> Result<PhantomMachine> {
     let failed = || format!("Failed to simulate a `{}`", args.gpu);
-    let ranks = args.world.map(|world| (args.rank.unwrap_or(0), world));
+    // A program that is sharded by a change is a rank of a world of that size.
+    let sharded = args.changes.iter().map(Change::gpus).max().filter(|gpus| *gpus > 1);
+    let world = args.world.or(sharded);
+    let ranks = world.map(|world| (args.rank.unwrap_or(0), world));
     if let Some((rank, world)) = ranks.filter(|(rank, world)| rank >= world) {
         return Err(Problem::NoSuchRankOf { rank, world }).with_context(failed);
     }
-    let gpus = args.gpus.unwrap_or_else(|| args.world.unwrap_or(1).min(USUAL_GPUS));
+    let gpus = args.gpus.unwrap_or_else(|| world.unwrap_or(1).min(USUAL_GPUS));
     let mut machine =
         PhantomMachine::new(&args.gpu, args.memory.map(Bytes), gpus).with_context(failed)?;
     machine.ranks = ranks;

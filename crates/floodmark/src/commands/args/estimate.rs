@@ -125,6 +125,7 @@ pub(crate) struct FitArgs {
 }
 
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct PlanArgs {
     #[command(flatten)]
     pub(crate) phantom: PhantomArgs,
@@ -134,6 +135,12 @@ pub(crate) struct PlanArgs {
     /// Run N tries at a time [default: the number of processors]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) jobs: Option<u16>,
+    /// Also try to shard the model over 2, 4, … up to N GPUs with FSDP2. What a GPU needs is reported
+    #[arg(long, value_name = "N", conflicts_with_all = ["world", "run"])]
+    pub(crate) shard_over: Option<u32>,
+    /// Also try to compile the model with `torch.compile`, which takes long
+    #[arg(long)]
+    pub(crate) compile: bool,
     /// Try everything again: neither read nor write what earlier tries found
     #[arg(long)]
     pub(crate) no_cache: bool,

@@ -76,7 +76,9 @@ pub(crate) struct PlanTry {
     pub(super) slow_down: Option<f64>,
     /// The bytes of a step that pass between host and device; null where they were not counted.
     pub(super) host_bytes: Option<u64>,
-    /// Whether no other try needs less memory without more time.
+    /// How many GPUs it takes: each needs this memory.
+    pub(super) gpus: u32,
+    /// Whether no other try needs less memory without more time or more GPUs.
     pub(super) is_best: bool,
 }
 
@@ -164,11 +166,12 @@ fn row(tries: &Tries<'_>, changes: &Combination, done: &Try) -> PlanTry {
         compute: tries.compute(changes),
         slow_down: tries.slow_down(changes),
         host_bytes: done.cost.as_ref().map(host_bytes),
+        gpus: changes.iter().map(Change::gpus).max().unwrap_or(1),
         is_best: false,
     }
 }
 
-/// Marks the tries that no other one beats in memory without being worse in time or results.
+/// Marks the tries that no other one beats in memory without being worse in time, GPUs or results.
 fn mark_best(rows: &mut [(&Combination, PlanTry)]) {
     let all: Vec<PlanTry> = rows.iter().map(|(_, row)| row.clone()).collect();
     let time =
@@ -177,9 +180,11 @@ fn mark_best(rows: &mut [(&Combination, PlanTry)]) {
         let beats = |other: &PlanTry| {
             let is_no_worse = other.needed <= row.needed
                 && time(other) <= time(row)
+                && other.gpus <= row.gpus
                 && other.numerics <= row.numerics;
             let is_better = other.needed < row.needed
                 || time(other) < time(row)
+                || other.gpus < row.gpus
                 || other.numerics < row.numerics;
             is_no_worse && is_better
         };

@@ -13,7 +13,7 @@ use std::ffi::OsStr;
 use std::process::Command;
 
 use anyhow::{Context, Result};
-use floodmark_profiles::{PlanSearch, cheapest_that_fits};
+use floodmark_profiles::{Allowed, PlanSearch, cheapest_that_fits};
 use floodmark_trace::Bytes;
 
 use crate::Said;
@@ -38,7 +38,8 @@ pub(crate) fn plan(args: &PlanArgs, python: &OsStr) -> Result<Planned> {
     run::target(args.program.clone())?;
     let mut tries = Tries::new(args, &machine, python)?;
     let capacity = Bytes(machine.profile.memory);
-    let search = cheapest_that_fits(capacity, |batch| tries.attempt(batch))?;
+    let allowed = Allowed { gpus: args.shard_over.unwrap_or(1), compile: args.compile };
+    let search = cheapest_that_fits(capacity, allowed, |batch| tries.attempt(batch))?;
     tries.check_program()?;
     let is_proven = match &search.plan {
         Some(changes) => tries.prove(changes).context("Failed to run the program with the plan")?,

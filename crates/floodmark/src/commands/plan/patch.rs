@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use floodmark_profiles::Combination;
+use floodmark_profiles::{Change, Combination};
 use floodmark_trace::AppliedChange;
 
 use crate::commands::args::PlanArgs;
@@ -19,7 +19,13 @@ pub(super) fn patch_of(applied: &[AppliedChange]) -> String {
 pub(super) fn run_command(args: &PlanArgs, changes: &Combination) -> String {
     let words = run_words(args, changes);
     let quoted = words.iter().map(|word| quoted(&word.to_string_lossy())).collect::<Vec<_>>();
-    format!("floodmark {}", quoted.join(" "))
+    let gpus = changes.iter().map(Change::gpus).max().unwrap_or(1);
+    let floodmark = if gpus > 1 {
+        format!("torchrun --nproc-per-node {gpus} -m floodmark")
+    } else {
+        "floodmark".to_owned()
+    };
+    format!("{floodmark} {}", quoted.join(" "))
 }
 
 /// The words after `floodmark` that run the program with some changes.

@@ -79,7 +79,12 @@ fn cost(plan: &PlanTry) -> String {
         (None, true) => "a step takes longer".to_owned(),
         (None, false) => "a step takes no longer".to_owned(),
     };
-    format!("It costs: {time}; {numerics}")
+    let gpus = if plan.gpus > 1 {
+        format!("{} GPUs, each with the batch of the program; ", plan.gpus)
+    } else {
+        String::new()
+    };
+    format!("It costs: {gpus}{time}; {numerics}")
 }
 
 fn percent(multiple: f64) -> String {

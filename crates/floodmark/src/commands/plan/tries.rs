@@ -102,7 +102,8 @@ impl<'a> Tries<'a> {
         let unchanged = self.done.get(&Combination::new()).map(|done| done.answer.needed());
         let saves = unchanged.map_or(!fits, |unchanged| answer.needed() < unchanged);
         let mut cost = None;
-        if is_known && is_applied && saves && combination.len() < 2 {
+        let is_countable = combination.iter().all(Change::has_countable_steps);
+        if is_known && is_applied && saves && combination.len() < 2 && is_countable {
             cost = self.ask(combination, Asked::Cost)?.and_then(|answer| answer.cost);
         }
         Ok(Some(Try { answer, fits, cost }))
@@ -145,6 +146,7 @@ impl<'a> Tries<'a> {
             numerics: applied.iter().map(|change| change.numerics).max().unwrap_or(Numerics::Same),
             blocks: applied.iter().find_map(|change| change.blocks),
             slow_down: 1.0,
+            gpus: combination.iter().map(Change::gpus).max().unwrap_or(1),
         };
         self.done.insert(combination.clone(), tried);
         let slow_down = self.slow_down(combination).unwrap_or(1.0);
@@ -231,8 +233,12 @@ impl<'a> Tries<'a> {
                 | Change::ChunkedLoss(_)
                 | Change::Checkpoint(Checkpointed::All | Checkpointed::Selective)
                 | Change::OptimizerInBackward
-                | Change::OffloadActivations
+                | Change::OffloadOptimizerStates
+                | Change::OffloadActivations(_)
+                | Change::Compile
+                | Change::Fsdp(_)
                 | Change::Autocast(_)
+                | Change::EightBitStates
                 | Change::Bf16Parameters => cost(std::slice::from_ref(change))? / unchanged,
             };
         }
