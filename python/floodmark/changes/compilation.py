@@ -27,10 +27,14 @@ class Compilation(Change):
     def prepare(self, root: Any, frame: FrameType | None) -> None:
         if self.target:
             return
-        missing = _what_is_missing(root)
-        if missing:
-            simulated = "simulated" if gpu_account.registered() else "compiled"
-            self.reason = f"not {simulated}: {missing}"
+        if any(map(torch_private.is_fake, root.parameters())):
+            self.reason = (
+                "not simulated: fake tensors have no kernels to compile; use `--engine phantom`"
+            )
+            return
+        if missing := _what_is_missing(root):
+            done = "simulated" if gpu_account.registered() else "compiled"
+            self.reason = f"not {done}: {missing}"
             return
         root.compile()
         self.on_exit(lambda: torch_private.forget_compiled_call(root))
@@ -40,10 +44,7 @@ class Compilation(Change):
 
 def _what_is_missing(root: Any) -> str:
     """Why a module cannot be compiled here; empty where it can."""
-    parameters = list(root.parameters())
-    if any(map(torch_private.is_fake, parameters)):
-        return "fake tensors have no kernels to compile; use `--engine phantom`"
-    if not any(one.is_cuda for one in parameters):
+    if not any(one.is_cuda for one in root.parameters()):
         return ""
     if not is_installed("triton"):
         return "Triton is not installed"

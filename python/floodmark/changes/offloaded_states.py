@@ -40,6 +40,9 @@ class OffloadedStates:
                     self.gradients.append((parameter, parameter.grad))
                     parameter.grad = None
         optimizer.param_groups = groups
+        if self.on_host:
+            # `state_dict()` reads these copies on the host: they must be complete.
+            torch.cuda.current_stream().synchronize()
 
     def put_gradients_back(self, optimizer=None, args=(), kwargs=None):
         for parameter, gradient in self.gradients:
