@@ -98,7 +98,7 @@ def run(change: str) -> dict[str, Any]:
 def changes_in(folder: Path) -> list[dict[str, Any]]:
     """What the changes of a recorded program were applied to, as its trace says it."""
     trace = next(iter(sorted(folder.glob("*.flood"))), None)
-    return [] if trace is None else floodmark.Trace.open(trace).header["changes"]
+    return [] if trace is None else floodmark.Trace.open(trace).header.get("changes", [])
 
 
 def gpus() -> int:
