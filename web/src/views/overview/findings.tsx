@@ -45,7 +45,7 @@ function Advice({ report }: { report: AdviceReport }) {
             −{formatBytes(Math.max(one.saves_allocated, one.saves_reserved ?? 0))}
           </span>
           <span>
-            <span class="change" title={one.change}>
+            <span class="advice-change" title={one.change}>
               <ChangeText text={one.change} />
             </span>
             <span class="quiet finding" title={one.finding}>

@@ -5,7 +5,7 @@ import { useEffect } from "preact/hooks";
 import type { Bands, Lifetimes } from "../../api/types.gen";
 import { groupColour } from "../../base/colours";
 import { field, go, range } from "../../model/address";
-import { device, source, subject, traces } from "../../model/recording";
+import { device, failed, type Subject, source, subject, traces } from "../../model/recording";
 import { openOnStep } from "../../model/step_window";
 import { inks } from "../../model/theme";
 import { useDeviceAnswer } from "../../model/use_answer";
@@ -72,7 +72,7 @@ function Tensors() {
   useEffect(() => {
     if (!about || (!bands.value && !bands.error)) return;
     if (bands.value && !traces.value?.follows)
-      openOnStep(about, bands.value.steps, device.peek()?.at.seconds ?? null);
+      openOnStep(about, bands.value.steps, firstMoment(about));
     hasWindow.value = true;
   }, [about, bands.value, bands.error]);
   const answer = useDeviceAnswer(
@@ -91,6 +91,12 @@ function Tensors() {
       {(value) => <Shown answer={value} bands={bands.value} />}
     </Answered>
   );
+}
+
+/** What a visit is about first: the step of a failed allocation, which is the last, or that with the peak. */
+function firstMoment(about: Subject): number | null {
+  if (failed.peek()?.device === about.device) return about.seconds;
+  return device.peek()?.at.seconds ?? null;
 }
 
 function setFilter(text: string): void {
@@ -229,13 +235,13 @@ function ChartTools({ filter, onFilter, sort }: ToolsProps) {
         chosen={depthField.value}
         onChoose={(depth) => go({ depth })}
       />
-      <label class="chooser">
+      <label class="chooser" title="Tensors that are live all the time are one bar of a module">
         <input
           type="checkbox"
           checked={stayingField.value !== "apart"}
           onChange={(event) => go({ staying: event.currentTarget.checked ? null : "apart" })}
         />
-        tensors that stay, in one bar
+        fold what stays
       </label>
     </>
   );
