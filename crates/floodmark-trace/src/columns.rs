@@ -73,7 +73,11 @@ pub(crate) fn layout(table: FrameKind) -> &'static [(&'static str, ColumnType)] 
             &[("id", U32), ("category", U8), ("name", Text), ("shape", Text), ("dtype", Text)]
         }
         FrameKind::Texts => &[("id", U32), ("kind", U8), ("text", Text)],
-        FrameKind::Header | FrameKind::Checkpoint | FrameKind::Ending | FrameKind::Source => &[],
+        FrameKind::Header
+        | FrameKind::Checkpoint
+        | FrameKind::Ending
+        | FrameKind::Source
+        | FrameKind::Answer => &[],
     }
 }
 
@@ -158,9 +162,11 @@ fn columns(table: FrameKind, batch: &Batch) -> Vec<ArrayRef> {
                 strings(rows().map(|r| r.text.as_str())),
             ]
         }
-        FrameKind::Header | FrameKind::Checkpoint | FrameKind::Ending | FrameKind::Source => {
-            Vec::new()
-        }
+        FrameKind::Header
+        | FrameKind::Checkpoint
+        | FrameKind::Ending
+        | FrameKind::Source
+        | FrameKind::Answer => Vec::new(),
     }
 }
 
@@ -173,7 +179,11 @@ fn is_empty(table: FrameKind, batch: &Batch) -> bool {
         FrameKind::Modules => batch.modules.is_empty(),
         FrameKind::Labels => batch.labels.is_empty(),
         FrameKind::Texts => batch.texts.is_empty(),
-        FrameKind::Header | FrameKind::Checkpoint | FrameKind::Ending | FrameKind::Source => true,
+        FrameKind::Header
+        | FrameKind::Checkpoint
+        | FrameKind::Ending
+        | FrameKind::Source
+        | FrameKind::Answer => true,
     }
 }
 

@@ -101,7 +101,11 @@ fn append_rows(
                 batch.texts.push(TextRow { id, kind, text });
             }
         }
-        FrameKind::Header | FrameKind::Checkpoint | FrameKind::Ending | FrameKind::Source => {}
+        FrameKind::Header
+        | FrameKind::Checkpoint
+        | FrameKind::Ending
+        | FrameKind::Source
+        | FrameKind::Answer => {}
     }
     Ok(())
 }

@@ -49,6 +49,8 @@ pub enum FrameKind {
     Ending = 9,
     /// A copy of a source file: its path, and its text compressed.
     Source = 10,
+    /// An answer of a command, as JSON compressed.
+    Answer = 11,
 }
 
 impl FrameKind {
@@ -64,6 +66,7 @@ impl FrameKind {
             8 => Self::Checkpoint,
             9 => Self::Ending,
             10 => Self::Source,
+            11 => Self::Answer,
             _ => return None,
         })
     }

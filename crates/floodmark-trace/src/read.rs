@@ -13,6 +13,7 @@ use crate::journal_state::read_state;
 use crate::limit::{Budget, DecompressionLimit};
 use crate::losses::Loss;
 use crate::source::SourceFile;
+use crate::stored_answer::StoredAnswer;
 use crate::trace::Trace;
 use crate::window::Selection;
 
@@ -227,6 +228,10 @@ impl Reader {
             FrameKind::Checkpoint => self.take_checkpoint(frame.payload),
             FrameKind::Source => match SourceFile::decode(frame.payload, &mut self.budget) {
                 Some(source) => self.batch.sources.push(source),
+                None => self.missing_frames += 1,
+            },
+            FrameKind::Answer => match StoredAnswer::decode(frame.payload, &mut self.budget) {
+                Some(answer) => self.trace.answers.push(answer),
                 None => self.missing_frames += 1,
             },
             FrameKind::Events

@@ -4,6 +4,7 @@
 //! packages and Python's own library are not stored: they can be installed again.
 
 use crate::limit::Budget;
+use crate::named_text::{decode_named_text, encode_named_text};
 
 /// The longest file that is stored.
 pub const MOST_FILE_BYTES: usize = 1 << 20;
@@ -20,40 +21,16 @@ pub struct SourceFile {
 }
 
 impl SourceFile {
-    /// The payload of its frame: the length of the path, the path, the length of the text, the text compressed.
+    /// The payload of its frame.
     pub(crate) fn encode(&self) -> std::io::Result<Vec<u8>> {
-        let text = zstd::bulk::compress(self.text.as_bytes(), 0)?;
-        let mut bytes = Vec::with_capacity(8 + self.file.len() + text.len());
-        append_length(&mut bytes, self.file.len());
-        bytes.extend_from_slice(self.file.as_bytes());
-        append_length(&mut bytes, self.text.len());
-        bytes.extend_from_slice(&text);
-        Ok(bytes)
+        encode_named_text(&self.file, &self.text)
     }
 
     /// What a frame holds; `None` when it is no such payload, or too long.
     pub(crate) fn decode(payload: &[u8], budget: &mut Budget) -> Option<Self> {
-        let (file, rest) = split_length(payload)?;
-        let (file, rest) = rest.split_at_checked(file)?;
-        let (length, text) = split_length(rest)?;
-        if length > MOST_FILE_BYTES {
-            return None;
-        }
-        budget.take(length)?;
-        let text = zstd::bulk::decompress(text, length).ok().filter(|text| text.len() == length)?;
-        let file = String::from_utf8(file.to_vec()).ok()?;
-        Some(Self { file, text: String::from_utf8(text).ok()? })
+        let (file, text) = decode_named_text(payload, MOST_FILE_BYTES, budget)?;
+        Some(Self { file, text })
     }
-}
-
-fn append_length(bytes: &mut Vec<u8>, length: usize) {
-    let length = u32::try_from(length).unwrap_or(u32::MAX);
-    bytes.extend_from_slice(&length.to_le_bytes());
-}
-
-fn split_length(bytes: &[u8]) -> Option<(usize, &[u8])> {
-    let (length, rest) = bytes.split_first_chunk::<4>()?;
-    Some((u32::from_le_bytes(*length) as usize, rest))
 }
 
 /// Whether a file is of an installed package or of Python's own library; `<frozen runpy>` is.

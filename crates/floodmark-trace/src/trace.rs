@@ -15,6 +15,7 @@ use crate::journal_state::StopNote;
 use crate::losses::{LeftOut, Losses};
 use crate::modules::{ModulePaths, Redefined, UsedModules};
 use crate::source::SourceFile;
+use crate::stored_answer::StoredAnswer;
 use crate::subject::Subject;
 
 /// `made_at` of an allocation whose frame is lost: it was never there.
@@ -183,6 +184,8 @@ pub struct Trace {
     pub losses: Losses,
     /// Copies of source files.
     pub(crate) sources: Vec<SourceFile>,
+    /// Answers of commands.
+    pub(crate) answers: Vec<StoredAnswer>,
     pub(crate) stacks: Vec<Stack>,
     pub(crate) codes: Vec<Code>,
     pub(crate) modules: Vec<Module>,
@@ -257,6 +260,12 @@ impl Trace {
     pub fn source(&self, file: &str) -> Option<&str> {
         let source = self.sources.iter().find(|source| source.file == file);
         source.map(|source| source.text.as_str())
+    }
+
+    /// The answer of a command that was stored last, as JSON.
+    pub fn answer(&self, command: &str) -> Option<&str> {
+        let answer = self.answers.iter().rfind(|answer| answer.command == command);
+        answer.map(|answer| answer.json.as_str())
     }
 
     /// A module object, where the file has it.

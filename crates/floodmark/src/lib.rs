@@ -17,6 +17,7 @@ mod schema;
 mod server;
 mod text;
 mod top;
+mod watched_trace;
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;

@@ -186,3 +186,25 @@ def test_without_a_terminal_the_way_out_is_named(finished: str, programs: Progra
     done = programs.floodmark("top", finished)
     assert done.returncode == 1
     assert "hint: `--once` writes one frame as text" in done.stderr
+
+
+def test_top_shows_all_ranks_of_a_folder_and_the_rows_of_one(
+    record: Callable[..., Any], tmp_path: Path, terminals: Callable[..., Terminal]
+) -> None:
+    folder = tmp_path / "ranks"
+    folder.mkdir()
+    for rank, size in enumerate((1 << 20, 3 << 20)):
+        with record(devices="cpu") as recorded:
+            torch.ones(size)
+        Path(recorded.path).rename(folder / f"rank-{rank:04}.flood")
+    terminal = terminals("top", str(folder))
+    terminal.wait_for(lambda text: "rank 1  finished" in text and "▸  1" in text)
+    terminal.press("r")
+    terminal.wait_for(lambda text: "rank 0  finished" in text and "▸  0" in text)
+    # A rank that joins is seen without a key.
+    with record(devices="cpu") as recorded:
+        torch.ones(9 << 20)
+    Path(recorded.path).rename(folder / "rank-0002.flood")
+    terminal.wait_for(lambda text: " 2 █" in text)
+    terminal.press("q")
+    assert terminal.wait() == 0

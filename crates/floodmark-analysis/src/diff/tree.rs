@@ -16,8 +16,9 @@ use crate::diff::{Both, DiffError, DiffSides, Total, in_a, in_b};
 use crate::moment::{Moment, moment};
 use crate::report::by_module::Tree;
 use crate::report::by_step::difference;
-use crate::report::icicle::{IcicleBy, MOST_DEPTH, SMALLEST_PART};
+use crate::report::icicle::{IcicleBy, MOST_DEPTH};
 use crate::report::live_groups::Live;
+use crate::report::tree_builder::{TreeBuilder, TreeNode, TreePart, module_nodes};
 
 /// What happened to a node from the first trace to the second.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
@@ -109,7 +110,7 @@ pub fn diff_tree(
             nodes.add(side, before, live.unseen);
         }
     }
-    let mut root = nodes.into_tree();
+    let mut root = nodes.tree.into_tree();
     root.name = if devices.a == devices.b {
         devices.a.to_string()
     } else {
@@ -125,23 +126,84 @@ enum Key {
     Text(String),
 }
 
+/// A node with what it allocated itself in either trace.
 #[derive(Debug, Default)]
 struct Node {
-    parent: Option<usize>,
     own: [Bytes; 2],
+    /// The sums are those of what is inside.
     shown: DiffNode,
+}
+
+impl Node {
+    /// Its bytes in either trace and its width, with all that is inside.
+    fn sums(&self) -> (Bytes, Bytes, Bytes) {
+        let Self { own: [a, b], shown } = self;
+        (shown.a + *a, shown.b + *b, shown.bytes + *a.max(b))
+    }
+}
+
+impl TreePart for Node {
+    type Shown = DiffNode;
+
+    fn add_inside(&mut self, inside: &Self) {
+        let (a, b, bytes) = inside.sums();
+        self.shown.a += a;
+        self.shown.b += b;
+        self.shown.bytes += bytes;
+    }
+
+    fn into_shown(self) -> DiffNode {
+        let (a, b, bytes) = self.sums();
+        DiffNode {
+            kind: DiffKind::from_bytes(a, b),
+            a,
+            b,
+            change: difference(b, a),
+            own_change: difference(self.own[1], self.own[0]),
+            bytes,
+            ..self.shown
+        }
+    }
+}
+
+impl TreeNode for DiffNode {
+    fn width(&self) -> Bytes {
+        self.bytes
+    }
+
+    fn order(&self) -> (&str, Option<u32>) {
+        (&self.name, self.line)
+    }
+
+    fn children(&mut self) -> &mut Vec<Self> {
+        &mut self.children
+    }
+
+    fn smaller(small: &[Self]) -> Self {
+        let sum = |of: fn(&Self) -> Bytes| small.iter().map(of).sum::<Bytes>();
+        let (a, b) = (sum(|node| node.a), sum(|node| node.b));
+        let change = difference(b, a);
+        Self {
+            name: "smaller".to_owned(),
+            kind: DiffKind::from_bytes(a, b),
+            a,
+            b,
+            change,
+            own_change: change,
+            bytes: sum(|node| node.bytes),
+            ..Self::default()
+        }
+    }
 }
 
 struct Joined<'a> {
     aligner: Aligner<'a>,
-    nodes: Vec<Node>,
-    known: HashMap<(usize, Key), usize>,
+    tree: TreeBuilder<Key, Node>,
 }
 
 impl<'a> Joined<'a> {
     fn new(a: &'a Trace, b: &'a Trace) -> Self {
-        let nodes = vec![Node::default()];
-        Self { aligner: Aligner::new(a, b), nodes, known: HashMap::new() }
+        Self { aligner: Aligner::new(a, b), tree: TreeBuilder::new(Node::default()) }
     }
 
     fn add_stacks(&mut self, side: Side, live: &Live<'a>, frames: FrameChoice) {
@@ -177,8 +239,8 @@ impl<'a> Joined<'a> {
             else {
                 continue;
             };
-            node = self.child(node, Key::Spot(spot));
-            let shown = &mut self.nodes[node].shown;
+            node = self.tree.child(node, Key::Spot(spot), Node::default);
+            let shown = &mut self.tree.part(node).shown;
             // The second trace comes second: it says what a node is called.
             (shown.name, shown.file, shown.line) =
                 (found.function, Some(found.file), Some(found.line));
@@ -190,95 +252,24 @@ impl<'a> Joined<'a> {
         let mut tree = Tree::new(live.trace);
         let of = |&id: &AllocationId| (id, tree.node_of(live.get(id)));
         let found: Vec<_> = live.allocations.iter().map(of).collect();
-        let mut known: Vec<usize> = Vec::new();
-        // A parent comes before its children.
-        for (path, parent) in tree.paths().zip(tree.parents()) {
-            let around = parent.map_or(0, |parent| known[parent]);
-            let name = match parent {
-                Some(_) => path.rsplit_once('.').map_or(path, |(_, last)| last),
-                None => path,
-            };
-            known.push(self.text(around, name));
-        }
+        let known = module_nodes(&tree, |around, name| self.text(around, name));
         for (id, at) in found {
             self.add(side, known[at], live.get(id).rounded);
         }
     }
 
     fn text(&mut self, parent: usize, name: &str) -> usize {
-        let node = self.child(parent, Key::Text(name.to_owned()));
-        name.clone_into(&mut self.nodes[node].shown.name);
-        node
-    }
-
-    fn child(&mut self, parent: usize, key: Key) -> usize {
-        *self.known.entry((parent, key)).or_insert_with(|| {
-            self.nodes.push(Node { parent: Some(parent), ..Node::default() });
-            self.nodes.len() - 1
+        self.tree.child(parent, Key::Text(name.to_owned()), || Node {
+            shown: DiffNode { name: name.to_owned(), ..DiffNode::default() },
+            ..Node::default()
         })
     }
 
     fn add(&mut self, side: Side, node: usize, bytes: Bytes) {
-        let own = match side {
-            Side::A => &mut self.nodes[node].own[0],
-            Side::B => &mut self.nodes[node].own[1],
-        };
-        *own += bytes;
+        let [a, b] = &mut self.tree.part(node).own;
+        *match side {
+            Side::A => a,
+            Side::B => b,
+        } += bytes;
     }
-
-    /// Sums up from the leaves; children come after their parents.
-    fn into_tree(mut self) -> DiffNode {
-        for at in (0..self.nodes.len()).rev() {
-            let Node { parent, own: [a, b], shown } = &mut self.nodes[at];
-            shown.a += *a;
-            shown.b += *b;
-            shown.bytes += (*a).max(*b);
-            shown.own_change = difference(*b, *a);
-            shown.change = difference(shown.b, shown.a);
-            shown.kind = DiffKind::from_bytes(shown.a, shown.b);
-            let Some(parent) = *parent else { continue };
-            let (a, b, bytes) = (shown.a, shown.b, shown.bytes);
-            let around = &mut self.nodes[parent].shown;
-            around.a += a;
-            around.b += b;
-            around.bytes += bytes;
-        }
-        let smallest = self.nodes[0].shown.bytes.0 / SMALLEST_PART;
-        while let Some(Node { parent, mut shown, .. }) = self.nodes.pop() {
-            gather(&mut shown.children, smallest);
-            match parent {
-                Some(parent) if shown.bytes > Bytes(0) => {
-                    self.nodes[parent].shown.children.push(shown);
-                }
-                Some(_) => {}
-                None => return shown,
-            }
-        }
-        DiffNode::default()
-    }
-}
-
-/// Puts the widest first, and what is too small into one.
-fn gather(children: &mut Vec<DiffNode>, smallest: u64) {
-    let (mut shown, small): (Vec<_>, Vec<_>) =
-        std::mem::take(children).into_iter().partition(|node| node.bytes.0 >= smallest);
-    shown.sort_by(|one, other| {
-        (other.bytes, &one.name, one.line).cmp(&(one.bytes, &other.name, other.line))
-    });
-    if !small.is_empty() {
-        let sum = |of: fn(&DiffNode) -> Bytes| small.iter().map(of).sum::<Bytes>();
-        let (a, b, bytes) = (sum(|node| node.a), sum(|node| node.b), sum(|node| node.bytes));
-        let change = difference(b, a);
-        shown.push(DiffNode {
-            name: "smaller".to_owned(),
-            kind: DiffKind::from_bytes(a, b),
-            a,
-            b,
-            change,
-            own_change: change,
-            bytes,
-            ..DiffNode::default()
-        });
-    }
-    *children = shown;
 }

@@ -20,9 +20,7 @@ use crate::moment::at::At;
 use crate::question_error::QuestionError;
 use crate::report::by_module::Tree;
 use crate::report::live_groups::Live;
-
-/// A node is shown when it has at least this part of all.
-pub(crate) const SMALLEST_PART: u64 = 2000;
+use crate::report::tree_builder::{TreeBuilder, TreeNode, TreePart, module_nodes};
 
 /// Deeper frames count to the one at this depth.
 pub(crate) const MOST_DEPTH: usize = 200;
@@ -148,7 +146,7 @@ fn node_of<'a>(nodes: &mut Nodes<'a>, trace: &'a Trace, frames: &[(StackId, Stac
     let outermost = frames.iter().rev().take(MOST_DEPTH);
     outermost.fold(0, |node, &(file, name, line, framework)| {
         let child = nodes.child(node, Key::Frame(file, name, line));
-        nodes.nodes[child].shown.framework = framework;
+        nodes.0.part(child).shown.framework = framework;
         child
     })
 }
@@ -156,16 +154,7 @@ fn node_of<'a>(nodes: &mut Nodes<'a>, trace: &'a Trace, frames: &[(StackId, Stac
 fn add_modules<'a>(nodes: &mut Nodes<'a>, live: &Live<'a>, index: &TraceIndex) {
     let mut tree = Tree::new(live.trace);
     let found: Vec<usize> = live.allocations.iter().map(|&id| tree.node_of(live.get(id))).collect();
-    let mut known: Vec<usize> = Vec::new();
-    // A parent comes before its children.
-    for (path, parent) in tree.paths().zip(tree.parents()) {
-        let around = parent.map_or(0, |parent| known[parent]);
-        let name = match parent {
-            Some(_) => path.rsplit_once('.').map_or(path, |(_, last)| last),
-            None => path,
-        };
-        known.push(nodes.child(around, Key::Text(name)));
-    }
+    let known = module_nodes(&tree, |around, name| nodes.child(around, Key::Text(name)));
     for (&id, at) in live.allocations.iter().zip(found) {
         nodes.add(known[at], id, live.get(id).rounded, index.category(id));
     }
@@ -182,41 +171,83 @@ pub(crate) enum Key<'a> {
 /// How many categories there are.
 const CATEGORIES: usize = Category::ALL.len();
 
+/// A node with what its category is found from.
 #[derive(Debug, Default)]
 struct Node {
-    parent: Option<usize>,
     /// The bytes of each category, with all that is inside.
     categories: [u64; CATEGORIES],
     shown: IcicleNode,
 }
 
-pub(crate) struct Nodes<'a> {
-    nodes: Vec<Node>,
-    known: HashMap<(usize, Key<'a>), usize>,
+impl TreePart for Node {
+    type Shown = IcicleNode;
+
+    fn add_inside(&mut self, inside: &Self) {
+        let Self { categories, shown } = self;
+        shown.bytes += inside.shown.bytes;
+        shown.count += inside.shown.count;
+        shown.first_allocation = first(shown.first_allocation, inside.shown.first_allocation);
+        for (sum, bytes) in categories.iter_mut().zip(inside.categories) {
+            *sum += bytes;
+        }
+    }
+
+    fn into_shown(self) -> IcicleNode {
+        IcicleNode { category: main_category(&self.categories), ..self.shown }
+    }
 }
+
+impl TreeNode for IcicleNode {
+    fn width(&self) -> Bytes {
+        self.bytes
+    }
+
+    fn order(&self) -> (&str, Option<u32>) {
+        (&self.name, self.line)
+    }
+
+    fn children(&mut self) -> &mut Vec<Self> {
+        &mut self.children
+    }
+
+    fn smaller(small: &[Self]) -> Self {
+        let bytes: Bytes = small.iter().map(|node| node.bytes).sum();
+        Self {
+            name: "smaller".to_owned(),
+            category: Category::Unknown.name(),
+            bytes,
+            own: bytes,
+            count: small.iter().map(|node| node.count).sum(),
+            first_allocation: small.iter().filter_map(|node| node.first_allocation).min(),
+            ..Self::default()
+        }
+    }
+}
+
+/// An icicle that is built.
+pub(crate) struct Nodes<'a>(TreeBuilder<Key<'a>, Node>);
 
 impl<'a> Nodes<'a> {
     pub(crate) fn new(name: String) -> Self {
         let shown = IcicleNode { name, ..IcicleNode::default() };
-        Self { nodes: vec![Node { shown, ..Node::default() }], known: HashMap::new() }
+        Self(TreeBuilder::new(Node { shown, ..Node::default() }))
     }
 
     pub(crate) fn child(&mut self, parent: usize, key: Key<'a>) -> usize {
-        *self.known.entry((parent, key)).or_insert_with(|| {
+        self.0.child(parent, key, || {
             let (name, file, line) = match key {
                 Key::Frame(file, name, line) => (name, Some(file.to_owned()), Some(line)),
                 Key::Text(name) => (name, None, None),
             };
             let shown = IcicleNode { name: name.to_owned(), file, line, ..IcicleNode::default() };
-            self.nodes.push(Node { parent: Some(parent), shown, ..Node::default() });
-            self.nodes.len() - 1
+            Node { shown, ..Node::default() }
         })
     }
 
     /// Adds an allocation to a node.
     pub(crate) fn add(&mut self, node: usize, id: AllocationId, bytes: Bytes, category: Category) {
         self.add_bytes(node, bytes, category);
-        let shown = &mut self.nodes[node].shown;
+        let shown = &mut self.0.part(node).shown;
         shown.count += 1;
         shown.first_allocation = first(shown.first_allocation, Some(id.0));
     }
@@ -227,41 +258,15 @@ impl<'a> Nodes<'a> {
     }
 
     fn add_bytes(&mut self, node: usize, bytes: Bytes, category: Category) {
-        let Node { categories, shown, .. } = &mut self.nodes[node];
+        let Node { categories, shown } = self.0.part(node);
         shown.bytes += bytes;
         shown.own += bytes;
         let at = Category::ALL.iter().position(|&one| one == category).unwrap_or(0);
         categories[at] += bytes.0;
     }
 
-    /// Sums up from the leaves; children come after their parents.
-    pub(crate) fn into_tree(mut self) -> IcicleNode {
-        for at in (1..self.nodes.len()).rev() {
-            let Node { parent, categories, shown } = &self.nodes[at];
-            let (parent, bytes, count) = (parent.unwrap_or(0), shown.bytes, shown.count);
-            let first_inside = shown.first_allocation;
-            let inside = *categories;
-            let around = &mut self.nodes[parent];
-            around.shown.bytes += bytes;
-            around.shown.count += count;
-            around.shown.first_allocation = first(around.shown.first_allocation, first_inside);
-            for (sum, bytes) in around.categories.iter_mut().zip(inside) {
-                *sum += bytes;
-            }
-        }
-        let smallest = self.nodes[0].shown.bytes.0 / SMALLEST_PART;
-        while let Some(Node { parent, categories, mut shown }) = self.nodes.pop() {
-            shown.category = main_category(&categories);
-            gather(&mut shown.children, smallest);
-            match parent {
-                Some(parent) if shown.bytes > Bytes(0) => {
-                    self.nodes[parent].shown.children.push(shown);
-                }
-                Some(_) => {}
-                None => return shown,
-            }
-        }
-        IcicleNode::default()
+    pub(crate) fn into_tree(self) -> IcicleNode {
+        self.0.into_tree()
     }
 }
 
@@ -274,30 +279,4 @@ fn first(one: Option<u32>, other: Option<u32>) -> Option<u32> {
 fn main_category(categories: &[u64; CATEGORIES]) -> &'static str {
     let largest = (0..CATEGORIES).rev().max_by_key(|&at| categories[at]);
     largest.map_or(Category::Unknown, |at| Category::ALL[at]).name()
-}
-
-/// Puts the largest first, and what is too small into one.
-fn gather(children: &mut Vec<IcicleNode>, smallest: u64) {
-    let (mut shown, small): (Vec<_>, Vec<_>) =
-        std::mem::take(children).into_iter().partition(|node| node.bytes.0 >= smallest);
-    shown.sort_by(|one, other| {
-        (other.bytes, &one.name, one.line).cmp(&(one.bytes, &other.name, other.line))
-    });
-    if !small.is_empty() {
-        let bytes: Bytes = small.iter().map(|node| node.bytes).sum();
-        let count = small.iter().map(|node| node.count).sum();
-        let first_allocation = small.iter().filter_map(|node| node.first_allocation).min();
-        let name = "smaller".to_owned();
-        let category = Category::Unknown.name();
-        shown.push(IcicleNode {
-            name,
-            category,
-            bytes,
-            own: bytes,
-            count,
-            first_allocation,
-            ..IcicleNode::default()
-        });
-    }
-    *children = shown;
 }

@@ -15,6 +15,7 @@ pub(crate) mod live_groups;
 pub(crate) mod row;
 pub(crate) mod sandwich;
 pub(crate) mod source_files;
+pub(crate) mod tree_builder;
 
 use std::borrow::Cow;
 use std::str::FromStr;

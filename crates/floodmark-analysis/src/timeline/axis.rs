@@ -21,7 +21,9 @@ use crate::timeline::is_shown;
 
 /// How many knots an axis of events has at most.
 const MOST_KNOTS: usize = 2048;
-/// A stretch is idle when it is at least this part of the recording,
+/// A stretch is idle when it takes at least this long,
+const LEAST_IDLE_MICROS: u64 = 500_000;
+/// and is at least this part of the recording,
 const LEAST_IDLE_PART: u64 = 20;
 /// and as long as so many events usually take.
 const LEAST_IDLE_EVENTS: u64 = 64;
@@ -274,7 +276,8 @@ fn times(trace: &Trace, device: Device) -> Vec<u64> {
 /// Stretches in which nothing happens, far longer than usual.
 fn idle(times: &[u64], end: u64) -> Vec<(u64, u64)> {
     let usual = end / (times.len() as u64).max(1);
-    let least = (end / LEAST_IDLE_PART).max(usual.saturating_mul(LEAST_IDLE_EVENTS)).max(1);
+    let least = (end / LEAST_IDLE_PART).max(usual.saturating_mul(LEAST_IDLE_EVENTS));
+    let least = least.max(LEAST_IDLE_MICROS);
     let all = std::iter::once(0).chain(times.iter().copied()).chain(std::iter::once(end));
     let mut found = Vec::new();
     let mut before = 0;
@@ -322,13 +325,24 @@ mod tests {
 
     #[test]
     fn a_long_wait_is_short_and_the_rest_keeps_its_length() {
-        let times: Vec<u64> = (0..100).chain(9_900..10_000).collect();
-        let axis = AxisMap::with_breaks(idle(&times, 10_000), 10_000);
-        assert_eq!(axis.breaks, [(99, 9_900)]);
+        const END: u64 = 1_000_000;
+        let times: Vec<u64> = (0..100).chain(END - 100..END).collect();
+        let axis = AxisMap::with_breaks(idle(&times, END), END);
+        assert_eq!(axis.breaks, [(99, END - 100)]);
         assert_eq!(axis.units_at(99), 99);
-        assert_eq!(axis.units_at(9_900), 102);
+        assert_eq!(axis.units_at(END - 100), 102);
         assert_eq!(axis.length(), 202);
         is_exact(&axis);
+    }
+
+    /// A snapshot of 0.6 s has gaps of 40 ms between its steps: they are no idle stretches.
+    #[test]
+    fn a_short_gap_is_not_idle_however_short_the_recording_is() {
+        let steps = (0..12_u64).flat_map(|step| (0..200).map(move |event| step * 50_000 + event));
+        let times: Vec<u64> = steps.collect();
+        assert_eq!(idle(&times, 600_000), []);
+        let later: Vec<u64> = times.iter().map(|time| time * 20).collect();
+        assert_eq!(idle(&later, 12_000_000).len(), 12);
     }
 
     #[test]

@@ -12,3 +12,4 @@ mod salvage;
 mod size;
 mod sources;
 mod step_totals;
+mod stored_answers;

@@ -35,14 +35,6 @@ pub(crate) fn choose_source(source: &Source, at: At) -> Result<Chosen> {
     choose(&source.trace, Wanted { rank: source.rank, device: source.device, at })
 }
 
-/// Where the trace lies that a command names.
-pub(crate) fn path_of(source: &Source, at: At) -> Result<PathBuf> {
-    if !source.trace.is_dir() && source.rank.is_none() {
-        return Ok(source.trace.clone());
-    }
-    choose_source(source, at).map(|chosen| chosen.path)
-}
-
 /// Opens the trace that a path means.
 pub(crate) fn choose(path: &Path, wanted: Wanted) -> Result<Chosen> {
     if let Some(rank) = wanted.rank {

@@ -8,58 +8,23 @@
 mod serve;
 mod text;
 
-use std::path::PathBuf;
-
-use anyhow::{Context, Result};
-use floodmark_analysis::{LiveSummary, live_summary};
-use floodmark_session::traces::Following;
+use anyhow::Result;
+use floodmark_analysis::LiveSummary;
 use floodmark_session::traces::OpenError;
 
 use crate::commands::args::MetricsArgs;
-use crate::commands::trace_paths::ranks;
 use crate::text::failure::Problem;
 use crate::text::output;
-
-/// One trace, and its figures when it was last looked at.
-#[derive(Debug)]
-struct Source {
-    following: Following,
-    revision: u64,
-    summary: LiveSummary,
-}
-
-impl Source {
-    fn open(rank: Option<u32>, path: &std::path::Path) -> Result<Self> {
-        let following = Following::open(path)
-            .with_context(|| format!("Failed to read `{}`", path.display()))?;
-        let mut summary = live_summary(following.trace());
-        summary.rank = summary.rank.or(rank);
-        Ok(Self { revision: following.revision(), following, summary })
-    }
-
-    fn refresh(&mut self) -> Result<(), OpenError> {
-        self.following.refresh()?;
-        if self.following.revision() != self.revision {
-            let rank = self.summary.rank;
-            self.summary = live_summary(self.following.trace());
-            self.summary.rank = self.summary.rank.or(rank);
-            self.revision = self.following.revision();
-        }
-        Ok(())
-    }
-}
+use crate::watched_trace::{WatchedTrace, watched_paths};
 
 /// All traces that are served.
 #[derive(Debug)]
-struct Sources(Vec<Source>);
+struct Sources(Vec<WatchedTrace>);
 
 impl Sources {
     fn open(args: &MetricsArgs) -> Result<Self> {
-        let paths: Vec<(Option<u32>, PathBuf)> = match ranks(&args.trace)? {
-            None => vec![(None, args.trace.clone())],
-            Some(ranks) => ranks.into_iter().map(|(rank, path)| (Some(rank), path)).collect(),
-        };
-        let sources = paths.iter().map(|(rank, path)| Source::open(*rank, path));
+        let paths = watched_paths(&args.trace)?;
+        let sources = paths.iter().map(|(rank, path)| WatchedTrace::open(*rank, path));
         Ok(Self(sources.collect::<Result<_>>()?))
     }
 

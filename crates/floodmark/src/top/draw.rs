@@ -11,7 +11,7 @@ use unicode_width::UnicodeWidthStr;
 use super::state::{Sort, State, TABS};
 use super::theme::Theme;
 use super::view::{Stage, View};
-use super::{draw_devices, draw_help, draw_past, draw_rows};
+use super::{draw_devices, draw_help, draw_past, draw_ranks, draw_rows};
 
 /// Below this there is nothing to see.
 pub(crate) const LEAST: (u16, u16) = (36, 8);
@@ -47,9 +47,10 @@ pub(crate) fn draw(
         return draw_help::draw(frame, area, scene.theme, view);
     }
     let losses = losses(scene, view, area);
-    let [head, missing, devices, past, said, tabs, rows, foot] = Layout::vertical([
+    let [head, missing, ranks, devices, past, said, tabs, rows, foot] = Layout::vertical([
         Constraint::Length(1),
         Constraint::Length(u16::try_from(losses.len()).unwrap_or(1)),
+        Constraint::Length(draw_ranks::height(view, area)),
         Constraint::Length(draw_devices::height(view, area)),
         Constraint::Length(draw_past::height(area)),
         Constraint::Length(1),
@@ -62,6 +63,7 @@ pub(crate) fn draw(
     for (line, row) in losses.into_iter().zip(missing.rows()) {
         frame.render_widget(line, row);
     }
+    draw_ranks::draw_ranks(frame, ranks, scene.theme, view);
     draw_devices::draw_devices(frame, devices, scene.theme, view);
     draw_past::draw(frame, past, scene.theme, view, state);
     let sentence = cut_end(&safe_text(&view.said), usize::from(said.width));
@@ -100,7 +102,7 @@ fn heading(scene: Scene<'_>, view: &View, state: &State, width: u16) -> Line<'st
     facts.push(plural(summary.events as u64, "event"));
     let of_now = if view.stage == Stage::Recording { "" } else { " at the end" };
     facts.push(format!("{}/s{of_now}", rate(view.events_per_second)));
-    let rank = summary.rank.map_or_else(String::new, |rank| format!(" rank {rank}"));
+    let rank = view.rank.map_or_else(String::new, |rank| format!(" rank {rank}"));
     let name = format!("{}{rank}  ", safe_text(scene.name));
     // Where there is no room for all, the last facts make it, and then the name.
     let room = |facts: &[String]| {
@@ -192,8 +194,9 @@ fn foot_line(view: &View, state: &State, full: Option<String>, width: u16) -> Li
         Sort::Count | Sort::Name => format!(":{}", state.sort.name(state.by())),
     };
     let pause = if view.stage == Stage::Recording { "space pause  " } else { "" };
+    let rank = if view.ranks.is_empty() { "" } else { "r rank  " };
     let text = format!(
-        "q quit  Tab 1-5 group  s sort{sort}  / filter  d device  {pause}←→ moment  ? help"
+        "q quit  Tab 1-5 group  {rank}s sort{sort}  / filter  d device  {pause}←→ moment  ? help"
     );
     Line::styled(cut_end(&text, width), Theme::quiet())
 }

@@ -60,7 +60,8 @@ pub(crate) fn draw_devices(frame: &mut Frame<'_>, area: Rect, theme: Theme, view
         let mut spans = vec![Span::styled(name, style)];
         let at = view.summary.devices.iter().position(|one| one.device == device.device);
         let (allocated, reserved) = at.map_or_else(Default::default, |at| view.levels[at]);
-        spans.push(level(device, allocated, reserved, bar_cells, theme));
+        let whole = whole_of(device);
+        spans.push(level(device, (allocated, reserved), whole, bar_cells, theme));
         spans.push(Span::raw(" "));
         let known =
             |bytes: Option<Bytes>| bytes.map_or("–".to_owned(), |bytes| bytes.to_string());
@@ -85,17 +86,21 @@ fn columns(width: u16) -> usize {
     }
 }
 
-/// `█` allocated, `░` reserved beyond it, `│` the peak; all of it is the memory of the GPU, or the highest level that was seen.
-fn level(
+/// The bytes of a whole bar: the memory of the GPU, or the highest level that was seen.
+pub(crate) fn whole_of(device: &LiveDevice) -> Bytes {
+    let highest = device.peak.max(device.reserved_peak.unwrap_or_default());
+    device.total.unwrap_or(highest).max(highest)
+}
+
+/// `█` allocated, `░` reserved beyond it, `│` the peak.
+pub(crate) fn level(
     device: &LiveDevice,
-    allocated: Bytes,
-    reserved: Option<Bytes>,
+    (allocated, reserved): (Bytes, Option<Bytes>),
+    whole: Bytes,
     cells: usize,
     theme: Theme,
 ) -> Span<'static> {
-    let highest = device.peak.max(device.reserved_peak.unwrap_or_default());
-    let whole = device.total.unwrap_or(highest).max(highest).0;
-    let of_whole = |bytes: Bytes| share(bytes.0, whole);
+    let of_whole = |bytes: Bytes| share(bytes.0, whole.0);
     let mut letters: Vec<char> = bar(of_whole(allocated), cells).chars().collect();
     let is_blank = |letters: &[char], at: usize| letters[at] == ' ';
     let reserved = reserved.unwrap_or_default();

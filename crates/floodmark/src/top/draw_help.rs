@@ -9,12 +9,13 @@ use ratatui::widgets::{Paragraph, Wrap};
 use super::theme::Theme;
 use super::view::View;
 
-const KEYS: [(&str, &str); 16] = [
+const KEYS: [(&str, &str); 17] = [
     ("q, Esc", "quit"),
     ("Tab, 1-5", "lines, modules, categories, tensors, steps"),
     ("s", "sort: by bytes, count, name"),
     ("/", "show only rows that contain a text; Enter keeps it, Esc clears it"),
     ("d", "next device"),
+    ("r R", "next rank of a folder, and the one before"),
     ("space", "pause and continue"),
     ("← →", "earlier and later time; ten times as far with Shift"),
     ("p o e", "peak, failed allocation, end"),

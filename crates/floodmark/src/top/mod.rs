@@ -1,6 +1,6 @@
 //! `floodmark top`: a trace in the terminal, also while it grows.
 //!
-//! Two threads. The watcher (`watch.rs`) looks at the file and answers what the screen asks for, so that a long
+//! Two threads. The watcher (`watch.rs`) looks at the file, or at those of a folder of ranks (`ranks.rs`), and answers what the screen asks for, so that a long
 //! trace never makes a key wait; the screen (`screen.rs`) draws the last answer and takes keys. What is shown is a
 //! value (`view.rs`), what the keys did is a value (`state.rs`), and a picture is made of both alone (`draw.rs`):
 //! tests draw into a buffer.
@@ -11,8 +11,10 @@ mod draw;
 mod draw_devices;
 mod draw_help;
 mod draw_past;
+mod draw_ranks;
 mod draw_rows;
 mod once;
+mod ranks;
 mod rows;
 mod screen;
 mod state;
@@ -24,11 +26,8 @@ mod view;
 mod watch;
 
 use anyhow::{Context, Result};
-use floodmark_analysis::At;
-use floodmark_session::traces::Following;
 
 use crate::commands::args::TopArgs;
-use crate::commands::chosen_trace::path_of;
 use crate::text::failure::Problem;
 use crate::text::stdout_style;
 
@@ -38,14 +37,13 @@ pub(crate) fn top(args: &TopArgs) -> Result<String> {
         return Err(Problem::NoTerminal)
             .with_context(|| format!("Failed to show `{}`", args.source.trace.display()));
     }
-    let path = path_of(&args.source, At::Peak)?;
-    let following =
-        Following::open(&path).with_context(|| format!("Failed to read `{}`", path.display()))?;
+    let ranks = ranks::WatchedRanks::open(&args.source)?;
     let tab = state::TABS.iter().position(|(by, _)| *by == args.by).unwrap_or(0);
-    let state = state::State { tab, device: args.source.device, ..state::State::default() };
+    let (device, rank) = (args.source.device, ranks.highest());
+    let state = state::State { tab, rank, device, ..state::State::default() };
     if args.once {
-        return once::once(&path, &following, state);
+        return once::once(&ranks, state);
     }
-    screen::run(&path, following, state, args.interval)?;
+    screen::run(ranks, state, args.interval)?;
     Ok(String::new())
 }

@@ -1,14 +1,12 @@
 //! One frame as text.
 
-use std::path::Path;
-
 use anyhow::Result;
-use floodmark_session::traces::Following;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::buffer::Buffer;
 
 use super::draw::{LEAST, Scene, draw};
+use super::ranks::WatchedRanks;
 use super::state::State;
 use super::theme::Theme;
 use super::view::View;
@@ -19,12 +17,14 @@ use crate::text::stdout_style;
 const USUAL: (u16, u16) = (100, 30);
 
 /// The text of a frame, as large as the terminal.
-pub(crate) fn once(path: &Path, following: &Following, mut state: State) -> Result<String> {
+pub(crate) fn once(ranks: &WatchedRanks, mut state: State) -> Result<String> {
     let (width, height) = stdout_style::terminal_size().unwrap_or(USUAL);
     let (width, height) = (width.max(LEAST.0), height.max(LEAST.1));
+    let following = &ranks.chosen(state.rank).following;
     let trace = following.trace();
-    let view = View::new(trace, stage(trace, following.is_running()), state.ask());
-    let name = path.display().to_string();
+    let view =
+        View::new(trace, stage(trace, following.is_running()), state.ask()).among(ranks.levels());
+    let name = ranks.name();
     let theme = Theme { is_coloured: false };
     let scene = Scene { name: &name, theme, trouble: None, has_keys: false };
     let mut terminal = Terminal::new(TestBackend::new(width, height))?;

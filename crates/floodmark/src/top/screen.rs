@@ -1,17 +1,16 @@
 //! The loop between keys, answers and pictures.
 
 use std::io::{Stdout, stdout};
-use std::path::Path;
 use std::sync::mpsc::TryRecvError;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
 use crossterm::event::{self, Event, KeyEventKind};
-use floodmark_session::traces::Following;
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
 
 use super::draw::{Scene, draw};
+use super::ranks::WatchedRanks;
 use super::state::{State, Then};
 use super::terminal::{Signals, Taken, suspend};
 use super::theme::Theme;
@@ -23,14 +22,9 @@ use crate::text::stdout_style;
 const BEAT: Duration = Duration::from_millis(50);
 
 /// Shows a trace until the user leaves.
-pub(crate) fn run(
-    path: &Path,
-    following: Following,
-    state: State,
-    interval: Duration,
-) -> Result<()> {
-    let name = path.display().to_string();
-    let watch = Watch::start(following, state.ask(), interval);
+pub(crate) fn run(ranks: WatchedRanks, state: State, interval: Duration) -> Result<()> {
+    let name = ranks.name();
+    let watch = Watch::start(ranks, state.ask(), interval);
     let theme = Theme { is_coloured: stdout_style::is_coloured() };
     let signals = Signals::new()?;
     let taken = Taken::take()?;
@@ -99,6 +93,11 @@ impl Show {
             match self.watch.news.try_recv() {
                 Ok(News::View(view)) => self.view = Some(view),
                 Ok(News::Rate(rate)) => self.rate = Some(rate),
+                Ok(News::Ranks(ranks)) => {
+                    if let Some(view) = &mut self.view {
+                        view.ranks = ranks;
+                    }
+                }
                 Ok(News::Trouble(trouble)) => {
                     self.trouble = Some(trouble).filter(|trouble| !trouble.is_empty());
                 }
@@ -120,6 +119,9 @@ impl Show {
             then = self.state.press(*key, self.view.as_deref());
         } else if let Event::Mouse(mouse) = event {
             self.state.point(*mouse, self.view.as_deref());
+        }
+        if self.state.rank != asked.rank {
+            self.rate = None;
         }
         if self.state.ask() != asked {
             self.watch.orders.send(Order::Ask(self.state.ask()))?;

@@ -66,6 +66,8 @@ pub(crate) struct State {
     pub(crate) is_paused: bool,
     pub(crate) is_helping: bool,
     pub(crate) is_whole: bool,
+    /// Which rank of a folder.
+    pub(crate) rank: Option<u32>,
     pub(crate) device: Option<Device>,
     pub(crate) when: When,
     /// The row under the cursor, which is seen once it was moved.
@@ -86,7 +88,8 @@ impl State {
     }
 
     pub(crate) fn ask(&self) -> Ask {
-        Ask { device: self.device, by: self.by(), when: self.when, is_whole: self.is_whole }
+        let Self { rank, device, when, is_whole, .. } = *self;
+        Ask { rank, device, by: self.by(), when, is_whole }
     }
 
     /// Takes a key.
@@ -144,6 +147,8 @@ impl State {
             }
             KeyCode::Char('/') => self.is_typing = true,
             KeyCode::Char('d') => self.next_device(view),
+            KeyCode::Char('r') => self.turn_rank(view, true),
+            KeyCode::Char('R') => self.turn_rank(view, false),
             KeyCode::Char(' ') => self.is_paused = !self.is_paused,
             KeyCode::Char('w') => self.is_whole = !self.is_whole,
             KeyCode::Char('p') => self.when = When::At(At::Peak),
@@ -226,6 +231,20 @@ impl State {
         let devices: Vec<Device> = view.summary.devices.iter().map(|one| one.device).collect();
         let at = view.device().and_then(|shown| devices.iter().position(|&one| one == shown));
         self.device = devices.get(at.map_or(0, |at| (at + 1) % devices.len())).copied();
+        self.point_nowhere();
+    }
+
+    /// To the rank that stands behind this one, or before it.
+    fn turn_rank(&mut self, view: Option<&View>, is_forward: bool) {
+        let Some(ranks) = view.map(|view| &view.ranks).filter(|ranks| !ranks.is_empty()) else {
+            return;
+        };
+        let here = ranks.iter().position(|one| Some(one.rank) == self.rank);
+        let by = if is_forward { 1 } else { ranks.len() - 1 };
+        let next = here.map_or(0, |at| (at + by) % ranks.len());
+        self.rank = ranks.get(next).map(|one| one.rank);
+        // Ranks have GPUs of their own.
+        self.device = None;
         self.point_nowhere();
     }
 

@@ -11,10 +11,12 @@ use ratatui::style::Modifier;
 
 use super::draw::{Scene, draw};
 use super::once::text;
+use super::ranks::WatchedRanks;
 use super::state::{State, Then};
 use super::theme::Theme;
 use super::view::{Stage, View, When};
 use super::watch::stage;
+use crate::commands::args::Source;
 
 const TRAINING: &str = "initial w cuda:0 6MiB
     label w parameter layers.0.weight (1024,1536) float32
@@ -321,4 +323,125 @@ fn growth_newest_steps_and_groups_of_tensors_are_shown() {
     let (_, rows) = steps.split_once("Growth").unwrap();
     let first = rows.lines().nth(1).unwrap();
     assert!(first.trim_end().ends_with('3'), "{steps}");
+}
+
+/// A folder of ranks, each with its script.
+struct RanksShown {
+    folder: tempfile::TempDir,
+    ranks: WatchedRanks,
+    state: State,
+    terminal: Terminal<TestBackend>,
+}
+
+impl RanksShown {
+    fn new(scripts: &[String], width: u16, height: u16) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        for (rank, script) in scripts.iter().enumerate() {
+            write_rank(&folder, rank, script);
+        }
+        let trace = folder.path().to_owned();
+        let ranks = WatchedRanks::open(&Source { trace, rank: None, device: None }).unwrap();
+        let state = State { rank: ranks.highest(), ..State::default() };
+        let terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+        Self { folder, ranks, state, terminal }
+    }
+
+    fn view(&self) -> View {
+        let trace = self.ranks.chosen(self.state.rank).following.trace();
+        View::new(trace, stage(trace, false), self.state.ask()).among(self.ranks.levels())
+    }
+
+    fn press(&mut self, keys: &str) -> String {
+        for key in keys.chars() {
+            let view = self.view();
+            let key = KeyEvent::new(KeyCode::Char(key), KeyModifiers::NONE);
+            self.state.press(key, Some(&view));
+        }
+        let view = self.view();
+        let theme = Theme { is_coloured: true };
+        let scene = Scene { name: "ranks", theme, trouble: None, has_keys: true };
+        let state = &mut self.state;
+        self.terminal.draw(|frame| draw(frame, scene, Some(&view), state)).unwrap();
+        text(self.terminal.backend().buffer())
+    }
+}
+
+fn write_rank(folder: &tempfile::TempDir, rank: usize, script: &str) {
+    let path = folder.path().join(format!("rank-{rank:04}.flood"));
+    std::fs::write(path, script::file(script)).unwrap();
+}
+
+fn rank_script(rank: usize) -> String {
+    format!(
+        "alloc w cuda:{rank} 4MiB at model.py:3:build
+         alloc a cuda:{rank} {}MiB at train.py:{}:step
+         free a",
+        1 + (rank * 5) % 8,
+        10 + rank
+    )
+}
+
+#[test]
+fn a_folder_shows_all_ranks_the_highest_peak_first() {
+    let scripts: Vec<String> = (0..8).map(rank_script).collect();
+    assert_snapshot!(RanksShown::new(&scripts, 80, 24).press(""));
+}
+
+#[test]
+fn the_rank_whose_rows_are_shown_is_chosen_by_key() {
+    let scripts: Vec<String> = (0..8).map(rank_script).collect();
+    let mut shown = RanksShown::new(&scripts, 80, 24);
+    let head = |text: &str| text.lines().next().unwrap().to_owned();
+    let first = shown.press("");
+    // 1 + (3 × 5) % 8 is the most.
+    assert!(head(&first).starts_with("ranks rank 3  finished"), "{first}");
+    assert!(first.contains("train.py:13 (step)"), "{first}");
+    let second = shown.press("r");
+    assert!(head(&second).starts_with("ranks rank 6  finished"), "{second}");
+    assert!(second.contains("Peak of cuda:6") && second.contains("train.py:16 (step)"), "{second}");
+    assert_eq!(shown.press("R"), first);
+    // Round and round.
+    let last = shown.press("R");
+    assert!(head(&last).starts_with("ranks rank 0  finished"), "{last}");
+    assert_eq!(shown.press("r"), first);
+}
+
+#[test]
+fn ranks_that_do_not_fit_are_counted_and_the_chosen_one_is_among_those_that_do() {
+    let scripts: Vec<String> = (0..40).map(rank_script).collect();
+    let mut shown = RanksShown::new(&scripts, 80, 24);
+    let ranks = |text: &str| text.lines().skip(1).take(2).collect::<Vec<_>>().join("\n");
+    assert!(ranks(&shown.press("")).ends_with("more"), "{}", shown.press(""));
+    let last = shown.press("R");
+    let chosen = shown.state.rank.unwrap();
+    assert!(ranks(&last).contains(&format!("▸{chosen:>3}")), "{last}");
+}
+
+#[test]
+fn a_folder_is_followed_while_ranks_come() {
+    let mut shown = RanksShown::new(&[rank_script(0), rank_script(1)], 80, 24);
+    assert!(!shown.press("").contains("rank 2"));
+    write_rank(&shown.folder, 2, &rank_script(2));
+    assert!(shown.ranks.refresh(std::time::Duration::from_secs(1)));
+    assert_eq!(shown.ranks.levels().len(), 3);
+    assert!(!shown.ranks.refresh(std::time::Duration::from_secs(1)));
+    // What is not readable yet is no failure.
+    std::fs::write(shown.folder.path().join("rank-0003.flood"), b"FL").unwrap();
+    assert!(!shown.ranks.refresh(std::time::Duration::from_secs(1)));
+    write_rank(&shown.folder, 3, &rank_script(3));
+    assert!(shown.ranks.refresh(std::time::Duration::from_secs(1)));
+    assert_eq!(shown.ranks.highest(), Some(3));
+    // The rank that is looked at stays.
+    assert!(shown.press("").starts_with("ranks rank 1"), "{}", shown.press(""));
+}
+
+#[test]
+fn no_size_of_a_screen_is_too_small_for_ranks() {
+    let scripts: Vec<String> = (0..12).map(rank_script).collect();
+    let mut shown = RanksShown::new(&scripts, 80, 24);
+    for (width, height) in (30..60).flat_map(|width| (6..34).map(move |height| (width, height))) {
+        shown.terminal.backend_mut().resize(width, height);
+        shown.terminal.resize(ratatui::layout::Rect::new(0, 0, width, height)).unwrap();
+        shown.press("");
+    }
 }

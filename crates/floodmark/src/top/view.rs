@@ -9,6 +9,8 @@ use floodmark_analysis::{
 use floodmark_session::text::sentence;
 use floodmark_trace::{Bytes, Device, Loss, Trace};
 
+use super::ranks::RankLevel;
+
 /// The number of columns that the past of a device is kept in, however wide the screen is.
 const PIECES: usize = 480;
 /// How far back the picture of a program that runs goes, unless all of it is requested.
@@ -29,6 +31,8 @@ pub(crate) enum When {
 /// What the screen wants to know.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Ask {
+    /// Of which rank of a folder.
+    pub(crate) rank: Option<u32>,
     /// Of which device; the one with the highest peak when none is chosen.
     pub(crate) device: Option<Device>,
     /// What the rows are.
@@ -58,6 +62,10 @@ pub(crate) struct View {
     /// What was asked.
     pub(crate) ask: Ask,
     pub(crate) stage: Stage,
+    /// All ranks of a folder, the highest peak first; none where there is one trace only.
+    pub(crate) ranks: Vec<RankLevel>,
+    /// The rank whose rows are shown.
+    pub(crate) rank: Option<u32>,
     pub(crate) summary: LiveSummary,
     /// Events a second, measured where two looks at a growing file allow it.
     pub(crate) events_per_second: f64,
@@ -88,6 +96,8 @@ impl View {
         let mut view = Self {
             ask,
             stage,
+            ranks: Vec::new(),
+            rank: summary.rank.or(ask.rank),
             events_per_second: summary.events_per_second,
             report: None,
             categories: Vec::new(),
@@ -106,6 +116,11 @@ impl View {
             view.ask_rows(trace, device);
         }
         view
+    }
+
+    /// The same among the ranks of a folder.
+    pub(crate) fn among(self, ranks: Vec<RankLevel>) -> Self {
+        Self { ranks, ..self }
     }
 
     fn ask_rows(&mut self, trace: &Trace, device: Device) {

@@ -1,13 +1,13 @@
-//! The thread that looks at the file and answers the screen.
+//! The thread that looks at the files and answers the screen.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use floodmark_session::traces::Following;
 use floodmark_trace::{Outcome, Trace};
 
+use super::ranks::{RankLevel, WatchedRanks};
 use super::view::{Ask, Stage, View};
 
 /// A file that has grown so lately is being written, also by a process that we cannot see.
@@ -31,6 +31,8 @@ pub(crate) enum News {
     View(Box<View>),
     /// Events a second, while the file grows.
     Rate(f64),
+    /// How the ranks stand, where the rows are as they were.
+    Ranks(Vec<RankLevel>),
     /// Why the file could not be read again; empty when it can be again.
     Trouble(String),
 }
@@ -43,11 +45,11 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    pub(crate) fn start(following: Following, ask: Ask, interval: Duration) -> Self {
+    pub(crate) fn start(ranks: WatchedRanks, ask: Ask, interval: Duration) -> Self {
         let (orders, orders_in) = channel();
         let (news_out, news) = channel();
         let watcher = Watcher {
-            following,
+            ranks,
             ask,
             interval,
             is_paused: false,
@@ -62,7 +64,7 @@ impl Watch {
 }
 
 struct Watcher {
-    following: Following,
+    ranks: WatchedRanks,
     ask: Ask,
     interval: Duration,
     is_paused: bool,
@@ -98,51 +100,65 @@ impl Watcher {
 
     fn obey(&mut self, order: Order) {
         match order {
-            Order::Ask(ask) => self.ask = ask,
+            Order::Ask(ask) => {
+                if ask.rank != self.ask.rank {
+                    (self.grown_at, self.rate) = (None, Rate::default());
+                }
+                self.ask = ask;
+            }
             Order::Pause(is_paused) => self.is_paused = is_paused,
         }
     }
 
     fn answer(&mut self, news: &Sender<News>) -> Result<(), Alone> {
-        let trace = self.following.trace();
+        let following = &self.ranks.chosen(self.ask.rank).following;
+        let trace = following.trace();
         let has_grown_lately = self.grown_at.is_some_and(|at| at.elapsed() < LATELY);
-        let stage = stage(trace, self.following.is_running() || has_grown_lately);
-        let wanted = (self.following.revision(), self.ask, stage);
+        let stage = stage(trace, following.is_running() || has_grown_lately);
+        let wanted = (following.revision(), self.ask, stage);
         if self.answered == Some(wanted) {
             return Ok(());
         }
         self.answered = Some(wanted);
-        let view = View::new(trace, stage, self.ask);
+        let view = View::new(trace, stage, self.ask).among(self.ranks.levels());
         news.send(News::View(Box::new(view))).map_err(|_| Alone)
     }
 
     fn refresh(&mut self, news: &Sender<News>) -> Result<(), Alone> {
-        let before = self.following.trace().events.len();
-        let was_running = self.following.is_running();
-        let trouble = match self.following.refresh() {
-            Ok(_) => {
-                // A program that is gone has written its last, whenever that was.
-                let is_gone = was_running && !self.following.is_running();
-                if is_gone {
-                    self.grown_at = None;
-                } else if self.following.trace().events.len() > before {
-                    self.grown_at = Some(Instant::now());
-                }
-                String::new()
-            }
-            Err(error) => format!("the file cannot be read again: {error}"),
-        };
+        let trouble = self.refresh_chosen();
+        if self.ranks.refresh(self.interval / 2) {
+            news.send(News::Ranks(self.ranks.levels())).map_err(|_| Alone)?;
+        }
         if !trouble.is_empty() || self.is_in_trouble {
             self.is_in_trouble = !trouble.is_empty();
             news.send(News::Trouble(trouble)).map_err(|_| Alone)?;
         }
-        let events = self.following.trace().events.len();
-        match self.rate.after(Instant::now(), events) {
-            Some(rate) if !self.following.has_ended() => {
-                news.send(News::Rate(rate)).map_err(|_| Alone)
-            }
-            _ => Ok(()),
+        let following = &self.ranks.chosen(self.ask.rank).following;
+        let has_ended = following.has_ended();
+        let rate = self.rate.after(Instant::now(), following.trace().events.len());
+        match rate.filter(|_| !has_ended) {
+            Some(rate) => news.send(News::Rate(rate)).map_err(|_| Alone),
+            None => Ok(()),
         }
+    }
+
+    /// Looks at the trace whose rows are shown; why that failed, if it did.
+    fn refresh_chosen(&mut self) -> String {
+        let chosen = self.ranks.chosen_mut(self.ask.rank);
+        let before = chosen.following.trace().events.len();
+        let was_running = chosen.following.is_running();
+        if let Err(error) = chosen.refresh() {
+            return format!("the file cannot be read again: {error}");
+        }
+        let following = &chosen.following;
+        // A program that is gone has written its last, whenever that was.
+        let is_gone = was_running && !following.is_running();
+        if is_gone {
+            self.grown_at = None;
+        } else if following.trace().events.len() > before {
+            self.grown_at = Some(Instant::now());
+        }
+        String::new()
     }
 }
 

@@ -35,3 +35,17 @@ fn what_cannot_be_shown_is_an_error_with_a_way_out() {
     assert!(folder.run("top --once a.flood --rank 3").contains("leave `--rank` out"));
     assert!(folder.run("top a.flood --interval 0").contains("an interval is 0.05 to 3600 seconds"));
 }
+
+#[test]
+fn a_frame_of_a_folder_has_all_ranks() {
+    let folder = Folder::new()
+        .with("ranks/rank-0000.flood", SCRIPT)
+        .with("ranks/rank-0001.flood", &SCRIPT.replace("2MiB", "3MiB"));
+    let mut command = folder.command("top --once ranks");
+    let output = command.env("COLUMNS", "80").env("LINES", "18").assert().success();
+    let text = String::from_utf8(output.get_output().stdout.clone()).unwrap();
+    insta::assert_snapshot!(text);
+    let one = folder.stdout("top --once ranks --rank 0");
+    assert!(one.starts_with("ranks/rank-0000.flood"), "{one}");
+    assert!(!one.contains("Ranks "), "{one}");
+}
