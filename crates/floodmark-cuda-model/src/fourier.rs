@@ -26,12 +26,12 @@ pub fn work_bytes(dimensions: &[u64], batch: u64, transform: Transform) -> u64 {
     let in_columns = in_columns.unwrap_or(Quarters(0));
     if !transform.is_real {
         let copies = copies_in_rows(last, is_double).max(in_columns);
-        return copies.of(rows.saturating_mul(last)).saturating_mul(transform.complex_bytes);
+        return copies.copied(rows.saturating_mul(last)).saturating_mul(transform.complex_bytes);
     }
     let numbers = match real_row(last, is_double) {
         RealRow::Whole => rows.saturating_mul(last.saturating_mul(2).saturating_add(1)),
         RealRow::AtOnce | RealRow::Half if in_columns > Quarters(0) => {
-            in_columns.of(rows.saturating_mul(last / 2 + 1))
+            in_columns.copied(rows.saturating_mul(last / 2 + 1))
         }
         RealRow::Half if copies_in_rows(last / 2, is_double) > Quarters(0) => {
             rows.saturating_mul(last / 2 + 1)
@@ -52,7 +52,7 @@ const ONE: Quarters = Quarters(4);
 const BLUESTEIN: Quarters = Quarters(16);
 
 impl Quarters {
-    fn of(self, numbers: u64) -> u64 {
+    fn copied(self, numbers: u64) -> u64 {
         (numbers / 4).saturating_mul(self.0) + numbers % 4 * self.0 / 4
     }
 }
