@@ -70,6 +70,11 @@ def simulate(machine: _core.PhantomMachine) -> SimulatedGpu:
     if _now is not None:
         if _now.is_prepared:
             _now.phantom.change(machine)
+            if machine.world is not None and _now.machine.world is None:
+                # A change of the program has made it a rank: torch.distributed is there already.
+                from floodmark.estimate.world import phantom_world
+
+                phantom_world.install(_now.phantom)
             _now.machine = machine
             _now.is_prepared = False
         if _now.machine != machine:
