@@ -318,6 +318,11 @@ pictures: $(EXTENSION) $(NODE_MODULES) ## Take the pictures of the documentation
 	CHROMIUM=$$(web/find_browser); export CHROMIUM; \
 	cd web && FLOODMARK_PROGRAM=$(CURDIR)/$(BIN)/floodmark node take_pictures.mjs $(CURDIR)/docs/pictures
 
+.PHONY: page-review
+page-review: $(EXTENSION) $(NODE_MODULES) ## Take every view of several recordings, light and dark, into target/page-review; PAGE_REVIEW="oom plan" for some
+	CHROMIUM=$$(web/find_browser); export CHROMIUM; \
+	cd web && FLOODMARK_PROGRAM=$(CURDIR)/$(BIN)/floodmark node review_page.mjs $(CURDIR)/target/page-review $(PAGE_REVIEW)
+
 # The two smallest pages are part of the documentation; `make docs` puts the others on the site where they exist.
 .PHONY: gallery
 gallery: $(EXTENSION) $(NODE_MODULES) ## Take the pictures of the gallery again, and save its pages into target/gallery

@@ -1,4 +1,4 @@
-// Opens saved pages in Chromium and takes pictures of them, for `take_pictures.mjs` and `take_gallery.mjs`.
+// Opens saved pages in Chromium and takes pictures of them, for `take_pictures.mjs`, `take_gallery.mjs` and `review_page.mjs`.
 //
 // FLOODMARK_PROGRAM is the program, CHROMIUM the browser.
 import { execFileSync } from "node:child_process";
@@ -17,7 +17,10 @@ export function floodmark(...words) {
   return execFileSync(PROGRAM, words, options);
 }
 
-/** Calls `work(folder, take)` with a temporary folder; `take(page, hash, path)` takes a picture of a saved page. */
+/**
+ * Calls `work(folder, take)` with a temporary folder; `take(page, hash, path, look)` takes a picture of a saved page, and
+ * returns what its console complains about. `look` has the width, the height and the colour scheme.
+ */
 export async function withCamera(work) {
   const folder = mkdtempSync(join(tmpdir(), "floodmark-pictures-"));
   const browser = await chromium.launch({
@@ -25,8 +28,8 @@ export async function withCamera(work) {
     args: ["--no-sandbox", "--force-color-profile=srgb", "--font-render-hinting=none"],
   });
   try {
-    await work(folder, (saved, hash, path) =>
-      take(browser, `${pathToFileURL(saved)}#${hash}`, path),
+    await work(folder, (saved, hash, path, look) =>
+      take(browser, `${pathToFileURL(saved)}#${hash}`, path, look),
     );
   } finally {
     await browser.close();
@@ -35,8 +38,18 @@ export async function withCamera(work) {
 }
 
 /** Opens an address, waits until nothing is under way, and takes a picture. */
-async function take(browser, address, path) {
-  const page = await browser.newPage({ viewport: { width: 1280, height: 720 }, locale: "en-US" });
+async function take(browser, address, path, look = {}) {
+  const { width = 1280, height = 720, colorScheme = "light" } = look;
+  const page = await browser.newPage({
+    viewport: { width, height },
+    colorScheme,
+    locale: "en-US",
+  });
+  const complaints = [];
+  page.on("console", (message) => {
+    if (message.type() === "error" || message.type() === "warning") complaints.push(message.text());
+  });
+  page.on("pageerror", (error) => complaints.push(error.message));
   await page.goto(address);
   await page.waitForSelector('.page[data-idle="true"]', { state: "attached" });
   await page.evaluate(
@@ -46,4 +59,5 @@ async function take(browser, address, path) {
   await page.screenshot({ path });
   await page.close();
   console.log(path);
+  return complaints;
 }

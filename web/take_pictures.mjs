@@ -38,6 +38,9 @@ await withCamera(async (folder, take) => {
   floodmark("export", failed, "--to", "html", "-o", failedPage);
   await take(failedPage, "", join(resolve(process.argv[2]), "oom.png"));
   await take(saved, "", join(resolve(process.argv[2]), "overview.png"));
+  const planPage = join(folder, "plan.html");
+  floodmark("export", "fixtures/page/plan.flood", "--to", "html", "-o", planPage);
+  await take(planPage, "", join(resolve(process.argv[2]), "plan.png"));
   for (const [name, hash] of Object.entries(views)) {
     await take(saved, hash, join(resolve(process.argv[2]), `${name}.png`));
   }

@@ -7,10 +7,8 @@ import { pathToFileURL } from "node:url";
 import type { Page } from "playwright-core";
 import { describe, expect, it } from "vitest";
 import { chart, field, idle, open, range, show, useBrowser, useVisit } from "./browser";
-import { floodmark, repository } from "./program";
-
-/** Three steps in half a second, after two waits of some seconds. */
-const LLAMA = repository("fixtures/recordings/gallery/llama.flood");
+import { floodmark } from "./program";
+import { LLAMA } from "./recordings";
 
 const used = useBrowser();
 

@@ -9,7 +9,7 @@ import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { idle, launch, open, shifted, show, type Watched } from "./browser";
 import { floodmark, repository, type Served, serve } from "./program";
-import { CPU, folderOfRanks, LSTM, NEUMF, OOM, RESNET } from "./recordings";
+import { CPU, folderOfRanks, LSTM, NEUMF, OOM, PLAN, RESNET } from "./recordings";
 
 const VIEWS = [
   "overview",
@@ -42,6 +42,7 @@ describe.each([
   ["a recording of the CPU, with names like markup", [CPU]],
   ["a snapshot of a GPU", [LSTM]],
   ["a snapshot that ran out of memory", [OOM]],
+  ["a program with a plan", [PLAN]],
   ["two snapshots", [NEUMF, RESNET]],
   ["a folder of ranks", [ranks.path]],
 ])("%s", (_, files) => {

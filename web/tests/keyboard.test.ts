@@ -30,14 +30,20 @@ describe.each([
     }
   });
 
-  it("arrows move from allocation to allocation, Enter opens the card", async () => {
+  /** The whole recording as ribbons, with the keys at its first allocation; what is said of it. */
+  const atFirstAllocation = async () => {
     const { page, served } = visit;
     await show(page, served.url, "#view=timeline&mode=allocations");
     await page.keyboard.press("0");
     await idle(page);
     await page.locator(".chart canvas").focus();
-    const said = page.locator(".chart [aria-live]");
     await page.keyboard.press("ArrowRight");
+    return page.locator(".chart [aria-live]");
+  };
+
+  it("arrows move from allocation to allocation, Enter opens the card", async () => {
+    const { page } = visit;
+    const said = await atFirstAllocation();
     const first = await said.innerText();
     expect(first).toMatch(/^.+, [\d.]+ [KMG]?i?B, from .* allocation 1 of \d+ that are shown/);
     await page.keyboard.press("ArrowRight");
@@ -58,13 +64,8 @@ describe.each([
   });
 
   it("reaches every allocation that is shown", async () => {
-    const { page, served } = visit;
-    await show(page, served.url, "#view=timeline&mode=allocations");
-    await page.keyboard.press("0");
-    await idle(page);
-    await page.locator(".chart canvas").focus();
-    const said = page.locator(".chart [aria-live]");
-    await page.keyboard.press("ArrowRight");
+    const { page } = visit;
+    const said = await atFirstAllocation();
     const count = Number(/of (\d+) that/.exec(await said.innerText())?.[1]);
     const seen = new Set<string>();
     for (let at = 0; at < Math.min(count, 60); at += 1) {

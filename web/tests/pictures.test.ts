@@ -5,7 +5,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { idle, launch, newPage } from "./browser";
 import { committed, difference, keep, smallPicture, withoutTexts } from "./pictures";
 import { type Served, serve } from "./program";
-import { folderOfRanks, LSTM, OOM, RESNET } from "./recordings";
+import { folderOfRanks, LSTM, OOM, PLAN, RESNET } from "./recordings";
 
 /** Texts of another width move what stands beside them; another picture is further away than this by far. */
 const MOST_MEAN = 6;
@@ -29,6 +29,7 @@ describe.each([
   ],
   ["a folder of ranks", [ranks.path], ["ranks"]],
   ["a snapshot that ran out of memory", [OOM], ["oom"]],
+  ["a program with a plan", [PLAN], ["plan"]],
 ] as const)("%s", (_, files, views) => {
   let served: Served;
   beforeAll(async () => {

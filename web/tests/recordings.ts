@@ -12,6 +12,10 @@ export const CPU = repository("fixtures/page/hostile.flood");
 export const RESNET = zoo("resnet18_fp32");
 export const LSTM = zoo("lstm");
 export const NEUMF = zoo("neumf");
+/** Three steps in half a second, after two waits of some seconds. */
+export const LLAMA = repository("fixtures/recordings/gallery/llama.flood");
+/** Does not fit as it is: with the answer of `floodmark plan`. */
+export const PLAN = repository("fixtures/page/plan.flood");
 /** Ran out of memory. */
 export const OOM = repository("fixtures/recordings/allocator/default-oom.pickle.gz");
 

@@ -2,7 +2,7 @@
 
 import { describe, expect, it } from "vitest";
 import { field, idle, show, useBrowser, useVisit } from "./browser";
-import { OOM } from "./recordings";
+import { LLAMA, OOM } from "./recordings";
 
 const used = useBrowser();
 
@@ -73,5 +73,28 @@ describe("a snapshot of a fragmented GPU", () => {
 
   it("did all that without a complaint", () => {
     expect(visit.complaints).toEqual([]);
+  });
+});
+
+describe("a recording with long waits", () => {
+  const visit = useVisit(used, LLAMA);
+
+  it("has a time at the same place in the strip and in the curve of wasted memory", async () => {
+    const { page, served } = visit;
+    await show(page, served.url, "#view=segments");
+    const boxes = [page.locator(".strip canvas").first(), page.locator(".segments-curve canvas")];
+    for (const share of [0.2, 0.5, 0.8]) {
+      const times: number[] = [];
+      for (const picture of boxes) {
+        const box = await picture.boundingBox();
+        if (!box) throw new Error("there is no picture");
+        await page.mouse.click(box.x + box.width * share, box.y + box.height * 0.7);
+        await idle(page);
+        times.push(Number(await field(page, "at")));
+      }
+      const [strip = 0, curve = 0] = times;
+      // A pixel is some milliseconds, and more in an idle stretch.
+      expect(Math.abs(strip - curve), `at ${share}: ${strip} and ${curve}`).toBeLessThan(0.05);
+    }
   });
 });

@@ -64,6 +64,33 @@ describe.each([
     expect(await icicle.count()).toBe(0);
   });
 
+  it("leads from a frame of the icicle to its source, by key and by link", async () => {
+    const { page, served } = visit;
+    await show(page, served.url, "#view=peak");
+    const icicle = page.getByRole("img", { name: /s shows the source\.$/ });
+    await icicle.focus();
+    await page.keyboard.press("ArrowDown");
+    await page.keyboard.press("ArrowDown");
+    await page.keyboard.press("s");
+    await idle(page);
+    expect(await field(page, "view")).toBe("source");
+    const [file, line] = [await field(page, "file"), await field(page, "line")];
+    expect([file, line]).toEqual([expect.stringMatching(/\.py$/), expect.stringMatching(/^\d+$/)]);
+    await page.goBack();
+    await idle(page);
+    await icicle.focus();
+    await page.keyboard.press("ArrowDown");
+    await page.keyboard.press("ArrowDown");
+    await page.keyboard.press("Enter");
+    await idle(page);
+    await page
+      .getByRole("link", { name: /^Source of / })
+      .and(page.locator(".crumbs a"))
+      .click();
+    await idle(page);
+    expect([await field(page, "view"), await field(page, "file")]).toEqual(["source", file]);
+  });
+
   it("has the colours of categories in a legend", async () => {
     const { page, served } = visit;
     await show(page, served.url, "#view=peak");

@@ -1,7 +1,7 @@
 // Modules of the chart of tensors that can be opened, and idle time.
 
 import { describe, expect, it } from "vitest";
-import { field, idle, show, useBrowser, useVisit } from "./browser";
+import { field, idle, range, show, useBrowser, useVisit } from "./browser";
 import { repository } from "./program";
 
 const used = useBrowser();
@@ -10,6 +10,19 @@ describe("the tensors of a recording with call stacks", () => {
   const visit = useVisit(used, repository("fixtures/recordings/gallery/llama.flood"));
 
   const height = () => visit.page.locator(".scrolled > div").evaluate((box) => box.clientHeight);
+
+  it("opens on the step with the peak, and shows the whole recording when that is wanted", async () => {
+    const { page, served } = visit;
+    await page.goto("about:blank");
+    await show(page, served.url, "#view=tensors");
+    await expect.poll(() => field(page, "from")).not.toBeNull();
+    const window = await range(page);
+    expect(window && window.from < 13.694 && window.to > 13.694).toBe(true);
+    expect(window && window.to - window.from).toBeLessThan(1);
+    await page.getByRole("button", { name: "Whole", exact: true }).click();
+    await idle(page);
+    expect(await range(page)).toBeNull();
+  });
 
   it("opens a module by a click on its name, and closes it again", async () => {
     const { page, served } = visit;

@@ -1459,7 +1459,8 @@ class Try(TypedDict):
 
 
 class Plan(TypedDict):
-    """What to change so that a program fits on a simulated GPU."""
+    """What to change so that a program fits on a simulated GPU. A trace may have one that an
+    older floodmark wrote, so every field may be missing."""
 
     floodmark: str
     """The version of floodmark that wrote the answer."""
@@ -1471,7 +1472,7 @@ class Plan(TypedDict):
     """Its memory."""
     unchanged: PlanTry | None
     """The program as it is."""
-    causes: list[PlanCause]
+    causes: list[Cause]
     """What fills its peak, by what could be changed: the largest cause first."""
     plan: PlanTry | None
     """The cheapest changes with which it fits, none for a program that fits as it is; null where
@@ -1479,6 +1480,8 @@ class Plan(TypedDict):
     is_proven: bool
     """Whether the program was run with the plan on the GPU itself, and every allocation
     succeeded."""
+    changes: list[PlanChange]
+    """The changes of the plan, with what each of them costs."""
     patch: str
     """Plain torch code that does what the plan does; empty without a plan."""
     command: str
@@ -1487,7 +1490,7 @@ class Plan(TypedDict):
     """The least memory of all tries."""
     floor_try: PlanTry | None
     """The try that needs the least."""
-    floor_causes: list[PlanCause]
+    floor_causes: list[Cause]
     """What remains at its peak: the largest cause first."""
     tries: list[PlanTry]
     """Every try, the largest need first."""
@@ -1526,18 +1529,32 @@ class PlanTry(TypedDict):
     gpus: int
     """How many GPUs it takes: each needs this memory."""
     is_best: bool
-    """Whether no other try needs less memory without more time or more GPUs."""
+    """Whether no other try needs less memory without more time, more GPUs or a larger change of
+    the results."""
+    is_on_curve: bool
+    """Whether no other try needs less memory without more time, whatever becomes of the results:
+    the points of the curve of memory against time. False where the time is unknown."""
 
 
-class PlanCause(TypedDict):
-    """A part of what fills the peak."""
+class PlanChange(TypedDict):
+    """One change of the plan."""
 
-    name: str
-    """What it is, in words."""
-    bytes: Bytes
-    """Its bytes."""
-    location: str | None
-    """The location with the most bytes of it."""
+    change: str
+    """As behind `--with`."""
+    target: str
+    """What it was applied to."""
+    saves: Bytes | None
+    """The bytes that it saves alone; null where it was not tried alone."""
+    slows: bool
+    """Whether it may slow the program down."""
+    numerics: Numerics
+    """What it does to the results."""
+    compute: float | None
+    """The floating-point operations of a step with it alone, as a multiple of those without;
+    null where unknown."""
+    slow_down: float | None
+    """The estimated time of a step with it alone, as a multiple of that without; null where
+    unknown."""
 
 
 class LeftOut(TypedDict):

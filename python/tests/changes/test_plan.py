@@ -7,6 +7,7 @@ import json
 import pytest
 from support.answer_schema import check_answer
 from support.phantoms import needs_cuda_build
+from support.viewing import answer, viewing
 
 import floodmark
 
@@ -227,3 +228,32 @@ def test_more_gpus_are_planned_for_where_that_is_allowed(training):
     # What costs only time comes first.
     assert found["plan"]["gpus"] == 1
     assert not any("compile" in one["changes"] for one in found["left_out"])
+
+
+def test_a_plan_is_kept_with_the_recording_of_the_unchanged_program(training):
+    done, found = plan(training, "-o", "plan.flood", "train.py")
+    assert done.returncode == 0, done.stderr
+    assert "wrote the plan to `plan.flood`" in done.stderr
+    path = training.folder / "plan.flood"
+    trace = floodmark.Trace.open(path)
+    # The page shows the answer as it was printed.
+    with viewing(path) as (_, address):
+        assert answer(address, "plan?trace=0") == found
+        (card,) = answer(address, "traces")["traces"]
+    assert card["has_plan"]
+    assert card["summary"]["losses"] == []
+    peaks = {one["device"]: one["peak"] for one in card["summary"]["devices"]}
+    assert peaks["cuda:0"] == found["unchanged"]["peak_allocated"]
+    assert not trace.header.get("changes")
+    # An existing file is an error before anything is tried.
+    refused = training.floodmark("plan", "-o", "plan.flood", "train.py")
+    assert refused.returncode == 1
+    assert "the file exists" in refused.stderr
+    # The cache has answers and no recordings: the unchanged program is run again.
+    again, same = plan(training, "-o", "plan.flood", "--force", "--budget", "0s", "train.py")
+    assert again.returncode == 0, again.stderr
+    assert same["plan"] == found["plan"]
+    for words in (("-o", "missing/plan.flood"), ("-o", ".")):
+        wrong = training.floodmark("plan", *words, "train.py")
+        assert wrong.returncode == 1
+        assert "hint: " in wrong.stderr

@@ -15,6 +15,7 @@ import type {
   Icicle,
   Lifetimes,
   OomReport,
+  Plan,
   RangeChanges,
   RankLines,
   Ranks,
@@ -98,6 +99,7 @@ export interface Questions {
   oom: { query: OfDevice; answer: OomReport };
   advice: { query: OfDevice; answer: AdviceReport };
   sweep: { query: OfDevice; answer: Simulation };
+  plan: { query: OfTrace; answer: Plan };
 }
 
 export type Path = keyof Questions;

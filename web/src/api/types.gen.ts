@@ -26,6 +26,8 @@ export type TraceCard = {
   default_device: Device | null;
   /** The device of the last failed allocation; null where none failed. */
   failed_device: Device | null;
+  /** Whether it has the answer of `floodmark plan`. */
+  has_plan: boolean;
   /** What is derived, not recorded: of the losses of the summary, those that lose nothing. */
   derived: string[];
   /** What it holds. */
@@ -1744,6 +1746,102 @@ export type SimulatedRun = {
   retries: number;
   /** The first allocation that would have failed; the figures end there. */
   oom: FailedRequest | null;
+};
+
+/** What to change so that a program fits on a simulated GPU. A trace may have one that an older floodmark wrote, so every field may be missing. */
+export type Plan = {
+  /** The version of floodmark that wrote the answer. */
+  floodmark: string;
+  /** The version of this JSON: it changes when a field changes its meaning. */
+  format: number;
+  /** The name of the GPU. */
+  gpu: string;
+  /** Its memory. */
+  capacity: Bytes;
+  /** The program as it is. */
+  unchanged: PlanTry | null;
+  /** What fills its peak, by what could be changed: the largest cause first. */
+  causes: Cause[];
+  /** The cheapest changes with which it fits, none for a program that fits as it is; null where nothing fits. */
+  plan: PlanTry | null;
+  /** Whether the program was run with the plan on the GPU itself, and every allocation succeeded. */
+  is_proven: boolean;
+  /** The changes of the plan, with what each of them costs. */
+  changes: PlanChange[];
+  /** Plain torch code that does what the plan does; empty without a plan. */
+  patch: string;
+  /** A command that runs the program with the plan, without editing it; empty without a plan. */
+  command: string;
+  /** The least memory of all tries. */
+  floor: Bytes;
+  /** The try that needs the least. */
+  floor_try: PlanTry | null;
+  /** What remains at its peak: the largest cause first. */
+  floor_causes: Cause[];
+  /** Every try, the largest need first. */
+  tries: PlanTry[];
+  /** Changes that are no candidates. */
+  left_out: LeftOut2[];
+  /** Combinations for which there was no time. */
+  not_tried: string[];
+};
+
+/** One combination of changes. */
+export type PlanTry = {
+  /** The changes, as behind `--with`. */
+  changes: string[];
+  /** What each was applied to. */
+  targets: string[];
+  /** The most that torch had allocated. */
+  peak_allocated: Bytes;
+  /** The most that torch had reserved, where memory is plenty. */
+  peak_reserved: Bytes;
+  /** What it needs with the CUDA context, where memory is plenty. */
+  needed: Bytes;
+  /** Whether it fits. */
+  fits: boolean;
+  /** Whether a change may slow it down. */
+  slows: boolean;
+  /** What the changes do to the results. */
+  numerics: Numerics;
+  /** The floating-point operations of a step, as a multiple of those without changes; null where unknown. */
+  compute: number | null;
+  /** The estimated time of a step, as a multiple of that without changes; null where unknown. */
+  slow_down: number | null;
+  /** The bytes of a step that pass between host and device; null where they were not counted. */
+  host_bytes: number | null;
+  /** How many GPUs it takes: each needs this memory. */
+  gpus: number;
+  /** Whether no other try needs less memory without more time, more GPUs or a larger change of the results. */
+  is_best: boolean;
+  /** Whether no other try needs less memory without more time, whatever becomes of the results: the points of the curve of memory against time. False where the time is unknown. */
+  is_on_curve: boolean;
+};
+
+/** One change of the plan. */
+export type PlanChange = {
+  /** As behind `--with`. */
+  change: string;
+  /** What it was applied to. */
+  target: string;
+  /** The bytes that it saves alone; null where it was not tried alone. */
+  saves: Bytes | null;
+  /** Whether it may slow the program down. */
+  slows: boolean;
+  /** What it does to the results. */
+  numerics: Numerics;
+  /** The floating-point operations of a step with it alone, as a multiple of those without; null where unknown. */
+  compute: number | null;
+  /** The estimated time of a step with it alone, as a multiple of that without; null where unknown. */
+  slow_down: number | null;
+};
+
+/** A change that is no candidate. */
+export type LeftOut2 = {
+  /** The changes, as behind `--with`. */
+  changes: string;
+  /** Why. */
+  reason: string;
 };
 
 /** The answer to the page. */

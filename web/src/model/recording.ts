@@ -17,12 +17,12 @@ export function source(): Source {
 export const traces = signal<Traces | null>(null);
 export const failure = signal<ApiError | null>(null);
 
-/** The recording that is looked at: where the address names none, the first with a failed allocation. */
+/** The recording that is looked at: where the address names none, the first with a plan or a failed allocation. */
 export const card = computed<TraceCard | null>(() => {
   const all = traces.value?.traces ?? [];
   const wanted = traceField.value;
   if (wanted !== null) return all.find((one) => one.id === wanted) ?? all[0] ?? null;
-  return all.find((one) => one.failed_device !== null) ?? all[0] ?? null;
+  return all.find((one) => one.has_plan || one.failed_device !== null) ?? all[0] ?? null;
 });
 
 /** Its device. */

@@ -2,14 +2,15 @@
 
 import type { ReadonlySignal } from "@preact/signals";
 import { useEffect, useMemo } from "preact/hooks";
-import type { Answer, Path } from "../api/questions";
+import type { Answer, Path, Query } from "../api/questions";
 import { type Asked, follow, type Question } from "./answer";
+import { type Subject, subject } from "./recording";
 
 /**
  * The answer to a question that is read from signals. Reading `.value` of the result in a component shows it again
  * when it changes.
  *
- *     const report = useAnswer(() => subject.value && { path: "report", query: { … }, revision: subject.value.revision });
+ *     const ranks = useAnswer(() => ({ path: "ranks", query: {}, revision: revision() }));
  */
 export function useAnswer<P extends Path>(
   question: () => Question<P> | null,
@@ -18,4 +19,35 @@ export function useAnswer<P extends Path>(
   const followed = useMemo(() => follow(question, delayMillis), []);
   useEffect(() => followed.dispose, [followed]);
   return followed.asked;
+}
+
+/** The questions about one device of a recording. */
+type DevicePath = {
+  [P in Path]: Query<P> extends { trace: number; device: string } ? P : never;
+}[Path];
+
+/** What such a question takes beyond the recording and the device. */
+type More<P extends DevicePath> = Omit<Query<P>, "trace" | "device">;
+
+/**
+ * The answer about the device that is looked at, or about the one that `of` gives. `more` is read from signals too; null
+ * asks nothing.
+ *
+ *     const report = useDeviceAnswer("report", () => ({ by: by.value, at: cursor.value }));
+ */
+export function useDeviceAnswer<P extends DevicePath>(
+  path: P,
+  more: (about: Subject) => More<P> | null,
+  {
+    of = subject,
+    delayMillis = 0,
+  }: { of?: ReadonlySignal<Subject | null>; delayMillis?: number } = {},
+): ReadonlySignal<Asked<Answer<P>>> {
+  return useAnswer(() => {
+    const about = of.value;
+    const rest = about && more(about);
+    if (!about || !rest) return null;
+    const { trace, device, revision } = about;
+    return { path, query: { trace, device, ...rest } as unknown as Query<P>, revision };
+  }, delayMillis);
 }

@@ -15,14 +15,19 @@ export function choose(id: number | null): void {
   go({ allocation: id }, { replaces: true });
 }
 
-export function ChosenCard({ children }: { children?: ComponentChildren }) {
-  const answer = useAnswer(() => {
+/** The question for it. */
+export function useChosenCard() {
+  return useAnswer(() => {
     const about = subject.value;
     const id = chosenId.value;
     return about && id !== null
       ? { path: "allocation", query: { trace: about.trace, id }, revision: about.revision }
       : null;
   });
+}
+
+export function ChosenCard({ children }: { children?: ComponentChildren }) {
+  const answer = useChosenCard();
   useKeys("Card", [{ keys: ["Escape"], says: "Close the card", run: () => choose(null) }]);
   const { value, error } = answer.value;
   if (error) return <Problem error={error} />;

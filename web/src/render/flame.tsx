@@ -6,6 +6,7 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { formatBytes, formatShare } from "../base/bytes";
 import { channels, type Inks, readableOn } from "../base/colours";
+import type { Location } from "../base/location";
 import { shortPath } from "../base/paths";
 import { field, go } from "../model/address";
 import { inks } from "../model/theme";
@@ -23,8 +24,10 @@ import {
   ROW_HEIGHT,
   type TreeNode,
 } from "./icicle";
+import { Link } from "./link";
 import { fitted, type Pen } from "./pen";
 import { Picture, SaveMenu } from "./picture";
+import { sourceOf } from "./source_link";
 import { hideTip, showTip } from "./tooltip";
 
 export interface FlameProps<N> {
@@ -69,6 +72,7 @@ export function Flame<N extends TreeNode<N>>(props: FlameProps<N>) {
     lastWords.current = words;
   }, [words]);
   const { path, nodes } = known(root, focus);
+  const hasLocations = useMemo(() => isLocated(root), [root]);
   const rows = useMemo(() => deepest(placed(root, path, 1000)) + 1, [root, path.join("\n")]);
   const draw = (pen: Pen, size: { width: number; height: number }, colours: Inks) => {
     const all = placed(root, path, size.width);
@@ -95,7 +99,9 @@ export function Flame<N extends TreeNode<N>>(props: FlameProps<N>) {
     hideTip();
   };
   const walk = (event: KeyboardEvent) => {
+    const location = pointed && locationOf(pointed.node);
     if (event.key === "Enter" && pointed) setFocus(pointed.path);
+    else if (event.key === "s" && location) go(sourceOf(location));
     else if (event.key === "Backspace") setFocus(path.slice(0, -1));
     else if (event.key.startsWith("Arrow")) {
       const key = isFlipped ? (FLIPPED[event.key] ?? event.key) : event.key;
@@ -129,7 +135,7 @@ export function Flame<N extends TreeNode<N>>(props: FlameProps<N>) {
         <div class="flame-room" style={{ height: `${rows * ROW_HEIGHT + 4}px` }}>
           <Picture
             name={props.name}
-            label={`${props.label} Arrows move, Enter enlarges, Backspace goes back.`}
+            label={`${props.label} Arrows move, Enter enlarges, Backspace goes back${hasLocations ? ", s shows the source" : ""}.`}
             draw={draw}
             canvasRef={canvas}
             hasNoMenu
@@ -145,7 +151,16 @@ export function Flame<N extends TreeNode<N>>(props: FlameProps<N>) {
                 const found = at(event);
                 if (!found) return leave();
                 setPointed(found);
-                showTip(event.clientX, event.clientY, props.tip(found.node));
+                showTip(
+                  event.clientX,
+                  event.clientY,
+                  <>
+                    {props.tip(found.node)}
+                    {locationOf(found.node) && (
+                      <p class="quiet">A click enlarges it and offers its source</p>
+                    )}
+                  </>,
+                );
               },
               onPointerLeave: leave,
             }}
@@ -204,6 +219,16 @@ function labelOf<N>(node: TreeNode<N>): string {
         .pop()}:${node.line}`;
 }
 
+/** Where the frame of a node is, where that is known. */
+function locationOf<N>({ file, line }: TreeNode<N>): Location | null {
+  return file !== null && line !== null ? { file, line } : null;
+}
+
+/** Whether some node has a location: modules have none. */
+function isLocated<N extends TreeNode<N>>(node: N): boolean {
+  return locationOf(node) !== null || node.children.some(isLocated);
+}
+
 /** The name and the place of a node, above what a tip says of it. */
 export function TipTitle<N>({ node }: { node: TreeNode<N> }) {
   return (
@@ -231,6 +256,8 @@ interface CrumbsProps<N> {
 
 /** The way back from a node that was clicked. */
 function Crumbs<N>({ nodes, rootName, onGo, found, total, isSearch, children }: CrumbsProps<N>) {
+  const last = nodes.at(-1);
+  const location = last ? locationOf(last) : null;
   const shown = nodes.length > 4 ? [nodes[0], null, ...nodes.slice(-2)] : nodes;
   return (
     <nav class="crumbs" aria-label="Where in the icicle">
@@ -250,6 +277,14 @@ function Crumbs<N>({ nodes, rootName, onGo, found, total, isSearch, children }: 
           </button>
         );
       })}
+      {last && location && (
+        <Link
+          to={sourceOf(location)}
+          says={`Source of ${last.name}, ${location.file}:${location.line}`}
+        >
+          source ↗
+        </Link>
+      )}
       <span class="crumbs-end">
         {children}
         {isSearch && (

@@ -4,7 +4,7 @@ import type { At } from "../api/questions";
 import { cursor, go, secondsField } from "../model/address";
 import { askedAxis } from "../model/axis";
 import { card, source, subject } from "../model/recording";
-import { useAnswer } from "../model/use_answer";
+import { useDeviceAnswer } from "../model/use_answer";
 import { Problem } from "./notices";
 import { Strip } from "./strip";
 
@@ -92,19 +92,5 @@ export function WindowStrip({
 
 /** The timeline of what is shown, with the axis that every strip has. */
 export function useTimeline() {
-  return useAnswer(() => {
-    const here = subject.value;
-    return (
-      here && {
-        path: "timeline",
-        query: {
-          trace: here.trace,
-          device: here.device,
-          by: "category",
-          axis: askedAxis("time"),
-        },
-        revision: here.revision,
-      }
-    );
-  });
+  return useDeviceAnswer("timeline", () => ({ by: "category", axis: askedAxis("time") }));
 }

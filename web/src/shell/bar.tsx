@@ -112,7 +112,7 @@ function Groupings({ view }: { view: View }) {
   // It comes together with what stands beside it, so that nothing moves.
   if (!view.groupings || !traces.value) return null;
   return (
-    <label class="chooser">
+    <label class="chooser whole">
       by
       <select
         value={grouping.value}
@@ -169,7 +169,7 @@ function Choosers() {
         </span>
       )}
       {devices.length > 0 && (
-        <label class="chooser">
+        <label class="chooser whole">
           <span class="unseen">Device</span>
           <select
             value={device.value?.device ?? ""}

@@ -2,7 +2,7 @@
 
 import { computed } from "@preact/signals";
 import { traceField, viewName } from "../model/address";
-import { failed, traces } from "../model/recording";
+import { card, failed, traces } from "../model/recording";
 import { VIEWS } from "../views/list";
 import type { View } from "../views/view";
 
@@ -22,6 +22,7 @@ export const shownView = computed<View>(() => {
 function firstView(): string {
   const { follows, traces: all } = traces.value ?? { follows: false, traces: [] };
   if (follows) return "timeline";
+  if (card.value?.has_plan) return "plan";
   if (failed.value) return "oom";
   const ranks = all.filter((one) => one.rank !== null);
   return ranks.length > 1 && traceField.value === null ? "ranks" : "overview";

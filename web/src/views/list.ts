@@ -5,6 +5,7 @@ import { diff } from "./diff";
 import { oom } from "./oom";
 import { overview } from "./overview";
 import { peak } from "./peak";
+import { planView } from "./plan";
 import { ranks } from "./ranks";
 import { segments } from "./segments";
 import { sourceView } from "./source";
@@ -15,6 +16,7 @@ import type { View } from "./view";
 
 export const VIEWS: readonly View[] = [
   oom,
+  planView,
   overview,
   timelineView,
   peak,

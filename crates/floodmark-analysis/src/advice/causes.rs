@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use floodmark_trace::{AllocationId, Bytes, Category, Trace};
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::advice::logits::Logits;
 use crate::advice::repeated_blocks::{BlocksName, RepeatedBlocks};
@@ -15,7 +15,9 @@ use crate::moment::Moment;
 use crate::report::live_groups::Live;
 
 /// What a part of the peak is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum CauseKind {
     /// Logits, and what the loss allocates beside them.
@@ -74,7 +76,7 @@ impl CauseKind {
 }
 
 /// A part of what is live at the peak.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Cause {
     /// What it is.
     pub kind: CauseKind,

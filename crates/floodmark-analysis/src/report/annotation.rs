@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use floodmark_trace::{Bytes, Category, Device, Hint, Losses, Trace};
+use floodmark_trace::{Bytes, Category, Device, Hint, Losses, StackId, Trace};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -177,7 +177,18 @@ pub fn annotate_with(
         }
     }
     found.lines = by_number.into_values().collect();
+    if found.lines.is_empty() && is_of_a_frame(trace, &found.file) {
+        let note = "no line of this file has live bytes at this time";
+        found.notes.push(note.to_owned());
+    }
     Ok(found)
+}
+
+/// Whether a frame of the trace, of a caller too, is of this file.
+fn is_of_a_frame(trace: &Trace, file: &str) -> bool {
+    let count = u32::try_from(trace.stack_count()).unwrap_or(u32::MAX);
+    let mut codes = (0..count).map(|id| trace.stack(StackId(id)).code);
+    codes.any(|code| trace.code(code).is_some_and(|code| code.file == file))
 }
 
 impl AnnotatedLine {
@@ -209,6 +220,9 @@ fn chosen_file(trace: &Trace, device: Device, path: &str) -> Result<String, Anno
     }
     if bytes.is_empty() {
         return Err(AnnotationError::NoFrames);
+    }
+    if bytes.contains_key(path) || is_of_a_frame(trace, path) {
+        return Ok(path.to_owned());
     }
     let in_common = |file: &str| {
         let parts = |path: &str| -> Vec<String> {

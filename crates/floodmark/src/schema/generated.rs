@@ -19,6 +19,7 @@ use super::typed_dicts::typed_dicts;
 use super::typescript::typescript;
 use super::{CommandAnswers, of_commands, schema_of};
 use crate::commands::args::Cli;
+use crate::commands::plan::Plan;
 use crate::server::answer::Traces;
 use crate::server::follow::{Ended, Grown};
 use crate::server::refusal::Problem;
@@ -54,6 +55,7 @@ struct PageAnswers {
     oom: OomReport,
     advise: AdviceReport,
     simulate: Simulation,
+    plan: Plan,
     problem: Problem,
     grown: Grown,
     ended: Ended,

@@ -19,6 +19,7 @@ use super::in_parallel::in_parallel;
 use super::refusal::Refusal;
 use super::shown::{Shown, ShownTrace, Version};
 use super::source::annotated_file;
+use crate::commands::plan::Plan;
 
 /// Which traces there are.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
@@ -52,6 +53,8 @@ pub(crate) struct TraceCard<'a> {
     pub(crate) default_device: Option<Device>,
     /// The device of the last failed allocation; null where none failed.
     pub(crate) failed_device: Option<Device>,
+    /// Whether it has the answer of `floodmark plan`.
+    pub(crate) has_plan: bool,
     /// What is derived, not recorded: of the losses of the summary, those that lose nothing.
     pub(crate) derived: Vec<String>,
     /// What it holds.
@@ -85,6 +88,10 @@ pub(crate) fn answer(shown: &Shown<'_>, ask: &Ask) -> Result<Vec<u8>, Refusal> {
                     json(&diff_tree(&a.trace, &b.trace, &of.sides, by, frames)?)
                 }
             }
+        }
+        Ask::Plan { trace } => {
+            let now = shown.trace(trace)?.now();
+            json(&Plan::stored_in(&now.trace).ok_or(Refusal::NoPlan)?)
         }
         Ask::Allocation { trace, id } => {
             let now = shown.trace(trace)?.now();
@@ -178,6 +185,7 @@ pub(crate) fn traces(shown: &Shown<'_>, moments: Option<Moments>) -> Result<Vec<
         revision: now.revision,
         default_device: default_device(&now.trace, At::Peak).ok(),
         failed_device: default_device(&now.trace, At::Oom).ok(),
+        has_plan: Plan::stored_in(&now.trace).is_some(),
         derived: derived(&now.trace),
         summary: now.summary(),
     });

@@ -40,6 +40,8 @@ pub(crate) enum Ask {
     RankLines { top: usize },
     /// What grew between two traces.
     Diff { of: OfTwo, what: OfDiff },
+    /// The plan that a trace has.
+    Plan { trace: usize },
     /// All of one allocation.
     Allocation { trace: usize, id: u32 },
     /// What filled a device at a moment.
@@ -137,6 +139,7 @@ impl Ask {
                 let (by, frames) = (given.tree()?, given.frames()?);
                 Self::Diff { of: given.two()?, what: OfDiff::Tree { by, frames } }
             }
+            "plan" => Self::Plan { trace: given.trace("trace")? },
             "allocation" => Self::Allocation {
                 trace: given.trace("trace")?,
                 id: given.needed("id", "the number of an allocation")?,
@@ -160,7 +163,7 @@ impl Ask {
         match self {
             Self::Traces | Self::Ranks | Self::RankLines { .. } => Vec::new(),
             Self::Report { of, .. } | Self::OfDevice { of, .. } => vec![of.trace],
-            Self::Allocation { trace, .. } => vec![*trace],
+            Self::Allocation { trace, .. } | Self::Plan { trace } => vec![*trace],
             Self::Diff { of, .. } => vec![of.a, of.b],
         }
     }

@@ -19,6 +19,8 @@ pub(crate) enum Refusal {
     MissingParameter { name: &'static str, wants: &'static str },
     #[error("these traces are not followed")]
     NotFollowed,
+    #[error("the trace has no plan")]
+    NoPlan,
     #[error(transparent)]
     Question(#[from] QuestionError),
     #[error(transparent)]
@@ -39,6 +41,7 @@ impl Hint for Refusal {
             Self::Diff(error) => error.hint(),
             Self::Annotation(error) => error.hint(),
             Self::NotFollowed => Some("start the viewer with `--follow`"),
+            Self::NoPlan => Some("make one with `floodmark plan -o plan.flood train.py`"),
             Self::NoSuchPath { .. }
             | Self::NoSuchTrace { .. }
             | Self::WrongParameter { .. }
@@ -69,7 +72,11 @@ impl Refusal {
             Self::NoSuchPath { .. } | Self::NoSuchTrace { .. } | Self::NotFollowed => 404,
             Self::WrongParameter { .. } | Self::MissingParameter { .. } => 400,
             // The request is well-formed; the trace has no answer to it.
-            Self::Question(_) | Self::Simulation(_) | Self::Diff(_) | Self::Annotation(_) => 422,
+            Self::NoPlan
+            | Self::Question(_)
+            | Self::Simulation(_)
+            | Self::Diff(_)
+            | Self::Annotation(_) => 422,
             Self::Bug => 500,
         }
     }

@@ -19,6 +19,7 @@ use super::refusal::Refusal;
 use super::saved_document::document;
 use super::saved_moments::moments;
 use super::shown::Shown;
+use crate::commands::plan::Plan;
 
 /// How much all answers may take, packed; as text it is a third more.
 const ROOM: usize = 5 << 20;
@@ -54,6 +55,7 @@ pub(crate) fn save(
     subjects.retain(|(_, found)| device.is_none_or(|device| device.canonical() == *found));
     kept.keep("ranks");
     kept.keep("ranks/lines");
+    kept.plans();
     kept.compare();
     for (trace, device) in &subjects {
         let of = format!("trace={trace}&device={device}");
@@ -170,6 +172,15 @@ impl Kept<'_, '_> {
         let Some(run) = best.and_then(|at| sweep["runs"].get(at)) else { return };
         let conf = run["alloc_conf"].as_str().unwrap_or_default();
         self.keep(&format!("segments/simulated?{of}&at=peak&conf={conf}"));
+    }
+
+    /// The plans of traces that have one.
+    fn plans(&mut self) {
+        for (trace, shown) in self.shown.traces.iter().enumerate() {
+            if Plan::stored_in(&shown.now().trace).is_some() {
+                self.keep(&format!("plan?trace={trace}"));
+            }
+        }
     }
 
     /// The first traces with each other, as far as there are several.

@@ -27,6 +27,10 @@ pub(crate) enum Problem {
     OutputExists,
     #[error("the folder exists")]
     OutputFolderExists,
+    #[error("its folder does not exist")]
+    NoOutputFolder,
+    #[error("it is a folder, and a plan is written to one file")]
+    PlanNotAFile,
     #[error("the folder has `{name}`, which is not part of an export")]
     FolderNotOurs { name: String },
     #[error("the format is a folder of files, which stdout cannot be")]
@@ -88,6 +92,8 @@ impl Hint for Problem {
             Self::OutputExists | Self::OutputFolderExists => {
                 Some("choose another with `-o`, or replace it with `--force`")
             }
+            Self::NoOutputFolder => Some("create the folder first"),
+            Self::PlanNotAFile => Some("name a file: `-o plan.flood`"),
             Self::NotAFolder => Some("leave `--rank` out"),
             Self::NoSource => Some("name the path of a copy, or use `--json`"),
             Self::OptionOfTraces => {

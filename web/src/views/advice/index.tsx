@@ -1,11 +1,12 @@
 // What to change, with the bytes that each change saves, and what other settings of the allocator would have done.
 
-import type { Advice as AdviceCard, AdviceReport } from "../../api/types.gen";
+import type { Advice as AdviceCard, AdviceKind, AdviceReport } from "../../api/types.gen";
 import { formatBytes, formatShare } from "../../base/bytes";
 import { shortener } from "../../base/paths";
-import { device, subject } from "../../model/recording";
-import { useAnswer } from "../../model/use_answer";
+import { device } from "../../model/recording";
+import { useDeviceAnswer } from "../../model/use_answer";
 import { Causes } from "../../render/causes";
+import { ChangeText } from "../../render/change_text";
 import { CopyButton } from "../../render/copy_button";
 import { Answered } from "../../render/notices";
 import type { View } from "../view";
@@ -13,21 +14,18 @@ import "./advice.css";
 import { changePieces } from "../../base/change";
 import { Sweep } from "./sweep";
 
-const KINDS: Readonly<Record<string, string>> = {
+const KINDS: Readonly<Record<AdviceKind, string>> = {
   allocator_settings: "Allocator settings",
   leak: "Kept from step to step",
   idle: "Idle through the peak",
   stale_gradients: "Gradients that are not read again",
   optimizer_temporaries: "Temporaries of the optimizer",
+  checkpointing: "Activations of repeated blocks",
+  logits: "Logits and loss",
 };
 
 function Advice() {
-  const advice = useAnswer(() => {
-    const about = subject.value;
-    if (!about) return null;
-    const { trace, device, revision } = about;
-    return { path: "advice", query: { trace, device }, revision };
-  });
+  const advice = useDeviceAnswer("advice", () => ({}));
   const isKnown = advice.value.value !== null || advice.value.error !== null;
   return (
     <div class="advice">
@@ -122,7 +120,7 @@ function Card({ advice, finding, report }: CardProps) {
   return (
     <li class="panel advice-card">
       <div>
-        <h3>{KINDS[advice.kind] ?? advice.kind.replaceAll("_", " ")}</h3>
+        <h3>{KINDS[advice.kind]}</h3>
         <p class="finding">{finding}</p>
         <Change change={advice.change} />
       </div>
@@ -147,18 +145,11 @@ function Card({ advice, finding, report }: CardProps) {
 }
 
 function Change({ change }: { change: string }) {
-  const pieces = changePieces(change);
-  const code = pieces.filter((piece) => piece.isCode);
+  const code = changePieces(change).filter((piece) => piece.isCode);
   return (
     <p class="change">
       <span>
-        {pieces.map((piece) =>
-          piece.isCode ? (
-            <code key={piece.text}>{piece.text}</code>
-          ) : (
-            <span key={piece.text}>{piece.text}</span>
-          ),
-        )}
+        <ChangeText text={change} />
       </span>
       {code.map((piece) => (
         <CopyButton

@@ -4,20 +4,15 @@ import type { Simulation } from "../../api/types.gen";
 import { formatBytes, formatChange, formatCount } from "../../base/bytes";
 import { settingsCommand } from "../../base/change";
 import { formatSeconds } from "../../base/seconds";
-import { device, subject } from "../../model/recording";
-import { useAnswer } from "../../model/use_answer";
+import { device } from "../../model/recording";
+import { useDeviceAnswer } from "../../model/use_answer";
 import { CopyButton } from "../../render/copy_button";
 import { Answered } from "../../render/notices";
 
 /** It asks at once, but waits with its place until what stands above has taken its own. */
 export function Sweep({ isShown }: { isShown: boolean }) {
   const hasAllocator = device.value?.reserved_peak !== null;
-  const sweep = useAnswer(() => {
-    const about = subject.value;
-    if (!about || device.value?.reserved_peak === null) return null;
-    const { trace, device: name, revision } = about;
-    return { path: "sweep", query: { trace, device: name }, revision };
-  });
+  const sweep = useDeviceAnswer("sweep", () => (device.value?.reserved_peak === null ? null : {}));
   return (
     <section aria-labelledby="advice-sweep" hidden={!isShown}>
       <h2 id="advice-sweep">Other allocator settings</h2>

@@ -6,7 +6,6 @@ import { counted, formatBytes, formatChange, formatCount } from "../../base/byte
 import { shortener } from "../../base/paths";
 import { whenSentence } from "../../base/sentences";
 import { grouping } from "../../model/address";
-import { useAnswer } from "../../model/use_answer";
 import { framesQuery } from "../../render/frames_toggle";
 import { Answered, Empty } from "../../render/notices";
 import { type Column, Table } from "../../render/table";
@@ -15,7 +14,7 @@ import type { View } from "../view";
 import { type ChangeBar, changeBars } from "./bars";
 import { Curves } from "./curves";
 import "./diff.css";
-import { queryOf, revisionOf, SideChoosers, type Sides, sides } from "./sides";
+import { SideChoosers, type Sides, sides, useDiffAnswer } from "./sides";
 import { Tree } from "./tree";
 
 const GROUPINGS = ["line", "module", "category", "op", "phase", "tensor", "stack"] as const;
@@ -27,20 +26,8 @@ function by(): string {
 
 function Diff() {
   const both = sides();
-  const diff = useAnswer(() => {
-    const now = sides();
-    return (
-      now && {
-        path: "diff",
-        query: { ...queryOf(now), by: by(), ...framesQuery() },
-        revision: revisionOf(now),
-      }
-    );
-  });
-  const curves = useAnswer(() => {
-    const now = sides();
-    return now && { path: "diff/curves", query: queryOf(now), revision: revisionOf(now) };
-  });
+  const diff = useDiffAnswer("diff", () => ({ by: by(), ...framesQuery() }));
+  const curves = useDiffAnswer("diff/curves", () => ({}));
   if (!both)
     return (
       <Empty>

@@ -1,9 +1,10 @@
 // Which two recordings are compared, on which devices, at which times; all of it is in the address.
 
-import type { At } from "../../api/questions";
+import type { At, Query } from "../../api/questions";
 import type { TraceCard } from "../../api/types.gen";
 import { field, go, numberField, traceField } from "../../model/address";
 import { traces } from "../../model/recording";
+import { useAnswer } from "../../model/use_answer";
 import { Chooser } from "../../render/chooser";
 
 export type SideName = "a" | "b";
@@ -56,7 +57,7 @@ function moment(text: string): At {
 }
 
 /** The fields that both questions and answers are about. */
-export function queryOf({ a, b }: Sides) {
+function queryOf({ a, b }: Sides) {
   return {
     a: a.card.id,
     b: b.card.id,
@@ -67,8 +68,19 @@ export function queryOf({ a, b }: Sides) {
   };
 }
 
-export function revisionOf({ a, b }: Sides): number {
-  return a.card.revision + b.card.revision;
+type DiffPath = "diff" | "diff/curves" | "diff/tree";
+
+/** The answer about the two sides; `more` is read from signals too. */
+export function useDiffAnswer<P extends DiffPath>(
+  path: P,
+  more: () => Omit<Query<P>, keyof ReturnType<typeof queryOf>>,
+) {
+  return useAnswer(() => {
+    const both = sides();
+    if (!both) return null;
+    const revision = both.a.card.revision + both.b.card.revision;
+    return { path, query: { ...queryOf(both), ...more() } as unknown as Query<P>, revision };
+  });
 }
 
 export function SideChoosers({ both }: { both: Sides }) {

@@ -4,22 +4,16 @@ import type { DiffNode, DiffTree } from "../../api/types.gen";
 import { formatBytes, formatChange } from "../../base/bytes";
 import type { Inks } from "../../base/colours";
 import { inks } from "../../model/theme";
-import { useAnswer } from "../../model/use_answer";
 import { Flame, mixed, TipTitle, widestWay } from "../../render/flame";
 import { Answered } from "../../render/notices";
 import { TipRows } from "../../render/tooltip";
 import { TreeTools, treeBy, treeQuery } from "../../render/tree_tools";
-import { queryOf, revisionOf, sides } from "./sides";
+import { useDiffAnswer } from "./sides";
 
 const KINDS = ["new", "grown", "same", "shrunk", "gone"] as const;
 
 export function Tree() {
-  const answer = useAnswer(() => {
-    const both = sides();
-    if (!both) return null;
-    const query = { ...queryOf(both), ...treeQuery() };
-    return { path: "diff/tree", query, revision: revisionOf(both) };
-  });
+  const answer = useDiffAnswer("diff/tree", treeQuery);
   return (
     <div class="table-box">
       <TreeTools>

@@ -2,15 +2,17 @@
 
 import type { AdviceReport, OomReport, Proof, Row } from "../../api/types.gen";
 import { formatBytes, formatShare } from "../../base/bytes";
-import { changePieces, settingsCommand } from "../../base/change";
+import { settingsCommand } from "../../base/change";
 import { shortener } from "../../base/paths";
 import { momentSentence } from "../../base/sentences";
 import { failed } from "../../model/recording";
-import { useAnswer } from "../../model/use_answer";
+import { useDeviceAnswer } from "../../model/use_answer";
 import { Causes } from "../../render/causes";
+import { ChangeText } from "../../render/change_text";
 import { CopyButton } from "../../render/copy_button";
 import { Link } from "../../render/link";
 import { Answered } from "../../render/notices";
+import { PlanLink } from "../../render/plan_link";
 import { SourceLink } from "../../render/source_link";
 import type { View } from "../view";
 import { MemoryAtFailure } from "./bar";
@@ -21,18 +23,8 @@ const MOST_ADVICE = 3;
 const MOST_OWNERS = 6;
 
 function Oom() {
-  const report = useAnswer(() => {
-    const about = failed.value;
-    if (!about) return null;
-    const { trace, device, revision } = about;
-    return { path: "oom", query: { trace, device }, revision };
-  });
-  const advice = useAnswer(() => {
-    const about = failed.value;
-    if (!about) return null;
-    const { trace, device, revision } = about;
-    return { path: "advice", query: { trace, device }, revision };
-  });
+  const report = useDeviceAnswer("oom", () => ({}), { of: failed });
+  const advice = useDeviceAnswer("advice", () => ({}), { of: failed });
   return (
     <div class="oom">
       <Answered asked={report.value}>
@@ -114,6 +106,7 @@ function Why({ report }: { report: OomReport }) {
         {momentSentence({ ...report.at, device, allocated, reserved })} ·{" "}
         <Link to={{ view: "timeline", at: "oom", device }}>see it in the timeline</Link>
       </p>
+      <PlanLink />
     </section>
   );
 }
@@ -178,13 +171,7 @@ function Changes({ report, advice }: { report: OomReport; advice: AdviceReport |
             <b>−{formatBytes(Math.max(one.saves_allocated, one.saves_reserved ?? 0))}</b>
             <div>
               <p>
-                {changePieces(one.change).map((piece) =>
-                  piece.isCode ? (
-                    <code key={piece.text}>{piece.text}</code>
-                  ) : (
-                    <span key={piece.text}>{piece.text}</span>
-                  ),
-                )}
+                <ChangeText text={one.change} />
               </p>
               <p class="quiet" title={one.finding}>
                 {short(one.finding)}

@@ -2,10 +2,10 @@
 
 import type { AdviceReport, Report, Steps } from "../../api/types.gen";
 import { formatBytes, formatShare } from "../../base/bytes";
-import { changePieces } from "../../base/change";
 import { nameTail, shortener } from "../../base/paths";
-import { device, subject } from "../../model/recording";
-import { useAnswer } from "../../model/use_answer";
+import { device } from "../../model/recording";
+import { useDeviceAnswer } from "../../model/use_answer";
+import { ChangeText } from "../../render/change_text";
 import { Answered } from "../../render/notices";
 import { SourceLink } from "../../render/source_link";
 import { Part, usePeakReport } from "./part";
@@ -15,19 +15,11 @@ const MOST_ADVICE = 3;
 
 export function Findings() {
   const hasAllocator = device.value?.reserved_peak !== null;
-  const steps = useAnswer(() => {
-    const about = subject.value;
-    if (!about) return null;
-    const { trace, device, revision } = about;
-    return { path: "steps", query: { trace, device }, revision };
-  });
+  const steps = useDeviceAnswer("steps", () => ({}));
   // It takes longest: what it would delay is asked for first.
-  const advice = useAnswer(() => {
-    const about = subject.value;
-    if (!about || (!steps.value.value && !steps.value.error)) return null;
-    const { trace, device, revision } = about;
-    return { path: "advice", query: { trace, device }, revision };
-  });
+  const advice = useDeviceAnswer("advice", () =>
+    steps.value.value || steps.value.error ? {} : null,
+  );
   return (
     <div class="overview-findings">
       <Part title="What to change" to={{ view: "advice" }} more="advice">
@@ -53,13 +45,9 @@ function Advice({ report }: { report: AdviceReport }) {
             −{formatBytes(Math.max(one.saves_allocated, one.saves_reserved ?? 0))}
           </span>
           <span>
-            {changePieces(one.change).map((piece) =>
-              piece.isCode ? (
-                <code key={piece.text}>{piece.text}</code>
-              ) : (
-                <span key={piece.text}>{piece.text}</span>
-              ),
-            )}
+            <span class="advice-change" title={one.change}>
+              <ChangeText text={one.change} />
+            </span>
             <span class="quiet finding" title={one.finding}>
               {short(one.finding)}
             </span>

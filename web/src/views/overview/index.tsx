@@ -9,6 +9,7 @@ import { momentSentence } from "../../base/sentences";
 import { card, device } from "../../model/recording";
 import { inks } from "../../model/theme";
 import { Answered } from "../../render/notices";
+import { PlanLink } from "../../render/plan_link";
 import { SourceLink } from "../../render/source_link";
 import type { View } from "../view";
 import { Findings } from "./findings";
@@ -40,9 +41,11 @@ function Head() {
   const summary = card.value?.summary;
   if (!here || !summary) return null;
   const { at, peak, reserved } = here;
+  const hasPlan = card.value?.has_plan === true;
   const facts = [
-    here.name && `${here.name}${here.total === null ? "" : ` with ${formatBytes(here.total)}`}`,
-    summary.header.phantom && "simulated",
+    here.name &&
+      `${here.name}${here.total === null || hasPlan ? "" : ` with ${formatBytes(here.total)}`}`,
+    summary.header.phantom && simulatedFact(hasPlan),
     summary.steps > 0 && counted(summary.steps, "step"),
     `${counted(summary.allocations, "allocation")} in ${formatDuration(summary.seconds)}`,
     summary.header.torch && `torch ${summary.header.torch}`,
@@ -51,8 +54,14 @@ function Head() {
     <section>
       <h2>{momentSentence({ ...at, device: here.device, allocated: peak, reserved })}</h2>
       <p class="quiet">{facts.filter(Boolean).join(" · ")}</p>
+      <PlanLink />
     </section>
   );
+}
+
+/** The run of a plan has more memory than the GPU, so that what it needs is known in full. */
+function simulatedFact(hasPlan: boolean): string {
+  return hasPlan ? "simulated without changes, with plenty of memory" : "simulated";
 }
 
 function Categories() {

@@ -2,8 +2,7 @@
 
 import type { ComponentChildren } from "preact";
 import type { Changes } from "../../model/address";
-import { subject } from "../../model/recording";
-import { useAnswer } from "../../model/use_answer";
+import { useDeviceAnswer } from "../../model/use_answer";
 import { Link } from "../../render/link";
 
 /** A part of the page with the way to its view. */
@@ -30,10 +29,5 @@ export function Part({
 
 /** The report of the peak, by something. */
 export function usePeakReport(by: string) {
-  return useAnswer(() => {
-    const about = subject.value;
-    if (!about) return null;
-    const { trace, device, revision } = about;
-    return { path: "report", query: { trace, device, by, at: "peak" }, revision };
-  });
+  return useDeviceAnswer("report", () => ({ by, at: "peak" as const }));
 }

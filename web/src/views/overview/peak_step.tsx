@@ -2,27 +2,16 @@
 
 import type { Step, Timeline } from "../../api/types.gen";
 import { go, secondsField } from "../../model/address";
-import { askedAxis } from "../../model/axis";
 import { subject } from "../../model/recording";
-import { useAnswer } from "../../model/use_answer";
+import { useDeviceAnswer } from "../../model/use_answer";
+import { useTimeline } from "../../render/moments";
 import { Answered } from "../../render/notices";
 import { Strip } from "../../render/strip";
 import { Part } from "./part";
 
 export function PeakStep() {
-  const timeline = useAnswer(() => {
-    const about = subject.value;
-    if (!about) return null;
-    const { trace, device, revision } = about;
-    const query = { trace, device, by: "category", axis: askedAxis("time") };
-    return { path: "timeline", query, revision };
-  });
-  const steps = useAnswer(() => {
-    const about = subject.value;
-    if (!about) return null;
-    const { trace, device, revision } = about;
-    return { path: "steps", query: { trace, device }, revision };
-  });
+  const timeline = useTimeline();
+  const steps = useDeviceAnswer("steps", () => ({}));
   const { value, error } = steps.value;
   // Neither is drawn before both are there: the picture would jump.
   const isKnown = value !== null || error !== null;

@@ -5,8 +5,7 @@ import type { Report, Row } from "../../api/types.gen";
 import { counted, formatBytes } from "../../base/bytes";
 import { momentSentence } from "../../base/sentences";
 import { cursor, field, go } from "../../model/address";
-import { subject } from "../../model/recording";
-import { useAnswer } from "../../model/use_answer";
+import { useDeviceAnswer } from "../../model/use_answer";
 import { Choices } from "../../render/choices";
 import { framesQuery } from "../../render/frames_toggle";
 import { MomentButtons, MomentStrip, Nearest } from "../../render/moments";
@@ -26,23 +25,16 @@ const MOST_ROWS = 5000;
 const by = field("rows", "line");
 
 function Peak() {
-  const report = useAnswer(() => {
-    const about = subject.value;
-    if (!about) return null;
-    const { trace, device, revision } = about;
-    return {
-      path: "report",
-      query: {
-        trace,
-        device,
-        by: by.value,
-        at: cursor.value,
-        top: MOST_ROWS,
-        ...(by.value === "stack" ? framesQuery() : {}),
-      },
-      revision,
-    };
-  }, DRAG_MILLIS);
+  const report = useDeviceAnswer(
+    "report",
+    () => ({
+      by: by.value,
+      at: cursor.value,
+      top: MOST_ROWS,
+      ...(by.value === "stack" ? framesQuery() : {}),
+    }),
+    { delayMillis: DRAG_MILLIS },
+  );
   useKeys("Peak", [
     { keys: ["p"], says: "The peak", run: () => go({ at: null }) },
     { keys: ["e"], says: "The end", run: () => go({ at: "end" }) },

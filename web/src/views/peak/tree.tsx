@@ -6,9 +6,8 @@ import { formatBytes, formatCount, formatShare } from "../../base/bytes";
 import { categoryColour, type Inks } from "../../base/colours";
 import { shortPath } from "../../base/paths";
 import { cursor, field, go } from "../../model/address";
-import { subject } from "../../model/recording";
 import { inks } from "../../model/theme";
-import { useAnswer } from "../../model/use_answer";
+import { useDeviceAnswer } from "../../model/use_answer";
 import { Choices } from "../../render/choices";
 import { Chooser } from "../../render/chooser";
 import { Flame, mixed, TipTitle, widestWay } from "../../render/flame";
@@ -64,16 +63,9 @@ function Order() {
 }
 
 function IcicleTree() {
-  const icicle = useAnswer(() => {
-    const about = subject.value;
-    if (!about) return null;
-    const { trace, device, revision } = about;
-    return {
-      path: "icicle",
-      query: { trace, device, at: cursor.value, ...treeQuery() },
-      revision,
-    };
-  }, DRAG_MILLIS);
+  const icicle = useDeviceAnswer("icicle", () => ({ at: cursor.value, ...treeQuery() }), {
+    delayMillis: DRAG_MILLIS,
+  });
   return (
     <Answered asked={icicle.value}>
       {(value) => (
@@ -147,18 +139,15 @@ function CategoryLegend({ roots }: { roots: readonly IcicleNode[] }) {
 }
 
 function SandwichTree() {
-  const answer = useAnswer(() => {
-    const about = subject.value;
-    if (!about) return null;
-    const { trace, device, revision } = about;
-    const [name, file] = functionField.value.split("\n");
-    const chosen = name && file ? { function: name, file } : {};
-    return {
-      path: "sandwich",
-      query: { trace, device, at: cursor.value, ...chosen, ...framesQuery() },
-      revision,
-    };
-  }, DRAG_MILLIS);
+  const answer = useDeviceAnswer(
+    "sandwich",
+    () => {
+      const [name, file] = functionField.value.split("\n");
+      const chosen = name && file ? { function: name, file } : {};
+      return { at: cursor.value, ...chosen, ...framesQuery() };
+    },
+    { delayMillis: DRAG_MILLIS },
+  );
   return (
     <Answered asked={answer.value}>
       {(value) =>

@@ -3,8 +3,7 @@
 import type { Segments, Simulation } from "../../api/types.gen";
 import { formatBytes, formatChange } from "../../base/bytes";
 import { cursor, field, go } from "../../model/address";
-import { subject } from "../../model/recording";
-import { useAnswer } from "../../model/use_answer";
+import { useDeviceAnswer } from "../../model/use_answer";
 import { Chooser } from "../../render/chooser";
 import { Answered, Problem } from "../../render/notices";
 import { bestName, bestRun } from "./best_run";
@@ -19,12 +18,7 @@ export function isCompared(): boolean {
 }
 
 function useSweep() {
-  return useAnswer(() => {
-    const about = subject.value;
-    if (!about || !isCompared()) return null;
-    const { trace, device, revision } = about;
-    return { path: "sweep", query: { trace, device }, revision };
-  });
+  return useDeviceAnswer("sweep", () => (isCompared() ? {} : null));
 }
 
 /** The setting that is meant. */
@@ -72,14 +66,14 @@ export function Compared({ answer, order, wanted }: ComparedProps) {
   const asked = useSweep();
   const sweep = asked.value;
   const setting = settingOf(sweep.value);
-  const other = useAnswer(() => {
-    const about = subject.value;
-    const conf = settingOf(asked.value.value);
-    if (!about || conf === null) return null;
-    const { trace, device, revision } = about;
-    const query = { trace, device, at: cursor.value, conf };
-    return { path: "segments/simulated", query, revision };
-  }, 60);
+  const other = useDeviceAnswer(
+    "segments/simulated",
+    () => {
+      const conf = settingOf(asked.value.value);
+      return conf === null ? null : { at: cursor.value, conf };
+    },
+    { delayMillis: 60 },
+  );
   return (
     <div class="compared">
       <section class="panel" aria-label="Recorded">

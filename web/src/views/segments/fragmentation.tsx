@@ -136,11 +136,11 @@ export function drawBins(pen: Pen, size: Size, colours: Inks, bins: readonly Bin
         align: "middle",
         size: 10,
       });
-    if (at % every === 0)
-      pen.text(at === 0 ? 0 : middle, size.height - 5, formatTick(bin.from), {
-        fill: colours.quiet,
-        align: at === 0 ? "start" : "middle",
-        size: 10,
-      });
+    if (at % every !== 0) return;
+    const text = formatTick(bin.from);
+    const half = pen.measure(text, 10) / 2;
+    // The first and the last are not cut at the edge.
+    const centre = Math.min(Math.max(middle, half), size.width - half);
+    pen.text(centre, size.height - 5, text, { fill: colours.quiet, align: "middle", size: 10 });
   });
 }

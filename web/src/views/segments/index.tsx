@@ -3,8 +3,8 @@
 import type { Segments as SegmentsAnswer } from "../../api/types.gen";
 import { momentSentence } from "../../base/sentences";
 import { cursor, field, go } from "../../model/address";
-import { card, device, subject } from "../../model/recording";
-import { useAnswer } from "../../model/use_answer";
+import { card, device } from "../../model/recording";
+import { useDeviceAnswer } from "../../model/use_answer";
 import { Choices } from "../../render/choices";
 import { Chooser } from "../../render/chooser";
 import { ChosenCard, chosenId } from "../../render/chosen_card";
@@ -38,12 +38,11 @@ const ROWS: readonly (readonly [string, string])[] = [
 ];
 
 function Segments() {
-  const answer = useAnswer(() => {
-    const about = subject.value;
-    if (!about || device.value?.reserved_peak === null) return null;
-    const { trace, device: name, revision } = about;
-    return { path: "segments", query: { trace, device: name, at: cursor.value }, revision };
-  }, 60);
+  const answer = useDeviceAnswer(
+    "segments",
+    () => (device.value?.reserved_peak === null ? null : { at: cursor.value }),
+    { delayMillis: 60 },
+  );
   if (device.value?.reserved_peak === null) return <NoSegments />;
   return <Answered asked={answer.value}>{(value) => <Shown answer={value} />}</Answered>;
 }

@@ -2,12 +2,12 @@
 
 import type { AnnotatedFile, SourceFileBytes, SourceFiles } from "../../api/types.gen";
 import { counted, formatBytes, formatShare } from "../../base/bytes";
-import { changePieces } from "../../base/change";
 import { shortener } from "../../base/paths";
 import { momentSentence } from "../../base/sentences";
 import { cursor, field, go } from "../../model/address";
 import { subject } from "../../model/recording";
-import { useAnswer } from "../../model/use_answer";
+import { useDeviceAnswer } from "../../model/use_answer";
+import { ChangeText } from "../../render/change_text";
 import { MomentButtons, MomentStrip, Nearest } from "../../render/moments";
 import { Answered, Empty } from "../../render/notices";
 import { type Column, Table } from "../../render/table";
@@ -19,12 +19,7 @@ import "./source.css";
 const fileField = field("file");
 
 function SourceView() {
-  const answer = useAnswer(() => {
-    const about = subject.value;
-    if (!about) return null;
-    const { trace, device, revision } = about;
-    return { path: "source/files", query: { trace, device, at: cursor.value }, revision };
-  }, 80);
+  const answer = useDeviceAnswer("source/files", () => ({ at: cursor.value }), { delayMillis: 80 });
   return <Answered asked={answer.value}>{(value) => <Shown found={value} />}</Answered>;
 }
 
@@ -102,12 +97,7 @@ function columnsOf({ files, allocated }: SourceFiles): Column<SourceFileBytes>[]
 }
 
 function File({ file }: { file: string }) {
-  const answer = useAnswer(() => {
-    const about = subject.value;
-    if (!about) return null;
-    const { trace, device, revision } = about;
-    return { path: "source", query: { trace, device, at: cursor.value, file }, revision };
-  }, 80);
+  const answer = useDeviceAnswer("source", () => ({ at: cursor.value, file }), { delayMillis: 80 });
   return (
     <Answered asked={answer.value}>
       {(value) => (
@@ -136,13 +126,7 @@ function Head({ found }: { found: AnnotatedFile }) {
       </p>
       {notes.map((note) => (
         <p key={note} class="source-note">
-          {changePieces(note).map((piece) =>
-            piece.isCode ? (
-              <code key={piece.text}>{piece.text}</code>
-            ) : (
-              <span key={piece.text}>{piece.text}</span>
-            ),
-          )}
+          <ChangeText text={note} />
         </p>
       ))}
     </header>

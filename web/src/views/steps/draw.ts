@@ -61,8 +61,11 @@ export function drawSteps(pen: Pen, size: Size, inks: Inks, picture: StepPicture
     });
   } else {
     const growth = Math.min(110, inside * 0.28);
-    drawLevels(pen, box(top, inside - growth - BETWEEN), inks, picture);
-    drawGrowth(pen, box(top + inside - growth, growth), inks, picture);
+    // Where no step grew, the bars have all of the room.
+    const hasGrowth = picture.bars.some((bar) => bar.growth !== 0);
+    const room = hasGrowth ? inside - growth - BETWEEN : inside;
+    drawLevels(pen, box(top, room), inks, picture);
+    if (hasGrowth) drawGrowth(pen, box(top + inside - growth, growth), inks, picture);
   }
   drawNumbers(pen, box(top, inside), inks, picture);
 }

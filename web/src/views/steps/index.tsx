@@ -6,9 +6,9 @@ import { formatBytes } from "../../base/bytes";
 import { phaseColour } from "../../base/colours";
 import { pathTail } from "../../base/paths";
 import { field, go, secondsField } from "../../model/address";
-import { card, subject } from "../../model/recording";
+import { card } from "../../model/recording";
 import { inks } from "../../model/theme";
-import { useAnswer } from "../../model/use_answer";
+import { useDeviceAnswer } from "../../model/use_answer";
 import { Choices } from "../../render/choices";
 import { Answered, Empty } from "../../render/notices";
 import type { Size } from "../../render/pen";
@@ -34,12 +34,7 @@ const shownField = field("steps", "levels");
 const listField = field("list");
 
 function Steps() {
-  const answer = useAnswer(() => {
-    const about = subject.value;
-    if (!about) return null;
-    const { trace, device, revision } = about;
-    return { path: "steps", query: { trace, device }, revision };
-  });
+  const answer = useDeviceAnswer("steps", () => ({}));
   return <Answered asked={answer.value}>{(value) => <Shown answer={value} />}</Answered>;
 }
 

@@ -1,11 +1,14 @@
 // When each tensor was allocated, saved for the backward pass, last used and freed, by module.
 
-import type { Lifetimes } from "../../api/types.gen";
+import { useSignal } from "@preact/signals";
+import { useEffect } from "preact/hooks";
+import type { Bands, Lifetimes } from "../../api/types.gen";
 import { groupColour } from "../../base/colours";
 import { field, go, range } from "../../model/address";
-import { source, subject } from "../../model/recording";
+import { device, failed, type Subject, source, subject, traces } from "../../model/recording";
+import { openOnStep } from "../../model/step_window";
 import { inks } from "../../model/theme";
-import { useAnswer } from "../../model/use_answer";
+import { useDeviceAnswer } from "../../model/use_answer";
 import { Choices } from "../../render/choices";
 import { Chooser } from "../../render/chooser";
 import { ChosenCard, chosenId } from "../../render/chosen_card";
@@ -62,29 +65,46 @@ const TOPS = ["100", "400", "1500", "5000"] as const;
 const filterField = field("find_tensors");
 
 function Tensors() {
-  const answer = useAnswer(() => {
-    const about = subject.value;
-    if (!about) return null;
-    const { trace, device, revision, seconds } = about;
-    const { from, to } = range.value ?? { from: 0, to: seconds };
-    const top = Number((TOPS as readonly string[]).includes(topField.value) ? topField.value : 400);
-    return { path: "lifetimes", query: { trace, device, from, to, top }, revision };
-  }, 80);
-  return <Answered asked={answer.value}>{(value) => <Shown answer={value} />}</Answered>;
+  const bands = useDeviceAnswer("bands", () => ({})).value;
+  // The window is chosen before tensors are asked for: nothing is drawn twice.
+  const hasWindow = useSignal(false);
+  const about = subject.value;
+  useEffect(() => {
+    if (!about || (!bands.value && !bands.error)) return;
+    if (bands.value && !traces.value?.follows)
+      openOnStep(about, bands.value.steps, firstMoment(about));
+    hasWindow.value = true;
+  }, [about, bands.value, bands.error]);
+  const answer = useDeviceAnswer(
+    "lifetimes",
+    ({ seconds }) => {
+      if (!hasWindow.value) return null;
+      const top = Number(
+        (TOPS as readonly string[]).includes(topField.value) ? topField.value : 400,
+      );
+      return { ...(range.value ?? { from: 0, to: seconds }), top };
+    },
+    { delayMillis: 80 },
+  );
+  return (
+    <Answered asked={answer.value}>
+      {(value) => <Shown answer={value} bands={bands.value} />}
+    </Answered>
+  );
+}
+
+/** What a visit is about first: the step of a failed allocation, which is the last, or that with the peak. */
+function firstMoment(about: Subject): number | null {
+  if (failed.peek()?.device === about.device) return about.seconds;
+  return device.peek()?.at.seconds ?? null;
 }
 
 function setFilter(text: string): void {
   go({ find_tensors: text }, { replaces: true });
 }
 
-function Shown({ answer }: { answer: Lifetimes }) {
+function Shown({ answer, bands }: { answer: Lifetimes; bands: Bands | null }) {
   const filter = filterField.value;
-  const bands = useAnswer(() => {
-    const about = subject.value;
-    if (!about) return null;
-    const { trace, device, revision } = about;
-    return { path: "bands", query: { trace, device }, revision };
-  });
   const seconds = subject.value?.seconds ?? 1;
   const window = range.value ?? { from: 0, to: seconds };
   const sort: Sort = sortField.value === "bytes" ? "bytes" : "time";
@@ -117,7 +137,7 @@ function Shown({ answer }: { answer: Lifetimes }) {
           ) : (
             <TensorChart
               answer={answer}
-              bands={bands.value.value}
+              bands={bands}
               window={window}
               seconds={seconds}
               depth={Number(depthField.value) || 99}
@@ -159,6 +179,14 @@ function Tools(props: ToolsProps) {
         chosen={topField.value}
         onChoose={(top) => go({ top })}
       />
+      <button
+        type="button"
+        disabled={range.value === null}
+        title="Show the whole recording"
+        onClick={() => go({ from: null, to: null })}
+      >
+        Whole
+      </button>
       <span class="gap" />
       <Choices
         label="Shown as"
@@ -207,13 +235,13 @@ function ChartTools({ filter, onFilter, sort }: ToolsProps) {
         chosen={depthField.value}
         onChoose={(depth) => go({ depth })}
       />
-      <label class="chooser">
+      <label class="chooser" title="Tensors that are live all the time are one bar of a module">
         <input
           type="checkbox"
           checked={stayingField.value !== "apart"}
           onChange={(event) => go({ staying: event.currentTarget.checked ? null : "apart" })}
         />
-        tensors that stay, in one bar
+        fold what stays
       </label>
     </>
   );

@@ -1,21 +1,13 @@
 // The card of the allocation that was chosen.
 
 import { useEffect } from "preact/hooks";
-import { subject } from "../../model/recording";
-import { useAnswer } from "../../model/use_answer";
 import { Card } from "../../render/allocation_card";
+import { useChosenCard } from "../../render/chosen_card";
 import { Problem } from "../../render/notices";
-import { choose, chosen, chosenId, missed } from "./state";
+import { choose, chosen, missed } from "./state";
 
 export function ChosenCard() {
-  const answer = useAnswer(() => {
-    const about = subject.value;
-    const id = chosenId.value;
-    return about && id !== null
-      ? { path: "allocation", query: { trace: about.trace, id }, revision: about.revision }
-      : null;
-  });
-  const { value, error } = answer.value;
+  const { value, error } = useChosenCard().value;
   useEffect(() => {
     chosen.value = value;
     return () => {

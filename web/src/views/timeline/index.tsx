@@ -6,7 +6,8 @@ import { momentSentence } from "../../base/sentences";
 import { cursor, go } from "../../model/address";
 import { askedAxis, axisBy } from "../../model/axis";
 import { card, device, failed, type Subject, subject, traces } from "../../model/recording";
-import { useAnswer } from "../../model/use_answer";
+import { openOnStep } from "../../model/step_window";
+import { useDeviceAnswer } from "../../model/use_answer";
 import { BYTE_AXIS_WIDTH } from "../../render/axes";
 import { Choices } from "../../render/choices";
 import { Answered } from "../../render/notices";
@@ -37,7 +38,7 @@ import {
   toggleFit,
 } from "./state";
 import "./timeline.css";
-import { goTo, isWhole, move, openOnStep, pan, shown, toEdge, zoom } from "./window";
+import { goTo, isWhole, move, pan, shown, toEdge, zoom } from "./window";
 
 const AXES = [
   ["time", "Time"],
@@ -46,29 +47,18 @@ const AXES = [
 ] as const;
 
 function TimelineView() {
-  const answer = useAnswer(() => {
-    const about = subject.value;
-    if (!about) return null;
-    const { trace, device, revision } = about;
-    const query = { trace, device, by: stackedBy.value, axis: askedAxis(axisBy.value) };
-    return { path: "timeline", query, revision };
-  });
-  const found = useAnswer(() => {
-    const about = subject.value;
-    return (
-      about && {
-        path: "bands",
-        query: { trace: about.trace, device: about.device },
-        revision: about.revision,
-      }
-    );
-  });
-  const oom = useAnswer(() => {
-    const about = failed.value;
-    if (!about || about.device !== subject.value?.device) return null;
-    const { trace, device, revision } = about;
-    return { path: "oom", query: { trace, device }, revision };
-  });
+  const answer = useDeviceAnswer("timeline", () => ({
+    by: stackedBy.value,
+    axis: askedAxis(axisBy.value),
+  }));
+  const found = useDeviceAnswer("bands", () => ({}));
+  const oom = useDeviceAnswer(
+    "oom",
+    (about) => (about.device === subject.value?.device ? {} : null),
+    {
+      of: failed,
+    },
+  );
   const shownTimeline = answer.value.value;
   const shownBands = found.value.value;
   const reserved = device.value?.reserved_peak ?? null;

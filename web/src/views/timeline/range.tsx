@@ -6,8 +6,7 @@ import { shortener } from "../../base/paths";
 import { formatDuration } from "../../base/seconds";
 import { whenSentence } from "../../base/sentences";
 import { field, go } from "../../model/address";
-import { subject } from "../../model/recording";
-import { useAnswer } from "../../model/use_answer";
+import { useDeviceAnswer } from "../../model/use_answer";
 import { Choices } from "../../render/choices";
 import { Answered } from "../../render/notices";
 import { type Column, Table } from "../../render/table";
@@ -31,16 +30,9 @@ function by(): RangeBy {
 }
 
 export function RangePanel() {
-  const answer = useAnswer(() => {
-    const about = subject.value;
+  const answer = useDeviceAnswer("range", () => {
     const range = selected.value;
-    if (!about || !range) return null;
-    const { trace, device, revision } = about;
-    return {
-      path: "range",
-      query: { trace, device, ...range, by: by(), top: MOST_ROWS },
-      revision,
-    };
+    return range && { ...range, by: by(), top: MOST_ROWS };
   });
   return (
     <section class="panel range" aria-label="Selected range">

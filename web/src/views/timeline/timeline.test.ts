@@ -1,11 +1,12 @@
 // @vitest-environment happy-dom
 import { describe, expect, it } from "vitest";
 import type { Timeline, TimelineTile } from "../../api/types.gen";
+import { stepAround } from "../../model/step_window";
 import { bandAt } from "./bands";
 import { layout } from "./layout";
 import { groupAt, highestIn } from "./look_up";
 import { shapeAt } from "./ribbons";
-import { inside, stepAround } from "./window";
+import { inside } from "./window";
 
 describe("a window", () => {
   it("stays in the recording, with its length", () => {

@@ -6,17 +6,14 @@ import { computed, effect, signal } from "@preact/signals";
 import { positionOf, positionsOf, timesBetween } from "../../base/axis";
 import { begin } from "../../base/pending";
 import { go, range, secondsField } from "../../model/address";
-import { type Subject, subject } from "../../model/recording";
+import { subject } from "../../model/recording";
 import type { Window } from "../../render/blit";
-import { bandAt } from "./bands";
 import { axis } from "./state";
 
 /** The finest that can be looked at, in positions on the axis: events have microseconds. */
 const LEAST = { time: 4e-6, events: 4, steps: 1e-3 } as const;
 /** After so long without a move the address is written. */
 const REST_MILLIS = 180;
-/** A step that is longer than this part of a recording is not shown alone. */
-const MOST_OF_ALL = 0.9;
 
 const moving = signal<Window | null>(null);
 
@@ -34,27 +31,6 @@ export const isWhole = computed(() => isAll(shownAlong.value));
 
 function isAll({ from, to }: Window): boolean {
   return to - from >= axis.value.length * 0.9999;
-}
-
-/** Recordings and devices whose window was chosen already: the next visit finds what the last one left. */
-const opened = new Set<string>();
-
-/** Opens on the step of a moment, once, where the address has no window: the rest of a recording is often idle. */
-export function openOnStep(about: Subject, steps: readonly Window[], at: number | null): void {
-  const key = `${about.trace} ${about.device}`;
-  if (opened.has(key)) return;
-  opened.add(key);
-  const step = at === null ? null : stepAround(steps, at, about.seconds);
-  if (!step || range.peek()) return;
-  go({ from: secondsField(step.from), to: secondsField(step.to) }, { replaces: true });
-}
-
-/** The step that a moment lies in, or what comes after the last one that ended; null where that is nearly all. */
-export function stepAround(steps: readonly Window[], at: number, seconds: number): Window | null {
-  const last = steps.at(-1);
-  if (!last) return null;
-  const step = at > last.to ? { from: last.to, to: seconds } : bandAt(steps, at);
-  return step && step.to > step.from && step.to - step.from < seconds * MOST_OF_ALL ? step : null;
 }
 
 /** The address that is still to be written. */

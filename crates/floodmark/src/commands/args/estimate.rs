@@ -129,6 +129,12 @@ pub(crate) struct FitArgs {
 pub(crate) struct PlanArgs {
     #[command(flatten)]
     pub(crate) phantom: PhantomArgs,
+    /// Write the trace of the unchanged program, with the plan in it, to FILE (`.flood`), for `view` and `export`
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// Replace FILE if it exists
+    #[arg(long, requires = "output")]
+    pub(crate) force: bool,
     /// Start no further try after this time: `90s`, `5min`, `1h`
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub(crate) budget: Option<Duration>,

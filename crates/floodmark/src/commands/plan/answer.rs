@@ -1,21 +1,27 @@
 //! The answer of `floodmark plan`.
 
+use floodmark_analysis::Cause;
 use floodmark_profiles::{Change, Combination, Outcome, PhantomMachine, PlanSearch, host_bytes};
-use floodmark_trace::{AppliedChange, Bytes, Numerics};
+use floodmark_trace::{AppliedChange, Bytes, Numerics, Trace};
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::commands::args::PlanArgs;
 use crate::commands::plan::patch::{patch_of, run_command};
 use crate::commands::plan::tries::{Tries, Try, named};
-use crate::commands::tries::TryCause;
+
+/// The name under which a trace has the answer.
+pub(super) const STORED_AS: &str = "plan";
 
 /// What to change so that a program fits on a simulated GPU.
-#[derive(Debug, Serialize, JsonSchema)]
+///
+/// A trace may have one that an older floodmark wrote, so every field may be missing.
+#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 #[expect(clippy::struct_field_names, reason = "`plan` is the key in the JSON")]
 pub(crate) struct Plan {
     /// The version of floodmark that wrote the answer.
-    floodmark: &'static str,
+    floodmark: String,
     /// The version of this JSON: it changes when a field changes its meaning.
     format: u32,
     /// The name of the GPU.
@@ -25,11 +31,13 @@ pub(crate) struct Plan {
     /// The program as it is.
     pub(super) unchanged: Option<PlanTry>,
     /// What fills its peak, by what could be changed: the largest cause first.
-    pub(super) causes: Vec<PlanCause>,
+    pub(super) causes: Vec<Cause>,
     /// The cheapest changes with which it fits, none for a program that fits as it is; null where nothing fits.
     pub(super) plan: Option<PlanTry>,
     /// Whether the program was run with the plan on the GPU itself, and every allocation succeeded.
     pub(super) is_proven: bool,
+    /// The changes of the plan, with what each of them costs.
+    pub(super) changes: Vec<PlanChange>,
     /// Plain torch code that does what the plan does; empty without a plan.
     pub(super) patch: String,
     /// A command that runs the program with the plan, without editing it; empty without a plan.
@@ -39,7 +47,7 @@ pub(crate) struct Plan {
     /// The try that needs the least.
     pub(super) floor_try: Option<PlanTry>,
     /// What remains at its peak: the largest cause first.
-    pub(super) floor_causes: Vec<PlanCause>,
+    pub(super) floor_causes: Vec<Cause>,
     /// Every try, the largest need first.
     pub(super) tries: Vec<PlanTry>,
     /// Changes that are no candidates.
@@ -51,8 +59,30 @@ pub(crate) struct Plan {
     pub(super) top: usize,
 }
 
+/// One change of the plan.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub(crate) struct PlanChange {
+    /// As behind `--with`.
+    pub(super) change: String,
+    /// What it was applied to.
+    pub(super) target: String,
+    /// The bytes that it saves alone; null where it was not tried alone.
+    pub(super) saves: Option<Bytes>,
+    /// Whether it may slow the program down.
+    pub(super) slows: bool,
+    /// What it does to the results.
+    pub(super) numerics: Numerics,
+    /// The floating-point operations of a step with it alone, as a multiple of those without; null where unknown.
+    pub(super) compute: Option<f64>,
+    /// The estimated time of a step with it alone, as a multiple of that without; null where unknown.
+    pub(super) slow_down: Option<f64>,
+}
+
 /// One combination of changes.
-#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own in the JSON")]
 pub(crate) struct PlanTry {
     /// The changes, as behind `--with`.
     pub(super) changes: Vec<String>,
@@ -78,28 +108,35 @@ pub(crate) struct PlanTry {
     pub(super) host_bytes: Option<u64>,
     /// How many GPUs it takes: each needs this memory.
     pub(super) gpus: u32,
-    /// Whether no other try needs less memory without more time or more GPUs.
+    /// Whether no other try needs less memory without more time, more GPUs or a larger change of the results.
     pub(super) is_best: bool,
+    /// Whether no other try needs less memory without more time, whatever becomes of the results: the points of the
+    /// curve of memory against time. False where the time is unknown.
+    pub(super) is_on_curve: bool,
 }
 
-/// A part of what fills the peak.
-#[derive(Debug, Clone, Serialize, JsonSchema)]
-pub(crate) struct PlanCause {
-    /// What it is, in words.
-    pub(super) name: String,
-    /// Its bytes.
-    pub(super) bytes: Bytes,
-    /// The location with the most bytes of it.
-    pub(super) location: Option<String>,
+impl PlanTry {
+    /// The time of a step, or its operations where the GPU profile has no rates; none where neither was counted.
+    fn cost(&self) -> Option<f64> {
+        self.slow_down.or(self.compute)
+    }
 }
 
 /// A change that is no candidate.
-#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub(crate) struct LeftOut {
     /// The changes, as behind `--with`.
     pub(super) changes: String,
     /// Why.
     pub(super) reason: String,
+}
+
+impl Plan {
+    /// The plan that a trace has, where it has one that can be read.
+    pub(crate) fn stored_in(trace: &Trace) -> Option<Self> {
+        serde_json::from_str(trace.answer(STORED_AS)?).ok()
+    }
 }
 
 pub(super) fn plan_of(
@@ -112,27 +149,23 @@ pub(super) fn plan_of(
     let mut rows: Vec<(&Combination, PlanTry)> =
         tries.done().iter().map(|(changes, done)| (changes, row(tries, changes, done))).collect();
     mark_best(&mut rows);
+    mark_curve(&mut rows);
     let find = |wanted: &Combination| {
         rows.iter().find(|(changes, _)| *changes == wanted).map(|(_, row)| row.clone())
     };
     let applied = |changes: &Combination| -> Vec<AppliedChange> {
         tries.done().get(changes).map(|done| done.answer.changes.clone()).unwrap_or_default()
     };
-    let causes = |changes: &Combination| -> Vec<PlanCause> {
-        let cause = |cause: &TryCause| PlanCause {
-            name: cause.name.clone(),
-            bytes: cause.bytes,
-            location: cause.location.clone(),
-        };
+    let causes = |changes: &Combination| -> Vec<Cause> {
         let done = tries.done().get(changes);
-        done.map_or_else(Vec::new, |done| done.answer.causes().iter().map(cause).collect())
+        done.map_or_else(Vec::new, |done| done.answer.causes().to_vec())
     };
     let floor = rows.iter().min_by_key(|(changes, row)| (row.needed, changes.len()));
     let changes = search.plan.as_ref();
     let mut shown: Vec<PlanTry> = rows.iter().map(|(_, row)| row.clone()).collect();
     shown.sort_by(|a, b| (b.needed, &a.changes).cmp(&(a.needed, &b.changes)));
     Plan {
-        floodmark: env!("CARGO_PKG_VERSION"),
+        floodmark: env!("CARGO_PKG_VERSION").to_owned(),
         format: floodmark_analysis::FORMAT,
         gpu: machine.profile.name.clone(),
         capacity: Bytes(machine.profile.memory),
@@ -140,6 +173,9 @@ pub(super) fn plan_of(
         causes: causes(&Combination::new()),
         plan: changes.and_then(find),
         is_proven,
+        changes: changes.map_or_else(Vec::new, |changes| {
+            changes.iter().map(|change| plan_change(tries, change, &applied(changes))).collect()
+        }),
         patch: changes.map_or_else(String::new, |changes| patch_of(&applied(changes))),
         command: changes.map_or_else(String::new, |changes| run_command(args, changes)),
         floor: floor.map(|(_, row)| row.needed).unwrap_or_default(),
@@ -168,14 +204,32 @@ fn row(tries: &Tries<'_>, changes: &Combination, done: &Try) -> PlanTry {
         host_bytes: done.cost.as_ref().map(host_bytes),
         gpus: changes.iter().map(Change::gpus).max().unwrap_or(1),
         is_best: false,
+        is_on_curve: false,
+    }
+}
+
+/// One change of the plan; `applied` is what all of them were applied to.
+fn plan_change(tries: &Tries<'_>, change: &Change, applied: &[AppliedChange]) -> PlanChange {
+    let alone: Combination = vec![change.clone()];
+    let needed = |changes: &Combination| tries.done().get(changes).map(|done| done.answer.needed());
+    let saves = needed(&alone).zip(needed(&Combination::new()));
+    let name = change.to_string();
+    let here = applied.iter().find(|applied| applied.change == name).cloned().unwrap_or_default();
+    PlanChange {
+        change: name,
+        target: here.target,
+        saves: saves.map(|(alone, unchanged)| unchanged.saturating_sub(alone)),
+        slows: here.slows,
+        numerics: here.numerics,
+        compute: tries.compute(&alone),
+        slow_down: tries.slow_down(&alone),
     }
 }
 
 /// Marks the tries that no other one beats in memory without being worse in time, GPUs or results.
 fn mark_best(rows: &mut [(&Combination, PlanTry)]) {
     let all: Vec<PlanTry> = rows.iter().map(|(_, row)| row.clone()).collect();
-    let time =
-        |row: &PlanTry| row.slow_down.or(row.compute).unwrap_or(if row.slows { 2.0 } else { 1.0 });
+    let time = |row: &PlanTry| row.cost().unwrap_or(if row.slows { 2.0 } else { 1.0 });
     for (_, row) in rows {
         let beats = |other: &PlanTry| {
             let is_no_worse = other.needed <= row.needed
@@ -192,6 +246,20 @@ fn mark_best(rows: &mut [(&Combination, PlanTry)]) {
     }
 }
 
+/// Marks the tries that no other one beats in memory without being worse in time.
+fn mark_curve(rows: &mut [(&Combination, PlanTry)]) {
+    let cost = |row: &PlanTry| Some((row.cost()?, row.needed));
+    let all: Vec<(f64, Bytes)> = rows.iter().filter_map(|(_, row)| cost(row)).collect();
+    for (_, row) in rows {
+        row.is_on_curve = cost(row).is_some_and(|(time, needed)| {
+            let beats = |&(other, least): &(f64, Bytes)| {
+                (other <= time && least < needed) || (other < time && least <= needed)
+            };
+            !all.iter().any(beats)
+        });
+    }
+}
+
 fn left_out(search: &PlanSearch) -> Vec<LeftOut> {
     let reason = |(changes, outcome): (&Vec<Change>, &Outcome)| match outcome {
         Outcome::LeftOut(reason) => {
@@ -205,4 +273,38 @@ fn left_out(search: &PlanSearch) -> Vec<LeftOut> {
 fn not_tried(search: &PlanSearch) -> Vec<String> {
     let not_tried = search.tried.iter().filter(|(_, outcome)| **outcome == Outcome::NotTried);
     not_tried.map(|(changes, _)| named(changes)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tried(needed: u64, slow_down: Option<f64>) -> PlanTry {
+        PlanTry { needed: Bytes(needed), slow_down, ..PlanTry::default() }
+    }
+
+    #[test]
+    fn the_curve_has_what_nothing_beats_in_memory_and_time() {
+        let none = Combination::new();
+        let tries = [
+            tried(100, Some(1.0)),
+            tried(90, Some(1.2)),
+            tried(95, Some(1.3)),
+            tried(50, Some(1.3)),
+            tried(10, None),
+        ];
+        let mut rows: Vec<_> = tries.into_iter().map(|row| (&none, row)).collect();
+        // What changes the results is on the curve too, unlike among the best.
+        rows[1].1.numerics = Numerics::Changed;
+        mark_curve(&mut rows);
+        let marked: Vec<bool> = rows.iter().map(|(_, row)| row.is_on_curve).collect();
+        assert_eq!(marked, [true, true, false, true, false]);
+    }
+
+    #[test]
+    fn an_answer_of_an_older_floodmark_is_read() {
+        let plan: Plan = serde_json::from_str(r#"{"gpu": "H200", "capacity": 7}"#).unwrap();
+        assert_eq!((plan.gpu.as_str(), plan.capacity), ("H200", Bytes(7)));
+        assert!(plan.tries.is_empty() && plan.plan.is_none());
+    }
 }

@@ -6,6 +6,7 @@
 
 mod answer;
 mod patch;
+mod stored;
 mod text;
 mod tries;
 
@@ -36,6 +37,7 @@ pub(crate) struct Planned {
 pub(crate) fn plan(args: &PlanArgs, python: &OsStr) -> Result<Planned> {
     let machine = machine(&args.phantom)?;
     run::target(args.program.clone())?;
+    stored::check_output(args)?;
     let mut tries = Tries::new(args, &machine, python)?;
     let capacity = Bytes(machine.profile.memory);
     let allowed = Allowed { gpus: args.shard_over.unwrap_or(1), compile: args.compile };
@@ -46,6 +48,9 @@ pub(crate) fn plan(args: &PlanArgs, python: &OsStr) -> Result<Planned> {
         None => false,
     };
     let found = plan_of(args, &machine, &tries, &search, is_proven);
+    if let Some(output) = &args.output {
+        stored::write(&found, &tries.unchanged_trace(), output, args.force)?;
+    }
     let text = if args.json {
         serde_json::to_string_pretty(&found)? + "\n"
     } else {

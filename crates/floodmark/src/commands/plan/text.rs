@@ -1,10 +1,11 @@
 //! The answer of `floodmark plan` as text.
 
+use floodmark_analysis::Cause;
 use floodmark_session::text::answer_text::AnswerText;
 use floodmark_session::text::sheet::{self, Cells, Sheet};
 use floodmark_trace::Numerics;
 
-use crate::commands::plan::answer::{LeftOut, Plan, PlanCause, PlanTry};
+use crate::commands::plan::answer::{LeftOut, Plan, PlanTry};
 
 impl From<&Plan> for AnswerText {
     fn from(found: &Plan) -> Self {
@@ -91,7 +92,7 @@ fn percent(multiple: f64) -> String {
     format!("{:.0} %", multiple * 100.0)
 }
 
-fn causes(title: &str, found: &[PlanCause]) -> Sheet {
+fn causes(title: &str, found: &[Cause]) -> Sheet {
     let mut columns = sheet::numbers(&["Bytes"]);
     columns.extend(sheet::words(&[title]));
     let rows = found.iter().map(|row| cells(vec![row.bytes.to_string(), row.name.clone()]));

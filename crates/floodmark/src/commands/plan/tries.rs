@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
+use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
@@ -112,6 +113,9 @@ impl<'a> Tries<'a> {
     /// An estimate, from the cache or from a process; none where there is no time left.
     fn ask(&self, combination: &Combination, asked: Asked) -> Result<Option<TryAnswer>> {
         let question = self.question(combination, asked);
+        if asked == Asked::Need && combination.is_empty() && self.args.output.is_some() {
+            return self.estimates.record(&question).map(Some);
+        }
         if let Some(known) = self.estimates.known(&question) {
             return Ok(Some(known));
         }
@@ -190,6 +194,11 @@ impl<'a> Tries<'a> {
     pub(super) fn prove(&self, combination: &Combination) -> Result<bool> {
         let answer = self.ask(combination, Asked::Verdict)?;
         Ok(answer.is_some_and(|answer| answer.fits == Some(true)))
+    }
+
+    /// Where the trace of the unchanged program lies, if one is wanted.
+    pub(super) fn unchanged_trace(&self) -> PathBuf {
+        self.estimates.kept_trace()
     }
 
     /// Every try that ran.

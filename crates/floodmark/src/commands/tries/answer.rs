@@ -1,7 +1,8 @@
 //! What is read of the answer of an estimate, and kept in the cache.
 
+use floodmark_analysis::Cause;
 use floodmark_trace::{AppliedChange, Bytes, StepCost};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 
 /// What is read of an answer.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -10,9 +11,7 @@ pub(crate) struct TryAnswer {
     pub(crate) fits: Option<bool>,
     pub(crate) unknown: Option<String>,
     pub(crate) error: String,
-    #[serde(deserialize_with = "bytes")]
     pub(crate) peak_allocated: Bytes,
-    #[serde(deserialize_with = "bytes")]
     pub(crate) peak_reserved: Bytes,
     pub(crate) devices: Vec<TryDevice>,
     pub(crate) changes: Vec<AppliedChange>,
@@ -24,30 +23,11 @@ pub(crate) struct TryAnswer {
 #[serde(default)]
 pub(crate) struct TryDevice {
     pub(crate) name: String,
-    #[serde(deserialize_with = "bytes")]
     pub(crate) peak_allocated: Bytes,
-    #[serde(deserialize_with = "bytes")]
     pub(crate) outside_torch: Bytes,
-    #[serde(deserialize_with = "bytes")]
     pub(crate) context: Bytes,
-    #[serde(deserialize_with = "bytes")]
     pub(crate) needed: Bytes,
-    pub(crate) causes: Vec<TryCause>,
-}
-
-/// What is read of a cause.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub(crate) struct TryCause {
-    #[serde(deserialize_with = "bytes")]
-    pub(crate) bytes: Bytes,
-    pub(crate) name: String,
-    pub(crate) location: Option<String>,
-}
-
-/// A number of bytes is a number in JSON.
-fn bytes<'de, D: Deserializer<'de>>(from: D) -> Result<Bytes, D::Error> {
-    u64::deserialize(from).map(Bytes)
+    pub(crate) causes: Vec<Cause>,
 }
 
 impl TryAnswer {
@@ -63,7 +43,7 @@ impl TryAnswer {
     }
 
     /// What fills the peak of the device that needs most.
-    pub(crate) fn causes(&self) -> &[TryCause] {
+    pub(crate) fn causes(&self) -> &[Cause] {
         let device = self.devices.iter().max_by_key(|device| device.needed);
         device.map_or(&[], |device| &device.causes)
     }

@@ -9,6 +9,7 @@ mod runner;
 mod warm_process;
 
 use std::ffi::OsStr;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread::available_parallelism;
@@ -18,9 +19,9 @@ use anyhow::Result;
 
 use crate::commands::args::{PhantomArgs, ProgramArgs, Setting};
 use crate::commands::estimate::{self, machine};
-pub(crate) use crate::commands::tries::answer::{TryAnswer, TryCause};
+pub(crate) use crate::commands::tries::answer::TryAnswer;
 use crate::commands::tries::cache::Cache;
-use crate::commands::tries::runner::Runner;
+use crate::commands::tries::runner::{Output, Runner};
 
 /// Steps of a try when none are given: the first makes the optimizer's states, the second has them.
 const USUAL_STEPS: u32 = 2;
@@ -64,17 +65,31 @@ impl<'a> Estimates<'a> {
         // An error of the user is said once, not by a process.
         machine(&question.phantom)?;
         let output = self.runner.run(&question)?;
+        Ok(self.read(&question, &output))
+    }
+
+    /// An estimate whose trace is kept at [`Self::kept_trace`]: it runs even if its answer is known.
+    pub(crate) fn record(&self, question: &Question) -> Result<TryAnswer> {
+        let question = with_steps(question);
+        machine(&question.phantom)?;
+        let output = self.runner.run_and_keep(&question)?;
+        Ok(self.read(&question, &output))
+    }
+
+    /// Where the trace of [`Self::record`] lies, as long as this value is there.
+    pub(crate) fn kept_trace(&self) -> PathBuf {
+        self.runner.kept_trace()
+    }
+
+    /// What a process answered, which is remembered.
+    fn read(&self, question: &Question, output: &Output) -> TryAnswer {
         let Ok(answer) = serde_json::from_slice(&output.stdout) else {
             // It may have been killed: nothing to remember.
             let error = estimate::tail(&output.stderr);
-            return Ok(TryAnswer {
-                unknown: Some("failed".to_owned()),
-                error,
-                ..TryAnswer::default()
-            });
+            return TryAnswer { unknown: Some("failed".to_owned()), error, ..TryAnswer::default() };
         };
-        self.cache.put(&question, &answer);
-        Ok(answer)
+        self.cache.put(question, &answer);
+        answer
     }
 
     /// Many more will be asked for: prepare a process that runs them faster.

@@ -103,24 +103,38 @@ impl<'a> Runner<'a> {
     pub(super) fn run(&self, question: &Question) -> Result<Output> {
         let number = self.number.fetch_add(1, Ordering::Relaxed);
         let trace = self.folder.path().join(format!("try-{number}.flood"));
+        let output = self.run_into(question, &trace);
+        // A trace may be large, and what is needed of it was said.
+        let _ = std::fs::remove_file(&trace);
+        output
+    }
+
+    /// Runs an estimate and keeps its trace, at [`Self::kept_trace`], as long as the runner is there.
+    pub(super) fn run_and_keep(&self, question: &Question) -> Result<Output> {
+        self.run_into(question, &self.kept_trace())
+    }
+
+    /// Where the trace lies that is kept.
+    pub(super) fn kept_trace(&self) -> PathBuf {
+        self.folder.path().join("kept.flood")
+    }
+
+    fn run_into(&self, question: &Question, trace: &Path) -> Result<Output> {
         if self.begins_first() {
-            return self.run_first(question, &trace);
+            return self.run_first(question, trace);
         }
         let is_soon = |state: &State| matches!(state, State::Running | State::Warming(_));
         let output = match self.shared.wait_while(is_soon) {
-            State::Checking(warm) | State::Warm(warm) => warm.run(&self.command(question, &trace)),
+            State::Checking(warm) | State::Warm(warm) => warm.run(&self.command(question, trace)),
             State::First | State::Running | State::Logged(_) | State::Warming(_) | State::Fresh => {
                 None
             }
         };
         let state = self.shared.wait_while(|state| matches!(state, State::Checking(_)));
-        let output = match (output, state) {
-            (Some(output), State::Warm(_)) => output,
-            _ => self.run_fresh(self.command(question, &trace))?,
-        };
-        // A trace may be large, and what is needed of it was said.
-        let _ = std::fs::remove_file(&trace);
-        Ok(output)
+        match (output, state) {
+            (Some(output), State::Warm(_)) => Ok(output),
+            _ => self.run_fresh(self.command(question, trace)),
+        }
     }
 
     fn begins_first(&self) -> bool {
@@ -140,7 +154,8 @@ impl<'a> Runner<'a> {
         let output = self.run_fresh(command);
         let state = match &output {
             Ok(done) if imports.exists() => {
-                let command = self.command(question, trace);
+                // The warm process repeats the run into a trace of its own: the first one may be kept.
+                let command = self.command(question, &self.folder.path().join("repeated.flood"));
                 State::Logged(Arc::new(Logged { imports, command, stdout: done.stdout.clone() }))
             }
             Ok(_) | Err(_) => State::Fresh,

@@ -1,0 +1,40 @@
+// The window that a view over time opens on: the step with the peak, or with the failed allocation.
+
+import { go, range, secondsField } from "./address";
+import type { Subject } from "./recording";
+
+interface TimeWindow {
+  readonly from: number;
+  readonly to: number;
+}
+
+/** A step that is longer than this part of a recording is not shown alone. */
+const MOST_OF_ALL = 0.9;
+
+/** Recordings and devices whose window was chosen already: the next visit finds what the last one left. */
+const opened = new Set<string>();
+
+/** Opens on the step of a moment, once, where the address has no window: the rest of a recording is often idle. */
+export function openOnStep(about: Subject, steps: readonly TimeWindow[], at: number | null): void {
+  const key = `${about.trace} ${about.device}`;
+  if (opened.has(key)) return;
+  opened.add(key);
+  const step = at === null ? null : stepAround(steps, at, about.seconds);
+  if (!step || range.peek()) return;
+  go({ from: secondsField(step.from), to: secondsField(step.to) }, { replaces: true });
+}
+
+/** The step that a moment lies in, or what comes after the last one that ended; null where that is nearly all. */
+export function stepAround(
+  steps: readonly TimeWindow[],
+  at: number,
+  seconds: number,
+): TimeWindow | null {
+  const last = steps.at(-1);
+  if (!last) return null;
+  const step =
+    at > last.to
+      ? { from: last.to, to: seconds }
+      : (steps.find((one) => one.from <= at && at <= one.to) ?? null);
+  return step && step.to > step.from && step.to - step.from < seconds * MOST_OF_ALL ? step : null;
+}

@@ -1,0 +1,17 @@
+// What an advice says to do: what can be typed stands as code.
+
+import { changePieces } from "../base/change";
+
+export function ChangeText({ text }: { readonly text: string }) {
+  return (
+    <>
+      {changePieces(text).map((piece) =>
+        piece.isCode ? (
+          <code key={piece.text}>{piece.text}</code>
+        ) : (
+          <span key={piece.text}>{piece.text}</span>
+        ),
+      )}
+    </>
+  );
+}

@@ -1,0 +1,88 @@
+import { describe, expect, it } from "vitest";
+import type { Plan, PlanTry } from "../api/types.gen";
+import { costSentence, formatMultiple, tryName, verdict } from "./plan_words";
+
+const GIB = 1 << 30;
+
+function tried(changes: string[], needed: number): PlanTry {
+  return {
+    changes,
+    targets: [],
+    peak_allocated: needed,
+    peak_reserved: needed,
+    needed,
+    fits: true,
+    slows: false,
+    numerics: "same",
+    compute: null,
+    slow_down: null,
+    host_bytes: null,
+    gpus: 1,
+    is_best: true,
+    is_on_curve: false,
+  };
+}
+
+function planOf(plan: PlanTry | null, more: Partial<Plan> = {}): Plan {
+  return {
+    floodmark: "",
+    format: 1,
+    gpu: "RTX 4090",
+    capacity: 24 * GIB,
+    unchanged: tried([], 30 * GIB),
+    causes: [],
+    plan,
+    is_proven: true,
+    changes: [],
+    patch: "",
+    command: "",
+    floor: 26 * GIB,
+    floor_try: null,
+    floor_causes: [],
+    tries: [],
+    left_out: [],
+    not_tried: [],
+    ...more,
+  };
+}
+
+describe("the verdict", () => {
+  it.each([
+    [
+      planOf(tried(["fused", "checkpoint=12"], 20 * GIB)),
+      "Fits with fused + checkpoint=12: RTX 4090, 4.000 GiB of 24.00 GiB are left",
+    ],
+    [planOf(tried([], 20 * GIB)), "Fits as it is: RTX 4090, 4.000 GiB of 24.00 GiB are left"],
+    [
+      planOf(tried(["fused"], 25 * GIB)),
+      "Fits with fused: RTX 4090, 24.00 GiB are enough because torch frees cached blocks",
+    ],
+    [
+      planOf(null),
+      "Nothing that was tried fits: RTX 4090 has 24.00 GiB, and the program needs at least 26.00 GiB",
+    ],
+    [planOf(null, { not_tried: ["fused"] }), "No plan was found in time: RTX 4090 has 24.00 GiB"],
+  ])("says it as the terminal does", (plan, sentence) => {
+    expect(verdict(plan)).toBe(sentence);
+  });
+});
+
+describe("what it costs", () => {
+  it("has the time where that is known", () => {
+    expect(costSentence({ slow_down: 1.154, slows: true, numerics: "rounding" })).toBe(
+      "a step takes about 115 % of the time; results differ by rounding alone",
+    );
+    expect(costSentence({ slow_down: null, slows: true, numerics: "same" })).toBe(
+      "a step takes longer; results stay the same",
+    );
+    expect(costSentence({ slow_down: null, slows: true, numerics: "same", gpus: 4 })).toBe(
+      "4 GPUs, each with the batch of the program; a step takes longer; results stay the same",
+    );
+    expect(formatMultiple(null)).toBe("?");
+  });
+
+  it("names a try by its changes", () => {
+    expect(tryName({ changes: [] })).toBe("unchanged");
+    expect(tryName({ changes: ["a", "b"] })).toBe("a + b");
+  });
+});

@@ -1,0 +1,49 @@
+// A plan in words, as the terminal says it.
+
+import type { Numerics, Plan, PlanTry } from "../api/types.gen";
+import { formatBytes } from "../base/bytes";
+
+/** `fused + checkpoint=12`. */
+export function tryName(tried: Pick<PlanTry, "changes">): string {
+  return tried.changes.length === 0 ? "unchanged" : tried.changes.join(" + ");
+}
+
+/** Whether the program fits, and with what. */
+export function verdict(found: Plan): string {
+  const { gpu, capacity, plan } = found;
+  if (plan && plan.changes.length === 0)
+    return `Fits as it is: ${gpu}, ${formatBytes(capacity - plan.needed)} of ${formatBytes(capacity)} are left`;
+  if (plan) return `Fits with ${tryName(plan)}: ${gpu}, ${headroom(found, plan)}`;
+  if (found.unchanged && found.not_tried.length === 0)
+    return `Nothing that was tried fits: ${gpu} has ${formatBytes(capacity)}, and the program needs at least ${formatBytes(found.floor)}`;
+  return `No plan was found in time: ${gpu} has ${formatBytes(capacity)}`;
+}
+
+function headroom({ capacity }: Plan, plan: PlanTry): string {
+  return plan.needed <= capacity
+    ? `${formatBytes(capacity - plan.needed)} of ${formatBytes(capacity)} are left`
+    : `${formatBytes(capacity)} are enough because torch frees cached blocks`;
+}
+
+const RESULTS: Readonly<Record<Numerics, string>> = {
+  same: "results stay the same",
+  rounding: "results differ by rounding alone",
+  changed: "results are computed in another precision",
+};
+
+/** What a try or a change costs. */
+export function costSentence(
+  cost: Pick<PlanTry, "slow_down" | "slows" | "numerics"> & { readonly gpus?: number },
+): string {
+  const { slow_down: slowDown, slows, numerics, gpus = 1 } = cost;
+  const more = gpus > 1 ? `${gpus} GPUs, each with the batch of the program; ` : "";
+  const longer = slows ? "a step takes longer" : "a step takes no longer";
+  const time =
+    slowDown === null ? longer : `a step takes about ${formatMultiple(slowDown)} of the time`;
+  return `${more}${time}; ${RESULTS[numerics]}`;
+}
+
+/** `115 %`; `?` where it is not known. */
+export function formatMultiple(multiple: number | null): string {
+  return multiple === null ? "?" : `${Math.round(100 * multiple)} %`;
+}

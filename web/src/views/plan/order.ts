@@ -1,0 +1,33 @@
+// The tries in the order in which they are read: the program as it is, every change alone, combinations; the plan among
+// them.
+
+import type { Plan, PlanTry } from "../../api/types.gen";
+
+export function orderedTries(found: Plan): PlanTry[] {
+  const group = (tried: PlanTry) => Math.min(2, tried.changes.length);
+  return [...found.tries].sort(
+    (one, other) => group(one) - group(other) || other.needed - one.needed,
+  );
+}
+
+export function isSameTry(one: PlanTry | null, other: PlanTry | null): boolean {
+  return one !== null && other !== null && one.changes.join() === other.changes.join();
+}
+
+/** What a try costs in time, in operations where the GPU profile has no rates; null where neither was counted. */
+export function costOf(tried: PlanTry): number | null {
+  return tried.slow_down ?? tried.compute;
+}
+
+/** Whether the costs are times, and not operations. */
+export function hasTimes(found: Plan): boolean {
+  return found.tries.some((tried) => tried.slow_down !== null);
+}
+
+/** The tries on the curve of memory against cost, the cheapest first. */
+export function pointsOf(found: Plan): PlanTry[] {
+  const cost = (tried: PlanTry) => costOf(tried) ?? 0;
+  return found.tries
+    .filter((tried) => costOf(tried) !== null)
+    .sort((one, other) => cost(one) - cost(other) || other.needed - one.needed);
+}

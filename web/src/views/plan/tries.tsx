@@ -1,0 +1,105 @@
+// Every try: what it needs, as a bar against the memory of the GPU, and what it costs.
+
+import type { Plan, PlanTry } from "../../api/types.gen";
+import { formatBytes } from "../../base/bytes";
+import { formatMultiple, tryName } from "../../render/plan_words";
+import { isSameTry, orderedTries } from "./order";
+
+export interface TriesProps {
+  readonly found: Plan;
+  /** The try that the pointer or the keys are at. */
+  readonly pointed: PlanTry | null;
+  readonly onPoint: (tried: PlanTry | null) => void;
+}
+
+export function Tries({ found, pointed, onPoint }: TriesProps) {
+  const rows = orderedTries(found);
+  const widest = 1.02 * Math.max(1, found.capacity, ...rows.map((tried) => tried.needed));
+  return (
+    <section class="panel plan-part" aria-labelledby="plan-tries">
+      <h3 id="plan-tries">What was tried, and the memory that it needs</h3>
+      <div class="plan-table">
+        <table>
+          <caption class="unseen">What was tried</caption>
+          <thead>
+            <tr>
+              <th scope="col">Changes</th>
+              <th scope="col" class="against-limit">
+                <Limit found={found} widest={widest} />
+              </th>
+              <th scope="col" class="number">
+                Needs
+              </th>
+              <th scope="col">Fits</th>
+              <th scope="col" class="number" title="The estimated time of a step">
+                Time
+              </th>
+              <th scope="col">Results</th>
+            </tr>
+          </thead>
+          <tbody onMouseLeave={() => onPoint(null)}>
+            {rows.map((tried) => (
+              <Line
+                key={tryName(tried)}
+                tried={tried}
+                found={found}
+                widest={widest}
+                isPointed={isSameTry(tried, pointed)}
+                onPoint={onPoint}
+              />
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </section>
+  );
+}
+
+/** The name of the line that goes through all bars. */
+function Limit({ found, widest }: { found: Plan; widest: number }) {
+  const share = found.capacity / widest;
+  const side = share > 0.5 ? "right" : "left";
+  return (
+    <span class={`plan-limit-name ${side}`} style={{ left: `${100 * share}%` }}>
+      {formatBytes(found.capacity)} of the GPU
+    </span>
+  );
+}
+
+interface LineProps {
+  readonly tried: PlanTry;
+  readonly found: Plan;
+  readonly widest: number;
+  readonly isPointed: boolean;
+  readonly onPoint: (tried: PlanTry) => void;
+}
+
+function Line({ tried, found, widest, isPointed, onPoint }: LineProps) {
+  const isPlan = isSameTry(tried, found.plan);
+  const percent = (bytes: number) => `${(100 * bytes) / widest}%`;
+  const within = Math.min(tried.needed, found.capacity);
+  const kinds = [isPlan && "is-plan", isPointed && "pointed"].filter(Boolean).join(" ");
+  return (
+    <tr class={kinds} onMouseEnter={() => onPoint(tried)}>
+      <th scope="row">
+        <span class="plan-name">{tryName(tried)}</span>
+        {isPlan && <span class="tag">the plan</span>}
+      </th>
+      <td>
+        <span class="plan-bar" aria-hidden="true">
+          <i class="within" style={{ width: percent(within) }} />
+          {tried.needed > within && (
+            <i class="beyond" style={{ width: percent(tried.needed - within) }} />
+          )}
+          <i class="limit" style={{ left: percent(found.capacity) }} />
+        </span>
+      </td>
+      <td class="number">{formatBytes(tried.needed)}</td>
+      <td>
+        <b class={tried.fits ? "fits" : "fails"}>{tried.fits ? "✓ yes" : "✗ no"}</b>
+      </td>
+      <td class="number">{formatMultiple(tried.slow_down)}</td>
+      <td>{tried.numerics}</td>
+    </tr>
+  );
+}

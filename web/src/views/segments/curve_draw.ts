@@ -1,0 +1,77 @@
+// The curve of wasted memory, on the axis of the strip above it: a time is at the same place in both.
+
+import type { FragmentationCurve } from "../../api/types.gen";
+import { positionOf, secondsAt, type TimeAxis } from "../../base/axis";
+import { formatBytes } from "../../base/bytes";
+import type { Inks } from "../../base/colours";
+import type { Pen, Size } from "../../render/pen";
+
+type Point = FragmentationCurve["points"][number];
+
+/** As the strip above it. */
+const SIDE = 8;
+const TOP = 16;
+
+/** Where a time lies in a picture of that width. */
+export function curveX(axis: TimeAxis, width: number, seconds: number): number {
+  const share = positionOf(axis.knots, seconds) / Math.max(axis.length, 1e-9);
+  return SIDE + share * (width - 2 * SIDE);
+}
+
+/** The time that lies there. */
+export function curveTime(axis: TimeAxis, width: number, x: number): number {
+  const share = (x - SIDE) / Math.max(1, width - 2 * SIDE);
+  return secondsAt(axis.knots, share * axis.length);
+}
+
+/** From the ground up: rounding, free blocks that are unusable, other free blocks. */
+export function drawCurve(
+  pen: Pen,
+  size: Size,
+  inks: Inks,
+  points: readonly Point[],
+  axis: TimeAxis,
+  at: number,
+): void {
+  const [width, height] = [size.width - 2 * SIDE, size.height - TOP - 2];
+  const most = Math.max(1, ...points.map((point) => point.free + point.rounding));
+  const x = (seconds: number) => curveX(axis, size.width, seconds);
+  const y = (bytes: number) => TOP + height * (1 - bytes / most);
+  pen.rect(SIDE, TOP, width, height, inks.free);
+  const layers: [(point: Point) => number, string][] = [
+    [(point) => point.rounding + point.free, inks.freeFill],
+    [(point) => point.rounding + point.unusable, inks.grew],
+    [(point) => point.rounding, inks.fill],
+  ];
+  for (const [bytes, colour] of layers) {
+    const outline: number[] = [];
+    points.forEach((point, index) => {
+      const after = points[index + 1];
+      const next = after ? x(after.seconds) : SIDE + width;
+      outline.push(x(point.seconds), y(bytes(point)), next, y(bytes(point)));
+    });
+    outline.push(SIDE + width, y(0), x(points[0]?.seconds ?? 0), y(0));
+    pen.area(outline, colour);
+  }
+  drawLegend(pen, size, inks, most);
+  const line = Math.round(x(at)) + 0.5;
+  pen.line([line, TOP - 2, line, size.height], { stroke: inks.ink, width: 1.5 });
+  pen.area([line - 5, TOP - 2, line + 5, TOP - 2, line, TOP + 5], inks.ink);
+}
+
+function drawLegend(pen: Pen, size: Size, inks: Inks, most: number): void {
+  let x = SIDE;
+  const say = (text: string, colour: string) => {
+    pen.rect(x, 3, 10, 9, colour);
+    pen.text(x + 14, 11, text, { fill: inks.quiet, size: 11 });
+    x += 14 + pen.measure(text, 11) + 14;
+  };
+  say("free", inks.freeFill);
+  say("unusable", inks.grew);
+  say("rounding", inks.fill);
+  pen.text(size.width - SIDE, 11, `wasted, at most ${formatBytes(most)}`, {
+    fill: inks.quiet,
+    align: "end",
+    size: 11,
+  });
+}
