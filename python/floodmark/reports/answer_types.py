@@ -1529,8 +1529,8 @@ class PlanTry(TypedDict):
     gpus: int
     """How many GPUs it takes: each needs this memory."""
     is_best: bool
-    """Whether no other try needs less memory without more time or a larger change of the
-    results."""
+    """Whether no other try needs less memory without more time, more GPUs or a larger change of
+    the results."""
     is_on_curve: bool
     """Whether no other try needs less memory without more time, whatever becomes of the results:
     the points of the curve of memory against time. False where the time is unknown."""

@@ -1810,7 +1810,9 @@ export type PlanTry = {
   slow_down: number | null;
   /** The bytes of a step that pass between host and device; null where they were not counted. */
   host_bytes: number | null;
-  /** Whether no other try needs less memory without more time or a larger change of the results. */
+  /** How many GPUs it takes: each needs this memory. */
+  gpus: number;
+  /** Whether no other try needs less memory without more time, more GPUs or a larger change of the results. */
   is_best: boolean;
   /** Whether no other try needs less memory without more time, whatever becomes of the results: the points of the curve of memory against time. False where the time is unknown. */
   is_on_curve: boolean;

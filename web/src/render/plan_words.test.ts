@@ -17,6 +17,7 @@ function tried(changes: string[], needed: number): PlanTry {
     compute: null,
     slow_down: null,
     host_bytes: null,
+    gpus: 1,
     is_best: true,
     is_on_curve: false,
   };
@@ -73,6 +74,9 @@ describe("what it costs", () => {
     );
     expect(costSentence({ slow_down: null, slows: true, numerics: "same" })).toBe(
       "a step takes longer; results stay the same",
+    );
+    expect(costSentence({ slow_down: null, slows: true, numerics: "same", gpus: 4 })).toBe(
+      "4 GPUs, each with the batch of the program; a step takes longer; results stay the same",
     );
     expect(formatMultiple(null)).toBe("?");
   });

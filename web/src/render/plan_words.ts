@@ -32,12 +32,15 @@ const RESULTS: Readonly<Record<Numerics, string>> = {
 };
 
 /** What a try or a change costs. */
-export function costSentence(cost: Pick<PlanTry, "slow_down" | "slows" | "numerics">): string {
-  const { slow_down: slowDown, slows, numerics } = cost;
+export function costSentence(
+  cost: Pick<PlanTry, "slow_down" | "slows" | "numerics"> & { readonly gpus?: number },
+): string {
+  const { slow_down: slowDown, slows, numerics, gpus = 1 } = cost;
+  const more = gpus > 1 ? `${gpus} GPUs, each with the batch of the program; ` : "";
   const longer = slows ? "a step takes longer" : "a step takes no longer";
   const time =
     slowDown === null ? longer : `a step takes about ${formatMultiple(slowDown)} of the time`;
-  return `${time}; ${RESULTS[numerics]}`;
+  return `${more}${time}; ${RESULTS[numerics]}`;
 }
 
 /** `115 %`; `?` where it is not known. */
