@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import plan_table
 import torch
 from torch import nn
 from torch.utils.checkpoint import (
@@ -37,7 +38,6 @@ PROGRAM = ROOT / "bench/programs/plan/train_model.py"
 #: The Trainer of transformers has its loop inside, which torch's trackers cannot be put around.
 MODELS = ("llama", "vit", "unet", "bert")
 TIMED_STEPS = 12
-MIB = 1 << 20
 #: What `nvidia-smi` says on an H200, in MHz.
 H200_CLOCKS = {"clocks.max.sm": 1980, "clocks.max.memory": 3201}
 
@@ -93,7 +93,7 @@ def solve(name: str, folder: Path) -> None:
         return counted(function, args, kwargs, out, half)
 
     runtime_estimator.get_compute_time = compute_time
-    ours = json.loads((folder / f"{name}.json").read_text())
+    ours = plan_table.stored_in(folder, name)("")
     device = torch.device("cuda", torch.cuda.current_device())
     mode = "operator-level-cost-model"
     began = time.monotonic()
@@ -142,7 +142,7 @@ def solve(name: str, folder: Path) -> None:
         "recomputed_ms": recomputed_ms,
         "seconds": round(time.monotonic() - began, 1),
     }
-    (folder / f"{name}.torch.json").write_text(json.dumps(answer, indent=1) + "\n")
+    plan_table.store(folder, name, ".torch", answer)
     print(f"{name}: {len(decisions)} modules, {answer['predicted_peak']} bytes", flush=True)
 
 
@@ -174,9 +174,8 @@ def checkpointed(module: nn.Module, kept: list[tuple[str, int]]) -> None:
 
 def run(name: str, folder: Path) -> None:
     """Run a model as torch's solver wants it."""
-    path = folder / f"{name}.torch.json"
-    answer = json.loads(path.read_text()) if path.exists() else {"predicted_peak": None}
-    if answer["predicted_peak"] is None:
+    answer = plan_table.stored_in(folder, name)(".torch")
+    if answer is None or answer["predicted_peak"] is None:
         print(f"{name}: torch's solver found no plan")
         return
     torch.manual_seed(0)
@@ -200,48 +199,49 @@ def run(name: str, folder: Path) -> None:
         "peak_reserved": torch.cuda.max_memory_reserved(),
         "seconds": statistics.median(seconds[2:]),
     }
-    (folder / f"{name}.torch-run.json").write_text(json.dumps(measured, indent=1) + "\n")
+    plan_table.store(folder, name, ".torch-run", measured)
     print(f"{name}: {json.dumps(measured)}", flush=True)
 
 
-def table(folder: Path) -> None:
-    """Both plans side by side, as Markdown."""
-    print(
-        "| model | limit, MiB | planned by | plan | allocated, predicted / measured, MiB "
-        "| reserved, measured, MiB | step time |"
-    )
-    print("|---|---:|---|---|---|---:|---:|")
-    for name in MODELS:
-
-        def stored(part: str, name: str = name) -> Any:
-            path = folder / f"{name}{part}.json"
-            return json.loads(path.read_text()) if path.exists() else None
-
-        ours, solver, measured = stored(""), stored(".torch"), stored(".run")
-        if ours is None or solver is None or measured is None:
-            continue
-        unchanged = measured["unchanged"]["seconds"]
-        context = ours["unchanged"]["needed"] - ours["unchanged"]["peak_reserved"]
-        first = f"| {name} | {(ours['capacity'] - context) / MIB:,.0f}"
-        changes = ", ".join(f"`{change}`" for change in ours["plan"]["changes"])
-        cells = row(ours["plan"]["peak_allocated"], measured["plan"], unchanged)
-        print(f"{first} | floodmark | {changes} | {cells}")
-        if "failed" in solver:
-            print(f"{first} | torch | fails: `{solver['failed']}` | | | |")
-            continue
-        cells = row(solver["predicted_peak"], stored(".torch-run"), unchanged)
-        print(f"{first} | torch | {len(solver['discarded'])} modules in part | {cells}")
+HEAD = [
+    "limit, MiB",
+    "planned by",
+    "plan",
+    "allocated, predicted / measured, MiB",
+    "reserved, measured, MiB",
+    "step time",
+]
 
 
-def row(predicted: int | None, measured: dict[str, Any] | None, unchanged: float) -> str:
+def rows_of(stored: plan_table.Stored) -> list[list[str]]:
+    """Both plans of a model."""
+    ours, solver, measured = stored(""), stored(".torch"), stored(".run")
+    if solver is None or measured is None or ours["plan"] is None:
+        return []
+    unchanged = measured["unchanged"]["seconds"]
+    context = ours["unchanged"]["needed"] - ours["unchanged"]["peak_reserved"]
+    limit = plan_table.mib(ours["capacity"] - context)
+    changes = plan_table.named(ours["plan"]["changes"])
+    cells = cells_of(ours["plan"]["peak_allocated"], measured["plan"], unchanged)
+    rows = [[limit, "floodmark", changes, *cells]]
+    if "failed" in solver:
+        rows.append([limit, "torch", f"fails: `{solver['failed']}`"])
+    else:
+        cells = cells_of(solver["predicted_peak"], stored(".torch-run"), unchanged)
+        rows.append([limit, "torch", f"{len(solver['discarded'])} modules in part", *cells])
+    return rows
+
+
+def cells_of(predicted: int | None, measured: dict[str, Any] | None, unchanged: float) -> list[str]:
     """The cells of one plan."""
-    expected = "none" if predicted is None else f"{predicted / MIB:,.0f}"
+    expected = "none" if predicted is None else plan_table.mib(predicted)
     if measured is None:
-        return f"{expected} / not run | | |"
-    return (
-        f"{expected} / {measured['peak_allocated'] / MIB:,.0f} "
-        f"| {measured['peak_reserved'] / MIB:,.0f} | {measured['seconds'] / unchanged:.2f} × |"
-    )
+        return [f"{expected} / not run"]
+    return [
+        f"{expected} / {plan_table.mib(measured['peak_allocated'])}",
+        plan_table.mib(measured["peak_reserved"]),
+        plan_table.multiple(measured["seconds"] / unchanged),
+    ]
 
 
 def main() -> None:
@@ -257,12 +257,12 @@ def main() -> None:
                 solve(name, args.solve)
             except Exception as error:
                 failed = {"failed": f"{type(error).__name__}: {error}", "predicted_peak": None}
-                (args.solve / f"{name}.torch.json").write_text(json.dumps(failed) + "\n")
+                plan_table.store(args.solve, name, ".torch", failed)
                 print(f"{name}: torch's solver failed: {error!r}", flush=True)
         if args.run:
             run(name, args.run)
     if args.table:
-        table(args.table)
+        plan_table.print_table(args.table, MODELS, HEAD, rows_of)
 
 
 if __name__ == "__main__":

@@ -15,57 +15,37 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
-from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
+import plan_table
+from plan_at_share import floodmark, plan_at_share
+
 PROGRAM = "bench/programs/plan/train_model.py"
 MODELS = ("llama", "gpt2", "vit", "unet", "mixtral", "bert")
 SHARE = 0.6
-STEPS = 3
 #: Steps of a run on a GPU: the first ones warm up.
 TIMED_STEPS = 12
-MIB = 1 << 20
-
-
-def floodmark(*words: str) -> subprocess.CompletedProcess[str]:
-    """Run the program with this Python."""
-    command = [sys.executable, "-m", "floodmark", *words]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
 
 
 def plan(model: str, gpu: str, folder: Path) -> None:
     """Plan for one model."""
-    with tempfile.TemporaryDirectory() as traces:
-        output = str(Path(traces) / "unchanged.flood")
-        words = ("--gpu", gpu, "--steps", str(STEPS))
-        done = floodmark("estimate", "--json", "--quiet", "-o", output, *words, PROGRAM, model)
-    if not done.stdout:
-        print(f"{model}: no estimate\n{done.stderr}", file=sys.stderr)
+    try:
+        found = plan_at_share(SHARE, gpu, PROGRAM, model)
+    except RuntimeError as error:
+        print(f"{model}: {error}", file=sys.stderr)
         return
-    device = json.loads(done.stdout)["devices"][0]
-    memory = int(SHARE * device["peak_reserved"]) + device["context"] + device["outside_torch"]
-    began = time.monotonic()
-    done = floodmark("plan", "--json", *words, "--memory", str(memory), PROGRAM, model)
-    seconds = time.monotonic() - began
-    if not done.stdout:
-        print(f"{model}: no plan\n{done.stderr}", file=sys.stderr)
-        return
-    found = json.loads(done.stdout)
-    found["seconds"] = round(seconds, 1)
-    (folder / f"{model}.json").write_text(json.dumps(found, indent=1) + "\n")
+    plan_table.store(folder, model, "", found)
     changes = " + ".join(found["plan"]["changes"]) if found["plan"] else "no plan"
-    print(f"{model}: {memory / MIB:.0f} MiB, {changes}, {seconds:.0f} s", flush=True)
+    memory = plan_table.mib(found["capacity"])
+    seconds = f"{found['seconds']:.0f} s, {found['cpu_seconds']:.0f} s of processors"
+    print(f"{model}: {memory} MiB, {changes}, {seconds}", flush=True)
 
 
 def run(model: str, folder: Path) -> None:
     """Run one model as it is and with its plan, on the GPU."""
-    path = folder / f"{model}.json"
-    found = json.loads(path.read_text()) if path.exists() else None
+    found = plan_table.stored_in(folder, model)("")
     if found is None or found["plan"] is None:
         print(f"{model}: there is no plan to run")
         return
@@ -86,44 +66,45 @@ def run(model: str, folder: Path) -> None:
                 "peak_reserved": about["peaks"][1],
                 "seconds": statistics.median(about["seconds"][2:]),
             }
-    (folder / f"{model}.run.json").write_text(json.dumps(measured, indent=1) + "\n")
+    plan_table.store(folder, model, ".run", measured)
     print(f"{model}: {json.dumps(measured)}", flush=True)
 
 
-def table(folder: Path) -> None:
-    """Measured against predicted, as Markdown."""
-    print(
-        "| model | limit, MiB | plan | allocated, predicted / measured, MiB "
-        "| reserved, predicted / measured, MiB | step time, predicted / measured |"
-    )
-    print("|---|---:|---|---|---|---|")
-    for model in MODELS:
-        planned, measured = folder / f"{model}.json", folder / f"{model}.run.json"
-        if not planned.exists():
-            continue
-        found = json.loads(planned.read_text())
-        if found["plan"] is None:
-            floor = found["floor"] / MIB
-            print(f"| {model} | {found['capacity'] / MIB:,.0f} | none: floor {floor:,.0f} MiB ||||")
-            continue
-        run_of: dict[str, Any] = json.loads(measured.read_text()) if measured.exists() else {}
-        print(f"| {model} | {found['capacity'] / MIB:,.0f} | {row(found['plan'], run_of)} |")
+HEAD = [
+    "limit, MiB",
+    "plan",
+    "allocated, predicted / measured, MiB",
+    "reserved, predicted / measured, MiB",
+    "step time, predicted / measured",
+    "a step, GPU and host predicted / measured, ms",
+    "seconds for the plan",
+]
 
 
-def row(best: dict[str, Any], run_of: dict[str, Any]) -> str:
-    """The cells of one model."""
+def rows_of(stored: plan_table.Stored) -> list[list[str]]:
+    """Measured against predicted, for one model."""
+    found, measured = stored(""), stored(".run")
+    limit, seconds = plan_table.mib(found["capacity"]), f"{found['seconds']:.0f}"
+    best = found["plan"]
+    if best is None:
+        least = f"nothing that was tried fits: {plan_table.mib(found['floor'])} MiB at least"
+        return [[limit, least, "", "", "", "", seconds]]
+    seen = measured["plan"] if measured else {}
 
     def pair(key: str) -> str:
-        seen = f"{run_of['plan'][key] / MIB:,.0f}" if run_of else "?"
-        return f"{best[key] / MIB:,.0f} / {seen}"
+        return f"{plan_table.mib(best[key])} / {plan_table.mib(seen.get(key))}"
 
-    expected = "?" if best["slow_down"] is None else f"{best['slow_down']:.2f} ×"
-    seen = "?"
-    if run_of:
-        seen = f"{run_of['plan']['seconds'] / run_of['unchanged']['seconds']:.2f} ×"
-    changes = ", ".join(f"`{change}`" for change in best["changes"]) or "none needed"
-    cells = (changes, pair("peak_allocated"), pair("peak_reserved"), f"{expected} / {seen}")
-    return " | ".join(cells)
+    ratio = seen["seconds"] / measured["unchanged"]["seconds"] if measured else None
+    times = f"{plan_table.multiple(best['slow_down'])} / {plan_table.multiple(ratio)}"
+    steps = []
+    for name, tried in (("unchanged", found["unchanged"]), ("plan", best)):
+        time_of = tried["step_time"] or {"gpu_seconds": 0, "host_seconds": 0}
+        expected = f"{1e3 * time_of['gpu_seconds']:.0f} and {1e3 * time_of['host_seconds']:.0f}"
+        took = f"{1e3 * measured[name]['seconds']:.0f}" if measured else "?"
+        steps.append(f"{name} {expected} / {took}")
+    changes = plan_table.named(best["changes"])
+    cells = [pair("peak_allocated"), pair("peak_reserved"), times, "; ".join(steps)]
+    return [[limit, changes, *cells, seconds]]
 
 
 def main() -> None:
@@ -141,7 +122,7 @@ def main() -> None:
         if args.run:
             run(model, args.run)
     if args.table:
-        table(args.table)
+        plan_table.print_table(args.table, MODELS, HEAD, rows_of)
 
 
 if __name__ == "__main__":

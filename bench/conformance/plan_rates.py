@@ -2,14 +2,18 @@
 
     python bench/conformance/plan_rates.py
 
-Prints TOML to put into `crates/floodmark-profiles/profiles/GPU.toml`. Needs torch with CUDA alone.
+Prints TOML to put into `crates/floodmark-profiles/profiles/GPU.toml`. Needs torch with CUDA, and
+floodmark.
 Each rate is what a training step of common size reaches, not the peak of a data sheet.
 """
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import torch
 from torch.nn import functional as F
@@ -107,6 +111,27 @@ def launch_nanos() -> int:
     return round(seconds / (2 * count) * 1e9)
 
 
+def simulated_launch_nanos() -> int:
+    """The same on a simulated GPU of this host: what a driver takes is the difference."""
+    command = [sys.executable, "-c", SIMULATED, str(Path(__file__).parent)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return int(done.stdout)
+
+
+#: Without following values, which is no work of the program's.
+SIMULATED = """
+import sys
+import floodmark
+from floodmark.estimate.phantom import simulated_gpu
+
+with floodmark.phantom("h200"):
+    sys.path.insert(0, sys.argv[1])
+    import plan_rates
+    simulated_gpu.current().phantom.stop_following()
+    print(plan_rates.launch_nanos())
+"""
+
+
 def main() -> None:
     torch.backends.cuda.matmul.allow_tf32 = False
     print(f"# Measured on one {torch.cuda.get_device_name()} with torch {torch.__version__}.")
@@ -117,7 +142,9 @@ def main() -> None:
     print(f"memory_mb_per_s = {memory_mb_per_s():_}")
     print(f"host_mb_per_s = {host_mb_per_s():_}")
     print(f"kernel_nanos = {kernel_nanos():_}")
-    print(f"launch_nanos = {launch_nanos():_}")
+    launch = launch_nanos()
+    print(f"launch_nanos = {launch:_}")
+    print(f"driver_nanos = {max(0, launch - simulated_launch_nanos()):_}")
 
 
 if __name__ == "__main__":

@@ -442,6 +442,8 @@ class EstimatePlan:
     @property
     def counts_operators(self) -> bool: ...
     @property
+    def measures_step(self) -> bool: ...
+    @property
     def json(self) -> bool: ...
 
 @final
@@ -530,7 +532,13 @@ class Trace:
     def advise(self, *, device: str | None) -> Advice: ...
     def estimate(self) -> Estimate: ...
     def estimate_with(
-        self, others: list[Trace], *, ended: str, error: str, notes: list[str]
+        self,
+        others: list[Trace],
+        *,
+        ended: str,
+        error: str,
+        notes: list[str],
+        cost: str | None = None,
     ) -> Estimate: ...
     def export(
         self,

@@ -241,7 +241,7 @@ MODELS = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("model", choices=MODELS)
-    parser.add_argument("--steps", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--times", type=Path)
     args = parser.parse_args()
     torch.manual_seed(0)

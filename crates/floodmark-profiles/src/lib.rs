@@ -9,10 +9,12 @@
 
 mod answer;
 mod change;
+mod fewest_blocks;
 mod fit_search;
 mod frontier;
 mod machine;
 mod objective;
+mod plan_need;
 mod plan_search;
 mod profile;
 mod roofline;
@@ -23,6 +25,7 @@ pub use fit_search::{FitLimits, FitSearch, Tried, largest_that_fits};
 pub use frontier::{Dimension, Direction, Frontier, Point, frontier_that_fits};
 pub use machine::{LibraryVersions, PhantomMachine};
 pub use objective::{Objective, ObjectiveError};
-pub use plan_search::{Allowed, Combination, Need, Outcome, PlanSearch, cheapest_that_fits};
+pub use plan_need::{Combination, Need, Outcome};
+pub use plan_search::{Allowed, PlanSearch, cheapest_that_fits};
 pub use profile::{GpuError, GpuProfile, find, profiles, source};
-pub use roofline::{Rates, flops, host_bytes};
+pub use roofline::{Rates, StepTime, flops, host_bytes};

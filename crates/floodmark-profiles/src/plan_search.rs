@@ -2,69 +2,19 @@
 //!
 //! The program as it is comes first, then every change alone. Those that save memory are combined, the cheapest
 //! first: what costs nothing, then what costs time, then what changes results, each group by the memory it saves.
+//! Combinations that cannot fit, by what each of their changes saves alone, are left out.
 //! As soon as a combination fits, changes that it does not need are taken out again, and of the repeated blocks only
 //! as many are checkpointed as it takes. Where none fits, all changes together and the pairs of the strongest are tried
-//! with every kind of checkpointing, so that the least need is known. The search runs nothing itself: `attempt` gets a batch of combinations,
-//! which may be tried at the same time.
+//! with every kind of checkpointing, so that the least need is known. The search runs nothing itself: `attempt` gets a batch
+//! of combinations, which may be tried at the same time.
 
 use std::collections::BTreeMap;
 
-use floodmark_trace::{Bytes, Numerics};
+use floodmark_trace::Bytes;
 
 use crate::change::{Change, Checkpointed, HalfPrecision, HostCopies};
-
-/// A combination of changes, in the order of [`Change`].
-pub type Combination = Vec<Change>;
-
-/// What the search needs to know of a try.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Outcome {
-    /// It ran.
-    Ran(Need),
-    /// A change found nothing to apply to, or the program failed with it: why.
-    LeftOut(String),
-    /// There was no time left.
-    NotTried,
-}
-
-/// What a program needs with some changes.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Need {
-    /// The memory that it needs.
-    pub needed: Bytes,
-    /// Whether that fits.
-    pub fits: bool,
-    /// Whether a change may slow it down.
-    pub slows: bool,
-    /// What the changes do to the results.
-    pub numerics: Numerics,
-    /// How long a step takes, as a multiple of an unchanged one; 1 where that is unknown.
-    pub slow_down: f64,
-    /// How many repeated blocks there are, where they were counted.
-    pub blocks: Option<u32>,
-    /// How many GPUs it takes, of which each needs this memory.
-    pub gpus: u32,
-}
-
-impl Need {
-    fn cost(&self) -> Cost {
-        match (self.numerics, self.slows) {
-            (Numerics::Changed, _) => Cost::Results,
-            (Numerics::Same | Numerics::Rounding, _) if self.gpus > 1 => Cost::Gpus,
-            (Numerics::Same | Numerics::Rounding, true) => Cost::Time,
-            (Numerics::Same | Numerics::Rounding, false) => Cost::Nothing,
-        }
-    }
-}
-
-/// What a change costs, cheapest first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Cost {
-    Nothing,
-    Time,
-    Gpus,
-    Results,
-}
+use crate::fewest_blocks::{BlockNeed, BlockSearch};
+use crate::plan_need::{Alone, Combination, Cost, Need, Outcome};
 
 /// So many of the changes that save most are combined in pairs where nothing fits.
 const STRONGEST: usize = 4;
@@ -111,13 +61,16 @@ fn candidates(allowed: Allowed) -> Vec<Change> {
     all
 }
 
-/// Searches the cheapest combination that fits into `capacity`. Stops at the first try that fails to tell.
+/// Searches the cheapest combination that fits into `capacity`, trying up to `width` at the same time. Stops at the
+/// first try that fails to tell.
 pub fn cheapest_that_fits<E>(
     capacity: Bytes,
     allowed: Allowed,
+    width: usize,
     attempt: impl FnMut(&[Combination]) -> Result<Vec<Outcome>, E>,
 ) -> Result<PlanSearch, E> {
-    let mut search = Search { capacity, allowed, attempt, tried: BTreeMap::new() };
+    let width = width.max(1);
+    let mut search = Search { capacity, allowed, width, attempt, tried: BTreeMap::new() };
     let plan = search.run()?;
     Ok(PlanSearch { tried: search.tried, plan })
 }
@@ -125,6 +78,7 @@ pub fn cheapest_that_fits<E>(
 struct Search<F> {
     capacity: Bytes,
     allowed: Allowed,
+    width: usize,
     attempt: F,
     tried: BTreeMap<Combination, Outcome>,
 }
@@ -135,84 +89,149 @@ impl<E, F: FnMut(&[Combination]) -> Result<Vec<Outcome>, E>> Search<F> {
         if unchanged.fits {
             return Ok(Some(Vec::new()));
         }
-        let all = candidates(self.allowed);
-        self.ask(all.iter().map(|change| vec![change.clone()]).collect())?;
-        let mut found: Vec<(Change, Need)> = Vec::new();
-        for change in all {
-            if let Some(need) = self.need(std::slice::from_ref(&change))?
-                && need.needed < unchanged.needed
-            {
-                found.push((change, need));
-            }
-        }
-        found.sort_by_key(|(_, need)| (need.cost(), need.needed));
-        let fitting = match self.first_that_fits(&found)? {
+        let alone = self.each_alone(unchanged)?;
+        let fitting = match self.first_that_fits(&alone)? {
             Some(fitting) => fitting,
-            None => match self.wider(&found)? {
+            None => match self.wider(&alone)? {
                 Some(fitting) => fitting,
                 None => return Ok(None),
             },
         };
         // What costs nothing stays until it is known how many blocks it spares.
-        let needed = self.without_the_unneeded(fitting, Cost::Time)?;
+        let needed = self.without_the_unneeded(fitting, &alone, Cost::Time)?;
         let fewest = self.with_fewest_gpus(needed)?;
-        let fewest = self.with_fewest_blocks(fewest, &found)?;
-        self.without_the_unneeded(fewest, Cost::Nothing).map(Some)
+        let fewest = self.with_fewest_blocks(fewest, &alone)?;
+        self.without_the_unneeded(fewest, &alone, Cost::Nothing).map(Some)
+    }
+
+    fn each_alone(&mut self, unchanged: Need) -> Result<Alone, E> {
+        let all = candidates(self.allowed);
+        self.ask(all.iter().map(|change| vec![change.clone()]).collect())?;
+        let (mut saving, mut neutral) = (Vec::new(), Vec::new());
+        for change in all {
+            if let Some(need) = self.need(std::slice::from_ref(&change))? {
+                let saves = need.needed < unchanged.needed;
+                if saves { &mut saving } else { &mut neutral }.push((change, need));
+            }
+        }
+        saving.sort_by_key(|(_, need)| (need.cost(), need.needed));
+        Ok(Alone { unchanged, saving, neutral })
     }
 
     /// Of each cost, one change alone if that is enough, otherwise more and more of them.
-    fn first_that_fits(&mut self, found: &[(Change, Need)]) -> Result<Option<Combination>, E> {
+    fn first_that_fits(&mut self, alone: &Alone) -> Result<Option<Combination>, E> {
         let mut base = Combination::new();
         for cost in [Cost::Nothing, Cost::Time, Cost::Gpus, Cost::Results] {
-            let of_cost = || found.iter().filter(move |(_, need)| need.cost() == cost);
+            if cost == Cost::Gpus {
+                // Where others have moved the peak, what saved nothing alone may save.
+                let cheap = alone.neutral.iter().filter(|(_, need)| need.cost() < cost);
+                let all = cheap.fold(base.clone(), |all, (change, _)| with(all, change));
+                if self.need(&all)?.is_some_and(|need| need.fits) {
+                    return Ok(Some(all));
+                }
+                base = self.lesser(base, all)?;
+            }
+            let of_cost: Vec<&(Change, Need)> =
+                alone.saving.iter().filter(|(_, need)| need.cost() == cost).collect();
             // The fewest GPUs and the fastest first; of those that are equally fast, the one that does least.
-            let mut fastest: Vec<&(Change, Need)> = of_cost().rev().collect();
+            let mut fastest: Vec<&(Change, Need)> = of_cost.iter().rev().copied().collect();
             fastest.sort_by(|(_, a), (_, b)| {
                 a.gpus.cmp(&b.gpus).then(a.slow_down.total_cmp(&b.slow_down))
             });
-            for (change, _) in fastest {
-                let Some(next) = joined(&base, change) else { continue };
-                if self.may_fit(found, &next) && self.need(&next)?.is_some_and(|need| need.fits) {
-                    return Ok(Some(next));
-                }
+            let mut one_more: Vec<Combination> =
+                fastest.iter().filter_map(|(change, _)| joined(&base, change)).collect();
+            one_more.retain(|next| alone.may_fit(next, self.capacity));
+            if let Some(fitting) = self.first_fitting(&one_more)? {
+                return Ok(Some(fitting));
             }
-            for (change, _) in of_cost() {
-                let Some(next) = joined(&base, change) else { continue };
-                let before = self.need(&base)?;
-                let Some(need) = self.need(&next)? else { continue };
-                if need.fits {
-                    return Ok(Some(next));
-                }
-                if before.is_none_or(|before| need.needed < before.needed) {
-                    base = next;
+            match self.more_and_more(base, &of_cost, alone)? {
+                (grown, true) => return Ok(Some(grown)),
+                (grown, false) => base = grown,
+            }
+        }
+        Ok(None)
+    }
+
+    /// Adds changes, those that save most first, until it fits; and whether it does. What cannot fit is not tried.
+    fn more_and_more(
+        &mut self,
+        base: Combination,
+        changes: &[&(Change, Need)],
+        alone: &Alone,
+    ) -> Result<(Combination, bool), E> {
+        let mut more: Vec<Combination> = Vec::new();
+        for (change, _) in changes {
+            let next = joined(more.last().unwrap_or(&base), change);
+            more.extend(next);
+        }
+        let Some(last) = more.last().cloned() else { return Ok((base, false)) };
+        let may_fit = more.iter().position(|next| alone.may_fit(next, self.capacity));
+        let from = may_fit.unwrap_or(more.len() - 1);
+        if let Some(fitting) = self.first_fitting(&more[from..])? {
+            return Ok((fitting, true));
+        }
+        if self.need(&last)?.is_some() {
+            return Ok((self.lesser(base, last)?, false));
+        }
+        // They do not go together: one after the other, without those that fail.
+        let mut kept = base;
+        for (change, _) in changes {
+            let Some(next) = joined(&kept, change) else { continue };
+            if self.need(&next)?.is_some_and(|need| need.fits) {
+                return Ok((next, true));
+            }
+            kept = self.lesser(kept, next)?;
+        }
+        Ok((kept, false))
+    }
+
+    /// The first that fits; so many as can be are tried at the same time.
+    fn first_fitting(&mut self, combinations: &[Combination]) -> Result<Option<Combination>, E> {
+        for some in combinations.chunks(self.width) {
+            self.ask(some.to_vec())?;
+            for one in some {
+                if self.need(one)?.is_some_and(|need| need.fits) {
+                    return Ok(Some(one.clone()));
                 }
             }
         }
         Ok(None)
     }
 
+    /// The one that needs less.
+    fn lesser(&mut self, base: Combination, other: Combination) -> Result<Combination, E> {
+        let (before, after) = (self.need(&base)?, self.need(&other)?);
+        let is_less = match (before, after) {
+            (Some(before), Some(after)) => after.needed < before.needed,
+            (None, Some(_)) => true,
+            (_, None) => false,
+        };
+        Ok(if is_less { other } else { base })
+    }
+
     /// Where nothing fits: all changes that save together, and the pairs of the strongest ones, each with every kind of
     /// checkpointing. The cheapest that fits; without one, the least need of them is the floor.
-    fn wider(&mut self, found: &[(Change, Need)]) -> Result<Option<Combination>, E> {
+    fn wider(&mut self, alone: &Alone) -> Result<Option<Combination>, E> {
         let is_checkpoint = |change: &Change| matches!(change, Change::Checkpoint(_));
         let mut strongest: Vec<&Change> = {
             let mut others: Vec<&(Change, Need)> =
-                found.iter().filter(|(change, _)| !is_checkpoint(change)).collect();
+                alone.saving.iter().filter(|(change, _)| !is_checkpoint(change)).collect();
             others.sort_by_key(|(_, need)| need.needed);
             others.into_iter().map(|(change, _)| change).collect()
         };
-        let all = strongest
-            .iter()
-            .fold(Combination::new(), |all, change| joined(&all, change).unwrap_or(all));
+        let all = strongest.iter().fold(Combination::new(), |all, change| with(all, change));
+        let others = alone.neutral.iter().map(|(change, _)| change);
+        let everything = others.filter(|change| !is_checkpoint(change)).fold(all.clone(), with);
         strongest.truncate(STRONGEST);
-        let mut bases = vec![all];
+        let mut bases = vec![all, everything];
         for (at, first) in strongest.iter().enumerate() {
             for second in &strongest[at + 1..] {
                 let one = vec![(*first).clone()];
                 bases.extend(joined(&one, second));
             }
         }
-        let levels = found.iter().map(|(change, _)| change).filter(|change| is_checkpoint(change));
+        let all_changes = alone.saving.iter().map(|(change, _)| change);
+        let levels = all_changes.filter(|change| is_checkpoint(change));
         let levels: Vec<Option<&Change>> = levels.map(Some).chain([None]).collect();
         let mut wider: Vec<Combination> = Vec::new();
         for base in &bases {
@@ -238,43 +257,39 @@ impl<E, F: FnMut(&[Combination]) -> Result<Vec<Outcome>, E>> Search<F> {
         Ok(fitting.into_iter().next().map(|(_, combination)| combination))
     }
 
-    /// Whether the changes would save enough if none of them hindered another, with some room for error.
-    fn may_fit(&self, found: &[(Change, Need)], combination: &Combination) -> bool {
-        let Some(Outcome::Ran(unchanged)) = self.tried.get(&Combination::new()) else {
-            return true;
-        };
-        let alone = found.iter().filter(|(change, _)| combination.contains(change));
-        let saved: u64 =
-            alone.map(|(_, need)| unchanged.needed.0.saturating_sub(need.needed.0)).sum();
-        unchanged.needed.0.saturating_sub(saved + saved / 4) <= self.capacity.0
-    }
-
     /// Takes out changes of this cost or more that are not needed, the most expensive first.
     fn without_the_unneeded(
         &mut self,
         fitting: Combination,
+        alone: &Alone,
         least: Cost,
     ) -> Result<Combination, E> {
         let mut kept = fitting;
         let mut order: Vec<(Cost, Change)> = Vec::new();
         for change in &kept {
-            if matches!(change, Change::Checkpoint(Checkpointed::Blocks(_))) {
-                continue;
-            }
-            let known = self.need(std::slice::from_ref(change))?;
-            let cost = known.map_or(Cost::Time, |need| need.cost());
-            if cost >= least {
+            let is_counted = matches!(change, Change::Checkpoint(Checkpointed::Blocks(_)));
+            let cost = alone.need_of(change).map_or(Cost::Time, Need::cost);
+            if !is_counted && cost >= least {
                 order.push((cost, change.clone()));
             }
         }
         order.sort_by(|a, b| b.cmp(a));
-        for (_, change) in order {
-            if kept.len() < 2 {
-                break;
-            }
-            let fewer: Combination = kept.iter().filter(|one| **one != change).cloned().collect();
-            if self.need(&fewer)?.is_some_and(|need| need.fits) {
-                kept = fewer;
+        let without = |kept: &Combination, change: &Change| -> Combination {
+            kept.iter().filter(|one| *one != change).cloned().collect()
+        };
+        while !order.is_empty() && kept.len() > 1 {
+            let some: Vec<Change> =
+                order.drain(..self.width.min(order.len())).map(|(_, change)| change).collect();
+            let needed = self.need(&kept)?.map(|need| need.needed).unwrap_or_default();
+            let mut asked = some.clone();
+            // What costs nothing may stay without a proof.
+            asked.retain(|change| !alone.is_surely_needed(change, needed, self.capacity));
+            self.ask(asked.iter().map(|change| without(&kept, change)).collect())?;
+            for change in asked {
+                let fewer = without(&kept, &change);
+                if kept.len() > 1 && self.need(&fewer)?.is_some_and(|need| need.fits) {
+                    kept = fewer;
+                }
             }
         }
         Ok(kept)
@@ -298,32 +313,42 @@ impl<E, F: FnMut(&[Combination]) -> Result<Vec<Outcome>, E>> Search<F> {
     }
 
     /// Checkpoints only as many blocks as it takes.
-    fn with_fewest_blocks(
-        &mut self,
-        plan: Combination,
-        found: &[(Change, Need)],
-    ) -> Result<Combination, E> {
+    fn with_fewest_blocks(&mut self, plan: Combination, alone: &Alone) -> Result<Combination, E> {
         let all = Change::Checkpoint(Checkpointed::All);
-        let blocks = found.iter().find(|(change, _)| *change == all);
-        let Some(total) = blocks.and_then(|(_, need)| need.blocks) else { return Ok(plan) };
-        if !plan.contains(&all) {
-            return Ok(plan);
-        }
+        let blocks = alone.need_of(&all).and_then(|need| need.blocks);
+        let (true, Some(total)) = (plan.contains(&all), blocks) else { return Ok(plan) };
         let with = |count: u32| -> Combination {
             let blocks = Change::Checkpoint(Checkpointed::Blocks(count));
             let changed = |change: &Change| if *change == all { &blocks } else { change }.clone();
             plan.iter().map(changed).collect()
         };
-        let (mut bad, mut good) = (0, total);
-        while good - bad > 1 {
-            let middle = bad + (good - bad) / 2;
-            match self.need(&with(middle))? {
-                Some(need) if need.fits => good = middle,
-                Some(_) => bad = middle,
-                None => break,
+        let Some(good) = self.need(&plan)? else { return Ok(plan) };
+        let none: Combination = plan.iter().filter(|change| **change != all).cloned().collect();
+        let bad = match self.tried.get(&none) {
+            Some(Outcome::Ran(need)) => need.needed,
+            _ => good.needed + alone.saved(&all),
+        };
+        let end = |blocks, needed, fits| BlockNeed { blocks, needed, fits };
+        let (bad, good) = (end(0, bad, false), end(total, good.needed, true));
+        let mut search = BlockSearch::new(bad, good, self.capacity);
+        loop {
+            let next = search.next(self.width);
+            if next.is_empty() {
+                break;
             }
+            self.ask(next.iter().map(|&count| with(count)).collect())?;
+            let mut learned = Vec::new();
+            for count in next {
+                let need = self.need(&with(count))?;
+                learned.extend(need.map(|need| end(count, need.needed, need.fits)));
+            }
+            if learned.is_empty() {
+                break;
+            }
+            search.learn(&learned);
         }
-        Ok(if good == total { plan } else { with(good) })
+        let fewest = search.fewest();
+        Ok(if fewest == total { plan } else { with(fewest) })
     }
 
     /// What a combination needs; none where that is unknown.
@@ -344,6 +369,11 @@ impl<E, F: FnMut(&[Combination]) -> Result<Vec<Outcome>, E>> Search<F> {
         self.tried.extend(combinations.into_iter().zip(outcomes));
         Ok(())
     }
+}
+
+/// The combination with one more change, where that can be added.
+fn with(base: Combination, change: &Change) -> Combination {
+    joined(&base, change).unwrap_or(base)
 }
 
 /// The combination with one more change; none where two of them do the same thing.
@@ -397,6 +427,8 @@ fn subjects(change: &Change) -> &'static [Subject] {
 
 #[cfg(test)]
 mod tests {
+    use floodmark_trace::Numerics;
+
     use super::*;
 
     const BLOCKS: u32 = 24;
@@ -406,13 +438,16 @@ mod tests {
     struct Program {
         capacity: u64,
         saves: Vec<(&'static str, u64)>,
+        /// What a change saves besides, once blocks are checkpointed.
+        after_checkpointing: (&'static str, u64),
         /// In the order in which they were asked for.
         asked: Vec<String>,
     }
 
     impl Program {
         fn new(capacity: u64, saves: &[(&'static str, u64)]) -> Self {
-            Self { capacity, saves: saves.to_vec(), asked: Vec::new() }
+            let after_checkpointing = ("", 0);
+            Self { capacity, saves: saves.to_vec(), after_checkpointing, asked: Vec::new() }
         }
 
         fn saved(&self, change: &Change) -> Option<u64> {
@@ -434,6 +469,11 @@ mod tests {
                     return Outcome::LeftOut("nothing to apply to".to_owned());
                 };
                 needed -= saved;
+                let (later, more) = self.after_checkpointing;
+                let is_checkpoint = |change: &Change| matches!(change, Change::Checkpoint(_));
+                if change.to_string() == later && combination.iter().any(is_checkpoint) {
+                    needed -= more;
+                }
                 match change {
                     Change::Autocast(_) | Change::EightBitStates | Change::Bf16Parameters => {
                         numerics = Numerics::Changed;
@@ -465,7 +505,7 @@ mod tests {
 
         fn plan_with(&mut self, allowed: Allowed) -> Option<String> {
             let capacity = Bytes(self.capacity);
-            let found = cheapest_that_fits(capacity, allowed, |batch| {
+            let found = cheapest_that_fits(capacity, allowed, 2, |batch| {
                 Ok::<_, ()>(batch.iter().map(|one| self.attempt(one)).collect())
             });
             let plan = found.unwrap().plan?;
@@ -522,6 +562,14 @@ mod tests {
     }
 
     #[test]
+    fn what_saves_nothing_alone_is_tried_once_the_peak_is_elsewhere() {
+        let saves = [("chunked-loss=8", 0), ("checkpoint=all", 480), ("bf16-parameters", 300)];
+        let mut program = Program::new(400, &saves);
+        program.after_checkpointing = ("chunked-loss=8", 150);
+        assert_eq!(program.plan().as_deref(), Some("chunked-loss=8 + checkpoint=23"));
+    }
+
+    #[test]
     fn a_plan_is_found_for_every_limit_that_all_changes_together_reach() {
         let floor = UNCHANGED - 50 - 100 - 480 - 30 - 200;
         for capacity in 0..UNCHANGED {
@@ -549,7 +597,7 @@ mod tests {
     fn without_time_there_is_no_plan_but_what_was_tried() {
         let mut left = 3;
         let mut program = Program::new(490, &USUAL);
-        let found = cheapest_that_fits(Bytes(490), Allowed::default(), |batch| {
+        let found = cheapest_that_fits(Bytes(490), Allowed::default(), 2, |batch| {
             let mut outcomes = Vec::new();
             for one in batch {
                 outcomes.push(if left > 0 { program.attempt(one) } else { Outcome::NotTried });

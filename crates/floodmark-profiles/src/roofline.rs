@@ -1,9 +1,10 @@
-//! How long a step takes on a GPU: a roofline.
+//! How long a step takes: a roofline of the GPU, and the host beside it.
 //!
 //! An operator takes as long as its operations or its bytes take, whichever is longer, at rates that the GPU was seen
-//! to reach, and never less than a kernel takes to start and end. The GPU works through its operators while the host
-//! starts them, so a step takes as long as the slower of the two. It is an estimate of ratios between variants of
-//! one program, not of seconds.
+//! to reach, and never less than a kernel takes to start and end. The host takes what it was measured to take on a
+//! simulated GPU, and the driver's part of each start, which a simulated one does not have. The GPU works through its
+//! operators while the host starts them, so a step takes as long as the slower of the two. It is an estimate of ratios
+//! between variants of one program, not of seconds.
 
 use floodmark_trace::{OperatorCost, OperatorKind, StepCost};
 use schemars::JsonSchema;
@@ -17,6 +18,10 @@ pub struct Rates {
     pub half_gflops: u64,
     /// Matrix products in fp32, in 10⁹ operations a second.
     pub single_gflops: u64,
+    /// Matrix products and convolutions in TF32, in 10⁹ operations a second; half of those in bf16 where it is not
+    /// stated.
+    #[serde(default)]
+    pub tf32_gflops: Option<u64>,
     /// Attention in one kernel, in bf16 and fp16, in 10⁹ operations a second.
     pub attention_gflops: u64,
     /// The GPU's own memory, read and written, in 10⁶ bytes a second.
@@ -25,19 +30,57 @@ pub struct Rates {
     pub host_mb_per_s: u64,
     /// The shortest time of a kernel on the GPU, in nanoseconds.
     pub kernel_nanos: u64,
-    /// The time that the host takes to start an operator, in nanoseconds.
+    /// The time that the host takes to start an operator, in nanoseconds, where it was not measured.
     pub launch_nanos: u64,
+    /// The part of it that is the driver's, in nanoseconds.
+    #[serde(default = "usual_driver_nanos")]
+    pub driver_nanos: u64,
+}
+
+/// Where a step copies more between host and device, the measured time is mostly that of the copies: a simulated GPU
+/// has no engine of its own for them.
+const MOST_COPIED: u64 = 64 << 20;
+
+fn usual_driver_nanos() -> u64 {
+    3_000
+}
+
+/// How long a step takes, estimated.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct StepTime {
+    /// The seconds in which the GPU computes.
+    pub gpu_seconds: f64,
+    /// The seconds in which the host starts operators.
+    pub host_seconds: f64,
+}
+
+impl StepTime {
+    /// The seconds of the step: both work at the same time.
+    pub fn seconds(&self) -> f64 {
+        self.gpu_seconds.max(self.host_seconds)
+    }
+
+    /// Whether the GPU waits for the host.
+    pub fn is_limited_by_host(&self) -> bool {
+        self.host_seconds > self.gpu_seconds
+    }
 }
 
 impl Rates {
-    /// The seconds of a step.
-    pub fn seconds(&self, cost: &StepCost) -> f64 {
+    /// The time of a step.
+    pub fn step_time(&self, cost: &StepCost) -> StepTime {
         let is_aside = |operator: &&OperatorCost| operator.kind == OperatorKind::AsyncHostCopy;
         let of_gpu = |operator: &OperatorCost| self.gpu_seconds(operator);
         let aside: f64 = cost.operators.iter().filter(is_aside).map(of_gpu).sum();
         let gpu: f64 = cost.operators.iter().map(of_gpu).sum::<f64>() - aside;
         let count: u64 = cost.operators.iter().map(|operator| operator.count).sum();
-        gpu.max(aside).max(product(count, self.launch_nanos) * 1e-9)
+        let host_nanos = match cost.host_nanos {
+            Some(measured) if host_bytes(cost) < MOST_COPIED => {
+                product(1, measured) + product(count, self.driver_nanos)
+            }
+            Some(_) | None => product(count, self.launch_nanos),
+        };
+        StepTime { gpu_seconds: gpu.max(aside), host_seconds: host_nanos * 1e-9 }
     }
 
     fn gpu_seconds(&self, operator: &OperatorCost) -> f64 {
@@ -45,6 +88,9 @@ impl Rates {
         let gflops = match operator.kind {
             OperatorKind::Attention if is_half => self.attention_gflops,
             OperatorKind::Matmul | OperatorKind::Convolution if is_half => self.half_gflops,
+            OperatorKind::Matmul | OperatorKind::Convolution if operator.dtype == "tf32" => {
+                self.tf32_gflops.unwrap_or(self.half_gflops / 2)
+            }
             OperatorKind::Matmul
             | OperatorKind::Convolution
             | OperatorKind::Attention
@@ -96,11 +142,13 @@ mod tests {
     const RATES: Rates = Rates {
         half_gflops: 600_000,
         single_gflops: 40_000,
+        tf32_gflops: None,
         attention_gflops: 300_000,
         memory_mb_per_s: 4_000_000,
         host_mb_per_s: 50_000,
         kernel_nanos: 2_000,
         launch_nanos: 5_000,
+        driver_nanos: 3_000,
     };
 
     fn operator(
@@ -114,7 +162,7 @@ mod tests {
     }
 
     fn seconds(operators: Vec<OperatorCost>) -> f64 {
-        RATES.seconds(&StepCost { backward_passes: 1, operators })
+        RATES.step_time(&StepCost { backward_passes: 1, operators, host_nanos: None }).seconds()
     }
 
     #[test]
@@ -151,6 +199,20 @@ mod tests {
         assert!((with_copies(OperatorKind::HostCopy, short) - 0.003).abs() < 1e-9);
         assert!((with_copies(OperatorKind::AsyncHostCopy, short) - 0.002).abs() < 1e-9);
         assert!((with_copies(OperatorKind::AsyncHostCopy, long) - 0.01).abs() < 1e-9);
+    }
+
+    #[test]
+    fn where_the_host_was_measured_its_time_and_the_drivers_count() {
+        let operators = vec![operator(OperatorKind::Memory, "float32", 1000, 0, 1_000)];
+        let cost = StepCost { backward_passes: 1, operators, host_nanos: Some(20_000_000) };
+        let time = RATES.step_time(&cost);
+        assert!((time.seconds() - 0.023).abs() < 1e-9, "{time:?}");
+        assert!(time.is_limited_by_host());
+        let copied = vec![operator(OperatorKind::HostCopy, "float32", 10, 0, 5 << 30)];
+        let cost =
+            StepCost { backward_passes: 1, operators: copied, host_nanos: Some(900_000_000) };
+        let time = RATES.step_time(&cost);
+        assert!(!time.is_limited_by_host(), "the copies are the GPU's: {time:?}");
     }
 
     #[test]

@@ -66,6 +66,7 @@ pub(crate) struct EstimatePlan {
     machine: Py<PhantomMachine>,
     steps: Option<u32>,
     counts_operators: bool,
+    measures_step: bool,
     json: bool,
 }
 
@@ -103,6 +104,7 @@ pub(crate) fn main(py: Python<'_>, args: Vec<OsString>, python: OsString) -> PyR
                 machine: Py::new(py, PhantomMachine::from(plan.machine))?,
                 steps: plan.steps,
                 counts_operators: plan.counts_operators,
+                measures_step: plan.measures_step,
                 json: plan.json,
             };
             Py::new(py, plan)?.into_any()

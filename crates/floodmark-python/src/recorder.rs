@@ -40,9 +40,8 @@ pub(crate) fn attach_torch(py: Python<'_>, folder: String) -> Option<Vec<&'stati
     Some(facts.into_iter().filter(|(_, is_seen)| *is_seen).map(|(name, _)| name).collect())
 }
 
-/// Proves how tensors lie in memory, on one that is alive: the addresses of its C++ object, of its storage's
-/// and of its data, and its bytes; `empty` is an empty storage of the CPU allocator. Returns whether they lie as
-/// expected.
+/// Whether tensors lie in memory as expected, by one that is alive: the addresses of its C++ object, of its storage's
+/// and of its data, and its bytes; `empty` is an empty storage of the CPU allocator.
 #[pyfunction]
 pub(crate) fn prove_tensors(
     tensor: usize,
@@ -54,8 +53,7 @@ pub(crate) fn prove_tensors(
     floodmark_probe::prove_tensors(KnownTensor { tensor, storage, data, bytes, empty })
 }
 
-/// Records the blocks in host memory that are live. Returns how much memory was not searched for them; `None`
-/// when they cannot be found.
+/// Records the live blocks in host memory. Returns how much was not searched; `None` when they cannot be found.
 #[pyfunction]
 pub(crate) fn record_host_blocks(py: Python<'_>) -> Option<u64> {
     py.detach(floodmark_probe::record_host_blocks)

@@ -136,8 +136,8 @@ impl Trace {
         answer.map(Estimate).map_err(from_ours)
     }
 
-    /// Says the same of a program that ran in several processes: this one and `others`.
-    #[pyo3(signature = (others, *, ended, error, notes))]
+    /// Says the same of a program that ran in several processes: this one and `others`; `cost` is JSON.
+    #[pyo3(signature = (others, *, ended, error, notes, cost=None))]
     #[expect(clippy::needless_pass_by_value, reason = "extracted from a Python list")]
     fn estimate_with(
         &self,
@@ -146,11 +146,13 @@ impl Trace {
         ended: &str,
         error: String,
         notes: Vec<String>,
+        cost: Option<&str>,
     ) -> PyResult<Estimate> {
+        let cost = cost.map(serde_json::from_str).transpose().map_err(wrong_argument)?;
         let others = others.iter().map(|other| &other.get().0);
         let all: Vec<&TraceView> = [&self.0].into_iter().chain(others).collect();
         let ended: PhantomEnd = serde_json::from_value(ended.into()).map_err(wrong_argument)?;
-        let end = ProgramEnd { ended, error };
+        let end = ProgramEnd { ended, error, cost };
         let answer = py.detach(|| ask_all(&all, |traces| estimate_processes(traces, &end, notes)));
         answer.map(Estimate).map_err(from_ours)
     }

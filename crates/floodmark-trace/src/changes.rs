@@ -57,6 +57,8 @@ pub struct StepCost {
     pub backward_passes: u64,
     /// Operators that are alike, added up.
     pub operators: Vec<OperatorCost>,
+    /// The processor time that the host takes for a step, in nanoseconds; null where it was not measured.
+    pub host_nanos: Option<u64>,
 }
 
 /// Operators of one kind, data type and ratio of operations to bytes.
@@ -65,7 +67,7 @@ pub struct StepCost {
 pub struct OperatorCost {
     /// What they do.
     pub kind: OperatorKind,
-    /// The data type of their first tensor: `bfloat16`.
+    /// The data type of their first tensor: `bfloat16`; `tf32` where torch computes products of `float32` in it.
     pub dtype: String,
     /// How many there are.
     pub count: u64,

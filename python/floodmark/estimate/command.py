@@ -30,6 +30,7 @@ from floodmark.estimate.engine_choice import block_of
 from floodmark.estimate.fake.block import FakeBlock
 from floodmark.estimate.operator_cost import OperatorCounter
 from floodmark.estimate.simulated_process import Simulated
+from floodmark.estimate.step_cost import StepMeasure, measured_in
 from floodmark.estimate.world.launcher import launched_as
 from floodmark.recording.recorder import say
 from floodmark.recording.run import Program, short_path
@@ -98,8 +99,17 @@ def _run(plan: _core.EstimatePlan, program: Program, folder: Path | None) -> int
             machine, folder, steps=plan.steps, quiet=plan.run.quiet, changes=plan.run.changes
         )
     counter = OperatorCounter() if plan.counts_operators else None
+    measure = None
+    if plan.measures_step and folder is not None and not isinstance(block, FakeBlock):
+        measure = StepMeasure(folder, block.simulated.phantom)
     Simulated(
-        recorder, block, folder, steps=plan.steps, quiet=plan.run.quiet, counter=counter
+        recorder,
+        block,
+        folder,
+        steps=plan.steps,
+        quiet=plan.run.quiet,
+        counter=counter,
+        measure=measure,
     ).begin()
     try:
         with block:
@@ -150,7 +160,7 @@ def _answer(
             shutil.rmtree(folder, ignore_errors=True)
         return supervisor.end_like(status)
     try:
-        found = traces.estimate(supervisor.error_of(status))
+        found = traces.estimate(supervisor.error_of(status), measured_in(folder))
         _print(found.to_json() + "\n" if plan.json else found.for_stdout())
     except Exception as error:
         say(f"`{program.path}` was written, but there is no estimate: {error}")

@@ -1,11 +1,11 @@
 """What a step computes: operations and bytes of its operators, for an estimate of its time.
 
 A mode at torch's operators sees all of them, those of backward passes too. Under such a mode torch
-may allocate differently, so this is done in a run of its own, whose memory does not count.
-Operators that are alike are added up: of one kind and data type, with a similar ratio of operations
-to bytes.
+may allocate differently, so this is done after the recording (`step_cost`), or in a run of its own,
+whose memory does not count. Operators that are alike are added up: of one kind and data type, with
+a similar ratio of operations to bytes.
 
-Sees: torch's operators. Talks to: `recording.header_facts`.
+Sees: torch's operators. Talks to: those who want the counts.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from floodmark import torch_private
-from floodmark.recording import header_facts
 from floodmark.recording.backward_passes import PassWatch
 
 if TYPE_CHECKING:
@@ -33,19 +32,30 @@ _WITHOUT_KERNEL = (
 
 
 class OperatorCounter:
-    """Counts operators from `attach` until the process ends; the last whole step is reported."""
+    """Counts operators from `attach` to `detach`; the last whole step is reported."""
 
     def __init__(self) -> None:
         self._current: dict[tuple[str, str, int], list[int]] = {}
         self._last: dict[tuple[str, str, int], list[int]] = {}
         self._passes = 0
+        self._mode: Any = None
+        self._watch: PassWatch | None = None
 
     def attach(self, torch: Any) -> None:
-        """torch is imported: see every operator."""
-        mode = _mode_class(torch, self._count)()
-        mode.__enter__()
-        PassWatch(torch, lambda: None, self._pass_ended)
-        header_facts.add(lambda: {"cost": self.cost()})
+        """See every operator of torch."""
+        self._mode = _mode_class(torch, self._count)()
+        self._mode.__enter__()
+        self._watch = PassWatch(torch, lambda: None, self._pass_ended)
+
+    def detach(self) -> bool:
+        """See no more of them; whether that can be done now."""
+        modes = torch_private.dispatch_modes()
+        if not modes or modes[-1] is not self._mode:
+            return False
+        self._mode.__exit__(None, None, None)
+        if self._watch is not None:
+            self._watch.remove()
+        return True
 
     def step_ended(self) -> None:
         """What follows belongs to the next step."""
@@ -74,7 +84,11 @@ class OperatorCounter:
             }
             for (kind, dtype, _), (count, flops, moved) in sorted(rows.items())
         ]
-        return {"backward_passes": self._passes, "operators": operators}
+        return {
+            "backward_passes": self._passes,
+            "operators": operators,
+            "host_nanos": None,
+        }
 
 
 _KINDS: dict[str, OperatorKind] = {
@@ -124,7 +138,10 @@ def _mode_class(torch: Any, count: Callable[[str, str, int, int], None]) -> Any:
         flops = 0
         if packet in flop_registry:
             flops = int(flop_registry[packet](*args, **kwargs, out_val=result))
-        count(_kind(name, flops), dtype, flops, moved)
+        kind = _kind(name, flops)
+        if dtype == "float32" and _uses_tf32(torch, kind):
+            dtype = "tf32"
+        count(kind, dtype, flops, moved)
 
     return Counting
 
@@ -135,6 +152,12 @@ def _kind(name: str, flops: int) -> str:
     if "attention" in name:
         return "attention"
     return "convolution" if "conv" in name else "matmul"
+
+
+def _uses_tf32(torch: Any, kind: str) -> bool:
+    """Whether products of this kind are computed in TF32, as the program has set it."""
+    backends = {"convolution": torch.backends.cudnn, "matmul": torch.backends.cuda.matmul}
+    return kind in backends and bool(backends[kind].allow_tf32)
 
 
 def _is_view(func: Any) -> bool:

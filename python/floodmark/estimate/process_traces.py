@@ -86,8 +86,11 @@ class Traces:
             self._notes.append(f"Process {pid} still runs: what it will need is unknown")
         return paths
 
-    def estimate(self, error: str) -> Estimate:
-        """Whether all of it fits; `error` is what the first process ended with."""
+    def estimate(self, error: str, cost: str | None = None) -> Estimate:
+        """Whether all of it fits; `error` is what the first process ended with.
+
+        `cost` is what it measured after its recording had ended, as JSON.
+        """
         ended = self._main.trace.header["phantom"]["ended"]
         if error and ended == "done":
             self._notes.append(f"After its end the program was left with {error}")
@@ -96,6 +99,7 @@ class Traces:
             ended="failed" if error else "done",
             error=error,
             notes=self._notes,
+            cost=cost,
         )
 
     def move_to_output(self, plan: _core.RunPlan) -> Path:

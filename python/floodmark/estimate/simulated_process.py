@@ -16,10 +16,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from floodmark import torch_private
+from floodmark import _core, torch_private
 from floodmark.estimate.fake.block import FakeBlock
 from floodmark.estimate.operator_cost import OperatorCounter
 from floodmark.estimate.phantom.block import PhantomBlock
+from floodmark.estimate.step_cost import StepMeasure
+from floodmark.recording import header_facts
 from floodmark.recording.import_watch import ImportWatch
 from floodmark.recording.recorder import Recorder
 from floodmark.recording.steps import Progress, StepWatch
@@ -37,6 +39,7 @@ class Simulated:
         steps: int | None,
         quiet: bool,
         counter: OperatorCounter | None = None,
+        measure: StepMeasure | None = None,
     ) -> None:
         self._recorder = recorder
         self._block = block
@@ -44,8 +47,10 @@ class Simulated:
         self._pid = os.getpid()
         self._fork: Recorder | None = None
         self._counter = counter
+        self._measure = measure
         self._progress = Progress(self._peaks, quiet=quiet)
-        self._watch = StepWatch(steps, self._step_ended, self._end_by_steps)
+        goes_on = None if measure is None else self._goes_on
+        self._watch = StepWatch(steps, self._step_ended, self._end_by_steps, goes_on)
 
     def begin(self) -> None:
         """Count steps, and see how the process ends."""
@@ -71,9 +76,11 @@ class Simulated:
             self._block.outcome.leave(status)
         self.finish()
 
-    def _step_ended(self, _torch: ModuleType, step: int) -> None:
+    def _step_ended(self, torch: ModuleType, step: int) -> None:
         if step == 1:
             self._note_rank()
+        if self._measure is not None and self._recorder.is_open:
+            self._measure.recorded_step_ended(torch)
         if self._counter is not None:
             self._counter.step_ended()
         self._progress.step_ended(step)
@@ -92,10 +99,25 @@ class Simulated:
         self._block.outcome.end_by_steps()
         (self._fork or self._recorder).refresh()
 
+    def _goes_on(self) -> bool:
+        """Enough steps are recorded; whether further ones are measured."""
+        if self._measure is None or os.getpid() != self._pid:
+            return False
+        if self._recorder.is_open:
+            self._block.outcome.end_by_steps()
+            self._recorder.stop()
+            # The hooks of the recorder would count as time of the program.
+            _core.disarm()
+            self._measure.begin()
+            return True
+        return self._measure.goes_on()
+
     def _attach(self, torch: ModuleType) -> None:
         self._watch.attach(torch)
         if self._counter is not None:
-            self._counter.attach(torch)
+            counter = self._counter
+            counter.attach(torch)
+            header_facts.add(lambda: {"cost": counter.cost()})
         if self._folder is not None:
             torch_private.when_cuda_is_ready(torch, self._record_fork)
 

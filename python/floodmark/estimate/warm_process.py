@@ -2,10 +2,11 @@
 
     python -m floodmark.estimate.warm_process IMPORTS
 
-`floodmark fit` and `floodmark plan` start one after the first run of a program, and send it a line
-of JSON for each further run. A fork does what `python -m floodmark` with the same words does, but
-finds torch and the other installed libraries imported. CUDA begins in the fork, never here. Where
-forking is not safe, because a library has started a thread or CUDA, it says so and ends.
+`floodmark fit` and `floodmark plan` start one with the first run of a program. It imports what that
+run writes into `IMPORTS` while it is written, and then gets a line of JSON for each further run. A
+fork does what `python -m floodmark` with the same words does, but finds torch and the other
+installed libraries imported. CUDA begins in the fork, never here. Where forking is not safe,
+because a library has started a thread or CUDA, it says so and ends.
 
 Sees: standard input and output. Talks to: `command`, `simulated_gpu`. Does not see programs.
 """
@@ -20,17 +21,21 @@ import os
 import select
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from floodmark import _core, torch_private
 from floodmark.estimate import quick_exit, supervisor
 from floodmark.estimate.command import estimate
-from floodmark.estimate.import_log import Imports
+from floodmark.estimate.import_log import Import, Run, change_environment
 from floodmark.estimate.phantom import simulated_gpu
 
 #: Programs close the low descriptors; ours is above them.
 _LOWEST_DESCRIPTOR = 900
+
+#: How often the log of the first run is read.
+_SECONDS_BETWEEN = 0.02
 
 
 class UnsafeError(Exception):
@@ -51,15 +56,19 @@ class Request(TypedDict):
 
 def main() -> int:
     """Import, then fork for each request; the exit status. In a fork, that of the run."""
-    imports: Imports = json.loads(Path(sys.argv[1]).read_text())
+    lines = _lines(Path(sys.argv[1]))
     environment, path = dict(os.environ), list(sys.path)
     answers = _move_stdout()
+    run: Run | None = next(lines, None)
+    if run is None:
+        return 1
     try:
-        if imports["engine"] == "phantom":
-            simulated_gpu.prepare(_core.PhantomMachine.from_json(imports["machine"]))
+        if run["engine"] == "phantom":
+            simulated_gpu.prepare(_core.PhantomMachine.from_json(run["machine"]))
         of_gpu = {key: value for key, value in os.environ.items() if environment.get(key) != value}
-        _import_all(imports)
-        _check_forks(imports)
+        if not _import_all(lines):
+            return 1
+        _check_forks()
     except (_core.PhantomError, UnsafeError) as error:
         os.write(answers, f"unsafe {str(error).splitlines()[0]}\n".encode())
         return 1
@@ -102,27 +111,43 @@ def _move_stdout() -> int:
     return answers
 
 
-def _import_all(imports: Imports) -> None:
-    """Import what the first run did, in its order, with the environment that it had then."""
+def _lines(path: Path) -> Iterator[Any]:
+    """The lines of a log that is being written, until this process is no longer needed."""
+    received, at = b"", 0
+    while True:
+        with contextlib.suppress(OSError), path.open("rb") as log:
+            log.seek(at)
+            data = log.read()
+            at += len(data)
+            *lines, received = (received + data).split(b"\n")
+            yield from map(json.loads, lines)
+        # No request comes before the answer: standard input is at its end, or silent.
+        if select.select([0], [], [], _SECONDS_BETWEEN)[0]:
+            return
+
+
+def _import_all(lines: Iterator[Import]) -> bool:
+    """Import what the first run does, in its order, with the environment that it had then.
+
+    Whether that run has ended as it should.
+    """
     before = list(sys.path)
-    sys.path[0] = imports["first_path"]
-    for one in imports["imports"]:
-        for key, value in one["environment"].items():
-            if value is None:
-                os.environ.pop(key, None)
-            else:
-                os.environ[key] = value
+    for one in lines:
+        if not one["name"]:
+            sys.path[:] = before
+            return True
+        if any(key.endswith("ALLOC_CONF") for key in one["environment"]):
+            raise UnsafeError("the program sets the allocator before it imports torch")
+        sys.path[0] = one["first_path"]
+        change_environment(one["environment"])
         # What fails here fails in the program, or is imported there.
         with contextlib.suppress(Exception):
             importlib.import_module(one["name"])
-    sys.path[:] = before
+    return False
 
 
-def _check_forks(imports: Imports) -> None:
+def _check_forks() -> None:
     """Raise an `UnsafeError` where a fork would not be what a new process is."""
-    changed = {key for one in imports["imports"] for key in one["environment"]}
-    if any(key.endswith("ALLOC_CONF") for key in changed):
-        raise UnsafeError("the program sets the allocator before it imports torch")
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized():
         raise UnsafeError("a library initialises CUDA when it is imported")

@@ -53,10 +53,14 @@ class StepWatch:
         limit: int | None,
         on_step: Callable[[ModuleType, int], None],
         tell_end: Callable[[], None] | None = None,
+        goes_on: Callable[[], bool] | None = None,
     ) -> None:
         self._limit = limit
         self._on_step = on_step
         self._tell_end = tell_end
+        #: Asked at the end of each step from the last one that is wanted on.
+        self._goes_on = goes_on
+        self._is_going_on = False
         self._torch: ModuleType | None = None
         self._running: list[int] = []
         self._handles: list[Any] = []
@@ -107,7 +111,8 @@ class StepWatch:
 
     def _before_pass(self) -> None:
         # Not right after the last pass: an update that is made by hand is part of its step.
-        self._end_if_enough()
+        if not self._is_going_on:
+            self._end_if_enough()
 
     def _after_pass(self) -> None:
         self._passes += 1
@@ -137,7 +142,12 @@ class StepWatch:
                 self._on_step(self._torch, self.count)
 
     def _end_if_enough(self) -> None:
-        if self._limit is not None and self.count >= self._limit:
+        if self._limit is None or self.count < self._limit:
+            return
+        # A pass is not a whole step: what follows it could not be told apart.
+        if self._goes_on is not None and self._kind != "pass" and not self.has_ended:
+            self._is_going_on = self._goes_on()
+        if not self._is_going_on:
             self._end()
 
     @property

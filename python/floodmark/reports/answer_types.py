@@ -62,6 +62,9 @@ AdviceKind = Literal["allocator_settings", "leak", "idle", "stale_gradients", "o
 # Why the answer is unknown.
 Unknown = Literal["failed", "no_end", "nothing_allocated", "shared_gpu"]
 
+# What a step waits for.
+StepLimit = Literal["gpu", "host"]
+
 # How a check went.
 CheckStatus = Literal["ok", "note", "failed"]
 
@@ -938,6 +941,9 @@ class StepCost(TypedDict):
     """How many backward passes the program made, in all steps."""
     operators: list[OperatorCost]
     """Operators that are alike, added up."""
+    host_nanos: int | None
+    """The processor time that the host takes for a step, in nanoseconds; null where it was not
+    measured."""
 
 
 class OperatorCost(TypedDict):
@@ -946,7 +952,8 @@ class OperatorCost(TypedDict):
     kind: OperatorKind
     """What they do."""
     dtype: str
-    """The data type of their first tensor: `bfloat16`."""
+    """The data type of their first tensor: `bfloat16`; `tf32` where torch computes products of
+    `float32` in it."""
     count: int
     """How many there are."""
     flops: int
@@ -1524,6 +1531,10 @@ class PlanTry(TypedDict):
     where unknown."""
     slow_down: float | None
     """The estimated time of a step, as a multiple of that without changes; null where unknown."""
+    step_time: StepTime | None
+    """The estimated time of a step on the GPU and on its host; null where it was not measured."""
+    limited_by: StepLimit | None
+    """Which of them a step waits for, as estimated; null where unknown."""
     host_bytes: int | None
     """The bytes of a step that pass between host and device; null where they were not counted."""
     gpus: int
@@ -1534,6 +1545,15 @@ class PlanTry(TypedDict):
     is_on_curve: bool
     """Whether no other try needs less memory without more time, whatever becomes of the results:
     the points of the curve of memory against time. False where the time is unknown."""
+
+
+class StepTime(TypedDict):
+    """How long a step takes, estimated."""
+
+    gpu_seconds: float
+    """The seconds in which the GPU computes."""
+    host_seconds: float
+    """The seconds in which the host starts operators."""
 
 
 class PlanChange(TypedDict):
@@ -1625,6 +1645,9 @@ class Rates(TypedDict):
     """Matrix products in bf16 and fp16, in 10⁹ operations a second."""
     single_gflops: int
     """Matrix products in fp32, in 10⁹ operations a second."""
+    tf32_gflops: int | None
+    """Matrix products and convolutions in TF32, in 10⁹ operations a second; half of those in
+    bf16 where it is not stated."""
     attention_gflops: int
     """Attention in one kernel, in bf16 and fp16, in 10⁹ operations a second."""
     memory_mb_per_s: int
@@ -1634,7 +1657,10 @@ class Rates(TypedDict):
     kernel_nanos: int
     """The shortest time of a kernel on the GPU, in nanoseconds."""
     launch_nanos: int
-    """The time that the host takes to start an operator, in nanoseconds."""
+    """The time that the host takes to start an operator, in nanoseconds, where it was not
+    measured."""
+    driver_nanos: int
+    """The part of it that is the driver's, in nanoseconds."""
 
 
 class Doctor(TypedDict):

@@ -398,15 +398,22 @@ class Trace:
         return Estimate(self._core.estimate())
 
     def estimate_with(
-        self, others: Sequence[Trace], *, ended: str, error: str, notes: Sequence[str]
+        self,
+        others: Sequence[Trace],
+        *,
+        ended: str,
+        error: str,
+        notes: Sequence[str],
+        cost: str | None = None,
     ) -> Estimate:
         """The same for a program of several processes, of which this is the first.
 
-        `ended` and `error` count where this trace has no end; `notes` are for the answer.
+        `ended` and `error` count where this trace has no end; `notes` are for the answer. `cost` is
+        the JSON of a `StepCost` that was measured after the recording.
         """
         cores = [other._core for other in others]
         return Estimate(
-            self._core.estimate_with(cores, ended=ended, error=error, notes=list(notes))
+            self._core.estimate_with(cores, ended=ended, error=error, notes=list(notes), cost=cost)
         )
 
     def export(

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 
 import pytest
 from support.answer_schema import check_answer
@@ -69,6 +74,28 @@ def test_an_estimate_with_a_change_says_what_it_was_applied_to(training):
     assert found["peak_allocated"] < unchanged - 100 * MIB
     text = str(floodmark.Trace.open(training.folder / "a.flood").estimate())
     assert "With `checkpoint=4`: 4 of 6 × Block" in text
+
+
+def test_a_measured_step_says_what_it_costs_and_changes_no_peak(training):
+    training.write(TRAINING.replace("range(3)", "range(30)"), "long.py")
+    words = ("--steps", "2", "long.py")
+    recorded, measured = estimate(training, *words), estimate(training, "--measure-step", *words)
+    assert recorded["cost"] is None
+    assert measured["steps"] == recorded["steps"] == 2
+    for key in ("peak_allocated", "peak_reserved"):
+        assert measured[key] == recorded[key]
+    assert measured["devices"][0]["needed"] == recorded["devices"][0]["needed"]
+    cost = measured["cost"]
+    # Twelve products forward, and two for each in the backward pass but for the first input.
+    products = [one for one in cost["operators"] if one["kind"] == "matmul"]
+    assert sum(one["count"] for one in products) == 12 + 23
+    assert cost["backward_passes"] == 1
+    assert 0 < cost["host_nanos"] < 5_000_000_000
+
+
+def test_a_program_that_ends_at_once_has_no_measured_time(training):
+    training.write(TRAINING.replace("range(3)", "range(2)"), "short.py")
+    assert estimate(training, "--measure-step", "--steps", "2", "short.py")["cost"] is None
 
 
 def test_a_change_that_finds_nothing_says_so(training):
@@ -165,6 +192,30 @@ def test_where_nothing_fits_the_floor_is_said(training):
     assert found["floor_causes"]
     assert "no plan was found: the least that the program needs" in done.stderr
     assert "hint: make the batch smaller" in done.stderr
+
+
+def test_ctrl_c_leaves_nothing_behind_but_what_was_tried(training):
+    folder = training.folder / "temporary"
+    folder.mkdir()
+    environment = {**os.environ, **training.environment, "TMPDIR": str(folder)}
+    command = [sys.executable, "-m", "floodmark", "plan", "--memory", "800MiB", "train.py"]
+    process = subprocess.Popen(
+        command, cwd=training.folder, env=environment, stderr=subprocess.PIPE, text=True
+    )
+    kept = training.folder / "cache" / "floodmark" / "tries"
+    until = time.monotonic() + 300
+    while not (kept.is_dir() and any(kept.glob("*.json"))) and time.monotonic() < until:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGINT
+    assert "Interrupted; what was tried is kept" in said
+    assert "Traceback" not in said
+    assert any(kept.glob("*.json"))
+    until = time.monotonic() + 30
+    while list(folder.glob("floodmark-??????")) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not list(folder.glob("floodmark-??????"))
 
 
 def test_without_time_it_says_what_was_not_tried(training):

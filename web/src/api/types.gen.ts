@@ -244,13 +244,15 @@ export type StepCost = {
   backward_passes: number;
   /** Operators that are alike, added up. */
   operators: OperatorCost[];
+  /** The processor time that the host takes for a step, in nanoseconds; null where it was not measured. */
+  host_nanos: number | null;
 };
 
 /** Operators of one kind, data type and ratio of operations to bytes. */
 export type OperatorCost = {
   /** What they do. */
   kind: OperatorKind;
-  /** The data type of their first tensor: `bfloat16`. */
+  /** The data type of their first tensor: `bfloat16`; `tf32` where torch computes products of `float32` in it. */
   dtype: string;
   /** How many there are. */
   count: number;
@@ -1808,6 +1810,10 @@ export type PlanTry = {
   compute: number | null;
   /** The estimated time of a step, as a multiple of that without changes; null where unknown. */
   slow_down: number | null;
+  /** The estimated time of a step on the GPU and on its host; null where it was not measured. */
+  step_time: StepTime | null;
+  /** Which of them a step waits for, as estimated; null where unknown. */
+  limited_by: StepLimit | null;
   /** The bytes of a step that pass between host and device; null where they were not counted. */
   host_bytes: number | null;
   /** How many GPUs it takes: each needs this memory. */
@@ -1817,6 +1823,17 @@ export type PlanTry = {
   /** Whether no other try needs less memory without more time, whatever becomes of the results: the points of the curve of memory against time. False where the time is unknown. */
   is_on_curve: boolean;
 };
+
+/** How long a step takes, estimated. */
+export type StepTime = {
+  /** The seconds in which the GPU computes. */
+  gpu_seconds: number;
+  /** The seconds in which the host starts operators. */
+  host_seconds: number;
+};
+
+/** What a step waits for. */
+export type StepLimit = "gpu" | "host";
 
 /** One change of the plan. */
 export type PlanChange = {

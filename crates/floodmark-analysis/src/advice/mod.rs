@@ -284,25 +284,32 @@ impl<'a> Adviser<'a> {
         let Ok(found) = idle(self.trace, Some(self.device)) else { return };
         let mut said = 0;
         for line in found.rows {
-            // Parameters and gradients are there to stay.
-            let stays = [Category::Parameter, Category::Gradient, Category::Workspace];
+            // What the model uses in every step is there to stay.
+            let stays =
+                [Category::Parameter, Category::Gradient, Category::Buffer, Category::Workspace];
             if said == MOST_LINES || stays.iter().any(|category| category.name() == line.category) {
                 continue;
             }
-            let what = match line.category {
-                unknown if unknown == Category::Unknown.name() => String::new(),
-                category => format!(" ({category})"),
-            };
+            let is_unknown = line.category == Category::Unknown.name();
+            let what = if is_unknown { String::new() } else { format!(" ({})", line.category) };
             let finding = format!(
                 "{} retains {}{what} through the peak: allocated long before it, freed long after or never",
                 line.location, line.bytes
             );
             let change = if line.category == Category::OptimizerState.name() {
-                "keep it in host memory between steps, shard it, or use an optimizer with less state"
+                format!(
+                    "shard it, use an optimizer with less state, or offload it to host memory, which copies {} \
+                     there and back in every step",
+                    line.bytes
+                )
+            } else if is_unknown {
+                "if nothing uses it around the peak, free it before, move it to host memory, or recompute it"
+                    .to_owned()
             } else {
                 "move it to host memory, free it before the peak, or recompute it afterwards"
+                    .to_owned()
             };
-            if self.without(AdviceKind::Idle, finding, change, &line.allocations) {
+            if self.without(AdviceKind::Idle, finding, &change, &line.allocations) {
                 said += 1;
             }
         }

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use floodmark_trace::{
-    AppliedChange, Bytes, Losses, PhantomEnd, PhantomRead, Trace, UnsupportedCall,
+    AppliedChange, Bytes, Losses, PhantomEnd, PhantomRead, StepCost, Trace, UnsupportedCall,
 };
 
 use crate::estimate::{DeviceEstimate, Estimate, Process, SharedGpu, estimate, verdict};
@@ -19,6 +19,8 @@ pub struct ProgramEnd {
     pub ended: PhantomEnd,
     /// What it failed with; empty when it did not.
     pub error: String,
+    /// What a step costs, measured after the recording had ended.
+    pub cost: Option<StepCost>,
 }
 
 /// Says whether a program fits. The first trace is that of the process that was started, whose `end` counts for
@@ -38,6 +40,9 @@ pub fn estimate_processes(
     if whole.ended == PhantomEnd::Unknown {
         whole.ended = end.ended;
         whole.error.clone_from(&end.error);
+    }
+    if whole.cost.is_none() {
+        whole.cost.clone_from(&end.cost);
     }
     let mut processes = vec![first];
     let mut devices = vec![std::mem::take(&mut whole.devices)];

@@ -35,7 +35,7 @@ fn ask(script: &str, ended: PhantomEnd, peak_driver: u64) -> Estimate {
 }
 
 fn ask_all(traces: &[&Trace], ended: PhantomEnd, error: &str) -> Estimate {
-    let end = ProgramEnd { ended, error: error.to_owned() };
+    let end = ProgramEnd { ended, error: error.to_owned(), cost: None };
     estimate_processes(traces, &end, Vec::new()).unwrap()
 }
 

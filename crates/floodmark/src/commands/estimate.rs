@@ -34,6 +34,8 @@ pub struct EstimatePlan {
     pub steps: Option<u32>,
     /// Whether the operators of a step are counted, which may change what is allocated.
     pub counts_operators: bool,
+    /// Whether further steps are run after the recording, which say what a step costs.
+    pub measures_step: bool,
     /// Whether the answer is printed as JSON.
     pub json: bool,
 }
@@ -61,6 +63,7 @@ pub(crate) fn plan(args: EstimateArgs) -> Result<EstimatePlan> {
         machine,
         steps: args.phantom.steps,
         counts_operators: args.phantom.count_operators,
+        measures_step: args.phantom.measure_step,
         json: args.json,
     })
 }
@@ -116,6 +119,9 @@ pub(crate) fn process(
     }
     if phantom.count_operators {
         command.arg("--count-operators");
+    }
+    if phantom.measure_step {
+        command.arg("--measure-step");
     }
     for answer in &phantom.answers {
         command.arg("--answer").arg(answer.to_string());

@@ -18,7 +18,7 @@ mod ranks;
 mod rows;
 mod screen;
 mod state;
-mod terminal;
+pub(crate) mod terminal;
 #[cfg(test)]
 mod tests;
 mod theme;

@@ -21,16 +21,16 @@ fn advice_says_what_it_saves() {
     Saves allocated  Saves reserved  Finding, and what to do
           8.000 MiB       20.00 MiB  train.py:3 (main) retains 8.000 MiB through the peak: allocated
                                      long before it, freed long after or never
-                                     → move it to host memory, free it before the peak, or recompute it
-                                       afterwards
+                                     → if nothing uses it around the peak, free it before, move it to
+                                       host memory, or recompute it
           8.000 MiB       20.00 MiB  train.py:4 (main) retains 8.000 MiB through the peak: allocated
                                      long before it, freed long after or never
-                                     → move it to host memory, free it before the peak, or recompute it
-                                       afterwards
+                                     → if nothing uses it around the peak, free it before, move it to
+                                       host memory, or recompute it
           8.000 MiB       20.00 MiB  train.py:5 (main) retains 8.000 MiB through the peak: allocated
                                      long before it, freed long after or never
-                                     → move it to host memory, free it before the peak, or recompute it
-                                       afterwards
+                                     → if nothing uses it around the peak, free it before, move it to
+                                       host memory, or recompute it
                 0 B       16.00 MiB  16.00 MiB more are reserved than allocated at the peak; other
                                      settings need less
                                      → export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
@@ -161,7 +161,7 @@ fn the_json_of_advice_is_the_contract() {
         {
           "kind": "idle",
           "finding": "train.py:3 (main) retains 8.000 MiB through the peak: allocated long before it, freed long after or never",
-          "change": "move it to host memory, free it before the peak, or recompute it afterwards",
+          "change": "if nothing uses it around the peak, free it before, move it to host memory, or recompute it",
           "assumes": "",
           "saves_allocated": 8388608,
           "saves_reserved": 20971520,
@@ -171,7 +171,7 @@ fn the_json_of_advice_is_the_contract() {
         {
           "kind": "idle",
           "finding": "train.py:4 (main) retains 8.000 MiB through the peak: allocated long before it, freed long after or never",
-          "change": "move it to host memory, free it before the peak, or recompute it afterwards",
+          "change": "if nothing uses it around the peak, free it before, move it to host memory, or recompute it",
           "assumes": "",
           "saves_allocated": 8388608,
           "saves_reserved": 20971520,
@@ -181,7 +181,7 @@ fn the_json_of_advice_is_the_contract() {
         {
           "kind": "idle",
           "finding": "train.py:5 (main) retains 8.000 MiB through the peak: allocated long before it, freed long after or never",
-          "change": "move it to host memory, free it before the peak, or recompute it afterwards",
+          "change": "if nothing uses it around the peak, free it before, move it to host memory, or recompute it",
           "assumes": "",
           "saves_allocated": 8388608,
           "saves_reserved": 20971520,

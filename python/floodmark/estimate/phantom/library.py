@@ -21,6 +21,8 @@ from floodmark._core import PhantomError, PhantomLibrary
 from floodmark.estimate.phantom import owned_folder
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from floodmark.reports.answer_types import PhantomRead
 
 #: How the names of temporary folders begin.
@@ -39,6 +41,8 @@ class Phantom:
         self.values: Any = None
         #: torch's library that has our kernels; they are there as long as it is.
         self.kernels: Any = None
+        #: Follow no values from now on: what the host does is what it would do on a GPU.
+        self.stop_following: Callable[[], None] = lambda: None
 
     def change(self, machine: _core.PhantomMachine) -> None:
         """Simulate another machine from now on. Only before anything was allocated."""

@@ -149,9 +149,19 @@ def is_float(tensor: Any) -> bool:
     return bool(tensor.dtype.is_floating_point or tensor.dtype.is_complex)
 
 
-def share_storage(one: Any, other: Any) -> bool:
-    """Whether two tensors lie in one storage."""
-    return one is other or (
-        one.is_cuda == other.is_cuda
-        and one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr() != 0
-    )
+def with_storages_of_their_own(tensors: list[Any], others: list[Any]) -> list[Any]:
+    """The tensors that lie in no storage of the others. Both may be lists of all parameters."""
+    if not tensors:
+        return []
+    same = {id(other) for other in others}
+    storages = {_storage_of(other) for other in others}
+    return [
+        tensor
+        for tensor in tensors
+        if id(tensor) not in same and _storage_of(tensor) not in storages
+    ]
+
+
+def _storage_of(tensor: Any) -> tuple[bool, int]:
+    """Where its storage lies; that of an empty one may lie nowhere."""
+    return tensor.is_cuda, tensor.untyped_storage().data_ptr() or -id(tensor)

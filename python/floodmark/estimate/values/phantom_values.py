@@ -30,8 +30,8 @@ from floodmark.estimate.values.host_copies import (
     alias_of,
     is_float,
     region_of,
-    share_storage,
     tensors_in,
+    with_storages_of_their_own,
 )
 from floodmark.estimate.values.sampled_functions import Sampling
 from floodmark.estimate.values.store import FAILED, Store
@@ -283,7 +283,7 @@ class Values:
             return out
         written = _written(func, args, kwargs)
         given = list(tensors_in((args, kwargs)))
-        made = [t for t in tensors_in(out) if not any(share_storage(t, u) for u in given)]
+        made = with_storages_of_their_own(list(tensors_in(out)), given)
         if name in names.COPIES and not self._must_convert(name, args, written, made):
             return out
         certainty = self._sampling.give_sample(name, func, args, kwargs, *(written or made))

@@ -60,6 +60,13 @@ def install(phantom: Phantom) -> None:
         phantom.kernels = kernels.Kernels(torch, values, floats)
         values.at_transform = phantom.kernels.add_arithmetic
 
+        def stop() -> None:
+            leave()
+            values.at_transform = _do_nothing
+            phantom.kernels = None
+
+        phantom.stop_following = stop
+
         def prepare_for_compiled(eval_frame: ModuleType) -> None:
             _keep_out_of_graphs(eval_frame, values)
             _leave_when_compiled(eval_frame, leave)

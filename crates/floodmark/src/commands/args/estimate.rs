@@ -70,6 +70,9 @@ pub(crate) struct PhantomArgs {
     /// Count the operators of a step; memory may differ then
     #[arg(long, hide = true)]
     pub(crate) count_operators: bool,
+    /// After `--steps`, run further steps that are not recorded, and say what a step costs
+    #[arg(long, hide = true, requires = "steps")]
+    pub(crate) measure_step: bool,
 }
 
 #[derive(Debug, Args)]

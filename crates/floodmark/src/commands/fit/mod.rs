@@ -28,12 +28,12 @@ pub(crate) fn fit(args: &FitArgs, python: &OsStr) -> Result<Said> {
     run::target(args.program.clone())?;
     check_names(args)?;
     let dimensions = dimensions(&args.vary);
-    let estimates = Estimates::new(&args.program, python, args.no_cache)?;
     let limits = FitLimits {
         capacity: Bytes(machine.profile.memory),
         jobs: tries::jobs(args.jobs),
         looks_further: true,
     };
+    let estimates = Estimates::new(&args.program, python, args.no_cache, limits.jobs)?;
     let mut is_first = true;
     let found = frontier_that_fits(&dimensions, limits, |points| {
         // The first try alone says what is imported; the others are then faster.

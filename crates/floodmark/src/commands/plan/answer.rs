@@ -1,7 +1,9 @@
 //! The answer of `floodmark plan`.
 
 use floodmark_analysis::Cause;
-use floodmark_profiles::{Change, Combination, Outcome, PhantomMachine, PlanSearch, host_bytes};
+use floodmark_profiles::{
+    Change, Combination, Outcome, PhantomMachine, PlanSearch, StepTime, host_bytes,
+};
 use floodmark_trace::{AppliedChange, Bytes, Numerics, Trace};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -104,6 +106,10 @@ pub(crate) struct PlanTry {
     pub(super) compute: Option<f64>,
     /// The estimated time of a step, as a multiple of that without changes; null where unknown.
     pub(super) slow_down: Option<f64>,
+    /// The estimated time of a step on the GPU and on its host; null where it was not measured.
+    pub(super) step_time: Option<StepTime>,
+    /// Which of them a step waits for, as estimated; null where unknown.
+    pub(super) limited_by: Option<StepLimit>,
     /// The bytes of a step that pass between host and device; null where they were not counted.
     pub(super) host_bytes: Option<u64>,
     /// How many GPUs it takes: each needs this memory.
@@ -113,6 +119,22 @@ pub(crate) struct PlanTry {
     /// Whether no other try needs less memory without more time, whatever becomes of the results: the points of the
     /// curve of memory against time. False where the time is unknown.
     pub(super) is_on_curve: bool,
+}
+
+/// What a step waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum StepLimit {
+    /// The GPU computes all the time.
+    Gpu,
+    /// The GPU waits until the host has started the next operator.
+    Host,
+}
+
+impl From<StepTime> for StepLimit {
+    fn from(time: StepTime) -> Self {
+        if time.is_limited_by_host() { Self::Host } else { Self::Gpu }
+    }
 }
 
 impl PlanTry {
@@ -201,6 +223,8 @@ fn row(tries: &Tries<'_>, changes: &Combination, done: &Try) -> PlanTry {
         numerics: applied.iter().map(|change| change.numerics).max().unwrap_or_default(),
         compute: tries.compute(changes),
         slow_down: tries.slow_down(changes),
+        step_time: tries.step_time(changes),
+        limited_by: tries.step_time(changes).map(StepLimit::from),
         host_bytes: done.cost.as_ref().map(host_bytes),
         gpus: changes.iter().map(Change::gpus).max().unwrap_or(1),
         is_best: false,

@@ -41,7 +41,8 @@ pub(crate) fn plan(args: &PlanArgs, python: &OsStr) -> Result<Planned> {
     let mut tries = Tries::new(args, &machine, python)?;
     let capacity = Bytes(machine.profile.memory);
     let allowed = Allowed { gpus: args.shard_over.unwrap_or(1), compile: args.compile };
-    let search = cheapest_that_fits(capacity, allowed, |batch| tries.attempt(batch))?;
+    let jobs = tries.jobs();
+    let search = cheapest_that_fits(capacity, allowed, jobs, |batch| tries.attempt(batch))?;
     tries.check_program()?;
     let is_proven = match &search.plan {
         Some(changes) => tries.prove(changes).context("Failed to run the program with the plan")?,

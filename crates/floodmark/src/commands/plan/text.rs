@@ -5,7 +5,7 @@ use floodmark_session::text::answer_text::AnswerText;
 use floodmark_session::text::sheet::{self, Cells, Sheet};
 use floodmark_trace::Numerics;
 
-use crate::commands::plan::answer::{LeftOut, Plan, PlanTry};
+use crate::commands::plan::answer::{LeftOut, Plan, PlanTry, StepLimit};
 
 impl From<&Plan> for AnswerText {
     fn from(found: &Plan) -> Self {
@@ -76,7 +76,14 @@ fn cost(plan: &PlanTry) -> String {
         Numerics::Changed => "results are computed in another precision",
     };
     let time = match (plan.slow_down, plan.slows) {
-        (Some(slow_down), _) => format!("a step takes about {} of the time", percent(slow_down)),
+        (Some(slow_down), _) => {
+            let limit = match plan.limited_by {
+                Some(StepLimit::Gpu) => ", limited by the GPU",
+                Some(StepLimit::Host) => ", limited by the host",
+                None => "",
+            };
+            format!("a step takes about {} of the time (an estimate{limit})", percent(slow_down))
+        }
         (None, true) => "a step takes longer".to_owned(),
         (None, false) => "a step takes no longer".to_owned(),
     };
@@ -102,7 +109,7 @@ fn causes(title: &str, found: &[Cause]) -> Sheet {
 fn tries(found: &Plan) -> Sheet {
     let mut columns = sheet::numbers(&["Allocated", "Reserved", "Needed"]);
     columns.extend(sheet::words(&["Fits"]));
-    columns.extend(sheet::numbers(&["Operations", "Time"]));
+    columns.extend(sheet::numbers(&["Operations", "Time (estimate)"]));
     columns.extend(sheet::words(&["Results", "Changes"]));
     // Tries that no other one beats are always shown.
     let limit = if found.top == 0 { usize::MAX } else { found.top };

@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
-use floodmark_profiles::{Change, Checkpointed, Combination, Need, Outcome, PhantomMachine, Rates};
+use floodmark_profiles::{
+    Change, Checkpointed, Combination, Need, Outcome, PhantomMachine, Rates, StepTime,
+};
 use floodmark_trace::{AppliedChange, Bytes, Numerics, StepCost};
 
 use crate::commands::args::{PhantomArgs, PlanArgs};
@@ -41,6 +43,8 @@ enum Asked {
 pub(super) struct Tries<'a> {
     args: &'a PlanArgs,
     estimates: Estimates<'a>,
+    /// How many tries run at a time.
+    jobs: usize,
     capacity: Bytes,
     rates: Option<Rates>,
     until: Option<Instant>,
@@ -55,9 +59,11 @@ impl<'a> Tries<'a> {
         machine: &PhantomMachine,
         python: &'a OsStr,
     ) -> Result<Self> {
+        let jobs = tries::jobs(args.jobs);
         Ok(Self {
             args,
-            estimates: Estimates::new(&args.program, python, args.no_cache)?,
+            estimates: Estimates::new(&args.program, python, args.no_cache, jobs)?,
+            jobs,
             capacity: Bytes(machine.profile.memory),
             rates: machine.profile.rates.clone(),
             until: args.budget.map(|budget| Instant::now() + budget),
@@ -66,21 +72,28 @@ impl<'a> Tries<'a> {
         })
     }
 
+    /// How many tries run at a time.
+    pub(super) fn jobs(&self) -> usize {
+        self.jobs
+    }
+
     /// Tries combinations, several at a time.
     pub(super) fn attempt(&mut self, batch: &[Combination]) -> Result<Vec<Outcome>> {
-        let what =
-            if batch.len() == 1 { named(&batch[0]) } else { "every change alone".to_owned() };
-        if batch.len() > 1 {
+        let what = match batch {
+            [one] => named(one),
+            _ => format!("{} combinations of changes", batch.len()),
+        };
+        if batch != [Combination::new()] {
             self.estimates.warm_up();
         }
         let progress = Progress::new(format!("Trying {what}"), batch.len() as u64);
-        let jobs = tries::jobs(self.args.jobs);
         let tried = tries::in_parallel_with(
-            jobs,
+            self.jobs,
             batch,
             |combination| self.one(combination),
             |done| progress.at(done as u64),
         )?;
+        self.measure_unchanged_again();
         let outcomes = batch
             .iter()
             .zip(tried)
@@ -89,7 +102,21 @@ impl<'a> Tries<'a> {
         Ok(outcomes)
     }
 
-    /// One combination: what it needs, whether it fits, and for a change alone what it costs.
+    /// Takes the time of the unchanged program as it was measured among the others: the first try had the machine to
+    /// itself.
+    fn measure_unchanged_again(&mut self) {
+        let Some(again) = self.estimates.take_repeated() else { return };
+        if let Some(unchanged) = self.done.get_mut(&Combination::new())
+            && again.cost.is_some()
+        {
+            unchanged.cost.clone_from(&again.cost);
+            unchanged.answer = again;
+            let question = self.question(&Combination::new(), Asked::Need);
+            self.estimates.keep(&question, &self.done[&Combination::new()].answer);
+        }
+    }
+
+    /// One combination: what it needs, whether it fits, and what it costs.
     fn one(&self, combination: &Combination) -> Result<Option<Try>> {
         let Some(answer) = self.ask(combination, Asked::Need)? else { return Ok(None) };
         let is_known = answer.fits == Some(true);
@@ -102,9 +129,10 @@ impl<'a> Tries<'a> {
         // What saves nothing is no part of a plan, and its cost is of no interest.
         let unchanged = self.done.get(&Combination::new()).map(|done| done.answer.needed());
         let saves = unchanged.map_or(!fits, |unchanged| answer.needed() < unchanged);
-        let mut cost = None;
-        let is_countable = combination.iter().all(Change::has_countable_steps);
-        if is_known && is_applied && saves && combination.len() < 2 && is_countable {
+        let mut cost = answer.cost.clone();
+        let is_counted = cost.is_some() || !is_countable(combination);
+        // A program that makes no further step is counted in a run of its own.
+        if !is_counted && is_known && is_applied && saves && combination.len() < 2 {
             cost = self.ask(combination, Asked::Cost)?.and_then(|answer| answer.cost);
         }
         Ok(Some(Try { answer, fits, cost }))
@@ -132,6 +160,7 @@ impl<'a> Tries<'a> {
             memory: Some(memory),
             changes: given.changes.iter().chain(combination).cloned().collect(),
             count_operators: asked == Asked::Cost,
+            measure_step: asked == Asked::Need && is_countable(combination),
             ..given.clone()
         };
         Question { phantom, program: self.args.program.clone(), environment: Vec::new() }
@@ -206,10 +235,18 @@ impl<'a> Tries<'a> {
         &self.done
     }
 
-    /// The time of a step as a multiple of an unchanged one. That of several changes is the product of theirs; that
-    /// of some blocks is in proportion to that of all.
+    /// The time of a step, where it was measured.
+    pub(super) fn step_time(&self, combination: &Combination) -> Option<StepTime> {
+        let cost = self.done.get(combination)?.cost.as_ref()?;
+        self.rates.as_ref().map(|rates| rates.step_time(cost))
+    }
+
+    /// The time of a step as a multiple of an unchanged one. Where it was not measured, that of several changes is the
+    /// product of theirs, and that of some blocks is in proportion to that of all.
     pub(super) fn slow_down(&self, combination: &Combination) -> Option<f64> {
-        self.multiple(combination, &|cost| self.rates.as_ref().map(|rates| rates.seconds(cost)))
+        let seconds =
+            |cost: &StepCost| self.rates.as_ref().map(|rates| rates.step_time(cost).seconds());
+        self.multiple(combination, &seconds)
     }
 
     /// The floating-point operations of a step as a multiple of an unchanged one.
@@ -225,6 +262,9 @@ impl<'a> Tries<'a> {
     ) -> Option<f64> {
         let cost = |changes: &[Change]| of(self.done.get(changes)?.cost.as_ref()?);
         let unchanged = cost(&[]).filter(|cost| *cost > 0.0)?;
+        if let Some(own) = cost(combination) {
+            return Some(own / unchanged);
+        }
         let mut product = 1.0;
         for change in combination {
             product *= match change {
@@ -253,6 +293,11 @@ impl<'a> Tries<'a> {
         }
         Some(product)
     }
+}
+
+/// Whether the operators of a step with these changes can be counted.
+fn is_countable(combination: &[Change]) -> bool {
+    combination.iter().all(Change::has_countable_steps)
 }
 
 /// `fused + checkpoint=12`.

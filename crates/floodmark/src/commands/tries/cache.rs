@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 
 use sha2::{Digest, Sha256};
 
-use crate::commands::args::ProgramArgs;
+use crate::commands::args::{PhantomArgs, ProgramArgs};
 use crate::commands::estimate::machine;
 use crate::commands::tries::{Question, TryAnswer};
 
@@ -58,8 +58,14 @@ impl Cache {
     }
 
     pub(super) fn get(&self, question: &Question) -> Option<TryAnswer> {
-        let text = fs::read(self.path(question)?).ok()?;
-        serde_json::from_slice(&text).ok()
+        let read = |question: &Question| {
+            let text = fs::read(self.path(question)?).ok()?;
+            serde_json::from_slice(&text).ok()
+        };
+        // A try in which a step was measured says all that another one does.
+        let phantom = PhantomArgs { measure_step: true, ..question.phantom.clone() };
+        let measured = Question { phantom, ..question.clone() };
+        read(question).or_else(|| read(&measured))
     }
 
     /// Keeps an answer. What cannot be written is tried again the next time.
@@ -86,7 +92,8 @@ impl Cache {
         };
         add(&serde_json::to_vec(&machine(phantom).ok()?).ok()?);
         let changes: Vec<String> = phantom.changes.iter().map(ToString::to_string).collect();
-        let options = (phantom.engine, phantom.steps, phantom.count_operators);
+        let counted = (phantom.count_operators, phantom.measure_step);
+        let options = (phantom.engine, phantom.steps, counted);
         add(format!("{options:?} {changes:?}").as_bytes());
         add(format!("{} {:?} {environment:?}", program.is_module, program.words).as_bytes());
         Some(folder.join(format!("{}.json", hex(&hash.finalize()))))

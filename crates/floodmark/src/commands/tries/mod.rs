@@ -5,6 +5,7 @@
 
 mod answer;
 mod cache;
+mod interruption;
 mod runner;
 mod warm_process;
 
@@ -21,6 +22,7 @@ use crate::commands::args::{PhantomArgs, ProgramArgs, Setting};
 use crate::commands::estimate::{self, machine};
 pub(crate) use crate::commands::tries::answer::TryAnswer;
 use crate::commands::tries::cache::Cache;
+use crate::commands::tries::interruption::Interruption;
 use crate::commands::tries::runner::{Output, Runner};
 
 /// Steps of a try when none are given: the first makes the optimizer's states, the second has them.
@@ -43,12 +45,21 @@ pub(crate) struct Question {
 pub(crate) struct Estimates<'a> {
     cache: Cache,
     runner: Runner<'a>,
+    _interruption: Interruption,
 }
 
 impl<'a> Estimates<'a> {
-    pub(crate) fn new(program: &ProgramArgs, python: &'a OsStr, no_cache: bool) -> Result<Self> {
+    /// Up to `jobs` estimates will be asked for at a time.
+    pub(crate) fn new(
+        program: &ProgramArgs,
+        python: &'a OsStr,
+        no_cache: bool,
+        jobs: usize,
+    ) -> Result<Self> {
         let cache = if no_cache { Cache::none() } else { Cache::new(program, python) };
-        Ok(Self { cache, runner: Runner::new(python)? })
+        let runner = Runner::new(python, jobs)?;
+        let interruption = Interruption::watch(runner.folder().to_owned(), !no_cache);
+        Ok(Self { cache, runner, _interruption: interruption })
     }
 
     /// What is known of it from before.
@@ -95,6 +106,16 @@ impl<'a> Estimates<'a> {
     /// Many more will be asked for: prepare a process that runs them faster.
     pub(crate) fn warm_up(&self) {
         self.runner.warm_up();
+    }
+
+    /// The answer to the first question that was run, measured again under the conditions of all further ones; once.
+    pub(crate) fn take_repeated(&self) -> Option<TryAnswer> {
+        self.runner.take_repeated()
+    }
+
+    /// Remembers an answer.
+    pub(crate) fn keep(&self, question: &Question, answer: &TryAnswer) {
+        self.cache.put(&with_steps(question), answer);
     }
 }
 

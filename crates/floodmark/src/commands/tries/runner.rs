@@ -1,27 +1,33 @@
 //! Runs estimates in processes: the first as a new one, the others as forks of a process that has imported the same.
 //!
-//! The first run writes down what it imports. A [`WarmProcess`] then imports it once. It proves itself before any of its
-//! answers counts: it repeats the first run, and the answer must be the same to the byte. Where forking is not safe, or the
-//! answer differs, every run is a new process.
+//! The first run writes down what it imports, and a [`WarmProcess`] imports it at the same time. It proves itself before
+//! any of its answers counts: it repeats the first run, and the answer must be the same to the byte. Where forking is not
+//! safe, or the answer differs, every run is a new process.
 
 use std::ffi::OsStr;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
+use std::thread::{JoinHandle, available_parallelism};
 
 use anyhow::{Context, Result};
+use floodmark_trace::StepCost;
 
 use crate::commands::estimate;
 use crate::commands::tries::warm_process::WarmProcess;
 use crate::commands::tries::{Question, TryAnswer};
+use crate::text::output;
 
 /// Where an estimate writes down what it imports.
 const IMPORTS_VARIABLE: &str = "FLOODMARK_IMPORTS_TO";
 
 /// Set to `0`, every run is a new process.
 const WARM_VARIABLE: &str = "FLOODMARK_WARM_PROCESS";
+
+/// How many threads libraries start: with one for each processor, runs at the same time would disturb each other.
+const THREADS_VARIABLE: &str = "OMP_NUM_THREADS";
 
 /// What a process wrote.
 pub(super) struct Output {
@@ -34,6 +40,8 @@ pub(super) struct Runner<'a> {
     python: &'a OsStr,
     folder: tempfile::TempDir,
     number: AtomicUsize,
+    /// What every run gets in its environment.
+    environment: Vec<(&'static str, String)>,
     shared: Arc<Shared>,
     warming: Mutex<Option<JoinHandle<()>>>,
 }
@@ -42,6 +50,8 @@ pub(super) struct Runner<'a> {
 struct Shared {
     state: Mutex<State>,
     changed: Condvar,
+    /// The answer of the first run, repeated by the warm process.
+    repeated: Mutex<Option<TryAnswer>>,
 }
 
 #[derive(Default, Clone)]
@@ -64,7 +74,7 @@ enum State {
 }
 
 struct Logged {
-    imports: PathBuf,
+    warm: Arc<WarmProcess>,
     command: Command,
     stdout: Vec<u8>,
 }
@@ -87,7 +97,8 @@ impl Shared {
 }
 
 impl<'a> Runner<'a> {
-    pub(super) fn new(python: &'a OsStr) -> Result<Self> {
+    /// Up to `jobs` runs will be made at a time.
+    pub(super) fn new(python: &'a OsStr, jobs: usize) -> Result<Self> {
         let folder = tempfile::Builder::new()
             .prefix("floodmark-")
             .tempdir()
@@ -96,7 +107,18 @@ impl<'a> Runner<'a> {
         if std::env::var_os(WARM_VARIABLE).is_some_and(|value| value == "0") {
             shared.set(State::Fresh);
         }
-        Ok(Self { python, folder, number: AtomicUsize::new(0), shared, warming: Mutex::new(None) })
+        let mut environment = Vec::new();
+        if std::env::var_os(THREADS_VARIABLE).is_none() {
+            let processors = available_parallelism().map_or(1, NonZero::get);
+            environment.push((THREADS_VARIABLE, (processors / jobs.max(1)).max(1).to_string()));
+        }
+        let (number, warming) = (AtomicUsize::new(0), Mutex::new(None));
+        Ok(Self { python, folder, number, environment, shared, warming })
+    }
+
+    /// Where tries leave their files.
+    pub(super) fn folder(&self) -> &Path {
+        self.folder.path()
     }
 
     /// Runs an estimate; what it wrote.
@@ -146,48 +168,50 @@ impl<'a> Runner<'a> {
         is_first
     }
 
-    /// The first run is a new process, which writes down what it imports.
+    /// The first run is a new process, which writes down what it imports; the warm process reads that.
     fn run_first(&self, question: &Question, trace: &Path) -> Result<Output> {
-        let imports = self.folder.path().join("imports.json");
+        let imports = self.folder.path().join("imports.jsonl");
         let mut command = self.command(question, trace);
         command.env(IMPORTS_VARIABLE, &imports);
+        let warm = WarmProcess::spawn(self.python, &imports, self.folder.path(), &self.environment);
         let output = self.run_fresh(command);
-        let state = match &output {
-            Ok(done) if imports.exists() => {
+        let state = match (&output, warm) {
+            (Ok(done), Some(warm)) if is_complete(&imports) => State::Logged(Arc::new(Logged {
+                warm: Arc::new(warm),
                 // The warm process repeats the run into a trace of its own: the first one may be kept.
-                let command = self.command(question, &self.folder.path().join("repeated.flood"));
-                State::Logged(Arc::new(Logged { imports, command, stdout: done.stdout.clone() }))
-            }
-            Ok(_) | Err(_) => State::Fresh,
+                command: self.command(question, &self.folder.path().join("repeated.flood")),
+                stdout: done.stdout.clone(),
+            })),
+            _ => State::Fresh,
         };
         self.shared.set(state);
         output
     }
 
-    /// Many runs follow: starts the warm process, if the first run is over.
+    /// Many runs follow: uses the warm process for them, if the first run is over.
     pub(super) fn warm_up(&self) {
         let mut state = self.shared.lock();
         let State::Logged(logged) = &*state else { return };
         let logged = Arc::clone(logged);
-        let Some(warm) = WarmProcess::spawn(self.python, &logged.imports, self.folder.path())
-        else {
-            *state = State::Fresh;
-            return;
-        };
-        let warm = Arc::new(warm);
-        *state = State::Warming(Arc::clone(&warm));
+        *state = State::Warming(Arc::clone(&logged.warm));
         drop(state);
         let shared = Arc::clone(&self.shared);
         let warming = std::thread::spawn(move || {
-            if !warm.wait_until_ready() {
+            let warm = &logged.warm;
+            if let Err(reason) = warm.wait_until_ready() {
+                say_slower(&reason);
                 shared.set(State::Fresh);
                 return;
             }
-            shared.set(State::Checking(Arc::clone(&warm)));
+            shared.set(State::Checking(Arc::clone(warm)));
             let again = warm.run(&logged.command);
-            let is_same =
-                again.is_some_and(|output| is_same_answer(&output.stdout, &logged.stdout));
-            shared.set(if is_same { State::Warm(warm) } else { State::Fresh });
+            let repeated = again.and_then(|output| same_answer(&output.stdout, &logged.stdout));
+            let is_same = repeated.is_some();
+            *shared.repeated.lock().unwrap_or_else(PoisonError::into_inner) = repeated;
+            if !is_same {
+                say_slower("a fork does not answer as the first try did");
+            }
+            shared.set(if is_same { State::Warm(Arc::clone(warm)) } else { State::Fresh });
         });
         *self.warming.lock().unwrap_or_else(PoisonError::into_inner) = Some(warming);
     }
@@ -202,26 +226,52 @@ impl<'a> Runner<'a> {
     fn command(&self, question: &Question, trace: &Path) -> Command {
         let mut command =
             estimate::process(self.python, &question.phantom, trace, &question.program);
+        command.envs(self.environment.iter().map(|(key, value)| (key, value)));
         for setting in &question.environment {
             command.env(&setting.key, &setting.value);
         }
         command
     }
+
+    /// The answer of the first run, once the warm process has repeated it: measured under the conditions that all
+    /// further runs have.
+    pub(super) fn take_repeated(&self) -> Option<TryAnswer> {
+        self.shared.repeated.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
 }
 
-/// Whether all that is read of two answers is the same, to the byte. When things happened is not.
-fn is_same_answer(one: &[u8], other: &[u8]) -> bool {
+/// The answer, where all that is read of it is the same as in another one, to the byte. How long things took is not.
+fn same_answer(one: &[u8], other: &[u8]) -> Option<TryAnswer> {
     let read = |text| serde_json::from_slice::<TryAnswer>(text).ok();
-    let written = |text| read(text).and_then(|answer| serde_json::to_vec(&answer).ok());
-    written(one).is_some_and(|one| Some(one) == written(other))
+    let written = |answer: &TryAnswer| {
+        let mut answer = answer.clone();
+        answer.cost = answer.cost.map(|cost| StepCost { host_nanos: None, ..cost });
+        serde_json::to_vec(&answer).ok()
+    };
+    let (one, other) = (read(one)?, read(other)?);
+    let (first, second) = (written(&one)?, written(&other)?);
+    (first == second).then_some(one)
+}
+
+/// Whether the first run has written down all its imports, to its end.
+fn is_complete(imports: &Path) -> bool {
+    let log = std::fs::read_to_string(imports).unwrap_or_default();
+    let last = log.lines().next_back().and_then(|line| serde_json::from_str(line).ok());
+    last.is_some_and(|last: serde_json::Value| last["name"] == "")
+}
+
+fn say_slower(reason: &str) {
+    output::talk(&format!("Every try is a new process, which takes longer: {reason}\n"));
 }
 
 impl Drop for Runner<'_> {
     fn drop(&mut self) {
         // The warm process ends before the folder is removed.
         let state = self.shared.lock().clone();
-        if let State::Warming(warm) | State::Checking(warm) | State::Warm(warm) = &state {
-            warm.end();
+        match &state {
+            State::Logged(logged) => logged.warm.end(),
+            State::Warming(warm) | State::Checking(warm) | State::Warm(warm) => warm.end(),
+            State::First | State::Running | State::Fresh => {}
         }
         let warming = self.warming.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(warming) = warming {

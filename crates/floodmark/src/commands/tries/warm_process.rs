@@ -49,6 +49,8 @@ struct Request<'a> {
 /// The process, until it is dropped.
 pub(super) struct WarmProcess {
     folder: PathBuf,
+    /// What every run has in its environment, and this process too.
+    environment: Vec<(&'static str, String)>,
     number: AtomicU64,
     /// None when it is to end.
     stdin: Mutex<Option<ChildStdin>>,
@@ -62,11 +64,17 @@ pub(super) struct WarmProcess {
 type Waiting = Option<BTreeMap<u64, Sender<()>>>;
 
 impl WarmProcess {
-    /// Starts it.
-    pub(super) fn spawn(python: &OsStr, imports: &Path, folder: &Path) -> Option<Self> {
+    /// Starts it. It reads `imports` while that is written.
+    pub(super) fn spawn(
+        python: &OsStr,
+        imports: &Path,
+        folder: &Path,
+        environment: &[(&'static str, String)],
+    ) -> Option<Self> {
         let mut process = Command::new(python)
             .args(["-m", "floodmark.estimate.warm_process"])
             .arg(imports)
+            .envs(environment.iter().map(|(key, value)| (key, value)))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -75,6 +83,7 @@ impl WarmProcess {
         let (stdin, answers) = (process.stdin.take(), process.stdout.take());
         Some(Self {
             folder: folder.to_owned(),
+            environment: environment.to_vec(),
             number: AtomicU64::new(0),
             stdin: Mutex::new(stdin),
             answers: Mutex::new(answers),
@@ -83,13 +92,15 @@ impl WarmProcess {
         })
     }
 
-    /// Waits until it has imported everything. `false` where it says that forking is not safe, or has ended.
-    pub(super) fn wait_until_ready(&self) -> bool {
-        let Some(answers) = locked(&self.answers).take() else { return false };
-        let mut answers = BufReader::new(answers);
+    /// Waits until it has imported everything. Fails where it says that forking is not safe, or has ended: why.
+    pub(super) fn wait_until_ready(&self) -> Result<(), String> {
+        let ended = || "the process that imports for all tries has ended".to_owned();
+        let mut answers = BufReader::new(locked(&self.answers).take().ok_or_else(ended)?);
         let mut line = String::new();
-        if answers.read_line(&mut line).is_err() || line != "ready\n" {
-            return false;
+        answers.read_line(&mut line).map_err(|_| ended())?;
+        if line != "ready\n" {
+            let reason = line.strip_prefix("unsafe ").map(|reason| reason.trim_end().to_owned());
+            return Err(reason.unwrap_or_else(ended));
         }
         let waiting = Arc::clone(&self.waiting);
         std::thread::spawn(move || {
@@ -103,7 +114,7 @@ impl WarmProcess {
             }
             *locked(&waiting) = None;
         });
-        true
+        Ok(())
     }
 
     /// Runs what `command` would run as a new process. `None` where that cannot be done here.
@@ -113,7 +124,10 @@ impl WarmProcess {
         let set = command.get_envs().filter_map(|(key, value)| Some((key, value?)));
         let environment: Option<BTreeMap<&str, &str>> =
             set.map(|(key, value)| Some((key.to_str()?, value.to_str()?))).collect();
-        let environment = environment?;
+        let mut environment = environment?;
+        // What this process has itself is no difference.
+        let own = |key: &str| self.environment.iter().find(|(known, _)| *known == key);
+        environment.retain(|key, value| own(key).is_none_or(|(_, known)| known != value));
         if environment.keys().any(|key| OF_LIBRARIES.iter().any(|start| key.starts_with(start))) {
             return None;
         }

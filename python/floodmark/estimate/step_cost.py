@@ -1,0 +1,164 @@
+"""What a step costs, measured in further steps after those that are recorded.
+
+The recording has ended then, so nothing here changes what it says. The operators of the first
+further step are counted. The next steps run as they would on a GPU, without a recorder and without
+following values: no kernel runs, so the processor time of a step is what the host takes for it, and
+the least of them is the answer. Values that the program reads are those of the first further step.
+A step that still does something else, by the number of its allocations, does not count.
+
+Sees: the ends of steps, torch's counters, reads of values. Talks to: `operator_cost`, the phantom,
+and the process that waits for this one, by a file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import time
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from floodmark.estimate.operator_cost import OperatorCounter
+
+if TYPE_CHECKING:
+    from floodmark.estimate.phantom.library import Phantom
+    from floodmark.reports.answer_types import StepCost
+
+#: At most so many steps are timed, and no further one after this processor time: the least of
+#: several short steps is what other processes disturbed least.
+_TIMED_STEPS = 8
+_TIMED_NANOS = 500_000_000
+
+#: Steps whose allocations differ by more than one in so many do not do the same.
+_ALIKE = 50
+
+_NAME = "step-cost.json"
+
+
+class StepMeasure:
+    """Counts the operators of one step, then takes the time of some."""
+
+    def __init__(self, folder: Path, phantom: Phantom) -> None:
+        self._path = folder / _NAME
+        self._phantom = phantom
+        self._pid = os.getpid()
+        self._torch: Any = None
+        self._counter: OperatorCounter | None = None
+        self._reads: _Reads | None = None
+        self._cost: StepCost | None = None
+        self._timed = 0
+        self._timed_nanos = 0
+        #: When the step began: processor time, and allocations until then.
+        self._began = 0
+        self._allocated = 0
+        #: How many allocations the last recorded step made.
+        self._allocations = 0
+
+    def recorded_step_ended(self, torch: Any) -> None:
+        """A step that is recorded has ended."""
+        self._torch = torch
+        self._allocations = self._allocations_until_now() - self._allocated
+        self._begin_step()
+
+    def begin(self) -> None:
+        """The recorded steps are over, and a further one begins."""
+        self._counter = OperatorCounter()
+        self._counter.attach(self._torch)
+        self._reads = _Reads(self._torch)
+        self._begin_step()
+
+    def goes_on(self) -> bool:
+        """A further step has ended; whether one more is wanted."""
+        taken = time.process_time_ns() - self._began
+        allocations = self._allocations_until_now() - self._allocated
+        if self._counter is not None:
+            counter, self._counter = self._counter, None
+            goes_on = self._end_counting(counter)
+        else:
+            goes_on = self._end_timed(taken, allocations)
+        if self._reads is not None:
+            self._reads.repeat()
+        self._begin_step()
+        return goes_on
+
+    def _end_counting(self, counter: OperatorCounter) -> bool:
+        counter.step_ended()
+        self._cost = counter.cost()
+        self._write()
+        # Under a mode of the program's own, the time of a step is not the program's.
+        if not counter.detach():
+            return False
+        self._phantom.stop_following()
+        return True
+
+    def _end_timed(self, taken: int, allocations: int) -> bool:
+        is_alike = abs(allocations - self._allocations) * _ALIKE <= self._allocations
+        if self._cost is None or not is_alike:
+            return False
+        before = self._cost["host_nanos"]
+        self._cost["host_nanos"] = taken if before is None else min(before, taken)
+        self._write()
+        self._timed += 1
+        self._timed_nanos += taken
+        return self._timed < _TIMED_STEPS and self._timed_nanos < _TIMED_NANOS
+
+    def _begin_step(self) -> None:
+        self._allocated = self._allocations_until_now()
+        self._began = time.process_time_ns()
+
+    def _allocations_until_now(self) -> int:
+        with contextlib.suppress(Exception):
+            return int(self._torch.cuda.memory_stats()["allocation.all.allocated"])
+        return 0
+
+    def _write(self) -> None:
+        if os.getpid() != self._pid:
+            return
+        with contextlib.suppress(OSError):
+            partial = self._path.with_suffix(".partial")
+            partial.write_text(json.dumps(self._cost))
+            partial.rename(self._path)
+
+
+class _Reads:
+    """The values that a step reads from a GPU, which every further step then reads again."""
+
+    _NAMES = ("item", "tolist", "__bool__", "__int__", "__float__", "__index__")
+
+    def __init__(self, torch: Any) -> None:
+        self._values: list[object] = []
+        self._waiting: deque[object] | None = None
+        for name in self._NAMES:
+            setattr(torch.Tensor, name, self._reading(getattr(torch.Tensor, name)))
+
+    def repeat(self) -> None:
+        """A step begins that reads the same."""
+        self._waiting = deque(self._values)
+
+    def _reading(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def read(tensor: Any, *args: Any, **kwargs: Any) -> Any:
+            if not tensor.is_cuda:
+                return original(tensor, *args, **kwargs)
+            if self._waiting:
+                return self._waiting.popleft()
+            value = original(tensor, *args, **kwargs)
+            if self._waiting is None:
+                self._values.append(value)
+            return value
+
+        return read
+
+
+def measured_in(folder: Path | None) -> str | None:
+    """What the process of the program has measured, as JSON."""
+    if folder is None:
+        return None
+    try:
+        return (folder / _NAME).read_text()
+    except OSError:
+        return None
