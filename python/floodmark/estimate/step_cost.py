@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 #: At most so many steps are timed, and no further one after this processor time: the least of
 #: several short steps is what other processes disturbed least.
-_TIMED_STEPS = 8
+_TIMED_STEPS = 3
 _TIMED_NANOS = 500_000_000
 
 #: Steps whose allocations differ by more than one in so many do not do the same.

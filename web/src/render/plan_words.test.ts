@@ -16,6 +16,8 @@ function tried(changes: string[], needed: number): PlanTry {
     numerics: "same",
     compute: null,
     slow_down: null,
+    step_time: null,
+    limited_by: null,
     host_bytes: null,
     gpus: 1,
     is_best: true,
