@@ -269,7 +269,7 @@ def test_profilers_and_histories_see_the_host(tmp_path: Path) -> None:
     assert found["profiled"] == ["aten::mm"]
     assert found["elapsed"] > 0
     assert "alloc" in found["history"]
-    assert "phantom" in found["device"][0]
+    assert "simulated" in found["device"][0]
     assert found["device"][1] == 132
     assert all(name.startswith("cupti") for name in refused)
 

@@ -144,7 +144,7 @@ pub(crate) struct PlanArgs {
     /// Run N tries at a time [default: the number of processors]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) jobs: Option<u16>,
-    /// Also try to shard the model over 2, 4, … up to N GPUs with FSDP2. What a GPU needs is reported
+    /// Also try to shard the model over 2, 4, 8 and so on up to N GPUs with FSDP2. What a GPU needs is reported
     #[arg(long, value_name = "N", conflicts_with_all = ["world", "run"])]
     pub(crate) shard_over: Option<u32>,
     /// Also try to compile the model with `torch.compile`, which takes long
