@@ -126,14 +126,15 @@ pub(crate) fn reserve(length: u64, alignment: u64) -> Option<u64> {
     Some((start as u64).next_multiple_of(alignment))
 }
 
-/// Lets the system have the pages of a range back; it reads as zeros afterwards.
-pub(crate) fn discard(addr: u64, length: u64) {
+/// Lets the system have the whole pages of a range back; they read as zeros afterwards. `false` where it refuses.
+pub(crate) fn discard(addr: u64, length: u64) -> bool {
     let (from, to) = (addr.next_multiple_of(4096), (addr + length) & !4095);
-    if from < to {
-        let length = usize::try_from(to - from).unwrap_or(0);
-        // SAFETY: the caller owns the range, which is private anonymous memory.
-        unsafe { libc::madvise(from as *mut libc::c_void, length, libc::MADV_DONTNEED) };
+    if from >= to {
+        return true;
     }
+    let length = usize::try_from(to - from).unwrap_or(0);
+    // SAFETY: the caller owns the range, which is private anonymous memory.
+    unsafe { libc::madvise(from as *mut libc::c_void, length, libc::MADV_DONTNEED) == 0 }
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::answer;
 use crate::contents::{Certainty, contents};
 use crate::host_memory;
-use crate::machine::machine;
+use crate::machine::{AddressKind, Extent, HostKind, machine};
 use crate::memory::discard;
 
 /// A copy of more than this is not kept.
@@ -65,7 +65,7 @@ pub(crate) fn fill(to: u64, value: u8, length: u64) -> bool {
 fn zero_edges(to: u64, length: u64) {
     let head = (4096 - to % 4096) % 4096;
     let tail = (to + length) % 4096;
-    // SAFETY: both ends are inside the range, which is a device's.
+    // SAFETY: both ends are inside the range, which is a device's, or pinned memory of ours.
     unsafe {
         std::ptr::write_bytes(to as *mut u8, 0, usize::try_from(head).unwrap_or(0));
         let from = (to + length - tail) as *mut u8;
@@ -100,10 +100,26 @@ fn copy_out(to: u64, from: u64, length: u64) -> bool {
     }
     answer::note_unanswered(length);
     let pieces = contents.pieces(from, length);
-    host_memory::fill(to, 0, length)
+    zero_host(to, length)
         && pieces
             .into_iter()
             .all(|(start, length, _)| host_memory::copy(to + (start - from), start, length))
+}
+
+/// Sets memory of the host to zero. Pinned memory that is ours gets fresh pages, which take nothing until the program
+/// writes to them: offloaded activations and optimizer states may be more than the host has.
+fn zero_host(to: u64, length: u64) -> bool {
+    let is_ours = length > ALWAYS_KEPT
+        && machine().is_some_and(|machine| {
+            let kind = machine.address_kind(to);
+            matches!(kind, AddressKind::Host(block) if block.kind == HostKind::Allocated)
+                && machine.extent(to, length) == Extent::Within
+        });
+    if is_ours && discard(to, length) {
+        zero_edges(to, length);
+        return true;
+    }
+    host_memory::fill(to, 0, length)
 }
 
 fn copy_across(to: u64, from: u64, length: u64) {

@@ -341,3 +341,24 @@ def test_folders_of_killed_processes_are_removed(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert len(ast.literal_eval(done.stdout)) == 1, "its own, and none of the one that was killed"
     assert list(tmp_path.iterdir()) == []
+
+
+def test_offloaded_memory_takes_none_of_the_host(tmp_path):
+    found, refused = run(
+        tmp_path,
+        """
+import resource
+def most():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+device = torch.empty(1 << 30, dtype=torch.uint8, device="cuda")
+pinned = torch.empty(1 << 30, dtype=torch.uint8, pin_memory=True)
+pinned[5] = 7
+before = most()
+pinned.copy_(device)
+found["mib"] = most() - before
+found["values"] = [pinned[5].item(), pinned[1 << 29].item(), pinned[-1].item()]
+""",
+    )
+    assert found["values"] == [0, 0, 0]
+    assert found["mib"] < 64
+    assert not refused
