@@ -106,8 +106,10 @@ impl<'a> Tries<'a> {
     /// itself.
     fn measure_unchanged_again(&mut self) {
         let Some(again) = self.estimates.take_repeated() else { return };
+        // What is repeated is the first try of this process: another one where the unchanged program was known.
         if let Some(unchanged) = self.done.get_mut(&Combination::new())
             && again.cost.is_some()
+            && again.is_of_the_program_of(&unchanged.answer)
         {
             unchanged.cost.clone_from(&again.cost);
             unchanged.answer = again;

@@ -48,8 +48,42 @@ impl TryAnswer {
         device.map_or(&[], |device| &device.causes)
     }
 
+    /// Whether both ran the program with the same changes, and it needed the same.
+    pub(crate) fn is_of_the_program_of(&self, other: &Self) -> bool {
+        let names = |answer: &Self| -> Vec<String> {
+            answer.changes.iter().map(|change| change.change.clone()).collect()
+        };
+        names(self) == names(other)
+            && self.needed() == other.needed()
+            && self.peak_allocated == other.peak_allocated
+    }
+
     /// Whether the program ran, and allocated nothing.
     pub(crate) fn is_empty(&self) -> bool {
         self.unknown.as_deref() == Some("nothing_allocated")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_try_with_another_change_is_of_another_program() {
+        let answer = |change: &str, bytes: u64| -> TryAnswer {
+            let changes = if change.is_empty() {
+                String::new()
+            } else {
+                format!(
+                    r#"{{"change":"{change}","target":"","reason":"","slows":false,"numerics":"same","patch":"","blocks":null,"host_bytes":0}}"#
+                )
+            };
+            let text = format!(r#"{{"changes":[{changes}],"devices":[{{"needed":{bytes}}}]}}"#);
+            serde_json::from_str(&text).expect("an answer")
+        };
+        let unchanged = answer("", 5);
+        assert!(answer("", 5).is_of_the_program_of(&unchanged));
+        assert!(!answer("fused", 5).is_of_the_program_of(&unchanged));
+        assert!(!answer("", 6).is_of_the_program_of(&unchanged));
     }
 }
