@@ -6,8 +6,9 @@
 //! ([`crate::tensor_storage`]). A storage that was destroyed has a reference count of zero, or its memory has
 //! other contents. Only blocks of torch's own CPU allocator count, as in the recording itself.
 //!
-//! Memory is copied by the kernel (`process_vm_readv`), so a mapping that another thread removes in the
-//! meantime is an error and no fault. Pages that were never touched are not read (`/proc/self/pagemap`). The hooks are
+//! Memory is copied by the kernel (`/proc/self/mem`), so a mapping that another thread removes in the
+//! meantime is an error and no fault. `process_vm_readv` would do the same, but it gives a forked process a copy of its
+//! own of every page that it reads. Pages that were never touched are not read (`/proc/self/pagemap`). The hooks are
 //! in place before: what is allocated during the search is in the journal before the blocks that the search finds, and
 //! what is freed is left out ([`crate::initial_blocks`]).
 
@@ -17,7 +18,6 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
 use floodmark_trace::Device;
-use libc::{c_void, iovec};
 
 use crate::initial_blocks::{InitialBlock, InitialBlocks};
 use crate::tensor_storage::{Pattern, STORAGE_WORDS};
@@ -122,11 +122,16 @@ fn heap_range(line: &str) -> Option<Range<usize>> {
     Some(address(start)?..address(end)?)
 }
 
-/// Memory that the copies go to. It is shared, so that it is not searched itself.
-struct Buffer(*mut u64);
+/// Copies of the process's memory. What they go to is shared, so that it is not searched itself.
+struct Buffer {
+    words: *mut u64,
+    /// `/proc/self/mem`.
+    process: File,
+}
 
 impl Buffer {
     fn new() -> Option<Self> {
+        let process = File::open("/proc/self/mem").ok()?;
         // SAFETY: fresh pages of our own.
         let memory = unsafe {
             libc::mmap(
@@ -138,27 +143,25 @@ impl Buffer {
                 0,
             )
         };
-        (memory != libc::MAP_FAILED).then_some(Self(memory.cast()))
+        (memory != libc::MAP_FAILED).then_some(Self { words: memory.cast(), process })
     }
 
     /// The words at an address, as many as can be read; at most [`COPIED_BYTES`].
     fn copy(&self, from: usize, bytes: usize) -> &[u64] {
-        let to = iovec { iov_base: self.0.cast(), iov_len: bytes.min(COPIED_BYTES) };
-        let from = iovec { iov_base: from as *mut c_void, iov_len: bytes.min(COPIED_BYTES) };
-        // SAFETY: the kernel checks the range that it reads; it writes into the buffer, which no other code has.
-        let copied = unsafe {
-            libc::process_vm_readv(libc::getpid(), &raw const to, 1, &raw const from, 1, 0)
+        // SAFETY: the buffer has that many bytes, which were mapped as zeros, and no other code has it.
+        let to = unsafe {
+            std::slice::from_raw_parts_mut(self.words.cast::<u8>(), bytes.min(COPIED_BYTES))
         };
-        let words = usize::try_from(copied).unwrap_or(0) / WORD_BYTES;
-        // SAFETY: the buffer has that many words, and they are written.
-        unsafe { std::slice::from_raw_parts(self.0, words) }
+        let copied = self.process.read_at(to, from as u64).unwrap_or(0);
+        // SAFETY: the buffer has that many words, and the mutable slice of it is not used again.
+        unsafe { std::slice::from_raw_parts(self.words, copied / WORD_BYTES) }
     }
 }
 
 impl Drop for Buffer {
     fn drop(&mut self) {
         // SAFETY: mapped in `new`, and no slice of it is left.
-        unsafe { libc::munmap(self.0.cast(), COPIED_BYTES) };
+        unsafe { libc::munmap(self.words.cast(), COPIED_BYTES) };
     }
 }
 

@@ -24,7 +24,7 @@ pub enum Change {
     /// Activation checkpointing.
     Checkpoint(Checkpointed),
     /// The optimizer's step is part of the backward pass.
-    OptimizerInBackward,
+    OptimizerInBackward(StatesIn),
     /// Optimizer states are kept in pinned memory of the host.
     OffloadOptimizerStates,
     /// Saved activations are kept in pinned memory of the host.
@@ -39,12 +39,32 @@ pub enum Change {
     EightBitStates,
     /// Parameters are in bf16.
     Bf16Parameters,
+    /// The program gets another value of one of its own arguments. The user names it, so it is not written behind `--with`.
+    Argument {
+        /// The name that the user gave it.
+        name: String,
+        /// The value.
+        value: u64,
+    },
 }
 
 impl Change {
     /// How many GPUs a program needs with it.
     pub fn gpus(&self) -> u32 {
         if let Self::Fsdp(gpus) = self { *gpus } else { 1 }
+    }
+
+    /// Whether it is a value of one of the program's own arguments.
+    pub fn is_argument(&self) -> bool {
+        matches!(self, Self::Argument { .. })
+    }
+
+    /// The value that an argument of this name gets.
+    pub fn value_of(&self, argument: &str) -> Option<u64> {
+        if let Self::Argument { name, value } = self {
+            return (name == argument).then_some(*value);
+        }
+        None
     }
 
     /// Whether all that it makes a step compute are operators of torch, which can be counted. Kernels that a compiler
@@ -58,13 +78,23 @@ impl Change {
             | Self::FreeGradients
             | Self::ChunkedLoss(_)
             | Self::Checkpoint(_)
-            | Self::OptimizerInBackward
+            | Self::OptimizerInBackward(_)
             | Self::OffloadOptimizerStates
             | Self::OffloadActivations(_)
             | Self::Autocast(_)
-            | Self::Bf16Parameters => true,
+            | Self::Bf16Parameters
+            | Self::Argument { .. } => true,
         }
     }
+}
+
+/// Where the states of an optimizer are between two updates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum StatesIn {
+    /// In the memory of the GPU.
+    Gpu,
+    /// In pinned memory of the host.
+    Host,
 }
 
 /// How activations are copied to the host and back.
@@ -170,7 +200,10 @@ impl fmt::Display for Change {
             Self::Checkpoint(Checkpointed::Blocks(count)) => write!(f, "{CHECKPOINT}={count}"),
             Self::Checkpoint(Checkpointed::All) => write!(f, "{CHECKPOINT}=all"),
             Self::Checkpoint(Checkpointed::Selective) => write!(f, "{CHECKPOINT}=selective"),
-            Self::OptimizerInBackward => f.write_str(OPTIMIZER_IN_BACKWARD),
+            Self::OptimizerInBackward(StatesIn::Gpu) => f.write_str(OPTIMIZER_IN_BACKWARD),
+            Self::OptimizerInBackward(StatesIn::Host) => {
+                write!(f, "{OPTIMIZER_IN_BACKWARD}=offload")
+            }
             Self::OffloadOptimizerStates => f.write_str(OFFLOAD_OPTIMIZER_STATES),
             Self::OffloadActivations(HostCopies::InOrder) => f.write_str(OFFLOAD_ACTIVATIONS),
             Self::OffloadActivations(HostCopies::Async) => write!(f, "{OFFLOAD_ACTIVATIONS}=async"),
@@ -180,6 +213,7 @@ impl fmt::Display for Change {
             Self::Autocast(HalfPrecision::Bf16) => write!(f, "{AUTOCAST}=bf16"),
             Self::Autocast(HalfPrecision::Fp16) => write!(f, "{AUTOCAST}=fp16"),
             Self::Bf16Parameters => f.write_str(BF16_PARAMETERS),
+            Self::Argument { name, value } => write!(f, "{name}={value}"),
         }
     }
 }
@@ -196,7 +230,11 @@ impl FromStr for Change {
         match name {
             FUSED => alone(FUSED, Self::Fused),
             FREE_GRADIENTS => alone(FREE_GRADIENTS, Self::FreeGradients),
-            OPTIMIZER_IN_BACKWARD => alone(OPTIMIZER_IN_BACKWARD, Self::OptimizerInBackward),
+            OPTIMIZER_IN_BACKWARD => match argument {
+                "" => Ok(Self::OptimizerInBackward(StatesIn::Gpu)),
+                "offload" => Ok(Self::OptimizerInBackward(StatesIn::Host)),
+                _ => wrong(OPTIMIZER_IN_BACKWARD, "`offload` or nothing"),
+            },
             OFFLOAD_OPTIMIZER_STATES => {
                 alone(OFFLOAD_OPTIMIZER_STATES, Self::OffloadOptimizerStates)
             }
@@ -257,6 +295,7 @@ mod tests {
             "checkpoint=all",
             "checkpoint=selective",
             "optimizer-in-backward",
+            "optimizer-in-backward=offload",
             "offload-optimizer-states",
             "offload-activations",
             "offload-activations=async",

@@ -20,7 +20,9 @@ mod profile;
 mod roofline;
 
 pub use answer::{ValueAt, ValueAtError};
-pub use change::{CHANGE_NAMES, Change, ChangeError, Checkpointed, HalfPrecision, HostCopies};
+pub use change::{
+    CHANGE_NAMES, Change, ChangeError, Checkpointed, HalfPrecision, HostCopies, StatesIn,
+};
 pub use fit_search::{FitLimits, FitSearch, Tried, largest_that_fits};
 pub use frontier::{Dimension, Direction, Frontier, Point, frontier_that_fits};
 pub use machine::{LibraryVersions, PhantomMachine};

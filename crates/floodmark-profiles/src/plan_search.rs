@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 use floodmark_trace::Bytes;
 
-use crate::change::{Change, Checkpointed, HalfPrecision, HostCopies};
+use crate::change::{Change, Checkpointed, HalfPrecision, HostCopies, StatesIn};
 use crate::fewest_blocks::{BlockNeed, BlockSearch};
 use crate::plan_need::{Alone, Combination, Cost, Need, Outcome};
 
@@ -29,23 +29,25 @@ pub struct PlanSearch {
 }
 
 /// Changes that are tried only where the user allows them.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Allowed {
     /// Over how many GPUs the model may be sharded.
     pub gpus: u32,
     /// Whether the model may be compiled, which takes long.
     pub compile: bool,
+    /// Other values of the program's arguments, of each argument in the order in which they are preferred.
+    pub arguments: Vec<Change>,
 }
 
 /// Every change that is tried alone.
-fn candidates(allowed: Allowed) -> Vec<Change> {
+fn candidates(allowed: &Allowed) -> Vec<Change> {
     let mut all = vec![
         Change::Allocator("expandable_segments:True".to_owned()),
         Change::Fused,
         Change::FreeGradients,
         Change::ChunkedLoss(8),
         Change::ForeachOff,
-        Change::OptimizerInBackward,
+        Change::OptimizerInBackward(StatesIn::Gpu),
         Change::Checkpoint(Checkpointed::Selective),
         Change::Checkpoint(Checkpointed::All),
         Change::OffloadOptimizerStates,
@@ -58,6 +60,7 @@ fn candidates(allowed: Allowed) -> Vec<Change> {
     all.extend(allowed.compile.then_some(Change::Compile));
     let powers = std::iter::successors(Some(2_u32), |gpus| gpus.checked_mul(2));
     all.extend(powers.take_while(|gpus| *gpus <= allowed.gpus).map(Change::Fsdp));
+    all.extend(allowed.arguments.iter().cloned());
     all
 }
 
@@ -100,12 +103,13 @@ impl<E, F: FnMut(&[Combination]) -> Result<Vec<Outcome>, E>> Search<F> {
         // What costs nothing stays until it is known how many blocks it spares.
         let needed = self.without_the_unneeded(fitting, &alone, Cost::Time)?;
         let fewest = self.with_fewest_gpus(needed)?;
+        let fewest = self.with_first_values(fewest)?;
         let fewest = self.with_fewest_blocks(fewest, &alone)?;
         self.without_the_unneeded(fewest, &alone, Cost::Nothing).map(Some)
     }
 
     fn each_alone(&mut self, unchanged: Need) -> Result<Alone, E> {
-        let all = candidates(self.allowed);
+        let all = candidates(&self.allowed);
         self.ask(all.iter().map(|change| vec![change.clone()]).collect())?;
         let (mut saving, mut neutral) = (Vec::new(), Vec::new());
         for change in all {
@@ -130,6 +134,12 @@ impl<E, F: FnMut(&[Combination]) -> Result<Vec<Outcome>, E>> Search<F> {
                     return Ok(Some(all));
                 }
                 base = self.lesser(base, all)?;
+                if let Some(on_host) = with_states_on_the_host(&base, alone) {
+                    if self.need(&on_host)?.is_some_and(|need| need.fits) {
+                        return Ok(Some(on_host));
+                    }
+                    base = self.lesser(base, on_host)?;
+                }
             }
             let of_cost: Vec<&(Change, Need)> =
                 alone.saving.iter().filter(|(_, need)| need.cost() == cost).collect();
@@ -230,6 +240,9 @@ impl<E, F: FnMut(&[Combination]) -> Result<Vec<Outcome>, E>> Search<F> {
                 bases.extend(joined(&one, second));
             }
         }
+        for at in 0..2 {
+            bases.extend(with_states_on_the_host(&bases[at], alone));
+        }
         let all_changes = alone.saving.iter().map(|(change, _)| change);
         let levels = all_changes.filter(|change| is_checkpoint(change));
         let levels: Vec<Option<&Change>> = levels.map(Some).chain([None]).collect();
@@ -312,6 +325,25 @@ impl<E, F: FnMut(&[Combination]) -> Result<Vec<Outcome>, E>> Search<F> {
         Ok(plan)
     }
 
+    /// Takes the first value of each argument with which it fits.
+    fn with_first_values(&mut self, plan: Combination) -> Result<Combination, E> {
+        let mut plan = plan;
+        for at in 0..plan.len() {
+            let values: Vec<Change> = self.allowed.arguments.clone();
+            let earlier = values.iter().take_while(|value| **value != plan[at]);
+            for value in earlier.filter(|value| excludes(value, &plan[at])) {
+                let mut other = plan.clone();
+                other[at] = value.clone();
+                other.sort();
+                if self.need(&other)?.is_some_and(|need| need.fits) {
+                    plan = other;
+                    break;
+                }
+            }
+        }
+        Ok(plan)
+    }
+
     /// Checkpoints only as many blocks as it takes.
     fn with_fewest_blocks(&mut self, plan: Combination, alone: &Alone) -> Result<Combination, E> {
         let all = Change::Checkpoint(Checkpointed::All);
@@ -387,8 +419,22 @@ fn joined(base: &Combination, change: &Change) -> Option<Combination> {
     Some(all)
 }
 
+/// The combination with updates in the backward pass and the states on the host, so that the GPU has neither all
+/// gradients nor all states. None where updates in the backward pass do not suit the program: this change updates in the
+/// first step already, before it could see that.
+fn with_states_on_the_host(base: &Combination, alone: &Alone) -> Option<Combination> {
+    alone.need_of(&Change::OptimizerInBackward(StatesIn::Gpu))?;
+    let on_host = Change::OptimizerInBackward(StatesIn::Host);
+    let is_kept = |change: &&Change| !excludes(change, &on_host);
+    let others: Combination = base.iter().filter(is_kept).cloned().collect();
+    joined(&others, &on_host)
+}
+
 /// Whether two changes are about the same thing.
 fn excludes(one: &Change, other: &Change) -> bool {
+    if let (Change::Argument { name, .. }, Change::Argument { name: other, .. }) = (one, other) {
+        return name == other;
+    }
     subjects(one).iter().any(|subject| subjects(other).contains(subject))
 }
 
@@ -413,7 +459,7 @@ fn subjects(change: &Change) -> &'static [Subject] {
     match change {
         Change::Allocator(_) => &[Subject::Allocator],
         Change::Fused | Change::ForeachOff => &[Subject::Update],
-        Change::OptimizerInBackward | Change::OffloadOptimizerStates => &[Subject::UpdateTime],
+        Change::OptimizerInBackward(_) | Change::OffloadOptimizerStates => &[Subject::UpdateTime],
         Change::EightBitStates => &[Subject::Update, Subject::UpdateTime],
         Change::FreeGradients => &[Subject::Gradients],
         Change::ChunkedLoss(_) => &[Subject::Loss],
@@ -422,6 +468,8 @@ fn subjects(change: &Change) -> &'static [Subject] {
         Change::Autocast(_) | Change::Bf16Parameters => &[Subject::Precision],
         Change::Fsdp(_) => &[Subject::Gpus],
         Change::Compile => &[Subject::Compiler],
+        // Only another value of the same argument.
+        Change::Argument { .. } => &[],
     }
 }
 
@@ -485,9 +533,10 @@ mod tests {
                     Change::Checkpoint(_) => (slows, blocks) = (true, Some(BLOCKS)),
                     Change::Fsdp(_)
                     | Change::ForeachOff
-                    | Change::OptimizerInBackward
+                    | Change::OptimizerInBackward(_)
                     | Change::OffloadOptimizerStates
-                    | Change::OffloadActivations(_) => {
+                    | Change::OffloadActivations(_)
+                    | Change::Argument { .. } => {
                         slows = true;
                     }
                 }
@@ -620,7 +669,7 @@ mod tests {
             ("fsdp=8", 450),
         ];
         let plan = |capacity, gpus| {
-            let allowed = Allowed { gpus, compile: false };
+            let allowed = Allowed { gpus, ..Allowed::default() };
             Program::new(capacity, &saves).plan_with(allowed)
         };
         assert_eq!(plan(800, 8).as_deref(), Some("checkpoint=20"));
@@ -629,6 +678,48 @@ mod tests {
         assert_eq!(plan(400, 8).as_deref(), Some("checkpoint=20 + fsdp=4"));
         assert_eq!(plan(400, 2).as_deref(), Some("fsdp=2 + bf16-parameters"));
         assert_eq!(plan(300, 1), None);
+    }
+
+    #[test]
+    fn gradients_and_states_leave_the_gpu_together_before_results_change() {
+        let saves = [
+            ("checkpoint=all", 240),
+            ("optimizer-in-backward", 100),
+            ("offload-optimizer-states", 200),
+            ("optimizer-in-backward=offload", 350),
+            ("bf16-parameters", 400),
+        ];
+        let on_host = "optimizer-in-backward=offload";
+        let asked = |program: &Program| program.asked.iter().any(|one| one.contains(on_host));
+        let mut program = Program::new(560, &saves);
+        let plan = program.plan();
+        assert_eq!(plan.as_deref(), Some("checkpoint=all + offload-optimizer-states"));
+        assert!(!asked(&program), "{:?}", program.asked);
+        let plan = Program::new(500, &saves).plan();
+        assert_eq!(plan.as_deref(), Some("checkpoint=15 + optimizer-in-backward=offload"));
+        // Where updates in the backward pass do not suit the program, this one is no candidate.
+        let mut program = Program::new(500, &saves[2..]);
+        assert_eq!(program.plan().as_deref(), Some("offload-optimizer-states + bf16-parameters"));
+        assert!(!asked(&program), "{:?}", program.asked);
+    }
+
+    #[test]
+    fn of_an_argument_the_first_value_that_fits_is_taken() {
+        let saves = [("checkpoint=all", 240), ("ACC=2", 250), ("ACC=4", 375), ("ACC=8", 435)];
+        let plan = |capacity| {
+            let value = |value| Change::Argument { name: "ACC".to_owned(), value };
+            let arguments = [2, 4, 8].map(value).to_vec();
+            let allowed = Allowed { arguments, ..Allowed::default() };
+            let mut program = Program::new(capacity, &saves);
+            (program.plan_with(allowed), program.asked)
+        };
+        assert_eq!(plan(800).0.as_deref(), Some("checkpoint=20"));
+        assert_eq!(plan(755).0.as_deref(), Some("ACC=2"));
+        assert_eq!(plan(520).0.as_deref(), Some("checkpoint=23 + ACC=2"));
+        assert_eq!(plan(400).0.as_deref(), Some("checkpoint=23 + ACC=4"));
+        let (none, asked) = plan(1);
+        assert_eq!(none, None);
+        assert!(!asked.iter().any(|one| one.contains("ACC=2 + ACC=4")), "{asked:?}");
     }
 
     #[test]

@@ -13,7 +13,7 @@ from floodmark import torch_private
 from floodmark.changes.change import Change
 from floodmark.changes.optimizers import has_closure, updates_one_by_one, watch_steps
 
-_CODE = """\
+OFFLOADED_STATES = """\
 import torch
 
 class OffloadedStates:
@@ -26,20 +26,25 @@ class OffloadedStates:
         optimizer.register_step_post_hook(self.put_gradients_back)
 
     def update(self, optimizer, args=(), kwargs=None):
-        step = type(optimizer).step
-        step = getattr(step, "__wrapped__", step)  # without the hooks
-        groups = optimizer.param_groups
-        for group in groups:
+        for group in optimizer.param_groups:
             for parameter in group["params"]:
                 if parameter.grad is not None:
-                    self.fetch(optimizer.state[parameter], parameter)
-                    optimizer.param_groups = [{**group, "params": [parameter]}]
-                    step(optimizer)
-                    self.offload(optimizer.state[parameter], parameter)
+                    self.update_one(optimizer, group, parameter)
                     # The optimizer's own step finds nothing left to do.
                     self.gradients.append((parameter, parameter.grad))
                     parameter.grad = None
+        self.wait()
+
+    def update_one(self, optimizer, group, parameter):
+        step = type(optimizer).step
+        step = getattr(step, "__wrapped__", step)  # without the hooks
+        groups, optimizer.param_groups = optimizer.param_groups, [{**group, "params": [parameter]}]
+        self.fetch(optimizer.state[parameter], parameter)
+        step(optimizer)
+        self.offload(optimizer.state[parameter], parameter)
         optimizer.param_groups = groups
+
+    def wait(self, *_):
         if self.on_host:
             # `state_dict()` reads these copies on the host: they must be complete.
             torch.cuda.current_stream().synchronize()
@@ -68,6 +73,19 @@ OffloadedStates().attach(optimizer)  # after the optimizer is made
 """
 
 
+def states_on_host() -> Any:
+    """What moves states to the host and back: the code that is printed, run here."""
+    names: dict[str, Any] = {}
+    exec(compile(OFFLOADED_STATES, "<offloaded states>", "exec"), names)
+    return names["OffloadedStates"]()
+
+
+def fetch_states(states: Any, optimizer: Any) -> None:
+    """Bring all states of an optimizer back to the GPU."""
+    for parameter, state in optimizer.state.items():
+        states.fetch(state, parameter)
+
+
 class OffloadedStates(Change):
     """Keeps optimizer states in pinned memory, but for those of the parameter in work."""
 
@@ -75,10 +93,7 @@ class OffloadedStates(Change):
     slows = True
 
     def attach(self, torch: Any) -> None:  # noqa: ARG002
-        names: dict[str, Any] = {}
-        # The patch is the change: what is printed is what was run.
-        exec(compile(_CODE, "<offloaded states>", "exec"), names)
-        self._states = names["OffloadedStates"]()
+        self._states = states_on_host()
         self._optimizers: list[Any] = []
         self.on_exit(self._fetch_all)
         self.on_exit(watch_steps(self._before_step, self._after_step))
@@ -101,7 +116,7 @@ class OffloadedStates(Change):
         self.host_bytes += sum(copy.nbytes for copy in copies)
         if copies:
             self.target = f"{len(copies)} states of `{type(optimizer).__name__}`"
-            self.patch = _CODE + _USE
+            self.patch = OFFLOADED_STATES + _USE
         else:
             self.reason = f"`{type(optimizer).__name__}` has no large states on the GPU"
 
@@ -116,8 +131,7 @@ class OffloadedStates(Change):
     def _fetch_all(self) -> None:
         """The optimizers go on without the change."""
         for optimizer in self._optimizers:
-            for parameter, state in optimizer.state.items():
-                self._states.fetch(state, parameter)
+            fetch_states(self._states, optimizer)
         self._optimizers.clear()
 
     def nothing_found(self) -> str:

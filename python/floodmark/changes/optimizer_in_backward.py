@@ -1,10 +1,14 @@
-"""The optimizer's step inside the backward pass: `optimizer-in-backward`.
+"""The optimizer's step inside the backward pass: `optimizer-in-backward`, or with `=offload`.
 
 Each parameter is updated when its gradient is complete, and the gradient is freed at once, so that
 gradients are never all live. That is only the same training where each step has one backward pass
 and nothing reads gradients in between. So the first step waits for `optimizer.step()`: a program
 that accumulates or clips gradients, or uses a `GradScaler`, is seen before anything was updated.
 The first step then updates one parameter after the other, and frees its gradient.
+
+With `=offload` the states are in pinned memory of the host between two updates, so that the GPU has
+neither all gradients nor all states. It updates from the first backward pass on, as the printed
+code does, so it is for programs that `optimizer-in-backward` was seen to suit.
 """
 
 from __future__ import annotations
@@ -13,7 +17,8 @@ from functools import wraps
 from typing import Any
 
 from floodmark import torch_private
-from floodmark.changes.change import Change
+from floodmark.changes.change import Change, NotAChangeError
+from floodmark.changes.offloaded_states import OFFLOADED_STATES, fetch_states, states_on_host
 from floodmark.changes.optimizers import (
     has_closure,
     update_one,
@@ -21,17 +26,45 @@ from floodmark.changes.optimizers import (
     watch_steps,
 )
 
-_PATCH = """\
-optimizers = {{p: torch.optim.{kind}([p], …) for p in model.parameters() if p.requires_grad}}
-
-def step_in_backward(parameter):
-    optimizers[parameter].step()
-    optimizers[parameter].zero_grad(set_to_none=True)
-
-for parameter in optimizers:
-    parameter.register_post_accumulate_grad_hook(step_in_backward)
-# then leave out `optimizer.step()` and `optimizer.zero_grad()`
+_UPDATE_ONE = """\
+def update_one(optimizer, group, parameter):
+    step = type(optimizer).step
+    step = getattr(step, "__wrapped__", step)  # without the hooks
+    groups, optimizer.param_groups = optimizer.param_groups, [{**group, "params": [parameter]}]
+    step(optimizer)
+    optimizer.param_groups = groups
 """
+
+_STEP_IN_BACKWARD = """
+def step_in_backward(optimizer, update_one):
+    def updates(group):
+        def update(parameter):
+            update_one(optimizer, group, parameter)
+            parameter.grad = None
+        return update
+
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            if parameter.requires_grad:
+                parameter.register_post_accumulate_grad_hook(updates(group))
+"""
+
+_USE = """
+# after the optimizer is made; `optimizer.step()` then finds no gradients, and does nothing
+step_in_backward(optimizer, update_one)
+"""
+
+_USE_ON_HOST = """
+# after the optimizer is made; `optimizer.step()` then finds no gradients, and does nothing
+states = OffloadedStates()
+step_in_backward(optimizer, states.update_one)
+optimizer.register_step_post_hook(states.wait)
+"""
+
+_PATCHES = {
+    "": _UPDATE_ONE + _STEP_IN_BACKWARD + _USE,
+    "offload": OFFLOADED_STATES + _STEP_IN_BACKWARD + _USE_ON_HOST,
+}
 
 
 class OptimizerInBackward(Change):
@@ -39,6 +72,12 @@ class OptimizerInBackward(Change):
 
     name = "optimizer-in-backward"
     slows = True
+
+    def __init__(self, argument: str = "") -> None:
+        super().__init__(argument)
+        if argument not in _PATCHES:
+            raise NotAChangeError(f"`{self.name}` takes `offload` or nothing")
+        self._states = states_on_host() if argument else None
 
     def attach(self, torch: Any) -> None:
         #: Parameters whose gradient was complete since the last step.
@@ -97,8 +136,10 @@ class OptimizerInBackward(Change):
                     lambda one: self._gradient_completed(optimizer, group, one)
                 )
                 self.on_exit(handle.remove)
+        if self._states is not None:
+            self.on_exit(lambda: fetch_states(self._states, optimizer))
         self.target = f"`{type(optimizer).__name__}`"
-        self.patch = _PATCH.format(kind=type(optimizer).__name__)
+        self.patch = _PATCHES[self.argument]
 
     def _gradient_completed(self, optimizer: Any, group: dict[str, Any], parameter: Any) -> None:
         if self.reason:
@@ -107,13 +148,27 @@ class OptimizerInBackward(Change):
             self.give_up("the program accumulates gradients over several backward passes")
             return
         self._complete.add(id(parameter))
-        if id(optimizer) not in self._begun:
+        is_begun = id(optimizer) in self._begun
+        if not is_begun and self._states is None:
             return
-        if not self._is_zeroed:
+        if is_begun and not self._is_zeroed:
             self.give_up("the program never sets gradients to zero")
             return
-        update_one(optimizer, group, parameter)
+        self._update(optimizer, group, parameter)
+
+    def _update(self, optimizer: Any, group: dict[str, Any], parameter: Any) -> None:
+        if self._states is None:
+            update_one(optimizer, group, parameter)
+        else:
+            self._states.update_one(optimizer, group, parameter)
+            copies = self._states.on_host.get(parameter, {})
+            self.host_bytes += sum(copy.nbytes for copy in copies.values())
         parameter.grad = None
+
+    def give_up(self, reason: str) -> None:
+        if self._states is not None and self._complete and not self.reason:
+            reason += "; a part of this step was made before that was seen: do not use its results"
+        super().give_up(reason)
 
     def _before_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         """The first step: nothing speaks against the change, so update here, one by one."""
@@ -126,12 +181,13 @@ class OptimizerInBackward(Change):
         for group in optimizer.param_groups:
             for parameter in group["params"]:
                 if parameter.grad is not None:
-                    update_one(optimizer, group, parameter)
-                    parameter.grad = None
+                    self._update(optimizer, group, parameter)
 
     def _after_step(self, optimizer: Any, *_: object) -> None:
         self._begun.add(id(optimizer))
         self._complete.clear()
+        if self._states is not None:
+            self._states.wait()
 
     def nothing_found(self) -> str:
         return "the program makes no optimizer whose parameters are updated one by one"

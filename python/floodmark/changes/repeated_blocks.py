@@ -1,7 +1,7 @@
 """The repeated blocks of a model: what checkpointing and sharding are applied to.
 
 A block is a module with modules of its own that lies in a `ModuleList` or a `Sequential` beside
-others of its class. Blocks inside other repeated blocks (the experts of a layer) are part of
+others of its class; a `Sequential` is one only where no other class repeats. Blocks inside other repeated blocks (the experts of a layer) are part of
 those. `docs/design/plan.md` has the rules, which `repeated_blocks.rs` follows for traces. Sees: a
 tree of modules.
 """
@@ -52,24 +52,25 @@ def indexed(path: str) -> str:
 
 def repeated_blocks(torch: Any, root: Any) -> RepeatedBlocks | None:
     """The outermost class of blocks with the most parameters; None where nothing repeats."""
-    groups = _groups(torch, root)
-    for least in (_MANY, 2):
-        large = [group for group in groups if len(group.blocks) >= least]
-        outermost = [group for group in large if not _is_inside(group, large)]
-        if outermost:
-            return max(outermost, key=_weight)
+    lists = (torch.nn.ModuleList, torch.nn.Sequential)
+    for no_blocks in (lists, torch.nn.ModuleList):
+        groups = _groups(root, lists, no_blocks)
+        for least in (_MANY, 2):
+            large = [group for group in groups if len(group.blocks) >= least]
+            outermost = [group for group in large if not _is_inside(group, large)]
+            if outermost:
+                return max(outermost, key=_weight)
     return None
 
 
-def _groups(torch: Any, root: Any) -> list[RepeatedBlocks]:
-    lists = (torch.nn.ModuleList, torch.nn.Sequential)
+def _groups(root: Any, lists: Any, no_blocks: Any) -> list[RepeatedBlocks]:
     found: dict[type, dict[int, Any]] = {}
     containers: dict[type, list[str]] = {}
     for name, container in root.named_modules():
         if not isinstance(container, lists):
             continue
         for child in container.children():
-            is_block = not isinstance(child, lists) and next(child.children(), None) is not None
+            is_block = not isinstance(child, no_blocks) and any(True for _ in child.children())
             if is_block:
                 found.setdefault(type(child), {})[id(child)] = child
                 names = containers.setdefault(type(child), [])

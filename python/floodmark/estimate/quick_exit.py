@@ -3,7 +3,8 @@
 Python destroys every module at the end of a process. With torch and other libraries that takes a
 second, and in a fork it frees nothing but copies. So a fork whose exit status is known leaves as
 soon as the exit handlers of the program and of the recorder have run and its files are flushed.
-Does nothing in any other process.
+To look for such files among all objects would copy most of the memory that the fork shares, so that
+is done only where it has opened one. Does nothing in any other process.
 """
 
 from __future__ import annotations
@@ -13,15 +14,21 @@ import contextlib
 import gc
 import io
 import os
+import stat
+import sys
+from pathlib import Path
 
 _is_fork = False
+#: The descriptors that the fork was born with.
+_inherited: frozenset[int] = frozenset()
 _status: int | None = None
 
 
 def in_fork() -> None:
     """This process is a fork of a warm one, before its run. First in, last out."""
-    global _is_fork
+    global _is_fork, _inherited
     _is_fork = True
+    _inherited = frozenset(_descriptors() or ())
     atexit.register(_leave)
 
 
@@ -37,8 +44,32 @@ def note(status: object) -> None:
 def _leave() -> None:
     if not _is_fork or _status is None:
         return
-    for one in gc.get_objects():
+    for one in gc.get_objects() if _may_have_unwritten_files() else (sys.stdout, sys.stderr):
         if type(one) in (io.TextIOWrapper, io.BufferedWriter):
             with contextlib.suppress(Exception):
                 one.flush()
     os._exit(_status)
+
+
+def _may_have_unwritten_files() -> bool:
+    """Whether a file is open for writing that this fork has opened."""
+    descriptors = _descriptors()
+    return descriptors is None or any(map(_is_written_file, descriptors - _inherited))
+
+
+def _descriptors() -> set[int] | None:
+    try:
+        return {int(one.name) for one in Path("/proc/self/fd").iterdir()}
+    except OSError:
+        return None
+
+
+def _is_written_file(descriptor: int) -> bool:
+    import fcntl
+
+    try:
+        is_read_only = fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY
+        return not is_read_only and stat.S_ISREG(os.fstat(descriptor).st_mode)
+    except OSError:
+        # Closed in the meantime: it was that of the folder.
+        return False

@@ -117,6 +117,16 @@ def test_a_model_without_blocks_has_nothing_to_checkpoint():
     assert report_of(applied)["reason"] == "`Linear` has no repeated blocks"
 
 
+def test_sequences_are_blocks_where_no_other_class_repeats():
+    def layers():
+        return torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU())
+
+    model = torch.nn.Sequential(*(layers() for _ in range(4)))
+    with changes.apply_changes(["checkpoint=all"]) as applied:
+        model(torch.randn(2, 8)).sum().backward()
+    assert report_of(applied)["target"] == "4 × Sequential"
+
+
 def test_experts_are_part_of_their_layers():
     class Layer(nn.Module):
         def __init__(self) -> None:
@@ -216,10 +226,11 @@ def trained(texts, **options):
     return model, optimizer, applied.reports()
 
 
+@pytest.mark.parametrize("change", ["optimizer-in-backward", "optimizer-in-backward=offload"])
 @pytest.mark.parametrize("kind", [torch.optim.AdamW, torch.optim.SGD])
-def test_an_optimizer_in_the_backward_pass_trains_the_same(kind):
+def test_an_optimizer_in_the_backward_pass_trains_the_same(kind, change):
     expected, _, _ = trained([], kind=kind)
-    model, optimizer, (report,) = trained(["optimizer-in-backward"], kind=kind)
+    model, optimizer, (report,) = trained([change], kind=kind)
     assert report["target"] == f"`{kind.__name__}`"
     assert all(map(torch.equal, model.parameters(), expected.parameters()))
     if kind is torch.optim.AdamW:
@@ -241,6 +252,14 @@ def test_what_speaks_against_updates_in_the_backward_pass_is_seen_before_the_fir
     assert report["target"] == ""
     assert reason in report["reason"]
     assert all(map(torch.equal, model.parameters(), expected.parameters()))
+
+
+def test_updates_that_were_made_too_early_are_said_to_be_wrong(capfd):
+    _, _, (report,) = trained(["optimizer-in-backward=offload"], clip=True)
+    assert report["target"] == ""
+    said = "clips gradients; a part of this step was made before that was seen"
+    assert said in report["reason"]
+    assert said in capfd.readouterr().err
 
 
 def test_gradients_that_are_never_set_to_zero_are_not_freed_in_the_backward_pass():

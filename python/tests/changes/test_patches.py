@@ -44,7 +44,6 @@ LOOP = "for _ in range(3):\n"
 CALL = "    logits = model(x)\n"
 LOSS = "    loss = F.cross_entropy(logits, target)\n"
 STEP = "    optimizer.step()\n"
-ZERO = "    optimizer.zero_grad()\n"
 
 
 def before_optimizer(patch: str) -> str:
@@ -60,12 +59,6 @@ def as_optimizer(patch: str) -> str:
     made = patch.replace("(…", "(model.parameters()")
     head, _, call = made.rstrip("\n").rpartition("\n")
     return PROGRAM.replace(OPTIMIZER, f"{head}\noptimizer = {call}\n")
-
-
-def instead_of_optimizer(patch: str) -> str:
-    """One optimizer for each parameter, and no step."""
-    made = PROGRAM.replace(OPTIMIZER, patch.replace("([p], …)", "([p])"))
-    return made.replace(STEP, "").replace(ZERO, "")
 
 
 def around_call(patch: str) -> str:
@@ -117,6 +110,13 @@ def test_offloaded_optimizer_states_leave_the_gpu(programs, unchanged):
     assert unchanged - peak == 96 * MIB
 
 
+def test_updates_in_the_backward_pass_leave_neither_gradients_nor_states(programs, unchanged):
+    report, peak = compare(programs, "optimizer-in-backward=offload", after_optimizer)
+    assert report["host_bytes"] == 3 * 96 * MIB
+    # 96 MiB of states, and the gradients; the peak is then where the backward pass begins.
+    assert peak < unchanged - 96 * MIB
+
+
 def test_activations_are_copied_on_a_stream_of_their_own(programs, unchanged):
     report, peak = compare(programs, "offload-activations=async", around_call)
     assert (report["slows"], report["numerics"]) == (True, "same")
@@ -141,7 +141,7 @@ def test_a_model_is_sharded_over_several_gpus(programs, unchanged):
         ("chunked-loss=8", as_loss),
         ("checkpoint=4", before_optimizer),
         ("checkpoint=selective", before_optimizer),
-        ("optimizer-in-backward", instead_of_optimizer),
+        ("optimizer-in-backward", after_optimizer),
         ("offload-activations", around_call),
         ("autocast=bf16", around_call),
     ],

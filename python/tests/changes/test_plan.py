@@ -280,6 +280,33 @@ def test_more_gpus_are_planned_for_where_that_is_allowed(training):
     assert not any("compile" in one["changes"] for one in found["left_out"])
 
 
+def test_a_plan_may_choose_an_argument_of_the_program(training):
+    source = TRAINING.replace("import torch\n", "import sys\n    import torch\n", 1)
+    source = source.replace("4096, 512, device", "4096 // parts, 512, device")
+    source = source.replace(
+        "    for _ in range(3):", "    parts = int(sys.argv[1])\n    for _ in range(3):"
+    )
+    source = source.replace("        model(", "        for _ in range(parts): model(")
+    training.write(source, "parts.py")
+    words = ("--vary", "PARTS=1,2,4", "parts.py", "{PARTS}")
+    unchanged = estimate(training, "parts.py", "1")
+    limit = unchanged["devices"][0]["needed"] - 220 * MIB
+    done, found = plan(training, "--memory", str(limit), *words)
+    assert done.returncode == 0, done.stderr
+    assert found["unchanged"]["peak_allocated"] == unchanged["peak_allocated"]
+    tried = {tuple(one["changes"]): one for one in found["tries"]}
+    assert tried["PARTS=4",]["needed"] < tried["PARTS=2",]["needed"] < found["unchanged"]["needed"]
+    assert tried["PARTS=2",]["numerics"] == "rounding"
+    # Which change is the fastest depends on the machine.
+    values = [one for one in found["plan"]["changes"] if one.startswith("PARTS=")]
+    parts = values[0].removeprefix("PARTS=") if values else "1"
+    assert found["command"].endswith(f" parts.py {parts}")
+    assert (f"# PARTS={parts}: an argument of the program" in found["patch"]) == bool(values)
+    wrong = training.floodmark("plan", "--vary", "OTHER=1,2", "parts.py", "1")
+    assert wrong.returncode == 1
+    assert "{OTHER}" in wrong.stderr
+
+
 def test_a_plan_is_kept_with_the_recording_of_the_unchanged_program(training):
     done, found = plan(training, "-o", "plan.flood", "train.py")
     assert done.returncode == 0, done.stderr

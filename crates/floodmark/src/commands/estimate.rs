@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
 use floodmark_profiles::{Change, PhantomMachine};
-use floodmark_trace::{Bytes, Engine};
+use floodmark_trace::{Bytes, Device, Engine};
 
 use crate::commands::args::{EstimateArgs, PhantomArgs, ProgramArgs};
 use crate::commands::run::{self, RunPlan};
@@ -43,12 +43,13 @@ pub struct EstimatePlan {
 pub(crate) fn plan(args: EstimateArgs) -> Result<EstimatePlan> {
     let machine = machine(&args.phantom)?;
     let (target, words) = run::target(args.program)?;
+    let gpus = (0..=i8::MAX).take(machine.gpus as usize).map(Device::cuda);
     Ok(EstimatePlan {
         run: RunPlan {
             target,
             args: words,
             output: args.output,
-            devices: None,
+            devices: args.phantom.only_gpus.then(|| gpus.collect()),
             stacks: true,
             ops: false,
             stores_source: args.source,
@@ -122,6 +123,9 @@ pub(crate) fn process(
     }
     if phantom.measure_step {
         command.arg("--measure-step");
+    }
+    if phantom.only_gpus {
+        command.arg("--only-gpus");
     }
     for answer in &phantom.answers {
         command.arg("--answer").arg(answer.to_string());

@@ -73,6 +73,9 @@ pub(crate) struct PhantomArgs {
     /// After `--steps`, run further steps that are not recorded, and say what a step costs
     #[arg(long, hide = true, requires = "steps")]
     pub(crate) measure_step: bool,
+    /// Record no memory of the host, which is faster
+    #[arg(long, hide = true)]
+    pub(crate) only_gpus: bool,
 }
 
 #[derive(Debug, Args)]
@@ -150,6 +153,13 @@ pub(crate) struct PlanArgs {
     /// Also try to compile the model with `torch.compile`, which takes long
     #[arg(long)]
     pub(crate) compile: bool,
+    /// Also try other values of an argument of the program: `ACCUMULATE=1,2,4,8`, the first one for the program as it is.
+    /// `{ACCUMULATE}` in its arguments and in `--env` becomes the value; may be repeated
+    #[arg(long, value_name = "NAME=VALUES")]
+    pub(crate) vary: Vec<VariedValue>,
+    /// Set an environment variable of the program: `ACCUMULATE={ACCUMULATE}`; may be repeated
+    #[arg(long = "env", value_name = "KEY=VALUE")]
+    pub(crate) environment: Vec<Setting>,
     /// Try everything again: neither read nor write what earlier tries found
     #[arg(long)]
     pub(crate) no_cache: bool,

@@ -1,4 +1,4 @@
-//! What `floodmark fit` varies: a name, its values, and the places where they go.
+//! What `floodmark fit` and `floodmark plan` vary: a name, its values, and the places where they go.
 
 use std::collections::BTreeSet;
 use std::str::FromStr;

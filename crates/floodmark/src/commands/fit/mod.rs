@@ -6,7 +6,7 @@
 mod answer;
 mod text;
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
@@ -14,19 +14,20 @@ use floodmark_profiles::{Dimension, FitLimits, Point, frontier_that_fits};
 use floodmark_trace::Bytes;
 
 use crate::Said;
-use crate::commands::args::{FitArgs, ProgramArgs, Setting, VariedValue};
+use crate::commands::args::{FitArgs, VariedValue};
 use crate::commands::estimate::machine;
 pub(crate) use crate::commands::fit::answer::Fit;
 use crate::commands::fit::answer::{Try, fit_of, objective_of};
 use crate::commands::run;
-use crate::commands::tries::{self, Estimates, Question};
+use crate::commands::tries::{self, Estimates, Question, VariedProgram};
 use crate::text::failure::Problem;
 use crate::text::{output, stdout_style};
 
 pub(crate) fn fit(args: &FitArgs, python: &OsStr) -> Result<Said> {
     let machine = machine(&args.phantom)?;
     run::target(args.program.clone())?;
-    check_names(args)?;
+    varied(args).check_names()?;
+    check_objective(args)?;
     let dimensions = dimensions(&args.vary);
     let limits = FitLimits {
         capacity: Bytes(machine.profile.memory),
@@ -103,26 +104,17 @@ fn named(args: &FitArgs, values: &[u64]) -> String {
     args.vary.iter().zip(values).map(one).collect::<Vec<_>>().join(", ")
 }
 
-/// Every name is varied once and stands somewhere, and the objective knows no other.
-fn check_names(args: &FitArgs) -> Result<()> {
-    for (at, varied) in args.vary.iter().enumerate() {
-        if args.vary[..at].iter().any(|other| other.name == varied.name) {
-            let name = varied.name.clone();
-            return Err(Problem::VariedTwice { name }).context("Failed to vary the program");
-        }
-        let placeholder = varied.placeholder();
-        let words = args.program.words.iter().filter_map(|word| word.to_str());
-        let mut all = words.chain(args.environment.iter().map(|setting| &*setting.value));
-        if !all.any(|text| text.contains(&placeholder)) {
-            return Err(Problem::NothingVaries { placeholder })
-                .context("Failed to vary the program");
-        }
-    }
+/// The objective knows the names that are varied, and no others.
+fn check_objective(args: &FitArgs) -> Result<()> {
     if let Some(objective) = &args.objective {
         let first: Vec<u64> = args.vary.iter().map(|varied| varied.values[0]).collect();
         objective_of(args, objective, &first).context("Failed to read `--objective`")?;
     }
     Ok(())
+}
+
+fn varied(args: &FitArgs) -> VariedProgram<'_> {
+    VariedProgram { vary: &args.vary, program: &args.program, environment: &args.environment }
 }
 
 /// One try.
@@ -152,19 +144,6 @@ fn attempt(args: &FitArgs, estimates: &Estimates<'_>, values: &[u64]) -> Result<
 }
 
 fn question(args: &FitArgs, values: &[u64]) -> Question {
-    let put = |text: &str| {
-        let with = |text: String, (varied, &value): (&VariedValue, &u64)| varied.put(&text, value);
-        args.vary.iter().zip(values).fold(text.to_owned(), with)
-    };
-    let word = |word: &OsString| match word.to_str() {
-        Some(text) => OsString::from(put(text)),
-        None => word.clone(),
-    };
-    let words = args.program.words.iter().map(word).collect();
-    let set = |setting: &Setting| Setting { key: setting.key.clone(), value: put(&setting.value) };
-    Question {
-        phantom: args.phantom.clone(),
-        program: ProgramArgs { words, ..args.program },
-        environment: args.environment.iter().map(set).collect(),
-    }
+    let (program, environment) = varied(args).with(values);
+    Question { phantom: args.phantom.clone(), program, environment }
 }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::commands::args::PlanArgs;
 use crate::commands::plan::patch::{patch_of, run_command};
-use crate::commands::plan::tries::{Tries, Try, named};
+use crate::commands::plan::tries::{Tries, Try, named, numerics, slows};
 
 /// The name under which a trace has the answer.
 pub(super) const STORED_AS: &str = "plan";
@@ -198,7 +198,7 @@ pub(super) fn plan_of(
         changes: changes.map_or_else(Vec::new, |changes| {
             changes.iter().map(|change| plan_change(tries, change, &applied(changes))).collect()
         }),
-        patch: changes.map_or_else(String::new, |changes| patch_of(&applied(changes))),
+        patch: changes.map_or_else(String::new, |changes| patch_of(changes, &applied(changes))),
         command: changes.map_or_else(String::new, |changes| run_command(args, changes)),
         floor: floor.map(|(_, row)| row.needed).unwrap_or_default(),
         floor_try: floor.map(|(_, row)| row.clone()),
@@ -219,8 +219,8 @@ fn row(tries: &Tries<'_>, changes: &Combination, done: &Try) -> PlanTry {
         peak_reserved: done.answer.peak_reserved,
         needed: done.answer.needed(),
         fits: done.fits,
-        slows: applied.iter().any(|change| change.slows),
-        numerics: applied.iter().map(|change| change.numerics).max().unwrap_or_default(),
+        slows: slows(changes, applied),
+        numerics: numerics(changes, applied),
         compute: tries.compute(changes),
         slow_down: tries.slow_down(changes),
         step_time: tries.step_time(changes),
@@ -241,10 +241,10 @@ fn plan_change(tries: &Tries<'_>, change: &Change, applied: &[AppliedChange]) ->
     let here = applied.iter().find(|applied| applied.change == name).cloned().unwrap_or_default();
     PlanChange {
         change: name,
-        target: here.target,
+        target: here.target.clone(),
         saves: saves.map(|(alone, unchanged)| unchanged.saturating_sub(alone)),
-        slows: here.slows,
-        numerics: here.numerics,
+        slows: slows(&alone, std::slice::from_ref(&here)),
+        numerics: numerics(&alone, std::slice::from_ref(&here)),
         compute: tries.compute(&alone),
         slow_down: tries.slow_down(&alone),
     }

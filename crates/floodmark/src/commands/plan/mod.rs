@@ -5,6 +5,7 @@
 //! decides: torch frees cached blocks before it gives up. The search itself is `floodmark_profiles::cheapest_that_fits`.
 
 mod answer;
+mod arguments;
 mod patch;
 mod stored;
 mod text;
@@ -37,10 +38,15 @@ pub(crate) struct Planned {
 pub(crate) fn plan(args: &PlanArgs, python: &OsStr) -> Result<Planned> {
     let machine = machine(&args.phantom)?;
     run::target(args.program.clone())?;
+    arguments::varied(args).check_names()?;
     stored::check_output(args)?;
     let mut tries = Tries::new(args, &machine, python)?;
     let capacity = Bytes(machine.profile.memory);
-    let allowed = Allowed { gpus: args.shard_over.unwrap_or(1), compile: args.compile };
+    let allowed = Allowed {
+        gpus: args.shard_over.unwrap_or(1),
+        compile: args.compile,
+        arguments: arguments::other_values(args),
+    };
     let jobs = tries.jobs();
     let search = cheapest_that_fits(capacity, allowed, jobs, |batch| tries.attempt(batch))?;
     tries.check_program()?;
@@ -61,6 +67,8 @@ pub(crate) fn plan(args: &PlanArgs, python: &OsStr) -> Result<Planned> {
     let run = search.plan.as_ref().filter(|_| args.run).map(|changes| {
         let mut command = Command::new(python);
         command.args(["-m", "floodmark"]).args(run_words(args, changes));
+        let variables = arguments::program_with(args, changes).1;
+        command.envs(variables.into_iter().map(|setting| (setting.key, setting.value)));
         command
     });
     Ok(Planned { said, run })

@@ -12,6 +12,7 @@ use floodmark_profiles::{
 use floodmark_trace::{AppliedChange, Bytes, Numerics, StepCost};
 
 use crate::commands::args::{PhantomArgs, PlanArgs};
+use crate::commands::plan::arguments::program_with;
 use crate::commands::tries::{self, Estimates, Question, TryAnswer};
 use crate::text::failure::Problem;
 use crate::text::progress::Progress;
@@ -158,14 +159,16 @@ impl<'a> Tries<'a> {
     fn question(&self, combination: &Combination, asked: Asked) -> Question {
         let given = &self.args.phantom;
         let memory = if asked == Asked::Verdict { self.capacity.0 } else { PLENTY };
+        let changes = combination.iter().filter(|change| !change.is_argument());
         let phantom = PhantomArgs {
             memory: Some(memory),
-            changes: given.changes.iter().chain(combination).cloned().collect(),
+            changes: given.changes.iter().chain(changes).cloned().collect(),
             count_operators: asked == Asked::Cost,
             measure_step: asked == Asked::Need && is_countable(combination),
             ..given.clone()
         };
-        Question { phantom, program: self.args.program.clone(), environment: Vec::new() }
+        let (program, environment) = program_with(self.args, combination);
+        Question { phantom, program, environment }
     }
 
     fn outcome(&mut self, combination: &Combination, tried: Option<Try>) -> Outcome {
@@ -177,8 +180,8 @@ impl<'a> Tries<'a> {
         let need = Need {
             needed: tried.answer.needed(),
             fits: tried.fits,
-            slows: applied.iter().any(|change| change.slows),
-            numerics: applied.iter().map(|change| change.numerics).max().unwrap_or(Numerics::Same),
+            slows: slows(combination, applied),
+            numerics: numerics(combination, applied),
             blocks: applied.iter().find_map(|change| change.blocks),
             slow_down: 1.0,
             gpus: combination.iter().map(Change::gpus).max().unwrap_or(1),
@@ -283,18 +286,34 @@ impl<'a> Tries<'a> {
                 | Change::FreeGradients
                 | Change::ChunkedLoss(_)
                 | Change::Checkpoint(Checkpointed::All | Checkpointed::Selective)
-                | Change::OptimizerInBackward
+                | Change::OptimizerInBackward(_)
                 | Change::OffloadOptimizerStates
                 | Change::OffloadActivations(_)
                 | Change::Compile
                 | Change::Fsdp(_)
                 | Change::Autocast(_)
                 | Change::EightBitStates
-                | Change::Bf16Parameters => cost(std::slice::from_ref(change))? / unchanged,
+                | Change::Bf16Parameters
+                | Change::Argument { .. } => cost(std::slice::from_ref(change))? / unchanged,
             };
         }
         Some(product)
     }
+}
+
+/// Whether a change may slow the program down. What another value of an argument does is known to the program alone.
+pub(super) fn slows(combination: &Combination, applied: &[AppliedChange]) -> bool {
+    applied.iter().any(|change| change.slows) || combination.iter().any(Change::is_argument)
+}
+
+/// What the changes do to the results. Another value of an argument does the same work in another order.
+pub(super) fn numerics(combination: &Combination, applied: &[AppliedChange]) -> Numerics {
+    let of_arguments = if combination.iter().any(Change::is_argument) {
+        Numerics::Rounding
+    } else {
+        Numerics::Same
+    };
+    applied.iter().map(|change| change.numerics).fold(of_arguments, Numerics::max)
 }
 
 /// Whether the operators of a step with these changes can be counted.

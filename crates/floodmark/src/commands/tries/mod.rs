@@ -7,6 +7,7 @@ mod answer;
 mod cache;
 mod interruption;
 mod runner;
+mod varied_program;
 mod warm_process;
 
 use std::ffi::OsStr;
@@ -24,6 +25,7 @@ pub(crate) use crate::commands::tries::answer::TryAnswer;
 use crate::commands::tries::cache::Cache;
 use crate::commands::tries::interruption::Interruption;
 use crate::commands::tries::runner::{Output, Runner};
+pub(crate) use crate::commands::tries::varied_program::VariedProgram;
 
 /// Steps of a try when none are given: the first makes the optimizer's states, the second has them.
 const USUAL_STEPS: u32 = 2;

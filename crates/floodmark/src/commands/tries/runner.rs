@@ -8,13 +8,14 @@ use std::ffi::OsStr;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{JoinHandle, available_parallelism};
 
 use anyhow::{Context, Result};
 use floodmark_trace::StepCost;
 
+use crate::commands::args::PhantomArgs;
 use crate::commands::estimate;
 use crate::commands::tries::warm_process::WarmProcess;
 use crate::commands::tries::{Question, TryAnswer};
@@ -52,6 +53,8 @@ struct Shared {
     changed: Condvar,
     /// The answer of the first run, repeated by the warm process.
     repeated: Mutex<Option<TryAnswer>>,
+    /// No further run follows: the warm process is ended, whatever it does.
+    is_ending: AtomicBool,
 }
 
 #[derive(Default, Clone)]
@@ -87,6 +90,12 @@ impl Shared {
     fn set(&self, state: State) {
         *self.lock() = state;
         self.changed.notify_all();
+    }
+
+    fn say_slower(&self, reason: &str) {
+        if !self.is_ending.load(Ordering::Relaxed) {
+            output::talk(&format!("Every try is a new process, which takes longer: {reason}\n"));
+        }
     }
 
     fn wait_while(&self, condition: impl Fn(&State) -> bool) -> State {
@@ -125,7 +134,9 @@ impl<'a> Runner<'a> {
     pub(super) fn run(&self, question: &Question) -> Result<Output> {
         let number = self.number.fetch_add(1, Ordering::Relaxed);
         let trace = self.folder.path().join(format!("try-{number}.flood"));
-        let output = self.run_into(question, &trace);
+        // Nobody reads of it what the host had.
+        let phantom = PhantomArgs { only_gpus: true, ..question.phantom.clone() };
+        let output = self.run_into(&Question { phantom, ..question.clone() }, &trace);
         // A trace may be large, and what is needed of it was said.
         let _ = std::fs::remove_file(&trace);
         output
@@ -199,7 +210,7 @@ impl<'a> Runner<'a> {
         let warming = std::thread::spawn(move || {
             let warm = &logged.warm;
             if let Err(reason) = warm.wait_until_ready() {
-                say_slower(&reason);
+                shared.say_slower(&reason);
                 shared.set(State::Fresh);
                 return;
             }
@@ -209,7 +220,7 @@ impl<'a> Runner<'a> {
             let is_same = repeated.is_some();
             *shared.repeated.lock().unwrap_or_else(PoisonError::into_inner) = repeated;
             if !is_same {
-                say_slower("a fork does not answer as the first try did");
+                shared.say_slower("a fork does not answer as the first try did");
             }
             shared.set(if is_same { State::Warm(Arc::clone(warm)) } else { State::Fresh });
         });
@@ -260,12 +271,9 @@ fn is_complete(imports: &Path) -> bool {
     last.is_some_and(|last: serde_json::Value| last["name"] == "")
 }
 
-fn say_slower(reason: &str) {
-    output::talk(&format!("Every try is a new process, which takes longer: {reason}\n"));
-}
-
 impl Drop for Runner<'_> {
     fn drop(&mut self) {
+        self.shared.is_ending.store(true, Ordering::Relaxed);
         // The warm process ends before the folder is removed.
         let state = self.shared.lock().clone();
         match &state {
