@@ -41,11 +41,9 @@ function Head() {
   const summary = card.value?.summary;
   if (!here || !summary) return null;
   const { at, peak, reserved } = here;
-  const hasPlan = card.value?.has_plan === true;
   const facts = [
-    here.name &&
-      `${here.name}${here.total === null || hasPlan ? "" : ` with ${formatBytes(here.total)}`}`,
-    summary.header.phantom && simulatedFact(hasPlan),
+    here.name && `${here.name}${here.total === null ? "" : ` with ${formatBytes(here.total)}`}`,
+    summary.header.phantom && simulatedFact(card.value?.has_plan === true),
     summary.steps > 0 && counted(summary.steps, "step"),
     `${counted(summary.allocations, "allocation")} in ${formatDuration(summary.seconds)}`,
     summary.header.torch && `torch ${summary.header.torch}`,
@@ -59,9 +57,9 @@ function Head() {
   );
 }
 
-/** The run of a plan has more memory than the GPU, so that what it needs is known in full. */
+/** The run of a plan may reserve more than the GPU has, so that what it needs is known in full. */
 function simulatedFact(hasPlan: boolean): string {
-  return hasPlan ? "simulated without changes, with plenty of memory" : "simulated";
+  return hasPlan ? "simulated without changes and without a limit" : "simulated";
 }
 
 function Categories() {
