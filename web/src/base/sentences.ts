@@ -28,6 +28,21 @@ export function momentSentence(moment: MomentTotals): string {
   return `${begin} ${formatBytes(moment.allocated)} allocated${reserved}, ${whenSentence(moment)}`;
 }
 
+/** What a sentence needs of a failed allocation. */
+export interface FailedTotals extends Omit<MomentTotals, "what"> {
+  /** Reserved by torch and free; null where nothing is reserved. */
+  readonly free: number | null;
+  /** The most that torch could reserve. */
+  readonly limit: number | null;
+}
+
+/** `Out of memory on cuda:0: 2.000 GiB requested at train.py:3 (main), 12.00 MiB free, limit 16.00 GiB, at 1.234 s in step 3`. */
+export function failureSentence(failed: FailedTotals): string {
+  const free = failed.free === null ? "" : `${formatBytes(failed.free)} free, `;
+  const limit = failed.limit === null ? "" : `limit ${formatBytes(failed.limit)}, `;
+  return `Out of memory on ${failed.device}: ${request(failed)}${free}${limit}${whenSentence(failed)}`;
+}
+
 /** `at 1.234 s in step 3, backward of mlp`. */
 export function whenSentence(
   moment: Pick<MomentTotals, "seconds" | "step" | "phase" | "module">,
@@ -42,7 +57,7 @@ function doing(phase: string | null, module: string | null): string {
   return module === null ? "" : `, in ${module}`;
 }
 
-function request(moment: MomentTotals): string {
+function request(moment: Pick<MomentTotals, "request">): string {
   if (!moment.request) return "";
   const location =
     moment.request.location === null ? "" : ` at ${pathTail(moment.request.location)}`;

@@ -1,14 +1,16 @@
 // Memory over time: stacked groups or ribbons, with steps and phases above and the whole recording below.
 
 import { useEffect } from "preact/hooks";
-import type { Timeline } from "../../api/types.gen";
-import { momentSentence } from "../../base/sentences";
+import type { DeviceSummary, Timeline } from "../../api/types.gen";
+import { formatBytes } from "../../base/bytes";
+import { momentSentence, whenSentence } from "../../base/sentences";
 import { cursor, go } from "../../model/address";
 import { askedAxis, axisBy } from "../../model/axis";
 import { card, device, failed, type Subject, subject, traces } from "../../model/recording";
 import { openOnStep } from "../../model/step_window";
 import { useDeviceAnswer } from "../../model/use_answer";
 import { BYTE_AXIS_WIDTH } from "../../render/axes";
+import type { Window } from "../../render/blit";
 import { Choices } from "../../render/choices";
 import { Answered } from "../../render/notices";
 import { Strip } from "../../render/strip";
@@ -16,7 +18,7 @@ import { useKeys } from "../../render/use_keys";
 import type { View } from "../view";
 import { ChosenCard } from "./card";
 import { Chart } from "./chart";
-import { failureOf } from "./failure";
+import { type Failure, failureOf } from "./failure";
 import { RIGHT } from "./layout";
 import { RangePanel } from "./range";
 import { Legend, Lines } from "./side";
@@ -146,16 +148,25 @@ function Shown({ about, timeline }: { about: Subject; timeline: Timeline }) {
 function Sentence() {
   const here = device.value;
   if (!here) return null;
-  const { at, peak, reserved } = here;
   const bandsLeftOut = bands.value?.skipped ?? 0;
+  const said = spokenSentence(here, failure.value, shown.value);
   return (
-    <p class="sentence">
-      {momentSentence({ ...at, device: here.device, allocated: peak, reserved })}
+    <p class="sentence" title={said}>
+      {said}
       {bandsLeftOut > 0 && (
         <span class="quiet"> · {bandsLeftOut} steps, phases or marks are not drawn</span>
       )}
     </p>
   );
+}
+
+/** The failed allocation where it is in the window, then the peak where that was higher; else the peak alone. */
+function spokenSentence(here: DeviceSummary, failed: Failure | null, { from, to }: Window): string {
+  const { at, device, peak, reserved } = here;
+  if (!failed || failed.seconds < from || failed.seconds > to)
+    return momentSentence({ ...at, device, allocated: peak, reserved });
+  if (failed.allocated >= peak) return failed.says;
+  return `${failed.says} · peak: ${formatBytes(peak)} allocated, ${whenSentence(at)}`;
 }
 
 function useTimelineKeys(): void {
