@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { failureSentence, momentSentence } from "./sentences";
+import { capital, failureSentence, momentSentence } from "./sentences";
 
 const moment = {
   device: "cuda:0",
@@ -48,4 +48,11 @@ it("a failed allocation is said with what was free and the limit, where they are
   expect(failureSentence({ ...cpu, request, free: null, limit: null })).toBe(
     "Out of memory on cpu: 2.000 GiB requested at train.py:3 (main), at 1.234 s",
   );
+});
+
+it("a sentence has a capital, a name keeps its letters", () => {
+  expect(capital("too few steps to look for leaks")).toBe("Too few steps to look for leaks");
+  expect(capital("category")).toBe("Category");
+  expect(capital("train.py:3 (main) grows")).toBe("train.py:3 (main) grows");
+  expect(capital("`x` is lost")).toBe("`x` is lost");
 });

@@ -1,7 +1,7 @@
 // A moment in words, as the terminal says it.
 
 import { formatBytes } from "./bytes";
-import { pathTail } from "./paths";
+import { shortener } from "./paths";
 
 /** What a sentence needs of a moment and the totals beside it. */
 export interface MomentTotals {
@@ -51,6 +51,11 @@ export function whenSentence(
   return `at ${moment.seconds.toFixed(3)} s${step}${doing(moment.phase, moment.module)}`;
 }
 
+/** A sentence of the program, with a capital. A name in its place stays as it is: `train.py:3 …`. */
+export function capital(sentence: string): string {
+  return sentence.replace(/^[a-z]+(?=[ ,;:]|$)/, (word) => word[0]?.toUpperCase() + word.slice(1));
+}
+
 function doing(phase: string | null, module: string | null): string {
   if (phase === "outside") return ", outside the model";
   if (phase !== null) return module === null ? `, ${phase}` : `, ${phase} of ${module}`;
@@ -59,7 +64,7 @@ function doing(phase: string | null, module: string | null): string {
 
 function request(moment: Pick<MomentTotals, "request">): string {
   if (!moment.request) return "";
-  const location =
-    moment.request.location === null ? "" : ` at ${pathTail(moment.request.location)}`;
+  const { location: at } = moment.request;
+  const location = at === null ? "" : ` at ${shortener([at])(at)}`;
   return `${formatBytes(moment.request.bytes)} requested${location}, `;
 }

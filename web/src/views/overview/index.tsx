@@ -6,8 +6,9 @@ import { groupColour } from "../../base/colours";
 import { shortener } from "../../base/paths";
 import { formatDuration } from "../../base/seconds";
 import { momentSentence } from "../../base/sentences";
-import { card, device } from "../../model/recording";
+import { card, device, failed } from "../../model/recording";
 import { inks } from "../../model/theme";
+import { Link } from "../../render/link";
 import { Answered } from "../../render/notices";
 import { PlanLink } from "../../render/plan_link";
 import { SourceLink } from "../../render/source_link";
@@ -53,6 +54,11 @@ function Head() {
       <h2>{momentSentence({ ...at, device: here.device, allocated: peak, reserved })}</h2>
       <p class="quiet">{facts.filter(Boolean).join(" · ")}</p>
       <PlanLink />
+      {failed.value && (
+        <p>
+          An allocation failed: <Link to={{ view: "oom" }}>see why</Link>
+        </p>
+      )}
     </section>
   );
 }

@@ -3,7 +3,7 @@
 import { useEffect } from "preact/hooks";
 import type { DeviceSummary, Timeline } from "../../api/types.gen";
 import { formatBytes } from "../../base/bytes";
-import { momentSentence, whenSentence } from "../../base/sentences";
+import { momentSentence } from "../../base/sentences";
 import { cursor, go } from "../../model/address";
 import { askedAxis, axisBy } from "../../model/axis";
 import { card, device, failed, type Subject, subject, traces } from "../../model/recording";
@@ -118,7 +118,7 @@ function Shown({ about, timeline }: { about: Subject; timeline: Timeline }) {
           onClick={() => goTo(null)}
           title="The whole recording (0)"
         >
-          Whole
+          Whole recording
         </button>
       </div>
       <div class="panel timeline-chart">
@@ -160,13 +160,14 @@ function Sentence() {
   );
 }
 
-/** The failed allocation where it is in the window, then the peak where that was higher; else the peak alone. */
+/** The failed allocation where it is in the window, then the peak where that reads higher; else the peak alone. */
 function spokenSentence(here: DeviceSummary, failed: Failure | null, { from, to }: Window): string {
   const { at, device, peak, reserved } = here;
   if (!failed || failed.seconds < from || failed.seconds > to)
     return momentSentence({ ...at, device, allocated: peak, reserved });
-  if (failed.allocated >= peak) return failed.says;
-  return `${failed.says} · peak: ${formatBytes(peak)} allocated, ${whenSentence(at)}`;
+  if (formatBytes(failed.allocated) === formatBytes(peak)) return failed.says;
+  const when = at.step === null ? `at ${at.seconds.toFixed(3)} s` : `in step ${at.step}`;
+  return `${failed.says} · peak: ${formatBytes(peak)} allocated ${when}`;
 }
 
 function useTimelineKeys(): void {

@@ -4,6 +4,7 @@ import type { Timeline } from "../../api/types.gen";
 import { formatBytes } from "../../base/bytes";
 import { groupColour } from "../../base/colours";
 import { nameTail, shortener } from "../../base/paths";
+import { capital } from "../../base/sentences";
 import { device, failed } from "../../model/recording";
 import { inks } from "../../model/theme";
 import {
@@ -25,7 +26,7 @@ export function Legend({ timeline }: { timeline: Timeline }) {
   const shorten = shortener(timeline.groups.map((group) => group.name));
   return (
     <section class="legend" aria-label="Groups">
-      <h3>{isRibbons.value ? "Category" : capital(stackedBy.value)}, most at any moment</h3>
+      <h3>{capital(isRibbons.value ? "category" : stackedBy.value)}, peak of each</h3>
       <ul>
         {upsideDown(timeline).map(([group, index]) => (
           <li key={group.name}>
@@ -93,8 +94,4 @@ function lineHint(name: LineName, timeline: Timeline): string {
   if (name === "capacity") return `The GPU has ${formatBytes(timeline.total ?? 0)}`;
   if (name === "limit") return "The failed request, and the most that torch could reserve";
   return `Line of ${name} bytes`;
-}
-
-function capital(text: string): string {
-  return text.charAt(0).toUpperCase() + text.slice(1);
 }
