@@ -72,7 +72,7 @@ describe("the verdict", () => {
 it("says what the unchanged program needs, in torch and outside of it", () => {
   const unchanged = { ...tried([], 4 * GIB), peak_reserved: 3 * GIB, peak_allocated: 2 * GIB };
   expect(unchangedSentence(unchanged)).toBe(
-    "Without changes it needs 4.000 GiB: 3.000 GiB reserved by torch, 2.000 GiB of them allocated, and 1.000 GiB outside torch, with the CUDA context.",
+    "Without changes it needs 4.000 GiB: 3.000 GiB reserved (2.000 GiB allocated) and 1.000 GiB outside torch, with the CUDA context.",
   );
 });
 

@@ -61,9 +61,7 @@ function Head({ found }: { found: Plan }) {
         <p>It needs the least with {tryName(least)}.</p>
       )}
       {unchanged && hasChanges && (
-        <p class="quiet">
-          {unchangedSentence(unchanged)} The other views show this run; its memory was not limited.
-        </p>
+        <p class="quiet">{unchangedSentence(unchanged)} The other views show this run.</p>
       )}
     </section>
   );
