@@ -21,7 +21,7 @@ import { idleFrom, isKept } from "./draw";
 import { livesWithin, type Sort } from "./lanes";
 import { TensorTable } from "./table";
 import "./tensors.css";
-import { lifetimesSentence } from "./words";
+import { countTensors, lifetimesSentence } from "./words";
 
 const sortField = field("sort", "time");
 const depthField = field("depth", "99");
@@ -114,13 +114,14 @@ function Shown({ answer: all, bands }: { answer: Lifetimes; bands: Bands | null 
     [all, isPart, window.from, window.to],
   );
   const sentence = lifetimesSentence(all, answer.rows);
+  const isLess = countTensors(answer.rows) < countTensors(all.rows);
   const sort: Sort = sortField.value === "bytes" ? "bytes" : "time";
   const isTable = shownField.value === "table";
   return (
     <div class="tensors">
       <p>
         {sentence}
-        {isPart && <span class="quiet"> · a saved page has no others</span>}
+        {isLess && <span class="quiet"> · a saved page has no others</span>}
       </p>
       <Tools filter={filter} onFilter={setFilter} sort={sort} isTable={isTable} />
       <div class="panel tensors-strip">

@@ -12,7 +12,7 @@ type Rows = Lifetimes["rows"];
  * page has the largest of the whole recording: `within` are those of the window.
  */
 export function lifetimesSentence(answer: Lifetimes, within: Rows = answer.rows): string {
-  const [count, shown] = [countIn(answer.rows), countIn(within)];
+  const [count, shown] = [countTensors(answer.rows), countTensors(within)];
   const modules = within.filter((row) => isModule(row.module)).length;
   const of = modules > 0 ? ` of ${counted(modules, "module")}` : "";
   const { count: more, bytes } = answer.left_out;
@@ -23,7 +23,7 @@ export function lifetimesSentence(answer: Lifetimes, within: Rows = answer.rows)
   return `The ${counted(count, "largest tensor")}${of} live in this window${rest}`;
 }
 
-function countIn(rows: Rows): number {
+export function countTensors(rows: Rows): number {
   return rows.reduce((sum, row) => sum + row.tensors.length, 0);
 }
 

@@ -20,6 +20,10 @@ import {
   toggleLine,
 } from "./state";
 
+const BACKWARD = " (backward)";
+/** The longest name of a group. */
+const MOST_LETTERS = 26;
+
 export function Legend({ timeline }: { timeline: Timeline }) {
   const off = hidden.value;
   const colours = inks.value;
@@ -40,14 +44,28 @@ export function Legend({ timeline }: { timeline: Timeline }) {
                 onChange={() => toggleGroup(group.name)}
               />
               <i class="swatch" style={{ background: groupColour(colours, group.name, index) }} />
-              <span class="name">{nameTail(shorten(group.name), 26)}</span>
+              <span class="name">{legendName(shorten(group.name))}</span>
               <span class="quiet">{formatBytes(group.peak)}</span>
             </label>
           </li>
         ))}
+        {isRibbons.value && (
+          <li class="smaller">
+            <i class="swatch" style={{ background: colours.edge }} />
+            smaller allocations, added up
+          </li>
+        )}
       </ul>
     </section>
   );
+}
+
+/** What the backward pass of a line allocates is another group than what the line itself does. */
+function legendName(name: string): string {
+  const [forward, mark] = name.endsWith(BACKWARD)
+    ? [name.slice(0, -BACKWARD.length), BACKWARD]
+    : [name, ""];
+  return nameTail(forward, MOST_LETTERS - mark.length) + mark;
 }
 
 /** As in the picture: the uppermost first. */
