@@ -44,7 +44,7 @@ function Head() {
   const { at, peak, reserved } = here;
   const facts = [
     here.name && `${here.name}${here.total === null ? "" : ` with ${formatBytes(here.total)}`}`,
-    summary.header.phantom && simulatedFact(card.value?.has_plan === true),
+    summary.header.phantom && simulatedFact(here.name, card.value?.has_plan === true),
     summary.steps > 0 && counted(summary.steps, "step"),
     `${counted(summary.allocations, "allocation")} in ${formatDuration(summary.seconds)}`,
     summary.header.torch && `torch ${summary.header.torch}`,
@@ -64,8 +64,10 @@ function Head() {
 }
 
 /** The run of a plan may reserve more than the GPU has, so that what it needs is known in full. */
-function simulatedFact(hasPlan: boolean): string {
-  return hasPlan ? "simulated without changes and without a limit" : "simulated";
+function simulatedFact(name: string, hasPlan: boolean): string {
+  if (hasPlan) return "simulated without changes and without a limit";
+  // The name of a simulated GPU says it too.
+  return name.includes("simulated") ? "" : "simulated";
 }
 
 function Categories() {
