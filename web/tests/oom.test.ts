@@ -87,7 +87,24 @@ describe("a snapshot that ran out of memory", () => {
     // It opens on what came after the last step that ended.
     const window = await range(page);
     expect(window && window.from < told.at.seconds && told.at.seconds <= window.to).toBe(true);
+    const sentence = page.locator(".timeline-head .sentence");
+    expect(await sentence.innerText()).toMatch(
+      /^Out of memory on cuda:0: [\d.]+ [GM]iB requested, [\d.]+ [KMG]?i?B free, limit [\d.]+ GiB, at .*/,
+    );
     await page.getByRole("button", { name: /^Out of memory: .* requested/ }).click();
+    await idle(page);
+    expect(await field(page, "view")).toBe("oom");
+  });
+
+  it("speaks of the peak where the failed allocation is not shown", async () => {
+    await show(page, served.url, `#view=timeline&from=0&to=${told.at.seconds / 2}`);
+    const sentence = page.locator(".timeline-head .sentence");
+    expect(await sentence.innerText()).toMatch(/^Peak of cuda:0: [\d.]+ [GM]iB allocated/);
+  });
+
+  it("is a line of the overview, which leads to the reason", async () => {
+    await show(page, served.url, "#view=overview");
+    await page.getByRole("link", { name: "see why" }).click();
     await idle(page);
     expect(await field(page, "view")).toBe("oom");
   });

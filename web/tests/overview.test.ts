@@ -21,7 +21,7 @@ describe.each([
   });
 
   it.each([
-    ["timeline", /which holds the peak|The whole recording/],
+    ["timeline", /with the peak|The whole recording/],
     ["peak", /^Lines with the most bytes/],
     ["steps", /^Growth from step to step/],
     ["advice", /^What to change/],

@@ -7,6 +7,7 @@ import { pathToFileURL } from "node:url";
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { Plan } from "../src/api/types.gen";
+import { formatBytes } from "../src/base/bytes";
 import { field, idle, open, shifted, show, useBrowser, useVisit, type Watched } from "./browser";
 import { floodmark, type Served, serve } from "./program";
 import { LLAMA, PLAN } from "./recordings";
@@ -117,6 +118,20 @@ describe.each(["served", "saved"])("%s", (how) => {
     await line.getByRole("link", { name: "Plan" }).click();
     await idle(page);
     expect(await field(page, "view")).toBe("plan");
+  });
+
+  it("has the memory of the GPU in every view, not that of the simulation", async () => {
+    const { page } = watched;
+    const memory = formatBytes(plan.capacity);
+    await show(page, url, "#view=overview");
+    expect(await page.locator(".overview section").first().innerText()).toContain(`with ${memory}`);
+    await show(page, url, "#view=timeline&lines=allocated,capacity");
+    const whole = page.locator("label", { hasText: "Whole GPU" });
+    expect(await whole.getAttribute("title")).toBe(`The GPU has ${memory}`);
+    for (const view of ["overview", "timeline", "peak", "segments", "steps", "advice"]) {
+      await show(page, url, `#view=${view}`);
+      expect(await page.locator("#view").innerText(), view).not.toContain("TiB");
+    }
   });
 
   it.each(["light", "dark"] as const)("can be read in %s", async (colorScheme) => {

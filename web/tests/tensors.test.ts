@@ -19,7 +19,7 @@ describe("the tensors of a recording with call stacks", () => {
     const window = await range(page);
     expect(window && window.from < 13.694 && window.to > 13.694).toBe(true);
     expect(window && window.to - window.from).toBeLessThan(1);
-    await page.getByRole("button", { name: "Whole", exact: true }).click();
+    await page.getByRole("button", { name: "Whole recording", exact: true }).click();
     await idle(page);
     expect(await range(page)).toBeNull();
   });

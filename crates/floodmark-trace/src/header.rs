@@ -87,6 +87,17 @@ impl Header {
     pub fn is_snapshot(&self) -> bool {
         self.floodmark.is_empty()
     }
+
+    /// Gives every simulated GPU this memory, instead of what it had while the program ran.
+    pub(crate) fn set_capacity(&mut self, bytes: u64) {
+        let Some(phantom) = &mut self.phantom else { return };
+        for device in &mut phantom.devices {
+            device.capacity = bytes;
+        }
+        for device in &mut self.devices {
+            device.total_bytes = bytes;
+        }
+    }
 }
 
 /// How a recording ended: the last frame of a finished file.

@@ -231,7 +231,7 @@ impl Reader {
                 None => self.missing_frames += 1,
             },
             FrameKind::Answer => match StoredAnswer::decode(frame.payload, &mut self.budget) {
-                Some(answer) => self.trace.answers.push(answer),
+                Some(answer) => self.take_answer(answer),
                 None => self.missing_frames += 1,
             },
             FrameKind::Events
@@ -248,6 +248,13 @@ impl Reader {
                 }
             }
         }
+    }
+
+    fn take_answer(&mut self, answer: StoredAnswer) {
+        if let Some(capacity) = answer.planned_capacity() {
+            self.trace.header.set_capacity(capacity);
+        }
+        self.trace.answers.push(answer);
     }
 
     fn take_checkpoint(&mut self, payload: &[u8]) {

@@ -33,9 +33,10 @@ impl SourceFile {
     }
 }
 
-/// Whether a file is of an installed package or of Python's own library; `<frozen runpy>` is.
+/// Whether a file is of an installed package or of Python's own library; `<frozen runpy>` is, and so is the command
+/// `floodmark`, in whose process a program may run.
 pub fn is_library_file(file: &str) -> bool {
-    file.starts_with("<frozen ") || library_part(file).is_some()
+    file.starts_with("<frozen ") || file.ends_with("/bin/floodmark") || library_part(file).is_some()
 }
 
 /// What follows the folder into which packages are installed, or that of Python's own library.
@@ -70,6 +71,12 @@ mod tests {
         .map(library_part);
         let expected = [Some("torch/nn.py"), Some("numpy/a.py"), Some("threading.py"), None, None];
         assert_eq!(parts, expected);
+    }
+
+    #[test]
+    fn the_command_that_runs_a_program_is_no_file_of_it() {
+        let files = ["/venv/bin/floodmark", "<frozen runpy>", "/home/ada/bin/train", "floodmark"];
+        assert_eq!(files.map(is_library_file), [true, true, false, false]);
     }
 
     #[test]

@@ -3,6 +3,8 @@
 
 use std::io;
 
+use serde::Deserialize;
+
 use crate::frame::{FrameKind, Piece, append_frame, pieces};
 use crate::limit::Budget;
 use crate::named_text::{decode_named_text, encode_named_text};
@@ -23,6 +25,17 @@ impl StoredAnswer {
     pub(crate) fn decode(payload: &[u8], budget: &mut Budget) -> Option<Self> {
         let (command, json) = decode_named_text(payload, MOST_ANSWER_BYTES, budget)?;
         Some(Self { command, json })
+    }
+
+    /// The memory of the GPU that a plan is for. Its trace is of a run with more memory than any GPU has, so that no
+    /// allocation fails.
+    pub(crate) fn planned_capacity(&self) -> Option<u64> {
+        #[derive(Deserialize)]
+        struct Planned {
+            capacity: u64,
+        }
+        let planned = (self.command == "plan").then(|| serde_json::from_str::<Planned>(&self.json));
+        planned?.ok().map(|planned| planned.capacity).filter(|&capacity| capacity > 0)
     }
 }
 

@@ -321,6 +321,9 @@ def test_a_plan_is_kept_with_the_recording_of_the_unchanged_program(training):
     assert card["summary"]["losses"] == []
     peaks = {one["device"]: one["peak"] for one in card["summary"]["devices"]}
     assert peaks["cuda:0"] == found["unchanged"]["peak_allocated"]
+    # It ran with more memory than any GPU has: the memory is that of the GPU which was planned for.
+    memory = {one["device"]: one["total"] for one in card["summary"]["devices"]}
+    assert memory["cuda:0"] == found["capacity"]
     assert not trace.header.get("changes")
     # An existing file is an error before anything is tried.
     refused = training.floodmark("plan", "-o", "plan.flood", "train.py")

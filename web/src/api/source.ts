@@ -30,6 +30,14 @@ export class ApiError extends Error {
   }
 }
 
+/** A saved page has some answers only: that is no fault. */
+export class NotSaved extends ApiError {
+  constructor() {
+    super("a saved page does not have this", "open the recording with `floodmark view`");
+    this.name = "NotSaved";
+  }
+}
+
 /** Whether a question was called off, which is no fault. */
 export function isCalledOff(error: unknown): boolean {
   return error instanceof Error && error.name === "AbortError";

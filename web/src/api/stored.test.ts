@@ -2,7 +2,7 @@ import { gzipSync } from "node:zlib";
 import { describe, expect, it } from "vitest";
 import { unpacked } from "./open";
 import { questionText } from "./questions";
-import { ApiError } from "./source";
+import { NotSaved } from "./source";
 import { StoredSource } from "./stored";
 
 const about = { trace: 0, device: "cuda:0" };
@@ -50,7 +50,7 @@ describe("a saved page", () => {
       message: "there are no steps",
       hint: "say where they end",
     });
-    await expect(page().ask("bands", about)).rejects.toBeInstanceOf(ApiError);
+    await expect(page().ask("bands", about)).rejects.toBeInstanceOf(NotSaved);
   });
 });
 

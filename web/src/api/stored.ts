@@ -6,7 +6,7 @@
 
 import type { Answer, Path, Query } from "./questions";
 import { questionText } from "./questions";
-import { ApiError, type Source } from "./source";
+import { ApiError, NotSaved, type Source } from "./source";
 import type { Traces } from "./types.gen";
 
 /** Question as text → answer. */
@@ -25,7 +25,7 @@ export class StoredSource implements Source {
       const found = this.answers.get(sorted(questionText(path, candidate)));
       if (found !== undefined) return opened<P>(found);
     }
-    throw new ApiError("this was not saved with the page", "`floodmark view` can answer it");
+    throw new NotSaved();
   }
 
   follow(): () => void {

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { momentSentence } from "./sentences";
+import { capital, failureSentence, momentSentence } from "./sentences";
 
 const moment = {
   device: "cuda:0",
@@ -36,4 +36,23 @@ it("a moment is said as the terminal says it", () => {
   ).toBe(
     "Out of memory on cuda:0: 2.000 GiB requested at train.py:3 (main), with 13.54 GiB allocated, 14.20 GiB reserved, at 1.234 s in step 3",
   );
+});
+
+it("a failed allocation is said with what was free and the limit, where they are known", () => {
+  const request = { bytes: 2 ** 31, location: "train.py:3 (main)" };
+  const free = 12 * 2 ** 20;
+  expect(failureSentence({ ...moment, request, free, limit: 2 ** 34 })).toBe(
+    "Out of memory on cuda:0: 2.000 GiB requested at train.py:3 (main), 12.00 MiB free, limit 16.00 GiB, at 1.234 s in step 3, backward of mlp",
+  );
+  const cpu = { ...moment, device: "cpu", step: null, phase: null, module: null };
+  expect(failureSentence({ ...cpu, request, free: null, limit: null })).toBe(
+    "Out of memory on cpu: 2.000 GiB requested at train.py:3 (main), at 1.234 s",
+  );
+});
+
+it("a sentence has a capital, a name keeps its letters", () => {
+  expect(capital("too few steps to look for leaks")).toBe("Too few steps to look for leaks");
+  expect(capital("category")).toBe("Category");
+  expect(capital("train.py:3 (main) grows")).toBe("train.py:3 (main) grows");
+  expect(capital("`x` is lost")).toBe("`x` is lost");
 });

@@ -1,7 +1,7 @@
 // A moment in words, as the terminal says it.
 
 import { formatBytes } from "./bytes";
-import { pathTail } from "./paths";
+import { shortener } from "./paths";
 
 /** What a sentence needs of a moment and the totals beside it. */
 export interface MomentTotals {
@@ -28,6 +28,21 @@ export function momentSentence(moment: MomentTotals): string {
   return `${begin} ${formatBytes(moment.allocated)} allocated${reserved}, ${whenSentence(moment)}`;
 }
 
+/** What a sentence needs of a failed allocation. */
+export interface FailedTotals extends Omit<MomentTotals, "what"> {
+  /** Reserved by torch and free; null where nothing is reserved. */
+  readonly free: number | null;
+  /** The most that torch could reserve. */
+  readonly limit: number | null;
+}
+
+/** `Out of memory on cuda:0: 2.000 GiB requested at train.py:3 (main), 12.00 MiB free, limit 16.00 GiB, at 1.234 s in step 3`. */
+export function failureSentence(failed: FailedTotals): string {
+  const free = failed.free === null ? "" : `${formatBytes(failed.free)} free, `;
+  const limit = failed.limit === null ? "" : `limit ${formatBytes(failed.limit)}, `;
+  return `Out of memory on ${failed.device}: ${request(failed)}${free}${limit}${whenSentence(failed)}`;
+}
+
 /** `at 1.234 s in step 3, backward of mlp`. */
 export function whenSentence(
   moment: Pick<MomentTotals, "seconds" | "step" | "phase" | "module">,
@@ -36,15 +51,20 @@ export function whenSentence(
   return `at ${moment.seconds.toFixed(3)} s${step}${doing(moment.phase, moment.module)}`;
 }
 
+/** A sentence of the program, with a capital. A name in its place stays as it is: `train.py:3 …`. */
+export function capital(sentence: string): string {
+  return sentence.replace(/^[a-z]+(?=[ ,;:]|$)/, (word) => word[0]?.toUpperCase() + word.slice(1));
+}
+
 function doing(phase: string | null, module: string | null): string {
   if (phase === "outside") return ", outside the model";
   if (phase !== null) return module === null ? `, ${phase}` : `, ${phase} of ${module}`;
   return module === null ? "" : `, in ${module}`;
 }
 
-function request(moment: MomentTotals): string {
+function request(moment: Pick<MomentTotals, "request">): string {
   if (!moment.request) return "";
-  const location =
-    moment.request.location === null ? "" : ` at ${pathTail(moment.request.location)}`;
+  const { location: at } = moment.request;
+  const location = at === null ? "" : ` at ${shortener([at])(at)}`;
   return `${formatBytes(moment.request.bytes)} requested${location}, `;
 }

@@ -1,14 +1,21 @@
 // What is said where a picture or a table would be: what went wrong, that there is nothing, that it takes a moment.
 
 import type { ComponentChildren } from "preact";
-import type { ApiError } from "../api/source";
+import { type ApiError, NotSaved } from "../api/source";
+import { capital } from "../base/sentences";
 import type { Asked } from "../model/answer";
+import { ChangeText } from "./change_text";
 
 export function Problem({ error }: { error: ApiError }) {
+  const kind = error instanceof NotSaved ? "quiet" : "problem";
   return (
-    <div class="notice problem" role="alert">
-      <p>{error.message}</p>
-      {error.hint && <p class="quiet">{error.hint}</p>}
+    <div class={`notice ${kind}`} role="alert">
+      <p>{capital(error.message)}</p>
+      {error.hint && (
+        <p class="quiet">
+          <ChangeText text={capital(error.hint)} />
+        </p>
+      )}
     </div>
   );
 }

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { Plan, PlanTry } from "../api/types.gen";
-import { costSentence, formatMultiple, tryName, verdict } from "./plan_words";
+import { costSentence, formatMultiple, tryName, unchangedSentence, verdict } from "./plan_words";
 
 const GIB = 1 << 30;
 
@@ -67,6 +67,13 @@ describe("the verdict", () => {
   ])("says it as the terminal does", (plan, sentence) => {
     expect(verdict(plan)).toBe(sentence);
   });
+});
+
+it("says what the unchanged program needs, in torch and outside of it", () => {
+  const unchanged = { ...tried([], 4 * GIB), peak_reserved: 3 * GIB, peak_allocated: 2 * GIB };
+  expect(unchangedSentence(unchanged)).toBe(
+    "Without changes it needs 4.000 GiB: 3.000 GiB reserved (2.000 GiB allocated) and 1.000 GiB outside torch, with the CUDA context.",
+  );
 });
 
 describe("what it costs", () => {

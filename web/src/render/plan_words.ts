@@ -19,6 +19,13 @@ export function verdict(found: Plan): string {
   return `No plan was found in time: ${gpu} has ${formatBytes(capacity)}`;
 }
 
+/** `Without changes it needs 1.231 GiB: 518.0 MiB reserved (467.6 MiB allocated) and 742.5 MiB …`. */
+export function unchangedSentence({ needed, peak_reserved, peak_allocated }: PlanTry): string {
+  const torch = `${formatBytes(peak_reserved)} reserved (${formatBytes(peak_allocated)} allocated)`;
+  const outside = formatBytes(Math.max(0, needed - peak_reserved));
+  return `Without changes it needs ${formatBytes(needed)}: ${torch} and ${outside} outside torch, with the CUDA context.`;
+}
+
 function headroom({ capacity }: Plan, plan: PlanTry): string {
   return plan.needed <= capacity
     ? `${formatBytes(capacity - plan.needed)} of ${formatBytes(capacity)} are left`

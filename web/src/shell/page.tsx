@@ -4,6 +4,7 @@ import { signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { press } from "../base/keys";
 import { idle } from "../base/pending";
+import { capital } from "../base/sentences";
 import { go } from "../model/address";
 import { isFollowing } from "../model/growth";
 import { card, failure, traces } from "../model/recording";
@@ -97,13 +98,13 @@ function Notices({
   return (
     <details class={isQuiet ? "losses neutral" : "losses"}>
       <summary>
-        <b aria-hidden="true">{sign}</b> {first}
+        <b aria-hidden="true">{sign}</b> {capital(first ?? "")}
         {others.length > 0 && <span class="more"> and {others.length} more</span>}
       </summary>
       {others.length > 0 && (
         <ul>
           {others.map((loss) => (
-            <li key={loss}>{loss}</li>
+            <li key={loss}>{capital(loss)}</li>
           ))}
         </ul>
       )}

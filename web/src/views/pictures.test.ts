@@ -42,7 +42,7 @@ describe("pictures as SVG", () => {
       drawSteps(pen, SIZE, LIGHT, { ...picture, suspects: [], byPhase: true }),
     );
     expectText(byPhase);
-    expect(byPhase).toContain("at most 5 B");
+    expect(byPhase).toContain("peak 5 B");
   });
 
   it("has ranks, their names and the median", () => {

@@ -170,6 +170,9 @@ impl CauseContext<'_> {
                 let tensors = if count == 1 { "tensor" } else { "tensors" };
                 format!("{name}: {count} {tensors} of up to {largest}")
             }
+            CauseKind::Activations if self.blocks.is_none() && self.logits.is_none() => {
+                CauseKind::BlockActivations.name().to_owned()
+            }
             CauseKind::Activations
             | CauseKind::OptimizerTemporaries
             | CauseKind::Temporaries

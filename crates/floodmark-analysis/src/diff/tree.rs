@@ -3,22 +3,21 @@
 //! A node of both traces is one node, with the bytes of either. A node is as wide as the larger side of what it
 //! allocated itself, and as all that is inside it; so what grew, shrank, is new or is gone can be seen in one picture.
 
-use floodmark_trace::{AllocationId, Bytes, StackId, Trace};
-use hashbrown::HashMap;
+use floodmark_trace::{AllocationId, Bytes, Stack, StackId, Trace};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::allocation::context::Context;
-use crate::allocation::framework::{FrameChoice, ShownFrames};
-use crate::allocation::location::{BEFORE_RECORDING, frame};
+use crate::allocation::framework::FrameChoice;
+use crate::allocation::location::frame;
 use crate::diff::align::{Aligner, Side, Spot};
 use crate::diff::{Both, DiffError, DiffSides, Total, in_a, in_b};
 use crate::moment::{Moment, moment};
-use crate::report::by_module::Tree;
 use crate::report::by_step::difference;
-use crate::report::icicle::{IcicleBy, MOST_DEPTH};
+use crate::report::icicle::IcicleBy;
 use crate::report::live_groups::Live;
-use crate::report::tree_builder::{TreeBuilder, TreeNode, TreePart, module_nodes};
+use crate::report::live_tree::{LiveTree, add_live};
+use crate::report::tree_builder::{TreeBuilder, TreeNode, TreePart};
 
 /// What happened to a node from the first trace to the second.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
@@ -98,19 +97,17 @@ pub fn diff_tree(
         a: moment(a, &Context::new(a), devices.a, sides.at.a).map_err(in_a)?,
         b: moment(b, &Context::new(b), devices.b, sides.at.b).map_err(in_b)?,
     };
-    let mut nodes = Joined::new(a, b);
+    let mut joined = Joined {
+        aligner: Aligner::new(a, b),
+        tree: TreeBuilder::new(Node::default()),
+        side: Side::A,
+        trace: a,
+    };
     for (side, trace, at) in [(Side::A, a, &at.a), (Side::B, b, &at.b)] {
-        let live = Live::at(trace, at);
-        match by {
-            IcicleBy::Stack => nodes.add_stacks(side, &live, frames),
-            IcicleBy::Module => nodes.add_modules(side, &live),
-        }
-        if live.unseen > Bytes(0) {
-            let before = nodes.text(0, BEFORE_RECORDING);
-            nodes.add(side, before, live.unseen);
-        }
+        (joined.side, joined.trace) = (side, trace);
+        add_live(&mut joined, &Live::at(trace, at), by, frames);
     }
-    let mut root = nodes.tree.into_tree();
+    let mut root = joined.tree.into_tree();
     root.name = if devices.a == devices.b {
         devices.a.to_string()
     } else {
@@ -196,78 +193,35 @@ impl TreeNode for DiffNode {
     }
 }
 
+/// The tree of both traces, while what one of them has is added.
 struct Joined<'a> {
     aligner: Aligner<'a>,
     tree: TreeBuilder<Key, Node>,
+    side: Side,
+    trace: &'a Trace,
 }
 
-impl<'a> Joined<'a> {
-    fn new(a: &'a Trace, b: &'a Trace) -> Self {
-        Self { aligner: Aligner::new(a, b), tree: TreeBuilder::new(Node::default()) }
-    }
-
-    fn add_stacks(&mut self, side: Side, live: &Live<'a>, frames: FrameChoice) {
-        let mut frames = ShownFrames::new(live.trace, frames);
-        let mut known: HashMap<StackId, usize> = HashMap::new();
-        for &id in &live.allocations {
-            let allocation = live.get(id);
-            let mut node = if allocation.before_recording {
-                self.text(0, BEFORE_RECORDING)
-            } else if let Some(&node) = known.get(&allocation.stack) {
-                node
-            } else {
-                let node = self.node_of(side, live.trace, &frames.frames(allocation.stack));
-                known.insert(allocation.stack, node);
-                node
-            };
-            if allocation.backward {
-                node = self.text(node, "backward");
-            }
-            self.add(side, node, allocation.rounded);
-        }
-    }
-
-    /// The node of a stack's innermost frame; frames come innermost first.
-    fn node_of<T>(&mut self, side: Side, trace: &'a Trace, frames: &[(StackId, T)]) -> usize {
-        if frames.is_empty() {
-            return self.text(0, "no Python frame");
-        }
-        let mut node = 0;
-        for (at, _) in frames.iter().rev().take(MOST_DEPTH) {
-            let (Some(spot), Some(found)) =
-                (self.aligner.spot(side, trace, *at), frame(trace, *at))
-            else {
-                continue;
-            };
-            node = self.tree.child(node, Key::Spot(spot), Node::default);
-            let shown = &mut self.tree.part(node).shown;
-            // The second trace comes second: it says what a node is called.
-            (shown.name, shown.file, shown.line) =
-                (found.function, Some(found.file), Some(found.line));
-        }
-        node
-    }
-
-    fn add_modules(&mut self, side: Side, live: &Live<'a>) {
-        let mut tree = Tree::new(live.trace);
-        let of = |&id: &AllocationId| (id, tree.node_of(live.get(id)));
-        let found: Vec<_> = live.allocations.iter().map(of).collect();
-        let known = module_nodes(&tree, |around, name| self.text(around, name));
-        for (id, at) in found {
-            self.add(side, known[at], live.get(id).rounded);
-        }
-    }
-
-    fn text(&mut self, parent: usize, name: &str) -> usize {
+impl<'a> LiveTree<'a> for Joined<'a> {
+    fn named(&mut self, parent: usize, name: &'a str) -> usize {
         self.tree.child(parent, Key::Text(name.to_owned()), || Node {
             shown: DiffNode { name: name.to_owned(), ..DiffNode::default() },
             ..Node::default()
         })
     }
 
-    fn add(&mut self, side: Side, node: usize, bytes: Bytes) {
+    fn frame(&mut self, parent: usize, id: StackId, _frame: &Stack) -> Option<usize> {
+        let spot = self.aligner.spot(self.side, self.trace, id)?;
+        let found = frame(self.trace, id)?;
+        let node = self.tree.child(parent, Key::Spot(spot), Node::default);
+        let shown = &mut self.tree.part(node).shown;
+        // The second trace comes second: it says what a node is called.
+        (shown.name, shown.file, shown.line) = (found.function, Some(found.file), Some(found.line));
+        Some(node)
+    }
+
+    fn add(&mut self, node: usize, _id: Option<AllocationId>, bytes: Bytes) {
         let [a, b] = &mut self.tree.part(node).own;
-        *match side {
+        *match self.side {
             Side::A => a,
             Side::B => b,
         } += bytes;

@@ -199,6 +199,10 @@ pub(crate) fn verdict(
         PhantomEnd::Failed | PhantomEnd::OutOfMemory => Unknown::Failed,
         PhantomEnd::Unknown => Unknown::NoEnd,
         PhantomEnd::Done | PhantomEnd::Steps if devices.is_empty() => Unknown::NothingAllocated,
+        // The run of a plan: the simulated GPU had more memory than the one that was planned for.
+        _ if devices.iter().any(|device| device.needed > device.capacity) => {
+            return (Some(false), None);
+        }
         PhantomEnd::Done | PhantomEnd::Steps => {
             if shared.iter().all(|gpu| gpu.needed <= gpu.capacity) {
                 return (Some(true), None);

@@ -1,26 +1,23 @@
 //! What is there at a moment, as a tree: by the calls that led to it, or by modules.
 //!
-//! Frames come outermost first. What the backward pass of a frame made lies in a child `backward` of it. What
-//! is too small to be seen is one child `smaller` of the node that it is in. Frames of frameworks are left out unless they are
-//! wanted ([`FrameChoice`]).
+//! What is too small to be seen is one child `smaller` of the node that it is in. Frames of frameworks are left out unless
+//! they are wanted ([`FrameChoice`]).
 
 use std::str::FromStr;
 
 use floodmark_trace::{AllocationId, Bytes, Category, Stack, StackId, Trace};
-use hashbrown::HashMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::allocation::framework::{FrameChoice, ShownFrames, is_framework};
-use crate::allocation::location::BEFORE_RECORDING;
+use crate::allocation::framework::{FrameChoice, is_framework};
 use crate::index::TraceIndex;
 use crate::index::moment_index::MomentIndex;
 use crate::moment::Moment;
 use crate::moment::at::At;
 use crate::question_error::QuestionError;
-use crate::report::by_module::Tree;
 use crate::report::live_groups::Live;
-use crate::report::tree_builder::{TreeBuilder, TreeNode, TreePart, module_nodes};
+use crate::report::live_tree::{LiveTree, add_live};
+use crate::report::tree_builder::{TreeBuilder, TreeNode, TreePart};
 
 /// Deeper frames count to the one at this depth.
 pub(crate) const MOST_DEPTH: usize = 200;
@@ -100,63 +97,35 @@ pub fn icicle(
 ) -> Result<Icicle, QuestionError> {
     let at = moments.moment(trace, &index.context, at)?;
     let live = Live::from_allocations(trace, &at, moments.live(trace, at.after));
-    let mut nodes = Nodes::new(at.device.to_string());
-    match by {
-        IcicleBy::Stack => add_stacks(&mut nodes, &live, index, frames),
-        IcicleBy::Module => add_modules(&mut nodes, &live, index),
-    }
-    if live.unseen > Bytes(0) {
-        let before = nodes.child(0, Key::Text(BEFORE_RECORDING));
-        nodes.add_unseen(before, live.unseen);
-    }
-    Ok(Icicle { total: at.allocated, at, root: nodes.into_tree() })
+    let mut tree = LiveIcicle { nodes: Nodes::new(at.device.to_string()), trace, index };
+    add_live(&mut tree, &live, by, frames);
+    Ok(Icicle { total: at.allocated, at, root: tree.nodes.into_tree() })
 }
 
-fn add_stacks<'a>(nodes: &mut Nodes<'a>, live: &Live<'a>, index: &TraceIndex, frames: FrameChoice) {
-    let mut frames = ShownFrames::new(live.trace, frames);
-    let mut known: HashMap<StackId, usize> = HashMap::new();
-    for &id in &live.allocations {
-        let allocation = live.get(id);
-        let mut node = if allocation.before_recording {
-            nodes.child(0, Key::Text(BEFORE_RECORDING))
-        } else {
-            let stack = allocation.stack;
-            *known.entry(stack).or_insert_with(|| node_of(nodes, live.trace, &frames.frames(stack)))
-        };
-        if allocation.backward {
-            node = nodes.child(node, Key::Text("backward"));
+/// An icicle of what is live.
+struct LiveIcicle<'a> {
+    nodes: Nodes<'a>,
+    trace: &'a Trace,
+    index: &'a TraceIndex,
+}
+
+impl<'a> LiveTree<'a> for LiveIcicle<'a> {
+    fn named(&mut self, parent: usize, name: &'a str) -> usize {
+        self.nodes.child(parent, Key::Text(name))
+    }
+
+    fn frame(&mut self, parent: usize, _id: StackId, frame: &Stack) -> Option<usize> {
+        let code = self.trace.code(frame.code)?;
+        let node = self.nodes.child(parent, Key::Frame(&code.file, &code.name, frame.line));
+        self.nodes.0.part(node).shown.framework = is_framework(self.trace, frame);
+        Some(node)
+    }
+
+    fn add(&mut self, node: usize, id: Option<AllocationId>, bytes: Bytes) {
+        match id {
+            Some(id) => self.nodes.add(node, id, bytes, self.index.category(id)),
+            None => self.nodes.add_bytes(node, bytes, Category::Unknown),
         }
-        nodes.add(node, id, allocation.rounded, index.category(id));
-    }
-}
-
-/// The node of a stack's innermost frame.
-fn node_of<'a>(nodes: &mut Nodes<'a>, trace: &'a Trace, frames: &[(StackId, Stack)]) -> usize {
-    let frames: Vec<_> = frames
-        .iter()
-        .filter_map(|(_, frame)| {
-            let code = trace.code(frame.code)?;
-            let framework = is_framework(trace, frame);
-            Some((code.file.as_str(), code.name.as_str(), frame.line, framework))
-        })
-        .collect();
-    if frames.is_empty() {
-        return nodes.child(0, Key::Text("no Python frame"));
-    }
-    let outermost = frames.iter().rev().take(MOST_DEPTH);
-    outermost.fold(0, |node, &(file, name, line, framework)| {
-        let child = nodes.child(node, Key::Frame(file, name, line));
-        nodes.0.part(child).shown.framework = framework;
-        child
-    })
-}
-
-fn add_modules<'a>(nodes: &mut Nodes<'a>, live: &Live<'a>, index: &TraceIndex) {
-    let mut tree = Tree::new(live.trace);
-    let found: Vec<usize> = live.allocations.iter().map(|&id| tree.node_of(live.get(id))).collect();
-    let known = module_nodes(&tree, |around, name| nodes.child(around, Key::Text(name)));
-    for (&id, at) in live.allocations.iter().zip(found) {
-        nodes.add(known[at], id, live.get(id).rounded, index.category(id));
     }
 }
 
@@ -250,11 +219,6 @@ impl<'a> Nodes<'a> {
         let shown = &mut self.0.part(node).shown;
         shown.count += 1;
         shown.first_allocation = first(shown.first_allocation, Some(id.0));
-    }
-
-    /// Adds bytes of no recorded allocation.
-    fn add_unseen(&mut self, node: usize, bytes: Bytes) {
-        self.add_bytes(node, bytes, Category::Unknown);
     }
 
     fn add_bytes(&mut self, node: usize, bytes: Bytes, category: Category) {

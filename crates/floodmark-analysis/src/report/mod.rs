@@ -12,6 +12,7 @@ pub(crate) mod by_step;
 mod by_tensor;
 pub(crate) mod icicle;
 pub(crate) mod live_groups;
+pub(crate) mod live_tree;
 pub(crate) mod row;
 pub(crate) mod sandwich;
 pub(crate) mod source_files;

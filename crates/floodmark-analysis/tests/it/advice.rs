@@ -233,6 +233,14 @@ fn every_live_byte_has_one_cause_and_the_largest_comes_first() {
     assert_eq!(found.causes[1].name, "parameters (bfloat16)");
 }
 
+/// They are the other ones only where some are of blocks or of the loss.
+#[test]
+fn activations_of_no_block_are_activations() {
+    let found = ask("alloc a cuda:0 4MiB at m.py:1 in body\nlabel a activation a (1,) float32");
+    let [cause] = &found.causes[..] else { panic!("{:?}", found.causes) };
+    assert_eq!((cause.kind, &*cause.name), (CauseKind::Activations, "activations"));
+}
+
 /// The logits, their cast and the gradient of both have one size or its half.
 #[test]
 fn a_chunked_loss_has_an_eighth_of_the_logits() {

@@ -75,6 +75,16 @@ fn a_request_that_failed_does_not_fit_and_tells_the_least() {
 }
 
 #[test]
+fn a_run_on_a_gpu_with_more_memory_does_not_fit_into_less() {
+    let mut trace = recorded(STEP, PhantomEnd::Done, 32);
+    for (capacity, fits) in [(42, true), (41, false)] {
+        trace.header.phantom.as_mut().unwrap().devices[0].capacity = capacity * MIB;
+        let found = estimate(&trace).unwrap();
+        assert_eq!((found.fits, found.unknown), (Some(fits), None), "{capacity} MiB");
+    }
+}
+
+#[test]
 fn the_answer_is_unknown_after_another_failure() {
     let unknown = |ended| {
         let found = ask(STEP, ended, 32);

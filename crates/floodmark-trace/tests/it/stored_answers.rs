@@ -2,8 +2,8 @@
 
 use floodmark_trace::frame::{FrameKind, append_frame};
 use floodmark_trace::{
-    Batch, Ending, GrowingReader, Header, SourceFile, StoreError, TraceWriter, append_answer,
-    read_trace,
+    Batch, DeviceInfo, Ending, GrowingReader, Header, Phantom, PhantomDevice, SourceFile,
+    StoreError, Trace, TraceWriter, append_answer, read_trace,
 };
 
 /// A finished trace with one source file in it.
@@ -47,6 +47,37 @@ fn a_file_that_is_followed_gets_an_answer_too() {
     append_answer(&mut file, "plan", "{}").unwrap();
     reader.take(&file[taken..]).unwrap();
     assert_eq!(reader.trace(&[]).unwrap().answer("plan"), Some("{}"));
+}
+
+/// The memory of the GPU, by the device and by what simulated it.
+fn capacities(trace: &Trace) -> (u64, Option<u64>) {
+    let simulated = trace.header.phantom.as_ref().map(|phantom| phantom.devices[0].capacity);
+    (trace.header.devices[0].total_bytes, simulated)
+}
+
+#[test]
+fn the_simulated_gpu_of_a_plan_has_the_memory_that_was_planned_for() {
+    let large = 1 << 40;
+    let devices = vec![DeviceInfo { total_bytes: large, ..DeviceInfo::default() }];
+    let simulated = vec![PhantomDevice { capacity: large, ..PhantomDevice::default() }];
+    let phantom = Some(Phantom { devices: simulated, ..Phantom::default() });
+    let header = Header { devices, phantom, ..Header::default() };
+    for (command, json, expected) in [
+        ("plan", r#"{"capacity": 24, "tries": []}"#, 24),
+        ("plan", r#"{"capacity": 0}"#, large),
+        ("plan", "{}", large),
+        ("fit", r#"{"capacity": 24}"#, large),
+    ] {
+        let file = TraceWriter::new(Vec::new(), &header).unwrap();
+        let mut file = file.finish(&Ending::default()).unwrap();
+        append_answer(&mut file, command, json).unwrap();
+        let trace = read_trace(&file, &[]).unwrap();
+        assert_eq!(capacities(&trace), (expected, Some(expected)), "{command} {json}");
+    }
+    let real = Header { phantom: None, ..header };
+    let mut file = TraceWriter::new(Vec::new(), &real).unwrap().finish(&Ending::default()).unwrap();
+    append_answer(&mut file, "plan", r#"{"capacity": 24}"#).unwrap();
+    assert_eq!(capacities(&read_trace(&file, &[]).unwrap()), (large, None));
 }
 
 #[test]

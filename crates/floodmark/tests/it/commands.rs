@@ -241,6 +241,24 @@ fn info_says_what_a_trace_holds() {
     assert_eq!(json["steps"], 2);
 }
 
+/// Its program ran on a simulated GPU with 1 TiB, so that nothing failed.
+#[test]
+fn the_trace_of_a_plan_has_the_memory_that_was_planned_for() {
+    let plan = include_bytes!("../../../../fixtures/page/plan.flood");
+    let folder = Folder::new().with_bytes("plan.flood", plan);
+    let said = folder.stdout("info plan.flood");
+    assert!(said.contains("(of 950.0 MiB, NVIDIA GeForce RTX 4090"), "{said}");
+    let found: serde_json::Value =
+        serde_json::from_str(&folder.stdout("info plan.flood --json")).unwrap();
+    let header = &found["header"];
+    let memory = [
+        &found["devices"][1]["total"],
+        &header["devices"][0]["total_bytes"],
+        &header["phantom"]["devices"][0]["capacity"],
+    ];
+    assert_eq!(memory, [&serde_json::json!(950 << 20); 3], "{header}");
+}
+
 #[test]
 fn a_folder_has_one_trace_per_rank() {
     let folder = Folder::new()

@@ -3,6 +3,7 @@
 import type { Advice as AdviceCard, AdviceKind, AdviceReport } from "../../api/types.gen";
 import { formatBytes, formatShare } from "../../base/bytes";
 import { shortener } from "../../base/paths";
+import { capital } from "../../base/sentences";
 import { device } from "../../model/recording";
 import { useDeviceAnswer } from "../../model/use_answer";
 import { Causes } from "../../render/causes";
@@ -79,7 +80,7 @@ function Changes({ report }: { report: AdviceReport }) {
       {report.notes.length > 0 && (
         <ul class="advice-notes quiet">
           {report.notes.map((note) => (
-            <li key={note}>{note}</li>
+            <li key={note}>{capital(note)}</li>
           ))}
         </ul>
       )}
@@ -181,10 +182,10 @@ function Saving({ what, saved, left, before }: SavingProps) {
             <span class="quiet"> {formatShare(saved, before)}</span>
           </>
         ) : (
-          <span class="quiet">nothing less {what}</span>
+          <span class="quiet">{what} stays the same</span>
         )}
       </span>
-      <span class="quiet">{formatBytes(left)} left</span>
+      <span class="quiet">{formatBytes(left)} remain</span>
       <span class="saving-bar" aria-hidden="true">
         <i class="left" style={{ width: `${100 * (1 - share)}%` }} />
         <i class="saved" style={{ width: `${100 * share}%` }} />

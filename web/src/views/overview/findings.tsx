@@ -3,6 +3,7 @@
 import type { AdviceReport, Report, Steps } from "../../api/types.gen";
 import { formatBytes, formatShare } from "../../base/bytes";
 import { nameTail, shortener } from "../../base/paths";
+import { capital } from "../../base/sentences";
 import { device } from "../../model/recording";
 import { useDeviceAnswer } from "../../model/use_answer";
 import { ChangeText } from "../../render/change_text";
@@ -59,7 +60,8 @@ function Advice({ report }: { report: AdviceReport }) {
 }
 
 function Growth({ steps }: { steps: Steps }) {
-  if (!steps.leaks) return <p class="quiet">{steps.leaks_missing ?? "There are no steps."}</p>;
+  if (!steps.leaks)
+    return <p class="quiet">{capital(steps.leaks_missing ?? "there are no steps")}.</p>;
   const { rows, total_rows } = steps.leaks;
   if (rows.length === 0) return <p class="quiet">No line grows from step to step.</p>;
   const short = shortener(rows.map((row) => row.location));

@@ -6,8 +6,9 @@ import { groupColour } from "../../base/colours";
 import { shortener } from "../../base/paths";
 import { formatDuration } from "../../base/seconds";
 import { momentSentence } from "../../base/sentences";
-import { card, device } from "../../model/recording";
+import { card, device, failed } from "../../model/recording";
 import { inks } from "../../model/theme";
+import { Link } from "../../render/link";
 import { Answered } from "../../render/notices";
 import { PlanLink } from "../../render/plan_link";
 import { SourceLink } from "../../render/source_link";
@@ -41,11 +42,9 @@ function Head() {
   const summary = card.value?.summary;
   if (!here || !summary) return null;
   const { at, peak, reserved } = here;
-  const hasPlan = card.value?.has_plan === true;
   const facts = [
-    here.name &&
-      `${here.name}${here.total === null || hasPlan ? "" : ` with ${formatBytes(here.total)}`}`,
-    summary.header.phantom && simulatedFact(hasPlan),
+    here.name && `${here.name}${here.total === null ? "" : ` with ${formatBytes(here.total)}`}`,
+    summary.header.phantom && simulatedFact(here.name, card.value?.has_plan === true),
     summary.steps > 0 && counted(summary.steps, "step"),
     `${counted(summary.allocations, "allocation")} in ${formatDuration(summary.seconds)}`,
     summary.header.torch && `torch ${summary.header.torch}`,
@@ -55,13 +54,20 @@ function Head() {
       <h2>{momentSentence({ ...at, device: here.device, allocated: peak, reserved })}</h2>
       <p class="quiet">{facts.filter(Boolean).join(" · ")}</p>
       <PlanLink />
+      {failed.value && (
+        <p>
+          An allocation failed: <Link to={{ view: "oom" }}>see why</Link>
+        </p>
+      )}
     </section>
   );
 }
 
-/** The run of a plan has more memory than the GPU, so that what it needs is known in full. */
-function simulatedFact(hasPlan: boolean): string {
-  return hasPlan ? "simulated without changes, with plenty of memory" : "simulated";
+/** The run of a plan may reserve more than the GPU has, so that what it needs is known in full. */
+function simulatedFact(name: string, hasPlan: boolean): string {
+  if (hasPlan) return "simulated without changes and without a limit";
+  // The name of a simulated GPU says it too.
+  return name.includes("simulated") ? "" : "simulated";
 }
 
 function Categories() {

@@ -1,4 +1,4 @@
-// The step that holds the peak, stacked by category; the whole recording where there are no steps.
+// The step with the peak, stacked by category; the whole recording where there are no steps.
 
 import type { Step, Timeline } from "../../api/types.gen";
 import { go, secondsField } from "../../model/address";
@@ -19,7 +19,7 @@ export function PeakStep() {
   const step = at === undefined ? undefined : value?.steps.find((one) => holds(one, at));
   return (
     <Part
-      title={step ? `Step ${step.number}, which holds the peak` : "The whole recording"}
+      title={step ? `Step ${step.number}, with the peak` : "The whole recording"}
       to={window(step)}
       more="timeline"
     >

@@ -55,7 +55,7 @@ export function columnsOf(report: Report): Column<Row>[] {
     name: "share",
     title: "%",
     isNumber: true,
-    width: "66px",
+    width: "72px",
     value: (row) => Number(((100 * row.bytes) / Math.max(1, report.allocated)).toFixed(2)),
     cell: (row) => formatShare(row.bytes, report.allocated),
   };
@@ -158,7 +158,7 @@ function tensorNames(shorten: Shorten): Column<Row>[] {
       (row) => [details(row).shape, details(row).dtype].filter(Boolean).join(" "),
       "130px",
     ),
-    text("category", "Category", (row) => details(row).category ?? "", "104px"),
+    text("category", "Category", (row) => details(row).category ?? "", "116px"),
     {
       name: "allocated",
       title: "Allocated",

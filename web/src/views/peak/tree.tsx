@@ -17,6 +17,9 @@ import { TipRows } from "../../render/tooltip";
 import { TreeTools, treeBy, treeQuery } from "../../render/tree_tools";
 import { DRAG_MILLIS, search, words } from "./search";
 
+/** The node of what was allocated before the recording: of no frame, and in a colour of its own. */
+const BEFORE_RECORDING = "before recording";
+
 /** How siblings are ordered: the largest first, or the one whose first allocation came first; `order` in the address. */
 const orderField = field("order");
 const isInTime = computed(() => orderField.value === "time");
@@ -112,7 +115,7 @@ function Part(props: PartProps) {
 /** The colour of the category with most bytes, as in every view; lighter for frames of frameworks. */
 export function nodeColour(node: IcicleNode, depth: number, inks: Inks): string {
   if (depth === 0 || node.name === "smaller") return inks.edge;
-  if (node.name === "before recording") return inks.before;
+  if (node.name === BEFORE_RECORDING) return inks.before;
   const colour = categoryColour(inks, node.category);
   return node.framework ? mixed(colour, inks.panel, 0.55) : colour;
 }
@@ -120,8 +123,8 @@ export function nodeColour(node: IcicleNode, depth: number, inks: Inks): string 
 function CategoryLegend({ roots }: { roots: readonly IcicleNode[] }) {
   const bytes = new Map<string, number>();
   const add = (node: IcicleNode) => {
-    if (node.own > 0 && node.name !== "smaller")
-      bytes.set(node.category, (bytes.get(node.category) ?? 0) + node.own);
+    const name = node.name === BEFORE_RECORDING ? BEFORE_RECORDING : node.category;
+    if (node.own > 0 && node.name !== "smaller") bytes.set(name, (bytes.get(name) ?? 0) + node.own);
     node.children.forEach(add);
   };
   roots.forEach(add);
@@ -130,12 +133,16 @@ function CategoryLegend({ roots }: { roots: readonly IcicleNode[] }) {
     <p class="category-legend" role="img" aria-label={`Colours: ${names.join(", ")}`}>
       {names.map((name) => (
         <span key={name}>
-          <i class="swatch" style={{ background: categoryColour(inks.value, name) }} />
+          <i class="swatch" style={{ background: legendColour(name) }} />
           {name}
         </span>
       ))}
     </p>
   );
+}
+
+function legendColour(name: string): string {
+  return name === BEFORE_RECORDING ? inks.value.before : categoryColour(inks.value, name);
 }
 
 function SandwichTree() {

@@ -2,13 +2,12 @@
 
 import { useState } from "preact/hooks";
 import type { Plan, PlanTry } from "../../api/types.gen";
-import { formatBytes } from "../../base/bytes";
 import { card } from "../../model/recording";
 import { Causes } from "../../render/causes";
 import { ChangeText } from "../../render/change_text";
 import { Answered } from "../../render/notices";
 import { usePlan } from "../../render/plan_link";
-import { costSentence, tryName, verdict } from "../../render/plan_words";
+import { costSentence, tryName, unchangedSentence, verdict } from "../../render/plan_words";
 import type { View } from "../view";
 import { Changes } from "./changes";
 import { Curve } from "./curve";
@@ -62,11 +61,7 @@ function Head({ found }: { found: Plan }) {
         <p>It needs the least with {tryName(least)}.</p>
       )}
       {unchanged && hasChanges && (
-        <p class="quiet">
-          Without changes it needs {formatBytes(unchanged.needed)}:{" "}
-          {formatBytes(unchanged.peak_allocated)} allocated, {formatBytes(unchanged.peak_reserved)}{" "}
-          reserved. The other views show this run, with plenty of memory.
-        </p>
+        <p class="quiet">{unchangedSentence(unchanged)} The other views show this run.</p>
       )}
     </section>
   );

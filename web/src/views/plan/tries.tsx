@@ -1,5 +1,6 @@
 // Every try: what it needs, as a bar against the memory of the GPU, and what it costs.
 
+import { Fragment } from "preact";
 import type { Plan, PlanTry } from "../../api/types.gen";
 import { formatBytes } from "../../base/bytes";
 import { formatMultiple, tryName } from "../../render/plan_words";
@@ -82,7 +83,9 @@ function Line({ tried, found, widest, isPointed, onPoint }: LineProps) {
   return (
     <tr class={kinds} onMouseEnter={() => onPoint(tried)}>
       <th scope="row">
-        <span class="plan-name">{tryName(tried)}</span>
+        <span class="plan-name">
+          <Breakable text={tryName(tried)} />
+        </span>
         {isPlan && <span class="tag">the plan</span>}
       </th>
       <td>
@@ -101,5 +104,21 @@ function Line({ tried, found, widest, isPointed, onPoint }: LineProps) {
       <td class="number">{formatMultiple(tried.slow_down)}</td>
       <td>{tried.numerics}</td>
     </tr>
+  );
+}
+
+/** A line may end behind `=`: a long setting is not cut inside a word. */
+function Breakable({ text }: { text: string }) {
+  const [first, ...rest] = text.split("=");
+  return (
+    <>
+      {first}
+      {rest.map((part) => (
+        <Fragment key={part}>
+          =<wbr />
+          {part}
+        </Fragment>
+      ))}
+    </>
   );
 }

@@ -66,8 +66,8 @@ function drawLegend(pen: Pen, size: Size, inks: Inks, most: number): void {
     pen.text(x + 14, 11, text, { fill: inks.quiet, size: 11 });
     x += 14 + pen.measure(text, 11) + 14;
   };
-  say("free", inks.freeFill);
-  say("unusable", inks.grew);
+  say("usable free blocks", inks.freeFill);
+  say("unusable free blocks", inks.grew);
   say("rounding", inks.fill);
   pen.text(size.width - SIDE, 11, `wasted, at most ${formatBytes(most)}`, {
     fill: inks.quiet,

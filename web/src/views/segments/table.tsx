@@ -74,7 +74,7 @@ const COLUMNS: readonly Column<SegmentLine>[] = [
     cell: (line) => formatShare(line.used, line.bytes),
   },
   bytes("free", "Free"),
-  bytes("largest", "Largest free block"),
+  bytes("largest", "Largest free"),
   {
     name: "blocks",
     title: "Blocks",

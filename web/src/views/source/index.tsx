@@ -3,7 +3,7 @@
 import type { AnnotatedFile, SourceFileBytes, SourceFiles } from "../../api/types.gen";
 import { counted, formatBytes, formatShare } from "../../base/bytes";
 import { shortener } from "../../base/paths";
-import { momentSentence } from "../../base/sentences";
+import { capital, momentSentence } from "../../base/sentences";
 import { cursor, field, go } from "../../model/address";
 import { subject } from "../../model/recording";
 import { useDeviceAnswer } from "../../model/use_answer";
@@ -126,7 +126,7 @@ function Head({ found }: { found: AnnotatedFile }) {
       </p>
       {notes.map((note) => (
         <p key={note} class="source-note">
-          <ChangeText text={note} />
+          <ChangeText text={capital(note)} />
         </p>
       ))}
     </header>

@@ -148,7 +148,7 @@ function drawPhase(
   const colour = phaseColour(inks, name);
   const top = Math.max(0, ...picture.bars.map((bar) => bar.phases[index] ?? 0));
   drawByteAxis(pen, box, highest, inks);
-  legend(pen, box, inks, [[colour, `${name}: at most ${formatBytes(top)}`]]);
+  legend(pen, box, inks, [[colour, `${name}: peak ${formatBytes(top)}`]]);
   eachBar(box, picture, (bar, x, width) => {
     const height = ((bar.phases[index] ?? 0) / highest) * box.height;
     pen.rect(x, box.y + box.height - height, width, height, colour);

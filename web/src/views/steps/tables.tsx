@@ -4,6 +4,7 @@ import type { Leak, Steps } from "../../api/types.gen";
 import { formatBytes, formatChange, formatCount } from "../../base/bytes";
 import { shortener } from "../../base/paths";
 import { formatDuration, formatSeconds } from "../../base/seconds";
+import { capital } from "../../base/sentences";
 import { go, secondsField } from "../../model/address";
 import { Empty } from "../../render/notices";
 import { type Column, Table } from "../../render/table";
@@ -57,7 +58,7 @@ function stepColumns(steps: readonly Step[]): Column<Step>[] {
     ...phaseNames(steps).map((name) =>
       bytes(
         `phase ${name}`,
-        name,
+        `${capital(name)} peak`,
         (step) => step.phases.find((phase) => phase.name === name)?.peak ?? null,
       ),
     ),

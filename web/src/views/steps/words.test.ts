@@ -25,7 +25,7 @@ describe("steps in words", () => {
   it("says why it cannot find leaks", () => {
     const answer = { device: "cpu", steps: STEPS, leaks: null, leaks_missing: "too few" };
     expect(suspectsSentence(answer as unknown as Parameters<typeof suspectsSentence>[0])).toBe(
-      "too few",
+      "Too few.",
     );
   });
 });

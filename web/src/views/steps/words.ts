@@ -2,6 +2,7 @@
 
 import type { Steps } from "../../api/types.gen";
 import { counted, formatBytes, formatChange } from "../../base/bytes";
+import { capital } from "../../base/sentences";
 import type { Bar } from "./bars";
 
 export type Step = Steps["steps"][number];
@@ -36,7 +37,8 @@ export function finishedGrowth(steps: readonly Step[], finished: number): Step[]
 
 /** `2 lines grow from step to step`, or that none does, or why that cannot be said. */
 export function suspectsSentence(answer: Steps): string {
-  if (!answer.leaks) return answer.leaks_missing ?? "";
+  if (!answer.leaks)
+    return answer.leaks_missing === null ? "" : `${capital(answer.leaks_missing)}.`;
   const { total_rows, steps } = answer.leaks;
   if (total_rows === 0)
     return `No leak found: no line grows from step to step, in ${counted(steps, "step")} after the first.`;

@@ -27,10 +27,11 @@ import {
   type Sort,
   stays,
 } from "./lanes";
-import { lifeFacts, lifetimesSentence } from "./words";
+import { lifeFacts } from "./words";
 
 interface ChartProps {
   readonly answer: Lifetimes;
+  readonly label: string;
   readonly bands: Bands | null;
   readonly window: { readonly from: number; readonly to: number };
   readonly seconds: number;
@@ -47,7 +48,7 @@ interface ChartProps {
 }
 
 export function TensorChart(props: ChartProps) {
-  const { answer, window, seconds } = props;
+  const { window, seconds } = props;
   const [top, setTop] = useState(0);
   const [pointed, setPointed] = useState<LifeBar<Tensor> | null>(null);
   const size = useRef<Size>({ width: 1080, height: 400 });
@@ -78,7 +79,7 @@ export function TensorChart(props: ChartProps) {
     <>
       <ScrolledPicture
         name="tensors"
-        label={lifetimesSentence(answer)}
+        label={props.label}
         height={layout.height + 48}
         top={top}
         onTop={setTop}

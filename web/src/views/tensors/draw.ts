@@ -21,7 +21,8 @@ export interface TensorPicture {
 }
 
 const GUTTER = 244;
-const RIGHT = 12;
+/** The menu that saves the picture lies beside the plot. */
+const RIGHT = 38;
 /** How much of its colour a phase has behind the lanes: a twelfth. */
 const PHASE_ALPHA = "16";
 /** Names of phases, above the lanes. */

@@ -1,7 +1,7 @@
 // When each tensor was allocated, saved for the backward pass, last used and freed, by module.
 
 import { useSignal } from "@preact/signals";
-import { useEffect } from "preact/hooks";
+import { useEffect, useMemo } from "preact/hooks";
 import type { Bands, Lifetimes } from "../../api/types.gen";
 import { groupColour } from "../../base/colours";
 import { field, go, range } from "../../model/address";
@@ -18,10 +18,10 @@ import "../../render/tools.css";
 import type { View } from "../view";
 import { TensorChart } from "./chart";
 import { idleFrom, isKept } from "./draw";
-import type { Sort } from "./lanes";
+import { livesWithin, type Sort } from "./lanes";
 import { TensorTable } from "./table";
 import "./tensors.css";
-import { lifetimesSentence } from "./words";
+import { countTensors, lifetimesSentence } from "./words";
 
 const sortField = field("sort", "time");
 const depthField = field("depth", "99");
@@ -103,19 +103,25 @@ function setFilter(text: string): void {
   go({ find_tensors: text }, { replaces: true });
 }
 
-function Shown({ answer, bands }: { answer: Lifetimes; bands: Bands | null }) {
+function Shown({ answer: all, bands }: { answer: Lifetimes; bands: Bands | null }) {
   const filter = filterField.value;
   const seconds = subject.value?.seconds ?? 1;
   const window = range.value ?? { from: 0, to: seconds };
+  // A saved page has one answer, for the whole recording.
+  const isPart = source().isStored && range.value !== null;
+  const answer = useMemo(
+    () => (isPart ? { ...all, rows: livesWithin(all.rows, window) } : all),
+    [all, isPart, window.from, window.to],
+  );
+  const sentence = lifetimesSentence(all, answer.rows);
+  const isLess = countTensors(answer.rows) < countTensors(all.rows);
   const sort: Sort = sortField.value === "bytes" ? "bytes" : "time";
   const isTable = shownField.value === "table";
   return (
     <div class="tensors">
       <p>
-        {lifetimesSentence(answer)}
-        {source().isStored && range.value !== null && (
-          <span class="quiet"> · a saved page has the largest of the whole recording</span>
-        )}
+        {sentence}
+        {isLess && <span class="quiet"> · a saved page has no others</span>}
       </p>
       <Tools filter={filter} onFilter={setFilter} sort={sort} isTable={isTable} />
       <div class="panel tensors-strip">
@@ -137,6 +143,7 @@ function Shown({ answer, bands }: { answer: Lifetimes; bands: Bands | null }) {
           ) : (
             <TensorChart
               answer={answer}
+              label={sentence}
               bands={bands}
               window={window}
               seconds={seconds}
@@ -174,7 +181,7 @@ function Tools(props: ToolsProps) {
     <div class="view-tools">
       {!isTable && <ChartTools {...props} />}
       <Chooser
-        label="the largest"
+        label="largest"
         all={TOPS.map((top) => [top, top] as const)}
         chosen={topField.value}
         onChoose={(top) => go({ top })}
@@ -185,7 +192,7 @@ function Tools(props: ToolsProps) {
         title="Show the whole recording"
         onClick={() => go({ from: null, to: null })}
       >
-        Whole
+        Whole recording
       </button>
       <span class="gap" />
       <Choices
@@ -241,7 +248,7 @@ function ChartTools({ filter, onFilter, sort }: ToolsProps) {
           checked={stayingField.value !== "apart"}
           onChange={(event) => go({ staying: event.currentTarget.checked ? null : "apart" })}
         />
-        fold what stays
+        group staying tensors
       </label>
     </>
   );

@@ -128,17 +128,17 @@ export function foldStaying<T extends Life>(
 }
 
 /** Keeps the tensors that lived in a window. */
-export function livesWithin<T extends Life>(
-  rows: readonly ModuleLives<T>[],
+export function livesWithin<R extends ModuleLives<Life>>(
+  rows: readonly R[],
   window: { readonly from: number; readonly to: number },
-): ModuleLives<T>[] {
-  return rows.flatMap(({ module, tensors }) => {
-    const kept = tensors.filter(
+): R[] {
+  return rows.flatMap((row) => {
+    const kept = row.tensors.filter(
       (tensor) =>
         (tensor.allocated_seconds ?? 0) <= window.to &&
         (tensor.freed_seconds ?? window.to) >= window.from,
     );
-    return kept.length > 0 ? [{ module, tensors: kept }] : [];
+    return kept.length > 0 ? [{ ...row, tensors: kept }] : [];
   });
 }
 

@@ -3,6 +3,7 @@
 import { useMemo } from "preact/hooks";
 import type { Lifetimes } from "../../api/types.gen";
 import { formatBytes } from "../../base/bytes";
+import { shortener } from "../../base/paths";
 import { formatDuration, formatSeconds } from "../../base/seconds";
 import { choose, chosenId } from "../../render/chosen_card";
 import { type Column, Table } from "../../render/table";
@@ -39,11 +40,12 @@ function tensorColumns(lines: readonly Line[], seconds: number): Column<Line>[] 
     line.last_use_seconds === null
       ? null
       : Math.max(0, (line.freed_seconds ?? seconds) - line.last_use_seconds);
+  const shorten = shortener(lines.flatMap((line) => line.name ?? []));
   const moment = (name: Moment, title: string, none: string): Column<Line> => ({
     name,
     title,
     isNumber: true,
-    width: "100px",
+    width: "86px",
     value: (line) => line[name],
     cell: (line) => {
       const at = line[name];
@@ -55,7 +57,7 @@ function tensorColumns(lines: readonly Line[], seconds: number): Column<Line>[] 
       name: "bytes",
       title: "Bytes",
       isNumber: true,
-      width: "120px",
+      width: "100px",
       value: (line) => line.bytes,
       cell: (line) => formatBytes(line.bytes),
       bar: (line) => line.bytes / largest,
@@ -67,7 +69,7 @@ function tensorColumns(lines: readonly Line[], seconds: number): Column<Line>[] 
       name: "lived",
       title: "Lived",
       isNumber: true,
-      width: "100px",
+      width: "86px",
       value: lived,
       cell: (line) => formatDuration(lived(line)),
     },
@@ -77,20 +79,29 @@ function tensorColumns(lines: readonly Line[], seconds: number): Column<Line>[] 
       name: "idle",
       title: "Idle after it",
       isNumber: true,
-      width: "105px",
+      width: "100px",
       value: idle,
       cell: (line) => {
         const found = idle(line);
         return found === null ? "" : formatDuration(found);
       },
     },
-    { name: "phase", title: "Phase", width: "100px", value: (line) => line.phase },
+    { name: "phase", title: "Phase", width: "90px", value: (line) => line.phase },
     {
       name: "module",
       title: "Module",
+      width: "150px",
+      isLocation: true,
       value: (line) => line.module,
       hint: (line) => line.module ?? "",
     },
-    { name: "name", title: "Name", value: (line) => line.name, hint: (line) => line.name ?? "" },
+    {
+      name: "name",
+      title: "Name",
+      isLocation: true,
+      value: (line) => line.name,
+      cell: (line) => shorten(line.name ?? ""),
+      hint: (line) => line.name ?? "",
+    },
   ];
 }

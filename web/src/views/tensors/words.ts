@@ -1,19 +1,30 @@
 // Lifetimes in words.
 
 import type { Lifetimes } from "../../api/types.gen";
-import { counted, formatBytes } from "../../base/bytes";
+import { counted, formatBytes, formatCount } from "../../base/bytes";
 import { formatDuration, formatSeconds } from "../../base/seconds";
 import type { Tensor } from "./draw";
 
-/** `400 tensors of 61 modules lived in this window; 3,660 smaller ones, 12.00 MiB, are not shown`. */
-export function lifetimesSentence(answer: Lifetimes): string {
-  const count = answer.rows.reduce((sum, row) => sum + row.tensors.length, 0);
-  const modules = answer.rows.filter((row) => isModule(row.module)).length;
+type Rows = Lifetimes["rows"];
+
+/**
+ * `The 400 largest tensors of 61 modules live in this window; 3,660 smaller ones, 12.00 MiB added up, not shown`. A saved
+ * page has the largest of the whole recording: `within` are those of the window.
+ */
+export function lifetimesSentence(answer: Lifetimes, within: Rows = answer.rows): string {
+  const [count, shown] = [countTensors(answer.rows), countTensors(within)];
+  const modules = within.filter((row) => isModule(row.module)).length;
   const of = modules > 0 ? ` of ${counted(modules, "module")}` : "";
   const { count: more, bytes } = answer.left_out;
+  if (shown < count)
+    return `${counted(shown, "tensor")}${of} live in this window, out of the ${formatCount(count)} largest of the recording`;
   const rest =
     more > 0 ? `; ${counted(more, "smaller one")}, ${formatBytes(bytes)} added up, not shown` : "";
   return `The ${counted(count, "largest tensor")}${of} live in this window${rest}`;
+}
+
+export function countTensors(rows: Rows): number {
+  return rows.reduce((sum, row) => sum + row.tensors.length, 0);
 }
 
 /** What has no module is in a row of its own, whose name is no name. */

@@ -18,6 +18,8 @@ interface Band {
 const LEAST_CUT = 8;
 /** Marks that are closer than so many pixels have no line of their own. */
 const LEAST_GAP = 20;
+/** The longest name of a mark, in pixels. */
+const MOST_MARK_WIDTH = 280;
 
 /** Where a time lies. */
 type X = (seconds: number) => number;
@@ -110,7 +112,7 @@ function drawMarks(
       }
       const style = { fill, baseline: "middle", size: 11, isBold: isOom } as const;
       const y = marks.y + marks.height / 2;
-      const room = Math.min(160, (xs[index + 1] ?? right) - x - 8);
+      const room = Math.min(MOST_MARK_WIDTH, (xs[index + 1] ?? right) - x - 8);
       const name = fitted(pen, marker.name, room, 11);
       if (name === marker.name || name.length > LEAST_CUT) {
         pen.text(x + 4, y, name, style);

@@ -3,6 +3,7 @@
 import type { OomReport } from "../../api/types.gen";
 import { formatBytes } from "../../base/bytes";
 import type { Inks } from "../../base/colours";
+import { failureSentence } from "../../base/sentences";
 import type { Box } from "../../render/axes";
 import type { Pen } from "../../render/pen";
 
@@ -13,6 +14,9 @@ export interface Failure {
   readonly from: number;
   readonly to: number;
   readonly limit: number | null;
+  /** What was allocated when it failed. */
+  readonly allocated: number;
+  readonly says: string;
 }
 
 /** Half of the width of the mark, and how far beside it a press still counts, in pixels. */
@@ -20,10 +24,12 @@ const HALF_WIDTH = 5;
 const SLACK = 4;
 
 export function failureOf(report: OomReport): Failure {
-  const from = report.reserved ?? report.allocated;
-  const requested = report.at.request?.bytes ?? 0;
-  const { seconds } = report.at;
-  return { seconds, requested, from, to: from + requested, limit: report.limit };
+  const { at, device, allocated, reserved, limit } = report;
+  const from = reserved ?? allocated;
+  const requested = at.request?.bytes ?? 0;
+  const free = reserved === null ? null : report.free;
+  const says = failureSentence({ ...at, device, allocated, reserved, free, limit });
+  return { seconds: at.seconds, requested, from, to: from + requested, limit, allocated, says };
 }
 
 interface Scales {

@@ -1,7 +1,8 @@
 // Memory over time: stacked groups or ribbons, with steps and phases above and the whole recording below.
 
 import { useEffect } from "preact/hooks";
-import type { Timeline } from "../../api/types.gen";
+import type { DeviceSummary, Timeline } from "../../api/types.gen";
+import { formatBytes } from "../../base/bytes";
 import { momentSentence } from "../../base/sentences";
 import { cursor, go } from "../../model/address";
 import { askedAxis, axisBy } from "../../model/axis";
@@ -9,6 +10,7 @@ import { card, device, failed, type Subject, subject, traces } from "../../model
 import { openOnStep } from "../../model/step_window";
 import { useDeviceAnswer } from "../../model/use_answer";
 import { BYTE_AXIS_WIDTH } from "../../render/axes";
+import type { Window } from "../../render/blit";
 import { Choices } from "../../render/choices";
 import { Answered } from "../../render/notices";
 import { Strip } from "../../render/strip";
@@ -16,7 +18,7 @@ import { useKeys } from "../../render/use_keys";
 import type { View } from "../view";
 import { ChosenCard } from "./card";
 import { Chart } from "./chart";
-import { failureOf } from "./failure";
+import { type Failure, failureOf } from "./failure";
 import { RIGHT } from "./layout";
 import { RangePanel } from "./range";
 import { Legend, Lines } from "./side";
@@ -116,7 +118,7 @@ function Shown({ about, timeline }: { about: Subject; timeline: Timeline }) {
           onClick={() => goTo(null)}
           title="The whole recording (0)"
         >
-          Whole
+          Whole recording
         </button>
       </div>
       <div class="panel timeline-chart">
@@ -146,16 +148,26 @@ function Shown({ about, timeline }: { about: Subject; timeline: Timeline }) {
 function Sentence() {
   const here = device.value;
   if (!here) return null;
-  const { at, peak, reserved } = here;
   const bandsLeftOut = bands.value?.skipped ?? 0;
+  const said = spokenSentence(here, failure.value, shown.value);
   return (
-    <p class="sentence">
-      {momentSentence({ ...at, device: here.device, allocated: peak, reserved })}
+    <p class="sentence" title={said}>
+      {said}
       {bandsLeftOut > 0 && (
         <span class="quiet"> · {bandsLeftOut} steps, phases or marks are not drawn</span>
       )}
     </p>
   );
+}
+
+/** The failed allocation where it is in the window, then the peak where that reads higher; else the peak alone. */
+function spokenSentence(here: DeviceSummary, failed: Failure | null, { from, to }: Window): string {
+  const { at, device, peak, reserved } = here;
+  if (!failed || failed.seconds < from || failed.seconds > to)
+    return momentSentence({ ...at, device, allocated: peak, reserved });
+  if (formatBytes(failed.allocated) === formatBytes(peak)) return failed.says;
+  const when = at.step === null ? `at ${at.seconds.toFixed(3)} s` : `in step ${at.step}`;
+  return `${failed.says} · peak: ${formatBytes(peak)} allocated ${when}`;
 }
 
 function useTimelineKeys(): void {

@@ -71,7 +71,7 @@ function eachPiece(tile: AllocationTile, style: RibbonStyle, draw: (piece: Piece
   for (let column = 0; column < tile.rest.length; column += 1) {
     const bytes = tile.rest[column] ?? 0;
     const from = tile.from + column * width;
-    if (bytes > 0) draw({ from, to: from + width, low: 0, bytes, fill: style.inks.rest });
+    if (bytes > 0) draw({ from, to: from + width, low: 0, bytes, fill: style.inks.edge });
   }
   for (const shape of tile.shapes) {
     const category = tile.categories[shape.category] ?? "unknown";

@@ -4,6 +4,7 @@ import type { Timeline } from "../../api/types.gen";
 import { formatBytes } from "../../base/bytes";
 import { groupColour } from "../../base/colours";
 import { nameTail, shortener } from "../../base/paths";
+import { capital } from "../../base/sentences";
 import { device, failed } from "../../model/recording";
 import { inks } from "../../model/theme";
 import {
@@ -19,13 +20,17 @@ import {
   toggleLine,
 } from "./state";
 
+const BACKWARD = " (backward)";
+/** The longest name of a group. */
+const MOST_LETTERS = 26;
+
 export function Legend({ timeline }: { timeline: Timeline }) {
   const off = hidden.value;
   const colours = inks.value;
   const shorten = shortener(timeline.groups.map((group) => group.name));
   return (
     <section class="legend" aria-label="Groups">
-      <h3>{isRibbons.value ? "Category" : capital(stackedBy.value)}, most at any moment</h3>
+      <h3>{capital(isRibbons.value ? "category" : stackedBy.value)}, peak of each</h3>
       <ul>
         {upsideDown(timeline).map(([group, index]) => (
           <li key={group.name}>
@@ -39,14 +44,28 @@ export function Legend({ timeline }: { timeline: Timeline }) {
                 onChange={() => toggleGroup(group.name)}
               />
               <i class="swatch" style={{ background: groupColour(colours, group.name, index) }} />
-              <span class="name">{nameTail(shorten(group.name), 26)}</span>
+              <span class="name">{legendName(shorten(group.name))}</span>
               <span class="quiet">{formatBytes(group.peak)}</span>
             </label>
           </li>
         ))}
+        {isRibbons.value && (
+          <li class="smaller">
+            <i class="swatch" style={{ background: colours.edge }} />
+            smaller allocations, added up
+          </li>
+        )}
       </ul>
     </section>
   );
+}
+
+/** What the backward pass of a line allocates is another group than what the line itself does. */
+function legendName(name: string): string {
+  const [forward, mark] = name.endsWith(BACKWARD)
+    ? [name.slice(0, -BACKWARD.length), BACKWARD]
+    : [name, ""];
+  return nameTail(forward, MOST_LETTERS - mark.length) + mark;
 }
 
 /** As in the picture: the uppermost first. */
@@ -93,8 +112,4 @@ function lineHint(name: LineName, timeline: Timeline): string {
   if (name === "capacity") return `The GPU has ${formatBytes(timeline.total ?? 0)}`;
   if (name === "limit") return "The failed request, and the most that torch could reserve";
   return `Line of ${name} bytes`;
-}
-
-function capital(text: string): string {
-  return text.charAt(0).toUpperCase() + text.slice(1);
 }
