@@ -122,6 +122,19 @@ def calling_line(library: str) -> str:
     return ""
 
 
+def defined_by(code: str, name: str) -> Any:
+    """What the code of a patch defines under a name: what is printed is what runs.
+
+    The code uses the program's `torch`: an `import` that is pasted into a function would hide it
+    from the lines above.
+    """
+    import torch
+
+    names: dict[str, Any] = {"torch": torch}
+    exec(compile(code, f"<{name}>", "exec"), names)
+    return names[name]
+
+
 def name_of(value: object, frame: FrameType | None, otherwise: str) -> str:
     """The name of the variable that holds a value, in the frames from `frame` on."""
     while frame is not None:

@@ -158,7 +158,6 @@ def _wrapper_patch(name: str, found: RepeatedBlocks, count: int, is_selective: b
     operators = "".join(f'    "{one}",\n' for one in SAVED_OPERATORS)
     return (
         "from functools import partial\n"
-        "import torch\n"
         "from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts\n\n"
         f"saved = [\n{operators}]\n"
         "saved = [getattr(torch.ops.aten, name).default for name in saved "

@@ -11,14 +11,12 @@ from __future__ import annotations
 from functools import wraps
 from typing import Any
 
-from floodmark.changes.change import Change, NotAChangeError
+from floodmark.changes.change import Change, NotAChangeError, defined_by
 
 #: With fewer logits there is nothing to gain.
 _LEAST_NUMBER = 1 << 20
 
 _PATCH = """\
-import torch
-
 class ChunkedCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx, logits, target, ignore_index, smoothing, is_mean, chunks):
@@ -64,10 +62,7 @@ class ChunkedLoss(Change):
             raise NotAChangeError("`chunked-loss` takes a number of chunks")
 
     def attach(self, torch: Any) -> None:
-        names: dict[str, Any] = {}
-        # The patch is the change: what is printed is what was run.
-        exec(compile(_PATCH, "<chunked loss>", "exec"), names)
-        chunked = names["ChunkedCrossEntropy"]
+        chunked = defined_by(_PATCH, "ChunkedCrossEntropy")
         functional = torch.nn.functional
         original = functional.cross_entropy
 

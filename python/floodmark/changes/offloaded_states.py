@@ -10,12 +10,10 @@ from __future__ import annotations
 from typing import Any
 
 from floodmark import torch_private
-from floodmark.changes.change import Change
+from floodmark.changes.change import Change, defined_by
 from floodmark.changes.optimizers import has_closure, updates_one_by_one, watch_steps
 
 OFFLOADED_STATES = """\
-import torch
-
 class OffloadedStates:
     def __init__(self, least_bytes=1 << 16):
         self.least_bytes = least_bytes
@@ -74,10 +72,8 @@ OffloadedStates().attach(optimizer)  # after the optimizer is made
 
 
 def states_on_host() -> Any:
-    """What moves states to the host and back: the code that is printed, run here."""
-    names: dict[str, Any] = {}
-    exec(compile(OFFLOADED_STATES, "<offloaded states>", "exec"), names)
-    return names["OffloadedStates"]()
+    """What moves states to the host and back."""
+    return defined_by(OFFLOADED_STATES, "OffloadedStates")()
 
 
 def fetch_states(states: Any, optimizer: Any) -> None:

@@ -14,11 +14,9 @@ from types import FrameType
 from typing import Any
 
 from floodmark import torch_private
-from floodmark.changes.change import Change, NotAChangeError, name_of
+from floodmark.changes.change import Change, NotAChangeError, defined_by, name_of
 
 _IN_ORDER = """\
-import torch
-
 class OffloadActivations(torch.autograd.graph.saved_tensors_hooks):
     def __init__(self, model, least_bytes=1 << 20):
         kept = {p.untyped_storage().data_ptr() for p in model.parameters()}
@@ -40,8 +38,6 @@ class OffloadActivations(torch.autograd.graph.saved_tensors_hooks):
 
 _ASYNC = """\
 import weakref
-import torch
-
 class Activation:
     def __init__(self, number, tensor):
         self.number, self.device, self.gpu = number, tensor.device, tensor.detach()
@@ -126,10 +122,7 @@ class Offloading(Change):
             raise NotAChangeError("`offload-activations` takes `async` or nothing")
 
     def attach(self, torch: Any) -> None:  # noqa: ARG002
-        names: dict[str, Any] = {}
-        # The patch is the change: what is printed is what was run.
-        exec(compile(_CODES[self.argument], "<offloaded activations>", "exec"), names)
-        self._hooks = names["OffloadActivations"]
+        self._hooks = defined_by(_CODES[self.argument], "OffloadActivations")
 
     def prepare(self, root: Any, frame: FrameType | None) -> None:
         if any(map(torch_private.is_sharded, root.parameters())):

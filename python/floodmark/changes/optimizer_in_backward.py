@@ -77,9 +77,10 @@ class OptimizerInBackward(Change):
         super().__init__(argument)
         if argument not in _PATCHES:
             raise NotAChangeError(f"`{self.name}` takes `offload` or nothing")
-        self._states = states_on_host() if argument else None
+        self._states: Any = None
 
     def attach(self, torch: Any) -> None:
+        self._states = states_on_host() if self.argument else None
         #: Parameters whose gradient was complete since the last step.
         self._complete: set[int] = set()
         #: Optimizers that have made their first step.

@@ -1,9 +1,9 @@
 """The repeated blocks of a model: what checkpointing and sharding are applied to.
 
 A block is a module with modules of its own that lies in a `ModuleList` or a `Sequential` beside
-others of its class; a `Sequential` is one only where no other class repeats. Blocks inside other repeated blocks (the experts of a layer) are part of
-those. `docs/design/plan.md` has the rules, which `repeated_blocks.rs` follows for traces. Sees: a
-tree of modules.
+others of its class; a `Sequential` is one only where no other class repeats. Blocks inside other
+repeated blocks (the experts of a layer) are part of those. `docs/design/plan.md` has the rules,
+which `repeated_blocks.rs` follows for traces. Sees: a tree of modules.
 """
 
 from __future__ import annotations

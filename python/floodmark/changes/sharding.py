@@ -23,7 +23,6 @@ from floodmark.changes.repeated_blocks import repeated_blocks
 _PATCH = """\
 # start it with `torchrun --nproc-per-node {size} …`; each rank reads a part of the data
 import os
-import torch
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 

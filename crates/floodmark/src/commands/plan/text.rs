@@ -111,12 +111,14 @@ fn tries(found: &Plan) -> Sheet {
     columns.extend(sheet::words(&["Fits"]));
     columns.extend(sheet::numbers(&["Operations", "Time (estimate)"]));
     columns.extend(sheet::words(&["Results", "Changes"]));
-    // Tries that no other one beats are always shown.
+    // The plan, and tries that no other one beats, are always shown.
     let limit = if found.top == 0 { usize::MAX } else { found.top };
-    let mut others = limit.saturating_sub(found.tries.iter().filter(|one| one.is_best).count());
+    let plan = found.plan.as_ref().map(|plan| &plan.changes);
+    let is_shown = |one: &PlanTry| one.is_best || plan == Some(&one.changes);
+    let mut others = limit.saturating_sub(found.tries.iter().filter(|one| is_shown(one)).count());
     let mut rows = Vec::new();
     for tried in &found.tries {
-        if tried.is_best {
+        if is_shown(tried) {
             rows.push(row(tried));
         } else if others > 0 {
             others -= 1;
