@@ -48,6 +48,18 @@ OTHERS = (
 PROGRAMS = dict.fromkeys(SIX, f"{FOLDER}/train_model.py") | dict.fromkeys(
     OTHERS, f"{FOLDER}/zoo.py"
 )
+KEPT = (
+    "capacity",
+    "unchanged",
+    "plan",
+    "is_proven",
+    "changes",
+    "floor",
+    "floor_try",
+    "left_out",
+    "seconds",
+    "cpu_seconds",
+)
 HEAD = ["model", "plan", "limit, MiB", "without, MiB", "with, MiB", "time", "tries", "seconds"]
 
 
@@ -77,6 +89,11 @@ def row(model: str, found: dict[str, Any]) -> list[str]:
         str(len(found["tries"])),
         f"{found['seconds']:.0f}",
     ]
+
+
+def kept(found: dict[str, Any]) -> dict[str, Any]:
+    """What is kept of an answer: nothing that names folders of this machine."""
+    return {key: found[key] for key in KEPT} | {"tries": len(found["tries"])}
 
 
 def take_processors(shares: multiprocessing.Queue[set[int]]) -> None:
@@ -151,7 +168,7 @@ def write(
         ]
     )
     if args.results:
-        plans = {model: found[model] | {"tries": len(found[model]["tries"])} for model in found}
+        plans = {model: kept(found[model]) for model in found}
         machine.write("plan-zoo", {"machine": about, "plans": plans}, text, args.results)
     return text
 
