@@ -9,6 +9,7 @@
 
 mod answer;
 mod change;
+mod combination;
 mod fewest_blocks;
 mod fit_search;
 mod frontier;

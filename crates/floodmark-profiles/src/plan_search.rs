@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use floodmark_trace::Bytes;
 
 use crate::change::{Change, Checkpointed, HalfPrecision, HostCopies, StatesIn};
+use crate::combination::{excludes, joined, with};
 use crate::fewest_blocks::{BlockNeed, BlockSearch};
 use crate::plan_need::{Alone, Combination, Cost, Need, Outcome};
 
@@ -403,22 +404,6 @@ impl<E, F: FnMut(&[Combination]) -> Result<Vec<Outcome>, E>> Search<F> {
     }
 }
 
-/// The combination with one more change, where that can be added.
-fn with(base: Combination, change: &Change) -> Combination {
-    joined(&base, change).unwrap_or(base)
-}
-
-/// The combination with one more change; none where two of them do the same thing.
-fn joined(base: &Combination, change: &Change) -> Option<Combination> {
-    if base.iter().any(|one| excludes(one, change)) {
-        return None;
-    }
-    let mut all = base.clone();
-    all.push(change.clone());
-    all.sort();
-    Some(all)
-}
-
 /// The combination with updates in the backward pass and the states on the host, so that the GPU has neither all
 /// gradients nor all states. None where updates in the backward pass do not suit the program: this change updates in the
 /// first step already, before it could see that.
@@ -428,49 +413,6 @@ fn with_states_on_the_host(base: &Combination, alone: &Alone) -> Option<Combinat
     let is_kept = |change: &&Change| !excludes(change, &on_host);
     let others: Combination = base.iter().filter(is_kept).cloned().collect();
     joined(&others, &on_host)
-}
-
-/// Whether two changes are about the same thing.
-fn excludes(one: &Change, other: &Change) -> bool {
-    if let (Change::Argument { name, .. }, Change::Argument { name: other, .. }) = (one, other) {
-        return name == other;
-    }
-    subjects(one).iter().any(|subject| subjects(other).contains(subject))
-}
-
-/// What a change is about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Subject {
-    Allocator,
-    /// How the optimizer updates parameters.
-    Update,
-    /// When it does, and where its states are then.
-    UpdateTime,
-    Gradients,
-    Loss,
-    Recomputation,
-    Activations,
-    Precision,
-    Gpus,
-    Compiler,
-}
-
-fn subjects(change: &Change) -> &'static [Subject] {
-    match change {
-        Change::Allocator(_) => &[Subject::Allocator],
-        Change::Fused | Change::ForeachOff => &[Subject::Update],
-        Change::OptimizerInBackward(_) | Change::OffloadOptimizerStates => &[Subject::UpdateTime],
-        Change::EightBitStates => &[Subject::Update, Subject::UpdateTime],
-        Change::FreeGradients => &[Subject::Gradients],
-        Change::ChunkedLoss(_) => &[Subject::Loss],
-        Change::Checkpoint(_) => &[Subject::Recomputation],
-        Change::OffloadActivations(_) => &[Subject::Activations],
-        Change::Autocast(_) | Change::Bf16Parameters => &[Subject::Precision],
-        Change::Fsdp(_) => &[Subject::Gpus],
-        Change::Compile => &[Subject::Compiler],
-        // Only another value of the same argument.
-        Change::Argument { .. } => &[],
-    }
 }
 
 #[cfg(test)]
@@ -720,19 +662,5 @@ mod tests {
         let (none, asked) = plan(1);
         assert_eq!(none, None);
         assert!(!asked.iter().any(|one| one.contains("ACC=2 + ACC=4")), "{asked:?}");
-    }
-
-    #[test]
-    fn changes_that_are_about_the_same_thing_exclude_each_other() {
-        let excluded = |one: &str, other: &str| {
-            excludes(&one.parse::<Change>().unwrap(), &other.parse::<Change>().unwrap())
-        };
-        assert!(excluded("offload-activations", "offload-activations=async"));
-        assert!(excluded("optimizer-states=8bit", "fused"));
-        assert!(excluded("optimizer-states=8bit", "offload-optimizer-states"));
-        assert!(excluded("optimizer-in-backward", "offload-optimizer-states"));
-        assert!(excluded("fsdp=2", "fsdp=4"));
-        assert!(!excluded("fused", "offload-optimizer-states"));
-        assert!(!excluded("fsdp=2", "checkpoint=all"));
     }
 }

@@ -134,7 +134,7 @@ impl<'a> Runner<'a> {
     pub(super) fn run(&self, question: &Question) -> Result<Output> {
         let number = self.number.fetch_add(1, Ordering::Relaxed);
         let trace = self.folder.path().join(format!("try-{number}.flood"));
-        // Nobody reads of it what the host had.
+        // What the host had is not part of an answer.
         let phantom = PhantomArgs { only_gpus: true, ..question.phantom.clone() };
         let output = self.run_into(&Question { phantom, ..question.clone() }, &trace);
         // A trace may be large, and what is needed of it was said.

@@ -1,0 +1,82 @@
+//! Which changes go together.
+
+use crate::change::Change;
+use crate::plan_need::Combination;
+
+/// The combination with one more change, where that can be added.
+pub(crate) fn with(base: Combination, change: &Change) -> Combination {
+    joined(&base, change).unwrap_or(base)
+}
+
+/// The combination with one more change; none where two of them do the same thing.
+pub(crate) fn joined(base: &Combination, change: &Change) -> Option<Combination> {
+    if base.iter().any(|one| excludes(one, change)) {
+        return None;
+    }
+    let mut all = base.clone();
+    all.push(change.clone());
+    all.sort();
+    Some(all)
+}
+
+/// Whether two changes are about the same thing.
+pub(crate) fn excludes(one: &Change, other: &Change) -> bool {
+    if let (Change::Argument { name, .. }, Change::Argument { name: other, .. }) = (one, other) {
+        return name == other;
+    }
+    subjects(one).iter().any(|subject| subjects(other).contains(subject))
+}
+
+/// What a change is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Subject {
+    Allocator,
+    /// How the optimizer updates parameters.
+    Update,
+    /// When it does, and where its states are then.
+    UpdateTime,
+    Gradients,
+    Loss,
+    Recomputation,
+    Activations,
+    Precision,
+    Gpus,
+    Compiler,
+}
+
+fn subjects(change: &Change) -> &'static [Subject] {
+    match change {
+        Change::Allocator(_) => &[Subject::Allocator],
+        Change::Fused | Change::ForeachOff => &[Subject::Update],
+        Change::OptimizerInBackward(_) | Change::OffloadOptimizerStates => &[Subject::UpdateTime],
+        Change::EightBitStates => &[Subject::Update, Subject::UpdateTime],
+        Change::FreeGradients => &[Subject::Gradients],
+        Change::ChunkedLoss(_) => &[Subject::Loss],
+        Change::Checkpoint(_) => &[Subject::Recomputation],
+        Change::OffloadActivations(_) => &[Subject::Activations],
+        Change::Autocast(_) | Change::Bf16Parameters => &[Subject::Precision],
+        Change::Fsdp(_) => &[Subject::Gpus],
+        Change::Compile => &[Subject::Compiler],
+        // Only another value of the same argument.
+        Change::Argument { .. } => &[],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_that_are_about_the_same_thing_exclude_each_other() {
+        let excluded = |one: &str, other: &str| {
+            excludes(&one.parse::<Change>().unwrap(), &other.parse::<Change>().unwrap())
+        };
+        assert!(excluded("offload-activations", "offload-activations=async"));
+        assert!(excluded("optimizer-states=8bit", "fused"));
+        assert!(excluded("optimizer-states=8bit", "offload-optimizer-states"));
+        assert!(excluded("optimizer-in-backward", "offload-optimizer-states"));
+        assert!(excluded("fsdp=2", "fsdp=4"));
+        assert!(!excluded("fused", "offload-optimizer-states"));
+        assert!(!excluded("fsdp=2", "checkpoint=all"));
+    }
+}
