@@ -35,6 +35,9 @@ pub struct Need {
     pub blocks: Option<u32>,
     /// How many GPUs it takes, of which each needs this memory.
     pub gpus: u32,
+    /// The settings of the allocator with which the same requests would reserve least, as simulated; none where no others
+    /// than its own reserve less, or none were simulated.
+    pub best_settings: Option<String>,
 }
 
 impl Need {

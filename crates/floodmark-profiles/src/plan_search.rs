@@ -40,10 +40,15 @@ pub struct Allowed {
     pub arguments: Vec<Change>,
 }
 
+/// The settings that are tried whatever a simulation says: with other changes, other memory is wasted.
+const USUAL_SETTINGS: &str = "expandable_segments:True";
+
 /// Every change that is tried alone.
-fn candidates(allowed: &Allowed) -> Vec<Change> {
-    let mut all = vec![
-        Change::Allocator("expandable_segments:True".to_owned()),
+fn candidates(allowed: &Allowed, unchanged: &Need) -> Vec<Change> {
+    let others = unchanged.best_settings.clone().filter(|settings| settings != USUAL_SETTINGS);
+    let mut all = vec![Change::Allocator(USUAL_SETTINGS.to_owned())];
+    all.extend(others.map(Change::Allocator));
+    all.extend([
         Change::Fused,
         Change::FreeGradients,
         Change::ChunkedLoss(8),
@@ -57,7 +62,7 @@ fn candidates(allowed: &Allowed) -> Vec<Change> {
         Change::Autocast(HalfPrecision::Bf16),
         Change::EightBitStates,
         Change::Bf16Parameters,
-    ];
+    ]);
     all.extend(allowed.compile.then_some(Change::Compile));
     let powers = std::iter::successors(Some(2_u32), |gpus| gpus.checked_mul(2));
     all.extend(powers.take_while(|gpus| *gpus <= allowed.gpus).map(Change::Fsdp));
@@ -110,7 +115,7 @@ impl<E, F: FnMut(&[Combination]) -> Result<Vec<Outcome>, E>> Search<F> {
     }
 
     fn each_alone(&mut self, unchanged: Need) -> Result<Alone, E> {
-        let all = candidates(&self.allowed);
+        let all = candidates(&self.allowed, &unchanged);
         self.ask(all.iter().map(|change| vec![change.clone()]).collect())?;
         let (mut saving, mut neutral) = (Vec::new(), Vec::new());
         for change in all {
@@ -432,12 +437,14 @@ mod tests {
         after_checkpointing: (&'static str, u64),
         /// In the order in which they were asked for.
         asked: Vec<String>,
+        best_settings: Option<&'static str>,
     }
 
     impl Program {
         fn new(capacity: u64, saves: &[(&'static str, u64)]) -> Self {
             let after_checkpointing = ("", 0);
-            Self { capacity, saves: saves.to_vec(), after_checkpointing, asked: Vec::new() }
+            let (saves, asked, best_settings) = (saves.to_vec(), Vec::new(), None);
+            Self { capacity, saves, after_checkpointing, asked, best_settings }
         }
 
         fn saved(&self, change: &Change) -> Option<u64> {
@@ -487,7 +494,10 @@ mod tests {
             let slow_down = if slows { 1.3 } else { 1.0 };
             let gpus = combination.iter().map(Change::gpus).max().unwrap_or(1);
             let needed = Bytes(needed);
-            Outcome::Ran(Need { needed, fits, slows, numerics, slow_down, blocks, gpus })
+            let best_settings = self.best_settings.map(str::to_owned);
+            let need =
+                Need { needed, fits, slows, numerics, slow_down, blocks, gpus, best_settings };
+            Outcome::Ran(need)
         }
 
         fn plan(&mut self) -> Option<String> {
@@ -643,6 +653,16 @@ mod tests {
         let mut program = Program::new(500, &saves[2..]);
         assert_eq!(program.plan().as_deref(), Some("offload-optimizer-states + bf16-parameters"));
         assert!(!asked(&program), "{:?}", program.asked);
+    }
+
+    #[test]
+    fn settings_that_a_simulation_found_are_tried_too() {
+        let saves =
+            [("allocator=expandable_segments:True", 50), ("allocator=max_split_size_mb:64", 90)];
+        assert_eq!(Program::new(920, &saves).plan(), None);
+        let mut program = Program::new(920, &saves);
+        program.best_settings = Some("max_split_size_mb:64");
+        assert_eq!(program.plan().as_deref(), Some("allocator=max_split_size_mb:64"));
     }
 
     #[test]

@@ -1374,6 +1374,10 @@ class DeviceEstimate(TypedDict):
     """What filled it at that time, by category."""
     causes: list[Cause]
     """What filled it at that time, by what could be changed: the largest cause first."""
+    best_settings: str | None
+    """The settings of the allocator, of those that were simulated, with which the same requests
+    reserve least; null where no others reserve less, or none were simulated. They are for the
+    program as it is, where `floodmark plan` asks."""
 
 
 class Process(TypedDict):

@@ -85,6 +85,9 @@ def test_a_measured_step_says_what_it_costs_and_changes_no_peak(training):
     for key in ("peak_allocated", "peak_reserved"):
         assert measured[key] == recorded[key]
     assert measured["devices"][0]["needed"] == recorded["devices"][0]["needed"]
+    # A plan tries the settings that a simulation of the allocator found best.
+    assert recorded["devices"][0]["best_settings"] is None
+    assert measured["devices"][0]["best_settings"] == "expandable_segments:True"
     cost = measured["cost"]
     # Twelve products forward, and two for each in the backward pass but for the first input.
     products = [one for one in cost["operators"] if one["kind"] == "matmul"]

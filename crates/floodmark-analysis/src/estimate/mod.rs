@@ -17,6 +17,7 @@ use serde::Serialize;
 use crate::advice::causes::Cause;
 use crate::advice::causes_at_peak;
 use crate::allocator::oom::oom;
+use crate::allocator::simulation::{SimulationQuestion, simulation};
 use crate::moment::Moment;
 use crate::moment::at::At;
 use crate::moment::summary::{DeviceSummary, summary};
@@ -146,6 +147,9 @@ pub struct DeviceEstimate {
     pub categories: Vec<Row>,
     /// What filled it at that time, by what could be changed: the largest cause first.
     pub causes: Vec<Cause>,
+    /// The settings of the allocator, of those that were simulated, with which the same requests reserve least; null where
+    /// no others reserve less, or none were simulated. They are for the program as it is, where `floodmark plan` asks.
+    pub best_settings: Option<String>,
 }
 
 /// Says whether a program fits.
@@ -257,7 +261,18 @@ fn one(
         failed,
         categories: report(trace, &question)?.rows,
         causes: causes_at_peak(trace, device)?,
+        best_settings: None,
     })
+}
+
+/// The settings of the allocator with which the same requests reserve least; none where no others reserve less.
+fn best_settings(trace: &Trace, device: Device) -> Option<String> {
+    let question =
+        SimulationQuestion { device: Some(device), sweeps: true, ..SimulationQuestion::default() };
+    let found = simulation(trace, &question).ok().filter(|found| found.is_reproduced)?;
+    let best = &found.runs[found.best?];
+    let saves = best.peak_reserved < found.recorded.peak_reserved;
+    (saves && !best.alloc_conf.is_empty()).then(|| best.alloc_conf.clone())
 }
 
 fn has_failed(trace: &Trace, device: Device) -> bool {

@@ -9,7 +9,9 @@ use floodmark_trace::{
     AppliedChange, Bytes, Losses, PhantomEnd, PhantomRead, StepCost, Trace, UnsupportedCall,
 };
 
-use crate::estimate::{DeviceEstimate, Estimate, Process, SharedGpu, estimate, verdict};
+use crate::estimate::{
+    DeviceEstimate, Estimate, Process, SharedGpu, best_settings, estimate, verdict,
+};
 use crate::question_error::QuestionError;
 
 /// How a program ended, as seen from outside.
@@ -43,6 +45,12 @@ pub fn estimate_processes(
     }
     if whole.cost.is_none() {
         whole.cost.clone_from(&end.cost);
+    }
+    // A step is measured for a plan, which tries the settings on the program as it is.
+    if let (Some(_), true, Some(trace)) = (&end.cost, whole.changes.is_empty(), traces.first()) {
+        for device in &mut whole.devices {
+            device.best_settings = best_settings(trace, device.device);
+        }
     }
     let mut processes = vec![first];
     let mut devices = vec![std::mem::take(&mut whole.devices)];

@@ -31,8 +31,7 @@ fn verdict(found: &Plan) -> Vec<String> {
     let mut above = Vec::new();
     match (&found.plan, &found.unchanged) {
         (Some(plan), _) if plan.changes.is_empty() => {
-            let left = capacity.saturating_sub(plan.needed);
-            above.push(format!("Fits as it is: {gpu}, {left} of {capacity} are left"));
+            above.push(format!("Fits as it is: {gpu}, {}", headroom(found, plan)));
         }
         (Some(plan), _) => {
             let changes = plan.changes.join(" + ");

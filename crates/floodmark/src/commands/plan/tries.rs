@@ -185,6 +185,7 @@ impl<'a> Tries<'a> {
             blocks: applied.iter().find_map(|change| change.blocks),
             slow_down: 1.0,
             gpus: combination.iter().map(Change::gpus).max().unwrap_or(1),
+            best_settings: tried.answer.best_settings().map(str::to_owned),
         };
         self.done.insert(combination.clone(), tried);
         let slow_down = self.slow_down(combination).unwrap_or(1.0);

@@ -28,6 +28,7 @@ pub(crate) struct TryDevice {
     pub(crate) context: Bytes,
     pub(crate) needed: Bytes,
     pub(crate) causes: Vec<Cause>,
+    pub(crate) best_settings: Option<String>,
 }
 
 impl TryAnswer {
@@ -40,6 +41,12 @@ impl TryAnswer {
     pub(crate) fn least(&self) -> Bytes {
         let of = |device: &TryDevice| device.peak_allocated + device.outside_torch + device.context;
         self.devices.iter().map(of).max().unwrap_or_default()
+    }
+
+    /// The settings of the allocator with which the device that needs most would reserve least, where others than its own.
+    pub(crate) fn best_settings(&self) -> Option<&str> {
+        let device = self.devices.iter().max_by_key(|device| device.needed);
+        device?.best_settings.as_deref()
     }
 
     /// What fills the peak of the device that needs most.
