@@ -33,6 +33,7 @@ pub(crate) fn words(error: i32) -> (&'static CStr, &'static CStr) {
         2 => (c"cudaErrorMemoryAllocation", c"out of memory"),
         12 => (c"cudaErrorInvalidPitchValue", c"invalid pitch argument"),
         21 => (c"cudaErrorInvalidMemcpyDirection", c"invalid copy direction for memcpy"),
+        98 => (c"cudaErrorInvalidDeviceFunction", c"the kernel is not compiled for this device"),
         100 => (c"cudaErrorNoDevice", c"no CUDA-capable device is detected"),
         101 => (c"cudaErrorInvalidDevice", c"invalid device ordinal"),
         401 => {
@@ -46,7 +47,7 @@ pub(crate) fn words(error: i32) -> (&'static CStr, &'static CStr) {
             c"part or all of the requested memory range is already mapped",
         ),
         713 => (c"cudaErrorHostMemoryNotRegistered", c"memory was not registered"),
-        801 => (c"cudaErrorNotSupported", c"operation not supported on the phantom GPU"),
+        801 => (c"cudaErrorNotSupported", c"operation not supported on the simulated GPU"),
         900 => (
             c"cudaErrorStreamCaptureUnsupported",
             c"operation not permitted when stream is capturing",

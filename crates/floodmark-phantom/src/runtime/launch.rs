@@ -233,18 +233,25 @@ struct FunctionAttributes {
     rest: [c_int; 23],
 }
 
-/// The capability that kernels for a device are compiled for.
+/// The capabilities that torch's own builds have code for: `torch.cuda.get_arch_list()`.
+const BUILT: &[(c_int, c_int)] = if cfg!(target_arch = "aarch64") {
+    &[(8, 0), (9, 0), (10, 0), (11, 0), (12, 0)]
+} else {
+    &[(5, 0), (6, 0), (7, 0), (7, 5), (8, 0), (8, 6), (9, 0), (10, 0), (12, 0)]
+};
+
+/// The capability that kernels for a device are compiled for: a device runs code for a lower minor number too.
 ///
-/// torch's own builds have no code for 8.9: such a device runs that for 8.6. CUB asks for this number and
-/// refuses one that it was not compiled for (`cudaErrorInvalidDeviceFunction`).
-fn compiled_capability(device: (c_int, c_int)) -> (c_int, c_int) {
-    if device == (8, 9) { (8, 6) } else { device }
+/// CUB asks for this number and refuses one that it was not compiled for (`cudaErrorInvalidDeviceFunction`).
+fn compiled_capability(device: (c_int, c_int), built: &[(c_int, c_int)]) -> (c_int, c_int) {
+    let runs = |built: &&(c_int, c_int)| built.0 == device.0 && built.1 <= device.1;
+    built.iter().filter(runs).max().copied().unwrap_or(device)
 }
 
 #[crate::entry_point]
 unsafe extern "C" fn cudaFuncGetAttributes(to: *mut FunctionAttributes, _function: u64) -> i32 {
     let Some(machine) = machine() else { return said(INVALID_VALUE) };
-    let (major, minor) = compiled_capability(machine.settings.capability);
+    let (major, minor) = compiled_capability(machine.settings.capability, BUILT);
     let attributes = FunctionAttributes {
         shared: 0,
         constant: 0,
@@ -330,4 +337,22 @@ unsafe extern "C" fn cudaOccupancyMaxActiveClusters(count: *mut c_int) -> i32 {
     // SAFETY: the caller's pointer, by CUDA's contract.
     unsafe { put(count, found) };
     SUCCESS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_runs_code_for_a_lower_minor_number() {
+        let x86 = &[(7, 5), (8, 0), (8, 6), (9, 0), (12, 0)];
+        let arm = &[(8, 0), (9, 0), (12, 0)];
+        let found = |device| (compiled_capability(device, x86), compiled_capability(device, arm));
+        assert_eq!(found((8, 9)), ((8, 6), (8, 0)));
+        assert_eq!(found((8, 6)), ((8, 6), (8, 0)));
+        assert_eq!(found((9, 0)), ((9, 0), (9, 0)));
+        assert_eq!(found((12, 1)), ((12, 0), (12, 0)));
+        // Without code for it, torch itself says what is wrong.
+        assert_eq!(compiled_capability((6, 1), arm), (6, 1));
+    }
 }
