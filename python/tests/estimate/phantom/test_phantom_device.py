@@ -242,7 +242,7 @@ def test_memory_of_every_kind_is_where_it_belongs(tmp_path: Path) -> None:
     assert found["managed"] == [0, 0]
     assert "Tried to allocate 4.00 GiB" in found["fraction"]
     assert found.get("pool", [20 * MIB]) == [20 * MIB]
-    assert "not supported on the phantom GPU" in found["ipc"]
+    assert "not supported on the simulated GPU" in found["ipc"]
     assert refused == ["cudaIpcGetMemHandle"]
 
 
