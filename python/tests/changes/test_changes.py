@@ -69,7 +69,7 @@ def test_the_patch_of_checkpointing_does_the_same():
     for block in model.blocks:
         block.calls = 0
 
-    exec(report_of(applied)["patch"], {"model": model})
+    exec(report_of(applied)["patch"], {"torch": torch, "model": model})
 
     assert all(map(torch.equal, gradients(model), expected))
     assert [block.calls for block in model.blocks] == [2, 2, 2, 2, 1, 1]
@@ -82,7 +82,7 @@ def test_selective_checkpointing_keeps_the_gradients_and_its_patch_runs():
         assert all(map(torch.equal, gradients(model), expected))
     assert report_of(applied)["target"] == "6 × Block (blocks)"
 
-    exec(report_of(applied)["patch"], {"model": model})
+    exec(report_of(applied)["patch"], {"torch": torch, "model": model})
 
     assert all(map(torch.equal, gradients(model), expected))
 
@@ -103,7 +103,7 @@ def test_a_model_of_transformers_is_checkpointed_by_its_own_method():
     assert report["target"] == "3 of 5 × GPT2Block (transformer.h)"
     assert "gradient_checkpointing_enable" in report["patch"]
     assert not model.is_gradient_checkpointing
-    exec(report["patch"], {"model": model})
+    exec(report["patch"], {"torch": torch, "model": model})
     chosen = [block.gradient_checkpointing for block in model.transformer.h]
     assert chosen == [True, True, True, False, False]
     model(ids, labels=ids).loss.backward()
@@ -169,7 +169,7 @@ def test_chunked_loss_has_the_value_and_the_gradient_of_cross_entropy(reduction,
     torch.testing.assert_close(chunked, gradient)
     report = report_of(applied)
     assert report["target"] == "70 × 20000 logits in float32"
-    names = {"logits": logits, "target": target}
+    names = {"torch": torch, "logits": logits, "target": target}
     exec(report["patch"], names)
     torch.testing.assert_close(names["loss"], expected)
     assert F.cross_entropy.__module__ == "torch.nn.functional"
