@@ -21,7 +21,7 @@ unsafe extern "C" fn cuptiGetResultString(status: c_int, text: *mut *const c_cha
     let words = if status == SUCCESS {
         c"CUPTI_SUCCESS"
     } else {
-        c"CUPTI_ERROR_NOT_SUPPORTED (by the phantom GPU)"
+        c"CUPTI_ERROR_NOT_SUPPORTED (by a simulated GPU)"
     };
     // SAFETY: the caller's pointer, by the library's contract.
     unsafe { put(text, words.as_ptr()) };

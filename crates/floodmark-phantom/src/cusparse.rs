@@ -442,7 +442,7 @@ fn status_words(status: c_int) -> &'static CStr {
     match status {
         0 => c"CUSPARSE_STATUS_SUCCESS",
         3 => c"CUSPARSE_STATUS_INVALID_VALUE",
-        10 => c"CUSPARSE_STATUS_NOT_SUPPORTED (by the phantom GPU)",
+        10 => c"CUSPARSE_STATUS_NOT_SUPPORTED (by a simulated GPU)",
         _ => c"CUSPARSE_STATUS_INTERNAL_ERROR",
     }
 }

@@ -81,7 +81,7 @@ pub(crate) fn machine() -> Option<&'static Machine> {
 /// prepared one has a machine of its own.
 pub(crate) fn start(settings: Settings) -> Result<(), String> {
     if machine().is_some_and(Machine::is_used) {
-        return Err("this process has a phantom GPU already".to_owned());
+        return Err("this process has a simulated GPU already".to_owned());
     }
     let usable = settings.memory - settings.context;
     let devices: Option<Vec<_>> =

@@ -57,7 +57,7 @@ extern "C" fn nvmlErrorString(status: c_int) -> *const c_char {
     let words: &CStr = match status {
         0 => c"Success",
         2 => c"Invalid Argument",
-        3 => c"Not Supported on the phantom GPU",
+        3 => c"Not Supported on a simulated GPU",
         _ => c"Unknown Error",
     };
     words.as_ptr()

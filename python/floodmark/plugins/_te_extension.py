@@ -141,7 +141,7 @@ class StandIn(ModuleType):
 
         def missing(*_: Any, **__: Any) -> Any:
             raise NotImplementedError(
-                f"`{NAME}.{name}` has no stand-in with fake tensors; the phantom GPU runs it"
+                f"`{NAME}.{name}` has no stand-in with fake tensors; the engine `phantom` runs it"
             )
 
         missing.__name__ = name

@@ -57,7 +57,7 @@ extern "C" fn ncclGetErrorString(status: c_int) -> *const c_char {
         2 => c"unhandled system error",
         3 => c"internal error",
         4 => c"invalid argument",
-        5 => c"invalid usage, or not supported on the phantom GPU",
+        5 => c"invalid usage, or not supported on a simulated GPU",
         6 => c"remote process exited or there was a network error",
         7 => c"NCCL operation in progress",
         _ => c"unknown result code",

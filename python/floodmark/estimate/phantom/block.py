@@ -23,7 +23,7 @@ class PhantomBlock(Block):
         torch = sys.modules.get("torch")
         if torch is not None and not torch_private.runs_backward_on(torch, "cuda"):
             raise _core.PhantomError(
-                "a backward pass ran before the phantom GPU was created, and autograd cannot use "
+                "a backward pass ran before the simulated GPU was created, and autograd cannot use "
                 'it: estimate in a process of its own, or with `engine="fake"`'
             )
         self._without = tuple(without)

@@ -70,9 +70,9 @@ def load(machine: _core.PhantomMachine) -> Phantom:
     """Make this machine the one that torch will find."""
     global _loaded
     if _loaded is not None:
-        raise PhantomError("this process has a phantom GPU already")
+        raise PhantomError("this process has a simulated GPU already")
     if sys.platform != "linux":
-        raise PhantomError("a phantom GPU needs Linux")
+        raise PhantomError("a simulated GPU needs Linux")
     torch = sys.modules.get("torch")
     if torch is not None:
         _refuse_what_has_begun(torch)
@@ -92,14 +92,14 @@ def _refuse_what_has_begun(torch: ModuleType) -> None:
     if torch_private.is_cuda_used(torch):
         raise PhantomError(
             "this process uses a GPU already, and CUDA begins once in a process\n\n"
-            "hint: create the phantom GPU first, or use `floodmark estimate`"
+            "hint: create the simulated GPU first, or use `floodmark estimate`"
         )
     # Hooks may wait for the next recording.
     _core.disarm()
     if _core.is_recording():
         raise PhantomError(
-            "a recording runs, and torch was imported before the phantom GPU was created\n\n"
-            "hint: stop the recording first, or create the phantom GPU before it"
+            "a recording runs, and torch was imported before the simulated GPU was created\n\n"
+            "hint: stop the recording first, or create the simulated GPU before it"
         )
 
 
@@ -109,9 +109,9 @@ def _take_over(library: PhantomLibrary, torch: ModuleType, devices: int) -> None
     if not is_ours or torch_private.device_count(torch) != devices:
         library.give_back()
         raise PhantomError(
-            "torch was imported before the phantom GPU was created, "
+            "torch was imported before the simulated GPU was created, "
             "and this build of torch cannot use it any more\n\n"
-            "hint: create the phantom GPU first, or use `floodmark estimate`"
+            "hint: create the simulated GPU first, or use `floodmark estimate`"
         )
     torch_private.forget_that_there_was_none(torch)
 
@@ -138,7 +138,7 @@ def _cuda_version() -> int:
     if not facts.get("cuda"):
         raise PhantomError(
             f"torch {facts.get('__version__', '')} was built without CUDA\n\n"
-            "hint: a phantom GPU needs the CUDA build of torch (on Linux, the one of PyPI)"
+            "hint: a simulated GPU needs the CUDA build of torch (on Linux, the one of PyPI)"
         )
     major, minor, *_ = str(facts["cuda"]).split(".")
     return int(major) * 1000 + int(minor) * 10

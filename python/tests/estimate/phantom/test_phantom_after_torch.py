@@ -158,5 +158,5 @@ print(json.dumps([said, est.engine, est.level("cuda")[1] > 64 * 64 * 4 * 2]))
 
 def test_after_a_backward_pass_on_the_cpu_fake_tensors_answer(tmp_path: Path) -> None:
     said, engine, has_gradients = run(tmp_path, BACKWARD)
-    assert said.startswith("a backward pass ran before the phantom GPU was created")
+    assert said.startswith("a backward pass ran before the simulated GPU was created")
     assert (engine, has_gradients) == ("fake", True)
