@@ -17,21 +17,7 @@ OFFLOADED_STATES = """\
 class OffloadedStates:
     def __init__(self, least_bytes=1 << 16):
         self.least_bytes = least_bytes
-        self.on_host, self.gradients = {}, []
-
-    def attach(self, optimizer):
-        optimizer.register_step_pre_hook(self.update)
-        optimizer.register_step_post_hook(self.put_gradients_back)
-
-    def update(self, optimizer, args=(), kwargs=None):
-        for group in optimizer.param_groups:
-            for parameter in group["params"]:
-                if parameter.grad is not None:
-                    self.update_one(optimizer, group, parameter)
-                    # The optimizer's own step finds nothing left to do.
-                    self.gradients.append((parameter, parameter.grad))
-                    parameter.grad = None
-        self.wait()
+        self.on_host = {}
 
     def update_one(self, optimizer, group, parameter):
         step = type(optimizer).step
@@ -47,11 +33,6 @@ class OffloadedStates:
             # `state_dict()` reads these copies on the host: they must be complete.
             torch.cuda.current_stream().synchronize()
 
-    def put_gradients_back(self, optimizer=None, args=(), kwargs=None):
-        for parameter, gradient in self.gradients:
-            parameter.grad = gradient
-        self.gradients.clear()
-
     def fetch(self, state, parameter):
         for name, copy in self.on_host.get(parameter, {}).items():
             if state.get(name) is copy:
@@ -66,13 +47,40 @@ class OffloadedStates:
                 state[name] = copies[name].copy_(value, non_blocking=True)
 """
 
+_ONE_BY_ONE = """
+
+class OneByOne(OffloadedStates):
+    def __init__(self):
+        super().__init__()
+        self.gradients = []
+
+    def attach(self, optimizer):
+        optimizer.register_step_pre_hook(self.update)
+        optimizer.register_step_post_hook(self.put_gradients_back)
+
+    def update(self, optimizer, args=(), kwargs=None):
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    self.update_one(optimizer, group, parameter)
+                    # The optimizer's own step finds nothing left to do.
+                    self.gradients.append((parameter, parameter.grad))
+                    parameter.grad = None
+        self.wait()
+
+    def put_gradients_back(self, optimizer=None, args=(), kwargs=None):
+        for parameter, gradient in self.gradients:
+            parameter.grad = gradient
+        self.gradients.clear()
+"""
+
 _USE = """
-OffloadedStates().attach(optimizer)  # after the optimizer is made
+OneByOne().attach(optimizer)  # after the optimizer is made
 """
 
 
 def states_on_host() -> Any:
-    """What moves states to the host and back."""
+    """What moves states to the host and back, for updates at other times than the step."""
     return defined_by(OFFLOADED_STATES, "OffloadedStates")()
 
 
@@ -89,7 +97,7 @@ class OffloadedStates(Change):
     slows = True
 
     def attach(self, torch: Any) -> None:  # noqa: ARG002
-        self._states = states_on_host()
+        self._states = defined_by(OFFLOADED_STATES + _ONE_BY_ONE, "OneByOne")()
         self._optimizers: list[Any] = []
         self.on_exit(self._fetch_all)
         self.on_exit(watch_steps(self._before_step, self._after_step))
@@ -112,7 +120,7 @@ class OffloadedStates(Change):
         self.host_bytes += sum(copy.nbytes for copy in copies)
         if copies:
             self.target = f"{len(copies)} states of `{type(optimizer).__name__}`"
-            self.patch = OFFLOADED_STATES + _USE
+            self.patch = OFFLOADED_STATES + _ONE_BY_ONE + _USE
         else:
             self.reason = f"`{type(optimizer).__name__}` has no large states on the GPU"
 
