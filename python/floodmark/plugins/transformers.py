@@ -1,13 +1,15 @@
-"""transformers under fake tensors: models run as on a GPU, generation goes on to its longest.
+"""transformers on a simulated GPU: generation goes on to its longest.
 
-A model that meets a fake tensor thinks that it is being traced, and makes masks that it does not
-make otherwise. Which token ends a sequence is a value. Without an answer `generate` would ask for
-ever, so here no sequence ends before its greatest length, which is also where it needs most memory.
-Sees: how models ask whether they are traced, and the criteria that stop a generation.
+Which token ends a sequence is a value that is not computed: a search might end after one token, or
+never. So here no sequence ends before its greatest length, which is also where it needs most
+memory. A model that meets a fake tensor also thinks that it is being traced, and makes masks that
+it does not make otherwise. Sees: the criteria that stop a generation, and how models ask whether
+they are traced.
 """
 
 from __future__ import annotations
 
+from functools import wraps
 from types import ModuleType
 from typing import Any
 
@@ -21,6 +23,7 @@ class Transformers(Plugin):
 
     name = "transformers"
     library = "transformers"
+    engines = frozenset({"fake", "phantom"})
 
     def attach(self, library: ModuleType) -> None:
         """Its parts are imported when they are used."""
@@ -33,16 +36,24 @@ class Transformers(Plugin):
             self.replace(utilities, "is_fake_tensor", lambda _tensor: False)
 
     def _never_stop(self, criteria: ModuleType) -> None:
+        for name in ("EosTokenCriteria", "StopStringCriteria", "ConfidenceCriteria"):
+            criterion = getattr(criteria, name, None)
+            if criterion is not None:
+                self.replace(criterion, "__call__", self._without_end(criterion.__call__))
+
+    def _without_end(self, original: Any) -> Any:
+        @wraps(original)
         def goes_on(criterion: Any, input_ids: Any, *args: Any, **kwargs: Any) -> Any:
             import torch
 
             self._say()
+            if self.setting.engine == "phantom":
+                # What it allocates counts; its value does not.
+                ends = original(criterion, input_ids, *args, **kwargs)
+                return ends.zero_() if torch.is_tensor(ends) else False
             return torch.zeros(input_ids.shape[0], dtype=torch.bool, device=input_ids.device)
 
-        for name in ("EosTokenCriteria", "StopStringCriteria", "ConfidenceCriteria"):
-            criterion = getattr(criteria, name, None)
-            if criterion is not None:
-                self.replace(criterion, "__call__", goes_on)
+        return goes_on
 
     def _search_on(self, generation: ModuleType) -> None:
         """A search over beams also ends when none can become better."""

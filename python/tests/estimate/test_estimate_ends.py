@@ -30,7 +30,7 @@ def test_nothing_on_the_gpu_is_unknown_and_no_success(programs):
     assert "the end" in done.stderr
     assert done.returncode == 1
     first, second = done.stdout.splitlines()[:2]
-    assert first == "Unknown whether it fits: h200, finished after 0 steps"
+    assert first == "Unknown whether it fits: h200, finished"
     assert "Nothing was allocated on the GPU: the program used the CPU alone" in second
     assert "processes without the simulated GPU" in second
     info = programs.floodmark("info", "a.flood")

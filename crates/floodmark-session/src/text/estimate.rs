@@ -113,6 +113,7 @@ fn of_process(device: &DeviceEstimate) -> String {
 fn ended(found: &Estimate) -> String {
     let steps = plural(found.steps.into(), "step");
     let ended = match found.ended {
+        PhantomEnd::Done if found.steps == 0 => "finished".to_owned(),
         PhantomEnd::Done => format!("finished after {steps}"),
         PhantomEnd::Steps => format!("stopped after {steps}"),
         PhantomEnd::OutOfMemory => format!("out of memory after {steps}"),

@@ -30,6 +30,7 @@ class PhantomBlock(Block):
         self.setting = Setting(
             engine="phantom", gpus=machine.gpus, world=machine.world, rank=machine.rank
         )
+        self.simulated.notes = self.setting.notes
 
     def __enter__(self) -> PhantomBlock:
         with self._stack:

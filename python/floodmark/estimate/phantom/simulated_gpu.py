@@ -29,6 +29,8 @@ class SimulatedGpu:
         self.outcome = Outcome()
         #: Which GPUs of the machine this process sees; all when None.
         self.indexes: list[int] | None = None
+        #: What plugins assume or leave out.
+        self.notes: list[str] = []
         #: Whether no program has it yet: a fork may still change its memory.
         self.is_prepared = False
 
@@ -52,7 +54,7 @@ class SimulatedGpu:
             devices=devices,
             reads=self.phantom.reads(),
             unsupported=unsupported,
-            notes=[],
+            notes=self.notes,
         )
 
 

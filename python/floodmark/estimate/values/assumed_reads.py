@@ -15,9 +15,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from floodmark.reports.answer_types import PhantomRead
 
-#: Where C++ reads a value in a backward pass, no Python frame is the program's.
-_NO_FILE = "(none)"
-
 
 class AssumedReads:
     """The lines that read values which were not computed."""
@@ -50,8 +47,8 @@ class AssumedReads:
         return here, None
 
     def add(self, here: FrameType | None, op: str, assumed: str, reason: str) -> None:
-        """List a read of the frame `here`."""
-        file, line, function = _NO_FILE, 0, ""
+        """List a read of the frame `here`. C++ in a backward pass has no frame of the program."""
+        file, line, function = "", 0, ""
         if here is not None:
             code = here.f_code
             file, line, function = code.co_filename, here.f_lineno, code.co_name

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from floodmark import torch_private
-from floodmark.estimate.values.host_copies import Move, OwnRandomNumbers, is_float
+from floodmark.estimate.values.host_copies import Move, OwnRandomNumbers, empty_on_host, is_float
 
 #: More elements than this are not worked out.
 MOST_NUMBERS = 1 << 22
@@ -36,6 +36,9 @@ class Follow:
 
     def value_of(self, tensor: Any) -> Any:
         """The real tensor with the value of a fake one, or None."""
+        if tensor.numel() == 0:
+            with torch_private.outside_modes():
+                return empty_on_host(self._torch, tensor.shape, tensor.dtype)
         value = tensor.__dict__.get(_VALUE)
         if value is None:
             value = getattr(tensor, "constant", None)

@@ -1,0 +1,57 @@
+"""`generate` of transformers on a simulated GPU: every search goes on to its greatest length."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from support.answer_schema import check_answer
+from support.phantoms import needs_cuda_build
+
+pytestmark = needs_cuda_build
+
+NEW_TOKENS = 12
+
+#: The token that ends a sequence is 0, which is also what values count as that were not computed.
+PROGRAM = f"""
+    import json
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    config = LlamaConfig(
+        vocab_size=500, hidden_size=32, intermediate_size=64, num_hidden_layers=1,
+        num_attention_heads=2, num_key_value_heads=2, eos_token_id=0, pad_token_id=0,
+    )
+    model = LlamaForCausalLM(config).to("cuda").eval()
+    calls = []
+    model.register_forward_hook(lambda *_: calls.append(1))
+    searches = {{
+        "greedy": {{}},
+        "sampled": dict(do_sample=True),
+        "beams": dict(num_beams=3),
+        "sampled beams": dict(num_beams=3, do_sample=True),
+        "prompt lookup": dict(prompt_lookup_num_tokens=2),
+    }}
+    found = {{}}
+    for name, options in searches.items():
+        calls.clear()
+        prompt = torch.randint(1, 500, (1, 8), device="cuda")
+        model.generate(prompt, max_new_tokens={NEW_TOKENS}, **options)
+        found[name] = len(calls)
+    with open("calls.json", "w") as file:
+        json.dump(found, file)
+"""
+
+
+@pytest.mark.parametrize("engine", ["phantom", "fake"])
+def test_every_search_generates_all_tokens(programs, engine):
+    pytest.importorskip("transformers")
+    programs.write(PROGRAM, "generate.py")
+    words = ("--engine", engine, "--gpu", "h200", "--json", "-o", "a.flood", "generate.py")
+    done = programs.floodmark("estimate", *words)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    check_answer("estimate", found)
+    calls = json.loads((programs.folder / "calls.json").read_text())
+    assert set(calls.values()) == {NEW_TOKENS}, calls
+    assert "transformers: no generated sequence ends before its greatest length" in found["notes"]
