@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use floodmark_trace::journal::{Record, pack_strings, record_kind};
-use floodmark_trace::{Device, stack_flags};
+use floodmark_trace::{Device, is_python_library, stack_flags};
 use hashbrown::HashMap;
 
 use crate::budget::Budget;
@@ -40,7 +40,7 @@ enum Role {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct CodeRole {
     role: Role,
-    /// torch's own file, or the interpreter's.
+    /// A file of torch, or of Python's own library.
     is_library: bool,
 }
 
@@ -57,7 +57,7 @@ impl CodeRole {
             "_engine_run_backward" if file.ends_with("torch/autograd/graph.py") => Role::Engine,
             _ => Role::Plain,
         };
-        let is_library = file.starts_with("<frozen ")
+        let is_library = is_python_library(file)
             || library.iter().any(|folder| file.starts_with(folder.as_str()));
         Self { role, is_library }
     }

@@ -7,7 +7,7 @@
 //! Where torch recorded C++ frames too (its default), they lie between the Python frames. They are kept, marked as
 //! native, and take no part in what is derived, except that autograd's engine is one of them.
 
-use floodmark_trace::{Batch, CodeRow, ModuleRow, StackRow, stack_flags};
+use floodmark_trace::{Batch, CodeRow, ModuleRow, StackRow, is_python_library, stack_flags};
 use hashbrown::HashMap;
 
 use crate::tree::{Frame, Tree};
@@ -151,7 +151,7 @@ impl Codes {
         });
         let is_native = is_native(file, name);
         let in_torch = if is_native { None } else { in_torch(file) };
-        let is_library = in_torch.is_some() || is_native;
+        let is_library = in_torch.is_some() || is_native || is_python_library(file);
         let is_optimizer =
             name == "step" && in_torch.is_some_and(|file| file.starts_with("optim/"));
         let flags = flag(is_library, stack_flags::LIBRARY)

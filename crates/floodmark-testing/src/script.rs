@@ -10,7 +10,7 @@
 //! segment S cuda:0 20MiB stream 7 · alloc c cuda:0 8MiB on S+4MiB stream 7 · free-segment S · complete b
 //! ```
 //!
-//! A frame is `FILE:LINE:FUNCTION:DEF`, the last two (the line of `def`) where they matter. Files below
+//! A module is `PATH:CLASS`, of the class `Layer` where it names none. A frame is `FILE:LINE:FUNCTION:DEF`, the last two (the line of `def`) where they matter. Files below
 //! `torch/` are torch's own. Every line takes a millisecond. `reserved` is the sum of the segments; where a
 //! script names none, what is allocated, rounded up to 2 MiB, and never shrinks.
 
@@ -227,10 +227,11 @@ impl Recorder {
         let mut flags = 0;
         if let Some(path) = options.get("in") {
             let root = self.define(record_kind::MODULE, "module", 1, pack_strings(&["Net", ""]));
+            let (path, class) = path.split_once(':').unwrap_or((path, "Layer"));
             let module = if path == "Net" {
                 root
             } else {
-                let payload = pack_strings(&["Layer", path]);
+                let payload = pack_strings(&[class, path]);
                 self.define(record_kind::MODULE, &format!("module {path}"), root, payload)
             };
             flags = stack_flags::MODULE;

@@ -408,7 +408,7 @@ pub mod stack_flags {
     pub const OPTIMIZER: u8 = 2;
     /// This node and those below it ran during the backward pass of the node above it.
     pub const BACKWARD: u8 = 4;
-    /// The frame is `PyTorch`'s own, or ours.
+    /// The frame is of `PyTorch`, of Python's own library, or ours.
     pub const LIBRARY: u8 = 8;
     /// The frame is of C or C++, not of Python. Such a frame is also one of a library.
     pub const NATIVE: u8 = 16;

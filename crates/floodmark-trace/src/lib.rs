@@ -63,7 +63,10 @@ pub use losses::{LeftOut, Loss, Losses};
 pub use outcome::Outcome;
 pub use phantom::{Engine, Phantom, PhantomDevice, PhantomEnd, PhantomRead, UnsupportedCall};
 pub use read::{ReadError, check_beginning, read_trace, read_trace_within};
-pub use source::{MOST_FILE_BYTES, MOST_SOURCE_BYTES, SourceFile, is_library_file, library_part};
+pub use source::{
+    MOST_FILE_BYTES, MOST_SOURCE_BYTES, SourceFile, is_library_file, is_python_library,
+    library_part,
+};
 pub use step_totals::StepTotals;
 pub use stored_answer::{StoreError, append_answer};
 pub use subject::{AllocatedChange, ProgramEvent, SegmentChange, Subject};

@@ -41,12 +41,22 @@ pub fn is_library_file(file: &str) -> bool {
 
 /// What follows the folder into which packages are installed, or that of Python's own library.
 pub fn library_part(file: &str) -> Option<&str> {
-    for folder in ["/site-packages/", "/dist-packages/"] {
-        if let Some(at) = file.rfind(folder) {
-            return Some(&file[at + folder.len()..]);
-        }
-    }
-    let (_, below) = file.split_once("/lib/python3.")?;
+    package_part(file).or_else(|| python_part(file))
+}
+
+/// Whether a file is of Python's own library, such as `copy.py`, or compiled into the interpreter.
+pub fn is_python_library(file: &str) -> bool {
+    file.starts_with("<frozen ") || package_part(file).is_none() && python_part(file).is_some()
+}
+
+fn package_part(file: &str) -> Option<&str> {
+    let folders = ["/site-packages/", "/dist-packages/"];
+    folders.iter().find_map(|folder| Some(&file[file.rfind(folder)? + folder.len()..]))
+}
+
+fn python_part(file: &str) -> Option<&str> {
+    let folders = ["/lib/python3.", "/lib64/python3."];
+    let (_, below) = folders.iter().find_map(|folder| file.split_once(folder))?;
     below.split_once('/').map(|(_, below)| below)
 }
 
@@ -71,6 +81,21 @@ mod tests {
         .map(library_part);
         let expected = [Some("torch/nn.py"), Some("numpy/a.py"), Some("threading.py"), None, None];
         assert_eq!(parts, expected);
+    }
+
+    #[test]
+    fn pythons_own_library_is_told_from_packages() {
+        let files = [
+            "/usr/lib/python3.12/copy.py",
+            "/usr/lib64/python3.12/concurrent/futures/thread.py",
+            "<frozen importlib._bootstrap>",
+            "/venv/lib/python3.12/site-packages/transformers/trainer.py",
+            "/usr/lib/python3/dist-packages/numpy/a.py",
+            "/home/ada/lib/python3.py",
+            "/home/ada/train.py",
+        ];
+        let expected = [true, true, true, false, false, false, false];
+        assert_eq!(files.map(is_python_library), expected);
     }
 
     #[test]

@@ -1,11 +1,14 @@
 //! Logits, and what a loss over a vocabulary allocates beside them.
 //!
-//! The functions of cross entropy are on the stack of what they allocate. The largest of these tensors has the size
-//! of the logits in the precision of the loss; tensors of that size, of its half or double, before and after it and
-//! in its backward pass are copies, casts and gradients of it.
+//! The functions of cross entropy are on the stack of what they allocate. Other losses, such as those of preference
+//! optimization, start from the output of a linear layer behind the blocks whose size is a multiple of the vocabulary's.
+//! The largest of these tensors has the size of the logits in the precision of the loss; tensors of that size, of its
+//! half or double, before and after it and in its backward pass are copies, casts and gradients of it.
+
+use std::collections::BTreeSet;
 
 use floodmark_allocator::{Edit, Edits};
-use floodmark_trace::{AllocationId, Bytes, Category, Device, StackId, Trace};
+use floodmark_trace::{Allocation, AllocationId, Bytes, Category, Device, StackId, Trace};
 use hashbrown::HashMap;
 
 use crate::advice::repeated_blocks::RepeatedBlocks;
@@ -22,6 +25,8 @@ const LOSS_FUNCTIONS: [&str; 7] = [
     "ForCausalLMLoss",
     "ForMaskedLMLoss",
 ];
+/// A matrix with so many rows, twice as many as columns, is of a vocabulary.
+const LEAST_VOCABULARY: u64 = 8000;
 /// In this many parts a loss is computed when it is chunked.
 pub(crate) const CHUNKS: u64 = 8;
 /// Sizes may differ by so many percent: labels are shifted by one token.
@@ -52,8 +57,15 @@ impl Logits {
             let all = (0_u32..).map(AllocationId).zip(&trace.allocations);
             all.filter(|(_, allocation)| allocation.device == device)
         };
+        let head = blocks.map(|blocks| Head { trace, blocks, vocabularies: vocabularies(trace) });
+        let is_output = |id, allocation| {
+            let is_forward = context.work(id) == Phase::Forward;
+            is_forward && head.as_ref().is_some_and(|head| head.is_output(id, allocation))
+        };
         let largest = ids()
-            .filter(|(_, allocation)| stacks.is_loss(allocation.stack))
+            .filter(|&(id, allocation)| {
+                stacks.is_loss(allocation.stack) || is_output(id, allocation)
+            })
             .map(|(_, allocation)| allocation.requested)
             .max()?;
         if largest.0 < peak.0 / LEAST_PART {
@@ -82,6 +94,35 @@ impl Logits {
             (id.0, Edit::Resize { bytes: bytes.max(1) })
         };
         self.allocations.iter().map(part).collect()
+    }
+}
+
+/// The numbers of rows of the parameters that are as large as those of a vocabulary.
+fn vocabularies(trace: &Trace) -> BTreeSet<u64> {
+    let parameters = trace.labels().filter(|label| label.category == Category::Parameter);
+    let rows = parameters.filter_map(|label| {
+        let (rows, columns) = label.shape.trim_matches(['(', ')']).split_once(',')?;
+        Some((rows.trim().parse::<u64>().ok()?, columns.trim().parse::<u64>().ok()?))
+    });
+    rows.filter(|&(rows, columns)| rows >= LEAST_VOCABULARY && rows / 2 >= columns)
+        .map(|(rows, _)| rows)
+        .collect()
+}
+
+/// The last layer of a language model.
+struct Head<'a> {
+    trace: &'a Trace,
+    blocks: &'a RepeatedBlocks,
+    vocabularies: BTreeSet<u64>,
+}
+
+impl Head<'_> {
+    /// Whether an allocation has the size of logits, in 16 or 32 bits, and was made by a linear layer outside the blocks.
+    fn is_output(&self, id: AllocationId, allocation: &Allocation) -> bool {
+        let is_multiple = |rows: &u64| allocation.requested.0.is_multiple_of(rows * 2);
+        self.vocabularies.iter().any(is_multiple)
+            && self.trace.module_class(allocation.stack) == Some("Linear")
+            && self.blocks.block_of(id).is_none()
     }
 }
 

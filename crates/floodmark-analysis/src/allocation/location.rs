@@ -31,8 +31,8 @@ pub(crate) fn frame(trace: &Trace, id: StackId) -> Option<Frame> {
     Some(Frame { file: code.file.clone(), line: stack.line, function: code.name.clone() })
 }
 
-/// The node that a stack is reported under: the innermost Python frame that is not torch's or ours, or the innermost Python
-/// frame when all are. With `torch_frames` the innermost of all, C++ included. `None` for a stack without frames.
+/// The node that a stack is reported under: the innermost Python frame that is not of torch, of Python's own library
+/// or ours, or the innermost Python frame when all are. With `torch_frames` the innermost of all, C++ included. `None` for a stack without frames.
 pub(crate) fn user_node(trace: &Trace, id: StackId, torch_frames: bool) -> Option<StackId> {
     let hidden = if torch_frames { 0 } else { stack_flags::NATIVE };
     let frames = trace.frames(id).filter(move |(_, stack)| stack.flags & hidden == 0);

@@ -241,6 +241,34 @@ fn activations_of_no_block_are_activations() {
     assert_eq!((cause.kind, &*cause.name), (CauseKind::Activations, "activations"));
 }
 
+/// 512 × 32,000 values of two bytes; the loss is none that torch has a function for.
+#[test]
+fn the_output_of_the_last_layer_is_logits_whatever_the_loss_is() {
+    let ask_with = |class: &str, rows: u64| {
+        let blocks = blocks(false);
+        let (forward, backward) = blocks.split_once("backward").unwrap();
+        ask(&format!(
+            "alloc w cuda:0 1MiB at m.py:9:__init__
+             label w parameter head.weight ({rows},768) bfloat16
+             {forward}
+             alloc logits cuda:0 32000KiB at m.py:3 in head:{class}
+             alloc scores cuda:0 32000KiB at dpo.py:5
+             backward alloc gradient cuda:0 32000KiB at dpo.py:5
+             free scores
+             free logits
+             free gradient
+             backward {backward}"
+        ))
+    };
+    let found = ask_with("Linear", 32_000);
+    assert_eq!(found.causes[0].kind, CauseKind::Logits);
+    assert_eq!(found.causes[0].name, "logits and loss: 3 tensors of up to 31.25 MiB");
+    for (class, rows) in [("Linear", 31_000), ("Linear", 500), ("Layer", 32_000)] {
+        let causes = ask_with(class, rows).causes;
+        assert!(causes.iter().all(|cause| cause.kind != CauseKind::Logits), "{class} {rows}");
+    }
+}
+
 /// The logits, their cast and the gradient of both have one size or its half.
 #[test]
 fn a_chunked_loss_has_an_eighth_of_the_logits() {

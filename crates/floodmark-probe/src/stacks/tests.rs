@@ -60,6 +60,7 @@ fn functions_that_matter_are_known_by_file_and_name() {
     assert_eq!(role("/site/floodmark/recording.py", "start").role, Role::Ours);
     let import = role("<frozen importlib._bootstrap>", "_find_and_load");
     assert_eq!((import.role, import.is_library), (Role::Plain, true));
+    assert!(role("/usr/lib/python3.12/copy.py", "deepcopy").is_library);
     let user = role("/home/me/train.py", "wrapper");
     assert_eq!((user.role, user.is_library), (Role::Plain, false));
 }
