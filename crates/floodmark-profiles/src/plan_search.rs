@@ -17,6 +17,8 @@ use crate::combination::{excludes, joined, with};
 use crate::fewest_blocks::{BlockNeed, BlockSearch};
 use crate::plan_need::{Alone, Combination, Cost, Need, Outcome};
 
+/// A step that takes longer by this factor is worth another change: less may be chance where the host limits a step.
+const NOTICEABLY_SLOWER: f64 = 1.3;
 /// So many of the changes that save most are combined in pairs where nothing fits.
 const STRONGEST: usize = 4;
 
@@ -111,7 +113,8 @@ impl<E, F: FnMut(&[Combination]) -> Result<Vec<Outcome>, E>> Search<F> {
         let fewest = self.with_fewest_gpus(needed)?;
         let fewest = self.with_first_values(fewest)?;
         let fewest = self.with_fewest_blocks(fewest, &alone)?;
-        self.without_the_unneeded(fewest, &alone, Cost::Nothing).map(Some)
+        let fastest = self.fastest_of_its_cost(fewest)?;
+        self.without_the_unneeded(fastest, &alone, Cost::Nothing).map(Some)
     }
 
     fn each_alone(&mut self, unchanged: Need) -> Result<Alone, E> {
@@ -299,7 +302,8 @@ impl<E, F: FnMut(&[Combination]) -> Result<Vec<Outcome>, E>> Search<F> {
         while !order.is_empty() && kept.len() > 1 {
             let some: Vec<Change> =
                 order.drain(..self.width.min(order.len())).map(|(_, change)| change).collect();
-            let needed = self.need(&kept)?.map(|need| need.needed).unwrap_or_default();
+            let Some(now) = self.need(&kept)? else { return Ok(kept) };
+            let needed = now.needed;
             let mut asked = some;
             // What costs nothing may stay without a proof.
             asked.retain(|change| !alone.is_surely_needed(change, needed, self.capacity));
@@ -308,15 +312,38 @@ impl<E, F: FnMut(&[Combination]) -> Result<Vec<Outcome>, E>> Search<F> {
                 let fewer = without(&kept, &change);
                 let is_free =
                     alone.need_of(&change).is_some_and(|need| need.cost() == Cost::Nothing);
-                // Where torch would free cached blocks to fit, which waits for the GPU, what saves memory for nothing stays.
-                let most = if is_free { self.capacity.max(needed) } else { Bytes(u64::MAX) };
-                let is_enough = |need: Need| need.fits && need.needed <= most;
+                // What saves memory for nothing stays where torch would otherwise free cached blocks to fit, which waits for
+                // the GPU; what saves time for nothing stays anyway.
+                let most = self.capacity.max(needed);
+                let is_as_good = |need: &Need| {
+                    need.needed <= most && need.slow_down < now.slow_down * NOTICEABLY_SLOWER
+                };
+                let is_enough = |need: Need| need.fits && (!is_free || is_as_good(&need));
                 if kept.len() > 1 && self.need(&fewer)?.is_some_and(is_enough) {
                     kept = fewer;
                 }
             }
         }
         Ok(kept)
+    }
+
+    /// Of all that was tried and fits at no other cost, the fastest, where that is noticeable.
+    fn fastest_of_its_cost(&mut self, plan: Combination) -> Result<Combination, E> {
+        let Some(need) = self.need(&plan)? else { return Ok(plan) };
+        let is_as_cheap = |other: &Need| {
+            (other.fits, other.cost(), other.gpus) == (true, need.cost(), need.gpus)
+                && other.needed <= self.capacity.max(need.needed)
+        };
+        let ran = self.tried.iter().filter_map(|(combination, outcome)| match outcome {
+            Outcome::Ran(other) if is_as_cheap(other) => Some((other.slow_down, combination)),
+            Outcome::Ran(_) | Outcome::LeftOut(_) | Outcome::NotTried => None,
+        });
+        let fastest = ran.min_by(|(a, _), (b, _)| a.total_cmp(b));
+        let is_noticeable = |slow_down: f64| slow_down * NOTICEABLY_SLOWER <= need.slow_down;
+        Ok(match fastest {
+            Some((slow_down, combination)) if is_noticeable(slow_down) => combination.clone(),
+            _ => plan,
+        })
     }
 
     /// Shards over as few GPUs as it takes.

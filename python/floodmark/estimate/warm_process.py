@@ -34,6 +34,9 @@ from floodmark.estimate.phantom import simulated_gpu
 #: Programs close the low descriptors; ours is above them.
 _LOWEST_DESCRIPTOR = 900
 
+#: Threads of libraries that start them anew in a fork: jemalloc's, in pyarrow.
+_KNOW_OF_FORKS = frozenset({"jemalloc_bg_thd"})
+
 #: How often the log of the first run is read.
 _SECONDS_BETWEEN = 0.02
 
@@ -66,6 +69,8 @@ def main() -> int:
         if run["engine"] == "phantom":
             simulated_gpu.prepare(_core.PhantomMachine.from_json(run["machine"]))
         of_gpu = {key: value for key, value in os.environ.items() if environment.get(key) != value}
+        # `torch.cuda.is_available()` then asks NVML: after it has asked CUDA, no fork can use it.
+        os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
         if not _import_all(lines):
             return 1
         _check_forks()
@@ -160,8 +165,14 @@ def _check_forks() -> None:
         raise UnsafeError("a library asks CUDA for its devices when it is imported")
     # Pools that know of forks (OpenBLAS) have ended their threads for this one.
     with contextlib.suppress(OSError):
-        if len(list(Path("/proc/self/task").iterdir())) > 1:
+        threads = [(task / "comm").read_text().strip() for task in _other_threads()]
+        if not _KNOW_OF_FORKS.issuperset(threads):
             raise UnsafeError("a library starts a thread when it is imported")
+
+
+def _other_threads() -> Iterator[Path]:
+    tasks = Path("/proc/self/task").iterdir()
+    return (task for task in tasks if task.name != str(os.getpid()))
 
 
 def _serve(answers: int) -> Request | None:

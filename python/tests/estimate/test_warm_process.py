@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import site
+from pathlib import Path
 
+import pytest
 from support.phantoms import needs_cuda_build
 
 pytestmark = needs_cuda_build
@@ -28,12 +31,12 @@ PROGRAM = """
 FIT = ("fit", "--json", "--no-cache", "--memory", "1GiB", "--vary", "B=1..20", "p.py", "{B}")
 
 
-def fit(programs, *, warm, before=""):
+def fit(programs, *, warm, before="", **environment):
     programs.write(PROGRAM.replace("BEFORE", before), "p.py")
     programs.write("", "helper.py")
     seen = programs.folder / "seen.txt"
     seen.unlink(missing_ok=True)
-    done = programs.floodmark(*FIT, env={"FLOODMARK_WARM_PROCESS": "1" if warm else "0"})
+    done = programs.floodmark(*FIT, env={**environment, "FLOODMARK_WARM_PROCESS": str(int(warm))})
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     for tried in found["tries"]:
@@ -52,6 +55,24 @@ def test_a_fork_answers_what_a_new_process_does(programs):
     assert set(seen[1:]) == {"True False"}
     # Each try, and the one that proves the warm process.
     assert len(seen) == len(warm["tries"]) + 1
+
+
+def test_libraries_may_ask_for_a_gpu_and_start_threads_that_know_of_forks(programs, monkeypatch):
+    pytest.importorskip("pyarrow")
+    base = programs.folder / "user"
+    monkeypatch.setenv("PYTHONUSERBASE", str(base))
+    monkeypatch.setattr(site, "USER_BASE", None)
+    monkeypatch.setattr(site, "USER_SITE", None)
+    packages = Path(site.getusersitepackages())
+    packages.mkdir(parents=True)
+    (packages / "asking.py").write_text(
+        "import pyarrow, torch\n"
+        "assert torch.cuda.is_available() and torch.cuda.device_count() == 1\n"
+        "assert torch.accelerator.current_accelerator(check_available=True).type == 'cuda'\n"
+    )
+    installed = {"PYTHONUSERBASE": str(base), "PYTHONPATH": str(packages)}
+    _, seen = fit(programs, warm=True, before="import asking", **installed)
+    assert set(seen[1:]) == {"True False"}
 
 
 def test_where_the_program_sets_the_allocator_first_nothing_is_forked(programs):
