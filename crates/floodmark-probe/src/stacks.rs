@@ -7,12 +7,13 @@
 //! cannot come to mean something else. Until then its contents are read and compared each time. The same
 //! holds for modules, whose death is reported to us once they have a name.
 
+use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use floodmark_trace::journal::{Record, pack_strings, record_kind};
 use floodmark_trace::{Device, is_python_library, stack_flags};
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 
 use crate::budget::Budget;
 use crate::python::{self, CodeContents, RawFrame};
@@ -93,6 +94,9 @@ struct KnownModule {
     id: u32,
     class: usize,
     has_name: bool,
+    /// Python was asked for its name once. A module that another one calls without having it as a submodule, such as a
+    /// loss that `forward` makes anew, never gets one.
+    is_asked: bool,
 }
 
 /// The module that a frame calls.
@@ -223,6 +227,8 @@ pub(crate) struct CallTree {
     codes: HashMap<usize, KnownCode>,
     code_ids: HashMap<Arc<CodeContents>, (u32, CodeRole)>,
     modules: HashMap<usize, KnownModule>,
+    /// Names that are defined: the numbers of the module and of its root, and a hash of the name.
+    names: HashSet<(u32, u32, u64)>,
     next_module: u32,
     nodes: HashMap<NodeKey, Node>,
     budget: Arc<Budget>,
@@ -237,7 +243,7 @@ pub(crate) struct CallTree {
 const CODE_BYTES: usize = 448;
 const ADDRESS_BYTES: usize = 80;
 const NODE_BYTES: usize = 112;
-const MODULE_BYTES: usize = 448;
+const MODULE_BYTES: usize = 480;
 /// What a code object takes beside its names and, for each byte of its line table, its instructions and constants. It
 /// counts as ours: the program may have dropped it.
 const PINNED_BYTES: usize = 640;
@@ -252,6 +258,7 @@ impl CallTree {
             code_ids: HashMap::new(),
             modules: HashMap::new(),
             next_module: 1,
+            names: HashSet::new(),
             nodes: HashMap::new(),
             budget,
             library: Vec::new(),
@@ -320,10 +327,12 @@ impl CallTree {
             is_taken.then(|| self.define_module(0, 0, &name, "", out))
         });
         if let Some(id) = id {
-            self.modules.insert(frame.first_local, KnownModule { id, class, has_name: false });
+            let is_asked = known.is_some_and(|known| known.is_asked);
+            let module = KnownModule { id, class, has_name: false, is_asked };
+            self.modules.insert(frame.first_local, module);
+            // Its name comes when Python attends to it, unless there is no memory for more names.
+            self.needs_gil_work |= !self.lacks_modules && !is_asked;
         }
-        // Its name comes when Python attends to it, unless there is no memory for more names.
-        self.needs_gil_work |= !self.lacks_modules;
         CalledModule { id: id.unwrap_or(0), is_stable: false, is_left_out: self.lacks_modules }
     }
 
@@ -367,21 +376,31 @@ impl CallTree {
         let known = |modules: &HashMap<usize, KnownModule>, addr: &usize| {
             modules.get(addr).map_or(0, |module| module.id)
         };
+        let mut has_changed = false;
         let Some((_, _, class)) = named.iter().find(|(addr, _, _)| *addr == root) else { return };
         let known_root = known(&self.modules, &root);
         let root_id =
             if known_root == 0 { self.define_module(0, 0, class, "", out) } else { known_root };
         for (addr, name, class) in named {
+            let id = if *addr == root { root_id } else { known(&self.modules, addr) };
+            let hash = self.names.hasher().hash_one(name);
+            if self.names.contains(&(id, root_id, hash)) {
+                continue;
+            }
             if !self.take_for_module(name.len() + class.len()) {
                 break;
             }
-            let id = if *addr == root { root_id } else { known(&self.modules, addr) };
             let id = self.define_module(id, root_id, class, name, out);
+            self.names.insert((id, root_id, hash));
             // SAFETY: the caller holds the GIL and a reference to each of them.
-            let (class_addr, _) = unsafe { python::class_of(*addr) };
-            self.modules.insert(*addr, KnownModule { id, class: class_addr, has_name: true });
+            let (class, _) = unsafe { python::class_of(*addr) };
+            let module = KnownModule { id, class, has_name: true, is_asked: true };
+            self.modules.insert(*addr, module);
+            has_changed = true;
         }
-        EPOCH.fetch_add(1, Ordering::Release);
+        if has_changed {
+            EPOCH.fetch_add(1, Ordering::Release);
+        }
     }
 
     /// A module is about to die: its address means nothing any more.
@@ -505,9 +524,13 @@ impl CallTree {
                 }
                 if known.role.role == Role::ModuleCall && frame.first_local != 0 {
                     let root = *root.get_or_insert(frame.first_local);
-                    let module = self.modules.get(&frame.first_local);
-                    if !self.lacks_modules && module.is_none_or(|module| !module.has_name) {
+                    let module = self.modules.get_mut(&frame.first_local);
+                    let is_new = module.as_ref().is_none_or(|module| !module.is_asked);
+                    if !self.lacks_modules && is_new {
                         nameless.push((root, frame.first_local));
+                    }
+                    if let Some(module) = module {
+                        module.is_asked = true;
                     }
                 }
             }

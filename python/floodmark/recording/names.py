@@ -115,9 +115,11 @@ def _watch(module: object) -> None:
 def _remember(tensor: Any, name: str) -> None:
     global _count
     known = _names.get(id(tensor))
-    if known is None or known[0]() is not tensor:
+    is_new = known is None or known[0]() is not tensor
+    # A model may run its submodules before it is called itself: its names say more.
+    if known is None or is_new or name.endswith(f".{known[1]}"):
         _names[id(tensor)] = (weakref.ref(tensor), name)
-        _count += 1
+        _count += is_new
 
 
 def parameters() -> list[Any]:

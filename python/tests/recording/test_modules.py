@@ -138,6 +138,40 @@ def test_a_submodule_that_is_called_by_itself_first_is_named_later(record):
     assert made_by(recorded, 101)[-1] == "layers.0.mlp.up"
 
 
+def test_parameters_have_the_names_of_the_outermost_model(record):
+    with record() as recorded:
+        model = Model([101])
+        optimizer = torch.optim.AdamW(model.parameters())
+        model.layers[0](torch.ones(BATCH, 8))
+        model(torch.ones(BATCH, 8)).sum().backward()
+        optimizer.step()
+    names = {row["name"] for row in recorded.trace.end("cpu").by_tensor()}
+    assert {"layers.0.mlp.up.weight", "layers.0.mlp.up.weight.exp_avg"} <= names
+    assert "mlp.up.weight" not in names
+
+
+class MakesItsLoss(nn.Module):
+    """As many models of transformers do: `forward` makes the module of its loss anew."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(*(nn.Linear(8, 8) for _ in range(100)))
+
+    def forward(self, x):
+        losses = [nn.MSELoss() for _ in range(3)]
+        return sum(loss(self.layers(x), x) for loss in losses)
+
+
+def test_modules_that_are_no_submodules_take_no_memory_again_and_again(record):
+    model = MakesItsLoss()
+    with record(max_memory="16MiB") as recorded:
+        for _ in range(100):
+            model(torch.ones(BATCH, 8))
+    assert recorded.trace.end("cpu").by_line().losses == []
+    names = [name for module in recorded.file.modules.values() for name in module["names"]]
+    assert len(names) == len(set(names)) < 1000
+
+
 # `DataParallel` moves the model to a GPU.
 @needs_no_gpu
 def test_wrappers_add_nothing_to_names(record):

@@ -180,6 +180,10 @@ fn a_module_has_the_number_that_it_was_first_seen_with() {
     assert_eq!(rows, expected);
     let seen = stack(&mut tree, &frames[..1], &mut out);
     assert!(seen[0].is_stable());
+    // A name is defined once, however often the model is walked.
+    let defined = out.0.len();
+    tree.name_modules(net, &named, &mut out);
+    assert_eq!(out.0.len(), defined);
     tree.forget_module(net);
     assert!(!stack(&mut tree, &frames[..1], &mut out)[0].is_stable());
 }
