@@ -112,10 +112,11 @@ impl Program {
         let mut program = reader.program;
         program.owners = u32::try_from(trace.allocations.len()).unwrap_or(u32::MAX);
         if reader.is_limited {
-            let bytes = Bytes(reader.most_reserved);
             let free = trace.ooms.iter().find_map(|oom| Some((oom.device_free?, oom.requested)));
             // The device had room: `set_per_process_memory_fraction` set the limit.
             let is_fraction = free.is_none_or(|(free, requested)| free >= requested);
+            let on_device = if is_fraction { 0 } else { reader.reserved_and_free };
+            let bytes = Bytes(reader.most_reserved.max(on_device));
             program.limit = Some(Limit { bytes, is_fraction });
         }
         program
@@ -156,6 +157,8 @@ struct Reader<'a> {
     burst: Burst,
     reserved: u64,
     most_reserved: u64,
+    /// Reserved by torch and free on the device when an allocation failed last.
+    reserved_and_free: u64,
     is_limited: bool,
     last: (u16, u16),
 }
@@ -172,6 +175,7 @@ impl<'a> Reader<'a> {
             burst: Burst::default(),
             reserved: 0,
             most_reserved: 0,
+            reserved_and_free: 0,
             is_limited: false,
             last: (0, 0),
         };
@@ -276,7 +280,11 @@ impl<'a> Reader<'a> {
                 self.end_burst(Some(true));
                 self.program.retries = retries;
                 self.is_limited = true;
-                let bytes = self.trace.ooms.get(oom as usize).map_or(0, |oom| oom.requested.0);
+                let failed = self.trace.ooms.get(oom as usize);
+                let bytes = failed.map_or(0, |oom| oom.requested.0);
+                if let Some(free) = failed.and_then(|oom| oom.device_free) {
+                    self.reserved_and_free = self.reserved.saturating_add(free.0);
+                }
                 let (stream, pool) = self.last;
                 self.push(at, Request::Failed { bytes, stream, pool });
             }

@@ -1023,6 +1023,9 @@ class OomReport(TypedDict):
     """What is in use outside torch, the CUDA context included, where known."""
     reserved: Bytes | None
     """torch's reserved bytes; null for the CPU."""
+    unreserved: Bytes | None
+    """What torch could still reserve: up to the limit, or all that was free on the device. Null
+    where the recording shows neither."""
     allocated: Bytes
     """torch's allocated bytes."""
     is_replayed: bool

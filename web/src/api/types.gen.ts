@@ -1582,6 +1582,8 @@ export type OomReport = {
   outside_torch: Bytes | null;
   /** torch's reserved bytes; null for the CPU. */
   reserved: Bytes | null;
+  /** What torch could still reserve: up to the limit, or all that was free on the device. Null where the recording shows neither. */
+  unreserved: Bytes | null;
   /** torch's allocated bytes. */
   allocated: Bytes;
   /** Whether the trace has the addresses of blocks. Without them, free blocks are unknown. */

@@ -41,11 +41,11 @@ it("a moment is said as the terminal says it", () => {
 it("a failed allocation is said with what was free and the limit, where they are known", () => {
   const request = { bytes: 2 ** 31, location: "train.py:3 (main)" };
   const free = 12 * 2 ** 20;
-  expect(failureSentence({ ...moment, request, free, limit: 2 ** 34 })).toBe(
-    "Out of memory on cuda:0: 2.000 GiB requested at train.py:3 (main), 12.00 MiB free, limit 16.00 GiB, at 1.234 s in step 3, backward of mlp",
+  expect(failureSentence({ ...moment, request, free, unreserved: 2 ** 30, limit: 2 ** 34 })).toBe(
+    "Out of memory on cuda:0: 2.000 GiB requested at train.py:3 (main), 12.00 MiB free in torch's segments, 1.000 GiB not reserved, limit 16.00 GiB, at 1.234 s in step 3, backward of mlp",
   );
   const cpu = { ...moment, device: "cpu", step: null, phase: null, module: null };
-  expect(failureSentence({ ...cpu, request, free: null, limit: null })).toBe(
+  expect(failureSentence({ ...cpu, request, free: null, unreserved: null, limit: null })).toBe(
     "Out of memory on cpu: 2.000 GiB requested at train.py:3 (main), at 1.234 s",
   );
 });

@@ -32,15 +32,18 @@ export function momentSentence(moment: MomentTotals): string {
 export interface FailedTotals extends Omit<MomentTotals, "what"> {
   /** Reserved by torch and free; null where nothing is reserved. */
   readonly free: number | null;
+  /** What torch could still reserve; null where that is not known. */
+  readonly unreserved: number | null;
   /** The most that torch could reserve. */
   readonly limit: number | null;
 }
 
-/** `Out of memory on cuda:0: 2.000 GiB requested at train.py:3 (main), 12.00 MiB free, limit 16.00 GiB, at 1.234 s in step 3`. */
+/** `Out of memory on cuda:0: 2.000 GiB requested at train.py:3 (main), 12.00 MiB free in torch's segments, 1.000 GiB not reserved, limit 16.00 GiB, at 1.234 s in step 3`. */
 export function failureSentence(failed: FailedTotals): string {
-  const free = failed.free === null ? "" : `${formatBytes(failed.free)} free, `;
+  const free = failed.free === null ? "" : `${formatBytes(failed.free)} free in torch's segments, `;
+  const rest = failed.unreserved === null ? "" : `${formatBytes(failed.unreserved)} not reserved, `;
   const limit = failed.limit === null ? "" : `limit ${formatBytes(failed.limit)}, `;
-  return `Out of memory on ${failed.device}: ${request(failed)}${free}${limit}${whenSentence(failed)}`;
+  return `Out of memory on ${failed.device}: ${request(failed)}${free}${rest}${limit}${whenSentence(failed)}`;
 }
 
 /** `at 1.234 s in step 3, backward of mlp`. */

@@ -83,6 +83,8 @@ pub struct OomReport {
     pub outside_torch: Option<Bytes>,
     /// torch's reserved bytes; null for the CPU.
     pub reserved: Option<Bytes>,
+    /// What torch could still reserve: up to the limit, or all that was free on the device. Null where the recording shows neither.
+    pub unreserved: Option<Bytes>,
     /// torch's allocated bytes.
     pub allocated: Bytes,
     /// Whether the trace has the addresses of blocks. Without them, free blocks are unknown.
@@ -176,6 +178,9 @@ pub fn oom(
         device_free,
         outside_torch: outside,
         reserved: at.reserved,
+        unreserved: at
+            .reserved
+            .and_then(|held| limit.map(|limit| limit.bytes.saturating_sub(held)).or(device_free)),
         allocated: at.allocated,
         is_replayed,
         pending_free: Bytes(found.pending),
@@ -204,9 +209,9 @@ fn why(found: &OomReport) -> String {
         OomReason::Capacity if found.device.is_cpu() => {
             format!("capacity. {allocated} are allocated; the system refused {request} more")
         }
-        OomReason::Capacity => format!(
-            "capacity. {allocated} are allocated; only {free} are free; {request} were requested"
-        ),
+        OomReason::Capacity => {
+            format!("capacity. {}; {request} were requested", parts_of_capacity(found))
+        }
         OomReason::Fragmentation if !found.is_replayed => {
             format!(
                 "fragmentation. {free} are reserved and free, but no free block has the requested {request}"
@@ -230,6 +235,29 @@ fn why(found: &OomReport) -> String {
             found.outside_torch.unwrap_or_default()
         ),
     }
+}
+
+/// `Of the 2.000 GiB that torch could reserve, 1.750 GiB are allocated, …`: the parts add up to what torch could reserve.
+fn parts_of_capacity(found: &OomReport) -> String {
+    let mut parts = vec![format!("{} are allocated", found.allocated)];
+    let mut push = |bytes: Option<Bytes>, what: &str| {
+        let bytes = bytes.filter(|&bytes| bytes > Bytes(0));
+        parts.extend(bytes.map(|bytes| format!("{bytes} {what}")));
+    };
+    push(Some(found.pending_free), "pending free");
+    let blocks = match (found.is_replayed, found.free_blocks) {
+        (false, _) | (true, 0 | 1) => String::new(),
+        (true, _) => format!(" in blocks of at most {}", found.largest_free),
+    };
+    push(Some(found.free), &format!("free in torch's segments{blocks}"));
+    push(found.unreserved, "not reserved");
+    let last = parts.pop().unwrap_or_default();
+    let parts = if parts.is_empty() { last } else { format!("{} and {last}", parts.join(", ")) };
+    let Some((reserved, unreserved)) = found.reserved.zip(found.unreserved) else { return parts };
+    let outside = found.outside_torch.filter(|_| !found.is_own_limit);
+    let outside =
+        outside.map_or_else(String::new, |bytes| format!("; {bytes} are used outside torch"));
+    format!("Of the {} that torch could reserve, {parts}{outside}", reserved + unreserved)
 }
 
 /// The request, as the allocator sees it.

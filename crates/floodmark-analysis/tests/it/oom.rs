@@ -122,6 +122,36 @@ fn what_others_hold_counts_when_the_request_would_have_fit_without_them() {
 }
 
 #[test]
+fn the_parts_of_the_capacity_add_up_to_what_torch_could_reserve() {
+    let mut recorded = trace(
+        "segment A cuda:0 20MiB
+         alloc a cuda:0 8MiB on A
+         segment B cuda:0 20MiB
+         alloc b cuda:0 16MiB on B
+         oom cuda:0 64MiB left 24MiB",
+    );
+    let device = "cuda:0".to_owned();
+    let info = DeviceInfo { device, total_bytes: 100 * MIB, ..DeviceInfo::default() };
+    recorded.header.devices = vec![info];
+    let found = ask(&recorded);
+    let unreserved = found.unreserved.unwrap();
+    assert_eq!(unreserved, Bytes(24 * MIB));
+    let parts = found.allocated + found.pending_free + found.free + unreserved;
+    assert_eq!(Some(parts), found.limit);
+    assert_eq!(Some(parts + found.outside_torch.unwrap()), found.total);
+    assert_eq!(
+        found.why,
+        "capacity. Of the 64.00 MiB that torch could reserve, 24.00 MiB are allocated, 16.00 MiB free in torch's \
+         segments in blocks of at most 12.00 MiB and 24.00 MiB not reserved; 36.00 MiB are used outside torch; \
+         64.00 MiB were requested"
+    );
+    // What the recording does not show is left out.
+    let bare = ask(&trace("alloc a cuda:0 2MiB\noom cuda:0 3MiB"));
+    assert_eq!((bare.unreserved, bare.limit), (None, None));
+    assert_eq!(bare.why, "capacity. 2.000 MiB are allocated; 3.000 MiB were requested");
+}
+
+#[test]
 fn without_segments_the_totals_decide() {
     let found = ask(&trace("alloc a cuda:0 6MiB\nfree a\nalloc b cuda:0 2MiB\noom cuda:0 3MiB"));
     assert_eq!((found.reason, found.is_replayed), (OomReason::Fragmentation, false));

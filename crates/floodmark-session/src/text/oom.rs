@@ -78,6 +78,7 @@ fn facts(found: &OomReport) -> Vec<[String; 2]> {
         let usable = blocks(found.usable_blocks, found.largest_usable);
         push(Some(found.usable_free), format!("of these in the request's pool and stream{usable}"));
     }
+    push(found.unreserved, "not reserved: what torch could still reserve".into());
     push(found.segment, "segment that torch requested from the driver".into());
     facts
 }

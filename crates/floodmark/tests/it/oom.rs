@@ -49,6 +49,7 @@ fn a_failure_is_explained_with_proof() {
     24.00 MiB  allocated
     16.00 MiB  reserved and free, in 2 blocks, the largest 12.00 MiB
     16.00 MiB  of these in the request's pool and stream, in 2 blocks, the largest 12.00 MiB
+          0 B  not reserved: what torch could still reserve
     16.00 MiB  segment that torch requested from the driver
 
     Fits  Change, simulated with the same requests
@@ -72,7 +73,7 @@ fn a_failure_is_explained_with_proof() {
     exit 0
     --- stdout
     Out of memory on cuda:0: 250.0 MiB requested, with 1.741 GiB allocated, 1.809 GiB reserved, at 4.923 s in step 4, backward
-    Why: capacity. 1.741 GiB are allocated; only 69.35 MiB are free; 250.0 MiB were requested
+    Why: capacity. Of the 1.990 GiB that torch could reserve, 1.741 GiB are allocated, 69.35 MiB free in torch's segments in blocks of at most 26.00 MiB and 186.0 MiB not reserved; 250.0 MiB were requested
     The device had 137.2 GiB left: torch is limited by `set_per_process_memory_fraction`
     ! categories, modules, phases and backward are derived from stack frames: a snapshot does not record them
 
@@ -83,6 +84,7 @@ fn a_failure_is_explained_with_proof() {
     1.741 GiB  allocated
     69.35 MiB  reserved and free, in 26 blocks, the largest 26.00 MiB
     66.00 MiB  of these in the request's pool and stream, in 20 blocks, the largest 26.00 MiB
+    186.0 MiB  not reserved: what torch could still reserve
     250.0 MiB  segment that torch requested from the driver
 
     Fits  Change, simulated with the same requests
@@ -115,7 +117,7 @@ fn a_failure_is_explained_with_proof() {
     exit 0
     --- stdout
     Out of memory on cuda:0: 250.0 MiB requested, with 1.741 GiB allocated, 1.809 GiB reserved, at 4.923 s in step 4, backward
-    Why: capacity. 1.741 GiB are allocated; only 69.35 MiB are free; 250.0 MiB were requested
+    Why: capacity. Of the 1.990 GiB that torch could reserve, 1.741 GiB are allocated, 69.35 MiB free in torch's segments in blocks of at most 26.00 MiB and 186.0 MiB not reserved; 250.0 MiB were requested
     The device had 137.2 GiB left: torch is limited by `set_per_process_memory_fraction`
     ! categories, modules, phases and backward are derived from stack frames: a snapshot does not record them
 
@@ -126,6 +128,7 @@ fn a_failure_is_explained_with_proof() {
     1.741 GiB  allocated
     69.35 MiB  reserved and free, in 26 blocks, the largest 26.00 MiB
     66.00 MiB  of these in the request's pool and stream, in 20 blocks, the largest 26.00 MiB
+    186.0 MiB  not reserved: what torch could still reserve
     250.0 MiB  segment that torch requested from the driver
 
     Fits  Change, simulated with the same requests
@@ -159,6 +162,7 @@ fn every_reason_has_its_words() {
     20.00 MiB  allocated
     12.00 MiB  reserved and free, in 1 block
           0 B  of these in the request's pool and stream
+          0 B  not reserved: what torch could still reserve
     12.00 MiB  segment that torch requested from the driver
 
     Fits  Change, simulated with the same requests
@@ -180,13 +184,14 @@ fn every_reason_has_its_words() {
     Why: pending frees. The program freed 12.00 MiB that a stream still uses
 
         Bytes  Memory at the failed allocation
-    12.00 MiB  limit on what torch could reserve, as far as the recording shows
+    13.00 MiB  limit on what torch could reserve, as far as the recording shows
     1.000 MiB  free on the device
     12.00 MiB  reserved by torch
           0 B  allocated
     12.00 MiB  pending free: freed, still used by a stream
           0 B  reserved and free
           0 B  of these in the request's pool and stream
+    1.000 MiB  not reserved: what torch could still reserve
     12.00 MiB  segment that torch requested from the driver
 
     Fits  Change, simulated with the same requests
@@ -260,6 +265,7 @@ fn the_json_of_an_explanation_is_the_contract() {
       "device_free": null,
       "outside_torch": null,
       "reserved": 41943040,
+      "unreserved": 0,
       "allocated": 25165824,
       "is_replayed": true,
       "pending_free": 0,

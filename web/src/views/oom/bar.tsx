@@ -7,8 +7,8 @@ import { memoryBar, type PartName } from "./memory_bar";
 const NAMES: Readonly<Record<PartName, string>> = {
   allocated: "allocated",
   pending: "pending free: a stream still uses it",
-  usable: "free in the request's pool and stream",
-  other: "free elsewhere",
+  usable: "free in torch's segments, in the request's pool and stream",
+  other: "free in other segments of torch",
   room: "not reserved",
   outside: "outside torch, with the CUDA context",
 };
@@ -83,10 +83,11 @@ function description(report: OomReport): string {
     report.free_blocks > 0
       ? ` in ${counted(report.free_blocks, "block")}, the largest ${formatBytes(report.largest_free)}`
       : "";
+  const rest = report.unreserved === null ? "" : `, ${formatBytes(report.unreserved)} not reserved`;
   const limit = report.limit === null ? "" : `; limit ${formatBytes(report.limit)}`;
   return (
     `Memory at the failed allocation: ${formatBytes(report.allocated)} allocated${reserved}, ` +
-    `${formatBytes(report.free)} free${blocks}${limit}; ` +
+    `${formatBytes(report.free)} free in torch's segments${blocks}${rest}${limit}; ` +
     `${formatBytes(report.at.request?.bytes ?? 0)} requested`
   );
 }

@@ -9,6 +9,7 @@ const REPORT = {
   free: 20,
   usable_free: 8,
   reserved: 80,
+  unreserved: 10,
   segment: 32,
   limit: 90,
   total: 100,
@@ -31,15 +32,16 @@ it("has torch's memory from the left, what is outside torch at the right", () =>
 });
 
 it("leaves the rest of the device out where the program set a limit", () => {
-  const bar = memoryBar({ ...REPORT, is_own_limit: true, total: 9000, limit: 85 });
+  const bar = memoryBar({ ...REPORT, is_own_limit: true, total: 9000, limit: 85, unreserved: 5 });
   expect(bar.end).toBe(112);
-  expect(bar.parts.map((part) => part.name)).not.toContain("outside");
+  expect(bar.parts.at(-1)).toEqual({ name: "room", from: 80, to: 85 });
 });
 
 it("has allocated bytes and the request where nothing else is known", () => {
   const bar = memoryBar({
     ...REPORT,
     reserved: null,
+    unreserved: null,
     segment: null,
     limit: null,
     total: null,

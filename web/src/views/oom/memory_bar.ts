@@ -40,8 +40,7 @@ export function memoryBar(report: OomReport): MemoryBar {
   at = Math.max(at, reserved);
   const total = report.is_own_limit ? null : report.total;
   const outside = total === null ? 0 : (report.outside_torch ?? 0);
-  const last = report.limit ?? (total === null ? at : total - outside);
-  add("room", last - at);
+  add("room", report.unreserved ?? 0);
   if (total !== null && outside > 0) {
     const from = Math.max(at, total - outside);
     if (total > from) parts.push({ name: "outside", from, to: total });

@@ -24,11 +24,11 @@ const HALF_WIDTH = 5;
 const SLACK = 4;
 
 export function failureOf(report: OomReport): Failure {
-  const { at, device, allocated, reserved, limit } = report;
+  const { at, device, allocated, reserved, unreserved, limit } = report;
   const from = reserved ?? allocated;
   const requested = at.request?.bytes ?? 0;
   const free = reserved === null ? null : report.free;
-  const says = failureSentence({ ...at, device, allocated, reserved, free, limit });
+  const says = failureSentence({ ...at, device, allocated, reserved, free, unreserved, limit });
   return { seconds: at.seconds, requested, from, to: from + requested, limit, allocated, says };
 }
 
