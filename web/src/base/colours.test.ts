@@ -26,6 +26,14 @@ describe.each([
     }
   });
 
+  it("has lines of the whole GPU and of the limit that every eye tells apart", () => {
+    for (const eye of Object.keys(EYES) as (keyof typeof EYES)[])
+      expect(distance(inks.capacity, inks.limit, eye), eye).toBeGreaterThanOrEqual(20);
+    // Their labels are text.
+    for (const line of [inks.capacity, inks.limit])
+      expect(contrast(line, inks.panel)).toBeGreaterThanOrEqual(4.5);
+  });
+
   it("has phases that can be written on and told apart", () => {
     const { forward, backward, optimizer } = inks.phases;
     for (const grey of Object.values(inks.phases))
@@ -82,16 +90,18 @@ const EYES = {
   ],
 } as const;
 
-/** The smallest distance (CIE76) between two groups. */
+/** The smallest distance between two groups. */
 function nearest(inks: Inks, eye: keyof typeof EYES): number {
-  const seen = inks.groups.map((colour) => lab(colour, EYES[eye]));
-  let least = Number.POSITIVE_INFINITY;
-  for (const [at, one] of seen.entries()) {
-    for (const other of seen.slice(at + 1)) {
-      least = Math.min(least, Math.hypot(...one.map((value, part) => value - (other[part] ?? 0))));
-    }
-  }
-  return least;
+  const pairs = inks.groups.flatMap((one, at) =>
+    inks.groups.slice(at + 1).map((other) => distance(one, other, eye)),
+  );
+  return Math.min(...pairs);
+}
+
+/** How far two colours are from each other (CIE76). */
+function distance(one: string, other: string, eye: keyof typeof EYES): number {
+  const [from, to] = [lab(one, EYES[eye]), lab(other, EYES[eye])];
+  return Math.hypot(...from.map((value, part) => value - (to[part] ?? 0)));
 }
 
 function lab(colour: string, eye: readonly number[]): number[] {

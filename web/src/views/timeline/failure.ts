@@ -1,7 +1,6 @@
-// The failed allocation in the picture: the limit as a line, the request as a mark that leads to the reason.
+// The failed allocation in the picture: the request as a mark that leads to the reason.
 
 import type { OomReport } from "../../api/types.gen";
-import { formatBytes } from "../../base/bytes";
 import type { Inks } from "../../base/colours";
 import { failureSentence } from "../../base/sentences";
 import type { Box } from "../../render/axes";
@@ -35,16 +34,6 @@ export function failureOf(report: OomReport): Failure {
 interface Scales {
   readonly x: (seconds: number) => number;
   readonly y: (bytes: number) => number;
-}
-
-export function drawLimit(pen: Pen, plot: Box, limit: number, y: Scales["y"], inks: Inks): void {
-  const at = Math.round(y(limit)) + 0.5;
-  pen.line([plot.x, at, plot.x + plot.width, at], { stroke: inks.limit, width: 1.5 });
-  pen.text(plot.x + 6, at - 4, `limit: ${formatBytes(limit)}`, {
-    fill: inks.limit,
-    size: 11,
-    isBold: true,
-  });
 }
 
 export function drawRequest(pen: Pen, failure: Failure, { x, y }: Scales, inks: Inks): void {

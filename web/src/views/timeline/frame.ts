@@ -8,7 +8,6 @@ import type {
   TimelineTile,
 } from "../../api/types.gen";
 import { positionOf, type TimeAxis } from "../../base/axis";
-import { formatBytes } from "../../base/bytes";
 import { groupColour, type Inks } from "../../base/colours";
 import { levelFor, tilesIn } from "../../base/tiles";
 import type { Tiles } from "../../model/use_tiles";
@@ -18,7 +17,8 @@ import type { CanvasPen } from "../../render/canvas_pen";
 import { fitted, type Pen, type Size } from "../../render/pen";
 import { paintTile, styleKey, type TileStyle } from "../../render/tile_image";
 import { drawBands } from "./bands";
-import { drawLimit, drawRequest, type Failure } from "./failure";
+import { type Ceilings, drawCeilings } from "./ceilings";
+import { drawRequest, type Failure } from "./failure";
 import { type Layout, layout } from "./layout";
 import { drawRibbons, eachStretch, paintRibbons, type RibbonStyle } from "./ribbons";
 import type { LineName } from "./state";
@@ -251,8 +251,8 @@ function drawOver(pen: Pen, at: Layout, frame: Frame): void {
   pen.clipped(plot.x, plot.y, plot.width, plot.height, () =>
     drawBreaks(pen, plot, frame.axis, frame.along, inks),
   );
-  drawCapacity(pen, plot, frame);
   drawFailure(pen, plot, frame);
+  drawCeilings(pen, plot, ceilings(frame), yOf(plot, frame), inks);
   pen.clipped(plot.x, 0, plot.width, frame.size.height, () => {
     if (frame.chosen) drawChosen(pen, plot, frame, frame.chosen);
     if (frame.walked !== null) outlineRibbon(pen, plot, frame, frame.walked, inks.accent);
@@ -285,32 +285,22 @@ function drawCursor(pen: Pen, plot: Box, x: number, end: number, inks: Inks): vo
   pen.line([left, top, right, top, pixel, plot.y + 2, left, top], { stroke: inks.ink, width: 1.5 });
 }
 
-function drawCapacity(pen: Pen, plot: Box, frame: Frame): void {
+/** The lines above which nothing can be allocated, where they are switched on and in the picture. */
+function ceilings(frame: Frame): Ceilings {
+  const { failure, lines, highest } = frame;
+  const shown = (isOn: boolean, bytes: number | null | undefined) =>
+    isOn && bytes != null && bytes <= highest ? bytes : null;
   const { total } = frame.timeline;
-  if (!frame.lines.capacity || total === null || total > frame.highest) return;
-  const y = Math.round(yOf(plot, frame)(total)) + 0.5;
-  pen.line([plot.x, y, plot.x + plot.width, y], {
-    stroke: frame.inks.capacity,
-    dash: [6, 4],
-    width: 1.5,
-  });
-  const text = `whole GPU: ${formatBytes(total)}`;
-  pen.text(plot.x + plot.width - 6, y + 14, text, {
-    fill: frame.inks.capacity,
-    align: "end",
-    size: 11,
-  });
+  const limit = shown(lines.limit, failure?.limit);
+  return { capacity: shown(lines.capacity || limit === total, total), limit };
 }
 
 function drawFailure(pen: Pen, plot: Box, frame: Frame): void {
   const { failure, inks } = frame;
   if (!failure || !frame.lines.limit) return;
-  const y = yOf(plot, frame);
-  pen.clipped(plot.x, plot.y, plot.width, plot.height, () => {
-    if (failure.limit !== null && failure.limit <= frame.highest)
-      drawLimit(pen, plot, failure.limit, y, inks);
-    drawRequest(pen, failure, { x: xOf(plot, frame), y }, inks);
-  });
+  pen.clipped(plot.x, plot.y, plot.width, plot.height, () =>
+    drawRequest(pen, failure, { x: xOf(plot, frame), y: yOf(plot, frame) }, inks),
+  );
 }
 
 /** How long the chosen allocation lived, and its ribbon where ribbons are shown. */

@@ -8,6 +8,7 @@ import { capital } from "../../base/sentences";
 import { device, failed } from "../../model/recording";
 import { inks } from "../../model/theme";
 import {
+  failure,
   fits,
   hidden,
   isRibbons,
@@ -87,7 +88,8 @@ export function Lines({ timeline }: { timeline: Timeline }) {
     allocated: !isRibbons.value,
     active: !isRibbons.value && timeline.peak.active !== null,
     reserved: !isRibbons.value && timeline.peak.reserved !== null,
-    capacity: timeline.total !== null,
+    // The line of the limit is that of the whole GPU where they are the same.
+    capacity: timeline.total !== null && failure.value?.limit !== timeline.total,
     // Known before the reason is: nothing moves when that arrives.
     limit: failed.value !== null && failed.value.device === device.value?.device,
   };
@@ -96,7 +98,10 @@ export function Lines({ timeline }: { timeline: Timeline }) {
       {LINES.filter(([name]) => isThere[name]).map(([name, title]) => (
         <label key={name} title={lineHint(name, timeline)}>
           <input type="checkbox" checked={lines.value[name]} onChange={() => toggleLine(name)} />
-          <i class="dash" style={{ background: colours[name] }} />
+          <i
+            class={`dash ${name === "capacity" ? "dashed" : ""}`}
+            style={{ color: colours[name] }}
+          />
           {title}
         </label>
       ))}
