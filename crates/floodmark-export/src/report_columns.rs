@@ -99,6 +99,7 @@ impl<'a> Columns<'a> {
 
     fn of_steps(&mut self) {
         self.small("step", fact!(Step, step => *step));
+        self.flag("is_finished", fact!(Step, is_finished => *is_finished));
         self.bytes("peak", fact!(Step, peak => *peak));
         self.bytes("end", fact!(Step, end => *end));
         let growth = self.rows.iter().map(fact!(Step, growth => *growth));

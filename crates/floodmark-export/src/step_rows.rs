@@ -27,8 +27,9 @@ pub(crate) fn step_rows(trace: &Trace, device: Device) -> Result<Vec<StepRow>, Q
     let question = Question { device: Some(device), by: By::Step, ..Question::default() };
     let ends = levels_at_steps(trace, Some(device))?;
     let rows = report(trace, &question)?.rows.into_iter().filter_map(|row| {
-        let Detail::Step { step: Some(step), peak, end, growth, reserved, phases, categories } =
-            row.detail
+        let Detail::Step {
+            step: Some(step), peak, end, growth, reserved, phases, categories, ..
+        } = row.detail
         else {
             return None;
         };

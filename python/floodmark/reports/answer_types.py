@@ -403,6 +403,9 @@ class StepRow(TypedDict):
     """What the row is about: its line, module, operator, category or other name."""
     step: int | None
     """Its number; null for blocks from before the recording."""
+    is_finished: bool | None
+    """Whether it ended: the last one does not where the program failed in it, or the recording
+    stopped."""
     peak: Bytes | None
     """The peak of allocated bytes during it."""
     end: Bytes | None

@@ -458,14 +458,16 @@ export type Marker = {
 /** What a moment was: the end of a step, the beginning of a phase, a mark, a failed request. */
 export type MarkerKind = "step" | "phase" | "mark" | "oom";
 
-/** A step that ended. */
+/** A step. */
 export type StepSpan = {
   /** Its number. */
   number: number;
   /** When it began, in seconds: when the one before it ended. */
   from: number;
-  /** When it ended. */
+  /** When it ended, or the recording did. */
   to: number;
+  /** Whether it ended. The last one does not where the program failed in it, or the recording stopped. */
+  is_finished: boolean;
 };
 
 /** A part of the picture. */
@@ -695,6 +697,8 @@ export type Row = {
   | {
       /** Its number; null for blocks from before the recording. */
       step: number | null;
+      /** Whether it ended: the last one does not where the program failed in it, or the recording stopped. */
+      is_finished: boolean | null;
       /** The peak of allocated bytes during it. */
       peak: Bytes | null;
       /** What was allocated when it ended. */
@@ -1217,6 +1221,8 @@ export type Step = {
   from: number;
   /** When it ended, or the recording did. */
   to: number;
+  /** Whether it ended. */
+  is_finished: boolean;
   /** The peak of allocated bytes in it. */
   peak: Bytes;
   /** When that was first reached. */

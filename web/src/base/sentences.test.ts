@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { capital, failureSentence, momentSentence } from "./sentences";
+import { capital, failureSentence, momentSentence, stepName } from "./sentences";
 
 const moment = {
   device: "cuda:0",
@@ -48,6 +48,11 @@ it("a failed allocation is said with what was free and the limit, where they are
   expect(failureSentence({ ...cpu, request, free: null, unreserved: null, limit: null })).toBe(
     "Out of memory on cpu: 2.000 GiB requested at train.py:3 (main), at 1.234 s",
   );
+});
+
+it("a step that did not finish says so", () => {
+  expect(stepName({ number: 5, is_finished: true })).toBe("step 5");
+  expect(stepName({ number: 5, is_finished: false })).toBe("step 5, not finished");
 });
 
 it("a sentence has a capital, a name keeps its letters", () => {

@@ -54,6 +54,11 @@ export function whenSentence(
   return `at ${moment.seconds.toFixed(3)} s${step}${doing(moment.phase, moment.module)}`;
 }
 
+/** `step 3`, or `step 3, not finished` where the program failed in it or the recording stopped. */
+export function stepName(step: { readonly number: number; readonly is_finished: boolean }): string {
+  return `step ${step.number}${step.is_finished ? "" : ", not finished"}`;
+}
+
 /** A sentence of the program, with a capital. A name in its place stays as it is: `train.py:3 …`. */
 export function capital(sentence: string): string {
   return sentence.replace(/^[a-z]+(?=[ ,;:]|$)/, (word) => word[0]?.toUpperCase() + word.slice(1));

@@ -16,8 +16,8 @@
 //! three; allocations outside do not interrupt it.
 
 use floodmark_trace::{
-    Allocation, AllocationId, Bytes, Category, Event, EventNumber, Label, LabelId, Subject, TextId,
-    ThreadId, Trace, stack_flags,
+    Allocation, AllocationId, Bytes, Category, Device, Event, EventNumber, Label, LabelId, Subject,
+    TextId, ThreadId, Trace, stack_flags,
 };
 use hashbrown::HashSet;
 
@@ -112,6 +112,17 @@ impl Context {
     /// How many steps ended.
     pub fn finished_steps(&self) -> u32 {
         u32::try_from(self.step_ends.len()).unwrap_or(u32::MAX)
+    }
+
+    /// The step in which the recording ended, if a step ended before it and a device, or any, allocated in it.
+    pub fn unfinished_step(&self, trace: &Trace, device: Option<Device>) -> Option<u32> {
+        let last = *self.step_ends.last()? as usize;
+        let is_made = |event: &Event| {
+            let Subject::Alloc(id) = event.subject else { return false };
+            device.is_none_or(|device| event.device == device)
+                && trace.allocations.get(id.index()).is_some_and(|made| !made.before_recording)
+        };
+        trace.events.iter().skip(last + 1).any(is_made).then(|| self.finished_steps())
     }
 
     /// The phase in which an allocation was made. `None` for one from before the recording.

@@ -39,13 +39,14 @@ pub(crate) fn rows(live: &Live<'_>, context: &Context, top: usize) -> (usize, Ve
         })
         .into_iter()
         .peekable();
+    let finished = context.finished_steps();
     let mut rows = Vec::new();
     while let Some(group) = groups.next_if(|group| !matches!(group.key, Key::Step(_))) {
         rows.push(row_without_step(group));
     }
     for (number, step) in (0_u32..).zip(steps(trace, context, device)) {
         let group = groups.next_if(|group| group.key == Key::Step(number));
-        rows.push(row(trace, number, step, group));
+        rows.push(row(trace, (number, finished), step, group));
     }
     let total = rows.len();
     rows.drain(..total.saturating_sub(top));
@@ -67,6 +68,7 @@ fn row_without_step(group: Group<Key>) -> Row {
     };
     let detail = Detail::Step {
         step: None,
+        is_finished: None,
         peak: None,
         end: None,
         growth: None,
@@ -77,10 +79,16 @@ fn row_without_step(group: Group<Key>) -> Row {
     group.into_row(location.to_owned(), detail)
 }
 
-fn row(trace: &Trace, number: u32, step: Step, group: Option<Group<Key>>) -> Row {
+fn row(
+    trace: &Trace,
+    (number, finished): (u32, u32),
+    step: Step,
+    group: Option<Group<Key>>,
+) -> Row {
     let phases = step.phases.into_iter();
     let detail = Detail::Step {
         step: Some(number),
+        is_finished: Some(number < finished),
         peak: Some(step.peak),
         end: Some(step.end),
         growth: step.growth,
@@ -101,14 +109,12 @@ pub(crate) fn steps(trace: &Trace, context: &Context, device: Device) -> Vec<Ste
     }
     let mut totals = Totals::at_start(trace, device);
     let mut steps: Vec<Step> = Vec::new();
-    let mut is_last_used = false;
     for (at, event) in (0_u32..).zip(&trace.events) {
         let number = context.step(at).unwrap_or(0) as usize;
         while steps.len() <= number {
             let end = totals.allocated();
             let reserved = totals.reserved();
             steps.push(Step { peak: end, end, reserved, peak_after: at, ..Step::default() });
-            is_last_used = false;
         }
         if event.device != device {
             continue;
@@ -123,12 +129,11 @@ pub(crate) fn steps(trace: &Trace, context: &Context, device: Device) -> Vec<Ste
         if let Subject::Alloc(id) = event.subject
             && let Some(phase) = context.phase(trace, id)
         {
-            is_last_used = true;
             let peak = step.phases.entry(phase).or_default();
             *peak = step.end.max(*peak);
         }
     }
-    if !is_last_used {
+    if context.unfinished_step(trace, Some(device)).is_none() {
         steps.truncate(finished as usize);
     }
     for at in 1..steps.len() {

@@ -155,6 +155,8 @@ pub enum Detail {
     Step {
         /// Its number; null for blocks from before the recording.
         step: Option<u32>,
+        /// Whether it ended: the last one does not where the program failed in it, or the recording stopped.
+        is_finished: Option<bool>,
         /// The peak of allocated bytes during it.
         peak: Option<Bytes>,
         /// What was allocated when it ended.

@@ -23,6 +23,8 @@ pub struct Step {
     pub from: f64,
     /// When it ended, or the recording did.
     pub to: f64,
+    /// Whether it ended.
+    pub is_finished: bool,
     /// The peak of allocated bytes in it.
     pub peak: Bytes,
     /// When that was first reached.
@@ -93,6 +95,7 @@ fn steps_of(trace: &Trace, context: &Context, device: Device) -> Vec<Step> {
             number,
             from,
             to,
+            is_finished: end.is_some(),
             peak: step.peak,
             peak_seconds: peak_seconds.clamp(from, to),
             end: step.end,

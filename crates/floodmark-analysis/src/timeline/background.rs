@@ -12,15 +12,17 @@ use crate::timeline::curve::{Marker, MarkerKind, Stretch, markers, stretches};
 /// How many there are of each at most: more than a picture has columns, and not more than a page can hold.
 const MOST: usize = 6000;
 
-/// A step that ended.
+/// A step.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct StepSpan {
     /// Its number.
     pub number: u32,
     /// When it began, in seconds: when the one before it ended.
     pub from: f64,
-    /// When it ended.
+    /// When it ended, or the recording did.
     pub to: f64,
+    /// Whether it ended. The last one does not where the program failed in it, or the recording stopped.
+    pub is_finished: bool,
 }
 
 /// What lies behind a picture over time.
@@ -43,7 +45,7 @@ pub fn bands(trace: &Trace, index: &TraceIndex, device: Device) -> Result<Bands,
     let mut stretches = stretches(trace, &index.context, device);
     let mut markers = markers(trace, &index.context, device);
     markers.retain(|marker| marker.kind != MarkerKind::Step);
-    let mut steps = steps(trace, index);
+    let mut steps = steps(trace, index, device);
     let all = stretches.len() + markers.len() + steps.len();
     keep_longest(&mut stretches, |one| one.to - one.from);
     keep_longest(&mut steps, |one| one.to - one.from);
@@ -53,16 +55,24 @@ pub fn bands(trace: &Trace, index: &TraceIndex, device: Device) -> Result<Bands,
     Ok(Bands { stretches, markers, steps, skipped })
 }
 
-fn steps(trace: &Trace, index: &TraceIndex) -> Vec<StepSpan> {
+fn steps(trace: &Trace, index: &TraceIndex, device: Device) -> Vec<StepSpan> {
     let mut from = 0.0;
     let ends = (0_u32..).zip(index.context.step_ends());
     let span = |(number, &end): (u32, &u32)| {
         let to = trace.events[end as usize].time.as_seconds();
-        let span = StepSpan { number, from, to };
+        let span = StepSpan { number, from, to, is_finished: true };
         from = to;
         span
     };
-    ends.map(span).collect()
+    let mut steps: Vec<StepSpan> = ends.map(span).collect();
+    let unfinished = index.context.unfinished_step(trace, Some(device));
+    steps.extend(unfinished.map(|number| StepSpan {
+        number,
+        from,
+        to: trace.end().as_seconds(),
+        is_finished: false,
+    }));
+    steps
 }
 
 /// Leaves as many as there may be; the order stays, and of equals the first do.

@@ -27,6 +27,23 @@ fn steps_follow_each_other_and_marks_have_names() {
 }
 
 #[test]
+fn a_step_that_did_not_finish_is_the_last_and_says_so() {
+    let steps = |script: &str| -> Vec<(u32, bool, f64)> {
+        let trace = trace(script);
+        let found = bands(&trace, &TraceIndex::new(&trace), Device::cuda(0)).unwrap();
+        found.steps.iter().map(|step| (step.number, step.is_finished, step.to)).collect()
+    };
+    let failed = "alloc a cuda:0 1MiB\nstep\nalloc b cuda:0 1MiB\noom cuda:0 1GiB";
+    assert_eq!(steps(failed), [(0, true, 0.002), (1, false, 0.004)]);
+    // Nothing was allocated after the last step: the program ended there.
+    assert_eq!(steps("alloc a cuda:0 1MiB\nstep\nfree a"), [(0, true, 0.002)]);
+    // Another device's allocations are no part of it.
+    assert_eq!(steps("alloc a cuda:0 1MiB\nstep\nalloc b cpu 1MiB"), [(0, true, 0.002)]);
+    // Without a step that ended there are no steps.
+    assert_eq!(steps("alloc a cuda:0 1MiB"), []);
+}
+
+#[test]
 fn what_is_left_out_of_many_is_counted_and_failures_stay() {
     let mut script = String::from("alloc a cuda:0 1MiB\n");
     for n in 0..7000 {

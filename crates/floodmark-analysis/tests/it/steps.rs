@@ -54,6 +54,22 @@ fn a_step_has_peak_end_and_growth() {
 }
 
 #[test]
+fn a_step_says_whether_it_ended() {
+    let question = Question { by: By::Step, ..Question::default() };
+    let ended = |script: &str| -> Vec<Option<bool>> {
+        let rows = report(&trace(script), &question).unwrap().rows.into_iter();
+        let ended = rows.map(|row| {
+            let Detail::Step { is_finished, .. } = row.detail else { panic!("no step") };
+            is_finished
+        });
+        ended.collect()
+    };
+    let open = format!("{THREE_STEPS}\nalloc h3 cpu 4KiB at m.py:1 in fc");
+    assert_eq!(ended(THREE_STEPS), [None, Some(true), Some(true), Some(true)]);
+    assert_eq!(ended(&open), [None, Some(true), Some(true), Some(true), Some(false)]);
+}
+
+#[test]
 fn when_not_all_steps_are_shown_the_last_ones_are() {
     insta::assert_snapshot!(table(Some(1)), @"step 2: made 0 peak Some(4) end Some(4) growth Some(1024) [outside 4]");
 }

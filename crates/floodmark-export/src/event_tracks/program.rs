@@ -83,7 +83,7 @@ impl ProgramTracks {
         }
         let number = u32::try_from(at.number).unwrap_or(u32::MAX);
         if scene.context.step_ends().binary_search(&number).is_ok() {
-            self.end_step(at.micros, scene.context.finished_steps(), tracks)?;
+            self.end_step(at.micros, scene, tracks)?;
         }
         Ok(())
     }
@@ -92,12 +92,22 @@ impl ProgramTracks {
         self.lanes.iter().find(|(known, _)| *known == thread).map(|&(_, lane)| lane)
     }
 
-    fn end_step(&mut self, micros: u64, all: u32, tracks: &mut dyn Tracks) -> io::Result<()> {
+    fn end_step(
+        &mut self,
+        micros: u64,
+        scene: &Scene<'_>,
+        tracks: &mut dyn Tracks,
+    ) -> io::Result<()> {
         let Some(step) = self.step.as_mut() else { return Ok(()) };
         *step += 1;
         tracks.end(self.steps, micros)?;
-        let name =
-            if *step < all { format!("step {step}") } else { "after the last step".to_owned() };
+        let name = if *step < scene.context.finished_steps() {
+            format!("step {step}")
+        } else if scene.context.unfinished_step(scene.trace, None).is_some() {
+            format!("step {step}, not finished")
+        } else {
+            "after the last step".to_owned()
+        };
         tracks.begin(self.steps, micros, &name, Flow::None, &[])
     }
 

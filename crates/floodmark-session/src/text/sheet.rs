@@ -235,9 +235,13 @@ fn cells(row: &Row, phases: &[String]) -> Cells {
             picture.clone(),
             location,
         ]),
-        Detail::Step { step, peak, end, growth, phases: peaks, .. } => {
+        Detail::Step { step, is_finished, peak, end, growth, phases: peaks, .. } => {
             let shown = |bytes: Option<Bytes>| bytes.map_or_else(String::new, |b| b.to_string());
-            let mut cells = vec![step.map_or(location, |step| step.to_string())];
+            let name = |step: u32| match is_finished {
+                Some(false) => format!("{step}, not finished"),
+                Some(true) | None => step.to_string(),
+            };
+            let mut cells = vec![step.map_or(location, name)];
             cells.extend([shown(*peak), shown(*end), growth.map_or_else(String::new, signed)]);
             cells.extend(phases.iter().map(|phase| shown(peaks.get(phase).copied())));
             cells.push(row.bytes.to_string());

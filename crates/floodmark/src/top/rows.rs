@@ -122,10 +122,15 @@ fn shown(row: &Row, growth: &BTreeMap<String, Bytes>, whole: u64, is_tree: bool)
             let name = if kind.is_empty() { full.clone() } else { format!("{full}  {kind}") };
             (vec![(*category).to_owned()], safe_text(&name).into_owned(), Some(*category))
         }
-        Detail::Step { end, growth, .. } => {
+        Detail::Step { end, growth, is_finished, .. } => {
             let end = end.map_or_else(String::new, |end| end.to_string());
             let growth = growth.map_or_else(String::new, sheet::signed);
-            (vec![end, growth], full.clone(), None)
+            let name = if *is_finished == Some(false) {
+                format!("{full}, not finished")
+            } else {
+                full.clone()
+            };
+            (vec![end, growth], name, None)
         }
         Detail::Line { .. } => {
             let grows = growth.get(&row.location).map(|bytes| format!("▲ +{bytes}"));

@@ -148,6 +148,20 @@ fn a_failure_is_explained_with_proof() {
 }
 
 #[test]
+fn the_step_that_failed_is_not_finished() {
+    insta::assert_snapshot!(folder().run("report oom.pickle.gz --by step --top 2"), @"
+    exit 0
+    --- stdout
+    Peak of cuda:0: 1.741 GiB allocated, 1.809 GiB reserved, at 4.922 s in step 4, backward
+    ! categories, modules, phases and backward are derived from stack frames: a snapshot does not record them
+    Step                  Peak        End      Growth    Forward   Backward  Optimizer    Outside  Of this peak
+    3                1.355 GiB  955.2 MiB         0 B  1.232 GiB  1.355 GiB  1.154 GiB  731.9 MiB           0 B
+    4, not finished  1.741 GiB  1.497 GiB  +577.5 MiB  1.741 GiB  1.741 GiB             731.9 MiB     1.026 GiB
+    … and 3 earlier rows, 731.9 MiB
+    ");
+}
+
+#[test]
 fn every_reason_has_its_words() {
     let folder = folder();
     insta::assert_snapshot!(folder.run("oom stream.flood --top 1"), @"

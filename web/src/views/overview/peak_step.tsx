@@ -1,6 +1,7 @@
 // The step with the peak, stacked by category; the whole recording where there are no steps.
 
 import type { Step, Timeline } from "../../api/types.gen";
+import { capital, stepName } from "../../base/sentences";
 import { go, secondsField } from "../../model/address";
 import { subject } from "../../model/recording";
 import { useDeviceAnswer } from "../../model/use_answer";
@@ -19,7 +20,7 @@ export function PeakStep() {
   const step = at === undefined ? undefined : value?.steps.find((one) => holds(one, at));
   return (
     <Part
-      title={step ? `Step ${step.number}, with the peak` : "The whole recording"}
+      title={step ? `${capital(stepName(step))}, with the peak` : "The whole recording"}
       to={window(step)}
       more="timeline"
     >
@@ -61,7 +62,7 @@ function Picture({ timeline, step }: { timeline: Timeline; step: Step | undefine
       hint="A click opens this time in the timeline"
       label={
         step
-          ? `Memory in step ${step.number}, by category, with the peak marked`
+          ? `Memory in ${stepName(step)}, by category, with the peak marked`
           : "Memory over the whole recording, by category, with the peak marked"
       }
     />

@@ -6,7 +6,6 @@ import { formatBytes } from "../../base/bytes";
 import { phaseColour } from "../../base/colours";
 import { pathTail } from "../../base/paths";
 import { field, go, secondsField } from "../../model/address";
-import { card } from "../../model/recording";
 import { inks } from "../../model/theme";
 import { useDeviceAnswer } from "../../model/use_answer";
 import { Choices } from "../../render/choices";
@@ -54,7 +53,7 @@ function Shown({ answer }: { answer: StepsAnswer }) {
   return (
     <div class="steps">
       <div class="view-tools">
-        <p>{stepsSentence(answer.steps, card.value?.summary.steps ?? 0)}</p>
+        <p>{stepsSentence(answer.steps)}</p>
         <Choices
           label="What the bars show"
           all={[
@@ -90,10 +89,7 @@ function Shown({ answer }: { answer: StepsAnswer }) {
 }
 
 function Bars({ answer }: { answer: StepsAnswer }) {
-  const steps = useMemo(
-    () => finishedGrowth(answer.steps, card.value?.summary.steps ?? 0),
-    [answer],
-  );
+  const steps = useMemo(() => finishedGrowth(answer.steps), [answer]);
   const [size, setSize] = useState<Size>({ width: 1200, height: 300 });
   const [chosen, setChosen] = useState<number | null>(null);
   const bars = useMemo(
@@ -126,7 +122,7 @@ function Bars({ answer }: { answer: StepsAnswer }) {
     <div class="panel step-picture">
       <Picture
         name="steps"
-        label={stepsSentence(steps, card.value?.summary.steps ?? 0)}
+        label={stepsSentence(steps)}
         draw={(pen, now, colours) => {
           if (now.width !== size.width || now.height !== size.height) setSize(now);
           drawSteps(pen, now, colours, picture);

@@ -34,7 +34,14 @@ function stepColumns(steps: readonly Step[]): Column<Step>[] {
     },
   });
   return [
-    { name: "number", title: "Step", isNumber: true, width: "70px", value: (step) => step.number },
+    {
+      name: "number",
+      title: "Step",
+      isNumber: true,
+      width: steps.at(-1)?.is_finished === false ? "120px" : "70px",
+      value: (step) => step.number,
+      cell: (step) => (step.is_finished ? step.number : `${step.number}, not finished`),
+    },
     {
       name: "from",
       title: "From",

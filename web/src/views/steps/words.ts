@@ -2,20 +2,14 @@
 
 import type { Steps } from "../../api/types.gen";
 import { counted, formatBytes, formatChange } from "../../base/bytes";
-import { capital } from "../../base/sentences";
+import { capital, stepName } from "../../base/sentences";
 import type { Bar } from "./bars";
 
 export type Step = Steps["steps"][number];
 
-/** What was recorded after the last step ended is shown as a step, and is none. */
-function rest(steps: readonly Step[], finished: number): number {
-  return finished > 0 && steps.length > finished ? steps.length - finished : 0;
-}
-
 /** `109 steps; step 7 has the highest peak, 2.388 GiB; from the end of the first to the end of the last +46.95 MiB`. */
-export function stepsSentence(steps: readonly Step[], finished: number): string {
-  const unfinished = rest(steps, finished);
-  const whole = steps.slice(0, steps.length - unfinished);
+export function stepsSentence(steps: readonly Step[]): string {
+  const whole = steps.filter((step) => step.is_finished);
   const first = whole[0];
   const last = whole.at(-1);
   if (!first || !last) return "no steps";
@@ -24,15 +18,14 @@ export function stepsSentence(steps: readonly Step[], finished: number): string 
     whole.length > 1
       ? `; from the end of the first to the end of the last ${formatChange(last.end - first.end)}`
       : "";
-  const tail = unfinished > 0 ? ", and one that did not end" : "";
+  const tail = whole.length < steps.length ? ", and one that did not finish" : "";
   const peak = formatBytes(highest.peak);
   return `${counted(whole.length, "step")}${tail}; step ${highest.number} has the highest peak, ${peak}${grown}`;
 }
 
 /** The end of a program is not the growth of a step. */
-export function finishedGrowth(steps: readonly Step[], finished: number): Step[] {
-  const whole = steps.length - rest(steps, finished);
-  return steps.map((step, index) => (index < whole ? step : { ...step, growth: null }));
+export function finishedGrowth(steps: readonly Step[]): Step[] {
+  return steps.map((step) => (step.is_finished ? step : { ...step, growth: null }));
 }
 
 /** `2 lines grow from step to step`, or that none does, or why that cannot be said. */
@@ -47,9 +40,11 @@ export function suspectsSentence(answer: Steps): string {
 
 /** `Step 7`, or `Steps 40 to 44`. */
 export function barTitle(bar: Bar, steps: readonly Step[]): string {
-  const first = steps[bar.first]?.number ?? bar.first;
-  const last = steps[bar.last]?.number ?? bar.last;
-  return first === last ? `Step ${first}` : `Steps ${first} to ${last}`;
+  const first = steps[bar.first];
+  const last = steps[bar.last];
+  if (!first || !last) return "";
+  if (first === last) return capital(stepName(first));
+  return `Steps ${first.number} to ${last.number}${last.is_finished ? "" : ", which did not finish"}`;
 }
 
 /** Names and values of a bar. */

@@ -2,6 +2,7 @@
 
 import type { Bands, Marker } from "../../api/types.gen";
 import { type Inks, phaseGrey, readableOn } from "../../base/colours";
+import { stepName } from "../../base/sentences";
 import type { Box } from "../../render/axes";
 import type { Window } from "../../render/blit";
 import { fitted, type Pen } from "../../render/pen";
@@ -38,7 +39,7 @@ export function drawBands(
     const fill = (number: number) => (number % 2 === 0 ? inks.raised : inks.edge);
     const named = shown.map((step) => ({
       ...step,
-      name: `step ${step.number}`,
+      name: stepName(step),
       fill: fill(step.number),
     }));
     drawRow(pen, at.steps, named, x);
@@ -114,13 +115,16 @@ function drawMarks(
       const y = marks.y + marks.height / 2;
       const room = Math.min(MOST_MARK_WIDTH, (xs[index + 1] ?? right) - x - 8);
       const name = fitted(pen, marker.name, room, 11);
-      if (name === marker.name || name.length > LEAST_CUT) {
-        pen.text(x + 4, y, name, style);
-        textEnd = x + 4 + pen.measure(name, 11, isOom);
-      } else if (isOom && x - 4 - pen.measure(marker.name, 11, true) > textEnd) {
-        // That it ran out of memory must be read, also at the very end.
+      const isLast = index + 1 === shown.length;
+      const left = x - 4 - pen.measure(marker.name, 11, isOom);
+      const hasLeft = left > Math.max(marks.x, textEnd, isOom ? 0 : (xs[index - 1] ?? 0));
+      // At the right edge a name is turned rather than cut; that memory ran out must be read anywhere.
+      if (name !== marker.name && (isLast || isOom) && hasLeft) {
         pen.text(x - 4, y, marker.name, { ...style, align: "end" });
         textEnd = x;
+      } else if (name === marker.name || name.length > LEAST_CUT) {
+        pen.text(x + 4, y, name, style);
+        textEnd = x + 4 + pen.measure(name, 11, isOom);
       }
     });
   });

@@ -8,6 +8,7 @@ import { formatBytes, formatShare } from "../../base/bytes";
 import { groupColour } from "../../base/colours";
 import { nameTail, shortener } from "../../base/paths";
 import { formatSeconds } from "../../base/seconds";
+import { stepName } from "../../base/sentences";
 import { hideTip, showTip, TipRows } from "../../render/tooltip";
 import { bandAt } from "./bands";
 import { type Frame, levelOf, xOf } from "./frame";
@@ -58,7 +59,7 @@ function Card({ frame, column, level, position }: CardProps) {
   const { tile, index } = column;
   const step = frame.bands && bandAt(frame.bands.steps, position.seconds);
   const phase = frame.bands && bandAt(frame.bands.stretches, position.seconds);
-  const when = [formatSeconds(position.seconds), step && `step ${step.number}`, phase?.name]
+  const when = [formatSeconds(position.seconds), step && stepName(step), phase?.name]
     .filter(Boolean)
     .join(" · ");
   const allocated = tile.allocated[index] ?? 0;

@@ -115,7 +115,12 @@ it("absent bands take no room", () => {
   const none = layout({ width: 800, height: 400 }, null).plot;
   const all = layout(
     { width: 800, height: 400 },
-    { steps: [{ number: 0, from: 0, to: 1 }], stretches: [], markers: [], skipped: 0 },
+    {
+      steps: [{ number: 0, from: 0, to: 1, is_finished: true }],
+      stretches: [],
+      markers: [],
+      skipped: 0,
+    },
   ).plot;
   expect(all.y - none.y).toBe(20);
   expect(all.y + all.height).toBe(none.y + none.height);
