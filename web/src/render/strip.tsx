@@ -14,6 +14,7 @@ import { useTiles } from "../model/use_tiles";
 import { BYTE_AXIS_WIDTH, drawBreaks, drawByteAxis } from "./axes";
 import { blitOld, blitTiles, type Window } from "./blit";
 import { penFor } from "./canvas_pen";
+import { cursorHead } from "./cursor_mark";
 import type { Pen } from "./pen";
 import { useSize } from "./picture";
 import { paintTile, styleKey } from "./tile_image";
@@ -171,7 +172,8 @@ function drawOver(
   if (cursor !== null) {
     const at = Math.round(x(cursor)) + 0.5;
     pen.line([at, box.y - 1, at, box.y + box.height + 1], { stroke: colours.ink, width: 1.5 });
-    pen.area([at - 5, box.y - 1, at + 5, box.y - 1, at, box.y + 6], colours.ink);
+    const { left, right } = cursorHead(at, box);
+    pen.area([left, box.y - 1, right, box.y - 1, at, box.y + 6], colours.ink);
   }
 }
 

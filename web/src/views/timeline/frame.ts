@@ -14,6 +14,7 @@ import type { Tiles } from "../../model/use_tiles";
 import { type Box, drawAxis, drawBreaks, drawByteAxis, toPixel } from "../../render/axes";
 import { blitOld, blitTiles, type Window } from "../../render/blit";
 import type { CanvasPen } from "../../render/canvas_pen";
+import { cursorHead } from "../../render/cursor_mark";
 import { fitted, type Pen, type Size } from "../../render/pen";
 import { paintTile, styleKey, type TileStyle } from "../../render/tile_image";
 import { drawBands } from "./bands";
@@ -280,7 +281,8 @@ function cursorEnd(plot: Box, frame: Frame): number {
 
 function drawCursor(pen: Pen, plot: Box, x: number, end: number, inks: Inks): void {
   const pixel = Math.round(x) + 0.5;
-  const [left, right, top] = [pixel - 5, pixel + 5, plot.y - 7];
+  const { left, right } = cursorHead(pixel, plot);
+  const top = plot.y - 7;
   pen.line([pixel, plot.y + 2, pixel, Math.max(plot.y + 2, end)], { stroke: inks.ink, width: 1 });
   pen.line([left, top, right, top, pixel, plot.y + 2, left, top], { stroke: inks.ink, width: 1.5 });
 }
