@@ -11,6 +11,7 @@ pub(crate) mod idle;
 mod logits;
 mod recomputed;
 mod repeated_blocks;
+mod sharding;
 
 use floodmark_allocator::{Edit, Edits};
 use floodmark_trace::{AllocationId, Bytes, Category, Device, Losses, Trace};
@@ -23,6 +24,7 @@ use crate::advice::idle::idle;
 use crate::advice::logits::{CHUNKS, Logits};
 use crate::advice::recomputed::checkpointing;
 use crate::advice::repeated_blocks::RepeatedBlocks;
+use crate::advice::sharding::Sharding;
 use crate::allocation::context::Context;
 use crate::allocator::simulation::{SimulatedProgram, SimulationQuestion, simulation};
 use crate::moment::at::At;
@@ -282,6 +284,13 @@ impl<'a> Adviser<'a> {
 
     fn idle(&mut self) {
         let Ok(found) = idle(self.trace, Some(self.device)) else { return };
+        let sharding = Sharding::from_stacks(self.trace);
+        self.notes.extend(sharding.map(|sharding| {
+            let words = sharding.words();
+            format!(
+                "the program already shards its model ({words}): all figures are those of this rank"
+            )
+        }));
         let mut said = 0;
         for line in found.rows {
             // What the model uses in every step is there to stay.
@@ -297,11 +306,7 @@ impl<'a> Adviser<'a> {
                 line.location, line.bytes
             );
             let change = if line.category == Category::OptimizerState.name() {
-                format!(
-                    "shard it, use an optimizer with less state, or offload it to host memory, which copies {} \
-                     there and back in every step",
-                    line.bytes
-                )
+                less_optimizer_state(sharding, line.bytes)
             } else if is_unknown {
                 "if nothing uses it around the peak, free it before, move it to host memory, or recompute it"
                     .to_owned()
@@ -422,4 +427,17 @@ fn all_optimizer_temporaries(
     let ids = (0_u32..).map(AllocationId).zip(&trace.allocations);
     let ids = ids.filter(|(_, made)| made.device == device && made.freed_at.is_some());
     ids.map(|(id, _)| id).filter(|&id| is_optimizer_temporary(trace, context, id)).collect()
+}
+
+/// How to have less optimizer state on a GPU; what the program does already is no advice.
+fn less_optimizer_state(sharding: Option<Sharding>, bytes: Bytes) -> String {
+    let offload =
+        format!("offload it to host memory, which copies {bytes} there and back in every step");
+    match sharding {
+        None => format!("shard it, use an optimizer with less state, or {offload}"),
+        Some(sharding) => format!(
+            "it is sharded already ({}): use an optimizer with less state, shard it over more ranks, or {offload}",
+            sharding.words()
+        ),
+    }
 }

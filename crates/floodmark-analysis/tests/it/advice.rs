@@ -100,6 +100,40 @@ fn what_lies_idle_saves_itself() {
     assert!(advice.finding.starts_with("t.py:1 (main) retains 40.00 MiB through the peak"));
 }
 
+/// Optimizer state that is idle through the peak, in a program whose call stacks have a file of torch.
+fn idle_state(file: &str, ranks: u32) -> AdviceReport {
+    let pause = "alloc p cuda:0 1KiB at p.py:1\nfree p\n".repeat(20);
+    let mut recorded = trace(&format!(
+        "alloc w cuda:0 4MiB at {file}:7:init_sharded_param
+         label w parameter fc.weight
+         optimizer begin
+         alloc state cuda:0 40MiB at o.py:1:step
+         label state optimizer-state fc.weight.exp_avg
+         optimizer end
+         {pause}
+         alloc peak cuda:0 12MiB at t.py:5
+         free peak
+         {pause}"
+    ));
+    recorded.header.world_size = Some(ranks);
+    advise(&recorded, None).unwrap()
+}
+
+#[test]
+fn what_is_sharded_already_is_not_to_be_sharded() {
+    let file = "/site-packages/torch/distributed/fsdp/_fully_shard/_fsdp_param.py";
+    let found = idle_state(file, 8);
+    let change = &only(&found, AdviceKind::Idle).change;
+    assert!(change.starts_with("it is sharded already (FSDP, 8 ranks): use an optimizer with"));
+    assert!(found.notes.iter().any(|note| note.contains("already shards its model")), "{found:?}");
+    // A single rank shards nothing, and neither does another program.
+    for (file, ranks) in [(file, 1), ("model.py", 8)] {
+        let found = idle_state(file, ranks);
+        assert!(only(&found, AdviceKind::Idle).change.starts_with("shard it, use"));
+        assert!(!found.notes.iter().any(|note| note.contains("shard")), "{found:?}");
+    }
+}
+
 /// A step whose gradients stay; no segments are recorded, so nothing is said of reserved bytes.
 const STEP: &str = "
     alloc h0 cuda:0 1KiB at m.py:1 in fc
