@@ -165,10 +165,13 @@ impl CauseContext<'_> {
                 }
             }
             CauseKind::Logits => {
-                let largest = self.logits.map(|logits| logits.largest).unwrap_or_default();
-                let count = members.len();
-                let tensors = if count == 1 { "tensor" } else { "tensors" };
-                format!("{name}: {count} {tensors} of up to {largest}")
+                let sizes = members.iter().map(|id| self.trace.allocations[id.index()].requested);
+                match sizes.max() {
+                    Some(largest) if members.len() > 1 => {
+                        format!("{name}: {} tensors of up to {largest}", members.len())
+                    }
+                    Some(_) | None => format!("{name}: 1 tensor"),
+                }
             }
             CauseKind::Activations if self.blocks.is_none() && self.logits.is_none() => {
                 CauseKind::BlockActivations.name().to_owned()

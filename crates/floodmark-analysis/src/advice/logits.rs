@@ -37,8 +37,6 @@ const LEAST_PART: u64 = 50;
 /// The tensors of a loss over a vocabulary.
 #[derive(Debug, Clone)]
 pub(crate) struct Logits {
-    /// The size of the largest one.
-    pub(crate) largest: Bytes,
     /// All of them, in all steps.
     pub(crate) allocations: Vec<AllocationId>,
 }
@@ -84,7 +82,7 @@ impl Logits {
             .filter(|&(id, allocation)| is_member(id, allocation.requested))
             .map(|(id, _)| id)
             .collect();
-        Some(Self { largest, allocations })
+        Some(Self { allocations })
     }
 
     /// What computing the loss in parts does to the requests.

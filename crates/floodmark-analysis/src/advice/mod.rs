@@ -306,13 +306,9 @@ impl<'a> Adviser<'a> {
                 line.location, line.bytes
             );
             let change = if line.category == Category::OptimizerState.name() {
-                less_optimizer_state(sharding, line.bytes)
-            } else if is_unknown {
-                "if nothing uses it around the peak, free it before, move it to host memory, or recompute it"
-                    .to_owned()
+                less_optimizer_state(self.device, sharding, line.bytes)
             } else {
-                "move it to host memory, free it before the peak, or recompute it afterwards"
-                    .to_owned()
+                free_or_recompute(self.device, is_unknown).to_owned()
             };
             if self.without(AdviceKind::Idle, finding, &change, &line.allocations) {
                 said += 1;
@@ -429,15 +425,33 @@ fn all_optimizer_temporaries(
     ids.map(|(id, _)| id).filter(|&id| is_optimizer_temporary(trace, context, id)).collect()
 }
 
-/// How to have less optimizer state on a GPU; what the program does already is no advice.
-fn less_optimizer_state(sharding: Option<Sharding>, bytes: Bytes) -> String {
-    let offload =
-        format!("offload it to host memory, which copies {bytes} there and back in every step");
-    match sharding {
-        None => format!("shard it, use an optimizer with less state, or {offload}"),
-        Some(sharding) => format!(
-            "it is sharded already ({}): use an optimizer with less state, shard it over more ranks, or {offload}",
-            sharding.words()
-        ),
+/// How to have less of what is idle at the peak. On the CPU it is in host memory already.
+fn free_or_recompute(device: Device, is_unknown: bool) -> &'static str {
+    match (device.is_cpu(), is_unknown) {
+        (false, true) => {
+            "if nothing uses it around the peak, free it before, move it to host memory, or recompute it"
+        }
+        (false, false) => {
+            "move it to host memory, free it before the peak, or recompute it afterwards"
+        }
+        (true, true) => "if nothing uses it around the peak, free it before, or recompute it",
+        (true, false) => "free it before the peak, or recompute it afterwards",
     }
+}
+
+/// How to have less optimizer state; what the program does already is no advice.
+fn less_optimizer_state(device: Device, sharding: Option<Sharding>, bytes: Bytes) -> String {
+    let less = "use an optimizer with less state";
+    let (done, more) = match sharding {
+        None => (String::new(), "shard it"),
+        Some(sharding) => {
+            (format!("it is sharded already ({}): ", sharding.words()), "shard it over more ranks")
+        }
+    };
+    if device.is_cpu() {
+        return format!("{done}{less}, or {more}");
+    }
+    format!(
+        "{done}{less}, {more}, or offload it to host memory, which copies {bytes} there and back in every step"
+    )
 }

@@ -101,9 +101,9 @@ fn what_lies_idle_saves_itself() {
 }
 
 /// Optimizer state that is idle through the peak, in a program whose call stacks have a file of torch.
-fn idle_state(file: &str, ranks: u32) -> AdviceReport {
+fn idle_state(device: &str, file: &str, ranks: u32) -> AdviceReport {
     let pause = "alloc p cuda:0 1KiB at p.py:1\nfree p\n".repeat(20);
-    let mut recorded = trace(&format!(
+    let script = format!(
         "alloc w cuda:0 4MiB at {file}:7:init_sharded_param
          label w parameter fc.weight
          optimizer begin
@@ -114,7 +114,8 @@ fn idle_state(file: &str, ranks: u32) -> AdviceReport {
          alloc peak cuda:0 12MiB at t.py:5
          free peak
          {pause}"
-    ));
+    );
+    let mut recorded = trace(&script.replace("cuda:0", device));
     recorded.header.world_size = Some(ranks);
     advise(&recorded, None).unwrap()
 }
@@ -122,15 +123,25 @@ fn idle_state(file: &str, ranks: u32) -> AdviceReport {
 #[test]
 fn what_is_sharded_already_is_not_to_be_sharded() {
     let file = "/site-packages/torch/distributed/fsdp/_fully_shard/_fsdp_param.py";
-    let found = idle_state(file, 8);
+    let found = idle_state("cuda:0", file, 8);
     let change = &only(&found, AdviceKind::Idle).change;
     assert!(change.starts_with("it is sharded already (FSDP, 8 ranks): use an optimizer with"));
     assert!(found.notes.iter().any(|note| note.contains("already shards its model")), "{found:?}");
     // A single rank shards nothing, and neither does another program.
     for (file, ranks) in [(file, 1), ("model.py", 8)] {
-        let found = idle_state(file, ranks);
-        assert!(only(&found, AdviceKind::Idle).change.starts_with("shard it, use"));
+        let found = idle_state("cuda:0", file, ranks);
+        assert!(only(&found, AdviceKind::Idle).change.contains("less state, shard it, or offload"));
         assert!(!found.notes.iter().any(|note| note.contains("shard")), "{found:?}");
+    }
+}
+
+#[test]
+fn what_is_in_host_memory_is_not_to_be_moved_there() {
+    let found = idle_state("cpu", "model.py", 1);
+    let change = &only(&found, AdviceKind::Idle).change;
+    assert_eq!(change, "use an optimizer with less state, or shard it");
+    for advice in &found.advice {
+        assert!(!advice.change.contains("host memory"), "{advice:?}");
     }
 }
 
