@@ -1,5 +1,13 @@
 import { describe, expect, it } from "vitest";
-import { counted, formatBytes, formatChange, formatCount, formatShare, formatTick } from "./bytes";
+import {
+  counted,
+  formatBytes,
+  formatChange,
+  formatCount,
+  formatPercentChange,
+  formatShare,
+  formatTick,
+} from "./bytes";
 
 describe("bytes", () => {
   it("are shown with four digits and binary units, as in the terminal", () => {
@@ -32,6 +40,9 @@ describe("bytes", () => {
 
 it("a share of nothing is not a number", () => {
   expect([formatShare(1, 3), formatShare(1, 0)]).toEqual(["33.3 %", ""]);
+  // What is there is not 0.0 % of it.
+  expect([formatShare(1, 1e6), formatShare(0, 1e6)]).toEqual(["< 0.1 %", "0.0 %"]);
+  expect([12.34, -1.06, 0].map(formatPercentChange)).toEqual(["+12.3 %", "−1.1 %", "0.0 %"]);
 });
 
 it("counts have separators and the right word", () => {

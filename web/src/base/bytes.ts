@@ -35,9 +35,17 @@ export function formatTick(bytes: number): string {
   return `${Number(value.toFixed(2))} ${unit}`;
 }
 
-/** `12.3 %` of a whole; empty where there is none. */
+/** `12.3 %` of a whole; `< 0.1 %` of what is not nothing; empty where there is no whole. */
 export function formatShare(part: number, whole: number): string {
-  return whole > 0 ? `${((100 * part) / whole).toFixed(1)} %` : "";
+  if (whole <= 0) return "";
+  const percent = (100 * part) / whole;
+  return part > 0 && percent < 0.05 ? "< 0.1 %" : `${percent.toFixed(1)} %`;
+}
+
+/** `+12.3 %` or `−1.1 %`. */
+export function formatPercentChange(percent: number): string {
+  const sign = percent > 0 ? "+" : percent < 0 ? "−" : "";
+  return `${sign}${Math.abs(percent).toFixed(1)} %`;
 }
 
 /** `1,234,567`. */

@@ -31,13 +31,23 @@ describe("pictures as SVG", () => {
   it("has bars of steps and the suspects above them", () => {
     const phases = [{ name: HOSTILE, peak: 5 }];
     const steps = [1, 2, 3].map((number) => ({ number, peak: 8, end: 4, growth: 1, phases }));
-    const picture = { bars: stepBars(steps, 1), numbers: [1, 2, 3], phases: [HOSTILE], chosen: 1 };
+    const picture = {
+      bars: stepBars(steps, 1),
+      numbers: [1, 2, 3],
+      unfinished: 2,
+      phases: [HOSTILE],
+      chosen: 1,
+    };
     const suspects = [{ since: 1, says: `${HOSTILE} gains 1 B a step` }];
     const levels = svg((pen) =>
       drawSteps(pen, SIZE, LIGHT, { ...picture, suspects, byPhase: false }),
     );
     expectText(levels);
     expect(levels).toContain("gains 1 B a step");
+    expect(levels).toContain(">3, not finished</text>");
+    // No bar shrank.
+    expect(levels).toContain("more at the end than the step before");
+    expect(levels).not.toContain(">less</text>");
     const byPhase = svg((pen) =>
       drawSteps(pen, SIZE, LIGHT, { ...picture, suspects: [], byPhase: true }),
     );

@@ -49,7 +49,8 @@ export function Curves({ answer, both }: { answer: DiffCurves; both: Sides }) {
       label={description(answer, both, active)}
       draw={(pen, now, inks) => {
         size.current = now;
-        drawCurves(pen, now, inks, answer);
+        const steps = Math.max(both.a.card.summary.steps, both.b.card.summary.steps);
+        drawCurves(pen, now, inks, answer, steps);
       }}
       on={{
         onKeyDown,
@@ -70,7 +71,10 @@ export function Curves({ answer, both }: { answer: DiffCurves; both: Sides }) {
               </p>
               <TipRows
                 rows={[
-                  [answer.axis === "steps" ? "step" : "time", positionText(point, answer)],
+                  [
+                    answer.axis === "steps" ? "step" : "time",
+                    positionText(point, answer, both[side].card.summary.steps),
+                  ],
                   ["allocated", formatBytes(point.allocated)],
                 ]}
               />
@@ -84,9 +88,11 @@ export function Curves({ answer, both }: { answer: DiffCurves; both: Sides }) {
   );
 }
 
-function positionText(point: DiffPoint, answer: DiffCurves): string {
+function positionText(point: DiffPoint, answer: DiffCurves, steps: number): string {
   const seconds = formatSeconds(point.seconds);
-  return answer.axis === "steps" ? `${Math.floor(point.position)}, at ${seconds}` : seconds;
+  if (answer.axis !== "steps") return seconds;
+  const step = Math.floor(point.position);
+  return `${step < steps ? step : "after the last"}, at ${seconds}`;
 }
 
 /** What is seen, in words. */
@@ -127,11 +133,18 @@ function highestOf(answer: DiffCurves): number {
   return Math.max(1, answer.highest) * 1.06;
 }
 
-export function drawCurves(pen: Pen, size: Size, inks: Inks, answer: DiffCurves): void {
+/** After the last of `steps` comes what is no step, such as the end of a program. */
+export function drawCurves(
+  pen: Pen,
+  size: Size,
+  inks: Inks,
+  answer: DiffCurves,
+  steps: number,
+): void {
   const box = boxOf(size);
   const scales = scalesOf(box, answer);
   drawByteAxis(pen, box, highestOf(answer), inks);
-  if (answer.axis === "steps") drawStepAxis(pen, box, answer.length, inks);
+  if (answer.axis === "steps") drawStepAxis(pen, box, answer.length, steps, inks);
   else drawTimeAxis(pen, box, 0, answer.length, inks);
   const colours = { a: inks.quiet, b: inks.accent };
   let x = box.x;
@@ -174,13 +187,14 @@ function drawTime(
   pen.line([...diamond, left, top - 6], { stroke, width: 2 });
 }
 
-function drawStepAxis(pen: Pen, box: Box, length: number, inks: Inks): void {
+function drawStepAxis(pen: Pen, box: Box, length: number, steps: number, inks: Inks): void {
   const ticks = timeTicks(0, length, Math.max(2, Math.floor(box.width / 72)));
   const every = Math.max(1, Math.ceil(ticks.step));
   for (let step = 0; step < length; step += every) {
     const x = box.x + (step / length) * box.width;
     const line = Math.round(x) + 0.5;
     pen.line([line, box.y, line, box.y + box.height + 4], { stroke: inks.grid });
-    pen.text(x + 3, box.y + box.height + 17, `step ${step}`, { fill: inks.quiet });
+    if (step < steps)
+      pen.text(x + 3, box.y + box.height + 17, `step ${step}`, { fill: inks.quiet });
   }
 }

@@ -2,7 +2,13 @@
 
 import { useMemo } from "preact/hooks";
 import type { Diff as DiffAnswer, DiffRow, Total } from "../../api/types.gen";
-import { counted, formatBytes, formatChange, formatCount } from "../../base/bytes";
+import {
+  counted,
+  formatBytes,
+  formatChange,
+  formatCount,
+  formatPercentChange,
+} from "../../base/bytes";
 import { shortener } from "../../base/paths";
 import { whenSentence } from "../../base/sentences";
 import { grouping } from "../../model/address";
@@ -107,7 +113,7 @@ function sentence(answer: DiffAnswer): string {
   const isAtPeaks = answer.at.a.what === "peak" && answer.at.b.what === "peak";
   const { change, percent } = isAtPeaks ? answer.peaks.allocated : answer.allocated;
   const what = isAtPeaks ? "The peak of" : "What is allocated on";
-  const share = percent === null ? "" : ` (${percent > 0 ? "+" : ""}${percent.toFixed(1)} %)`;
+  const share = percent === null ? "" : ` (${formatPercentChange(percent)})`;
   const word = change > 0 ? "rose by" : change < 0 ? "fell by" : "stayed the same";
   const { device, device_b } = answer;
   const on = device === device_b ? device : `${device}, then ${device_b},`;

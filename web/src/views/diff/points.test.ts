@@ -47,8 +47,12 @@ it("goes from point to point, and not beyond the last", () => {
 
 it("draws both curves and names the steps", () => {
   const pen = new SvgPen((text, size = 12) => text.length * size * 0.55);
-  drawCurves(pen, { width: 800, height: 200 }, LIGHT, curves);
+  drawCurves(pen, { width: 800, height: 200 }, LIGHT, curves, 2);
   const picture = pen.document(800, 200, "diff");
   expect(picture).not.toContain("NaN");
   for (const text of ["from", "to", "step 0", "step 1"]) expect(picture).toContain(`>${text}<`);
+  // What comes after the last step is none.
+  const short = new SvgPen((text, size = 12) => text.length * size * 0.55);
+  drawCurves(short, { width: 800, height: 200 }, LIGHT, curves, 1);
+  expect(short.document(800, 200, "diff")).not.toContain(">step 1<");
 });

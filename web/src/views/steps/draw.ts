@@ -10,6 +10,8 @@ export interface StepPicture {
   readonly bars: readonly Bar[];
   /** The number of the step at a place. */
   readonly numbers: readonly number[];
+  /** The index of the step that did not finish; null where all did. */
+  readonly unfinished: number | null;
   readonly phases: readonly string[];
   /** Whether there is a row of bars for each phase. */
   readonly byPhase: boolean;
@@ -107,10 +109,11 @@ function drawGrowth(pen: Pen, box: Box, inks: Inks, picture: StepPicture): void 
       align: "end",
       baseline: "middle",
     });
-  legend(pen, box, inks, [
-    [inks.grew, "more at the end than the step before"],
-    [inks.shrank, "less"],
-  ]);
+  const before = "at the end than the step before";
+  const entries: [string, string][] = [];
+  if (most > 0) entries.push([inks.grew, `more ${before}`]);
+  if (least < 0) entries.push([inks.shrank, most > 0 ? "less" : `less ${before}`]);
+  legend(pen, box, inks, entries);
   pen.line([box.x, zero, box.x + box.width, zero], { stroke: inks.edge });
   label(0, zero);
   if (zero - box.y > 14) label(most, box.y);
@@ -200,7 +203,10 @@ function drawNumbers(pen: Pen, box: Box, inks: Inks, picture: StepPicture): void
   picture.bars.forEach((bar, at) => {
     if (at % every !== 0) return;
     const x = box.x + (at + 0.5) * pitch;
-    pen.text(x, box.y + box.height + 16, String(picture.numbers[bar.first] ?? bar.first), {
+    const number = String(picture.numbers[bar.first] ?? bar.first);
+    const whole = `${number}, not finished`;
+    const isNamed = bar.last === picture.unfinished && pen.measure(whole) < pitch;
+    pen.text(x, box.y + box.height + 16, isNamed ? whole : number, {
       fill: inks.quiet,
       align: "middle",
     });

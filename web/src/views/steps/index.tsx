@@ -4,7 +4,7 @@ import { useMemo, useState } from "preact/hooks";
 import type { Steps as StepsAnswer } from "../../api/types.gen";
 import { formatBytes } from "../../base/bytes";
 import { phaseColour } from "../../base/colours";
-import { pathTail } from "../../base/paths";
+import { shortener } from "../../base/paths";
 import { field, go, secondsField } from "../../model/address";
 import { inks } from "../../model/theme";
 import { useDeviceAnswer } from "../../model/use_answer";
@@ -99,6 +99,7 @@ function Bars({ answer }: { answer: StepsAnswer }) {
   const picture: StepPicture = {
     bars,
     numbers: steps.map((step) => step.number),
+    unfinished: steps.at(-1)?.is_finished === false ? steps.length - 1 : null,
     phases: phaseNames(steps),
     byPhase: shownField.value === "phases",
     suspects: suspects(answer),
@@ -176,9 +177,11 @@ function BarTip({ bar, steps, phases }: TipProps) {
 
 /** The lines that gain most, with the index of the first step in which they grow. */
 function suspects(answer: StepsAnswer): Suspect[] {
-  return (answer.leaks?.rows ?? []).slice(0, MOST_SUSPECTS).map((leak) => {
+  const rows = answer.leaks?.rows ?? [];
+  const short = shortener(rows.map((leak) => leak.location));
+  return rows.slice(0, MOST_SUSPECTS).map((leak) => {
     const index = answer.steps.findIndex((step) => step.number >= leak.since);
-    const says = `${pathTail(leak.location)} grows by ${formatBytes(leak.bytes_per_step)} per step since step ${leak.since}`;
+    const says = `${short(leak.location)} grows by ${formatBytes(leak.bytes_per_step)} per step since step ${leak.since}`;
     return { since: Math.max(0, index), says };
   });
 }
