@@ -41,7 +41,7 @@ describe("bytes", () => {
 it("a share of nothing is not a number", () => {
   expect([formatShare(1, 3), formatShare(1, 0)]).toEqual(["33.3 %", ""]);
   // What is there is not 0.0 % of it.
-  expect([formatShare(1, 1e6), formatShare(0, 1e6)]).toEqual(["< 0.1 %", "0.0 %"]);
+  expect([formatShare(1, 1e6), formatShare(0, 1e6)]).toEqual(["<0.1 %", "0.0 %"]);
   expect([12.34, -1.06, 0].map(formatPercentChange)).toEqual(["+12.3 %", "−1.1 %", "0.0 %"]);
 });
 

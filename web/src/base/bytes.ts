@@ -35,11 +35,11 @@ export function formatTick(bytes: number): string {
   return `${Number(value.toFixed(2))} ${unit}`;
 }
 
-/** `12.3 %` of a whole; `< 0.1 %` of what is not nothing; empty where there is no whole. */
+/** `12.3 %` of a whole; `<0.1 %` of what is not nothing; empty where there is no whole. */
 export function formatShare(part: number, whole: number): string {
   if (whole <= 0) return "";
   const percent = (100 * part) / whole;
-  return part > 0 && percent < 0.05 ? "< 0.1 %" : `${percent.toFixed(1)} %`;
+  return part > 0 && percent < 0.05 ? "<0.1 %" : `${percent.toFixed(1)} %`;
 }
 
 /** `+12.3 %` or `−1.1 %`. */
