@@ -9,6 +9,7 @@ import { followTheme } from "./model/theme";
 import { Page } from "./shell/page";
 import "./render/render.css";
 import "./shell/page.css";
+import "./shell/narrow.css";
 
 followAddress();
 followTheme();

@@ -1,5 +1,6 @@
 // The bar above everything: views, recordings, devices, groupings, theme, help.
 
+import { useEffect } from "preact/hooks";
 import { counted } from "../base/bytes";
 import { go, grouping, hashAfter } from "../model/address";
 import { isFollowing, isLost } from "../model/growth";
@@ -65,6 +66,11 @@ function Mark() {
 
 function Tabs() {
   const here = shownView.value.name;
+  // In a narrow window the tabs are wider than the page.
+  useEffect(() => {
+    const tab = document.getElementById(`tab-${here}`);
+    tab?.scrollIntoView?.({ inline: "nearest", block: "nearest" });
+  }, [here]);
   return (
     <div role="tablist" aria-label="Views" class="tabs" onKeyDown={moveAmongTabs}>
       {shownViews.value.map((view) => (

@@ -37,5 +37,7 @@ describe("the curve of wasted memory", () => {
     const drawn = pen.document(WIDTH, 80, "curve");
     expect(drawn).toContain("128.5");
     expect(drawn).not.toContain("NaN");
+    // There is no room for the figure beside the names: it stands below them.
+    expect(drawn).toMatch(/y="28" [^>]*>wasted, at most 5 B/);
   });
 });

@@ -4,6 +4,7 @@ import type { FragmentationCurve } from "../../api/types.gen";
 import { positionOf, secondsAt, type TimeAxis } from "../../base/axis";
 import { formatBytes } from "../../base/bytes";
 import type { Inks } from "../../base/colours";
+import { cursorHead } from "../../render/cursor_mark";
 import type { Pen, Size } from "../../render/pen";
 
 type Point = FragmentationCurve["points"][number];
@@ -56,7 +57,8 @@ export function drawCurve(
   drawLegend(pen, size, inks, most);
   const line = Math.round(x(at)) + 0.5;
   pen.line([line, TOP - 2, line, size.height], { stroke: inks.ink, width: 1.5 });
-  pen.area([line - 5, TOP - 2, line + 5, TOP - 2, line, TOP + 5], inks.ink);
+  const { left, right } = cursorHead(line, { x: SIDE, width });
+  pen.area([left, TOP - 2, right, TOP - 2, line, TOP + 5], inks.ink);
 }
 
 function drawLegend(pen: Pen, size: Size, inks: Inks, most: number): void {
@@ -69,8 +71,13 @@ function drawLegend(pen: Pen, size: Size, inks: Inks, most: number): void {
   say("usable free blocks", inks.freeFill);
   say("unusable free blocks", inks.grew);
   say("rounding", inks.fill);
-  pen.text(size.width - SIDE, 11, `wasted, at most ${formatBytes(most)}`, {
-    fill: inks.quiet,
+  const says = `wasted, at most ${formatBytes(most)}`;
+  // Where there is no room beside the names, it stands in the picture.
+  const room = pen.measure(says, 11);
+  const isBeside = x + room <= size.width - SIDE;
+  if (!isBeside) pen.rect(size.width - SIDE - room - 8, TOP + 1, room + 8, 15, `${inks.panel}d8`);
+  pen.text(size.width - SIDE - (isBeside ? 0 : 4), isBeside ? 11 : TOP + 12, says, {
+    fill: isBeside ? inks.quiet : inks.ink,
     align: "end",
     size: 11,
   });
