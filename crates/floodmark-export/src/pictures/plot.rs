@@ -5,7 +5,7 @@ use std::io::Write;
 use floodmark_analysis::{
     COLUMNS, Marker, MarkerKind, TimelineBy, TimelineIndex, TimelineTile, TraceIndex, curve,
 };
-use floodmark_trace::{Bytes, Device, Trace};
+use floodmark_trace::{Bytes, Device, Loss, Trace};
 
 use super::chart::{Band, Chart, Emphasis, Mark, Quantity, Series};
 use super::font;
@@ -74,7 +74,8 @@ pub fn chart_of(trace: &Trace, options: &Options) -> Result<Chart, ExportError> 
         let devices = trace.devices().len();
         figures = format!("{figures} \u{b7} the highest peak of {devices} devices");
     }
-    if let Some(first) = found.losses.0.first() {
+    // What is derived is not lost.
+    if let Some(first) = found.losses.0.iter().find(|loss| !matches!(loss, Loss::Derived(_))) {
         figures = format!("{figures} \u{b7} not complete: {first}");
     }
     Ok(Chart {

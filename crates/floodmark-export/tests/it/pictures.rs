@@ -3,6 +3,7 @@
 use floodmark_export::{
     Chart, Emphasis, Mark, Options, Quantity, Series, chart_of, write_chart_svg, write_svg,
 };
+use floodmark_trace::{Loss, Losses};
 
 use crate::{STEPS, on, text, trace};
 
@@ -51,6 +52,19 @@ fn a_picture_names_the_devices_it_leaves_out() {
     let of_two = subtitle(&Options::default());
     assert!(of_two.ends_with("the highest peak of 2 devices"), "{of_two}");
     assert!(!subtitle(&on("cuda:0")).contains("devices"));
+}
+
+#[test]
+fn a_picture_says_what_is_lost_and_not_what_is_derived() {
+    let subtitle = |losses: Vec<Loss>| {
+        let mut recorded = trace(STEPS);
+        recorded.losses = Losses(losses);
+        chart_of(&recorded, &on("cuda:0")).unwrap().subtitle
+    };
+    let derived = || Loss::Derived("categories are derived".to_owned());
+    assert!(!subtitle(vec![derived()]).contains("categories"));
+    let lost = subtitle(vec![derived(), Loss::NotRecorded("stacks".to_owned())]);
+    assert!(lost.contains("not complete: stacks"), "{lost}");
 }
 
 #[test]
