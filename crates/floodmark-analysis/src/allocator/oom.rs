@@ -210,7 +210,10 @@ fn why(found: &OomReport) -> String {
             format!("capacity. {allocated} are allocated; the system refused {request} more")
         }
         OomReason::Capacity => {
-            format!("capacity. {}; {request} were requested", parts_of_capacity(found))
+            let parts = parts_of_capacity(found);
+            let unused = found.free + found.unreserved.unwrap_or_default();
+            let in_one = if unused >= request { " in one block" } else { "" };
+            format!("capacity. {parts}; {request} were requested{in_one}")
         }
         OomReason::Fragmentation if !found.is_replayed => {
             format!(

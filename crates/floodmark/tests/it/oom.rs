@@ -73,7 +73,7 @@ fn a_failure_is_explained_with_proof() {
     exit 0
     --- stdout
     Out of memory on cuda:0: 250.0 MiB requested, with 1.741 GiB allocated, 1.809 GiB reserved, at 4.923 s in step 4, backward
-    Why: capacity. Of the 1.990 GiB that torch could reserve, 1.741 GiB are allocated, 69.35 MiB free in torch's segments in blocks of at most 26.00 MiB and 186.0 MiB not reserved; 250.0 MiB were requested
+    Why: capacity. Of the 1.990 GiB that torch could reserve, 1.741 GiB are allocated, 69.35 MiB free in torch's segments in blocks of at most 26.00 MiB and 186.0 MiB not reserved; 250.0 MiB were requested in one block
     The device had 137.2 GiB left: torch is limited by `set_per_process_memory_fraction`
     ! categories, modules, phases and backward are derived from stack frames: a snapshot does not record them
 
@@ -117,7 +117,7 @@ fn a_failure_is_explained_with_proof() {
     exit 0
     --- stdout
     Out of memory on cuda:0: 250.0 MiB requested, with 1.741 GiB allocated, 1.809 GiB reserved, at 4.923 s in step 4, backward
-    Why: capacity. Of the 1.990 GiB that torch could reserve, 1.741 GiB are allocated, 69.35 MiB free in torch's segments in blocks of at most 26.00 MiB and 186.0 MiB not reserved; 250.0 MiB were requested
+    Why: capacity. Of the 1.990 GiB that torch could reserve, 1.741 GiB are allocated, 69.35 MiB free in torch's segments in blocks of at most 26.00 MiB and 186.0 MiB not reserved; 250.0 MiB were requested in one block
     The device had 137.2 GiB left: torch is limited by `set_per_process_memory_fraction`
     ! categories, modules, phases and backward are derived from stack frames: a snapshot does not record them
 
