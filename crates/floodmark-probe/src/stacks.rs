@@ -310,8 +310,13 @@ impl CallTree {
         known
     }
 
-    /// The module that a frame calls.
-    fn module(&mut self, frame: &RawFrame, out: &mut impl Definitions) -> CalledModule {
+    /// The module that a frame calls; an outermost one has no other around it.
+    fn module(
+        &mut self,
+        frame: &RawFrame,
+        is_outermost: bool,
+        out: &mut impl Definitions,
+    ) -> CalledModule {
         if frame.first_local == 0 {
             return CalledModule::default();
         }
@@ -331,7 +336,7 @@ impl CallTree {
             let module = KnownModule { id, class, has_name: false, is_asked };
             self.modules.insert(frame.first_local, module);
             // Its name comes when Python attends to it, unless there is no memory for more names.
-            self.needs_gil_work |= !self.lacks_modules && !is_asked;
+            self.needs_gil_work |= !self.lacks_modules && (!is_asked || is_outermost);
         }
         CalledModule { id: id.unwrap_or(0), is_stable: false, is_left_out: self.lacks_modules }
     }
@@ -414,7 +419,8 @@ impl CallTree {
         let CodeRole { role, is_library } = code.role;
         let calls_module = role == Role::ModuleCall;
         let no_module = CalledModule { is_stable: true, ..CalledModule::default() };
-        let module = if calls_module { self.module(frame, out) } else { no_module };
+        let is_outermost = parent.flags & stack_flags::MODULE == 0;
+        let module = if calls_module { self.module(frame, is_outermost, out) } else { no_module };
         let mut seen = SeenFrame {
             raw: *frame,
             node: parent,
@@ -525,8 +531,12 @@ impl CallTree {
                 if known.role.role == Role::ModuleCall && frame.first_local != 0 {
                     let root = *root.get_or_insert(frame.first_local);
                     let module = self.modules.get_mut(&frame.first_local);
-                    let is_new = module.as_ref().is_none_or(|module| !module.is_asked);
-                    if !self.lacks_modules && is_new {
+                    // An outermost module has a name whatever was found before: its class.
+                    let is_outermost = root == frame.first_local;
+                    let may_get_name = module.as_ref().is_none_or(|module| {
+                        !module.has_name && (is_outermost || !module.is_asked)
+                    });
+                    if !self.lacks_modules && may_get_name {
                         nameless.push((root, frame.first_local));
                     }
                     if let Some(module) = module {

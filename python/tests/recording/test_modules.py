@@ -162,6 +162,27 @@ class MakesItsLoss(nn.Module):
         return sum(loss(self.layers(x), x) for loss in losses)
 
 
+class Hides(nn.Module):
+    """Calls a model that is none of its submodules."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.hidden = [model]
+
+    def forward(self, x):
+        return self.hidden[0](x)
+
+
+def test_a_hidden_model_gets_its_names_when_it_is_called_by_itself(record):
+    model = Model([101])
+    with record() as recorded:
+        for _ in range(3):
+            Hides(model)(torch.ones(BATCH, 8))
+        for _ in range(3):
+            model(torch.ones(BATCH, 8))
+    assert made_by(recorded, 101)[-1] == "layers.0.mlp.up"
+
+
 def test_modules_that_are_no_submodules_take_no_memory_again_and_again(record):
     model = MakesItsLoss()
     with record(max_memory="16MiB") as recorded:
