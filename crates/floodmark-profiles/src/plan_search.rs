@@ -4,9 +4,10 @@
 //! first: what costs nothing, then what costs time, then what changes results, each group by the memory it saves.
 //! Combinations that cannot fit, by what each of their changes saves alone, are left out.
 //! As soon as a combination fits, changes that it does not need are taken out again, and of the repeated blocks only
-//! as many are checkpointed as it takes. Where none fits, all changes together and the pairs of the strongest are tried
-//! with every kind of checkpointing, so that the least need is known. The search runs nothing itself: `attempt` gets a batch
-//! of combinations, which may be tried at the same time.
+//! as many are checkpointed as it takes. Of what fits at the same cost, a noticeably faster combination is preferred.
+//! Where none fits, all changes together and the pairs of the strongest are tried with every kind of checkpointing, so
+//! that the least need is known. The search runs nothing itself: `attempt` gets a batch of combinations, which may be
+//! tried at the same time.
 
 use std::collections::BTreeMap;
 
