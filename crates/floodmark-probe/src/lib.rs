@@ -17,6 +17,7 @@ mod ended_steps;
 mod fake_blocks;
 mod fork_flag;
 mod free_later;
+mod gil_thread;
 mod gil_work;
 mod handover;
 mod hidden_result;
@@ -59,6 +60,7 @@ pub use fake_blocks::{
     FakeBlock, SegmentChange, is_backward, record_fake_alloc, record_fake_free, record_fake_oom,
     record_fake_segment, set_fake_storage,
 };
+pub use gil_thread::wait_for_names;
 pub use gil_work::{set_backward_handler, set_gil_work_handler};
 pub use host_storages::record_host_blocks;
 pub use initial_blocks::{InitialBlock, InitialBlocks};

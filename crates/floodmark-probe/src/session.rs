@@ -25,7 +25,7 @@ use crate::thread::{
     begin_recording, forget_after_fork, limit_states, wait_until_idle, with_recording,
 };
 use crate::writer::{self, Ended};
-use crate::{autograd, bus_error, ops, saved_tensors, tracker};
+use crate::{autograd, bus_error, gil_thread, ops, saved_tensors, tracker};
 
 /// The recorder, as long as its hooks are in.
 pub(crate) struct Running {
@@ -157,6 +157,7 @@ pub(crate) fn take_off(running: Running) -> bool {
     IS_WATCHED.store(false, Ordering::SeqCst);
     patch::remove();
     ops::detach();
+    gil_thread::end();
     let is_idle = wait_until_idle();
     let (ended, recording) = running.end();
     bus_error::remove();
@@ -247,6 +248,7 @@ unsafe extern "C" fn in_forked_child() {
     ENABLED.store(false, Ordering::SeqCst);
     IS_WATCHED.store(false, Ordering::SeqCst);
     CURRENT.store(std::ptr::null_mut(), Ordering::Release);
+    gil_thread::forget_after_fork();
     forget_after_fork();
 }
 

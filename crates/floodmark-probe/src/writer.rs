@@ -7,16 +7,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
-use crate::bus_error;
 use crate::handover::Live;
 use crate::known::Known;
 use crate::merge::Merge;
-use crate::patch;
 use crate::recording::{ENABLED, Recording};
 use crate::session::fall_asleep;
 use crate::sink::Sink;
 use crate::sinks::Sinks;
 use crate::thread::frontier_nanos;
+use crate::{bus_error, gil_thread, patch};
 
 /// How often the journal is looked at.
 const LAP: Duration = Duration::from_millis(50);
@@ -91,6 +90,7 @@ fn rows_per_flush(flush_bytes: u64) -> usize {
 impl Writer<'_> {
     fn lap(&mut self) {
         patch::follow_new_libraries();
+        gil_thread::start_where_wanted();
         self.frontier_nanos = frontier_nanos(self.recording, self.frontier_nanos);
         self.sinks.take_new();
         self.frontier_nanos = self.sinks.patient_frontier(self.frontier_nanos);

@@ -65,12 +65,12 @@ pub(crate) fn attach_ops(py: Python<'_>) -> bool {
     py.detach(floodmark_probe::attach_ops)
 }
 
-/// Takes the hooks off where no window is open.
-///
-/// Keeps the GIL: code objects are released.
+/// Takes the hooks off where no window is open, and waits until no thread of ours runs Python code. Keeps the GIL for
+/// the first: code objects are released.
 #[pyfunction]
-pub(crate) fn disarm() {
+pub(crate) fn disarm(py: Python<'_>) {
     floodmark_probe::disarm();
+    py.detach(floodmark_probe::wait_for_names);
 }
 
 /// CUDA is initialised. Returns whether the caching allocator's own events will be seen.
@@ -106,7 +106,7 @@ pub(crate) fn use_slow_stacks() -> bool {
     floodmark_probe::use_slow_way()
 }
 
-/// Called on the main thread with the GIL held, when the probe asked for it.
+/// Called with the GIL held, when the probe asked for it.
 pub(crate) fn do_gil_work() {
     // The interpreter may be ending; then names are not needed any more.
     let _ = Python::try_attach(|py| {

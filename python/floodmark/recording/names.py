@@ -50,7 +50,7 @@ def forget_all() -> None:
 
 
 def name_seen_modules() -> None:
-    """Name what the probe has seen without a name. Called with the GIL held, on the main thread."""
+    """Name what the probe has seen without a name: on the main thread, or while that waits."""
     roots = {root for root, _ in _core.pin_running_code()}
     for address in roots:
         # The address was read from a running frame an instant ago, under the same hold of the GIL.

@@ -751,7 +751,7 @@ class Summary(TypedDict):
     steps: int
     """How many steps ended."""
     threads: int
-    """How many threads did something."""
+    """How many threads of the program have events."""
     failed_requests: int
     """How many allocations failed."""
     devices: list[DeviceSummary]

@@ -71,3 +71,39 @@ def test_a_training_program_says_the_same(tmp_path: Path) -> None:
     assert ended.status == 1
     assert "mat1 and mat2 shapes cannot be multiplied" in ended.err
     assert "UserWarning: three" in ended.err
+
+
+#: The recorder names what runs on the threads while the main one waits, and is not done at the end.
+NAMED_AT_THE_END = """
+import threading, torch
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.ModuleList([torch.nn.Linear(2, 2) for _ in range(2_000)])
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+nets = [type(f"Net{number}", (Net,), {})() for number in range(4)]
+is_over = threading.Event()
+
+def work():
+    for net in nets:
+        if not is_over.is_set():
+            net(torch.ones(1, 2))
+
+threads = [threading.Thread(target=work) for _ in range(2)]
+for thread in threads:
+    thread.start()
+is_over.wait(0.1)
+is_over.set()
+for thread in threads:
+    thread.join()
+print("end", threading.active_count())
+"""
+
+
+def test_a_program_may_end_while_modules_get_their_names(tmp_path: Path) -> None:
+    assert_same(tmp_path, Case(NAMED_AT_THE_END))

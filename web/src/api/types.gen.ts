@@ -55,7 +55,7 @@ export type Summary = {
   allocations: number;
   /** How many steps ended. */
   steps: number;
-  /** How many threads did something. */
+  /** How many threads of the program have events. */
   threads: number;
   /** How many allocations failed. */
   failed_requests: number;

@@ -85,7 +85,9 @@ impl GrowingIndex {
             *self = Self { stack_revision, ..Self::default() };
         }
         for event in trace.events.get(self.read..).unwrap_or_default() {
-            self.count_thread(event.thread);
+            if !matches!(event.subject, Subject::Label { .. }) {
+                self.count_thread(event.thread);
+            }
             self.counts.failed_requests += usize::from(matches!(event.subject, Subject::Oom(_)));
         }
         let is_renewed = self.scan.extend(trace);

@@ -27,7 +27,7 @@ pub struct Summary {
     pub allocations: usize,
     /// How many steps ended.
     pub steps: u32,
-    /// How many threads did something.
+    /// How many threads of the program have events.
     pub threads: usize,
     /// How many allocations failed.
     pub failed_requests: usize,
@@ -119,7 +119,7 @@ fn device_summary(trace: &Trace, peak: &Peak, at: Moment) -> DeviceSummary {
 fn threads(trace: &Trace) -> usize {
     let mut seen = vec![false; usize::from(u16::MAX) + 1];
     for event in &trace.events {
-        seen[event.thread.index()] = true;
+        seen[event.thread.index()] |= !matches!(event.subject, Subject::Label { .. });
     }
     seen.into_iter().filter(|&seen| seen).count()
 }

@@ -410,11 +410,16 @@ pub(crate) fn call_soon(function: unsafe extern "C" fn(usize) -> i32) -> bool {
 
 /// Takes the GIL for `work`, on a thread that Python has seen; nothing is done on any other. It may be held already.
 pub(crate) fn with_gil(work: impl FnOnce()) {
-    let Some(api) = api() else { return };
     // SAFETY: needs no GIL; the state is that of this thread.
-    if unsafe { (api.this_thread_state)() } == 0 {
-        return;
+    if api().is_some_and(|api| unsafe { (api.this_thread_state)() } != 0) {
+        with_gil_on_any_thread(work);
     }
+}
+
+/// Takes the GIL for `work`, also on a thread that Python has not seen. While the interpreter shuts down this may not
+/// return: see [`crate::gil_thread`].
+pub(crate) fn with_gil_on_any_thread(work: impl FnOnce()) {
+    let Some(api) = api() else { return };
     // SAFETY: documented to work on any thread, and in pairs. `work` does not unwind: see its callers.
     let state = unsafe { (api.take_gil)() };
     work();
