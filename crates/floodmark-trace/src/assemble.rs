@@ -135,7 +135,7 @@ impl Assembler {
             None => {
                 let live = Live {
                     label: allocation.label.0,
-                    is_saved: allocation.saved_at.is_some(),
+                    is_saved: trace.autograd_use(id).saved_at.is_some(),
                     ..Live::new(
                         allocation.rounded.0,
                         allocation.rounded.0.saturating_sub(allocation.requested.0),

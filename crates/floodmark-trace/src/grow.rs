@@ -165,8 +165,6 @@ impl Trace {
             freed_at: None,
             completed_at: None,
             label: LabelId(0),
-            saved_at: None,
-            unpacked_at: None,
         });
         id
     }
@@ -193,11 +191,11 @@ impl Trace {
                 Some(Subject::Label { allocation: id, label: LabelId(row.stack) })
             }
             EventKind::Saved if is_live => {
-                allocation.saved_at.get_or_insert(EventNumber::new(here));
+                self.autograd_uses.save(id, here);
                 Some(Subject::Saved(id))
             }
             EventKind::Unpacked if is_live => {
-                allocation.unpacked_at = Some(EventNumber::new(here));
+                self.autograd_uses.unpack(id, here);
                 Some(Subject::Unpacked(id))
             }
             EventKind::Free
@@ -332,8 +330,6 @@ fn lost_allocation() -> Allocation {
         freed_at: Some(EventNumber::new(0)),
         completed_at: None,
         label: LabelId(0),
-        saved_at: None,
-        unpacked_at: None,
     }
 }
 

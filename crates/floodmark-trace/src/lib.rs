@@ -15,6 +15,7 @@
 //! The crate does not depend on `PyTorch`, opens no path and prints nothing: its input is bytes.
 
 mod assemble;
+mod autograd_use;
 mod batch;
 mod build;
 mod changes;
@@ -48,6 +49,7 @@ pub mod journal;
 pub mod journal_state;
 
 pub use assemble::Assembler;
+pub use autograd_use::AutogradUse;
 pub use batch::{Batch, CodeRow, LabelRow, ModuleRow, Row, StackRow, TextRow, Total};
 pub use build::TraceBuilder;
 pub use changes::{AppliedChange, Numerics, OperatorCost, OperatorKind, StepCost};

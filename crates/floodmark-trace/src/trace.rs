@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use std::collections::BTreeSet;
 
+use crate::autograd_use::AutogradUses;
 use crate::batch::Total;
 use crate::event::{
     AllocationId, Bytes, Category, CodeId, Device, DeviceAddr, EventNumber, HandleId, LabelId,
@@ -56,10 +57,6 @@ pub struct Allocation {
     pub completed_at: Option<EventNumber>,
     /// The last name it had.
     pub label: LabelId,
-    /// The event at which autograd first saved it for the backward pass.
-    pub saved_at: Option<EventNumber>,
-    /// The event at which the backward pass last read what autograd had saved of it.
-    pub unpacked_at: Option<EventNumber>,
 }
 
 impl Allocation {
@@ -186,6 +183,7 @@ pub struct Trace {
     pub(crate) sources: Vec<SourceFile>,
     /// Answers of commands.
     pub(crate) answers: Vec<StoredAnswer>,
+    pub(crate) autograd_uses: AutogradUses,
     pub(crate) stacks: Vec<Stack>,
     pub(crate) codes: Vec<Code>,
     pub(crate) modules: Vec<Module>,
@@ -214,7 +212,7 @@ pub struct Trace {
 }
 
 // A trace of ten million events is held in memory as a whole.
-const _: () = assert!(size_of::<Event>() == 24 && size_of::<Allocation>() == 72);
+const _: () = assert!(size_of::<Event>() == 24 && size_of::<Allocation>() == 64);
 
 impl Trace {
     /// A node of the call tree; the empty stack for an id that is not in the file.

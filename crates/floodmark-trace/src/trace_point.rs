@@ -72,16 +72,15 @@ impl Trace {
         for allocation in self.allocations.iter_mut().filter(|allocation| !allocation.is_lost()) {
             allocation.freed_at = before(allocation.freed_at);
             allocation.completed_at = before(allocation.completed_at);
-            allocation.saved_at = before(allocation.saved_at);
-            allocation.unpacked_at = None;
             allocation.label = LabelId(0);
         }
+        self.autograd_uses.take_back(point.allocations, point.events);
         // Of these the last one counts, which may have been another then.
         for (at, event) in (0_u32..).zip(&self.events) {
             if let Subject::Label { allocation, label } = event.subject {
                 self.allocations[allocation.index()].label = label;
             } else if let Subject::Unpacked(id) = event.subject {
-                self.allocations[id.index()].unpacked_at = Some(EventNumber::new(at));
+                self.autograd_uses.unpack(id, at);
             }
         }
     }

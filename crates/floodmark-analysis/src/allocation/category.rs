@@ -43,8 +43,11 @@ pub fn category(trace: &Trace, context: &Context, id: AllocationId) -> Category 
         return known;
     }
     if allocation.before_recording {
-        let is_input = is_saved_input(allocation, context);
-        return if is_input { Category::Input } else { Category::Unknown };
+        return if is_saved_input(trace, context, id) {
+            Category::Input
+        } else {
+            Category::Unknown
+        };
     }
     match context.work(id) {
         Phase::Optimizer if !context.is_passing(allocation) => Category::OptimizerState,
@@ -53,8 +56,8 @@ pub fn category(trace: &Trace, context: &Context, id: AllocationId) -> Category 
         Phase::Forward | Phase::Backward | Phase::Optimizer if context.is_passing(allocation) => {
             Category::Temporary
         }
-        Phase::Forward if allocation.saved_at.is_some() => Category::Activation,
-        Phase::Outside if is_saved_input(allocation, context) => Category::Input,
+        Phase::Forward if trace.autograd_use(id).saved_at.is_some() => Category::Activation,
+        Phase::Outside if is_saved_input(trace, context, id) => Category::Input,
         Phase::Outside if is_fed_to_a_step(allocation, context) => Category::Input,
         Phase::Forward | Phase::Backward | Phase::Optimizer | Phase::Named(_) | Phase::Outside => {
             Category::Unknown
@@ -104,8 +107,8 @@ fn is_kept_for_backward(allocation: &Allocation, context: &Context) -> bool {
 
 /// Autograd saves an input before its operator allocates anything, so the first time may lie before the first
 /// allocation of forward.
-fn is_saved_input(allocation: &Allocation, context: &Context) -> bool {
-    allocation.saved_at.is_some() && context.has_forward()
+fn is_saved_input(trace: &Trace, context: &Context, id: AllocationId) -> bool {
+    trace.autograd_use(id).saved_at.is_some() && context.has_forward()
 }
 
 fn is_fed_to_a_step(allocation: &Allocation, context: &Context) -> bool {

@@ -1,6 +1,6 @@
 //! The life of an allocation in seconds: the one place of the newer questions that reads its events.
 
-use floodmark_trace::{Allocation, EventNumber, Trace};
+use floodmark_trace::{Allocation, AllocationId, EventNumber, Trace};
 
 /// The event that freed an allocation.
 pub(crate) fn freed(allocation: &Allocation) -> Option<u32> {
@@ -8,14 +8,14 @@ pub(crate) fn freed(allocation: &Allocation) -> Option<u32> {
 }
 
 /// When autograd first saved an allocation for the backward pass.
-pub(crate) fn saved_seconds(trace: &Trace, allocation: &Allocation) -> Option<f64> {
-    seconds(trace, allocation.saved_at)
+pub(crate) fn saved_seconds(trace: &Trace, id: AllocationId) -> Option<f64> {
+    seconds(trace, trace.autograd_use(id).saved_at)
 }
 
 /// When an allocation was last used, as far as that is known: when the backward pass last read what autograd
 /// had saved of it.
-pub(crate) fn last_use_seconds(trace: &Trace, allocation: &Allocation) -> Option<f64> {
-    seconds(trace, allocation.unpacked_at)
+pub(crate) fn last_use_seconds(trace: &Trace, id: AllocationId) -> Option<f64> {
+    seconds(trace, trace.autograd_use(id).unpacked_at)
 }
 
 fn seconds(trace: &Trace, event: Option<EventNumber>) -> Option<f64> {

@@ -52,8 +52,8 @@ fn row(live: &Live<'_>, context: &Context, modules: &TensorModules<'_>, id: Allo
             step: if is_new { context.step(allocation.made_at) } else { None },
             phase: phase.map(|phase| phase.name(live.trace).to_owned()),
             allocated_seconds: if is_new { seconds(allocation.made_at) } else { None },
-            saved_seconds: saved_seconds(live.trace, allocation),
-            last_use_seconds: last_use_seconds(live.trace, allocation),
+            saved_seconds: saved_seconds(live.trace, id),
+            last_use_seconds: last_use_seconds(live.trace, id),
             freed_seconds: freed(allocation).and_then(seconds),
         },
     }

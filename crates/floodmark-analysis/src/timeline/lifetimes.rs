@@ -192,9 +192,9 @@ fn lifetime(trace: &Trace, index: &TraceIndex, id: AllocationId) -> Lifetime {
         category: category.name(),
         phase: context.phase(trace, id).map(|phase| phase.name(trace).to_owned()),
         allocated_seconds: allocated.unwrap_or(0.0),
-        saved_seconds: saved_seconds(trace, allocation),
+        saved_seconds: saved_seconds(trace, id),
         retained_until_seconds: backward.and_then(seconds),
-        last_use_seconds: last_use_seconds(trace, allocation),
+        last_use_seconds: last_use_seconds(trace, id),
         freed_seconds: freed(allocation).and_then(seconds),
     }
 }

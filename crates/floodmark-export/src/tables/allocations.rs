@@ -75,6 +75,7 @@ fn cells<'a>(
     let allocation: &Allocation = &trace.allocations[id.index()];
     let micros =
         |at: Option<EventNumber>| trace.events.get(at?.get() as usize).map(|event| event.time.0);
+    let used = trace.autograd_use(id);
     let step = (!allocation.before_recording).then(|| context.step(allocation.made_at)).flatten();
     let label = trace.label(allocation.label);
     let line = lines.line_of(allocation);
@@ -86,8 +87,8 @@ fn cells<'a>(
         int(allocation.requested.0),
         int(allocation.made_at.into()),
         int(allocated_micros),
-        maybe_int(micros(allocation.saved_at)),
-        maybe_int(micros(allocation.unpacked_at)),
+        maybe_int(micros(used.saved_at)),
+        maybe_int(micros(used.unpacked_at)),
         maybe_int(allocation.freed_at.map(|at| at.get().into())),
         maybe_int(micros(allocation.freed_at)),
         maybe_int(allocation.completed_at.map(|at| at.get().into())),

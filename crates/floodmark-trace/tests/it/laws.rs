@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, HashMap};
 
 use floodmark_trace::journal::{Entry, Record};
 use floodmark_trace::{
-    Allocation, AllocationId, Batch, Bytes, Device, DeviceAddr, Event, EventKind, EventNumber,
-    HandleId, LabelId, Loss, Oom, Row, Segment, StackId, Subject, TextId, ThreadId, read_trace,
+    Allocation, AllocationId, AutogradUse, Batch, Bytes, Device, DeviceAddr, Event, EventKind,
+    EventNumber, HandleId, LabelId, Loss, Oom, Row, Segment, StackId, Subject, TextId, ThreadId,
+    read_trace,
 };
 use proptest::prelude::*;
 
@@ -25,6 +26,9 @@ proptest! {
         let expected = Model::from_batches(&batches);
         prop_assert_eq!(&trace.events, &expected.events);
         prop_assert_eq!(&trace.allocations, &expected.allocations);
+        let ids = (0..trace.allocations.len()).map(|at| AllocationId(u32::try_from(at).unwrap()));
+        let uses: Vec<_> = ids.map(|id| trace.autograd_use(id)).collect();
+        prop_assert_eq!(&uses, &expected.autograd_uses);
         prop_assert_eq!(&trace.segments, &expected.segments);
         prop_assert_eq!(&trace.ooms, &expected.ooms);
         let is_complete = trace.losses.0.iter().all(
@@ -86,9 +90,10 @@ proptest! {
         let saved = subjects().filter(|subject| matches!(subject, Subject::Saved(_))).count();
         let read = subjects().filter(|subject| matches!(subject, Subject::Unpacked(_))).count();
         prop_assert_eq!((saved, read), (expected.saved, expected.read));
-        for allocation in &trace.allocations {
+        for (id, allocation) in (0..).map(AllocationId).zip(&trace.allocations) {
             let freed = allocation.freed_at.map_or(u32::MAX, EventNumber::get);
-            for at in [allocation.saved_at, allocation.unpacked_at].into_iter().flatten() {
+            let AutogradUse { saved_at, unpacked_at } = trace.autograd_use(id);
+            for at in [saved_at, unpacked_at].into_iter().flatten() {
                 prop_assert!((allocation.made_at..freed).contains(&at.get()));
             }
         }
@@ -156,6 +161,7 @@ impl PlainAutograd {
 struct Model {
     events: Vec<Event>,
     allocations: Vec<Allocation>,
+    autograd_uses: Vec<AutogradUse>,
     segments: Vec<Segment>,
     ooms: Vec<Oom>,
 }
@@ -178,6 +184,7 @@ impl Model {
         match row.kind {
             EventKind::Alloc | EventKind::InitialBlock => {
                 self.allocations.push(allocation(row, here));
+                self.autograd_uses.push(AutogradUse::default());
                 Subject::Alloc(AllocationId(u32::try_from(self.allocations.len() - 1).unwrap()))
             }
             EventKind::Free => {
@@ -193,11 +200,11 @@ impl Model {
                 Subject::Label { allocation: row.allocation, label: LabelId(row.stack) }
             }
             EventKind::Saved => {
-                self.allocations[at].saved_at.get_or_insert(EventNumber::new(here));
+                self.autograd_uses[at].saved_at.get_or_insert(EventNumber::new(here));
                 Subject::Saved(row.allocation)
             }
             EventKind::Unpacked => {
-                self.allocations[at].unpacked_at = Some(EventNumber::new(here));
+                self.autograd_uses[at].unpacked_at = Some(EventNumber::new(here));
                 Subject::Unpacked(row.allocation)
             }
             EventKind::FreeUnknown => Subject::FreeUnknown(Bytes(row.bytes).into()),
@@ -253,7 +260,5 @@ fn allocation(row: &Row, here: u32) -> Allocation {
         freed_at: None,
         completed_at: None,
         label: LabelId(0),
-        saved_at: None,
-        unpacked_at: None,
     }
 }

@@ -12,9 +12,6 @@ use crate::commands::args::{EstimateArgs, PhantomArgs, ProgramArgs};
 use crate::commands::run::{self, RunPlan};
 use crate::text::failure::Problem;
 
-/// How much memory the recorder may use: that of `floodmark run`.
-const RECORDER_BYTES: u64 = 256 << 20;
-
 /// A machine has at most this many GPUs, unless the user says otherwise.
 const USUAL_GPUS: u32 = 8;
 
@@ -53,7 +50,7 @@ pub(crate) fn plan(args: EstimateArgs) -> Result<EstimatePlan> {
             stacks: true,
             ops: false,
             stores_source: args.source,
-            max_memory_bytes: RECORDER_BYTES,
+            max_memory_bytes: args.max_memory,
             follow_fork: false,
             force: args.force,
             quiet: args.quiet,

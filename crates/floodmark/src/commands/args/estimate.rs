@@ -8,8 +8,8 @@ use floodmark_profiles::{Change, Objective, ValueAt};
 use floodmark_session::size::parse_size;
 use floodmark_trace::Engine;
 
-use crate::commands::args::ProgramArgs;
 use crate::commands::args::varied_value::{Setting, VariedValue};
+use crate::commands::args::{ProgramArgs, parse_max_memory};
 
 #[derive(Debug, Args)]
 pub(crate) struct GpusArgs {
@@ -89,6 +89,9 @@ pub(crate) struct EstimateArgs {
     /// Store the program's own source files that allocate in the trace, for `view` and `annotate` elsewhere
     #[arg(long)]
     pub(crate) source: bool,
+    /// Limit the memory that the recorder itself uses, at least 16MiB
+    #[arg(long, default_value = "256MiB", value_name = "SIZE", value_parser = parse_max_memory)]
+    pub(crate) max_memory: u64,
     /// Replace the trace, or the folder of traces, at PATH; other files are kept
     #[arg(long)]
     pub(crate) force: bool,
