@@ -212,6 +212,8 @@ pub(crate) struct ContextScan {
     took_part: Vec<u32>,
     /// Allocations that are the loss's, if a backward follows: those made first come first.
     maybe_loss: Vec<AllocationId>,
+    /// Autograd saved something in this forward pass, so a backward is to follow.
+    has_saved: bool,
 }
 
 impl ContextScan {
@@ -234,7 +236,8 @@ impl ContextScan {
         is_renewed
     }
 
-    /// Whether a later backward pass may show that the allocation belongs to the computation of the loss.
+    /// Whether a later backward pass, or a failure before it, may show that the allocation belongs to the computation
+    /// of the loss.
     pub(crate) fn may_be_loss(&self, id: AllocationId) -> bool {
         self.maybe_loss.binary_search(&id).is_ok()
     }
@@ -251,6 +254,9 @@ impl ContextScan {
                 Subject::OptimizerEnd => self.end_optimizer(at, event.thread),
                 Subject::Step(_) => self.end_step(at),
                 Subject::Label { allocation, label } => self.label(trace, allocation, label),
+                Subject::Saved(_) => self.has_saved = true,
+                // The backward does not come any more, but all was made for it.
+                Subject::Oom(_) if self.has_saved => self.find_loss(),
                 Subject::Free { .. }
                 | Subject::FreeCompleted(_)
                 | Subject::FreeUnknown(_)
@@ -261,7 +267,6 @@ impl ContextScan {
                 | Subject::InitialSegment(_)
                 | Subject::Oom(_)
                 | Subject::Reserved(_)
-                | Subject::Saved(_)
                 | Subject::Unpacked(_)
                 | Subject::Mark(_)
                 | Subject::PhaseBegin(_)
@@ -299,9 +304,8 @@ impl ContextScan {
                 }
             }
             Phase::Backward => {
-                for loss in self.maybe_loss.drain(..) {
-                    self.context.work[loss.index()] = Phase::Forward;
-                }
+                self.find_loss();
+                self.has_saved = false;
                 self.pass_number += 1;
             }
             Phase::Optimizer => self.end_forward(),
@@ -313,6 +317,13 @@ impl ContextScan {
             }
         }
         self.enter(at, Some(work));
+    }
+
+    /// What was allocated outside the model, after its forward, belongs to the computation of the loss.
+    fn find_loss(&mut self) {
+        for loss in self.maybe_loss.drain(..) {
+            self.context.work[loss.index()] = Phase::Forward;
+        }
     }
 
     fn work(&mut self, trace: &Trace, allocation: &Allocation) -> Phase {
@@ -341,6 +352,7 @@ impl ContextScan {
 
     fn end_forward(&mut self) {
         self.maybe_loss.clear();
+        self.has_saved = false;
         self.pass_number += 1;
     }
 

@@ -77,6 +77,27 @@ fn the_loss_is_forward_only_when_a_backward_follows() {
     ");
 }
 
+/// The loss failed, so no backward follows; that one would, autograd has shown by what it saved.
+#[test]
+fn the_loss_is_forward_where_it_failed() {
+    let saved = "alloc h   cpu 1KiB at model.py:1 in fc
+         save h
+         alloc cast cpu 2KiB at train.py:9
+         oom cpu 4KiB at train.py:9
+         alloc log  cpu 3KiB at train.py:20";
+    insta::assert_snapshot!(picture(&trace(saved)), @"
+    1.000 KiB step - forward activation
+    2.000 KiB step - forward unknown
+    3.000 KiB step - outside unknown
+    ");
+    let evaluated = saved.replace("save h", "");
+    insta::assert_snapshot!(picture(&trace(&evaluated)), @"
+    1.000 KiB step - forward unknown
+    2.000 KiB step - outside unknown
+    3.000 KiB step - outside unknown
+    ");
+}
+
 #[test]
 fn another_thread_that_only_loads_data_is_outside() {
     let trace = trace(
