@@ -105,9 +105,13 @@ extern "C-unwind" fn run(_: *mut libc::c_void) -> *mut libc::c_void {
             python::with_gil_on_any_thread(work);
         } else {
             STATE.store(NONE, Ordering::SeqCst);
-            let is_over = REQUESTS.load(Ordering::SeqCst) == seen;
-            let again = STATE.compare_exchange(NONE, STARTED, Ordering::SeqCst, Ordering::SeqCst);
-            if is_over || again.is_err() {
+            // A request that came meanwhile may have found this thread, and started no other.
+            let may_stay = || {
+                let swap =
+                    STATE.compare_exchange(NONE, STARTED, Ordering::SeqCst, Ordering::SeqCst);
+                swap.is_ok()
+            };
+            if REQUESTS.load(Ordering::SeqCst) == seen || !may_stay() {
                 return std::ptr::null_mut();
             }
         }

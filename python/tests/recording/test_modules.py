@@ -15,6 +15,8 @@ from support.phantoms import needs_no_gpu
 from torch import nn
 from torch._subclasses import FakeTensorMode
 
+from floodmark import _core
+
 #: Output sizes that tell modules apart: batch 4, float32.
 BATCH = 4
 
@@ -268,10 +270,9 @@ def wait_until_it_waits(thread, line):
         time.sleep(0.01)
 
 
-def test_a_model_that_runs_only_on_a_thread_gets_its_names(record):
-    model = Model([101])
+def run_while_the_main_thread_waits(model):
     ended = threading.Lock()
-    waits = line_of(test_a_model_that_runs_only_on_a_thread_gets_its_names, "waits")
+    waits = line_of(run_while_the_main_thread_waits, "waits")
 
     def work():
         try:
@@ -282,15 +283,23 @@ def test_a_model_that_runs_only_on_a_thread_gets_its_names(record):
         finally:
             ended.release()
 
-    with record() as recorded:
-        torch.ones(BATCH)
-        ended.acquire()
-        thread = threading.Thread(target=work)
-        thread.start()
-        ended.acquire()  # waits
-        thread.join()
-    assert set(made_by(recorded, 101)) == {"layers.0.mlp.up"}
-    assert recorded.trace.summary()["threads"] == 2, "the recorder's own is not the program's"
+    ended.acquire()
+    thread = threading.Thread(target=work)
+    thread.start()
+    ended.acquire()  # waits
+    thread.join()
+
+
+def test_a_model_that_runs_only_on_a_thread_gets_its_names(record):
+    # The thread that names it ends with the recorder, and is started again.
+    for width in (101, 102, 103):
+        _core.disarm()
+        with record() as recorded:
+            torch.ones(BATCH)
+            run_while_the_main_thread_waits(Model([width]))
+        assert set(made_by(recorded, width)) == {"layers.0.mlp.up"}
+        count = recorded.trace.summary()["threads"]
+        assert count == 2, "the recorder's own is not the program's"
 
 
 def test_fake_tensors_are_not_asked_where_they_lie(record):
