@@ -11,7 +11,7 @@
 //! ```
 //!
 //! A module is `PATH:CLASS`, of the class `Layer` where it names none. A frame is `FILE:LINE:FUNCTION:DEF`, the last two (the line of `def`) where they matter. Files below
-//! `torch/` are torch's own. Every line takes a millisecond. `reserved` is the sum of the segments; where a
+//! `torch/` are torch's own. Every line takes a millisecond, `wait 500` half a second. `reserved` is the sum of the segments; where a
 //! script names none, what is allocated, rounded up to 2 MiB, and never shrinks.
 
 use std::collections::{BTreeMap, HashMap};
@@ -85,6 +85,7 @@ impl Recorder {
                 self.push(record, 0, vec![]);
             }
             ["label", name, category, label, rest @ ..] => self.label(name, category, label, rest),
+            ["wait", millis] => self.lines += millis.parse::<u64>().expect("milliseconds"),
             ["save", name] => self.remark(EventKind::Saved, name),
             ["unpack", name] => self.remark(EventKind::Unpacked, name),
             ["optimizer", "begin"] => self.push(new(EventKind::OptimizerBegin, "cpu"), 0, vec![]),

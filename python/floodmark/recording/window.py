@@ -17,7 +17,6 @@ import contextlib
 import functools
 import json
 import os
-import platform
 import socket
 import sys
 from pathlib import Path
@@ -48,7 +47,8 @@ def _about_process(pid: int) -> dict[str, str | int]:
         "floodmark": _core.__version__,
         "pid": pid,
         "host": socket.gethostname(),
-        "python": platform.python_version(),
+        # Not through `platform`, which imports `threading` on Python 3.10.
+        "python": sys.version.split()[0],
     }
 
 

@@ -151,9 +151,15 @@ EVENTS = ("export", "--to", "csv", "-o", "-")
 def test_csv_in_a_pipe_has_the_names_as_they_are(words, trace, folder):
     command = [sys.executable, "-m", "floodmark", *words, str(folder / "hostile.flood")]
     done = subprocess.run(command, capture_output=True, check=True)
-    rows = list(csv.DictReader(io.StringIO(done.stdout.decode(), newline="")))
-    # An export has no NUL: it ends a file for some of its readers.
-    expected = {name.replace("\0", "\ufffd") if words is EVENTS else name for name in HOSTILE}
+    written = done.stdout.decode()
+    expected = set(HOSTILE)
+    # An export has no NUL: it ends a file for some of its readers. So it does for Python 3.10.
+    if words is EVENTS or sys.version_info < (3, 11):
+        written = written.replace("\0", "\ufffd")
+        expected = {name.replace("\0", "\ufffd") for name in HOSTILE}
+    if words is EVENTS:
+        assert "\0" not in done.stdout.decode()
+    rows = list(csv.DictReader(io.StringIO(written, newline="")))
     assert expected <= {row["function"] for row in rows}
 
 

@@ -1,5 +1,6 @@
 //! What a chart of memory shows: lines and stacked layers over time or over a count, with what happened on the way.
 
+use floodmark_analysis::Axis;
 use serde::Deserialize;
 
 /// What the horizontal axis counts.
@@ -72,6 +73,9 @@ pub struct Chart {
     pub across_name: String,
     /// How far it goes; to the last point when that is farther.
     pub end: f64,
+    /// Where times lie, where idle stretches are short.
+    #[serde(skip)]
+    pub axis: Option<Axis>,
     /// What is stacked, from the bottom up; the points of each are its upper edge.
     pub layers: Vec<Series>,
     /// The lines; the last one is drawn on top.

@@ -48,8 +48,7 @@ impl Layout<'_> {
             entries.push((layer.name.clone(), Sign::Box(Paint::solid(colour))));
         }
         for name in unnamed_bands(self) {
-            // A phase may have the colour of a category.
-            let sign = Sign::Box(Paint::solid(self.band_colour(name)));
+            let sign = Sign::Box(Paint::solid(palette::phase(name)));
             entries.push((format!("phase: {name}"), sign));
         }
         let (mut x, mut y, mut rows) = (MARGIN, LEGEND, 1);

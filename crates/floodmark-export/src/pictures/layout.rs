@@ -2,8 +2,9 @@
 //!
 //! From top to bottom: the title and the figures that matter, the legend (`heading.rs`), the names of markers, what the program
 //! did, the plot, the axis. Names of markers that would run into each other are left out, the less important ones first; their
-//! lines stay while they are few.
+//! lines stay while they are few and not too near.
 
+use super::across::share;
 use super::chart::{Chart, Emphasis, Mark, Quantity};
 use super::font::{self, Style};
 use super::palette::{self, Rgb};
@@ -14,14 +15,16 @@ pub(crate) const WIDTH: f32 = 1100.0;
 pub(crate) const HEIGHT: f32 = 540.0;
 /// Of all text above the plot.
 pub(crate) const MARGIN: f32 = 24.0;
-const LEFT: f32 = 86.0;
+pub(crate) const LEFT: f32 = 86.0;
 pub(crate) const RIGHT: f32 = WIDTH - 30.0;
-const BOTTOM: f32 = HEIGHT - 56.0;
+pub(crate) const BOTTOM: f32 = HEIGHT - 56.0;
 /// The row of what the program did.
 const STRIP: f32 = 16.0;
 
 /// With more lines than this of one kind, a picture shows nothing else.
 const MANY_MARKS: usize = 60;
+/// Lines without a name that are nearer to another are left out: they would look like a comb.
+const COMB: f32 = 24.0;
 /// No name of a marker is wider.
 const WIDEST_MARK: f32 = 180.0;
 /// A name that does not fit is shortened to no fewer letters.
@@ -42,6 +45,7 @@ impl Chart {
         layout.axes();
         layout.layers();
         layout.draw_lines();
+        layout.breaks();
         layout.strip();
         layout.marks();
         layout.peak();
@@ -65,7 +69,8 @@ pub(crate) struct Layout<'a> {
     pub(crate) band_names: Vec<&'a str>,
     /// The upper edge of the plot.
     pub(crate) top: f32,
-    end: f64,
+    /// The value at the right edge.
+    pub(crate) end: f64,
     most: f64,
 }
 
@@ -101,8 +106,8 @@ impl<'a> Layout<'a> {
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "a place in a picture")]
-    fn x(&self, value: f64) -> f32 {
-        LEFT + (RIGHT - LEFT) * (value / self.end).clamp(0.0, 1.0) as f32
+    pub(crate) fn x(&self, value: f64) -> f32 {
+        LEFT + (RIGHT - LEFT) * share(self.chart, self.end, value).clamp(0.0, 1.0) as f32
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "a place in a picture")]
@@ -125,11 +130,6 @@ impl<'a> Layout<'a> {
         self.shapes.push(Shape::Line { points, paint, width, dash });
     }
 
-    /// What a program does has the same colour in every chart.
-    pub(crate) fn band_colour(&self, name: &str) -> Rgb {
-        palette::group(name, self.band_names.iter().position(|band| *band == name).unwrap_or(0))
-    }
-
     fn axes(&mut self) {
         if self.chart.series.iter().chain(&self.chart.layers).all(|one| one.points.is_empty()) {
             let middle = (LEFT.midpoint(RIGHT), self.top.midpoint(BOTTOM));
@@ -141,15 +141,7 @@ impl<'a> Layout<'a> {
             self.line(vec![(LEFT, y), (RIGHT, y)], palette::GRID, 1.0, None);
             self.text((LEFT - 10.0, y + 4.0), &name, SMALL, Anchor::End, palette::QUIET);
         }
-        let unit = match self.chart.across {
-            Quantity::Seconds => Unit::Seconds,
-            Quantity::Count => Unit::Count,
-        };
-        for (value, name) in ticks(self.end, 9, unit) {
-            let x = self.x(value);
-            self.line(vec![(x, BOTTOM), (x, BOTTOM + 5.0)], palette::QUIET, 1.0, None);
-            self.text((x, BOTTOM + 20.0), &name, SMALL, Anchor::Middle, palette::QUIET);
-        }
+        self.across();
         let middle = (LEFT.midpoint(RIGHT), HEIGHT - 14.0);
         let name = font::fitted(&self.chart.across_name, SMALL, RIGHT - LEFT);
         self.text(middle, &name, SMALL, Anchor::Middle, palette::QUIET);
@@ -209,7 +201,7 @@ impl<'a> Layout<'a> {
         let y = self.top - STRIP - 4.0;
         for band in &self.chart.bands {
             let (from, to) = (self.x(band.from), self.x(band.to));
-            let colour = self.band_colour(&band.name);
+            let colour = palette::phase(&band.name);
             let gap = if to - from > 4.0 { 1.0 } else { 0.0 };
             let (at, size) = ((from, y), ((to - from - gap).max(0.4), STRIP));
             self.shapes.push(Shape::Rect { at, size, fill: Paint::solid(colour) });
@@ -233,6 +225,7 @@ impl<'a> Layout<'a> {
         });
         let names = self.top - self.strip_height() - 7.0;
         let mut taken: Vec<(f32, f32)> = Vec::new();
+        let mut lines: Vec<f32> = Vec::new();
         for mark in order {
             let many = self.chart.marks.iter().filter(|other| other.emphasis == mark.emphasis);
             if many.count() > MANY_MARKS && mark.emphasis < Emphasis::Strong {
@@ -240,16 +233,22 @@ impl<'a> Layout<'a> {
             }
             let x = self.x(mark.at);
             let is_strong = mark.emphasis == Emphasis::Strong;
-            let paint = if is_strong { palette::ALARM } else { palette::QUIET };
-            let dash = (!is_strong).then_some(4.0);
-            self.line(vec![(x, names + 5.0), (x, BOTTOM)], paint, 1.0, dash);
             let style = Style { is_bold: is_strong, ..SMALL };
             let name = font::fitted(&mark.name, style, WIDEST_MARK);
             let half = font::width(&name, style) / 2.0;
             // Names stay inside the picture, and off the names of the other axis.
             let centre = x.max(LEFT + half).min(WIDTH - half - 6.0);
             let (from, to) = (centre - half - 7.0, centre + half + 7.0);
-            if taken.iter().all(|&(start, end)| to <= start || from >= end) {
+            let has_room = taken.iter().all(|&(start, end)| to <= start || from >= end);
+            let is_tooth = !has_room && lines.iter().any(|line| (line - x).abs() < COMB);
+            if is_tooth && mark.emphasis == Emphasis::Quiet {
+                continue;
+            }
+            lines.push(x);
+            let paint = if is_strong { palette::ALARM } else { palette::QUIET };
+            let dash = (!is_strong).then_some(4.0);
+            self.line(vec![(x, names + 5.0), (x, BOTTOM)], paint, 1.0, dash);
+            if has_room {
                 taken.push((from, to));
                 self.text((centre, names), &name, style, Anchor::Middle, paint);
             }

@@ -1,6 +1,6 @@
 //! Pictures: charts of memory over time as SVG and PNG, and flame graphs.
 //!
-//! `plot.rs` asks the questions, `layout.rs` places shapes (`scene.rs`), `svg.rs` writes them down. That SVG is the picture:
+//! `plot.rs` asks the questions, `layout.rs` and `across.rs` place shapes (`scene.rs`), `svg.rs` writes them down. That SVG is the picture:
 //! `png.rs` hands it to `resvg`, so PNG and SVG cannot differ. Colours (`palette.rs`) are those of the page.
 //!
 //! # Text
@@ -10,6 +10,7 @@
 //! Japanese, Korean, Arabic, …) is drawn with a font of the machine, which is looked for only then; where no font has
 //! it, a box stands for it. `font.rs` measures text with the same fonts, so names that would overlap are shortened or left out.
 
+mod across;
 mod chart;
 mod flamegraph;
 mod font;

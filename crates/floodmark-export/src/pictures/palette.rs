@@ -52,6 +52,10 @@ const KNOWN: [(&str, usize); 13] = [
     ("optimizer", 6),
 ];
 
+const PHASES: [(&str, Rgb); 3] =
+    [("forward", rgb(0xc9_d0d8)), ("backward", rgb(0x8e_99a6)), ("optimizer", rgb(0x5f_6b79))];
+const OTHER_PHASE: Rgb = rgb(0xe3_e7ec);
+
 /// The colour of a group: by its name where it is a category or a phase, else by its index in the order.
 pub(crate) fn group(name: &str, index: usize) -> Rgb {
     match name {
@@ -62,6 +66,12 @@ pub(crate) fn group(name: &str, index: usize) -> Rgb {
             GROUPS.get(known.map_or(index, |(_, at)| *at)).copied().unwrap_or(BEFORE)
         }
     }
+}
+
+/// The grey of what the program did: colours are those of categories.
+pub(crate) fn phase(name: &str) -> Rgb {
+    let known = PHASES.iter().find(|(known, _)| *known == name);
+    known.map_or(OTHER_PHASE, |(_, grey)| *grey)
 }
 
 /// The colour of a line: a level has the same one in every chart.
@@ -131,6 +141,9 @@ mod tests {
         ];
         for (name, colour) in named {
             assert!(light.contains(&format!("{name}:{}", hex(colour))), "{name} differs");
+        }
+        for name in ["forward", "backward", "optimizer", "other"] {
+            assert!(light.contains(&format!("{name}:{}", hex(phase(name)))), "{name} differs");
         }
         assert_eq!(
             between("const LIGHT_GROUPS: readonly string[] = [", ",\n]"),

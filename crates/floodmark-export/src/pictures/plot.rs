@@ -3,10 +3,12 @@
 use std::io::Write;
 
 use floodmark_analysis::{
-    COLUMNS, Marker, MarkerKind, TimelineBy, TimelineIndex, TimelineTile, TraceIndex, curve,
+    Axis, AxisBy, COLUMNS, Marker, MarkerKind, TimelineBy, TimelineIndex, TimelineTile, TraceIndex,
+    curve,
 };
 use floodmark_trace::{Bytes, Device, Loss, Trace};
 
+use super::across::{position_of, seconds_at};
 use super::chart::{Band, Chart, Emphasis, Mark, Quantity, Series};
 use super::font;
 use super::png::{self, Image, SCALE};
@@ -56,16 +58,23 @@ pub(crate) fn draw(chart: &Chart) -> Result<Image, ExportError> {
 pub fn chart_of(trace: &Trace, options: &Options) -> Result<Chart, ExportError> {
     let found = curve(trace, options.device, 4)?;
     let index = TraceIndex::new(trace);
-    let timeline = TimelineIndex::new(trace, &index, found.device, TimelineBy::Category)?;
+    let timeline = TimelineIndex::with_axis(
+        trace,
+        &index,
+        found.device,
+        TimelineBy::Category,
+        Some(AxisBy::Time),
+    )?;
     let tiles = tiles(trace, &timeline)?;
-    let is_thin = |from: f64, to: f64| to - from < found.seconds * THIN;
+    let axis = &timeline.timeline().axis;
+    let is_thin = |from, to| position_of(axis, to) - position_of(axis, from) < axis.length * THIN;
     let are_many = found.stretches.len() > 200;
     let stretches = found.stretches.iter();
     let bands = stretches
         .filter(|stretch| !are_many || !is_thin(stretch.from, stretch.to))
         .map(|stretch| Band { name: stretch.name.to_owned(), from: stretch.from, to: stretch.to })
         .collect();
-    let series = lines(&tiles);
+    let series = lines(axis, &tiles);
     let mut figures = format!("peak {} at {:.3} s", found.peak.allocated, found.peak.seconds);
     if let Some(most) = tiles.iter().filter_map(|tile| tile.reserved.as_ref()?.iter().max()).max() {
         figures = format!("{figures}, at most {most} reserved");
@@ -84,6 +93,7 @@ pub fn chart_of(trace: &Trace, options: &Options) -> Result<Chart, ExportError> 
         across: Quantity::Seconds,
         across_name: "time since the start of the recording".to_owned(),
         end: found.seconds,
+        axis: (!axis.breaks.is_empty()).then(|| axis.clone()),
         layers: layers(&timeline, &tiles),
         series,
         bands,
@@ -106,11 +116,11 @@ fn tiles(trace: &Trace, timeline: &TimelineIndex) -> Result<Vec<TimelineTile>, E
 }
 
 /// Reserved, active and allocated bytes, as far as they are known.
-fn lines(tiles: &[TimelineTile]) -> Vec<Series> {
+fn lines(axis: &Axis, tiles: &[TimelineTile]) -> Vec<Series> {
     let line = |name: &str, of: &dyn Fn(&TimelineTile) -> Option<&Vec<Bytes>>| {
         let columns = tiles.iter().filter_map(|tile| Some((tile, of(tile)?)));
         let points = columns.flat_map(|(tile, values)| {
-            (0..).zip(values).map(|(column, value)| (at(tile, column), number(*value)))
+            (0..).zip(values).map(|(column, value)| (at(axis, tile, column), number(*value)))
         });
         Series { name: name.to_owned(), points: changes(points) }
     };
@@ -126,6 +136,7 @@ fn lines(tiles: &[TimelineTile]) -> Vec<Series> {
 
 /// The categories, from the bottom up, without those that never have a byte.
 fn layers(timeline: &TimelineIndex, tiles: &[TimelineTile]) -> Vec<Series> {
+    let axis = &timeline.timeline().axis;
     let mut layers = Vec::new();
     for (index, group) in timeline.timeline().groups.iter().enumerate() {
         if group.peak.0 == 0 {
@@ -134,7 +145,7 @@ fn layers(timeline: &TimelineIndex, tiles: &[TimelineTile]) -> Vec<Series> {
         let points = tiles.iter().flat_map(|tile| {
             (0..tile.allocated.len()).map(move |column| {
                 let below = tile.groups[..=index].iter().map(|group| group[column].0).sum();
-                (at(tile, column), number(Bytes(below)))
+                (at(axis, tile, column), number(Bytes(below)))
             })
         });
         layers.push(Series { name: group.name.clone(), points: changes(points) });
@@ -144,8 +155,9 @@ fn layers(timeline: &TimelineIndex, tiles: &[TimelineTile]) -> Vec<Series> {
 
 /// When a column begins.
 #[expect(clippy::cast_precision_loss, reason = "a place in a picture")]
-fn at(tile: &TimelineTile, column: usize) -> f64 {
-    tile.from + (tile.to - tile.from) * column as f64 / tile.allocated.len() as f64
+fn at(axis: &Axis, tile: &TimelineTile, column: usize) -> f64 {
+    let part = column as f64 / tile.allocated.len() as f64;
+    seconds_at(axis, tile.from + (tile.to - tile.from) * part)
 }
 
 /// The points at which something changes.

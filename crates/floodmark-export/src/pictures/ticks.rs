@@ -5,18 +5,41 @@ const MANY: u32 = 100;
 
 /// A few round values from 0 to at least `most`, and what they are called.
 pub(crate) fn ticks(most: f64, count: u32, unit: Unit) -> Vec<(f64, String)> {
-    let (name, size) = unit.fitting(most);
-    let wanted = most / f64::from(count.max(1));
-    let step = match unit {
-        Unit::Bytes => round_up_bytes(wanted) / size,
-        Unit::Seconds | Unit::Count => round_up(wanted / size, unit.least()),
-    };
-    let decimals = decimals(step);
-    (0..=MANY)
-        .map(|at| f64::from(at) * step)
-        .take_while(|value| *value <= most / size * 1.000_001)
-        .map(|value| (value * size, format!("{value:.decimals$}{name}")))
-        .collect()
+    Scale::new(most, most, count, unit).between(0.0, most)
+}
+
+/// Which values are round, and what they are called.
+pub(crate) struct Scale {
+    /// The name of the unit, and its size.
+    name: &'static str,
+    size: f64,
+    /// In the unit.
+    step: f64,
+}
+
+impl Scale {
+    /// For values of up to `most`, of which `length` are shown, with about `count` ticks.
+    pub(crate) fn new(most: f64, length: f64, count: u32, unit: Unit) -> Self {
+        let (name, size) = unit.fitting(most);
+        let wanted = length / f64::from(count.max(1));
+        let step = match unit {
+            Unit::Bytes => round_up_bytes(wanted) / size,
+            Unit::Seconds | Unit::Count => round_up(wanted / size, unit.least()),
+        };
+        Self { name, size, step }
+    }
+
+    /// The round values from `from` to `to`, and what they are called.
+    pub(crate) fn between(&self, from: f64, to: f64) -> Vec<(f64, String)> {
+        let Self { name, size, step } = *self;
+        let decimals = decimals(step);
+        let first = (from / size / step - 1e-6).ceil();
+        (0..=MANY)
+            .map(|at| (first + f64::from(at)) * step)
+            .take_while(|value| *value <= to / size * 1.000_001)
+            .map(|value| (value * size, format!("{value:.decimals$}{name}")))
+            .collect()
+    }
 }
 
 /// What is counted along an axis.

@@ -73,6 +73,19 @@ fn the_cpu_has_one_line() {
     assert_eq!(chart.series.len(), 1);
 }
 
+/// A program starts for a minute, and runs for a fifth of a second.
+#[test]
+fn what_is_idle_is_short_and_says_how_long_it_was() {
+    let work = "alloc a cuda:0 1MiB at model.py:1 in fc\nfree a\n".repeat(100);
+    let script = format!("wait 60000\n{work}");
+    let chart = chart_of(&trace(&script), &on("cuda:0")).unwrap();
+    let axis = chart.axis.as_ref().unwrap();
+    assert!(axis.length < 1.0 && axis.breaks[0].to > 59.0, "{axis:?}");
+    assert!(chart.peak.unwrap().0 > 59.0, "times stay what they are");
+    let svg = text(write_svg, &trace(&script), &on("cuda:0"));
+    assert!(svg.contains(">60.0 s idle</text>"), "{svg}");
+}
+
 #[test]
 fn names_that_would_run_into_each_other_are_left_out_the_important_stay() {
     let mark = |at: i32, emphasis| Mark { at: f64::from(at), name: format!("mark {at}"), emphasis };
