@@ -45,12 +45,24 @@ impl FromStr for At {
             "peak" => Ok(Self::Peak),
             "oom" => Ok(Self::Oom),
             "end" => Ok(Self::End),
-            other => match other.parse::<f64>() {
-                Ok(seconds) if seconds.is_finite() && seconds >= 0.0 => Ok(Self::Seconds(seconds)),
-                Ok(_) | Err(_) => Err(NotAMoment),
+            other => match seconds(other) {
+                Some(seconds) if seconds.is_finite() && seconds >= 0.0 => {
+                    Ok(Self::Seconds(seconds))
+                }
+                Some(_) | None => Err(NotAMoment),
             },
         }
     }
+}
+
+/// A number, or a time as reports print it: `9.454 s`, `630 ms`.
+fn seconds(text: &str) -> Option<f64> {
+    let (number, unit) = match (text.strip_suffix("ms"), text.strip_suffix('s')) {
+        (Some(number), _) => (number, 1e3),
+        (None, Some(number)) => (number, 1.0),
+        (None, None) => (text, 1.0),
+    };
+    Some(number.trim_end().parse::<f64>().ok()? / unit)
 }
 
 impl Serialize for At {

@@ -109,7 +109,10 @@ fn a_question_without_an_answer_says_why() {
 fn a_moment_is_a_word_or_seconds() {
     let parse = |text: &str| text.parse::<At>().ok();
     assert_eq!(parse("1.25"), Some(At::Seconds(1.25)));
-    assert_eq!(["", "now", "-1", "nan", "inf"].map(parse), [None; 5]);
+    for text in ["1.25s", "1.25 s", "1250ms", "1250 ms"] {
+        assert_eq!(parse(text), Some(At::Seconds(1.25)), "{text}");
+    }
+    assert_eq!(["", "now", "-1", "nan", "inf", "s", "1 m", "-1 s"].map(parse), [None; 8]);
 }
 
 #[test]
