@@ -3,13 +3,12 @@
 //! To free the blocks of a file, when the last one closes it, takes some file systems milliseconds. Nothing waits
 //! for that.
 
-use crate::signals::without_signals;
+use crate::own_thread;
 
 /// Drops `thing` soon.
 pub(crate) fn free_later(thing: impl Send + 'static) {
-    let thread = std::thread::Builder::new().name("floodmark-free".to_owned());
     // Where no thread can be made, it is dropped with the closure.
-    let _ = without_signals(|| thread.spawn(move || drop(thing)));
+    let _ = own_thread::spawn("floodmark-free", move || drop(thing));
 }
 
 #[cfg(test)]

@@ -31,6 +31,7 @@ mod names;
 mod ops;
 mod output;
 mod own_file;
+mod own_thread;
 mod patch;
 mod peaks;
 mod python;

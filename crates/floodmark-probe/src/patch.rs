@@ -8,6 +8,7 @@ use floodmark_slots::{self as slots, Object, Slot, at_rest};
 use parking_lot::Mutex;
 
 use crate::hooks::{self, Hook};
+use crate::own_thread;
 
 /// The name of the library that plays a GPU.
 const PHANTOM: &CStr = c"libfloodmark_phantom.so";
@@ -78,11 +79,9 @@ pub(crate) fn follow_new_libraries() {
         && patched.is_on
         && patched.load_count != slots::load_count()
         && !IS_FOLLOWING.swap(true, Ordering::AcqRel)
+        && own_thread::spawn("floodmark-follow", follow).is_err()
     {
-        let follower = std::thread::Builder::new().name("floodmark-follow".to_owned());
-        if follower.spawn(follow).is_err() {
-            IS_FOLLOWING.store(false, Ordering::Release);
-        }
+        IS_FOLLOWING.store(false, Ordering::Release);
     }
 }
 

@@ -18,14 +18,13 @@ use crate::names::{TextNumber, label_id, text_id};
 use crate::patch::{self, Found};
 use crate::recording::{CURRENT, ENABLED, IS_WATCHED, Options, Recording};
 use crate::segments::Segments;
-use crate::signals::without_signals;
 use crate::stacks::EPOCH;
 use crate::start_error::StartError;
 use crate::thread::{
     begin_recording, forget_after_fork, limit_states, wait_until_idle, with_recording,
 };
 use crate::writer::{self, Ended};
-use crate::{autograd, bus_error, gil_thread, ops, saved_tensors, tracker};
+use crate::{autograd, bus_error, gil_thread, ops, own_thread, saved_tensors, tracker};
 
 /// The recorder, as long as its hooks are in.
 pub(crate) struct Running {
@@ -119,13 +118,10 @@ pub(crate) fn begin(
     let shared = Shared(recording);
     let stops = Arc::clone(&stop);
     let (tell, live) = channel();
-    let thread = std::thread::Builder::new().name("floodmark-writer".to_owned());
-    let writer = without_signals(|| {
-        thread.spawn(move || {
-            let shared = shared;
-            // SAFETY: the recording is freed after this thread has been joined.
-            writer::run(unsafe { &*shared.0 }, &stops, &live)
-        })
+    let writer = own_thread::spawn("floodmark-writer", move || {
+        let shared = shared;
+        // SAFETY: the recording is freed after this thread has been joined.
+        writer::run(unsafe { &*shared.0 }, &stops, &live)
     });
     match writer {
         Ok(writer) => Ok((Running { recording, stop, writer, pid: std::process::id() }, tell)),

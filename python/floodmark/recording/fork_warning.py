@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sys
 import warnings
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -57,8 +58,12 @@ def _filters() -> list[Any]:
 
 
 def _has_no_other_thread() -> bool:
+    count = 0
     try:
-        names = [(task / "comm").read_text() for task in Path("/proc/self/task").iterdir()]
+        for task in Path("/proc/self/task").iterdir():
+            # A thread may end meanwhile.
+            with suppress(FileNotFoundError, ProcessLookupError):
+                count += not (task / "comm").read_text().startswith(_OWN_NAME)
     except OSError:
         return False
-    return sum(not name.startswith(_OWN_NAME) for name in names) == 1
+    return count == 1

@@ -30,6 +30,9 @@ use crate::allocation::context::{Context, Phase};
 use crate::allocation::frame_rules::Role;
 use crate::moment::totals::Totals;
 
+/// More than happen while a constructor computes a parameter.
+const MANY_EVENTS: u32 = 16;
+
 /// The category of an allocation.
 pub fn category(trace: &Trace, context: &Context, id: AllocationId) -> Category {
     let Some(allocation) = trace.allocations.get(id.index()) else { return Category::Unknown };
@@ -82,7 +85,9 @@ pub(crate) fn by_frames(
             Some(Category::Communication)
         }
         Role::KvCache => Some(Category::KvCache),
-        Role::Model if lives_on => Some(Category::Parameter),
+        Role::Model if lives_on || is_outside && is_replaced(allocation) => {
+            Some(Category::Parameter)
+        }
         Role::OptimizerBuilder if lives_on => Some(Category::OptimizerState),
         Role::Model
         | Role::OptimizerBuilder
@@ -91,6 +96,12 @@ pub(crate) fn by_frames(
         | Role::Passes
         | Role::None => None,
     }
+}
+
+/// Whether it outlived the function that allocated it: a parameter that was freed when the model got another data type or
+/// device. What a constructor needs while it runs is freed within a few events.
+fn is_replaced(allocation: &Allocation) -> bool {
+    allocation.freed_at.is_some_and(|freed| freed.get() - allocation.made_at >= MANY_EVENTS)
 }
 
 /// Autograd's own gradients have labels: these are the results of `torch.autograd.grad`, and a snapshot's.

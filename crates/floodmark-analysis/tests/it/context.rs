@@ -226,6 +226,29 @@ fn each_pass_of_a_step_has_its_own_activations() {
     ");
 }
 
+/// `model.to(torch.bfloat16)`: every parameter is allocated again, and the old one freed.
+#[test]
+fn a_parameter_that_was_cast_is_one_too() {
+    let others = "alloc o cpu 9KiB at x.py:1\nfree o\n".repeat(8);
+    let script = format!(
+        "alloc wide   cpu 2KiB at /torch/nn/modules/linear.py:109:Linear.__init__
+         alloc passes cpu 3KiB at /torch/nn/modules/linear.py:110:Linear.__init__
+         free passes
+         {others}
+         alloc narrow cpu 1KiB at /torch/nn/modules/module.py:940:Module._apply
+         free wide
+         alloc hidden cpu 4KiB at model.py:1 in fc"
+    );
+    let shown = picture(&trace(&script));
+    let lines: Vec<_> = shown.lines().filter(|line| !line.starts_with("9.000")).collect();
+    insta::assert_snapshot!(lines.join("\n"), @"
+    2.000 KiB step - outside parameter
+    3.000 KiB step - outside unknown
+    1.000 KiB step - outside parameter
+    4.000 KiB step - forward unknown
+    ");
+}
+
 /// Frames of torch and of transformers name what no label names, also where there is no optimizer.
 #[test]
 fn frames_say_what_collectives_caches_and_copies_are() {
