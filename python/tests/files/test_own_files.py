@@ -307,18 +307,25 @@ def test_a_signal_interrupts_the_program_and_not_the_recorder(programs):
     """A handler on our thread would leave the program asleep."""
     done = programs.run(
         """
-        import os, signal
+        import os, signal, time
         import floodmark
         floodmark.start("a.flood")
-        own = None
-        while own is None:  # The thread names itself.
-            for task in os.listdir("/proc/self/task"):
-                if open(f"/proc/self/task/{task}/comm").read() == "floodmark-write\\n":
-                    own = task
-        lines = open(f"/proc/self/task/{own}/status").read().splitlines()
-        blocked = int(next(line for line in lines if line.startswith("SigBlk")).split()[1], 16)
-        print([bool(blocked >> (number - 1) & 1) for number in
-               (signal.SIGALRM, signal.SIGTERM, signal.SIGXFSZ, signal.SIGBUS, signal.SIGSEGV)])
+        tasks = os.listdir("/proc/self/task")
+        names = {open(f"/proc/self/task/{task}/comm").read(): task for task in tasks}
+        numbers = (
+            signal.SIGALRM, signal.SIGTERM, signal.SIGXFSZ, signal.SIGBUS, signal.SIGSEGV
+        )
+
+        def blocked():
+            lines = open(f"/proc/self/task/{names['floodmark-write' + chr(10)]}/status")
+            mask = int(next(line for line in lines if line.startswith("SigBlk")).split()[1], 16)
+            return [bool(mask >> (number - 1) & 1) for number in numbers]
+
+        # While a thread starts, all signals are blocked.
+        end = time.monotonic() + 10
+        while all(blocked()) and time.monotonic() < end:
+            time.sleep(0.001)
+        print(blocked())
         floodmark.stop()
         """
     )

@@ -44,7 +44,8 @@ struct Layout {
 struct Api {
     this_thread_state: unsafe extern "C" fn() -> usize,
     add_pending_call: unsafe extern "C" fn(unsafe extern "C" fn(usize) -> i32, usize) -> i32,
-    take_gil: unsafe extern "C" fn() -> i32,
+    /// Python may end the calling thread in it, by unwinding: see [`crate::gil_thread`].
+    take_gil: unsafe extern "C-unwind" fn() -> i32,
     give_gil: unsafe extern "C" fn(i32),
     /// Needs the GIL.
     interpreter: unsafe extern "C" fn() -> usize,
@@ -77,9 +78,9 @@ fn api() -> Option<&'static Api> {
                     usize,
                     unsafe extern "C" fn(unsafe extern "C" fn(usize) -> i32, usize) -> i32,
                 >(symbol(c"Py_AddPendingCall")?),
-                take_gil: std::mem::transmute::<usize, unsafe extern "C" fn() -> i32>(symbol(
-                    c"PyGILState_Ensure",
-                )?),
+                take_gil: std::mem::transmute::<usize, unsafe extern "C-unwind" fn() -> i32>(
+                    symbol(c"PyGILState_Ensure")?,
+                ),
                 give_gil: std::mem::transmute::<usize, unsafe extern "C" fn(i32)>(symbol(
                     c"PyGILState_Release",
                 )?),
