@@ -106,12 +106,11 @@ extern "C-unwind" fn run(_: *mut libc::c_void) -> *mut libc::c_void {
         } else {
             STATE.store(NONE, Ordering::SeqCst);
             // A request that came meanwhile may have found this thread, and started no other.
-            let may_stay = || {
-                let swap =
-                    STATE.compare_exchange(NONE, STARTED, Ordering::SeqCst, Ordering::SeqCst);
-                swap.is_ok()
-            };
-            if REQUESTS.load(Ordering::SeqCst) == seen || !may_stay() {
+            if REQUESTS.load(Ordering::SeqCst) == seen
+                || STATE
+                    .compare_exchange(NONE, STARTED, Ordering::SeqCst, Ordering::SeqCst)
+                    .is_err()
+            {
                 return std::ptr::null_mut();
             }
         }

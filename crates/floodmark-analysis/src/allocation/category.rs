@@ -101,7 +101,8 @@ pub(crate) fn by_frames(
 /// Whether it outlived the function that allocated it: a parameter that was freed when the model got another data type or
 /// device. What a constructor needs while it runs is freed within a few events.
 fn is_replaced(allocation: &Allocation) -> bool {
-    allocation.freed_at.is_some_and(|freed| freed.get() - allocation.made_at >= MANY_EVENTS)
+    let events = |freed: EventNumber| freed.get().saturating_sub(allocation.made_at);
+    allocation.freed_at.is_some_and(|freed| events(freed) >= MANY_EVENTS)
 }
 
 /// Autograd's own gradients have labels: these are the results of `torch.autograd.grad`, and a snapshot's.

@@ -23,7 +23,7 @@ use crate::index::moment_index::MomentIndex;
 use crate::layers::runs::Runs;
 use crate::layers::{LayerQuestion, LayerSource, Layers};
 use crate::moment::at::At;
-use crate::moment::summary::{Counts, Summary, summary_of};
+use crate::moment::summary::{Counts, Summary, is_of_the_program, summary_of};
 use crate::moment::{Moment, check_device, device_of_last_oom, device_of_peaks};
 use crate::question_error::QuestionError;
 use crate::report::by_phase::PhasePeaks;
@@ -85,7 +85,7 @@ impl GrowingIndex {
             *self = Self { stack_revision, ..Self::default() };
         }
         for event in trace.events.get(self.read..).unwrap_or_default() {
-            if !matches!(event.subject, Subject::Label { .. }) {
+            if is_of_the_program(event) {
                 self.count_thread(event.thread);
             }
             self.counts.failed_requests += usize::from(matches!(event.subject, Subject::Oom(_)));

@@ -1,6 +1,6 @@
 //! The whole recording in a few numbers: for the end of a run, and for `floodmark info`.
 
-use floodmark_trace::{Bytes, Device, Header, Losses, Outcome, Subject, Trace};
+use floodmark_trace::{Bytes, Device, Event, Header, Losses, Outcome, Subject, Trace};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -116,10 +116,15 @@ fn device_summary(trace: &Trace, peak: &Peak, at: Moment) -> DeviceSummary {
     }
 }
 
+/// Whether the program did it: names are given by the recorder, also on a thread of its own.
+pub(crate) fn is_of_the_program(event: &Event) -> bool {
+    !matches!(event.subject, Subject::Label { .. })
+}
+
 fn threads(trace: &Trace) -> usize {
     let mut seen = vec![false; usize::from(u16::MAX) + 1];
     for event in &trace.events {
-        seen[event.thread.index()] |= !matches!(event.subject, Subject::Label { .. });
+        seen[event.thread.index()] |= is_of_the_program(event);
     }
     seen.into_iter().filter(|&seen| seen).count()
 }
