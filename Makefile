@@ -70,16 +70,19 @@ help: ## List the targets
 demo: $(EXTENSION) ## Build all, record a small GPT and show what filled the memory
 	$(BIN)/python examples/demo.py
 
+# All parts run, also after one has failed.
 .PHONY: test
 test: $(EXTENSION) $(SPEEDSCOPE) ## Run the tests: Rust, Python, and the page in a browser
-	@if cargo nextest --version >/dev/null 2>&1; then \
-		echo cargo nextest run --workspace; cargo nextest run --workspace --no-fail-fast; \
-		cargo test --doc --workspace --quiet; \
+	@failed=; part() { echo "$$*"; "$$@" || failed="$$failed, $$*"; }; \
+	if cargo nextest --version >/dev/null 2>&1; then \
+		part cargo nextest run --workspace --no-fail-fast; \
+		part cargo test --doc --workspace --quiet; \
 	else \
-		echo cargo test --workspace; cargo test --workspace --no-fail-fast; \
-	fi
-	$(BIN)/python tools/run_python_tests.py -m "not slow"
-	@$(MAKE) --no-print-directory test-web
+		part cargo test --workspace --no-fail-fast; \
+	fi; \
+	part $(BIN)/python tools/run_python_tests.py -m "not slow"; \
+	part $(MAKE) --no-print-directory test-web; \
+	test -z "$$failed" || { echo "error: tests failed:$${failed#,}" >&2; exit 1; }
 
 # Node is needed to work on the page, not to use it: without it this is skipped, but not where it must be known.
 .PHONY: test-web

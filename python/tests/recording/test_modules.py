@@ -12,10 +12,12 @@ import pytest
 import torch
 from support.flood_file import line_of
 from support.phantoms import needs_no_gpu
+from support.programs import PATIENCE
 from torch import nn
 from torch._subclasses import FakeTensorMode
 
 from floodmark import _core
+from floodmark.recording import names
 
 #: Output sizes that tell modules apart: batch 4, float32.
 BATCH = 4
@@ -270,6 +272,12 @@ def wait_until_it_waits(thread, line):
         time.sleep(0.01)
 
 
+def has_names(model):
+    """Whether the recorder has named the parameters of a model."""
+    named = {id(parameter) for parameter in names.parameters()}
+    return named.issuperset(map(id, model.parameters()))
+
+
 def run_while_the_main_thread_waits(model):
     ended = threading.Lock()
     waits = line_of(run_while_the_main_thread_waits, "waits")
@@ -277,9 +285,10 @@ def run_while_the_main_thread_waits(model):
     def work():
         try:
             wait_until_it_waits(threading.main_thread(), waits)
-            end = time.monotonic() + 1
-            while time.monotonic() < end:
+            end = time.monotonic() + PATIENCE
+            while not has_names(model) and time.monotonic() < end:
                 model(torch.ones(BATCH, 8))
+            model(torch.ones(BATCH, 8))
         finally:
             ended.release()
 

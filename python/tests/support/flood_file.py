@@ -6,14 +6,14 @@ Sees: a finished file. Knows nothing of journals, damage or reports.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow
 
-EVENTS, STACKS, CODES, MODULES, LABELS, TEXTS = 2, 3, 4, 5, 6, 7
+EVENTS, STACKS, CODES, MODULES, LABELS, TEXTS, SOURCE = 2, 3, 4, 5, 6, 7, 10
 ALLOC, FREE, FREE_UNKNOWN, OOM, INITIAL_BLOCK = 1, 2, 3, 9, 18
 BACKWARD = 1
 
@@ -56,23 +56,32 @@ class Event:
         return any(frame.name == function for frame in self.frames)
 
 
-def _payloads(file: bytes) -> dict[int, bytes]:
+def _payloads(file: bytes) -> Iterator[tuple[int, bytes]]:
+    """The kind and the payload of each frame."""
     assert file[:4] == b"FLOD"
-    found: dict[int, bytes] = {}
     at = 8
     while file[at : at + 4] == b"\xf1\x0dFR":
         length = int.from_bytes(file[at + 4 : at + 8], "little")
-        kind = int.from_bytes(file[at + 12 : at + 14], "little")
-        found[kind] = found.get(kind, b"") + file[at + 16 : at + 16 + length]
+        yield int.from_bytes(file[at + 12 : at + 14], "little"), file[at + 16 : at + 16 + length]
         at += 16 + length
-    return found
+
+
+def _source_name(payload: bytes) -> str:
+    """The path of a copied source file: its length, then the path."""
+    return payload[4 : 4 + int.from_bytes(payload[:4], "little")].decode()
 
 
 class FloodFile:
     """All tables of a file, as lists of rows."""
 
     def __init__(self, path: str | Path) -> None:
-        payloads = _payloads(Path(path).read_bytes())
+        payloads: dict[int, bytes] = {}
+        #: The paths of the source files that the trace has a copy of.
+        self.sources: list[str] = []
+        for kind, payload in _payloads(Path(path).read_bytes()):
+            payloads[kind] = payloads.get(kind, b"") + payload
+            if kind == SOURCE:
+                self.sources.append(_source_name(payload))
 
         def rows(kind: int) -> list[dict[str, Any]]:
             if kind not in payloads:
