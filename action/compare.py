@@ -7,6 +7,7 @@ the files that `GITHUB_OUTPUT` and `GITHUB_STEP_SUMMARY` name, and posts nothing
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shlex
@@ -29,6 +30,7 @@ class Settings:
     base: Path
     head: Path
     results: Path
+    artifact: str
     fail_above: str
     page: str
 
@@ -36,12 +38,14 @@ class Settings:
     def from_environment() -> Settings:
         get = os.environ.get
         options = ["--gpu", get("GPU", "h100"), "--steps", get("STEPS", "3")]
+        results, use = new_folder(Path(os.environ["RESULTS"]).resolve())
         return Settings(
             program=shlex.split(os.environ["PROGRAM"]),
             options=options + shlex.split(get("OPTIONS", "")),
             base=Path(os.environ["BASE"]).resolve(),
             head=Path(os.environ["HEAD"]).resolve(),
-            results=Path(os.environ["RESULTS"]).resolve(),
+            results=results,
+            artifact=artifact_name(use),
             fail_above=get("FAIL_ABOVE", ""),
             page=get("PAGE", ""),
         )
@@ -75,6 +79,28 @@ class Estimate:
         command = ["git", "rev-parse", "--short", "HEAD"]
         done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True)
         return f" `{done.stdout.strip()}`" if done.returncode == 0 else ""
+
+
+def new_folder(root: Path) -> tuple[Path, int]:
+    """A folder for the results of this use of the action in its job, and the number of the use."""
+    for use in itertools.count(1):
+        folder = root / str(use)
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:
+            continue
+        return folder, use
+    raise AssertionError("the numbers do not end")
+
+
+def artifact_name(use: int) -> str:
+    """A name that no other job of the workflow run has: GitHub refuses a name twice."""
+    parts = ["floodmark", os.environ.get("JOB", "")]
+    if int(os.environ.get("MATRIX_TOTAL") or 1) > 1:
+        parts.append(os.environ["MATRIX_INDEX"])
+    if use > 1:
+        parts.append(f"use{use}")
+    return "-".join(part for part in parts if part)
 
 
 def floodmark(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -203,8 +229,9 @@ def comment(
     devices = head.answer["devices"] if head.answer else []
     gpu = devices[0]["name"].partition(" (")[0] if devices else "GPU"
     program = shlex.join(settings.program)
-    # A later run replaces the comment that begins with the same line.
-    lines = [f"<!-- floodmark {program.replace('--', '- -').replace(chr(34), chr(39))} -->"]
+    # A later run replaces the comment that begins with the same line; on another GPU it does not.
+    identity = shlex.join([*settings.options, *settings.program])
+    lines = [f"<!-- floodmark {identity.replace('--', '- -').replace(chr(34), chr(39))} -->"]
     lines += [f"### Memory of {code(program)} on a simulated {gpu}", "", *peaks(base, head), ""]
     for name, side in (("The base", base), ("This change", head)):
         if not side.has_trace:
@@ -214,7 +241,8 @@ def comment(
     if answer:
         lines += [*grown_lines(answer, settings.head), ""]
     if settings.page and head.has_trace:
-        lines += [f"[The traces and the page]({settings.page}) (artifact `floodmark`)", ""]
+        artifact = f"artifact `{settings.artifact}`"
+        lines += [f"[The traces and the page]({settings.page}) ({artifact})", ""]
     return "\n".join(lines)
 
 
@@ -226,7 +254,8 @@ def append(variable: str, text: str) -> None:
 
 def main() -> None:
     settings = Settings.from_environment()
-    settings.results.mkdir(parents=True, exist_ok=True)
+    # What there is then is kept also when something below fails.
+    append("GITHUB_OUTPUT", f"results={settings.results}\nartifact={settings.artifact}\n")
     base = estimate(settings, settings.base, "base")
     head = estimate(settings, settings.head, "head")
     answer, complaint = compare(settings, base, head)

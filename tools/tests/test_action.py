@@ -78,6 +78,8 @@ class Runner:
             "GITHUB_STEP_SUMMARY": str(self.summary),
         }
         self.inputs = {"install": "", **inputs}
+        #: Which job of how many the matrix has.
+        self.matrix = (0, 1)
 
     def commit(self, program: str) -> None:
         (self.repository / "train.py").write_text(program)
@@ -94,6 +96,9 @@ class Runner:
             "github.repository": "someone/something",
             "github.run_id": "7",
             "github.token": "secret",
+            "github.job": "memory",
+            "strategy.job-index": str(self.matrix[0]),
+            "strategy.job-total": str(self.matrix[1]),
             "github.event.pull_request.number": "3",
             "github.event.pull_request.base.sha": self.commits[0],
         }
@@ -169,8 +174,10 @@ def test_a_change_that_needs_more_fails_and_says_where(grown: tuple[Runner, int]
     outputs = dict(line.split("=") for line in runner.output.read_text().splitlines())
     assert outputs["grew"] == "true"
     assert int(outputs["peak-reserved"]) > int(outputs["peak-allocated"]) > 4096 * 2048 * 4
-    results = {path.name for path in (runner.temp / "floodmark/results").iterdir()}
+    results = {path.name for path in Path(outputs["results"]).iterdir()}
     assert results == {"base.flood", "head.flood", "page.html", "comment.md"}
+    assert outputs["artifact"] == "floodmark-memory"
+    assert "(artifact `floodmark-memory`)" in text
     assert git(runner.repository, "worktree", "list").count("\n") == 0, "the base is removed"
 
 
@@ -184,3 +191,50 @@ def test_a_program_that_fails_is_named_in_the_same_comment(grown: tuple[Runner, 
     [text] = runner.posted()
     assert "This change gave no trace: `" in text
     assert "| verdict | unknown | unknown |  |" in text
+    # A second use in one job has an artifact of its own.
+    assert "artifact=floodmark-memory-use2" in runner.output.read_text().splitlines()
+
+
+#: In place of pip: says what it is asked to install.
+PIP = """#!/bin/sh
+[ "$1 $2" != "-m pip" ] || { shift 2; printf '%s\\n' "$@"; exit; }
+exec false
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, [str(ROOT)]),
+        ({"install": "action"}, [str(ROOT)]),
+        ({"install": "torch ./floodmark.whl"}, ["torch", "./floodmark.whl"]),
+    ],
+)
+def test_by_default_pip_installs_the_checkout_of_the_action(
+    tmp_path: Path, given: dict[str, str], expected: list[str]
+) -> None:
+    runner = Runner(tmp_path, {"program": "train.py"})
+    del runner.inputs["install"]
+    runner.inputs |= given
+    runner.commit("")
+    (tmp_path / "bin/python").write_text(PIP)
+    step = runner.action["runs"]["steps"][0]
+    assert step["name"] == "Install floodmark"
+    runner.action["runs"]["steps"] = [step]
+    assert runner.run() == 0, runner.last
+    assert runner.last.splitlines() == ["install", "--quiet", *expected]
+
+
+def test_jobs_of_a_matrix_have_artifacts_of_their_own(tmp_path: Path) -> None:
+    runner = Runner(tmp_path, {"program": "missing.py", "comment": "false"})
+    runner.commit("")
+    names = []
+    for index in range(2):
+        runner.matrix = (index, 2)
+        runner.temp = tmp_path / f"temp{index}"
+        runner.output.write_text("")
+        assert runner.run() == 1
+        lines = dict(line.split("=", 1) for line in runner.output.read_text().splitlines())
+        names.append(lines["artifact"])
+        assert (Path(lines["results"]) / "comment.md").exists()
+    assert names == ["floodmark-memory-0", "floodmark-memory-1"]

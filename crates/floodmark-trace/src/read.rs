@@ -74,7 +74,9 @@ impl Hint for ReadError {
                 Some("the program ended before it wrote more, or the copy is not complete")
             }
             Self::TooLarge { .. } => Some(DecompressionLimit::HINT),
-            Self::TooNew { .. } => Some("upgrade with `pip install --upgrade floodmark`"),
+            Self::TooNew { .. } => {
+                Some("read it with the floodmark that recorded it, or install that version here")
+            }
             Self::JournalVersion { .. } => Some(
                 "the program was killed while it recorded: read the trace with the floodmark that recorded it",
             ),

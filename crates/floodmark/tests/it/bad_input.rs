@@ -201,7 +201,7 @@ fn a_trace_of_a_newer_floodmark_asks_for_an_upgrade() {
     error: Failed to read `x.flood`
       Caused by: trace format 200 is newer than this build, which reads up to 1
 
-    hint: upgrade with `pip install --upgrade floodmark`
+    hint: read it with the floodmark that recorded it, or install that version here
     ");
 }
 
