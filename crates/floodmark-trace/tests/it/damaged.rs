@@ -213,7 +213,7 @@ mod each_error {
             error.to_string(),
             "trace format 9 is newer than this build, which reads up to 1"
         );
-        assert!(error.hint().is_some_and(|hint| hint.contains("upgrade")));
+        assert!(error.hint().is_some_and(|hint| hint.contains("the floodmark that recorded it")));
     }
 
     #[test]
