@@ -26,13 +26,14 @@ from floodmark.recording.fork_warning import watch_forks
 from floodmark.recording.gpu_account import FakeGpuAccount
 from floodmark.recording.window import Window, forget_windows
 from floodmark.recording.window_options import (
+    Devices,
     parse_bytes,
     parse_devices,
     parse_max_memory,
     rank_of_process,
     say,
 )
-from floodmark.reports.trace import Moment, Oom, Report, Trace
+from floodmark.reports.trace import DeviceLike, Moment, Oom, Report, Trace
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -72,7 +73,7 @@ def _temporary_path() -> Path:
 class TraceOptions(TypedDict, total=False):
     """The options of `trace`."""
 
-    devices: str | list[str] | tuple[str, ...] | None
+    devices: Devices
     stacks: bool
     ops: bool
     source: bool
@@ -93,7 +94,7 @@ class Recorder(ContextDecorator):
         self,
         path: str | os.PathLike[str] | None = None,
         *,
-        devices: str | list[str] | tuple[str, ...] | None = None,
+        devices: Devices = None,
         stacks: bool = True,
         ops: bool = False,
         source: bool = False,
@@ -307,19 +308,19 @@ class Recorder(ContextDecorator):
         """The peak of allocated bytes on each device until now."""
         return [] if self._core is None else self._core.peaks(wait_millis)
 
-    def peak(self, device: str | None = None) -> Moment:
+    def peak(self, device: DeviceLike | None = None) -> Moment:
         """The moment at which most was allocated."""
         return self.trace.peak(device)
 
-    def oom(self, device: str | None = None, top: int | None = 10) -> Oom:
+    def oom(self, device: DeviceLike | None = None, top: int | None = 10) -> Oom:
         """Why an allocation failed, and the moment at which that was."""
         return self.trace.oom(device, top)
 
-    def end(self, device: str | None = None) -> Moment:
+    def end(self, device: DeviceLike | None = None) -> Moment:
         """The end of the recording."""
         return self.trace.end(device)
 
-    def at(self, seconds: float, device: str | None = None) -> Moment:
+    def at(self, seconds: float, device: DeviceLike | None = None) -> Moment:
         """So many seconds after the recording began."""
         return self.trace.at(seconds, device)
 
@@ -359,7 +360,7 @@ def _in_child() -> None:
 def trace(
     path: str | os.PathLike[str] | None = None,
     *,
-    devices: str | list[str] | tuple[str, ...] | None = None,
+    devices: Devices = None,
     stacks: bool = True,
     ops: bool = False,
     source: bool = False,
@@ -370,11 +371,11 @@ def trace(
     """Record what happens inside a `with` block, or in a decorated function.
 
     `path` is the trace; without one it is kept only as long as the program runs. `devices` are
-    names such as `"cpu"` or `"cuda:0"`; all by default. `stacks` and `ops` say whether Python
-    stacks and operator names are recorded. With `source` the trace gets a copy of every source file
-    of yours that allocates (not of installed packages). `max_memory` limits the recorder's own
-    memory; the least is `"16MiB"`. With `follow_fork` forked children are recorded too, each into
-    its own file.
+    names such as `"cpu"` or `"cuda:0"`, or objects of `torch.device`; all by default. `stacks` and
+    `ops` say whether Python stacks and operator names are recorded. With `source` the trace gets a
+    copy of every source file of yours that allocates (not of installed packages). `max_memory`
+    limits the recorder's own memory; the least is `"16MiB"`. With `follow_fork` forked children are
+    recorded too, each into its own file.
 
     A finished trace of the same name is replaced. Any other file, a symbolic link and a recording
     that was not finished are replaced only with `force`. A recording that runs, a folder and a

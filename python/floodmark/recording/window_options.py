@@ -9,8 +9,14 @@ import contextlib
 import os
 import re
 import sys
+from collections.abc import Sequence
+from typing import TypeAlias
 
 from floodmark import _core
+from floodmark.reports.trace import DeviceLike
+
+#: Devices to record: one, several, or all.
+Devices: TypeAlias = "DeviceLike | Sequence[DeviceLike] | None"
 
 
 def say(text: str) -> None:
@@ -40,11 +46,12 @@ def parse_max_memory(value: int | str) -> int:
     return limit
 
 
-def parse_devices(devices: str | list[str] | tuple[str, ...] | None) -> tuple[bool, int]:
+def parse_devices(devices: Devices) -> tuple[bool, int]:
     """Whether to record the CPU, and a bit for each CUDA device."""
     if devices is None or devices == "all":
         return True, (1 << 64) - 1
-    names = devices.split(",") if isinstance(devices, str) else list(devices)
+    is_list = isinstance(devices, list | tuple)
+    names = list(devices) if is_list else str(devices).split(",")
     cpu, cuda = False, 0
     for name in (str(name).strip() for name in names):
         found = re.fullmatch(r"cuda(?::([0-9]{1,2}))?", name)

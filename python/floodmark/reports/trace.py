@@ -5,18 +5,29 @@ Talks to: `_core`. The answers are computed there; here they get their Python ma
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import json
 import os
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast
 
 from floodmark import _core
 
 if TYPE_CHECKING:
+    import torch
+
     from floodmark.reports import answer_types
+
+#: A device: its name, such as `"cuda:0"`, or torch's object.
+DeviceLike: TypeAlias = "str | torch.device"
 
 RowT = TypeVar("RowT")
 DictT = TypeVar("DictT")
+
+
+def _name(device: DeviceLike | None) -> str | None:
+    return None if device is None else str(device)
 
 
 class Answer(Generic[RowT, DictT]):
@@ -121,19 +132,32 @@ class Report(Answer[RowT, "answer_types.Report"]):
 
     def to_arrow(self) -> Any:
         """The rows as a `pyarrow.Table`."""
-        import pyarrow
-
-        return pyarrow.table(self)
+        return _library("pyarrow", "to_arrow").table(self)
 
     def to_pandas(self) -> Any:
-        """The rows as a `pandas.DataFrame` (needs pyarrow)."""
+        """The rows as a `pandas.DataFrame`.
+
+        Without pyarrow it is made of Python's objects: a list of names with bytes is a dictionary.
+        """
+        pandas = _library("pandas", "to_pandas")
+        if importlib.util.find_spec("pyarrow") is None:
+            return pandas.DataFrame(self.rows)
         return self.to_arrow().to_pandas()
 
     def to_polars(self) -> Any:
         """The rows as a `polars.DataFrame`."""
-        import polars
+        return _library("polars", "to_polars").DataFrame(self)
 
-        return polars.DataFrame(self)
+
+def _library(name: str, method: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name != name:
+            raise
+        raise ModuleNotFoundError(
+            f"{method}() needs {name}: `pip install {name}`", name=name
+        ) from error
 
 
 class Diff(Answer["answer_types.DiffRow", "answer_types.Diff"]):
@@ -229,7 +253,7 @@ class Estimate(Answer["answer_types.DeviceEstimate", "answer_types.Estimate"]):
 class Moment:
     """A time on a device; its methods say what was live."""
 
-    def __init__(self, trace: Trace, at: str, device: str | None) -> None:
+    def __init__(self, trace: Trace, at: str, device: DeviceLike | None) -> None:
         self._trace = trace
         self._at = at
         self._device = device
@@ -283,7 +307,7 @@ class Oom(Answer["answer_types.LineRow", "answer_types.OomReport"], Moment):
 
     _rows = "lines"
 
-    def __init__(self, core: _core.Oom, trace: Trace, device: str | None) -> None:
+    def __init__(self, core: _core.Oom, trace: Trace, device: DeviceLike | None) -> None:
         Answer.__init__(self, core)
         Moment.__init__(self, trace, "oom", device)
 
@@ -314,13 +338,15 @@ class Trace:
         *,
         by: str = "line",
         at: str | float = "peak",
-        device: str | None = None,
+        device: DeviceLike | None = None,
         top: int | None = 25,
         torch_frames: bool = False,
     ) -> Report[answer_types.Row]:
         """What `floodmark report` prints, as a value."""
         return Report(
-            self._core.report(by=by, at=str(at), device=device, top=top, torch_frames=torch_frames)
+            self._core.report(
+                by=by, at=str(at), device=_name(device), top=top, torch_frames=torch_frames
+            )
         )
 
     def diff(
@@ -329,22 +355,27 @@ class Trace:
         *,
         by: str = "line",
         at: str | float = "peak",
-        device: str | None = None,
+        device: DeviceLike | None = None,
         top: int | None = 25,
         torch_frames: bool = False,
     ) -> Diff:
         """What `floodmark diff` prints, as a value: what grew from this trace to `other`."""
         return Diff(
             self._core.diff(
-                other._core, by=by, at=str(at), device=device, top=top, torch_frames=torch_frames
+                other._core,
+                by=by,
+                at=str(at),
+                device=_name(device),
+                top=top,
+                torch_frames=torch_frames,
             )
         )
 
-    def leaks(self, *, device: str | None = None, top: int | None = 25) -> Leaks:
+    def leaks(self, *, device: DeviceLike | None = None, top: int | None = 25) -> Leaks:
         """What `floodmark leaks` prints, as a value: which lines grow from step to step."""
-        return Leaks(self._core.leaks(device=device, top=top))
+        return Leaks(self._core.leaks(device=_name(device), top=top))
 
-    def lifetimes(self, device: str | None = None) -> list[answer_types.TensorLifetime]:
+    def lifetimes(self, device: DeviceLike | None = None) -> list[answer_types.TensorLifetime]:
         """The life of every tensor, in the order in which they were allocated, a dictionary each.
 
         Times are seconds since the recording began. `saved_seconds` is when autograd first saved it
@@ -353,19 +384,21 @@ class Trace:
         end. `module`, `name`, `category`, `phase`, `step`, `bytes`, `device` and `address` say what
         and where it is, `id` is the number of its allocation.
         """
-        found: list[answer_types.TensorLifetime] = json.loads(self._core.lifetimes(device=device))
+        found: list[answer_types.TensorLifetime] = json.loads(
+            self._core.lifetimes(device=_name(device))
+        )
         return found
 
     def peak(self, device: str | None = None) -> Moment:
         """The moment at which most was allocated."""
         return Moment(self, "peak", device)
 
-    def oom(self, device: str | None = None, top: int | None = 10) -> Oom:
+    def oom(self, device: DeviceLike | None = None, top: int | None = 10) -> Oom:
         """What `floodmark oom` prints, as a value: why an allocation failed.
 
         It is also the moment at which that was.
         """
-        return Oom(self._core.oom(device=device, top=top), self, device)
+        return Oom(self._core.oom(device=_name(device), top=top), self, device)
 
     def simulate(
         self,
@@ -374,7 +407,7 @@ class Trace:
         memory: int | None = None,
         torch: str | None = None,
         sweep: bool = False,
-        device: str | None = None,
+        device: DeviceLike | None = None,
     ) -> Simulation:
         """What `floodmark simulate` prints, as a value: the same requests under other settings.
 
@@ -385,13 +418,13 @@ class Trace:
         confs = [alloc_conf] if isinstance(alloc_conf, str) else list(alloc_conf or [])
         return Simulation(
             self._core.simulate(
-                alloc_confs=confs, memory=memory, torch=torch, sweep=sweep, device=device
+                alloc_confs=confs, memory=memory, torch=torch, sweep=sweep, device=_name(device)
             )
         )
 
-    def advise(self, device: str | None = None) -> Advice:
+    def advise(self, device: DeviceLike | None = None) -> Advice:
         """What `floodmark advise` prints, as a value: changes, with the bytes that each saves."""
-        return Advice(self._core.advise(device=device))
+        return Advice(self._core.advise(device=_name(device)))
 
     def estimate(self) -> Estimate:
         """What `floodmark estimate` prints at its end, as a value."""
@@ -421,7 +454,7 @@ class Trace:
         path: str | os.PathLike[str],
         to: str | None = None,
         *,
-        device: str | None = None,
+        device: DeviceLike | None = None,
         max_events: int | None = None,
     ) -> None:
         """What `floodmark export` writes: the trace in the format of another tool.
@@ -432,23 +465,23 @@ class Trace:
         tells it: `.html`, `.svg`, `.csv`, `.pftrace`, `.parquet`, `.speedscope.json`, …. A file is
         replaced; a folder only when an export wrote all that is in it.
         """
-        self._core.export(os.fspath(path), to=to, device=device, max_events=max_events)
+        self._core.export(os.fspath(path), to=to, device=_name(device), max_events=max_events)
 
-    def end(self, device: str | None = None) -> Moment:
+    def end(self, device: DeviceLike | None = None) -> Moment:
         """The end of the recording."""
         return Moment(self, "end", device)
 
-    def at(self, seconds: float, device: str | None = None) -> Moment:
+    def at(self, seconds: float, device: DeviceLike | None = None) -> Moment:
         """So many seconds after the recording began."""
         return Moment(self, repr(float(seconds)), device)
 
-    def category_peaks(self, device: str | None = None) -> list[answer_types.CategoryPeak]:
+    def category_peaks(self, device: DeviceLike | None = None) -> list[answer_types.CategoryPeak]:
         """The most bytes of each category at one time, whatever the others were then.
 
         Rows have `category`, `peak`, and `backward_peak` of what the backward pass allocated.
         """
         peaks: list[answer_types.CategoryPeak] = json.loads(
-            self._core.category_peaks(device=device)
+            self._core.category_peaks(device=_name(device))
         )
         return peaks
 
