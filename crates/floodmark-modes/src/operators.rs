@@ -264,6 +264,7 @@ impl Operators {
                 self.reader.each_tensor(kwargs.values().as_any(), &mut tensors);
             }
         }
+        floodmark_probe::begin_fake_op_call();
         let mut held = None;
         if (operator.has_rule || operator.is_asked)
             && let Some(device) = self.gpu_of(args, &tensors)

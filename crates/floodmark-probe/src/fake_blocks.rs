@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use crate::autograd::{self, Running};
 use crate::hooks::record_alloc;
 use crate::names::{TextNumber, handle_id, label_id, text_id};
-use crate::thread::with_recording;
+use crate::thread::{RunningOp, with_recording};
 
 /// Whether the backward pass runs on this thread.
 pub fn is_backward() -> bool {
@@ -60,6 +60,11 @@ pub(crate) fn address_of_fake_storage(storage: usize) -> Option<(Device, u64)> {
     STORAGES.lock().as_ref()?.get(&storage).copied()
 }
 
+/// An operator of fake tensors is called: the blocks of this thread that follow are its own.
+pub fn begin_fake_op_call() {
+    with_recording(|_, local| local.begin_op_call());
+}
+
 /// A block was allocated, for this operator; a library's own block has a name.
 pub fn record_fake_alloc(block: &FakeBlock, op: &str, workspace: Option<&str>) {
     with_recording(|recording, local| {
@@ -79,8 +84,9 @@ pub fn record_fake_alloc(block: &FakeBlock, op: &str, workspace: Option<&str>) {
             set_stream(&mut record, handle_id(recording, local, TextKind::Stream, 0, default));
         }
         local.note_block(device, block.addr);
-        let op = text_id(recording, local, TextKind::Op, op);
-        local.ops.push(op);
+        let name = text_id(recording, local, TextKind::Op, op);
+        let call = local.latest_op_call();
+        local.ops.push(RunningOp { name, call });
         record_alloc(recording, local, record);
         local.ops.pop();
         if let Some(name) = workspace {

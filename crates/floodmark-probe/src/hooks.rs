@@ -9,7 +9,9 @@ use std::mem::MaybeUninit;
 use std::os::raw::{c_int, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use floodmark_trace::journal::{FLAG_BACKWARD, FLAG_DEFERRED, FLAG_STACK_LEFT_OUT, Record};
+use floodmark_trace::journal::{
+    FLAG_BACKWARD, FLAG_DEFERRED, FLAG_OP_CALL, FLAG_STACK_LEFT_OUT, Record,
+};
 use floodmark_trace::{Category, Device, EventKind};
 
 use crate::autograd::{self, Running};
@@ -101,6 +103,9 @@ pub(crate) fn record_alloc(recording: &Recording, local: &mut Local, mut record:
     }
     if node.is_incomplete() {
         record.flags |= FLAG_STACK_LEFT_OUT;
+    }
+    if local.is_first_of_op_call() {
+        record.flags |= FLAG_OP_CALL;
     }
     local.write(recording, record, &[]);
 }

@@ -58,8 +58,8 @@ mod writer;
 
 pub use budget::LEAST_MEMORY_BYTES;
 pub use fake_blocks::{
-    FakeBlock, SegmentChange, is_backward, record_fake_alloc, record_fake_free, record_fake_oom,
-    record_fake_segment, set_fake_storage,
+    FakeBlock, SegmentChange, begin_fake_op_call, is_backward, record_fake_alloc, record_fake_free,
+    record_fake_oom, record_fake_segment, set_fake_storage,
 };
 pub use gil_thread::wait_for_names;
 pub use gil_work::{set_backward_handler, set_gil_work_handler};

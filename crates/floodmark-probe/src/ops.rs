@@ -11,7 +11,7 @@ use floodmark_trace::TextKind;
 
 use crate::hidden_result;
 use crate::names::text_id;
-use crate::thread::with_recording;
+use crate::thread::{RunningOp, with_recording};
 use floodmark_slots::find_symbol;
 
 /// `at::RecordFunctionCallback`: same fields from 2.1 to 2.15; ten scopes.
@@ -117,14 +117,15 @@ unsafe extern "C-unwind" fn start(
         }
         let name = name.to_str().unwrap_or("");
         let outer = local.ops.last().copied();
-        let id = if let Some(outer) = outer.filter(|outer| outer.number != 0)
+        let op = if let Some(outer) = outer.filter(|outer| outer.name.number != 0)
             && MAKERS.contains(&name)
         {
             outer
         } else {
-            text_id(recording, local, TextKind::Op, name)
+            let name = text_id(recording, local, TextKind::Op, name);
+            RunningOp { name, call: local.begin_op_call() }
         };
-        local.ops.push(id);
+        local.ops.push(op);
     });
     context
 }
@@ -159,7 +160,7 @@ mod tests {
 
     fn current() -> u16 {
         let innermost = with_recording(|_, local| local.ops.last().copied());
-        innermost.flatten().map_or(0, |op| op.number)
+        innermost.flatten().map_or(0, |op| op.name.number)
     }
 
     #[test]

@@ -48,13 +48,25 @@ pub(crate) struct Local {
     torch_thread: Option<usize>,
     ring: RingPages,
     pub(crate) phases: Vec<TextNumber>,
-    pub(crate) ops: Vec<TextNumber>,
+    pub(crate) ops: Vec<RunningOp>,
+    /// How many operator calls began on this thread.
+    op_calls: u32,
+    /// The call of its latest block.
+    op_call_of_block: u32,
     /// The device of this thread's latest block that is not on the host.
     pub(crate) last_device: Option<Device>,
     /// Blocks that this thread has given to cuBLAS.
     pub(crate) workspaces: Vec<u64>,
     /// Streams and pools that have a number, by their handle.
     pub(crate) handles: Vec<(u8, u64, TextNumber)>,
+}
+
+/// An operator that runs on a thread.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RunningOp {
+    pub(crate) name: TextNumber,
+    /// The number of the call.
+    pub(crate) call: u32,
 }
 
 /// Where the next record goes.
@@ -443,11 +455,28 @@ impl Local {
         }
     }
 
+    /// An operator is called: the number of the call.
+    pub(crate) fn begin_op_call(&mut self) -> u32 {
+        self.op_calls = self.op_calls.wrapping_add(1);
+        self.op_calls
+    }
+
+    /// The number of the latest call.
+    pub(crate) fn latest_op_call(&self) -> u32 {
+        self.op_calls
+    }
+
+    /// Whether the block that comes now is the first one of the operator call that runs.
+    pub(crate) fn is_first_of_op_call(&mut self) -> bool {
+        let Some(op) = self.ops.last() else { return false };
+        std::mem::replace(&mut self.op_call_of_block, op.call) != op.call
+    }
+
     /// Writes a record with what this thread adds to every record.
     pub(crate) fn write(&mut self, recording: &Recording, mut record: Record, payload: &[u8]) {
         // Empty in the state that threads share: its phase and operator would be another thread's.
         let phase = self.phases.last().copied().unwrap_or_default();
-        let op = self.ops.last().copied().unwrap_or_default();
+        let op = self.ops.last().map(|op| op.name).unwrap_or_default();
         (record.phase, record.op) = (phase.number, op.number);
         if phase.is_left_out || op.is_left_out {
             record.flags |= FLAG_NAME_LEFT_OUT;

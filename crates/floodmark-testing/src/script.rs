@@ -3,6 +3,7 @@
 //! ```text
 //! alloc a cuda:0 4MiB asking 3MiB at train.py:10 in layers.0     `>` leads to an inner frame
 //! backward alloc b cuda:0 1MiB at train.py:10 in layers.0
+//! alloc c cuda:0 1MiB call mm · alloc d cuda:0 1MiB op mm         `call`: the first block of an operator call
 //! free a                                                          `free b deferred`: a stream uses it
 //! initial w cuda:0 1MiB · unseen cuda:0 1MiB · free-unknown cuda:0 1MiB
 //! label w parameter layers.0.weight (4,4) float32
@@ -17,7 +18,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use floodmark_trace::journal::{
-    Entry, FLAG_BACKWARD, FLAG_DEFERRED, Record, pack_strings, record_kind,
+    Entry, FLAG_BACKWARD, FLAG_DEFERRED, FLAG_OP_CALL, Record, pack_strings, record_kind,
 };
 use floodmark_trace::{
     Assembler, Category, Device, Ending, EventKind, Header, TextKind, TraceWriter, stack_flags,
@@ -134,7 +135,9 @@ impl Recorder {
         let options = Options::parse(rest);
         let bytes = parse_size(size);
         let stack = self.stack(&options);
-        let op = options.get("op").map_or(0, |op| self.text(TextKind::Op, op));
+        let called = options.get("call");
+        let flags = if called.is_some() { flags | FLAG_OP_CALL } else { flags };
+        let op = called.or(options.get("op")).map_or(0, |op| self.text(TextKind::Op, op));
         let phase = options.get("phase").map_or(0, |phase| self.text(TextKind::Phase, phase));
         let requested = options.get("asking").map_or(0, parse_size);
         let thread = options.get("thread").map_or(0, |thread| thread.parse().unwrap());

@@ -7,7 +7,7 @@ use crate::event::{
     AllocationId, Bytes, CodeId, Device, DeviceAddr, EventKind, EventNumber, HandleId, LabelId,
     ModuleId, StackId, TextId, ThreadId,
 };
-use crate::journal::{FLAG_BACKWARD, FLAG_DEFERRED};
+use crate::journal::{FLAG_BACKWARD, FLAG_DEFERRED, FLAG_OP_CALL};
 use crate::losses::{Loss, Losses};
 use crate::subject::Subject;
 use crate::trace::{Allocation, Code, Event, LOST, Label, Oom, Segment, Stack, Trace};
@@ -156,6 +156,7 @@ impl Trace {
             stack: StackId(row.stack),
             backward: row.flags & FLAG_BACKWARD != 0,
             before_recording: row.kind == EventKind::InitialBlock,
+            begins_op_call: row.flags & FLAG_OP_CALL != 0,
             op: TextId(row.op),
             phase: TextId(row.phase),
             stream: HandleId(row.stream),
@@ -321,6 +322,7 @@ fn lost_allocation() -> Allocation {
         stack: StackId(0),
         backward: false,
         before_recording: false,
+        begins_op_call: false,
         op: TextId(0),
         phase: TextId(0),
         stream: HandleId(0),

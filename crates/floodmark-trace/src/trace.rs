@@ -39,6 +39,8 @@ pub struct Allocation {
     pub backward: bool,
     /// Whether it was allocated before recording began.
     pub before_recording: bool,
+    /// Whether it is the first block of an operator call, where operators were recorded.
+    pub begins_op_call: bool,
     /// The operator, where recorded.
     pub op: TextId,
     /// The phase that the user named, where one was open.

@@ -9,7 +9,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::event::{Device, EventKind};
-use crate::journal::{FLAG_FAKE_TENSOR, FLAG_OF_WINDOW, FLAG_STACK_LEFT_OUT, Record, record_kind};
+use crate::journal::{
+    FLAG_FAKE_TENSOR, FLAG_OF_WINDOW, FLAG_OP_CALL, FLAG_STACK_LEFT_OUT, Record, record_kind,
+};
 use crate::subject::Subject;
 use crate::trace::Trace;
 
@@ -125,6 +127,7 @@ impl Selection {
         }
         if !window.ops {
             record.op = 0;
+            record.flags &= !FLAG_OP_CALL;
         }
         if let Some(&phase) = self.phases.get(&record.thread).and_then(|phases| phases.last()) {
             record.phase = phase;

@@ -87,7 +87,7 @@ fn a_record_has_the_phase_and_the_operator_of_its_thread() {
     let (recording, mut local) = (recording(MAX_MEMORY), Local::default());
     let named = |number| TextNumber { number, is_left_out: false };
     local.phases.extend([named(4), named(5)]);
-    local.ops.push(named(6));
+    local.ops.push(RunningOp { name: named(6), call: 1 });
     local.write(&recording, record(), &[]);
     local.phases.push(TextNumber { number: 0, is_left_out: true });
     local.write(&recording, record(), &[]);
@@ -97,6 +97,20 @@ fn a_record_has_the_phase_and_the_operator_of_its_thread() {
         .map(|(record, _)| (record.phase, record.op, record.flags & FLAG_NAME_LEFT_OUT != 0))
         .collect();
     assert_eq!(facts, [(5, 6, false), (0, 6, true)]);
+}
+
+#[test]
+fn the_first_block_of_an_operator_call_is_marked() {
+    let (name, mut local) = (TextNumber::default(), Local::default());
+    assert!(!local.is_first_of_op_call(), "no operator runs");
+    let outer = local.begin_op_call();
+    local.ops.push(RunningOp { name, call: outer });
+    let inner = local.begin_op_call();
+    local.ops.push(RunningOp { name, call: inner });
+    let is_first = [local.is_first_of_op_call(), local.is_first_of_op_call()];
+    assert_eq!(is_first, [true, false]);
+    local.ops.pop();
+    assert!(local.is_first_of_op_call(), "the outer operator allocates after the inner one");
 }
 
 #[test]

@@ -67,6 +67,8 @@ pub const FLAG_FAKE_TENSOR: u8 = 16;
 /// The record belongs to one window of the recorder, which has the number `bytes`; a journal of another window
 /// leaves it out.
 pub const FLAG_OF_WINDOW: u8 = 32;
+/// The block is the first of an operator call.
+pub const FLAG_OP_CALL: u8 = 64;
 
 /// The header of a segment: it says which line of the ledger is about it.
 pub fn segment_header(session: u64, number: u32) -> [u8; SEGMENT_HEADER_BYTES] {

@@ -251,6 +251,7 @@ fn allocation(row: &Row, here: u32) -> Allocation {
         stack: StackId(row.stack),
         backward: row.flags & 1 != 0,
         before_recording: row.kind == EventKind::InitialBlock,
+        begins_op_call: row.flags & 64 != 0,
         op: TextId(row.op),
         phase: TextId(row.phase),
         stream: HandleId(row.stream),
