@@ -33,6 +33,8 @@ pub fn report_columns(report: &Report) -> Result<RecordBatch, ArrowError> {
         By::Stack => columns.of_stacks(),
         By::Module => columns.of_modules(),
         By::Op => columns.text("op", fact!(Op, op => op.as_deref())),
+        By::OpCall => columns.of_op_calls(),
+        By::Parameter => columns.of_parameters(),
         By::Phase => columns.of_phases(),
         By::Category => columns.of_categories(),
         By::Tensor => columns.of_tensors(),
@@ -69,6 +71,27 @@ impl<'a> Columns<'a> {
         self.text("class_name", fact!(Module, class => class.as_deref()));
     }
 
+    fn of_op_calls(&mut self) {
+        self.small("call", fact!(OpCall, call => *call));
+        self.text("op", fact!(OpCall, op => op.as_deref()));
+        self.text("module", fact!(OpCall, module => module.as_deref()));
+        self.small("step", fact!(OpCall, step => *step));
+        self.text("phase", fact!(OpCall, phase => phase.as_deref()));
+        self.time("seconds", fact!(OpCall, seconds => *seconds));
+        self.bytes("peak", fact!(OpCall, peak => *peak));
+        self.bytes("end", fact!(OpCall, end => *end));
+        self.signed("growth", fact!(OpCall, growth => *growth));
+    }
+
+    fn of_parameters(&mut self) {
+        self.text("parameter", fact!(Parameter, parameter => parameter.as_deref()));
+        self.text("shape", fact!(Parameter, shape => shape.as_deref()));
+        self.text("dtype", fact!(Parameter, dtype => dtype.as_deref()));
+        self.bytes("weight", fact!(Parameter, weight => Some(*weight)));
+        self.bytes("gradient", fact!(Parameter, gradient => Some(*gradient)));
+        self.bytes("optimizer_state", fact!(Parameter, optimizer_state => Some(*optimizer_state)));
+    }
+
     fn of_phases(&mut self) {
         self.text("phase", fact!(Phase, phase => phase.as_deref()));
         self.bytes("peak", fact!(Phase, peak => *peak));
@@ -102,9 +125,7 @@ impl<'a> Columns<'a> {
         self.flag("is_finished", fact!(Step, is_finished => *is_finished));
         self.bytes("peak", fact!(Step, peak => *peak));
         self.bytes("end", fact!(Step, end => *end));
-        let growth = self.rows.iter().map(fact!(Step, growth => *growth));
-        let growth = Arc::new(growth.collect::<Int64Array>());
-        self.push("growth", DataType::Int64, growth);
+        self.signed("growth", fact!(Step, growth => *growth));
         self.bytes("reserved", fact!(Step, reserved => *reserved));
         self.named_bytes("phases", ["phase", "peak"], |row| {
             let Detail::Step { phases, .. } = &row.detail else { return Vec::new() };
@@ -132,6 +153,11 @@ impl<'a> Columns<'a> {
     fn large(&mut self, name: &str, of: impl Fn(&'a Row) -> Option<u64>) {
         let values: UInt64Array = self.rows.iter().map(of).collect();
         self.push(name, DataType::UInt64, Arc::new(values));
+    }
+
+    fn signed(&mut self, name: &str, of: impl Fn(&'a Row) -> Option<i64>) {
+        let values: Int64Array = self.rows.iter().map(of).collect();
+        self.push(name, DataType::Int64, Arc::new(values));
     }
 
     fn small(&mut self, name: &str, of: impl Fn(&'a Row) -> Option<u32>) {

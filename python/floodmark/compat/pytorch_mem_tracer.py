@@ -18,12 +18,12 @@ What differs, and why it is better:
   they come from threads without Python lines: the original gives them to the line that ran last.
 - What was there before `start_tracing` is `untraced`, also without `switch_allocator`. `Total mem
   allocated` is that and all that was allocated since.
-- The CPU is traced where there is no CUDA. `report_stats` takes a `device`.
+- The CPU is traced where there is no CUDA. `report_stats` takes a `device`, and with `top` the
+  number of rows.
 """
 
 from __future__ import annotations
 
-import json
 import os
 from typing import TYPE_CHECKING
 
@@ -32,6 +32,7 @@ from floodmark.recording.recorder import Recorder, say, trace
 
 if TYPE_CHECKING:
     from floodmark.reports import answer_types
+    from floodmark.reports.trace import DeviceLike
 
 __all__ = ["report_stats", "start_tracing", "stop_tracing", "switch_allocator"]
 
@@ -61,19 +62,21 @@ def stop_tracing() -> None:
         _recording.stop()
 
 
-def report_stats(device: str | None = None) -> None:
+def report_stats(device: DeviceLike | None = None, *, top: int | None = None) -> None:
     """Print what was there at the peak, by line, largest first.
 
-    `device` is a name such as `cuda:0`; by default the CUDA device with the highest peak, or the
-    CPU where there is none.
+    `device` is a name such as `cuda:0` or a `torch.device`; by default the CUDA device with the
+    highest peak, or the CPU where there is none. `top` is the number of rows; all without it.
     """
+    if top is not None and top < 1:
+        raise ValueError(f"top must be a positive integer, not {top}")
     if _recording is None:
         raise _core.FloodmarkError("nothing was traced: call start_tracing() first")
     stop_tracing()
     if not _recording.trace.summary()["devices"]:
         print(*(f"{title}: {_readable(0)}" for title in _TOTALS), _TITLES, sep="\n")
         return
-    report = _recording.peak(device).by_line(top=None, torch_frames=True)
+    report = _recording.peak(device).by_line(top=top, torch_frames=True)
     for loss in report.losses:
         say(loss)
     totals = (report.allocated, _total(_recording, report.device))
@@ -83,13 +86,14 @@ def report_stats(device: str | None = None) -> None:
     for row in report:
         sizes = map(_readable, (row["bytes"], row["cumulative"], row["median"]))
         print(*sizes, row["count"], _location(row), sep="  ")
+    if left_out := report.to_dict()["total_rows"] - len(report):
+        print(f"... {left_out} more")
 
 
 def _total(recording: Recorder, device: str) -> int:
     """What was allocated when tracing began, and all that was allocated since."""
-    written = recording.trace._core.export(to="timeline", device=device, max_events=0)
-    summary = json.loads(written or b"")["summary"]
-    return int(summary["at_start_bytes"]) + int(summary["allocated_bytes"])
+    [found] = [one for one in recording.trace.summary()["devices"] if one["device"] == device]
+    return found["start"] + found["allocated_total"]
 
 
 def _readable(count: int) -> str:

@@ -35,6 +35,7 @@ class Inherited(TypedDict):
     machine: str
     folder: str
     steps: int | None
+    ops: bool
     quiet: bool
     changes: list[str]
 
@@ -44,6 +45,7 @@ def pass_on(
     folder: Path,
     *,
     steps: int | None,
+    ops: bool,
     quiet: bool,
     changes: list[str],
 ) -> None:
@@ -52,6 +54,7 @@ def pass_on(
         "machine": machine.to_json(),
         "folder": str(folder),
         "steps": steps,
+        "ops": ops,
         "quiet": quiet,
         "changes": changes,
     }
@@ -84,7 +87,7 @@ def _begin(folder: Path, inherited: Inherited) -> None:
         return
     block = PhantomBlock(machine if visible is None else machine.with_gpus(len(visible)), ())
     block.simulated.indexes = visible
-    recorder = Recorder(trace_path(folder)).start()
+    recorder = Recorder(trace_path(folder), ops=inherited["ops"]).start()
     if recorder.failure:
         return
     rank, _, _ = rank_of_process()

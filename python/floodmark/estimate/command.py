@@ -36,6 +36,9 @@ from floodmark.recording.recorder import say
 from floodmark.recording.run import Program, short_path
 from floodmark.reports.trace import Estimate
 
+#: How many operator calls are printed with `--ops`.
+_MOST_CALLS = 20
+
 
 def estimate(plan: _core.EstimatePlan) -> int:
     """Run the program of `plan` on a simulated GPU, and answer; the exit status."""
@@ -96,7 +99,12 @@ def _run(plan: _core.EstimatePlan, program: Program, folder: Path | None) -> int
         folder = None
     elif folder is not None:
         child_processes.pass_on(
-            machine, folder, steps=plan.steps, quiet=plan.run.quiet, changes=plan.run.changes
+            machine,
+            folder,
+            steps=plan.steps,
+            ops=plan.run.ops,
+            quiet=plan.run.quiet,
+            changes=plan.run.changes,
         )
     counter = OperatorCounter() if plan.counts_operators else None
     measure = None
@@ -162,6 +170,8 @@ def _answer(
     try:
         found = traces.estimate(supervisor.error_of(status), measured_in(folder))
         _print(found.to_json() + "\n" if plan.json else found.for_stdout())
+        if plan.run.ops and not plan.json and (highest := traces.highest()) is not None:
+            _print(f"\n{highest.peak().by_op_call(top=_MOST_CALLS)}")
     except Exception as error:
         say(f"`{program.path}` was written, but there is no estimate: {error}")
         return supervisor.end_like(status) or 1

@@ -13,9 +13,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from floodmark import _core
+from floodmark.plugins import check_names
 from floodmark.recording import window
 from floodmark.recording.recorder import Recorder, parse_bytes
-from floodmark.reports.trace import Estimate, Moment, Report, Trace
+from floodmark.reports.trace import DeviceLike, Estimate, Moment, Report, Trace
 
 if TYPE_CHECKING:
     from floodmark.reports import answer_types
@@ -35,12 +36,13 @@ class estimate:
     `engine` is `"phantom"` (torch's own host code and allocator, exact; needs a CUDA build of torch
     on Linux, and stays until the process ends) or `"fake"` (fake tensors, any build, gone after
     the block). Without a word it is the phantom where it can be. Computed values are meaningless
-    with both.
+    with both. With `ops` the names of operators are recorded, for `trace.op_calls()`; with fake
+    tensors they always are.
     """
 
     def __init__(
         self,
-        device: str = "cuda",
+        device: DeviceLike = "cuda",
         *,
         engine: Engine | None = None,
         gpu: str | os.PathLike[str] = "h200",
@@ -50,15 +52,19 @@ class estimate:
         rank: int = 0,
         without: Iterable[str] = (),
         answers: Mapping[str, float] | None = None,
+        ops: bool = False,
         path: str | os.PathLike[str] | None = None,
     ) -> None:
         if engine not in (None, *ENGINES):
             raise ValueError(f"no such engine: {engine!r}; write `phantom` or `fake`")
         if world is not None and not 0 <= rank < world:
             raise ValueError(f"there is no rank {rank} in a world of {world}")
-        self.device = device
+        self.device = str(device)
         self._wanted = engine
         self._without = tuple(without)
+        if self._without:
+            check_names(self._without)
+        self._ops = ops
         self._path = None if path is None else Path(path)
         self._machine = _core.PhantomMachine(
             os.fspath(gpu),
@@ -82,7 +88,8 @@ class estimate:
             self.engine = "phantom" if is_phantom else "fake"
             if not is_phantom:
                 self._must_be_outermost()
-            self._recorder = Recorder(self._path, fake_gpu=None if is_phantom else self._block)
+            fake_gpu = None if is_phantom else self._block
+            self._recorder = Recorder(self._path, ops=self._ops, fake_gpu=fake_gpu)
             self._stack.enter_context(self._recorder)
             self._must_be_recording()
             self._stack.enter_context(self._block)
@@ -130,7 +137,7 @@ class estimate:
         """Whether it fits, what it needs, and what the answer rests on."""
         return self.trace.estimate()
 
-    def peak(self, device: str | None = None) -> Moment:
+    def peak(self, device: DeviceLike | None = None) -> Moment:
         """The moment at which most was allocated."""
         return self.trace.peak(device)
 
@@ -138,9 +145,9 @@ class estimate:
         """See `Trace.report`."""
         return self.trace.report(**question)
 
-    def level(self, device: str | None = None) -> tuple[int, int, int, int]:
+    def level(self, device: DeviceLike | None = None) -> tuple[int, int, int, int]:
         """Allocated, its peak, reserved and its peak so far: also inside the block."""
-        found: tuple[int, int, int, int] = self._block.level(device or self.device)
+        found: tuple[int, int, int, int] = self._block.level(str(device or self.device))
         return found
 
     def __str__(self) -> str:

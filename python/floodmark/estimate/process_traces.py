@@ -102,6 +102,17 @@ class Traces:
             cost=cost,
         )
 
+    def highest(self) -> Trace | None:
+        """The trace with the highest peak on a GPU; None where nothing was allocated on one."""
+
+        def peak(trace: Trace) -> int:
+            devices = trace.summary()["devices"]
+            return max((each["peak"] for each in devices if each["device"] != "cpu"), default=0)
+
+        traces = [each.trace for each in (self._main, *self._children)]
+        highest = max(traces, key=peak)
+        return highest if peak(highest) else None
+
     def move_to_output(self, plan: _core.RunPlan) -> Path:
         """Put the traces that count where they stay, and remove the others; returns the output."""
         main = self._main.path

@@ -135,6 +135,23 @@ class Plugin(Undoable):
 def known(engine: str, without: Iterable[str] = ()) -> list[type[Plugin]]:
     """The plugins for `engine` whose libraries are installed, ours first."""
     left_out = set(without)
+    return [
+        plugin
+        for plugin in _all().values()
+        if engine in plugin.engines and plugin.name not in left_out and plugin.is_installed()
+    ]
+
+
+def check_names(names: Iterable[str]) -> None:
+    """Refuse names that no plugin has."""
+    wrong = [name for name in names if name not in (plugins := _all())]
+    if wrong:
+        listed = ", ".join(f"`{name}`" for name in plugins)
+        raise ValueError(f"no such plugin: {wrong[0]!r}; there are {listed}")
+
+
+def _all() -> dict[str, type[Plugin]]:
+    """Every plugin by its name, ours first."""
     found: dict[str, type[Plugin]] = {}
     for place in _OURS:
         module, _, name = place.partition(":")
@@ -143,8 +160,4 @@ def known(engine: str, without: Iterable[str] = ()) -> list[type[Plugin]]:
     for point in entry_points(group=ENTRY_POINTS):
         plugin = point.load()
         found[plugin.name] = plugin
-    return [
-        plugin
-        for plugin in found.values()
-        if engine in plugin.engines and plugin.name not in left_out and plugin.is_installed()
-    ]
+    return found

@@ -11,7 +11,7 @@ from typing import Literal, TypedDict, Union, final
 Device = str
 
 # What the rows of a report are.
-By = Literal["line", "stack", "module", "op", "phase", "category", "tensor", "step", "segment"]
+By = Literal["line", "stack", "module", "op", "op-call", "parameter", "phase", "category", "tensor", "step", "segment"]
 
 # Which time an answer is about: `time` is one that the question chose.
 At = Literal["peak", "oom", "end", "time"]
@@ -278,6 +278,70 @@ class OpRow(TypedDict):
 
 
 @final
+class OpCallRow(TypedDict):
+    """A call of an operator. The row's `bytes` were allocated in it and are live at the time of
+    the report."""
+
+    bytes: Bytes
+    """What is allocated. For a module, with the modules inside it."""
+    cumulative: Bytes
+    """The bytes of this row and those above it, none counted twice."""
+    count: int
+    """How many allocations."""
+    median: Bytes
+    """The middle one of their sizes; the larger of two."""
+    location: str
+    """What the row is about: its line, module, operator, category or other name."""
+    call: int | None
+    """Its number, in the order of the calls that allocated; null for blocks from before the
+    recording."""
+    op: str | None
+    """The operator; null where operators were not recorded."""
+    module: str | None
+    """The module that called it."""
+    step: int | None
+    """The step in which it ran."""
+    phase: str | None
+    """The phase in which it ran."""
+    seconds: float | None
+    """When its first block was allocated, in seconds since the recording began."""
+    peak: Bytes | None
+    """The peak of allocated bytes until the next call."""
+    end: Bytes | None
+    """What was allocated when the next call began."""
+    growth: int | None
+    """`end` less what was allocated when the call began."""
+
+
+@final
+class ParameterRow(TypedDict):
+    """A parameter. The row's `bytes` are all that is live of it."""
+
+    bytes: Bytes
+    """What is allocated. For a module, with the modules inside it."""
+    cumulative: Bytes
+    """The bytes of this row and those above it, none counted twice."""
+    count: int
+    """How many allocations."""
+    median: Bytes
+    """The middle one of their sizes; the larger of two."""
+    location: str
+    """What the row is about: its line, module, operator, category or other name."""
+    parameter: str | None
+    """Its qualified name; null for the row of what belongs to no parameter."""
+    shape: str | None
+    """Its shape, as Python prints it."""
+    dtype: str | None
+    """Its dtype."""
+    weight: Bytes
+    """The parameter itself."""
+    gradient: Bytes
+    """Its gradient."""
+    optimizer_state: Bytes
+    """What optimizers remember of it from step to step."""
+
+
+@final
 class PhaseRow(TypedDict):
     """A phase."""
 
@@ -425,6 +489,8 @@ Row = Union[
     StackRow,
     ModuleRow,
     OpRow,
+    OpCallRow,
+    ParameterRow,
     PhaseRow,
     CategoryRow,
     TensorRow,
@@ -986,6 +1052,10 @@ class DeviceSummary(TypedDict):
     """The peak of reserved bytes; null for the CPU."""
     end: Bytes
     """What was allocated at the end."""
+    start: Bytes
+    """What was allocated when the recording began."""
+    allocated_total: Bytes
+    """The bytes of all allocations since then, those that were freed included."""
 
 
 class RankSummaries(TypedDict):

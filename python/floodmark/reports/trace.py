@@ -281,6 +281,17 @@ class Moment:
         """By operator, where operators were recorded."""
         return self._by("op", top)
 
+    def by_op_call(self, *, top: int | None = 25) -> Report[answer_types.OpCallRow]:
+        """Operator call by operator call, the largest growth first, where operators were recorded.
+
+        `Trace.op_calls` has all of them in order.
+        """
+        return self._by("op-call", top)
+
+    def by_parameter(self, *, top: int | None = None) -> Report[answer_types.ParameterRow]:
+        """By parameter: weight, gradient and optimizer states."""
+        return self._by("parameter", top)
+
     def by_phase(self) -> Report[answer_types.PhaseRow]:
         """By phase: forward, backward, optimizer, or what the user named."""
         return self._by("phase", None)
@@ -389,7 +400,18 @@ class Trace:
         )
         return found
 
-    def peak(self, device: str | None = None) -> Moment:
+    def op_calls(self, device: DeviceLike | None = None) -> list[answer_types.OpCallRow]:
+        """Every operator call that allocated, in order: a series, a dictionary for each call.
+
+        `end` is what was allocated when the next call began, `growth` what the call added to it,
+        `peak` the highest level in between; `op`, `module`, `step`, `phase` and `location` say what
+        it was. Record with `ops=True`, `run --ops` or `estimate --ops`.
+        """
+        calls = self.end(device).by_op_call(top=None)
+        known = [row for row in calls if row["call"] is not None]
+        return sorted(known, key=lambda row: row["call"] or 0)
+
+    def peak(self, device: DeviceLike | None = None) -> Moment:
         """The moment at which most was allocated."""
         return Moment(self, "peak", device)
 

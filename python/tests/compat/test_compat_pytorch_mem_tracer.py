@@ -6,6 +6,7 @@ import json
 import re
 
 import pytest
+import torch
 from support.compat_programs import ON_A_PHANTOM, ON_THE_CPU, PROFILED, TELL, source
 from support.phantoms import needs_cuda_build
 
@@ -55,6 +56,23 @@ def read(text: str) -> tuple[float, float, list[tuple[float, float, float, int, 
 )
 def test_sizes_have_four_digits(count, text):
     assert pytorch_mem_tracer._readable(count) == text
+
+
+def test_as_many_rows_as_are_asked_for(capsys):
+    pytorch_mem_tracer.start_tracing()
+    large = torch.empty(1 << 22, dtype=torch.uint8)
+    small = torch.empty(1 << 21, dtype=torch.uint8)
+    pytorch_mem_tracer.stop_tracing()
+    pytorch_mem_tracer.report_stats("cpu")
+    whole = capsys.readouterr().out.splitlines()
+    pytorch_mem_tracer.report_stats(device=torch.device("cpu"), top=1)
+    *shown, rest = capsys.readouterr().out.splitlines()
+    assert shown == whole[:4]
+    assert shown[3].startswith("4.000 MB  4.000 MB  4.000 MB  1  ")
+    assert rest == f"... {len(whole) - 4} more"
+    with pytest.raises(ValueError, match="top must be a positive integer, not 0"):
+        pytorch_mem_tracer.report_stats("cpu", top=0)
+    assert large.numel() > small.numel()
 
 
 @needs_cuda_build

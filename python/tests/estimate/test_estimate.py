@@ -101,6 +101,23 @@ def test_on_a_terminal_nothing_is_wider_than_it(training, command):
     assert any("█" in line for line in lines) == (command == "estimate")
 
 
+@pytest.mark.parametrize("engine", ["phantom", "fake"])
+def test_operator_calls_are_printed_with_their_growth(training, engine):
+    words = ("--ops", "--engine", engine, "--steps", "2", "-o", "a.flood", "train.py")
+    done = training.floodmark("estimate", *words)
+    assert done.returncode == 0, done.stderr
+    head = done.stdout.splitlines().index(
+        next(line for line in done.stdout.splitlines() if line.split()[:1] == ["Growth"])
+    )
+    first = done.stdout.splitlines()[head + 1]
+    assert re.match(r"\+100\.0 MiB  116\.0 MiB  116\.0 MiB +\S+ MiB +1  aten::empty", first), first
+    assert "train.py:14" in first
+    calls = floodmark.Trace.open(training.folder / "a.flood").op_calls("cuda:0")
+    growths = [call["growth"] // MIB for call in calls if "train.py:14" in call["location"]]
+    # What the iteration before still had is freed before the next call.
+    assert growths == [100, 100]
+
+
 def test_a_program_that_does_not_fit_fails_as_it_would(training):
     done, found = estimate(training, "--gpu", "t4", "--memory", "1GiB", "train.py", "--batch", "9")
     assert done.returncode == 1

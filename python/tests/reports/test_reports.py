@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import sys
+from itertools import pairwise
 
 import pytest
 import torch
@@ -10,7 +13,10 @@ from torch import nn
 
 import floodmark
 
-GROUPINGS = ("line", "stack", "module", "op", "phase", "category", "tensor", "step")
+GROUPINGS = (
+    *("line", "stack", "module", "op", "op-call", "parameter"),
+    *("phase", "category", "tensor", "step"),
+)
 
 
 @pytest.fixture(scope="module")
@@ -105,6 +111,99 @@ def test_a_table_has_every_column_of_the_rows(trace, by):
     assert report.to_arrow().to_pylist() == rows
     polars = pytest.importorskip("polars")
     assert polars.DataFrame(report).columns == list(rows[0])
+
+
+def test_a_data_frame_needs_no_pyarrow(trace, monkeypatch):
+    pytest.importorskip("pandas")
+    report = trace.peak("cpu").by_line(top=None)
+    expected = report.to_pandas() if importlib.util.find_spec("pyarrow") else None
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    frame = report.to_pandas()
+    assert frame["bytes"].sum() == report.allocated
+    assert list(frame["location"]) == [row["location"] for row in report]
+    if expected is not None:
+        assert list(frame.columns) == list(expected.columns)
+
+
+@pytest.mark.parametrize("library", ["pyarrow", "pandas", "polars"])
+def test_a_library_that_is_missing_is_named(trace, monkeypatch, library):
+    monkeypatch.setitem(sys.modules, library, None)
+    method = {"pyarrow": "to_arrow"}.get(library, f"to_{library}")
+    with pytest.raises(ModuleNotFoundError, match=rf"{method}\(\) needs {library}: `pip install"):
+        getattr(trace.peak("cpu").by_line(), method)()
+
+
+def test_a_device_may_be_torchs_object(trace):
+    cpu = torch.device("cpu")
+    assert trace.peak(cpu).by_line().to_dict() == trace.peak("cpu").by_line().to_dict()
+    assert trace.report(device=cpu).device == "cpu"
+    assert trace.lifetimes(cpu) == trace.lifetimes("cpu")
+    assert trace.category_peaks(cpu) == trace.category_peaks("cpu")
+    assert trace.diff(trace, device=cpu).device == "cpu"
+    with pytest.raises(floodmark.FloodmarkError, match="nothing was recorded on cuda:0"):
+        trace.end(torch.device("cuda")).by_line()
+    for devices in (cpu, [cpu], (cpu, torch.device("cuda", 1))):
+        with floodmark.trace(devices=devices) as recorded:
+            kept = torch.ones(1 << 16)
+        assert recorded.peak(cpu).by_line().allocated >= kept.nbytes
+
+
+@pytest.fixture(scope="module")
+def called():
+    """A model and two calls of one operator at one line, with operators."""
+    held = torch.ones(1 << 18)
+    with floodmark.trace(devices="cpu", ops=True) as recorded:
+        model = nn.Linear(256, 256, bias=False)
+        kept = [torch.ones(1 << 18) for _ in range(2)]
+        optimizer = torch.optim.SGD(model.parameters(), momentum=0.9)
+        model(torch.ones(4, 256)).sum().backward()
+        optimizer.step()
+    assert held.numel() == kept[0].numel()
+    return recorded.trace
+
+
+def test_operator_calls_are_a_series_with_the_growth_of_each(called):
+    calls = called.op_calls("cpu")
+    assert [call["call"] for call in calls] == list(range(len(calls)))
+    [device] = called.summary()["devices"]
+    assert sum(call["growth"] for call in calls) == device["end"] - device["start"]
+    for before, after in pairwise(calls):
+        assert after["end"] - before["end"] == after["growth"]
+        assert after["peak"] >= max(before["end"], after["end"])
+    # Two calls of one line are two.
+    ones = [call for call in calls if call["op"] == "aten::ones" and call["growth"] >= 1 << 20]
+    assert [call["growth"] for call in ones] == [1 << 20] * 2
+    assert ones[0]["location"] == ones[1]["location"]
+    assert "test_reports.py" in ones[0]["location"]
+    [forward] = [call for call in calls if call["op"] in ("aten::mm", "aten::addmm")][:1]
+    assert (forward["module"], forward["phase"], forward["step"]) == ("Linear", "forward", 0)
+    # The table begins with the largest.
+    table = called.end("cpu").by_op_call(top=2)
+    assert [row["call"] for row in table] == [call["call"] for call in ones]
+    lines = str(table).splitlines()
+    assert lines[1].split()[:3] == ["Growth", "End", "Peak"]
+    assert lines[2].startswith("+1.000 MiB  ")
+
+
+def test_a_parameter_has_its_gradient_and_its_states(called):
+    weight = 256 * 256 * 4
+    row = next(row for row in called.end("cpu").by_parameter() if row["parameter"] == "weight")
+    assert (row["weight"], row["gradient"], row["optimizer_state"]) == (weight,) * 3
+    assert row["bytes"] == 3 * weight
+    assert (row["shape"], row["dtype"]) == ("(256, 256)", "float32")
+    printed = str(called.end("cpu").by_parameter())
+    assert "256.0 KiB  256.0 KiB        256.0 KiB  (256, 256)  float32  weight" in printed
+
+
+def test_a_summary_has_totals(called):
+    [device] = called.summary()["devices"]
+    lives = called.lifetimes("cpu")
+    before = [life for life in lives if life["phase"] is None]
+    assert device["start"] == sum(life["bytes"] for life in before) >= 1 << 20
+    everything = sum(life["bytes"] for life in lives)
+    assert device["start"] + device["allocated_total"] == everything
+    assert device["allocated_total"] > device["end"] - device["start"]
 
 
 def test_a_question_that_makes_no_sense_is_answered_with_the_way_out(trace):

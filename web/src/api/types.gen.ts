@@ -288,6 +288,10 @@ export type DeviceSummary = {
   reserved_peak: Bytes | null;
   /** What was allocated at the end. */
   end: Bytes;
+  /** What was allocated when the recording began. */
+  start: Bytes;
+  /** The bytes of all allocations since then, those that were freed included. */
+  allocated_total: Bytes;
 };
 
 /** A number of bytes. */
@@ -541,7 +545,7 @@ export type Report = {
 };
 
 /** What the rows of a report are. */
-export type By = "line" | "stack" | "module" | "op" | "phase" | "category" | "tensor" | "step" | "segment";
+export type By = "line" | "stack" | "module" | "op" | "op-call" | "parameter" | "phase" | "category" | "tensor" | "step" | "segment";
 
 /** Wasted memory at the time of a report, and over time. */
 export type FragmentationReport = {
@@ -641,6 +645,40 @@ export type Row = {
   | {
       /** Its name; null where operators were not recorded. */
       op: string | null;
+    }
+  | {
+      /** Its number, in the order of the calls that allocated; null for blocks from before the recording. */
+      call: number | null;
+      /** The operator; null where operators were not recorded. */
+      op: string | null;
+      /** The module that called it. */
+      module: string | null;
+      /** The step in which it ran. */
+      step: number | null;
+      /** The phase in which it ran. */
+      phase: string | null;
+      /** When its first block was allocated, in seconds since the recording began. */
+      seconds: number | null;
+      /** The peak of allocated bytes until the next call. */
+      peak: Bytes | null;
+      /** What was allocated when the next call began. */
+      end: Bytes | null;
+      /** `end` less what was allocated when the call began. */
+      growth: number | null;
+    }
+  | {
+      /** Its qualified name; null for the row of what belongs to no parameter. */
+      parameter: string | null;
+      /** Its shape, as Python prints it. */
+      shape: string | null;
+      /** Its dtype. */
+      dtype: string | null;
+      /** The parameter itself. */
+      weight: Bytes;
+      /** Its gradient. */
+      gradient: Bytes;
+      /** What optimizers remember of it from step to step. */
+      optimizer_state: Bytes;
     }
   | {
       /** Its name; null for blocks from before the recording. */

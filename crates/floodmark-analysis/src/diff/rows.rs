@@ -12,9 +12,9 @@ use crate::diff::DiffDetail;
 use crate::diff::align::{Aligner, Side, Spot};
 use crate::report::by_phase::PhasePeaks;
 use crate::report::live_groups::{Group, Live};
-use crate::report::row::Row;
+use crate::report::row::{Detail, Row};
 use crate::report::{By, Question};
-use crate::report::{by_category, by_module, by_op, by_phase, by_step};
+use crate::report::{by_category, by_module, by_op, by_op_call, by_parameter, by_phase, by_step};
 
 /// What makes rows of two traces the same one.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -48,6 +48,11 @@ pub(crate) fn parts<'a>(
         By::Tensor => sorter.by_tensor(context),
         By::Module => by_module::own(live).into_iter().map(named_group).collect(),
         By::Op => by_op::rows(live).into_iter().map(named_row).collect(),
+        By::OpCall => {
+            let (_, rows) = by_op_call::rows(live, context, usize::MAX);
+            rows.into_iter().filter(|row| row.bytes > Bytes(0)).map(named_call).collect()
+        }
+        By::Parameter => by_parameter::rows(live, context).into_iter().map(named_row).collect(),
         By::Phase => {
             let peaks = PhasePeaks::find(live.trace, live.device, context);
             let rows = by_phase::rows(live, context, peaks).into_iter();
@@ -65,6 +70,12 @@ pub(crate) fn parts<'a>(
 
 fn named_row(row: Row) -> (Key, Part) {
     named(row.location, row.bytes, row.count)
+}
+
+/// The calls of an operator at a line.
+fn named_call(row: Row) -> (Key, Part) {
+    let Detail::OpCall { op: Some(op), .. } = &row.detail else { return named_row(row) };
+    named(format!("{op} {}", row.location), row.bytes, row.count)
 }
 
 fn named_group((path, group): (&str, Group<usize>)) -> (Key, Part) {

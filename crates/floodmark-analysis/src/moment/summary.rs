@@ -58,6 +58,10 @@ pub struct DeviceSummary {
     pub reserved_peak: Option<Bytes>,
     /// What was allocated at the end.
     pub end: Bytes,
+    /// What was allocated when the recording began.
+    pub start: Bytes,
+    /// The bytes of all allocations since then, those that were freed included.
+    pub allocated_total: Bytes,
 }
 
 /// Sums up a recording.
@@ -113,6 +117,8 @@ fn device_summary(trace: &Trace, peak: &Peak, at: Moment) -> DeviceSummary {
         at,
         reserved_peak: peak.reserved,
         end: peak.end,
+        start: peak.start,
+        allocated_total: peak.allocated_total,
     }
 }
 

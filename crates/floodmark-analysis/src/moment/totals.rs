@@ -143,19 +143,38 @@ pub(crate) struct Peak {
     pub(crate) end: Bytes,
     /// How many allocations the recording saw.
     pub(crate) allocations: u64,
+    /// The bytes of all of them.
+    pub(crate) allocated_total: Bytes,
+    /// What was allocated when the recording began.
+    pub(crate) start: Bytes,
 }
 
 impl Peak {
     /// Before the first event.
     pub(crate) fn at_start(totals: &Totals) -> Self {
         let (device, allocated) = (totals.device(), totals.allocated());
-        Self { device, allocated, after: 0, reserved: None, end: allocated, allocations: 0 }
+        Self {
+            device,
+            allocated,
+            after: 0,
+            reserved: None,
+            end: allocated,
+            allocations: 0,
+            allocated_total: Bytes(0),
+            start: allocated,
+        }
     }
 
     /// Takes one more event of the device into account, which led to these totals.
     pub(crate) fn follow(&mut self, trace: &Trace, event: &Event, totals: &Totals, after: u32) {
         if let Subject::Alloc(id) = event.subject {
-            self.allocations += u64::from(!trace.allocations[id.index()].before_recording);
+            let allocation = &trace.allocations[id.index()];
+            if allocation.before_recording {
+                self.start += allocation.rounded;
+            } else {
+                self.allocations += 1;
+                self.allocated_total += allocation.rounded;
+            }
         }
         self.end = totals.allocated();
         if self.end > self.allocated {

@@ -5,6 +5,8 @@ pub(crate) mod by_category;
 pub(crate) mod by_line;
 pub(crate) mod by_module;
 pub(crate) mod by_op;
+pub(crate) mod by_op_call;
+pub(crate) mod by_parameter;
 pub(crate) mod by_phase;
 mod by_segment;
 mod by_stack;
@@ -54,6 +56,10 @@ pub enum By {
     Module,
     /// Operators.
     Op,
+    /// Calls of operators, with what each added.
+    OpCall,
+    /// Parameters, with gradients and optimizer states.
+    Parameter,
     /// Forward, backward, optimizer, what the user named.
     Phase,
     /// Parameters, gradients, activations, ….
@@ -68,11 +74,13 @@ pub enum By {
 
 impl By {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::Line,
         Self::Stack,
         Self::Module,
         Self::Op,
+        Self::OpCall,
+        Self::Parameter,
         Self::Phase,
         Self::Category,
         Self::Tensor,
@@ -87,6 +95,8 @@ impl By {
             Self::Stack => "stack",
             Self::Module => "module",
             Self::Op => "op",
+            Self::OpCall => "op-call",
+            Self::Parameter => "parameter",
             Self::Phase => "phase",
             Self::Category => "category",
             Self::Tensor => "tensor",
@@ -99,7 +109,7 @@ impl By {
 /// The text names no grouping.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "a report is by `line`, `stack`, `module`, `op`, `phase`, `category`, `tensor`, `step` or `segment`"
+    "a report is by `line`, `stack`, `module`, `op`, `op-call`, `parameter`, `phase`, `category`, `tensor`, `step` or `segment`"
 )]
 pub struct NotAGrouping;
 
@@ -224,6 +234,8 @@ pub(crate) fn report_of(
         By::Line => largest_first(by_line::rows(live, question.frames.is_native()), top),
         By::Stack => largest_first(by_stack::rows(live, question.frames), top),
         By::Op => largest_first(by_op::rows(live), top),
+        By::OpCall => by_op_call::rows(live, context, top),
+        By::Parameter => largest_first(by_parameter::rows(live, context), top),
         By::Phase => largest_first(by_phase::rows(live, context, phases()), top),
         By::Category => largest_first(by_category::rows(live, context), top),
         By::Module => by_module::rows(live, top),

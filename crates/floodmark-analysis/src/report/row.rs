@@ -34,6 +34,8 @@ impl Row {
             Detail::Line { .. }
             | Detail::Stack { .. }
             | Detail::Op { .. }
+            | Detail::OpCall { .. }
+            | Detail::Parameter { .. }
             | Detail::Phase { .. }
             | Detail::Category { .. }
             | Detail::Tensor { .. }
@@ -92,6 +94,42 @@ pub enum Detail {
     Op {
         /// Its name; null where operators were not recorded.
         op: Option<String>,
+    },
+    /// A call of an operator. The row's `bytes` were allocated in it and are live at the time of the report.
+    OpCall {
+        /// Its number, in the order of the calls that allocated; null for blocks from before the recording.
+        call: Option<u32>,
+        /// The operator; null where operators were not recorded.
+        op: Option<String>,
+        /// The module that called it.
+        module: Option<String>,
+        /// The step in which it ran.
+        step: Option<u32>,
+        /// The phase in which it ran.
+        phase: Option<String>,
+        /// When its first block was allocated, in seconds since the recording began.
+        seconds: Option<f64>,
+        /// The peak of allocated bytes until the next call.
+        peak: Option<Bytes>,
+        /// What was allocated when the next call began.
+        end: Option<Bytes>,
+        /// `end` less what was allocated when the call began.
+        growth: Option<i64>,
+    },
+    /// A parameter. The row's `bytes` are all that is live of it.
+    Parameter {
+        /// Its qualified name; null for the row of what belongs to no parameter.
+        parameter: Option<String>,
+        /// Its shape, as Python prints it.
+        shape: Option<String>,
+        /// Its dtype.
+        dtype: Option<String>,
+        /// The parameter itself.
+        weight: Bytes,
+        /// Its gradient.
+        gradient: Bytes,
+        /// What optimizers remember of it from step to step.
+        optimizer_state: Bytes,
     },
     /// A phase.
     Phase {

@@ -1,6 +1,7 @@
 //! What the rows of a report are.
 
-use floodmark_analysis::{By, Detail, FrameChoice, Question, report};
+use floodmark_analysis::{At, By, Detail, FrameChoice, Question, Row, report};
+use floodmark_trace::Bytes;
 use serde_json::{Value, json};
 
 use crate::trace;
@@ -167,6 +168,94 @@ fn stacks_operators_phases_and_categories_have_rows() {
     2048 30208 2048 1 parameter
     2048 32256 1024 1 unknown
     ");
+}
+
+#[test]
+fn calls_of_operators_have_what_each_added() {
+    let script = "
+        initial w cuda:0 2MiB
+        alloc a cuda:0 4MiB at model.py:1 in fc call mm
+        alloc scratch cuda:0 8MiB at model.py:1 in fc op mm
+        free scratch
+        alloc b cuda:0 4MiB at model.py:1 in fc call mm
+        backward alloc g cuda:0 16MiB at model.py:1 in fc thread 1 call mm
+        free a
+        step
+        alloc c cuda:0 1MiB at model.py:9";
+    let question = Question { by: By::OpCall, at: At::End, ..Question::default() };
+    let found = report(&trace(script), &question).unwrap();
+    let shown = |row: &Row| {
+        let Detail::OpCall { call, op, module, step, phase, peak, end, growth, .. } = &row.detail
+        else {
+            panic!("no call")
+        };
+        let mib = |bytes: &Option<Bytes>| bytes.map(|bytes| bytes.0 >> 20);
+        json!([
+            call,
+            op,
+            module,
+            step,
+            phase,
+            mib(peak),
+            mib(end),
+            growth.map(|bytes| bytes >> 20),
+            row.bytes.0 >> 20,
+            row.count,
+            row.location,
+        ])
+    };
+    let rows: Vec<Value> = found.rows.iter().map(shown).collect();
+    assert_eq!(
+        rows,
+        [
+            // Two blocks of one call; what is freed before the next call counts to it.
+            json!([
+                2,
+                "mm",
+                "fc",
+                0,
+                "backward",
+                26,
+                22,
+                12,
+                16,
+                1,
+                "model.py:1 (main) (backward)"
+            ]),
+            json!([0, "mm", "fc", 0, "forward", 14, 6, 4, 0, 0, "model.py:1 (main)"]),
+            json!([1, "mm", "fc", 0, "forward", 10, 10, 4, 4, 1, "model.py:1 (main)"]),
+            json!([3, null, null, 1, "outside", 23, 23, 1, 1, 1, "model.py:9 (main)"]),
+            json!([null, null, null, null, null, null, null, null, 2, 1, "before recording"]),
+        ]
+    );
+    let largest = Question { top: Some(2), ..question };
+    let largest = report(&trace(script), &largest).unwrap();
+    assert_eq!((largest.total_rows, largest.rows.len()), (5, 2));
+    assert_eq!(largest.rows[..], found.rows[..2]);
+}
+
+#[test]
+fn parameters_have_their_gradients_and_states() {
+    let question = Question { by: By::Parameter, ..Question::default() };
+    let found = report(&trace(TRAINING), &question).unwrap();
+    let shown = |row: &Row| {
+        let Detail::Parameter { parameter, shape, weight, gradient, optimizer_state, .. } =
+            &row.detail
+        else {
+            panic!("no parameter")
+        };
+        let parts = [weight, gradient, optimizer_state].map(|bytes| bytes.0 >> 20);
+        json!([parameter, shape, parts, row.bytes.0 >> 20, row.location])
+    };
+    let rows: Vec<Value> = found.rows.iter().map(shown).collect();
+    let name = "layers.0.fc.weight";
+    assert_eq!(
+        rows,
+        [
+            json!([name, "(4,4)", [2, 16, 4], 22, name]),
+            json!([null, null, [0, 0, 0], 9, "(no parameter)"]),
+        ]
+    );
 }
 
 #[test]

@@ -72,6 +72,8 @@ fn rows(diff: &Diff) -> Sheet {
         By::Stack => &["Stack, innermost frame first"],
         By::Module => &["Module, without those inside it"],
         By::Op => &["Operator"],
+        By::OpCall => &["Operator and location"],
+        By::Parameter => &["Parameter"],
         By::Phase => &["Phase"],
         By::Category => &["Category"],
         By::Tensor => &["Category", "Shape", "Name or location"],

@@ -97,7 +97,7 @@ impl Sheet {
 }
 
 fn bars(report: &Report) -> Option<Bars> {
-    if report.by == By::Segment {
+    if matches!(report.by, By::Segment | By::OpCall) {
         return None;
     }
     let peak = |row: &Row| {
@@ -126,6 +126,8 @@ pub(crate) fn bar_of(row: &Row, bytes: Bytes, whole: Bytes) -> Bar {
         | Detail::Stack { .. }
         | Detail::Module { .. }
         | Detail::Op { .. }
+        | Detail::OpCall { .. }
+        | Detail::Parameter { .. }
         | Detail::Phase { .. }
         | Detail::Segment { .. }
         | Detail::Step { .. } => Tone::Usual,
@@ -155,6 +157,17 @@ fn columns(report: &Report, phases: &[String]) -> Vec<(String, Side)> {
         By::Line => usual("Location"),
         By::Stack => usual("Stack, innermost frame first"),
         By::Op => usual("Operator"),
+        By::OpCall => {
+            let mut columns = numbers(&["Growth", "End", "Peak", of_moment(report), "Call"]);
+            columns.extend(words(&["Operator", "Location"]));
+            columns
+        }
+        By::Parameter => {
+            let mut columns =
+                numbers(&["Bytes", "Cumulative", "Weight", "Gradient", "Optimizer state"]);
+            columns.extend(words(&["Shape", "Dtype", "Parameter"]));
+            columns
+        }
         By::Phase => {
             let mut columns = usual("Phase");
             columns.insert(4, number("Peak"));
@@ -176,8 +189,7 @@ fn columns(report: &Report, phases: &[String]) -> Vec<(String, Side)> {
             let mut columns = vec![word("Step")];
             columns.extend(["Peak", "End", "Growth"].map(number));
             columns.extend(phases.iter().map(|phase| number(&capitalised(phase))));
-            let is_peak = report.at.what == At::Peak;
-            columns.push(number(if is_peak { "Of this peak" } else { "Of this moment" }));
+            columns.push(number(of_moment(report)));
             columns
         }
         By::Segment => {
@@ -188,6 +200,11 @@ fn columns(report: &Report, phases: &[String]) -> Vec<(String, Side)> {
     }
 }
 
+/// The title of what a row has of the moment of the report.
+fn of_moment(report: &Report) -> &'static str {
+    if report.at.what == At::Peak { "Of this peak" } else { "Of this moment" }
+}
+
 fn cells(row: &Row, phases: &[String]) -> Cells {
     let location = shorten(&row.location).to_owned();
     let usual = |last| {
@@ -196,8 +213,28 @@ fn cells(row: &Row, phases: &[String]) -> Cells {
         vec![bytes, cumulative, median, row.count.to_string(), last]
     };
     let only = |cells| Cells { cells, below: Vec::new() };
+    let shown = |bytes: Option<Bytes>| bytes.map_or_else(String::new, |b| b.to_string());
     match &row.detail {
         Detail::Line { .. } | Detail::Op { .. } => only(usual(location)),
+        Detail::OpCall { call, op, peak, end, growth, .. } => only(vec![
+            growth.map_or_else(String::new, signed),
+            shown(*end),
+            shown(*peak),
+            row.bytes.to_string(),
+            call.map_or_else(String::new, |call| call.to_string()),
+            op.clone().unwrap_or_default(),
+            location,
+        ]),
+        Detail::Parameter { shape, dtype, weight, gradient, optimizer_state, .. } => only(vec![
+            row.bytes.to_string(),
+            row.cumulative.to_string(),
+            weight.to_string(),
+            gradient.to_string(),
+            optimizer_state.to_string(),
+            shape.clone().unwrap_or_default(),
+            dtype.clone().unwrap_or_default(),
+            location,
+        ]),
         Detail::Phase { peak, .. } => {
             let mut cells = usual(location);
             cells.insert(4, peak.map_or_else(String::new, |bytes| bytes.to_string()));
@@ -236,7 +273,6 @@ fn cells(row: &Row, phases: &[String]) -> Cells {
             location,
         ]),
         Detail::Step { step, is_finished, peak, end, growth, phases: peaks, .. } => {
-            let shown = |bytes: Option<Bytes>| bytes.map_or_else(String::new, |b| b.to_string());
             let name = |step: u32| match is_finished {
                 Some(false) => format!("{step}, not finished"),
                 Some(true) | None => step.to_string(),

@@ -48,7 +48,7 @@ pub(crate) fn plan(args: EstimateArgs) -> Result<EstimatePlan> {
             output: args.output,
             devices: args.phantom.only_gpus.then(|| gpus.collect()),
             stacks: true,
-            ops: false,
+            ops: args.ops,
             stores_source: args.source,
             max_memory_bytes: args.max_memory,
             follow_fork: false,

@@ -51,7 +51,14 @@ pub(crate) fn render_diff(diff: &Diff, reader: Reader) -> String {
         By::Line => &["file", "line", "function", "backward"][..],
         By::Stack => &["frames", "backward"],
         By::Tensor => &["name", "shape", "dtype", "category"],
-        By::Module | By::Op | By::Phase | By::Category | By::Step | By::Segment => &[],
+        By::Module
+        | By::Op
+        | By::OpCall
+        | By::Parameter
+        | By::Phase
+        | By::Category
+        | By::Step
+        | By::Segment => &[],
     });
     let mut text = line(header.into_iter().map(str::to_owned), reader);
     for row in &diff.rows {
@@ -89,6 +96,10 @@ fn titles(by: By) -> &'static [&'static str] {
         By::Stack => &["frames", "module", "backward"],
         By::Module => &["own", "depth", "class_name"],
         By::Op => &["op"],
+        By::OpCall => {
+            &["call", "op", "module", "step", "phase", "seconds", "peak", "end", "growth"]
+        }
+        By::Parameter => &["parameter", "shape", "dtype", "weight", "gradient", "optimizer_state"],
         By::Phase => &["phase", "peak", "peak_seconds"],
         By::Category => &["category", "largest"],
         By::Tensor => &[
@@ -128,6 +139,22 @@ fn values(row: &Row) -> Vec<String> {
             vec![own.0.to_string(), depth.to_string(), or_empty(class.as_ref())]
         }
         Detail::Op { op } => vec![or_empty(op.as_ref())],
+        Detail::OpCall { call, op, module, step, phase, seconds, peak, end, growth } => vec![
+            or_empty(call.as_ref()),
+            or_empty(op.as_ref()),
+            or_empty(module.as_ref()),
+            or_empty(step.as_ref()),
+            or_empty(phase.as_ref()),
+            or_empty(seconds.as_ref()),
+            or_empty(peak.map(|bytes| bytes.0).as_ref()),
+            or_empty(end.map(|bytes| bytes.0).as_ref()),
+            or_empty(growth.as_ref()),
+        ],
+        Detail::Parameter { parameter, shape, dtype, weight, gradient, optimizer_state } => {
+            let texts = [parameter, shape, dtype].map(|text| or_empty(text.as_ref()));
+            let numbers = [weight, gradient, optimizer_state].map(|bytes| bytes.0.to_string());
+            texts.into_iter().chain(numbers).collect()
+        }
         Detail::Phase { phase, peak, peak_seconds } => vec![
             or_empty(phase.as_ref()),
             or_empty(peak.map(|bytes| bytes.0).as_ref()),

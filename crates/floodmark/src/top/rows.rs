@@ -37,7 +37,10 @@ pub(crate) fn titles(by: By) -> (&'static str, &'static [&'static str], &'static
         By::Tensor => ("Bytes", &["Category"], "Name or location"),
         By::Step => ("Peak", &["End", "Growth"], "Step"),
         By::Line => ("Bytes", &["Count", "Per step"], "Location"),
-        By::Stack | By::Op | By::Phase | By::Segment => ("Bytes", &["Median", "Count"], "Location"),
+        By::Parameter => ("Bytes", &["Weight", "Gradient", "Optimizer state"], "Parameter"),
+        By::Stack | By::Op | By::OpCall | By::Phase | By::Segment => {
+            ("Bytes", &["Median", "Count"], "Location")
+        }
     }
 }
 
@@ -136,8 +139,13 @@ fn shown(row: &Row, growth: &BTreeMap<String, Bytes>, whole: u64, is_tree: bool)
             let grows = growth.get(&row.location).map(|bytes| format!("▲ +{bytes}"));
             (vec![count, grows.unwrap_or_default()], full.clone(), None)
         }
+        Detail::Parameter { weight, gradient, optimizer_state, .. } => {
+            let parts = [weight, gradient, optimizer_state].map(ToString::to_string);
+            (parts.into(), full.clone(), None)
+        }
         Detail::Stack { .. }
         | Detail::Op { .. }
+        | Detail::OpCall { .. }
         | Detail::Phase { .. }
         | Detail::Segment { .. } => (usual(), full.clone(), None),
     };

@@ -294,7 +294,7 @@ fn a_question_that_makes_no_sense_is_answered_with_what_does() {
     exit 1
     --- stderr
     error: invalid value 'colour' for '--by <BY>'
-      [possible values: line, stack, module, op, phase, category, tensor, step, segment]
+      [possible values: line, stack, module, op, op-call, parameter, phase, category, tensor, step, segment]
 
     For more information, try '--help'.
     ");

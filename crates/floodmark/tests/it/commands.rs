@@ -219,7 +219,18 @@ fn json_and_csv_have_plain_numbers() {
 #[test]
 fn csv_lines_are_as_long_as_their_header() {
     let folder = Folder::new().with("x.flood", TRAINING.replace("(512,1024)", "()").as_str());
-    for by in ["line", "stack", "module", "op", "phase", "category", "tensor", "step"] {
+    for by in [
+        "line",
+        "stack",
+        "module",
+        "op",
+        "op-call",
+        "parameter",
+        "phase",
+        "category",
+        "tensor",
+        "step",
+    ] {
         let csv = folder.stdout(&format!("report x.flood --csv --by {by} --top 0"));
         let cells: Vec<usize> = csv.lines().map(|line| line.split(',').count()).collect();
         assert!(cells.iter().all(|&count| count == cells[0]), "{csv}");

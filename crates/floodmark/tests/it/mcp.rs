@@ -220,6 +220,8 @@ fn a_tool_has_the_schemas_of_its_command() {
                 "stack",
                 "module",
                 "op",
+                "op-call",
+                "parameter",
                 "phase",
                 "category",
                 "tensor",
@@ -288,7 +290,7 @@ fn bad_input_is_an_error_of_the_tool() {
         insta::assert_snapshot!(refusal("report", json!({"trace": "x.flood", "by": "colour"})).await, @"
         error: Failed to answer `report`
           Caused by: invalid value 'colour' for '--by <BY>'
-          [possible values: line, stack, module, op, phase, category, tensor, step, segment]
+          [possible values: line, stack, module, op, op-call, parameter, phase, category, tensor, step, segment]
         ");
         insta::assert_snapshot!(refusal("report", json!({"trace": "x.flood", "device": "cuda:7"})).await, @"
         error: Failed to report on `[root]/runs/x.flood`

@@ -86,6 +86,9 @@ pub(crate) struct EstimateArgs {
     /// Write the trace to PATH: a file if it ends in `.flood`, otherwise a folder with a file for each rank
     #[arg(short, long, value_name = "PATH")]
     pub(crate) output: Option<PathBuf>,
+    /// Record the names of operators, and print the operator calls after which most more was allocated than before
+    #[arg(long)]
+    pub(crate) ops: bool,
     /// Store the program's own source files that allocate in the trace, for `view` and `annotate` elsewhere
     #[arg(long)]
     pub(crate) source: bool,
