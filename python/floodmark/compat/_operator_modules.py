@@ -22,9 +22,8 @@ class OperatorModules:
         # The numbers of autograd nodes from which on a module ran; None outside of all modules.
         self._numbers: list[int] = []
         self._names: list[str | None] = []
-        self._owners = {
-            id(tensor): name.rpartition(".")[0] for name, tensor in root.named_parameters()
-        }
+        named = () if root is None else root.named_parameters()
+        self._owners = {id(tensor): name.rpartition(".")[0] for name, tensor in named}
 
     def _inside(self) -> list[str]:
         stack: list[str] | None = getattr(self._threads, "stack", None)

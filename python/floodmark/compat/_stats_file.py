@@ -67,6 +67,9 @@ def _checked(found: Any) -> dict[str, Any]:
         }
     stats["markers"] = {_text(name): int(at) for name, at in found["markers"].items()}
     stats["num_alloc_retries"] = int(found["num_alloc_retries"])
+    # The original has none.
+    start = found.get("allocated_at_start")
+    stats["allocated_at_start"] = None if start is None else float(start)
     return stats
 
 

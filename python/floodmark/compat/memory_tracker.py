@@ -21,7 +21,10 @@ What differs, and why it is better:
 - `show_traces` makes figures of matplotlib where that is installed, and writes files elsewhere. It
   raises when nothing was tracked, before it touches a file.
 - `load` runs nothing that a file says. Files go both ways between this and the original.
-- `summary` also works after `load`, where the original prints nothing.
+- `summary` also works after `load`, where the original prints nothing, and lists the first operator
+  too: files have what was allocated before it, which the original does not read.
+- `MemoryProfileDispatchMode(tracker)` records without `start_monitor` too, and so does
+  `_record_memory_stats`: on CUDA where there is one, otherwise on the CPU.
 - Modules get no attribute, and hooks go away also when a forward pass or the start raised.
 """
 
@@ -55,11 +58,25 @@ _WITHOUT_HOOKS = ".fused_proxy_grouped_embedding_bag"
 
 
 class MemoryProfileDispatchMode(torch_private.dispatch_mode_class()):  # type: ignore[misc]
-    """Tells a tracker of every operator that ran. `start_monitor` enters it, `stop` leaves it."""
+    """Tells a tracker of every operator that ran. `start_monitor` enters it, `stop` leaves it.
+
+    A program that enters it itself tracks its operators without modules.
+    """
 
     def __init__(self, memory_tracker: MemoryTracker) -> None:
         super().__init__()
         self.memory_tracker = memory_tracker
+        self._began_run = False
+
+    def __enter__(self) -> MemoryProfileDispatchMode:
+        self._began_run = self.memory_tracker._begin_run(None)
+        entered: MemoryProfileDispatchMode = super().__enter__()
+        return entered
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)
+        if self._began_run:
+            self.memory_tracker._end_run()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
@@ -79,8 +96,10 @@ class MemoryTracker:
 
     def __init__(self) -> None:
         self._series: list[Series] = [{}, {}, {}]
-        #: How many operators are in the series, or were removed from them by the program.
-        self._known = 0
+        #: The number that the next operator gets; a program may set it.
+        self._op_index = 0
+        #: Megabytes allocated before the first operator, where that is known.
+        self._start: float | None = None
         self.profile_mode: MemoryProfileDispatchMode | None = None
         self._hooks: list[Any] = []
         self._operator_names: dict[str, int] = defaultdict(int)
@@ -128,11 +147,6 @@ class MemoryTracker:
         return self._markers
 
     @property
-    def _op_index(self) -> int:
-        """How many operators ran."""
-        return self._known if self._run is None else len(self._run.names)
-
-    @property
     def _cur_module_name(self) -> str:
         """What the next operator of this thread is named after."""
         if self._given_name is not None:
@@ -148,7 +162,7 @@ class MemoryTracker:
         if self._run is not None:
             raise _core.FloodmarkError("the tracker runs already: call stop() first")
         self._clear_state()
-        self._run = _Run(root_module)
+        self._begin_run(root_module)
         try:
             for name, module in root_module.named_modules():
                 if _WITHOUT_HOOKS not in name:
@@ -157,7 +171,7 @@ class MemoryTracker:
             self.profile_mode.__enter__()
         except BaseException:
             self.profile_mode = None
-            self._end()
+            self._end_run()
             self._clear_state()
             raise
 
@@ -167,14 +181,14 @@ class MemoryTracker:
             raise _core.FloodmarkError("the tracker does not run: call start_monitor() first")
         self.profile_mode.__exit__(None, None, None)
         self.profile_mode = None
-        run = self._end()
-        self._num_alloc_retries = run.alloc_retries()
-        self._read(run)
+        self._end_run()
 
     def summary(self, top: int = 20) -> None:
         """Print the operators after which most more was allocated than before."""
         grew: dict[str, float] = {}
         levels = list(self.memories_allocated.values())
+        if self._start is not None:
+            levels.insert(0, ("", self._start))
         for (_, before), (name, after) in pairwise(levels):
             grew[name] = after - before
         print("------------------------------------------------")
@@ -213,6 +227,7 @@ class MemoryTracker:
             "memories_reserved": self.memories_reserved,
             "markers": self._markers,
             "num_alloc_retries": self._num_alloc_retries,
+            "allocated_at_start": self._start,
         }
         _stats_file.write(path, stats)
 
@@ -224,9 +239,10 @@ class MemoryTracker:
             stats["memories_active"],
             stats["memories_reserved"],
         ]
-        self._known = len(self._series[0])
+        self._op_index = max(self._series[0], default=-1) + 1
         self._markers = stats["markers"]
         self._num_alloc_retries = stats["num_alloc_retries"]
+        self._start = stats["allocated_at_start"]
 
     def _hook(self, name: str, module: Any) -> None:
         before = self._create_pre_forward_hook(name)
@@ -276,10 +292,15 @@ class MemoryTracker:
         self._record_memory_stats(f"{self._cur_module_name}.{operator}_{number}")
 
     def _record_memory_stats(self, fn_name: str) -> None:
-        """Note the levels of this time under a name."""
-        if self._run is not None:
-            with self._lock:
-                self._run.record(fn_name)
+        """Note the levels of this time under a name, and the number `_op_index`."""
+        began_run = self._begin_run(None)
+        run = self._run
+        assert run is not None
+        with self._lock:
+            run.record(self._op_index, fn_name)
+            self._op_index += 1
+        if began_run:
+            self._end_run()
 
     def _add_marker(self, marker_name: str) -> None:
         """Mark the operator that comes next."""
@@ -289,7 +310,8 @@ class MemoryTracker:
         """Forget what was tracked."""
         for series in self._series:
             series.clear()
-        self._known = 0
+        self._op_index = 0
+        self._start = None
         self._given_name = None
         self._operator_names.clear()
         self._markers.clear()
@@ -297,35 +319,46 @@ class MemoryTracker:
 
     def _settled(self) -> list[Series]:
         """All three series, with the operators that ran since they were last asked for."""
-        run = self._run
-        if run is not None and len(run.names) > self._known:
-            self._read(run)
+        if self._run is not None:
+            self._read(self._run)
         return self._series
 
     def _read(self, run: _Run) -> None:
         with self._lock:
-            for at, levels in enumerate(run.levels(self._known), self._known):
+            if self._start is None and not self._series[0]:
+                self._start = run.start_level() / BYTES_PER_MB
+            for at, name, levels in run.read_new():
                 for series, level in zip(self._series, levels, strict=True):
-                    series[at] = (run.names[at], level / BYTES_PER_MB)
-                self._known = at + 1
+                    series[at] = (name, level / BYTES_PER_MB)
 
-    def _end(self) -> _Run:
-        """Take the hooks off and end the recording."""
+    def _begin_run(self, root: Any) -> bool:
+        """Record from here on, unless that is done already; whether it began."""
+        if self._run is not None:
+            return False
+        self._run = _Run(root)
+        return True
+
+    def _end_run(self) -> None:
+        """Take the hooks off, end the recording and read it."""
         run, self._run = self._run, None
         assert run is not None
         for hook in self._hooks:
             hook.remove()
         self._hooks.clear()
         run.stop()
-        return run
+        self._num_alloc_retries = run.alloc_retries()
+        self._read(run)
 
 
 class _Run:
     """From start to stop: which operators ran, in which module, and what memory was after each."""
 
     def __init__(self, root: Any) -> None:
-        self.names: list[str] = []
-        self.root = weakref.ref(root)
+        #: The operators that ran: the number of each, and its name.
+        self._operators: list[tuple[int, str]] = []
+        #: How many of them were read.
+        self._read = 0
+        self.root: Callable[[], Any] = (lambda: None) if root is None else weakref.ref(root)
         self.modules = OperatorModules(torch, root)
         self._device = _device_of(root)
         self._is_cuda = self._device.type == "cuda"
@@ -334,6 +367,8 @@ class _Run:
         self._recorder = trace(devices=[self._device_name()], stacks=False).start()
         if self._recorder.failure:
             raise _core.FloodmarkError(f"nothing is tracked: {self._recorder.failure}")
+        # The end of step 0 is the level before the first operator.
+        self._recorder.step()
 
     def _device_name(self) -> str:
         if not self._is_cuda:
@@ -341,9 +376,9 @@ class _Run:
         index = self._device.index
         return f"cuda:{torch.cuda.current_device() if index is None else index}"
 
-    def record(self, name: str) -> None:
+    def record(self, number: int, name: str) -> None:
         """An operator ran: the levels at the end of this step are those after it."""
-        self.names.append(name)
+        self._operators.append((number, name))
         self._recorder.step()
 
     def stop(self) -> None:
@@ -356,11 +391,22 @@ class _Run:
             return 0
         return int(torch.cuda.memory_stats(self._device).get("num_alloc_retries", 0))
 
-    def levels(self, first: int) -> list[tuple[int, int, int]]:
-        """Bytes allocated, active and reserved after each operator, from one on."""
-        count = len(self.names) - first
-        if count <= 0:
+    def start_level(self) -> int:
+        """Bytes allocated before the first operator."""
+        return self._levels(0, 1)[0][0]
+
+    def read_new(self) -> list[tuple[int, str, tuple[int, int, int]]]:
+        """Operators that were not read yet: number, name, bytes allocated, active and reserved."""
+        new = self._operators[self._read :]
+        if not new:
             return []
+        # Before the steps of operators there is one.
+        levels = self._levels(self._read + 1, len(new))
+        self._read += len(levels)
+        return [(*operator, level) for operator, level in zip(new, levels, strict=False)]
+
+    def _levels(self, first: int, count: int) -> list[tuple[int, int, int]]:
+        """Bytes allocated, active and reserved at the ends of steps, from one on."""
         trace = self._recorder.trace
         device = self._device_name()
         if not any(one["device"] == device for one in trace.summary()["devices"]):
@@ -370,7 +416,7 @@ class _Run:
 
 
 def _device_of(root: Any) -> Any:
-    """Where the model is; without parameters, where CUDA is if there is one."""
-    for tensor in chain(root.parameters(), root.buffers()):
+    """Where the model is; without one or its parameters, where CUDA is if there is one."""
+    for tensor in () if root is None else chain(root.parameters(), root.buffers()):
         return tensor.device
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")

@@ -9,6 +9,7 @@ import re
 import struct
 import sys
 import types
+from collections import Counter
 
 import pytest
 import torch
@@ -99,11 +100,11 @@ def test_every_series_of_three_models_equals_the_originals(programs):
 def test_the_summary_is_the_originals(programs):
     ours = programs.run(source(ON_A_PHANTOM, NAME, 'program.run("cuda")')).stdout
     theirs = programs.run(source(ON_A_PHANTOM, NAME, 'program.run("cuda", "original")')).stdout
-    for text, top in zip(parts(ours), (20, 3), strict=True):
-        assert len(read(text)) == top
-    assert [sorted(read(text).values()) for text in parts(ours)] == [
-        sorted(read(text).values()) for text in parts(theirs)
-    ]
+    for mine, original, top in zip(parts(ours), parts(theirs), (20, 3), strict=True):
+        assert len(read(mine)) == top
+        # The original has no row for the first operator, which may be one of the largest.
+        rows, expected = Counter(read(mine).values()), Counter(read(original).values())
+        assert (expected - rows).total() == (rows - expected).total() <= 1
 
 
 def test_backward_operators_are_named_after_their_module():
@@ -312,6 +313,57 @@ def test_the_mode_and_what_users_read_of_it():
     assert tracker._hooks == []
     tracker._clear_state()
     assert tracker.memories_allocated == tracker.markers == {}
+
+
+def test_the_mode_records_without_a_monitor(capsys):
+    """A program may enter the mode itself, as it may the original's."""
+    tracker = MemoryTracker()
+    with MemoryProfileDispatchMode(tracker):
+        kept = torch.ones(1 << 18)
+        more = torch.zeros(1 << 18)
+    assert not floodmark.is_recording()
+    names = [name for name, _ in tracker.memories_allocated.values()]
+    assert names == [".ones.default_0", ".zeros.default_0"]
+    first, second = (level for _, level in tracker.memories_allocated.values())
+    assert second - first == 1.0
+    # A second time goes on where the first ended.
+    with MemoryProfileDispatchMode(tracker):
+        del more
+        kept.neg()
+    assert list(tracker.memories_reserved) == [0, 1, 2]
+    assert tracker.memories_allocated[2] == (".neg.default_0", second)
+    tracker.summary()
+    rows = read(capsys.readouterr().out.splitlines())
+    # The first operator too has what it added.
+    assert rows == {".ones.default_0": 1.0, ".zeros.default_0": 1.0, ".neg.default_0": 0.0}
+
+
+def test_levels_are_noted_without_a_monitor():
+    tracker = MemoryTracker()
+    tracker._record_memory_stats("before")
+    kept = torch.ones(1 << 18)
+    tracker._op_index = 7
+    tracker._record_memory_stats("after")
+    assert tracker._op_index == 8
+    assert [name for name, _ in tracker.memories_allocated.values()] == ["before", "after"]
+    assert list(tracker.memories_active) == [0, 7]
+    assert tracker.memories_allocated[7][1] - tracker.memories_allocated[0][1] == 1.0
+    assert kept.numel() == 1 << 18
+    assert not floodmark.is_recording()
+
+
+def test_a_program_sets_the_number_of_the_next_operator():
+    network = torch.nn.Linear(4, 4)
+    tracker = MemoryTracker()
+    tracker.start_monitor(network)
+    network(torch.randn(2, 4))
+    count = len(tracker.memories_allocated)
+    tracker._op_index = 100
+    tracker._add_marker("here")
+    network(torch.randn(2, 4))
+    tracker.stop()
+    assert list(tracker.memories_allocated) == [*range(count), *range(100, 100 + count)]
+    assert tracker.markers["here"] == 100
 
 
 class Louder(MemoryTracker):
