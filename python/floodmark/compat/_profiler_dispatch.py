@@ -1,7 +1,8 @@
 """`MemoryDispatchMode` of `floodmark.compat.memory_profiler`: devices, modules and live tensors.
 
-Nothing here intercepts operators: the engine of the estimate does that. What is asked for is read
-from it and from the recording. Sees: the modules that were given to it. Talks to: its tracer.
+It is a mode of torch's that changes no operator: the engine of the estimate sees them all. What is
+asked for is read from it and from the recording. Sees: the modules that were given to it. Talks to:
+its tracer.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from floodmark import torch_private
 from floodmark.compat import _profiler_tables as tables
 
 if TYPE_CHECKING:
@@ -20,16 +22,24 @@ if TYPE_CHECKING:
 _NO_MODULE = "(no module)"
 
 
-class MemoryDispatchMode:
-    """What a tracer knows of devices, modules and tensors."""
+class MemoryDispatchMode(torch_private.dispatch_mode_class()):  # type: ignore[misc]
+    """What a tracer knows of devices, modules and tensors.
+
+    As with the original it is a `TorchDispatchMode`. The tracer does not enter it: it has nothing
+    to do for an operator.
+    """
 
     def __init__(self, tracer: MemoryTracer) -> None:
+        super().__init__()
         self._tracer = tracer
         self._entered = threading.local()
         self._handles: list[Any] = []
         self._forwards: dict[str, tables.Forward] = {}
         # The roots that have hooks, with the number of those of the same class before them.
         self._roots: list[tuple[Any, str]] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return func(*args, **(kwargs or {}))
 
     def register_hooks_to_module(self, module: Any) -> list[Any]:
         """Note what each forward pass of a module, and of those in it, keeps. Returns handles.

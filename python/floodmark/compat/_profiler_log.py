@@ -28,17 +28,19 @@ def configure_logging(
 ) -> None:
     """Set up the logging anew: from which level on, whether into a file too, and how it looks.
 
-    Without a level it is that of the environment variable `MEMORY_PROFILER_LOG_LEVEL` (a number or
-    a name), else INFO. A file is added to; without a name it is `memory_profiler.log`. With
-    `rich_format` the console is coloured by `rich`, where that is installed.
+    A level is a number or a name, in any case. Without one it is that of the environment variable
+    `MEMORY_PROFILER_LOG_LEVEL`, else INFO. A file is added to; without a name it is
+    `memory_profiler.log`. With `rich_format` the console is coloured by `rich`, where that is
+    installed.
     """
+    chosen = _level_of_environment() if level is None else level_number(level)
     handlers: list[logging.Handler] = [_Console(_rich_console() if rich_format else None)]
     if log_to_file:
         file = logging.FileHandler(log_file or f"{NAME}.log", encoding="utf-8")
         file.setFormatter(logging.Formatter(_FILE_FORMAT))
         handlers.append(file)
     base = logging.getLogger(NAME)
-    base.setLevel(_level_of_environment() if level is None else level)
+    base.setLevel(chosen)
     for old in list(base.handlers):
         base.removeHandler(old)
         old.close()
@@ -88,14 +90,23 @@ def _rich_console() -> Any:
     return Console()
 
 
-def _level_of_environment() -> int:
-    text = os.environ.get(LEVEL_VARIABLE, "").strip()
-    if not text:
-        return logging.INFO
-    if text.isdigit():
-        return int(text)
-    level = logging.getLevelName(text.upper())
+def level_number(level: int | str) -> int:
+    """The number of a level: of `20`, `"20"`, `"INFO"` or `"info"`."""
     if isinstance(level, int):
         return level
-    say(f"{LEVEL_VARIABLE} is no level: {text!r}; write a number or a name such as DEBUG")
-    return logging.INFO
+    text = level.strip()
+    if text.isdigit():
+        return int(text)
+    number = logging.getLevelName(text.upper())
+    if isinstance(number, int):
+        return number
+    raise ValueError(f"no such level: {level!r}; write a number or a name such as `DEBUG`")
+
+
+def _level_of_environment() -> int:
+    text = os.environ.get(LEVEL_VARIABLE, "")
+    try:
+        return level_number(text) if text.strip() else logging.INFO
+    except ValueError as error:
+        say(f"{LEVEL_VARIABLE}: {error}")
+        return logging.INFO

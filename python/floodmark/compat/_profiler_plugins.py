@@ -1,13 +1,14 @@
 """The plugins of `floodmark.compat.memory_profiler`, under that tool's names.
 
-They are floodmark's own plugins. `DistributedPlugin` also answers for collectives of a program that
-has no process group: they do nothing. Sees: `torch.distributed`. Knows nothing of memory.
+They are floodmark's own plugins. `DistributedPlugin` also answers a program that has no process
+group: collectives do nothing, and groups are stand-ins. Sees: `torch.distributed`. Knows nothing of
+memory.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import ModuleType
 from typing import Any
 
@@ -79,7 +80,7 @@ class DistributedPlugin(Distributed):
     """`torch.distributed`: this process is one rank, and no other is needed.
 
     With a process group, collectives allocate what they would on a GPU. Without one they return at
-    once, and tensors stay as they are.
+    once, tensors stay as they are, and `new_group` gives a stand-in that every call takes.
     """
 
     def attach(self, library: ModuleType) -> None:
@@ -91,9 +92,42 @@ class DistributedPlugin(Distributed):
             self._wrap(library, name, self._or(lambda *_, **__: done()))
         self._wrap(library, "recv", self._or(_received))
         self._wrap(library, "all_gather_object", self._or(_gathered))
+        self._wrap(library, "batch_isend_irecv", self._or(_batched))
+        operation = library.P2POp
+        init = self._or(_operation, is_collective=False)(operation.__init__)
+        self.replace(operation, "__init__", init)
+        answers: dict[str, Callable[..., Any]] = {
+            "new_group": self._new_group,
+            "get_rank": self._rank,
+            "get_world_size": self._world_size,
+            "get_process_group_ranks": self._ranks,
+        }
+        for name, answer in answers.items():
+            self._wrap(library, name, self._or(answer, is_collective=False))
         self._replace_everywhere()
 
-    def _or(self, answer: Callable[..., Any]) -> Callable[[Any], Callable[..., Any]]:
+    def _group(self, group: Any) -> Group:
+        """A group of a program without any: one of `new_group`, or all ranks."""
+        if isinstance(group, Group):
+            return group
+        return Group(range(self.setting.world or 1), self.setting.rank or 0)
+
+    def _new_group(self, ranks: Any = None, *_: Any, **__: Any) -> Group:
+        everyone = self._group(None)
+        return Group(everyone.ranks if ranks is None else ranks, everyone.own)
+
+    def _rank(self, group: Any = None) -> int:
+        return self._group(group).rank()
+
+    def _ranks(self, group: Any) -> list[int]:
+        return list(self._group(group).ranks)
+
+    def _world_size(self, group: Any = None) -> int:
+        return self._group(group).size()
+
+    def _or(
+        self, answer: Callable[..., Any], *, is_collective: bool = True
+    ) -> Callable[[Any], Callable[..., Any]]:
         """Without a process group, `answer` instead of the original."""
 
         def wrapper(original: Any) -> Callable[..., Any]:
@@ -101,12 +135,32 @@ class DistributedPlugin(Distributed):
             def collective(*args: Any, **kwargs: Any) -> Any:
                 if self._c10d.is_initialized():
                     return original(*args, **kwargs)
-                self.setting.note("Collectives without a process group did nothing")
+                if is_collective:
+                    self.setting.note("Collectives without a process group did nothing")
                 return answer(*args, **kwargs)
 
             return collective
 
         return wrapper
+
+
+class Group:
+    """What `new_group` gives a program without a process group: ranks, and which of them is us.
+
+    A process that is not one of them is rank -1, as with torch.
+    """
+
+    def __init__(self, ranks: Iterable[int], own: int) -> None:
+        self.ranks = tuple(ranks)
+        self.own = own
+
+    def rank(self) -> int:
+        """The place of this process in it."""
+        return self.ranks.index(self.own) if self.own in self.ranks else -1
+
+    def size(self) -> int:
+        """How many ranks it has."""
+        return len(self.ranks)
 
 
 class P2PCommunicationPlugin(Megatron):
@@ -135,6 +189,25 @@ def _received(_tensor: Any, src: int | None = None, **_: Any) -> int:
 
 def _gathered(object_list: list[Any], obj: Any, **_: Any) -> None:
     object_list[:] = [obj] * len(object_list)
+
+
+def _batched(p2p_op_list: list[Any]) -> list[Any]:
+    return [done() for _ in p2p_op_list]
+
+
+def _operation(
+    self: Any,
+    op: Any,
+    tensor: Any,
+    peer: int | None = None,
+    group: Any = None,
+    tag: int = 0,
+    group_peer: int | None = None,
+) -> None:
+    """`P2POp` without a process group."""
+    self.op, self.tensor, self.group, self.tag = op, tensor, group, tag
+    self.peer = group_peer if peer is None else peer
+    self.group_peer = peer if group_peer is None else group_peer
 
 
 def _has_fake(args: Any, kwargs: Any) -> bool:

@@ -24,8 +24,8 @@ What differs, and why it is better:
 - Values that a program reads are assumed, and each place is listed (`print(estimator.estimate)`).
 - With `device="cpu"` the figures are those of the host, whose allocator rounds nothing. With
   `device="meta"` tensors on `meta` are the GPU's: they have its device, and are counted as there.
-- Collectives of a program without a process group do nothing, as with the original. With a group
-  they allocate what they would on a GPU.
+- Collectives of a program without a process group do nothing, as with the original, and
+  `new_group` gives a stand-in. With a group they allocate what they would on a GPU.
 - Records also go to the handlers of the root logger. A program that sets up both sees them twice.
 """
 
@@ -44,7 +44,7 @@ from floodmark import _core, torch_private
 from floodmark.compat import _profiler_tables as tables
 from floodmark.compat._profiler_blocks import Estimating
 from floodmark.compat._profiler_dispatch import MemoryDispatchMode
-from floodmark.compat._profiler_log import configure_logging, get_logger
+from floodmark.compat._profiler_log import configure_logging, get_logger, level_number
 from floodmark.compat._profiler_plugins import (
     DistributedPlugin,
     P2PCommunicationPlugin,
@@ -103,7 +103,7 @@ class MemoryTracer:
         self._device = "cpu" if found[0] == "cpu" else f"cuda:{index}"
         self._gpus = max(index + 1, min(world or 1, 8))
         self._is_meta = found[0] == "meta"
-        self._plugins = tuple(plugins)
+        self._plugins = tuple(map(_checked_plugin, plugins))
         self._options = {
             "gpu": gpu,
             "gpus": self._gpus,
@@ -119,7 +119,7 @@ class MemoryTracer:
         self._phases: dict[str, tables.Phase] = {}
         self._log = get_logger(f"tracer{next(_numbers)}" if log_level is not None else "tracer")
         if log_level is not None:
-            self._log.setLevel(log_level)
+            self._log.setLevel(level_number(log_level))
         #: What is known of devices and modules; hooks are registered here.
         self.memory_dispatch_mode = MemoryDispatchMode(self)
 
@@ -310,6 +310,12 @@ class MemoryTracer:
                 now, least = levels.get(device, (0, 0))
                 levels[device] = (now, max(least, peak))
         return levels
+
+
+def _checked_plugin(plugin: Any) -> type[Plugin]:
+    if isinstance(plugin, type) and issubclass(plugin, Plugin):
+        return plugin
+    raise TypeError(f"a plugin is a class, such as a `TracerPlugin` of your own, not {plugin!r}")
 
 
 def _meta_is(device: str) -> Any:

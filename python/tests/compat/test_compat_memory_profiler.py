@@ -9,11 +9,19 @@ import re
 import sys
 
 import pytest
+import torch
 from support.compat_programs import ON_A_PHANTOM, ON_THE_CPU, TELL, source
 from support.phantoms import needs_cuda_build
 from support.programs import Programs
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from floodmark.compat.memory_profiler import MemoryTracer, configure_logging, get_logger
+import floodmark
+from floodmark.compat.memory_profiler import (
+    MemoryDispatchMode,
+    MemoryTracer,
+    configure_logging,
+    get_logger,
+)
 
 NAME = "estimated_step"
 OURS = "from floodmark.compat.memory_profiler import"
@@ -298,6 +306,13 @@ with MemoryTracer(plugins=[DistributedPlugin]) as tracer:
         str(dist.all_reduce(x)), dist.all_reduce(x, async_op=True).wait(), dist.recv(x, 3),
         str(dist.barrier()), dist.is_initialized(),
     ]
+    operations = [dist.P2POp(dist.isend, x, 1), dist.P2POp(dist.irecv, x, 1)]
+    facts["batch"] = [work.wait() for work in dist.batch_isend_irecv(operations)]
+    group = dist.new_group([0, 2, 5])
+    facts["group"] = [
+        dist.get_rank(), dist.get_world_size(), dist.get_rank(group), dist.get_world_size(group),
+        str(dist.all_reduce(x, group=group)), dist.get_rank(dist.new_group([1])),
+    ]
     facts["shares"] = [None, None]
     dist.all_gather_object(facts["shares"], "mine")
     tracer.print_memory_stats(detailed=True)
@@ -400,6 +415,33 @@ def test_collectives_without_a_group_do_nothing(facts):
     assert "Collectives without a process group did nothing" in facts["notes"]
 
 
+def test_groups_without_a_process_group_are_stand_ins(facts):
+    assert facts["batch"] == [True, True]
+    # Rank 0 of 1; rank 0 of three; nothing to reduce; not in a group of others.
+    assert facts["group"] == [0, 1, 0, 3, "None", -1]
+
+
+def test_the_mode_is_one_of_torchs():
+    mode = MemoryTracer().memory_dispatch_mode
+    assert isinstance(mode, MemoryDispatchMode)
+    assert isinstance(mode, TorchDispatchMode)
+    assert issubclass(MemoryDispatchMode, TorchDispatchMode)
+    with mode:
+        assert torch.ones(3).sum().item() == 3
+
+
+def test_plugins_that_there_are_not_are_refused():
+    with pytest.raises(
+        ValueError, match=r"no such plugin: 'megatron'; there are .*`megatron-core`"
+    ):
+        MemoryTracer(without=["megatron"])
+    with pytest.raises(ValueError, match=r"no such plugin: 'nope'; there are `torch.distributed`"):
+        floodmark.estimate(engine="fake", without=["torch.distributed", "nope"])
+    with pytest.raises(TypeError, match=r"a plugin is a class, .* not 'distributed'"):
+        MemoryTracer(plugins=["distributed"])
+    MemoryTracer(without=["megatron-core"])
+
+
 def test_a_phase_has_a_peak_of_its_own(facts):
     # Two weights and the batch, and twice the batch inside.
     weights, batch = 2 * 256 * 256 * 4, 64 * 256 * 4
@@ -480,9 +522,15 @@ def test_the_level_comes_from_the_environment(monkeypatch, capsys, text, level):
         monkeypatch.setenv("MEMORY_PROFILER_LOG_LEVEL", text)
     logger = get_logger("mine")
     assert logger.getEffectiveLevel() == level
-    assert ("is no level: 'loud'" in capsys.readouterr().err) == (text == "loud")
+    assert ("no such level: 'loud'" in capsys.readouterr().err) == (text == "loud")
     configure_logging(level="WARNING")
     assert logger.getEffectiveLevel() == logging.WARNING
+    configure_logging("info")
+    assert logger.getEffectiveLevel() == logging.INFO
+    with pytest.raises(ValueError, match="no such level: 'loud'"):
+        configure_logging("loud")
+    assert MemoryTracer(log_level="debug")._log.getEffectiveLevel() == logging.DEBUG
+    configure_logging(level="WARNING")
     # A tracer's own level does not change the others'.
     assert MemoryTracer(log_level=logging.DEBUG)._log.getEffectiveLevel() == logging.DEBUG
     assert logger.getEffectiveLevel() == logging.WARNING
