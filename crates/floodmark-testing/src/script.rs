@@ -97,13 +97,8 @@ impl Recorder {
             }
             ["phase", "end"] => self.push(new(EventKind::PhaseEnd, "cpu"), 0, vec![]),
             ["step"] => self.push(new(EventKind::Step, "cpu"), 0, vec![]),
-            ["oom", device, size, rest @ ..] => {
-                let options = Options::parse(rest);
-                let stack = self.stack(&options);
-                let addr = options.get("left").map_or(0, parse_size);
-                let record = new(EventKind::Oom, device);
-                self.push(Record { bytes: parse_size(size), stack, addr, ..record }, 0, vec![]);
-            }
+            ["backward", "oom", rest @ ..] => self.oom(rest, FLAG_BACKWARD),
+            ["oom", rest @ ..] => self.oom(rest, 0),
             ["segment", name, device, size, rest @ ..] => {
                 let options = Options::parse(rest);
                 let (addr, bytes) = (self.new_addr(), parse_size(size));
@@ -128,6 +123,15 @@ impl Recorder {
             }
             other => panic!("what does {other:?} mean?"),
         }
+    }
+
+    fn oom(&mut self, words: &[&str], flags: u8) {
+        let [device, size, rest @ ..] = words else { panic!("an oom has a device and a size") };
+        let options = Options::parse(rest);
+        let stack = self.stack(&options);
+        let addr = options.get("left").map_or(0, parse_size);
+        let record = Record::new(EventKind::Oom as u8, device.parse().unwrap());
+        self.push(Record { bytes: parse_size(size), stack, addr, flags, ..record }, 0, vec![]);
     }
 
     fn alloc(&mut self, kind: EventKind, words: &[&str], flags: u8) {

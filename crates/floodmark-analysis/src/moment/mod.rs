@@ -198,7 +198,7 @@ fn oom_moment(
     Ok(moment)
 }
 
-fn oom_phase(trace: &Trace, oom: &Oom) -> Option<Phase> {
+pub(crate) fn oom_phase(trace: &Trace, oom: &Oom) -> Option<Phase> {
     let flags = trace.stack(oom.stack).flags;
     if flags & stack_flags::OPTIMIZER != 0 {
         Some(Phase::Optimizer)

@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::allocation::context::{Context, Phase};
 use crate::moment::at::At;
 use crate::moment::totals::Totals;
-use crate::moment::{check_device, default_device, moment};
+use crate::moment::{check_device, default_device, moment, oom_phase};
 use crate::question_error::QuestionError;
 
 /// The totals of a device right after an event.
@@ -223,11 +223,20 @@ pub(crate) fn stretches(trace: &Trace, context: &Context, device: Device) -> Vec
         if ends.next_if(|&&end| end == at).is_some() {
             end_last(&mut found, &mut is_open, now);
         }
-        let Subject::Alloc(id) = event.subject else { continue };
-        if event.device != device || trace.allocations[id.index()].before_recording {
+        if event.device != device {
             continue;
         }
-        let name = match context.work(id) {
+        let phase = if let Subject::Alloc(id) = event.subject
+            && !trace.allocations[id.index()].before_recording
+        {
+            context.work(id)
+        } else if let Subject::Oom(oom) = event.subject {
+            // The program may end here: what it did then is known from the failed request alone.
+            oom_phase(trace, &trace.ooms[oom as usize]).unwrap_or(Phase::Outside)
+        } else {
+            continue;
+        };
+        let name = match phase {
             Phase::Forward => "forward",
             Phase::Backward => "backward",
             Phase::Optimizer => "optimizer",

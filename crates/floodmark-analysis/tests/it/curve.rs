@@ -41,6 +41,22 @@ fn stretches_are_what_the_program_did() {
     );
 }
 
+/// The first request of the backward pass may be the one that fails.
+#[test]
+fn a_failed_request_begins_its_phase() {
+    let found = curve(
+        &trace(
+            "alloc h cuda:0 8MiB at model.py:12:forward in fc
+             backward oom cuda:0 1GiB at model.py:12:forward in fc left 512MiB",
+        ),
+        None,
+        100,
+    )
+    .unwrap();
+    let names: Vec<&str> = found.stretches.iter().map(|one| one.name).collect();
+    assert_eq!(names, ["forward", "backward"]);
+}
+
 /// However few points are kept, the highest is among them, and they are in order.
 #[test]
 fn the_peak_survives_thinning() {
