@@ -1,8 +1,8 @@
 //! Modules, optimizers and the backward pass, as far as frames of a stack show them.
 //!
 //! A snapshot has functions and lines, no objects. The `forward` that `nn.Module._call_impl` leads to is a
-//! module's; it is named after its file and the line that calls it, so modules that one line of a loop
-//! calls are one.
+//! module's; it is named after its class, where the frame has a qualified name, else after its file, and the line that
+//! calls it, so modules that one line of a loop calls are one.
 //!
 //! Where torch recorded C++ frames too (its default), they lie between the Python frames. They are kept, marked as
 //! native, and take no part in what is derived, except that autograd's engine is one of them.
@@ -48,7 +48,7 @@ struct Module {
 #[derive(Debug, Default)]
 struct Modules {
     all: Vec<Module>,
-    known: HashMap<(u32, Word, u32, u32), u32>,
+    known: HashMap<(u32, Word, Word, u32, u32), u32>,
     rows: Vec<ModuleRow>,
 }
 
@@ -112,7 +112,7 @@ impl Modules {
         (code, line): (u32, u32),
         words: &Words,
     ) -> u32 {
-        let key = (around, forward.file, code, line);
+        let key = (around, forward.file, forward.name, code, line);
         if let Some(&known) = self.known.get(&key) {
             return known;
         }
@@ -121,7 +121,8 @@ impl Modules {
         if outer.depth >= MOST_MODULES_DEEP || id > MOST_MODULES {
             return 0;
         }
-        let class = stem(words.get(forward.file)).to_owned();
+        let (file, function) = (words.get(forward.file), words.get(forward.name));
+        let class = class_of(function).unwrap_or_else(|| stem(file)).to_owned();
         let (root, name) = match (around, outer.name.is_empty()) {
             (0, _) => (id, String::new()),
             (_, true) => (outer.root, format!("{class}:{line}")),
@@ -213,6 +214,12 @@ fn is_native(file: &str, name: &str) -> bool {
         || name.contains('(')
 }
 
+/// `BertLayer` of `BertLayer.forward`, also of a class inside a function.
+fn class_of(function: &str) -> Option<&str> {
+    let class = function.strip_suffix(".forward")?;
+    class.rsplit('.').next().filter(|class| !class.is_empty())
+}
+
 /// `linear` of `torch/nn/modules/linear.py`.
 fn stem(file: &str) -> &str {
     let name = file.rsplit(['/', '\\']).next().unwrap_or(file);
@@ -233,6 +240,8 @@ mod tests {
         assert_eq!(in_torch("/home/me/torch/train.py"), None);
         assert_eq!(stem(inside), "linear");
         assert_eq!(stem(""), "?");
+        assert_eq!(class_of("make.<locals>.BertLayer.forward"), Some("BertLayer"));
+        assert_eq!((class_of("forward"), class_of(".forward")), (None, None));
     }
 
     #[test]
