@@ -51,18 +51,18 @@ describe.each(["served", "saved"])("%s", (how) => {
     expect(await shifted(page)).toBe(0);
   });
 
-  it("has a bar for every try, the unchanged program first, and names the plan", async () => {
+  it("has a bar for every try, the plan first, then the unchanged program", async () => {
     const rows = watched.page.locator(".plan-table tbody tr");
     expect(await rows.count()).toBe(plan.tries.length);
-    expect(await rows.first().locator(".plan-name").innerText()).toBe("unchanged");
-    expect(await rows.first().innerText()).toContain("✗ no");
-    const chosen = watched.page.locator(".plan-table tr.is-plan");
+    const unchanged = rows.nth(1);
+    expect(await unchanged.locator(".plan-name").innerText()).toBe("unchanged");
+    expect(await unchanged.innerText()).toContain("✗ no");
+    const chosen = watched.page.locator(".plan-table tr.is-plan:first-child");
     expect(await chosen.count()).toBe(1);
     expect(await chosen.innerText()).toContain("the plan");
     expect(await chosen.innerText()).toContain("✓ yes");
     // What is beyond the limit is hatched, and begins at the line.
-    const parts = await rows
-      .first()
+    const parts = await unchanged
       .locator(".plan-bar i")
       .evaluateAll((all) =>
         all.map((part) => part.getBoundingClientRect()).map(({ left, right }) => ({ left, right })),

@@ -24,6 +24,17 @@ describe("a snapshot of a fragmented GPU", () => {
     await expect.poll(() => said.innerText()).toMatch(/in use, .*\.py:\d+/);
   });
 
+  it("opens at the failed allocation, and has the peak one click away", async () => {
+    const { page, served } = visit;
+    await show(page, served.url, "#view=segments");
+    const moments = page.getByRole("group", { name: "Moment" });
+    const pressed = () => moments.locator("[aria-pressed=true]").innerText();
+    expect(await pressed()).toBe("Out of memory");
+    await moments.getByRole("button", { name: "Peak" }).click();
+    await idle(page);
+    expect([await pressed(), await field(page, "at")]).toEqual(["Peak", "peak"]);
+  });
+
   it("moves the time with the curve of wasted memory, by keys and by the pointer", async () => {
     const { page, served } = visit;
     await show(page, served.url, "#view=segments");

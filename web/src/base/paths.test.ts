@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { expect, it } from "vitest";
-import { nameTail, pathTail, shortener, shorterForms, shortPath } from "./paths";
+import { nameTail, pathTail, shortener, shorterForms, shortPath, splitLocation } from "./paths";
 
 it("locations have the forms that the terminal gives them", () => {
   const table = readFileSync("../fixtures/locations.json", "utf8");
@@ -48,4 +48,15 @@ it("a long name keeps its end", () => {
     "train.py:118 (forward_of_everything)",
   );
   expect(nameTail("train.py:118 (forward_of_everything)", 20)).toBe("train.py:118");
+});
+
+it("a location is its file and function first, and its folders after them", () => {
+  expect(splitLocation("torchvision/models/resnet.py:92 (forward) (backward)")).toEqual({
+    name: "resnet.py:92 (forward) (backward)",
+    folder: "torchvision/models",
+  });
+  expect(splitLocation("/x.py:1")).toEqual({ name: "x.py:1", folder: "/" });
+  expect(splitLocation("a/b/train.py")).toEqual({ name: "train.py", folder: "a/b" });
+  for (const whole of ["train.py:3 (main)", "no Python frame: thread 0", "layers.0.mlp", "a/b c"])
+    expect(splitLocation(whole)).toEqual({ name: whole, folder: "" });
 });

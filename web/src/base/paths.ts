@@ -46,6 +46,14 @@ function withoutFolders(path: string, mark: string): string[] {
   return forms;
 }
 
+/** A location without its folders, and the folders. What is no location stays whole. */
+export function splitLocation(text: string): { name: string; folder: string } {
+  const found = /^([^\s(]*\/)([^/\s]+(?::\d+|\.\w+)(?:$| .*$))/s.exec(text);
+  if (!found) return { name: text, folder: "" };
+  const [, folder = "", name = ""] = found;
+  return { name, folder: folder.replace(/(?!^)\/$/, "") };
+}
+
 /** The longest form that has so many letters; where none has, the shortest. */
 export function nameTail(text: string, letters: number): string {
   const forms = shorterForms(text);

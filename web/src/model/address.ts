@@ -36,12 +36,15 @@ export const range = computed<{ from: number; to: number } | null>(() => {
   return from !== null && to !== null && to > from ? { from, to } : null;
 });
 
-/** The moment that the views are about. */
-export const cursor = computed<At>(() => {
+/** The moment that the address names. */
+export const namedMoment = computed<At | null>(() => {
   const text = fields.value.at;
-  if (text === "end" || text === "oom") return text;
-  return finite(text) ?? "peak";
+  if (text === "peak" || text === "end" || text === "oom") return text;
+  return finite(text);
 });
+
+/** The moment that the views are about. */
+export const cursor = computed<At>(() => namedMoment.value ?? "peak");
 
 export type Changes = Readonly<Record<string, string | number | null | undefined>>;
 

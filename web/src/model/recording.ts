@@ -17,6 +17,9 @@ export function source(): Source {
 export const traces = signal<Traces | null>(null);
 export const failure = signal<ApiError | null>(null);
 
+/** Whether there are recordings to compare. */
+export const areSeveral = computed(() => (traces.value?.traces.length ?? 0) > 1);
+
 /** The recording that is looked at: where the address names none, the first with a plan or a failed allocation. */
 export const card = computed<TraceCard | null>(() => {
   const all = traces.value?.traces ?? [];

@@ -6,6 +6,7 @@ import { categoryColour } from "../base/colours";
 import { shortener } from "../base/paths";
 import { inks } from "../model/theme";
 import "./causes.css";
+import { LocationText } from "./location_text";
 import { SourceLink } from "./source_link";
 
 /** The category whose colour a cause has. */
@@ -48,9 +49,9 @@ export function Causes({ causes }: { causes: readonly Cause[] }) {
           <span class="cause-name">{cause.name}</span>
           {cause.location && cause.bytes >= LEAST_LOCATED * whole && (
             <span class="cause-location location quiet">
-              <bdi>
-                <SourceLink location={cause.location}>{short(cause.location)}</SourceLink>
-              </bdi>
+              <SourceLink location={cause.location}>
+                <LocationText text={short(cause.location)} />
+              </SourceLink>
             </span>
           )}
         </li>

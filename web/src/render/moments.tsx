@@ -1,21 +1,22 @@
 // Choosing a moment: a strip of the whole recording, and the moments that have names.
 
 import type { At } from "../api/questions";
-import { cursor, go, secondsField } from "../model/address";
+import { cursor, go, namedMoment, secondsField } from "../model/address";
 import { askedAxis } from "../model/axis";
 import { card, source, subject } from "../model/recording";
 import { useDeviceAnswer } from "../model/use_answer";
 import { Problem } from "./notices";
 import { Strip } from "./strip";
 
-export function MomentButtons() {
+/** `first` is the moment that a view shows while the address names none. */
+export function MomentButtons({ first = "peak" }: { first?: At }) {
   const failed = card.value?.summary.failed_requests ?? 0;
-  const at = cursor.value;
+  const at = namedMoment.value ?? first;
   const button = (moment: At, title: string) => (
     <button
       type="button"
       aria-pressed={at === moment}
-      onClick={() => go({ at: moment === "peak" ? null : moment })}
+      onClick={() => go({ at: moment === first ? null : moment })}
     >
       {title}
     </button>

@@ -4,6 +4,7 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { formatCount } from "../base/bytes";
 import { field, go } from "../model/address";
+import { LocationText } from "./location_text";
 import { useSize } from "./picture";
 import { arranged, type ColumnValues, nextOrder, type Order } from "./rows";
 import { copyText, csvOf, download } from "./save";
@@ -12,8 +13,12 @@ import { SourceMark } from "./source_link";
 export interface Column<R> extends ColumnValues<R> {
   readonly title: string;
   readonly isNumber?: boolean;
-  /** Cut at its beginning where it is too long: of a location, folders go before the file and the function. */
+  /** The file, the line and the function are read first; folders come after them. Its cell is a text. */
   readonly isLocation?: boolean;
+  /** The module of a location. */
+  readonly module?: (row: R) => string | null | undefined;
+  /** Cut at its beginning where it is too long. */
+  readonly keepsEnd?: boolean;
   /** A CSS length; `auto` when not said. */
   readonly width?: string;
   readonly cell?: (row: R) => ComponentChildren;
@@ -217,10 +222,14 @@ function Line<R>({ row, index, table }: { row: R; index: number; table: BodyProp
           )}
           <span>
             {column.isLocation ? (
-              <bdi>
-                {column.cell ? column.cell(row) : column.value(row)}
+              <LocationText
+                text={String((column.cell ? column.cell(row) : column.value(row)) ?? "")}
+                module={column.module?.(row)}
+              >
                 <SourceMark location={String(column.value(row) ?? "")} />
-              </bdi>
+              </LocationText>
+            ) : column.keepsEnd ? (
+              <bdi>{column.value(row)}</bdi>
             ) : column.cell ? (
               column.cell(row)
             ) : (
@@ -234,7 +243,7 @@ function Line<R>({ row, index, table }: { row: R; index: number; table: BodyProp
 }
 
 function cellClass<R>(column: Column<R>): string {
-  return column.isNumber ? "number" : column.isLocation ? "location" : "";
+  return column.isNumber ? "number" : column.keepsEnd ? "keeps-end" : "";
 }
 
 function moveFocus(event: KeyboardEvent): void {

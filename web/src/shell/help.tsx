@@ -11,8 +11,12 @@ export function Help() {
   const dialog = useRef<HTMLDialogElement>(null);
   const isOpen = helpIsOpen.value;
   useEffect(() => {
-    if (isOpen) dialog.current?.showModal();
-    else dialog.current?.close();
+    if (isOpen) {
+      dialog.current?.showModal();
+      // The browser moves the focus to the first button, which is the last thing in it.
+      dialog.current?.focus();
+      dialog.current?.scrollTo?.(0, 0);
+    } else dialog.current?.close();
   }, [isOpen]);
   const close = () => {
     helpIsOpen.value = false;
@@ -21,6 +25,7 @@ export function Help() {
     <dialog
       ref={dialog}
       class="help"
+      tabIndex={-1}
       aria-labelledby="help-title"
       onClose={close}
       onClick={(event) => event.target === dialog.current && close()}

@@ -2,6 +2,7 @@
 
 import { describe, expect, it } from "vitest";
 import type { Segments } from "../api/types.gen";
+import { plainAxis } from "../base/axis";
 import { LIGHT } from "../base/colours";
 import { SvgPen } from "../render/svg_pen";
 import { rankBars } from "./ranks/bars";
@@ -137,7 +138,15 @@ describe("pictures as SVG", () => {
     };
     const window = { from: 0, to: 4 };
     const picture = svg((pen) =>
-      drawTensors(pen, SIZE, LIGHT, { layout, bands, window, top: 0, pointed: 1, chosen: null }),
+      drawTensors(pen, SIZE, LIGHT, {
+        layout,
+        bands,
+        window,
+        axis: plainAxis(4),
+        top: 0,
+        pointed: 1,
+        chosen: null,
+      }),
     );
     expectText(picture);
     expect(picture).toContain("forward");

@@ -12,6 +12,7 @@ import {
 import { shortener } from "../../base/paths";
 import { whenSentence } from "../../base/sentences";
 import { grouping } from "../../model/address";
+import { areSeveral } from "../../model/recording";
 import { framesQuery } from "../../render/frames_toggle";
 import { Answered, Empty } from "../../render/notices";
 import { type Column, Table } from "../../render/table";
@@ -34,15 +35,7 @@ function Diff() {
   const both = sides();
   const diff = useDiffAnswer("diff", () => ({ by: by(), ...framesQuery() }));
   const curves = useDiffAnswer("diff/curves", () => ({}));
-  if (!both)
-    return (
-      <Empty>
-        <p>There is one recording only, and nothing to compare it with.</p>
-        <p>
-          <code>floodmark view before.flood after.flood</code> shows what grew between the two.
-        </p>
-      </Empty>
-    );
+  if (!both) return null;
   return (
     <div class="diff">
       <SideChoosers both={both} />
@@ -225,4 +218,5 @@ export const diff: View = {
   says: "what grew between two recordings",
   component: Diff,
   groupings: GROUPINGS,
+  isThere: () => areSeveral.value,
 };

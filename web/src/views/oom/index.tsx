@@ -11,6 +11,7 @@ import { Causes } from "../../render/causes";
 import { ChangeText } from "../../render/change_text";
 import { CopyButton } from "../../render/copy_button";
 import { Link } from "../../render/link";
+import { LocationText } from "../../render/location_text";
 import { Answered } from "../../render/notices";
 import { PlanLink } from "../../render/plan_link";
 import { SourceLink } from "../../render/source_link";
@@ -210,13 +211,13 @@ function Owners({ title, by, rows, whole }: OwnersProps) {
             <span class="share quiet">{formatShare(row.bytes, whole.allocated)}</span>
             <span class="name barred location" title={row.location}>
               <i style={{ width: `${(100 * row.bytes) / Math.max(1, whole.allocated)}%` }} />
-              <bdi>
-                {by === "line" ? (
-                  <SourceLink location={row.location}>{short(row.location)}</SourceLink>
-                ) : (
-                  row.location
-                )}
-              </bdi>
+              {by === "line" ? (
+                <SourceLink location={row.location}>
+                  <LocationText text={short(row.location)} />
+                </SourceLink>
+              ) : (
+                row.location
+              )}
             </span>
           </li>
         ))}

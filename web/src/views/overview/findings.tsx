@@ -21,14 +21,21 @@ export function Findings() {
   const advice = useDeviceAnswer("advice", () =>
     steps.value.value || steps.value.error ? {} : null,
   );
+  const changes = (
+    <Part title="What to change" to={{ view: "advice" }} more="advice">
+      <Answered asked={advice.value}>{(value) => <Advice report={value} />}</Answered>
+    </Part>
+  );
+  const growth = (
+    <Part title="Growth from step to step" to={{ view: "steps" }} more="steps">
+      <Answered asked={steps.value}>{(value) => <Growth steps={value} />}</Answered>
+    </Part>
+  );
+  const grows = (steps.value.value?.leaks?.rows.length ?? 0) > 0;
   return (
-    <div class="overview-findings">
-      <Part title="What to change" to={{ view: "advice" }} more="advice">
-        <Answered asked={advice.value}>{(value) => <Advice report={value} />}</Answered>
-      </Part>
-      <Part title="Growth from step to step" to={{ view: "steps" }} more="steps">
-        <Answered asked={steps.value}>{(value) => <Growth steps={value} />}</Answered>
-      </Part>
+    <div class={grows ? "overview-findings grows" : "overview-findings"}>
+      {changes}
+      {growth}
       {hasAllocator && <Fragmentation />}
     </div>
   );

@@ -9,6 +9,7 @@ import { momentSentence } from "../../base/sentences";
 import { card, device, failed } from "../../model/recording";
 import { inks } from "../../model/theme";
 import { Link } from "../../render/link";
+import { LocationText } from "../../render/location_text";
 import { Answered } from "../../render/notices";
 import { PlanLink } from "../../render/plan_link";
 import { SourceLink } from "../../render/source_link";
@@ -118,9 +119,9 @@ function LineList({ report }: { report: Report }) {
           <span class="share quiet">{formatShare(row.bytes, report.allocated)}</span>
           <span class="name barred location" title={row.location}>
             <i style={{ width: `${(100 * row.bytes) / most}%` }} />
-            <bdi>
-              <SourceLink location={row.location}>{short(row.location)}</SourceLink>
-            </bdi>
+            <SourceLink location={row.location}>
+              <LocationText text={short(row.location)} />
+            </SourceLink>
           </span>
         </li>
       ))}

@@ -1,6 +1,8 @@
-// The step with the peak, stacked by category; the whole recording where there are no steps.
+// The step with the peak, stacked by category; the whole recording where there are no steps, or where memory grows from
+// step to step.
 
 import type { Step, Timeline } from "../../api/types.gen";
+import { formatBytes } from "../../base/bytes";
 import { capital, stepName } from "../../base/sentences";
 import { go, secondsField } from "../../model/address";
 import { subject } from "../../model/recording";
@@ -17,10 +19,15 @@ export function PeakStep() {
   // Neither is drawn before both are there: the picture would jump.
   const isKnown = value !== null || error !== null;
   const at = timeline.value.value?.peak.seconds;
-  const step = at === undefined ? undefined : value?.steps.find((one) => holds(one, at));
+  const growth = value?.leaks?.rows[0];
+  const isWhole = at === undefined || growth !== undefined;
+  const step = isWhole ? undefined : value?.steps.find((one) => holds(one, at));
+  const whole = growth
+    ? `The whole recording: ${formatBytes(growth.bytes_per_step)} more in every step`
+    : "The whole recording";
   return (
     <Part
-      title={step ? `${capital(stepName(step))}, with the peak` : "The whole recording"}
+      title={step ? `${capital(stepName(step))}, with the peak` : whole}
       to={window(step)}
       more="timeline"
     >

@@ -101,7 +101,8 @@ function names(by: string, shorten: Shorten): Column<Row>[] {
     title: GROUPINGS.find(([name]) => name === by)?.[1] ?? "Location",
     value: (row) => row.location,
     isLocation: by === "line" || by === "stack",
-    cell: (row) => <LocationCell row={row} by={by} shorten={shorten} />,
+    cell: (row) => (by === "module" ? <ModuleCell row={row} /> : shorten(row.location)),
+    ...(by === "line" ? { module: (row: Row) => details(row).module } : {}),
     hint: hintOf,
     searched: (row) =>
       `${row.location} ${details(row).module ?? ""} ${details(row).class_name ?? ""}`,
@@ -109,21 +110,12 @@ function names(by: string, shorten: Shorten): Column<Row>[] {
   return [location];
 }
 
-function LocationCell({ row, by, shorten }: { row: Row; by: string; shorten: Shorten }) {
-  const more = details(row);
-  if (by === "module") {
-    return (
-      <span style={{ paddingLeft: `${(more.depth ?? 0) * 14}px` }}>
-        {(more.depth ?? 0) > 0 ? row.location.split(".").pop() : row.location}{" "}
-        <span class="quiet">{more.class_name}</span>
-      </span>
-    );
-  }
+function ModuleCell({ row }: { row: Row }) {
+  const { depth = 0, class_name: kind } = details(row);
   return (
-    <>
-      {by === "line" && more.module && <span class="quiet">{more.module} </span>}
-      {shorten(row.location)}
-    </>
+    <span style={{ paddingLeft: `${depth * 14}px` }}>
+      {depth > 0 ? row.location.split(".").pop() : row.location} <span class="quiet">{kind}</span>
+    </span>
   );
 }
 

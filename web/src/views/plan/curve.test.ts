@@ -14,13 +14,18 @@ const TRIES = [
   tried(["a"], 90, 1.1),
   tried(["c"], 99, null),
 ];
-const found = { capacity: 70, tries: TRIES } as unknown as Plan;
+const found = { capacity: 70, tries: TRIES, plan: null } as unknown as Plan;
 const size = { width: 500, height: 280 };
 
 describe("tries", () => {
   it("begin with the program as it is, then every change alone, then combinations", () => {
     const names = orderedTries(found).map((one) => one.changes.join("+"));
     expect(names).toEqual(["", "c", "a", "b", "a+b"]);
+  });
+
+  it("begin with the plan where there is one", () => {
+    const names = orderedTries({ ...found, plan: tried(["a", "b"], 60, 1.3) });
+    expect(names.map((one) => one.changes.join("+"))).toEqual(["a+b", "", "c", "a", "b"]);
   });
 
   it("are points in the order of their costs, where these are known", () => {

@@ -1,10 +1,10 @@
-// The tries in the order in which they are read: the program as it is, every change alone, combinations; the plan among
-// them.
+// The tries in the order in which they are read: the plan, the program as it is, every change alone, combinations.
 
 import type { Plan, PlanTry } from "../../api/types.gen";
 
 export function orderedTries(found: Plan): PlanTry[] {
-  const group = (tried: PlanTry) => Math.min(2, tried.changes.length);
+  const group = (tried: PlanTry) =>
+    isSameTry(tried, found.plan) ? -1 : Math.min(2, tried.changes.length);
   return [...found.tries].sort(
     (one, other) => group(one) - group(other) || other.needed - one.needed,
   );

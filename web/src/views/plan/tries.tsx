@@ -26,7 +26,7 @@ export function Tries({ found, pointed, onPoint }: TriesProps) {
             <tr>
               <th scope="col">Changes</th>
               <th scope="col" class="against-limit">
-                <Limit found={found} widest={widest} />
+                GPU: {formatBytes(found.capacity)}
               </th>
               <th scope="col" class="number">
                 Needs
@@ -53,17 +53,6 @@ export function Tries({ found, pointed, onPoint }: TriesProps) {
         </table>
       </div>
     </section>
-  );
-}
-
-/** The name of the line that goes through all bars. */
-function Limit({ found, widest }: { found: Plan; widest: number }) {
-  const share = found.capacity / widest;
-  const side = share > 0.5 ? "right" : "left";
-  return (
-    <span class={`plan-limit-name ${side}`} style={{ left: `${100 * share}%` }}>
-      {formatBytes(found.capacity)} of the GPU
-    </span>
   );
 }
 

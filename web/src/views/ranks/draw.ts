@@ -58,8 +58,8 @@ export function drawRanks(pen: Pen, size: Size, inks: Inks, picture: RankPicture
       });
     drawName(pen, inks, picture.names[bar.shown] ?? "", box.x + (at + 0.5) * pitch, box, pitch, at);
   });
-  if (picture.names.every((name) => /^rank \d+$/.test(name)))
-    pen.text(box.x - 8, box.y + box.height + 16, "rank", { fill: inks.quiet, align: "end" });
+  const under = picture.names.every((name) => /^rank \d+$/.test(name)) ? "rank" : "recording";
+  pen.text(box.x - 8, box.y + box.height + 16, under, { fill: inks.quiet, align: "end" });
   drawMedian(pen, inks, box, picture.median, y);
   drawLegend(pen, inks, picture, box);
 }

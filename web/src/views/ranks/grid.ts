@@ -143,6 +143,8 @@ function drawNames(pen: Pen, inks: Inks, grid: Grid, pitchX: number, pitchY: num
     if (column % every !== 0) return;
     pen.text(LEFT + (column + 0.5) * pitchX, y, fitted(pen, name, every * pitchX - 6), style);
   });
+  const under = grid.hasNodes ? "node" : "rank";
+  pen.text(LEFT - 8, y, under, { fill: inks.quiet, align: "end" });
   const title = grid.hasNodes ? "local rank" : "rank +";
   const rowsEvery = Math.max(1, Math.ceil(15 / pitchY));
   for (let row = 0; row < grid.rows; row += rowsEvery) {

@@ -3,11 +3,11 @@
 import type { RankLine, Ranks as RanksAnswer } from "../../api/types.gen";
 import { counted } from "../../base/bytes";
 import { field, go } from "../../model/address";
-import { traces } from "../../model/recording";
+import { areSeveral, traces } from "../../model/recording";
 import { useAnswer } from "../../model/use_answer";
 import { Choices } from "../../render/choices";
 import { Link } from "../../render/link";
-import { Answered, Empty } from "../../render/notices";
+import { Answered } from "../../render/notices";
 import { Table } from "../../render/table";
 import type { View } from "../view";
 import { lineColumns, rankColumns } from "./columns";
@@ -30,21 +30,7 @@ function revision(): number {
 }
 
 function Ranks() {
-  const isAsked = (traces.value?.traces.length ?? 0) > 1;
-  const ranks = useAnswer(() =>
-    (traces.value?.traces.length ?? 0) < 2
-      ? null
-      : { path: "ranks", query: {}, revision: revision() },
-  );
-  if (!isAsked)
-    return (
-      <Empty>
-        <p>There is one recording only; ranks are compared where there are several.</p>
-        <p>
-          <code>floodmark view FOLDER</code> shows all recordings of a folder, one for each rank.
-        </p>
-      </Empty>
-    );
+  const ranks = useAnswer(() => ({ path: "ranks", query: {}, revision: revision() }));
   return <Answered asked={ranks.value}>{(answer) => <Shown answer={answer} />}</Answered>;
 }
 
@@ -196,4 +182,5 @@ export const ranks: View = {
   key: "9",
   says: "the peak of each rank, and which stand out",
   component: Ranks,
+  isThere: () => areSeveral.value,
 };

@@ -1,9 +1,11 @@
 // How blocks lie in the memory that torch took from the driver, at the cursor's moment.
 
+import { computed } from "@preact/signals";
+import type { At } from "../../api/questions";
 import type { Segments as SegmentsAnswer } from "../../api/types.gen";
 import { momentSentence } from "../../base/sentences";
-import { cursor, field, go } from "../../model/address";
-import { card, device } from "../../model/recording";
+import { field, go, namedMoment } from "../../model/address";
+import { card, device, failed } from "../../model/recording";
 import { useDeviceAnswer } from "../../model/use_answer";
 import { Choices } from "../../render/choices";
 import { Chooser } from "../../render/chooser";
@@ -37,10 +39,17 @@ const ROWS: readonly (readonly [string, string])[] = [
   [String(8192 * MIB), "8 GiB"],
 ];
 
+/** The moment that the map shows: where an allocation failed on this device, that one first. */
+const moment = computed<At>(() => namedMoment.value ?? first());
+
+function first(): At {
+  return failed.value !== null && failed.value.device === device.value?.device ? "oom" : "peak";
+}
+
 function Segments() {
   const answer = useDeviceAnswer(
     "segments",
-    () => (device.value?.reserved_peak === null ? null : { at: cursor.value }),
+    () => (device.value?.reserved_peak === null ? null : { at: moment.value }),
     { delayMillis: 60 },
   );
   if (device.value?.reserved_peak === null) return <NoSegments />;
@@ -85,7 +94,7 @@ function Shown({ answer }: { answer: SegmentsAnswer }) {
           })}
           <Nearest seconds={answer.at.seconds} />
         </p>
-        <MomentButtons />
+        <MomentButtons first={first()} />
         {!isTable && <MapTools order={order} row={row} />}
         {!isTable && <SettingTools />}
         <Choices
@@ -144,7 +153,7 @@ function Body({ answer, isTable, order, row }: BodyProps) {
       <Empty>
         <p>Nothing is reserved at this time.</p>
         <p>
-          <button type="button" onClick={() => go({ at: null })}>
+          <button type="button" onClick={() => go({ at: "peak" })}>
             Go to the peak
           </button>
         </p>

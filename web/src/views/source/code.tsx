@@ -8,7 +8,7 @@ import { go, numberField } from "../../model/address";
 import { inks } from "../../model/theme";
 import { useSize } from "../../render/picture";
 import { useKeys } from "../../render/use_keys";
-import { heaviest, lineAfter, mainCategory, shownLines } from "./lines";
+import { heaviest, lineAfter, mainCategory, shownLines, unseenLines } from "./lines";
 
 const ROW_HEIGHT = 20;
 /** Lines above and below what is seen. */
@@ -41,31 +41,64 @@ export function Code({ found }: { found: AnnotatedFile }) {
     { keys: ["n"], says: "Next line with bytes", run: () => move(1) },
     { keys: ["p"], says: "Line with bytes before", run: () => move(-1) },
   ]);
+  const unseen = unseenLines(
+    lines,
+    Math.ceil(top / ROW_HEIGHT),
+    Math.floor((top + height) / ROW_HEIGHT),
+  );
   const begin = Math.max(0, Math.floor(top / ROW_HEIGHT) - BESIDE);
   const end = Math.ceil((top + height) / ROW_HEIGHT) + BESIDE;
   const most = Math.max(1, ...hot.map((line) => line.bytes));
   return (
-    <section
-      class="source-code"
-      ref={box}
-      tabIndex={0}
-      aria-label={`Source of ${file}`}
-      onScroll={(event) => setTop(event.currentTarget.scrollTop)}
+    <div class="source-scroll">
+      {height > 0 && <More lines={unseen.above} mark="▲" where="above" />}
+      <section
+        class="source-code"
+        ref={box}
+        tabIndex={0}
+        aria-label={`Source of ${file}`}
+        onScroll={(event) => setTop(event.currentTarget.scrollTop)}
+      >
+        <ol style={{ height: `${lines.length * ROW_HEIGHT}px` }}>
+          {lines.slice(begin, end).map(({ number, text, hot }, index) => (
+            <li
+              key={number}
+              class={number === wanted ? "wanted" : ""}
+              style={{ top: `${(begin + index) * ROW_HEIGHT}px` }}
+            >
+              <Gutter line={hot} most={most} />
+              <span class="number">{number}</span>
+              <code>{text}</code>
+            </li>
+          ))}
+        </ol>
+      </section>
+      {height > 0 && <More lines={unseen.below} mark="▼" where="below" />}
+    </div>
+  );
+}
+
+/** How many lines with bytes are out of sight, and the way to the nearest of them. */
+function More({
+  lines,
+  mark,
+  where,
+}: {
+  lines: readonly AnnotatedLine[];
+  mark: string;
+  where: "above" | "below";
+}) {
+  const nearest = where === "above" ? lines.at(-1) : lines[0];
+  if (!nearest) return null;
+  const bytes = lines.reduce((sum, line) => sum + line.bytes, 0);
+  return (
+    <button
+      type="button"
+      class={`source-more ${where}`}
+      onClick={() => go({ line: nearest.line }, { replaces: true })}
     >
-      <ol style={{ height: `${lines.length * ROW_HEIGHT}px` }}>
-        {lines.slice(begin, end).map(({ number, text, hot }, index) => (
-          <li
-            key={number}
-            class={number === wanted ? "wanted" : ""}
-            style={{ top: `${(begin + index) * ROW_HEIGHT}px` }}
-          >
-            <Gutter line={hot} most={most} />
-            <span class="number">{number}</span>
-            <code>{text}</code>
-          </li>
-        ))}
-      </ol>
-    </section>
+      {mark} {counted(lines.length, "line")} with {formatBytes(bytes)} {where}
+    </button>
   );
 }
 

@@ -90,7 +90,7 @@ function columnsOf({ files, allocated }: SourceFiles): Column<SourceFileBytes>[]
       title: "File",
       value: (row) => row.file,
       isLocation: true,
-      cell: (row) => <span class={row.is_library ? "quiet" : ""}>{short(row.file)}</span>,
+      cell: (row) => short(row.file),
       hint: (row) => (row.is_stored ? `${row.file}, stored in the trace` : row.file),
     },
   ];

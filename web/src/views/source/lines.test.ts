@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import type { AnnotatedFile, AnnotatedLine } from "../../api/types.gen";
-import { heaviest, lineAfter, mainCategory, shownLines } from "./lines";
+import { heaviest, lineAfter, mainCategory, shownLines, unseenLines } from "./lines";
 
 function hot(line: number, bytes: number): AnnotatedLine {
   const categories = { activation: bytes - 1, input: 1 };
@@ -29,4 +29,14 @@ it("moves from line to line with bytes", () => {
   expect(lineAfter(lines, 5, -1)?.line).toBe(2);
   expect(lineAfter(lines, 5, 1)).toBeUndefined();
   expect(mainCategory(hot(1, 9))).toBe("activation");
+});
+
+it("counts the lines with bytes that are out of sight", () => {
+  const shown = shownLines(file("a\nb\nc\nd\ne\n"));
+  const numbers = ({ above, below }: ReturnType<typeof unseenLines>) => [
+    above.map((one) => one.line),
+    below.map((one) => one.line),
+  ];
+  expect(numbers(unseenLines(shown, 2, 4))).toEqual([[2], [5]]);
+  expect(numbers(unseenLines(shown, 0, 5))).toEqual([[], []]);
 });

@@ -44,6 +44,17 @@ export function lineAfter(
     : lines.findLast((line) => line.line < number);
 }
 
+/** The lines with bytes above the row `first` and from the row `end` on: those out of sight. */
+export function unseenLines(
+  lines: readonly SourceLine[],
+  first: number,
+  end: number,
+): { above: AnnotatedLine[]; below: AnnotatedLine[] } {
+  const hot = (some: readonly SourceLine[]) =>
+    some.map((line) => line.hot).filter((line) => line !== null);
+  return { above: hot(lines.slice(0, first)), below: hot(lines.slice(end)) };
+}
+
 /** The category with most bytes. */
 export function mainCategory(line: AnnotatedLine): string {
   const sorted = Object.entries(line.categories).sort(([, one], [, other]) => other - one);

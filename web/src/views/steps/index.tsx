@@ -6,6 +6,7 @@ import { formatBytes } from "../../base/bytes";
 import { phaseColour } from "../../base/colours";
 import { shortener } from "../../base/paths";
 import { field, go, secondsField } from "../../model/address";
+import { card } from "../../model/recording";
 import { inks } from "../../model/theme";
 import { useDeviceAnswer } from "../../model/use_answer";
 import { Choices } from "../../render/choices";
@@ -196,4 +197,5 @@ export const steps: View = {
   key: "5",
   says: "the peak and the end of each step, and what grows from step to step",
   component: Steps,
+  isThere: () => (card.value?.summary.steps ?? 0) > 0,
 };

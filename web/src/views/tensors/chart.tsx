@@ -2,11 +2,12 @@
 
 import { useMemo, useRef, useState } from "preact/hooks";
 import type { Bands, Lifetimes } from "../../api/types.gen";
+import { positionsOf, type TimeAxis } from "../../base/axis";
 import { formatBytes } from "../../base/bytes";
 import { groupColour } from "../../base/colours";
 import { go, secondsField } from "../../model/address";
 import { inks } from "../../model/theme";
-import { TIME_AXIS_HEIGHT, toValue } from "../../render/axes";
+import { TIME_AXIS_HEIGHT } from "../../render/axes";
 import { choose, chosenId } from "../../render/chosen_card";
 import { Empty } from "../../render/notices";
 import type { Size } from "../../render/pen";
@@ -34,6 +35,7 @@ interface ChartProps {
   readonly label: string;
   readonly bands: Bands | null;
   readonly window: { readonly from: number; readonly to: number };
+  readonly axis: TimeAxis;
   readonly seconds: number;
   readonly depth: number;
   readonly sort: Sort;
@@ -59,6 +61,7 @@ export function TensorChart(props: ChartProps) {
     layout,
     bands: props.bands,
     window,
+    axis: props.axis,
     top,
     pointed: pointed?.tensor.id ?? null,
     chosen: chosenId.value,
@@ -71,9 +74,10 @@ export function TensorChart(props: ChartProps) {
   const find = (event: MouseEvent) => {
     const plot = plotOf(size.current);
     if (event.offsetX < plot.x || event.offsetY < plot.y) return null;
-    const scale = scaleOf(picture, size.current);
-    const slack = (3 * (window.to - window.from)) / plot.width;
-    return barAt(layout, toValue(scale, event.offsetX), event.offsetY - plot.y + top, slack);
+    const { seconds: at } = scaleOf(picture, size.current);
+    const here = at(event.offsetX);
+    const slack = at(event.offsetX + 3) - here;
+    return barAt(layout, here, event.offsetY - plot.y + top, slack);
   };
   return (
     <>
@@ -140,7 +144,8 @@ function useLayout(props: ChartProps, size: Size): Lanes<Tensor> {
       ? foldStaying(found, (tensor) => stays(tensor, window, seconds), together, props.isOpen)
       : found;
     // Two bars of a lane are a pixel apart.
-    const gap = (window.to - window.from) / plotOf(size).width;
+    const along = positionsOf(props.axis.knots, window);
+    const gap = (along.to - along.from) / plotOf(size).width;
     return lanes(rows, { end: seconds, gap, sort: props.sort, isOpen: props.isOpen });
   }, [
     answer,
@@ -150,6 +155,7 @@ function useLayout(props: ChartProps, size: Size): Lanes<Tensor> {
     props.opened,
     props.sort,
     seconds,
+    props.axis,
     window.from,
     window.to,
   ]);

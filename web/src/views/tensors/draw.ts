@@ -1,9 +1,17 @@
 // Lifetimes as bars from the allocation of a tensor to its free, a group of lanes for each module.
 
 import type { Bands, Lifetimes } from "../../api/types.gen";
+import { positionOf, positionsOf, secondsAt, type TimeAxis } from "../../base/axis";
 import { counted, formatBytes } from "../../base/bytes";
 import { groupColour, type Inks, phaseGrey, readableOn } from "../../base/colours";
-import { type Box, drawTimeAxis, type Scale, TIME_AXIS_HEIGHT, toPixel } from "../../render/axes";
+import {
+  type Box,
+  drawAxis,
+  drawBreaks,
+  TIME_AXIS_HEIGHT,
+  toPixel,
+  toValue,
+} from "../../render/axes";
 import { hatch } from "../../render/hatch";
 import { fitted, type Pen, type Size } from "../../render/pen";
 import type { Lanes, Life, LifeBar, ModuleLanes } from "./lanes";
@@ -14,6 +22,8 @@ export interface TensorPicture {
   readonly layout: Lanes<Tensor>;
   readonly bands: Bands | null;
   readonly window: { readonly from: number; readonly to: number };
+  /** Idle stretches are short, as in the timeline. */
+  readonly axis: TimeAxis;
   readonly top: number;
   /** The tensor under the pointer or the keys, and the one whose card is open. */
   readonly pointed: number | null;
@@ -38,9 +48,22 @@ export function plotOf(size: Size): Box {
   };
 }
 
-export function scaleOf(picture: Pick<TensorPicture, "window">, size: Size): Scale {
+/** Where a time lies in the picture, and back. */
+export interface TimeScale {
+  readonly pixel: (seconds: number) => number;
+  readonly seconds: (pixel: number) => number;
+}
+
+export function scaleOf(
+  { window, axis }: Pick<TensorPicture, "window" | "axis">,
+  size: Size,
+): TimeScale {
   const plot = plotOf(size);
-  return { ...picture.window, start: plot.x, length: plot.width };
+  const scale = { ...positionsOf(axis.knots, window), start: plot.x, length: plot.width };
+  return {
+    pixel: (seconds) => toPixel(scale, positionOf(axis.knots, seconds)),
+    seconds: (pixel) => secondsAt(axis.knots, toValue(scale, pixel)),
+  };
 }
 
 export function drawTensors(pen: Pen, size: Size, inks: Inks, picture: TensorPicture): void {
@@ -60,15 +83,19 @@ export function drawTensors(pen: Pen, size: Size, inks: Inks, picture: TensorPic
   });
   const bottom = plot.y + plot.height + 0.5;
   pen.line([plot.x, bottom, plot.x + plot.width, bottom], { stroke: inks.edge });
-  drawTimeAxis(pen, plot, picture.window.from, picture.window.to, inks);
+  const along = positionsOf(picture.axis.knots, picture.window);
+  pen.clipped(plot.x, plot.y, plot.width, plot.height, () =>
+    drawBreaks(pen, plot, picture.axis, along, inks),
+  );
+  drawAxis(pen, plot, picture.axis, along, inks);
 }
 
 /** Phases lie behind everything, in a breath of their colours. */
-function drawPhases(pen: Pen, plot: Box, inks: Inks, bands: Bands, scale: Scale): void {
+function drawPhases(pen: Pen, plot: Box, inks: Inks, bands: Bands, scale: TimeScale): void {
   let end = Number.NEGATIVE_INFINITY;
   for (const stretch of bands.stretches) {
-    const from = Math.max(plot.x, toPixel(scale, stretch.from));
-    const to = Math.min(plot.x + plot.width, toPixel(scale, stretch.to));
+    const from = Math.max(plot.x, scale.pixel(stretch.from));
+    const to = Math.min(plot.x + plot.width, scale.pixel(stretch.to));
     if (to <= from || to < end + 1) continue;
     end = to;
     const colour = phaseGrey(inks, stretch.name);
@@ -145,18 +172,18 @@ function drawBar(
   inks: Inks,
   picture: TensorPicture,
   bar: LifeBar<Tensor>,
-  scale: Scale,
+  scale: TimeScale,
   plot: Box,
 ): void {
   const { tensor } = bar;
   const y = plot.y + bar.y - picture.top;
-  const from = Math.max(plot.x - 4, toPixel(scale, bar.from));
-  const to = Math.min(plot.x + plot.width + 4, toPixel(scale, bar.to));
+  const from = Math.max(plot.x - 4, scale.pixel(bar.from));
+  const to = Math.min(plot.x + plot.width + 4, scale.pixel(bar.to));
   if (to < plot.x - 2 || from > plot.x + plot.width) return;
   const width = Math.max(1.5, to - from);
   const colour = groupColour(inks, tensor.category, 0);
   pen.rect(from, y, width, bar.height, colour);
-  const kept = isKept(tensor) ? toPixel(scale, tensor.retained_until_seconds ?? bar.to) : from;
+  const kept = isKept(tensor) ? scale.pixel(tensor.retained_until_seconds ?? bar.to) : from;
   if (kept > from + 2)
     hatch(
       pen,
@@ -170,9 +197,11 @@ function drawBar(
   drawLabel(pen, tensor, { x: from, y, width, height: bar.height }, plot, colour);
   const idle = idleFrom(tensor);
   if (idle !== null)
-    drawIdle(pen, inks, { x: from, y, width, height: bar.height }, toPixel(scale, idle), colour);
+    drawIdle(pen, inks, { x: from, y, width, height: bar.height }, scale.pixel(idle), colour);
   const isMarked = tensor.id === picture.pointed || tensor.id === picture.chosen;
-  if (isMarked) pen.outline(from, y, width, bar.height, { stroke: inks.ink, width: 2 });
+  // Around the bar, not over it: a thin one keeps its colour.
+  if (isMarked)
+    pen.outline(from - 1, y - 1, width + 2, bar.height + 2, { stroke: inks.ink, width: 2 });
 }
 
 /** From the last known use to the free a bar is hollow, with a tick at the use. */

@@ -3,6 +3,7 @@
 import { useSignal } from "@preact/signals";
 import { useEffect, useMemo } from "preact/hooks";
 import type { Bands, Lifetimes } from "../../api/types.gen";
+import { plainAxis } from "../../base/axis";
 import { groupColour } from "../../base/colours";
 import { field, go, range } from "../../model/address";
 import { device, failed, type Subject, source, subject, traces } from "../../model/recording";
@@ -12,7 +13,7 @@ import { useDeviceAnswer } from "../../model/use_answer";
 import { Choices } from "../../render/choices";
 import { Chooser } from "../../render/chooser";
 import { ChosenCard, chosenId } from "../../render/chosen_card";
-import { WindowStrip } from "../../render/moments";
+import { useTimeline, WindowStrip } from "../../render/moments";
 import { Answered, Empty } from "../../render/notices";
 import "../../render/tools.css";
 import type { View } from "../view";
@@ -113,6 +114,8 @@ function Shown({ answer: all, bands }: { answer: Lifetimes; bands: Bands | null 
     () => (isPart ? { ...all, rows: livesWithin(all.rows, window) } : all),
     [all, isPart, window.from, window.to],
   );
+  const timeline = useTimeline().value.value;
+  const axis = useMemo(() => timeline?.axis ?? plainAxis(seconds), [timeline, seconds]);
   const sentence = lifetimesSentence(all, answer.rows);
   const isLess = countTensors(answer.rows) < countTensors(all.rows);
   const sort: Sort = sortField.value === "bytes" ? "bytes" : "time";
@@ -146,6 +149,7 @@ function Shown({ answer: all, bands }: { answer: Lifetimes; bands: Bands | null 
               label={sentence}
               bands={bands}
               window={window}
+              axis={axis}
               seconds={seconds}
               depth={Number(depthField.value) || 99}
               sort={sort}

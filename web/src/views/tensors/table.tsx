@@ -91,7 +91,7 @@ function tensorColumns(lines: readonly Line[], seconds: number): Column<Line>[] 
       name: "module",
       title: "Module",
       width: "150px",
-      isLocation: true,
+      keepsEnd: true,
       value: (line) => line.module,
       hint: (line) => line.module ?? "",
     },

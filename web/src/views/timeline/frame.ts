@@ -334,10 +334,9 @@ function outlineRibbon(pen: Pen, plot: Box, frame: Frame, id: number, stroke: st
       eachStretch(shape, (begin, end, low) => {
         const top = y(low + shape.bytes);
         const left = along(begin);
-        pen.outline(left, top, Math.max(1, along(end) - left), y(low) - top, {
-          stroke,
-          width: 2,
-        });
+        const width = Math.max(1, along(end) - left);
+        // Around the ribbon, not over it: a thin one keeps its colour.
+        pen.outline(left - 1, top - 1, width + 2, y(low) - top + 2, { stroke, width: 2 });
       });
     }
   }

@@ -1,7 +1,7 @@
 // Memory over time: stacked groups or ribbons, with steps and phases above and the whole recording below.
 
 import { useEffect } from "preact/hooks";
-import type { DeviceSummary, Timeline } from "../../api/types.gen";
+import type { DeviceSummary, Report, Timeline } from "../../api/types.gen";
 import { formatBytes } from "../../base/bytes";
 import { momentSentence } from "../../base/sentences";
 import { cursor, go } from "../../model/address";
@@ -147,9 +147,17 @@ function Shown({ about, timeline }: { about: Subject; timeline: Timeline }) {
 
 function Sentence() {
   const here = device.value;
+  const at = cursor.value;
+  const report = useDeviceAnswer(
+    "report",
+    () => (typeof at === "number" || at === "end" ? { by: "category", at } : null),
+    { delayMillis: 60 },
+  ).value.value;
   if (!here) return null;
   const bandsLeftOut = bands.value?.skipped ?? 0;
-  const said = spokenSentence(here, failure.value, shown.value);
+  const said = report
+    ? chosenSentence(here, report)
+    : spokenSentence(here, failure.value, shown.value);
   return (
     <p class="sentence" title={said}>
       {said}
@@ -158,6 +166,13 @@ function Sentence() {
       )}
     </p>
   );
+}
+
+/** The chosen time, then the peak. */
+function chosenSentence({ device, peak }: DeviceSummary, report: Report): string {
+  const { at, allocated, reserved } = report;
+  const chosen = momentSentence({ ...at, device, allocated, reserved });
+  return `${chosen} · peak: ${formatBytes(peak)} allocated`;
 }
 
 /** The failed allocation where it is in the window, then the peak where that reads higher; else the peak alone. */
