@@ -1,7 +1,9 @@
 """Temporary folders that belong to a process for as long as it runs.
 
 The owner holds a lock on its folder. The kernel drops the lock when the last process that has it
-ends, however it ends, and a lock is seen from every PID namespace; a process number is not.
+ends, however it ends, and a lock is seen from every PID namespace; a process number is not. A file
+in the folder says that it is one of these: a folder without it, or of another user, is never
+removed, whatever its name is.
 """
 
 from __future__ import annotations
@@ -10,28 +12,26 @@ import atexit
 import contextlib
 import os
 import shutil
+import stat
 import tempfile
 from pathlib import Path
 
 #: Programs close the low descriptors; ours is above them.
 _LOWEST_DESCRIPTOR = 900
 
+#: The file that only our folders have.
+_MARKER = ".floodmark-owned-folder"
+
 
 def make(prefix: str) -> str:
     """Make a folder that is removed at the end of this process, or by a later one."""
     import fcntl
 
-    while True:
-        folder = tempfile.mkdtemp(prefix=prefix)
-        # Until the lock is held, another process may take the folder for one that was left.
-        try:
-            opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        except FileNotFoundError:
-            continue
-        fcntl.flock(opened, fcntl.LOCK_EX)
-        if _is_same(opened, folder):
-            break
-        os.close(opened)
+    folder = tempfile.mkdtemp(prefix=prefix)
+    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    fcntl.flock(opened, fcntl.LOCK_EX)
+    # Under the lock: what has it, and no lock, was left.
+    Path(folder, _MARKER).touch(mode=0o600)
     with contextlib.suppress(OSError):
         high = fcntl.fcntl(opened, fcntl.F_DUPFD_CLOEXEC, _LOWEST_DESCRIPTOR)
         os.close(opened)
@@ -64,12 +64,22 @@ def _remove_unowned(folder: str) -> None:
         return
     try:
         fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        shutil.rmtree(folder, ignore_errors=True)
+        if _is_ours(opened):
+            shutil.rmtree(folder, ignore_errors=True)
     except OSError:
         # Its owner runs.
         pass
     finally:
         os.close(opened)
+
+
+def _is_ours(opened: int) -> bool:
+    """Whether `make` has made an open folder, for this user."""
+    about = [os.fstat(opened)]
+    with contextlib.suppress(FileNotFoundError):
+        about.append(os.stat(_MARKER, dir_fd=opened, follow_symlinks=False))
+    is_marked = stat.S_ISREG(about[-1].st_mode)
+    return is_marked and all(one.st_uid == os.getuid() for one in about)
 
 
 def _is_same(descriptor: int, folder: str) -> bool:

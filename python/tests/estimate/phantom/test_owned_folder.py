@@ -106,32 +106,18 @@ else:
     assert not made.exists()
 
 
-def test_a_folder_that_is_removed_before_its_lock_is_held_is_made_anew(
-    temporary: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    make, made = tempfile.mkdtemp, []
-
-    def disturbed(**options: str) -> str:
-        made.append(make(**options))
-        if len(made) == 1:
-            # What a process that starts at the same time does.
-            owned_folder.remove_left("owned-")
-        return made[-1]
-
-    monkeypatch.setattr(tempfile, "mkdtemp", disturbed)
-    folder = owned_folder.make("owned-")
-    assert [folder] == made[1:]
-    assert [str(found) for found in temporary.iterdir()] == [folder]
-    owned_folder.remove_left("owned-")
-    assert Path(folder).is_dir()
-
-
 def test_other_files_are_left_alone(temporary: Path) -> None:
     file, target = temporary / "owned-file", temporary / "target"
     file.write_text("mine")
     target.mkdir()
     (temporary / "owned-link").symlink_to(target)
+    # Somebody's work, under a name like ours; and one whose maker has not yet marked it.
+    (temporary / "owned-results").mkdir()
+    (temporary / "owned-results" / "kept.txt").write_text("mine")
+    (temporary / "owned-new").mkdir()
     owned_folder.remove_left("owned-")
+    assert (temporary / "owned-results" / "kept.txt").read_text() == "mine"
+    assert (temporary / "owned-new").is_dir()
     assert file.read_text() == "mine"
     assert target.is_dir()
 
