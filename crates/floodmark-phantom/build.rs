@@ -80,8 +80,9 @@ fn defined_in(folder: &Path, found: &mut HashSet<String>) {
             found.insert(rest[..end.unwrap_or(rest.len())].to_owned());
         }
         // Names in the braces of a macro that makes entry points.
-        for (at, mark) in text.match_indices("! {\n    cu") {
-            let block = &text[at + mark.len() - "cu".len()..];
+        let beginnings = ["! {\n    cu", "! {\n    nvml"];
+        for (at, _) in beginnings.iter().flat_map(|mark| text.match_indices(mark)) {
+            let block = &text[at + "! {\n    ".len()..];
             let block = &block[..block.find("\n}").unwrap_or(block.len())];
             found
                 .extend(block.split(|c: char| !c.is_alphanumeric() && c != '_').map(str::to_owned));

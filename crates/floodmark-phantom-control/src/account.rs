@@ -29,6 +29,8 @@ pub struct UnsupportedCall {
 /// The memory of a simulated device, in bytes. The CUDA context is not part of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceAccount {
+    /// Its number in the machine, of which the program may see some devices alone.
+    pub index: usize,
     /// What the driver can allocate in all.
     pub capacity: u64,
     /// What is free now.

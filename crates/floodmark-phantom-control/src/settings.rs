@@ -40,6 +40,8 @@ pub struct Settings {
     pub memory_clock_khz: i32,
     /// The width of the memory bus, in bits.
     pub bus_width: i32,
+    /// How many NVLink links a device has to the others; 0 where they are reached over PCIe.
+    pub nvlinks: u32,
     /// The version of CUDA, as 13000 for 13.0.
     pub cuda: i32,
     /// The file of the real cuDNN's graph library; empty where there is none.
@@ -92,6 +94,7 @@ impl Settings {
             clock_khz: 1_500_000,
             memory_clock_khz: 1_500_000,
             bus_width: 256,
+            nvlinks: 0,
             cuda: 13_000,
             cudnn: String::new(),
             world: 1,

@@ -6,6 +6,7 @@ use floodmark_phantom_control::{Account, AnswerKind, DeviceAccount, Settings};
 
 use crate::answer::Answer;
 use crate::contents::{Certainty, contents};
+use crate::guard::OrNull;
 use crate::machine::{self, machine};
 use crate::{answer, loaded_libraries, stand_ins, unsupported};
 
@@ -17,7 +18,7 @@ use crate::{answer, loaded_libraries, stand_ins, unsupported};
 pub unsafe extern "C" fn floodmark_phantom_start(
     settings: *const u8,
     length: usize,
-    error: *mut c_char,
+    error: OrNull<c_char>,
     room: usize,
 ) -> c_int {
     // SAFETY: by this function's contract.
@@ -35,7 +36,7 @@ pub unsafe extern "C" fn floodmark_phantom_start(
 /// # Safety
 /// `error` has `room` bytes.
 #[crate::entry_point]
-pub unsafe extern "C" fn floodmark_phantom_claim(error: *mut c_char, room: usize) -> c_int {
+pub unsafe extern "C" fn floodmark_phantom_claim(error: OrNull<c_char>, room: usize) -> c_int {
     // SAFETY: by this function's contract.
     unsafe { outcome(stand_ins::load().and_then(|()| loaded_libraries::watch()), error, room) }
 }
@@ -68,14 +69,14 @@ unsafe fn outcome(of: Result<(), String>, error: *mut c_char, room: usize) -> c_
 /// # Safety
 /// `to` has `room` bytes.
 #[crate::entry_point]
-pub unsafe extern "C" fn floodmark_phantom_account(to: *mut c_char, room: usize) -> usize {
-    let count = machine().map_or(0, super::machine::Machine::device_count);
-    let device = |index| {
-        let memory = machine()?.memory(index)?;
+pub unsafe extern "C" fn floodmark_phantom_account(to: OrNull<c_char>, room: usize) -> usize {
+    let visible = machine().map(super::machine::Machine::visible).unwrap_or_default();
+    let device = |(device, &index)| {
+        let memory = machine()?.memory(device)?;
         let (capacity, free, peak) = (memory.capacity(), memory.free_bytes(), memory.peak());
-        Some(DeviceAccount { capacity, free, peak })
+        Some(DeviceAccount { index, capacity, free, peak })
     };
-    let devices = (0..count).filter_map(device).collect();
+    let devices = visible.iter().enumerate().filter_map(device).collect();
     let (unanswered_reads, unanswered_bytes) = answer::unanswered();
     let unsupported = unsupported::calls();
     let account = Account { unsupported, unanswered_reads, unanswered_bytes, devices };

@@ -6,6 +6,7 @@
 //! entry point behind this.
 
 use std::any::Any;
+use std::cell::Cell;
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, PoisonError};
@@ -16,37 +17,55 @@ use crate::unsupported;
 /// `cudaErrorUnknown`; the driver, NVML, CUPTI and cuRAND have the same number.
 pub(crate) const UNKNOWN: i32 = 999;
 
-/// The libraries by the beginning of their functions' names, each with its status for an internal error.
-/// A beginning of another one comes after it.
-const LIBRARIES: [(&str, &str, i32); 14] = [
-    ("__cuda", "cudart", UNKNOWN),
-    ("cudnn", "cudnn", 4000),
-    ("cuda", "cudart", UNKNOWN),
-    ("cublasLt", "cublaslt", 14),
-    ("cublas", "cublas", 14),
-    ("cusparseLt", "cusparselt", 7),
-    ("cusparse", "cusparse", 7),
-    ("cusolver", "cusolver", 7),
-    ("cufft", "cufft", 5),
-    ("curand", "curand", UNKNOWN),
-    ("cupti", "cupti", UNKNOWN),
-    ("cu", "driver", UNKNOWN),
-    ("nvml", "nvml", UNKNOWN),
-    ("nccl", "nccl", 3),
+/// The libraries by the beginning of their functions' names, each with its status for an internal error and
+/// for a wrong argument. A beginning of another one comes after it.
+const LIBRARIES: [(&str, &str, i32, i32); 14] = [
+    ("__cuda", "cudart", UNKNOWN, 1),
+    ("cudnn", "cudnn", 4000, 2000),
+    ("cuda", "cudart", UNKNOWN, 1),
+    ("cublasLt", "cublaslt", 14, 7),
+    ("cublas", "cublas", 14, 7),
+    ("cusparseLt", "cusparselt", 7, 3),
+    ("cusparse", "cusparse", 7, 3),
+    ("cusolver", "cusolver", 7, 3),
+    ("cufft", "cufft", 5, 4),
+    ("curand", "curand", UNKNOWN, UNKNOWN),
+    ("cupti", "cupti", UNKNOWN, 1),
+    ("cu", "driver", UNKNOWN, 1),
+    ("nvml", "nvml", UNKNOWN, 2),
+    ("nccl", "nccl", 3, 4),
 ];
+
+/// A pointer that a caller may leave out. All others of an entry point are checked (`#[entry_point]`).
+pub(crate) type OrNull<T> = *mut T;
+/// The same, to what is only read.
+pub(crate) type ConstOrNull<T> = *const T;
 
 /// What went wrong in the last call that panicked.
 static LAST_FAILURE: Mutex<Option<&'static CStr>> = Mutex::new(None);
+
+thread_local! {
+    static FAILED_CALL: Cell<Option<&'static str>> = const { Cell::new(None) };
+}
 
 /// What a function returns after a panic.
 pub(crate) trait AfterPanic {
     /// The value for a function of that library, whose status for an internal error is given.
     fn after_panic(library: &str, status: i32) -> Self;
+
+    /// Whether it is an error.
+    fn is_failure(&self) -> bool {
+        false
+    }
 }
 
 impl AfterPanic for i32 {
     fn after_panic(library: &str, status: i32) -> Self {
         if library == "cudart" { said(status) } else { status }
+    }
+
+    fn is_failure(&self) -> bool {
+        *self != 0
     }
 }
 
@@ -81,10 +100,32 @@ impl AfterPanic for *mut *mut c_void {
 
 /// Runs the body of an entry point.
 pub(crate) fn call<R: AfterPanic>(name: &'static str, body: impl FnOnce() -> R) -> R {
-    catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| {
+    let result = catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| {
         let (library, status) = note(name, &*panic);
         R::after_panic(library, status)
-    })
+    });
+    if result.is_failure() {
+        note_failed_call(name);
+    }
+    result
+}
+
+/// What an entry point returns for a null pointer: of a status, the one of its library for a wrong argument.
+pub(crate) fn null_argument<R: AfterPanic>(name: &'static str) -> R {
+    let (library, _, status) = library_of(name);
+    R::after_panic(library, status)
+}
+
+/// Remembers the last call of NCCL that failed: its own text has no name of a call.
+pub(crate) fn note_failed_call(name: &'static str) {
+    if name.starts_with("nccl") {
+        FAILED_CALL.set(Some(name));
+    }
+}
+
+/// The last call of NCCL on this thread that failed.
+pub(crate) fn failed_call() -> Option<&'static str> {
+    FAILED_CALL.get()
 }
 
 /// Runs the body of an entry point that returns `after_panic` when it panics.
@@ -103,7 +144,7 @@ pub(crate) fn last_failure() -> Option<&'static CStr> {
 /// Reports the panic, and gives the library of the call with its status.
 #[expect(clippy::print_stderr, reason = "the program gets a number alone")]
 fn note(name: &'static str, panic: &(dyn Any + Send)) -> (&'static str, i32) {
-    let (library, status) = library_of(name);
+    let (library, status, _) = library_of(name);
     unsupported::note(library, name);
     let reason = panic
         .downcast_ref::<String>()
@@ -121,11 +162,12 @@ fn note(name: &'static str, panic: &(dyn Any + Send)) -> (&'static str, i32) {
     (library, status)
 }
 
-fn library_of(name: &str) -> (&'static str, i32) {
+/// The library of a function, and its status for an internal error and for a wrong argument.
+fn library_of(name: &str) -> (&'static str, i32, i32) {
     LIBRARIES
         .iter()
         .find(|(beginning, ..)| name.starts_with(beginning))
-        .map_or(("floodmark", -1), |&(_, library, status)| (library, status))
+        .map_or(("floodmark", -1, -1), |&(_, library, failed, wrong)| (library, failed, wrong))
 }
 
 #[cfg(test)]
@@ -189,8 +231,13 @@ mod tests {
     fn each_library_has_its_own_error() {
         let found = ["cudnnCreate", "cudaMalloc", "cuMemAlloc_v2", "cublasLtCreate", "ncclSend"]
             .map(library_of);
-        let expected =
-            [("cudnn", 4000), ("cudart", 999), ("driver", 999), ("cublaslt", 14), ("nccl", 3)];
+        let expected = [
+            ("cudnn", 4000, 2000),
+            ("cudart", 999, 1),
+            ("driver", 999, 1),
+            ("cublaslt", 14, 7),
+            ("nccl", 3, 4),
+        ];
         assert_eq!(found, expected);
     }
 

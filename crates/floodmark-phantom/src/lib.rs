@@ -6,7 +6,8 @@
 //! device, nothing happens. So memory is what it would be on a machine with that device, to the byte,
 //! and computed values are meaningless.
 //!
-//! - [`settings`] has the properties of the simulated device; [`machine`] has the devices and their memory.
+//! - [`settings`] has the properties of the simulated device; [`machine`] has the devices and their memory;
+//!   [`visible_devices`] those that the program sees.
 //! - [`memory`] allocates addresses up to a capacity; [`contents`] tracks which bytes have a value.
 //! - [`copies`] answers for copies and fills, [`transfer`] does them, with [`host_memory`] on the host's side.
 //! - [`runtime`], [`driver`] and a file for each library answer calls. What they do not know is refused
@@ -46,6 +47,7 @@ mod stand_ins;
 mod streams;
 mod transfer;
 mod unsupported;
+mod visible_devices;
 
 use floodmark_phantom_macros::entry_point;
 

@@ -4,17 +4,20 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use floodmark_phantom_control::Settings;
 
 use crate::memory::Memory;
+use crate::visible_devices;
 
 /// All devices. There is one machine in a process, and it does not change once something was allocated.
 #[derive(Debug)]
 pub(crate) struct Machine {
     pub(crate) settings: Settings,
     devices: Vec<Mutex<Memory>>,
+    /// The numbers of the devices that the program sees, once it has asked CUDA.
+    visible: OnceLock<Vec<usize>>,
     /// Host memory that devices may reach, by address.
     host: Mutex<BTreeMap<u64, HostBlock>>,
     /// Address space that the program reserved, by address: length and device.
@@ -88,7 +91,7 @@ pub(crate) fn start(settings: Settings) -> Result<(), String> {
         (0..settings.devices).map(|_| Some(Mutex::new(Memory::new(usable)?))).collect();
     let devices = devices.ok_or("the system refused address space")?;
     let (host, reserved) = (Mutex::default(), Mutex::default());
-    let machine = Machine { settings, devices, host, reserved };
+    let machine = Machine { settings, devices, visible: OnceLock::new(), host, reserved };
     MACHINE.store(Box::into_raw(Box::new(machine)), Ordering::Release);
     Ok(())
 }
@@ -100,7 +103,7 @@ pub(crate) fn current_device() -> usize {
 
 /// Chooses it; `false` when there is none of that number.
 pub(crate) fn set_current_device(device: i32) -> bool {
-    let count = machine().map_or(0, |machine| machine.devices.len());
+    let count = machine().map_or(0, Machine::device_count);
     let chosen = usize::try_from(device).ok().filter(|&device| device < count);
     if let Some(device) = chosen {
         CURRENT.set(device);
@@ -109,8 +112,24 @@ pub(crate) fn set_current_device(device: i32) -> bool {
 }
 
 impl Machine {
+    /// How many devices the program sees: by `CUDA_VISIBLE_DEVICES` at the time of the first call, as CUDA has it.
     pub(crate) fn device_count(&self) -> usize {
+        self.visible.get_or_init(|| visible_devices::from_environment(self.all_devices())).len()
+    }
+
+    /// How many devices there are, seen or not.
+    pub(crate) fn all_devices(&self) -> usize {
         self.devices.len()
+    }
+
+    /// The numbers of the devices that the program sees; of all as long as it has not asked CUDA.
+    pub(crate) fn visible(&self) -> Vec<usize> {
+        self.visible.get().cloned().unwrap_or_else(|| (0..self.all_devices()).collect())
+    }
+
+    /// The number in the machine of a device that the program sees.
+    pub(crate) fn number_of(&self, device: usize) -> usize {
+        self.visible.get().and_then(|visible| visible.get(device).copied()).unwrap_or(device)
     }
 
     /// Whether anything was allocated or registered so far.

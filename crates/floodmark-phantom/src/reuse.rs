@@ -7,6 +7,7 @@
 use std::ffi::{c_char, c_void};
 use std::sync::OnceLock;
 
+use crate::guard::OrNull;
 use crate::runtime::forget;
 
 /// `c10::Device`, which is passed in a register: the kind of device in the low byte.
@@ -20,7 +21,7 @@ static TORCHS_OWN: OnceLock<Option<Report>> = OnceLock::new();
 /// Under torch's name for it, so that torch's libraries call it.
 #[crate::entry_point]
 extern "C" fn _ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE(
-    addr: *mut c_void,
+    addr: OrNull<c_void>,
     bytes: i64,
     allocated: usize,
     reserved: usize,

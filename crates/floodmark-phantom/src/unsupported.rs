@@ -12,6 +12,7 @@ static REFUSED: Mutex<BTreeMap<(&'static str, &'static str), u64>> = Mutex::new(
 /// Remembers the call and gives back what its library says when it does not support one.
 pub(crate) fn refuse(library: &'static str, name: &'static str, status: i32) -> i32 {
     guard::call_or(name, (), || note(library, name));
+    guard::note_failed_call(name);
     status
 }
 
@@ -19,6 +20,12 @@ pub(crate) fn refuse(library: &'static str, name: &'static str, status: i32) -> 
 pub(crate) fn note(library: &'static str, name: &'static str) {
     let mut refused = REFUSED.lock().unwrap_or_else(PoisonError::into_inner);
     *refused.entry((library, name)).or_default() += 1;
+}
+
+/// Whether a call of that name was refused.
+pub(crate) fn is_refused(name: &str) -> bool {
+    let refused = REFUSED.lock().unwrap_or_else(PoisonError::into_inner);
+    refused.keys().any(|&(_, refused)| refused == name)
 }
 
 /// Every refused call, and how often.

@@ -40,6 +40,12 @@ impl PhantomMachine {
         Ok(Self { gpu, profile, gpus, ranks: None, answers: Vec::new() })
     }
 
+    /// The same machine for another rank of its world.
+    #[must_use]
+    pub fn as_rank(&self, rank: u32) -> Self {
+        Self { ranks: self.ranks.map(|(_, world)| (rank, world)), ..self.clone() }
+    }
+
     /// The settings of the phantom, with the versions of the libraries that torch was built with. The name says
     /// what it is wherever torch shows it.
     pub fn settings(&self, libraries: &LibraryVersions) -> Result<Settings, GpuError> {
@@ -71,6 +77,7 @@ impl PhantomMachine {
             clock_khz: number("clock_khz", profile.clock_khz)?,
             memory_clock_khz: number("memory_clock_khz", profile.memory_clock_khz)?,
             bus_width: number("bus_width", profile.bus_width)?,
+            nvlinks: profile.nvlinks,
             cuda: libraries.cuda,
             cudnn: libraries.cudnn.clone(),
             world: number("--world", world)?,

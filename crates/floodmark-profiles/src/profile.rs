@@ -72,6 +72,9 @@ pub struct GpuProfile {
     pub memory_clock_khz: u32,
     /// The width of the memory bus, in bits.
     pub bus_width: u32,
+    /// How many NVLink links it has to the other GPUs of its machine; 0 where they are reached over PCIe.
+    #[serde(default)]
+    pub nvlinks: u32,
     /// Whether estimates with this profile were compared with a real GPU.
     #[serde(default)]
     pub checked: bool,

@@ -56,14 +56,14 @@ impl PhantomMachine {
         machine.map(Self).map_err(|error| from_phantom(&error))
     }
 
+    /// The same machine for another rank of its world.
+    fn as_rank(&self, rank: u32) -> Self {
+        Self(self.0.as_rank(rank))
+    }
+
     /// The machine for a child process.
     fn to_json(&self) -> PyResult<String> {
         serde_json::to_string(&self.0).map_err(|error| from_phantom(&error))
-    }
-
-    /// The same machine with fewer GPUs.
-    fn with_gpus(&self, gpus: u32) -> Self {
-        Self(Machine { gpus, ..self.0.clone() })
     }
 
     #[getter]
@@ -252,9 +252,9 @@ impl PhantomLibrary {
     }
 
     /// The memory of each GPU in bytes: capacity, CUDA context, and the peak of what the driver allocated.
-    fn devices(&self) -> Vec<(u64, u64, u64)> {
-        let devices = self.library.account().devices.into_iter();
-        devices.map(|device| (device.capacity + self.context, self.context, device.peak)).collect()
+    fn devices(&self) -> Vec<(usize, u64, u64, u64)> {
+        let (context, devices) = (self.context, self.library.account().devices.into_iter());
+        devices.map(|one| (one.index, one.capacity + context, context, one.peak)).collect()
     }
 
     /// How certain the value of these bytes is.

@@ -82,11 +82,11 @@ def begin() -> None:
 
 def _begin(folder: Path, inherited: Inherited) -> None:
     machine = _core.PhantomMachine.from_json(inherited["machine"])
-    visible = _visible(machine.gpus)
-    if visible == []:
-        return
-    block = PhantomBlock(machine if visible is None else machine.with_gpus(len(visible)), ())
-    block.simulated.indexes = visible
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    block = PhantomBlock(machine, ())
+    if visible is not None:
+        # The phantom takes it away, because it is about the host's GPUs. Here the program set it.
+        os.environ["CUDA_VISIBLE_DEVICES"] = visible
     recorder = Recorder(trace_path(folder), ops=inherited["ops"]).start()
     if recorder.failure:
         return
@@ -109,17 +109,3 @@ def _refuse(folder: Path, why: str) -> None:
     say(text)
     with contextlib.suppress(OSError):
         (folder / f"{os.getpid()}.txt").write_text(text)
-
-
-def _visible(gpus: int) -> list[int] | None:
-    """The GPUs that `CUDA_VISIBLE_DEVICES` names by number; None where it does not choose."""
-    text = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if text is None:
-        return None
-    found: list[int] = []
-    for word in filter(None, (word.strip() for word in text.split(","))):
-        # As CUDA does: the first that does not exist ends the list.
-        if not word.isdigit() or int(word) >= gpus:
-            return None if not word.isdigit() and word != "-1" else found
-        found.append(int(word))
-    return found

@@ -7,6 +7,7 @@ use std::ffi::{c_int, c_void};
 
 use super::tensors::{Tensor, hand_out, take_back};
 use super::{BAD_PARAM, SUCCESS};
+use crate::guard::OrNull;
 use crate::runtime::put;
 
 /// A loss, as the program describes it.
@@ -30,7 +31,7 @@ unsafe extern "C" fn cudnnCreateCTCLossDescriptor(to: *mut *mut Loss) -> i32 {
 }
 
 #[crate::entry_point]
-unsafe extern "C" fn cudnnDestroyCTCLossDescriptor(descriptor: *mut Loss) -> i32 {
+unsafe extern "C" fn cudnnDestroyCTCLossDescriptor(descriptor: OrNull<Loss>) -> i32 {
     // SAFETY: the caller's descriptor, by cuDNN's contract.
     unsafe { take_back(descriptor) }
 }

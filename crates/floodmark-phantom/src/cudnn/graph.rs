@@ -9,6 +9,7 @@ use std::sync::{Mutex, PoisonError};
 
 use super::library::{Descriptor, Library, library};
 use super::{NOT_SUPPORTED, SUCCESS, splits, unplanned};
+use crate::guard::{ConstOrNull, OrNull};
 use crate::machine::machine;
 
 const HANDLE_OF_PLAN: c_int = 400;
@@ -70,7 +71,7 @@ unsafe extern "C" fn cudnnBackendSetAttribute(
     attribute: c_int,
     kind: c_int,
     count: i64,
-    values: *const c_void,
+    values: ConstOrNull<c_void>,
 ) -> i32 {
     let Some(library) = planner() else { return SUCCESS };
     match attribute {
@@ -89,8 +90,8 @@ unsafe extern "C" fn cudnnBackendGetAttribute(
     attribute: c_int,
     kind: c_int,
     room: i64,
-    count: *mut i64,
-    values: *mut c_void,
+    count: OrNull<i64>,
+    values: OrNull<c_void>,
 ) -> i32 {
     // SAFETY: the caller's arguments, by cuDNN's contract.
     unsafe {

@@ -17,6 +17,7 @@ mod unplanned;
 
 use std::ffi::{c_char, c_int, c_void};
 
+use crate::guard::OrNull;
 use crate::runtime::put;
 use library::library;
 
@@ -48,7 +49,7 @@ unsafe extern "C" fn cudnnDestroy(handle: *mut Handle) -> i32 {
 }
 
 #[crate::entry_point]
-unsafe extern "C" fn cudnnSetStream(handle: *mut Handle, stream: *mut c_void) -> i32 {
+unsafe extern "C" fn cudnnSetStream(handle: *mut Handle, stream: OrNull<c_void>) -> i32 {
     // SAFETY: the caller's handle, by cuDNN's contract.
     match unsafe { handle.as_mut() } {
         Some(handle) => {

@@ -9,6 +9,7 @@ use floodmark_cuda_model::recurrent::{Algorithm, Batch, Cell, Network as Sizes, 
 
 use super::tensors::{Dropout, Tensor, bytes_of, hand_out, take_back};
 use super::{BAD_PARAM, NOT_SUPPORTED, SUCCESS};
+use crate::guard::{ConstOrNull, OrNull};
 use crate::runtime::put;
 
 const TRAINING: c_int = 1;
@@ -113,7 +114,7 @@ unsafe extern "C" fn cudnnCreateRNNDescriptor(to: *mut *mut Network) -> i32 {
 }
 
 #[crate::entry_point]
-unsafe extern "C" fn cudnnDestroyRNNDescriptor(descriptor: *mut Network) -> i32 {
+unsafe extern "C" fn cudnnDestroyRNNDescriptor(descriptor: OrNull<Network>) -> i32 {
     // SAFETY: the caller's descriptor, by cuDNN's contract.
     unsafe { take_back(descriptor) }
 }
@@ -166,7 +167,7 @@ unsafe extern "C" fn cudnnCreateRNNDataDescriptor(to: *mut *mut Sequences) -> i3
 }
 
 #[crate::entry_point]
-unsafe extern "C" fn cudnnDestroyRNNDataDescriptor(descriptor: *mut Sequences) -> i32 {
+unsafe extern "C" fn cudnnDestroyRNNDataDescriptor(descriptor: OrNull<Sequences>) -> i32 {
     // SAFETY: the caller's descriptor, by cuDNN's contract.
     unsafe { take_back(descriptor) }
 }
@@ -203,8 +204,8 @@ unsafe extern "C" fn cudnnGetRNNTempSpaceSizes(
     network: *const Network,
     mode: c_int,
     batch: *const Sequences,
-    work: *mut usize,
-    kept: *mut usize,
+    work: OrNull<usize>,
+    kept: OrNull<usize>,
 ) -> i32 {
     // SAFETY: the caller's descriptors and pointers, by cuDNN's contract.
     unsafe {
@@ -246,12 +247,12 @@ unsafe extern "C" fn cudnnGetRNNWeightParams(
     network: *const Network,
     pseudo_layer: i32,
     _length: usize,
-    weights: *const c_void,
+    weights: ConstOrNull<c_void>,
     which: i32,
-    matrix: *mut Tensor,
-    matrix_at: *mut *mut c_void,
-    bias: *mut Tensor,
-    bias_at: *mut *mut c_void,
+    matrix: OrNull<Tensor>,
+    matrix_at: OrNull<*mut c_void>,
+    bias: OrNull<Tensor>,
+    bias_at: OrNull<*mut c_void>,
 ) -> i32 {
     // SAFETY: the caller's descriptor, by cuDNN's contract.
     let Some(network) = (unsafe { network.as_ref() }) else { return BAD_PARAM };

@@ -3,6 +3,7 @@
 use std::ffi::{c_int, c_void};
 
 use super::{BAD_PARAM, SUCCESS};
+use crate::guard::OrNull;
 use crate::runtime::put;
 
 /// A tensor or a filter: the type of its numbers and its shape.
@@ -91,7 +92,7 @@ unsafe extern "C" fn cudnnCreateTensorDescriptor(to: *mut *mut Tensor) -> i32 {
 }
 
 #[crate::entry_point]
-unsafe extern "C" fn cudnnDestroyTensorDescriptor(descriptor: *mut Tensor) -> i32 {
+unsafe extern "C" fn cudnnDestroyTensorDescriptor(descriptor: OrNull<Tensor>) -> i32 {
     // SAFETY: the caller's descriptor, by cuDNN's contract.
     unsafe { take_back(descriptor) }
 }
@@ -140,7 +141,7 @@ unsafe extern "C" fn cudnnCreateFilterDescriptor(to: *mut *mut Tensor) -> i32 {
 }
 
 #[crate::entry_point]
-unsafe extern "C" fn cudnnDestroyFilterDescriptor(descriptor: *mut Tensor) -> i32 {
+unsafe extern "C" fn cudnnDestroyFilterDescriptor(descriptor: OrNull<Tensor>) -> i32 {
     // SAFETY: the caller's descriptor, by cuDNN's contract.
     unsafe { take_back(descriptor) }
 }
@@ -192,7 +193,7 @@ unsafe extern "C" fn cudnnCreateActivationDescriptor(to: *mut *mut Layer) -> i32
 }
 
 #[crate::entry_point]
-unsafe extern "C" fn cudnnDestroyActivationDescriptor(descriptor: *mut Layer) -> i32 {
+unsafe extern "C" fn cudnnDestroyActivationDescriptor(descriptor: OrNull<Layer>) -> i32 {
     // SAFETY: the caller's descriptor, by cuDNN's contract.
     unsafe { take_back(descriptor) }
 }
@@ -214,7 +215,7 @@ unsafe extern "C" fn cudnnCreateSpatialTransformerDescriptor(to: *mut *mut Layer
 }
 
 #[crate::entry_point]
-unsafe extern "C" fn cudnnDestroySpatialTransformerDescriptor(descriptor: *mut Layer) -> i32 {
+unsafe extern "C" fn cudnnDestroySpatialTransformerDescriptor(descriptor: OrNull<Layer>) -> i32 {
     // SAFETY: the caller's descriptor, by cuDNN's contract.
     unsafe { take_back(descriptor) }
 }
@@ -263,7 +264,7 @@ unsafe extern "C" fn cudnnCreateDropoutDescriptor(to: *mut *mut Dropout) -> i32 
 }
 
 #[crate::entry_point]
-unsafe extern "C" fn cudnnDestroyDropoutDescriptor(descriptor: *mut Dropout) -> i32 {
+unsafe extern "C" fn cudnnDestroyDropoutDescriptor(descriptor: OrNull<Dropout>) -> i32 {
     // SAFETY: the caller's descriptor, by cuDNN's contract.
     unsafe { take_back(descriptor) }
 }
@@ -290,9 +291,9 @@ unsafe extern "C" fn cudnnSetDropoutDescriptor(
 #[crate::entry_point]
 unsafe extern "C" fn cudnnRestoreDropoutDescriptor(
     descriptor: *mut Dropout,
-    handle: *mut c_void,
+    handle: OrNull<c_void>,
     rate: f32,
-    states: *mut c_void,
+    states: OrNull<c_void>,
     length: usize,
     seed: u64,
 ) -> i32 {

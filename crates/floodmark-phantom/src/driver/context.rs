@@ -2,6 +2,7 @@
 
 use std::ffi::{c_int, c_uint};
 
+use crate::guard::OrNull;
 use crate::machine::{current_device, machine, set_current_device};
 use crate::runtime::{INVALID_DEVICE, SUCCESS, put};
 
@@ -75,7 +76,7 @@ extern "C" fn cuCtxPushCurrent_v2(context: u64) -> i32 {
 }
 
 #[crate::entry_point]
-unsafe extern "C" fn cuCtxPopCurrent_v2(context: *mut u64) -> i32 {
+unsafe extern "C" fn cuCtxPopCurrent_v2(context: OrNull<u64>) -> i32 {
     // SAFETY: the same contract.
     unsafe { cuCtxGetCurrent(context) }
 }
@@ -89,7 +90,11 @@ unsafe extern "C" fn cuStreamGetCtx(_stream: u64, context: *mut u64) -> i32 {
 
 /// There are no green contexts: a part of the device's multiprocessors is never asked for.
 #[crate::entry_point]
-unsafe extern "C" fn cuStreamGetCtx_v2(stream: u64, context: *mut u64, green: *mut u64) -> i32 {
+unsafe extern "C" fn cuStreamGetCtx_v2(
+    stream: u64,
+    context: OrNull<u64>,
+    green: OrNull<u64>,
+) -> i32 {
     // SAFETY: the caller's pointers, by CUDA's contract.
     unsafe {
         put(green, 0);
@@ -131,7 +136,7 @@ unsafe extern "C" fn cuCtxGetApiVersion(_context: u64, version: *mut c_uint) -> 
 }
 
 #[crate::entry_point]
-unsafe extern "C" fn cuCtxGetStreamPriorityRange(least: *mut c_int, most: *mut c_int) -> i32 {
+unsafe extern "C" fn cuCtxGetStreamPriorityRange(least: OrNull<c_int>, most: OrNull<c_int>) -> i32 {
     // SAFETY: the caller's pointers, by CUDA's contract.
     unsafe {
         put(least, 0);

@@ -6,6 +6,7 @@ use crate::machine::machine;
 use crate::runtime::{
     INVALID_DEVICE, INVALID_VALUE, SUCCESS, attribute, put, version as cuda_version,
 };
+use crate::visible_devices::uuid_bytes;
 
 #[crate::entry_point]
 extern "C" fn cuInit(_flags: c_uint) -> i32 {
@@ -77,10 +78,11 @@ unsafe extern "C" fn cuDeviceTotalMem_v2(bytes: *mut usize, _device: c_int) -> i
 
 #[crate::entry_point]
 unsafe extern "C" fn cuDeviceGetUuid(uuid: *mut [u8; 16], device: c_int) -> i32 {
-    let mut found = *b"phantom\0\0\0\0\0\0\0\0\0";
-    found[15] = u8::try_from(device).unwrap_or(0);
+    let (Some(machine), Ok(number)) = (machine(), usize::try_from(device)) else {
+        return INVALID_DEVICE;
+    };
     // SAFETY: the caller's pointer, by CUDA's contract.
-    unsafe { put(uuid, found) };
+    unsafe { put(uuid, uuid_bytes(machine.number_of(number))) };
     SUCCESS
 }
 

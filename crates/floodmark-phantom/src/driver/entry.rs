@@ -2,6 +2,7 @@
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
+use crate::guard::OrNull;
 use crate::runtime::{SUCCESS, driver_function, error_words, put};
 
 const NOT_FOUND: i32 = 500;
@@ -26,7 +27,7 @@ unsafe extern "C" fn cuGetProcAddress_v2(
     function: *mut *mut c_void,
     version: c_int,
     flags: u64,
-    result: *mut c_int,
+    result: OrNull<c_int>,
 ) -> i32 {
     // SAFETY: the same contract.
     let status = unsafe { cuGetProcAddress(name, function, version, flags) };
@@ -59,7 +60,7 @@ unsafe extern "C" fn cuGetExportTable(table: *mut *const c_void, _id: *const c_v
 
 /// A listener for errors: there are none to report.
 #[crate::entry_point]
-unsafe extern "C" fn cuLogsRegisterCallback(_told: u64, _data: u64, handle: *mut u64) -> i32 {
+unsafe extern "C" fn cuLogsRegisterCallback(_told: u64, _data: u64, handle: OrNull<u64>) -> i32 {
     // SAFETY: the caller's pointer, by CUDA's contract.
     unsafe { put(handle, crate::streams::new_handle()) };
     SUCCESS

@@ -32,6 +32,12 @@ unsafe extern "C" fn cuModuleLoad(module: *mut u64, _path: *const c_char) -> i32
 }
 
 #[crate::entry_point]
+unsafe extern "C" fn cuModuleLoadFatBinary(module: *mut u64, image: *const c_void) -> i32 {
+    // SAFETY: the same contract.
+    unsafe { cuModuleLoadData(module, image) }
+}
+
+#[crate::entry_point]
 extern "C" fn cuModuleUnload(_module: u64) -> i32 {
     SUCCESS
 }
@@ -48,6 +54,12 @@ unsafe extern "C" fn cuLibraryLoadData(library: *mut u64) -> i32 {
     // SAFETY: the caller's pointer, by CUDA's contract.
     unsafe { put(library, new_handle()) };
     SUCCESS
+}
+
+#[crate::entry_point]
+unsafe extern "C" fn cuLibraryLoadFromFile(library: *mut u64) -> i32 {
+    // SAFETY: the same contract.
+    unsafe { cuLibraryLoadData(library) }
 }
 
 #[crate::entry_point]
@@ -73,6 +85,20 @@ unsafe extern "C" fn cuLibraryGetModule(to: *mut u64, _library: u64) -> i32 {
 unsafe extern "C" fn cuKernelGetFunction(to: *mut u64, kernel: u64) -> i32 {
     // SAFETY: the caller's pointer, by CUDA's contract.
     unsafe { put(to, kernel) };
+    SUCCESS
+}
+
+#[crate::entry_point]
+unsafe extern "C" fn cuKernelGetLibrary(to: *mut u64, _kernel: u64) -> i32 {
+    // SAFETY: the caller's pointer, by CUDA's contract.
+    unsafe { put(to, new_handle()) };
+    SUCCESS
+}
+
+#[crate::entry_point]
+unsafe extern "C" fn cuFuncGetModule(to: *mut u64, _function: u64) -> i32 {
+    // SAFETY: the caller's pointer, by CUDA's contract.
+    unsafe { put(to, new_handle()) };
     SUCCESS
 }
 

@@ -3,6 +3,7 @@
 use std::ffi::{c_int, c_uint, c_void};
 
 use crate::copies::{self, Direction};
+use crate::guard::OrNull;
 use crate::machine::{AddressKind, HostKind, current_device, machine};
 use crate::runtime::{
     INVALID_VALUE, NOT_FOUND, OUT_OF_MEMORY, SUCCESS, allocate, free_host, give_device_pointer,
@@ -31,7 +32,7 @@ extern "C" fn cuMemFree_v2(addr: u64) -> i32 {
 }
 
 #[crate::entry_point]
-unsafe extern "C" fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) -> i32 {
+unsafe extern "C" fn cuMemGetInfo_v2(free: OrNull<usize>, total: OrNull<usize>) -> i32 {
     let Some(machine) = machine() else { return INVALID_VALUE };
     let Some(memory) = machine.memory(current_device()) else { return INVALID_VALUE };
     // SAFETY: the caller's pointers, by CUDA's contract.
@@ -66,7 +67,11 @@ unsafe extern "C" fn cuMemHostGetDevicePointer_v2(to: *mut u64, addr: u64, flags
 }
 
 #[crate::entry_point]
-unsafe extern "C" fn cuMemGetAddressRange_v2(start: *mut u64, bytes: *mut usize, addr: u64) -> i32 {
+unsafe extern "C" fn cuMemGetAddressRange_v2(
+    start: OrNull<u64>,
+    bytes: OrNull<usize>,
+    addr: u64,
+) -> i32 {
     let block = machine().and_then(|machine| {
         let device = machine.device_of(addr)?;
         machine.memory(device)?.block_of(addr)

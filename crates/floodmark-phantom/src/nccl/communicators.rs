@@ -5,6 +5,7 @@ use std::ffi::{c_int, c_void};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::{INVALID_ARGUMENT, SUCCESS, UniqueId};
+use crate::guard::ConstOrNull;
 use crate::machine::current_device;
 use crate::runtime::put;
 use crate::streams::new_handle;
@@ -116,7 +117,11 @@ unsafe extern "C" fn ncclCommInitRankScalable(
 
 /// One communicator for each device of this process.
 #[crate::entry_point]
-unsafe extern "C" fn ncclCommInitAll(to: *mut u64, count: c_int, devices: *const c_int) -> i32 {
+unsafe extern "C" fn ncclCommInitAll(
+    to: *mut u64,
+    count: c_int,
+    devices: ConstOrNull<c_int>,
+) -> i32 {
     let Ok(ranks) = usize::try_from(count) else { return INVALID_ARGUMENT };
     for rank in 0..ranks {
         // SAFETY: the caller's arrays have `count` entries, and the second may be missing.
@@ -136,7 +141,7 @@ unsafe extern "C" fn ncclCommInitAll(to: *mut u64, count: c_int, devices: *const
 
 /// `key` orders the ranks of a group; torch passes the rank that this process is to have in it.
 #[crate::entry_point]
-unsafe extern "C" fn ncclCommSplit(
+pub(super) unsafe extern "C" fn ncclCommSplit(
     from: u64,
     color: c_int,
     key: c_int,
@@ -227,7 +232,7 @@ unsafe fn put_fact(handle: u64, to: *mut c_int, fact: fn(Communicator) -> u64) -
 }
 
 #[crate::entry_point]
-unsafe extern "C" fn ncclCommCount(communicator: u64, count: *mut c_int) -> i32 {
+pub(super) unsafe extern "C" fn ncclCommCount(communicator: u64, count: *mut c_int) -> i32 {
     // SAFETY: the caller's pointer, by NCCL's contract.
     unsafe { put_fact(communicator, count, |found| found.ranks) }
 }

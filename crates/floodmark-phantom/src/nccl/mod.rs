@@ -13,13 +13,16 @@ mod communicators;
 mod exchange;
 mod groups;
 
-use std::ffi::{CStr, c_char, c_int};
+use std::cell::RefCell;
+use std::ffi::{CStr, CString, c_char, c_int};
 
 use floodmark_cuda_model::PAGE_BYTES;
 
+use crate::guard::{OrNull, failed_call};
 use crate::machine::{current_device, machine};
 use crate::runtime::{allocate, put, release};
 use crate::streams::new_handle;
+use crate::unsupported::is_refused;
 
 const SUCCESS: i32 = 0;
 const UNHANDLED_CUDA_ERROR: i32 = 1;
@@ -57,7 +60,7 @@ extern "C" fn ncclGetErrorString(status: c_int) -> *const c_char {
         2 => c"unhandled system error",
         3 => c"internal error",
         4 => c"invalid argument",
-        5 => c"invalid usage, or not supported on a simulated GPU",
+        5 => c"invalid usage",
         6 => c"remote process exited or there was a network error",
         7 => c"NCCL operation in progress",
         _ => c"unknown result code",
@@ -65,9 +68,21 @@ extern "C" fn ncclGetErrorString(status: c_int) -> *const c_char {
     words.as_ptr()
 }
 
+/// Which call failed. torch prints it below the text of the status.
 #[crate::entry_point]
 extern "C" fn ncclGetLastError(_communicator: u64) -> *const c_char {
-    c"".as_ptr()
+    thread_local! {
+        static TEXT: RefCell<CString> = RefCell::default();
+    }
+    let text = match failed_call() {
+        Some(name) if is_refused(name) => format!("`{name}` is not supported on a simulated GPU"),
+        Some(name) => format!("`{name}` was called with an argument that NCCL refuses"),
+        None => String::new(),
+    };
+    TEXT.with_borrow_mut(|kept| {
+        *kept = CString::new(text).unwrap_or_default();
+        kept.as_ptr()
+    })
 }
 
 /// Memory that other ranks may reach: whole pages, outside torch's allocator unless torch asks for it.
@@ -100,11 +115,35 @@ struct SimulationInfo {
 
 /// How long a group would take is not known here: no time at all.
 #[crate::entry_point]
-unsafe extern "C" fn ncclGroupSimulateEnd(info: *mut SimulationInfo) -> i32 {
+unsafe extern "C" fn ncclGroupSimulateEnd(info: OrNull<SimulationInfo>) -> i32 {
     // SAFETY: the caller's struct, by NCCL's contract.
     if let Some(info) = unsafe { info.as_mut() } {
         info.estimated_time = 0.0;
     }
     groups::drop_group();
     SUCCESS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_error_names_the_call() {
+        let (parent, mut child) = (communicators::made(64, 9), 0);
+        let last = || {
+            // SAFETY: the text lies in memory of this thread until the next call.
+            unsafe { CStr::from_ptr(ncclGetLastError(parent)) }.to_string_lossy().into_owned()
+        };
+        // SAFETY: the result is stored in a local variable.
+        let split = unsafe {
+            communicators::ncclCommSplit(parent, 991, 1, &raw mut child, std::ptr::null())
+        };
+        assert_eq!(split, INVALID_USAGE, "how many ranks have this color is unknown");
+        assert_eq!(last(), "`ncclCommSplit` is not supported on a simulated GPU");
+        let mut count = 0;
+        // SAFETY: the same.
+        assert_eq!(unsafe { communicators::ncclCommCount(1, &raw mut count) }, INVALID_ARGUMENT);
+        assert_eq!(last(), "`ncclCommCount` was called with an argument that NCCL refuses");
+    }
 }

@@ -8,7 +8,8 @@ use crate::machine::machine;
 /// The attribute, or nothing when there is no such device.
 pub(crate) fn attribute(which: c_int, device: c_int) -> Option<c_int> {
     let machine = machine()?;
-    if usize::try_from(device).ok()? >= machine.device_count() {
+    let number = usize::try_from(device).ok()?;
+    if number >= machine.device_count() {
         return None;
     }
     let known = &machine.settings;
@@ -30,7 +31,7 @@ pub(crate) fn attribute(which: c_int, device: c_int) -> Option<c_int> {
         21..=29 => 32_768,
         30 => 512,
         32 => 1,
-        33 => device + 1, // PCI bus
+        33 => c_int::try_from(machine.number_of(number)).unwrap_or(0) + 1, // PCI bus
         36 => known.memory_clock_khz,
         37 => known.bus_width,
         38 => known.l2,

@@ -6,6 +6,7 @@ use super::{
     INVALID_DEVICE, INVALID_VALUE, NO_DEVICE, SUCCESS, attribute, put, said,
     version as cuda_version,
 };
+use crate::guard::OrNull;
 use crate::loaded_libraries;
 use crate::machine::{current_device, machine, set_current_device};
 
@@ -77,7 +78,8 @@ unsafe extern "C" fn cudaDeviceGetAttribute(value: *mut c_int, which: c_int, dev
 
 #[crate::entry_point]
 unsafe extern "C" fn cudaDeviceGetPCIBusId(text: *mut c_char, length: c_int, device: c_int) -> i32 {
-    let id = format!("0000:{:02x}:00.0\0", device + 1);
+    let Some(bus) = attribute(33, device) else { return said(INVALID_DEVICE) };
+    let id = format!("0000:{bus:02x}:00.0\0");
     if usize::try_from(length).unwrap_or(0) < id.len() || text.is_null() {
         return said(INVALID_VALUE);
     }
@@ -91,7 +93,9 @@ unsafe extern "C" fn cudaDeviceGetByPCIBusId(device: *mut c_int, text: *const c_
     // SAFETY: the caller's text ends with a zero, by CUDA's contract.
     let text = unsafe { CStr::from_ptr(text) }.to_string_lossy();
     let bus = text.split(':').nth(1).and_then(|bus| c_int::from_str_radix(bus, 16).ok());
-    let found = bus.map(|bus| bus - 1).filter(|&device| attribute(75, device).is_some());
+    let count = machine().map_or(0, super::super::machine::Machine::device_count);
+    let found = (0..c_int::try_from(count).unwrap_or(0))
+        .find(|&device| bus.is_some() && attribute(33, device) == bus);
     match found {
         // SAFETY: the caller's pointer, by CUDA's contract.
         Some(found) => unsafe {
@@ -103,7 +107,10 @@ unsafe extern "C" fn cudaDeviceGetByPCIBusId(device: *mut c_int, text: *const c_
 }
 
 #[crate::entry_point]
-unsafe extern "C" fn cudaDeviceGetStreamPriorityRange(least: *mut c_int, most: *mut c_int) -> i32 {
+unsafe extern "C" fn cudaDeviceGetStreamPriorityRange(
+    least: OrNull<c_int>,
+    most: OrNull<c_int>,
+) -> i32 {
     // SAFETY: the caller's pointers, by CUDA's contract.
     unsafe {
         put(least, 0);

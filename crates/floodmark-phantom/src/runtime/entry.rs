@@ -4,6 +4,7 @@ use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
 use super::{SUCCESS, put, said};
 use crate::entry_points::REFUSED;
+use crate::guard::OrNull;
 use crate::stand_ins::own_symbol;
 
 const SYMBOL_NOT_FOUND: i32 = 500;
@@ -28,7 +29,7 @@ unsafe extern "C" fn cudaGetDriverEntryPoint(
     name: *const c_char,
     function: *mut *mut c_void,
     _flags: u64,
-    result: *mut c_int,
+    result: OrNull<c_int>,
 ) -> i32 {
     // SAFETY: the caller's name ends with a zero, by CUDA's contract.
     let found = driver_function(unsafe { CStr::from_ptr(name) });
@@ -46,7 +47,7 @@ unsafe extern "C" fn cudaGetDriverEntryPointByVersion(
     function: *mut *mut c_void,
     _version: c_uint,
     flags: u64,
-    result: *mut c_int,
+    result: OrNull<c_int>,
 ) -> i32 {
     // SAFETY: the same contract.
     unsafe { cudaGetDriverEntryPoint(name, function, flags, result) }

@@ -8,6 +8,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
 use super::{CAPTURE_INVALIDATED, ILLEGAL_STATE, INVALID_VALUE, SUCCESS, put, said};
+use crate::guard::OrNull;
 use crate::streams::{Graph, new_handle, note_work, with};
 
 thread_local! {
@@ -70,7 +71,7 @@ unsafe fn capture_info(stream: u64, status: *mut c_int, id: *mut u64) -> i32 {
 unsafe extern "C" fn cudaStreamGetCaptureInfo(
     stream: u64,
     status: *mut c_int,
-    id: *mut u64,
+    id: OrNull<u64>,
 ) -> i32 {
     // SAFETY: the same contract.
     unsafe { capture_info(stream, status, id) }
@@ -80,10 +81,10 @@ unsafe extern "C" fn cudaStreamGetCaptureInfo(
 unsafe extern "C" fn cudaStreamGetCaptureInfo_v2(
     stream: u64,
     status: *mut c_int,
-    id: *mut u64,
-    graph: *mut u64,
-    dependencies: *mut *const c_void,
-    count: *mut usize,
+    id: OrNull<u64>,
+    graph: OrNull<u64>,
+    dependencies: OrNull<*const c_void>,
+    count: OrNull<usize>,
 ) -> i32 {
     // SAFETY: the caller's pointers, by CUDA's contract.
     unsafe {
@@ -118,7 +119,7 @@ extern "C" fn cudaGraphDestroy(graph: u64) -> i32 {
 }
 
 #[crate::entry_point]
-unsafe extern "C" fn cudaGraphGetNodes(graph: u64, nodes: *mut u64, count: *mut usize) -> i32 {
+unsafe extern "C" fn cudaGraphGetNodes(graph: u64, nodes: OrNull<u64>, count: *mut usize) -> i32 {
     let Some(graph) = with(|streams| streams.graph(graph)) else { return said(INVALID_VALUE) };
     let all = usize::try_from(graph.nodes).unwrap_or(usize::MAX);
     // SAFETY: the caller's pointers, by CUDA's contract: `count` is how many fit where nodes are wanted.

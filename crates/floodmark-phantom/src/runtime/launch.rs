@@ -7,6 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 use super::memory::allocate;
 use super::{INVALID_VALUE, OUT_OF_MEMORY, SUCCESS, put, said};
+use crate::guard::{ConstOrNull, OrNull};
 use crate::machine::{current_device, machine};
 use crate::streams::{new_handle, note_work};
 
@@ -77,6 +78,51 @@ extern "C" fn __cudaRegisterManagedVar() {}
 unsafe extern "C" fn __cudaGetKernel(to: *mut u64, function: u64) -> i32 {
     // SAFETY: the caller's pointer, by CUDA's contract.
     unsafe { put(to, function) };
+    SUCCESS
+}
+
+#[crate::entry_point]
+unsafe extern "C" fn cudaGetKernel(to: *mut u64, function: u64) -> i32 {
+    // SAFETY: the caller's pointer, by CUDA's contract.
+    unsafe { put(to, function) };
+    SUCCESS
+}
+
+#[crate::entry_point]
+unsafe extern "C" fn cudaGetFuncBySymbol(to: *mut u64, function: u64) -> i32 {
+    // SAFETY: the caller's pointer, by CUDA's contract.
+    unsafe { put(to, function) };
+    SUCCESS
+}
+
+/// Code that was compiled while the program runs: whatever it is, it has the kernels that are asked for.
+#[crate::entry_point]
+unsafe extern "C" fn cudaLibraryLoadData(library: *mut u64, _code: *const c_void) -> i32 {
+    // SAFETY: the caller's pointer, by CUDA's contract.
+    unsafe { put(library, new_handle()) };
+    SUCCESS
+}
+
+#[crate::entry_point]
+unsafe extern "C" fn cudaLibraryLoadFromFile(library: *mut u64, _path: *const c_char) -> i32 {
+    // SAFETY: the caller's pointer, by CUDA's contract.
+    unsafe { put(library, new_handle()) };
+    SUCCESS
+}
+
+#[crate::entry_point]
+extern "C" fn cudaLibraryUnload(_library: u64) -> i32 {
+    SUCCESS
+}
+
+#[crate::entry_point]
+unsafe extern "C" fn cudaLibraryGetKernel(
+    to: *mut u64,
+    _library: u64,
+    _name: *const c_char,
+) -> i32 {
+    // SAFETY: the caller's pointer, by CUDA's contract.
+    unsafe { put(to, new_handle()) };
     SUCCESS
 }
 
@@ -175,10 +221,10 @@ extern "C" fn cudaLaunchKernel(
 
 #[crate::entry_point]
 extern "C" fn __cudaLaunchKernel(
-    function: *const c_void,
+    function: ConstOrNull<c_void>,
     grid: Dim3,
     block: Dim3,
-    args: *mut *mut c_void,
+    args: OrNull<*mut c_void>,
     shared: usize,
     stream: u64,
 ) -> i32 {
@@ -187,10 +233,10 @@ extern "C" fn __cudaLaunchKernel(
 
 #[crate::entry_point]
 extern "C" fn cudaLaunchCooperativeKernel(
-    function: *const c_void,
+    function: ConstOrNull<c_void>,
     grid: Dim3,
     block: Dim3,
-    args: *mut *mut c_void,
+    args: OrNull<*mut c_void>,
     shared: usize,
     stream: u64,
 ) -> i32 {
@@ -342,6 +388,21 @@ unsafe extern "C" fn cudaOccupancyMaxActiveClusters(count: *mut c_int) -> i32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_library_that_was_compiled_at_run_time_has_its_kernels() {
+        let (mut library, mut kernel) = (0, 0);
+        let (code, name) = (c"code".as_ptr(), c"kernel".as_ptr());
+        // SAFETY: the results are stored in local variables.
+        let found = unsafe {
+            (
+                cudaLibraryLoadData(&raw mut library, code.cast()),
+                cudaLibraryGetKernel(&raw mut kernel, library, name),
+            )
+        };
+        assert_eq!((found, library != 0, kernel != 0), ((SUCCESS, SUCCESS), true, true));
+        assert_eq!(cudaLibraryUnload(library), SUCCESS);
+    }
 
     #[test]
     fn a_device_runs_code_for_a_lower_minor_number() {

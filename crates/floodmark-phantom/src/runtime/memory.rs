@@ -8,6 +8,7 @@ use super::{
 };
 use crate::contents::contents;
 use crate::copies::{self, Direction, Rows};
+use crate::guard::OrNull;
 use crate::host_memory;
 use crate::machine::{AddressKind, Extent, HostBlock, HostKind, Machine, current_device, machine};
 use crate::memory::discard;
@@ -73,7 +74,7 @@ extern "C" fn cudaFree(addr: u64) -> i32 {
 }
 
 #[crate::entry_point]
-unsafe extern "C" fn cudaMemGetInfo(free: *mut usize, total: *mut usize) -> i32 {
+unsafe extern "C" fn cudaMemGetInfo(free: OrNull<usize>, total: OrNull<usize>) -> i32 {
     let Some(machine) = machine() else { return said(INVALID_VALUE) };
     let Some(memory) = machine.memory(current_device()) else { return said(INVALID_VALUE) };
     // SAFETY: the caller's pointers, by CUDA's contract.

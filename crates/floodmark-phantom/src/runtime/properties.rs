@@ -7,6 +7,7 @@ use std::ffi::c_int;
 
 use super::{INVALID_DEVICE, SUCCESS, attribute, said};
 use crate::machine::machine;
+use crate::visible_devices::uuid_bytes;
 use floodmark_phantom_control::Settings;
 
 /// As CUDA 12 has it.
@@ -214,8 +215,7 @@ macro_rules! common {
         let name = $settings.name.as_bytes();
         let length = name.len().min($properties.name.len() - 1);
         $properties.name[..length].copy_from_slice(&name[..length]);
-        $properties.uuid[..8].copy_from_slice(b"phantom\0");
-        $properties.uuid[15] = u8::try_from($device).unwrap_or(0);
+        $properties.uuid = uuid_bytes(usize::try_from(numbered(33)).unwrap_or(0).saturating_sub(1));
         $properties.totalGlobalMem = usize::try_from($settings.memory).unwrap_or(usize::MAX);
         $properties.sharedMemPerBlock = usize::try_from(numbered(8)).unwrap_or(0);
         $properties.regsPerBlock = numbered(12);

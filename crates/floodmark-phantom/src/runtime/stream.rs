@@ -3,6 +3,7 @@
 use std::ffi::{c_int, c_uint, c_void};
 
 use super::{CAPTURE_UNSUPPORTED, INVALID_VALUE, SUCCESS, put, said};
+use crate::guard::OrNull;
 use crate::machine::current_device;
 use crate::streams::{note_work, with};
 
@@ -91,7 +92,7 @@ unsafe extern "C" fn cudaStreamGetId(stream: u64, id: *mut u64) -> i32 {
 unsafe extern "C" fn cudaLaunchHostFunc(
     stream: u64,
     function: Option<extern "C" fn(*mut c_void)>,
-    data: *mut c_void,
+    data: OrNull<c_void>,
 ) -> i32 {
     note_work(stream);
     let Some(function) = function else { return said(INVALID_VALUE) };
@@ -105,7 +106,7 @@ unsafe extern "C" fn cudaLaunchHostFunc(
 unsafe extern "C" fn cudaStreamAddCallback(
     stream: u64,
     function: Option<extern "C" fn(u64, c_int, *mut c_void)>,
-    data: *mut c_void,
+    data: OrNull<c_void>,
     _flags: c_uint,
 ) -> i32 {
     let Some(function) = function else { return said(INVALID_VALUE) };

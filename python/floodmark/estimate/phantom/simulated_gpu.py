@@ -27,8 +27,6 @@ class SimulatedGpu:
         self.machine = machine
         self.phantom = phantom
         self.outcome = Outcome()
-        #: Which GPUs of the machine this process sees; all when None.
-        self.indexes: list[int] | None = None
         #: What plugins assume or leave out.
         self.notes: list[str] = []
         #: Whether no program has it yet: a fork may still change its memory.
@@ -38,11 +36,14 @@ class SimulatedGpu:
         """What a trace says of it."""
         library = self.phantom.library
         devices: list[answer_types.PhantomDevice] = [
-            {"index": None, "capacity": capacity, "context": context, "peak_driver_bytes": peak}
-            for capacity, context, peak in library.devices()
+            {
+                "index": None if number == index else index,
+                "capacity": capacity,
+                "context": context,
+                "peak_driver_bytes": peak,
+            }
+            for number, (index, capacity, context, peak) in enumerate(library.devices())
         ]
-        for device, index in zip(devices, self.indexes or (), strict=False):
-            device["index"] = index
         unsupported: list[answer_types.UnsupportedCall] = [
             {"library": call.library, "name": call.name, "count": call.count}
             for call in library.unsupported()
