@@ -14,6 +14,7 @@
 | `distributed_c10d._new_process_group_helper`, `._world` | a rank of a world | 2.4 to 2.15 |
 | `distributed_c10d._process_group_color`, `._rank_not_in_group` | the same | 2.4 to 2.15 |
 | `distributed_c10d._create_process_group_wrapper` | the same | 2.4 to 2.15 |
+| `distributed_c10d._object_to_tensor` | objects between ranks that are processes | 2.11 |
 | `ProcessGroup._wait_for_pending_works`, `FakeProcessGroup` | the same | 2.4 to 2.15 |
 | `DTensor._local_tensor` | the storage of a sharded parameter | 2.4 to 2.15 |
 | `torch._C._accelerator_setAllocatorSettings` | settings after the import | 2.10 to 2.15 |
@@ -638,6 +639,12 @@ def group_wrapper(c10d: Any) -> Slot:
 def group_color(c10d: Any) -> Slot:
     """What gives the color of a split."""
     return c10d, "_process_group_color"
+
+
+def object_to_tensor(c10d: Any) -> Callable[..., Any]:
+    """What makes of an object a tensor of its bytes, and one of their number."""
+    found: Callable[..., Any] = c10d._object_to_tensor
+    return found
 
 
 def fake_group_maker(bindings: Any) -> Callable[[int, int], Any]:

@@ -90,7 +90,7 @@ def simulate(machine: _core.PhantomMachine) -> SimulatedGpu:
     from floodmark.estimate.fake import torch_cuda
     from floodmark.estimate.phantom import library, nccl_watchdogs
     from floodmark.estimate.values import process_hooks
-    from floodmark.estimate.world import phantom_world
+    from floodmark.estimate.world import launched_ranks, phantom_world
 
     if machine.world is not None:
         phantom_world.refuse_what_has_begun()
@@ -99,8 +99,7 @@ def simulate(machine: _core.PhantomMachine) -> SimulatedGpu:
     torch_cuda.show()
     process_hooks.install(phantom)
     nccl_watchdogs.install()
-    if machine.world is not None:
-        phantom_world.install(phantom)
+    (launched_ranks if machine.world is None else phantom_world).install(phantom)
     _now = SimulatedGpu(machine, phantom)
     gpu_account.register(_now)
     return _now

@@ -344,7 +344,7 @@ class Values:
             certainty = self.store.certainty(source)
             if certainty == Certainty.SAMPLED:
                 return True
-            if certainty < Certainty.KNOWN and not target.is_cuda:
+            if certainty < Certainty.KNOWN and target.is_cpu:
                 self._note(name, source, certainty, _copied(certainty))
         return False
 
@@ -362,7 +362,7 @@ class Values:
     ) -> None:
         """A copy to the host is a read."""
         sources = [t for t in tensors_in(args) if t.is_cuda]
-        if certainty < Certainty.KNOWN and sources and any(not t.is_cuda for t in targets):
+        if certainty < Certainty.KNOWN and sources and any(t.is_cpu for t in targets):
             self._note(name, sources[0], certainty, _copied(certainty))
 
     # What this thread reads in the middle of an operator.

@@ -11,15 +11,13 @@ import atexit
 import contextlib
 import os
 import sys
-from collections.abc import Iterator, Sequence
-from functools import wraps
 from inspect import BoundArguments
 from types import ModuleType
 from typing import Any
 
 from floodmark import torch_private
 from floodmark._core import PhantomError
-from floodmark.estimate.world import host_collectives
+from floodmark.estimate.world import group_sizes, host_collectives
 from floodmark.estimate.world.launcher import launched_as
 from floodmark.estimate.world.object_collectives import Objects
 from floodmark.estimate.world.process_groups import begin_as, keep_name, register_fake_backend
@@ -88,8 +86,8 @@ class World:
         self._change_stores(bindings, store)
         register_fake_backend(c10d, _HOST_BACKEND)
         self._wrap_init(store)
+        group_sizes.watch(c10d, self._library)
         self._wrap_helper()
-        self._wrap_splits()
         wrapper = torch_private.group_wrapper(c10d)
         if hasattr(*wrapper):
             setattr(*wrapper, lambda wrapped_pg, **_: wrapped_pg)
@@ -132,47 +130,11 @@ class World:
         def helper(bound: BoundArguments) -> Any:
             asked = bound.arguments["backend"]
             bound.arguments["backend"] = c10d.Backend(_host_replaced(str(asked)))
-            with self._split_of(bound.arguments["global_ranks_in_group"]):
-                made = original(*bound.args, **bound.kwargs)
+            made = original(*bound.args, **bound.kwargs)
             keep_name(c10d, made, asked)
             return made
 
         setattr(*slot, with_arguments(original, helper))
-
-    @contextlib.contextmanager
-    def _split_of(self, ranks: Sequence[int]) -> Iterator[None]:
-        """NCCL learns from the other ranks how large a split is; here it is set."""
-        tell = self._library.set_group_size
-        tell(-1, len(ranks))
-        try:
-            yield
-        finally:
-            tell(-1, 0)
-
-    def _wrap_splits(self) -> None:
-        """A split that is made when it is first used is known by its color."""
-        slot = torch_private.group_color(self._c10d)
-        color = getattr(*slot, None)
-        if color is not None:
-
-            @wraps(color)
-            def process_group_color(ranks: list[int]) -> int:
-                found = int(color(ranks))
-                self._library.set_group_size(found, len(ranks))
-                return found
-
-            setattr(*slot, process_group_color)
-        split = getattr(self._c10d, "split_group", None)
-        if split is not None:
-
-            def split_group(bound: BoundArguments) -> Any:
-                given = bound.arguments
-                rank = self._c10d.get_rank(given.get("parent_pg"))
-                groups = [ranks for ranks in given.get("split_ranks") or () if rank in ranks]
-                with self._split_of(groups[0] if groups else ()):
-                    return split(*bound.args, **bound.kwargs)
-
-            self._c10d.split_group = with_arguments(split, split_group)
 
     def _change_spawn(self, module: ModuleType) -> None:
         for name in FUNCTIONS:

@@ -75,3 +75,11 @@ class Members:
         if in_group is not None:
             return bool(in_group == self.rank(given))
         return bool((given.get(side) or 0) == self._c10d.get_rank())
+
+    def peer(self, given: dict[str, Any], side: str) -> int:
+        """The number in the group of the rank that `src` or `dst` (or `group_src` …) names."""
+        in_group = given.get(f"group_{side}")
+        if in_group is not None:
+            return int(in_group)
+        group = given.get("group") or torch_private.default_group(self._c10d)
+        return int(self._c10d.get_group_rank(group, given.get(side) or 0))

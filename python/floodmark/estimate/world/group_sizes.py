@@ -1,0 +1,66 @@
+"""How many ranks the group of a split communicator has.
+
+NCCL learns it from the other ranks in `ncclCommSplit`; the phantom's NCCL gets it from here. Sees:
+`torch.distributed.distributed_c10d`, where groups are made. Knows nothing of what a group does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from functools import wraps
+from inspect import BoundArguments
+from typing import Any
+
+from floodmark import torch_private
+from floodmark._core import PhantomLibrary
+from floodmark.estimate.world.replaced_names import with_arguments
+
+
+def watch(c10d: Any, library: PhantomLibrary) -> None:
+    """Tell the phantom the size of every group, wherever torch makes one."""
+
+    @contextlib.contextmanager
+    def split_of(ranks: Sequence[int]) -> Iterator[None]:
+        library.set_group_size(-1, len(ranks))
+        try:
+            yield
+        finally:
+            library.set_group_size(-1, 0)
+
+    slot = torch_private.group_helper(c10d)
+    helper = getattr(*slot)
+
+    def new_group(bound: BoundArguments) -> Any:
+        with split_of(bound.arguments["global_ranks_in_group"]):
+            return helper(*bound.args, **bound.kwargs)
+
+    setattr(*slot, with_arguments(helper, new_group))
+    _watch_colors(c10d, library)
+    split = getattr(c10d, "split_group", None)
+    if split is not None:
+
+        def split_group(bound: BoundArguments) -> Any:
+            given = bound.arguments
+            rank = c10d.get_rank(given.get("parent_pg"))
+            groups = [ranks for ranks in given.get("split_ranks") or () if rank in ranks]
+            with split_of(groups[0] if groups else ()):
+                return split(*bound.args, **bound.kwargs)
+
+        c10d.split_group = with_arguments(split, split_group)
+
+
+def _watch_colors(c10d: Any, library: PhantomLibrary) -> None:
+    """A split that is made when it is first used is known by its color."""
+    slot = torch_private.group_color(c10d)
+    color = getattr(*slot, None)
+    if color is None:
+        return
+
+    @wraps(color)
+    def process_group_color(ranks: list[int]) -> int:
+        found = int(color(ranks))
+        library.set_group_size(found, len(ranks))
+        return found
+
+    setattr(*slot, process_group_color)

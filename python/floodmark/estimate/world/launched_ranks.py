@@ -1,0 +1,27 @@
+"""Ranks that a launcher started as processes, each with a simulated GPU of its own.
+
+They have torch's own groups and stores. The phantom's NCCL moves nothing between processes, so the
+sizes of groups are set, and the bytes of Python objects travel over the group's store. Sees:
+`torch.distributed.distributed_c10d`. Talks to: the phantom's library. Knows nothing of programs.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+from floodmark.estimate.world import group_sizes
+from floodmark.estimate.world.objects_over_store import ObjectsOverStore
+from floodmark.estimate.world.replaced_names import everywhere
+from floodmark.recording.import_watch import ImportWatch
+
+
+def install(phantom: Any) -> None:
+    """Watch the groups of this process, from the moment torch.distributed is imported."""
+
+    def change(c10d: ModuleType) -> None:
+        group_sizes.watch(c10d, phantom.library)
+        for name, function in ObjectsOverStore(c10d, phantom).functions().items():
+            setattr(c10d, name, function)
+
+    ImportWatch("torch.distributed.distributed_c10d", everywhere(change))
