@@ -31,6 +31,7 @@ from floodmark.estimate.fake.block import FakeBlock
 from floodmark.estimate.operator_cost import OperatorCounter
 from floodmark.estimate.simulated_process import Simulated
 from floodmark.estimate.step_cost import StepMeasure, measured_in
+from floodmark.estimate.world import rank_hub
 from floodmark.estimate.world.launcher import launched_as
 from floodmark.recording.recorder import say
 from floodmark.recording.run import Program, short_path
@@ -55,9 +56,18 @@ def estimate(plan: _core.EstimatePlan) -> int:
     if program is None:
         return 1
     folder = _make_folder(process_traces.output_of(program.path, plan.run))
+    seat = None
+    if plan.machine.rank is not None and plan.engine != "fake":
+        seat = rank_hub.open_seats(plan.machine.rank)
+        if seat.is_started:
+            return _run_other_rank(plan, program, seat)
     child = supervisor.fork()
     if child is None:
+        if seat is not None:
+            seat.take()
         return _run(plan, program, folder)
+    if seat is not None:
+        seat.close()
     try:
         return _answer(plan, program, folder, child)
     finally:
@@ -129,6 +139,25 @@ def _run(plan: _core.EstimatePlan, program: Program, folder: Path | None) -> int
         raise
     block.end(None)
     return 0
+
+
+def _run_other_rank(plan: _core.EstimatePlan, program: Program, seat: rank_hub.Seat) -> int:
+    """Run the program as a rank that another one waits for. It is not recorded."""
+    supervisor.end_with(os.getppid())
+    silent = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):
+        os.dup2(silent, stream)
+    seat.take()
+    machine = plan.machine.as_rank(seat.rank)
+    _set_ranks(machine)
+    try:
+        block = block_of(machine, plan.engine)
+        apply_for_good(plan.run.changes)
+        with block:
+            program.run()
+    except BaseException as error:
+        seat.fail(f"{type(error).__name__}: {error}")
+    os._exit(0)
 
 
 def _set_ranks(machine: _core.PhantomMachine) -> None:

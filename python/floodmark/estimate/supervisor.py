@@ -66,7 +66,7 @@ def fork() -> Child | None:
     pid = os.fork()
     if pid:
         return Child(pid, {signal.Signals(number) for number in mask})
-    _end_with(parent)
+    end_with(parent)
     signal.signal(signal.SIGCHLD, of_children)
     signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     return None
@@ -81,10 +81,10 @@ def end_with_starter() -> None:
     """Let this process be killed when the one that started it is."""
     starter = os.environ.pop(_VARIABLE, "")
     if starter.isdigit():
-        _end_with(int(starter))
+        end_with(int(starter))
 
 
-def _end_with(parent: int) -> None:
+def end_with(parent: int) -> None:
     """Let this process be killed when its parent is."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)

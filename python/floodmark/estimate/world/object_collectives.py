@@ -1,15 +1,21 @@
-"""Python objects between ranks that do not run, and the barrier that watches them.
+"""Python objects between the ranks of a world in one process, and the barrier that watches them.
 
 torch sends objects as tensors of bytes. What other ranks would send is what this rank has, where it
-has something. Sees: `torch.distributed.distributed_c10d`. Knows nothing of groups' insides.
+has something; otherwise the rank that sends them is started, where there is a hub. Sees:
+`torch.distributed.distributed_c10d`. Talks to: the hub. Knows nothing of groups' insides.
 """
 
 from __future__ import annotations
 
+import contextlib
+import pickle
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from floodmark import torch_private
+from floodmark.estimate.world import rank_hub
 from floodmark.estimate.world.process_groups import Members
 from floodmark.estimate.world.replaced_names import Arguments, wrapped
 
@@ -35,6 +41,8 @@ class Objects(Members):
         super().__init__(c10d)
         self._note = note
         self._has_bytes = has_bytes
+        self._seat = rank_hub.current()
+        self._counts: Counter[tuple[Any, ...]] = Counter()
 
     def functions(self) -> dict[str, Callable[..., Any]]:
         """The functions by the names of those that they stand in for."""
@@ -58,6 +66,35 @@ class Objects(Members):
         """This rank's objects, for those who wait for them."""
         return original() if self._has_bytes else None
 
+    def _post(self, sent: Any, *channel: Any) -> None:
+        """The same, for those that the hub has started."""
+        if self._seat is not None:
+            # What cannot be pickled is not sent by torch either, which says so.
+            with contextlib.suppress(Exception):
+                self._seat.post(self._key(self._seat.rank, *channel), pickle.dumps(sent))
+
+    def _want(self, sender: int, *channel: Any) -> tuple[Any, str]:
+        """What another rank posts, which is started if it does not run; nothing, and why not."""
+        if self._seat is None:
+            return None, "it does not run"
+        key = self._key(sender, *channel)
+        self._note(f"rank {sender} runs too, because rank {self._seat.rank} waits for its objects")
+        data, why = self._seat.want(key)
+        return (None if data is None else pickle.loads(data)), why
+
+    def _key(self, *channel: Any) -> tuple[Any, ...]:
+        """The name of the next message of a channel: both ends count alike."""
+        self._counts[channel] += 1
+        return (*channel, self._counts[channel])
+
+    def _ranks(self, given: Arguments) -> tuple[int, ...]:
+        group = given.get("group") or torch_private.default_group(self._c10d)
+        return tuple(self._c10d.get_process_group_ranks(group))
+
+    def _global(self, given: Arguments, side: str) -> int:
+        """The number in the world of the rank that `src` or `dst` (or `group_src` …) names."""
+        return self._ranks(given)[self.peer(given, side)]
+
     def _all_gather_object(self, _original: Callable[[], Any], given: Arguments) -> None:
         shares, size = given["object_list"], self.size(given)
         shares[:size] = [given["obj"]] * min(size, len(shares))
@@ -71,34 +108,51 @@ class Objects(Members):
         return self._c10d.all_gather_object(shares, given["obj"], group=given.get("group"))
 
     def _broadcast_object_list(self, original: Callable[[], Any], given: Arguments) -> Any:
+        objects, ranks = given["object_list"], self._ranks(given)
         if self.is_it(given, "src"):
+            self._post(objects, "broadcast", ranks)
             return self._send(original)
+        if self._seat is not None and all(value is None for value in objects):
+            found, _ = self._want(self._global(given, "src"), "broadcast", ranks)
+            if found is not None:
+                objects[:] = found
+                return None
         self._note("objects that another rank would have broadcast were left as they were")
         return None
 
     def _scatter_object_list(self, _original: Callable[[], Any], given: Arguments) -> None:
-        shares = given.get("scatter_object_input_list")
+        shares, ranks = given.get("scatter_object_input_list"), self._ranks(given)
         if shares and self.is_it(given, "src"):
+            self._post(shares, "scatter", ranks)
             given["scatter_object_output_list"][0] = shares[self.rank(given)]
         elif shares and shares[0] is not None:
             given["scatter_object_output_list"][0] = shares[0]
             self._note("an object that another rank would have scattered was taken from ours")
         else:
+            found, _ = self._want(self._global(given, "src"), "scatter", ranks)
+            if found is not None:
+                given["scatter_object_output_list"][0] = found[self.rank(given)]
+                return
             self._note("an object that another rank would have scattered was left as it was")
 
-    def _send_object_list(self, original: Callable[[], Any], _given: Arguments) -> Any:
+    def _send_object_list(self, original: Callable[[], Any], given: Arguments) -> Any:
+        self._post(given["object_list"], "send", self._global(given, "dst"))
         return self._send(original)
 
     def _recv_object_list(self, _original: Callable[[], Any], given: Arguments) -> int:
-        sender = given.get("src", given.get("group_src"))
+        # Without a sender torch takes what comes from any.
+        sender = self._global(given, "src")
+        found, why = self._want(sender, "send", self._c10d.get_rank())
+        if found is not None:
+            given["object_list"][:] = found
+            return sender
         if all(value is None for value in given["object_list"]):
             raise RuntimeError(
-                f"rank {self._c10d.get_rank()} waits for objects of rank {sender}, which does not "
-                "run\n\n"
+                f"rank {self._c10d.get_rank()} waits for objects of rank {sender}: {why}\n\n"
                 "hint: in a pipeline, give `PipelineStage` its `input_args` and `output_args`"
             )
         self._note("objects that another rank would have sent were left as they were")
-        return int(sender or 0)
+        return sender
 
     def _monitored_barrier(self, _original: Callable[[], Any], _given: Arguments) -> None:
         """Every other rank has been there already."""

@@ -198,6 +198,50 @@ def test_a_rank_keeps_what_is_its_share(programs):
     assert found["devices"][0]["device"] == "cuda:5"
 
 
+PIPELINE = """
+    from torch.distributed.pipelining import PipelineStage, ScheduleInterleaved1F1B
+
+    dist.init_process_group("nccl", device_id=device)
+    name = ["the first one's"] if rank == 0 else [None]
+    dist.broadcast_object_list(name, src=0, device=device)
+    share = [None]
+    dist.scatter_object_list(share, list("abc") if rank == 0 else None, src=0)
+
+    shapes = gradients = None
+    if hasattr(PipelineStage, "_shape_inference"):
+        # Two stages for each rank, without shapes: each learns them from the one before.
+        widths = [32, 64, 96, 128, 160, 192, 224]
+        modules = {
+            index: nn.Linear(widths[index], widths[index + 1], device=device)
+            for index in (rank, rank + world)
+        }
+        stages = [
+            PipelineStage(module, index, 2 * world, device) for index, module in modules.items()
+        ]
+        schedule = ScheduleInterleaved1F1B(stages, 6, loss_fn=lambda output, _: output.sum())
+        given = [torch.ones(12, 32, device=device)] if rank == 0 else []
+        last = {"target": torch.ones(12, device=device)} if rank == world - 1 else {}
+        schedule.step(*given, **last)
+        shapes = [list(stage.inputs_meta[0].shape) for stage in stages]
+        gradients = [list(module.weight.grad.shape) for module in modules.values()]
+    write_facts(name=name, share=share, shapes=shapes, gradients=gradients)
+"""
+
+
+@pytest.mark.parametrize("rank", [0, 2])
+def test_a_rank_whose_objects_are_needed_runs_too(programs, rank):
+    facts, found, words = as_rank(programs, rank, 3, PIPELINE)
+    assert (facts["name"], facts["share"]) == (["the first one's"], ["abc"[rank]])
+    if facts["shapes"] is not None:  # torch 2.4 does not infer them
+        widths = [32, 64, 96, 128, 160, 192, 224]
+        stages = (rank, rank + 3)
+        assert facts["shapes"] == [[2, widths[stage]] for stage in stages]
+        assert facts["gradients"] == [[widths[stage + 1], widths[stage]] for stage in stages]
+        sender = (rank - 1) % 3
+        assert f"rank {sender} runs too, because rank {rank} waits for its objects" in words
+    assert len(found["devices"]) == 1, "it is not recorded"
+
+
 SPAWNED = """
     def work(index, size):
         dist.init_process_group("nccl", init_method="tcp://no-such-host:1", rank=index,
