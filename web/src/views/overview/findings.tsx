@@ -31,6 +31,8 @@ export function Findings() {
       <Answered asked={steps.value}>{(value) => <Growth steps={value} />}</Answered>
     </Part>
   );
+  // The order of the parts depends on it: nothing moves once it is shown.
+  if (!steps.value.value && !steps.value.error) return <div class="overview-findings" />;
   const grows = (steps.value.value?.leaks?.rows.length ?? 0) > 0;
   return (
     <div class={grows ? "overview-findings grows" : "overview-findings"}>

@@ -150,7 +150,10 @@ function Sentence() {
   const at = cursor.value;
   const report = useDeviceAnswer(
     "report",
-    () => (typeof at === "number" || at === "end" ? { by: "category", at } : null),
+    ({ seconds }) => {
+      const isChosen = at === "end" || (typeof at === "number" && at <= seconds);
+      return isChosen ? { by: "category", at } : null;
+    },
     { delayMillis: 60 },
   ).value.value;
   if (!here) return null;
