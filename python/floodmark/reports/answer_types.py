@@ -1713,8 +1713,8 @@ class GpuProfile(TypedDict):
     bus_width: int
     """The width of the memory bus, in bits."""
     nvlinks: int
-    """How many NVLink links it has to the other GPUs of its machine; 0 where they are reached over
-    PCIe."""
+    """How many NVLink links it has to the other GPUs of its machine; 0 where they are reached
+    over PCIe."""
     checked: bool
     """Whether estimates with this profile were compared with a real GPU."""
     rates: Rates | None
