@@ -111,17 +111,22 @@ class MemoryTracer:
                 raise RuntimeError("this tracer traces already: one trace at a time")
             self._is_tracing = True
             self._forget()
-        self._present = self._present_device()
-        recorder = Recorder(devices=[self._present], max_events=self.max_events).start()
-        hooks = [] if recorder.failure else _mark_layers(model, recorder)
-        with self._lock:
-            self._recorded = recorder if hooks else None
+        recorder: Recorder | None = None
+        hooks: list[Any] = []
         try:
+            self._present = self._present_device()
+            layers = _layers(model)
+            recorder = Recorder(devices=[self._present], max_events=self.max_events).start()
+            if not recorder.failure:
+                _mark_layers(layers, recorder, hooks)
+                with self._lock:
+                    self._recorded = recorder
             yield self
         finally:
             for hook in hooks:
                 hook.remove()
-            recorder.stop()
+            if recorder is not None:
+                recorder.stop()
             with self._lock:
                 self._is_tracing = False
 
@@ -269,14 +274,19 @@ def _checked(device: Any) -> str:
     return name
 
 
-def _mark_layers(model: Any, recorder: Recorder) -> list[Any]:
-    """Hooks that tell this recording alone where layers begin and end."""
+def _layers(model: Any) -> list[tuple[str, Any]]:
+    """The modules of a model by their names; a model without any is one itself."""
+    if not hasattr(model, "named_modules"):
+        raise TypeError(f"a model is a `torch.nn.Module`, not {type(model).__name__}")
     named = [(name, module) for name, module in model.named_modules() if name]
-    hooks = []
-    for name, module in named or [(type(model).__name__, model)]:
+    return named or [(type(model).__name__, model)]
+
+
+def _mark_layers(layers: list[tuple[str, Any]], recorder: Recorder, hooks: list[Any]) -> None:
+    """Add hooks that tell this recording alone where layers begin and end."""
+    for name, module in layers:
         hooks.append(module.register_forward_pre_hook(_begin(name, recorder)))
         hooks.append(module.register_forward_hook(_end(recorder), always_call=True))
-    return hooks
 
 
 def _begin(name: str, recorder: Recorder) -> Any:

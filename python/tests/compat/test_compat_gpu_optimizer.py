@@ -49,6 +49,17 @@ def test_names_arguments_and_fields_are_as_documented():
     ]
 
 
+def test_what_is_no_model_is_refused_and_leaves_the_tracer_free():
+    tracer = MemoryTracer(device="cpu")
+    with pytest.raises(TypeError, match=r"a model is a `torch\.nn\.Module`, not int"):
+        tracer.trace(3).__enter__()
+    assert not floodmark.is_recording()
+    with tracer.trace(torch.nn.Linear(3, 3)) as traced:
+        assert floodmark.is_recording()
+    assert traced is tracer
+    assert not floodmark.is_recording()
+
+
 @needs_cuda_build
 def test_every_call_on_a_simulated_gpu(programs):
     done = programs.run(source(ON_A_PHANTOM, NAME, 'program.run("cuda:0")'))
