@@ -33,6 +33,7 @@
 | `OpOverload._handle.redispatch_boxed`, `._schema` | kernels of ours | 2.4 and 2.11 |
 | `torch._C.DispatchKey`, `._dispatch_keyset_full_after` | the same | 2.4 and 2.11 |
 | `torch._C.DisableTorchFunction`, `eval_frame.DisableContext` | the same | 2.4 and 2.11 |
+| `torch._C.TensorBase`, `torch._C.StorageBase._cdata` | names | 2.4 and 2.11 |
 | `triton.runtime.jit.JITFunction.run` | what a kernel may have written | Triton 3.6 |
 | `Tensor._cdata`, `UntypedStorage._cdata` | where tensors lie in memory | 2.4 to 2.15 |
 | `GradScaler._scale`, `._init_scale`, `eval_frame._stance` | what is assumed | 2.4 to 2.15 |
@@ -77,6 +78,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
 import os
 import sys
 from collections.abc import Callable
@@ -251,14 +253,6 @@ def outside_modes() -> AbstractContextManager[None]:
     return outside
 
 
-def tensor_types(torch: ModuleType) -> list[type]:
-    """`torch.Tensor` and every class below it."""
-    found: list[type] = [torch.Tensor]
-    for kind in found:
-        found.extend(type.__subclasses__(kind))
-    return found
-
-
 def has_made_optimizer(torch: Any) -> bool:
     """Whether the program has made an optimizer: the first one of a class wraps its `step`."""
     found: list[Any] = [torch.optim.Optimizer]
@@ -277,9 +271,35 @@ def parameters(module: object) -> dict[str, Any]:
     return dict(vars(module).get("_parameters") or {})
 
 
-def buffers(module: object) -> dict[str, Any]:
-    """A module's own buffers."""
-    return dict(vars(module).get("_buffers") or {})
+def parts_for_names(torch: Any) -> dict[str, Any]:
+    """What the recorder reads modules, tensors and optimizers with: C functions and classes.
+
+    A descriptor's own `__get__` reads torch's attribute, whatever a subclass has in its place.
+    """
+    base = torch._C.TensorBase
+    attributes = ("grad", "device", "shape", "dtype", "requires_grad", "is_leaf")
+    return {
+        **{name: vars(base)[name].__get__ for name in attributes},
+        "tensor": torch.Tensor,
+        "parameter": torch.nn.Parameter,
+        "tensor_base": base,
+        "optimizer": torch.optim.Optimizer,
+        "data_ptr": base.data_ptr,
+        "storage": base.untyped_storage,
+        "storage_offset": base.storage_offset,
+        "element_size": base.element_size,
+        "storage_id": torch._C.StorageBase._cdata.__get__,
+        "without_functions": torch._C.DisableTorchFunction,
+        "attribute": object.__getattribute__,
+        "subclasses": type.__subclasses__,
+        # What `ctypes.cast` calls: the same in Python 3.10 to 3.14.
+        "cast": ctypes._cast,  # type: ignore[attr-defined]
+        "py_object": ctypes.py_object,
+        "all_objects": gc.get_objects,
+        "current_frames": sys._current_frames,
+        "imported": sys.modules,
+        "wrapped_modules": WRAPPED_MODULES,
+    }
 
 
 def addresses_of(tensor: Any, other: Any) -> tuple[int, int, int, int, int]:

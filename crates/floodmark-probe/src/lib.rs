@@ -67,13 +67,16 @@ pub use host_storages::record_host_blocks;
 pub use initial_blocks::{InitialBlock, InitialBlocks};
 pub use output::Replace;
 pub use patch::Found;
-pub use python::{CodeFacts, Evidence, ProofError, StrFacts, is_proven, prove, use_slow_way};
+pub use python::{
+    CodeFacts, DEEPEST, Evidence, ProofError, StrFacts, cut_stacks, is_proven, prove, use_slow_way,
+};
 pub use recording::{Options, Source};
 pub use session::{
     Attached, LabelledTensor, attach_ops, attach_torch, attach_tracker, begin_phase, define_label,
     disarm, end_phase, forget_module, is_recording, label, label_each, mark, name_modules,
     note_optimizer, pin_running_code, step,
 };
+pub use signals::without_signals;
 pub use start_error::{Occupant, StartError};
 pub use tensor_storage::{KnownTensor, prove_tensors};
 pub use windows::{Found as FoundRecorder, OpenWindow, WindowNews, open};

@@ -8,7 +8,7 @@ const OWN_FAULTS: [libc::c_int; 6] =
 
 /// Runs `spawn` with signals blocked. A thread that it starts keeps them blocked: a handler that ran there would not
 /// interrupt the program, and a file that may not grow would end it (`SIGXFSZ`).
-pub(crate) fn without_signals<R>(spawn: impl FnOnce() -> R) -> R {
+pub fn without_signals<R>(spawn: impl FnOnce() -> R) -> R {
     let mut blocked = MaybeUninit::uninit();
     let mut before = MaybeUninit::uninit();
     // SAFETY: `blocked` is filled before it is read; `before` is written by the call.

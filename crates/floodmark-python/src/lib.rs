@@ -33,10 +33,9 @@ mod _core {
     };
     #[pymodule_export]
     use super::recorder::{
-        LabelSet, attach_ops, attach_torch, attach_tracker, begin_phase, define_label, disarm,
-        end_phase, forget_module, is_being_recorded, is_recording, label, mark, name_modules,
-        note_optimizer, parse_size, pin_running_code, prove, prove_tensors, record_host_blocks,
-        record_initial_blocks, step, strings_to_prove_with, use_slow_stacks,
+        attach_ops, attach_torch, attach_tracker, begin_phase, call_on_own_thread, cut_stacks,
+        disarm, end_phase, is_being_recorded, is_recording, mark, parse_size, prove, prove_tensors,
+        record_host_blocks, record_initial_blocks, step, strings_to_prove_with, use_slow_stacks,
     };
     #[pymodule_export]
     use super::trace::{Report, Trace, draw, explain_oom};
@@ -48,6 +47,10 @@ mod _core {
         Operators, TeFusedAttention, TeLayout, TeNorm, TeQuantizer, cudnn_dropout_state_bytes,
         te_dropout_mask_bytes, te_float8_buffers, te_transposed,
     };
+    #[pymodule_export]
+    use floodmark_names::{
+        OptimizerHooks, attach_names, forget_names, label_tensor, set_address_finder,
+    };
 
     use pyo3::prelude::*;
 
@@ -55,8 +58,8 @@ mod _core {
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         module.add("__version__", env!("CARGO_PKG_VERSION"))?;
         module.add("LEAST_MEMORY_BYTES", floodmark_probe::LEAST_MEMORY_BYTES)?;
-        floodmark_probe::set_gil_work_handler(super::recorder::do_gil_work);
-        floodmark_probe::set_backward_handler(super::recorder::after_backward);
+        floodmark_probe::set_gil_work_handler(floodmark_names::name_seen_modules);
+        floodmark_probe::set_backward_handler(floodmark_names::after_backward);
         Ok(())
     }
 }

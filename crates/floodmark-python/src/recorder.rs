@@ -2,12 +2,10 @@
 
 use std::path::PathBuf;
 
-use floodmark_probe::{
-    CodeFacts, Evidence, InitialBlock, InitialBlocks, KnownTensor, LabelledTensor, StrFacts,
-};
-use floodmark_trace::{Category, Device};
+use floodmark_probe::{CodeFacts, Evidence, InitialBlock, InitialBlocks, KnownTensor, StrFacts};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::types::PyString;
 
 use crate::errors::from_open;
 
@@ -106,93 +104,24 @@ pub(crate) fn use_slow_stacks() -> bool {
     floodmark_probe::use_slow_way()
 }
 
-/// Called with the GIL held, when the probe asked for it.
-pub(crate) fn do_gil_work() {
-    // The interpreter may be ending; then names are not needed any more.
-    let _ = Python::try_attach(|py| {
-        let names = py
-            .import("floodmark.recording.names")
-            .and_then(|names| names.call_method0("name_seen_modules"));
-        // Nothing of ours raises into the program; a model without names still has its classes.
-        drop(names);
-    });
-}
-
-/// Called after a backward pass that returned or threw, with the GIL held.
-pub(crate) fn after_backward(has_failed: bool) {
-    // The interpreter may be ending; then there is nothing to label.
-    let _ = Python::try_attach(|py| {
-        // What the pass raised is not ours to handle.
-        let raised = PyErr::take(py);
-        let gradients = py.import("floodmark.recording.gradients");
-        // Nothing of ours raises into the program; gradients without a name are still counted.
-        drop(gradients.and_then(|found| found.call_method1("after_backward", (has_failed,))));
-        if let Some(raised) = raised {
-            raised.restore(py);
-        }
-    });
-}
-
-/// Keeps running code alive; returns (outermost module, module) addresses that have no name yet.
+/// How often a stack was so deep that its outer frames were left out, and how many frames are kept.
 #[pyfunction]
-pub(crate) fn pin_running_code() -> Vec<(usize, usize)> {
-    floodmark_probe::pin_running_code()
+pub(crate) fn cut_stacks() -> (u64, usize) {
+    (floodmark_probe::cut_stacks(), floodmark_probe::DEEPEST)
 }
 
-/// Names modules below a root: address, qualified name, class.
+/// Calls a function on a thread that takes no signals, and waits for its end. No signal handler of the program runs
+/// meanwhile: that is done on the main thread alone, between two instructions of Python code.
 #[pyfunction]
-#[expect(clippy::needless_pass_by_value, reason = "extracted from a Python list")]
-pub(crate) fn name_modules(root: usize, named: Vec<(usize, String, String)>) {
-    floodmark_probe::name_modules(root, &named);
-}
-
-/// A named module is about to die.
-#[pyfunction]
-pub(crate) fn forget_module(addr: usize) {
-    floodmark_probe::forget_module(addr);
-}
-
-/// The number of a label.
-#[pyfunction]
-pub(crate) fn define_label(
-    category: &str,
-    name: String,
-    shape: String,
-    dtype: String,
-) -> PyResult<u32> {
-    let known = Category::ALL.iter().find(|known| known.name() == category);
-    let category =
-        known.ok_or_else(|| PyValueError::new_err(format!("no such category: {category}")))?;
-    Ok(floodmark_probe::define_label(*category, name, shape, dtype))
-}
-
-/// Says what tensors are called: device type, device index, address, label.
-#[pyfunction]
-pub(crate) fn label(tensors: Vec<(String, i32, u64, u32)>) {
-    let tensors: Vec<_> = tensors.into_iter().map(LabelledTensor::from).collect();
-    floodmark_probe::label(&tensors);
-}
-
-/// Tensors that are new in every step, with labels that stay: only their addresses are reported each time.
-#[pyclass(frozen, module = "floodmark._core")]
-pub(crate) struct LabelSet(Vec<(Device, u32)>);
-
-#[pymethods]
-impl LabelSet {
-    /// Device type, device index and label of each.
-    #[new]
-    #[expect(clippy::needless_pass_by_value, reason = "extracted from a Python list")]
-    fn new(labels: Vec<(String, i32, u32)>) -> Self {
-        let placed =
-            labels.iter().map(|(kind, index, label)| (Device::of_torch(kind, *index), *label));
-        Self(placed.collect())
-    }
-
-    /// Their addresses now, in the same order; 0 for one that has none.
-    #[expect(clippy::needless_pass_by_value, reason = "extracted from a Python list")]
-    fn set_addresses(&self, addrs: Vec<u64>) {
-        floodmark_probe::label_each(&self.0, &addrs);
-    }
+pub(crate) fn call_on_own_thread(py: Python<'_>, function: Py<PyAny>) -> PyResult<()> {
+    let call = move || Python::attach(|py| function.bind(py).call0().map(drop));
+    py.detach(|| {
+        let thread = floodmark_probe::without_signals(|| {
+            std::thread::Builder::new().name("floodmark-end".to_owned()).spawn(call)
+        });
+        // A panic has been printed.
+        thread.map_or_else(|error| Err(error.into()), |thread| thread.join().unwrap_or(Ok(())))
+    })
 }
 
 /// Records the blocks that a function lists: device type and index, address, size, requested size, is it a segment.
@@ -220,24 +149,19 @@ pub(crate) fn step() -> Option<u32> {
 
 /// Marks this moment.
 #[pyfunction]
-pub(crate) fn mark(name: &str) {
-    floodmark_probe::mark(name);
+pub(crate) fn mark(name: &Bound<'_, PyString>) {
+    // A name need not be Unicode: Python reads command lines and file names with surrogates.
+    floodmark_probe::mark(&name.to_string_lossy());
 }
 
 /// A named phase begins on this thread.
 #[pyfunction]
-pub(crate) fn begin_phase(name: &str) {
-    floodmark_probe::begin_phase(name);
+pub(crate) fn begin_phase(name: &Bound<'_, PyString>) {
+    floodmark_probe::begin_phase(&name.to_string_lossy());
 }
 
 /// The innermost named phase of this thread ends.
 #[pyfunction]
 pub(crate) fn end_phase() {
     floodmark_probe::end_phase();
-}
-
-/// An optimizer's step begins or ends on this thread.
-#[pyfunction]
-pub(crate) fn note_optimizer(begins: bool) {
-    floodmark_probe::note_optimizer(begins);
 }

@@ -7,6 +7,7 @@ use floodmark_probe::{OpenWindow, Options, Replace, WindowNews};
 use floodmark_session::traces::GrowingWindow;
 use floodmark_trace::Header;
 use pyo3::prelude::*;
+use pyo3::types::PyString;
 
 use crate::errors::{from_open, from_start, wrong_argument};
 use crate::trace::Trace;
@@ -153,8 +154,8 @@ impl Window {
     }
 
     /// A phase begins on this thread in this window alone.
-    fn begin_phase(&self, name: &str) {
-        self.opened.begin_phase(name);
+    fn begin_phase(&self, name: &Bound<'_, PyString>) {
+        self.opened.begin_phase(&name.to_string_lossy());
     }
 
     /// The innermost phase of this window on this thread ends.

@@ -35,7 +35,6 @@ from pathlib import Path
 from typing import Any
 
 from floodmark import _core, torch_private
-from floodmark.recording.names import label_of
 from floodmark.recording.recorder import Recorder, trace
 from floodmark.reports.trace import Trace
 
@@ -229,7 +228,7 @@ class _Watch:
         def label(gradient: Any) -> None:
             if self.is_on and not gradient.is_sparse:
                 self.gradients[name] = gradient.numel() * gradient.element_size()
-                _core.label(label_of(gradient, "gradient", name))
+                _core.label_tensor(gradient, "gradient", name)
 
         return label
 

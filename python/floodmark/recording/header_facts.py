@@ -5,8 +5,9 @@ Imports nothing of theirs: each registers a function that returns keys of the he
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Mapping
+
+from floodmark.recording.own_errors import OwnErrors
 
 _sources: list[Callable[[], Mapping[str, object]]] = []
 
@@ -20,6 +21,6 @@ def collected() -> dict[str, object]:
     """The keys of all sources."""
     found: dict[str, object] = {}
     for source in _sources:
-        with contextlib.suppress(Exception):
+        with OwnErrors():
             found |= source()
     return found

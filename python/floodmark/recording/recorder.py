@@ -24,6 +24,7 @@ from floodmark import _core
 from floodmark.recording import steps
 from floodmark.recording.fork_warning import watch_forks
 from floodmark.recording.gpu_account import FakeGpuAccount
+from floodmark.recording.own_errors import OwnErrors
 from floodmark.recording.window import Window, forget_windows
 from floodmark.recording.window_options import (
     Devices,
@@ -145,11 +146,11 @@ class Recorder(ContextDecorator):
         self._is_written = False
         self._failure = ""
         given = None if self._given_path is None else self._path
-        try:
+        with OwnErrors() as caught:
             self._window = self._open_window(given, self._path)
-        except Exception as error:
-            self._failure = str(error)
-            say(f"nothing is recorded: {error}")
+        if self._window is None:
+            self._failure = str(caught.error)
+            say(f"nothing is recorded: {caught.error}")
             return
         self._core = self._window.core
         watch_forks()
@@ -351,10 +352,10 @@ def _in_child() -> None:
     if not forget_windows() or not _forked_options:
         return
     _, recorder = _forked_options[-1]
-    try:
+    with OwnErrors() as caught:
         recorder.in_forked_child()
-    except Exception as error:
-        say(f"this child is not recorded: {error}")
+    if caught.error is not None:
+        say(f"this child is not recorded: {caught.error}")
 
 
 def trace(

@@ -7,9 +7,13 @@ command line's plan. Talks to: `recorder`, `output_path`, `launch`, `in_process_
 from __future__ import annotations
 
 import atexit
+import functools
 import os
 from collections.abc import Callable
 from pathlib import Path
+
+# Not from `os`, where a program may replace it.
+from posix import getpid
 
 from floodmark import _core
 from floodmark.recording.gpu_account import FakeGpuAccount
@@ -39,8 +43,10 @@ def start(plan: _core.RunPlan) -> bool:
     recorder = None if program is None else program.start()
     if recorder is None:
         return False
-    # First in, last out: what the program does at its exit is still recorded.
-    atexit.register(_finish, recorder, plan.quiet, os.getpid())
+    # First in, last out: what the program does at its exit is still recorded. Ctrl-C does not end
+    # it: without the recorder there is nothing left to interrupt.
+    finish = functools.partial(_finish, recorder, plan.quiet, getpid())
+    atexit.register(_core.call_on_own_thread, finish)
     return True
 
 
@@ -93,7 +99,7 @@ def short_path(path: Path) -> str:
 
 
 def _finish(recorder: Recorder, quiet: bool, pid: int) -> None:
-    if os.getpid() != pid:
+    if getpid() != pid:
         return
     recorder.stop()
     if quiet or recorder.path is None:

@@ -10,7 +10,6 @@ recorder, which marks a step for each counted pass.
 from __future__ import annotations
 
 import atexit
-import contextlib
 import os
 import sys
 import time
@@ -20,6 +19,7 @@ from typing import Any
 
 from floodmark import _core, torch_private
 from floodmark.recording.backward_passes import PassWatch
+from floodmark.recording.own_errors import OwnErrors
 
 #: An optimizer that makes no step in so many backward passes is not waited for.
 _MOST_PASSES = 1000
@@ -138,7 +138,7 @@ class StepWatch:
         self._ended[kind] += 1
         # Another kind may be the one that counts, and is reported by itself.
         if self._torch is not None and kind == self._kind:
-            with contextlib.suppress(Exception):
+            with OwnErrors():
                 self._on_step(self._torch, self.count)
 
     def _end_if_enough(self) -> None:
@@ -172,7 +172,7 @@ class StepWatch:
     def _end(self) -> None:
         self._exits += 1
         if self._exits == 1 and self._tell_end is not None:
-            with contextlib.suppress(Exception):
+            with OwnErrors():
                 self._tell_end()
         if self._exits > _MOST_EXITS:
             # The program catches everything. What must still be done is done, then it ends.
@@ -195,7 +195,7 @@ def user_stepped() -> None:
 
 def _warn(text: str) -> None:
     # A closed stderr is no reason to disturb the program.
-    with contextlib.suppress(Exception):
+    with OwnErrors():
         print(f"floodmark: {text}", file=sys.stderr)
 
 
@@ -238,5 +238,5 @@ class Progress:
     def close(self) -> None:
         """Leave no half line behind."""
         if self._has_line:
-            with contextlib.suppress(Exception):
+            with OwnErrors():
                 print("\r\x1b[K", end="", file=sys.stderr, flush=True)

@@ -3,26 +3,23 @@
 The first window begins the recorder; here torch is attached to it when it is imported, and CUDA
 when it is initialised. What is learnt of them goes into the header of every window that is open.
 
-Sees: torch, and the windows that are open. Talks to: `_core`, `names`, `optimizers`,
-`gradients`. Raises nothing into the program: what cannot be recorded is said once, on stderr and
-in the traces.
+Sees: torch, and the windows that are open. Talks to: `_core`, which names modules and tensors.
+Raises nothing into the program: what cannot be recorded is said once, on stderr and in the traces.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from floodmark import _core, torch_private
-from floodmark.recording import initial_blocks, names
-from floodmark.recording.gradients import GradientLabels
+from floodmark.recording import initial_blocks
 from floodmark.recording.import_watch import ImportWatch
-from floodmark.recording.optimizers import OptimizerHooks
+from floodmark.recording.own_errors import OwnErrors
 from floodmark.recording.window_options import say
 
 if TYPE_CHECKING:
@@ -57,8 +54,8 @@ class Attachment:
         self._torch_was_there = "torch" in sys.modules
         self._torch: ModuleType | None = None
         self._watch: ImportWatch | None = None
-        self._optimizers: OptimizerHooks | None = None
-        self._gradients: GradientLabels | None = None
+        self._hooks: _core.OptimizerHooks | None = None
+        self._handles: list[Any] = []
         self._has_cpu = False
 
     def open(self, core: _core.Window, *, cpu: bool, cuda: int, listener: Listener) -> list[str]:
@@ -74,10 +71,10 @@ class Attachment:
             if cpu and not core.has_cpu:
                 remarks = initial_blocks.record_host_blocks()
             if cuda and not core.has_cuda and "segments" in self.recorded:
-                with contextlib.suppress(Exception):
+                with OwnErrors():
                     initial_blocks.record_device_blocks(self._torch)
-        if self._optimizers is None:
-            self._listen(self._torch)
+        if self._hooks is None:
+            self._listen()
         return remarks
 
     def close(self, listener: Listener) -> None:
@@ -94,28 +91,28 @@ class Attachment:
 
     def remove_hooks(self) -> None:
         """Take off what runs while a window is open."""
-        with contextlib.suppress(Exception):
+        with OwnErrors():
             if self._watch is not None:
                 self._watch.stop()
-            if self._optimizers is not None:
-                self._optimizers.remove()
-            if self._gradients is not None:
-                self._gradients.remove()
+            if self._hooks is not None:
+                self._hooks.remove()
+            for handle in self._handles:
+                handle.remove()
         self._watch = None
-        self._optimizers = None
-        self._gradients = None
+        self._hooks = None
+        self._handles = []
 
     def _call_listeners(self) -> None:
         for listener in list(self._listeners):
-            with contextlib.suppress(Exception):
+            with OwnErrors():
                 listener()
 
     def _attach(self, torch: ModuleType) -> None:
-        try:
+        with OwnErrors() as caught:
             self._attach_torch(torch)
-        except Exception as error:
-            self.not_recorded.append(f"torch could not be attached: {error!r}")
-            say(f"torch could not be attached, nothing is recorded: {error!r}")
+        if caught.error is not None:
+            self.not_recorded.append(f"torch could not be attached: {caught.error!r}")
+            say(f"torch could not be attached, nothing is recorded: {caught.error!r}")
         self._call_listeners()
 
     def _attach_torch(self, torch: ModuleType) -> None:
@@ -148,21 +145,28 @@ class Attachment:
                 "the last use of saved tensors is not seen in this build of torch"
             )
         self.recorded += [name for name in ("saved", "unpacked") if name in seen]
-        self._listen(torch)
+        _core.attach_names(torch_private.parts_for_names(torch))
+        self._listen()
         if not self.is_fake:
             torch_private.when_cuda_is_ready(torch, lambda: self._attach_cuda(torch))
 
-    def _listen(self, torch: ModuleType) -> None:
-        self._gradients = GradientLabels(torch)
-        self._optimizers = OptimizerHooks(torch, self._gradients)
+    def _listen(self) -> None:
+        """Have every optimizer call us before and after its steps, in native code."""
+        from torch.optim import optimizer as optimizers
+
+        self._hooks = _core.OptimizerHooks()
+        self._handles = [
+            optimizers.register_optimizer_step_pre_hook(self._hooks.before),
+            optimizers.register_optimizer_step_post_hook(self._hooks.after),
+        ]
 
     def _attach_cuda(self, torch: ModuleType) -> None:
         """CUDA is ready. Called by torch: nothing may come out of it."""
         if self is not _current or self.pid != os.getpid():
             return
-        with contextlib.suppress(Exception):
+        with OwnErrors():
             self._describe_devices(torch)
-        try:
+        with OwnErrors() as caught:
             backend = str(torch.cuda.memory.get_allocator_backend())
             self.facts["allocator_backend"] = backend
             if backend != "native":
@@ -178,8 +182,8 @@ class Attachment:
                 self.not_recorded.append(
                     "requested sizes and segments are not seen: no trace tracker"
                 )
-        except Exception as error:
-            self.not_recorded.append(f"CUDA could not be attached fully: {error!r}")
+        if caught.error is not None:
+            self.not_recorded.append(f"CUDA could not be attached fully: {caught.error!r}")
         self._call_listeners()
 
     def _describe_devices(self, torch: ModuleType) -> None:
@@ -208,8 +212,8 @@ def attachment_of(core: _core.Window, *, is_fake: bool) -> Attachment:
     if _current is None or _current.pid != os.getpid() or not core.is_attached:
         if _current is not None:
             _current.remove_hooks()
-        names.forget_all()
+        _core.forget_names()
         _current = Attachment(is_fake=is_fake)
     elif core.is_renewed:
-        names.forget_all()
+        _core.forget_names()
     return _current

@@ -13,7 +13,6 @@ and in the trace.
 from __future__ import annotations
 
 import atexit
-import contextlib
 import functools
 import json
 import os
@@ -26,6 +25,7 @@ from floodmark import _core
 from floodmark.recording import gpu_account, header_facts
 from floodmark.recording.frame_layout import choose_way
 from floodmark.recording.gpu_account import FakeGpuAccount
+from floodmark.recording.own_errors import OwnErrors
 from floodmark.recording.torch_hooks import Attachment, attachment_of
 from floodmark.recording.window_options import (
     rank_of_process,
@@ -117,12 +117,16 @@ class Window:
         )
         _open.append(self)
         self._wants_ops = ops and not is_fake
-        self._attachment = attachment_of(self.core, is_fake=is_fake)
-        self._not_recorded += self._attachment.open(
-            self.core, cpu=cpu, cuda=cuda, listener=self._update
-        )
-        self._attach_ops()
-        self._update()
+        try:
+            self._attachment = attachment_of(self.core, is_fake=is_fake)
+            self._not_recorded += self._attachment.open(
+                self.core, cpu=cpu, cuda=cuda, listener=self._update
+            )
+            self._attach_ops()
+            self._update()
+        except BaseException:
+            self.close()
+            raise
 
     def _block_source(self) -> _core.BlockSource:
         return _core.BlockSource.TORCH if self._fake_gpu is None else self._fake_gpu.block_source()
@@ -191,13 +195,15 @@ class Window:
         """End it. The file, where there is one, is whole when `core.written` returns."""
         if self in _open:
             _open.remove(self)
-        with contextlib.suppress(Exception):
-            if self._attachment is not None:
-                self._attachment.close(self._update)
-        with contextlib.suppress(Exception):
-            self._note_simulated_gpu(is_over=True)
-            self._update()
-        self.core.close()
+        try:
+            with OwnErrors():
+                if self._attachment is not None:
+                    self._attachment.close(self._update)
+            with OwnErrors():
+                self._note_simulated_gpu(is_over=True)
+                self._update()
+        finally:
+            self.core.close()
 
 
 def has_fake_tensors() -> bool:

@@ -13,6 +13,7 @@ mod slow;
 
 use std::ffi::CStr;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 pub use layout::{CodeFacts, StrFacts};
 use layout::{CodeLayout, FrameLayout, OWNED_BY_C, StrLayout};
@@ -20,7 +21,14 @@ use layout::{CodeLayout, FrameLayout, OWNED_BY_C, StrLayout};
 use floodmark_slots::find_symbol;
 
 /// A deeper stack keeps its innermost frames.
-const DEEPEST: usize = 2048;
+pub const DEEPEST: usize = 2048;
+/// How often a stack was deeper.
+static CUT_STACKS: AtomicU64 = AtomicU64::new(0);
+
+/// How often this process has left out the outer frames of a stack that is deeper than [`DEEPEST`].
+pub fn cut_stacks() -> u64 {
+    CUT_STACKS.load(Ordering::Relaxed)
+}
 
 /// A frame as it is found: addresses only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -235,6 +243,14 @@ unsafe fn walk_thread(layout: &FrameLayout, thread: usize, frames: &mut Vec<RawF
             }
             frame = ((frame + layout.previous) as *const usize).read();
         }
+        note_depth(frame);
+    }
+}
+
+/// `frame` is the first that was not read; 0 where there is none.
+fn note_depth(frame: usize) {
+    if frame != 0 {
+        CUT_STACKS.fetch_add(1, Ordering::Relaxed);
     }
 }
 

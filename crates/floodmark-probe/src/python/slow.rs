@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 
-use super::{CodeContents, DEEPEST, RawFrame};
+use super::{CodeContents, DEEPEST, RawFrame, note_depth};
 use floodmark_slots::find_symbol;
 
 static IS_ON: AtomicBool = AtomicBool::new(false);
@@ -83,6 +83,10 @@ pub(super) fn walk(may_wait: bool, frames: &mut Vec<RawFrame>) {
             let outer = (api.back)(frame);
             (api.release)(frame);
             frame = outer;
+        }
+        note_depth(frame);
+        if frame != 0 {
+            (api.release)(frame);
         }
         (api.give_gil)(state);
     }

@@ -1,7 +1,7 @@
 """A program of fake tensors: shapes and no data, on a GPU that need not be there.
 
 torch's own `FakeTensorMode` works out shapes. Above it stands `_core.Operators`, which looks at
-what every operator made and tells the recorder. Sees: torch. Talks to: `_core`, `recording.names`.
+what every operator made and tells the recorder. Sees: torch. Talks to: `_core`.
 Counts nothing itself.
 """
 
@@ -19,7 +19,6 @@ from typing import Any
 
 from floodmark import _core, torch_private
 from floodmark.estimate.fake.kernel_workspaces import Kernels
-from floodmark.recording.names import addresses
 
 _Kind = _core.OperatorKind
 
@@ -190,7 +189,8 @@ class Engine:
         mode.__torch_dispatch__ = types.MethodType(self.operators, mode)
         self._front.mode = mode
         self._watch = mode
-        self._stack.enter_context(addresses(self.address_of))
+        before = _core.set_address_finder(self.operators.address)
+        self._stack.callback(_core.set_address_finder, before)
         self._stack.enter_context(self.modes())
         return self
 
@@ -215,12 +215,6 @@ class Engine:
     def close(self) -> None:
         """Watch no more: what dies from now on is not seen."""
         self.operators.close()
-
-    def address_of(self, tensor: Any) -> int:
-        """Where a fake tensor would begin; 0 when it is nowhere."""
-        storage = tensor.untyped_storage()
-        address = self.operators.address(torch_private.storage_id(storage))
-        return address and address + int(tensor.storage_offset()) * tensor.element_size()
 
     def level(self, device: Any) -> tuple[int, int, int, int]:
         """Allocated, its peak, reserved and its peak on a device."""
