@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable
-from typing import ClassVar, Literal, final
+from typing import Any, ClassVar, Literal, final
 
 __all__ = [
     "LEAST_MEMORY_BYTES",
@@ -27,6 +27,7 @@ __all__ = [
     "OperatorKind",
     "Operators",
     "OptimizerHooks",
+    "OwnWork",
     "PhantomError",
     "PhantomLibrary",
     "PhantomMachine",
@@ -151,6 +152,21 @@ class Certainty:
     def __ge__(self, other: Certainty, /) -> bool: ...
 
 @final
+class OwnWork:
+    """Calls functions of ours out of the program's sight."""
+
+    def __new__(
+        cls,
+        no_functions: object,
+        keys: object,
+        with_and_without: tuple[object, object],
+        set_profiled: object,
+        tracer: object,
+        set_tracer: object,
+    ) -> OwnWork: ...
+    def __call__(self, function: object, *args: object) -> Any: ...
+
+@final
 class FunctionKind:
     """What is done about a function of torch."""
 
@@ -169,12 +185,14 @@ class Functions:
     def __new__(
         cls,
         values: object,
+        own_work: OwnWork,
         tensor: type,
         parameter: type,
         getter: type,
         floats: list[object],
         transform: object,
         is_transformed: object,
+        has_byte: object,
     ) -> Functions: ...
     def __call__(
         self,
@@ -201,6 +219,7 @@ class Kernel:
     def __new__(
         cls,
         values: object,
+        own_work: OwnWork,
         operator: object,
         redispatch: object,
         tensor_of: object,
@@ -425,6 +444,7 @@ class PhantomLibrary:
     def unsupported(self) -> list[UnsupportedCall]: ...
     def devices(self) -> list[tuple[int, int, int, int]]: ...
     def certainty(self, addr: int, length: int) -> Certainty: ...
+    def has_value(self, addr: int, length: int) -> bool: ...
     def set_certainty(self, addr: int, length: int, certainty: Certainty) -> None: ...
     def set_answer(self, kind: AnswerKind, value: int) -> None: ...
     def set_group_size(self, color: int, ranks: int) -> None: ...

@@ -33,6 +33,7 @@
 | `OpOverload._handle.redispatch_boxed`, `._schema` | kernels of ours | 2.4 and 2.11 |
 | `torch._C.DispatchKey`, `._dispatch_keyset_full_after` | the same | 2.4 and 2.11 |
 | `torch._C.DisableTorchFunction`, `eval_frame.DisableContext` | the same | 2.4 and 2.11 |
+| `torch._C._ForceDispatchKeyGuard` and others of `out_of_sight` | the same | 2.11 |
 | `torch._C.TensorBase`, `torch._C.StorageBase._cdata` | names | 2.4 and 2.11 |
 | `triton.runtime.jit.JITFunction.run` | what a kernel may have written | Triton 3.6 |
 | `Tensor._cdata`, `UntypedStorage._cdata` | where tensors lie in memory | 2.4 to 2.15 |
@@ -50,7 +51,7 @@
 | `torch._C._cuda_memoryStats`, `_cuda_resetPeakMemoryStats` | workspaces | 2.4 and 2.11 |
 | `torch._C._current_graph_task_id`, `_set_multithreading_enabled` | backward | 2.4 and 2.11 |
 | `torch._C._storage_Use_Count`, `Tensor._use_count` | gradients in place | 2.4 and 2.11 |
-| `Tensor._indices`, `Tensor._values` | sparse tensors that are not coalesced | 2.4 and 2.11 |
+| `Tensor._indices`, `Tensor._values`, `Tensor._nnz` | sparse tensors | 2.4 and 2.11 |
 | `_foreach_supported_types` | optimizers that work on lists | 2.4 and 2.11 |
 | `RNNBase._flat_weights`, `torch._cudnn_rnn_flatten_weight` | recurrent modules | 2.4 and 2.11 |
 | `rnn._VF._pad_packed_sequence` | packed sequences | 2.4 and 2.11 |
@@ -314,6 +315,36 @@ def local_part(tensor: Any) -> Any:
     return getattr(tensor, "_local_tensor", tensor)
 
 
+def parts(tensor: Any) -> list[Any]:
+    """The tensors that a tensor consists of: itself, or those inside of a wrapper."""
+    if hasattr(tensor, "__tensor_flatten__"):
+        names, _ = tensor.__tensor_flatten__()
+        return [part for name in names for part in parts(getattr(tensor, name))]
+    return [local_part(tensor)]
+
+
+def is_plain_class(torch: Any, kind: type) -> bool:
+    """Whether a class is one of tensors that functions of torch treat as they do plain ones.
+
+    A `__torch_function__` that calls that of its base class adds to a call and does not change it.
+    """
+    plain = torch.Tensor
+    if not issubclass(kind, plain):
+        return False
+    if kind.__torch_dispatch__ is not plain.__torch_dispatch__:  # type: ignore[attr-defined]
+        return False
+    for base in kind.__mro__:
+        function = vars(base).get("__torch_function__")
+        if function is None:
+            continue
+        if base is plain or function is torch._C._disabled_torch_function_impl:
+            return True
+        code = getattr(getattr(function, "__func__", function), "__code__", None)
+        if code is None or not {"super", "__torch_function__"} <= set(code.co_names):
+            return False
+    return False
+
+
 def is_sharded(tensor: Any) -> bool:
     """Whether a tensor has a part of its data in this process, as a DTensor has."""
     return hasattr(tensor, "_local_tensor")
@@ -327,6 +358,11 @@ def storage_id(storage: Any) -> int:
 def sparse_parts(tensor: Any) -> tuple[Any, Any]:
     """The indices and the values of a sparse tensor, coalesced or not."""
     return tensor._indices(), tensor._values()
+
+
+def sparse_count(tensor: Any) -> int:
+    """How many elements, or blocks, a sparse tensor stores."""
+    return int(tensor._nnz())
 
 
 def function_modes(torch: ModuleType) -> list[Any]:
@@ -377,6 +413,20 @@ def without_function_modes(torch: Any) -> AbstractContextManager[None]:
     """Functions of torch that are called here pass no mode."""
     outside: AbstractContextManager[None] = torch._C.DisableTorchFunction()
     return outside
+
+
+def out_of_sight(torch: Any) -> tuple[Any, Any, tuple[Any, Any], Any, Any, Any]:
+    """What keeps our own calls of torch from all that a program may have around its own.
+
+    In the order of `_core.OwnWork`. To be called before the program runs: a thread's dispatch keys
+    are taken as they are at first, without autograd's and Python's."""
+    c = torch._C
+    with c._AutoDispatchBelowADInplaceOrView(), c._DisableTorchDispatch():
+        without = c._dispatch_tls_local_exclude_set()
+    keys = (c._dispatch_tls_local_include_set(), without)
+    profiled = c._autograd._enable_record_function
+    tracers = (c._get_tracing_state, c._set_tracing_state)
+    return c.DisableTorchFunction, c._ForceDispatchKeyGuard, keys, profiled, *tracers
 
 
 def transforms(torch: Any) -> tuple[Any, Any]:

@@ -10,9 +10,12 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
+use pyo3::call::PyCallArgs;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyTuple};
+use pyo3::types::{PyDict, PyFloat, PyInt, PyList, PyString, PyTuple, PyType};
+
+use crate::own_work::OwnWork;
 
 /// What is done about a function.
 #[pyclass(
@@ -68,6 +71,7 @@ fn call_examined<'py>(
 #[derive(Debug)]
 pub struct Functions {
     values: Py<PyAny>,
+    own_work: Py<OwnWork>,
     tensor: Py<PyAny>,
     parameter: Py<PyAny>,
     /// What reads an attribute: made anew for each call.
@@ -78,6 +82,10 @@ pub struct Functions {
     transform: Py<PyAny>,
     /// Whether a tensor belongs to a transform: it has no address.
     is_transformed: Py<PyAny>,
+    /// Whether a byte of a device has a value.
+    has_byte: Py<PyAny>,
+    /// Classes of tensors that were seen: whether they are plain. They are retained as functions are.
+    classes: Mutex<HashMap<usize, (bool, Py<PyType>)>>,
     /// Functions that were called. They are retained, so that the address by which one is found stays its own.
     known: Mutex<HashMap<usize, (FunctionKind, Py<PyAny>)>>,
 }
@@ -85,18 +93,32 @@ pub struct Functions {
 #[pymethods]
 impl Functions {
     #[new]
+    #[expect(clippy::too_many_arguments, reason = "Python makes it, once")]
     fn new(
         values: Py<PyAny>,
+        own_work: Py<OwnWork>,
         tensor: Py<PyAny>,
         parameter: Py<PyAny>,
         getter: Py<PyAny>,
         floats: &Bound<'_, PyList>,
         transform: Py<PyAny>,
         is_transformed: Py<PyAny>,
+        has_byte: Py<PyAny>,
     ) -> Self {
         let floats = floats.iter().map(|dtype| dtype.as_ptr() as usize).collect();
-        let known = Mutex::default();
-        Self { values, tensor, parameter, getter, floats, transform, is_transformed, known }
+        Self {
+            values,
+            own_work,
+            tensor,
+            parameter,
+            getter,
+            floats,
+            transform,
+            is_transformed,
+            has_byte,
+            classes: Mutex::default(),
+            known: Mutex::default(),
+        }
     }
 
     /// Called by torch for every function of its own.
@@ -111,21 +133,26 @@ impl Functions {
         kwargs: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         // What goes wrong in looking is not the program's business: then it is not looked at.
-        let kind = self.kind(func).unwrap_or(FunctionKind::Through);
-        let is_seen_below = kind == FunctionKind::Operator && !has_out(kwargs).unwrap_or(false);
-        if kind == FunctionKind::Through
-            || is_seen_below
-            || !self.are_ordinary_tensors(types).unwrap_or(false)
-        {
+        let mut kind = self.kind(func).unwrap_or(FunctionKind::Through);
+        if kind != FunctionKind::Read && names_what_it_writes(kwargs).unwrap_or(false) {
+            kind = FunctionKind::Write;
+        }
+        if matches!(kind, FunctionKind::Through | FunctionKind::Operator) {
             return func.call(args, kwargs);
         }
-        let values = self.values.bind(py);
+        if !self.are_plain(types).unwrap_or(false) {
+            let out = func.call(args, kwargs)?;
+            if matches!(kind, FunctionKind::Write | FunctionKind::Read) {
+                self.ask(intern!(py, "after_unseen"), (func, args, kwargs, &out))?;
+            }
+            return Ok(out);
+        }
         if self.is_in_transform(args.as_any()).unwrap_or(false) {
             // Its operators arrive at our kernels, with plain tensors.
-            values.call_method0(intern!(py, "before_transform"))?;
+            self.ask(intern!(py, "before_transform"), ())?;
             let out = func.call(args, kwargs)?;
             if kind == FunctionKind::Write {
-                values.call_method1(intern!(py, "after_transform"), (args,))?;
+                self.ask(intern!(py, "after_transform"), (args,))?;
             }
             return Ok(out);
         }
@@ -133,41 +160,33 @@ impl Functions {
             if !self.has_device(args.as_any()).unwrap_or(false) {
                 return func.call(args, kwargs);
             }
-            let answer = values.call_method1(intern!(py, "before"), (func, args, kwargs))?;
+            let answer = self.ask(intern!(py, "before"), (func, args, kwargs))?;
             if !answer.is_none() {
                 return answer.get_item(0);
             }
             let out = call_examined(func, args, kwargs);
-            values.call_method0(intern!(py, "end_of_read"))?;
-            return values.call_method1(intern!(py, "after"), (func, args, kwargs, out?));
+            self.ask(intern!(py, "end_of_read"), ())?;
+            return self.ask(intern!(py, "after"), (func, args, kwargs, out?));
         }
         let out = call_examined(func, args, kwargs)?;
-        let (all, named) = (args.as_any(), kwargs.map(PyDictMethods::values));
-        let is_examined = || -> PyResult<bool> {
-            let most = if kind == FunctionKind::Elementwise { usize::MAX } else { SMALL };
-            // Functions of `torch.nn.init` give the tensor that they write to by name.
-            let in_named = |is_so: &dyn Fn(&Bound<'_, PyAny>) -> PyResult<bool>| {
-                named.as_ref().map_or(Ok(false), |named| is_so(named.as_any()))
-            };
-            Ok((kind == FunctionKind::Write
-                && (self.has_device(all)?
-                    || in_named(&|named| self.has_device(named))?
-                    || self.has_device(&out)?))
-                || self.has_value(all, most)?
-                || in_named(&|named| self.has_value(named, most))?
-                || self.has_value(&out, most)?
-                || (!self.has_device(all)? && self.has_device(&out)? && is_small(&out))
-                // Something of a device was copied to the host.
-                || (self.is_tensor(&out) && !is_on_device(&out)? && self.has_device(all)?))
-        };
-        if is_examined().unwrap_or(false) {
-            return values.call_method1(intern!(py, "after"), (func, args, kwargs, out));
+        if self.is_examined(kind, args, kwargs, &out).unwrap_or(false) {
+            return self.ask(intern!(py, "after"), (func, args, kwargs, out));
         }
         Ok(out)
     }
 }
 
 impl Functions {
+    /// Calls a method of `values`, out of the program's sight.
+    fn ask<'py>(
+        &self,
+        method: &Bound<'py, PyString>,
+        args: impl PyCallArgs<'py>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = method.py();
+        self.own_work.get().call(&self.values.bind(py).getattr(method)?, args)
+    }
+
     fn kind(&self, func: &Bound<'_, PyAny>) -> PyResult<FunctionKind> {
         if func.get_type().is(&self.getter) {
             return Ok(FunctionKind::Through);
@@ -184,36 +203,92 @@ impl Functions {
         Ok(kind)
     }
 
-    /// Whether no subclass of tensors is among the arguments: those take themselves apart.
-    fn are_ordinary_tensors(&self, types: &Bound<'_, PyAny>) -> PyResult<bool> {
-        types.try_iter()?.try_fold(true, |so_far, kind| Ok(so_far && self.is_plain(&kind?)))
+    /// Whether the result of a function may have a value, or one that it had is void.
+    fn is_examined<'py>(
+        &self,
+        kind: FunctionKind,
+        args: &Bound<'py, PyTuple>,
+        kwargs: Option<&Bound<'py, PyDict>>,
+        out: &Bound<'py, PyAny>,
+    ) -> PyResult<bool> {
+        let (mut given, mut made) = (Vec::new(), Vec::new());
+        self.each_tensor(args.as_any(), &mut given)?;
+        if let Some(kwargs) = kwargs {
+            // Functions of `torch.nn.init` give the tensor that they write to by name.
+            self.each_tensor(kwargs.values().as_any(), &mut given)?;
+        }
+        self.each_tensor(out, &mut made)?;
+        let made_count = made.len();
+        let given = on_device(given)?;
+        let made = on_device(made)?;
+        if kind == FunctionKind::Write {
+            return Ok(!given.is_empty() || !made.is_empty());
+        }
+        if given.is_empty() {
+            return any(&made, |tensor| Ok(!self.is_float(tensor)? || count(tensor)? <= SMALL));
+        }
+        if made.len() < made_count {
+            // Something of a device was copied to the host.
+            return Ok(true);
+        }
+        let most = if kind == FunctionKind::Elementwise { usize::MAX } else { SMALL };
+        if made.is_empty() {
+            return any(&given, |tensor| self.has_value(tensor, most));
+        }
+        // Floats that are made of floats without a value have none.
+        let has_value = any(&made, |tensor| Ok(!self.is_float(tensor)?))?
+            || !any(&given, |tensor| Ok(!self.has_value(tensor, most)?))?;
+        Ok(has_value && !is_view(&made, &given)?)
     }
 
-    fn is_tensor(&self, value: &Bound<'_, PyAny>) -> bool {
+    /// Whether these types are those of plain tensors. Others take themselves apart.
+    fn are_plain(&self, types: &Bound<'_, PyAny>) -> PyResult<bool> {
+        for kind in types.try_iter()? {
+            if !self.is_plain(kind?.cast::<PyType>()?)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn is_tensor(&self, value: &Bound<'_, PyAny>) -> PyResult<bool> {
         self.is_plain(&value.get_type())
     }
 
-    fn is_plain(&self, kind: &Bound<'_, PyAny>) -> bool {
-        kind.is(&self.tensor) || kind.is(&self.parameter)
+    /// Whether values of a class are tensors whose numbers lie in a storage of their own.
+    fn is_plain(&self, kind: &Bound<'_, PyType>) -> PyResult<bool> {
+        if kind.is(&self.tensor) || kind.is(&self.parameter) {
+            return Ok(true);
+        }
+        let key = kind.as_ptr() as usize;
+        let classes = || self.classes.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(&(is_plain, _)) = classes().get(&key) {
+            return Ok(is_plain);
+        }
+        let is_plain = self.ask(intern!(kind.py(), "is_plain"), (kind,))?.is_truthy()?;
+        classes().insert(key, (is_plain, kind.clone().unbind()));
+        Ok(is_plain)
     }
 
-    /// Whether any tensor in the value, or in its lists, is as `is_so` says.
-    fn any_tensor<'py>(
+    /// The plain tensors in a value, and in its lists.
+    fn each_tensor<'py>(
         &self,
         value: &Bound<'py, PyAny>,
-        is_so: &impl Fn(&Bound<'py, PyAny>) -> PyResult<bool>,
-    ) -> PyResult<bool> {
-        if self.is_tensor(value) {
-            return is_so(value);
-        }
-        if value.is_instance_of::<PyTuple>() || value.is_instance_of::<PyList>() {
+        found: &mut Vec<Bound<'py, PyAny>>,
+    ) -> PyResult<()> {
+        if self.is_tensor(value)? {
+            found.push(value.clone());
+        } else if value.is_instance_of::<PyTuple>() || value.is_instance_of::<PyList>() {
             for item in value.try_iter()? {
-                if self.any_tensor(&item?, is_so)? {
-                    return Ok(true);
+                let item = item?;
+                if item.is_instance_of::<PyFloat>() || item.is_instance_of::<PyInt>() {
+                    // A list of numbers may be long.
+                    break;
                 }
+                self.each_tensor(&item, found)?;
             }
         }
-        Ok(false)
+        Ok(())
     }
 
     /// Whether a transform runs, and a tensor among these is its own.
@@ -222,45 +297,90 @@ impl Functions {
         if self.transform.bind(py).call0()?.is_none() {
             return Ok(false);
         }
-        self.any_tensor(value, &|tensor| self.is_transformed.bind(py).call1((tensor,))?.is_truthy())
+        let mut found = Vec::new();
+        self.each_tensor(value, &mut found)?;
+        any(&found, |tensor| self.is_transformed.bind(py).call1((tensor,))?.is_truthy())
     }
 
     fn has_device(&self, value: &Bound<'_, PyAny>) -> PyResult<bool> {
-        self.any_tensor(value, &is_on_device)
+        let mut found = Vec::new();
+        self.each_tensor(value, &mut found)?;
+        any(&found, is_on_device)
     }
 
-    /// Whether a tensor among these could have a value: integers, truth values, and at most `most` floats.
-    fn has_value(&self, value: &Bound<'_, PyAny>, most: usize) -> PyResult<bool> {
-        self.any_tensor(value, &|tensor| {
-            if !is_on_device(tensor)? {
-                return Ok(false);
-            }
-            let py = tensor.py();
-            let dtype = tensor.getattr(intern!(py, "dtype"))?.as_ptr() as usize;
-            if !self.floats.contains(&dtype) {
-                return Ok(true);
-            }
-            let count: usize = tensor.call_method0(intern!(py, "numel"))?.extract()?;
-            Ok(count <= most
-                && self
-                    .values
-                    .bind(py)
-                    .call_method1(intern!(py, "is_kept"), (tensor,))?
-                    .is_truthy()?)
-        })
+    fn is_float(&self, tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let dtype = tensor.getattr(intern!(tensor.py(), "dtype"))?.as_ptr() as usize;
+        Ok(self.floats.contains(&dtype))
+    }
+
+    /// Whether a tensor of a device could have a value: integers, truth values, and at most `most` floats.
+    fn has_value(&self, tensor: &Bound<'_, PyAny>, most: usize) -> PyResult<bool> {
+        if !self.is_float(tensor)? {
+            return Ok(true);
+        }
+        let py = tensor.py();
+        if count(tensor)? > most {
+            return Ok(false);
+        }
+        // Most have none, and their first byte says it.
+        let first = tensor.call_method0(intern!(py, "data_ptr"))?;
+        if !self.has_byte.bind(py).call1((first, 1))?.is_truthy()? {
+            return Ok(false);
+        }
+        self.ask(intern!(py, "is_kept"), (tensor,))?.is_truthy()
     }
 }
 
-fn has_out(kwargs: Option<&Bound<'_, PyDict>>) -> PyResult<bool> {
-    kwargs.map_or(Ok(false), |kwargs| kwargs.contains(intern!(kwargs.py(), "out")))
+/// Whether a function is given a tensor to write to, or told to write to its argument.
+fn names_what_it_writes(kwargs: Option<&Bound<'_, PyDict>>) -> PyResult<bool> {
+    let Some(kwargs) = kwargs else { return Ok(false) };
+    let py = kwargs.py();
+    Ok(kwargs.get_item(intern!(py, "out"))?.is_some_and(|out| !out.is_none())
+        || kwargs
+            .get_item(intern!(py, "inplace"))?
+            .is_some_and(|is_so| is_so.is_truthy().unwrap_or(false)))
+}
+
+fn any<'py>(
+    tensors: &[Bound<'py, PyAny>],
+    is_so: impl Fn(&Bound<'py, PyAny>) -> PyResult<bool>,
+) -> PyResult<bool> {
+    for tensor in tensors {
+        if is_so(tensor)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn on_device(tensors: Vec<Bound<'_, PyAny>>) -> PyResult<Vec<Bound<'_, PyAny>>> {
+    let mut found = Vec::with_capacity(tensors.len());
+    for tensor in tensors {
+        if is_on_device(&tensor)? {
+            found.push(tensor);
+        }
+    }
+    Ok(found)
 }
 
 fn is_on_device(tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
     tensor.getattr(intern!(tensor.py(), "is_cuda"))?.is_truthy()
 }
 
-/// Whether a new tensor is so small that it may be worth a value.
-fn is_small(out: &Bound<'_, PyAny>) -> bool {
-    let count = out.call_method0(intern!(out.py(), "numel"));
-    count.and_then(|count| count.extract::<usize>()).is_ok_and(|count| count <= SMALL)
+/// How many numbers a tensor has. A tracer would see `numel`.
+fn count(tensor: &Bound<'_, PyAny>) -> PyResult<usize> {
+    let number = |name| tensor.getattr(name)?.extract::<usize>();
+    Ok(number(intern!(tensor.py(), "nbytes"))? / number(intern!(tensor.py(), "itemsize"))?.max(1))
+}
+
+/// Whether what a function made is a view of what it was given.
+fn is_view<'py>(made: &[Bound<'py, PyAny>], given: &[Bound<'py, PyAny>]) -> PyResult<bool> {
+    let [made] = made else { return Ok(false) };
+    let storage = |tensor: &Bound<'py, PyAny>| -> PyResult<usize> {
+        let py = tensor.py();
+        let storage = tensor.call_method0(intern!(py, "untyped_storage"))?;
+        storage.call_method0(intern!(py, "data_ptr"))?.extract()
+    };
+    let address = storage(made)?;
+    any(given, |tensor| Ok(tensor.is(made) || storage(tensor)? == address))
 }

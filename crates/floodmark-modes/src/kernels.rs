@@ -7,17 +7,20 @@
 //! choices, unlike a dispatch mode. It is native so that no Python frame of ours lies on the stack while torch
 //! allocates.
 
+use pyo3::call::PyCallArgs;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyFloat, PyInt, PyList, PyTuple};
+use pyo3::types::{PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 
 use crate::functions::is_looked_at;
+use crate::own_work::OwnWork;
 
 /// Stands in front of the device's kernel of one operator.
 #[pyclass(frozen, module = "floodmark._core")]
 #[derive(Debug)]
 pub struct Kernel {
     values: Py<PyAny>,
+    own_work: Py<OwnWork>,
     operator: Py<PyAny>,
     /// Calls the operator's next kernel.
     redispatch: Py<PyAny>,
@@ -58,6 +61,7 @@ impl Kernel {
     #[expect(clippy::too_many_arguments, reason = "Python makes it, once for an operator")]
     fn new(
         values: Py<PyAny>,
+        own_work: Py<OwnWork>,
         operator: Py<PyAny>,
         redispatch: Py<PyAny>,
         tensor_of: Py<PyAny>,
@@ -68,7 +72,18 @@ impl Kernel {
         kind: KernelKind,
     ) -> Self {
         let floats = floats.iter().map(|dtype| dtype.as_ptr() as usize).collect();
-        Self { values, operator, redispatch, tensor_of, tensors, below, devices, floats, kind }
+        Self {
+            values,
+            own_work,
+            operator,
+            redispatch,
+            tensor_of,
+            tensors,
+            below,
+            devices,
+            floats,
+            kind,
+        }
     }
 
     /// Called by torch's dispatcher, with the keys of the call.
@@ -91,26 +106,35 @@ impl Kernel {
         if !self.is_on_device(keys)? || (self.kind == KernelKind::FollowUnseen && is_looked_at()) {
             return next();
         }
-        let (values, operator) = (self.values.bind(py), self.operator.bind(py));
+        let operator = self.operator.bind(py);
         if self.kind == KernelKind::Count {
-            let plan =
-                values.call_method1(intern!(py, "before_count"), (operator, args, kwargs))?;
+            let plan = self.ask(intern!(py, "before_count"), (operator, args, kwargs))?;
             let out = next();
             if plan.is_none() {
                 return out;
             }
-            values.call_method1(intern!(py, "after_count"), (plan, out.as_ref().ok()))?;
+            self.ask(intern!(py, "after_count"), (plan, out.as_ref().ok()))?;
             return out;
         }
         let out = next()?;
         if !self.is_float(&out).unwrap_or(true) {
-            values.call_method1(intern!(py, "follow"), (operator, args, kwargs, &out))?;
+            self.ask(intern!(py, "follow"), (operator, args, kwargs, &out))?;
         }
         Ok(out)
     }
 }
 
 impl Kernel {
+    /// Calls a method of `values`, out of the program's sight.
+    fn ask<'py>(
+        &self,
+        method: &Bound<'py, PyString>,
+        args: impl PyCallArgs<'py>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = method.py();
+        self.own_work.get().call(&self.values.bind(py).getattr(method)?, args)
+    }
+
     /// The arguments with tensors for numbers: a tensor that C++ made of a number arrives as the number.
     fn with_tensors<'py>(&self, args: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyTuple>> {
         let py = args.py();
@@ -121,9 +145,7 @@ impl Kernel {
         for &at in &self.tensors {
             let Some(item) = items.get_mut(at) else { continue };
             if is_number(item) {
-                let options = PyDict::new(py);
-                options.set_item(intern!(py, "device"), intern!(py, "cpu"))?;
-                *item = self.tensor_of.bind(py).call((&*item,), Some(&options))?;
+                *item = self.own_work.get().call(self.tensor_of.bind(py), (&*item,))?;
             }
         }
         PyTuple::new(py, items)

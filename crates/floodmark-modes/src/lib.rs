@@ -6,6 +6,7 @@
 //!
 //! - [`Functions`]: torch's Python functions, for a program on a phantom GPU.
 //! - [`Kernel`]: single operators below autograd, for the same program.
+//! - [`OwnWork`]: what these call to compute values, which nothing of the program sees.
 //! - [`Operators`]: torch's operators, for a program of fake tensors.
 //! - [`BlockSource`]: what reports the blocks of a recording.
 //! - `kernel_rules.rs`: rules of `floodmark-fake` that plugins ask.
@@ -16,6 +17,7 @@ mod functions;
 mod kernel_rules;
 mod kernels;
 mod operators;
+mod own_work;
 mod values;
 
 pub use block_source::BlockSource;
@@ -26,3 +28,4 @@ pub use kernel_rules::{
 };
 pub use kernels::{Kernel, KernelKind};
 pub use operators::{OperatorKind, Operators};
+pub use own_work::OwnWork;

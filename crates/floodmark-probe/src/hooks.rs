@@ -17,6 +17,7 @@ use floodmark_trace::{Category, Device, EventKind};
 use crate::autograd::{self, Running};
 use crate::gil_work;
 use crate::names::label_id;
+use crate::own_blocks;
 use crate::recording::{IS_WATCHED, Recording};
 use crate::saved_tensors::{self, PostAccumulate, Save, UnpackEntry};
 use crate::thread::{Local, with_recording};
@@ -188,6 +189,9 @@ fn record_oom(device: Device, bytes: u64, allocated: usize, reserved: usize) {
 /// It is called whether or not a profiler is on. To stand here, and not at the report that it makes when
 /// one is on, spares the program torch's own table of blocks and its warning about blocks that are not in it.
 unsafe extern "C-unwind" fn cpu_new(reporter: *mut c_void, ptr: *mut c_void, bytes: usize) {
+    if own_blocks::note_new(ptr as usize) {
+        return;
+    }
     // SAFETY: the replaced function, with its own arguments.
     unsafe {
         if let Some(original) = original::<CpuNew>(&CPU_NEW) {
@@ -209,6 +213,9 @@ unsafe extern "C-unwind" fn cpu_new(reporter: *mut c_void, ptr: *mut c_void, byt
 
 /// `c10::ProfiledCPUMemoryReporter::Delete`: the CPU allocator is about to free a block.
 unsafe extern "C-unwind" fn cpu_delete(reporter: *mut c_void, ptr: *mut c_void) {
+    if own_blocks::note_delete(ptr as usize) {
+        return;
+    }
     with_recording(|recording, local| {
         if recording.wants_torch(Device::CPU) {
             let mut record = Record::new(EventKind::Free as u8, Device::CPU);

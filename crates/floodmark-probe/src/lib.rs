@@ -30,6 +30,7 @@ mod merge;
 mod names;
 mod ops;
 mod output;
+mod own_blocks;
 mod own_file;
 mod own_thread;
 mod patch;
@@ -66,6 +67,7 @@ pub use gil_work::{set_backward_handler, set_gil_work_handler};
 pub use host_storages::record_host_blocks;
 pub use initial_blocks::{InitialBlock, InitialBlocks};
 pub use output::Replace;
+pub use own_blocks::HostWork;
 pub use patch::Found;
 pub use python::{
     CodeFacts, DEEPEST, Evidence, ProofError, StrFacts, cut_stacks, is_proven, prove, use_slow_way,

@@ -44,8 +44,8 @@ mod _core {
     #[pymodule_export]
     use floodmark_modes::{
         AttentionKernel, BlockSource, FunctionKind, Functions, Kernel, KernelKind, OperatorKind,
-        Operators, TeFusedAttention, TeLayout, TeNorm, TeQuantizer, cudnn_dropout_state_bytes,
-        te_dropout_mask_bytes, te_float8_buffers, te_transposed,
+        Operators, OwnWork, TeFusedAttention, TeLayout, TeNorm, TeQuantizer,
+        cudnn_dropout_state_bytes, te_dropout_mask_bytes, te_float8_buffers, te_transposed,
     };
     #[pymodule_export]
     use floodmark_names::{

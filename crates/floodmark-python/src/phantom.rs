@@ -259,13 +259,13 @@ impl PhantomLibrary {
 
     /// How certain the value of these bytes is.
     fn certainty(&self, addr: u64, length: u64) -> Certainty {
-        match self.library.certainty(addr, length) {
-            control::Certainty::Nothing => Certainty::Nothing,
-            control::Certainty::Assumed => Certainty::Assumed,
-            control::Certainty::Sampled => Certainty::Sampled,
-            control::Certainty::Random => Certainty::Random,
-            control::Certainty::Known => Certainty::Known,
-        }
+        use Certainty::{Assumed, Known, Nothing, Random, Sampled};
+        [Nothing, Assumed, Sampled, Random, Known][self.library.certainty(addr, length) as usize]
+    }
+
+    /// Whether all of these bytes have a value.
+    fn has_value(&self, addr: u64, length: u64) -> bool {
+        self.library.certainty(addr, length) != control::Certainty::Nothing
     }
 
     /// Sets how certain the value of these bytes is from now on.

@@ -31,6 +31,11 @@ NUMBERS = {
 COUNTS = {
     "one_hot", "combinations",
 }  # fmt: skip
+#: The same for sparse tensors: the number of elements, or of blocks, that are not zero.
+SPARSE = {
+    "to_dense", "to_sparse", "to_sparse_coo", "to_sparse_csr", "to_sparse_csc", "to_sparse_bsr",
+    "to_sparse_bsc",
+}  # fmt: skip
 #: In those, what is read is the largest index and not how many there are.
 LARGEST = {
     "bincount", "one_hot",
@@ -53,6 +58,15 @@ CHECKED = {
     # No element is below zero; the sum is not zero.
     "multinomial": 0b01,
 }  # fmt: skip
+#: Functions of models that make floats of many floats: what they compute is not followed.
+MIXES = {
+    "linear", "matmul", "__matmul__", "__rmatmul__", "mm", "bmm", "addmm", "baddbmm", "einsum",
+    "bilinear", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d",
+    "conv_transpose3d", "scaled_dot_product_attention", "multi_head_attention_forward",
+    "layer_norm", "rms_norm", "group_norm", "softmax", "log_softmax", "gelu", "silu",
+}  # fmt: skip
+#: Functions that write to the statistics among their arguments, while a model is trained.
+STATISTICS = {"batch_norm", "instance_norm"}
 #: Functions that copy.
 COPIES = {
     "to", "cpu", "cuda", "copy_", "clone", "contiguous", "type", "float", "half", "bfloat16",

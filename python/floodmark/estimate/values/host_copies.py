@@ -22,8 +22,8 @@ MOST_UNKNOWN_FLOATS = 1 << 18
 MOST_RANDOM_FLOATS = 1 << 16
 
 
-class TooLarge(Exception):
-    """The arguments of a call are larger than what is worked out on the host."""
+class NotFollowed(Exception):
+    """The arguments of a call are larger than what is worked out on the host, or quantized."""
 
 
 def empty_on_host(torch: Any, shape: Any, dtype: Any) -> Any:
@@ -108,28 +108,33 @@ def alias_of(torch: Any, tensor: Any) -> Any:
     if length == 0:
         return torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu")
     memory = (ctypes.c_char * length).from_address(address)
-    flat = torch.frombuffer(memory, dtype=tensor.dtype)
-    return flat.as_strided(tensor.shape, tensor.stride())
+    alias = torch.frombuffer(memory, dtype=tensor.dtype).as_strided(tensor.shape, tensor.stride())
+    # These bits say that the value is another one than the bytes.
+    if tensor.is_conj():
+        alias = alias.conj()
+    return torch._neg_view(alias) if tensor.is_neg() else alias
 
 
 def region_of(tensor: Any) -> tuple[int, int]:
     """The bytes from a tensor's first to its last element: address and length."""
     if tensor.numel() == 0:
         return 0, 0
+    if tensor.is_contiguous():
+        return tensor.data_ptr(), tensor.nbytes
     last = sum((n - 1) * stride for n, stride in zip(tensor.shape, tensor.stride(), strict=True))
     return tensor.data_ptr(), (last + 1) * tensor.element_size()
 
 
-def check_sizes(tensors: list[Any], certainty: Certainty) -> None:
-    """Raise where a call is too large to be run on the host. Comes before anything is copied."""
+def check_operands(tensors: list[Any], certainty: Certainty) -> None:
+    """Raise where a call is not run on the host. Comes before anything is copied."""
     floats = 0
     for tensor in tensors:
-        if tensor.numel() > MOST_INTEGERS:
-            raise TooLarge
+        if tensor.numel() > MOST_INTEGERS or tensor.is_quantized:
+            raise NotFollowed
         if tensor.dtype.is_floating_point or tensor.dtype.is_complex:
             floats += tensor.numel()
     if certainty < Certainty.KNOWN and floats > MOST_UNKNOWN_FLOATS:
-        raise TooLarge
+        raise NotFollowed
 
 
 def tensors_in(value: Any) -> Iterator[Any]:

@@ -6,6 +6,7 @@ Talks to: torch's dispatcher, `phantom_values` through `_core.Kernel`. Knows not
 
 from __future__ import annotations
 
+import functools
 import warnings
 from types import ModuleType
 from typing import Any
@@ -42,8 +43,11 @@ _ARITHMETIC = (
 class Kernels:
     """The kernels of a process. They are there as long as this object."""
 
-    def __init__(self, torch: ModuleType, values: Any, floats: list[object]) -> None:
+    def __init__(
+        self, torch: ModuleType, values: Any, own_work: _core.OwnWork, floats: list[object]
+    ) -> None:
         self._torch = torch
+        self._own_work = own_work
         self._values = values
         self._floats = floats
         self._library = torch_private.implementations(torch)
@@ -68,18 +72,20 @@ class Kernels:
             for name in names:
                 operator = torch_private.operator(self._torch, name)
                 if operator is not None:
-                    kernel = _kernel(self._torch, operator, self._values, self._floats, kind)
+                    kernel = self._kernel(operator, kind)
                     self._library.impl(name, kernel, "BackendSelect", with_keyset=True)
 
-
-def _kernel(
-    torch: Any, operator: Any, values: Any, floats: list[object], kind: _core.KernelKind
-) -> Any:
-    below, devices = torch_private.keys_below_autograd(torch)
-    redispatch, tensors = (
-        torch_private.redispatch(operator),
-        torch_private.tensor_positions(operator),
-    )
-    return _core.Kernel(
-        values, operator, redispatch, torch.tensor, tensors, below, devices, floats, kind
-    )
+    def _kernel(self, operator: Any, kind: _core.KernelKind) -> Any:
+        below, devices = torch_private.keys_below_autograd(self._torch)
+        return _core.Kernel(
+            self._values,
+            self._own_work,
+            operator,
+            torch_private.redispatch(operator),
+            functools.partial(self._torch.tensor, device="cpu"),
+            torch_private.tensor_positions(operator),
+            below,
+            devices,
+            self._floats,
+            kind,
+        )

@@ -78,18 +78,31 @@ class Values:
     def classify(self, func: Any) -> _core.FunctionKind:
         """What is to be done about a function of torch."""
         name = getattr(func, "__name__", "")
-        if name in names.NUMBERS or name in names.COUNTS or name in names.CHECKED:
+        if name in names.NUMBERS or name in names.CHECKED:
+            return _Kind.READ
+        if name in names.COUNTS or name in names.SPARSE:
             return _Kind.READ
         if name in names.OPERATORS:
             return _Kind.OPERATOR
-        if name in names.LOOKS or (
-            name.startswith(("is_", "has_", "_is_", "get_", "register_", "_dim", "as_strided"))
-            and name not in ("_is_all_true", "_is_any_true")
+        if (
+            name in names.LOOKS
+            or name in names.MIXES
+            or (
+                name.startswith(("is_", "has_", "_is_", "get_", "register_", "_dim", "as_strided"))
+                and name not in ("_is_all_true", "_is_any_true")
+            )
         ):
             return _Kind.THROUGH
-        if _writes(name) or name in names.CREATES:
+        if _writes(name) or name in names.CREATES or name in names.STATISTICS:
             return _Kind.WRITE
         return _Kind.ELEMENTWISE if name in names.ELEMENTWISE else _Kind.EXAMINE
+
+    def is_plain(self, kind: type) -> bool:
+        """Whether a class is one of tensors whose functions can be followed."""
+        try:
+            return torch_private.is_plain_class(self._torch, kind)
+        except Exception:
+            return False
 
     def is_kept(self, tensor: Any) -> bool:
         """Whether all of a tensor has a value."""
@@ -130,6 +143,22 @@ class Values:
             with contextlib.suppress(Exception):
                 self.store.forget_all(_written(func, args, kwargs or {}))
             return out
+
+    def after_unseen(self, func: Any, args: Any, kwargs: Any, out: Any) -> None:
+        """A function ran that is not followed: a class of tensors of the program takes it apart."""
+        with contextlib.suppress(Exception):
+            parts = [
+                part
+                for tensor in tensors_in((args, kwargs or {}))
+                for part in torch_private.parts(tensor)
+                if part.is_cuda
+            ]
+            if func.__name__ in names.NUMBERS:
+                certainty = min(map(self.store.certainty, parts), default=Certainty.KNOWN)
+                self._assume(func.__name__, certainty, lambda: str(out))
+                return
+            for part in parts:
+                self.store.doubt(part)
 
     # What `_core.Kernel` calls.
 
@@ -183,6 +212,10 @@ class Values:
             if given is None:
                 return None
             return self._instead(number_of(self._torch, source.dtype, given))
+        if name in names.SPARSE and source.layout != self._torch.strided:
+            # A sparse tensor has its number already.
+            self._change_answer(AnswerKind.NUMBER, torch_private.sparse_count(source))
+            return None
         certainty, host = self.store.run(name, func, args, kwargs)
         count = _count_in(name, host)
         if certainty < Certainty.KNOWN:
@@ -235,7 +268,7 @@ class Values:
             source, _ = torch_private.sparse_parts(source)
             operator, args = self._torch.unique, (source,)
             kwargs = {"dim": 1}
-        elif self._is_given() and not self.is_kept(source):
+        elif self._is_given() and self.store.certainty(source) < Certainty.KNOWN:
             # What the operator is a part of has the number.
             return None
         region = region_of(source)
@@ -290,12 +323,16 @@ class Values:
         if certainty != Certainty.NOTHING:
             self._note_copies_off(name, made, args, certainty)
             return out
-        if any(not self._is_wanted(name, t, args) for t in written):
+        if name in names.STATISTICS or any(not self._is_wanted(name, t, args) for t in written):
             # Much is written to, and none of it on the host: lists of parameters, mostly.
             self.store.forget_all(written)
             return out
         is_number = name in names.NUMBERS
         if not is_number and not any(self._is_wanted(name, t, args) for t in (*written, *made)):
+            self.store.forget_all(written)
+            return out
+        are_floats = not is_number and all(t.is_cuda and is_float(t) for t in (*written, *made))
+        if are_floats and self.store.lacks_floats(name, args, kwargs, written):
             self.store.forget_all(written)
             return out
         return self._work_out(name, func, args, kwargs, (out, written, made))
@@ -339,6 +376,8 @@ class Values:
             source.is_contiguous() and target.is_contiguous() and source.dtype == target.dtype
         )
         if not is_plain or source.shape != target.shape:
+            return True
+        if (source.is_conj(), source.is_neg()) != (target.is_conj(), target.is_neg()):
             return True
         if source.is_cuda:
             certainty = self.store.certainty(source)
@@ -415,10 +454,21 @@ _NOT_IN_PLACE = {"__int__", "__index__", "__invert__", "__iter__"}
 def _written(func: Any, args: Any, kwargs: Any) -> list[Any]:
     """The arguments that a function writes to."""
     found = list(tensors_in(kwargs.get("out")))
-    if _writes(func.__name__):
+    if func.__name__ in names.STATISTICS:
+        return _statistics(args, kwargs)
+    if _writes(func.__name__) or kwargs.get("inplace"):
         # Functions of `torch.nn.init` give theirs by name.
         found.extend(tensors_in(args[0] if args else next(iter(kwargs.values()), None)))
     return found
+
+
+def _statistics(args: Any, kwargs: Any) -> list[Any]:
+    """The statistics among the arguments of a norm, where it updates them."""
+    flags = (kwargs.get("training"), kwargs.get("use_input_stats"), *args[5:6])
+    if not any(flags):
+        return []
+    given = (args[1:5], {name: t for name, t in kwargs.items() if name.startswith("running_")})
+    return [t for t in tensors_in(given) if not t.requires_grad]
 
 
 def _operator_name(operator: Any) -> str:
@@ -430,6 +480,8 @@ def _count_in(name: str, result: Any) -> int:
     """The number that a function needs in the middle, derived from its result on the host."""
     if result is FAILED:
         return 0
+    if name in names.SPARSE:
+        return torch_private.sparse_count(result)
     first = result[0] if isinstance(result, tuple | list) else result
     if name in names.LARGEST:
         return max(int(first.shape[-1]) - 1, 0)

@@ -30,13 +30,16 @@ def install(phantom: Phantom) -> None:
         phantom.values = values
         kinds = [v for v in vars(torch).values() if isinstance(v, torch.dtype)]
         floats = [kind for kind in kinds if kind.is_floating_point or kind.is_complex]
+        own_work = _core.OwnWork(*torch_private.out_of_sight(torch))
         functions = _core.Functions(
             values,
+            own_work,
             torch.Tensor,
             torch.nn.Parameter,
             types.MethodWrapperType,
             floats,
             *torch_private.transforms(torch),
+            phantom.library.has_value,
         )
 
         class FollowValues(TorchFunctionMode):  # type: ignore[misc]
@@ -57,7 +60,7 @@ def install(phantom: Phantom) -> None:
 
         enter()
         _enter_in_threads(enter)
-        phantom.kernels = kernels.Kernels(torch, values, floats)
+        phantom.kernels = kernels.Kernels(torch, values, own_work, floats)
         values.at_transform = phantom.kernels.add_arithmetic
 
         def stop() -> None:
@@ -72,7 +75,11 @@ def install(phantom: Phantom) -> None:
             _leave_when_compiled(eval_frame, leave)
 
         ImportWatch(torch_private.COMPILER, prepare_for_compiled)
-        ImportWatch("triton.runtime.jit", lambda module: _watch_launches(module, values))
+
+        def after_launch(args: Any, kwargs: Any) -> None:
+            own_work(values.after_launch, args, kwargs)
+
+        ImportWatch("triton.runtime.jit", lambda module: _watch_launches(module, after_launch))
 
     ImportWatch("torch", begin)
 
@@ -100,13 +107,13 @@ def _leave_when_compiled(eval_frame: ModuleType, leave: Callable[[], Callable[[]
     context.__init__ = begun
 
 
-def _watch_launches(jit: ModuleType, values: Values) -> None:
+def _watch_launches(jit: ModuleType, after_launch: Callable[[Any, Any], None]) -> None:
     """A kernel of Triton may write to each of its tensors, and no function of torch says so."""
     run = jit.JITFunction.run
 
     def launched(self: Any, *args: Any, **kwargs: Any) -> Any:
         kernel = run(self, *args, **kwargs)
-        values.after_launch(args, kwargs)
+        after_launch(args, kwargs)
         return kernel
 
     jit.JITFunction.run = launched

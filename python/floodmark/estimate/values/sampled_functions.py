@@ -9,7 +9,6 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
-from floodmark import torch_private
 from floodmark._core import Certainty
 from floodmark.estimate.values import function_names as names
 from floodmark.estimate.values.host_copies import (
@@ -118,6 +117,6 @@ class Sampling:
         draws: Any = contextlib.nullcontext()
         if certainty == Certainty.RANDOM:
             draws = self._store.random_numbers.drawn()
-        with torch_private.without_function_modes(self._torch), self._torch.no_grad(), draws:
+        with draws:
             values = call()
         return Sample(values, certainty) if values.dim() == 1 else None

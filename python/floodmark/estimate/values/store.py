@@ -10,7 +10,6 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from floodmark import torch_private
 from floodmark._core import Certainty
 from floodmark.estimate.phantom.library import Phantom
 from floodmark.estimate.values import function_names as names
@@ -19,7 +18,7 @@ from floodmark.estimate.values.host_copies import (
     Move,
     OwnRandomNumbers,
     alias_of,
-    check_sizes,
+    check_operands,
     empty_on_host,
     is_float,
     region_of,
@@ -46,7 +45,18 @@ class Store:
 
     def certainty(self, tensor: Any) -> Certainty:
         """How sure all of a tensor is."""
-        return self._certainty(*region_of(tensor))
+        # The numbers of a quantized one lie in its quantizer, too.
+        return Certainty.NOTHING if tensor.is_quantized else self._certainty(*region_of(tensor))
+
+    def lacks_floats(self, name: str, args: Any, kwargs: Any, written: list[Any]) -> bool:
+        """Whether floats that a function computes would rest on floats without a value."""
+        return any(
+            is_float(t)
+            and t.is_cuda
+            and self._certainty_of(name, t, args, any(t is one for one in written))
+            == Certainty.ASSUMED
+            for t in tensors_in((args, kwargs))
+        )
 
     def forget(self, tensor: Any) -> None:
         """The tensor was written to by a kernel that did not run."""
@@ -85,19 +95,17 @@ class Store:
         certainty = min(certainties.values(), default=Certainty.KNOWN)
         certainty = Certainty.RANDOM if certainty == Certainty.SAMPLED else certainty
         try:
-            check_sizes(list(found.values()), certainty)
+            check_operands(list(found.values()), certainty)
             move = Move(self._torch, lambda tensor: self.copy_of(tensor, certainties[id(tensor)]))
             on_host, named = move.call_on_host(args, kwargs)
             if copies is not None:
                 copies.update((key, move.copy(found[key])) for key in written if key in found)
             if func.__name__ == "cuda":
                 return certainty, on_host[0].clone()
-            # A device mode of the program would make its results on the simulated GPU.
-            with self._torch.device("cpu"), self._torch.no_grad():
-                if name in names.RANDOM:
-                    with self.random_numbers.drawn():
-                        return min(certainty, Certainty.RANDOM), func(*on_host, **named)
-                return certainty, func(*on_host, **named)
+            if name in names.RANDOM:
+                with self.random_numbers.drawn():
+                    return min(certainty, Certainty.RANDOM), func(*on_host, **named)
+            return certainty, func(*on_host, **named)
         except Exception:
             # It is too large, or torch refuses it on the host. The program's own call was right.
             return Certainty.NOTHING, FAILED
@@ -115,21 +123,18 @@ class Store:
 
     def copy_of(self, tensor: Any, certainty: Certainty) -> Any:
         """A tensor's values in host memory of their own; zeros where there are none."""
-        torch = self._torch
-        with torch_private.without_function_modes(torch), torch.no_grad():
-            host = self.empty_on_host(tensor.shape, tensor.dtype)
-            sample = self.samples.find(tensor) if certainty == Certainty.SAMPLED else None
-            if sample is not None:
-                host.copy_(sample.of_length(tensor.numel()).view(tensor.shape))
-            elif self.certainty(tensor) in (Certainty.NOTHING, Certainty.SAMPLED):
-                host.zero_()
-            else:
-                host.copy_(alias_of(torch, tensor))
-            return host
+        host = self.empty_on_host(tensor.shape, tensor.dtype)
+        sample = self.samples.find(tensor) if certainty == Certainty.SAMPLED else None
+        if sample is not None:
+            host.copy_(sample.of_length(tensor.numel()).view(tensor.shape))
+        elif self.certainty(tensor) in (Certainty.NOTHING, Certainty.SAMPLED):
+            host.zero_()
+        else:
+            host.copy_(alias_of(self._torch, tensor))
+        return host
 
     def put(self, target: Any, value: Any, certainty: Certainty) -> None:
         """Put a value where a device tensor lies, or into a host tensor that was copied to."""
-        torch = self._torch
         if not target.is_cuda:
             if target.shape == value.shape and target.data_ptr() != value.data_ptr():
                 # Autograd may have saved it: `data` leaves its version as it is.
@@ -137,12 +142,12 @@ class Store:
             return None
         if is_float(target) and certainty < Certainty.RANDOM:
             return self.forget(target)
-        if target.shape != value.shape or target.numel() > MOST_INTEGERS:
+        is_followed = target.numel() <= MOST_INTEGERS and not target.is_quantized
+        if target.shape != value.shape or not is_followed:
             return self.forget(target)
         region = region_of(target)
         if region[1]:
-            with torch_private.without_function_modes(torch), torch.no_grad():
-                alias_of(torch, target).copy_(value)
+            alias_of(self._torch, target).copy_(value)
             self._set(*region, certainty)
         return None
 
@@ -164,9 +169,8 @@ class Store:
     def rewrite(self, mask: Any, count: int) -> None:
         """The mask has that many rows from now on, spread evenly: its gradient counts them, too."""
         torch = self._torch
-        with torch_private.without_function_modes(torch), torch.no_grad():
-            flat = torch.zeros(mask.numel(), dtype=mask.dtype, device="cpu")
-            if count:
-                flat[torch.arange(count, device="cpu") * mask.numel() // count] = 1
-            alias_of(torch, mask).copy_(flat.view(mask.shape))
+        flat = torch.zeros(mask.numel(), dtype=mask.dtype, device="cpu")
+        if count:
+            flat[torch.arange(count, device="cpu") * mask.numel() // count] = 1
+        alias_of(torch, mask).copy_(flat.view(mask.shape))
         self._set(*region_of(mask), Certainty.ASSUMED)

@@ -190,3 +190,108 @@ found += [torch.arange(3, device=cuda).tolist()]
 """,
     )
     assert found == [0, 1, [0, 1, 2]]
+
+
+#: Tensors whose bytes are not their value, and classes of tensors. All of it is followed.
+KINDS = """
+z = torch.tensor([1 + 2j, 3 - 1j], device=D)
+w = torch.zeros(2, dtype=torch.complex64, device=D)
+w.conj().copy_(z); v = w.clone(); v.conj().imag.fill_(5.0)
+def parts(t):
+    return torch.view_as_real(t.resolve_conj()).tolist()
+class Default(torch.Tensor): pass
+class Delegates(torch.Tensor):
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        return super().__torch_function__(func, types, args, kwargs or {})
+class Weight(torch.nn.Parameter): pass
+class LoadedWeight(Weight):
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        return super().__torch_function__(func, types, args, kwargs or {})
+found = [
+    parts(z.conj()), z.conj().imag.tolist(), parts(z.conj().cpu()), (z.conj().imag + 1).tolist(),
+    parts(z.conj().clone()), parts(w), parts(v),
+]
+for kind in (Default, Delegates):
+    x = torch.ones(3, device=D).as_subclass(kind); x.add_(1); y = x * 2
+    found += [x.tolist(), y.tolist(), y.sum().item(), type(y).__name__]
+for kind in (Weight, LoadedWeight):
+    p = kind(torch.empty(1, device=D), requires_grad=False)
+    p.data.copy_(torch.tensor([1.5])); found.append(p.item())
+    p.fill_(2.5); found.append(p.item())
+    p.data.fill_(3.5); found += [p.item(), bool(p > 3), (p > 4).item()]
+sparse = torch.tensor([[1.0, 0, 0, 0], [0, 0, 0, 0], [0, 0, 2, 0], [0, 0, 0, 3]], device=D)
+found += [
+    sparse.to_sparse_bsr((2, 2))._nnz(), sparse.to_sparse_bsc((2, 2))._nnz(),
+    sparse.to_sparse_csc()._nnz(), list(sparse.to_sparse_csc().to_dense().shape),
+]
+"""
+
+
+def test_lazy_bits_and_classes_of_tensors_have_their_values(tmp_path: Path) -> None:
+    found, reads = run(tmp_path, KINDS.replace("device=D", "device='cuda'"))
+    names: dict[str, object] = {}
+    exec("import torch\n" + KINDS.replace("device=D", "device='cpu'"), names)
+    assert found == json.loads(json.dumps(names["found"]))
+    assert reads == []
+
+
+def test_what_is_not_followed_is_listed(tmp_path: Path) -> None:
+    code = """
+class Own(torch.Tensor):
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        plain = [a.as_subclass(torch.Tensor) if isinstance(a, cls) else a for a in args]
+        return func(*plain, **(kwargs or {}))
+x = torch.ones(3, device=cuda)
+o = x.as_subclass(Own)
+o.add_(1)
+found = [x.tolist()]
+q = torch.quantize_per_tensor(torch.ones(4, device=cuda), 0.1, 10, torch.quint8)
+found.append(list(q.int_repr().shape))
+found.append(q.int_repr().tolist())
+norm = torch.nn.BatchNorm1d(2).cuda()
+norm(torch.ones(4, 2, device=cuda))
+found.append(norm.running_mean.tolist())
+y = torch.ones(3, device=cuda)
+torch.nn.functional.relu(y * 0, inplace=True)
+sparse = torch.eye(4, device=cuda).to_sparse_csr()
+found.append(sparse.crow_indices().tolist()[0])
+"""
+    found, reads = run(tmp_path, code)
+    assert found == [[0.0] * 3, [4], [0] * 4, [0.0] * 2, 0]
+    first = BEGIN.count("\n")
+    lines = {line - first for line, *_ in reads}  # type: ignore[operator]
+    assert lines == {10, 13, 16, 20}, reads
+
+
+def test_scalars_that_were_filled_have_their_values(tmp_path: Path) -> None:
+    code = """
+import threading
+def fills():
+    g = torch.Generator(device="cuda").manual_seed(1)
+    noise = torch.empty(3, device=cuda).uniform_(2, 3, generator=g)
+    scale = torch.nn.Parameter(torch.tensor(-1.0, device=cuda), requires_grad=False)
+    scale.data = torch.tensor(0.5, device=cuda)
+    moved = torch.nn.Parameter(torch.tensor(-1.0)).cuda().data
+    moved *= 2
+    eight = torch.empty(1, dtype=torch.float8_e4m3fn, device=cuda)
+    eight.copy_(torch.tensor([1.5], device=cuda))
+    half = torch.empty((), device=cuda, dtype=torch.bfloat16)
+    half.fill_(0.25)
+    with torch.inference_mode():
+        third = torch.nn.init.constant_(torch.empty(2, device=cuda), 0.5)
+        third[1] = 4
+    return [bool((noise >= 2).all()), scale.item(), moved.item(), eight.float().item(),
+            float(half), half.to(torch.float32).mul(4).item(), third.tolist()]
+found = [fills()]
+thread = threading.Thread(target=lambda: found.append(fills()))
+thread.start(); thread.join()
+with torch.device("cuda"):
+    found.append(fills())
+"""
+    found, reads = run(tmp_path, code)
+    assert found == [[True, 0.5, -2.0, 1.5, 0.25, 1.0, [0.5, 4.0]]] * 3
+    # The noise alone rests on random numbers.
+    assert {op for _, op, _, _ in reads} == {"__bool__"}
