@@ -10,6 +10,7 @@
 | `torch._C._len_torch_function_stack` | the same | 2.4 to 2.15 |
 | `Optimizer.step.hooked` | whether an optimizer was made | 2.4 to 2.15 |
 | `_TorchDynamoContext.enter_exit_hooks` | no mode in compiled code | 2.4 to 2.15 |
+| `convert_frame.fullgraph_capture`, `aot_compile.AOTCompiledFunction` | the same | 2.11 |
 | `threading.Thread._bootstrap_inner` | a mode in new threads | Python 3.10 to 3.14 |
 | `distributed_c10d._new_process_group_helper`, `._world` | a rank of a world | 2.4 to 2.15 |
 | `distributed_c10d._process_group_color`, `._rank_not_in_group` | the same | 2.4 to 2.15 |
@@ -103,6 +104,11 @@ WRAPPED_MODULES = {
 
 #: The module of `torch.compile` that is imported with the compiler.
 COMPILER = "torch._dynamo.eval_frame"
+#: Functions that trace a program or check guards outside of a compiled call, by their module.
+COMPILER_ENTRIES = {
+    "torch._dynamo.convert_frame": ("fullgraph_capture",),
+    "torch._dynamo.aot_compile": ("aot_compile_fullgraph", "AOTCompiledFunction.__call__"),
+}
 #: What initialises CUDA, in `torch.cuda`.
 LAZY_INIT = "_lazy_init"
 #: Functions that `DistributedDataParallel` calls beside its reducer.

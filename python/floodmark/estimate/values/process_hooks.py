@@ -7,6 +7,7 @@ Sees: torch as it is imported. Talks to: `phantom_values`, through `_core.Functi
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 import types
 from collections.abc import Callable
@@ -75,6 +76,8 @@ def install(phantom: Phantom) -> None:
             _leave_when_compiled(eval_frame, leave)
 
         ImportWatch(torch_private.COMPILER, prepare_for_compiled)
+        for name, slots in torch_private.COMPILER_ENTRIES.items():
+            ImportWatch(name, functools.partial(_leave_in, slots, leave))
 
         def after_launch(args: Any, kwargs: Any) -> None:
             own_work(values.after_launch, args, kwargs)
@@ -105,6 +108,32 @@ def _leave_when_compiled(eval_frame: ModuleType, leave: Callable[[], Callable[[]
             self.enter_exit_hooks.append(leave)
 
     context.__init__ = begun
+
+
+def _leave_in(
+    slots: tuple[str, ...], leave: Callable[[], Callable[[], None]], module: ModuleType
+) -> None:
+    """The same for functions that compile, or check guards, without such a context."""
+    for slot in slots:
+        path, _, name = slot.rpartition(".")
+        owner = getattr(module, path, None) if path else module
+        function = getattr(owner, name, None)
+        if function is not None:
+            setattr(owner, name, _without_mode(function, leave))
+
+
+def _without_mode(
+    function: Callable[..., Any], leave: Callable[[], Callable[[], None]]
+) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        enter = leave()
+        try:
+            return function(*args, **kwargs)
+        finally:
+            enter()
+
+    return call
 
 
 def _watch_launches(jit: ModuleType, after_launch: Callable[[Any, Any], None]) -> None:

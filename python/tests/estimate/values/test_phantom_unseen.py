@@ -155,3 +155,32 @@ print(json.dumps(kinds))
     kinds = seen(tmp_path, code, "cuda")
     assert kinds == seen(tmp_path, code, "cpu")
     assert "aten::arange" in kinds  # type: ignore[operator]
+
+
+def test_aot_compile_does_not_see_our_mode(tmp_path: Path) -> None:
+    code = """
+torch._dynamo.config.enable_aot_compile = True
+def f(x):
+    return x.long() + 1
+compiled = torch.compile(f, fullgraph=True, dynamic=False, backend="inductor")
+x = torch.ones(8, dtype=torch.int32, device=D)
+ahead = compiled.aot_compile(((x,), {}))
+y = ahead(x)
+# The mode is back: this is followed.
+print(json.dumps([str(y.dtype), list(y.shape), (x + 1).tolist()]))
+"""
+    assert seen(tmp_path, code, "cuda") == ["torch.int64", [8], [2] * 8]
+
+
+def test_export_does_not_see_our_mode(tmp_path: Path) -> None:
+    code = """
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return x.long() + torch.ones(3, device=x.device).sum()
+x = torch.ones(8, dtype=torch.int32, device=D)
+def kinds(strict):
+    graph = torch.export.export(Model(), (x,), strict=strict).graph
+    return [str(node.target) for node in graph.nodes]
+print(json.dumps([kinds(True), kinds(False)]))
+"""
+    assert seen(tmp_path, code, "cuda") == seen(tmp_path, code, "cpu")
