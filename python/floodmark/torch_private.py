@@ -37,6 +37,8 @@
 | `torch._C._ForceDispatchKeyGuard` and others of `out_of_sight` | the same | 2.11 |
 | `torch._C.TensorBase`, `torch._C.StorageBase._cdata` | names | 2.4 and 2.11 |
 | `triton.runtime.jit.JITFunction.run` | what a kernel may have written | Triton 3.6 |
+| `triton.runtime.autotuner.Autotuner._bench` | no autotuning | Triton 3.6 |
+| `triton_heuristics.CachingAutotuner`, `select_algorithm` | the same in inductor | 2.11 |
 | `Tensor._cdata`, `UntypedStorage._cdata` | where tensors lie in memory | 2.4 to 2.15 |
 | `GradScaler._scale`, `._init_scale`, `eval_frame._stance` | what is assumed | 2.4 to 2.15 |
 | `torch._subclasses.FakeTensor`, `FakeTensorMode` | fake tensors | 2.4 and 2.11 |
@@ -566,6 +568,17 @@ def compiler_stance() -> Any:
 def compiler_context(eval_frame: Any) -> Any:
     """The class of what surrounds a call of compiled code."""
     return eval_frame._TorchDynamoContext
+
+
+def inductor_autotuner(heuristics: Any) -> Slot:
+    """What compiles the configurations of a kernel of inductor: `configs`, `compile_results`."""
+    return heuristics.CachingAutotuner, "_precompile_worker"
+
+
+def library_kernel(selection: Any, choices: list[Any]) -> list[Any]:
+    """Of kernels that inductor would compare, the first one of a library, or the first one."""
+    from_libraries = [c for c in choices if isinstance(c, selection.ExternKernelCaller)]
+    return (from_libraries or choices)[:1]
 
 
 # Fake tensors.

@@ -88,7 +88,7 @@ def simulate(machine: _core.PhantomMachine) -> SimulatedGpu:
         return _now
     # Not before they are needed: a program that only reads traces never is.
     from floodmark.estimate.fake import torch_cuda
-    from floodmark.estimate.phantom import library, nccl_watchdogs
+    from floodmark.estimate.phantom import autotuning, library, nccl_watchdogs
     from floodmark.estimate.values import process_hooks
     from floodmark.estimate.world import launched_ranks, phantom_world
 
@@ -99,6 +99,7 @@ def simulate(machine: _core.PhantomMachine) -> SimulatedGpu:
     torch_cuda.show()
     process_hooks.install(phantom)
     nccl_watchdogs.install()
+    autotuning.install()
     (launched_ranks if machine.world is None else phantom_world).install(phantom)
     _now = SimulatedGpu(machine, phantom)
     gpu_account.register(_now)
