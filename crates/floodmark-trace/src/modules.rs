@@ -24,7 +24,7 @@ pub(crate) struct ModulePaths {
     /// What a module below a path is called.
     known: BTreeMap<(u32, ModuleId), u32>,
     has_several_roots: bool,
-    /// The class of the one root that has modules inside it; none when there are several.
+    /// The class of the one root that has modules inside it, one of `roots`; none when there are several.
     main_root: Option<String>,
     /// The classes of all roots.
     roots: BTreeSet<String>,
@@ -42,6 +42,8 @@ impl ModulePaths {
             roots: modules.iter().filter(is_root).map(|module| module.class.clone()).collect(),
             ..Self::default()
         };
+        // The row of the root may be lost, while those of its modules are there.
+        result.main_root = result.main_root.filter(|class| result.roots.contains(class));
         result.extend(stacks, modules);
         result
     }
@@ -84,8 +86,12 @@ impl ModulePaths {
         self.path(*self.of_stack.get(stack.index())?)
     }
 
-    pub(crate) fn root_around(&self, path: &str) -> Option<&str> {
-        self.main_root.as_deref().filter(|_| !self.roots.contains(path))
+    pub(crate) fn main_root(&self) -> Option<&str> {
+        self.main_root.as_deref()
+    }
+
+    pub(crate) fn is_root(&self, path: &str) -> bool {
+        self.roots.contains(path)
     }
 
     fn path(&self, number: u32) -> Option<&str> {

@@ -288,10 +288,15 @@ impl Trace {
         self.path_revision
     }
 
-    /// The class of the model that a qualified name starts from, where the name does not say it: when the
-    /// program has one model, names are those of `named_modules()`, without the model itself.
-    pub fn root_around(&self, path: &str) -> Option<&str> {
-        self.paths.root_around(path)
+    /// The class of the model that qualified names start from, where the names do not say it: when the program has
+    /// one model, they are those of `named_modules()`, without the model itself. [`Self::is_root`] holds for it.
+    pub fn main_root(&self) -> Option<&str> {
+        self.paths.main_root()
+    }
+
+    /// Whether this qualified name is that of a model: nothing is around it, even if its class has a dot in its name.
+    pub fn is_root(&self, path: &str) -> bool {
+        self.paths.is_root(path)
     }
 
     /// The class of the innermost module on a stack.

@@ -59,8 +59,9 @@ impl<'a> TensorModules<'a> {
 /// No program nests modules deeper; a file that says so is not believed.
 const MAX_DEPTH: usize = 64;
 
-/// `a.b` of `a.b.c`.
+/// `a.b` of `a.b.c`, and of `a.b.<C>`: a module that has no name goes by its class, which may have dots in it.
 pub(crate) fn parent(path: &str) -> Option<&str> {
-    let (parent, _) = path.rsplit_once('.')?;
+    let unnamed = path.ends_with('>').then(|| path.rsplit_once(".<")).flatten();
+    let (parent, _) = unnamed.or_else(|| path.rsplit_once('.'))?;
     (parent.matches('.').count() < MAX_DEPTH).then_some(parent)
 }

@@ -127,17 +127,34 @@ impl<'a> Tree<'a> {
     }
 
     fn node(&mut self, path: &'a str) -> usize {
-        if let Some(&node) = self.by_path.get(path) {
-            return node;
+        // From the inside out, until a module that is known.
+        let mut missing = Vec::new();
+        let mut known = None;
+        let mut next = Some(path);
+        while let Some(path) = next {
+            known = self.by_path.get(path).copied();
+            if known.is_some() {
+                break;
+            }
+            missing.push(path);
+            next = self.around(path);
         }
-        let is_module = path != NO_MODULE && path != BEFORE_RECORDING;
-        let around = parent(path).or_else(|| self.trace.root_around(path).filter(|_| is_module));
-        let parent = around.map(|around| self.node(around));
-        let depth = parent.map_or(0, |parent| self.nodes[parent].depth + 1);
-        let node = self.nodes.len();
-        self.nodes.push(Node { path, parent, depth, class: None });
-        self.by_path.insert(path, node);
-        node
+        while let Some(path) = missing.pop() {
+            let depth = known.map_or(0, |parent| self.nodes[parent].depth + 1);
+            let node = self.nodes.len();
+            self.nodes.push(Node { path, parent: known, depth, class: None });
+            self.by_path.insert(path, node);
+            known = Some(node);
+        }
+        known.expect("the path itself is known by now")
+    }
+
+    /// The module around another: shorter, or the model, which has none around it.
+    fn around(&self, path: &'a str) -> Option<&'a str> {
+        if path == NO_MODULE || path == BEFORE_RECORDING || self.trace.is_root(path) {
+            return None;
+        }
+        parent(path).or_else(|| self.trace.main_root())
     }
 
     /// Depth first, the larger child first; `groups` has what each node made itself.

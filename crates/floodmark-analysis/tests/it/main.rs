@@ -27,6 +27,7 @@ mod layers;
 mod leaks;
 mod lifetimes;
 mod live_summary;
+mod module_names;
 mod moment_index;
 mod moments;
 mod oom;
