@@ -33,6 +33,7 @@ mod message;
 mod modules;
 mod named_text;
 mod outcome;
+mod other_file;
 mod phantom;
 mod read;
 mod source;
@@ -63,6 +64,7 @@ pub use header::{DeviceInfo, Ending, Header};
 pub use limit::DecompressionLimit;
 pub use losses::{LeftOut, Loss, Losses};
 pub use outcome::Outcome;
+pub use other_file::OtherFile;
 pub use phantom::{Engine, Phantom, PhantomDevice, PhantomEnd, PhantomRead, UnsupportedCall};
 pub use read::{ReadError, check_beginning, read_trace, read_trace_within};
 pub use source::{

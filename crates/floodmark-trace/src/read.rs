@@ -12,6 +12,7 @@ use crate::journal;
 use crate::journal_state::read_state;
 use crate::limit::{Budget, DecompressionLimit};
 use crate::losses::Loss;
+use crate::other_file::OtherFile;
 use crate::source::SourceFile;
 use crate::stored_answer::StoredAnswer;
 use crate::trace::Trace;
@@ -22,10 +23,10 @@ use crate::window::Selection;
 #[non_exhaustive]
 pub enum ReadError {
     /// The file is something else.
-    #[error("not a floodmark trace: it begins with {found:02x?}, not {FILE_MAGIC:02x?}")]
+    #[error("this is {found}, not a recording")]
     NotATrace {
-        /// Its first bytes, at most four.
-        found: Vec<u8>,
+        /// What it seems to be.
+        found: OtherFile,
     },
     /// The file has no byte.
     #[error("the file is empty")]
@@ -65,10 +66,7 @@ pub enum ReadError {
 impl Hint for ReadError {
     fn hint(&self) -> Option<&'static str> {
         match self {
-            Self::NotATrace { found } if found.first() == Some(&0x80) => {
-                Some("this is a pickle, but not of a torch memory snapshot")
-            }
-            Self::NotATrace { .. } => Some("record one with `floodmark run script.py`"),
+            Self::NotATrace { found } => Some(found.hint()),
             Self::Empty => Some("was the program stopped before it began? record it again"),
             Self::EndsInHeader { .. } => {
                 Some("the program ended before it wrote more, or the copy is not complete")
@@ -125,7 +123,7 @@ pub fn check_beginning(file: &[u8]) -> Result<(), ReadError> {
     }
     let magic = &file[..file.len().min(FILE_MAGIC.len())];
     if !FILE_MAGIC.starts_with(magic) {
-        return Err(ReadError::NotATrace { found: magic.to_vec() });
+        return Err(ReadError::NotATrace { found: OtherFile::from_beginning(file) });
     }
     if file.len() < frame::PRELUDE_BYTES {
         return Err(ReadError::EndsInHeader { bytes: file.len() as u64 });

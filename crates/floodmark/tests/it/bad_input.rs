@@ -13,7 +13,7 @@ fn a_file_that_is_no_trace_is_told_from_one_that_is_not_there() {
     exit 1
     --- stderr
     error: Failed to read `x.flood`
-      Caused by: not a floodmark trace: it begins with [68, 65, 6c, 6c], not [46, 4c, 4f, 44]
+      Caused by: this is a text file, not a recording
 
     hint: record one with `floodmark run script.py`
     ");
@@ -29,7 +29,7 @@ fn a_file_that_is_no_trace_is_told_from_one_that_is_not_there() {
     exit 1
     --- stderr
     error: Failed to read `./x.flood`
-      Caused by: not a floodmark trace: it begins with [68, 65, 6c, 6c], not [46, 4c, 4f, 44]
+      Caused by: this is a text file, not a recording
 
     hint: record one with `floodmark run script.py`
     ");

@@ -277,7 +277,7 @@ fn bad_input_is_an_error_of_the_tool() {
         };
         insta::assert_snapshot!(refusal("report", json!({"trace": "bad.flood"})).await, @"
         error: Failed to read `[root]/runs/bad.flood`
-          Caused by: not a floodmark trace: it begins with [68, 65, 6c, 6c], not [46, 4c, 4f, 44]
+          Caused by: this is a text file, not a recording
 
         hint: record one with `floodmark run script.py`
         ");
@@ -394,7 +394,7 @@ fn a_resource_is_the_summary_of_a_trace() {
         let said = assistant.read(&listed[1].uri).await.unwrap_err().to_string();
         insta::assert_snapshot!(said.replace(root.to_str().unwrap(), "[root]"), @"
         Mcp error: -32002: error: Failed to read `[root]/runs/bad.flood`
-          Caused by: not a floodmark trace: it begins with [68, 65, 6c, 6c], not [46, 4c, 4f, 44]
+          Caused by: this is a text file, not a recording
 
         hint: record one with `floodmark run script.py`
         ");

@@ -31,7 +31,7 @@ fn what_cannot_be_shown_is_an_error_with_a_way_out() {
     assert!(said.starts_with("exit 1\n--- stderr\nerror: Failed to show `a.flood`\n"), "{said}");
     assert!(said.contains("hint: `--once` writes one frame as text"), "{said}");
     assert!(folder.run("top --once b.flood").contains("there is no such file"));
-    assert!(folder.run("top --once x.flood").contains("not a floodmark trace"));
+    assert!(folder.run("top --once x.flood").contains("this is a text file, not a recording"));
     assert!(folder.run("top --once a.flood --rank 3").contains("leave `--rank` out"));
     assert!(folder.run("top a.flood --interval 0").contains("an interval is 0.05 to 3600 seconds"));
 }
