@@ -8,7 +8,9 @@
 use std::collections::{BTreeMap, HashMap};
 
 use floodmark_trace::journal::{Entry, FLAG_BACKWARD, Record, pack_strings, record_kind};
-use floodmark_trace::{Assembler, Category, Device, Ending, EventKind, Header, TraceWriter};
+use floodmark_trace::{
+    Assembler, Category, Device, Ending, EventKind, Header, TextKind, TraceWriter,
+};
 
 /// Allocations of one step; as many frees.
 const BLOCKS_PER_STEP: u64 = 1000;
@@ -100,6 +102,11 @@ impl TrainingLoop {
             let payload = pack_strings(&[&format!("layers.{id}.weight"), "(768, 768)", "float32"]);
             entries.push(self.record(record_kind::LABEL, &payload, |r| {
                 (r.addr, r.bytes) = (id, Category::Gradient as u64);
+            }));
+        }
+        for (id, kind, name) in [(1, TextKind::Stream, "0x0"), (2, TextKind::Pool, "(0, 0)")] {
+            entries.push(self.record(record_kind::TEXT, &pack_strings(&[name]), |r| {
+                (r.addr, r.bytes) = (id, kind as u64);
             }));
         }
         entries

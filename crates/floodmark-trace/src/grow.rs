@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::batch::{Batch, Row};
+use crate::check::Refused;
 use crate::event::{
     AllocationId, Bytes, CodeId, Device, DeviceAddr, EventKind, EventNumber, HandleId, LabelId,
     ModuleId, StackId, TextId, ThreadId,
@@ -12,10 +13,38 @@ use crate::losses::{Loss, Losses};
 use crate::subject::Subject;
 use crate::trace::{Allocation, Code, Event, LOST, Label, Oom, Segment, Stack, Trace};
 
-/// A file with more holes in its ids than this, all together, was not written by us.
-const MAX_HOLES: usize = 1 << 21;
-/// A module with more names than this, too.
+/// A module with more names than this was not written by us.
 const MAX_NAMES: usize = 256;
+
+/// Entries of dense tables that stand for ids which the file does not define: frames that are lost had them.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Holes {
+    count: usize,
+    file_bytes: u64,
+}
+
+impl Holes {
+    /// What the smallest file may lack.
+    const ALWAYS_ALLOWED: u64 = 1 << 16;
+    /// What no file lacks.
+    const MOST: u64 = 1 << 21;
+
+    /// Says how long the file is: one that lacks more rows than it has bytes was not written by us.
+    pub(crate) fn set_file_bytes(&mut self, bytes: u64) {
+        self.file_bytes = bytes;
+    }
+
+    /// Counts more of them; `false` when there would be too many.
+    fn add(&mut self, more: usize) -> bool {
+        let most = self.file_bytes.clamp(Self::ALWAYS_ALLOWED, Self::MOST);
+        let count = self.count.saturating_add(more);
+        let is_allowed = count as u64 <= most;
+        if is_allowed {
+            self.count = count;
+        }
+        is_allowed
+    }
+}
 
 impl Trace {
     /// Appends a batch. Rows that refer to nothing are counted, not trusted.
@@ -41,57 +70,57 @@ impl Trace {
     fn skip_allocations(&mut self, first: u32) -> bool {
         let first = first as usize;
         let Some(holes) = first.checked_sub(self.allocations.len()) else { return false };
-        if self.holes + holes > MAX_HOLES {
+        if !self.holes.add(holes) {
             return false;
         }
-        self.holes += holes;
         self.allocations.resize(first, lost_allocation());
         true
     }
 
     /// Appends the definitions of a batch, without its events.
     pub(crate) fn push_definitions(&mut self, batch: Batch) {
-        let holes = &mut self.holes;
+        let (holes, refused) = (&mut self.holes, &mut self.refused);
         self.redefined.modules |= !batch.modules.is_empty();
         self.sources.extend(batch.sources);
         for row in batch.stacks {
             self.redefined.stacks |= (row.id as usize) < self.paths.stack_count();
-            if let Some(slot) = slot(&mut self.stacks, row.id, holes) {
-                // A caller is always defined before whom it calls; anything else would be a circle.
-                let parent = if row.parent < row.id { row.parent } else { 0 };
-                *slot = Stack {
-                    parent: StackId(parent),
-                    code: CodeId(row.code),
-                    line: row.line,
-                    module: ModuleId(row.module),
-                    flags: row.flags,
-                };
-            }
+            self.checked.forget_stack(row.id as usize);
+            let Some(slot) = slot(&mut self.stacks, row.id, holes, refused) else { continue };
+            // A caller is always defined before whom it calls; anything else would be a circle.
+            let parent = if row.parent < row.id { row.parent } else { 0 };
+            *slot = Stack {
+                parent: StackId(parent),
+                code: CodeId(row.code),
+                line: row.line,
+                module: ModuleId(row.module),
+                flags: row.flags,
+            };
         }
         for row in batch.codes {
-            if let Some(slot) = slot(&mut self.codes, row.id, holes) {
-                *slot = Code { file: row.file, name: row.name, first_line: row.first_line };
-            }
+            let Some(slot) = slot(&mut self.codes, row.id, holes, refused) else { continue };
+            let (file, name) = (refused.cut_name(row.file), refused.cut_name(row.name));
+            *slot = Code { file, name, first_line: row.first_line };
         }
         for row in batch.modules {
-            if let Some(slot) = slot(&mut self.modules, row.id, holes) {
-                slot.class = row.class;
-                let name = (ModuleId(row.root), row.name);
-                if row.root != 0 && slot.names.len() < MAX_NAMES && !slot.names.contains(&name) {
-                    slot.names.push(name);
-                }
+            let Some(slot) = slot(&mut self.modules, row.id, holes, refused) else { continue };
+            slot.class = refused.cut_name(row.class);
+            let name = (ModuleId(row.root), refused.cut_name(row.name));
+            if row.root != 0 && slot.names.len() < MAX_NAMES && !slot.names.contains(&name) {
+                slot.names.push(name);
             }
         }
         for row in batch.labels {
-            if let Some(slot) = slot(&mut self.labels, row.id, holes) {
-                let (category, name) = (row.category, row.name);
-                *slot = Some(Label { category, name, shape: row.shape, dtype: row.dtype });
-            }
+            let Some(slot) = slot(&mut self.labels, row.id, holes, refused) else { continue };
+            *slot = Some(Label {
+                category: row.category,
+                name: refused.cut_name(row.name),
+                shape: refused.cut_name(row.shape),
+                dtype: refused.cut_name(row.dtype),
+            });
         }
         for row in batch.texts {
-            if let Some(slot) = slot(&mut self.texts, row.id, holes) {
-                *slot = Some((row.kind, row.text));
-            }
+            let Some(slot) = slot(&mut self.texts, row.id, holes, refused) else { continue };
+            *slot = Some((row.kind, refused.cut_name(row.text)));
         }
     }
 
@@ -101,6 +130,15 @@ impl Trace {
             self.unknown_allocations += 1;
             return;
         };
+        let Some(device) = self.known_device(row.device) else {
+            self.refused.rows += 1;
+            // The allocations after it keep their numbers.
+            if matches!(row.kind, EventKind::Alloc | EventKind::InitialBlock) {
+                self.allocations.push(lost_allocation());
+            }
+            return;
+        };
+        let row = &Row { device, ..*row };
         let subject = match row.kind {
             EventKind::Alloc | EventKind::InitialBlock => {
                 Subject::Alloc(self.push_allocation(row, here))
@@ -237,6 +275,7 @@ impl Trace {
     /// The last step of reading: what needs all definitions, and what is missing. A trace that grew since then is
     /// completed again, and only what is new is gone over.
     pub(crate) fn complete(&mut self, mut losses: Vec<Loss>) {
+        self.check_ids();
         self.complete_paths();
         self.sum_up_devices();
         if self.disagreements > 0 {
@@ -246,6 +285,8 @@ impl Trace {
         if self.unknown_allocations > 0 {
             losses.push(Loss::UnknownAllocations(self.unknown_allocations));
         }
+        let ids = self.refused.ids + self.checked.unresolved_ids();
+        Refused { ids, ..self.refused }.append_to(&mut losses);
         if let Some((reason, at)) = self.stopped_early() {
             losses.push(Loss::StoppedEarly { reason: reason.to_owned(), at });
         }
@@ -335,22 +376,19 @@ fn lost_allocation() -> Allocation {
     }
 }
 
-/// The place of an id in a dense table, which grows to hold it; `None` when that is absurd.
+/// The place of an id in a dense table, which grows to hold it; `None`, counted, when that is absurd.
 fn slot<'a, T: Default + Clone>(
     table: &'a mut Vec<T>,
     id: u32,
-    holes: &mut usize,
+    holes: &mut Holes,
+    refused: &mut Refused,
 ) -> Option<&'a mut T> {
     let at = id as usize;
-    if at == 0 {
-        return None;
-    }
     // The table begins with an entry for 0, which is no id.
-    let skipped = at.saturating_sub(table.len().max(1));
-    if *holes + skipped > MAX_HOLES {
+    if at == 0 || !holes.add(at.saturating_sub(table.len().max(1))) {
+        refused.rows += 1;
         return None;
     }
-    *holes += skipped;
     if at >= table.len() {
         table.resize(at + 1, T::default());
     }

@@ -50,7 +50,7 @@ impl GrowingReader {
             at = PRELUDE_BYTES;
         }
         self.left = None;
-        self.reader.budget.set_file_bytes(self.taken + bytes.len() as u64);
+        self.reader.set_file_bytes(self.taken + bytes.len() as u64);
         for piece in frame::pieces_from(bytes, at) {
             match piece {
                 Piece::Frame(frame) => {

@@ -9,6 +9,7 @@ use std::fmt;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Serialize, Serializer};
 
+use crate::check::{MAX_NAME_BYTES, MAX_STACK_DEPTH};
 use crate::event::Micros;
 
 /// How much the recorder could not record, since the recording began.
@@ -86,6 +87,14 @@ pub enum Loss {
     ThreadsShareNumber(u64),
     /// Events that refer to an allocation that is not in the file.
     UnknownAllocations(u64),
+    /// Rows whose number or device cannot be true.
+    RefusedRows(u64),
+    /// References to a stack, function, module or name that is not in the file.
+    UnknownIds(u64),
+    /// Stacks with more frames than any recording has.
+    CutStacks(u64),
+    /// Names that are longer than any recording has.
+    CutNames(u64),
     /// Something that could not be recorded on this machine or with this torch.
     NotRecorded(String),
     /// Something that is not in the file, and is derived from what is: nothing is lost.
@@ -162,6 +171,22 @@ impl fmt::Display for Loss {
                 let events = counted(*events, "event refers", "events refer");
                 write!(f, "{events} to allocations that are not in the file")
             }
+            Self::RefusedRows(rows) => {
+                let rows = counted(*rows, "row of the file is", "rows of the file are");
+                write!(f, "{rows} left out: their numbers or devices cannot be true")
+            }
+            Self::UnknownIds(ids) => {
+                let ids = counted(*ids, "reference", "references");
+                write!(f, "{ids} to a stack, function, module or name that is not in the file")
+            }
+            Self::CutStacks(stacks) => {
+                let stacks = counted(*stacks, "stack has", "stacks have");
+                write!(f, "{stacks} more than {MAX_STACK_DEPTH} frames: outer frames are left out")
+            }
+            Self::CutNames(names) => {
+                let names = counted(*names, "name is", "names are");
+                write!(f, "{names} longer than {MAX_NAME_BYTES} bytes: the rest is left out")
+            }
             Self::NotRecorded(what) | Self::Derived(what) => write!(f, "{what}"),
         }
     }
@@ -197,6 +222,10 @@ impl Losses {
             | Loss::StacksLeftOut(_)
             | Loss::NamesLeftOut(_)
             | Loss::ThreadsShareNumber(_)
+            | Loss::RefusedRows(_)
+            | Loss::UnknownIds(_)
+            | Loss::CutStacks(_)
+            | Loss::CutNames(_)
             | Loss::NotRecorded(_)
             | Loss::Derived(_) => 0,
         };

@@ -132,37 +132,23 @@ pub(crate) struct UsedModules {
     allocations: usize,
     /// Per stack.
     is_seen: Vec<bool>,
-    /// Stacks of allocations that had no definition when they were looked at.
-    undefined: Vec<StackId>,
     modules: BTreeSet<ModuleId>,
     roots: BTreeSet<ModuleId>,
 }
 
 impl UsedModules {
-    /// Looks at the allocations that are new. Returns whether an older one got its stack only now.
-    fn add(&mut self, stacks: &[Stack], allocations: &[Allocation]) -> bool {
+    /// Looks at the allocations that are new.
+    fn add(&mut self, stacks: &[Stack], allocations: &[Allocation]) {
         self.is_seen.resize(stacks.len(), false);
-        let (defined, undefined): (Vec<StackId>, Vec<StackId>) =
-            std::mem::take(&mut self.undefined)
-                .into_iter()
-                .partition(|stack| stack.index() < stacks.len());
-        self.undefined = undefined;
-        for &stack in &defined {
-            self.walk(stacks, stack);
-        }
         for allocation in allocations.get(self.allocations..).unwrap_or_default() {
             if !allocation.before_recording {
                 self.walk(stacks, allocation.stack);
             }
         }
         self.allocations = allocations.len();
-        !defined.is_empty()
     }
 
     fn walk(&mut self, stacks: &[Stack], stack: StackId) {
-        if stack.index() >= stacks.len() && stack.0 != 0 {
-            self.undefined.push(stack);
-        }
         let mut at = stack.index();
         while let Some(stack) = stacks.get(at)
             && !std::mem::replace(&mut self.is_seen[at], true)
@@ -201,8 +187,8 @@ impl Trace {
             self.used_modules = UsedModules::default();
         }
         let known = self.used_modules.modules.len();
-        let is_late = self.used_modules.add(&self.stacks, &self.allocations);
-        if redefined.stacks || is_late {
+        self.used_modules.add(&self.stacks, &self.allocations);
+        if redefined.stacks {
             self.stack_revision += 1;
         }
         let is_redefined = redefined.stacks || redefined.modules;

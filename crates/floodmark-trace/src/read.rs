@@ -98,7 +98,7 @@ pub fn read_trace_within(
 ) -> Result<Trace, ReadError> {
     check_beginning(file)?;
     let mut reader = Reader::new(limit);
-    reader.budget.set_file_bytes(file.len() as u64);
+    reader.set_file_bytes(file.len() as u64);
     for piece in frame::pieces(file) {
         match piece {
             Piece::Frame(frame) => reader.take_frame(frame),
@@ -142,7 +142,7 @@ pub(crate) struct Reader {
     has_header: bool,
     decoders: [TableDecoder; TABLES.len()],
     /// How much more may be decompressed.
-    pub(crate) budget: Budget,
+    budget: Budget,
     /// What came since the last checkpoint.
     batch: Batch,
     next_number: u16,
@@ -170,6 +170,12 @@ impl Reader {
             is_flush_broken: false,
             is_cut: false,
         }
+    }
+
+    /// Says how long the file is by now.
+    pub(crate) fn set_file_bytes(&mut self, bytes: u64) {
+        self.budget.set_file_bytes(bytes);
+        self.trace.holes.set_file_bytes(bytes);
     }
 
     /// A copy that can be finished, and not read on with.

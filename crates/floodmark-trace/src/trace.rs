@@ -6,11 +6,12 @@ use std::collections::BTreeSet;
 
 use crate::autograd_use::AutogradUses;
 use crate::batch::Total;
+use crate::check::{Checked, Refused};
 use crate::event::{
     AllocationId, Bytes, Category, CodeId, Device, DeviceAddr, EventNumber, HandleId, LabelId,
     Micros, ModuleId, StackId, TextId, TextKind, ThreadId, stack_flags,
 };
-use crate::grow::SummedEvents;
+use crate::grow::{Holes, SummedEvents};
 use crate::header::{Ending, Header};
 use crate::journal_state::StopNote;
 use crate::losses::{LeftOut, Losses};
@@ -162,7 +163,7 @@ pub struct Label {
     pub dtype: String,
 }
 
-/// A recording.
+/// A recording. Every id in it is 0 or one that it defines, whatever the file said: see `check.rs`.
 #[derive(Debug, Clone, Default)]
 pub struct Trace {
     /// Where it comes from.
@@ -203,7 +204,12 @@ pub struct Trace {
     /// Whether the size of a block changed since the devices were summed up.
     pub(crate) is_unsealed: bool,
     /// Entries of dense tables that stand for ids which the file does not define.
-    pub(crate) holes: usize,
+    pub(crate) holes: Holes,
+    /// What the file says that cannot be true.
+    pub(crate) refused: Refused,
+    pub(crate) checked: Checked,
+    /// The devices of rows so far, the last one last.
+    pub(crate) seen_devices: Vec<Device>,
     /// Every device with events, and the bytes on it that no event names.
     pub(crate) devices: BTreeMap<Device, Bytes>,
     pub(crate) summed: SummedEvents,

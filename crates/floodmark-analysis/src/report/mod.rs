@@ -232,7 +232,7 @@ pub(crate) fn report_of(
     let mut found = None;
     let (total_rows, mut rows) = match question.by {
         By::Line => largest_first(by_line::rows(live, question.frames.is_native()), top),
-        By::Stack => largest_first(by_stack::rows(live, question.frames), top),
+        By::Stack => by_stack::rows(live, question.frames, top),
         By::Op => largest_first(by_op::rows(live), top),
         By::OpCall => by_op_call::rows(live, context, top),
         By::Parameter => largest_first(by_parameter::rows(live, context), top),
@@ -276,11 +276,18 @@ fn segments(
     Ok(fragmentation(trace, context, device, &simulated.config(), at.after))
 }
 
-fn largest_first(mut rows: Vec<Row>, top: usize) -> (usize, Vec<Row>) {
-    rows.sort_by(|one, other| (other.bytes, &one.location).cmp(&(one.bytes, &other.location)));
-    let total = rows.len();
-    rows.truncate(top);
-    (total, rows)
+fn largest_first(rows: Vec<Row>, top: usize) -> (usize, Vec<Row>) {
+    largest_by(rows, top, |row| row)
+}
+
+/// How many there are, and the largest of them.
+fn largest_by<T>(mut all: Vec<T>, top: usize, row: impl Fn(&T) -> &Row) -> (usize, Vec<T>) {
+    let order =
+        |one: &Row, other: &Row| (other.bytes, &one.location).cmp(&(one.bytes, &other.location));
+    all.sort_by(|one, other| order(row(one), row(other)));
+    let total = all.len();
+    all.truncate(top);
+    (total, all)
 }
 
 fn accumulate(rows: &mut [Row]) {

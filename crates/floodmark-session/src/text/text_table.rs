@@ -164,7 +164,8 @@ impl<'a> Layout<'a> {
             .map(|at| {
                 let cells = sheet.rows.iter().filter_map(|row| row.cells.get(at));
                 let widths = cells.map(|cell| safe_text(cell).width());
-                (at, widths.max().unwrap_or(0).max(sheet.columns[at].0.width()))
+                let widest = widths.max().unwrap_or(0).min(WIDEST);
+                (at, widest.max(sheet.columns[at].0.width()))
             })
             .collect();
         let lines = vec![columns.len()];
@@ -238,7 +239,7 @@ impl<'a> Layout<'a> {
         for below in &row.below {
             let below = safe_text(below);
             let below = self.room.map_or(below.to_string(), |room| cut_end(&below, room));
-            let _ = writeln!(text, "{:margin$}{below}", "", margin = self.margin);
+            let _ = writeln!(text, "{}{below}", " ".repeat(self.margin));
         }
     }
 
@@ -255,9 +256,11 @@ impl<'a> Layout<'a> {
         let pad = width.saturating_sub(cell.width());
         let ink = self.ink(at, title, &cell, bar);
         let inked = format!("{ink}{cell}{ink:#}");
+        // Not `{:pad$}`, which has no room for more than 65,535.
+        let pad = " ".repeat(pad);
         let _ = match side {
-            Side::Left => write!(line, "{inked}{:pad$}  ", ""),
-            Side::Right => write!(line, "{:pad$}{inked}  ", ""),
+            Side::Left => write!(line, "{inked}{pad}  "),
+            Side::Right => write!(line, "{pad}{inked}  "),
         };
         if let Some((bars, cells)) = self.bars
             && bars.after == at
@@ -295,5 +298,7 @@ const LONG_BAR: usize = 16;
 const LEAST_WORDS: usize = 32;
 /// A terminal that is narrower gets lines that are too long.
 const SHORTEST: usize = 12;
+/// One cell that is wider does not make all others as wide.
+const WIDEST: usize = 400;
 /// Before the further lines of a row.
 const INDENT: usize = 4;

@@ -10,7 +10,9 @@ use floodmark_trace::{
 };
 use proptest::prelude::*;
 
-use crate::recording::{UNSEEN, any_program, batches, finished_file, possible_program, record};
+use crate::recording::{
+    UNSEEN, any_program, batches, definitions, finished_file, possible_program, record,
+};
 
 /// Whether a loss is one that the records themselves say.
 fn is_left_out(loss: &Loss) -> bool {
@@ -45,7 +47,8 @@ proptest! {
         let mut codes = HashMap::new();
         let mut labels = HashMap::new();
         let mut texts = HashMap::new();
-        for batch in &batches {
+        let first = definitions();
+        for batch in [&first].into_iter().chain(&batches) {
             codes.extend(batch.codes.iter().map(|row| (row.id, row)));
             labels.extend(batch.labels.iter().map(|row| (row.id, row)));
             texts.extend(batch.texts.iter().map(|row| (row.id, row)));

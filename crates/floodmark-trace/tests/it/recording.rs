@@ -10,7 +10,8 @@ use floodmark_trace::journal::{
     Record, pack_strings, record_kind,
 };
 use floodmark_trace::{
-    Assembler, Batch, Device, Ending, EventKind, Header, Trace, TraceWriter, read_trace,
+    Assembler, Batch, Category, CodeRow, Device, Ending, EventKind, Header, LabelRow, StackRow,
+    TextKind, TextRow, Trace, TraceWriter, read_trace,
 };
 use proptest::prelude::*;
 
@@ -190,7 +191,8 @@ fn record_of(act: &Act, torch: &mut Torch) -> (Record, Vec<u8>) {
                 9..20 => FLAG_NAME_LEFT_OUT,
                 _ => 0,
             };
-            (record.stack, record.stream, record.pool) = (u32::from(slack), 3, u16::from(block));
+            (record.stack, record.stream, record.pool) =
+                (u32::from(slack % 9), 3, u16::from(block));
             (record.phase, record.op) = (u16::from(block), 7);
             record.allocated = torch.allocated(device);
             record
@@ -268,11 +270,29 @@ pub(crate) fn header() -> Header {
     Header { session: format!("{SESSION:x}"), command, ..Header::default() }
 }
 
+/// All that acts refer to: every file begins with it.
+pub(crate) fn definitions() -> Batch {
+    let text = || "d".to_owned();
+    let code = |id| CodeRow { id, first_line: 1, file: text(), name: text() };
+    let stack = |id| StackRow { id, parent: id - 1, code: 1, line: 1, module: 0, flags: 0 };
+    let label = |id| {
+        let category = Category::Parameter;
+        LabelRow { id, category, name: text(), shape: text(), dtype: text() }
+    };
+    Batch {
+        codes: (1..9).map(code).collect(),
+        stacks: (1..9).map(stack).collect(),
+        labels: (1..9).map(label).collect(),
+        texts: (1..9).map(|id| TextRow { id, kind: TextKind::Phase, text: text() }).collect(),
+        ..Batch::default()
+    }
+}
+
 /// A file without an ending, as a killed program leaves it.
 pub(crate) fn unfinished_file(batches: &[Batch]) -> Vec<u8> {
     let mut file = Vec::new();
     let mut writer = TraceWriter::new(&mut file, &header()).unwrap();
-    for batch in batches {
+    for batch in [&definitions()].into_iter().chain(batches) {
         writer.write_batch(batch).unwrap();
     }
     file
@@ -281,7 +301,7 @@ pub(crate) fn unfinished_file(batches: &[Batch]) -> Vec<u8> {
 /// A whole file.
 pub(crate) fn finished_file(batches: &[Batch]) -> Vec<u8> {
     let mut writer = TraceWriter::new(Vec::new(), &header()).unwrap();
-    for batch in batches {
+    for batch in [&definitions()].into_iter().chain(batches) {
         writer.write_batch(batch).unwrap();
     }
     writer.finish(&Ending::default()).unwrap()

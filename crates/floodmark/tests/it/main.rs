@@ -29,3 +29,4 @@ mod simulate;
 mod snapshots;
 mod top;
 mod view;
+mod wrong_contents;
