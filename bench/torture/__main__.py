@@ -17,7 +17,7 @@ import machine
 
 from torture.outcome import Outcome
 
-PARTS = ("files", "kills", "threads", "starts", "places")
+PARTS = ("files", "contents", "kills", "threads", "starts", "places")
 
 
 def _ask(part: str, folder: Path, *words: object) -> subprocess.Popen[str]:
@@ -55,6 +55,12 @@ def _files(folder: Path, scale: float) -> Outcome:
         os.chdir(home)
 
 
+def _contents(folder: Path, scale: float) -> Outcome:
+    from torture import wrong_contents
+
+    return wrong_contents.run(folder, max(5, int(500 * scale)))
+
+
 def _kills(folder: Path, scale: float) -> Outcome:
     each = max(1, int(500 * scale))
     processes = [_ask("kills", folder / str(number), each, number) for number in range(2)]
@@ -78,6 +84,7 @@ def _places(folder: Path, scale: float) -> Outcome:
 
 _RUN: dict[str, Callable[[Path, float], Outcome]] = {
     "files": _files,
+    "contents": _contents,
     "kills": _kills,
     "threads": _threads,
     "starts": _starts,
