@@ -16,6 +16,17 @@ pub fn safe_text(text: &str) -> Cow<'_, str> {
     )
 }
 
+/// The same for a text of several lines, which it keeps.
+pub fn safe_lines(text: &str) -> Cow<'_, str> {
+    let is_bad = |letter: char| letter == '\r' || obeyed_in_lines(letter);
+    if !text.contains(is_bad) {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned(
+        text.chars().map(|letter| if is_bad(letter) { sign(letter) } else { letter }).collect(),
+    )
+}
+
 /// JSON without anything that a terminal would obey, but for the ends of lines: what is escaped is still the same text.
 pub fn escaped(json: &str) -> Cow<'_, str> {
     if !json.contains(obeyed_in_lines) {

@@ -23,7 +23,7 @@ pub(crate) fn answer(args: &SimulateArgs) -> Result<Answer<Simulation>> {
         torch: args.torch,
         sweeps: args.sweep,
     };
-    let progress = Progress::new("Simulating".to_owned(), 100);
+    let progress = Progress::new("Simulating", 100);
     let tell = |done: usize, all: usize| progress.at((100 * done / all.max(1)) as u64);
     let found = simulation_with(&trace, &question, tell)
         .with_context(|| format!("Failed to simulate `{}`", path.display()))?;

@@ -13,7 +13,7 @@ use crate::text::progress::Progress;
 
 /// Reads a trace, with a progress bar and an error that names the path.
 pub(crate) fn open(path: &Path) -> Result<Trace> {
-    let progress = Progress::new(format!("Reading `{}`", path.display()), 0);
+    let progress = Progress::new(&format!("Reading `{}`", path.display()), 0);
     open_trace_with(path, &progress).with_context(|| format!("Failed to read `{}`", path.display()))
 }
 

@@ -6,6 +6,7 @@ use anstyle::{AnsiColor, Style};
 use floodmark_analysis::{AnnotationError, NoOomMessage, QuestionError, SimulationError};
 use floodmark_export::ExportError;
 use floodmark_profiles::{ChangeError, GpuError, ObjectiveError};
+use floodmark_session::text::terminal_safe::safe_lines;
 use floodmark_session::traces::OpenError;
 use floodmark_trace::{Device, Hint, ReadError};
 
@@ -139,11 +140,11 @@ pub(crate) fn plain_message(error: &anyhow::Error) -> String {
 const ERROR: Style = AnsiColor::Red.on_default().bold();
 const HINT: Style = AnsiColor::Cyan.on_default().bold();
 
-/// The whole message, with styles that the stream may strip.
+/// The whole message, with styles that the stream may strip. Names in it, which come from files and paths, are harmless.
 pub(crate) fn message(error: &anyhow::Error) -> String {
-    let mut text = format!("{ERROR}error{ERROR:#}: {error}\n");
+    let mut text = format!("{ERROR}error{ERROR:#}: {}\n", safe_lines(&error.to_string()));
     for cause in error.chain().skip(1) {
-        let _ = writeln!(text, "  Caused by: {cause}");
+        let _ = writeln!(text, "  Caused by: {}", safe_lines(&cause.to_string()));
     }
     if let Some(hint) = error.chain().find_map(hint) {
         text.push('\n');
@@ -154,7 +155,7 @@ pub(crate) fn message(error: &anyhow::Error) -> String {
 
 /// A hint as a line of its own.
 pub(crate) fn hint_line(hint: &str) -> String {
-    format!("{HINT}hint{HINT:#}: {hint}\n")
+    format!("{HINT}hint{HINT:#}: {}\n", safe_lines(hint))
 }
 
 fn hint(error: &(dyn std::error::Error + 'static)) -> Option<&'static str> {

@@ -2,7 +2,7 @@
 
 use std::io::{self, ErrorKind, IsTerminal, Write};
 
-use floodmark_session::text::terminal_safe::{escaped, obeyed_in_lines, safe_text, sign};
+use floodmark_session::text::terminal_safe::{escaped, obeyed_in_lines, safe_lines, sign};
 use floodmark_trace::Losses;
 
 use crate::ExitStatus;
@@ -25,7 +25,7 @@ fn write_to(mut out: impl Write, text: &str) -> ExitStatus {
         Ok(()) => ExitStatus::Done,
         Err(error) if error.kind() == ErrorKind::BrokenPipe => ExitStatus::Done,
         Err(error) => {
-            talk(&failure::message(
+            styled(&failure::message(
                 &anyhow::Error::new(error).context("Failed to write to stdout"),
             ));
             ExitStatus::Failed
@@ -74,7 +74,7 @@ impl<W: Write> Write for Harmless<W> {
 
 /// Says why there is no answer.
 pub(crate) fn failure(error: &anyhow::Error) -> ExitStatus {
-    talk(&failure::message(error));
+    styled(&failure::message(error));
     ExitStatus::Wrong
 }
 
@@ -88,19 +88,24 @@ pub(crate) fn usage(error: &clap::Error) -> ExitStatus {
 /// Says what to do instead, where there is something.
 pub(crate) fn hint(text: Option<&str>) {
     if let Some(text) = text {
-        talk(&failure::hint_line(text));
+        styled(&failure::hint_line(text));
     }
 }
 
 /// Says what is missing from a trace, beside an answer that has no place for it.
 pub(crate) fn losses(losses: &Losses, name: &str) {
     for loss in &losses.0 {
-        talk(&format!("! {name}{}\n", safe_text(&loss.to_string())));
+        talk(&format!("! {name}{loss}\n"));
     }
 }
 
-/// Says something beside the answer.
+/// Says something beside the answer. Names in it may come from a file or a path: a terminal obeys none of them.
 pub(crate) fn talk(text: &str) {
+    styled(&safe_lines(text));
+}
+
+/// The same with styles of ours; names in it are harmless already.
+pub(crate) fn styled(text: &str) {
     // A failure here has no place to be reported.
     let _ = anstream::stderr().write_all(text.as_bytes());
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use floodmark_session::text::terminal_safe::safe_text;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// Shorter work shows no bar.
@@ -13,22 +14,22 @@ pub(crate) struct Progress(ProgressBar);
 
 impl Progress {
     /// Begins work of `total` parts.
-    pub(crate) fn new(what: String, total: u64) -> Self {
+    pub(crate) fn new(what: &str, total: u64) -> Self {
         let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::hidden());
         let style = ProgressStyle::with_template("{msg} {bar:32} {percent:>3} %, {elapsed}");
         Self(
             bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
-                .with_message(what),
+                .with_message(safe_text(what).into_owned()),
         )
     }
 
     /// Begins work of unknown length: bytes are counted.
-    pub(crate) fn counting(what: String) -> Self {
+    pub(crate) fn counting(what: &str) -> Self {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
         let style = ProgressStyle::with_template("{msg} {binary_bytes}, {elapsed}");
         Self(
             bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
-                .with_message(what),
+                .with_message(safe_text(what).into_owned()),
         )
     }
 

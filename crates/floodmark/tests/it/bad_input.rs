@@ -15,7 +15,7 @@ fn a_file_that_is_no_trace_is_told_from_one_that_is_not_there() {
     error: Failed to read `x.flood`
       Caused by: this is a text file, not a recording
 
-    hint: record one with `floodmark run script.py`
+    hint: record a script with `floodmark run script.py`; `floodmark oom` reads a log with torch's message
     ");
     insta::assert_snapshot!(folder.run("report y.flood"), @"
     exit 1
@@ -31,7 +31,7 @@ fn a_file_that_is_no_trace_is_told_from_one_that_is_not_there() {
     error: Failed to read `./x.flood`
       Caused by: this is a text file, not a recording
 
-    hint: record one with `floodmark run script.py`
+    hint: record a script with `floodmark run script.py`; `floodmark oom` reads a log with torch's message
     ");
     let folder = Folder::new().with_bytes("x.flood", b"");
     insta::assert_snapshot!(folder.run("info x.flood"), @"
@@ -402,4 +402,55 @@ fn help_is_no_failure() {
         folder.command(line).assert().success();
     }
     folder.command("").assert().code(1);
+}
+
+/// Names come from files, folders and the command line: a terminal must obey none of them.
+#[test]
+fn an_error_has_nothing_that_a_terminal_obeys() {
+    let folder = one_line();
+    let title = "\u{1b}]0;owned\u{7}";
+    let output = folder.command("annotate x.flood").arg(format!("a{title}.py")).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("a␛]0;owned␇.py") && !said.contains('\u{1b}'), "{said:?}");
+    let folder = Folder::new()
+        .with("ranks/rank-0000.flood", "alloc a cpu 1KiB at a.py:1")
+        .with_bytes(&format!("ranks/rank-0001{title}.flood"), b"FLODdamaged");
+    for line in ["info ranks", "report ranks", "export ranks --to csv -o out"] {
+        let output = folder.command(line).output().unwrap();
+        let said = [output.stdout, output.stderr].concat();
+        let said = String::from_utf8(said).unwrap();
+        assert!(said.contains("␛]0;owned␇") && !said.contains('\u{1b}'), "{line}: {said:?}");
+    }
+}
+
+#[test]
+fn what_is_no_recording_is_called_by_its_name() {
+    let folder = Folder::new()
+        .with_bytes("model.pt", b"PK\x03\x04\x00\x00archive/data.pkl")
+        .with_bytes("config.json", b"{\"hidden\": 768}")
+        .with_bytes("train.py", b"import torch\n");
+    insta::assert_snapshot!(folder.run("report model.pt"), @"
+    exit 1
+    --- stderr
+    error: Failed to read `model.pt`
+      Caused by: this is a checkpoint (zip), not a recording
+
+    hint: floodmark reads recordings (`.flood`) and torch's memory snapshots (`.pickle`); record one with `floodmark run script.py`
+    ");
+    insta::assert_snapshot!(folder.run("info config.json"), @"
+    exit 1
+    --- stderr
+    error: Failed to read `config.json`
+      Caused by: this is JSON, not a recording
+
+    hint: floodmark reads recordings (`.flood`) and torch's memory snapshots (`.pickle`); record one with `floodmark run script.py`
+    ");
+    insta::assert_snapshot!(folder.run("report train.py"), @"
+    exit 1
+    --- stderr
+    error: Failed to read `train.py`
+      Caused by: this is a text file, not a recording
+
+    hint: record a script with `floodmark run script.py`; `floodmark oom` reads a log with torch's message
+    ");
 }

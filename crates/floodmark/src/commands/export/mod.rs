@@ -75,7 +75,7 @@ pub(crate) fn export(args: &ExportArgs) -> Result<String> {
 
 /// A progress bar for what is written to a path.
 fn writing(to: &Path) -> Arc<Progress> {
-    Arc::new(Progress::counting(format!("Writing `{}`", to.display())))
+    Arc::new(Progress::counting(&format!("Writing `{}`", to.display())))
 }
 
 fn check_stdout(format: Format) -> Result<(), Problem> {

@@ -40,7 +40,7 @@ pub(crate) fn export_page(args: &ExportArgs) -> Result<()> {
                 .with_context(|| format!("Failed to export `{}`", trace.name))?;
         }
     }
-    let progress = Progress::new("Asking".to_owned(), 100);
+    let progress = Progress::new("Asking", 100);
     let tell = |done: usize, all: usize| progress.at((100 * done / all.max(1)) as u64);
     let page = save(&shown, args.device, tell).with_context(failed)?;
     drop(progress);

@@ -40,7 +40,7 @@ pub(super) fn write(found: &Plan, trace: &Path, to: &Path, force: bool) -> Resul
         .with_context(|| failed(to))?;
     append_answer(&mut file, STORED_AS, &serde_json::to_string(found)?)
         .with_context(|| failed(to))?;
-    let progress = Arc::new(Progress::counting(format!("Writing `{}`", to.display())));
+    let progress = Arc::new(Progress::counting(&format!("Writing `{}`", to.display())));
     let written = write_file(to, force, progress, |out| Ok(out.write_all(&file)?));
     written
         .map_err(|error| match error {

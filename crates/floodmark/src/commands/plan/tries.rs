@@ -87,7 +87,7 @@ impl<'a> Tries<'a> {
         if batch != [Combination::new()] {
             self.estimates.warm_up();
         }
-        let progress = Progress::new(format!("Trying {what}"), batch.len() as u64);
+        let progress = Progress::new(&format!("Trying {what}"), batch.len() as u64);
         let tried = tries::in_parallel_with(
             self.jobs,
             batch,

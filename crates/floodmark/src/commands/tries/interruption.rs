@@ -59,7 +59,7 @@ fn leave(folder: &PathBuf, keeps: bool) {
     } else {
         ""
     };
-    output::talk(&format!("{clear}Interrupted{kept}\n"));
+    output::styled(&format!("{clear}Interrupted{kept}\n"));
 }
 
 impl Drop for Interruption {
