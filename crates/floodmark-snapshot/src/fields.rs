@@ -47,6 +47,12 @@ impl Fields {
         u64::try_from(number).unwrap_or(0)
     }
 
+    /// The ordinal of a device: 0 when there is none, `None` when torch could not have numbered it so.
+    pub(crate) fn device(&self) -> Option<i8> {
+        let Value::Int(number) = self.get(words::DEVICE) else { return Some(0) };
+        i8::try_from(number).ok().filter(|&device| device >= 0)
+    }
+
     /// A text; the empty one when there is none.
     pub(crate) fn word(&self, key: Word) -> Word {
         let Value::Word(word) = self.get(key) else { return words::EMPTY };

@@ -223,8 +223,10 @@ impl Parts {
             }
             next = block.addr.saturating_add(block.size);
         }
+        // A list of segments counts what is none.
+        let Some(device) = fields.device() else { return Value::Opaque };
         self.segments.push(Segment {
-            device: i8::try_from(fields.number(words::DEVICE)).unwrap_or(0),
+            device,
             addr,
             bytes: fields.number(words::TOTAL_SIZE),
             stream: fields.number(words::STREAM),

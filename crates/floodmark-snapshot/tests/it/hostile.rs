@@ -198,3 +198,25 @@ proptest! {
         }
     }
 }
+
+/// A segment of a device that torch could not have numbered so belongs to none.
+#[test]
+fn a_device_that_cannot_be_is_not_the_first_one() {
+    // `segments` of the devices 0, -5, 1,000,000,000 and 3, 2 MiB each.
+    let pickle =
+        b"\x80\x02}q\x00(X\x08\x00\x00\x00segmentsq\x01]q\x02(}q\x03(X\x06\x00\x00\x00deviceq\x04K\
+          \x00X\x07\x00\x00\x00addressq\x05J\x00\x00\x00@X\x0a\x00\x00\x00total_sizeq\x06J\x00\x00\
+          \x20\x00X\x06\x00\x00\x00streamq\x07K\x00X\x0c\x00\x00\x00segment_typeq\x08X\x05\x00\x00\
+          \x00smallq\x09X\x06\x00\x00\x00blocksq\x0a]q\x0bu}q\x0c(h\x04J\xfb\xff\xff\xffh\x05J\x00\
+          \x00\x00@h\x06J\x00\x00\x20\x00h\x07K\x00h\x08h\x09h\x0a]q\x0du}q\x0e(h\x04J\x00\xca\x9a\
+          ;h\x05J\x00\x00\x00@h\x06J\x00\x00\x20\x00h\x07K\x00h\x08h\x09h\x0a]q\x0fu}q\x10(h\x04K\
+          \x03h\x05J\x00\x00\x00@h\x06J\x00\x00\x20\x00h\x07K\x00h\x08h\x09h\x0a]q\x11ueX\x0d\x00\
+          \x00\x00device_tracesq\x12]q\x13u.";
+    let trace = read_snapshot(pickle).unwrap();
+    let totals: Vec<String> =
+        trace.totals.iter().map(|total| format!("{} {}", total.device, total.reserved)).collect();
+    assert_eq!(totals, ["cuda:0 2.000 MiB", "cuda:3 2.000 MiB"]);
+    let losses: Vec<String> = trace.losses.0.iter().map(ToString::to_string).collect();
+    let said = "2 values of the pickle are not where torch puts them";
+    assert!(losses.iter().any(|loss| loss == said), "{losses:?}");
+}
