@@ -3,7 +3,7 @@
 
 use std::env;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use anyhow::{Context, Result};
 
@@ -57,8 +57,15 @@ impl Folders {
 
     /// Whether a path that leads to nothing would lead into a folder.
     fn would_contain(&self, path: &Path) -> bool {
-        let existing = path.ancestors().find_map(|ancestor| ancestor.canonicalize().ok());
-        existing.is_some_and(|existing| self.contains(&existing))
+        let existing = path.ancestors().find_map(|ancestor| {
+            let found = ancestor.canonicalize().ok()?;
+            Some((found, path.strip_prefix(ancestor).ok()?))
+        });
+        // A `..` behind a folder that does not exist leads out of it as soon as it does.
+        existing.is_some_and(|(existing, rest)| {
+            let is_below = rest.components().all(|part| matches!(part, Component::Normal(_)));
+            is_below && self.contains(&existing)
+        })
     }
 
     /// A folder of ranks, and the journal of a trace, may have links that lead out.
@@ -158,6 +165,8 @@ mod tests {
         for path in [
             "../secret.flood",
             "../absent.flood",
+            "absent/../../absent.flood",
+            "absent/../../secret.flood",
             "out/secret.flood",
             "out/absent.flood",
             "link.flood",

@@ -10,6 +10,7 @@
 mod arguments;
 mod estimate;
 mod folders;
+mod lines;
 pub(crate) mod refusal;
 mod resources;
 mod server;
@@ -25,6 +26,7 @@ use rmcp::transport::io::stdio_pipes;
 use crate::commands::args::McpArgs;
 use crate::text::output;
 use folders::Folders;
+use lines::Lines;
 use server::Server;
 
 /// Answers until the assistant closes stdin.
@@ -38,7 +40,8 @@ pub(crate) fn mcp(args: &McpArgs, python: &OsStr) -> Result<String> {
         .build()
         .context("Failed to start the server")?;
     let ended = runtime.block_on(async {
-        match serve_server(server, stdio_pipes()).await {
+        let (read, write) = stdio_pipes();
+        match serve_server(server, Lines::new(read, write)).await {
             Ok(running) => running.waiting().await.map(|_| ()).context("the server failed"),
             // Nothing was asked.
             Err(ServerInitializeError::ConnectionClosed(_)) => Ok(()),

@@ -279,7 +279,7 @@ fn bad_input_is_an_error_of_the_tool() {
         error: Failed to read `[root]/runs/bad.flood`
           Caused by: this is a text file, not a recording
 
-        hint: record one with `floodmark run script.py`
+        hint: record a script with `floodmark run script.py`; `floodmark oom` reads a log with torch's message
         ");
         insta::assert_snapshot!(refusal("report", json!({"trace": "absent.flood"})).await, @"
         error: Failed to read `[root]/runs/absent.flood`
@@ -396,7 +396,7 @@ fn a_resource_is_the_summary_of_a_trace() {
         Mcp error: -32002: error: Failed to read `[root]/runs/bad.flood`
           Caused by: this is a text file, not a recording
 
-        hint: record one with `floodmark run script.py`
+        hint: record a script with `floodmark run script.py`; `floodmark oom` reads a log with torch's message
         ");
         let said = assistant.read("file:///etc/passwd").await.unwrap_err().to_string();
         insta::assert_snapshot!(said, @"
@@ -462,4 +462,30 @@ fn the_example_of_the_guide_is_real() {
         assert_eq!(block("text"), text(&result));
         assistant.end().await;
     });
+}
+
+/// What the client of the library would never send.
+#[test]
+fn a_line_that_is_no_message_gets_an_answer() {
+    let folder = folder();
+    let hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+        "protocolVersion": "2025-06-18", "capabilities": {},
+        "clientInfo": {"name": "test", "version": "1"}}});
+    let long = format!("{{\"id\": 2, \"long\": \"{}\"}}", "x".repeat(17 << 20));
+    let ping = json!({"jsonrpc": "2.0", "id": 3, "method": "ping"});
+    let ready = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+    let lines = [hello.to_string(), ready.to_string(), "{not json".into(), long, ping.to_string()];
+    let output = folder.command("mcp runs").write_stdin(lines.join("\n") + "\n").output().unwrap();
+    let answers: Vec<Value> = String::from_utf8(output.stdout)
+        .unwrap()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let codes: Vec<&Value> = answers
+        .iter()
+        .map(|answer| &answer["error"]["code"])
+        .filter(|code| code.is_i64())
+        .collect();
+    assert_eq!(codes, [&json!(-32700), &json!(-32600)], "{answers:?}");
+    assert!(answers.iter().any(|answer| answer["id"] == 3 && answer["result"].is_object()));
 }
