@@ -77,7 +77,7 @@ def _file_in_folder(folder: Path, rank: int, world: int, *, force: bool) -> Path
     """The file of a rank. Ranks of other processes may come at the same time."""
     if folder.exists() and not folder.is_dir():
         if not force:
-            raise _Refused("a file has this name", f"a folder is needed: {_OTHER_OR_FORCE}")
+            raise _Refused("a file has this name", f"a folder is needed: {_way_out(folder)}")
         _refuse_unless_trace(folder)
         # Another rank may have replaced it meanwhile.
         with contextlib.suppress(FileNotFoundError, IsADirectoryError):
@@ -104,7 +104,7 @@ def _make_room(path: Path, *, force: bool) -> None:
         _remove_folder(path)
     elif path.exists():
         if not force:
-            raise _Refused("the file exists", _OTHER_OR_FORCE)
+            raise _Refused("the file exists", _way_out(path))
         _refuse_unless_trace(path)
     if force:
         # The recorder itself removes a journal, under its lock.
@@ -124,6 +124,13 @@ def _next_free(path: Path) -> Path:
         free = path.with_name(f"{path.stem}-{number}{path.suffix}")
         number += 1
     return free
+
+
+def _way_out(path: Path) -> str:
+    """What to do about a file that exists: `--force` replaces traces alone."""
+    if _is_trace(path):
+        return _OTHER_OR_FORCE
+    return f"it is not a trace, and is not replaced: {_OTHER_PATH}"
 
 
 def _refuse_unless_trace(path: Path) -> None:

@@ -98,6 +98,9 @@ def test_the_users_own_files_stay(where, tmp_path, name):
 def test_a_file_that_is_no_trace_is_refused(where, tmp_path):
     for name in ("notes.flood", "notes"):
         (tmp_path / name).write_text("my own words")
+        refused = where(f"-o {name}")
+        assert "it is not a trace, and is not replaced: choose another path" in refused
+        assert "--force" not in refused
         assert "the file is not a trace" in where(f"-o {name} --force")
         assert (tmp_path / name).read_text() == "my own words"
     (tmp_path / "c.flood.journal").mkdir()
